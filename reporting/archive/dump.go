@@ -127,16 +127,13 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		if err != nil {
 			return fmt.Errorf("load of %s: %w", table, err)
 		}
-		err = a.send(ctx, held, storing, func(yield func([]any) bool) {
-			values := make([]any, len(held.columns))
+		err = a.send(ctx, held, storing, block.Rows(), func(i int, to driver.BatchColumn) error {
 			for row := range block.Rows() {
-				for i := range values {
-					values[i] = block.Columns[i].Row(row, false)
-				}
-				if !yield(values) {
-					return
+				if err := to.AppendRow(block.Columns[i].Row(row, false)); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 		if err != nil {
 			return a.fault(ctx, "load of "+table, err)

@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
-	"slices"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -53,38 +53,46 @@ func (a *Archive) Insert(ctx context.Context, b *Batch) error { return a.insert(
 func (a *Archive) InsertAgain(ctx context.Context, b *Batch) error { return a.insert(ctx, b, false) }
 
 func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
-	var values [][][]any // of each table
+	parts := make([][][]reflect.Value, len(rowTables)) // of each table: the columns of each INSERT
 	for i, slice := range []any{b.Orders, b.Events, b.Late, b.Outcomes} {
-		rows, err := rowTables[i].values(slice)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrRow, err)
+		rows := reflect.ValueOf(slice)
+		for from := 0; from < rows.Len(); from += rowsAtOnce {
+			columns, err := rowTables[i].values(rows.Slice(from, min(from+rowsAtOnce, rows.Len())))
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrRow, err)
+			}
+			parts[i] = append(parts[i], columns)
 		}
-		values = append(values, rows)
 	}
 	// Concurrently: what an insert waits for is the disk.
 	var group errgroup.Group
 	for i, t := range rowTables {
-		group.Go(func() error { return a.insertRows(ctx, t, values[i], once) })
+		group.Go(func() error {
+			for _, columns := range parts[i] {
+				if err := a.insertRows(ctx, t, columns, once); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	return group.Wait()
 }
 
-func (a *Archive) insertRows(ctx context.Context, t *table, rows [][]any, once bool) error {
-	for part := range slices.Chunk(rows, rowsAtOnce) {
-		settings := maps.Clone(storing)
-		if once && a.settings.Cluster != "" {
-			settings["insert_deduplicate"] = 1
-			settings["insert_deduplication_token"] = token(t.name, part)
-		}
-		if err := a.send(ctx, t, settings, slices.Values(part)); err != nil {
-			return a.fault(ctx, fmt.Sprintf("insert of %d rows into %s", len(part), t.name), err)
-		}
+func (a *Archive) insertRows(ctx context.Context, t *table, columns []reflect.Value, once bool) error {
+	settings := maps.Clone(storing)
+	if once && a.settings.Cluster != "" {
+		settings["insert_deduplicate"] = 1
+		settings["insert_deduplication_token"] = token(t.name, columns)
 	}
-	return nil
+	rows := columns[0].Len()
+	err := a.send(ctx, t, settings, rows, func(i int, to driver.BatchColumn) error { return to.Append(columns[i].Interface()) })
+	return a.fault(ctx, fmt.Sprintf("insert of %d rows into %s", rows, t.name), err)
 }
 
-// send stores rows, which have a value for each of the table's columns.
-func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settings, rows iter.Seq[[]any]) error {
+// send stores the rows with which fill fills each of the table's columns.
+func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settings, rows int,
+	fill func(i int, to driver.BatchColumn) error) error {
 	described := make([]clickhouse.ColumnNameAndType, len(t.columns))
 	for i, c := range t.columns {
 		// Else the driver would ask for them before every insert.
@@ -98,9 +106,13 @@ func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settin
 		return err
 	}
 	defer func() { _ = batch.Close() }() // gives the connection back after an error
-	for row := range rows {
-		if err := batch.Append(row...); err != nil {
-			return err
+	for i, c := range t.columns {
+		if err := fill(i, batch.Column(i)); err != nil {
+			return fmt.Errorf("column %s: %w", c.name, err)
+		}
+		// Columns of unequal length would be sent as nothing, without an error.
+		if n := batch.Columns()[i].Rows(); n != rows {
+			return fmt.Errorf("column %s has %d values for %d rows", c.name, n, rows)
 		}
 	}
 	return batch.Send()
@@ -108,11 +120,11 @@ func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settin
 
 // token names the rows by their content and nothing else: a token that came
 // again with other rows would make ClickHouse drop them in silence.
-func token(table string, rows [][]any) string {
+func token(table string, columns []reflect.Value) string {
 	h := sha256.New()
 	h.Write([]byte(table))
-	for _, row := range rows {
-		for _, value := range row {
+	for _, column := range columns {
+		for _, value := range column.Seq2() {
 			fmt.Fprintf(h, "%q", printed(value)) // quoted: a value ends where it says
 		}
 	}

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestInsert_ClusterRecognisesRepetitions(t *testing.T) {
 	if n := one[uint64](t, a, "SELECT count() FROM order_events"); n != uint64(len(b.Events)) {
 		t.Errorf("%d rows of events are stored, %d were sent", n, len(b.Events))
 	}
-	// Anew, they are stored again and count once all the same.
+	// Once more, they are stored again and count once all the same.
 	noError(t, a.InsertAgain(t.Context(), b))
 	if n := one[uint64](t, a, "SELECT count() FROM orders"); n == 200 {
 		t.Error("InsertAgain stored nothing")
@@ -78,7 +79,7 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		return []Order{row, second}
 	}
 	tokenOf := func(rows []Order) string {
-		values, err := orders.values(rows)
+		values, err := orders.values(reflect.ValueOf(rows))
 		noError(t, err)
 		return token(orders.name, values)
 	}
@@ -238,7 +239,7 @@ func TestInsert_RefusesWhatClickHouseCannotHold(t *testing.T) {
 		"collection_amount is -1 kuruş":    func(b *Batch) { b.Orders[0].Collection.Minor = -1 },
 		"0001-01-01T00:00:00Z":             func(b *Batch) { b.Orders[0].CreatedAt = time.Time{} },
 		"2150":                             func(b *Batch) { b.Orders[0].OrderedAt = time.Date(2150, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"Status(0) is no status":           func(b *Batch) { b.Orders[0].Status = 0 },
+		"status is Status(0), no status":   func(b *Batch) { b.Orders[0].Status = 0 },
 		"order_events (":                   func(b *Batch) { b.Events[1].At = time.Time{} },
 		"late_deliveries (":                func(b *Batch) { b.Late = []LateDelivery{{}} },
 		"http_status is 65536":             func(b *Batch) { b.Outcomes = []Outcome{{At: noon, HTTPStatus: 65536}} },

@@ -203,26 +203,30 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 			found = append(found, fmt.Sprintf("%s is %q, should be %q", what, have, wanted))
 		}
 	}
-	compare := func(t *table, name string, want any, have []string, except string) {
+	compare := func(t *table, name string, columns []reflect.Value, row int, have []string, except string) {
 		if have == nil {
 			differs(name, noRow, aRow)
 			return
 		}
-		row := reflect.ValueOf(want).Elem()
 		for i, c := range t.columns {
 			if !c.volatile && c.name != except {
-				differs(name+"."+c.name, have[i], c.text(row))
+				differs(name+"."+c.name, have[i], printed(columns[i].Index(row)))
 			}
 		}
 	}
-	compare(orders, orders.name, want, s.order, "")
+	row, err := orders.values(reflect.ValueOf([]Order{*want}))
+	rows, other := orderEvents.values(reflect.ValueOf(events))
+	if err = errors.Join(err, other); err != nil { // a value that ClickHouse cannot hold differs from all that it can
+		return []string{err.Error()}
+	}
+	compare(orders, orders.name, row, 0, s.order, "")
 	expected := map[uint32]bool{}
 	for i := range events {
 		sequence, except := delivery.Sequence(events[i].Version), ""
 		if sequence == 1 {
 			except = "version"
 		}
-		compare(orderEvents, fmt.Sprintf("%s[%d]", orderEvents.name, sequence), &events[i], s.events[sequence], except)
+		compare(orderEvents, fmt.Sprintf("%s[%d]", orderEvents.name, sequence), rows, i, s.events[sequence], except)
 		expected[sequence] = true
 	}
 	for _, sequence := range slices.Sorted(maps.Keys(s.events)) {

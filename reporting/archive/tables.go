@@ -2,13 +2,12 @@ package archive
 
 import (
 	"fmt"
-	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
 
 	"vendorapi/internal/delivery"
 )
@@ -68,18 +67,16 @@ func (t *table) names() (names []string) {
 	return names
 }
 
-// values are the rows of a slice as the driver takes them. The error names the first
-// value that ClickHouse would store as something else.
-func (t *table) values(slice any) ([][]any, error) {
-	rows := reflect.ValueOf(slice)
-	all := slices.Collect(slices.Chunk(make([]any, rows.Len()*len(t.columns)), len(t.columns)))
-	for i := range all {
-		for j := range t.columns {
-			var err error
-			if all[i][j], err = t.columns[j].value(rows.Index(i)); err != nil {
-				return nil, fmt.Errorf("%s (%+v): %w", t.name, rows.Index(i), err)
-			}
+// values are the rows of a slice by column, as the driver takes them. The error names
+// the first value that ClickHouse would store as something else.
+func (t *table) values(rows reflect.Value) ([]reflect.Value, error) {
+	all := make([]reflect.Value, len(t.columns))
+	for i := range t.columns {
+		values, row, err := t.columns[i].values(rows)
+		if err != nil {
+			return nil, fmt.Errorf("%s (%+v): %s %w", t.name, rows.Index(row), t.columns[i].name, err)
 		}
+		all[i] = reflect.ValueOf(values)
 	}
 	return all, nil
 }
@@ -90,79 +87,113 @@ var (
 	lastDay  = time.Date(2149, 6, 5, 0, 0, 0, 0, time.UTC)
 )
 
-// value is a row's value as the driver takes it, in place where it can; nil for NULL.
-func (c *column) value(row reflect.Value) (any, error) {
-	field := row.Field(c.field).Addr().Interface()
-	switch v := field.(type) {
-	case *time.Time:
-		switch {
-		case v.IsZero() && c.nullable:
-			return nil, nil
-		case v.Before(firstDay) || v.After(lastDay):
-			return nil, fmt.Errorf("the time %s is not within 1970 to 2149", v.Format(time.RFC3339))
-		case c.kind == "Date":
-			return v.Round(0).In(delivery.Istanbul), nil // the driver takes the date in the time's own zone
-		}
-		return v.UnixMilli(), nil
-	case *delivery.Money:
-		switch {
-		case v.Minor < 0 || v.Minor > delivery.MaxMoneyMinor:
-			return nil, fmt.Errorf("%s is %d kuruş: wanted are 0 to %d", c.name, v.Minor, delivery.MaxMoneyMinor)
-		case !v.Set:
-			return nil, nil
-		}
-		return v.Decimal(), nil
-	case *delivery.Status:
-		if *v < delivery.Searching || *v > delivery.Cancelled {
-			return nil, fmt.Errorf("%s is no status of an order", v)
-		}
-		return v.String(), nil
-	case *delivery.PaymentType:
-		return v.String(), nil
-	case *uint64:
-		if c.kind == "UInt32" {
-			return delivery.Sequence(*v), nil
-		}
-	case *int:
-		if *v < 0 || *v > math.MaxUint32 || *v > math.MaxUint16 && c.kind == "UInt16" {
-			return nil, fmt.Errorf("%s is %d: %s cannot hold it", c.name, *v, c.kind)
-		}
-		return *v, nil // the driver converts it
-	case *delivery.AccountID:
-		return (*uuid.UUID)(v), nil
-	case *delivery.FleetID:
-		return (*uuid.UUID)(v), nil
-	case *delivery.OrderID:
-		if c.nullable && v.IsZero() {
-			return nil, nil
-		}
-		return (*uuid.UUID)(v), nil
-	case *delivery.FailureReason:
-		return (*string)(v), nil
-	case *delivery.CancelReason:
-		return (*string)(v), nil
-	case *delivery.EventType:
-		return (*string)(v), nil
+// values are a slice of those of the rows; the error is that of the given row.
+func (c *column) values(rows reflect.Value) (values any, row int, err error) {
+	switch c.kind {
+	case "UUID", "Nullable(UUID)":
+		return gather(c, rows, func(field reflect.Value) (uuid.UUID, bool, error) {
+			return uuid.UUID(field.Bytes()), !field.IsZero(), nil
+		})
+	case "Date":
+		return gather(c, rows, func(field reflect.Value) (time.Time, bool, error) {
+			at := field.Addr().Interface().(*time.Time)
+			return at.In(delivery.Istanbul), true, checkTime(at) // the driver takes the date in the time's own zone
+		})
+	case "DateTime64(3, 'UTC')", "Nullable(DateTime64(3, 'UTC'))":
+		return gather(c, rows, func(field reflect.Value) (int64, bool, error) {
+			at := field.Addr().Interface().(*time.Time)
+			if c.nullable && at.IsZero() {
+				return 0, false, nil
+			}
+			return at.UnixMilli(), true, checkTime(at)
+		})
+	case "Nullable(Decimal(18, 2))":
+		return gather(c, rows, func(field reflect.Value) (_ decimal.Decimal, set bool, err error) {
+			amount := field.Addr().Interface().(*delivery.Money)
+			if amount.Minor < 0 || amount.Minor > delivery.MaxMoneyMinor {
+				err = fmt.Errorf("is %d kuruş: wanted are 0 to %d", amount.Minor, delivery.MaxMoneyMinor)
+			}
+			return amount.Decimal(), amount.Set, err
+		})
+	case "Bool":
+		return gather(c, rows, func(field reflect.Value) (bool, bool, error) { return field.Bool(), true, nil })
+	case "UInt64":
+		return gather(c, rows, number[uint64])
+	case "UInt32":
+		return gather(c, rows, number[uint32])
+	case "UInt16":
+		return gather(c, rows, number[uint16])
 	}
-	return field, nil
+	return gather(c, rows, text)
 }
 
-// text is a row's value as ClickHouse's toString writes it; empty for NULL.
-func (c *column) text(row reflect.Value) string {
-	value, err := c.value(row)
-	switch v := value.(type) {
-	case nil:
-		if err != nil { // a value that ClickHouse cannot hold, which differs from all that it can
-			return err.Error()
+// gather makes a slice of a field of all rows: of pointers, nil for NULL, when the
+// column is nullable.
+func gather[V any](c *column, rows reflect.Value, convert func(reflect.Value) (value V, set bool, err error)) (any, int, error) {
+	values, pointers := make([]V, rows.Len()), []*V(nil)
+	if c.nullable {
+		pointers = make([]*V, len(values))
+	}
+	for i := range values {
+		value, set, err := convert(rows.Index(i).Field(c.field))
+		if err != nil {
+			return nil, i, err
 		}
+		values[i] = value
+		if c.nullable && set {
+			pointers[i] = &values[i]
+		}
+	}
+	if c.nullable {
+		return pointers, 0, nil
+	}
+	return values, 0, nil
+}
+
+func checkTime(at *time.Time) error {
+	if at.Before(firstDay) || at.After(lastDay) {
+		return fmt.Errorf("is %s, not within 1970 to 2149", at.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func number[V uint16 | uint32 | uint64](field reflect.Value) (n V, set bool, err error) {
+	if field.CanUint() {
+		return V(field.Uint()), true, nil // a version's lower half is its sequence
+	}
+	if n = V(field.Int()); int64(n) != field.Int() {
+		err = fmt.Errorf("is %d: %T cannot hold it", field.Int(), n)
+	}
+	return n, true, err
+}
+
+func text(field reflect.Value) (_ string, set bool, err error) {
+	if field.Kind() == reflect.String {
+		return field.String(), true, nil
+	}
+	switch v := field.Interface().(type) {
+	case delivery.Status:
+		if v < delivery.Searching || v > delivery.Cancelled {
+			err = fmt.Errorf("is %s, no status of an order", v)
+		}
+		return v.String(), true, err
+	case delivery.PaymentType:
+		return v.String(), true, nil
+	}
+	return "", false, fmt.Errorf("is no text: %s", field.Type())
+}
+
+// printed is a value as ClickHouse's toString writes it; empty for NULL.
+func printed(value reflect.Value) string {
+	if value.Kind() == reflect.Pointer && value.IsNil() {
 		return ""
+	}
+	switch v := reflect.Indirect(value).Interface().(type) {
 	case int64:
 		return time.UnixMilli(v).In(delivery.Istanbul).Format("2006-01-02 15:04:05.000")
 	case time.Time:
 		return v.Format(time.DateOnly)
+	default:
+		return fmt.Sprint(v) // of decimals without zeros behind the point
 	}
-	return printed(value) // of decimals without zeros behind the point
 }
-
-// printed is a value of the driver's.
-func printed(value any) string { return fmt.Sprint(reflect.Indirect(reflect.ValueOf(value))) }
