@@ -208,8 +208,8 @@ func TestAssets_AreKeptUnderTheirOwnHashOnly(t *testing.T) {
 	e := newEnv(t)
 	page := e.get(e.order())
 	for name, contentType := range map[string]string{"track.css": "text/css; charset=utf-8", "track.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
-		page.Want(200, `"assets/`+assetsHash+"/"+name+`"`)
-		kept := e.client.Get("/track/assets/" + assetsHash + "/" + name).Want(http.StatusOK)
+		page.Want(200, `"assets/`+assetFiles.Hash+"/"+name+`"`)
+		kept := e.client.Get("/track/assets/" + assetFiles.Hash + "/" + name).Want(http.StatusOK)
 		other := e.client.Get("/track/assets/0/" + name).Want(http.StatusOK)
 		if kept.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" || other.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %q and %q", name, kept.Header.Get("Cache-Control"), other.Header.Get("Cache-Control"))
@@ -218,7 +218,7 @@ func TestAssets_AreKeptUnderTheirOwnHashOnly(t *testing.T) {
 			t.Errorf("%s: %s, %d bytes", name, kept.Header.Get("Content-Type"), len(kept.Text))
 		}
 	}
-	e.client.Get("/track/assets/" + assetsHash + "/page.html").Want(http.StatusNotFound)
+	e.client.Get("/track/assets/" + assetFiles.Hash + "/page.html").Want(http.StatusNotFound)
 	// However deep, a page finds its files.
-	e.client.Get("/track/a/b/c").Want(http.StatusNotFound, `href="../../assets/`+assetsHash+`/track.css"`)
+	e.client.Get("/track/a/b/c").Want(http.StatusNotFound, `href="../../assets/`+assetFiles.Hash+`/track.css"`)
 }

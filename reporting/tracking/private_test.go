@@ -103,7 +103,7 @@ func TestXSS_IsTextEverywhere(t *testing.T) {
 		e.reach(o, delivery.Delivering, time.Minute)
 		e.locate(o, e.store.Point, 2*time.Minute)
 		for _, page := range []*testenv.Answer{e.get(o), e.renewed(o, inTurkish)} {
-			page.Harmless("assets/" + assetsHash + "/")
+			page.Harmless("assets/" + assetFiles.Hash + "/")
 			var said []string
 			for n := range page.Tree().Descendants() {
 				if n.Type == html.TextNode {

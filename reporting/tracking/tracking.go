@@ -10,18 +10,14 @@
 package tracking
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +27,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/panel/assets"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/svgmap"
 )
@@ -87,7 +84,7 @@ func (p *Pages) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /track/{token}", func(w http.ResponseWriter, r *http.Request) { p.show(w, r, full) })
 	mux.HandleFunc("GET /track/{token}/live", func(w http.ResponseWriter, r *http.Request) { p.show(w, r, renewal) })
-	mux.HandleFunc("GET /track/assets/{hash}/{name}", serveAsset)
+	mux.HandleFunc("GET /track/assets/{hash}/{name}", assetFiles.ServeHTTP)
 	mux.HandleFunc("GET /track/", func(w http.ResponseWriter, r *http.Request) {
 		p.counter(full, unknown).Inc()
 		p.notice(w, r, full, unknown)
@@ -221,20 +218,13 @@ func (p *Pages) failure(ctx context.Context, id delivery.OrderID, err error) res
 func (p *Pages) write(w http.ResponseWriter, r *http.Request, f form, status int, s *sheet) {
 	below := strings.Count(r.URL.EscapedPath(), "/") - strings.Count("/track/", "/")
 	s.Root = strings.Repeat("../", min(max(below, 0), deepest)) // whatever path a proxy has put in front
-	s.Assets = s.Root + "assets/" + assetsHash + "/"
-	var body bytes.Buffer
-	if err := templates.ExecuteTemplate(&body, string(f), s); err != nil {
-		p.log.Error("render a tracking page", "error", err)
+	s.Assets = s.Root + "assets/" + assetFiles.Hash + "/"
+	w.Header().Set("Content-Language", s.Language)
+	w.Header().Set("Vary", "Accept-Language")
+	if err := auth.Render(w, status, templates, string(f), s); err != nil {
+		p.log.Error("a tracking page failed", "error", err)
 		http.Error(w, s.Notices[failed].Title, http.StatusInternalServerError)
-		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Language", s.Language)
-	h.Set("Vary", "Accept-Language")
-	h.Set("Content-Length", strconv.Itoa(body.Len()))
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes())
 }
 
 // The embedded files: a broken one stops the program before it serves anything.
@@ -244,14 +234,7 @@ var (
 
 	templates = parsed(svgmap.Define(parsed(template.New("").Option("missingkey=error").ParseFS(files, "page/*.html"))))
 
-	assets = map[string][]byte{
-		"track.css": append([]byte(svgmap.Stylesheet), file("track.css")...), "track.js": file("track.js"), "icon.svg": file("icon.svg"),
-	}
-	// assetsHash names the state of all files, so that a browser may keep them.
-	assetsHash = func() string {
-		all := sha256.Sum256(slices.Concat(assets["track.css"], assets["track.js"], assets["icon.svg"]))
-		return hex.EncodeToString(all[:8])
-	}()
+	assetFiles = parsed(assets.New(files, "page/track.css", "page/track.js", "page/icon.svg"))
 )
 
 func parsed[V any](value V, err error) V {
@@ -259,22 +242,4 @@ func parsed[V any](value V, err error) V {
 		panic(fmt.Sprintf("the embedded tracking pages: %v", err))
 	}
 	return value
-}
-
-func file(name string) []byte { return parsed(files.ReadFile("page/" + name)) }
-
-// serveAsset answers with a file. Under another hash than the present one it is
-// served too, but not kept: during an upgrade one replica's page asks another
-// for its files.
-func serveAsset(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	content, known := assets[name]
-	if !known {
-		http.NotFound(w, r)
-		return
-	}
-	if r.PathValue("hash") == assetsHash {
-		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	}
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 }

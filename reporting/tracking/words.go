@@ -37,7 +37,7 @@ var english, turkish = readWords("en.json"), readWords("tr.json")
 
 func readWords(name string) *words {
 	w := new(words)
-	d := json.NewDecoder(bytes.NewReader(file(name)))
+	d := json.NewDecoder(bytes.NewReader(parsed(files.ReadFile("page/" + name))))
 	d.DisallowUnknownFields()
 	return parsed(w, d.Decode(w))
 }

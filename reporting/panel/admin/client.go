@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/panel/auth"
 )
 
 const (
@@ -158,19 +159,11 @@ type envelope struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// detail is the data of a refusal (design section 9).
-type detail struct {
-	ErrorCode         delivery.Code         `json:"errorCode"`
-	RetryAfterSeconds int64                 `json:"retryAfterSeconds"`
-	Fields            []delivery.FieldError `json:"fields"`
-	RequestID         string                `json:"requestId"`
-}
-
 // read decodes the data of a success, and makes an error of everything else. Status
 // and envelope must say the same.
 func read(status int, raw []byte, into any) error {
 	var e envelope
-	var d detail
+	var d auth.RefusalData
 	err := json.Unmarshal(raw, &e)
 	success := status >= 200 && status < 300
 	switch {

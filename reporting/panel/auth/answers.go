@@ -27,46 +27,57 @@ const unavailableFor = 2 * time.Second
 
 // Explain is err as the client may see it: a *delivery.Error in its chain as it is,
 // an unavailable Redis or ClickHouse as SERVICE_UNAVAILABLE, and anything else
-// without detail. The last two are logged under a request id.
-func Explain(r *http.Request, log *slog.Logger, err error) (e *delivery.Error, requestID string) {
-	if errors.As(err, &e) {
-		return e, ""
+// without detail. The last two are logged under a request id. It sets the headers of a
+// refusal; nothing of the answer may have been written.
+func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) (e *delivery.Error, requestID string) {
+	h := w.Header()
+	if !errors.As(err, &e) {
+		requestID = fmt.Sprintf("%016x", rand.Uint64())
+		h.Set("X-Request-Id", requestID)
+		e = conceal(r, log.With("request_id", requestID, "path", r.URL.Path, "error", err), err)
 	}
-	requestID = fmt.Sprintf("%016x", rand.Uint64())
-	log = log.With("request_id", requestID, "path", r.URL.Path, "error", err)
+	if wait := WaitSeconds(e); wait > 0 {
+		h.Set("Retry-After", strconv.FormatInt(wait, 10))
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	return e, requestID
+}
+
+func conceal(r *http.Request, log *slog.Logger, err error) *delivery.Error {
 	switch {
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		log.Debug("the client has gone")
 	case errors.Is(err, delivery.ErrUnavailable):
 		log.Warn("unavailable")
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
-			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
+			Message: "the service cannot answer right now; sending the same request again is safe"}
 	default:
 		log.Error("request failed")
 	}
-	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
+	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id")
 }
 
-// Refuse answers an error in the service's envelope (spec, "Response envelope";
-// design section 9), with WWW-Authenticate and Retry-After where they belong.
-// Nothing of the answer may have been written.
+// RefusalData is the data of a refusal in the service's envelope (design section 9).
+type RefusalData struct {
+	ErrorCode         delivery.Code         `json:"errorCode"`
+	RetryAfterSeconds int64                 `json:"retryAfterSeconds,omitempty"`
+	Fields            []delivery.FieldError `json:"fields,omitempty"`
+	RequestID         string                `json:"requestId,omitempty"`
+}
+
+// Refuse answers an error in the service's envelope (spec, "Response envelope"), with
+// WWW-Authenticate and the headers of Explain.
 func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
-	type detail struct {
-		ErrorCode         delivery.Code         `json:"errorCode"`
-		RetryAfterSeconds int64                 `json:"retryAfterSeconds,omitempty"`
-		Fields            []delivery.FieldError `json:"fields,omitempty"`
-		RequestID         string                `json:"requestId,omitempty"`
-	}
-	e, requestID := Explain(r, log, err)
+	e, requestID := Explain(w, r, log, err)
 	body, err := json.Marshal(struct {
-		Success bool   `json:"success"`
-		Message string `json:"message"`
-		Data    detail `json:"data"`
-	}{Message: e.Message, Data: detail{e.Code, WaitSeconds(e), e.Fields, requestID}})
+		Success bool        `json:"success"`
+		Message string      `json:"message"`
+		Data    RefusalData `json:"data"`
+	}{Message: e.Message, Data: RefusalData{e.Code, WaitSeconds(e), e.Fields, requestID}})
 	if err != nil {
 		log.Error("encode a refusal", "error", err)
 	}
-	refusalHeaders(w, e, requestID)
 	h, status := w.Header(), e.Code.HTTPStatus()
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
@@ -75,18 +86,6 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have gone
-}
-
-func refusalHeaders(w http.ResponseWriter, e *delivery.Error, requestID string) {
-	h := w.Header()
-	if wait := WaitSeconds(e); wait > 0 {
-		h.Set("Retry-After", strconv.FormatInt(wait, 10))
-	}
-	if requestID != "" {
-		h.Set("X-Request-Id", requestID)
-	}
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 }
 
 // WaitSeconds is how long the client should wait, rounded up; 0 when waiting
@@ -142,7 +141,7 @@ func Language(r *http.Request) string {
 func wordsFor(r *http.Request) map[string]string { return texts[Language(r)] }
 
 func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p page) {
-	e, requestID := Explain(r, g.log, err)
+	e, _ := Explain(w, r, g.log, err)
 	text := wordsFor(r)
 	switch e.Code {
 	case delivery.CodeRateLimited:
@@ -152,12 +151,11 @@ func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p
 	default:
 		p.Alert = text["Wrong"]
 	}
-	refusalHeaders(w, e, requestID)
 	g.write(w, r, e.Code.HTTPStatus(), "login.html", p)
 }
 
 func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
-	e, requestID := Explain(r, g.log, err)
+	e, requestID := Explain(w, r, g.log, err)
 	said := "Failed"
 	switch e.Code.HTTPStatus() {
 	case http.StatusForbidden, http.StatusUnauthorized:
@@ -165,24 +163,31 @@ func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable:
 		said = "Unavailable"
 	}
-	refusalHeaders(w, e, requestID)
 	g.write(w, r, e.Code.HTTPStatus(), "refusal.html", page{Said: wordsFor(r)[said], Message: e.Message, RequestID: requestID})
 }
 
 // write allows what these pages need, whatever the handler's own policy.
 func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Words, p.User, p.Next = wordsFor(r), strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
+	w.Header().Set("Content-Security-Policy", PolicyPage)
+	w.Header().Add("Vary", "Accept-Language")
+	if err := Render(w, status, templates, name, p); err != nil {
+		Refuse(w, r, g.log, err)
+	}
+}
+
+// Render answers with a template. One that fails is an error, and not half a page.
+func Render(w http.ResponseWriter, status int, set *template.Template, name string, data any) error {
 	var body bytes.Buffer
-	if err := templates.ExecuteTemplate(&body, name, p); err != nil {
-		Refuse(w, r, g.log, fmt.Errorf("render %s: %w", name, err))
-		return
+	if err := set.ExecuteTemplate(&body, name, data); err != nil {
+		return fmt.Errorf("render %s: %w", name, err)
 	}
 	h := w.Header()
-	h.Set("Content-Security-Policy", PolicyPage)
-	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
+	return nil
 }
 
 // WantsPage reports whether a browser navigates: nothing else names text/html.

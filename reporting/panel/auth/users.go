@@ -40,29 +40,24 @@ type People struct {
 // comes in that way. Both missing is an error, for nobody could come in at all.
 // Errors name variable and line, and show nothing of a secret.
 func FromEnvironment() (p People, err error) {
-	if !isSet(UsersVariable) && !isSet(TokensVariable) {
-		return People{}, fmt.Errorf("nobody may come in: set %s or %s, or one of them with _FILE", UsersVariable, TokensVariable)
-	}
 	if p.Users, err = readList(UsersVariable, ParseUsers); err == nil {
 		p.Tokens, err = readList(TokensVariable, ParseTokens)
+	}
+	if err == nil && len(p.Users)+len(p.Tokens) == 0 {
+		err = fmt.Errorf("nobody may come in: set %s or %s, or one of them with _FILE", UsersVariable, TokensVariable)
 	}
 	return p, err
 }
 
-func isSet(variable string) bool {
-	return os.Getenv(variable) != "" || os.Getenv(variable+"_FILE") != ""
-}
-
-func readList[T any](variable string, parse func(string) ([]T, error)) ([]T, error) {
-	if !isSet(variable) {
+func readList[T any](variable string, parse func(string) ([]T, error)) (list []T, err error) {
+	if os.Getenv(variable) == "" && os.Getenv(variable+"_FILE") == "" {
 		return nil, nil
 	}
 	text, err := config.Secret(variable)
 	if err != nil {
 		return nil, err
 	}
-	list, err := parse(text)
-	if err != nil {
+	if list, err = parse(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err)
 	}
 	return list, nil

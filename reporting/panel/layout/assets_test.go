@@ -7,9 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
+	"vendorapi/reporting/panel/assets"
 	"vendorapi/reporting/panel/svgmap"
 )
 
@@ -30,15 +32,13 @@ func TestVendoredFiles_AreAsPublished(t *testing.T) {
 
 func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 	t.Parallel()
-	f := &Layout{}
-	must(t, f.loadAssets())
+	f := withAssets(t)
 	for _, name := range served {
-		address, err := f.address(name)
-		must(t, err)
+		address := f.address(path.Base(name))
 		plain := get(t, f.Assets(), address, "")
-		want, err := files.ReadFile("assets/" + name)
+		want, err := files.ReadFile(name)
 		must(t, err)
-		if name == "panel.css" {
+		if name == "assets/panel.css" {
 			want = append(want, svgmap.Stylesheet...)
 		}
 		if plain.Code != http.StatusOK || plain.Body.String() != string(want) {
@@ -50,7 +50,7 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		if unwanted := get(t, f.Assets(), address, "gzip;q=0"); unwanted.Header().Get("Content-Encoding") != "" || unwanted.Body.String() != string(want) {
 			t.Errorf("%s: %v to who wants no gzip", name, unwanted.Header())
 		}
-		if name == "icon.svg" {
+		if name == "assets/icon.svg" {
 			continue // too small to be compressed
 		}
 		small := get(t, f.Assets(), address, "br, gzip")
@@ -65,20 +65,27 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 	if icon := get(t, f.Icon(), "/favicon.ico", ""); icon.Header().Get("Content-Type") != "image/svg+xml" {
 		t.Errorf("the icon is %v", icon.Header())
 	}
-	for _, path := range []string{"/assets/", "/assets/panel.css", "/assets/0000000000000000/panel.css", "/assets/../layout.go"} {
+	for _, path := range []string{"/assets/", "/assets/panel.css", "/assets/0000000000000000/layout.go", "/assets/0/vendor/htmx.min.js"} {
 		if got := get(t, f.Assets(), path, ""); got.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, got.Code)
 		}
 	}
-	if _, err := f.address("nothing.js"); err == nil {
-		t.Error("an address for an asset that is not there")
+	if other := get(t, f.Assets(), "/assets/0000000000000000/panel.css", ""); other.Code != http.StatusOK || other.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("another release's address: %d %v", other.Code, other.Header())
 	}
-	request := httptest.NewRequest(http.MethodPost, f.addresses["panel.js"], nil)
+	request := httptest.NewRequest(http.MethodPost, f.address("panel.js"), nil)
 	w := httptest.NewRecorder()
 	f.Assets().ServeHTTP(w, request)
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}
+}
+
+func withAssets(t *testing.T) *Layout {
+	t.Helper()
+	all, err := assets.New(files, served...)
+	must(t, err)
+	return &Layout{assets: all}
 }
 
 func get(t *testing.T, h http.Handler, path, encoding string) *httptest.ResponseRecorder {

@@ -22,7 +22,7 @@ import (
 // functions are what templates may call.
 func (l *Layout) functions() template.FuncMap {
 	return template.FuncMap{
-		"asset": l.address,             // the address of an asset, such as panel.js
+		"asset": l.address,             // NAME, such as panel.js
 		"args":  args,                  // KEY VALUE …: a map, for a template with several arguments
 		"chart": (*Chart).json,         // what panel.js draws
 		"clock": Clock, "brief": Brief, // T, and NOW T

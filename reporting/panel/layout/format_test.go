@@ -104,9 +104,7 @@ func TestChart_IsData(t *testing.T) {
 	t.Parallel()
 	hostile := `"><script>alert(1)</script>`
 	c := &Chart{ID: "c", Title: hostile, Unit: "orders", Labels: []string{hostile}, Series: []Series{{Name: hostile, Values: []float64{1.5}, Texts: []string{hostile}}}}
-	f := &Layout{}
-	must(t, f.loadAssets())
-	set, err := template.New("").Funcs(f.functions()).ParseFS(files, "page/parts.html")
+	set, err := template.New("").Funcs(withAssets(t).functions()).ParseFS(files, "page/parts.html")
 	must(t, err)
 	var b strings.Builder
 	must(t, set.ExecuteTemplate(&b, "chart", c))

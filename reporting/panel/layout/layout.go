@@ -10,25 +10,23 @@
 package layout
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
-	"fmt"
 	"html/template"
 	"log/slog"
-	"mime"
 	"net/http"
-	"path"
 
 	"github.com/klauspost/compress/gzhttp"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/panel/assets"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/svgmap"
 )
 
 //go:embed page/*.html assets/*.css assets/*.js assets/*.svg assets/vendor/*.js
 var files embed.FS
+
+var served = []string{"assets/panel.css", "assets/panel.js", "assets/icon.svg", "assets/vendor/htmx.min.js", "assets/vendor/chart.umd.min.js"}
 
 // Layout holds what is the same on every page. It is safe for concurrent use.
 type Layout struct {
@@ -37,8 +35,7 @@ type Layout struct {
 	gate        *auth.Gate
 	log         *slog.Logger
 	environment string
-	addresses   map[string]string // of assets, by the name that templates use
-	assets      map[string]asset  // by address
+	assets      *assets.Files
 	templates   *template.Template
 	own         *Pages
 }
@@ -47,8 +44,8 @@ type Layout struct {
 // every page names.
 func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) (*Layout, error) {
 	l := &Layout{Lists: newLists(led), gate: gate, log: log, environment: environment}
-	err := l.loadAssets()
-	if err != nil {
+	var err error
+	if l.assets, err = assets.New(files, served...); err != nil {
 		return nil, err
 	}
 	if l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
@@ -60,6 +57,8 @@ func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logg
 	l.own, err = l.Parse(files, "page/refusal.html")
 	return l, err
 }
+
+func (l *Layout) address(asset string) string { return "/assets/" + l.assets.Hash + "/" + asset }
 
 // Handler serves a page or an action. An error is answered by Refuse.
 type Handler func(w http.ResponseWriter, r *http.Request) error
@@ -119,65 +118,17 @@ func (l *Layout) Home() http.Handler {
 	})
 }
 
-// asset is a file whose address changes with its content: browsers may keep it for ever.
-type asset struct {
-	contentType string
-	content     []byte
-}
-
-var served = []string{"panel.css", "panel.js", "icon.svg", "vendor/htmx.min.js", "vendor/chart.umd.min.js"}
-
-func (l *Layout) loadAssets() error {
-	l.addresses, l.assets = map[string]string{}, map[string]asset{}
-	for _, name := range served {
-		content, err := files.ReadFile("assets/" + name)
-		if err != nil {
-			return err
-		}
-		if name == "panel.css" {
-			content = append(content, svgmap.Stylesheet...)
-		}
-		digest := sha256.Sum256(content)
-		l.addresses[name] = "/assets/" + hex.EncodeToString(digest[:8]) + "/" + path.Base(name)
-		l.assets[l.addresses[name]] = asset{mime.TypeByExtension(path.Ext(name)), content}
-	}
-	return nil
-}
-
-func (l *Layout) address(name string) (string, error) {
-	address, ok := l.addresses[name]
-	if !ok {
-		return "", fmt.Errorf("no asset %q", name)
-	}
-	return address, nil
-}
-
-func (a *asset) serve(w http.ResponseWriter, cacheControl string) {
-	w.Header().Set("Content-Type", a.contentType)
-	w.Header().Set("Cache-Control", cacheControl)
-	_, _ = w.Write(a.content) // the browser may have gone
-}
-
 // Icon serves the icon where browsers look for it on pages that name none.
 func (l *Layout) Icon() http.Handler {
-	icon := l.assets[l.addresses["icon.svg"]]
-	return auth.Protect(auth.PolicyData, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		icon.serve(w, "public, max-age=86400")
+	return auth.Protect(auth.PolicyData, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=86400")
+		http.ServeFileFS(w, r, files, "assets/icon.svg")
 	}))
 }
 
 // Assets serves the stylesheet, scripts and icon, to everybody.
 func (l *Layout) Assets() http.Handler {
-	return auth.Protect(auth.PolicyData, gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, ok := l.assets[r.URL.Path]
-		switch {
-		case !ok:
-			http.NotFound(w, r)
-		case !auth.Reads(r):
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-		default:
-			a.serve(w, "public, max-age=31536000, immutable")
-		}
-	})))
+	mux := http.NewServeMux()
+	mux.Handle("GET /assets/{hash}/{name}", gzhttp.GzipHandler(l.assets))
+	return auth.Protect(auth.PolicyData, mux)
 }

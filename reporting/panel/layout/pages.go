@@ -1,14 +1,13 @@
 package layout
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -85,7 +84,7 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 	page := p.page(r, v)
 	status := http.StatusOK
 	if v.Refused != nil {
-		page.Alert, page.RequestID = auth.Explain(r, p.layout.log, v.Refused)
+		page.Alert, page.RequestID = auth.Explain(w, r, p.layout.log, v.Refused)
 		status = page.Alert.Code.HTTPStatus()
 	}
 	return p.show(w, status, name, page)
@@ -93,15 +92,17 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 
 // Part answers with a template alone, for what refreshes itself.
 func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data any) error {
-	return p.write(w, http.StatusOK, p.parts, name, p.page(r, View{Data: data}))
+	return auth.Render(w, http.StatusOK, p.parts, name, p.page(r, View{Data: data}))
 }
 
+// show does not compress: pages repeat what was typed next to the CSRF token, which
+// compression would let others guess (BREACH).
 func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page) error {
 	set := p.whole[name]
 	if set == nil {
 		return fmt.Errorf("layout: no template %q", name)
 	}
-	return p.write(w, status, set, "layout", page)
+	return auth.Render(w, status, set, "layout", page)
 }
 
 func (p *Pages) page(r *http.Request, v View) *Page {
@@ -118,25 +119,6 @@ func (p *Pages) page(r *http.Request, v View) *Page {
 		}
 	}
 	return page
-}
-
-// write renders into memory first: a template that fails is a refusal and not half a page.
-// Pages are not compressed: they repeat what was typed next to the CSRF token, which
-// compression would let others guess (BREACH).
-func (p *Pages) write(w http.ResponseWriter, status int, set *template.Template, name string, page *Page) error {
-	var out bytes.Buffer
-	if err := set.ExecuteTemplate(&out, name, page); err != nil {
-		return fmt.Errorf("layout: %w", err)
-	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	if page.RequestID != "" {
-		h.Set("X-Request-Id", page.RequestID)
-	}
-	h.Set("Content-Length", strconv.Itoa(out.Len()))
-	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the browser may have gone
-	return nil
 }
 
 const doneKey = "done"
@@ -167,28 +149,23 @@ func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		auth.Refuse(w, r, l.log, err)
 		return
 	}
-	e, requestID := auth.Explain(r, l.log, err)
+	e, requestID := auth.Explain(w, r, l.log, err)
 	page := l.own.page(r, View{Title: refusalTitle(e), Plain: len(e.Fields) > 0})
 	page.Alert, page.RequestID = e, requestID
 	w.Header().Set("Content-Security-Policy", auth.PolicyScripts) // whatever handler it stands in for
-	if wait := auth.WaitSeconds(e); wait > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-	}
 	if err := l.own.show(w, e.Code.HTTPStatus(), "refusal", page); err != nil {
 		auth.Refuse(w, r, l.log, err)
 	}
 }
 
+var refusalTitles = map[int]string{
+	http.StatusNotFound: "Not found", http.StatusForbidden: "Not allowed", http.StatusServiceUnavailable: "Not available right now",
+}
+
 func refusalTitle(e *delivery.Error) string {
-	switch status := e.Code.HTTPStatus(); {
-	case status == http.StatusNotFound:
-		return "Not found"
-	case status == http.StatusForbidden:
-		return "Not allowed"
-	case status == http.StatusServiceUnavailable:
-		return "Not available right now"
-	case status >= http.StatusInternalServerError:
-		return "Something went wrong"
+	status, other := e.Code.HTTPStatus(), "This did not work"
+	if status >= http.StatusInternalServerError {
+		other = "Something went wrong"
 	}
-	return "This did not work"
+	return cmp.Or(refusalTitles[status], other)
 }
