@@ -192,7 +192,7 @@ func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (
 	var group errgroup.Group
 	if b.profile != "" && round == b.rounds-1 {
 		group.Go(func() error {
-			profile, err := get(ctx, p.OpsURL()+"/debug/pprof/profile?seconds=2")
+			profile, err := fetch(ctx, http.MethodGet, p.OpsURL()+"/debug/pprof/profile?seconds=2", "")
 			if err != nil {
 				return err
 			}
@@ -229,9 +229,9 @@ func request(ctx context.Context, method, url, body string, header http.Header) 
 	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
 }
 
-// get is what a URL answers.
-func get(ctx context.Context, url string) ([]byte, error) {
-	resp, err := request(ctx, http.MethodGet, url, "", nil)
+// fetch is what a URL answers.
+func fetch(ctx context.Context, method, url, body string) ([]byte, error) {
+	resp, err := request(ctx, method, url, body, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -49,12 +48,7 @@ func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[s
 // ask sends a statement to the engine and returns its answer, tab-separated
 // values.
 func (e *reportingEnv) ask(ctx context.Context, statement string) (string, error) {
-	resp, err := request(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement, nil)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	answer, err := fetch(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement)
 	return strings.TrimSpace(string(answer)), err
 }
 

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -189,16 +188,6 @@ func (e *reportingEnv) verifyExport(ctx context.Context, o *book, database strin
 }
 
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {
-	page, err := get(ctx, p.OpsURL()+"/metrics")
-	if err != nil {
-		return nil, err
-	}
-	metrics := map[string]float64{}
-	for line := range strings.Lines(string(page)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			metrics[name] = v
-		}
-	}
-	return metrics, nil
+	page, err := fetch(ctx, http.MethodGet, p.OpsURL()+"/metrics", "")
+	return harness.Numbers(string(page), " "), err
 }

@@ -30,7 +30,7 @@ func get(dst []byte, n int) []byte {
 }
 
 // Every request that was due while a server stands still is counted with its delay.
-// Only one was under way: a generator that counts from the writing would tell of one.
+// Only one was in flight: a generator that counts from the writing would report one.
 func TestOpenLoop_CountsWhatAStallDelays(t *testing.T) {
 	t.Parallel()
 	const rate, stall = 200, 500 * time.Millisecond

@@ -165,12 +165,17 @@ func RedisInfo(ctx context.Context, server *stack.Redis) (map[string]float64, er
 	if err != nil {
 		return nil, fmt.Errorf("INFO of Redis at %s: %w", server.Addr, err)
 	}
-	info := map[string]float64{}
+	return Numbers(text, ":"), nil
+}
+
+// Numbers reads lines of a name and a number; others are left out.
+func Numbers(text, separator string) map[string]float64 {
+	numbers := map[string]float64{}
 	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name, value, _ := strings.Cut(strings.TrimSpace(line), separator)
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			info[name] = v
+			numbers[name] = v
 		}
 	}
-	return info, nil
+	return numbers
 }
