@@ -16,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"vendorapi/loadtest/faults/failpoint"
+	"vendorapi/loadtest/harness"
 )
 
 // fault is a row of faults.yaml, which explains the fields.
@@ -53,7 +54,7 @@ func loadFaults(names string) (faults []fault, err error) {
 
 // actions are what faults do, once.
 var actions = map[string]func(*injection, context.Context) error{
-	"none":           func(_ *injection, ctx context.Context) error { return sleep(ctx, faultLength/2) },
+	"none":           func(_ *injection, ctx context.Context) error { return harness.Sleep(ctx, faultLength/2) },
 	"crash":          (*injection).crash,
 	"pause":          (*injection).pause,
 	"lose":           (*injection).lose,
@@ -116,14 +117,14 @@ func (in *injection) between(least, most time.Duration) time.Duration {
 
 // wait waits for a drawn time, or until ctx ends: then the round is healed.
 func (in *injection) wait(ctx context.Context, least, most time.Duration) {
-	_ = sleep(ctx, in.between(least, most)) // callers look at ctx when it matters
+	_ = harness.Sleep(ctx, in.between(least, most)) // callers look at ctx when it matters
 }
 
 func draw[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
 
 // retry repeats what fails, as long as another fault prevents it.
 func retry(ctx context.Context, timeout time.Duration, do func() error) (err error) {
-	_, _ = await(ctx, timeout, func() (bool, error) {
+	_ = harness.Await(ctx, "", timeout, pollInterval, func() (bool, error) { // err says what is wrong
 		err = do()
 		return err == nil, nil
 	})
@@ -202,7 +203,7 @@ func (in *injection) late(ctx context.Context) error {
 		}
 	}
 	// All of them arrive before the round is over.
-	return sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
+	return harness.Sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
 }
 
 // whileSending does something while receivers hold webhooks that they have not answered.
@@ -237,7 +238,7 @@ func (in *injection) pause(ctx context.Context) error {
 		return fmt.Errorf("SIGSTOP: %w", err)
 	}
 	in.times.Add(1)
-	err := sleep(ctx, in.between(in.Length[0], in.Length[1]))
+	err := harness.Sleep(ctx, in.between(in.Length[0], in.Length[1]))
 	_ = in.signal(p, syscall.SIGCONT) // another fault may have killed it
 	return err
 }
@@ -248,7 +249,7 @@ func (in *injection) delay(ctx context.Context) error {
 		in.proxies[name].Delay(by, by/2)
 		in.times.Add(1)
 	}
-	return sleep(ctx, faultLength)
+	return harness.Sleep(ctx, faultLength)
 }
 
 // partition separates programs from servers: connections are refused, or nothing comes back at all.
@@ -381,5 +382,5 @@ func (in *injection) disturbReceivers(ctx context.Context) error {
 			v.inbox.Behave(http.StatusInternalServerError, 0)
 		}
 	}
-	return sleep(ctx, faultLength)
+	return harness.Sleep(ctx, faultLength)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,16 +17,10 @@ const (
 	besideRate = 500  // the vendors' orders a second beside it
 )
 
-// flood makes requests to addr, whatever they are answered.
-type flood struct {
-	addr        string
-	connections int
-	request     func(dst []byte, n int) []byte
-}
-
-func (f flood) send(ctx context.Context, d time.Duration) *tally {
-	return (&load{addr: f.addr, connections: f.connections, rate: floodRate, duration: d,
-		request: func(dst []byte, n int) ([]byte, placed) { return f.request(dst, n), placed{} }}).send(ctx)
+// flood is requests to addr, whatever they are answered.
+func flood(addr string, connections int, request func(dst []byte, n int) []byte) load {
+	return load{addr: addr, connections: connections, rate: floodRate,
+		request: func(dst []byte, n int) ([]byte, placed) { return request(dst, n), placed{} }}
 }
 
 // post is a request with a JSON body and further header lines.
@@ -36,30 +29,39 @@ func post(dst []byte, path, headers, body string) []byte {
 		"Content-Length: %d\r\n\r\n%s", path, headers, len(body), body)
 }
 
-// beside lets the vendors order while do runs. It returns what they saw and how many cores each program used; the
-// clients are the vendors' and the flood's.
-func (s *overloaded) beside(ctx context.Context, do func()) (t *tally, cores string) {
+// beside lets the vendors order while do runs, and returns what they saw. The clients whose cores are counted are the
+// vendors' and the flood's.
+func (s *overloaded) beside(ctx context.Context, when string, do func()) *tally {
 	watched := watch(ctx, append(s.processes(), harness.Self("clients"))...)
 	var all sync.WaitGroup
 	all.Go(do)
-	t = s.order(ctx, s.wide, load{connections: steadyConnections, rate: besideRate, duration: s.form.load})
+	t := s.order(ctx, s.wide, load{connections: steadyConnections, rate: besideRate, duration: s.form.load})
 	all.Wait()
 	used := watched()
-	for _, name := range []string{"gateway", "worker", "redis", "clients"} {
-		cores += fmt.Sprintf("%s %.2f ", name, used[name].cores)
-	}
-	return t, strings.TrimSpace(cores)
+	s.figure("cores used "+when, "gateway %.2f worker %.2f redis %.2f clients %.2f",
+		used["gateway"].cores, used["worker"].cores, used["redis"].cores, used["clients"].cores)
+	s.figure("vendors' orders "+when+", p99", "%s", milliseconds(p99(t.accepted)))
+	return t
+}
+
+// flooded lets the vendors order while a flood is sent.
+func (s *overloaded) flooded(ctx context.Context, f load, what string) (t *tally) {
+	f.duration = s.form.load
+	s.figure(what+" a second", "%d over %d connections for %.0f s; vendors at %d orders a second",
+		floodRate, f.connections, s.form.load.Seconds(), besideRate)
+	return s.beside(ctx, "beside "+what, func() { s.figure("answers to "+what, "%s", f.send(ctx).answers()) })
 }
 
 // checkCommands checks that a refused flood costs Redis next to nothing: commands in a phase without it and in one
 // with it.
-func (s *overloaded) checkCommands(ctx context.Context, what, want string, f flood, refusal int) error {
+func (s *overloaded) checkCommands(ctx context.Context, what, want string, f load, refusal int) error {
 	calm, err := s.during(ctx, func() { time.Sleep(s.form.phase) })
 	if err != nil {
 		return err
 	}
+	f.duration = s.form.phase
 	var refused int64
-	flooded, err := s.during(ctx, func() { refused = int64(f.send(ctx, s.form.phase).statuses[refusal]) })
+	flooded, err := s.during(ctx, func() { refused = int64(f.send(ctx).statuses[refusal]) })
 	if err != nil {
 		return err
 	}
@@ -89,8 +91,7 @@ func (s *overloaded) floodFleet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := flood{addr: strings.TrimPrefix(s.Demo.OpsURL, "http://"), connections: 32}
-	f.request = func(dst []byte, n int) []byte {
+	f := flood(strings.TrimPrefix(s.Demo.OpsURL, "http://"), 32, func(dst []byte, n int) []byte {
 		statuses := []string{`Assigned`, `PickedUp`, `Delivered`, `Failed","failureReason":"Other`}
 		if n%2 == 0 { // an open order, which the flood does not end
 			statuses = []string{`Assigned`, `Failed","failureReason":"AddressNotFound`}
@@ -98,30 +99,23 @@ func (s *overloaded) floodFleet(ctx context.Context) error {
 		status := statuses[n/len(orders)%len(statuses)]
 		path := "/api/fleet/v1/jobs/" + orders[n%len(orders)] + "/status"
 		return post(dst, path, "Authorization: Bearer "+s.apis.Fleet.Bearer+"\r\n", `{"status":"`+status+`"}`)
-	}
-	minute := func() { _ = sleep(ctx, 62*time.Second) } // the worker trims every minute
+	})
+	minute := func() { _ = harness.Sleep(ctx, 62*time.Second) } // the worker trims every minute
 	var calm, flooded *tally
-	var calmCores, cores string
 	calmGrowth, err := s.during(ctx, func() {
-		calm, calmCores = s.beside(ctx, func() {})
+		calm = s.beside(ctx, "without the flood", func() {})
 		minute()
 	})
 	if err != nil {
 		return err
 	}
 	grown, err := s.during(ctx, func() {
-		flooded, cores = s.beside(ctx, func() {
-			s.figure("answers to the fleet", "%s", f.send(ctx, s.form.load).answers())
-		})
+		flooded = s.flooded(ctx, f, "the reports of one fleet")
 		minute()
 	})
 	if err != nil {
 		return err
 	}
-	s.figure("reports of one fleet a second", "%d over %d connections for %.0f s; vendors at %d orders a second",
-		floodRate, f.connections, s.form.load.Seconds(), besideRate)
-	s.figure("cores used without the flood and with it", "%s; %s", calmCores, cores)
-	s.figure("vendors' orders without the flood, p99", "%s", milliseconds(p99(calm.accepted)))
 	s.checkServed(flooded, "vendors' orders accepted beside the flood")
 	s.checkP99(flooded.accepted, s.form.beside, "vendors' orders beside the flood")
 	each := float64(calmGrowth.MemoryUsed) / float64(max(len(calm.orders), 1))
@@ -152,53 +146,36 @@ func (s *overloaded) openAndEnded(ctx context.Context) (ids []string, err error)
 			}
 		}
 	}
-	took, err := await(ctx, s.form.timeout, func() (bool, error) {
+	return ids, harness.Await(ctx, "the worker", s.form.timeout, pollInterval, func() (bool, error) {
 		var job struct{ Status string }
 		err := s.apis.Fleet.Call(ctx, http.MethodGet, "/jobs/"+ids[len(ids)-1], nil, &job)
 		return job.Status == "Delivered", err
 	})
-	if err == nil && took < 0 {
-		err = errors.New("the worker decides nothing")
-	}
-	return ids, err
 }
 
 // floodLogins is the case logins: a stranger who guesses credentials, in turns of a client that exists, of clients
 // that do not, and of what is no client.
 func (s *overloaded) floodLogins(ctx context.Context) error {
 	owner := s.wide[0]
-	f := flood{addr: s.addr, connections: 600, request: func(dst []byte, n int) []byte {
+	f := flood(s.addr, 600, func(dst []byte, n int) []byte {
 		client := []string{owner.ClientID, fmt.Sprintf("ven_%032x", n), "nobody"}[n%3]
 		return post(dst, "/api/vendor/v1/token", "", fmt.Sprintf(`{"clientId":%q,"clientSecret":"vas_%d"}`, client, n))
-	}}
-	calm, calmCores := s.beside(ctx, func() {})
+	})
+	s.beside(ctx, "without the wrong logins", func() {})
 	right, tries := 0, 0
-	flooded, cores := s.beside(ctx, func() {
-		var stranger *tally
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			stranger = f.send(ctx, s.form.load)
-		}()
-		for ; ; tries++ { // the owner logs in from the same address
-			select {
-			case <-ended:
-				s.figure("answers to the stranger", "%s", stranger.answers())
-				return
-			case <-time.After(max(s.form.load/10, time.Second)):
-			}
+	flooding, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { // the owner logs in from the same address
+		for ; harness.Sleep(flooding, max(s.form.load/10, time.Second)) == nil; tries++ {
 			if _, err := s.apis.Vendor.Login(ctx, "/token", owner.ClientID, owner.ClientSecret); err == nil {
 				right++
 			}
 		}
 	})
+	flooded := s.flooded(ctx, f, "the wrong logins")
+	stop()
+	all.Wait()
 	s.check(right == tries && tries > 0, "right logins beside the wrong ones", "all", "%d of %d", right, tries)
-	s.figure("wrong logins a second", "%d over %d connections for %.0f s; vendors at %d orders a second",
-		floodRate, f.connections, s.form.load.Seconds(), besideRate)
-	s.figure("cores used without them and with them; clients are the attacker's and the vendors'",
-		"%s; %s", calmCores, cores)
-	s.figure("vendors' orders without them and beside them, p99", "%s, %s",
-		milliseconds(p99(calm.accepted)), milliseconds(p99(flooded.accepted)))
 	busy := len(flooded.again) - flooded.unknown
 	s.check(busy == 0 && flooded.served(flooded.accepted, s.form.share), "vendors' orders accepted beside them",
 		"all, and none answered 503", "%d of %d, %d answered 503%s",

@@ -66,7 +66,7 @@ const answerTimeout = 15 * time.Second
 
 // send sends the load and waits for the last answer. A connection that breaks is opened again; the request in
 // flight on it is lost.
-func (l *load) send(ctx context.Context) *tally {
+func (l load) send(ctx context.Context) *tally {
 	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
 	t := &tally{accepted: histogram(), limited: histogram(), busy: histogram(), statuses: make(map[int]int)}
 	began := time.Now()
@@ -108,7 +108,7 @@ func (l *load) send(ctx context.Context) *tally {
 }
 
 // serve sends on one connection.
-func (l *load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
+func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 	deadline, _ := ctx.Deadline() // send has set one
 	var conn *harness.Conn
 	var request []byte
@@ -126,7 +126,7 @@ func (l *load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 		if err == nil {
 			a, err = conn.Exchange(request)
 		}
-		t.count(l, o, a, err, time.Since(due.due))
+		t.count(&l, o, a, err, time.Since(due.due))
 		if conn != nil && (err != nil || a.Close) {
 			conn.Close()
 			conn = nil

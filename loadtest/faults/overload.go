@@ -167,9 +167,18 @@ func (r *overloadRun) add(what, want, result, format string, a ...any) {
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
-// checkTook checks a time that is -1 when it was longer than the limit.
-func (r *overloadRun) checkTook(took, limit time.Duration, what string) {
-	r.check(took >= 0 && took <= limit, what, "within "+limit.String(), "%s", took.Round(time.Millisecond))
+// checkBecomes polls until something holds and checks that it does within the limit. The figure says how far it came.
+func (r *overloadRun) checkBecomes(ctx context.Context, limit time.Duration, what, want string,
+	holds func() (ok bool, figure string, err error)) (failure error) {
+	began, held, figure := time.Now(), false, ""
+	_ = harness.Await(ctx, what, limit, pollInterval, func() (bool, error) { // what it is about is checked below
+		held, figure, failure = holds()
+		return held, failure
+	})
+	if took := time.Since(began).Round(time.Millisecond); failure == nil {
+		r.check(held && took <= limit, what, want+"within "+limit.String(), "%s after %s", figure, took)
+	}
+	return failure
 }
 
 // checkServed checks that everything was answered with success.
@@ -262,28 +271,11 @@ func watch(ctx context.Context, processes ...harness.Process) func() map[string]
 	}
 }
 
-// isReady reports whether the gateway and the worker are ready.
-func (s *overloaded) isReady(ctx context.Context) bool {
-	return s.Gateway.AwaitReady(ctx) == nil && s.Worker.AwaitReady(ctx) == nil
-}
-
 // checkSettled waits until the worker's roles have nothing left to read or to settle.
 func (s *overloaded) checkSettled(ctx context.Context, what string) {
-	began, took := time.Now(), time.Duration(-1)
+	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, s.form.timeout)
 	defer cancel()
-	if err := (&validate.Sources{Ledger: s.ledger}).Settle(limited, func(string) {}); err == nil {
-		took = time.Since(began)
-	}
-	s.checkTook(took, s.form.timeout, what)
-}
-
-// await polls until a condition holds and returns how long it took; -1: longer than the limit.
-func await(ctx context.Context, limit time.Duration, holds func() (bool, error)) (time.Duration, error) {
-	for began := time.Now(); time.Since(began) < limit && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		if ok, err := holds(); ok || err != nil {
-			return time.Since(began), err
-		}
-	}
-	return -1, nil
+	err := (&validate.Sources{Ledger: s.ledger}).Settle(limited, func(string) {})
+	s.check(err == nil, what, "within "+s.form.timeout.String(), "%s", time.Since(began).Round(time.Millisecond))
 }

@@ -193,7 +193,7 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 		all.Go(func() { c.run(acting, pause) })
 	}
 	all.Go(func() { s.system.report(acting, r.vendors, r.dice(2)) })
-	if err := sleep(ctx, calmBefore); err != nil {
+	if err := harness.Sleep(ctx, calmBefore); err != nil {
 		return err
 	}
 	s.inject(ctx, r)
@@ -207,7 +207,7 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 	if err := s.system.heal(ctx, r.spare); err != nil {
 		return fmt.Errorf("healing: %w", err)
 	}
-	return sleep(ctx, calmAfter)
+	return harness.Sleep(ctx, calmAfter)
 }
 
 // newClient is a client of a vendor, with external ids of its own.

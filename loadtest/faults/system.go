@@ -137,6 +137,9 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 	return err
 }
 
+// pollInterval is how often a condition is checked.
+const pollInterval = 50 * time.Millisecond
+
 // courierStep is the time between two moves of an order: it takes about a second, so that clients, couriers and
 // faults meet on it.
 const courierStep = 200 * time.Millisecond

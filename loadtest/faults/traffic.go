@@ -17,6 +17,7 @@ import (
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/faults/validate"
+	"vendorapi/loadtest/harness"
 )
 
 // vendor is one account of a round with its store, its receiver and what its clients have sent.
@@ -139,7 +140,7 @@ const newOrders = 0.42
 // round is complete.
 func (c *vendorClient) run(ctx context.Context, pause time.Duration) {
 	defer c.api.HTTP.CloseIdleConnections()
-	for sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
+	for harness.Sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
 		c.act()
 	}
 }
@@ -283,7 +284,7 @@ func (c *vendorClient) do(op *validate.Operation, method, path string, body any,
 // one order, and moves that must be refused.
 func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Rand) {
 	statuses := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed"}
-	for sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {
+	for harness.Sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {
 		_, order := draw(random, vendors).pick(random, true)
 		if order == "" {
 			continue
@@ -296,13 +297,4 @@ func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Ran
 			_, _ = s.apis.Fleet.Do(ctx, http.MethodPost, "/jobs/"+order+"/status", body) // any answer will do
 		}
 	}
-}
-
-// sleep returns early, with the reason, when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return context.Cause(ctx)
 }

@@ -64,11 +64,11 @@ func Await(ctx context.Context, what string, timeout, every time.Duration, done 
 	}
 }
 
-// Sleep returns early with the error of ctx.
+// Sleep returns early with the cause that ended ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	case <-time.After(d):
 		return nil
 	}
