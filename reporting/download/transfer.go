@@ -142,15 +142,12 @@ func (t *transfer) finishFile() {
 	}
 	t.w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	t.begin()
-	// The reader alone, so that nothing is sent past the stall time's back.
-	_, err = io.CopyBuffer(writerOnly{t}, struct{ io.Reader }{t.file}, make([]byte, step))
+	// Read and Write alone, so that nothing is sent past the stall time's back.
+	_, err = io.CopyBuffer(struct{ io.Writer }{t}, struct{ io.Reader }{t.file}, make([]byte, step))
 	if t.err == nil {
 		t.err = err
 	}
 }
-
-// writerOnly hides every method but Write.
-type writerOnly struct{ io.Writer }
 
 // close gives the file back. It may be called at any time.
 func (t *transfer) close() {

@@ -32,43 +32,27 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	with := promauto.With(reg)
 	m := &metrics{
-		rows: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "reporting_export_rows_total",
-			Help: "Rows stored in ClickHouse, by table; a row that was stored twice counts twice.",
-		}, []string{"table"}),
-		turns: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "reporting_export_turns_total",
-			Help: "Batches of stream entries, by whether they could be stored; failed ones are repeated.",
-		}, []string{"result"}),
-		entries: with.NewCounter(prometheus.CounterOpts{
-			Name: "reporting_export_entries_total",
-			Help: "Stream entries stored and acknowledged.",
-		}),
-		missing: with.NewCounter(prometheus.CounterOpts{
-			Name: "reporting_export_missing_orders_total",
-			Help: "Events whose order was not in Redis any more; each needs a look.",
-		}),
-		panics: with.NewCounter(prometheus.CounterOpts{
-			Name: "reporting_export_panics_total",
-			Help: "Panics that were caught; each is a defect.",
-		}),
+		rows: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_export_rows_total",
+			Help: "Rows stored in ClickHouse, by table; a row that was stored twice counts twice."}, []string{"table"}),
+		turns: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_export_turns_total",
+			Help: "Batches of stream entries, by whether they could be stored; failed ones are repeated."}, []string{"result"}),
+		entries: with.NewCounter(prometheus.CounterOpts{Name: "reporting_export_entries_total",
+			Help: "Stream entries stored and acknowledged."}),
+		missing: with.NewCounter(prometheus.CounterOpts{Name: "reporting_export_missing_orders_total",
+			Help: "Events whose order was not in Redis any more; each needs a look."}),
+		panics: with.NewCounter(prometheus.CounterOpts{Name: "reporting_export_panics_total",
+			Help: "Panics that were caught; each is a defect."}),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name:    "reporting_export_turn_seconds",
 			Help:    "From reading the orders of a batch to its acknowledgement.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
-		lagEntries: with.NewGauge(prometheus.GaugeOpts{
-			Name: "reporting_export_lag_entries",
-			Help: "Stream entries that are not in ClickHouse yet. The same in every replica.",
-		}),
-		lagSeconds: with.NewGauge(prometheus.GaugeOpts{
-			Name: "reporting_export_lag_seconds",
-			Help: "Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica.",
-		}),
-		lastStored: with.NewGauge(prometheus.GaugeOpts{
-			Name: "reporting_export_last_stored_timestamp_seconds",
-			Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start.",
-		}),
+		lagEntries: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_export_lag_entries",
+			Help: "Stream entries that are not in ClickHouse yet. The same in every replica."}),
+		lagSeconds: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_export_lag_seconds",
+			Help: "Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."}),
+		lastStored: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_export_last_stored_timestamp_seconds",
+			Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."}),
 	}
 	for _, result := range []string{resultStored, resultFailed} {
 		m.turns.WithLabelValues(result)

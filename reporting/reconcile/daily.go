@@ -60,22 +60,14 @@ type Daily struct {
 func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) *Daily {
 	metrics := promauto.With(reg)
 	d := &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
-		differences: metrics.NewGauge(prometheus.GaugeOpts{
-			Name: "reporting_reconcile_differences",
-			Help: "Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect.",
-		}),
-		totals: metrics.NewGauge(prometheus.GaugeOpts{
-			Name: "reporting_reconcile_totals_untied",
-			Help: "Sums of reports that did not balance at the last daily comparison; each is a defect.",
-		}),
-		succeeded: metrics.NewGauge(prometheus.GaugeOpts{
-			Name: "reporting_reconcile_last_completed_timestamp_seconds",
-			Help: "When a daily comparison last came to its end, whatever it found; 0: not since the start.",
-		}),
-		runs: metrics.NewCounterVec(prometheus.CounterOpts{
-			Name: "reporting_reconcile_runs_total",
-			Help: "Daily comparisons by result; a failed one could not compare.",
-		}, []string{"result"}),
+		differences: metrics.NewGauge(prometheus.GaugeOpts{Name: "reporting_reconcile_differences",
+			Help: "Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect."}),
+		totals: metrics.NewGauge(prometheus.GaugeOpts{Name: "reporting_reconcile_totals_untied",
+			Help: "Sums of reports that did not balance at the last daily comparison; each is a defect."}),
+		succeeded: metrics.NewGauge(prometheus.GaugeOpts{Name: "reporting_reconcile_last_completed_timestamp_seconds",
+			Help: "When a daily comparison last came to its end, whatever it found; 0: not since the start."}),
+		runs: metrics.NewCounterVec(prometheus.CounterOpts{Name: "reporting_reconcile_runs_total",
+			Help: "Daily comparisons by result; a failed one could not compare."}, []string{"result"}),
 	}
 	for _, result := range []string{"tied", "differs", "failed"} {
 		d.runs.WithLabelValues(result)

@@ -95,12 +95,12 @@ func digestOf(ctx context.Context, a *archive.Archive, r *Report, p Params) (dig
 // same orders.
 func (d *digest) note(lines [][]Cell) (same bool, err error) {
 	for _, line := range lines {
-		if line[controlColumn("line")].Text != d.report.Name {
+		if line[control.Column("line")].Text != d.report.Name {
 			continue
 		}
-		line[controlColumn("sha256")].Text = d.sha256
+		line[control.Column("sha256")].Text = d.sha256
 		if same = d.agrees(line); !same {
-			line[controlColumn("ties")].Text = "changing"
+			line[control.Column("ties")].Text = "changing"
 		}
 		return same, nil
 	}
@@ -116,7 +116,7 @@ var agreeing = map[*Report][]string{
 
 // agrees compares the report's totals with the line's.
 func (d *digest) agrees(line []Cell) bool {
-	number := func(key string) int64 { return line[controlColumn(key)].Number }
+	number := func(key string) int64 { return line[control.Column(key)].Number }
 	if number("rows") != d.summary.Rows {
 		return false
 	}
@@ -131,5 +131,3 @@ func (d *digest) agrees(line []Cell) bool {
 		return d.report.Total(d.summary, total) != number(key)
 	})
 }
-
-func controlColumn(key string) int { return control.Column(key) }

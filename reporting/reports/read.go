@@ -25,16 +25,12 @@ const progressStep = 1000
 // context's own when ctx ends (which ends the query in ClickHouse, too), and
 // wraps the sink's. After an error the sink has been aborted: what it has
 // written is not the whole report.
-func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (Summary, error) {
-	s, err := r.run(ctx, a, p, sink, progress)
-	if err != nil {
-		sink.Abort()
-		return Summary{}, err
-	}
-	return s, nil
-}
-
-func (r *Report) run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (Summary, error) {
+func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (s Summary, err error) {
+	defer func() {
+		if err != nil {
+			sink.Abort()
+		}
+	}()
 	if progress == nil {
 		progress = func(int64) {}
 	}
@@ -62,7 +58,7 @@ func (r *Report) run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 		return Summary{}, err
 	}
 	progress(t.rows)
-	s := t.summary()
+	s = t.summary()
 	if err := sink.End(s); err != nil {
 		return Summary{}, fmt.Errorf("write %s: %w", r.Name, err)
 	}

@@ -82,7 +82,7 @@ func requireReports(t *testing.T, a *archive.Archive, s sample, q asked) {
 
 func requireControl(t *testing.T, a *archive.Archive, s sample, q asked) {
 	t.Helper()
-	sameRows(t, fmt.Sprintf("control-totals %+v", q), without(plain(t, a, control, q.params()), controlColumn("sha256")), s.control(q))
+	sameRows(t, fmt.Sprintf("control-totals %+v", q), without(plain(t, a, control, q.params()), control.Column("sha256")), s.control(q))
 }
 
 // Which day and month an order is in: each is in a store of its own.
@@ -148,7 +148,7 @@ func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	for _, q := range []asked{{from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
 		digests := map[string]string{}
 		for _, row := range plain(t, a, control, q.params()) {
-			digests[row[0]] = row[controlColumn("sha256")]
+			digests[row[0]] = row[control.Column("sha256")]
 		}
 		for _, r := range []*Report{ledger, collections, statement, exceptions} {
 			b, _ := written(t, a, r, q.params(), CSVPlain)
@@ -167,7 +167,7 @@ func ties(t *testing.T, a *archive.Archive, p Params) bool {
 	t.Helper()
 	tied := true
 	for _, row := range plain(t, a, control, p) {
-		tied = tied && (row[controlColumn("ties")] == "" || row[controlColumn("ties")] == "yes")
+		tied = tied && (row[control.Column("ties")] == "" || row[control.Column("ties")] == "yes")
 	}
 	return tied
 }
