@@ -33,15 +33,10 @@ import (
 )
 
 const (
-	// policy lets the page load its own files and fetch its own fragment, and
-	// nothing else.
 	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-	// linkLifetime is how long after its end an order is still shown: a customer sees
-	// the next day what became of it, and a forwarded link does not go on revealing
-	// when somebody was at home.
-	linkLifetime = 24 * time.Hour
+	linkLifetime = 24 * time.Hour  // after its end an order is still shown
 	readTimeout  = 5 * time.Second // of the reads behind one page
 	retryAfter   = 5               // seconds that a browser is asked to wait for Redis
 	longestToken = 128             // more than a token with the longest kid has (86 characters)
@@ -57,8 +52,7 @@ type Pages struct {
 	now      func() time.Time
 }
 
-// New prepares the pages of the orders in the ledger. The keys are those with
-// which the gateways sign links; an error says what is wrong with them.
+// New prepares the pages. The keys are those with which the gateways sign links.
 func New(l *ledger.Ledger, keys delivery.TrackingKeys, log *slog.Logger, reg prometheus.Registerer) (*Pages, error) {
 	if err := keys.Check(); err != nil {
 		return nil, err
@@ -94,8 +88,7 @@ func (p *Pages) Handler() http.Handler {
 		p.notice(w, r, full, readOnly)
 	})
 	return auth.Protect(policy, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The link is the key: no site may learn it from a Referer, no search
-		// engine may list it.
+		// The link is the key: no site may learn it, no search engine may list it.
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		w.Header().Set("X-Robots-Tag", "noindex, nofollow, noarchive")
 		mux.ServeHTTP(w, r)
@@ -169,9 +162,8 @@ func (p *Pages) notice(w http.ResponseWriter, r *http.Request, f form, why resul
 	p.write(w, r, f, status, s)
 }
 
-// open finds the order that a token stands for, and its store, which is nil when
-// it cannot be read: the page does without. Nothing is read for a token that was
-// not made with the keys.
+// open finds the order that a token stands for, and its store, which is nil when it cannot
+// be read. Nothing is read for a token that was not made with the keys.
 func (p *Pages) open(ctx context.Context, token string, now time.Time) (*delivery.Order, *delivery.Store, result) {
 	if len(token) > longestToken {
 		return nil, nil, unknown

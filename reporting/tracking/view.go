@@ -11,8 +11,7 @@ import (
 	"vendorapi/reporting/panel/svgmap"
 )
 
-// view is an order as the page shows it: words and times, no more than whoever
-// has the link may know. What a vendor or a fleet wrote is text.
+// view is an order as the page shows it, no more than whoever has the link may know.
 type view struct {
 	Status                        delivery.Status
 	Ended                         bool
@@ -86,8 +85,7 @@ func (w *words) moment(t, now time.Time) moment {
 	return moment{w.clock(t, now), delivery.FormatTime(t)}
 }
 
-// addSteps adds the timeline: what was reached with its times, and of an order that
-// goes on what is still to come.
+// addSteps adds the timeline: what was reached, and what is still to come.
 func (v *view) addSteps(w *words, o *delivery.Order, now time.Time) {
 	reached := func(s delivery.Status, at time.Time) {
 		v.Steps = append(v.Steps, step{w.status(s).Step, "done", w.moment(at, now)})
@@ -102,8 +100,7 @@ func (v *view) addSteps(w *words, o *delivery.Order, now time.Time) {
 	}
 }
 
-// addEstimates adds what is expected when, the next thing first; of an ended order,
-// when it ended.
+// addEstimates adds what is expected when, or when the order ended.
 func (v *view) addEstimates(w *words, o *delivery.Order, now time.Time) {
 	if v.Ended {
 		label := w.Text["EndsAt"]
@@ -131,25 +128,19 @@ func (v *view) addEstimates(w *words, o *delivery.Order, now time.Time) {
 
 // Of the places on the map.
 const (
-	// coarse is the side of the squares, in degrees, to whose middle places are
-	// moved: 111 m from south to north, 80 to 90 m from west to east. Rounding,
-	// and not noise: however often somebody looks, the answer is the same.
-	coarse = 0.001
-	// coarseMetres is how far from there a place is at most, anywhere in Turkey.
-	coarseMetres = 75
-	// lostAfter is when a courier's position is too old to be where the courier is.
-	lostAfter = 3 * time.Minute
-	// nearBy is what is not worth a figure, in metres, with places this coarse.
-	nearBy = 150
+	// coarse is the side, in degrees, of the squares to whose middle places are moved: 111 m
+	// by 80 to 90 m. Rounding and not noise, which would even out with every look.
+	coarse       = 0.001
+	coarseMetres = 75              // between a place and that middle, at most, anywhere in Turkey
+	lostAfter    = 3 * time.Minute // a courier's position is too old
+	nearBy       = 150             // metres that are not worth a figure
 )
 
-// coarsely is the middle of the square in which a place lies.
 func coarsely(p delivery.Point) delivery.Point {
 	return delivery.Point{Latitude: math.Round(p.Latitude/coarse) * coarse, Longitude: math.Round(p.Longitude/coarse) * coarse}
 }
 
-// addMap draws an order that goes on. Drop-off and courier are coarse, the store's
-// address is public.
+// addMap draws an order that goes on. Drop-off and courier are coarse; the store is public.
 func (v *view) addMap(w *words, o *delivery.Order, store *delivery.Store, now time.Time) {
 	dropoff := coarsely(o.Dropoff.Point)
 	places := svgmap.Places{Dropoff: &dropoff, Blur: coarseMetres}

@@ -14,9 +14,8 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
-// words are all texts of the pages in one language, from page/en.json and its
-// like. Formats stand where a figure does. A failure's text says what the holder of
-// a link may know: that money was the matter is the recipient's.
+// words are all texts of the pages in one language, from page/en.json and its like. A
+// failure's text says what the holder of a link may know, which is not that it was about money.
 type words struct {
 	Language string
 	Text     map[string]string

@@ -34,10 +34,9 @@ const (
 	idleTimeout     = 30 * time.Second // before the gateway closes connections (75 s)
 )
 
-// Settings say where the admin API is and who asks.
+// Settings say where the admin API is.
 type Settings struct {
-	// URL is the gateway's private listener, without a path.
-	URL string `yaml:"url"`
+	URL string `yaml:"url"` // the gateway's private listener, without a path
 }
 
 // Validate names the key; it never shows the value, which could hold a password.
@@ -61,7 +60,7 @@ type Client struct {
 	http *http.Client
 }
 
-// NewClient takes a key of 16 printable ASCII characters or more. Errors never show it.
+// NewClient takes a key of leastKey printable ASCII characters or more. Errors never show it.
 func NewClient(s Settings, key string) (*Client, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -159,8 +158,7 @@ type envelope struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// read decodes the data of a success, and makes an error of everything else. Status
-// and envelope must say the same.
+// read decodes the data of a success, and makes an error of everything else.
 func read(status int, raw []byte, into any) error {
 	var e envelope
 	var d auth.RefusalData

@@ -16,9 +16,7 @@ import (
 	"vendorapi/internal/service"
 )
 
-// checkTimeout is how long a sign-in waits for its turn; proxies commonly wait a
-// minute for an answer.
-const checkTimeout = 50 * time.Second
+const checkTimeout = 50 * time.Second // for a turn; proxies commonly wait a minute
 
 // passwordChecks compares a few passwords at a time: each takes its hash's memory.
 type passwordChecks struct {
@@ -47,9 +45,8 @@ func newPasswordChecks(atOnce int, users []User) (*passwordChecks, error) {
 	return &passwordChecks{known: turns{free: 1}, others: turns{free: atOnce}, nobody: nobody}, err
 }
 
-// fits reports whether it is the user's password, once it is the attempt's turn;
-// user may be nil. SERVICE_UNAVAILABLE, or RATE_LIMITED after too many, when its
-// turn does not come.
+// fits reports whether it is the user's password, once it is the attempt's turn; user may
+// be nil. SERVICE_UNAVAILABLE or a.many when its turn does not come.
 func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, password string) (fits bool, err error) {
 	queue := &c.others
 	if a.known {
@@ -100,8 +97,7 @@ type turns struct {
 	waiting []*attempt // in the order in which they came
 }
 
-// take waits for a's turn, which give ends; false when ctx ends first or others
-// have taken all places to wait in.
+// take waits for a's turn, which give ends; false when ctx ends first or too many wait.
 func (t *turns) take(ctx context.Context, a *attempt) bool {
 	a.turn = make(chan bool, 1)
 	t.mu.Lock()

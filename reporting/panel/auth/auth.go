@@ -31,8 +31,7 @@ import (
 
 // Settings are the keys below "access" of reporting's configuration.
 type Settings struct {
-	// SecureCookies says that a proxy in front has ended TLS. Over TLS of this process's
-	// own cookies are secure in any case.
+	// SecureCookies says that a proxy in front ends TLS; over own TLS cookies are always secure.
 	SecureCookies bool `yaml:"secure_cookies"`
 	// TrustedProxies are the addresses or networks whose X-Forwarded-For is believed when
 	// attempts to sign in are counted; one text may name several, with commas.
@@ -120,12 +119,9 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 
 // Identity is who asks.
 type Identity struct {
-	Name  string
-	Roles Roles
-	// CSRF goes into every form of a page as the field "csrf", and into what scripts send
-	// as the header X-CSRF-Token. Empty for a bearer token, which no browser sends by itself.
-	CSRF string
-
+	Name    string
+	Roles   Roles
+	CSRF    string // the field "csrf" of forms, the header X-CSRF-Token of scripts; empty for a bearer token
 	session string // its id; empty for a bearer token
 }
 
@@ -133,8 +129,7 @@ type Identity struct {
 func (i *Identity) BySession() bool { return i.session != "" }
 
 // Authenticate finds out who asks, by the bearer token if one was sent, else by the
-// session. TOKEN_INVALID for everything that is not good; ErrUnavailable in the chain while
-// sessions cannot be read.
+// session. TOKEN_INVALID, or ErrUnavailable while sessions cannot be read.
 func (g *Gate) Authenticate(r *http.Request) (Identity, error) {
 	switch sent := r.Header.Values("Authorization"); len(sent) {
 	case 0:
@@ -187,13 +182,10 @@ func IdentityOf(ctx context.Context) Identity {
 	return identity
 }
 
-// Require lets those pass who have one of the roles; without roles named, everybody who
-// is somebody. A session's request that may change something must come from the panel's
-// own pages and carry the session's CSRF token, in the header X-CSRF-Token or in the field
-// csrf of a form, of at most 1 MB, which the handler then finds parsed.
-//
-// Refusals: 401 with WWW-Authenticate, or a way to /login for a browser that wants a page;
-// 403 for another role and for a missing proof; 503 while sessions cannot be read.
+// Require lets those pass who have one of the roles, without roles everybody who is signed
+// in. A session's request that may change something needs the same origin and the CSRF
+// token; its form, of at most 1 MB, is parsed. Refusals: 401, or a redirect to /login for a
+// browser that wants a page; 403; 503 while sessions cannot be read.
 func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identity, err := g.Authenticate(r)
@@ -213,8 +205,7 @@ func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 
 var errOtherSite = delivery.Refuse(delivery.CodeForbidden, "the request comes from another site")
 
-// checkCSRF refuses what another site may have made the browser send. It checks origin and
-// token: either alone has browsers or settings that defeat it.
+// checkCSRF checks origin and token: either alone has browsers or settings that defeat it.
 func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) error {
 	if Reads(r) {
 		return nil
@@ -272,15 +263,11 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	g.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc() // INTERNAL_ERROR for a failure of this program
 }
 
-// Content-Security-Policies: nothing of another origin is loaded, nothing inline runs, and
-// nobody frames a page.
+// Content-Security-Policies of pages with forms, of pages with scripts, and of other answers.
 const (
-	// PolicyPage is for pages with a stylesheet and forms, without scripts.
-	PolicyPage = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// PolicyScripts is for pages whose own scripts fetch more of the panel.
+	PolicyPage    = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 	PolicyScripts = PolicyPage + "; script-src 'self'; connect-src 'self'"
-	// PolicyData is for answers that are no pages.
-	PolicyData = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
+	PolicyData    = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
 )
 
 var protection = map[string]string{
@@ -290,8 +277,6 @@ var protection = map[string]string{
 }
 
 // Protect sets the headers of every answer before next runs, which may replace one.
-// Referrer-Policy keeps paths and queries from other sites, and still lets browsers say
-// where a form came from.
 func Protect(policy string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

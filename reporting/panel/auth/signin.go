@@ -68,9 +68,8 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// verify counts the attempt and checks the password, whether the name is known or not. Too
-// many attempts refuse no right one: they only wait behind others. INVALID_CREDENTIALS,
-// RATE_LIMITED, SERVICE_UNAVAILABLE.
+// verify counts the attempt and checks the password, also of an unknown name. After too
+// many attempts one waits behind others. INVALID_CREDENTIALS, RATE_LIMITED, SERVICE_UNAVAILABLE.
 func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, error) {
 	ctx, user := r.Context(), g.users[a.user]
 	if device := g.device(r, user); device != "" {
@@ -96,8 +95,7 @@ func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, erro
 	return user, g.ledger.Sessions.ForgiveSignIns(ctx, a.user, a.address)
 }
 
-// begin gives the browser a session with an id of its own, never one that it
-// came with; what it came with ends.
+// begin gives the browser a new session; the one that it came with ends.
 func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 	if before := g.cookie(r, sessionCookie); before != "" {
 		if err := g.ledger.Sessions.End(r.Context(), before); err != nil {
@@ -120,8 +118,7 @@ const (
 	resultFailed    = "failed"
 )
 
-// record counts and logs an attempt. A name that is nobody's is not logged: now
-// and then it is a password in the wrong field.
+// record counts and logs an attempt, without an unknown name: it may be a password.
 func (g *Gate) record(a *attempt, err error) {
 	result := resultFailed
 	switch {
@@ -147,8 +144,7 @@ func (g *Gate) record(a *attempt, err error) {
 	}
 }
 
-// refusalsLogged is how many refused sign-ins are logged in a minute; the next
-// line after these says how many were left out.
+// refusalsLogged a minute are logged; the next line says how many were left out.
 const refusalsLogged = 20
 
 type refusalLog struct {
@@ -223,10 +219,8 @@ func redirect(w http.ResponseWriter, path string) {
 // domain, or a page without TLS, has set.
 const (
 	sessionCookie = "panel"
-	// deviceCookie says that somebody has signed in with this browser before. It opens
-	// nothing: it only keeps what strangers try out of the way of the next sign-in. It is
-	// signed with the user's line in PANEL_USERS, so every replica knows it, nothing is
-	// stored, and another password ends it.
+	// deviceCookie says that a user has signed in with this browser before. It is signed
+	// with the user's line in PANEL_USERS: every replica knows it, another password ends it.
 	deviceCookie   = "panel-device"
 	securePrefix   = "__Host-"
 	deviceLifetime = 90 * 24 * time.Hour
@@ -249,8 +243,7 @@ func (g *Gate) cookie(r *http.Request, name string) string {
 	return cookie.Value
 }
 
-// setCookie gives the browser a cookie for a time; below 0 removes it, 0 is for as long as
-// the browser runs.
+// setCookie sets a cookie for a time; below 0 removes it, 0 is until the browser ends.
 func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) {
 	secure, name := g.secure(r, name)
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(lifetime / time.Second),

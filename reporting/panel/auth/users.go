@@ -19,7 +19,7 @@ import (
 	"vendorapi/internal/config"
 )
 
-// The variables that hold the lists, or, with _FILE behind, name a file.
+// The variables that hold the lists or, with _FILE behind, name a file.
 const (
 	UsersVariable  = "PANEL_USERS"
 	TokensVariable = "REPORT_TOKENS"
@@ -36,9 +36,8 @@ type People struct {
 	Tokens []Token
 }
 
-// FromEnvironment reads both lists. One of them may be missing: then nobody
-// comes in that way. Both missing is an error, for nobody could come in at all.
-// Errors name variable and line, and show nothing of a secret.
+// FromEnvironment reads both lists, of which one may be missing. Errors name variable and
+// line, and show nothing of a secret.
 func FromEnvironment() (p People, err error) {
 	if p.Users, err = readList(UsersVariable, ParseUsers); err == nil {
 		p.Tokens, err = readList(TokensVariable, ParseTokens)
@@ -63,8 +62,7 @@ func readList[T any](variable string, parse func(string) ([]T, error)) (list []T
 	return list, nil
 }
 
-// parseLines reads "name:roles:secret" lines. Empty lines and those that begin
-// with # are left out. Errors name the line by its number.
+// parseLines reads "name:roles:secret" lines, but for empty ones and those that begin with #.
 func parseLines(text string, add func(name string, roles Roles, secret string) error) error {
 	seen := make(map[string]int)
 	number := 0
@@ -111,12 +109,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// hashing is RFC 9106's second recommended setting, with its 64 MB, for
-// passwords that are set here: about a tenth of a second of one processor.
+// hashing is RFC 9106's second recommended setting: 64 MB, about 0.1 s of one processor.
 var hashing = argon2id.Params{Memory: 64 << 10, Iterations: 3, Parallelism: 4, SaltLength: 16, KeyLength: 32}
 
-// What a hash made elsewhere must be like: OWASP's least effort (19 MiB twice,
-// or more memory once), and no more memory than a sign-in may cost.
+// Bounds of a hash made elsewhere: OWASP's least effort (19 MiB twice, or more memory once).
 const (
 	leastMemory = 19 << 10  // KiB
 	mostMemory  = 256 << 10 // KiB
@@ -125,8 +121,7 @@ const (
 	mostLanes   = 16
 )
 
-// Lengths of a password: characters at least (as NIST SP 800-63B has it for a password
-// alone), bytes at most.
+// Lengths of a password: characters at least (NIST SP 800-63B), bytes at most.
 const (
 	LeastPassword = 15
 	MostPassword  = 256
@@ -161,8 +156,7 @@ func (u *User) Line() string { return u.Name + ":" + u.Roles.String() + ":" + u.
 // another password, other roles, and they are over.
 func (u *User) credential() [32]byte { return sha256.Sum256([]byte(u.Line())) }
 
-// ParseUsers reads lines "name:role[,role]:$argon2id$…". Errors name the line, never its
-// hash.
+// ParseUsers reads lines "name:role[,role]:$argon2id$…".
 func ParseUsers(text string) ([]User, error) {
 	var users []User
 	err := parseLines(text, func(name string, roles Roles, hash string) error {
@@ -178,8 +172,7 @@ var (
 	errCostly = errors.New("the password's hash takes too much memory or time; make it again with `reporting user`")
 )
 
-// checkHash refuses what would be guessed, what would end the process, and what
-// has anything before, between or behind its parts.
+// checkHash refuses what is weak, what is costly, and anything before, between or behind the parts.
 func checkHash(hash string) error {
 	p, salt, key, err := argon2id.DecodeHash(hash) // knows version 19 only
 	if err != nil || !strings.HasPrefix(hash, fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$", p.Memory, p.Iterations, p.Parallelism)) {
@@ -224,8 +217,7 @@ func (t *Token) Line() string {
 	return t.Name + ":" + t.Roles.String() + ":" + digestPrefix + hex.EncodeToString(t.digest[:])
 }
 
-// ParseTokens reads lines "name:role[,role]:sha256:<64 hexadecimal digits>", the digest of
-// the token's text. Errors name the line, never its digest.
+// ParseTokens reads lines "name:role[,role]:sha256:<64 hexadecimal digits of the token's digest>".
 func ParseTokens(text string) ([]Token, error) {
 	var tokens []Token
 	seen := make(map[[sha256.Size]byte]bool)
@@ -251,8 +243,7 @@ func ParseTokens(text string) ([]Token, error) {
 
 var errNoDigest = errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
 
-// findToken compares with every token, so that the time tells neither whether
-// one fits nor which.
+// findToken compares with every token, so that the time does not depend on the result.
 func findToken(tokens []Token, text string) *Token {
 	if len(text) > maxToken {
 		return nil
@@ -268,10 +259,9 @@ func findToken(tokens []Token, text string) *Token {
 	return &tokens[found]
 }
 
-// Role is what a user or a token may do.
+// Role is what a user or a token may do (design section 8).
 type Role string
 
-// The roles (design section 8).
 const (
 	Operator Role = "operator" // runs accounts, limits, webhooks, fleets
 	Finance  Role = "finance"  // reads and downloads reports
@@ -282,8 +272,8 @@ type Roles []Role
 
 var errRoles = errors.New("want one or both of operator and finance as roles, separated by a comma")
 
-// ParseRoles reads "operator", "finance" or both with a comma. The error does
-// not repeat the text: in a line with a missing part a secret stands there.
+// ParseRoles reads "operator", "finance" or both with a comma. The error does not repeat
+// the text, which may be a secret in a line with a missing part.
 func ParseRoles(text string) (Roles, error) {
 	var roles Roles
 	for name := range strings.SplitSeq(text, ",") {

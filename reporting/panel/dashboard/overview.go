@@ -351,18 +351,16 @@ func (s *seen) partyConcerns() (list []concern) {
 		list = append(list, concern{"warn", "in excess", a.Name, "/accounts/" + a.ID.String(), note, a.ExcessSince})
 	}
 	for _, f := range s.fleets {
-		c := concern{Tone: "warn", State: layout.FleetState(f), Subject: f.Name, Link: "/fleets/" + f.ID.String()}
-		switch c.State {
-		case "disabled":
-			c.Note = "every request of it is refused with FLEET_DISABLED, orders of its stores with FLEET_SUSPENDED"
-		case "suspended":
-			c.Note = "orders of its stores are refused with FLEET_SUSPENDED"
-		case "no couriers":
-			c.Note = "orders of its stores are refused with FLEET_UNAVAILABLE"
-		default:
-			continue
+		state := layout.FleetState(f)
+		if note := fleetNotes[state]; note != "" {
+			list = append(list, concern{"warn", state, f.Name, "/fleets/" + f.ID.String(), note, time.Time{}})
 		}
-		list = append(list, c)
 	}
 	return list
+}
+
+var fleetNotes = map[string]string{
+	"disabled":    "every request of it is refused with FLEET_DISABLED, orders of its stores with FLEET_SUSPENDED",
+	"suspended":   "orders of its stores are refused with FLEET_SUSPENDED",
+	"no couriers": "orders of its stores are refused with FLEET_UNAVAILABLE",
 }

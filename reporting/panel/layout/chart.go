@@ -2,9 +2,8 @@ package layout
 
 import "encoding/json"
 
-// Chart is a picture of figures that also stand in a table below it, for who cannot see
-// it or has no scripts. Show it with {{template "chart" .C}}, where .C is a *Chart. The
-// JSON is what panel.js draws.
+// Chart is a picture of figures, which panel.js draws from its JSON, with a table of them
+// below. Show it with {{template "chart" .C}}, where .C is a *Chart.
 type Chart struct {
 	ID      string   `json:"-"` // unique on the page
 	Title   string   `json:"-"`
@@ -17,16 +16,13 @@ type Chart struct {
 
 // Series is one colour of a chart, with a value and a text for every label.
 type Series struct {
-	Name string `json:"name"`
-	// Tone is what the colour means: accent, good, bad, warn, quiet, or second;
-	// empty: one after the other.
-	Tone   string    `json:"tone,omitempty"`
+	Name   string    `json:"name"`
+	Tone   string    `json:"tone,omitempty"` // accent, good, bad, warn, quiet, second; empty: one after the other
 	Values []float64 `json:"values"`
 	Texts  []string  `json:"-"` // the values as the table writes them
 }
 
-// Add adds a series of whole numbers, or of kuruş when the unit is TRY: these are drawn
-// as lira, and their texts are exact.
+// Add adds a series of whole numbers, or of kuruş, drawn as lira, when the unit is TRY.
 func (c *Chart) Add(name, tone string, values []int64) {
 	s := Series{Name: name, Tone: tone}
 	for _, n := range values {

@@ -61,8 +61,7 @@ func Date(t time.Time) string { return local(t, "2 Jan 2006") }
 
 func machine(t time.Time) string { return local(t, time.RFC3339) }
 
-// Brief is a moment as lists show it: "14:03:05" within the same local day as now,
-// "21 Nov 14:03" otherwise. Another year is named.
+// Brief is a moment as lists show it: "14:03:05" today, "21 Nov 14:03", "2 Jan 2006 15:04".
 func Brief(now, t time.Time) string {
 	switch {
 	case Date(now) == Date(t):
@@ -73,8 +72,8 @@ func Brief(now, t time.Time) string {
 	return local(t, "2 Jan 2006 15:04")
 }
 
-// written is what a field of a date or of a local time holds, such as 2026-11-22, as the
-// pages write it; empty for anything else. Browsers show such fields in their own form.
+// written is what a field of a date or of a local time holds, as the pages write it;
+// empty for anything else. Browsers show such fields in their own form.
 func written(field string) string {
 	for _, form := range []struct{ field, page string }{
 		{time.DateOnly, "2 Jan 2006"}, {"2006-01-02T15:04:05", "2 Jan 2006 15:04:05"}, {"2006-01-02T15:04", "2 Jan 2006 15:04:05"},
@@ -239,8 +238,7 @@ func FleetState(f *delivery.Fleet) string {
 	return "available"
 }
 
-// keep is the class of an id that vendors wrote and that fits a cell, 17 letters of the
-// latin alphabet: it is broken nowhere, also not at its hyphens.
+// keep is the class of a vendor's id that fits a cell, 17 Latin letters: it is not broken.
 func keep(text string) string {
 	letters := 0
 	for _, c := range text {
@@ -253,8 +251,8 @@ func keep(text string) string {
 
 var capital, beginning = regexp.MustCompile(`\B[A-Z]`), regexp.MustCompile(`^\pL`)
 
-// fieldName is the API's name of a field in words: "Orders, sustained, requests"
-// for limits.orders.sustained.count, "Closing date" for closingDate.
+// fieldName is the API's name of a field in words: limits.orders.sustained.count is
+// "Orders, sustained, requests".
 func fieldName(name string) string {
 	name = strings.TrimPrefix(name, "limits.")
 	if limit, is := strings.CutSuffix(name, ".count"); is {

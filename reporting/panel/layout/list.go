@@ -158,8 +158,8 @@ func Cut[T any](all []T, size int, path string, f *Filters) ([]T, Pager) {
 	return all[g.First-1 : g.Last], g
 }
 
-// NoSegment stands in a path for a store's id that no path can hold: browsers take %2E%2E
-// for a step up, and the mux a lone %2F for an end. The id is then in the query, as id.
+// NoSegment stands in a path for a store's id that no path can hold, because browsers take
+// %2E%2E for a step up and the mux a lone %2F for an end; the query then has it, as id.
 const NoSegment = "_"
 
 // StorePath is the address of a store's page, or of an action of it, such as "/confirm".

@@ -48,15 +48,11 @@ func (l *Layout) Parse(files fs.FS, patterns ...string) (*Pages, error) {
 
 // View is what a handler shows.
 type View struct {
-	Title string
-	Data  any
-	// Charts says that the page has some: their script is loaded.
-	Charts bool
-	// Refused is why what was asked for was not done: its message stands above the content,
-	// and its code decides the status.
-	Refused error
-	// Plain leaves the code out of a refusal: the message and the fields say what to do.
-	Plain bool
+	Title   string
+	Data    any
+	Charts  bool  // the page has some: their script is loaded
+	Refused error // why nothing was done: its message stands above the content, its code decides the status
+	Plain   bool  // leaves the code out of a refusal
 }
 
 // Page is what the layout and every content template gets.

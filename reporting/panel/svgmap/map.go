@@ -17,8 +17,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Map is a drawing for the template "map". All lengths are in units of the view
-// box, which begins at 0,0.
+// Map is a drawing for the template "map", in units of the view box, which begins at 0,0.
 type Map struct {
 	Width, Height             int
 	Title, Description        string   // what names the picture, and what it shows
@@ -59,14 +58,12 @@ type Bar struct {
 //go:embed map.html
 var templateText string
 
-// Stylesheet gives the maps' classes their colours, light and dark. A page
-// serves it as, or within, a stylesheet of its own.
+// Stylesheet gives the maps' classes their colours, light and dark.
 //
 //go:embed map.css
 var Stylesheet string
 
-// Define adds the template "map" to a set, which can then say
-// {{template "map" .SomeMap}} with a *Map that is not nil.
+// Define adds the template "map", of a *Map that is not nil, to a set.
 func Define(set *template.Template) (*template.Template, error) {
 	if _, err := set.New("map").Parse(templateText); err != nil {
 		return nil, fmt.Errorf("the template of maps: %w", err)
@@ -86,8 +83,7 @@ const (
 	leastBlur                   = 13        // units: a circle that a sign does not cover
 )
 
-// Country draws a coverage on the outline of Turkey; nil is an empty one. What
-// lies outside of Turkey is drawn too, at a smaller scale.
+// Country draws a coverage, which may be nil or lie elsewhere, on the outline of Turkey.
 func Country(c *delivery.Coverage, title, description string) *Map {
 	area := polygonsOf(c)
 	part := area.Bound()
@@ -109,8 +105,7 @@ func CloseUp(c *delivery.Coverage, title, description string) *Map {
 	return m
 }
 
-// Site draws a store within the coverage of its fleet, or, without one, in Turkey. A store
-// that is no position on earth is not shown.
+// Site draws a store within the coverage of its fleet or, without one, in Turkey.
 func Site(c *delivery.Coverage, store delivery.Point, title, description string) *Map {
 	area, around := polygonsOf(c), boundOf(&store)
 	var m *Map
@@ -154,16 +149,15 @@ func (m *Map) markIfSmall(part orb.Bound) {
 	}
 }
 
-// Places are what the map of an order shows. What is nil, or no position on earth,
-// is not shown.
+// Places are what the map of an order shows, but for nil and what is no position on earth.
 type Places struct {
 	Store, Dropoff, Courier *delivery.Point
 	Blur                    float64 // how coarse the drop-off is, in metres; 0: exact
 	Lost                    bool    // the courier's position is old
 }
 
-// Surroundings draws the places so that all fit, with the straight way from the
-// store to the drop-off. nil when there is nothing to show.
+// Surroundings draws the places and the straight way from the store to the drop-off; nil
+// when there is nothing to show.
 func Surroundings(of Places, title, description string) *Map {
 	b := boundOf(of.Store).Union(boundOf(of.Courier))
 	if dropoff := boundOf(of.Dropoff); !dropoff.IsEmpty() {

@@ -66,8 +66,7 @@ type plane struct {
 	scale         float64 // units for a degree of latitude
 }
 
-// fit is the plane on which the bound fills the view but for a margin. A bound of less
-// than minSpan metres is drawn as if it had as many.
+// fit is the plane on which the bound, of minSpan metres at least, fills the view but for a margin.
 func fit(b orb.Bound, width, height int, margin, minSpan float64) plane {
 	p := plane{width: float64(width), height: float64(height), middle: b.Center()}
 	p.cos = cosine(p.middle[1])
@@ -83,8 +82,7 @@ func (p plane) at(of orb.Point) orb.Point {
 
 func (p plane) units(metres float64) float64 { return metres / metresPerDegree * p.scale }
 
-// bar is the longest of 1, 2 and 5 times a power of ten metres that has its
-// share of the width.
+// bar is the longest of 1, 2 and 5 times a power of ten metres that has its share of the width.
 func (p plane) bar() *Bar {
 	longest := p.width * barShare / p.units(1)
 	step := math.Pow(10, math.Floor(math.Log10(longest)))
@@ -113,8 +111,7 @@ func (p plane) grid(metres float64) (paths []string) {
 	return paths
 }
 
-// paths draws the polygons on the plane, cut at its edges and with no more than
-// maxVertices corners. The polygons are changed on the way.
+// paths draws the polygons, which it changes, cut at the edges, with at most maxVertices.
 func (p plane) paths(polygons orb.MultiPolygon) (paths []string) {
 	polygons = clip.MultiPolygon(orb.Bound{Max: orb.Point{p.width, p.height}}, project.MultiPolygon(polygons, p.at))
 	for _, polygon := range shorten(polygons) {
