@@ -45,7 +45,7 @@ type accountForm struct {
 		Cancel      limitForm `json:"cancel"`
 		Stores      limitForm `json:"stores"`
 		Token       limitForm `json:"token"`
-	} `json:"limits,closed"`
+	} `json:"limits" closed:"true"`
 }
 
 // limitForm is the limit of one endpoint as design section 5 writes it.

@@ -40,7 +40,7 @@ func newBackupCommand() *cobra.Command {
 
 func newRestoreCommand() *cobra.Command {
 	var r restore
-	c := newSettingsCommand("restore --from FOLDER", func(c *cobra.Command) error { return r.run(c) })
+	c := newSettingsCommand("restore --from FOLDER", r.run)
 	f := c.Flags()
 	f.StringVar(&r.from, "from", "", "the backup's folder")
 	f.BoolVar(&r.check, "check", false, "check the sums of the folder, and do nothing")

@@ -31,7 +31,7 @@ type member struct {
 // member, `json:"courier.name"`; a struct holds the members below its own path, an
 // embedded one those beside it. The other types are delivery.Text, delivery.Number,
 // Raw, *bool and []string, nil while absent. Members without a field are skipped;
-// those below `json:"limits,closed"` are noted as Unknown.
+// those below `json:"limits" closed:"true"` are noted as Unknown.
 func Bind(dst any) *Fields {
 	f := new(Fields)
 	f.bind(reflect.ValueOf(dst).Elem(), "", false)
@@ -41,8 +41,8 @@ func Bind(dst any) *Fields {
 func (f *Fields) bind(v reflect.Value, prefix string, closed bool) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
-		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
-		isClosed := closed || option == "closed"
+		name := field.Tag.Get("json")
+		isClosed := closed || field.Tag.Get("closed") == "true"
 		switch {
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
 			f.bind(v.Field(i), prefix, closed)

@@ -124,7 +124,7 @@ type every struct {
 	Below  delivery.Text   `json:"o.s"`
 	Closed struct {
 		Number delivery.Number `json:"d.n"`
-	} `json:"c,closed"`
+	} `json:"c" closed:"true"`
 	Unread string
 }
 

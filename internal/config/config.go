@@ -159,8 +159,9 @@ func locate(path string, body ast.Node, err error) error {
 		}
 		return errors.Join(each...)
 	}
-	line, text := 0, err.Error()
+	var line int
 	var read yaml.Error
+	text := err.Error()
 	if errors.As(err, &read) && read.GetToken() != nil {
 		at := read.GetToken().Position
 		line, text = at.Line, message(read)

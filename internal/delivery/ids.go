@@ -40,15 +40,23 @@ func (id AccountID) String() string { return uuid.UUID(id).String() }
 func (id FleetID) String() string   { return uuid.UUID(id).String() }
 func (id OrderID) String() string   { return uuid.UUID(id).String() }
 
-// LogValue is the canonical form in logs, as of the others.
+// LogValue is the canonical form in logs.
 func (id AccountID) LogValue() slog.Value { return slog.StringValue(id.String()) }
-func (id FleetID) LogValue() slog.Value   { return slog.StringValue(id.String()) }
-func (id OrderID) LogValue() slog.Value   { return slog.StringValue(id.String()) }
 
-// IsZero reports whether nothing is named, as of the others.
+// LogValue is the canonical form in logs.
+func (id FleetID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+
+// LogValue is the canonical form in logs.
+func (id OrderID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+
+// IsZero reports whether no account is named.
 func (id AccountID) IsZero() bool { return id == AccountID{} }
-func (id FleetID) IsZero() bool   { return id == FleetID{} }
-func (id OrderID) IsZero() bool   { return id == OrderID{} }
+
+// IsZero reports whether no fleet is named.
+func (id FleetID) IsZero() bool { return id == FleetID{} }
+
+// IsZero reports whether no order is named.
+func (id OrderID) IsZero() bool { return id == OrderID{} }
 
 // MaxPartitions is the most partitions an OrderID can name (10 bits).
 const MaxPartitions = 1 << 10

@@ -197,14 +197,14 @@ func (s *Stack) prepare(context.Context) error {
 	if o.CourierStep == 0 {
 		o.CourierStep = 5 * time.Second
 	}
-	s.env = append(secrets,
-		"GATEWAY_ADDR="+o.GatewayAddr,
-		"OPS_ADDR="+o.OpsAddr,
-		"WORKER_OPS_ADDR="+o.WorkerOpsAddr,
+	s.env = slices.Concat(secrets, []string{
+		"GATEWAY_ADDR=" + o.GatewayAddr,
+		"OPS_ADDR=" + o.OpsAddr,
+		"WORKER_OPS_ADDR=" + o.WorkerOpsAddr,
 		"ENVIRONMENT=sandbox",
-		"COURIER="+o.Courier,
-		"COURIER_STEP="+o.CourierStep.String(),
-	)
+		"COURIER=" + o.Courier,
+		"COURIER_STEP=" + o.CourierStep.String(),
+	})
 	if o.Reporting {
 		// Where the gateway's tracking links lead.
 		s.env = append(s.env, "TRACKING_BASE_URL="+origin(o.PanelAddr)+"/track")

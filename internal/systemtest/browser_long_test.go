@@ -175,7 +175,7 @@ func (p *Page) poll(what string, done func() (bool, error)) {
 			return
 		}
 		if p.Context.Err() != nil || time.Now().After(deadline) {
-			p.must(fmt.Errorf("waited %v: %s (%v)", testserver.Timeout, what, err)) //nolint:errorlint // err may be nil
+			p.must(fmt.Errorf("waited %v: %s (%v)", testserver.Timeout, what, err))
 		}
 	}
 }
@@ -345,7 +345,7 @@ func (p *Page) Download(link string) string {
 		}
 		files, err := os.ReadDir(dir)
 		if err != nil || e.State != cdpbrowser.DownloadProgressStateCompleted || len(files) != 1 {
-			p.must(fmt.Errorf("download %s: %s, %d files: %v", link, e.State, len(files), err)) //nolint:errorlint // err may be nil
+			p.must(fmt.Errorf("download %s: %s, %d files: %v", link, e.State, len(files), err))
 		}
 		return filepath.Join(dir, files[0].Name())
 	}

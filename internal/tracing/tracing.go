@@ -255,6 +255,7 @@ func (t *Tracer) Record(s *Span) {
 }
 
 func (t *Tracer) start(ctx context.Context, s *Span, links ...trace.Link) (context.Context, trace.Span) {
+	//nolint:spancheck // the caller ends it
 	return t.tracer.Start(ctx, s.Name, trace.WithTimestamp(s.Began), trace.WithSpanKind(s.Kind), trace.WithAttributes(s.Attributes...),
 		trace.WithLinks(links...))
 }

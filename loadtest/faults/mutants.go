@@ -129,7 +129,7 @@ func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer)
 	if err != nil {
 		return r, err
 	}
-	r.files = append(files, m.Redis...)
+	r.files = slices.Concat(files, m.Redis)
 	options := defaults
 	options.only, options.seed, options.duration, options.redis = m.Faults, o.seed, mutantLength, m.Redis
 	options.keep = filepath.Join(dir, "data")
@@ -214,8 +214,11 @@ func (m *mutant) apply(module string) (map[string][]byte, error) {
 				}
 			}
 		}
-		if err != nil || fits != 1 || e.Old == e.New {
-			return nil, fmt.Errorf("%s has this %d times, want a change of one (%v):\n%s", e.In, fits, err, e.Old)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.In, err)
+		}
+		if fits != 1 || e.Old == e.New {
+			return nil, fmt.Errorf("%s has this %d times, want a change of one:\n%s", e.In, fits, e.Old)
 		}
 	}
 	return changed, nil

@@ -34,7 +34,7 @@ type Figure struct {
 	Ratio    *Spread   `json:"ratio,omitempty"` // absent when the baseline is 0
 	Bases    []float64 `json:"base_rounds,omitempty"`
 	Limit    *Limit    `json:"limit,omitempty"`
-	Result   string    `json:"verdict,omitempty"`
+	Result   string    `json:"result,omitempty"`
 	Note     string    `json:"note,omitempty"` // at the end of the line
 	Aside    bool      `json:"-"`              // in the JSON only
 }

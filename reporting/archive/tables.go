@@ -157,7 +157,7 @@ func checkTime(at *time.Time) error {
 	return nil
 }
 
-func number[V uint16 | uint32 | uint64](field reflect.Value) (n V, set bool, err error) {
+func number[V uint16 | uint32 | uint64](field reflect.Value) (n V, set bool, err error) { //nolint:unparam // gather calls it
 	if field.CanUint() {
 		return V(field.Uint()), true, nil // a version's lower half is its sequence
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -186,11 +187,14 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 	return errors.Join(list(), group.Wait())
 }
 
+// passed are the refusals of an order that has ended since it was listed, or that a
+// real courier has taken.
+var passed = []delivery.Code{delivery.CodeOrderNotFound, delivery.CodeJobNotAvailable, delivery.CodeOrderEnded, delivery.CodeJobTaken}
+
 func (r *Role) report(ctx context.Context, u delivery.Update, now time.Time) error {
 	_, err := r.ledger.Orders.Report(ctx, u, now)
-	switch delivery.CodeOf(err) {
-	case delivery.CodeOrderNotFound, delivery.CodeJobNotAvailable, delivery.CodeOrderEnded, delivery.CodeJobTaken:
-		return nil // it has ended since it was listed, or a real courier has taken it
+	if slices.Contains(passed, delivery.CodeOf(err)) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("report %s of order %s: %w", u.Status, u.Order, err)

@@ -56,9 +56,9 @@ func init() {
 	own.dir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "testserver-") })
 }
 
-// shared is what a variable names, else what make makes in a folder of its own, once,
+// shared is what a variable names, else what start makes in a folder of its own, once,
 // with how it is stopped.
-func shared(variable string, make func(dir string) (value string, stop func() error, err error)) func() (string, error) {
+func shared(variable string, start func(dir string) (value string, stop func() error, err error)) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if given := os.Getenv(variable); given != "" {
 			return given, nil
@@ -67,7 +67,7 @@ func shared(variable string, make func(dir string) (value string, stop func() er
 		if err != nil {
 			return "", err
 		}
-		value, stop, err := make(filepath.Join(dir, variable))
+		value, stop, err := start(filepath.Join(dir, variable))
 		if err == nil {
 			own.mu.Lock()
 			defer own.mu.Unlock()

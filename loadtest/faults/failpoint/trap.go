@@ -106,11 +106,11 @@ func (t *Trap) pass(server net.Conn, chunk []byte) bool {
 		return err == nil
 	}
 	defer close(t.triggered)
-	switch t.moment {
-	case Within:
-		_, _ = server.Write(chunk[:(len(chunk)+1)/2]) // the connection is lost either way
-	case After:
-		_, _ = server.Write(chunk)
+	if t.moment == Within {
+		chunk = chunk[:(len(chunk)+1)/2]
+	}
+	if t.moment != Before {
+		_, _ = server.Write(chunk) // the connection is lost either way
 	}
 	return false
 }

@@ -292,11 +292,14 @@ func Query(ctx context.Context, url, sql string) ([][]string, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	var answer struct{ Data [][]string }
+	if err == nil && resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ClickHouse answered %d: %.500s", resp.StatusCode, text)
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ClickHouse answered %d: %.500s (%v)", resp.StatusCode, text, err)
+	if err != nil {
+		return nil, fmt.Errorf("ClickHouse answered %.500s: %w", text, err)
 	}
 	return answer.Data, nil
 }

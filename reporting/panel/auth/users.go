@@ -262,6 +262,7 @@ func findToken(tokens []Token, text string) *Token {
 // Role is what a user or a token may do (design section 8).
 type Role string
 
+// The roles.
 const (
 	Operator Role = "operator" // runs accounts, limits, webhooks, fleets
 	Finance  Role = "finance"  // reads and downloads reports

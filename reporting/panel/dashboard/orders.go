@@ -122,7 +122,7 @@ func (s *search) prefix() string {
 // period aside: those of Redis are found by the whole external id, however old.
 func (s *search) holds(o *delivery.Order) bool {
 	return (s.account.IsZero() || o.Account == s.account) && (s.status == 0 || o.Status == s.status) &&
-		!(s.open && o.Status.Terminal()) && (s.after == nil || s.after.before(o))
+		(!s.open || !o.Status.Terminal()) && (s.after == nil || s.after.before(o))
 }
 
 func (s *search) address(after *cursor) string {

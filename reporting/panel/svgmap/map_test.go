@@ -106,13 +106,6 @@ func pathInView(t failer, m *Map, path string) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // ring is a closed ring of n points around a place, each at its own distance
 // between half of a radius and the radius, in degrees.
 func ring(source *rand.Rand, n int, at delivery.Point, radius float64) [][2]float64 {
