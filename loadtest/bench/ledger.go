@@ -5,15 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -164,35 +159,13 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 	return nil
 }
 
-// writeConfig writes the shipped settings of a program to a folder, with other
-// values for some keys.
-func writeConfig(dir, program string, values map[string]string) (path string, err error) {
-	root, err := stack.ModuleDir()
-	if err != nil {
-		return "", err
-	}
-	content, err := os.ReadFile(filepath.Join(root, "configs", program+".yaml"))
-	if err != nil {
-		return "", err
-	}
-	for key, value := range values {
-		line := regexp.MustCompile(`(?m)^( *` + regexp.QuoteMeta(key) + `:).*$`)
-		if n := len(line.FindAll(content, -1)); n != 1 {
-			return "", fmt.Errorf("the settings of %s: %s is in there %d times", program, key, n)
-		}
-		content = line.ReplaceAll(content, []byte("${1} "+value))
-	}
-	path = filepath.Join(dir, program+".yaml")
-	return path, os.WriteFile(path, content, 0o600)
-}
-
 // startProfile writes two seconds of a program's CPU profile to the file of -profile,
 // if that is wanted in this round: the last one. wait returns when it is written.
 func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (wait func() error) {
 	var group errgroup.Group
 	if b.profile != "" && round == b.rounds-1 {
 		group.Go(func() error {
-			profile, err := fetch(ctx, http.MethodGet, p.OpsURL()+"/debug/pprof/profile?seconds=2", "")
+			profile, err := harness.Fetch(ctx, http.MethodGet, p.OpsURL()+"/debug/pprof/profile?seconds=2", "")
 			if err != nil {
 				return err
 			}
@@ -208,35 +181,6 @@ func (b *bench) profileSettings() map[string]string {
 		return map[string]string{}
 	}
 	return map[string]string{"pprof": "true"}
-}
-
-// request sends a request; any answer but 200 is an error.
-func request(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(req.Header, header)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode == http.StatusOK {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
-	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
-}
-
-// fetch is what a URL answers.
-func fetch(ctx context.Context, method, url, body string) ([]byte, error) {
-	resp, err := request(ctx, method, url, body, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	return io.ReadAll(resp.Body)
 }
 
 // orTimeout is the error, if it is not a timeout.

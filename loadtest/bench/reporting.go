@@ -36,7 +36,7 @@ func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[s
 	s.Reporting.Stop()
 	e := &reportingEnv{Stack: s, bench: b, dir: b.file(name)}
 	_, flushed := s.Redis.Command(ctx, "FLUSHALL")
-	_, written := writeConfig(e.dir, "reporting", settings)
+	_, written := harness.WriteConfig(e.dir, "reporting", settings)
 	if err := errors.Join(flushed, written); err != nil {
 		s.Stop()
 		return nil, err
@@ -48,7 +48,7 @@ func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[s
 // ask sends a statement to the engine and returns its answer, tab-separated
 // values.
 func (e *reportingEnv) ask(ctx context.Context, statement string) (string, error) {
-	answer, err := fetch(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement)
+	answer, err := harness.Fetch(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement)
 	return strings.TrimSpace(string(answer)), err
 }
 
@@ -175,7 +175,7 @@ func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, 
 		query.Set("fleet", s.fleet)
 	}
 	header := http.Header{"Authorization": {"Bearer " + y.Demo.ReportsToken}, "Accept-Encoding": {"identity"}}
-	resp, err := request(ctx, http.MethodGet, y.Demo.PanelURL+"/reports/"+file+"?"+query.Encode(), "", header)
+	resp, err := harness.Request(ctx, http.MethodGet, y.Demo.PanelURL+"/reports/"+file+"?"+query.Encode(), "", header)
 	if err != nil {
 		return nil, errors.Join(err, y.Reporting.Check(), fmt.Errorf("see %s", y.Reporting.Log))
 	}

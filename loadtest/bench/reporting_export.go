@@ -188,6 +188,6 @@ func (e *reportingEnv) verifyExport(ctx context.Context, o *book, database strin
 }
 
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {
-	page, err := fetch(ctx, http.MethodGet, p.OpsURL()+"/metrics", "")
+	page, err := harness.Fetch(ctx, http.MethodGet, p.OpsURL()+"/metrics", "")
 	return harness.Numbers(string(page), " "), err
 }

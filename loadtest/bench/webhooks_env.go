@@ -74,7 +74,7 @@ func (e *webhookEnv) start(ctx context.Context, dir string, settings map[string]
 	if e.book, err = openBook(ctx, e.redis.URL); err != nil {
 		return err
 	}
-	config, err := writeConfig(dir, "worker", settings)
+	config, err := harness.WriteConfig(dir, "worker", settings)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/failpoint"
+	"vendorapi/loadtest/harness"
 )
 
 // system is the whole system as processes. In the rounds of faults there is a proxy
@@ -149,36 +149,17 @@ const courierStep = 200 * time.Millisecond
 // attempt opens an endpoint's breaker, and what waits is sent when a probe succeeds: the retries after 10 s and 30
 // s would take longer than a round.
 func (s *system) writeSettings(dir string) error {
-	root, err := stack.ModuleDir()
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	redisURL := func(user string) string {
-		return "url: " + strings.Replace(s.redis.URLFor(user), s.redis.Addr, s.proxies[user+"-redis"].Addr, 1)
-	}
-	for name, lines := range map[string][][2]string{ // what a line begins with, and the line instead
-		"gateway": {{"url: ${REDIS_URL", redisURL("gateway")}},
-		"worker": {{"url: ${REDIS_URL", redisURL("worker")}, {"claim_after:", "claim_after: 3s"},
-			{"timer_interval:", "timer_interval: 500ms"}, {"housekeeping_interval:", "housekeeping_interval: 1s"},
-			{"timeout:", "timeout: 1s"}, {"lease:", "lease: 3s"}, {"breaker_failures:", "breaker_failures: 1"}},
-		"reporting": {{"url: ${REDIS_URL", redisURL("reporting")}, {"interval:", "interval: 200ms"},
-			{"claim_after:", "claim_after: 3s"}, {"url: ${CLICKHOUSE_URL", "url: http://" + s.proxies["clickhouse"].Addr}},
+	for program, values := range map[string]map[string]string{
+		"gateway": {},
+		"worker": {"claim_after": "3s", "timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s",
+			"lease": "3s", "breaker_failures": "1"},
+		"reporting": {"interval": "200ms", "claim_after": "3s", "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr},
 	} {
-		text, err := os.ReadFile(filepath.Join(root, "configs", name+".yaml"))
-		if err != nil {
-			return err
-		}
-		for _, line := range lines {
-			shipped := regexp.MustCompile(`(?m)^( *)` + regexp.QuoteMeta(line[0]) + `.*$`)
-			if !shipped.Match(text) {
-				return fmt.Errorf("%s has no line %s", name, line[0])
-			}
-			text = shipped.ReplaceAll(text, []byte("${1}"+line[1]))
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), text, 0o600); err != nil {
+		values["url: ${REDIS_URL"] = strings.Replace(s.redis.URLFor(program), s.redis.Addr, s.proxies[program+"-redis"].Addr, 1)
+		if _, err := harness.WriteConfig(dir, program, values); err != nil {
 			return err
 		}
 	}

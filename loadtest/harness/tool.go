@@ -1,14 +1,19 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -112,4 +117,56 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 		return cause
 	}
 	return err
+}
+
+// WriteConfig writes the shipped settings of a program to a folder, with other values for some keys. A key that occurs
+// several times is followed by what its value begins with: "url: ${REDIS_URL".
+func WriteConfig(dir, program string, values map[string]string) (path string, err error) {
+	root, err := stack.ModuleDir()
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(filepath.Join(root, "configs", program+".yaml"))
+	if err != nil {
+		return "", err
+	}
+	for key, value := range values {
+		key, before, _ := strings.Cut(key, ": ")
+		line := regexp.MustCompile(`(?m)^( *` + regexp.QuoteMeta(key) + `: *)` + regexp.QuoteMeta(before) + `.*$`)
+		if !line.Match(content) {
+			return "", fmt.Errorf("the settings of %s have no %s", program, key)
+		}
+		content = line.ReplaceAll(content, []byte("${1}"+value))
+	}
+	path = filepath.Join(dir, program+".yaml")
+	return path, os.WriteFile(path, content, 0o600)
+}
+
+// Request sends a request; any answer but 200 is an error.
+func Request(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, header)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
+	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
+}
+
+// Fetch is what a URL answers.
+func Fetch(ctx context.Context, method, url, body string) ([]byte, error) {
+	resp, err := Request(ctx, method, url, body, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }

@@ -186,10 +186,6 @@ func (e *env) awaitExport(ctx context.Context) error {
 
 // ask sends one statement to ClickHouse.
 func (e *env) ask(ctx context.Context, statement string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.ClickHouseURL(), strings.NewReader(statement))
-	if err != nil {
-		return "", err
-	}
-	answer, err := send(req)
+	answer, err := harness.Fetch(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement)
 	return strings.TrimSpace(string(answer)), err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/loadtest/harness"
 )
 
 // Sources is where the facts come from.
@@ -251,17 +251,25 @@ func moment(text string) time.Time {
 }
 
 func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
 	table := func(columns []column, from string) [][]string {
 		if err != nil {
 			return nil
 		}
-		var rows [][]string
 		var expressions []string
 		for _, c := range columns {
 			expressions = append(expressions, c.sql)
 		}
-		rows, err = Query(ctx, s.ClickHouseURL, "SELECT "+strings.Join(expressions, ", ")+" FROM delivery."+from)
-		return rows
+		sql := "SELECT " + strings.Join(expressions, ", ") + " FROM delivery." + from + " FORMAT JSONCompact"
+		// wait_end_of_query: an error must not come after rows.
+		text, failure := harness.Fetch(ctx, http.MethodPost, s.ClickHouseURL+"/?wait_end_of_query=1", sql)
+		if err = failure; err != nil {
+			return nil
+		}
+		var answer struct{ Data [][]string }
+		err = json.Unmarshal(text, &answer)
+		return answer.Data
 	}
 	f.Archive = Archive{Orders: table(orderColumns, "orders FINAL"), Steps: table(stepColumns, "order_events FINAL ORDER BY sequence")}
 	attemptColumns := []column{{sql: "toString(account_id)"}, {sql: "event_id"}, {sql: "toString(state)"}, {sql: "toString(attempt)"},
@@ -273,33 +281,4 @@ func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
 			Attempt{r[0], r[1], r[2], number, moment(r[4]), moment(recorded), r[6] == "1", r[7] == "1"})
 	}
 	return err
-}
-
-// Query returns the rows of a SELECT whose columns are all Strings.
-func Query(ctx context.Context, url, sql string) ([][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	// wait_end_of_query: an error must not come after rows.
-	body := strings.NewReader(sql + " FORMAT JSONCompact")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/?wait_end_of_query=1", body)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	var answer struct{ Data [][]string }
-	if err == nil && resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ClickHouse answered %d: %.500s", resp.StatusCode, text)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &answer)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ClickHouse answered %.500s: %w", text, err)
-	}
-	return answer.Data, nil
 }
