@@ -26,9 +26,8 @@ type Coverage struct {
 	json     []byte
 }
 
-// ParseCoverage reads a GeoJSON Polygon or MultiPolygon of at most 1,048,576 bytes and
-// 20,000 vertices [longitude, latitude] in closed rings. The error's text continues the
-// field's name.
+// ParseCoverage reads a GeoJSON Polygon or MultiPolygon of at most 1,048,576 bytes and 20,000
+// vertices [longitude, latitude] in closed rings. The error's text continues the field's name.
 func ParseCoverage(geojson []byte) (*Coverage, error) {
 	if len(geojson) > maxCoverageBytes {
 		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
@@ -177,7 +176,6 @@ func checkRing(ring []position) ([]geometry.Point, error) {
 	return points, nil
 }
 
-// inRange reports whether the degrees are such as exist.
 func inRange(p Point) bool {
 	return p.Latitude >= -90 && p.Latitude <= 90 && p.Longitude >= -180 && p.Longitude <= 180
 }

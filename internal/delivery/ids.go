@@ -67,10 +67,9 @@ const OrderDigestSize = 12
 // Digest is that digest.
 type Digest = [OrderDigestSize]byte
 
-// OrderID is a UUID of version 8 that carries the account's partition, the day of
-// creation (days since 1970-01-01 UTC) and 96 bits of SHA-256(account,
-// externalOrderId). An update finds its order without a look-up, and one external
-// id has one order.
+// OrderID is a UUID of version 8 that carries the account's partition, the day of creation (days
+// since 1970-01-01 UTC) and 96 bits of SHA-256(account, externalOrderId). An update finds its order
+// without a look-up, and one external id has one order.
 //
 //	byte  0-5   digest[0:6]
 //	byte  6     0x80 | partition >> 6

@@ -56,17 +56,14 @@ func ParseFailureReason(name string) (FailureReason, error) {
 	return "", errors.New("must be " + failureNames)
 }
 
-// Decide decides a fleet's update by the table of moves (design section 6). Skipped
-// steps are filled in with the same time, one Change each; repeated and backward
-// updates are dropped; fleets cannot report Searching or Cancelled; nothing moves a
-// terminal order.
+// Decide decides a fleet's update by the table of moves (design section 6). Skipped steps are
+// filled in with the same time, one Change each; repeated and backward updates are dropped; fleets
+// cannot report Searching or Cancelled; nothing moves a terminal order.
 //
-// An accept of an order that has a courier is a repetition or, from another
-// courier, illegal. When a status was reported before any courier was named, the
-// accept is a Swap.
+// An accept of an order that has a courier is a repetition or, from another courier, illegal. When
+// a status was reported before any courier was named, the accept is a Swap.
 //
-// A Change has the fleet's time, but not in the future and not before the change
-// that precedes it.
+// A Change has the fleet's time, but not in the future and not before the change that precedes it.
 func Decide(o *Order, u Update, now time.Time) Decision {
 	if o.Status.Terminal() {
 		if u.Kind == KindStatus && u.Status == o.Status && u.Status != Cancelled {

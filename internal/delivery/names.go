@@ -18,7 +18,6 @@ func AbbreviateName(full string) string {
 	return strings.Join(words, " ")
 }
 
-// initial is a word's first letter, or character, in upper case with combining marks.
 func initial(word string) string {
 	runes := []rune(word)
 	start := 0

@@ -1,7 +1,6 @@
-// Package delivery is the domain: orders, stores, fleets, accounts, their
-// identifiers, states and moves, the one validator of requests, and the one list of
-// error codes (spec, "Resources and their fields" and "States and transitions"). It
-// does no input or output; callers pass the time in.
+// Package delivery is the domain: orders, stores, fleets, accounts, their identifiers, states and
+// moves, the one validator of requests, and the one list of error codes (spec, "Resources and their
+// fields" and "States and transitions"). It does no input or output; callers pass the time in.
 package delivery
 
 import "time"

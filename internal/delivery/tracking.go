@@ -119,7 +119,6 @@ func (s *TrackingSigner) AppendToken(dst []byte, id OrderID) []byte {
 	return w.appendToken(dst, id, kid)
 }
 
-// trackingWork is what the making of one token needs.
 type trackingWork struct {
 	mac          hash.Hash
 	message, raw []byte

@@ -55,7 +55,6 @@ func (f *Faults) Faulty(field string) bool {
 	return faulty
 }
 
-// covering finds the fault of the field or of an object that holds it.
 func covering(faults []FieldError, field string) (FieldError, bool) {
 	for _, fault := range faults {
 		if rest, ok := strings.CutPrefix(field, fault.Field); ok && (rest == "" || rest[0] == '.') {

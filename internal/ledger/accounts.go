@@ -25,7 +25,6 @@ func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [3
 	return l.writeAccount(ctx, "create", a.ID, "", a, append(fields, "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))...)
 }
 
-// accountFields are the stored fields that operators change.
 func accountFields(a *delivery.Account) ([]any, error) {
 	limits, err := json.Marshal(a.Limits)
 	if err != nil {
@@ -110,7 +109,6 @@ func number(text string) int64 {
 	return n
 }
 
-// accountIDs lists every account by its id.
 func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
 	members, err := pipelined(ctx, l.rdb, "listing accounts", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringSliceCmd {
 		return pipe.SMembers(ctx, r.key(kindAccounts))

@@ -27,7 +27,6 @@ type MinuteActivity struct {
 	Refused map[delivery.Code]int64
 }
 
-// Bounds of Activity.
 const (
 	maxActivityMinutes = 24 * 60
 	activityLifetime   = 25 * time.Hour
@@ -66,7 +65,6 @@ type activityCounts struct {
 // minuteCount is an account's requests, to mark it; a crash may lose ten seconds.
 type minuteCount struct{ all, refused int64 }
 
-// addition is a flush that has yet to reach Redis.
 type addition struct {
 	minute, number int64
 	amounts        []any // field and amount by turns
@@ -83,7 +81,6 @@ func newActivityCounts() *activityCounts {
 	return a
 }
 
-// request counts a request of an account.
 func (a *activityCounts) request(account delivery.AccountID, refused bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +95,6 @@ func (a *activityCounts) request(account delivery.AccountID, refused bool) {
 	}
 }
 
-// reached counts an order that has just got this status, if that is counted.
 func (a *activityCounts) reached(status delivery.Status) { a.add(orderFields[status]) }
 
 func (a *activityCounts) add(field string) {
@@ -109,7 +105,6 @@ func (a *activityCounts) add(field string) {
 	}
 }
 
-// drain takes what was counted.
 func (a *activityCounts) drain() (accounts map[delivery.AccountID]*minuteCount, fields map[string]int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,9 +184,8 @@ func (m *MinuteActivity) decode(values map[string]string) {
 	}
 }
 
-// Sustained excess (spec, "Limits", rule 3; design section 4): in at least
-// excessMinutes of the last excessSpan minutes more than half of an account's
-// requests were refused.
+// Sustained excess (spec, "Limits", rule 3; design section 4): in at least excessMinutes of the
+// last excessSpan minutes more than half of an account's requests were refused.
 const (
 	excessMinutes = 5
 	excessSpan    = 10

@@ -20,18 +20,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A backup reads ClickHouse before Redis. So that nothing exported in between is missing
-// in both copies, a Hold is a consumer group in every exported stream, where the exporter
-// stood before: Trim and Retire keep what follows it, and a restored exporter goes on
-// from it.
+// A backup reads ClickHouse before Redis. So that nothing exported in between is missing in both
+// copies, a Hold is a consumer group in every exported stream, where the exporter stood before:
+// Trim and Retire keep what follows it, and a restored exporter goes on from it.
 
-// holdPrefix begins a hold's name, before the Unix time of its beginning.
 const holdPrefix = "backup@"
 
 // HoldLifetime ends the hold of a backup that died.
 const HoldLifetime = 24 * time.Hour
 
-// holdExpired reports a hold whose backup has died.
 func holdExpired(group string, now time.Time) bool {
 	text, ok := strings.CutPrefix(group, holdPrefix)
 	if !ok {
@@ -80,7 +77,6 @@ func (l Backup) Release(ctx context.Context, hold string) error {
 	return nil
 }
 
-// eachExported calls do for every exported stream that exists.
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
 	return l.eachStream(RoleExport, func(_ partition, key string) error {
 		groups, there, err := l.groupsOf(ctx, key)
@@ -114,16 +110,14 @@ type Resumed struct {
 	Sessions int    // of the panel that were ended
 }
 
-// Resume prepares a Redis that was restored from a backup, before any program is
-// started:
+// Resume prepares a Redis that was restored from a backup, before any program is started:
 //
 //   - The exporter goes on where it stood before ClickHouse was copied.
 //   - The epoch is raised, so that no version or event id is given out twice.
 //   - Sessions of the panel end: one that was ended after the backup would be
 //     open again.
 //
-// ErrOtherCopy unless Redis was restored from that backup. It may be repeated after
-// an error.
+// ErrOtherCopy unless Redis was restored from that backup. It may be repeated after an error.
 func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
 	before, epoch, err := l.resumable(ctx, backup)
 	if err != nil || before {
@@ -170,7 +164,6 @@ func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch
 	return before, uint32(n), nil
 }
 
-// epochZero is when epochs that are times began.
 const epochZero = 1_577_836_800 // 2020-01-01 UTC
 
 // nextEpoch is greater than every epoch used before, also when one backup is
@@ -206,7 +199,6 @@ func (l *core) setBack(ctx context.Context, hold string) (streams int, err error
 	return streams, err
 }
 
-// endSessions removes every session of the panel.
 func (l *core) endSessions(ctx context.Context) (ended int, err error) {
 	prefix := l.global.prefix + string(rune(kindSession))
 	err = l.scan(ctx, prefix+"*", 5000, func(ctx context.Context, one *redis.Client, keys []string) error {
@@ -229,10 +221,9 @@ type Node struct {
 	Slots string // of a cluster, as "0-5460,6000-6001"; empty: a single server
 }
 
-// Snapshots calls take with the data of each master in turn, as an RDB stream. A
-// master forks and goes on answering; the file holds whatever was answered before
-// the call. take must read to the end and check the sum (RDBSum); a broken
-// connection is an error of the reader.
+// Snapshots calls take with the data of each master in turn, as an RDB stream. A master forks and
+// goes on answering; the file holds whatever was answered before the call. take must read to the
+// end and check the sum (RDBSum); a broken connection is an error of the reader.
 //
 // Masters of a cluster are copied at different moments. All of an account is on one
 // of them, so a copy is consistent for each account.

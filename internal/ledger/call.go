@@ -81,7 +81,6 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 // script at the first key that has moved, with half of its writes done.
 func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
 
-// keysOf are the keys of a call as the server wants them.
 func (l *core) keysOf(keys []string) []string {
 	if !l.cluster {
 		return keys
@@ -109,7 +108,6 @@ func (l *core) attempt(ctx context.Context, s *script, try func() error) error {
 	return nil
 }
 
-// send runs the call and returns its reply, like runText.
 func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error) {
 	err = l.attempt(ctx, &c.script, func() error {
 		cmd := c.command(ctx, l.cluster)
@@ -120,7 +118,6 @@ func (l *core) send(ctx context.Context, c *scriptCall) (reply string, err error
 	return reply, err
 }
 
-// run calls a script and returns its reply.
 func (l *core) run(ctx context.Context, file string, keys []string, args ...any) (reply any, err error) {
 	s := l.library.scripts[file]
 	keys = l.keysOf(keys)
@@ -131,7 +128,6 @@ func (l *core) run(ctx context.Context, file string, keys []string, args ...any)
 	return reply, err
 }
 
-// runText is run for the scripts that answer one string.
 func (l *core) runText(ctx context.Context, file string, keys []string, args ...any) (string, error) {
 	reply, err := l.run(ctx, file, keys, args...)
 	if err != nil {
@@ -144,7 +140,6 @@ func (l *core) runText(ctx context.Context, file string, keys []string, args ...
 	return text, nil
 }
 
-// call is one script of a pipeline.
 type call struct {
 	keys []string
 	args []any
@@ -252,7 +247,6 @@ func failure(err error) error {
 	return err
 }
 
-// failed is failure with what was tried; nil stays nil.
 func failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -291,7 +285,6 @@ func (f *failures) err() error {
 	return errors.Join(all...)
 }
 
-// itemsAtOnce is how many items one pipeline reads.
 const itemsAtOnce = 500
 
 // pipelined queues the commands of each item, which read returns, in one round
@@ -346,7 +339,6 @@ func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, 
 	return found, unreadable, nil
 }
 
-// present are those that are not nil.
 func present[T any](all []*T) []*T {
 	return slices.DeleteFunc(all, func(one *T) bool { return one == nil })
 }
@@ -367,7 +359,6 @@ func (l *core) scan(ctx context.Context, pattern string, count int64, do func(co
 	})
 }
 
-// eachMaster runs do for every master, of a cluster at once.
 func (l *core) eachMaster(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	if many, ok := l.rdb.(*redis.ClusterClient); ok {
 		return many.ForEachMaster(ctx, do)

@@ -22,8 +22,7 @@ import (
 // The library would report every failed connection on standard error.
 func init() { logging.Disable() }
 
-// Check checks what needs no Redis. Errors contain no part of the URL, which may hold a
-// password.
+// Check checks what needs no Redis. Errors contain no part of the URL, which may hold a password.
 func (c Config) Check() error {
 	_, unknown := environmentLetter(c.Environment)
 	var misfit error

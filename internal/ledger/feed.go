@@ -131,7 +131,6 @@ func (l Streams) Run(ctx context.Context, f Feed) error {
 	return ctx.Err()
 }
 
-// streamRef is one stream of a feed.
 type streamRef struct {
 	partition partition
 	key       string
@@ -187,8 +186,7 @@ func (r *feedReader) run(ctx context.Context) {
 	r.leave(ctx)
 }
 
-// Consumers that have long been silent are forgotten: containers have new names each
-// time.
+// Consumers that have long been silent are forgotten: containers have new names each time.
 const (
 	forgetEvery = time.Hour
 	forgetAfter = 24 * time.Hour
@@ -276,7 +274,6 @@ func (r *feedReader) turn(ctx context.Context) error {
 	return r.readNew(ctx)
 }
 
-// makeGroups creates the groups of every required role, at the oldest entry.
 func (r *feedReader) makeGroups(ctx context.Context) error {
 	for _, s := range r.streams {
 		for _, role := range requiredRoles(s.key) {
@@ -289,7 +286,6 @@ func (r *feedReader) makeGroups(ctx context.Context) error {
 	return nil
 }
 
-// requiredRoles are the groups that must have read a stream.
 func requiredRoles(streamKey string) (roles []Role) {
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		if bytes.IndexByte(roleStreams[role], streamKey[len(streamKey)-1]) >= 0 {

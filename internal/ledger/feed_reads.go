@@ -21,7 +21,6 @@ func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from s
 		Group: string(r.Role), Consumer: r.Consumer, Streams: streams, Count: int64(count), Block: block})
 }
 
-// readNew waits until there is something in one of the streams.
 func (r *feedReader) readNew(ctx context.Context) error {
 	keys := make([]string, len(r.streams), 2*len(r.streams))
 	for i, s := range r.streams {
@@ -83,7 +82,6 @@ func readFailure(err error) error {
 	return failed("reading a stream", err)
 }
 
-// partitionsAtOnce bounds how many partitions' entries are handled in parallel.
 const partitionsAtOnce = 8
 
 func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry) error {
@@ -105,7 +103,6 @@ func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry)
 	return errors.Join(errs...)
 }
 
-// readOwn hands out again what this consumer has not settled, in every stream.
 func (r *feedReader) readOwn(ctx context.Context) error {
 	var all failures
 	for _, s := range r.streams {
@@ -204,7 +201,6 @@ func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []red
 	return counts, nil
 }
 
-// parse reads entries and dead-letters unreadable ones.
 func (r *feedReader) parse(ctx context.Context, s streamRef, messages []redis.XMessage) []Entry {
 	entries := make([]Entry, 0, len(messages))
 	for _, m := range messages {

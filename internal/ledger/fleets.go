@@ -21,7 +21,6 @@ const fleetPoll = 250 * time.Millisecond
 // updateTries bounds how often a change that met a conflict is repeated.
 const updateTries = 16
 
-// storedFleet is a fleet with its credentials.
 type storedFleet struct {
 	delivery.Fleet
 	secretHash string
@@ -88,7 +87,6 @@ func (l *core) fleetKeys() []string {
 	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
 }
 
-// controlsKey is what operators control of fleets.
 func (l *core) controlsKey() string { return l.global.prefix + "fleets_controls" }
 
 // Create stores a new fleet with the SHA-256 of its client secret.

@@ -23,14 +23,12 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 	return u, decode("update", record, func(c *codec) { c.update(u) })
 }
 
-// maxSideReports bounds the other couriers and failures reported of an order.
 const maxSideReports = 50
 
-// Report appends a courier's update, unless the order holds it, and notes it in the
-// order, in one script (design section 5). It returns the order as it was.
-// ORDER_NOT_FOUND, also for another fleet's; ORDER_ENDED with Status, except for the
-// first Delivered; JOB_NOT_AVAILABLE with Status for an acceptance or swap; JOB_TAKEN
-// with Courier; TOO_MANY_REPORTS.
+// Report appends a courier's update, unless the order holds it, and notes it in the order, in one
+// script (design section 5). It returns the order as it was. ORDER_NOT_FOUND, also for another
+// fleet's; ORDER_ENDED with Status, except for the first Delivered; JOB_NOT_AVAILABLE with Status
+// for an acceptance or swap; JOB_TAKEN with Courier; TOO_MANY_REPORTS.
 func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
 	r, ok := l.partitionOfOrder(u.Order)
 	if !ok {
@@ -58,7 +56,6 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*
 	return o, refusedReport(name, o, &u)
 }
 
-// refusedReport is the refusal for a reply of report_update, or nil.
 func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
 	switch {
 	case reply == "ended" && u.Kind != delivery.KindStatus:
@@ -196,7 +193,6 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	return orders, next, nil
 }
 
-// jobsFrom reads members behind the cursor; those of one score are in order of bytes.
 func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
 	for offset := int64(0); ; {
 		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{
@@ -220,7 +216,6 @@ func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit 
 	}
 }
 
-// dueMembers reads the members of a timer's set whose time has come.
 func (l *core) dueMembers(ctx context.Context, key string, now time.Time, limit int) ([]string, error) {
 	members, err := l.rdb.ZRangeByScore(ctx, key, &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()

@@ -52,7 +52,6 @@ const (
 	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)
 )
 
-// partition is one partition: its number and the prefix {tag} of its keys.
 type partition struct {
 	number int
 	prefix string
@@ -109,7 +108,6 @@ func orderMember(id delivery.OrderID) string {
 	return string(binary.BigEndian.AppendUint16(digest[:], id.Day()))
 }
 
-// orderOfMember is the inverse of orderMember.
 func (r partition) orderOfMember(member string) delivery.OrderID {
 	var digest delivery.Digest
 	if len(member) < len(digest)+2 {

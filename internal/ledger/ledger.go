@@ -1,15 +1,13 @@
-// Package ledger keeps the service's data in Redis: accounts, fleets, stores,
-// orders, their limits and idempotency, the streams of events and couriers'
-// updates, the queues of webhooks, and the panel's sessions. Open a Ledger and
-// use the calls of its fields, one for each consumer.
+// Package ledger keeps the service's data in Redis: accounts, fleets, stores, orders, their limits
+// and idempotency, the streams of events and couriers' updates, the queues of webhooks, and the
+// panel's sessions. Open a Ledger and use the calls of its fields, one for each consumer.
 //
 // What must be atomic is one Lua script in lua/; all keys that a script touches
 // are in one partition, so the same code works with one Redis and with Redis
 // Cluster. Every script knows how to answer its own repetition.
 //
-// Errors: refusals that a caller may see are *delivery.Error; whatever
-// goes wrong with Redis wraps delivery.ErrUnavailable; ErrConflict says that
-// somebody else changed the record in between.
+// Errors: refusals that a caller may see are *delivery.Error; whatever goes wrong with Redis wraps
+// delivery.ErrUnavailable; ErrConflict says that somebody else changed the record in between.
 package ledger
 
 import (
@@ -111,7 +109,6 @@ type (
 	Audit struct{ *core }
 )
 
-// core is what all consumers share.
 type core struct {
 	rdb         redis.UniversalClient // everything but what the other two do
 	calls       redis.UniversalClient // single scripts, in pipelines if so configured
@@ -252,7 +249,6 @@ func (l *Ledger) Partitions() int { return len(l.partitions) }
 // Environment is "production" or "sandbox".
 func (l *Ledger) Environment() string { return l.env }
 
-// partitionOf is where everything of an account is kept.
 func (l *core) partitionOf(account delivery.AccountID) partition {
 	return l.partitions[partitionNumber(account, len(l.partitions))]
 }

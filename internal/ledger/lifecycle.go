@@ -140,7 +140,6 @@ func (l Lifecycle) RefuseUpdate(ctx context.Context, e Entry, status delivery.St
 	return err
 }
 
-// maxUnsettled bounds one read of unsettled updates.
 const maxUnsettled = 1000
 
 // UnsettledUpdates are the orders of a partition with an unread or pending update that
@@ -261,10 +260,9 @@ func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) 
 	return until, nil
 }
 
-// Retire removes at most limit orders that ended before a time, whose events all groups
-// have settled; their external ids stay. The age of an undecided report moves that time
-// back, so that an acknowledged Delivered finds its order. It returns how many it
-// settled.
+// Retire removes at most limit orders that ended before a time, whose events all groups have
+// settled; their external ids stay. The age of an undecided report moves that time back, so that an
+// acknowledged Delivered finds its order. It returns how many it settled.
 func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.partitions[partition]
 	settled, err := l.settledUntil(ctx, r.key(kindEvents))

@@ -45,7 +45,6 @@ type Quota struct {
 // quotaSize is the packed quota of a reply, see reply in lua/window.lua.
 const quotaSize = 4 + 4 + 6 + 4 + 4 + 4
 
-// countingReply is a script's reply to a request that counts.
 type countingReply struct {
 	name    string
 	quota   Quota
@@ -95,7 +94,6 @@ func (l *core) count(ctx context.Context, file string, account delivery.AccountI
 	return l.counted(account, reply, err)
 }
 
-// counted is what a counting script has answered.
 func (l *core) counted(account delivery.AccountID, reply string, err error) (countingReply, error) {
 	if err != nil {
 		return countingReply{}, err
@@ -166,7 +164,6 @@ func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string 
 	return string(b[:])
 }
 
-// limitOf picks an endpoint's limit.
 func limitOf(l *delivery.Limits, e Endpoint) delivery.EndpointLimit {
 	return [endpoints]delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}[e]
 }
@@ -252,7 +249,6 @@ var (
 	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
 )
 
-// attemptGuard is a count of attempts that has a limit.
 type attemptGuard struct {
 	key   string
 	limit redis_rate.Limit

@@ -118,7 +118,6 @@ func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
 	return l.epoch.Load(), uint32(epoch), failed("reading the ledger's epoch", err)
 }
 
-// mostListed bounds what one list holds.
 const mostListed = 1000
 
 func checkListed(limit int) error {
@@ -128,7 +127,6 @@ func checkListed(limit int) error {
 	return nil
 }
 
-// historyEntry is an entry of a stream that is kept for operators.
 type historyEntry struct {
 	partition partition
 	id        string
@@ -137,7 +135,6 @@ type historyEntry struct {
 
 func (t *historyEntry) at() time.Time { return timeOfEntry(t.id) }
 
-// newestEntries reads a stream of every partition, newest first.
 func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]historyEntry, error) {
 	if err := checkListed(limit); err != nil {
 		return nil, err
@@ -192,13 +189,11 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}
 }
 
-// storedStatus reads a status that was written as a number in digits.
 func storedStatus(digits string) delivery.Status {
 	n, _ := strconv.ParseUint(digits, 10, 8)
 	return delivery.Status(n)
 }
 
-// nameAccounts reads the accounts of the orders.
 func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
 	reads, err := pipelined(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) *redis.StringCmd {
 		r, ok := l.partitionOfOrder(u.Update.Order)
@@ -294,7 +289,6 @@ func printableFields(r partition, values map[string]any) map[string]string {
 	return shown
 }
 
-// mostPrintable is how many bytes of a field are shown.
 const mostPrintable = 512
 
 // printable is text that can be shown, or its bytes in hex, cut if it is long.

@@ -54,15 +54,13 @@ type Created struct {
 	Replayed bool
 }
 
-// Create checks and stores an order in one round trip (design section 3). Errors
-// besides Consume's, in the order in which they are found: DUPLICATE_ORDER for
-// another body under the same key, STORE_NOT_CONFIGURED, FLEET_SUSPENDED,
-// DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE, DUPLICATE_ORDER with OrderID for a
-// used external id.
+// Create checks and stores an order in one round trip (design section 3). Errors besides Consume's,
+// in the order in which they are found: DUPLICATE_ORDER for another body under the same key,
+// STORE_NOT_CONFIGURED, FLEET_SUSPENDED, DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE,
+// DUPLICATE_ORDER with OrderID for a used external id.
 //
-// When a reply was lost, the connection's own retry carries the same nonce and gets
-// the first result; a new request is recognised by its idempotency key or external
-// id.
+// When a reply was lost, the connection's own retry carries the same nonce and gets the first
+// result; a new request is recognised by its idempotency key or external id.
 func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	r := l.partitionOf(c.Account)
 	l.prepareCreation(r, c)
@@ -127,7 +125,6 @@ func creationResult(reply *countingReply, r partition, c *Creation) (Created, er
 	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)
 }
 
-// prepareCreation composes the order and the call of create_order.lua.
 func (l *core) prepareCreation(r partition, c *Creation) {
 	fingerprint := c.fingerprint()
 	digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
@@ -189,7 +186,6 @@ func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint 
 	return b
 }
 
-// fingerprint is what a replay is recognised by.
 func (c *Creation) fingerprint() [16]byte {
 	sum := sha256.Sum256(c.Body)
 	return [16]byte(sum[:16])

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// eachStream runs do for every stream of a role.
 func (l *core) eachStream(role Role, do func(p partition, key string) error) error {
 	for _, p := range l.partitions {
 		for _, kind := range roleStreams[role] {
@@ -187,7 +186,6 @@ func (l *core) exportedUntil(ctx context.Context, key string, groups []redis.XIn
 	return idBefore(pending), nil
 }
 
-// streamIDLess compares two ids "milliseconds-sequence".
 func streamIDLess(a, b string) bool { return compareStreamIDs(a, b) < 0 }
 
 func compareStreamIDs(a, b string) int {
@@ -196,7 +194,6 @@ func compareStreamIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(am, bm), cmp.Compare(as, bs))
 }
 
-// timeOfEntry is when the entry of an id was written.
 func timeOfEntry(id string) time.Time {
 	ms, _ := splitStreamID(id)
 	return timeOf(int64(ms))

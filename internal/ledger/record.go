@@ -40,7 +40,6 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// timeOf is the inverse of millis.
 func timeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -291,7 +290,6 @@ func (c *codec) document(d *delivery.OrderDraft) {
 	}
 }
 
-// appendChange encodes one change.
 func appendChange(b []byte, c *delivery.Change, epoch uint32) []byte {
 	return appendEntry(b, entryChange, func(entry *codec) { entry.change(c, &epoch) })
 }
@@ -345,10 +343,8 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	return o, c.history(o)
 }
 
-// usualChanges is how many changes a delivered order has.
 const usualChanges = 5
 
-// history reads the entries behind the document.
 func (c *codec) history(o *delivery.Order) error {
 	sequence := uint64(1)
 	if c.rest != "" {

@@ -111,7 +111,6 @@ func stripComments(source string) string {
 	return b.String()
 }
 
-// libraryPrefix begins every library's name; its digest follows.
 const libraryPrefix = "vendorapi_"
 
 // librariesKept is how long an unused library stays: longer than a rolling upgrade,
@@ -147,7 +146,6 @@ func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 
 func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 
-// noteLibrary stores that this release is in use.
 func (l *core) noteLibrary(ctx context.Context) error {
 	return failed("noting the library", l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err())
 }

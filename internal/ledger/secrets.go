@@ -61,7 +61,6 @@ func packEarlier(all []EarlierSecret) string {
 	return string(b)
 }
 
-// valid are those whose time is not over.
 func valid(all []EarlierSecret, now time.Time) []EarlierSecret {
 	return slices.DeleteFunc(slices.Clone(all), func(one EarlierSecret) bool { return !now.Before(one.Until) })
 }
@@ -101,7 +100,6 @@ func (k SecretKeys) seal(owner []byte, secret string) (string, error) {
 	return k.Current + ":" + string(aead.Seal(nonce, nonce, []byte(secret), owner)), nil
 }
 
-// open is the inverse of seal.
 func (k SecretKeys) open(owner []byte, sealed string) (string, error) {
 	kid, rest, ok := strings.Cut(sealed, ":")
 	if !ok {
@@ -160,7 +158,6 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	return sealed, err
 }
 
-// resealField seals the secrets of one field again and returns how many.
 func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
 	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {

@@ -25,10 +25,8 @@ const (
 // sessionTouch saves writes: a session may end this much early, never late.
 const sessionTouch = time.Minute
 
-// sessionIDSize is the length of a session's id in random bytes.
 const sessionIDSize = 32
 
-// maxRoles bounds a stored list of roles.
 const maxRoles = 16
 
 // Session is a browser that has signed in to the panel.

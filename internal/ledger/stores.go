@@ -38,7 +38,6 @@ func (n *Notice) id() string {
 	return "evt_" + uuid.NewSHA1(uuid.Nil, content).String()
 }
 
-// newNoticeID returns a random event id; the ledger keeps the notice under it.
 func newNoticeID() string { return "evt_" + uuid.NewString() }
 
 func (c *codec) notice(n *Notice) {
@@ -151,7 +150,6 @@ func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state deliv
 	return slices.DeleteFunc(stores, func(s *delivery.Store) bool { return state != 0 && s.State != state }), err
 }
 
-// readStores reads stores; those that are gone are left out.
 func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
 	stores, unreadable, err := readRecords(ctx, l.rdb, "reading stores", keys, func(_ int, record string) (*delivery.Store, error) {
 		return decodeStore(record)
@@ -233,7 +231,6 @@ func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*d
 	return stores[:min(limit, len(stores))], len(stores) > limit, err
 }
 
-// firstStores sorts and keeps the first by account and external id.
 func firstStores(stores []*delivery.Store, most int) []*delivery.Store {
 	slices.SortFunc(stores, func(a, b *delivery.Store) int {
 		return cmp.Or(bytes.Compare(a.Account[:], b.Account[:]), strings.Compare(a.ExternalID, b.ExternalID))
@@ -249,7 +246,6 @@ func (f *StoreFilter) matches(s *delivery.Store, folded string) bool {
 			strings.Contains(delivery.FoldName(s.Name), folded))
 }
 
-// storeSet is one set of stores' digests.
 type storeSet struct {
 	partition partition
 	key       string
@@ -276,7 +272,6 @@ func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, 
 	return sets, true, nil
 }
 
-// storeKeys lists the keys of the stores in some sets.
 func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
 	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) *redis.StringSliceCmd {
 		return pipe.SMembers(ctx, set.key)

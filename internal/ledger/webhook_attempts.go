@@ -49,10 +49,8 @@ const (
 	lineProbe   = 5
 )
 
-// Outcomes of a line, by number.
 var lineOutcomes = [...]string{"", outcomeDelivered, outcomeRetrying, outcomeUndelivered, outcomeNotSent}
 
-// What can become of an event.
 const (
 	outcomeDelivered   = "delivered"
 	outcomeRetrying    = "retrying"
@@ -69,7 +67,6 @@ const (
 
 func outcomeNumber(state string) byte { return byte(max(slices.Index(lineOutcomes[:], state), 0)) }
 
-// line is what follows the kind of a lineAttempt or a lineProbe.
 func (c *codec) line(a *AttemptRecord, kind byte) {
 	outcome, flags, probes, millis := outcomeNumber(a.State), byte(0), uint32(1), int(a.Millis)
 	if a.Replay {
@@ -139,7 +136,6 @@ func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error
 	return records, nil
 }
 
-// eventReference is how an attempt's line names the event.
 func (d *Delivery) eventReference() string {
 	if d.Order != nil {
 		return string(appendOrderEvent(nil, d.Order.ID, d.Version))
@@ -303,7 +299,6 @@ func (r *Result) line(kind byte, s *settlement) []byte {
 	return line
 }
 
-// unsent ends an event for which nothing can be sent any more.
 func (l *core) unsent(d *Delivery, reason string) settlement {
 	s := settlement{delivery: d, outcome: outcomeNotSent, attempts: d.Attempt, pause: ""}
 	if d.Ping {

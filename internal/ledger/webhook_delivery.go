@@ -146,7 +146,6 @@ func (d *Delivery) fill(r partition, record *redis.StringCmd) (reason string, er
 	return "", nil
 }
 
-// replayedAt is when a replay was queued.
 func (d *Delivery) replayedAt() (at time.Time, replay bool) {
 	f := fields{rest: d.item[1:]}
 	switch d.item[0] {
@@ -168,7 +167,6 @@ func (d *Delivery) fillPing() {
 	d.EventID = "evt_ping_" + hex.EncodeToString(binary.BigEndian.AppendUint64(d.Account[:], at))
 }
 
-// noticeID is the event id within the item of a notice.
 func (d *Delivery) noticeID() string {
 	if d.item[0] == eventNoticeReplay {
 		return d.item[9:]
@@ -176,7 +174,6 @@ func (d *Delivery) noticeID() string {
 	return d.item[1:]
 }
 
-// notice reads one notice; nil when it is unknown or past its lifetime.
 func (l *core) notice(ctx context.Context, r partition, eventID string) (*Notice, error) {
 	record, err := l.rdb.Get(ctx, r.keyOf(kindNotice, []byte(eventID))).Result()
 	if errors.Is(err, redis.Nil) {
@@ -194,7 +191,6 @@ const dropPage = 500
 // ExpiredError is the recorded error of an event that was not sent by its deadline.
 const ExpiredError = "deadline: the event is older than 24 h"
 
-// noGrant hands out nothing.
 var noGrant = Grant{Lease: time.Minute}
 
 // DropExpired ends the events behind d whose deadline has passed, at most 20 pages, and

@@ -120,7 +120,6 @@ func (l *core) owners(ctx context.Context, r partition, events []Event) ([]strin
 	return owners, err
 }
 
-// endpointsPerLease bounds the endpoints of one call; the others come next.
 const endpointsPerLease = 64
 
 // Lease hands out what may go of a partition's queues, shared between the
@@ -170,7 +169,6 @@ func (l *core) lease(ctx context.Context, r partition, g Grant, single ...any) (
 	return leased, waiting, next, err
 }
 
-// parseLeases reads the lists that scripts answer for each endpoint.
 func (r partition) parseLeases(token string, lists []any) (leased []*Delivery, waiting []paced, err error) {
 	for _, list := range lists {
 		values, _ := list.([]any)

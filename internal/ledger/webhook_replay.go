@@ -66,7 +66,6 @@ func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, 
 	})
 }
 
-// replayable is the queue item for an event of the account, or nil.
 func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string, now time.Time) ([]byte, error) {
 	if id, version, err := delivery.ParseEventID(eventID); err == nil {
 		found, err := (Orders{l}).GetAll(ctx, []delivery.OrderID{id})

@@ -77,7 +77,6 @@ func webhookNotConfigured() error {
 	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered; register one with PUT /webhook")
 }
 
-// endpointReads are the commands that read one endpoint.
 type endpointReads struct {
 	values                    *redis.MapStringStringCmd
 	waiting, retrying, leased *redis.IntCmd
@@ -108,7 +107,6 @@ func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpo
 	return e
 }
 
-// nextAttempt is when something may be sent next; zero when nothing waits.
 func (c endpointReads) nextAttempt(now, held time.Time) (next time.Time) {
 	if c.waiting.Val() > 0 {
 		next = now
@@ -142,7 +140,6 @@ func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 	return l.readEndpoints(ctx, ids)
 }
 
-// readEndpoints leaves out accounts without a URL.
 func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
 	reads, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
 		r := l.partitionOf(account)

@@ -13,7 +13,6 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-// usualBody is room for the body of most events, in bytes.
 const usualBody = 1 << 10
 
 // deliver makes one attempt and hands its result to the partition's recorder,
@@ -101,8 +100,6 @@ func (r *Role) outcome(d *ledger.Delivery, started time.Time, a answer) ledger.O
 	return o
 }
 
-// busy reports whether a status asks for fewer requests rather than for another
-// one.
 func busy(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -149,9 +146,8 @@ func headers(d *ledger.Delivery, now time.Time, body []byte) (http.Header, error
 		webhook.HeaderID:                values[3:4:4],
 		webhook.HeaderTimestamp:         values[4:5:5],
 		webhook.HeaderStandardSignature: values[5:6:6],
-		// Not sent: it tells the transport that the request may be repeated on a
-		// fresh connection when a kept one turns out to be dead, which receivers
-		// that deduplicate by eventId allow.
+		// Not sent: it tells the transport that the request may be repeated on a fresh connection
+		// when a kept one turns out to be dead, which receivers that deduplicate by eventId allow.
 		"Idempotency-Key": nil,
 	}, nil
 }
@@ -162,9 +158,8 @@ var (
 	ownAgent    = []string{userAgent}
 )
 
-// holdBack postpones every second event of an order with SIM:REORDER for
-// longer than the courier's step, so that the one after it overtakes it. The
-// clock tells whether that has been done already.
+// holdBack postpones every second event of an order with SIM:REORDER for longer than the courier's
+// step, so that the one after it overtakes it. The clock tells whether that has been done already.
 func (r *Role) holdBack(d *ledger.Delivery, now time.Time) (until time.Time, held bool) {
 	if !r.triggered(d, delivery.TriggerReorder) || delivery.Sequence(d.Version)%2 != 0 {
 		return time.Time{}, false

@@ -36,13 +36,12 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// connections keeps each endpoint's connections to itself: endpoints on the
-// same host share none, so one that stops reading or never answers takes
-// nothing from the others, neither in HTTP/1.1 nor in HTTP/2. That is done by
-// the key under which http.Transport files connections, the host in the URL: in
-// front of the real one stands a label of the endpoint's own (see target), which
-// dial takes off again. The label changes after connectionLifetime; what
-// belongs to the former one is no longer found and ends when it has been idle.
+// connections keeps each endpoint's connections to itself: endpoints on the same host share none,
+// so one that stops reading or never answers takes nothing from the others, neither in HTTP/1.1 nor
+// in HTTP/2. That is done by the key under which http.Transport files connections, the host in the
+// URL: in front of the real one stands a label of the endpoint's own (see target), which dial takes
+// off again. The label changes after connectionLifetime; what belongs to the former one is no
+// longer found and ends when it has been idle.
 type connections struct {
 	*http.Transport
 	guard  guard
@@ -108,9 +107,8 @@ func newConnections(g guard, s Settings, roots *x509.CertPool) *connections {
 	return c
 }
 
-// http2Config finds a dead connection within three quarters of an attempt's
-// time, so that there is some left for a fresh one, and bounds what a receiver
-// can make the worker hold in memory.
+// http2Config finds a dead connection within three quarters of an attempt's time, so that there is
+// some left for a fresh one, and bounds what a receiver can make the worker hold in memory.
 func http2Config(timeout time.Duration) *http.HTTP2Config {
 	return &http.HTTP2Config{
 		SendPingTimeout:               timeout / 2,
@@ -147,12 +145,11 @@ func (c *connections) target(raw string, now time.Time) (*target, error) {
 	return t, nil
 }
 
-// label names an endpoint's connections and says how long. It contains no dot.
-// Every endpoint changes at a moment of its own, so that not all reconnect at
-// once. Each has two labels in turns: when one comes back, its connections have
-// long been idle for too long. More would never be forgotten by http.Transport,
-// which keeps an entry for every host that it could not connect to. Endpoints
-// with the same label would only share connections.
+// label names an endpoint's connections and says how long. It contains no dot. Every endpoint
+// changes at a moment of its own, so that not all reconnect at once. Each has two labels in turns:
+// when one comes back, its connections have long been idle for too long. More would never be
+// forgotten by http.Transport, which keeps an entry for every host that it could not connect to.
+// Endpoints with the same label would only share connections.
 func (c *connections) label(raw string, now time.Time) (label string, until time.Time) {
 	sum := maphash.String(c.seed, raw)
 	shift := time.Duration(sum % uint64(c.lifetime))
@@ -190,8 +187,7 @@ func (c *connections) dialTLS(ctx context.Context, network, address string) (net
 	return secured, nil
 }
 
-// handshakeError is whatever went wrong between the TCP connection and the
-// first request.
+// handshakeError is whatever went wrong between the TCP connection and the first request.
 type handshakeError struct{ cause error }
 
 func (e *handshakeError) Error() string { return e.cause.Error() }
@@ -212,10 +208,9 @@ func (c *connections) connect(ctx context.Context, network, address string) (con
 	return c.count(conn), host, nil
 }
 
-// absolute ends a domain's name with a dot: vendors' names are looked up as they
-// are and never as names of the network that the worker stands in, which the
-// search domains of a cluster would try first. A single label, such as the
-// sandbox's localhost, stays what it is.
+// absolute ends a domain's name with a dot: vendors' names are looked up as they are and never as
+// names of the network that the worker stands in, which the search domains of a cluster would try
+// first. A single label, such as the sandbox's localhost, stays what it is.
 func absolute(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || strings.IndexByte(host, '.') < 0 {
 		return host
@@ -235,9 +230,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// count bounds the open connections: http.Transport itself bounds only those of
-// HTTP/1.1 that have no request. The bound is beyond what the sends in flight
-// need, so it costs idle connections only.
+// count bounds the open connections: http.Transport itself bounds only those of HTTP/1.1 that have
+// no request. The bound is beyond what the sends in flight need, so it costs idle connections only.
 func (c *connections) count(conn net.Conn) net.Conn {
 	if c.open.Add(1) > c.most && c.closing.CompareAndSwap(false, true) {
 		go func() {

@@ -82,10 +82,9 @@ func (c *call) request(t *target, header http.Header) *http.Request {
 // to be in memory, and so writes it together with the header.
 func (c *call) open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.body)), nil }
 
-// staleConnection reports whether a failed request may be made once more: it had a
-// connection that was there already, which a receiver that restarts takes away.
-// http.Transport does that for HTTP/1.1; here it is done for HTTP/2. Receivers
-// deduplicate by eventId.
+// staleConnection reports whether a failed request may be made once more: it had a connection that
+// was there already, which a receiver that restarts takes away. http.Transport does that for
+// HTTP/1.1; here it is done for HTTP/2. Receivers deduplicate by eventId.
 func (c *call) staleConnection() bool { return c.phase.Load() == kept && c.Err() == nil }
 
 // timedOut says what the call was waiting for when its time was over.

@@ -4,10 +4,9 @@
 // Queues, schedules, leases and the attempt log are the ledger's; envelope,
 // signatures and the schedule of retries are package webhook's.
 //
-// Delivery is at least once. A delivery is leased before it is sent and
-// recorded after; a process that dies in between leaves a lease that expires,
-// and the event is sent again under the same eventId. Several replicas share
-// the work through the leases.
+// Delivery is at least once. A delivery is leased before it is sent and recorded after; a process
+// that dies in between leaves a lease that expires, and the event is sent again under the same
+// eventId. Several replicas share the work through the leases.
 package dispatch
 
 import (
@@ -33,8 +32,7 @@ type Settings struct {
 	// ClaimAfter is how long a silent consumer keeps its entries before another
 	// takes them over; at least a second.
 	ClaimAfter time.Duration `yaml:"claim_after"`
-	// Concurrency is how many sends this process has in flight at most, 1 to
-	// 65536.
+	// Concurrency is how many sends this process has in flight at most, 1 to 65536.
 	Concurrency int `yaml:"concurrency"`
 	// PerEndpoint is how many sends one endpoint has in flight at most, over
 	// all processes, unless it has a limit of its own; 1 to 1024.
@@ -42,11 +40,9 @@ type Settings struct {
 	// BreakerFailures is how many attempts in a row must fail before an endpoint
 	// is only probed, 1 to 10000.
 	BreakerFailures int `yaml:"breaker_failures"`
-	// Timeout bounds one attempt from the look-up of the name to the answer's
-	// headers; 100ms to 1m.
+	// Timeout bounds one attempt from the look-up of the name to the answer's headers; 100ms to 1m.
 	Timeout time.Duration `yaml:"timeout"`
-	// Lease is how long a delivery belongs to the process that took it, at
-	// least twice the timeout.
+	// Lease is how long a delivery belongs to the process that took it, at least twice the timeout.
 	Lease time.Duration `yaml:"lease"`
 	// LocalReceivers is "auto" or "never": whether http and loopback addresses
 	// are allowed in the sandbox. Production never allows them.
@@ -107,7 +103,6 @@ type Role struct {
 	recorders []*recorder // one for each partition
 }
 
-// laneIdle is how long a goroutine waits for another delivery.
 const laneIdle = 5 * time.Second
 
 // Options are what the role gets besides its settings.
@@ -224,9 +219,8 @@ func (r *Role) feed(leasing, sending context.Context) error {
 	return errors.New("webhook feed ended by itself")
 }
 
-// queue moves a batch of events to their endpoints' queues and starts to send
-// what may go at once. What may not, because slots or its endpoint's limits are
-// used up, is the dispatcher's.
+// queue moves a batch of events to their endpoints' queues and starts to send what may go at once.
+// What may not, because slots or its endpoint's limits are used up, is the dispatcher's.
 func (r *Role) queue(leasing, sending context.Context, partition int, batch []ledger.Entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(leasing), leaseTimeout)
 	defer cancel()
@@ -266,9 +260,8 @@ func (r *Role) start(sending context.Context, partition int, leased []*ledger.De
 	}
 }
 
-// lane sends one delivery after the other and ends when it has had none for
-// laneIdle. Its stack has grown by then to what a send needs; growing one for
-// every send was 7 % of what a busy worker did.
+// lane sends one delivery after the other and ends when it has had none for laneIdle. Its stack has
+// grown by then to what a send needs; growing one for every send was 7 % of what a busy worker did.
 func (r *Role) lane(send func()) {
 	idle := time.NewTimer(laneIdle)
 	defer idle.Stop()
@@ -290,8 +283,7 @@ func (r *Role) wakeUp(partition int) {
 	}
 }
 
-// protect turns a panic into an error: one defective record must not end the
-// process.
+// protect turns a panic into an error: one defective record must not end the process.
 func (r *Role) protect(work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

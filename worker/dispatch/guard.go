@@ -74,9 +74,8 @@ func parsePorts(list string) (ports []uint16, err error) {
 	return ports, nil
 }
 
-// parseURL reads an endpoint's URL at the time of sending: rules may have
-// become stricter since it was registered. The host comes back as it is looked
-// up: an address, or a name in ASCII.
+// parseURL reads an endpoint's URL at the time of sending: rules may have become stricter since it
+// was registered. The host comes back as it is looked up: an address, or a name in ASCII.
 func (g guard) parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {

@@ -21,10 +21,9 @@ const (
 	minPause = 10 * time.Millisecond
 	// failurePause is the pause after Redis did not answer.
 	failurePause = 250 * time.Millisecond
-	// poolShare is which part of the free slots one endpoint may take. With
-	// T slots and n endpoints that are slow and have a backlog, about
-	// T/(1+n/poolShare) slots stay free for all others, so slow endpoints never
-	// fill the pool whatever their number up to T; the rule is that of dynamic
+	// poolShare is which part of the free slots one endpoint may take. With T slots and n endpoints
+	// that are slow and have a backlog, about T/(1+n/poolShare) slots stay free for all others, so
+	// slow endpoints never fill the pool whatever their number up to T; the rule is that of dynamic
 	// thresholds in shared-memory switches (Choudhury and Hahne, 1998).
 	poolShare = 16
 )
@@ -49,9 +48,8 @@ func (r *Role) dispatch(leasing, sending context.Context, partition int) error {
 	return nil
 }
 
-// lease takes at most so many deliveries as it was given slots and starts to
-// send each; unused slots are given back. pause is how long nothing more is
-// expected; zero: look again at once.
+// lease takes at most so many deliveries as it was given slots and starts to send each; unused
+// slots are given back. pause is how long nothing more is expected; zero: look again at once.
 func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(leasing), leaseTimeout)
 	defer cancel()
@@ -78,9 +76,8 @@ func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pa
 	return min(max(wait, minPause), maxPause), nil
 }
 
-// grant is what this process can take on with the slots it has just taken. One
-// endpoint's share is its limit while the pool is empty, and less and less as it
-// fills (see poolShare).
+// grant is what this process can take on with the slots it has just taken. One endpoint's share is
+// its limit while the pool is empty, and less and less as it fills (see poolShare).
 func (r *Role) grant(taken int) ledger.Grant {
 	free := cap(r.slots) - len(r.slots) + taken
 	return ledger.Grant{Limit: taken, Share: max(free/poolShare, 1), InFlight: r.settings.PerEndpoint,

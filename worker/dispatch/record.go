@@ -16,9 +16,8 @@ const (
 	recordTimeout = 5 * time.Second
 )
 
-// recorder writes the results of one partition's attempts. What ends while it
-// writes goes into the next batch, so that under load Redis settles many with
-// one script, and at rest each at once.
+// recorder writes the results of one partition's attempts. What ends while it writes goes into the
+// next batch, so that under load Redis settles many with one script, and at rest each at once.
 type recorder struct {
 	role      *Role
 	partition int
@@ -116,7 +115,6 @@ func (c *recorder) recordOnce(ctx context.Context, batch []result, limit int) (l
 	return recorded.Leased, err
 }
 
-// stillOurs drops results whose lease has ended.
 func (c *recorder) stillOurs(batch []result, err error) []result {
 	kept := batch[:0]
 	for i := range batch {

@@ -96,9 +96,8 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 
 var answerBuffers = sync.Pool{New: func() any { return new([answerKept]byte) }}
 
-// readAnswer keeps the beginning and reads a bounded rest, so that the
-// connection can be used again. What goes wrong here changes nothing: the
-// status has been received.
+// readAnswer keeps the beginning and reads a bounded rest, so that the connection can be used
+// again. What goes wrong here changes nothing: the status has been received.
 func readAnswer(body io.Reader) (kept []byte) {
 	buffer := answerBuffers.Get().(*[answerKept]byte)
 	defer answerBuffers.Put(buffer)
@@ -157,8 +156,7 @@ func handshakeDetail(failed *handshakeError) string {
 	return "handshake failed: " + sanitizeError(failed)
 }
 
-// sanitizeError leaves the addresses of a connection and the names of system calls
-// out of an error.
+// sanitizeError leaves the addresses of a connection and the names of system calls out of an error.
 func sanitizeError(err error) string {
 	var (
 		call      *os.SyscallError

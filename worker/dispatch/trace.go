@@ -11,8 +11,7 @@ import (
 // headerTraceparent is W3C Trace Context's, in Go's spelling.
 const headerTraceparent = "Traceparent"
 
-// promise tells the receiver the span that trace records; nothing while tracing is
-// off.
+// promise tells the receiver the span that trace records; nothing while tracing is off.
 func (r *Role) promise(d *ledger.Delivery, header http.Header) (identity tracing.Identity) {
 	if r.tracer == nil {
 		return identity

@@ -35,8 +35,7 @@ type Settings struct {
 	ClaimAfter time.Duration `yaml:"claim_after"`
 	// TimerInterval is the pause between two looks at the timers.
 	TimerInterval time.Duration `yaml:"timer_interval"`
-	// HousekeepingInterval is the pause between two rounds of retiring and
-	// trimming.
+	// HousekeepingInterval is the pause between two rounds of retiring and trimming.
 	HousekeepingInterval time.Duration `yaml:"housekeeping_interval"`
 	// Retention is how long an ended order stays in Redis, at least 25 h so
 	// that no event can outlive its order.
@@ -103,8 +102,7 @@ func (r *Role) Traced(t *tracing.Tracer) *Role {
 	return r
 }
 
-// Run works until ctx ends. It returns nil then, and never because Redis is
-// unavailable.
+// Run works until ctx ends. It returns nil then, and never because Redis is unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.feed(ctx) })
@@ -120,9 +118,8 @@ func (r *Role) Run(ctx context.Context) error {
 	return err
 }
 
-// flushMinutes adds this process's figures, the orders that it ended, to the
-// ledger's until ctx ends. A failure loses nothing: the ledger keeps them for
-// the next time.
+// flushMinutes adds this process's figures, the orders that it ended, to the ledger's until ctx
+// ends. A failure loses nothing: the ledger keeps them for the next time.
 func (r *Role) flushMinutes(ctx context.Context) error {
 	ticker := time.NewTicker(ledger.FlushMinutesEvery)
 	defer ticker.Stop()
@@ -212,11 +209,10 @@ func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Conte
 	return failure
 }
 
-// agreedTime is a time that has come by this machine's clock and by Redis's.
-// What waits for a time is ended for good, so one clock that is ahead must not
-// do it. One that is behind makes it late: a worker's until another worker's turn,
-// Redis's for all. In a cluster any node is asked; while one is dead, a turn now
-// and then is left out.
+// agreedTime is a time that has come by this machine's clock and by Redis's. What waits for a time
+// is ended for good, so one clock that is ahead must not do it. One that is behind makes it late: a
+// worker's until another worker's turn, Redis's for all. In a cluster any node is asked; while one
+// is dead, a turn now and then is left out.
 func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
 	server, err := r.serverTime(ctx)
 	if err != nil {
@@ -229,8 +225,7 @@ func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
 	return own, nil
 }
 
-// protect turns a panic into an error: one defective record must not end the
-// process.
+// protect turns a panic into an error: one defective record must not end the process.
 func (r *Role) protect(work func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	// timerPage is how many due orders are handled at once.
 	timerPage = 256
-	// maxTimerPages bounds one visit to a partition, so that a flood of
-	// timers in one does not delay those of the others; the rest waits for
-	// the next visit.
+	// maxTimerPages bounds one visit to a partition, so that a flood of timers in one does not
+	// delay those of the others; the rest waits for the next visit.
 	maxTimerPages = 32
 	// housekeepingPage is how many orders are retired by one script.
 	housekeepingPage = 200

@@ -23,9 +23,8 @@ const (
 	reasonUnknownOrder = "unknown_order"
 )
 
-// handle settles one batch of one partition: new orders are indexed, couriers'
-// updates decided. What it leaves unsettled is handed out again, so an error
-// here loses nothing.
+// handle settles one batch of one partition: new orders are indexed, couriers' updates decided.
+// What it leaves unsettled is handed out again, so an error here loses nothing.
 func (r *Role) handle(ctx context.Context, batch []ledger.Entry) error {
 	events, updates := split(batch)
 	return r.protect(func() error {
@@ -118,9 +117,8 @@ type refusal struct {
 
 func (v *outcome) commits() bool { return len(v.commit.Changes) > 0 || v.commit.Swap != nil }
 
-// decideAll decides every order's updates. An order whose decision panics is
-// left out, so that its entries stay pending and the others go on; defects
-// names those.
+// decideAll decides every order's updates. An order whose decision panics is left out, so that its
+// entries stay pending and the others go on; defects names those.
 func (r *Role) decideAll(groups []reports, orders []*delivery.Order, now time.Time) (outcomes []outcome, defects error) {
 	outcomes = make([]outcome, 0, len(groups))
 	for i, g := range groups {
