@@ -13,16 +13,13 @@ import (
 )
 
 const (
-	// gaugesInterval is the pause between two readings of the ledger's figures.
 	gaugesInterval = 5 * time.Second
-	// rarely is every how many readings those are taken that cost some commands for
-	// every partition.
+	// rarely: every so many readings also take figures that cost some commands for every partition.
 	rarely = 3
 )
 
-// gauges shows what waits in the ledger, and what the Redis servers report. Every replica
-// shows the same figures, so dashboards take the maximum and not the sum. While Redis is
-// unavailable they keep their last values; /readyz reports that it is.
+// gauges shows what waits in the ledger and what the Redis servers report, the same in every
+// replica. While Redis is unavailable they keep their last values.
 type gauges struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
@@ -30,7 +27,7 @@ type gauges struct {
 	queues, servers atomic.Pointer[series] // of the last readings
 }
 
-// series are made again at every reading: roles, endpoint states and masters come and go.
+// series are made again at every reading: roles, states and masters come and go.
 type series []prometheus.Metric
 
 func (s *series) gauge(value float64, name, help string, label ...string) {
@@ -47,7 +44,7 @@ func (s *series) add(kind prometheus.ValueType, value float64, name, help string
 	*s = append(*s, prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...))
 }
 
-// Describe implements prometheus.Collector: the series are known when they are collected.
+// Describe implements prometheus.Collector.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -62,7 +59,6 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// run refreshes the figures until ctx ends.
 func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
 	defer ticker.Stop()
@@ -116,8 +112,7 @@ func (g *gauges) readQueues(ctx context.Context) error {
 	return nil
 }
 
-// readServers reads the ages of what waits in the streams, what the servers report of
-// themselves, and whether this process works in the ledger's present epoch.
+// readServers also reads the ages of streams and whether this process has the present epoch.
 func (g *gauges) readServers(ctx context.Context) error {
 	s := new(series)
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook} {

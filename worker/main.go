@@ -36,13 +36,11 @@ import (
 )
 
 func main() {
-	// net/http's client writes what a receiver sends unasked into the standard
-	// log, up to 4 kB a time: a vendor could fill the disk with it.
+	// net/http logs what a receiver sends unasked, up to 4 kB a time.
 	log.SetOutput(io.Discard)
 	service.Main("worker", run)
 }
 
-// usage stands above the list of flags.
 const usage = `worker moves what the gateway accepted: it decides couriers' updates, fires
 timers, sends webhooks, and plays the couriers of a sandbox. It serves /metrics,
 /healthz and /readyz. SIGTERM ends it in order.
@@ -56,7 +54,6 @@ variables that change one.
 Flags:
 `
 
-// secretNames are the variables that hold the worker's secrets.
 var secretNames = []string{"WEBHOOK_KEYS"}
 
 func run(ctx context.Context, args []string, out, logs io.Writer) error {
@@ -86,7 +83,6 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	return start.Execute(ctx, args, out, logs)
 }
 
-// program is a worker with its settings and secrets.
 type program struct {
 	settings settings
 	secrets  ledger.SecretKeys
@@ -109,7 +105,6 @@ func (w *program) run(ctx context.Context, log *slog.Logger) error {
 	return p.Run(ctx, s.Ops, connection, p.Ready, func(ctx context.Context, l *ledger.Ledger) error { return s.work(ctx, p, l) })
 }
 
-// work runs the roles until ctx ends.
 func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledger) error {
 	consumer, err := service.Consumer(s.Instance)
 	if err != nil {
@@ -142,7 +137,7 @@ const (
 	roleCourier = "courier"
 )
 
-// settings is the whole of configs/worker.yaml, where each key is explained.
+// settings is configs/worker.yaml, where each key is explained.
 type settings struct {
 	Environment string            `yaml:"environment"`
 	Instance    string            `yaml:"instance"`
@@ -170,9 +165,8 @@ func checkRoles(roles []string) error {
 	return service.CheckRoles(roles, roleStatus, roleWebhook, roleCourier)
 }
 
-// chooseRoles narrows the configured roles to those asked for ("status,webhook";
-// empty: all). The sandbox courier runs in a sandbox in mode auto only: elsewhere it
-// is left out, and asking for it in production is an error.
+// chooseRoles narrows the configured roles to those asked for ("status,webhook"; empty: all). The
+// courier runs in a sandbox in mode auto only; asking for it in production is an error.
 func (s *settings) chooseRoles(asked string) ([]string, error) {
 	roles := slices.Sorted(slices.Values(s.Roles))
 	if asked != "" {

@@ -15,8 +15,8 @@ import (
 
 const usualBody = 1 << 10
 
-// deliver makes one attempt and hands its result to the partition's recorder,
-// which frees its slot. until is when the lease ends at the earliest.
+// deliver makes one attempt and hands its result to the partition's recorder, which frees its slot.
+// until: the end of the lease.
 func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, until time.Time) {
 	var outcome ledger.Outcome
 	done := false
@@ -36,8 +36,7 @@ func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, u
 	r.sends.Done()
 }
 
-// attempt decides what to do with a delivery and does it. done is false when
-// nothing is to be recorded and the lease is left to expire.
+// attempt is done unless the lease shall expire with nothing recorded.
 func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time) (o ledger.Outcome, done bool) {
 	now := r.now()
 	switch {
@@ -75,7 +74,6 @@ func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time)
 	return r.outcome(d, now, a), true
 }
 
-// outcome turns an answer into what is recorded, and says when to try again.
 func (r *Role) outcome(d *ledger.Delivery, started time.Time, a answer) ledger.Outcome {
 	o := ledger.Outcome{At: started, OK: a.ok(), Status: a.status, Duration: a.took, Answer: a.body}
 	r.metrics.observe(d, a, started)
@@ -108,8 +106,7 @@ func busy(status int) bool {
 	return false
 }
 
-// appendBody appends the envelope. It depends only on what is stored, so that
-// every attempt of an event carries the same bytes.
+// appendBody uses only what is stored: every attempt of an event has the same bytes.
 func appendBody(dst []byte, d *ledger.Delivery) []byte {
 	return webhook.AppendEnvelope(dst, d.EventID, string(d.Type), delivery.FormatTime(d.OccurredAt), func(dst []byte) []byte {
 		if d.Order == nil {
@@ -119,10 +116,9 @@ func appendBody(dst []byte, d *ledger.Delivery) []byte {
 	})
 }
 
-// headers are those of the spec and of Standard Webhooks. For 24 h after a
-// rotation the latter carry both signatures; the spec's has room for one, and
-// stays with the old secret until a test ping has shown that the receiver knows
-// the new one (design section 7). The ping itself is signed with the new one.
+// headers are those of the spec and of Standard Webhooks. For 24 h after a rotation the latter
+// carry both signatures. The spec's has room for one: the old secret's until a test ping, signed
+// with the new one, was accepted (design section 7).
 func headers(d *ledger.Delivery, now time.Time, body []byte) (http.Header, error) {
 	secrets := d.Receiver.Secrets(now)
 	secret := secrets[0]
@@ -146,20 +142,18 @@ func headers(d *ledger.Delivery, now time.Time, body []byte) (http.Header, error
 		webhook.HeaderID:                values[3:4:4],
 		webhook.HeaderTimestamp:         values[4:5:5],
 		webhook.HeaderStandardSignature: values[5:6:6],
-		// Not sent: it tells the transport that the request may be repeated on a fresh connection
-		// when a kept one turns out to be dead, which receivers that deduplicate by eventId allow.
+		// Not sent: it allows the transport to repeat a request whose kept connection is dead.
 		"Idempotency-Key": nil,
 	}, nil
 }
 
-// Header values that are always the same.
 var (
 	jsonContent = []string{"application/json"}
 	ownAgent    = []string{userAgent}
 )
 
-// holdBack postpones every second event of an order with SIM:REORDER for longer than the courier's
-// step, so that the one after it overtakes it. The clock tells whether that has been done already.
+// holdBack postpones every second event of an order with SIM:REORDER once, for longer than the
+// courier's step: the one after it overtakes it.
 func (r *Role) holdBack(d *ledger.Delivery, now time.Time) (until time.Time, held bool) {
 	if !r.triggered(d, delivery.TriggerReorder) || delivery.Sequence(d.Version)%2 != 0 {
 		return time.Time{}, false

@@ -18,35 +18,28 @@ import (
 )
 
 const (
-	// connectionLifetime is how long an endpoint's connections are used. After
-	// that its name is looked up again, so that a busy endpoint which has moved
-	// is not sent to its old address for ever.
+	// connectionLifetime is when an endpoint's name is looked up again: a busy one may have moved.
 	connectionLifetime = 5 * time.Minute
-	// connectionIdle is how long a connection is kept without a request; well
-	// below connectionLifetime (see label).
+	// connectionIdle is well below connectionLifetime (see label).
 	connectionIdle = time.Minute
-	// idleShare and openShare bound the connections of a process, as multiples
-	// of the sends that it may have in flight: those without a request, and all.
+	// The most idle and open connections of a process, as multiples of webhook.concurrency.
 	idleShare = 2
 	openShare = 4
-	// sessionsKept is how many hosts' TLS sessions are remembered: for receivers
-	// that close after every answer, and once in connectionLifetime for all.
+	// sessionsKept bounds the remembered TLS sessions, one for each host.
 	sessionsKept = 1024
 
 	maxHeaderBytes = 64 << 10
 )
 
-// connections keeps each endpoint's connections to itself: endpoints on the same host share none,
-// so one that stops reading or never answers takes nothing from the others, neither in HTTP/1.1 nor
-// in HTTP/2. That is done by the key under which http.Transport files connections, the host in the
-// URL: in front of the real one stands a label of the endpoint's own (see target), which dial takes
-// off again. The label changes after connectionLifetime; what belongs to the former one is no
-// longer found and ends when it has been idle.
+// connections keeps each endpoint's connections to itself: one that never answers takes nothing
+// from others on its host. http.Transport files connections by the URL's host, so a label of the
+// endpoint stands before it (target), which dial removes. It changes after connectionLifetime; what
+// belongs to the former label ends when idle.
 type connections struct {
 	*http.Transport
 	guard  guard
 	dialer net.Dialer
-	// dialName is dialer.DialContext; tests put a network of their own in its place.
+	// dialName is dialer.DialContext, but in tests.
 	dialName func(ctx context.Context, network, address string) (net.Conn, error)
 	tls      *tls.Config
 	timeout  time.Duration
@@ -107,8 +100,8 @@ func newConnections(g guard, s Settings, roots *x509.CertPool) *connections {
 	return c
 }
 
-// http2Config finds a dead connection within three quarters of an attempt's time, so that there is
-// some left for a fresh one, and bounds what a receiver can make the worker hold in memory.
+// http2Config finds a dead connection within three quarters of an attempt's time, and bounds the
+// memory that a receiver can use.
 func http2Config(timeout time.Duration) *http.HTTP2Config {
 	return &http.HTTP2Config{
 		SendPingTimeout:               timeout / 2,
@@ -120,7 +113,6 @@ func http2Config(timeout time.Duration) *http.HTTP2Config {
 	}
 }
 
-// target reads an endpoint's URL, or remembers it.
 func (c *connections) target(raw string, now time.Time) (*target, error) {
 	c.mu.RLock()
 	t := c.targets[raw]
@@ -145,11 +137,10 @@ func (c *connections) target(raw string, now time.Time) (*target, error) {
 	return t, nil
 }
 
-// label names an endpoint's connections and says how long. It contains no dot. Every endpoint
-// changes at a moment of its own, so that not all reconnect at once. Each has two labels in turns:
-// when one comes back, its connections have long been idle for too long. More would never be
-// forgotten by http.Transport, which keeps an entry for every host that it could not connect to.
-// Endpoints with the same label would only share connections.
+// label names an endpoint's connections, without a dot, and until when. Endpoints change it at
+// different times, so that not all reconnect at once. Each has two in turns: http.Transport never
+// forgets a host that it could not connect to. Endpoints with the same label would only share
+// connections.
 func (c *connections) label(raw string, now time.Time) (label string, until time.Time) {
 	sum := maphash.String(c.seed, raw)
 	shift := time.Duration(sum % uint64(c.lifetime))
@@ -158,8 +149,7 @@ func (c *connections) label(raw string, now time.Time) (label string, until time
 	return strconv.FormatUint(sum, 36) + "-" + strconv.Itoa(int(period%2)), until
 }
 
-// dial connects to an address of the form <label>.<host>:<port>, within the
-// time of an attempt; what is dialled outlives the request that asked for it.
+// dial connects to <label>.<host>:<port> within the time of an attempt.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -187,7 +177,7 @@ func (c *connections) dialTLS(ctx context.Context, network, address string) (net
 	return secured, nil
 }
 
-// handshakeError is whatever went wrong between the TCP connection and the first request.
+// handshakeError is a failure between the TCP connection and the first request.
 type handshakeError struct{ cause error }
 
 func (e *handshakeError) Error() string { return e.cause.Error() }
@@ -208,9 +198,8 @@ func (c *connections) connect(ctx context.Context, network, address string) (con
 	return c.count(conn), host, nil
 }
 
-// absolute ends a domain's name with a dot: vendors' names are looked up as they are and never as
-// names of the network that the worker stands in, which the search domains of a cluster would try
-// first. A single label, such as the sandbox's localhost, stays what it is.
+// absolute ends a domain's name with a dot, so that it is not looked up in the search domains of
+// the worker's network. A single label, such as localhost, stays what it is.
 func absolute(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || strings.IndexByte(host, '.') < 0 {
 		return host
@@ -218,7 +207,6 @@ func absolute(host string) string {
 	return host + "."
 }
 
-// counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
 	open *atomic.Int64
@@ -230,8 +218,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// count bounds the open connections: http.Transport itself bounds only those of HTTP/1.1 that have
-// no request. The bound is beyond what the sends in flight need, so it costs idle connections only.
+// count bounds the open connections: http.Transport bounds only the idle ones of HTTP/1.1.
 func (c *connections) count(conn net.Conn) net.Conn {
 	if c.open.Add(1) > c.most && c.closing.CompareAndSwap(false, true) {
 		go func() {

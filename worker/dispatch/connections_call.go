@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// How far the connection has come that was dialled for a call.
+// Progress of the connection that was dialled for a call.
 const (
 	kept        uint32 = iota // none was: it has been given one that was there
 	resolving                 // its name is being looked up
@@ -19,8 +19,7 @@ const (
 	connected
 )
 
-// call is one send: the context of its requests, which ends when its time is
-// over, their body, and how far the connection has come that it waits for.
+// call is one send: the context of its requests, their body, and its connection's progress.
 type call struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -45,7 +44,6 @@ func (c *call) end() {
 	c.cancel(nil)
 }
 
-// setTimeout leaves the call so much time from now on.
 func (c *call) setTimeout(rest time.Duration) { c.timer.Reset(rest) }
 
 // Value lets what is dialled on behalf of the call find it.
@@ -56,14 +54,13 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// reached notes how far the connection has come that ctx's call waits for.
+// reached notes the progress of the connection that ctx's call waits for.
 func reached(ctx context.Context, phase uint32) {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		c.phase.Store(phase)
 	}
 }
 
-// request makes the call's request. It may be made again.
 func (c *call) request(t *target, header http.Header) *http.Request {
 	r := http.Request{
 		Method: http.MethodPost, URL: t.url, Host: t.host, Header: header,
@@ -78,16 +75,14 @@ func (c *call) request(t *target, header http.Header) *http.Request {
 	return r.WithContext(c)
 }
 
-// open is the body from its beginning. http.Transport knows this kind of reader
-// to be in memory, and so writes it together with the header.
+// open's kind of reader is known to http.Transport, which writes it together with the header.
 func (c *call) open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.body)), nil }
 
-// staleConnection reports whether a failed request may be made once more: it had a connection that
-// was there already, which a receiver that restarts takes away. http.Transport does that for
-// HTTP/1.1; here it is done for HTTP/2. Receivers deduplicate by eventId.
+// staleConnection reports whether a failed request may be repeated: it had a kept connection, which
+// a receiver's restart ends. http.Transport does that itself for HTTP/1.1 only.
 func (c *call) staleConnection() bool { return c.phase.Load() == kept && c.Err() == nil }
 
-// timedOut says what the call was waiting for when its time was over.
+// timedOut is what the call was waiting for when its time was over.
 func (c *call) timedOut(after time.Duration) (class, detail string) {
 	switch c.phase.Load() {
 	case resolving:

@@ -1,12 +1,9 @@
-// Package dispatch sends events to vendors' endpoints, signed, until a 2xx
-// answer or the end of 24 h (spec, "Delivery rules"; design section 7).
+// Package dispatch sends events to vendors' endpoints, signed, until a 2xx answer or the end of 24
+// h (spec, "Delivery rules"; design section 7).
 //
-// Queues, schedules, leases and the attempt log are the ledger's; envelope,
-// signatures and the schedule of retries are package webhook's.
-//
-// Delivery is at least once. A delivery is leased before it is sent and recorded after; a process
-// that dies in between leaves a lease that expires, and the event is sent again under the same
-// eventId. Several replicas share the work through the leases.
+// Delivery is at least once: an event is leased before it is sent and recorded after. If a process
+// dies in between, the lease expires and the event is sent again under the same eventId. Replicas
+// share the work through the leases.
 package dispatch
 
 import (
@@ -25,31 +22,17 @@ import (
 	"vendorapi/internal/tracing"
 )
 
-// Settings are the keys below "webhook" of the worker's configuration.
+// Settings are the keys below "webhook" of configs/worker.yaml, where each is explained.
 type Settings struct {
-	// Batch is how many events of a partition are queued at once, 1 to 10000.
-	Batch int `yaml:"batch"`
-	// ClaimAfter is how long a silent consumer keeps its entries before another
-	// takes them over; at least a second.
-	ClaimAfter time.Duration `yaml:"claim_after"`
-	// Concurrency is how many sends this process has in flight at most, 1 to 65536.
-	Concurrency int `yaml:"concurrency"`
-	// PerEndpoint is how many sends one endpoint has in flight at most, over
-	// all processes, unless it has a limit of its own; 1 to 1024.
-	PerEndpoint int `yaml:"per_endpoint"`
-	// BreakerFailures is how many attempts in a row must fail before an endpoint
-	// is only probed, 1 to 10000.
-	BreakerFailures int `yaml:"breaker_failures"`
-	// Timeout bounds one attempt from the look-up of the name to the answer's headers; 100ms to 1m.
-	Timeout time.Duration `yaml:"timeout"`
-	// Lease is how long a delivery belongs to the process that took it, at least twice the timeout.
-	Lease time.Duration `yaml:"lease"`
-	// LocalReceivers is "auto" or "never": whether http and loopback addresses
-	// are allowed in the sandbox. Production never allows them.
-	LocalReceivers string `yaml:"local_receivers"`
-	// OwnPorts are the ports of this machine on which the system itself listens,
-	// separated by commas: no receiver is there.
-	OwnPorts string `yaml:"own_ports"`
+	Batch           int           `yaml:"batch"`
+	ClaimAfter      time.Duration `yaml:"claim_after"`
+	Concurrency     int           `yaml:"concurrency"`
+	PerEndpoint     int           `yaml:"per_endpoint"`
+	BreakerFailures int           `yaml:"breaker_failures"`
+	Timeout         time.Duration `yaml:"timeout"`
+	Lease           time.Duration `yaml:"lease"`
+	LocalReceivers  string        `yaml:"local_receivers"`
+	OwnPorts        string        `yaml:"own_ports"`
 }
 
 // Validate names the first key whose value is out of range.
@@ -91,8 +74,7 @@ type Role struct {
 	metrics  *metrics
 	sender   *sender
 
-	// slots bounds the sends in flight, from the lease to the record; a token in
-	// it is a slot in use.
+	// slots bounds the sends in flight, from lease to record; a token in it is a slot in use.
 	slots chan struct{}
 	// wake[p] holds a token when something may have become due in partition p.
 	wake []chan struct{}
@@ -109,8 +91,7 @@ const laneIdle = 5 * time.Second
 type Options struct {
 	Consumer string // unique among the replicas, the same after a restart
 	Sandbox  bool
-	// CourierStep is the pace of the sandbox courier; SIM:REORDER holds events
-	// back for longer than that.
+	// CourierStep is the sandbox courier's pace; SIM:REORDER holds events back for longer.
 	CourierStep time.Duration
 	// Tracer records attempts and puts a traceparent into each request; nil: off.
 	Tracer *tracing.Tracer
@@ -149,9 +130,8 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 	return r
 }
 
-// Run works until ctx ends; then it takes nothing new and lets what is in
-// flight finish and be recorded, for at most the timeout and recordTimeout. It
-// returns nil then, and never because Redis is unavailable.
+// Run works until ctx ends, then lets what is in flight finish and be recorded, for at most the
+// timeout and recordTimeout. It returns nil then, and never because Redis is unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	if !r.releaseLeases(ctx) {
 		return nil
@@ -179,8 +159,7 @@ func (r *Role) Run(ctx context.Context) error {
 	return err
 }
 
-// releaseLeases ends what a process of this name that died had leased. It waits
-// for Redis; false when ctx ends first.
+// releaseLeases ends what a dead process of this name had leased; false when ctx ends first.
 func (r *Role) releaseLeases(ctx context.Context) bool {
 	for {
 		n, err := r.ledger.Queue.ReleaseLeases(ctx, r.consumer)
@@ -219,8 +198,8 @@ func (r *Role) feed(leasing, sending context.Context) error {
 	return errors.New("webhook feed ended by itself")
 }
 
-// queue moves a batch of events to their endpoints' queues and starts to send what may go at once.
-// What may not, because slots or its endpoint's limits are used up, is the dispatcher's.
+// queue moves a batch of events to their endpoints' queues and sends what slots and limits allow at
+// once; the rest is dispatch's.
 func (r *Role) queue(leasing, sending context.Context, partition int, batch []ledger.Entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(leasing), leaseTimeout)
 	defer cancel()
@@ -260,8 +239,8 @@ func (r *Role) start(sending context.Context, partition int, leased []*ledger.De
 	}
 }
 
-// lane sends one delivery after the other and ends when it has had none for laneIdle. Its stack has
-// grown by then to what a send needs; growing one for every send was 7 % of what a busy worker did.
+// lane sends deliveries until it has had none for laneIdle. It is used again because growing a new
+// stack for every send was 7 % of a busy worker.
 func (r *Role) lane(send func()) {
 	idle := time.NewTimer(laneIdle)
 	defer idle.Stop()

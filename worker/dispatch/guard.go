@@ -15,18 +15,15 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-// guard keeps webhooks from reaching anything but the public internet: a
-// vendor chooses the URL, and the name in it may resolve to anything.
+// guard lets webhooks reach the public internet only, whatever a vendor's URL resolves to.
 type guard struct {
-	// local allows http and loopback, for receivers on the developer's own
-	// machine; nothing else that is special becomes allowed by it.
+	// local allows http and loopback, for receivers on the developer's own machine.
 	local bool
-	// own are the loopback ports on which the system itself listens: some of it
-	// trusts whoever is on this machine.
+	// own are the system's loopback ports, which may trust whoever is on this machine.
 	own []uint16
 }
 
-// refusedAddress is a connection that the guard did not let happen.
+// refusedAddress is a connection that the guard has prevented.
 type refusedAddress struct {
 	address string
 	own     bool // a port of the system itself, where other ports are allowed
@@ -39,7 +36,6 @@ func (e *refusedAddress) Error() string {
 	return e.address + " is not a public address"
 }
 
-// allows checks an address that a connection is about to be made to.
 func (g guard) allows(target netip.AddrPort) bool {
 	if webhook.PublicAddress(target.Addr()) {
 		return true
@@ -47,9 +43,7 @@ func (g guard) allows(target netip.AddrPort) bool {
 	return g.local && target.Addr().Unmap().IsLoopback() && !slices.Contains(g.own, target.Port())
 }
 
-// control is net.Dialer.ControlContext: it sees every address after the name
-// has been resolved and before the connection is made, so no name, no notation
-// of a number and no changing answer of a name server gets past it.
+// control is net.Dialer.ControlContext, called with each resolved address before the connection.
 func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil || !g.allows(target) {
@@ -59,7 +53,6 @@ func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn
 	return nil
 }
 
-// parsePorts reads a list of ports, separated by commas.
 func parsePorts(list string) (ports []uint16, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		if text == "" {
@@ -74,8 +67,8 @@ func parsePorts(list string) (ports []uint16, err error) {
 	return ports, nil
 }
 
-// parseURL reads an endpoint's URL at the time of sending: rules may have become stricter since it
-// was registered. The host comes back as it is looked up: an address, or a name in ASCII.
+// parseURL checks an endpoint's URL again, whose rules may have become stricter. The host becomes
+// an address, or a name in ASCII.
 func (g guard) parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {

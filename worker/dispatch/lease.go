@@ -8,29 +8,23 @@ import (
 )
 
 const (
-	// leaseBatch is how many deliveries one script hands out at most.
+	// leaseBatch is the most that one script hands out.
 	leaseBatch = 64
-	// leaseTimeout bounds the script; it is not cancelled by a shutdown,
-	// because a lease whose answer nobody reads delays its events.
+	// leaseTimeout bounds the script. A shutdown does not cancel it: a lease whose answer nobody
+	// reads delays its events.
 	leaseTimeout = 5 * time.Second
-	// maxPause is the longest a partition goes unlooked at: what a dead
-	// replica had queued or leased is found after that.
+	// maxPause is after when a dead replica's events are found.
 	maxPause = time.Second
-	// minPause keeps a `next` that has already passed while nothing is handed
-	// out, as when the clocks differ, from becoming a busy loop.
-	minPause = 10 * time.Millisecond
-	// failurePause is the pause after Redis did not answer.
+	// minPause prevents a busy loop while clocks differ.
+	minPause     = 10 * time.Millisecond
 	failurePause = 250 * time.Millisecond
-	// poolShare is which part of the free slots one endpoint may take. With T slots and n endpoints
-	// that are slow and have a backlog, about T/(1+n/poolShare) slots stay free for all others, so
-	// slow endpoints never fill the pool whatever their number up to T; the rule is that of dynamic
-	// thresholds in shared-memory switches (Choudhury and Hahne, 1998).
+	// poolShare is which part of the free slots one endpoint may take: with T slots and n slow
+	// endpoints about T/(1+n/poolShare) stay free (dynamic thresholds, Choudhury and Hahne, 1998).
 	poolShare = 16
 )
 
-// dispatch hands out what is due in one partition until leasing ends. Between
-// two looks it sleeps until woken (something was queued or recorded here) or
-// until the ledger expects something to be due.
+// dispatch hands out what is due in one partition until leasing ends. In between it sleeps until it
+// is woken or something is due.
 func (r *Role) dispatch(leasing, sending context.Context, partition int) error {
 	failing := false
 	for r.takeSlot(leasing) {
@@ -48,8 +42,8 @@ func (r *Role) dispatch(leasing, sending context.Context, partition int) error {
 	return nil
 }
 
-// lease takes at most so many deliveries as it was given slots and starts to send each; unused
-// slots are given back. pause is how long nothing more is expected; zero: look again at once.
+// lease sends as many due deliveries as it has slots, and gives the others back. pause: when to
+// look again.
 func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(leasing), leaseTimeout)
 	defer cancel()
@@ -76,8 +70,8 @@ func (r *Role) lease(leasing, sending context.Context, partition, slots int) (pa
 	return min(max(wait, minPause), maxPause), nil
 }
 
-// grant is what this process can take on with the slots it has just taken. One endpoint's share is
-// its limit while the pool is empty, and less and less as it fills (see poolShare).
+// grant is what this process can take with these slots. One endpoint's share shrinks as the pool
+// fills.
 func (r *Role) grant(taken int) ledger.Grant {
 	free := cap(r.slots) - len(r.slots) + taken
 	return ledger.Grant{Limit: taken, Share: max(free/poolShare, 1), InFlight: r.settings.PerEndpoint,
@@ -110,7 +104,6 @@ func (r *Role) takeSlot(ctx context.Context) bool {
 	}
 }
 
-// takeMoreSlots takes up to n slots that are free right now.
 func (r *Role) takeMoreSlots(n int) (taken int) {
 	for ; taken < n; taken++ {
 		select {

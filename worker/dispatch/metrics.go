@@ -85,8 +85,7 @@ func (m *metrics) observe(d *ledger.Delivery, a answer, started time.Time) {
 	}
 }
 
-// outcomeOf is the label: delivered, a class of failure, or the class of the
-// status such as status_5xx.
+// outcomeOf is the label: delivered, a class of failure, or that of the status as in status_5xx.
 func outcomeOf(a answer) string {
 	switch a.class {
 	case "":

@@ -11,13 +11,12 @@ import (
 const (
 	// recordBatch is how many results one call records at most.
 	recordBatch = 128
-	// recordTimeout is how long a shutdown waits for the records of attempts
-	// while Redis is unavailable; what is not recorded is sent again.
+	// recordTimeout is how long a shutdown waits for an unavailable Redis.
 	recordTimeout = 5 * time.Second
 )
 
-// recorder writes the results of one partition's attempts. What ends while it writes goes into the
-// next batch, so that under load Redis settles many with one script, and at rest each at once.
+// recorder writes the results of a partition's attempts: what ends while it writes goes into the
+// next batch.
 type recorder struct {
 	role      *Role
 	partition int
@@ -34,9 +33,8 @@ func newRecorder(r *Role, partition int) *recorder {
 	return &recorder{role: r, partition: partition, results: make(chan result, recordBatch)}
 }
 
-// run records until the channel is closed, and starts what each record hands
-// out next until leasing ends. sending is the context of the sends: once it has
-// been aborted, an unavailable Redis is waited for no longer than recordTimeout.
+// run records until the channel is closed, and starts what each record hands out next until leasing
+// ends. After sending it waits for Redis for recordTimeout only.
 func (c *recorder) run(leasing, sending context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(sending))
 	defer cancel()
@@ -76,7 +74,7 @@ func (c *recorder) gather(first result) []result {
 	return batch
 }
 
-// record writes a batch, and tries again while Redis is unavailable and leases last.
+// record tries again while Redis is unavailable and leases last.
 func (c *recorder) record(ctx context.Context, batch []result, limit int) (leased ledger.Leased) {
 	batch = slices.Clone(batch)
 	for pause := 20 * time.Millisecond; len(batch) > 0; pause = min(2*pause, time.Second) {
@@ -94,7 +92,7 @@ func (c *recorder) record(ctx context.Context, batch []result, limit int) (lease
 			return leased
 		case <-time.After(pause):
 		}
-		batch = c.stillOurs(batch, err)
+		batch = c.stillLeased(batch, err)
 	}
 	return leased
 }
@@ -115,7 +113,7 @@ func (c *recorder) recordOnce(ctx context.Context, batch []result, limit int) (l
 	return recorded.Leased, err
 }
 
-func (c *recorder) stillOurs(batch []result, err error) []result {
+func (c *recorder) stillLeased(batch []result, err error) []result {
 	kept := batch[:0]
 	for i := range batch {
 		if c.role.now().Before(batch[i].until) {

@@ -40,7 +40,7 @@ func TestRecorder_GathersWhatHasEnded(t *testing.T) {
 func TestRecorder_GivesUpWhatIsNoLongerItsOwn(t *testing.T) {
 	var log bytes.Buffer
 	c := &recorder{role: &Role{now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil))}}
-	kept := c.stillOurs([]result{
+	kept := c.stillLeased([]result{
 		resultOf("over", time.Now().Add(-time.Second)),
 		resultOf("kept", time.Now().Add(time.Hour)),
 	}, errors.New("redis is unavailable"))

@@ -21,11 +21,9 @@ const (
 	userAgent = "DeliveryVendorAPI-Webhooks/1"
 	// answerKept is how much of an answer is recorded (design section 7).
 	answerKept = 2 << 10
-	// answerDrained is how much more is read to keep the connection; a longer
-	// answer costs its sender the connection.
+	// answerDrained is how much more is read to keep the connection.
 	answerDrained = 32 << 10
-	// answerTimeout is how long an answer's body may take once its status is
-	// known; the status alone decides.
+	// answerTimeout bounds the reading of the body; the status alone decides.
 	answerTimeout = 2 * time.Second
 )
 
@@ -40,8 +38,7 @@ const (
 	classURL     = "url"
 )
 
-// sender makes single requests. It follows no redirect, keeps no cookie and
-// asks no proxy: it uses the transport alone.
+// sender makes single requests without redirects, cookies and proxies.
 type sender struct {
 	guard     guard
 	transport *connections
@@ -64,7 +61,6 @@ type answer struct {
 
 func (a answer) ok() bool { return a.class == "" }
 
-// send posts body to url and waits for the answer, for at most the timeout.
 func (s *sender) send(ctx context.Context, url string, header http.Header, body []byte) answer {
 	started := time.Now()
 	target, err := s.transport.target(url, started)
@@ -96,8 +92,7 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 
 var answerBuffers = sync.Pool{New: func() any { return new([answerKept]byte) }}
 
-// readAnswer keeps the beginning and reads a bounded rest, so that the connection can be used
-// again. What goes wrong here changes nothing: the status has been received.
+// readAnswer keeps the beginning and drains a bounded rest. Its failure changes nothing.
 func readAnswer(body io.Reader) (kept []byte) {
 	buffer := answerBuffers.Get().(*[answerKept]byte)
 	defer answerBuffers.Put(buffer)
@@ -118,8 +113,7 @@ func statusDetail(status int) string {
 	return strconv.Itoa(status)
 }
 
-// classify names what failed, in words that disclose nothing to a vendor about the
-// network the worker stands in.
+// classify discloses nothing to vendors about the network of the worker.
 func (s *sender) classify(c *call, err error) (class, detail string) {
 	var (
 		refused   *refusedAddress
@@ -141,8 +135,7 @@ func (s *sender) classify(c *call, err error) (class, detail string) {
 	case errors.As(err, &handshake):
 		return classTLS, handshakeDetail(handshake)
 	case errors.As(err, &operation) && operation.Op == "remote error":
-		// An alert. In TLS 1.3 a server complains of its client when the
-		// handshake is over for the latter.
+		// In TLS 1.3 a server's alert may follow the client's handshake.
 		return classTLS, "handshake failed: " + sanitizeError(err)
 	}
 	return classConnect, sanitizeError(err)
@@ -156,7 +149,7 @@ func handshakeDetail(failed *handshakeError) string {
 	return "handshake failed: " + sanitizeError(failed)
 }
 
-// sanitizeError leaves the addresses of a connection and the names of system calls out of an error.
+// sanitizeError leaves out a connection's addresses and the names of system calls.
 func sanitizeError(err error) string {
 	var (
 		call      *os.SyscallError

@@ -11,7 +11,7 @@ import (
 // headerTraceparent is W3C Trace Context's, in Go's spelling.
 const headerTraceparent = "Traceparent"
 
-// promise tells the receiver the span that trace records; nothing while tracing is off.
+// promise sends the identity of the span that trace records; zero while tracing is off.
 func (r *Role) promise(d *ledger.Delivery, header http.Header) (identity tracing.Identity) {
 	if r.tracer == nil {
 		return identity
@@ -21,8 +21,7 @@ func (r *Role) promise(d *ledger.Delivery, header http.Header) (identity tracing
 	return identity
 }
 
-// trace records an attempt. The receiver's address is left out: its path may hold a
-// key of the vendor's.
+// trace leaves out the receiver's address, whose path may hold a key.
 func (r *Role) trace(d *ledger.Delivery, identity tracing.Identity, began time.Time, a answer) {
 	if r.tracer == nil {
 		return
@@ -44,9 +43,7 @@ func (r *Role) trace(d *ledger.Delivery, identity tracing.Identity, began time.T
 	r.tracer.Record(&span)
 }
 
-// about is what every line of the log about a delivery carries: its account, event
-// and attempt, its order if it has one, and the trace while tracing is on. Never
-// the payload, the receiver's address or its answer.
+// about is what the log shows of a delivery: never its payload, address or answer.
 func (r *Role) about(d *ledger.Delivery, rest ...any) []any {
 	line := []any{"account", d.Account, "event", d.EventID, "attempt", d.Attempt}
 	if d.Order != nil {
@@ -58,7 +55,7 @@ func (r *Role) about(d *ledger.Delivery, rest ...any) []any {
 	return append(line, rest...)
 }
 
-// orderOf is whose trace an event belongs to; all zero for one of a store.
+// orderOf is the zero id for a store's event.
 func orderOf(d *ledger.Delivery) (order [16]byte) {
 	if d.Order != nil {
 		order = d.Order.ID

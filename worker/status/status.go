@@ -1,14 +1,9 @@
-// Package status moves orders and stores: it consumes new orders and the
-// couriers' updates, fires the timers, and retires what has ended.
+// Package status moves orders and stores: it consumes new orders and couriers' updates, fires
+// timers, and retires what has ended.
 //
-// Package delivery decides; the ledger writes every effect together with the
-// acknowledgement of what caused it in one script. A crash at any point leaves an
-// entry settled or pending, and pending entries are handed out again. A decision
-// is made again when another replica's commit came first.
-//
-// Any number of replicas may run. The consumer group shares a partition's
-// entries; timers and housekeeping run everywhere, because each commit compares
-// the version and all but one find nothing left to do.
+// Package delivery decides; one script of the ledger writes every effect with the acknowledgement
+// of its cause. After a crash an entry is settled or handed out again. Replicas share the entries;
+// timers and housekeeping run in all, since each commit compares the version.
 package status
 
 import (
@@ -26,26 +21,17 @@ import (
 	"vendorapi/internal/tracing"
 )
 
-// Settings are the keys below "status" of the worker's configuration.
+// Settings are the keys below "status" of configs/worker.yaml, where each is explained.
 type Settings struct {
-	// Batch is how many entries of a partition are taken at once, 1 to 10000.
-	Batch int `yaml:"batch"`
-	// ClaimAfter is how long a silent consumer keeps its entries before another
-	// takes them over; at least a second.
-	ClaimAfter time.Duration `yaml:"claim_after"`
-	// TimerInterval is the pause between two looks at the timers.
-	TimerInterval time.Duration `yaml:"timer_interval"`
-	// HousekeepingInterval is the pause between two rounds of retiring and trimming.
+	Batch                int           `yaml:"batch"`
+	ClaimAfter           time.Duration `yaml:"claim_after"`
+	TimerInterval        time.Duration `yaml:"timer_interval"`
 	HousekeepingInterval time.Duration `yaml:"housekeeping_interval"`
-	// Retention is how long an ended order stays in Redis, at least 25 h so
-	// that no event can outlive its order.
-	Retention time.Duration `yaml:"retention"`
-	// StreamRetention is how long settled entries stay in the streams, at least
-	// 25 h so that a replay of the last 24 h finds them.
-	StreamRetention time.Duration `yaml:"stream_retention"`
+	Retention            time.Duration `yaml:"retention"`
+	StreamRetention      time.Duration `yaml:"stream_retention"`
 }
 
-// leastRetention is the webhook's retry window and an hour of slack.
+// leastRetention is the webhooks' retry window and an hour: no event outlives its order.
 const leastRetention = 25 * time.Hour
 
 // Validate names the first key whose value is out of range.
@@ -75,15 +61,13 @@ type Role struct {
 	log      *slog.Logger
 	metrics  *metrics
 	tracer   *tracing.Tracer // nil: tracing is off
-	// decide is delivery.Decide; a test puts a faulty one in its place to see
-	// that a defect in it loses nothing.
+	// decide is delivery.Decide, but in tests.
 	decide func(*delivery.Order, delivery.Update, time.Time) delivery.Decision
-	// serverTime is the clock of Redis; a test puts a wrong one in its place.
+	// serverTime is the clock of Redis, but in tests.
 	serverTime func(context.Context) (time.Time, error)
 }
 
-// New prepares the role. consumer names this process within the consumer
-// group: unique among the replicas, the same after a restart.
+// New prepares the role. consumer is unique among the replicas, the same after a restart.
 func New(l *ledger.Ledger, s Settings, consumer string, log *slog.Logger, reg prometheus.Registerer) *Role {
 	return &Role{
 		ledger:     l,
@@ -118,8 +102,7 @@ func (r *Role) Run(ctx context.Context) error {
 	return err
 }
 
-// flushMinutes adds this process's figures, the orders that it ended, to the ledger's until ctx
-// ends. A failure loses nothing: the ledger keeps them for the next time.
+// flushMinutes adds this process's figures to the ledger's, which keeps them after a failure.
 func (r *Role) flushMinutes(ctx context.Context) error {
 	ticker := time.NewTicker(ledger.FlushMinutesEvery)
 	defer ticker.Stop()
@@ -138,10 +121,9 @@ func (r *Role) flushMinutes(ctx context.Context) error {
 	}
 }
 
-// lastFlush bounds how long the end of the role waits for its last figures.
 const lastFlush = 2 * time.Second
 
-// flushLast adds what was done since the last flush, ctx being over.
+// flushLast adds the rest when ctx is over.
 func (r *Role) flushLast(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
@@ -168,8 +150,8 @@ func (r *Role) feed(ctx context.Context) error {
 	return errors.New("status feed ended by itself")
 }
 
-// everyPartition runs task over all partitions, then pauses, until ctx ends. A
-// failure is logged when it begins and when it is over, not every time.
+// everyPartition runs task over all partitions, then pauses, until ctx ends. It logs a failure's
+// beginning and end.
 func (r *Role) everyPartition(ctx context.Context, name string, pause time.Duration,
 	task func(ctx context.Context, partition int, now time.Time) error) error {
 	failing := false
@@ -194,8 +176,7 @@ func (r *Role) everyPartition(ctx context.Context, name string, pause time.Durat
 	}
 }
 
-// oncePerPartition runs task over all partitions. A failing one does not keep
-// the others from their turn; the last failure is returned.
+// oncePerPartition goes on after a failure, and returns the last one.
 func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Context, partition int, now time.Time) error) error {
 	now, failure := r.agreedTime(ctx)
 	if failure != nil {
@@ -209,10 +190,8 @@ func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Conte
 	return failure
 }
 
-// agreedTime is a time that has come by this machine's clock and by Redis's. What waits for a time
-// is ended for good, so one clock that is ahead must not do it. One that is behind makes it late: a
-// worker's until another worker's turn, Redis's for all. In a cluster any node is asked; while one
-// is dead, a turn now and then is left out.
+// agreedTime has come by this machine's clock and by Redis's: what a timer ends is ended for good,
+// so one clock that is ahead must not do it. In a cluster any node is asked.
 func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
 	server, err := r.serverTime(ctx)
 	if err != nil {

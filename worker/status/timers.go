@@ -12,17 +12,14 @@ import (
 
 const (
 	timerPage = 256
-	// maxTimerPages bounds one visit to a partition, so that a flood of timers in one does not
-	// delay those of the others; the rest waits for the next visit.
+	// maxTimerPages bounds one visit, so that one partition's flood does not delay others.
 	maxTimerPages = 32
-	// housekeepingPage is how many orders are retired by one script.
+	// housekeepingPage is how many orders one script retires.
 	housekeepingPage = 200
 	// maxHousekeepingPages bounds one visit to a partition.
 	maxHousekeepingPages = 500
 )
 
-// fireTimers ends the orders of a partition that have waited too long and
-// closes the stores whose closing day is over.
 func (r *Role) fireTimers(ctx context.Context, partition int, now time.Time) error {
 	for range maxTimerPages {
 		full, err := r.fireOrders(ctx, partition, now)
@@ -36,12 +33,11 @@ func (r *Role) fireTimers(ctx context.Context, partition int, now time.Time) err
 	return r.closeStores(ctx, partition, now)
 }
 
-// fireOrders handles one page; full says that there may be more. A page that
-// settled nothing ends the visit, because the same orders would come again.
+// fireOrders handles one page; full: there may be more. A page that settled nothing is not full:
+// the same orders would come again.
 //
-// An order of which an update waits to be decided is left alone, however long
-// this takes: what was acknowledged to a fleet before the time-out wins. What
-// comes after the orders were read is seen by the commit.
+// An order with an undecided update is left alone: what was acknowledged to a fleet before the
+// time-out wins. The commit compares what comes later.
 func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (full bool, err error) {
 	ids, err := r.ledger.Lifecycle.DueOrders(ctx, partition, now, timerPage)
 	if err != nil {
@@ -81,8 +77,7 @@ func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (fu
 	return len(ids) == timerPage && settled+ended > 0, err
 }
 
-// commitTimeouts counts the orders it ended. A conflict means that something
-// happened to the order after all; the next visit sees what.
+// commitTimeouts counts the orders it ended. The next visit looks at conflicts.
 func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (ended int, err error) {
 	if len(commits) == 0 {
 		return 0, nil
@@ -107,8 +102,7 @@ func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (end
 	return ended, errors.Join(failures...)
 }
 
-// closeStores deactivates migrating stores at the end of their closing day.
-// The notice is published by the script that writes the store, once.
+// closeStores ends migrations. The script that writes the store publishes the notice, once.
 func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) error {
 	stores, err := r.ledger.Lifecycle.DueStores(ctx, partition, now, timerPage)
 	if err != nil {
@@ -139,8 +133,7 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 	return nil
 }
 
-// tidy retires ended orders past their retention, then trims what every group
-// has settled. The ledger does not drop what any group still needs.
+// tidy retires ended orders past their retention and trims what every group has settled.
 func (r *Role) tidy(ctx context.Context, partition int, now time.Time) error {
 	endedBefore := now.Add(-r.settings.Retention)
 	for range maxHousekeepingPages {

@@ -8,8 +8,7 @@ import (
 	"vendorapi/internal/tracing"
 )
 
-// trace records what was decided about one order: from the reading of its batch
-// to the last settlement.
+// trace covers one order, from the reading of its batch to the last settlement.
 func (r *Role) trace(v *outcome, ended time.Time) {
 	if r.tracer == nil {
 		return
@@ -25,7 +24,6 @@ func (r *Role) trace(v *outcome, ended time.Time) {
 	})
 }
 
-// traceTimeout records that a timer has ended an order.
 func (r *Role) traceTimeout(order *delivery.Order, change *delivery.Change, began time.Time) {
 	if r.tracer == nil {
 		return
@@ -45,8 +43,7 @@ func attributesOf(id delivery.OrderID, order *delivery.Order) []tracing.Attribut
 	return attributes
 }
 
-// about is what every line of the log about an order carries: the order, its
-// account if the order is known, and the trace while tracing is on.
+// about is what the log shows of an order.
 func (r *Role) about(v *outcome, rest ...any) []any {
 	line := []any{"order", v.order}
 	if v.commit.Order != nil {

@@ -11,9 +11,8 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// maxRounds bounds how often one batch decides again after a conflict. A
-// conflict needs a vendor's cancellation or a timer in the same millisecond,
-// so a second one is already rare; what still conflicts stays pending.
+// maxRounds bounds how often a batch decides again. A conflict needs a cancellation or timer in the
+// same millisecond; what still conflicts stays pending.
 const maxRounds = 4
 
 // Reasons of a refused update, shown to operators.
@@ -23,8 +22,7 @@ const (
 	reasonUnknownOrder = "unknown_order"
 )
 
-// handle settles one batch of one partition: new orders are indexed, couriers' updates decided.
-// What it leaves unsettled is handed out again, so an error here loses nothing.
+// handle indexes new orders and decides couriers' updates. What it leaves is handed out again.
 func (r *Role) handle(ctx context.Context, batch []ledger.Entry) error {
 	events, updates := split(batch)
 	return r.protect(func() error {
@@ -70,8 +68,7 @@ func groupByOrder(updates []ledger.Entry) []reports {
 	return groups
 }
 
-// settle decides and commits, and decides again for those orders that somebody
-// else changed in between. The error names what it left pending.
+// settle decides again where somebody else changed the order. The error names what stays pending.
 func (r *Role) settle(ctx context.Context, groups []reports) error {
 	var left []error
 	for round := 0; len(groups) > 0 && round < maxRounds; round++ {
@@ -100,7 +97,6 @@ func orderIDs(groups []reports) []delivery.OrderID {
 	return ids
 }
 
-// outcome is what the updates of one order come to.
 type outcome struct {
 	reports
 	commit  ledger.Commit // nothing to commit when it has no change and no swap
@@ -117,8 +113,7 @@ type refusal struct {
 
 func (v *outcome) commits() bool { return len(v.commit.Changes) > 0 || v.commit.Swap != nil }
 
-// decideAll decides every order's updates. An order whose decision panics is left out, so that its
-// entries stay pending and the others go on; defects names those.
+// decideAll leaves out an order whose decision panics, and names it in defects.
 func (r *Role) decideAll(groups []reports, orders []*delivery.Order, now time.Time) (outcomes []outcome, defects error) {
 	outcomes = make([]outcome, 0, len(groups))
 	for i, g := range groups {
@@ -134,7 +129,6 @@ func (r *Role) decideAll(groups []reports, orders []*delivery.Order, now time.Ti
 	return outcomes, defects
 }
 
-// decideGroup applies the updates one after the other to a copy of the order.
 func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) outcome {
 	v := outcome{reports: g, results: make([]string, len(g.entries)), began: now}
 	if order == nil {
@@ -176,8 +170,7 @@ func (v *outcome) refuse(i int, e ledger.Entry, status delivery.Status, reason s
 	v.refused = append(v.refused, refusal{entry: e, status: status, reason: reason})
 }
 
-// advance makes state what it will be once the changes are committed. The
-// history is copied first: the order as read is what the commit compares.
+// advance applies changes to a copy: the commit compares the order as read.
 func advance(state *delivery.Order, changes []delivery.Change) {
 	last := changes[len(changes)-1]
 	state.Changes = append(slices.Clip(state.Changes), changes...)
@@ -187,9 +180,8 @@ func advance(state *delivery.Order, changes []delivery.Change) {
 	state.Location = last.Location
 }
 
-// commit writes the outcomes and returns the orders that must be decided
-// again. Refusals and drops are settled only after the commit they were decided
-// on: they may rest on changes that another writer prevents.
+// commit returns the orders that must be decided again. Refusals and drops are settled only after
+// the commit they rest on.
 func (r *Role) commit(ctx context.Context, outcomes []outcome) (again []reports, err error) {
 	var commits []ledger.Commit
 	var committed []int // index into outcomes
@@ -233,7 +225,6 @@ func (r *Role) commit(ctx context.Context, outcomes []outcome) (again []reports,
 	return again, errors.Join(failures...)
 }
 
-// conclude settles what the commit did not, and counts.
 func (r *Role) conclude(ctx context.Context, v *outcome) error {
 	if !v.commits() && len(v.commit.Settles) > 0 {
 		if err := r.ledger.Streams.Ack(ctx, ledger.RoleStatus, v.commit.Settles...); err != nil {
