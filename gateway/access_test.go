@@ -50,7 +50,7 @@ func guessUntilSlowed(t *testing.T, what string, guess func(i int) answer) {
 }
 
 // Who tries a new client id each time is slowed down too, whatever the ids look
-// like, and is told nothing about any of them.
+// like, and learns nothing about any of them.
 func TestAccess_ManyClientIDsFromOneAddress(t *testing.T) {
 	for api, fresh := range map[string]func() string{
 		"vendor": func() string { return delivery.NewAccountID().ClientID() },

@@ -24,7 +24,7 @@ func TestAdminStores_ConfirmDoesWhatTheFleetDoes(t *testing.T) {
 	want(t, e.tryAdmin("POST", path+"/reject", ""), 409, "STORE_NOT_PENDING")
 	want(t, e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/s2/confirm", ""), 200, "", "status", "Active")
 	if !strings.Contains(e.logs.String(), `msg="admin: store confirmed for its fleet" account=`+e.account.id+" store=s2") {
-		t.Error("the audit log does not tell")
+		t.Error("the audit log lacks it")
 	}
 	var bodies []string
 	for _, d := range e.events(2, e.account) {
@@ -101,7 +101,7 @@ func TestAdminWebhook_TestDoesWhatTheVendorsDoes(t *testing.T) {
 		t.Errorf("events: %v", all)
 	}
 	if !strings.Contains(e.logs.String(), `msg="admin: webhook test queued" account=`+e.account.id+" event="+id) {
-		t.Error("the audit log does not tell")
+		t.Error("the audit log lacks it")
 	}
 }
 

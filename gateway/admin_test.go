@@ -57,7 +57,7 @@ func TestAdminAccounts_Life(t *testing.T) {
 		t.Errorf("%s", changed.body)
 	}
 	if !strings.Contains(e.logs.String(), `msg="admin: account changed" account=`+id+` suspended=true limits="{Orders:{Sustained:{Count:1200 Seconds:60} Burst:{Count:9 Seconds:3}}`) {
-		t.Error("the audit log does not tell the limits")
+		t.Error("the audit log lacks the limits")
 	}
 	if again := e.admin("PATCH", "/accounts/"+id, `{}`); again.body != changed.body {
 		t.Errorf("an empty change changed: %s", again.body)
@@ -253,6 +253,6 @@ func TestAdminWebhook_LifeAndReplay(t *testing.T) {
 		want(t, e.tryAdmin("PUT", path, body), 422, "VALIDATION_FAILED")
 	}
 	if logs := e.logs.String(); strings.Contains(logs, secret) || strings.Contains(logs, "hooks.vendor.com") || strings.Contains(logs, "Yılmaz") {
-		t.Error("the logs tell too much")
+		t.Error("the logs contain too much")
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // The most allocations that one accepted order may cost from socket to socket:
-// in all, and in the gateway and fasthttp alone, with the ledger taken away.
+// in all, and in the gateway and fasthttp alone, without the ledger.
 const (
 	mostAllocations        = 30
 	mostGatewayAllocations = 5

@@ -182,7 +182,7 @@ func (s *benchEnv) redisMicros(t testing.TB) float64 {
 		total, found = total+seconds*1e6, found+1
 	}
 	if found != 2 {
-		t.Fatalf("INFO cpu tells nothing of the main thread: %s", info)
+		t.Fatalf("INFO cpu has nothing of the main thread: %s", info)
 	}
 	return total
 }

@@ -26,7 +26,7 @@ type servedCertificate struct {
 	looked  time.Time
 }
 
-// fileStamp tells one state of a file from another.
+// fileStamp distinguishes states of a file.
 type fileStamp struct {
 	modified time.Time
 	size     int64

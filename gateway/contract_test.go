@@ -229,7 +229,7 @@ var wrongFields = map[string][]string{
 	"readyAt":                  {`"tomorrow"`},
 }
 
-// wrongReplays are bodies that tell no time to replay from.
+// wrongReplays are bodies without a time to replay from.
 var wrongReplays = []string{
 	`{}`, `{"since":null}`, `{"since":1753000000}`, `{"since":"yesterday"}`, `{"since":"` + ago(24*time.Hour+2*time.Minute) + `"}`,
 	`{"since":"` + ago(-24*time.Hour) + `"}`, `{"eventIds":["evt_1"]}`,

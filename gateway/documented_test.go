@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// wholePackage tells whether every test was meant to run.
+// wholePackage reports whether every test was meant to run.
 func wholePackage() bool {
 	for _, name := range []string{"run", "skip", "list", "fuzz", "bench"} {
 		if f := flag.Lookup("test." + name); f != nil && f.Value.String() != "" {

@@ -171,7 +171,7 @@ func TestEveryEndpoint_AnswersADefectWith500(t *testing.T) {
 		}
 	}
 	if !strings.Contains(e.logs.String(), "a secret detail") {
-		t.Error("the log does not tell what went wrong")
+		t.Error("the log lacks what went wrong")
 	}
 }
 

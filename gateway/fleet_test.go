@@ -355,7 +355,7 @@ func TestFleet_IsHeldToItsLimit(t *testing.T) {
 	other := e.newFleet("Rival", istanbul)
 	want(t, e.fleet(other, "GET", "/jobs", ""), 200, "")
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_limited_total{endpoint="fleet_locations"} 1`) {
-		t.Error("the metrics tell of no limited request")
+		t.Error("the metrics count no limited request")
 	}
 	want(t, e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10000}`), 200, "", "requestsPerSecond", 10000)
 	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 200, "")

@@ -29,7 +29,7 @@ type gateway struct {
 	scripts  func(operation string) ledger.CallObserver
 	// work is the context of calls to the ledger. It is the server's, not the
 	// request's: a shutdown lets requests in flight finish, and a client that
-	// went away does not leave an order half decided.
+	// disconnected does not leave an order half decided.
 	work context.Context
 
 	vendorTokens *token.Authority

@@ -22,7 +22,7 @@ func TestHostile_Bodies(t *testing.T) {
 	t.Run("shape", func(t *testing.T) { h.attacks(t, h.vendor, shapes(auth)) })
 	t.Run("type", func(t *testing.T) { h.attacks(t, h.vendor, mediaTypes(auth)) })
 	t.Run("private", func(t *testing.T) { h.attacks(t, h.private, privateBodies(h)) })
-	h.nobodyHeard(t)
+	h.nothingSmuggled(t)
 }
 
 // posted is a request with a JSON body.

@@ -35,7 +35,7 @@ func TestHostile_Framing(t *testing.T) {
 		private[k] = a
 	}
 	t.Run("private", func(t *testing.T) { h.attacks(t, h.private, private) })
-	h.nobodyHeard(t)
+	h.nothingSmuggled(t)
 }
 
 func framing(post string) []attack {

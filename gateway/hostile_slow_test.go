@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestHostile_SlowClientsAreDropped: who sends a byte now and then is told so
+// TestHostile_SlowClientsAreDropped: who sends a byte now and then is refused
 // once, after the read timeout, and loses the connection. The bytes come far more
 // often than the timeout ends, so that a timeout which every byte renews would
 // never end; that they come late on a busy machine changes nothing.
@@ -113,7 +113,7 @@ func TestHostile_IdleConnectionsEnd(t *testing.T) {
 }
 
 // TestHostile_HalfClosed: who has said everything and closes that half of the
-// connection is answered; who has not is told, or loses the connection.
+// connection is answered; who has not is refused, or loses the connection.
 func TestHostile_HalfClosed(t *testing.T) {
 	e := newStoreEnv(t, everyLimit())
 	head := hostileOrders + "Authorization: Bearer " + e.account.token + "\r\n"

@@ -28,7 +28,7 @@ type hostile struct {
 	*env
 	neighbour *env
 	mu        sync.Mutex
-	unheard   []string // external ids of orders that nobody may have taken for requests
+	smuggled  []string // external ids of orders that nobody may have taken for requests
 	count     int      // of attacks
 }
 
@@ -66,7 +66,7 @@ func understood(bytes string) attack {
 	return attack{bytes: bytes, status: 422, code: "VALIDATION_FAILED"}
 }
 
-func nowhere(bytes string) attack { return attack{bytes: bytes, status: 404, code: "NOT_FOUND"} }
+func noRoute(bytes string) attack { return attack{bytes: bytes, status: 404, code: "NOT_FOUND"} }
 
 func notAllowed(bytes string) attack {
 	return attack{bytes: bytes, status: 405, code: "METHOD_NOT_ALLOWED"}
@@ -141,7 +141,7 @@ func (h *hostile) attack(t *testing.T, base string, conn net.Conn, a attack, id 
 	if base == h.vendor {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.unheard = append(h.unheard, id)
+		h.smuggled = append(h.smuggled, id)
 	}
 }
 
@@ -157,10 +157,10 @@ func (h *hostile) goodRequest(base, id string) (bytes string, good func(answer) 
 		func(a answer) bool { return a.status == 201 && a.data["externalOrderId"] == id }
 }
 
-// nobodyHeard creates the orders that were behind an attack: each is new.
-func (h *hostile) nobodyHeard(t *testing.T) {
+// nothingSmuggled creates the orders that were behind an attack: each is new.
+func (h *hostile) nothingSmuggled(t *testing.T) {
 	t.Helper()
-	for _, id := range h.unheard {
+	for _, id := range h.smuggled {
 		want(t, h.neighbour.order(orderBody(id), ""), 201, "")
 	}
 	if logs := h.logs.String(); strings.Contains(logs, "panic") || strings.Contains(logs, "INTERNAL_ERROR") {

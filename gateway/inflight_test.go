@@ -51,11 +51,11 @@ func TestInFlight_RefusesBeyondMaxInFlight(t *testing.T) {
 			t.Errorf("%s: %v, closed %v", a.asked, a.header, a.closed)
 		}
 	}
-	want(t, e.get(e.vendor+"/api/vendor/v1/orders/x", "x"), 401, "TOKEN_INVALID") // who is not known is told so, and costs no place
+	want(t, e.get(e.vendor+"/api/vendor/v1/orders/x", "x"), 401, "TOKEN_INVALID") // who is not known gets 401, and costs no place
 	want(t, e.fleet(e.courier, "GET", "/jobs?status=Searching", ""), 200, "")
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_shed_total{listener="vendor_api"} 3`) ||
 		strings.Contains(text, `gateway_ledger_errors_total{endpoint="orders"} 1`) {
-		t.Error("the metrics tell of a broken Redis or not of 3 requests refused")
+		t.Error("the metrics count a broken Redis, or not 3 refused requests")
 	}
 	for range most {
 		e.g.vendorLimiter.leave()

@@ -18,7 +18,7 @@ import (
 
 // A gateway starts without Redis and waits for it; it survives an outage.
 //
-//rule:limits-and-idempotency/redis-away-503-service_unavailable-with limits-and-idempotency/never-an-order-without-its
+//rule:limits-and-idempotency/redis-unavailable-503-service_unavailable-with limits-and-idempotency/never-an-order-without-its
 //rule:what-the-service-does/facts-that/the-service-never-retries-a decisions/must-not-be-added-because
 func TestGateway_OutlivesRedis(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestGateway_OutlivesRedis(t *testing.T) {
 		t.Errorf("%s %v", a.body, a.header)
 	}
 	if strings.Contains(a.body, "redis") || strings.Contains(a.body, server.URL) {
-		t.Errorf("the answer tells of our insides: %s", a.body)
+		t.Errorf("the answer shows internals: %s", a.body)
 	}
 	if a := e.get(e.private+"/readyz", ""); a.status != 503 {
 		t.Errorf("readyz: %d", a.status)
@@ -96,7 +96,7 @@ func (e *env) wantLogLines(orderID string) {
 	}
 	for _, private := range []string{e.account.token, e.account.secret, adminKey, "5321234567", "Caferağa", "recipient"} {
 		if strings.Contains(e.logs.String(), private) {
-			e.Errorf("the log tells %q", private)
+			e.Errorf("the log contains %q", private)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 	<-stopped
 }
 
-// Told to end before it began: whatever fails at the start must not leave a
+// Ended before it began: whatever fails at the start must not leave a
 // server behind that waits for connections for ever.
 func TestShutDown_BeforeServingEndsTheServers(t *testing.T) {
 	t.Parallel()
@@ -253,7 +253,7 @@ func TestGateway_MetricsNameEndpointsNotPaths(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "/some/path") || strings.Contains(text, e.account.id) {
-		t.Error("metrics tell of requests")
+		t.Error("the metrics count requests")
 	}
 }
 

@@ -74,8 +74,7 @@ func (c *guardedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// boundReading lets a connection read at most n further bytes; 0 takes the bound
-// away.
+// boundReading lets a connection read at most n further bytes; 0 removes the bound.
 func boundReading(c net.Conn, n int) {
 	if g := guarded(c); g != nil {
 		g.bounded, g.left = n > 0, n

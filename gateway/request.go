@@ -73,7 +73,7 @@ func (x *requestContext) release() {
 	requestContexts.Put(x)
 }
 
-// serve answers one request of a listener; vendor tells which of the two it is.
+// serve answers one request of a listener; vendor: it is that of the Vendor API.
 func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor bool) {
 	x := acquireContext(ctx)
 	defer x.release()

@@ -136,7 +136,7 @@ type fleetOption struct {
 	DeliveryMinutes int    `json:"avgDeliveryMinutes"`
 }
 
-// viewStore shows a store; chosen tells that the request has named a fleet.
+// viewStore shows a store; chosen: the request has named a fleet.
 func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeView {
 	v := storeView{Status: s.State.String(), SubRegion: s.SubRegion}
 	if !s.Fleet.IsZero() {

@@ -12,13 +12,13 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// health expects what the admin API tells of the account's receiver.
+// health expects what the admin API answers about the account's receiver.
 func (e *env) health(account party, members ...any) map[string]any {
 	e.Helper()
 	return want(e, e.tryAdmin("GET", webhookPath(account), ""), 200, "", members...).data
 }
 
-// tally is what health tells of attempts.
+// tally is what health counts of attempts.
 func tally(delivered, retried int) map[string]int {
 	return map[string]int{"delivered": delivered, "retried": retried, "undelivered": 0, "notSent": 0}
 }
@@ -86,7 +86,7 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 func TestWebhookHealth_DeliveriesShowProbes(t *testing.T) {
 	e := newClockEnv(t)
 	e.queueEvents()
-	account := e.named("Away")
+	account := e.named("Unavailable")
 	e.testEvents(account, breakerAfter)
 	e.attempts(breakerAfter, failed)
 	for range 2 {

@@ -138,7 +138,7 @@ func TestReplay_SuspendedAccount(t *testing.T) {
 	e.replayed(e.account, since(time.Now().Add(-time.Hour)), 1) // operators may still
 }
 
-// While one replay of an account runs, another is refused and told how long to
+// While one replay of an account runs, another is refused and learns how long to
 // wait. It runs here because its lock (the kind of key p) is held.
 func TestReplay_OneAtATime(t *testing.T) {
 	e := newEnv(t)

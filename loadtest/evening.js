@@ -60,7 +60,7 @@ export function setup() {
 
 // What may happen to an order, and how often in a hundred.
 const kinds = [
-  [64, delivered], [8, failing], [9, cancelled], [6, repeated], [3, mistaken], [6, broken], [2, twiceTold], [2, polled],
+  [64, delivered], [8, failing], [9, cancelled], [6, repeated], [3, mistaken], [6, broken], [2, notifiedTwice], [2, polled],
 ];
 
 export function till(data) {
@@ -139,7 +139,7 @@ function broken(v, order, roll) {
 }
 
 // Every webhook of this order is sent twice, as at-least-once delivery may.
-function twiceTold(v, order) {
+function notifiedTwice(v, order) {
   accept(v, order('SIM:DUPLICATE her olay iki kez'), 'Delivered');
 }
 

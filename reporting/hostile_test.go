@@ -70,7 +70,7 @@ func (e *env) look() string {
 	return steady(strings.TrimPrefix(answer("http://"+e.addr+e.tracking), "200 "))
 }
 
-// steady is the page without the line that tells when it was made.
+// steady is the page without the line with the time when it was made.
 func steady(page string) string {
 	before, rest, _ := strings.Cut(page, `<p class="updated">`)
 	_, after, _ := strings.Cut(rest, "</p>")
@@ -91,7 +91,7 @@ func refusedAs(status int, bytes string) odd { return odd{bytes, []int{status}, 
 func on(status int, bytes string) odd { return odd{bytes, []int{status}, false} }
 
 // A panel exports, serves, and ends when it is asked to. Requests of every odd kind are refused by what they are, or
-// lose the connection; nothing breaks, nothing behind them is heard, and the
+// lose the connection; nothing breaks, nothing behind them is served, and the
 // customer's page behind those that are in order is the customer's.
 func TestHostile_Panel(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestHostile_Panel(t *testing.T) {
 		}
 	})
 	t.Run("customers", b.customersAlone)
-	t.Run("overview", b.tellsWhoIsAway)
+	t.Run("overview", b.namesWhoIsUnavailable)
 	if err := b.stop(); err != nil || strings.Contains(b.log.String(), "panic") {
 		t.Errorf("the panel ended with %v\n%s", err, &b.log)
 	}
@@ -113,9 +113,9 @@ func TestHostile_Panel(t *testing.T) {
 
 // The overview asks the programs: here the gateway hangs, and nobody is where the
 // worker should be.
-func (b *env) tellsWhoIsAway(t *testing.T) {
+func (b *env) namesWhoIsUnavailable(t *testing.T) {
 	operator := testenv.NewClient(t, "http://"+b.addr, "Authorization: Bearer "+b.token, testenv.AcceptHTML)
-	testserver.Await(t, "both are found away", func() bool {
+	testserver.Await(t, "both are found unavailable", func() bool {
 		said := operator.Get("/overview").Want(200).Words()
 		return strings.Contains(said, "gateway unavailable") && strings.Contains(said, "worker unavailable") && !strings.Contains(said, "reporting unavailable")
 	})

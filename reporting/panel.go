@@ -77,7 +77,7 @@ func (s *panelSettings) Validate() error {
 	return errors.Join(faults...)
 }
 
-// programs are those that the overview tells of: the gateway that the panel works
+// programs are those that the overview shows: the gateway that the panel works
 // through, and those of the settings.
 func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	var programs []dashboard.Program
@@ -152,7 +152,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	return p, nil
 }
 
-// listeners is the list of what is served where. history tells whether
+// listeners is the list of what is served where. history reports whether
 // ClickHouse's tables are there.
 func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
 	gate, err := auth.New(l, p.people, p.settings.Access, p.log, p.registry)

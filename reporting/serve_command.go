@@ -127,7 +127,7 @@ type server struct {
 	archive  atomic.Pointer[archive.Archive] // nil until the tables were there
 }
 
-// ready tells whether all roles can work. The panel needs no ClickHouse: without
+// ready reports whether all roles can work. The panel needs no ClickHouse: without
 // it operators still see what is live, and customers their orders, so a process
 // of that role alone stays ready.
 func (p *server) ready(ctx context.Context) error {

@@ -21,7 +21,7 @@ func pseudoTerminal(t *testing.T) (keyboard, tty *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { keyboard.Close() })
-	raw, err := keyboard.SyscallConn() // Fd would take its deadlines away
+	raw, err := keyboard.SyscallConn() // Fd would end its deadlines
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ var opsAddr = regexp.MustCompile(`listening for operators.* address=(\S+)`)
 // addr is where /metrics, /healthz and /readyz are.
 func (w *worker) addr() (addr string) {
 	w.t.Helper()
-	testserver.Await(w.t, "the worker tells its address", func() bool {
+	testserver.Await(w.t, "the worker logs its address", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		found := opsAddr.FindStringSubmatch(w.logs.String())

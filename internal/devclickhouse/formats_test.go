@@ -46,7 +46,7 @@ func TestFormats_AreOneDocumentEach(t *testing.T) {
 				t.Errorf("%d, %d rows, %v", r.status, n, err)
 			}
 			if byDefault := c.ask(t, "SELECT 1 AS n", params("default_format", format)); byDefault.body != c.must(t, "SELECT 1 AS n FORMAT "+format, nil) &&
-				!strings.Contains(format, "JSON") { // these tell how long they took
+				!strings.Contains(format, "JSON") { // these contain how long they took
 				t.Errorf("default_format %s: %s", format, byDefault.body)
 			}
 		})

@@ -74,7 +74,7 @@ func (p *Program) Execute(ctx context.Context, args []string, out, logs io.Write
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		_, _ = io.WriteString(out, p.Usage) // the asker went away: nothing to do
+		_, _ = io.WriteString(out, p.Usage) // the client disconnected: nothing to do
 		flags.SetOutput(out)
 		flags.PrintDefaults()
 		return nil

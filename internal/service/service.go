@@ -71,7 +71,7 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text+"\n") // the asker went away: nothing to do
+	_, _ = io.WriteString(w, text+"\n") // the client disconnected: nothing to do
 }
 
 // Serve answers with h on the listener until ctx ends, then lets running answers finish

@@ -69,7 +69,7 @@ func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int) 
 }
 
 func startNode(ctx context.Context, dir string) (*Redis, error) {
-	// The bus has a port of its own: the usual port + 10000 can lie beyond
+	// The bus has a port of its own: the usual port + 10000 can be beyond
 	// 65535 for a port that the system gave out.
 	bus, err := FreeAddr()
 	if err != nil {

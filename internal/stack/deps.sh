@@ -20,7 +20,7 @@ present() {
             if command -v "$browser" >/dev/null; then return 0; fi
         done
         return 1 ;;
-    # The race detector links against C; the header tells that libc is there.
+    # The race detector links against C; the header shows that libc is there.
     gcc) echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 ;;
     *) echo "deps: $1 is not known here" >&2; exit 2 ;;
     esac

@@ -224,7 +224,7 @@ func on[T any](p *Page, element runtime.RemoteObjectID, function string, args ..
 	return browser.Run(p.Tab, "the element", chromedp.CallFunctionOn[T](function, this, args...))
 }
 
-// Has tells whether exactly one element of the role has the accessible name.
+// Has reports whether exactly one element of the role has the accessible name.
 func (p *Page) Has(role, name string) bool {
 	_, err := p.find("", role, name)
 	return err == nil

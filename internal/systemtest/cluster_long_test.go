@@ -158,7 +158,7 @@ func (s *clusterEnv) awaitPromotion(t *testing.T, replica *stack.Redis) {
 }
 
 // moveSlot moves a slot and all its keys to another master, as `redis-cli
-// --cluster reshard` does, while clients go on. That cannot be told which slot.
+// --cluster reshard` does, while clients go on. That cannot be given a slot to move.
 func (s *clusterEnv) moveSlot(t *testing.T, slot int, to *stack.Redis) {
 	t.Helper()
 	from, err := s.Master(t.Context(), slot)

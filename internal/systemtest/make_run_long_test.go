@@ -27,7 +27,7 @@ type runningDriver struct {
 	dir  string // DATA_DIR is dir/.data
 }
 
-// ownAddrs keeps a make run away from the usual addresses, where others of this
+// ownAddrs gives a make run other addresses than the usual ones, where others of this
 // machine run theirs.
 func ownAddrs(t *testing.T) (env []string) {
 	t.Helper()

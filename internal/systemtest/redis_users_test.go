@@ -92,7 +92,7 @@ func TestUsers_NobodyComesInWithoutAPassword(t *testing.T) {
 }
 
 // As configs/REDIS.md says: the new password is added, programs are restarted one after
-// the other, the old one is taken away.
+// the other, the old one is removed.
 func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	t.Parallel()
 	r := guarded(t)
@@ -123,7 +123,7 @@ func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	}
 }
 
-// connection speaks Redis's inline form.
+// connection uses Redis's inline form.
 type connection struct {
 	t    *testing.T
 	conn net.Conn

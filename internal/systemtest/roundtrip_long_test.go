@@ -51,9 +51,9 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 
 // monitor is a connection that sees every command that Redis is sent.
 type monitor struct {
-	watch, speak net.Conn
-	lines        *bufio.Reader
-	marks        int
+	watch, send net.Conn
+	lines       *bufio.Reader
+	marks       int
 }
 
 func newMonitor(t *testing.T, server *stack.Redis) *monitor {
@@ -62,7 +62,7 @@ func newMonitor(t *testing.T, server *stack.Redis) *monitor {
 	operator, err := url.Parse(server.URL)
 	must(t, err)
 	password, _ := operator.User.Password()
-	for _, conn := range []*net.Conn{&m.watch, &m.speak} {
+	for _, conn := range []*net.Conn{&m.watch, &m.send} {
 		c, err := net.Dial("tcp", server.Addr)
 		must(t, err)
 		t.Cleanup(func() { c.Close() })
@@ -87,7 +87,7 @@ func (m *monitor) take(t *testing.T) (commands []string) {
 	t.Helper()
 	m.marks++
 	mark := fmt.Sprintf("mark-%d", m.marks)
-	_, err := fmt.Fprintf(m.speak, "ECHO %s\r\n", mark)
+	_, err := fmt.Fprintf(m.send, "ECHO %s\r\n", mark)
 	must(t, err)
 	must(t, m.watch.SetReadDeadline(time.Now().Add(time.Minute)))
 	for {

@@ -24,7 +24,7 @@ import (
 // partitions is the number that production starts with.
 const partitions = ledger.DefaultPartitions
 
-// sealKey seals the webhooks' secrets; every ledger here is thrown away.
+// sealKey seals the webhooks' secrets; every ledger here is dropped.
 var sealKey = bytes.Repeat([]byte{7}, 32)
 
 const sealKeyID = "bench"

@@ -20,7 +20,7 @@ import (
 )
 
 // overloadCase is a case of `faults overload`: more load than the programs can take, or something that they need
-// taken away, on a system of its own.
+// removed, on a system of its own.
 type overloadCase struct {
 	name, about string
 	run         func(*overloaded, context.Context) error

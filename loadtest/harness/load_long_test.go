@@ -159,11 +159,11 @@ func TestConn_ReadsAnswers(t *testing.T) {
 		{"SSH-2.0-OpenSSH\r\n", "", true},
 		{"", "", true},
 	} {
-		ours, theirs := net.Pipe()
-		conn := newConn(ours)
+		near, far := net.Pipe()
+		conn := newConn(near)
 		go func() {
-			defer theirs.Close()
-			fmt.Fprint(theirs, c.said)
+			defer far.Close()
+			fmt.Fprint(far, c.said)
 		}()
 		a, err := conn.Receive()
 		conn.Close()

@@ -127,7 +127,7 @@ type usage struct {
 
 // measure looks at all requests of one account in one bucket, in any order. One
 // whose answer was lost or leaves open whether it was counted counts as admitted
-// where that speaks for the service, and not where it speaks against it.
+// where that favours the service, and not where it does not.
 func measure(requests []request, limits []limit) usage {
 	u := usage{most: make([]int, len(limits))}
 	var certain, possible bounds

@@ -61,7 +61,7 @@ export function handleSummary({ metrics }) {
   return out;
 }
 
-// The value that the threshold speaks of, with its unit.
+// The value that the threshold bounds, with its unit.
 function measured({ threshold }, { type, contains, values }) {
   if (type === 'rate') return `${(100 * values.rate).toFixed(values.rate % 1 ? 3 : 0)} %`; // 99.999 % is not 100 %
   const value = values[threshold.match(/^[^<>=!]+/)[0].trim()];

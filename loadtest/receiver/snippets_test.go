@@ -23,7 +23,7 @@ type arrival struct {
 	want    string
 }
 
-// arrivals are a story: every language has to come to the same end.
+// arrivals are a sequence: every language must reach the same result.
 type arrivals struct {
 	list []arrival
 	at   time.Time // of the machine, because the snippets look at its clock
@@ -50,10 +50,10 @@ const (
 )
 
 // forgeries are what must not be believed, and how it is made from a webhook
-// that is genuine.
+// that is valid.
 func (a *arrivals) forgeries() {
-	genuine := statusChanged("forged", "o9", "Delivered", now)
-	forge := func(change func(*arrival)) { a.add("401", genuine, change) }
+	valid := statusChanged("forged", "o9", "Delivered", now)
+	forge := func(change func(*arrival)) { a.add("401", valid, change) }
 	forge(func(c *arrival) { c.Body = append(c.Body, ' ') })
 	forge(func(c *arrival) { c.Body = bytes.Replace(c.Body, []byte("Delivered"), []byte("Cancelled"), 1) })
 	forge(func(c *arrival) { c.Body = []byte{} })
@@ -72,7 +72,7 @@ func (a *arrivals) forgeries() {
 		forge(func(c *arrival) { c.Headers[name] = "é" + c.Headers[name][1:] }) // as long in characters, not in bytes
 	}
 	for _, off := range []time.Duration{-time.Hour, -305 * time.Second, 305 * time.Second, time.Hour} {
-		m := genuine
+		m := valid
 		m.at = now.Add(off)
 		a.add("401", m, nil)
 	}

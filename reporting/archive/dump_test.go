@@ -77,6 +77,6 @@ func TestLoad_RefusesWhatIsNotWhole(t *testing.T) {
 		}
 	}
 	if _, err := a.Dump(t.Context(), "schema_migrations", io.Discard, nobody); err == nil {
-		t.Error("a table without rows of ours was copied")
+		t.Error("a table that no backup has was copied")
 	}
 }

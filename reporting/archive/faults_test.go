@@ -15,7 +15,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// The end of a context is told as such: nobody should wait for ClickHouse then.
+// The end of a context is reported as such: nobody should wait for ClickHouse then.
 func TestArchive_ContextEnds(t *testing.T) {
 	t.Parallel()
 	a := idleArchive(t)

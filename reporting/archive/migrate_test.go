@@ -64,8 +64,8 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 			noError(t, a.Insert(t.Context(), batchOf(o)))
 			requireStored(t, a, noon, noon, o, later)
 		}
-		if told := one[string](t, a, "SELECT comment FROM system.columns WHERE database = currentDatabase() AND table = 'webhook_outcomes' AND name = 'state'"); !strings.Contains(told, "retrying") {
-			t.Errorf("webhook_outcomes.state is explained as %q", told)
+		if comment := one[string](t, a, "SELECT comment FROM system.columns WHERE database = currentDatabase() AND table = 'webhook_outcomes' AND name = 'state'"); !strings.Contains(comment, "retrying") {
+			t.Errorf("webhook_outcomes.state is explained as %q", comment)
 		}
 		recorded := one[string](t, a, "SELECT arrayStringConcat(groupArray(name), ' ') FROM (SELECT name FROM schema_migrations FINAL ORDER BY version)")
 		var names []string

@@ -64,7 +64,7 @@ func readMigrations(files fs.FS, dir string) ([]migration, error) {
 	return found, nil
 }
 
-// layout is where tables lie: on a single server or in a cluster.
+// layout is where tables are: on a single server or in a cluster.
 type layout struct {
 	database, cluster string
 }

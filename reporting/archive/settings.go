@@ -39,7 +39,7 @@ var (
 	clusterNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 )
 
-// Validate tells what is wrong, without the password.
+// Validate returns what is wrong, without the password.
 func (s *Settings) Validate() error {
 	_, _, err := s.options()
 	return err

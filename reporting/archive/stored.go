@@ -29,7 +29,7 @@ type Selection struct {
 
 // Stored is what ClickHouse holds of an order under one Place, as of its latest
 // version. Values are kept as ClickHouse writes them, so that even a row that
-// no order of ours could have can be read and shown.
+// no order of this service could have can be read and shown.
 type Stored struct {
 	Place
 	Version uint64 // of the row in orders; 0 when there is none

@@ -8,7 +8,7 @@
 // ClickHouse is read first, Redis last: what Redis has acknowledged before the
 // backup began is in its snapshot, and nothing in ClickHouse's copy is unknown to
 // it. The hold keeps what was exported in between in the streams and keeps its
-// orders from being retired; it lies in the snapshot and tells the restored
+// orders from being retired; it is in the snapshot and identifies the restored
 // exporter from where to go on. Rows that come twice count once (package archive).
 //
 // backup.json says what is in the folder, SHA256SUMS has the sum of every file

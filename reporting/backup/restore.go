@@ -36,7 +36,7 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 	target := filepath.Join(dir, appendFolder)
 	for _, path := range []string{target, filepath.Join(dir, "dump.rdb")} {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already: move it away first", path)
+			return fmt.Errorf("%s is there already: move it elsewhere first", path)
 		}
 	}
 	// The folder gets its name when all is in it: Redis makes an empty one again
@@ -83,7 +83,7 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 			return err
 		}
 		if there != wanted {
-			return fmt.Errorf("%s is there already, and not the one of the backup: move it away first", target)
+			return fmt.Errorf("%s is there already, and not the one of the backup: move it elsewhere first", target)
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@
 //
 // Up to 256 kB are held back, so that most failures are still a status and an
 // envelope; a later one cuts the connection in the middle of the body, which every
-// client reports as an error. A client that goes away ends its query; one that
+// client reports as an error. A client that disconnects ends its query; one that
 // takes nothing is disconnected after a while. Memory does not grow with the
 // length of a report.
 package download
@@ -161,7 +161,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 // errUnknown: the report has no rows, and its account, fleet or store does not exist.
 var errUnknown = errors.New("nobody has such an id or name")
 
-// write runs the report into the transfer and tells how many rows were read,
+// write runs the report into the transfer and returns how many rows were read,
 // to the last thousand if it fails.
 func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compressed bool) (rows int64, err error) {
 	var out io.Writer = t

@@ -54,10 +54,10 @@ func TestDownload_ThatIsCutIsSeenToBeCut(t *testing.T) {
 func TestDownload_SaysThatClickHouseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	away, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: e.Database})
+	unavailable, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: e.Database})
 	must(t, err)
-	t.Cleanup(func() { _ = away.Close() })
-	e.serve(away, e.downloads.settings)
+	t.Cleanup(func() { _ = unavailable.Close() })
+	e.serve(unavailable, e.downloads.settings)
 	for _, file := range []string{"order-ledger.csv", "order-ledger.xlsx", "order-ledger.json", "control-totals.csv"} {
 		for method, part := range map[string]string{"GET": "SERVICE_UNAVAILABLE", "HEAD": ""} {
 			e.ask(method, "/reports/"+file+november, "finance", "Accept-Encoding: gzip").Want(503, part).Lacks("127.0.0.1").

@@ -11,7 +11,7 @@ const (
 	resultUnavailable = "unavailable" // of ClickHouse, before the first byte
 	resultFailed      = "failed"      // something else was wrong before the first byte
 	resultCut         = "cut"         // it failed in the middle
-	resultGone        = "gone"        // the client went away
+	resultGone        = "gone"        // the client disconnected
 	resultStalled     = "stalled"     // the client took nothing for too long
 	resultTooLong     = "too_long"    // it took longer than any may
 )

@@ -113,7 +113,7 @@ func invalid(fields ...delivery.FieldError) error {
 }
 
 // name is what a browser calls the file: order-ledger_2026-11-01_2026-11-30.csv.
-// plain and comma are in it: they tell files of one report apart that look alike.
+// plain and comma are in it: they distinguish files of one report that look alike.
 func (q *request) name(filters string) string {
 	form := map[reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
 	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()
@@ -158,5 +158,5 @@ func (q *request) setHeaders(h http.Header, compressed bool) {
 	}
 }
 
-// compressible tells text from a workbook, which is a ZIP file.
+// compressible distinguishes text from a workbook, which is a ZIP file.
 func (q *request) compressible() bool { return q.format != reports.XLSX }

@@ -64,7 +64,7 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 			t.Errorf("%s: last completed at %v", step.what, at)
 		}
 	}
-	// The unreadable order is told and hides nothing else.
+	// The unreadable order is reported and hides nothing else.
 	var found []Difference
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today.AddDate(0, 0, -1), To: s.today, Timeout: timeout}, func(d *Day) {
 		found = append(found, d.Differences...)

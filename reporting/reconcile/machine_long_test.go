@@ -24,7 +24,7 @@ type machine struct {
 	proxy    *testenv.Proxy
 	vendor   *testenv.Vendor
 	day      time.Time // in the middle of three
-	orders   []*told
+	orders   []*expected
 	epoch    uint64
 	rolled   map[delivery.OrderID]bool // set back and not repaired since
 	restored bool                      // ever
@@ -67,8 +67,8 @@ func (w *machine) must(err error) {
 	}
 }
 
-func (w *machine) pick(label string, fits func(*told) bool) *told {
-	var some []*told
+func (w *machine) pick(label string, fits func(*expected) bool) *expected {
+	var some []*expected
 	for _, o := range w.orders {
 		if !o.retired && fits(o) {
 			some = append(some, o)
@@ -91,7 +91,7 @@ func (w *machine) create() {
 		}
 		return delivery.Money{Minor: minor, Set: true}
 	}
-	o := &told{account: w.vendor.Account, created: at, epoch: w.epoch, saved: -1, amount: money("amount"), collection: money("collection"),
+	o := &expected{account: w.vendor.Account, created: at, epoch: w.epoch, saved: -1, amount: money("amount"), collection: money("collection"),
 		payment: delivery.PaymentType(rapid.IntRange(0, 3).Draw(w.T, "payment"))}
 	w.vendor.Edit = func(d *delivery.OrderDraft) {
 		d.OrderAmount, d.Payment = o.amount, delivery.Payment{Type: o.payment, CollectionAmount: o.collection}
@@ -102,7 +102,7 @@ func (w *machine) create() {
 }
 
 func (w *machine) move() {
-	o := w.pick("order", func(o *told) bool { return !o.status().Terminal() })
+	o := w.pick("order", func(o *expected) bool { return !o.status().Terminal() })
 	if o == nil {
 		return
 	}
@@ -126,7 +126,7 @@ func (w *machine) move() {
 
 // reportLate has a courier report a delivery too late, of which the first counts.
 func (w *machine) reportLate() {
-	o := w.pick("order", func(o *told) bool { return o.status() == delivery.Failed })
+	o := w.pick("order", func(o *expected) bool { return o.status() == delivery.Failed })
 	if o == nil {
 		return
 	}
@@ -229,7 +229,7 @@ func (w *machine) retire() {
 }
 
 func (w *machine) backUp() {
-	if o := w.pick("order", func(*told) bool { return true }); o != nil {
+	if o := w.pick("order", func(*expected) bool { return true }); o != nil {
 		w.s.Record("o", o.id.Digest(), "redis.call('SET', 'backup:' .. d, redis.call('GET', k))")
 		o.saved = len(o.steps)
 	}
@@ -238,7 +238,7 @@ func (w *machine) backUp() {
 // restore sets an order back to its backup, and raises the ledger's epoch as
 // operators must.
 func (w *machine) restore() {
-	o := w.pick("order", func(o *told) bool { return o.saved >= 0 && o.saved < len(o.steps) })
+	o := w.pick("order", func(o *expected) bool { return o.saved >= 0 && o.saved < len(o.steps) })
 	if o == nil {
 		return
 	}

@@ -73,7 +73,7 @@ func (d *Day) Balanced() bool {
 }
 
 // ErrBehind says that the exporter has not caught up in time, so that what
-// differs cannot be told from what is not exported yet.
+// differs cannot be distinguished from what is not exported yet.
 var ErrBehind = errors.New("the exporter is behind")
 
 // Reconciler compares one ledger with one archive.

@@ -106,7 +106,7 @@ func one(t *testing.T, differences []string, id string) string {
 	for _, text := range differences {
 		if strings.Contains(text, "order "+id) {
 			if found != "" {
-				t.Errorf("%s is told twice", id)
+				t.Errorf("%s is reported twice", id)
 			}
 			found = text
 		}

@@ -72,10 +72,10 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 	}
 	bare := e.NewDatabase(t)
 	e.Exec(t, "CREATE DATABASE "+bare)
-	away := opened("http://127.0.0.1:9", "")
+	unavailable := opened("http://127.0.0.1:9", "")
 	p := period(t, "2026-11-01", "2026-11-30")
 	for _, r := range All() {
-		if _, err := r.Run(t.Context(), away, p, NewSink(CSV, io.Discard), nil); !errors.Is(err, delivery.ErrUnavailable) {
+		if _, err := r.Run(t.Context(), unavailable, p, NewSink(CSV, io.Discard), nil); !errors.Is(err, delivery.ErrUnavailable) {
 			t.Errorf("%s, unavailable: %v", r.Name, err)
 		}
 		for name, a := range map[string]*archive.Archive{"no database": opened(e.URL, "never_migrated"), "no tables": opened(e.URL, bare)} {
@@ -85,13 +85,13 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ledger.Outline(t.Context(), away, p); !errors.Is(err, delivery.ErrUnavailable) {
+	if _, err := ledger.Outline(t.Context(), unavailable, p); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("outline: %v", err)
 	}
 	a, _ := exampleArchive(t)
 	o, err := ledger.Outline(t.Context(), a, allDays.params())
 	noError(t, err)
-	if _, err := o.Page(t.Context(), away, 0, 10); !errors.Is(err, delivery.ErrUnavailable) {
+	if _, err := o.Page(t.Context(), unavailable, 0, 10); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("page: %v", err)
 	}
 }

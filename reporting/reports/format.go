@@ -121,7 +121,7 @@ type style struct {
 
 var (
 	// spreadsheetCSV is what a spreadsheet in Turkish opens with a double click:
-	// the byte order mark tells that it is UTF-8, and the decimal comma takes the
+	// the byte order mark says that it is UTF-8, and the decimal comma takes the
 	// separator's place. Times are local and without milliseconds.
 	spreadsheetCSV = style{decimal: ',', local: true, mark: "\ufeff", separator: ';', end: "\r\n"}
 	// commaCSV is the same for one in English, and wherever the decimal point is used.
@@ -236,7 +236,7 @@ func (c *csvSink) appendText(dst []byte, s string) []byte {
 	return append(append(dst, strings.ReplaceAll(s, `"`, `""`)...), '"')
 }
 
-// beginsFormula tells whether a spreadsheet could take a text for a formula: it
+// beginsFormula reports whether a spreadsheet could take a text for a formula: it
 // begins with one of OWASP's characters (= + - @, tab, carriage return, line
 // feed, and the full-width forms of the first four). White space and other
 // invisible characters before one are looked through, because some programs
@@ -340,7 +340,7 @@ type tableSink struct {
 	open   bool // what was kept has been written
 }
 
-// tableSample is how many rows tell the widths of the columns.
+// tableSample is how many rows give the widths of the columns.
 const tableSample = 300
 
 func newTable(w io.Writer) *tableSink {

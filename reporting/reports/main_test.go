@@ -139,7 +139,7 @@ func keysOf(r *Report) []string {
 	return keys
 }
 
-// sameRows compares and tells the first difference.
+// sameRows compares and reports the first difference.
 func sameRows(t testing.TB, what string, got, want [][]string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {

@@ -129,7 +129,7 @@ func (o *Outline) Page(ctx context.Context, a *archive.Archive, skip int64, limi
 	return page, err
 }
 
-// days narrows the period to the days that have the rows, and tells how many
+// days narrows the period to the days that have the rows, and counts how many
 // rows of these come before them; not found when the report is not that long.
 func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
 	p = o.params

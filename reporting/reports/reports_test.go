@@ -162,7 +162,7 @@ func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	}
 }
 
-// ties tells whether all control totals that must equal each other do.
+// ties reports whether all control totals that must equal each other do.
 func ties(t *testing.T, a *archive.Archive, p Params) bool {
 	t.Helper()
 	tied := true

@@ -10,7 +10,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// sample is what happened, as a test tells it.
+// sample is what happened, as a test gives it.
 type sample struct {
 	orders []archive.Order
 	late   []archive.LateDelivery
@@ -72,7 +72,7 @@ func drawMoney(t *rapid.T, label string) delivery.Money {
 	}
 }
 
-// newOrder draws one; n tells it from all others.
+// newOrder draws one; n distinguishes it from all others.
 func newOrder(t *rapid.T, n int) archive.Order {
 	account := rapid.SampledFrom(accounts).Draw(t, "account")
 	external := fmt.Sprintf("S-%04d", n)

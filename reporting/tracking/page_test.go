@@ -12,7 +12,7 @@ import (
 	"vendorapi/internal/testenv"
 )
 
-// One order from its creation to the door, as the page and its fragment tell it.
+// One order from its creation to the door, as the page and its fragment show it.
 //
 //rule:order-creation-response/trackingUrl decisions/trackingUrl
 func TestPage_FollowsADelivery(t *testing.T) {

@@ -13,7 +13,7 @@ if (viewer) {
   });
 }
 
-// A gateway that was not told its public address is where the page came from.
+// Without a configured public address the gateway is where the page came from.
 for (const code of document.querySelectorAll('main.text code')) {
   if (code.textContent.includes('{base_url}')) {
     code.textContent = code.textContent.replaceAll('{base_url}', location.origin);

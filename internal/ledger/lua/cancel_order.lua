@@ -8,7 +8,7 @@
 --   (record), already (record; it was cancelled before), too_late (record)
 -- Repeated call (the reply was lost): the order carries this call's nonce, in the
 --   place of its creation's, so it answers cancelled before any limit is consumed:
---   whoever has cancelled with the last request of a window is not told 429.
+--   whoever has cancelled with the last request of a window does not get 429.
 if not open_windows(KEYS[1], call('GET', KEYS[1])) then return 'unknown' end
 local passes, head = check_limits(clock()), order_head(KEYS[2])
 if head ~= '' and order_status(head) == CANCELLED and sub(head, 53, 60) == ARGV[10] then

@@ -1,7 +1,7 @@
 -- Puts new orders on their fleets' job lists and sets their first timer, then
 -- acknowledges the creation events.
 -- KEYS 1 events
--- ARGV 1 key prefix {tag}, 2 consumer group, 3 patience in ms (the earliest
+-- ARGV 1 key prefix {tag}, 2 consumer group, 3 timeout in ms (the earliest
 --   time after creation at which any timer can be due), then pairs: stream id,
 --   order member ('' for an event that concerns no creation)
 -- Reply: how many were put on a list. An order that has moved on keeps the

@@ -17,7 +17,7 @@ local function order_fleet(head) return sub(head, 123, 138) end
 local function order_day(head) return sub(head, 93, 94) end
 
 -- Whether the courier of an entry ('A', its length, the courier) is the one who has
--- the job: same, other, or none while nobody has it. Whoever was told so last has
+-- the job: same, other, or none while nobody has it. Who got that answer last has
 -- it, even if the worker has not decided yet; an order from before that was noted
 -- is whoever's its changes say.
 local function order_courier(order, entry)
@@ -27,13 +27,13 @@ local function order_courier(order, entry)
     length, factor, at = length + last % 128 * factor, factor * 128, at + 1
   until last < 128
   at = at + length + parse('>I4', sub(order, 119, 122))
-  local courier, whose, told = sub(entry, 4), 'none', false
+  local courier, whose, known = sub(entry, 4), 'none', false
   while at < #order do
     local kind, from = char(byte(order, at)), at + 3
     at = from + parse('>I2', sub(order, at + 1, at + 2))
     if kind == 'S' then from = from + 13 end -- behind status, epoch and time
-    if kind == 'A' or not told and (kind == 'C' or sub(order, from, from + 2) ~= '\0\0\0') then
-      whose, told = sub(order, from, from + #courier - 1) == courier and 'same' or 'other', kind == 'A' or told
+    if kind == 'A' or not known and (kind == 'C' or sub(order, from, from + 2) ~= '\0\0\0') then
+      whose, known = sub(order, from, from + #courier - 1) == courier and 'same' or 'other', kind == 'A' or known
     end
   end
   return whose
@@ -89,9 +89,9 @@ end
 local function why_not(list, from, fleet)
   for at = from, #list, 17 do
     if sub(list, at + 1, at + 16) == fleet then
-      local verdicts = byte(list, at)
-      if verdicts >= 2 then return 'fleet_suspended' end
-      return verdicts == 1 and 'no_couriers' or 'coverage'
+      local flags = byte(list, at)
+      if flags >= 2 then return 'fleet_suspended' end
+      return flags == 1 and 'no_couriers' or 'coverage'
     end
   end
   return 'coverage'

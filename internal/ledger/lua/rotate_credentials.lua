@@ -5,7 +5,7 @@
 --   present by the caller's clock in s
 -- Replies: missing, full (too many earlier secrets still work); else from when on
 --   the account's tokens are good, Unix seconds ('0': always)
--- Repeated call: told by the secret; nothing is changed, and the reply is the same.
+-- Repeated call: recognized by the secret; nothing is changed, and the reply is the same.
 local now = clock()
 if call('EXISTS', KEYS[1]) == 0 then return 'missing' end
 local done = rotate_secret(KEYS[1], now / 1000, ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1')

@@ -21,7 +21,7 @@ local function inside(seconds, tail, at)
   return admitted - advance(tail, at, present() - seconds * 1000000)
 end
 
--- The same arithmetic as judge_bucket's, so that the two never differ by one.
+-- The same arithmetic as check_bucket's, so that the two never differ by one.
 local function owed()
   local cost = seconds1 * 1000000
   local spare = count2 * cost - max(0, at1 - max(0, now - last) * count1)

@@ -10,7 +10,7 @@
 --   set: no URL is registered), waiting (set: what was queued for a URL that was
 --   deleted must be settled first; nothing was written), full (rotate: too many
 --   earlier secrets still sign)
--- Repeated call: set, limit and probe write the same again; rotate is told apart by
+-- Repeated call: set, limit and probe write the same again; rotate is recognized by
 --   the sealed secret's bytes.
 local e = open_queue(ARGV[1], ARGV[2], clock())
 local secret = call('HGET', e.w, 'secret')

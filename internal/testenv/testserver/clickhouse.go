@@ -26,7 +26,7 @@ type ClickHouse struct {
 	dedicated bool           // takes its databases along
 }
 
-// newClickHouse starts an engine with its tables in dir; its log lies beside them. The
+// newClickHouse starts an engine with its tables in dir; its log is beside them. The
 // folder programs holds devclickhouse.
 func newClickHouse(ctx context.Context, dir, programs string) (*ClickHouse, error) {
 	addr, err := stack.FreeAddr()

@@ -90,7 +90,7 @@ func routes(r *receiver.Receiver) http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r.Counts()) // the asker went away: nothing to do
+		_ = json.NewEncoder(w).Encode(r.Counts()) // the client disconnected: nothing to do
 	})
 	return mux
 }

@@ -1,5 +1,5 @@
 // Package snippets receives webhooks the way a vendor does who has pasted this
-// file: it owns nothing else, and refuses what is not signed or not fresh.
+// file: it does nothing else, and refuses what is not signed or not fresh.
 package snippets
 
 import (
@@ -72,7 +72,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Verify tells whether a webhook is the service's and at most five minutes old.
+// Verify reports whether a webhook is the service's and at most five minutes old.
 // body is what came over the wire, before any parsing.
 func Verify(secrets []string, header http.Header, body []byte) bool {
 	id, timestamp := header.Get("webhook-id"), header.Get("webhook-timestamp")

@@ -27,7 +27,7 @@ function receive(state, secrets, headers, body) {
   return 204;
 }
 
-// Tells whether a webhook is the service's and at most five minutes old. `secrets` are whole, "whsec_…"; after a
+// Reports whether a webhook is the service's and at most five minutes old. `secrets` are whole, "whsec_…"; after a
 // rotation the new one beside the old for 24 h, then POST /webhook/test.
 function verify(secrets, headers, body) {
   const id = headers['webhook-id'], timestamp = headers['webhook-timestamp'];

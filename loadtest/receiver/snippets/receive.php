@@ -34,7 +34,7 @@ function receive(array &$state, array $secrets, array $headers, string $body): i
     return 204;
 }
 
-// Tells whether a webhook is the service's and at most five minutes old. $secrets are whole, "whsec_…"; after a
+// Reports whether a webhook is the service's and at most five minutes old. $secrets are whole, "whsec_…"; after a
 // rotation the new one beside the old for 24 h, then POST /webhook/test.
 function verify(array $secrets, array $headers, string $body): bool
 {

@@ -34,7 +34,7 @@ def receive(state, secrets, headers, body):
 
 
 def verify(secrets, headers, body):
-    """Tells whether a webhook is the service's and at most five minutes old. secrets: whole,
+    """Reports whether a webhook is the service's and at most five minutes old. secrets: whole,
     "whsec_…"; after a rotation the new one beside the old for 24 h, then POST /webhook/test."""
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not re.fullmatch("[0-9]{1,12}", timestamp) or abs(time.time() - int(timestamp)) > 300:

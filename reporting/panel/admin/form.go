@@ -104,7 +104,7 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 	}
 }
 
-// change sends an action, also when the browser goes away. An error is fit to be shown.
+// change sends an action, also when the browser disconnects. An error is fit to be shown.
 func (p *Pages) change(r *http.Request, method, path string, body map[string]any, into any) error {
 	var sent any
 	if body != nil {

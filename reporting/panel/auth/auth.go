@@ -125,7 +125,7 @@ type Identity struct {
 	session string // its id; empty for a bearer token
 }
 
-// BySession tells a browser's session from a bearer token.
+// BySession distinguishes a browser's session from a bearer token.
 func (i *Identity) BySession() bool { return i.session != "" }
 
 // Authenticate finds out who asks, by the bearer token if one was sent, else by the

@@ -41,7 +41,7 @@ var errNoOrder = delivery.Refuse(delivery.CodeOrderNotFound, "there is no such o
 
 // errCannotTell: it is not in Redis, and ClickHouse does not answer.
 var errCannotTell = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: 5 * time.Second,
-	Message: "whether there is such an order cannot be told right now: it is not among those that can be read"}
+	Message: "whether there is such an order cannot be found out right now: it is not among those that can be read"}
 
 func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 	id, err := delivery.ParseOrderID(r.PathValue("id"))

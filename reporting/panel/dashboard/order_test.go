@@ -177,7 +177,7 @@ func TestOrder_WithoutClickHouseIsShownFromRedis(t *testing.T) {
 	e.sends(failed("no"))
 	e.serve(e.away())
 	e.page(o.ID).Says("Cannot be read right now: earlier webhook attempts (ClickHouse).", "Status Assigned", "HTTP 500")
-	unknown := e.client.Get("/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String()).Want(http.StatusServiceUnavailable).Says("cannot be told right now")
+	unknown := e.client.Get("/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String()).Want(http.StatusServiceUnavailable).Says("cannot be found out right now")
 	if unknown.Header.Get("Retry-After") == "" {
 		t.Errorf("%v", unknown.Header)
 	}

@@ -134,7 +134,7 @@ func balanceOf(f filters, atOnce bool) balanceView {
 	return balanceView{Fragment: address(balancePath, f.Typed), Address: address(pathOf(control), f.Typed), AtOnce: atOnce}
 }
 
-// lastReconciled is what the pages tell besides; without it they are shown as well.
+// lastReconciled is what the pages show besides; without it they are shown as well.
 func (p *Pages) lastReconciled(ctx context.Context) *archive.Reconciliation {
 	last, err := p.archive.LastReconciliation(ctx)
 	if err != nil {

@@ -194,7 +194,7 @@ func Tone(state any) string {
 	return tones[fmt.Sprint(state)]
 }
 
-// Short is the beginning of an id, enough to tell it from its neighbours.
+// Short is the beginning of an id, enough to distinguish it from its neighbours.
 func Short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(len(text), 8)]

@@ -123,7 +123,7 @@ type Choice struct {
 	Chosen      bool
 }
 
-// Pager is where a page lies in a list. Show it with {{template "pager" .Pager}}.
+// Pager is where a page is in a list. Show it with {{template "pager" .Pager}}.
 type Pager struct {
 	Page, Pages int
 	// First and Last are the rows of the page, counted from 1.

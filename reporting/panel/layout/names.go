@@ -105,7 +105,7 @@ func (n Names) Known(id string) error {
 var errUnknown = errors.New("nobody has this id")
 
 // Choices are the options by name, also of what was chosen and has no name; nil for
-// none and for more than most: then an id or a name is typed. Equal names are told
+// none and for more than most: then an id or a name is typed. Equal names are distinguished
 // apart by their ids.
 func (n Names) Choices(chosen string, most int) []Choice {
 	if len(n) == 0 || len(n) > most {

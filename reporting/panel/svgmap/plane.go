@@ -36,7 +36,7 @@ func boundOf(p *delivery.Point) orb.Bound {
 	return pointOf(*p).Bound()
 }
 
-// cosine of a latitude, kept away from 0 so that a pole is drawn as well.
+// cosine of a latitude, kept above 0 so that a pole is drawn as well.
 func cosine(latitude float64) float64 { return max(math.Cos(latitude*math.Pi/180), 0.05) }
 
 // polygonsOf is a copy of the coverage in degrees; nil has none.

@@ -1,6 +1,6 @@
 // What the panel's pages cannot do without scripts: draw charts, keep them and
 // opened details while parts of a page refresh themselves, ask before what
-// cannot be undone, copy, and tell when the connection is lost. Everything is
+// cannot be undone, copy, and show when the connection is lost. Everything is
 // bound to attributes; there is nothing inline.
 (() => {
   "use strict";

@@ -12,9 +12,9 @@ import (
 	"vendorapi/internal/testenv"
 )
 
-// told is an order as the test knows it: what it was told to do, never what it
+// expected is an order as the test knows it: what was asked of it, never what it
 // has read back.
-type told struct {
+type expected struct {
 	id         delivery.OrderID
 	account    delivery.AccountID
 	external   string
@@ -38,14 +38,14 @@ type step struct {
 	epoch   uint64
 }
 
-func (o *told) status() delivery.Status {
+func (o *expected) status() delivery.Status {
 	if len(o.steps) == 0 {
 		return delivery.Searching
 	}
 	return o.steps[len(o.steps)-1].status
 }
 
-func (o *told) version() uint64 {
+func (o *expected) version() uint64 {
 	epoch := o.epoch
 	if n := len(o.steps); n > 0 {
 		epoch = o.steps[n-1].epoch
@@ -72,7 +72,7 @@ func shownMoney(m delivery.Money) string {
 func line(cells ...any) string { return strings.TrimSuffix(fmt.Sprintln(cells...), "\n") }
 
 // orderRow is the row of orders that there must be.
-func (o *told) orderRow() string {
+func (o *expected) orderRow() string {
 	var picked, delivered, ended, updated time.Time
 	var failure delivery.FailureReason
 	var cancel delivery.CancelReason
@@ -102,7 +102,7 @@ const orderColumns = `order_id, business_day, version, external_order_id, status
 	picked_up_at, delivered_at, ended_at, updated_at, concat('p=', payment_type), order_amount, collection_amount, expected_collection`
 
 // eventRows are the rows of order_events that there must be.
-func (o *told) eventRows() []string {
+func (o *expected) eventRows() []string {
 	rows := []string{line(o.id, 1, 1, delivery.Searching, shownTime(o.created), "f=", "c=")}
 	for i, s := range o.steps {
 		rows = append(rows, line(o.id, i+2, s.epoch<<32|uint64(i+2), s.status, shownTime(s.at), "f="+string(s.failure), "c="+string(s.cancel)))
@@ -113,7 +113,7 @@ func (o *told) eventRows() []string {
 const eventColumns = `order_id, sequence, if(sequence = 1, 1, version), status, at, concat('f=', failure_reason), concat('c=', cancel_reason)`
 
 // moves makes up what happens next to an order.
-func (o *told) moves(target int, at time.Time) delivery.Update {
+func (o *expected) moves(target int, at time.Time) delivery.Update {
 	u := delivery.Update{Order: o.id, Kind: delivery.KindStatus, At: at, Courier: testenv.Courier}
 	switch {
 	case target <= int(delivery.Delivered):
