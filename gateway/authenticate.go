@@ -16,24 +16,19 @@ import (
 // authenticate finds out whose request it is. It asks nobody: tokens carry
 // their own proof. Whether the account is suspended is said by the ledger, in
 // the same script that does the request's work.
-func (g *gateway) authenticate(x *requestContext) error {
+func (g *gateway) authenticate(x *requestContext) (err error) {
 	switch x.route.access {
 	case vendorOnly:
-		id, err := g.verify(x, g.vendorTokens)
-		x.account = id
-		return err
+		x.account, err = g.verify(x, g.vendorTokens)
 	case fleetOnly:
-		id, err := g.verify(x, g.fleetTokens)
-		if err != nil {
-			return err
+		if x.fleet, err = g.verify(x, g.fleetTokens); err == nil {
+			err = g.knownFleet(x.fleet)
 		}
-		x.fleet = id
-		return g.knownFleet(x.fleet)
 	case adminOnly:
-		return g.authenticateAdmin(x)
+		err = g.authenticateAdmin(x)
 	case public:
 	}
-	return nil
+	return err
 }
 
 func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byte, error) {

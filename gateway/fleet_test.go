@@ -391,7 +391,7 @@ func TestFleet_HoldsSoManyRequestsInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := e.g.fleetLimiters.of(id, e.g.privateLimiter.shed)
+	own := e.g.fleetLimiter(id)
 	for range maxFleetInFlight {
 		if !own.enter() {
 			t.Fatal("no place")

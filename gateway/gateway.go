@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
@@ -45,10 +46,10 @@ type gateway struct {
 	draining atomic.Bool
 	faults   faultLog
 	// vendorLimiter and privateLimiter bound the requests in work of each listener.
-	vendorLimiter, privateLimiter inFlightLimiter
-	fleetLimiters                 fleetLimiters
+	vendorLimiter, privateLimiter *inFlightLimiter
+	fleetLimiters                 sync.Map // by delivery.FleetID
 	// logins bounds the logins of both, so that guesses take no places of requests.
-	logins inFlightLimiter
+	logins *inFlightLimiter
 }
 
 // newGateway prepares a gateway; the ledger is opened by connect.
@@ -63,9 +64,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		scripts:  service.ObserveScripts(process.Registry),
 		tracking: keys.TrackingKeys.Signer(),
 	}
-	g.vendorLimiter.bound(s.VendorAPI.MaxInFlight, g.metrics.shed.WithLabelValues(vendorListener))
-	g.logins.bound(maxLogins, nil)
-	g.privateLimiter.bound(s.PrivateAPI.MaxInFlight, g.metrics.shed.WithLabelValues(privateListener))
+	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
+	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
+	g.logins = &inFlightLimiter{most: maxLogins}
 	for _, key := range config.SplitSecrets(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))
 	}

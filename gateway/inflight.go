@@ -1,7 +1,6 @@
 package main
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,12 +15,6 @@ type inFlightLimiter struct {
 	most   int64 // 0: no bound
 	inside atomic.Int64
 	shed   prometheus.Counter // nil: not counted
-}
-
-// bound sets the limit (0: none) and what counts those refused; before the first
-// request.
-func (c *inFlightLimiter) bound(most int, shed prometheus.Counter) {
-	c.most, c.shed = int64(most), shed
 }
 
 // enter reports whether there is a place; whoever got one leaves it.
@@ -47,32 +40,28 @@ const maxLogins = 32
 
 func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
 	if x.vendor {
-		return &g.vendorLimiter
+		return g.vendorLimiter
 	}
-	return &g.privateLimiter
+	return g.privateLimiter
 }
 
 // maxFleetInFlight is how many requests of one fleet are in flight at a gateway, so
 // that no fleet keeps the others, or operators, out when Redis is slow.
 const maxFleetInFlight = 64
 
-// fleetLimiters are the limiters of fleets that there are.
-type fleetLimiters struct{ byID sync.Map }
-
-func (f *fleetLimiters) of(id delivery.FleetID, shed prometheus.Counter) *inFlightLimiter {
-	if c, there := f.byID.Load(id); there {
+// fleetLimiter is the limiter of one fleet.
+func (g *gateway) fleetLimiter(id delivery.FleetID) *inFlightLimiter {
+	if c, there := g.fleetLimiters.Load(id); there {
 		return c.(*inFlightLimiter)
 	}
-	c := new(inFlightLimiter)
-	c.bound(maxFleetInFlight, shed)
-	first, _ := f.byID.LoadOrStore(id, c)
-	return first.(*inFlightLimiter)
+	c, _ := g.fleetLimiters.LoadOrStore(id, &inFlightLimiter{most: maxFleetInFlight, shed: g.privateLimiter.shed})
+	return c.(*inFlightLimiter)
 }
 
 // enterFleet counts a fleet's request in its limit and in its limiter, which whoever
 // got in leaves.
 func (g *gateway) enterFleet(x *requestContext) (*inFlightLimiter, error) {
-	c := g.fleetLimiters.of(x.fleet, g.privateLimiter.shed)
+	c := g.fleetLimiter(x.fleet)
 	if !c.enter() {
 		return nil, errOverloaded
 	}

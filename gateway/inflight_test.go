@@ -13,9 +13,11 @@ import (
 )
 
 func TestInFlight_HoldsItsBound(t *testing.T) {
-	for _, c := range []struct{ bound, come, inside int }{{3, 2, 2}, {3, 3, 3}, {3, 9, 3}, {0, 1000, 1000}} {
-		var limiter inFlightLimiter
-		limiter.bound(c.bound, prometheus.NewCounter(prometheus.CounterOpts{}))
+	for _, c := range []struct {
+		bound        int64
+		come, inside int
+	}{{3, 2, 2}, {3, 3, 3}, {3, 9, 3}, {0, 1000, 1000}} {
+		limiter := &inFlightLimiter{most: c.bound, shed: prometheus.NewCounter(prometheus.CounterOpts{})}
 		let := 0
 		for range c.come {
 			if limiter.enter() {
@@ -87,8 +89,7 @@ func TestInFlight_SlowBodiesHoldNoPlace(t *testing.T) {
 }
 
 func BenchmarkInFlight(b *testing.B) {
-	var limiter inFlightLimiter
-	limiter.bound(1024, prometheus.NewCounter(prometheus.CounterOpts{}))
+	limiter := &inFlightLimiter{most: 1024, shed: prometheus.NewCounter(prometheus.CounterOpts{})}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 )
 
 // metrics are what operators watch; the endpoint is the only label besides the
@@ -25,24 +26,20 @@ type metrics struct {
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, labels)
-		registry.MustRegister(v)
-		return v
-	}
+	r := service.NewMetrics(registry, nil)
 	m := &metrics{
-		requests:     counter("requests_total", "Requests by endpoint and HTTP status.", "endpoint", "code"),
-		refusals:     counter("refusals_total", "Answers other than success by errorCode.", "error_code"),
-		limited:      counter("limited_total", "Requests answered 429 by endpoint.", "endpoint"),
-		ledgerErrors: counter("ledger_errors_total", "Requests that failed because Redis was away or refused to write, by endpoint.", "endpoint"),
-		connections:  counter("connections_refused_total", "Connections over a limit, by listener.", "listener"),
-		shed:         counter("shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "gateway", Name: "request_seconds", Help: "Time from a request's last header to its answer, by endpoint.",
+		requests: r.NewCounterVec(prometheus.CounterOpts{
+			Name: "gateway_requests_total", Help: "Requests by endpoint and HTTP status."}, []string{"endpoint", "code"}),
+		latency: r.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gateway_request_seconds", Help: "Time from a request's last header to its answer, by endpoint.",
 			Buckets: []float64{.0005, .001, .002, .003, .005, .0075, .01, .025, .05, .1, .25, .5, 1, 3, 10},
 		}, []string{"endpoint"}),
+		refusals:     r.Counters("gateway_refusals_total", "Answers other than success by errorCode.", "error_code"),
+		limited:      r.Counters("gateway_limited_total", "Requests answered 429 by endpoint.", "endpoint"),
+		ledgerErrors: r.Counters("gateway_ledger_errors_total", "Requests that failed because Redis was unavailable or refused to write, by endpoint.", "endpoint"),
+		connections:  r.Counters("gateway_connections_refused_total", "Connections over a limit, by listener.", "listener"),
+		shed:         r.Counters("gateway_shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
 	}
-	registry.MustRegister(m.latency)
 	for _, code := range delivery.Codes() { // so that the first of a kind is an increase, too
 		m.refusals.WithLabelValues(string(code))
 	}
@@ -71,7 +68,7 @@ func (m *metrics) meter(endpoint string) *meter {
 	}
 }
 
-// measure gives every route its meter and splits its pattern.
+// measure gives every route its meter.
 func (m *metrics) measure(rs routes) routes {
 	for i := range rs {
 		rs[i].meter = m.meter(rs[i].name)

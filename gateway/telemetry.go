@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 )
 
@@ -118,15 +119,12 @@ func (g *gateway) trace(x *requestContext) {
 // showExpiry shows until when a listener's certificate is good; it is read again
 // when its files change.
 func (g *gateway) showExpiry(listener string, secure *tls.Config) {
-	g.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "gateway_certificate_expiry_timestamp_seconds",
-		Help:        "When the certificate that a listener shows ends, as a Unix time; absent without TLS.",
-		ConstLabels: prometheus.Labels{"listener": listener},
-	}, func() float64 {
-		certificate, err := secure.GetCertificate(nil)
-		if err != nil || certificate.Leaf == nil {
-			return 0
-		}
-		return float64(certificate.Leaf.NotAfter.Unix())
-	}))
+	service.NewMetrics(g.Registry, prometheus.Labels{"listener": listener}).GaugeFunc("gateway_certificate_expiry_timestamp_seconds",
+		"When the certificate that a listener shows ends, as a Unix time; absent without TLS.", func() float64 {
+			certificate, err := secure.GetCertificate(nil)
+			if err != nil || certificate.Leaf == nil {
+				return 0
+			}
+			return float64(certificate.Leaf.NotAfter.Unix())
+		})
 }
