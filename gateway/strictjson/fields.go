@@ -3,6 +3,7 @@ package strictjson
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"vendorapi/internal/delivery"
@@ -63,24 +64,24 @@ func (f *Fields) add(path string, dst any, closed bool) bool {
 	}
 	keys := strings.Split(path, ".")
 	for _, key := range keys[:len(keys)-1] {
-		m := f.find(key)
-		if m == nil {
+		at := f.find(key, 0)
+		if at < 0 {
+			at = len(f.members)
 			f.members = append(f.members, member{key: key, path: f.path + key, below: &Fields{path: f.path + key + ".", closed: closed}})
-			m = &f.members[len(f.members)-1]
 		}
-		f = m.below
+		f = f.members[at].below
 	}
 	f.members = append(f.members, member{key: keys[len(keys)-1], path: path, dst: dst})
 	return true
 }
 
-func (f *Fields) find(key string) *member {
-	for i := range f.members {
-		if f.members[i].key == key {
-			return &f.members[i]
-		}
+// find is the index of a member, -1 for none. It looks at likely first: most bodies
+// have the order of the fields.
+func (f *Fields) find(key string, likely int) int {
+	if likely < len(f.members) && f.members[likely].key == key {
+		return likely
 	}
-	return nil
+	return slices.IndexFunc(f.members, func(m member) bool { return m.key == key })
 }
 
 // Root reads a body that must be an object.
@@ -100,15 +101,18 @@ func (r *Reader) Object(path string, into *Fields) bool {
 }
 
 func (r *Reader) fields(into *Fields, prefix string) {
+	next := 0
 	r.object(func(key string) {
-		m := into.find(key)
-		if m == nil {
+		at := into.find(key, next)
+		if at < 0 {
 			if into.closed {
 				r.Unknown = append(r.Unknown, prefix+into.path+key)
 			}
 			r.Skip()
 			return
 		}
+		next = at + 1
+		m := &into.members[at]
 		path := m.path
 		if prefix != "" {
 			path = prefix + path
