@@ -27,7 +27,7 @@ type jobView struct {
 	Version         uint64             `json:"version"`
 	Store           jobStoreView       `json:"store"`
 	Recipient       delivery.Recipient `json:"recipient"`
-	Dropoff         dropoffView        `json:"dropoff"`
+	Dropoff         delivery.Dropoff   `json:"dropoff"`
 	PackageNote     string             `json:"packageNote,omitempty"`
 	Payment         paymentView        `json:"payment"`
 	ReadyAt         string             `json:"readyAt"`
@@ -49,15 +49,6 @@ type jobStoreView struct {
 	*delivery.Point
 }
 
-type dropoffView struct {
-	Text string `json:"text"`
-	delivery.Point
-	BuildingNo string `json:"buildingNo,omitempty"`
-	DoorNo     string `json:"doorNo,omitempty"`
-	Floor      string `json:"floor,omitempty"`
-	Note       string `json:"note,omitempty"`
-}
-
 // paymentView is passed on as the vendor gave it, but for the amount of an order
 // that is paid already; amounts are exact decimals.
 type paymentView struct {
@@ -74,15 +65,8 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	v := jobView{
 		OrderID: o.ID.String(), ExternalOrderID: o.ExternalOrderID, Status: o.Status.String(), Version: o.Version,
 		Store:     jobStoreView{AccountID: o.Account.String(), ExternalStoreID: o.ExternalStoreID},
-		Recipient: o.Recipient,
-		Dropoff: dropoffView{
-			Text: o.Dropoff.Text, Point: o.Dropoff.Point, BuildingNo: o.Dropoff.BuildingNo, DoorNo: o.Dropoff.DoorNo, Floor: o.Dropoff.Floor, Note: o.Dropoff.Note,
-		},
-		PackageNote: o.PackageNote,
-		Payment: paymentView{
-			Type:             o.Payment.Type.String(),
-			CollectionAmount: json.Number(o.Payment.CollectionAmount.String()),
-		},
+		Recipient: o.Recipient, Dropoff: o.Dropoff, PackageNote: o.PackageNote,
+		Payment: paymentView{Type: o.Payment.Type.String(), CollectionAmount: json.Number(o.Payment.CollectionAmount.String())},
 		ReadyAt: formatTime(o.ReadyAt), CreatedAt: formatTime(o.CreatedAt), UpdatedAt: formatTime(o.UpdatedAt()),
 	}
 	if o.Payment.Type != delivery.Prepaid {

@@ -27,12 +27,12 @@ type Recipient struct {
 
 // Dropoff is where the courier goes: Text to read, the point to navigate to.
 type Dropoff struct {
-	Text       string
-	Point      Point
-	BuildingNo string
-	DoorNo     string
-	Floor      string
-	Note       string
+	Text string `json:"text"`
+	Point
+	BuildingNo string `json:"buildingNo,omitempty"`
+	DoorNo     string `json:"doorNo,omitempty"`
+	Floor      string `json:"floor,omitempty"`
+	Note       string `json:"note,omitempty"`
 }
 
 // Payment is passed on and reported, never collected here.
