@@ -67,120 +67,114 @@ func (t *table) names() (names []string) {
 	return names
 }
 
-// values are the rows of a slice by column, as the driver takes them. The error names
-// the first value that ClickHouse would store as something else.
-func (t *table) values(rows reflect.Value) ([]reflect.Value, error) {
-	all := make([]reflect.Value, len(t.columns))
-	for i := range t.columns {
-		values, row, err := t.columns[i].values(rows)
-		if err != nil {
-			return nil, fmt.Errorf("%s (%+v): %s %w", t.name, rows.Index(row), t.columns[i].name, err)
-		}
-		all[i] = reflect.ValueOf(values)
-	}
-	return all, nil
-}
-
 // The days of ClickHouse's Date, with a margin for zones.
 var (
 	firstDay = time.Date(1970, 1, 2, 0, 0, 0, 0, time.UTC)
 	lastDay  = time.Date(2149, 6, 5, 0, 0, 0, 0, time.UTC)
 )
 
-// values are a slice of those of the rows; the error is that of the given row.
-func (c *column) values(rows reflect.Value) (values any, row int, err error) {
+// values are the rows of a slice by column, as the driver takes them. The error names
+// the first value that ClickHouse would store as something else.
+func (t *table) values(rows reflect.Value) ([]reflect.Value, error) {
+	row := reflect.New(rows.Type().Elem()).Elem() // each in turn: its fields are looked up once
+	all, add := make([]reflect.Value, len(t.columns)), make([]func(int) error, len(t.columns))
+	for i := range t.columns {
+		all[i], add[i] = t.columns[i].gather(row.Field(t.columns[i].field), rows.Len())
+	}
+	for n := range rows.Len() {
+		row.Set(rows.Index(n))
+		for i := range add {
+			if err := add[i](n); err != nil {
+				return nil, fmt.Errorf("%s (%+v): %s %w", t.name, row, t.columns[i].name, err)
+			}
+		}
+	}
+	return all, nil
+}
+
+// gather makes a slice for n values of the field, and what adds the present one.
+func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add func(i int) error) {
 	switch c.kind {
 	case "UUID", "Nullable(UUID)":
-		return gather(c, rows, func(field reflect.Value) (uuid.UUID, bool, error) {
-			return uuid.UUID(field.Bytes()), !field.IsZero(), nil
-		})
+		return gather(c, field, n, func(id uuid.UUID) (uuid.UUID, bool, error) { return id, id != uuid.Nil, nil })
 	case "Date":
-		return gather(c, rows, func(field reflect.Value) (time.Time, bool, error) {
-			at := field.Addr().Interface().(*time.Time)
+		return gather(c, field, n, func(at time.Time) (time.Time, bool, error) {
 			return at.In(delivery.Istanbul), true, checkTime(at) // the driver takes the date in the time's own zone
 		})
 	case "DateTime64(3, 'UTC')", "Nullable(DateTime64(3, 'UTC'))":
-		return gather(c, rows, func(field reflect.Value) (int64, bool, error) {
-			at := field.Addr().Interface().(*time.Time)
+		return gather(c, field, n, func(at time.Time) (int64, bool, error) {
 			if c.nullable && at.IsZero() {
 				return 0, false, nil
 			}
 			return at.UnixMilli(), true, checkTime(at)
 		})
 	case "Nullable(Decimal(18, 2))":
-		return gather(c, rows, func(field reflect.Value) (_ decimal.Decimal, set bool, err error) {
-			amount := field.Addr().Interface().(*delivery.Money)
+		return gather(c, field, n, func(amount delivery.Money) (_ decimal.Decimal, set bool, err error) {
 			if amount.Minor < 0 || amount.Minor > delivery.MaxMoneyMinor {
 				err = fmt.Errorf("is %d kuruş: wanted are 0 to %d", amount.Minor, delivery.MaxMoneyMinor)
 			}
 			return amount.Decimal(), amount.Set, err
 		})
 	case "Bool":
-		return gather(c, rows, func(field reflect.Value) (bool, bool, error) { return field.Bool(), true, nil })
+		return gather(c, field, n, unchanged[bool])
 	case "UInt64":
-		return gather(c, rows, number[uint64])
+		return gather(c, field, n, unchanged[uint64])
 	case "UInt32":
-		return gather(c, rows, number[uint32])
+		if field.CanUint() { // a version's lower half is its sequence
+			return gather(c, field, n, func(version uint64) (uint32, bool, error) { return uint32(version), true, nil })
+		}
+		return gather(c, field, n, narrow[uint32])
 	case "UInt16":
-		return gather(c, rows, number[uint16])
+		return gather(c, field, n, narrow[uint16])
 	}
-	return gather(c, rows, text)
+	switch field.Interface().(type) {
+	case delivery.Status:
+		return gather(c, field, n, func(s delivery.Status) (_ string, set bool, err error) {
+			if s < delivery.Searching || s > delivery.Cancelled {
+				err = fmt.Errorf("is %s, no status of an order", s)
+			}
+			return s.String(), true, err
+		})
+	case delivery.PaymentType:
+		return gather(c, field, n, func(t delivery.PaymentType) (string, bool, error) { return t.String(), true, nil })
+	}
+	return gather(c, field, n, unchanged[string])
 }
 
-// gather makes a slice of a field of all rows: of pointers, nil for NULL, when the
-// column is nullable.
-func gather[V any](c *column, rows reflect.Value, convert func(reflect.Value) (value V, set bool, err error)) (any, int, error) {
-	values, pointers := make([]V, rows.Len()), []*V(nil)
-	if c.nullable {
-		pointers = make([]*V, len(values))
-	}
-	for i := range values {
-		value, set, err := convert(rows.Index(i).Field(c.field))
-		if err != nil {
-			return nil, i, err
+// gather makes a slice of pointers, nil for NULL, when the column is nullable.
+func gather[F, V any](c *column, field reflect.Value, n int, convert func(F) (value V, set bool, err error)) (reflect.Value, func(int) error) {
+	from := field.Addr().Convert(reflect.TypeFor[*F]()).Interface().(*F)
+	values := make([]V, n)
+	if !c.nullable {
+		return reflect.ValueOf(values), func(i int) (err error) {
+			values[i], _, err = convert(*from)
+			return err
 		}
-		values[i] = value
-		if c.nullable && set {
+	}
+	pointers := make([]*V, n)
+	return reflect.ValueOf(pointers), func(i int) (err error) {
+		var set bool
+		if values[i], set, err = convert(*from); set {
 			pointers[i] = &values[i]
 		}
+		return err
 	}
-	if c.nullable {
-		return pointers, 0, nil
-	}
-	return values, 0, nil
 }
 
-func checkTime(at *time.Time) error {
-	if at.Before(firstDay) || at.After(lastDay) {
-		return fmt.Errorf("is %s, not within 1970 to 2149", at.Format(time.RFC3339))
-	}
-	return nil
-}
+func unchanged[V any](value V) (V, bool, error) { return value, true, nil }
 
-func number[V uint16 | uint32 | uint64](field reflect.Value) (n V, set bool, err error) { //nolint:unparam // gather calls it
-	if field.CanUint() {
-		return V(field.Uint()), true, nil // a version's lower half is its sequence
-	}
-	if n = V(field.Int()); int64(n) != field.Int() {
-		err = fmt.Errorf("is %d: %T cannot hold it", field.Int(), n)
+func narrow[V uint16 | uint32](wide int) (n V, set bool, err error) { //nolint:unparam // gather calls it
+	if n = V(wide); int(n) != wide {
+		err = fmt.Errorf("is %d: %T cannot hold it", wide, n)
 	}
 	return n, true, err
 }
 
-func text(field reflect.Value) (_ string, set bool, err error) {
-	if field.Kind() == reflect.String {
-		return field.String(), true, nil
+func checkTime(at time.Time) error {
+	if at.Before(firstDay) || at.After(lastDay) {
+		return fmt.Errorf("is %s, not within 1970 to 2149", at.Format(time.RFC3339))
 	}
-	switch v := field.Interface().(type) {
-	case delivery.Status:
-		if v < delivery.Searching || v > delivery.Cancelled {
-			err = fmt.Errorf("is %s, no status of an order", v)
-		}
-		return v.String(), true, err
-	case delivery.PaymentType:
-		return v.String(), true, nil
-	}
-	return "", false, fmt.Errorf("is no text: %s", field.Type())
+	return nil
 }
 
 // printed is a value as ClickHouse's toString writes it; empty for NULL.
