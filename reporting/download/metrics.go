@@ -2,7 +2,8 @@ package download
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"vendorapi/internal/service"
 )
 
 // Results of a download.
@@ -17,31 +18,24 @@ const (
 )
 
 type metrics struct {
-	downloads *prometheus.CounterVec
-	rows      *prometheus.CounterVec
-	bytes     *prometheus.CounterVec
-	seconds   *prometheus.HistogramVec
-	refused   *prometheus.CounterVec
-	running   prometheus.Gauge
+	downloads, rows, bytes, refused *prometheus.CounterVec
+	seconds                         *prometheus.HistogramVec
+	running                         prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	with := promauto.With(reg)
+	with := service.NewMetrics(reg, nil)
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	return &metrics{
-		downloads: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_downloads_total",
-			Help: "Downloads that began, by report, format and what became of them."}, []string{"report", "format", "result"}),
-		rows: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_download_rows_total",
-			Help: "Rows read for downloads, those of unfinished ones to the last thousand."}, []string{"report", "format"}),
-		bytes: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_download_bytes_total",
-			Help: "Bytes of reports given to clients, after compression."}, []string{"report", "format"}),
-		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "reporting_download_seconds",
-			Help:    "How long whole downloads took.",
-			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
-		}, []string{"report", "format"}),
-		refused: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_download_refusals_total",
-			Help: "Downloads that did not begin, by error code."}, []string{"code"}),
-		running: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_downloads_running",
-			Help: "Downloads in progress."}),
+		downloads: counters("reporting_downloads_total", "Downloads that began, by report, format and what became of them.", "report", "format", "result"),
+		rows: counters("reporting_download_rows_total",
+			"Rows read for downloads, those of unfinished ones to the last thousand.", "report", "format"),
+		bytes:   counters("reporting_download_bytes_total", "Bytes of reports given to clients, after compression.", "report", "format"),
+		refused: counters("reporting_download_refusals_total", "Downloads that did not begin, by error code.", "code"),
+		running: with.Gauge("reporting_downloads_running", "Downloads in progress."),
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{Name: "reporting_download_seconds", Help: "How long whole downloads took.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}}, []string{"report", "format"}),
 	}
 }

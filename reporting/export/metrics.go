@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
 
@@ -18,54 +18,37 @@ const (
 )
 
 type metrics struct {
-	rows       *prometheus.CounterVec
-	turns      *prometheus.CounterVec
-	entries    prometheus.Counter
-	missing    prometheus.Counter
-	panics     prometheus.Counter
-	seconds    prometheus.Histogram
-	lagEntries prometheus.Gauge
-	lagSeconds prometheus.Gauge
-	lastStored prometheus.Gauge
+	rows, turns                        *prometheus.CounterVec
+	entries, missing, panics           prometheus.Counter
+	seconds                            prometheus.Histogram
+	lagEntries, lagSeconds, lastStored prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	with := promauto.With(reg)
-	m := &metrics{
-		rows: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_export_rows_total",
-			Help: "Rows stored in ClickHouse, by table; a row that was stored twice counts twice."}, []string{"table"}),
-		turns: with.NewCounterVec(prometheus.CounterOpts{Name: "reporting_export_turns_total",
-			Help: "Batches of stream entries, by whether they could be stored; failed ones are repeated."}, []string{"result"}),
-		entries: with.NewCounter(prometheus.CounterOpts{Name: "reporting_export_entries_total",
-			Help: "Stream entries stored and acknowledged."}),
-		missing: with.NewCounter(prometheus.CounterOpts{Name: "reporting_export_missing_orders_total",
-			Help: "Events whose order was not in Redis any more; each needs a look."}),
-		panics: with.NewCounter(prometheus.CounterOpts{Name: "reporting_export_panics_total",
-			Help: "Panics that were caught; each is a defect."}),
-		seconds: with.NewHistogram(prometheus.HistogramOpts{
-			Name:    "reporting_export_turn_seconds",
-			Help:    "From reading the orders of a batch to its acknowledgement.",
-			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}),
-		lagEntries: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_export_lag_entries",
-			Help: "Stream entries that are not in ClickHouse yet. The same in every replica."}),
-		lagSeconds: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_export_lag_seconds",
-			Help: "Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."}),
-		lastStored: with.NewGauge(prometheus.GaugeOpts{Name: "reporting_export_last_stored_timestamp_seconds",
-			Help: "When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."}),
+	with := service.NewMetrics(reg, nil)
+	return &metrics{
+		rows: with.Counters("reporting_export_rows_total",
+			"Rows stored in ClickHouse, by table; a row that was stored twice counts twice.", "table", archive.Tables()...),
+		turns: with.Counters("reporting_export_turns_total",
+			"Batches of stream entries, by whether they could be stored; failed ones are repeated.", "result", resultStored, resultFailed),
+		entries: with.Counter("reporting_export_entries_total", "Stream entries stored and acknowledged."),
+		missing: with.Counter("reporting_export_missing_orders_total", "Events whose order was not in Redis any more; each needs a look."),
+		panics:  with.Counter("reporting_export_panics_total", "Panics that were caught; each is a defect."),
+		seconds: with.Histogram("reporting_export_turn_seconds", "From reading the orders of a batch to its acknowledgement.",
+			.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
+		lagEntries: with.Gauge("reporting_export_lag_entries",
+			"Stream entries that are not in ClickHouse yet. The same in every replica."),
+		lagSeconds: with.Gauge("reporting_export_lag_seconds",
+			"Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."),
+		lastStored: with.Gauge("reporting_export_last_stored_timestamp_seconds",
+			"When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."),
 	}
-	for _, result := range []string{resultStored, resultFailed} {
-		m.turns.WithLabelValues(result)
-	}
-	m.stored(&archive.Batch{}) // all tables, from 0
-	return m
 }
 
 func (m *metrics) stored(b *archive.Batch) {
-	m.rows.WithLabelValues("orders").Add(float64(len(b.Orders)))
-	m.rows.WithLabelValues("order_events").Add(float64(len(b.Events)))
-	m.rows.WithLabelValues("late_deliveries").Add(float64(len(b.Late)))
-	m.rows.WithLabelValues("webhook_outcomes").Add(float64(len(b.Outcomes)))
+	for i, rows := range []int{len(b.Orders), len(b.Events), len(b.Late), len(b.Outcomes)} {
+		m.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
+	}
 }
 
 // lagInterval is the pause between two readings of the lag.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
 
@@ -50,29 +50,23 @@ type Daily struct {
 
 	found, unbalanced int // what the gauges show
 
-	differences prometheus.Gauge
-	totals      prometheus.Gauge
-	succeeded   prometheus.Gauge
-	runs        *prometheus.CounterVec
+	differences, totals, succeeded prometheus.Gauge
+	runs                           *prometheus.CounterVec
 }
 
 // NewDaily prepares it.
 func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger, reg prometheus.Registerer) *Daily {
-	metrics := promauto.With(reg)
-	d := &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
-		differences: metrics.NewGauge(prometheus.GaugeOpts{Name: "reporting_reconcile_differences",
-			Help: "Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect."}),
-		totals: metrics.NewGauge(prometheus.GaugeOpts{Name: "reporting_reconcile_totals_untied",
-			Help: "Sums of reports that did not balance at the last daily comparison; each is a defect."}),
-		succeeded: metrics.NewGauge(prometheus.GaugeOpts{Name: "reporting_reconcile_last_completed_timestamp_seconds",
-			Help: "When a daily comparison last came to its end, whatever it found; 0: not since the start."}),
-		runs: metrics.NewCounterVec(prometheus.CounterOpts{Name: "reporting_reconcile_runs_total",
-			Help: "Daily comparisons by result; a failed one could not compare."}, []string{"result"}),
+	metrics := service.NewMetrics(reg, nil)
+	return &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
+		differences: metrics.Gauge("reporting_reconcile_differences",
+			"Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect."),
+		totals: metrics.Gauge("reporting_reconcile_totals_untied",
+			"Sums of reports that did not balance at the last daily comparison; each is a defect."),
+		succeeded: metrics.Gauge("reporting_reconcile_last_completed_timestamp_seconds",
+			"When a daily comparison last came to its end, whatever it found; 0: not since the start."),
+		runs: metrics.Counters("reporting_reconcile_runs_total",
+			"Daily comparisons by result; a failed one could not compare.", "result", "tied", "differs", "failed"),
 	}
-	for _, result := range []string{"tied", "differs", "failed"} {
-		d.runs.WithLabelValues(result)
-	}
-	return d
 }
 
 // Run compares until ctx ends, and returns nil then.

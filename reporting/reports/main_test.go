@@ -139,21 +139,24 @@ func keysOf(r *Report) []string {
 	return keys
 }
 
-// sameRows compares and reports the first difference.
+// sameRows compares, and ends the test at the first column that differs.
 func sameRows(t testing.TB, what string, got, want [][]string) {
 	t.Helper()
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(got):
-			t.Errorf("%s: %d rows, wanted %d; missing is %q", what, len(got), len(want), want[i])
-		case i >= len(want):
-			t.Errorf("%s: %d rows, wanted %d; too much is %q", what, len(got), len(want), got[i])
-		case !slices.Equal(got[i], want[i]):
-			t.Errorf("%s, row %d:\n got %q\nwant %q", what, i, got[i], want[i])
-		default:
-			continue
+	for i := range min(len(got), len(want)) {
+		for column := range max(len(got[i]), len(want[i])) {
+			if column >= len(got[i]) || column >= len(want[i]) {
+				t.Fatalf("%s, row %d: %d columns, wanted %d", what, i, len(got[i]), len(want[i]))
+			}
+			if got[i][column] != want[i][column] {
+				t.Fatalf("%s, row %d (%s), column %d: %q, wanted %q", what, i, want[i][0], column, got[i][column], want[i][column])
+			}
 		}
-		return
+	}
+	switch {
+	case len(got) < len(want):
+		t.Fatalf("%s: %d rows, wanted %d; missing is %q", what, len(got), len(want), want[len(got)])
+	case len(got) > len(want):
+		t.Fatalf("%s: %d rows, wanted %d; too much is %q", what, len(got), len(want), got[len(want)])
 	}
 }
 
