@@ -56,7 +56,6 @@ func (x *requestContext) accountInPath() (err error) {
 	return nil
 }
 
-// fleetInPath reads the path's fleet id.
 func (x *requestContext) fleetInPath() (err error) {
 	if x.fleet, err = delivery.ParseFleetID(x.param(0)); err != nil {
 		return errNoFleet
@@ -89,12 +88,10 @@ func (g *gateway) audit(x *requestContext, what string, about ...any) {
 	g.Log.Info("admin: "+what, append(x.subject(line...), about...)...)
 }
 
-// maxOperator is the greatest length of an operator's name in characters.
-const maxOperator = 64
+const maxOperator = 64 // characters
 
-// operator is who acts, as the panel names them in the header X-Operator: 1 to 64
-// printable characters, blanks included. Anything else is nobody, so that no name can
-// look like another line or field of the log.
+// operator is the header X-Operator, which the panel sends: printable characters only, so
+// that no name looks like another line or field of the log. Anything else is nobody.
 func (x *requestContext) operator() string {
 	value, _, err := x.header("X-Operator")
 	if err != nil || !utf8.Valid(value) || utf8.RuneCount(value) > maxOperator {

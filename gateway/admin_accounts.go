@@ -9,8 +9,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// oldSecretLifetime is how long a rotated client secret goes on working (design
-// section 5).
+// oldSecretLifetime is how long a rotated client secret still works (design section 5).
 const oldSecretLifetime = 24 * time.Hour
 
 const maxName = 200
@@ -33,7 +32,6 @@ func viewAccount(a *delivery.Account) accountView {
 	}
 }
 
-// accountForm is the body of a creation and of a change.
 type accountForm struct {
 	*form     `json:"-"`
 	Name      delivery.Text `json:"name"`
@@ -65,7 +63,6 @@ func readAccountForm(x *requestContext) *accountForm {
 	return f
 }
 
-// apply changes the account as the form says and gathers what is wrong with it.
 func (f *accountForm) apply(a *delivery.Account) error {
 	if f.Name.Set {
 		a.Name = f.Line("name", f.Name, false, 1, maxName)
@@ -82,7 +79,7 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	return f.err()
 }
 
-// limit lays the given windows over a limit; an absent one keeps what it is laid over.
+// limit replaces the given windows of a limit.
 func (f *form) limit(path string, given limitForm, into *delivery.EndpointLimit) {
 	f.window(path+".sustained", given.Sustained, &into.Sustained)
 	f.window(path+".burst", given.Burst, &into.Burst)
@@ -129,8 +126,8 @@ func (g *gateway) readAccount(x *requestContext) error {
 	return show(x, viewAccount)(x.ledger.Accounts.Get(g.work, x.account))
 }
 
-// changeAccount is PATCH /accounts/{id} {name?, suspended?, limits?}. It holds
-// with the next request on every gateway.
+// changeAccount is PATCH /accounts/{id} {name?, suspended?, limits?}. Every gateway
+// follows it from its next request on.
 func (g *gateway) changeAccount(x *requestContext) error {
 	f := readAccountForm(x)
 	changed, err := x.ledger.Accounts.Update(g.work, x.account, f.apply)
@@ -151,16 +148,14 @@ func readRevokeOld(x *requestContext) (revokeOld bool, err error) {
 	return revokeOld, f.err()
 }
 
-// rotateCredentials is POST /accounts/{id}/credentials {revokeOld?}: a new client
-// secret; the one before works for another 24 hours, or all earlier ones and every
-// token end now.
+// rotateCredentials is POST /accounts/{id}/credentials {revokeOld?}. With revokeOld all
+// earlier secrets and every token end now.
 func (g *gateway) rotateCredentials(x *requestContext) error {
 	return g.rotateSecret(x, x.account.ClientID(), func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error {
 		return x.ledger.Accounts.RotateSecret(g.work, x.account, digest, oldUntil, revokeOld)
 	})
 }
 
-// rotateSecret issues a client secret in place of another one.
 func (g *gateway) rotateSecret(x *requestContext, clientID string, rotate func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error) error {
 	revokeOld, err := readRevokeOld(x)
 	if err != nil {

@@ -46,7 +46,6 @@ func viewFleet(f *delivery.Fleet, coverage bool) fleetView {
 	return v
 }
 
-// fleetForm is the body of a creation and of a change.
 type fleetForm struct {
 	*form           `json:"-"`
 	Name            delivery.Text   `json:"name"`
@@ -103,8 +102,7 @@ func take[T any](given bool, value T, into *T) {
 	}
 }
 
-// createFleet is POST /fleets {name, avgDeliveryMinutes, avgPickupMinutes?,
-// coverage, subRegion}.
+// createFleet is POST /fleets.
 func (g *gateway) createFleet(x *requestContext) error {
 	f := readFleetForm(x)
 	f.Require("name", f.Name.Set)
@@ -130,8 +128,8 @@ func (g *gateway) createFleet(x *requestContext) error {
 	})
 }
 
-// refreshFleets lets this replica see its own change at once; the others see it
-// within their next poll.
+// refreshFleets shows this replica its own change at once; the others see it with their
+// next poll.
 func (g *gateway) refreshFleets(x *requestContext) {
 	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		g.Log.Warn("fleets were changed but not reloaded; the next poll does it", "error", err)
@@ -147,12 +145,10 @@ func (g *gateway) listFleets(x *requestContext) error {
 	return list(x, "fleets", view)(x.ledger.Fleets.Snapshot().All(), nil)
 }
 
-// changeFleet is PATCH /fleets/{id}: any field of the creation, suspended, disabled and
-// requestsPerSecond.
+// changeFleet is PATCH /fleets/{id}.
 func (g *gateway) changeFleet(x *requestContext) error {
 	f := readFleetForm(x)
-	// Checked once: parsing a large area is not repeated when another writer
-	// interferes.
+	// Once: a large area is not parsed again when another writer interferes.
 	checked, err := f.checked()
 	if err != nil {
 		return err
@@ -170,8 +166,7 @@ func (g *gateway) changeFleet(x *requestContext) error {
 	return x.okJSON(viewFleet(changed, false))
 }
 
-// rotateFleetCredentials is POST /fleets/{id}/credentials {revokeOld?}, as for an
-// account.
+// rotateFleetCredentials is POST /fleets/{id}/credentials {revokeOld?}.
 func (g *gateway) rotateFleetCredentials(x *requestContext) error {
 	return g.rotateSecret(x, x.fleet.ClientID(), func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error {
 		return x.ledger.Fleets.RotateSecret(g.work, x.fleet, digest, oldUntil, revokeOld)

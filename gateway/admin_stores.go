@@ -8,16 +8,14 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// confirmForFleet is POST /accounts/{id}/stores/{externalStoreId}/confirm {fleetId?},
-// the fleet's yes on its behalf.
+// confirmForFleet is POST /accounts/{id}/stores/{externalStoreId}/confirm {fleetId?}.
 func (g *gateway) confirmForFleet(x *requestContext) error {
 	return g.answerForFleet(x, "store confirmed for its fleet", func(fleet delivery.FleetID, _ string) storeMove {
 		return confirmation(fleet, x.now)
 	})
 }
 
-// rejectForFleet is POST /accounts/{id}/stores/{externalStoreId}/reject
-// {fleetId?, reason?}, the fleet's no.
+// rejectForFleet is POST /accounts/{id}/stores/{externalStoreId}/reject {fleetId?, reason?}.
 func (g *gateway) rejectForFleet(x *requestContext) error {
 	return g.answerForFleet(x, "store rejected for its fleet", func(fleet delivery.FleetID, reason string) storeMove {
 		return rejection(fleet, reason, x.now)
@@ -46,7 +44,7 @@ func (g *gateway) answerForFleet(x *requestContext, what string, answer func(fle
 
 var errAnotherFleet = delivery.Refuse(delivery.CodeStoreNotFound, "the store is not attached to this fleet")
 
-// readActingFleet is the body's fleetId, zero when there is none, and its reason.
+// readActingFleet reads an optional fleetId and reason.
 func readActingFleet(x *requestContext) (fleet delivery.FleetID, reason string, err error) {
 	var body struct {
 		FleetID delivery.Text `json:"fleetId"`
@@ -88,8 +86,7 @@ func (g *gateway) migrateStore(x *requestContext) error {
 	})
 }
 
-// deactivateStore is POST /accounts/{id}/stores/{externalStoreId}/deactivate
-// {reason}.
+// deactivateStore is POST /accounts/{id}/stores/{externalStoreId}/deactivate {reason}.
 func (g *gateway) deactivateStore(x *requestContext) error {
 	var body struct {
 		Reason delivery.Text `json:"reason"`
@@ -114,8 +111,6 @@ func (g *gateway) deactivateStore(x *requestContext) error {
 	})
 }
 
-// moveStore changes the store that the path names and answers what became of
-// it.
 func (g *gateway) moveStore(x *requestContext, what string, move storeMove) error {
 	store, err := g.changeStore(x, move)
 	if err != nil {

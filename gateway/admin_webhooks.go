@@ -11,15 +11,13 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// The most that an operator may set for one receiver (requests in flight, and
-// requests per second).
+// The most that an operator may set for one receiver.
 const (
 	maxInFlightSetting  = 1024
 	maxPerSecondSetting = 10000
 )
 
-// healthView is a receiver as operators see it: what its owner sees, and what
-// the service does about it.
+// healthView is a receiver as operators see it.
 type healthView struct {
 	AccountID   string `json:"accountId"`
 	AccountName string `json:"accountName,omitempty"` // in the list
@@ -78,8 +76,7 @@ func (g *gateway) readWebhookHealth(x *requestContext) error {
 }
 
 // changeWebhook is PATCH /accounts/{id}/webhook {maxInFlight?, maxPerSecond?}: null or
-// 0 is the default again, what is absent stays. The worker heeds it with the next
-// events that it takes.
+// 0 restores the default. The worker follows it with the next events that it takes.
 func (g *gateway) changeWebhook(x *requestContext) error {
 	var body struct {
 		InFlight  strictjson.Raw `json:"maxInFlight"`
@@ -103,9 +100,8 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 	return show(x, viewHealth)(endpoint, err)
 }
 
-// setting is a whole number up to most. Unlike elsewhere null is not absent: it asks
-// for the default, as 0 does. Absent it is negative, which to the ledger means that it
-// stays.
+// setting is a whole number up to most, 0 for null, and -1, which the ledger takes for
+// unchanged, when absent.
 func (f *form) setting(path string, given strictjson.Raw, most int) int {
 	switch {
 	case !given.Set:
@@ -120,8 +116,7 @@ func (f *form) setting(path string, given strictjson.Raw, most int) int {
 	return n
 }
 
-// listWebhooks is GET /webhooks?status=: every account's receiver, the worst
-// first.
+// listWebhooks is GET /webhooks?status=, the worst first.
 func (g *gateway) listWebhooks(x *requestContext) error {
 	state := ledger.EndpointState(x.query("status"))
 	if state != "" && state.Severity() < 0 {
@@ -145,8 +140,8 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	return x.okJSON(map[string]any{"webhooks": views})
 }
 
-// rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: a new
-// secret; the one before signs, too, for 24 hours, or the earlier ones end now.
+// rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: the secret
+// before signs, too, for 24 hours, or the earlier ones end now.
 func (g *gateway) rotateWebhookSecret(x *requestContext) error {
 	revokeOld, err := readRevokeOld(x)
 	if err != nil {
@@ -160,8 +155,7 @@ func (g *gateway) rotateWebhookSecret(x *requestContext) error {
 	return x.okSecret(map[string]string{"secret": secret})
 }
 
-// attemptView is a line of the attempt log with its times as answers carry
-// them.
+// attemptView is a line of the attempt log with its times formatted.
 type attemptView struct {
 	ledger.AttemptRecord
 	At     string `json:"at"`
@@ -172,7 +166,6 @@ func viewAttempt(a ledger.AttemptRecord) attemptView {
 	return attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
 }
 
-// deliveryStates are what the log can be filtered by.
 var deliveryStates = []string{"", "delivered", "retrying", "undelivered", "notSent"}
 
 // listDeliveries is GET /accounts/{id}/webhook/deliveries?status=, newest first.
@@ -185,7 +178,6 @@ func (g *gateway) listDeliveries(x *requestContext) error {
 	return list(x, "deliveries", viewAttempt)(x.ledger.Webhooks.Attempts(g.work, x.account, state))
 }
 
-// replayStates are the final outcomes that operators may send again.
 var replayStates = []string{"undelivered", "notSent"}
 
 // replayEvents is POST /accounts/{id}/webhook/replay: {eventIds}, or {since}, or

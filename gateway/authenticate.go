@@ -50,8 +50,7 @@ func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byt
 
 var errFleetDisabled = delivery.Refuse(delivery.CodeFleetDisabled, "the fleet is disabled; contact the operator")
 
-// knownFleet refuses the token of a fleet that this environment does not have, and
-// that of one that is disabled. It asks nobody.
+// knownFleet refuses a fleet that is unknown or disabled, by what this process knows.
 func (g *gateway) knownFleet(id delivery.FleetID) error {
 	l := g.Ledger()
 	if l == nil {
@@ -67,8 +66,7 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 	return nil
 }
 
-// authenticateAdmin compares digests, so that neither contents nor length of
-// a key show in the time it takes, nor which of several it is.
+// authenticateAdmin takes the same time whatever the key.
 func (g *gateway) authenticateAdmin(x *requestContext) error {
 	raw, err := bearer(x)
 	if err != nil {
@@ -87,7 +85,6 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 
 var bearerScheme = []byte("Bearer ")
 
-// bearer is what follows the scheme in the Authorization header.
 func bearer(x *requestContext) ([]byte, error) {
 	value, sent, err := x.header("Authorization")
 	switch {
@@ -101,7 +98,6 @@ func bearer(x *requestContext) ([]byte, error) {
 	return bytes.TrimLeft(value[len(bearerScheme):], " "), nil
 }
 
-// credentials are the body of both token endpoints.
 type credentials struct {
 	clientID string
 	secret   [sha256.Size]byte
@@ -125,8 +121,7 @@ func readCredentials(x *requestContext) (credentials, error) {
 	return credentials{body.ClientID.Value, sha256.Sum256([]byte(secret))}, f.err()
 }
 
-// vendorToken is POST /api/vendor/v1/token. Only a right secret counts against the
-// account's limit.
+// vendorToken is POST /api/vendor/v1/token. Only a right secret counts.
 func (g *gateway) vendorToken(x *requestContext) error {
 	limits := x.ledger.Limits
 	return login(g, x, delivery.AccountOfClient,

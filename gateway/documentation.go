@@ -6,10 +6,8 @@ import (
 	"vendorapi/gateway/docs"
 )
 
-// documentationRoutes are a listener's documentation: its pages under /docs and
-// the OpenAPI documents beside the APIs. Nobody needs a token for them, they ask
-// nothing of the ledger, and they stand behind the API's own routes, so that no
-// order is compared with them. label begins their names in the metrics.
+// documentationRoutes are pages under /docs and the OpenAPI documents. They come last,
+// so that no order is compared with them. label begins their names in the metrics.
 func documentationRoutes(label string, site docs.Site, apis ...string) routes {
 	rs := routes{
 		{method: get, pattern: "/docs", name: label + "docs_page", handle: func(_ *gateway, x *requestContext) error {
@@ -29,8 +27,7 @@ func documentationRoutes(label string, site docs.Site, apis ...string) routes {
 	return rs
 }
 
-// showFile answers a file of the documentation; NOT_FOUND when there is none of this
-// name. A reader who has it already gets 304.
+// showFile answers a file of the documentation, 304 to a reader who has it.
 func (x *requestContext) showFile(site docs.Site, name string) error {
 	compose := site[name]
 	if compose == nil {

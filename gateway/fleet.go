@@ -64,8 +64,7 @@ func viewFleetStore(s *delivery.Store) fleetStoreView {
 	return v
 }
 
-// listStores is GET /stores?status=: the fleet's stores, those that wait for its
-// answer, or all without a status.
+// listStores is GET /stores?status=, all without a status.
 func (g *gateway) listStores(x *requestContext) error {
 	var state delivery.StoreState
 	if name := x.query("status"); name != "" {
@@ -124,8 +123,7 @@ func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
 	}
 }
 
-// confirmStore is POST /stores/{accountId}/{externalStoreId}/confirm. Again is
-// answered alike.
+// confirmStore is POST /stores/{accountId}/{externalStoreId}/confirm.
 func (g *gateway) confirmStore(x *requestContext) error {
 	return g.answerPending(x, confirmation(x.fleet, x.now))
 }
@@ -146,7 +144,6 @@ func (g *gateway) rejectStore(x *requestContext) error {
 // maxReason is how long a fleet's reason may be, in code points.
 const maxReason = 256
 
-// answerPending applies a fleet's answer to the store that the path names.
 func (g *gateway) answerPending(x *requestContext, move storeMove) error {
 	store, err := g.changeStore(x, move)
 	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
@@ -155,12 +152,10 @@ func (g *gateway) answerPending(x *requestContext, move storeMove) error {
 	return show(x, viewFleetStore)(store, err)
 }
 
-// availabilityCounts is how many requests more a change of availability counts as:
-// every gateway reads all fleets again.
+// availabilityCounts is what a change costs of the limit: every gateway reads all fleets.
 const availabilityCounts = 20
 
-// setAvailability is PUT /availability {couriers: n}: at 0 new orders get 503
-// FLEET_UNAVAILABLE.
+// setAvailability is PUT /availability {couriers}: at 0 new orders get FLEET_UNAVAILABLE.
 func (g *gateway) setAvailability(x *requestContext) error {
 	var body struct {
 		Couriers delivery.Number `json:"couriers"`

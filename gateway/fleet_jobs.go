@@ -15,8 +15,7 @@ import (
 // jobsPerPage is how many jobs one answer of GET /jobs holds.
 const jobsPerPage = 100
 
-// countedAsOne is how many positions sent, jobs or stores listed count as one request
-// more of a fleet.
+// countedAsOne is how many positions, jobs or stores count as one request more.
 const countedAsOne = 10
 
 // jobView is an order as a courier needs it.
@@ -38,8 +37,7 @@ type jobView struct {
 	FailureReason string            `json:"failureReason,omitempty"`
 }
 
-// jobStoreView is where the package is collected. Only the id is certain: the
-// rest is the store as it is now.
+// jobStoreView has the store as it is now; only the ids are certain.
 type jobStoreView struct {
 	AccountID       string `json:"accountId"`
 	ExternalStoreID string `json:"externalStoreId"`
@@ -57,8 +55,7 @@ type paymentView struct {
 	OrderAmount      json.Number `json:"orderAmount,omitempty"`
 }
 
-// phoneShownFor is how long after an order's end its fleet still sees the customer's
-// phone: for what was left behind, or was not paid.
+// phoneShownFor is how long after an order's end its fleet sees the customer's phone.
 const phoneShownFor = 3 * time.Hour
 
 func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
@@ -93,8 +90,7 @@ var listedStatuses = []delivery.Status{
 	delivery.Searching, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Cancelled,
 }
 
-// listJobs is GET /jobs?status=Searching&cursor=; the cursor of the answer is
-// empty at the end.
+// listJobs is GET /jobs?status=&cursor=; the last page has an empty cursor.
 func (g *gateway) listJobs(x *requestContext) error {
 	status := delivery.Searching
 	if name := x.query("status"); name != "" {
@@ -142,8 +138,7 @@ func (x *requestContext) jobInPath() (err error) {
 	return nil
 }
 
-// readJob is GET /jobs/{orderId}. Another fleet's order is as unknown as one that
-// does not exist.
+// readJob is GET /jobs/{orderId}. Another fleet's order is unknown.
 func (g *gateway) readJob(x *requestContext) error {
 	order, err := x.ledger.Orders.Get(g.work, x.order)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound || err == nil && order.Fleet.ID != x.fleet {

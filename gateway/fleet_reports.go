@@ -9,15 +9,13 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// How far a courier's clock may be off: reports wait in a dead zone for hours,
-// and clocks run ahead by minutes.
+// Reports wait in a dead zone for hours, and clocks run ahead by minutes.
 const (
 	maxAhead  = 5 * time.Minute
 	maxBehind = 24 * time.Hour
 )
 
-// occurred is when a report says it happened, now without a time. A time that
-// cannot be true is a fault of the form.
+// occurred is the time of a report, now without one.
 func (f *form) occurred(path string, t delivery.Text, now time.Time) time.Time {
 	at := f.Time(path, t)
 	switch {
@@ -53,8 +51,7 @@ func (f *form) courier(prefix string, c courierForm) delivery.Courier {
 	return courier
 }
 
-// report takes an update of the job that the path names if it is well formed and the
-// job the fleet's, in one round trip. The worker decides the move.
+// report queues an update in one round trip; the worker decides it.
 func (g *gateway) report(x *requestContext, f *form, u delivery.Update) (*delivery.Order, error) {
 	if err := f.err(); err != nil {
 		return nil, err
@@ -67,7 +64,6 @@ func (g *gateway) report(x *requestContext, f *form, u delivery.Update) (*delive
 	return order, err
 }
 
-// viewReported is a job after a report.
 func viewReported(order *delivery.Order, status delivery.Status) any {
 	return struct {
 		OrderID string `json:"orderId"`
@@ -97,9 +93,8 @@ func (g *gateway) acceptJob(x *requestContext) error {
 	return show(x, viewAccepted)(g.report(x, f, u))
 }
 
-// swapCourier is PUT /jobs/{orderId}/courier: another courier carries on, the
-// status stays. The courier may stand under "courier", as in accept, or be the
-// body itself.
+// swapCourier is PUT /jobs/{orderId}/courier; the status stays. The courier is under
+// "courier", as in accept, or the body itself.
 func (g *gateway) swapCourier(x *requestContext) error {
 	var body struct {
 		courierReport
@@ -141,8 +136,7 @@ func (g *gateway) reportStatus(x *requestContext) error {
 	return x.sendJSON(202, viewReported(order, u.Status))
 }
 
-// reportable is a status that a fleet can report: Searching and Cancelled are
-// never its doing.
+// reportable is a status that a fleet can report.
 func (f *form) reportable(path string, t delivery.Text) delivery.Status {
 	if !f.Require(path, t.Set) {
 		return 0

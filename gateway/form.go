@@ -13,8 +13,7 @@ type form struct {
 	malformed error
 }
 
-// form reads the body into the struct that fields points to, see
-// strictjson.Bind. An optional body that was not sent has no fields.
+// form reads the body into a struct (strictjson.Bind). An optional body may be absent.
 func (x *requestContext) form(fields any) *form {
 	if len(x.body) == 0 && x.route.body == optionalBody {
 		return new(form)
@@ -33,8 +32,7 @@ func readForm(body string, fields any) *form {
 	return f
 }
 
-// err is MALFORMED_REQUEST for what could not be read, the VALIDATION_FAILED that
-// lists every fault, or nil.
+// err is MALFORMED_REQUEST, a VALIDATION_FAILED that lists every fault, or nil.
 func (f *form) err() error {
 	if f.malformed != nil {
 		return f.malformed
@@ -51,7 +49,6 @@ func decode(body string, request *strictjson.Fields, wrongType *[]delivery.Field
 	return r.End()
 }
 
-// set takes over a flag that was given.
 func set(flag *bool, into *bool) {
 	if flag != nil {
 		*into = *flag

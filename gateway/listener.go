@@ -30,7 +30,7 @@ func newGuardedListener(l net.Listener, s *listenerSettings, secure bool, refuse
 	})}
 }
 
-// Accept waits for the next connection within the limits.
+// Accept implements net.Listener.
 func (l guardedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {

@@ -33,7 +33,6 @@ import (
 
 func main() { service.Main("gateway", run) }
 
-// usage stands above the list of flags.
 const usage = `gateway answers the Delivery Vendor API, and on a private listener the fleet
 and admin APIs with /metrics, /healthz and /readyz. SIGTERM ends it in order.
 
@@ -103,7 +102,6 @@ func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) erro
 	return err
 }
 
-// resealSecrets ends the use of all webhook keys but the first.
 func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Logger) error {
 	connection := s.ledgerConfig(keys, log)
 	connection.Pipelines = 0
@@ -141,8 +139,8 @@ func (g *gateway) keep(ctx context.Context) error {
 	return nil
 }
 
-// connect opens the ledger and loads the fleets, waiting for Redis. It returns what
-// waiting does not mend, such as another number of partitions.
+// connect waits for Redis. Its error is what waiting does not mend, such as another number
+// of partitions.
 func (g *gateway) connect(ctx context.Context, connection ledger.Config) (*ledger.Ledger, error) {
 	connection.Observe = g.observeScript
 	l, err := g.Connect(ctx, connection, func(ctx context.Context, l *ledger.Ledger) error { return l.Fleets.Load(ctx) })
@@ -174,7 +172,6 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 // lastFlush bounds how long an orderly end waits for the last counts to be written.
 const lastFlush = time.Second
 
-// close writes the counts of the last seconds and gives back the connections.
 func (g *gateway) close() {
 	if l := g.Ledger(); l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)

@@ -20,8 +20,7 @@ type metrics struct {
 	ledgerErrors *prometheus.CounterVec
 	connections  *prometheus.CounterVec
 	shed         *prometheus.CounterVec
-	// unknown meters requests that no route takes, unparsed those that are no
-	// HTTP.
+	// unknown are requests that no route takes, unparsed what is no HTTP.
 	unknown, unparsed *meter
 }
 
@@ -47,7 +46,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// meter is what one endpoint counts, looked up once at the start.
+// meter is what one endpoint counts.
 type meter struct {
 	name     string
 	all      *metrics

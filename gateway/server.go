@@ -43,8 +43,6 @@ func (g *gateway) listen() ([]*front, error) {
 	return []*front{vendor, private}, nil
 }
 
-// servePrivate is the fleet and admin APIs, and beside them what operators and
-// balancers ask.
 func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
 	path := string(pathOf(ctx.Request.Header.RequestURI())) // as it was sent: "/x/../metrics" names no page
 	switch {
@@ -97,7 +95,6 @@ func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.R
 	}
 }
 
-// tlsConfig is nil without a certificate.
 func tlsConfig(s *listenerSettings, log *slog.Logger) (*tls.Config, error) {
 	if s.TLSCertFile == "" {
 		return nil, nil

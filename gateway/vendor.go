@@ -9,8 +9,7 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// vendorRoutes is the whole Vendor API: the spec's five endpoints and those for
-// the webhook (design section 9).
+// vendorRoutes is the Vendor API (spec, "Endpoints"; design section 9).
 func vendorRoutes() routes {
 	const root = "/api/vendor/v1"
 	const orders, cancel, stores = ledger.EndpointOrders, ledger.EndpointCancel, ledger.EndpointStores
@@ -81,8 +80,7 @@ func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error)
 	return key, broken, nil
 }
 
-// The names of the header that carries the idempotency key: the spec's and that
-// of the IETF draft (draft-ietf-httpapi-idempotency-key-header).
+// The spec's header, and that of draft-ietf-httpapi-idempotency-key-header.
 const (
 	headerKey      = "X-Idempotency-Key"
 	headerDraftKey = "Idempotency-Key"

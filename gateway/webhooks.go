@@ -20,8 +20,7 @@ type webhookView struct {
 	StatusSince string `json:"statusSince,omitempty"`
 	Waiting     int64  `json:"waitingEvents"`
 	NextAttempt string `json:"nextAttemptAt,omitempty"`
-	// LastAttempts are the newest, so that a vendor sees why they fail; only in
-	// the vendor's own GET /webhook.
+	// LastAttempts are the newest; only in the vendor's own GET /webhook.
 	LastAttempts []lastAttempt `json:"lastAttempts,omitzero"`
 	// SuccessRate is of the attempts in this clock hour and the one before,
 	// tries that failed and will be repeated included.
@@ -36,7 +35,6 @@ func viewWebhook(e *ledger.WebhookEndpoint, issued string) webhookView {
 	}
 }
 
-// shownAttempts is how many attempts a vendor sees.
 const shownAttempts = 10
 
 // lastAttempt is an attempt as the receiver's owner sees it: what came of it, and
@@ -107,8 +105,7 @@ func (g *gateway) readWebhook(x *requestContext) error {
 	return x.okJSON(view)
 }
 
-// deleteWebhook is DELETE /webhook: from now on events are recorded as not
-// sent. Deleting what is not there is 404 like reading it.
+// deleteWebhook is DELETE /webhook: from now on events are recorded as not sent.
 func (g *gateway) deleteWebhook(x *requestContext) error {
 	if _, err := x.ledger.Webhooks.Endpoint(g.work, x.account); err != nil {
 		return err
@@ -129,11 +126,8 @@ func (g *gateway) testWebhook(x *requestContext) error {
 	return x.okJSON(map[string]string{"eventId": eventID})
 }
 
-// replayOwn is POST /webhook/replay {since}: the vendor's own events since a
-// time are sent once more, under their own ids, for a receiver that has lost
-// some. One replay of an account runs at a time: another one meanwhile is
-// RATE_LIMITED, with the wait. That request has passed the bucket, so unlike one
-// that the bucket refuses it counts.
+// replayOwn is POST /webhook/replay {since}: events are sent once more, under their own
+// ids. Another replay of the account meanwhile is RATE_LIMITED, and counts.
 func (g *gateway) replayOwn(x *requestContext) error {
 	var body struct {
 		Since delivery.Text `json:"since"`
@@ -149,16 +143,14 @@ func (g *gateway) replayOwn(x *requestContext) error {
 
 func viewReplayed(events int) map[string]int { return map[string]int{"replayed": events} }
 
-// How far a replay reaches: events are kept for a day, and one request names at
-// most so many.
+// How far a replay reaches: events are kept for a day.
 const (
 	maxReplayed    = 1000
 	replayReach    = 24 * time.Hour
 	clockTolerance = time.Minute // between the caller's clock and the service's
 )
 
-// replayFrom is the time from which on events are to be sent again: within the
-// last 24 hours, give or take the clocks. Zero when absent or wrong.
+// replayFrom is a time within the last 24 hours; zero when absent or wrong.
 func (f *form) replayFrom(path string, t delivery.Text, now time.Time) time.Time {
 	from := f.Time(path, t)
 	switch {
@@ -203,8 +195,7 @@ func webhookURLFault(text string, local bool) string {
 	return ""
 }
 
-// publicHost refuses addresses that lead nowhere public, whatever their
-// notation, and names that only mean something inside a network.
+// publicHost refuses private addresses, and names that only mean something in a network.
 func publicHost(host string, local bool) bool {
 	name, address, err := webhook.ParseHost(host)
 	switch {

@@ -26,9 +26,7 @@ import (
 //go:embed pages
 var pages embed.FS
 
-// Policy is the Content-Security-Policy of every page: scripts, styles, pictures
-// and requests from the gateway itself only, data: pictures that are part of the
-// viewer's style, and no frame around it.
+// Policy is the Content-Security-Policy of every page; the viewer's style has data: pictures.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -37,8 +35,7 @@ type File struct {
 	Type   string // as in Content-Type
 	ETag   string // of the content, with its quotes
 	Packed []byte // the content, gzipped
-	// Plain is the content as it is. Browsers never ask for it, so it is unpacked when
-	// somebody does for the first time, and kept: 1.5 MB at the most, not each time.
+	// Plain is unpacked when it is first asked for, and kept: 1.5 MB at the most.
 	Plain func() ([]byte, error)
 }
 
@@ -52,11 +49,9 @@ func pack(kind string, content []byte) *File {
 	return newFile(kind, fasthttp.AppendGzipBytesLevel(nil, content, fasthttp.CompressBestCompression))
 }
 
-// Site is the documentation of one listener, by the files' names below /docs. It is
-// safe for concurrent use.
+// Site is the files of one listener by name. It is safe for concurrent use.
 type Site map[string]func() (*File, error)
 
-// link is an entry of the navigation.
 type link struct{ Text, Path string }
 
 // Vendor is the public listener's documentation. base is the origin under which

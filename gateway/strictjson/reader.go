@@ -23,8 +23,7 @@ const MaxDepth = 64
 // Reader reads one JSON text. After the first syntax error everything is a no-op, and
 // End returns it.
 type Reader struct {
-	// Wrong lists the members whose type was not the one asked for, in the
-	// order of the text.
+	// Wrong lists the members of a wrong type, in the order of the text.
 	Wrong []delivery.FieldError
 	// Unknown lists the members without a field in objects that are closed.
 	Unknown []string
@@ -53,8 +52,7 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// RootArray reads a body that must be an array; each is called for every
-// element with its index and must consume it.
+// RootArray reads a body that must be an array; each must consume its element.
 func (r *Reader) RootArray(each func(index int)) {
 	if r.root('[', "the body must be a JSON array") {
 		r.array(each)
@@ -77,14 +75,13 @@ func (r *Reader) root(c byte, otherwise string) bool {
 	return false
 }
 
-// readText reads a member that should be a string into dst.
 func (r *Reader) readText(path string, dst *delivery.Text) {
 	if r.expect('"', path, "must be a string") {
 		dst.Value, dst.Set = r.text(), true
 	}
 }
 
-// readNumber reads a member that should be a number into dst, as it is written.
+// readNumber keeps the number as it is written.
 func (r *Reader) readNumber(path string, dst *delivery.Number) {
 	r.space()
 	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
@@ -121,7 +118,7 @@ func (r *Reader) readRaw() string {
 	return ""
 }
 
-// Skip reads any value and drops it.
+// Skip reads any value.
 func (r *Reader) Skip() {
 	r.space()
 	switch c := r.peek(); {
@@ -253,8 +250,7 @@ func (r *Reader) enter() bool {
 	return true
 }
 
-// more consumes what stands between members: it is false after the closing
-// bracket, true when a member follows.
+// more reports whether a member follows, else it has consumed the closing bracket.
 func (r *Reader) more(closing byte, first bool) bool {
 	r.space()
 	switch {
@@ -272,7 +268,6 @@ func (r *Reader) more(closing byte, first bool) bool {
 	return r.err == nil
 }
 
-// space consumes white space.
 func (r *Reader) space() {
 	for r.pos < len(r.src) {
 		switch r.src[r.pos] {

@@ -32,8 +32,7 @@ func (r *Reader) text() string {
 	return ""
 }
 
-// escapedText reads on after the first escape, which is at the given place. The
-// text is put together in the reader's own buffer and copied out once.
+// escapedText reads on from the first escape.
 func (r *Reader) escapedText(start, escape int) string {
 	if r.unescaped == nil {
 		r.unescaped = make([]byte, 0, 128)
@@ -82,10 +81,8 @@ func (r *Reader) escape(out []byte) []byte {
 	return append(out, meant[i])
 }
 
-// unicodeEscape reads \uXXXX and, for a character beyond the basic plane, its
-// second half. Half a pair alone, which a client leaves behind that cuts a text
-// in the middle of an emoji, becomes U+FFFD: a garbled note is better than a
-// refused order.
+// unicodeEscape reads \uXXXX and the second half of a pair. Half a pair alone, left by
+// clients that cut texts, becomes U+FFFD rather than refuse the order.
 func (r *Reader) unicodeEscape(out []byte) []byte {
 	first, ok := r.codeUnit(r.pos)
 	if !ok {
@@ -138,7 +135,6 @@ func (r *Reader) number() string {
 	return r.src[start:r.pos]
 }
 
-// digits consumes at least one digit.
 func (r *Reader) digits() bool {
 	start := r.pos
 	for r.pos < len(r.src) && r.src[r.pos] >= '0' && r.src[r.pos] <= '9' {

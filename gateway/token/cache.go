@@ -2,25 +2,17 @@ package token
 
 import "sync"
 
-// cacheSize is how many verified tokens one generation holds. A token lives an
-// hour and its owner caches it, so this covers tens of thousands of active
-// clients in about 10 MB.
+// cacheSize is how many verified tokens one generation holds, in about 5 MB.
 const cacheSize = 16_384
 
-// cache remembers tokens whose signature has been verified, which saves the
-// hash and the parsing on every further request. It holds nothing that another
-// replica would need: a token that is not here is verified again. Only tokens
-// that we signed enter, so strangers cannot flush it.
-//
-// It is bounded by two generations: when the young one is full it becomes the
-// old one, and the old one is dropped. A token in use moves back to the young
-// one.
+// cache remembers tokens whose signature has been verified. Only such tokens enter, so
+// strangers cannot flush it. A full young generation becomes the old one, which is
+// dropped; a token in use moves back to the young one.
 type cache struct {
 	mu         *sync.RWMutex
 	young, old map[string]verified
 }
 
-// verified is what a token says.
 type verified struct {
 	subject [16]byte
 	issued  int64 // Unix seconds

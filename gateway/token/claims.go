@@ -23,8 +23,7 @@ type claims struct {
 // second is a Unix time; 0 for none.
 type second int64
 
-// maxDigits keeps times within what calendars have (the year 33658), and sums of
-// them within 64 bits.
+// maxDigits keeps times, and sums of them, within what calendars have.
 const maxDigits = 12
 
 // UnmarshalJSON reads digits and nothing else; null and signs are errors.
@@ -44,10 +43,8 @@ func (s second) date() *jwt.NumericDate {
 	return jwt.NewNumericDate(time.Unix(int64(s), 0))
 }
 
-// ofOurLifetime refuses what Issue never signs, should something else come to
-// sign with its key: a token without its time of issue or for longer than
-// Lifetime. It asks no clock, so a clock that was set back does not refuse what
-// was issued before.
+// ofOurLifetime refuses what Issue never signs: a token without its time of issue, or for
+// longer than Lifetime. It asks no clock, which may have been set back.
 func (c *claims) ofOurLifetime() bool {
 	return c.IssuedAt > 0 && c.ExpiresAt-c.IssuedAt <= second(Lifetime/time.Second)
 }

@@ -47,8 +47,7 @@ var (
 	ErrInvalid = errors.New("the token is not valid")
 )
 
-// Authority issues and verifies the tokens of one API in one environment. It
-// is safe for concurrent use.
+// Authority issues and verifies one API's tokens. It is safe for concurrent use.
 type Authority struct {
 	keys     config.Keyring
 	audience string
@@ -56,8 +55,7 @@ type Authority struct {
 	verified cache
 }
 
-// NewAuthority prepares an authority; environment is "production" or
-// "sandbox".
+// NewAuthority takes the environment "production" or "sandbox".
 func NewAuthority(keys config.Keyring, api API, environment string) (*Authority, error) {
 	if len(keys.Keys[keys.Current]) == 0 {
 		return nil, errors.New("tokens: there is no current signing key")
@@ -111,9 +109,7 @@ func (a *Authority) Verify(raw []byte, now time.Time) (subject [16]byte, issued 
 	return v.subject, v.issued, nil
 }
 
-// parse verifies everything but whether the token has expired yet: that is
-// asked of the caller's clock, at every use. A token is only ever refused as
-// expired when nothing else is wrong with it.
+// parse verifies everything but whether the token has expired, which each use asks.
 func (a *Authority) parse(text string) (verified, error) {
 	if len(text) > maxLength || strings.ContainsFunc(text, outsideAlphabet) {
 		return verified{}, ErrInvalid
@@ -164,14 +160,11 @@ func onlyExpired(err error) bool {
 	return true
 }
 
-// SecretPrefix begins every client secret, so that a leaked one is recognised
-// by scanners.
+// SecretPrefix lets scanners recognise a leaked client secret.
 const SecretPrefix = "vas_"
 
 // NewSecret is a client secret: SecretPrefix and 32 random bytes in base64url.
-// Only its SHA-256 is ever stored: a slow hash protects what people choose and
-// remember, and adds nothing to 256 random bits, which cannot be guessed at any
-// speed.
+// Only its SHA-256 is stored; 256 random bits need no slow hash.
 func NewSecret() string {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw) // never fails: the runtime ends the process first

@@ -12,10 +12,9 @@ import (
 // KeySize is the length in bytes of every key of a Keyring.
 const KeySize = 32
 
-// Secret is the value of the environment variable name, or the contents of the
-// file that the variable name_FILE names (as orchestrators mount secrets); one
-// newline at the file's end is not part of it. Both set, none set, and empty
-// are errors that name the variable and never show its value.
+// Secret is the value of the environment variable name, or the contents of the file that
+// the variable name_FILE names, without one newline at its end. Both set, none set, and
+// empty are errors that never show a value.
 func Secret(name string) (string, error) {
 	value, path := os.Getenv(name), os.Getenv(name+"_FILE")
 	switch {

@@ -68,8 +68,7 @@ type Tracer struct {
 	below uint64
 }
 
-// Open prepares a program's tracer, nil when tracing is off. What an absent collector
-// does not take is dropped, with a line in the log now and then.
+// Open is nil when tracing is off. What the collector does not take is dropped and logged.
 func Open(ctx context.Context, s Settings, program, environment string, log *slog.Logger) (*Tracer, error) {
 	if s.Endpoint == "" {
 		return nil, nil
@@ -153,7 +152,7 @@ func (t *Tracer) context(id trace.TraceID, span trace.SpanID) trace.SpanContext 
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: flags, Remote: true})
 }
 
-// root is the identity of an order's first span.
+// root is an order's first span.
 func (t *Tracer) root(order [16]byte) trace.SpanContext {
 	sum := sha256.Sum256(append([]byte("root of "), order[:]...))
 	return t.context(trace.TraceID(order), trace.SpanID(sum[:8]))
@@ -213,7 +212,7 @@ type Span struct {
 // conventions, or begin with vendorapi; values are never secrets or a recipient's.
 type Attribute = attribute.KeyValue
 
-// Text is a span's attribute.
+// Text is an attribute.
 func Text(name, value string) attribute.KeyValue { return attribute.String(name, value) }
 
 // Number is a span's attribute.

@@ -53,12 +53,10 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 	return list
 }
 
-// PublicAddress reports whether webhooks may be sent to the address: whether it
-// is an ordinary address of the public internet (design section 7). An IPv4
-// address mapped into IPv6 is checked as such; a zoned one is never public. The
-// address to check is the one that is connected to, after the name has been
-// resolved. A network that translates IPv6 to IPv4 under a prefix of
-// its own has to keep private addresses out of that itself.
+// PublicAddress reports whether webhooks may be sent to the address that a name was
+// resolved to (design section 7). An IPv4 address mapped into IPv6 is checked as such. A
+// network that translates IPv6 to IPv4 under a prefix of its own has to keep private
+// addresses out of that itself.
 func PublicAddress(address netip.Addr) bool {
 	zoned := address.Zone() != ""
 	address = address.Unmap() // which takes the zone off

@@ -43,10 +43,8 @@ var gaps = [MaxAttempts - 2]time.Duration{
 // zero when it sent none, can only make a gap longer. Attempt 14 comes 5 to 1
 // minutes before the deadline of occurredAt + 24 h.
 //
-// A time later than 1 minute before the deadline, because of a Retry-After or
-// because the schedule began late, is brought forward to the place of the last
-// attempt. When the attempt that failed already was in that place, none is
-// left.
+// A time later than 1 minute before the deadline is brought forward to the place of the
+// last attempt. When the attempt that failed was in that place, none is left.
 func Next(attempt int, occurredAt, now time.Time, retryAfter time.Duration, random float64) (at time.Time, ok bool) {
 	deadline := occurredAt.Add(Window)
 	if attempt < MaxAttempts-1 {
@@ -63,9 +61,8 @@ func Next(attempt int, occurredAt, now time.Time, retryAfter time.Duration, rand
 	return deadline.Add(-lastEarliest + spread), true
 }
 
-// ParseRetryAfter reads a Retry-After header (RFC 9110, section 10.2.3): a
-// number of seconds or an HTTP date, seen from now. It is 0 when the header is
-// absent, past or nonsense, and never more than 24 hours.
+// ParseRetryAfter reads a Retry-After header (RFC 9110, section 10.2.3). It is 0 when the
+// header is absent, past or invalid, and never more than 24 hours.
 func ParseRetryAfter(header string, now time.Time) time.Duration {
 	header = strings.TrimSpace(header)
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {

@@ -12,8 +12,7 @@ const (
 	HeaderAttempt   = "X-Service-Attempt"   // 1 for the first delivery
 )
 
-// Headers of Standard Webhooks, which protect against replay, spelled as
-// net/http does it.
+// Headers of Standard Webhooks, spelled as net/http does it.
 const (
 	HeaderID                = "Webhook-Id"        // the eventId
 	HeaderTimestamp         = "Webhook-Timestamp" // Unix seconds of the attempt
