@@ -14,8 +14,8 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
-// How long the panel waits for a request and for its answer to be taken, and at
-// its end for downloads in progress.
+// How long the panel waits for a request, for its answer to be taken, and at its end for
+// downloads in progress.
 const (
 	panelHeaderTimeout = 10 * time.Second
 	panelBodyTimeout   = 10 * time.Second
@@ -27,10 +27,8 @@ const (
 	panelBodyBytes   = 1 << 20
 )
 
-// bounded keeps a client that sends or takes nothing from holding its connection
-// for ever, whoever it is and whatever it asks for: even a body that no handler
-// reads is waited for before the answer goes out. Downloads may take long; they
-// look after their clients themselves.
+// bounded keeps a client that sends or takes nothing from holding its connection for ever:
+// even a body that no handler reads is waited for. Downloads have bounds of their own.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control, now := http.NewResponseController(w), time.Now()
@@ -56,8 +54,7 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// inFlight works on so many requests at once, and answers one more at once with
-// 503.
+// inFlight bounds how many requests are in progress; one more gets 503 at once.
 func (p *panel) inFlight(next http.Handler) http.Handler {
 	places := make(chan struct{}, p.settings.MaxInFlight)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -37,8 +37,8 @@ type panelSettings struct {
 	MaxConnectionsPerIP int `yaml:"max_connections_per_ip"`
 	MaxInFlight         int `yaml:"max_in_flight"`
 
-	// Programs are asked for the overview whether they are ready: name=URL, the URL
-	// that of a private listener; one text may name several, with commas.
+	// Programs are asked for the overview whether they are ready: name=URL of a private
+	// listener; one text may name several, with commas.
 	Programs []string `yaml:"programs"`
 
 	Access   auth.Settings     `yaml:"access"`
@@ -77,8 +77,8 @@ func (s *panelSettings) Validate() error {
 	return errors.Join(faults...)
 }
 
-// programs are those that the overview shows: the gateway that the panel works
-// through, and those of the settings.
+// programs are those of the overview: the gateway that the panel works through, and those
+// of the settings.
 func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	var programs []dashboard.Program
 	for text := range strings.SplitSeq("gateway="+s.Admin.URL+","+strings.Join(s.Programs, ","), ",") {
@@ -99,8 +99,7 @@ func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	return programs, nil
 }
 
-// panel is what people reach with a browser: operators and finance who are signed
-// in, customers by their tracking links.
+// panel is what people reach with a browser: operators, finance and customers.
 type panel struct {
 	settings    panelSettings
 	environment string
@@ -152,8 +151,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	return p, nil
 }
 
-// listeners is the list of what is served where. history reports whether
-// ClickHouse's tables are there.
+// listeners is what is served where; history reports whether ClickHouse's tables exist.
 func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
 	gate, err := auth.New(l, p.people, p.settings.Access, p.log, p.registry)
 	if err != nil {

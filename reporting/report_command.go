@@ -147,9 +147,8 @@ func (o *reportOptions) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// writeFile lets write fill a file that appears under its name only when it is
-// whole, and leaves nothing behind otherwise. What is no regular file, such as
-// /dev/null or a pipe, is written to directly.
+// writeFile lets write fill a file that appears under its name only when it is whole. What
+// is no regular file, such as /dev/null or a pipe, is written to directly.
 func writeFile(name string, write func(io.Writer) error) (err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
@@ -184,8 +183,8 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// showProgress draws on a terminal how many rows have been read, unless the
-// report itself goes there.
+// showProgress draws on a terminal how many rows have been read, unless it is busy with
+// the report.
 func showProgress(stderr io.Writer, name string, busy bool) (progress reports.Progress, done func()) {
 	if busy || !terminal(stderr) {
 		return nil, func() {}

@@ -66,8 +66,8 @@ func serve(c *cobra.Command, roles []string) error {
 	return program.Start(c.Context(), command, c.OutOrStdout(), c.ErrOrStderr())
 }
 
-// checkSecrets names every secret of the panel that is missing or malformed; the
-// other roles have none. Without any role the settings could not be read.
+// checkSecrets names every secret of the panel that is missing or malformed. Without any
+// role the settings could not be read.
 func (s *settings) checkSecrets() ([]string, error) {
 	if len(s.Roles) > 0 && !s.has(rolePanel) {
 		return nil, nil
@@ -118,8 +118,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 		func(ctx context.Context, l *ledger.Ledger) error { return p.work(ctx, l, a) })
 }
 
-// server is a running `reporting serve`. While Redis or ClickHouse is unavailable it
-// waits, says so on /readyz, and goes on.
+// server is a running `reporting serve`. It waits while Redis or ClickHouse is unavailable.
 type server struct {
 	*service.Process
 	settings settings
@@ -127,9 +126,8 @@ type server struct {
 	archive  atomic.Pointer[archive.Archive] // nil until the tables were there
 }
 
-// ready reports whether all roles can work. The panel needs no ClickHouse: without
-// it operators still see what is live, and customers their orders, so a process
-// of that role alone stays ready.
+// ready reports whether all roles can work. The panel needs no ClickHouse: without it
+// operators see what is live, and customers their orders.
 func (p *server) ready(ctx context.Context) error {
 	a := p.archive.Load()
 	history := p.settings.has(roleExport) || p.settings.has(roleReconcile)
@@ -147,8 +145,7 @@ func (p *server) ready(ctx context.Context) error {
 	return a.Ping(ctx)
 }
 
-// work runs the roles until ctx ends: the panel at once, the others as soon as the
-// tables are up to date.
+// work runs the roles until ctx ends; all but the panel wait for the tables.
 func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 	p.Log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
@@ -166,8 +163,7 @@ func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive)
 	return group.Wait()
 }
 
-// keepHistory waits for ClickHouse, brings the tables up to date, and runs the
-// roles that write there.
+// keepHistory brings the tables up to date, and runs the roles that write there.
 func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 	consumer, err := service.Consumer(p.settings.Instance)
 	if err != nil {

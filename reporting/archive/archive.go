@@ -1,9 +1,9 @@
 // Package archive is finance's copy of the ledger in ClickHouse: one row per
 // order and version, one per status reached, one per webhook attempt.
 //
-// It holds the schema (schema/NNNN_*.sql) with its migrations, for a single
-// server and for a cluster. A batch that is stored twice, late or out of order
-// changes nothing: what makes a row the latest is the order's own version.
+// It holds the schema (schema/NNNN_*.sql) for a single server and for a cluster. A batch
+// that is stored twice, late or out of order changes nothing: the order's own version
+// says which row is the latest.
 package archive
 
 import (
@@ -17,12 +17,10 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Archive is a ClickHouse database. It is safe for concurrent use. After
-// ClickHouse was unavailable it works again by itself.
+// Archive is a ClickHouse database. It is safe for concurrent use.
 //
-// An error wraps delivery.ErrUnavailable when ClickHouse is unavailable or
-// failing, so that the call may succeed later; the end of a context is the
-// context's own error; the rest is a defect of the caller or of the schema.
+// An error wraps delivery.ErrUnavailable when the call may succeed later; the end of a
+// context is the context's own error; the rest is a defect of the caller or the schema.
 type Archive struct {
 	settings Settings
 	database string
@@ -59,8 +57,8 @@ func (a *Archive) Ping(ctx context.Context) error {
 	return a.fault(ctx, "ping", a.server.Ping(ctx))
 }
 
-// reading are the settings of every SELECT: FINAL wherever it has a meaning,
-// which need not look across partitions, for an order's partition never changes.
+// reading are the settings of every SELECT. FINAL need not look across partitions: an
+// order's never changes.
 var reading = clickhouse.Settings{
 	"final": 1,
 	"do_not_merge_across_partitions_select_final": 1,
@@ -74,10 +72,9 @@ var reading = clickhouse.Settings{
 // maxQuerySize leaves room for lists of MaxListed ids.
 const maxQuerySize = 1 << 20
 
-// Each calls take for every row of a query on the database, which scans it. It
-// stops at take's first error, and ends the query then. args are clickhouse.Named
-// values for parameters such as {day:Date}. Tables are read with FINAL, whether the
-// query says so or not.
+// Each calls take, which scans it, for every row of a query. take's first error ends the
+// query. args are clickhouse.Named values for parameters such as {day:Date}. Tables are
+// read with FINAL.
 func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows) error, args ...any) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()

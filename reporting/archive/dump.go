@@ -24,8 +24,7 @@ func rowTable(name string) (*table, error) {
 	return nil, fmt.Errorf("table %q: the schema has none of that name", name)
 }
 
-// RowCounts is how many rows each table has, rows that replace each other
-// counted one by one.
+// RowCounts is how many rows each table has, with those that replace each other.
 func (a *Archive) RowCounts(ctx context.Context) (map[string]uint64, error) {
 	counts := make(map[string]uint64)
 	for _, t := range Tables() {
@@ -38,10 +37,9 @@ func (a *Archive) RowCounts(ctx context.Context) (map[string]uint64, error) {
 	return counts, nil
 }
 
-// Dump writes a table in ClickHouse's Native format, as it is at one moment:
-// `INSERT INTO orders FORMAT Native` takes it, and so does Load. Rows that
-// replace each other are written as they are. progress is called with how many
-// rows have been written. Memory does not grow with their number.
+// Dump writes a table, as it is at one moment, in ClickHouse's Native format, which Load
+// and `INSERT INTO orders FORMAT Native` take. progress is called with how many rows have
+// been written. Memory does not grow with their number.
 func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progress func(rows uint64)) (written uint64, err error) {
 	t, err := rowTable(table)
 	if err != nil {
@@ -106,9 +104,8 @@ func (t *table) newBlock() (*blocks.Block, error) {
 	return block, nil
 }
 
-// Load stores the rows that Dump has written. It may be repeated: rows that are
-// there already count once. A file that ends early, or names columns that the
-// table lacks, is an error, after which some rows may have been stored.
+// Load stores the rows that Dump has written. It may be repeated: rows count once. After
+// an error, such as a file that ends early, some may have been stored.
 func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uint64, progress func(rows uint64)) error {
 	t, err := rowTable(table)
 	if err != nil {
@@ -143,8 +140,7 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 	return nil
 }
 
-// columnsOf are those of a block, all of which the table must have. One that the
-// block has not, because the file is older, gets its default.
+// columnsOf are those of a block. One that an older file lacks gets its default.
 func (t *table) columnsOf(block *blocks.Block) (*table, error) {
 	held := &table{name: t.name}
 	for i, name := range block.ColumnsNames() {

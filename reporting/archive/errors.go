@@ -24,8 +24,7 @@ var authenticationErrors = []proto.Error{
 	proto.ErrAuthenticationFailed, proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword,
 }
 
-// permanentErrors are exceptions that do not pass: the statement is wrong, the
-// schema is not as this program wants it, or the user may not.
+// permanentErrors do not pass: the statement or the schema is wrong, or the user may not.
 var permanentErrors = append([]proto.Error{
 	proto.ErrSyntaxError, proto.ErrNotImplemented, proto.ErrReadonly,
 	proto.ErrUnknownSetting, proto.ErrUnknownFormat, proto.ErrUnknownFunction, proto.ErrUnknownDatabase, proto.ErrUnknownTable,
@@ -71,9 +70,8 @@ func (a *Archive) fault(ctx context.Context, doing string, err error) error {
 	return &unavailable{err}
 }
 
-// verifyingTransport lets pass only what ClickHouse has answered. The driver takes
-// any 200 for success without a look at the body: a captive portal or a proxy's
-// page of maintenance would make rows count as stored that nobody has.
+// verifyingTransport passes on only ClickHouse's answers. The driver takes any 200 for
+// success, a proxy's page of maintenance, too: rows would count as stored that nobody has.
 type verifyingTransport struct{ http.RoundTripper }
 
 var errNotClickHouse = errors.New("something answered that is not ClickHouse")
@@ -83,8 +81,7 @@ func (t verifyingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
-	// Every answer of a server names the query and the server; some proxies keep
-	// only one of the two.
+	// Some proxies keep only one of the two.
 	if resp.Header.Get("X-ClickHouse-Query-Id") != "" || resp.Header.Get("X-ClickHouse-Server-Display-Name") != "" {
 		return resp, nil
 	}

@@ -20,17 +20,16 @@ import (
 var ErrRow = errors.New("clickhouse: a row that it cannot hold")
 
 const (
-	// insertTimeout is far longer than 10,000 rows take. The driver's own limit of
-	// five minutes is that of long reports; behind a dead connection nobody else
-	// would get these rows meanwhile.
+	// insertTimeout is far longer than 10,000 rows take. The driver's own limit of five
+	// minutes, for long reports, would hold these rows behind a dead connection.
 	insertTimeout = time.Minute
 
 	// rowsAtOnce is the most rows of one INSERT.
 	rowsAtOnce = 10_000
 )
 
-// storing are the settings of every INSERT: it is answered when its rows are
-// stored, on all shards that they belong to, whatever the server's defaults are.
+// storing are the settings of every INSERT: it is answered when its rows are stored on
+// all of their shards, whatever the server's defaults are.
 var storing = clickhouse.Settings{
 	"async_insert":                    0,
 	"distributed_foreground_insert":   1,
@@ -38,14 +37,13 @@ var storing = clickhouse.Settings{
 	"insert_deduplicate":              0,
 }
 
-// Insert stores the rows; nil means that all of them are on the disk. After an
-// error some may be: the same batch may be inserted again, any number of times,
-// now or after others, and a row counts once. A cluster also recognises the latest
-// thousand inserts by their content and does not store them again; a single server
-// must not (see layout.durability).
+// Insert stores the rows; nil means that all of them are on the disk. After an error some
+// may be: the batch may be inserted again, any number of times, and a row counts once. A
+// cluster recognises the latest thousand inserts by their content and does not store them
+// again; a single server must not (see layout.durability).
 //
-// A row that ClickHouse could not hold as it is, such as an amount beyond
-// 9,999,999.99, fails the whole batch with ErrRow before anything is sent.
+// A row that ClickHouse could not hold, such as an amount beyond 9,999,999.99, fails the
+// whole batch with ErrRow before anything is sent.
 func (a *Archive) Insert(ctx context.Context, b *Batch) error { return a.insert(ctx, b, true) }
 
 // InsertAgain is Insert that is not recognised as a repetition, also in a cluster:
@@ -118,8 +116,8 @@ func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settin
 	return batch.Send()
 }
 
-// token names the rows by their content and nothing else: a token that came
-// again with other rows would make ClickHouse drop them in silence.
+// token names the rows by their content: ClickHouse drops other rows of the same token in
+// silence.
 func token(table string, columns []reflect.Value) string {
 	h := sha256.New()
 	h.Write([]byte(table))

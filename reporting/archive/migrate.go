@@ -9,10 +9,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Migrate makes the database and brings its schema to this program's state. It
-// returns the names of the files that it applied. After an error, or the death
-// of the process at any moment, it can simply be called again; two processes
-// may call it at once. It changes nothing when the database has been made by a
+// Migrate makes the database and brings its schema up to date. It returns the names of the
+// files that it applied. After an error or a crash at any moment it can be called again;
+// two processes may call it at once. It changes nothing when the database was made by a
 // newer program or by other files.
 func (a *Archive) Migrate(ctx context.Context) (applied []string, err error) {
 	files, err := readMigrations(schemaFiles, "schema")
@@ -49,8 +48,8 @@ func (a *Archive) migrate(ctx context.Context, files []migration) (applied []str
 	return applied, nil
 }
 
-// makeDatabase makes the database and the table of what was applied. In a
-// cluster all servers share its rows, whatever shard they belong to.
+// makeDatabase makes the database and the table of what was applied, whose rows all
+// servers of a cluster share.
 func (a *Archive) makeDatabase(ctx context.Context) error {
 	l := a.layout()
 	statement := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS %s %s", a.database, l.onCluster())
@@ -100,8 +99,8 @@ func (a *Archive) appliedFiles(ctx context.Context) (map[uint32]appliedFile, err
 	return known, err
 }
 
-// checkLayout refuses a database that was made for a single server when the
-// settings name a cluster, and the other way round: its tables are others.
+// checkLayout refuses a single server's database when the settings name a cluster, and the
+// other way round: its tables are others.
 func (a *Archive) checkLayout(ctx context.Context) error {
 	var replicated bool
 	row := a.conn.QueryRow(ctx, "SELECT engine LIKE 'Replicated%' FROM system.tables WHERE database = {database:String} AND name = 'schema_migrations'",
@@ -138,8 +137,7 @@ func compare(files []migration, known map[uint32]appliedFile) error {
 	return nil
 }
 
-// apply runs a file's statements, all of which may have been run before, and
-// then records it.
+// apply runs a file's statements, which may have been run before, and records it.
 func (a *Archive) apply(ctx context.Context, m *migration) error {
 	statements, err := a.layout().statements(m)
 	if err != nil {

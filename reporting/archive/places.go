@@ -14,8 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// AccountsOf returns which accounts have rows on a business day, and how many
-// orders.
+// AccountsOf is how many orders each account with rows on a business day has.
 func (a *Archive) AccountsOf(ctx context.Context, day time.Time) (map[delivery.AccountID]uint64, error) {
 	counts := map[delivery.AccountID]uint64{}
 	err := a.Each(ctx, `SELECT account_id, sum(n) FROM (
@@ -31,9 +30,8 @@ func (a *Archive) AccountsOf(ctx context.Context, day time.Time) (map[delivery.A
 	return counts, err
 }
 
-// Misplaced looks for rows of these orders, and of their events, under another
-// account or business day than theirs. It reads the ids of all orders there
-// are, so it is for those that are suspected.
+// Misplaced looks for rows of these orders, and of their events, under another account or
+// business day than theirs. It reads the ids of all orders that are stored.
 func (a *Archive) Misplaced(ctx context.Context, right []Place) ([]Place, error) {
 	var wrong []Place
 	for part := range slices.Chunk(right, MaxListed) {
@@ -70,9 +68,8 @@ func (a *Archive) placesOf(ctx context.Context, ids []delivery.OrderID) (places 
 	return places, err
 }
 
-// Remove deletes the rows of orders and of their events at these places, and
-// returns when no SELECT sees them any more. Whoever stores such rows again
-// does so with InsertAgain: Insert would take them for repetitions.
+// Remove deletes the rows of orders and events at these places, and returns when no SELECT
+// sees them. InsertAgain may store them again; Insert would take them for repetitions.
 func (a *Archive) Remove(ctx context.Context, places []Place) error {
 	l := a.layout()
 	settings := clickhouse.Settings{"lightweight_deletes_sync": 2, "max_query_size": maxQuerySize}
@@ -97,8 +94,7 @@ func (l layout) removal(table string, keys []string) string {
 		l.local(table), l.onCluster(), strings.Join(keys, ", "))
 }
 
-// Reconciliation is a row of reconciliations: a comparison of Redis with
-// ClickHouse that came to its end.
+// Reconciliation is a comparison of Redis with ClickHouse that came to its end.
 type Reconciliation struct {
 	Account     delivery.AccountID // zero: all
 	At          time.Time          // in milliseconds

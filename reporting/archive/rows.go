@@ -7,8 +7,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Order is a row of orders: an order as of one version. A zero time is NULL
-// where the schema allows it.
+// Order is a row of orders: an order as of one version. A zero time is NULL where allowed.
 type Order struct {
 	Account         delivery.AccountID     `ch:"account_id UUID"`
 	CreatedAt       time.Time              `ch:"business_day Date; created_at DateTime64(3, 'UTC')"`
@@ -49,8 +48,7 @@ type Event struct {
 	Cancel    delivery.CancelReason  `ch:"cancel_reason String"`
 }
 
-// LateDelivery is a row of late_deliveries: a Delivered that a courier reported
-// of an order that had failed or been cancelled.
+// LateDelivery is a Delivered of an order that had failed or been cancelled.
 type LateDelivery struct {
 	Account    delivery.AccountID `ch:"account_id UUID"`
 	CreatedAt  time.Time          `ch:"business_day Date"` // of the order
@@ -58,8 +56,8 @@ type LateDelivery struct {
 	ReportedAt time.Time          `ch:"reported_at DateTime64(3, 'UTC')"`
 }
 
-// Outcome is a row of webhook_outcomes: one line of the ledger's stream of
-// outcomes or of tries, which Partition, Entry and Line name.
+// Outcome is one line of the ledger's stream of outcomes or of tries, which Partition,
+// Entry and Line name.
 type Outcome struct {
 	Account      delivery.AccountID `ch:"account_id UUID"`
 	At           time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"`
@@ -106,9 +104,7 @@ type Batch struct {
 }
 
 // Rows is how many rows the batch has.
-func (b *Batch) Rows() int {
-	return len(b.Orders) + len(b.Events) + len(b.Late) + len(b.Outcomes)
-}
+func (b *Batch) Rows() int { return len(b.Orders) + len(b.Events) + len(b.Late) + len(b.Outcomes) }
 
 // OrderOf is the row of an order as it is now. s is its store, nil when that is
 // not there any more.
@@ -132,8 +128,8 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 	return row
 }
 
-// note takes over what a change says of the order. Every status is reached once
-// at most: skipped steps are filled in with changes of their own.
+// note takes over what a change says of the order. A status is reached once at most;
+// skipped steps have changes of their own.
 func (o *Order) note(c *delivery.Change) {
 	switch s := c.Status; {
 	case s == delivery.Assigned:
@@ -147,9 +143,8 @@ func (o *Order) note(c *delivery.Change) {
 	}
 }
 
-// EventOf is the row of the status that a version reached; false when the
-// order's history has no such version: it was lost with the part of the ledger
-// that a restored backup did not hold.
+// EventOf is the row of the status that a version reached; false when the history has no
+// such version: a restored backup did not hold it.
 func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 	e := Event{
 		Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID,

@@ -16,8 +16,7 @@ import (
 //go:embed schema/*.sql
 var schemaFiles embed.FS
 
-// migration is one numbered file of the schema: a template that says the same to
-// a single server and to a cluster.
+// migration is one numbered file of the schema: a template for both layouts.
 type migration struct {
 	version uint32
 	name    string // of the file
@@ -32,8 +31,7 @@ func (m *migration) checksum() string {
 
 var fileName = regexp.MustCompile(`^([0-9]{4})_[a-z0-9_]+\.sql$`)
 
-// readMigrations reads the files of a folder in the order of their numbers,
-// which run from 1 without a gap.
+// readMigrations reads a folder's files by their numbers, from 1 without a gap.
 func readMigrations(files fs.FS, dir string) ([]migration, error) {
 	entries, err := fs.ReadDir(files, dir)
 	if err != nil {
@@ -110,14 +108,12 @@ func (l layout) replacing(table, version string) string {
 	return "ReplicatedReplacingMergeTree(" + arguments + ")"
 }
 
-// durability are the settings of a table that holds rows. They make an answered
-// insert outlive a power cut: its parts are on the disk before, and so are those
-// that they are merged into.
+// durability are the settings of a table that holds rows. An answered insert outlives a
+// power cut: its parts, and those that they are merged into, are on the disk before.
 //
-// A replicated table recognises the latest thousand inserts when they come again;
-// it records an insert and its part in one transaction. A table on a single server
-// must not: there the record is written first, and a server that is killed before
-// the part is there drops the repetition that would have brought it.
+// A replicated table recognises repeated inserts; it records an insert and its part in one
+// transaction. A single server must not: it writes the record first, and after a kill
+// before the part it would drop the repetition that brings it.
 func (l layout) durability() string {
 	const synced = "fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1"
 	if l.cluster == "" {
@@ -126,9 +122,8 @@ func (l layout) durability() string {
 	return "replicated_deduplication_window = 1000, " + synced
 }
 
-// distributed is the table through which a cluster is read and written, or
-// nothing. It spreads by account, so that all versions of an order share a shard:
-// elsewhere they could not replace each other.
+// distributed is the table through which a cluster is read and written. It spreads by
+// account: versions of an order replace each other only on one shard.
 func (l layout) distributed(table string) string {
 	if l.cluster == "" {
 		return ""
@@ -137,8 +132,8 @@ func (l layout) distributed(table string) string {
 		table, l.onCluster(), l.local(table), l.cluster, l.database, l.local(table))
 }
 
-// statements are what a file says in a layout. A statement ends with a semicolon
-// at the end of a line; lines that begin with -- are comments.
+// statements are a file's in a layout. Each ends with a semicolon at the end of a line;
+// lines that begin with -- are comments.
 func (l layout) statements(m *migration) ([]string, error) {
 	parsed, err := template.New(m.name).Funcs(l.functions()).Option("missingkey=error").Parse(m.source)
 	if err != nil {

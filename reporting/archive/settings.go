@@ -20,15 +20,12 @@ const DefaultDatabase = "delivery"
 
 // Settings say which ClickHouse the archive is in.
 type Settings struct {
-	// URL is http://, https:// or clickhouse:// (the native protocol), with
-	// user:password@, host:port and clickhouse-go's options, such as
-	// ?compress=lz4 or ?secure=true.
+	// URL is http://, https:// or clickhouse:// (the native protocol), with credentials
+	// and clickhouse-go's options, such as ?compress=lz4 or ?secure=true.
 	URL string `yaml:"url"`
-	// Database holds the tables; empty: what the URL's path names, else
-	// delivery. Migrate creates it.
+	// Database holds the tables; empty: what the URL's path names, else delivery.
 	Database string `yaml:"database"`
-	// Cluster is the name of the cluster, as its servers know it, that has the
-	// tables; empty: a single server.
+	// Cluster is the cluster's name, as its servers know it; empty: a single server.
 	Cluster string `yaml:"cluster"`
 }
 
@@ -84,8 +81,7 @@ var defaultPorts = map[string]map[bool]string{
 	"https":      {true: "8443"},
 }
 
-// parse reads the URL as clickhouse-go does, and fills in what it would not
-// guess: https means TLS, and ports have their defaults.
+// parse reads the URL as clickhouse-go does; https means TLS, and ports have defaults.
 func parse(u *url.URL) (*clickhouse.Options, error) {
 	full, values := *u, u.Query()
 	if full.Scheme == "https" {
@@ -112,8 +108,7 @@ func parse(u *url.URL) (*clickhouse.Options, error) {
 	return o, nil
 }
 
-// withoutURL keeps the reason of a URL's refusal and drops the URL, which may
-// hold a password.
+// withoutURL drops the URL of an error, which may hold a password.
 func withoutURL(err error) error {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		return u.Err

@@ -27,9 +27,8 @@ type Selection struct {
 	Orders   []delivery.OrderID   // empty: all of the days
 }
 
-// Stored is what ClickHouse holds of an order under one Place, as of its latest
-// version. Values are kept as ClickHouse writes them, so that even a row that
-// no order of this service could have can be read and shown.
+// Stored is what ClickHouse holds of an order under one Place, as of its latest version.
+// Values are kept as ClickHouse writes them, so that an impossible row can be shown, too.
 type Stored struct {
 	Place
 	Version uint64 // of the row in orders; 0 when there is none
@@ -43,8 +42,8 @@ func (s *Stored) value(column string) string { return s.order[slices.Index(order
 
 var errStopped = errors.New("nobody reads on")
 
-// Stored reads orders with their events, one place after the other. Memory does
-// not grow with their number. After an error nothing follows.
+// Stored reads orders with their events, one place after the other. Nothing follows an
+// error. Memory does not grow with their number.
 func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, error] {
 	return func(yield func(*Stored, error) bool) {
 		query, err := s.query()
@@ -88,7 +87,6 @@ func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, er
 const anOrder = -1
 
 // query is that of both tables: the key, version, sequence and values of each row.
-// Of a very long day ClickHouse sorts with files.
 func (s *Selection) query() (string, error) {
 	where, err := s.condition()
 	part := func(t *table, sequence string) string {
@@ -147,8 +145,7 @@ type Sums struct {
 	Collection  delivery.Money
 }
 
-// Sums reads them from the stored row; an error when there is none, or when an
-// amount is none that an order can have.
+// Sums reads them from the stored row; an error without one or with an impossible amount.
 func (s *Stored) Sums() (sums Sums, err error) {
 	if s.order == nil {
 		return sums, fmt.Errorf("order %s has events and no row", s.Order)
@@ -164,10 +161,8 @@ func (s *Stored) Sums() (sums Sums, err error) {
 	return sums, nil
 }
 
-// Flaws checks an order that has left the ledger, so that there is nothing to
-// compare it with, by what must be true of any such order: it has ended, lies
-// where its id and its creation say, and has all of its events. Each flaw is a
-// clause for people.
+// Flaws checks an order that has left the ledger: it has ended, lies where its id and its
+// creation say, and has all of its events. Each flaw is a clause for people.
 func (s *Stored) Flaws() (flaws []string) {
 	if s.order == nil {
 		return []string{fmt.Sprintf("there is no row, but %d events", len(s.events))}
@@ -192,10 +187,10 @@ func (s *Stored) Flaws() (flaws []string) {
 	return flaws
 }
 
-// Differences compares what is stored with what should be: the row of an order,
-// and of all its events. Each is a clause for people that names a column, such as
-// orders.status or order_events[3].at, or a row. Volatile columns are left out, and
-// so is the epoch of the creation's event, which orders do not keep.
+// Differences compares what is stored with what should be: the row of an order, and of all
+// its events. Each is a clause for people that names a row or a column, such as
+// order_events[3].at. Volatile columns are left out, and so is the epoch of the creation's
+// event, which orders do not keep.
 func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 	const noRow, aRow = "no row", "a row"
 	differs := func(what, have, wanted string) {
@@ -237,8 +232,7 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 	return found
 }
 
-// Describe is the stored row of orders in words, for an order that should not be
-// there.
+// Describe is the stored row of orders in words.
 func (s *Stored) Describe() string {
 	if s.order == nil {
 		return fmt.Sprintf("%d events without an order", len(s.events))

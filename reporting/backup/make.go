@@ -24,8 +24,7 @@ import (
 type Options struct {
 	// To is the folder that is made; it must not exist.
 	To string
-	// Include are further files and folders to copy, such as the one with the
-	// keys.
+	// Include are further files and folders to copy, such as the keys.
 	Include []string
 	// Progress, which is optional, is called with what has been copied so far.
 	Progress func(string)
@@ -37,9 +36,8 @@ const longest = ledger.HoldLifetime / 2
 // releaseTimeout is for giving the hold back after the context has ended.
 const releaseTimeout = 30 * time.Second
 
-// Make copies a running system. a is nil where ClickHouse has a backup of its own.
-// After an error nothing is left; a killed process leaves a folder whose name ends
-// in .partial, and a hold that expires.
+// Make copies a running system. a is nil where ClickHouse has a backup of its own. After an
+// error nothing is left; a killed process leaves a folder *.partial, and a hold that expires.
 func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) (_ *Manifest, err error) {
 	defer wrap("backup", &err)
 	ctx, cancel := context.WithTimeout(ctx, longest)

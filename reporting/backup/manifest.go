@@ -5,15 +5,13 @@
 //	  |                                      |
 //	  the exporter stood here                holds the hold
 //
-// ClickHouse is read first, Redis last: what Redis has acknowledged before the
-// backup began is in its snapshot, and nothing in ClickHouse's copy is unknown to
-// it. The hold keeps what was exported in between in the streams and keeps its
-// orders from being retired; it is in the snapshot and identifies the restored
-// exporter from where to go on. Rows that come twice count once (package archive).
+// ClickHouse is read first, Redis last: what Redis acknowledged before the backup began is
+// in its snapshot, and nothing in ClickHouse's copy is unknown to it. The hold keeps what
+// was exported in between in the streams, and its orders from being retired; it is in the
+// snapshot, and the restored exporter goes on from there. Rows that come twice count once.
 //
-// backup.json says what is in the folder, SHA256SUMS has the sum of every file
-// (`sha256sum -c` reads it). Until it is whole the folder has another name. It is
-// not encrypted and readable by its owner only.
+// backup.json lists the files, SHA256SUMS their sums (`sha256sum -c`). Until it is whole
+// the folder has another name. It is not encrypted, and readable by its owner only.
 package backup
 
 import (

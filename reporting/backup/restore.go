@@ -17,17 +17,16 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// The files of a Redis whose data is an RDB file: with appendonly yes it reads
-// nothing but what the list in this folder names, and the first of those may be
-// an RDB file.
+// With appendonly yes Redis reads nothing but the files that the list in this folder names,
+// the first of which may be an RDB file.
 const (
 	appendFolder = "appendonlydir"
 	appendBase   = "appendonly.aof.1.base.rdb"
 	appendList   = "appendonly.aof.manifest"
 )
 
-// PlaceRedis puts the snapshot of one master, counted from 0, into the folder of a
-// Redis that is not running, which must have no data.
+// PlaceRedis puts the snapshot of one master, counted from 0, into the folder of a Redis
+// that is not running and has no data.
 func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 	defer wrap("restore", &err)
 	if node < 0 || node >= len(m.Redis) {
@@ -57,8 +56,7 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 	return errors.Join(syncFolder(partial), os.Rename(partial, target), syncFolder(dir))
 }
 
-// PlaceIncluded puts the included files below a folder, and overwrites none whose
-// content differs.
+// PlaceIncluded puts the included files below a folder, and overwrites none.
 func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 	defer wrap("restore", &err)
 	for _, name := range m.Included {
@@ -92,10 +90,9 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 // ErrHistory says that ClickHouse has rows already.
 var ErrHistory = errors.New("ClickHouse is not empty")
 
-// Finish loads ClickHouse and makes the restored Redis fit to go on. a is nil
-// where ClickHouse has survived or was restored by other means. Without merge it
-// refuses a ClickHouse that has rows. It may be repeated after an error, then with
-// merge: what is stored twice counts once.
+// Finish loads ClickHouse and makes the restored Redis fit to go on. a is nil where
+// ClickHouse has survived or was restored by other means. Without merge it refuses a
+// ClickHouse that has rows. It may be repeated after an error, with merge.
 func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, merge bool, progress func(string)) (_ ledger.Resumed, err error) {
 	defer wrap("restore", &err)
 	if l.Environment() != m.Environment || l.Partitions() != m.Partitions {

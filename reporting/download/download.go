@@ -1,11 +1,10 @@
-// Package download answers GET /reports/{name}.{csv|xlsx|json} (design
-// section 8) with a report, straight out of ClickHouse.
+// Package download answers GET /reports/{name}.{csv|xlsx|json} (design section 8) with a
+// report, straight out of ClickHouse.
 //
-// Up to 256 kB are held back, so that most failures are still a status and an
-// envelope; a later one cuts the connection in the middle of the body, which every
-// client reports as an error. A client that disconnects ends its query; one that
-// takes nothing is disconnected after a while. Memory does not grow with the
-// length of a report.
+// Up to 256 kB are held back, so that most failures are still a status and an envelope; a
+// later one cuts the connection, which every client reports as an error. A client that
+// disconnects ends its query; one that takes nothing is disconnected. Memory does not grow
+// with the length of a report.
 package download
 
 import (
@@ -30,14 +29,12 @@ import (
 
 // Settings are the keys below "download" of reporting's configuration.
 type Settings struct {
-	// AtOnce is how many downloads run at once, 1 to 256; further ones are
-	// refused with Retry-After. Each takes a few MB here, and what its query
-	// takes in ClickHouse.
+	// AtOnce is how many downloads run at once, 1 to 256; further ones are refused with
+	// Retry-After. Each takes a few MB here.
 	AtOnce int `yaml:"at_once"`
 	// AtOnceEach is the same for one user or token, 1 to AtOnce.
 	AtOnceEach int `yaml:"at_once_each"`
-	// Stall is how long a client may take for 64 kB before it is let go, at
-	// least a second.
+	// Stall is how long a client may take for 64 kB, at least a second.
 	Stall time.Duration `yaml:"stall"`
 	// Longest is how long a download may take in all, at least Stall.
 	Longest time.Duration `yaml:"longest"`
@@ -115,8 +112,7 @@ func (d *Downloads) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.Refuse(w, r, err)
 }
 
-// head answers with the headers of GET, and checks that ClickHouse answers. The
-// length is not known before the report has been read.
+// head answers with the headers of GET but the length, and checks that ClickHouse answers.
 func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
 	if err := d.archive.Ping(r.Context()); err != nil {
 		d.refuse(w, r, err)
@@ -126,8 +122,8 @@ func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// download sends the report, or refuses as long as nothing has been sent, or
-// cuts the connection.
+// download sends the report; it refuses as long as nothing was sent, then it cuts the
+// connection.
 func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), d.settings.Longest)
@@ -161,8 +157,8 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 // errUnknown: the report has no rows, and its account, fleet or store does not exist.
 var errUnknown = errors.New("nobody has such an id or name")
 
-// write runs the report into the transfer and returns how many rows were read,
-// to the last thousand if it fails.
+// write runs the report into the transfer; rows is how many were read, to the last
+// thousand if it fails.
 func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compressed bool) (rows int64, err error) {
 	var out io.Writer = t
 	var packed *gzip.Writer
@@ -173,20 +169,21 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compress
 		out = packed
 	}
 	summary, err := q.report.Run(ctx, d.archive, q.params, reports.NewSink(q.format, out), func(n int64) { rows = n })
-	if err == nil && summary.Rows == 0 && q.unknown != nil {
+	switch {
+	case err != nil:
+		return rows, err
+	case summary.Rows == 0 && q.unknown != nil:
 		return 0, errUnknown
+	case packed != nil:
+		if err := packed.Close(); err != nil {
+			return rows, err
+		}
 	}
-	if err == nil && packed != nil {
-		err = packed.Close()
-	}
-	if err == nil {
-		err = t.finish()
-	}
-	return rows, err
+	return rows, t.finish()
 }
 
-// resultOf says what became of a download. The request's context ends with the
-// client, ctx also when the download has taken too long.
+// resultOf is the result of a download. client ends with the request's connection, ctx also
+// when the download has taken too long.
 func resultOf(client, ctx context.Context, t *transfer, err error) string {
 	switch {
 	case err == nil:
@@ -226,8 +223,7 @@ func (d *Downloads) note(r *http.Request, q *request, t *transfer, rows int64, r
 // are over by then.
 const slotRetryAfter = 5 * time.Second
 
-// slots bound how many downloads run at once, in all and for one user or token,
-// so that nobody keeps the others out.
+// slots bound how many downloads run at once, in all and for one user or token.
 type slots struct {
 	most, mostEach int
 
@@ -236,8 +232,8 @@ type slots struct {
 	by    map[string]int
 }
 
-// take gives a slot until leave is called. RATE_LIMITED when the user has all
-// that one may have, SERVICE_UNAVAILABLE when others have them all.
+// take gives a slot until leave is called: RATE_LIMITED when the user has all that one may
+// have, SERVICE_UNAVAILABLE when others have them all.
 func (s *slots) take(user string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

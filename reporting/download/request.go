@@ -16,8 +16,7 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// known are the parameters of a download. Another one is refused: a misspelt
-// filter would give more than was meant.
+// known are the parameters. Others are refused: a misspelt filter would give too much.
 var known = []string{"from", "to", "account", "fleet", "store", "kind", "plain", "comma"}
 
 // formats are those that can be downloaded. A table is for terminals.
@@ -32,13 +31,12 @@ type request struct {
 	unknown *delivery.FieldError
 }
 
-// Names reads parameters in which accounts, fleets and stores are given by their ids
-// or names. unknown is that none has it, which is no error where history knows more.
+// Names reads parameters that give accounts, fleets and stores by ids or names. unknown is
+// that none has it, which is no error where history knows more.
 type Names func(ctx context.Context, v reports.Values, now time.Time) (p reports.Params, unknown *delivery.FieldError, err error)
 
-// parse reads a request. NOT_FOUND for another report or extension,
-// METHOD_NOT_ALLOWED, MALFORMED_REQUEST, VALIDATION_FAILED with the fields.
-// Without from or to the period is what package reports makes of now.
+// parse reads a request. The error is NOT_FOUND for another report or extension,
+// METHOD_NOT_ALLOWED, MALFORMED_REQUEST, or VALIDATION_FAILED with the fields.
 func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	file, ok := strings.CutPrefix(r.URL.Path, "/reports/")
 	extension := path.Ext(file)
@@ -112,8 +110,7 @@ func invalid(fields ...delivery.FieldError) error {
 	return &delivery.Error{Code: delivery.CodeValidationFailed, Fields: fields, Message: fields[0].Field + " " + fields[0].Message}
 }
 
-// name is what a browser calls the file: order-ledger_2026-11-01_2026-11-30.csv.
-// plain and comma are in it: they distinguish files of one report that look alike.
+// name is what a browser calls the file: order-ledger_2026-11-01_2026-11-30_plain.csv.
 func (q *request) name(filters string) string {
 	form := map[reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
 	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()

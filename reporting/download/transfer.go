@@ -16,12 +16,11 @@ const (
 	step = 64 << 10
 )
 
-// transfer is the body of an answer on its way. Until more than holdBack bytes
-// have come nothing is sent, and an error can still become another answer; what
-// ends before is sent with its length.
+// transfer is the body of an answer. Until more than holdBack bytes have come nothing is
+// sent, and an error can still become another answer; a shorter body has its length.
 //
-// To a client of HTTP/1.0, which includes some proxies, the end of a body and a
-// cut connection look alike. It gets everything with its length, from a file.
+// To a client of HTTP/1.0, such as some proxies, the end of a body and a cut connection look
+// alike. It gets everything with its length, from a file.
 type transfer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

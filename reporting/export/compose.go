@@ -19,8 +19,7 @@ type composed struct {
 	stores     []error                    // stores whose records cannot be read; their names stay empty
 }
 
-// compose makes of every order named the row of its latest version, once, and of
-// each event its own.
+// compose makes one row of every order, of its latest version, and one of each event.
 func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*composed, error) {
 	batch := new(composed)
 	orders, err := batch.readOrders(ctx, l, entries)
@@ -89,9 +88,8 @@ func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []l
 	return orders, nil
 }
 
-// orderRows adds to each order its store's name and tax number as they are now;
-// they stay empty when the store's record is gone or cannot be read, which is no
-// reason to keep an order's money out of the reports.
+// orderRows adds to each order its store's name and tax number as they are now. They stay
+// empty without a readable record: the order's money belongs into the reports.
 func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (rows []archive.Order, unreadable []error, err error) {
 	unique := make(map[ledger.StoreName]bool)
 	for _, o := range orders {
@@ -109,10 +107,9 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 	return rows, unreadable, nil
 }
 
-// outcomeRows names each line by its place in the stream, so that the same line
-// is the same row whoever exports it how often. The two streams number their
-// entries apart, so those of tries are marked: one of each may have the same
-// number. What a release before exported has no marks.
+// outcomeRows names each line by its place in the stream, so that it is the same row
+// however often it is exported. The two streams number their entries apart, so those of
+// tries are marked; an earlier release did not.
 func outcomeRows(e *ledger.Entry) []archive.Outcome {
 	rows := make([]archive.Outcome, len(e.Outcomes.Records))
 	for i, r := range e.Outcomes.Records {

@@ -1,11 +1,10 @@
 // Package export carries the ledger's history to ClickHouse: orders, their
 // events, deliveries reported too late, and what became of webhooks.
 //
-// An entry of the streams is acknowledged after its rows are stored, so a crash at
-// any point repeats work and loses none; the tables make a repetition harmless
-// (package archive). While ClickHouse is unavailable, at most one read's entries
-// are held, and the rest waits in the streams. Any number of replicas may run it;
-// the consumer group shares the entries.
+// An entry of the streams is acknowledged after its rows are stored, so a crash repeats
+// work and loses none; a repetition is harmless (package archive). While ClickHouse is
+// unavailable, one read's entries are held and the rest waits in the streams. Replicas
+// share the entries by the consumer group.
 package export
 
 import (
@@ -83,8 +82,8 @@ func New(l *ledger.Ledger, a *archive.Archive, s Settings, consumer string, log 
 		log: log.With("role", "export"), metrics: newMetrics(reg)}
 }
 
-// Run exports until ctx ends; it returns nil then, and never because Redis or
-// ClickHouse is unavailable. The tables must exist.
+// Run exports until ctx ends; Redis or ClickHouse may be unavailable for a while. The
+// tables must exist.
 func (e *Exporter) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.feed(ctx) })
@@ -118,9 +117,8 @@ const (
 	piecesAtOnce  = 2
 )
 
-// turn exports what one read has brought, in pieces. A piece that is stored is
-// acknowledged even when another one fails. Two pieces may name the same order:
-// whichever is stored last, its later version counts.
+// turn exports what one read has brought, in pieces, each acknowledged by itself. Of an
+// order in two pieces the later version counts, whichever is stored last.
 func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
 	var pieces errgroup.Group
 	pieces.SetLimit(piecesAtOnce)
@@ -173,8 +171,8 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 	return errors.Join(slices.Collect(maps.Values(batch.unreadable))...)
 }
 
-// reportMissing logs what the rows lack. An order that has been retired was
-// exported before: its event comes again because the group was set back.
+// reportMissing logs what the rows lack. A retired order was exported before: its event
+// comes again because the group was set back.
 func (e *Exporter) reportMissing(ctx context.Context, batch *composed) error {
 	retired, err := e.ledger.Orders.Retired(ctx, batch.missing)
 	if err != nil {
@@ -192,9 +190,8 @@ func (e *Exporter) reportMissing(ctx context.Context, batch *composed) error {
 	return nil
 }
 
-// transient marks every failure of an insert as one that passes: whatever
-// ClickHouse refuses today, no entry is ever given up for it. Only a row that does
-// not fit stays permanent, so that it is dead-lettered and holds up nobody.
+// transient marks every failure of an insert as one that passes: no entry is given up for
+// what ClickHouse refuses. Only a row that does not fit is dead-lettered.
 func transient(err error) error {
 	if errors.Is(err, delivery.ErrUnavailable) || errors.Is(err, archive.ErrRow) {
 		return err

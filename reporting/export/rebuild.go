@@ -23,12 +23,11 @@ func (r *Rebuilt) add(b *archive.Batch) {
 	r.Outcomes += len(b.Outcomes)
 }
 
-// Rebuild stores again all that Redis still holds of orders created at or after
-// from: the orders with their whole history, and from the streams, which reach
-// back for a shorter time, late deliveries and outcomes of webhooks. It may run
-// beside exporters and may be repeated: a later version always wins. progress
-// is called after every batch. An order that cannot be read is left out and named
-// in the error at the end.
+// Rebuild stores again all that Redis still holds of orders created at or after from: the
+// orders with their history, and from the streams, which reach back for a shorter time,
+// late deliveries and outcomes of webhooks. It may run beside exporters and be repeated.
+// progress is called after every batch. The error at the end names orders that cannot be
+// read.
 func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from time.Time, progress func(Rebuilt)) (Rebuilt, error) {
 	var done Rebuilt
 	store := func(b *archive.Batch) error {

@@ -45,9 +45,8 @@ type findings struct {
 	sums              sums
 }
 
-// walk compares what a selection of one day finds in ClickHouse with Redis, and
-// looks for those of the ids that it does not find. Of the orders' contents memory
-// holds ordersAtOnce.
+// walk compares what a selection of one day finds in ClickHouse with Redis, and looks for
+// those of the ids that it does not find. Memory holds ordersAtOnce orders.
 func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, ids []delivery.OrderID) (*findings, error) {
 	f := &findings{differing: differences{}}
 	missing := make(map[delivery.OrderID]bool, len(ids))
@@ -93,8 +92,7 @@ func (r *Reconciler) read(ctx context.Context, ids []delivery.OrderID) ([]*deliv
 	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil }), err
 }
 
-// compareStored compares rows with what Redis says of their orders. Those that it
-// holds at the same place are not missing.
+// compareStored compares rows with Redis. Orders that it holds there are not missing.
 func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*archive.Stored, missing map[delivery.OrderID]bool) error {
 	ids := make([]delivery.OrderID, len(stored))
 	for i, s := range stored {
@@ -160,10 +158,9 @@ func (r *Reconciler) checkAbsent(ctx context.Context, f *findings, absent []*arc
 	return nil
 }
 
-// recheck compares suspects until each has turned out to be equal, different or
-// always changing, and returns those that differ. Before each round the exporter has
-// passed what was in the streams after the one before, so what still differs then is
-// not merely late.
+// recheck compares suspects until each is known to be equal, different or always changing,
+// and returns those that differ. Before each round the exporter passes what was in the
+// streams after the one before, so what still differs is not merely late.
 func (r *Reconciler) recheck(ctx context.Context, s *Scope, day time.Time, suspects differences) (differing differences, moving int, err error) {
 	differing = differences{}
 	suspects = maps.Clone(suspects)

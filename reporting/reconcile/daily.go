@@ -17,8 +17,7 @@ import (
 
 // Settings are the keys below "reconcile" of the configuration.
 type Settings struct {
-	// At is the local time (+03:00) at which the daily comparison begins, such
-	// as 03:30.
+	// At is the local time (+03:00) of the daily comparison, such as 03:30.
 	At string `yaml:"at"`
 	// Days is how many days before today are compared, 1 to 31.
 	Days int `yaml:"days"`
@@ -41,8 +40,8 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// Daily compares the last days once at its start and then every day. It repairs
-// nothing: a difference is a defect that somebody should see first.
+// Daily compares the last days at its start and then every day. It repairs nothing: a
+// difference is a defect that somebody should see first.
 type Daily struct {
 	reconciler *Reconciler
 	settings   Settings

@@ -11,10 +11,9 @@ import (
 	"vendorapi/reporting/export"
 )
 
-// fix repairs what can be repaired, and marks it. What Redis holds is stored
-// again, which repairs most; rows are removed only where that does not help, because
-// they claim a later version or lie elsewhere. Of what has left Redis nothing is
-// ever removed.
+// fix repairs what can be repaired, and marks it. What Redis holds is stored again; rows
+// are removed only where that does not help, because they claim a later version or lie
+// elsewhere. Of what has left Redis nothing is ever removed.
 func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	repairable := differences{}
 	for _, x := range d.Differences {
@@ -44,8 +43,7 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	return nil
 }
 
-// storeAgain stores what Redis holds of these orders, and notes its version: an
-// order that changes afterwards is not exported yet.
+// storeAgain stores what Redis holds of these orders, and notes its version.
 func (r *Reconciler) storeAgain(ctx context.Context, differing differences) error {
 	for part := range slices.Chunk(differing.ids(), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
@@ -72,9 +70,8 @@ func (r *Reconciler) store(ctx context.Context, orders []*delivery.Order) error 
 	return r.archive.InsertAgain(ctx, rows)
 }
 
-// replace removes the rows of orders that storing again has not repaired, wherever
-// they lie, and stores what Redis holds of them. Until then, for moments, reports
-// miss these orders.
+// replace removes the rows of orders that storing again has not repaired, wherever they
+// lie, and stores what Redis holds of them. In between, reports miss these orders.
 func (r *Reconciler) replace(ctx context.Context, differing, repairable differences) error {
 	for part := range slices.Chunk(differing.ids(), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
@@ -106,11 +103,10 @@ func (r *Reconciler) replace(ctx context.Context, differing, repairable differen
 // begun, whatever has become of the caller's context.
 const exchangeTimeout = time.Minute
 
-// exchange removes rows and stores orders, and is not interrupted in between. It
-// stores even when the removal has failed: ClickHouse may go on with it. The
-// orders are read again after the removal, for they may have changed, and been
-// exported, meanwhile; of one that has left Redis since, or cannot be read any
-// more, what was read before is stored.
+// exchange removes rows and stores orders, and is not interrupted in between. It stores
+// even when the removal has failed: ClickHouse may go on with it. The orders are read again
+// after the removal: they may have been changed and exported meanwhile. Of one that cannot
+// be read any more, what was read before is stored.
 func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, before []*delivery.Order) error {
 	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
 	failed := r.archive.Remove(removing, remove)

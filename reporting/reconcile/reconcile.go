@@ -1,12 +1,10 @@
-// Package reconcile proves that ClickHouse says what Redis says: order by order,
-// event by event, and in the sums that the reports show.
+// Package reconcile proves that ClickHouse says what Redis says: order by order, event by
+// event, and in each day's control totals.
 //
-// An order that Redis holds must have its row and its events, value by value; a
-// row without an order must be that of one which Redis has retired, and is only
-// checked by itself. What differs is compared again once the exporter has passed
-// everything that was there at first. Then each day's sums are compared with the
-// control totals. What Redis keeps for a day or not at all is not compared: late
-// deliveries, outcomes of webhooks, and a store's name and tax number.
+// An order that Redis holds must have its row and its events, value by value; a row without
+// an order must be of one that Redis has retired, and is checked by itself. What differs is
+// compared again once the exporter has passed everything that was there at first. Late
+// deliveries, outcomes of webhooks, and a store's name and tax number are not compared.
 package reconcile
 
 import (
@@ -29,9 +27,8 @@ type Scope struct {
 	Account  delivery.AccountID // zero: all
 	// Fix exports again what differs, and removes rows that are in the way.
 	Fix bool
-	// RemoveUnknown lets Fix also remove orders that Redis never had. It is not
-	// part of Fix, because to a Redis that has lost its data, or to a wrong one,
-	// all of finance's history is unknown.
+	// RemoveUnknown lets Fix also remove orders that Redis never had. To a Redis that has
+	// lost its data, or to a wrong one, all of finance's history is unknown.
 	RemoveUnknown bool
 	// Timeout is how long to wait for the exporter; 0: 1 min.
 	Timeout time.Duration
@@ -62,8 +59,8 @@ type Day struct {
 	Retired     int // rows of orders that have left Redis
 	Moving      int // orders that changed during every comparison
 	Differences []Difference
-	// Totals are disagreements between sums, in words. They can be there without
-	// differences: then a report calculates wrongly.
+	// Totals are disagreements between sums, in words. Without differences, a report
+	// calculates wrongly.
 	Totals []string
 }
 
@@ -72,8 +69,8 @@ func (d *Day) Balanced() bool {
 	return len(d.Totals) == 0 && !slices.ContainsFunc(d.Differences, func(x Difference) bool { return !x.Fixed })
 }
 
-// ErrBehind says that the exporter has not caught up in time, so that what
-// differs cannot be distinguished from what is not exported yet.
+// ErrBehind says that the exporter has not caught up in time: what differs may be what is
+// not exported yet.
 var ErrBehind = errors.New("the exporter is behind")
 
 // Reconciler compares one ledger with one archive.
@@ -83,13 +80,10 @@ type Reconciler struct {
 }
 
 // New prepares one.
-func New(l *ledger.Ledger, a *archive.Archive) *Reconciler {
-	return &Reconciler{ledger: l, archive: a}
-}
+func New(l *ledger.Ledger, a *archive.Archive) *Reconciler { return &Reconciler{ledger: l, archive: a} }
 
-// Run compares day by day, calls done for each, and records the end in ClickHouse,
-// where the panel shows it. An error is what kept it from comparing; differences
-// are none.
+// Run compares day by day, calls done for each, and records the end in ClickHouse for the
+// panel. An error is what kept it from comparing; differences are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
 	err := r.compareDays(ctx, s, func(d *Day) {
@@ -126,8 +120,7 @@ func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) 
 	return unreadable // such an order is compared with nothing
 }
 
-// index lists the orders in scope that Redis holds, by day and account. That is
-// 16 bytes for each.
+// index lists the orders in scope that Redis holds, by day and account: 16 bytes each.
 func (r *Reconciler) index(ctx context.Context, s *Scope) (map[time.Time]map[delivery.AccountID][]delivery.OrderID, error) {
 	first, end := archive.BusinessDay(s.From), archive.BusinessDay(s.To).AddDate(0, 0, 1)
 	held := make(map[time.Time]map[delivery.AccountID][]delivery.OrderID)
@@ -151,9 +144,8 @@ func (s *Scope) includes(account delivery.AccountID) bool {
 	return s.Account.IsZero() || s.Account == account
 }
 
-// settledDay compares a day, and again if sums disagree and orders were created
-// on it in the meantime. On a day that keeps changing, sums are left for when it
-// is over.
+// settledDay compares a day, and again if sums disagree and orders were created on it
+// meanwhile. A day that keeps changing is left without sums until it is over.
 func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
 	var fixed []Difference // in an earlier comparison
 	for check := 1; ; check++ {
@@ -190,8 +182,8 @@ func count(held map[delivery.AccountID][]delivery.OrderID) (n int) {
 	return n
 }
 
-// day compares one day: first all of it, a share of accounts at a time, then
-// what differed, once the exporter has passed the time of the first comparison.
+// day compares one day: first all of it, a share of accounts at a time, then what
+// differed, once the exporter has passed that.
 func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
 	d := &Day{Day: day}
 	shares, err := r.shares(ctx, s, day, held)

@@ -11,8 +11,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// The figures of the control totals that are calculated here. Amounts, from
-// amountDelivered on, are in kuruş.
+// The figures of the control totals. Amounts, from amountDelivered on, are in kuruş.
 const (
 	orders = iota
 	delivered
@@ -42,32 +41,32 @@ func (s *sums) add(o sums) {
 }
 
 func (s *sums) addOrder(o *delivery.Order) {
-	s.count(o.Status.String(), o.Payment.Type.String(), o.OrderAmount.Minor, o.Payment.CollectionAmount.Minor)
+	s.count(archive.Sums{Status: o.Status.String(), PaymentType: o.Payment.Type.String(),
+		OrderAmount: o.OrderAmount, Collection: o.Payment.CollectionAmount})
 }
 
 // addStored adds an order that only ClickHouse still has.
 func (s *sums) addStored(row *archive.Stored) error {
 	of, err := row.Sums()
-	if err != nil {
-		return err
+	if err == nil {
+		s.count(of)
 	}
-	s.count(of.Status, of.PaymentType, of.OrderAmount.Minor, of.Collection.Minor)
-	return nil
+	return err
 }
 
-func (s *sums) count(status, payment string, amount, collection int64) {
+func (s *sums) count(of archive.Sums) {
 	s.figures[orders]++
-	switch status {
+	switch of.Status {
 	case delivery.Delivered.String():
 		s.figures[delivered]++
-		s.figures[amountDelivered] += amount
-		switch payment {
+		s.figures[amountDelivered] += of.OrderAmount.Minor
+		switch of.PaymentType {
 		case delivery.Cash.String():
-			s.figures[cash] += collection
+			s.figures[cash] += of.Collection.Minor
 		case delivery.Card.String():
-			s.figures[card] += collection
+			s.figures[card] += of.Collection.Minor
 		case delivery.Prepaid.String():
-			s.figures[prepaid] += amount
+			s.figures[prepaid] += of.OrderAmount.Minor
 		}
 	case delivery.Failed.String():
 		s.figures[failed]++
@@ -84,9 +83,8 @@ const controlTotals = `SELECT line, toBool(ifNull(ties, 1) = 1), arrayMap(x -> t
 	toInt64(order_amount_delivered * 100), toInt64(cash_expected * 100), toInt64(card_expected * 100), toInt64(prepaid_amount * 100)])
 FROM control_totals(from='%[1]s', to='%[1]s', account='%[2]s', fleet='', store='') ORDER BY line_number`
 
-// compareTotals compares the sums of the day with the control totals, and checks
-// that these balance. A day with open orders still changes while it is read, so
-// that is left for when they have ended.
+// compareTotals compares the sums of the day with the control totals, and checks that these
+// balance, once all of the day's orders have ended.
 func (r *Reconciler) compareTotals(ctx context.Context, s *Scope, d *Day, expected *sums) error {
 	if expected.open > 0 || d.Moving > 0 || !d.Balanced() {
 		return nil

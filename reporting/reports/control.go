@@ -15,8 +15,7 @@ import (
 const (
 	// controlAttempts is how often the view and the reports are read at most.
 	controlAttempts = 3
-	// readsAtOnce is how many of the five queries run together: on few processors
-	// more would only wait for each other, and take memory meanwhile.
+	// readsAtOnce is how many of the five queries run together; more would take memory.
 	readsAtOnce = 3
 )
 
@@ -27,13 +26,11 @@ type digest struct {
 	sha256  string
 }
 
-// readControl is Report.read for control totals: the view's lines, each with the
-// SHA-256 of what format csv-plain writes of its report for the same parameters,
-// so that sha256sum can verify a file.
+// readControl is Report.read for control totals: the view's lines, each with the SHA-256
+// of its report as csv-plain.
 //
-// Between the queries an order of a day that is not over may change. Where a
-// report's totals are not those of its line, all is read again; a line that still
-// differs then says "changing" instead of "yes" or "no".
+// Orders may change between the queries. Where a report's totals are not those of its
+// line, all is read again; a line that still differs then says "changing".
 func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
 	for attempt := 1; ; attempt++ {
 		lines, digests, err := readTogether(ctx, a, p)
@@ -91,8 +88,7 @@ func digestOf(ctx context.Context, a *archive.Archive, r *Report, p Params) (dig
 	return digest{report: r, summary: s, sha256: hex.EncodeToString(hash.Sum(nil))}, nil
 }
 
-// note writes the digest into its line and reports whether both have seen the
-// same orders.
+// note writes the digest into its line and reports whether both saw the same orders.
 func (d *digest) note(lines [][]Cell) (same bool, err error) {
 	for _, line := range lines {
 		if line[control.Column("line")].Text != d.report.Name {

@@ -39,7 +39,7 @@ func TestCSV_EscapesWhatCouldBeAFormula(t *testing.T) {
 		"'quoted":         "'quoted",
 	} {
 		for _, d := range []style{spreadsheetCSV, plainCSV} {
-			if got := string(newCSV(nil, d).appendText(nil, text)); got != want {
+			if got := string(newCSV(d)(nil).(*csvSink).appendText(nil, text)); got != want {
 				t.Errorf("%q: got %s, wanted %s", text, got, want)
 			}
 		}
@@ -68,7 +68,7 @@ func FuzzCSVText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		want := strings.ReplaceAll(s, "\r\n", "\n") // encoding/csv reads the one as the other
 		for separator, d := range map[rune]style{';': spreadsheetCSV, ',': plainCSV} {
-			c := newCSV(nil, d)
+			c := newCSV(d)(nil).(*csvSink)
 			line := append(c.appendText(nil, s), byte(separator), 'x')
 			r := csv.NewReader(bytes.NewReader(line))
 			r.Comma = separator

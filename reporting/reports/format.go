@@ -39,33 +39,31 @@ var formats = []struct {
 	extension, contentType string
 	sink                   func(w io.Writer) Sink
 }{
-	{Table, ".txt", "text/plain; charset=utf-8", func(w io.Writer) Sink { return newTable(w) }},
-	{CSV, ".csv", csvType, func(w io.Writer) Sink { return newCSV(w, spreadsheetCSV) }},
-	{CSVComma, ".csv", csvType, func(w io.Writer) Sink { return newCSV(w, commaCSV) }},
-	{CSVPlain, ".csv", csvType, func(w io.Writer) Sink { return newCSV(w, plainCSV) }},
-	{XLSX, ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", func(w io.Writer) Sink { return newXLSX(w) }},
-	{JSON, ".json", "application/json; charset=utf-8", func(w io.Writer) Sink { return newJSON(w) }},
+	{Table, ".txt", "text/plain; charset=utf-8", newTable},
+	{CSV, ".csv", csvType, newCSV(spreadsheetCSV)},
+	{CSVComma, ".csv", csvType, newCSV(commaCSV)},
+	{CSVPlain, ".csv", csvType, newCSV(plainCSV)},
+	{XLSX, ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", newXLSX},
+	{JSON, ".json", "application/json; charset=utf-8", newJSON},
 }
 
 const csvType = "text/csv; charset=utf-8; header=present"
 
-// place is the format's in formats; -1: there is no such format.
-func (f Format) place() int {
-	for i := range formats {
-		if formats[i].Format == f {
-			return i
-		}
+// place is the format's in formats; len(formats): there is no such format.
+func (f Format) place() (i int) {
+	for i < len(formats) && formats[i].Format != f {
+		i++
 	}
-	return -1
+	return i
 }
 
 // ParseFormat reads a format's name.
 func ParseFormat(name string) (Format, error) {
-	if Format(name).place() >= 0 {
-		return Format(name), nil
-	}
 	var names []string
 	for _, f := range formats {
+		if string(f.Format) == name {
+			return f.Format, nil
+		}
 		names = append(names, string(f.Format))
 	}
 	return "", fmt.Errorf("format %q is not one of %s", name, strings.Join(names, ", "))
@@ -87,9 +85,8 @@ func FormatOf(extension string) (Format, bool) {
 	return "", false
 }
 
-// Sink writes a report. Begin comes first, then Row for every row, then End; or
-// Abort at any time, after which the sink holds no resources and what it has
-// written is not a report. The cells of a row are used again after Row.
+// Sink writes a report: Begin, Row for every row, whose cells are used again, End. Abort
+// ends it at any time and frees its resources.
 type Sink interface {
 	Begin(r *Report, p Params) error
 	Row(cells []Cell) error
@@ -97,9 +94,8 @@ type Sink interface {
 	Abort()
 }
 
-// NewSink writes a report to w in a format that ParseFormat knows. XLSX reaches w at
-// the end, when all rows are there, and waits in temporary files until then; the
-// others as they come.
+// NewSink writes a report to w in a format that ParseFormat knows: XLSX at the end, from
+// temporary files, the others as the rows come.
 func NewSink(f Format, w io.Writer) Sink { return formats[f.place()].sink(w) }
 
 const (
@@ -110,9 +106,8 @@ const (
 // style is how a format writes values and lines.
 type style struct {
 	decimal byte // between lira and kuruş
-	// local writes times as 2006-01-02 15:04:05, which spreadsheets take for
-	// dates and which drops the milliseconds; otherwise as every answer of the
-	// API has them, 2006-01-02T15:04:05.000+03:00.
+	// local writes times as 2006-01-02 15:04:05, which spreadsheets take for dates;
+	// otherwise they are the API's, 2006-01-02T15:04:05.000+03:00.
 	local     bool
 	mark      string // before everything
 	separator byte   // of columns
@@ -120,11 +115,10 @@ type style struct {
 }
 
 var (
-	// spreadsheetCSV is what a spreadsheet in Turkish opens with a double click:
-	// the byte order mark says that it is UTF-8, and the decimal comma takes the
-	// separator's place. Times are local and without milliseconds.
+	// spreadsheetCSV is what a spreadsheet in Turkish opens with a double click: the
+	// byte order mark means UTF-8, and the comma is the decimal point.
 	spreadsheetCSV = style{decimal: ',', local: true, mark: "\ufeff", separator: ';', end: "\r\n"}
-	// commaCSV is the same for one in English, and wherever the decimal point is used.
+	// commaCSV is the same for one in English.
 	commaCSV = style{decimal: '.', local: true, mark: "\ufeff", separator: ',', end: "\r\n"}
 	// plainCSV is for programs and for SHA-256: RFC 4180 but for the line feed at
 	// the end of a line, times exact and with their offset.
@@ -183,12 +177,13 @@ func (s *stream) write() error {
 
 func (s *stream) Abort() {}
 
-// csvSink writes a header and one line per row, no totals: whoever sums up a
-// column must not count them twice. A value that is not given is empty.
-// encoding/csv neither quotes both separators nor appends values in place.
+// csvSink writes a header and one line per row. It writes no totals, which would count
+// twice in a sum of the column. encoding/csv cannot quote both separators.
 type csvSink struct{ stream }
 
-func newCSV(w io.Writer, s style) *csvSink { return &csvSink{newStream(w, s)} }
+func newCSV(s style) func(io.Writer) Sink {
+	return func(w io.Writer) Sink { return &csvSink{newStream(w, s)} }
+}
 
 func (c *csvSink) Begin(r *Report, _ Params) error {
 	c.report = r
@@ -221,9 +216,8 @@ func (c *csvSink) row(value func(column int)) error {
 
 func (c *csvSink) End(Summary) error { return c.w.Flush() }
 
-// appendText writes a text so that a reader finds it again and a spreadsheet
-// executes nothing. Both separators are quoted, so that a program that guesses
-// the wrong one does not split the text.
+// appendText writes a text that no spreadsheet executes. Both separators are quoted, for
+// programs that guess the wrong one.
 func (c *csvSink) appendText(dst []byte, s string) []byte {
 	prefix := ""
 	if beginsFormula(s) {
@@ -236,11 +230,9 @@ func (c *csvSink) appendText(dst []byte, s string) []byte {
 	return append(append(dst, strings.ReplaceAll(s, `"`, `""`)...), '"')
 }
 
-// beginsFormula reports whether a spreadsheet could take a text for a formula: it
-// begins with one of OWASP's characters (= + - @, tab, carriage return, line
-// feed, and the full-width forms of the first four). White space and other
-// invisible characters before one are looked through, because some programs
-// strip them.
+// beginsFormula reports whether a spreadsheet could take a text for a formula: it begins
+// with one of OWASP's characters (= + - @, tab, carriage return, line feed, and the
+// full-width forms of the first four), after invisible ones that some programs strip.
 func beginsFormula(s string) bool {
 	if s == "" {
 		return false
@@ -264,16 +256,15 @@ func beginsFormula(s string) bool {
 	return false
 }
 
-// jsonSink writes {"success":true,"data":{"rows":[…],"totals":{…}}} (design
-// section 8) as the rows come. Amounts are texts with two decimals, which no
-// reader rounds; a value that is not given is null. totals has the number of
-// rows and the sums of the columns that have one.
+// jsonSink writes {"success":true,"data":{"rows":[…],"totals":{…}}} (design section 8).
+// Amounts are texts with two decimals, which no reader rounds; a value that is not given
+// is null.
 type jsonSink struct {
 	stream
 	comma string // before the next row
 }
 
-func newJSON(w io.Writer) *jsonSink { return &jsonSink{stream: newStream(w, style{decimal: '.'})} }
+func newJSON(w io.Writer) Sink { return &jsonSink{stream: newStream(w, style{decimal: '.'})} }
 
 func (j *jsonSink) Begin(r *Report, _ Params) error {
 	j.report = r
@@ -323,16 +314,13 @@ func (j *jsonSink) appendMember(column *Column, c *Cell) {
 	}
 }
 
-// appendJSONText writes a text with sonic: 54 ns for each of a row, where an
-// encoder.EncodeInto of each took 460 ns. A whole row as a struct would be one
-// call, but reports have their columns as data.
+// appendJSONText takes 54 ns; encoder.EncodeInto took 460 ns.
 func appendJSONText(dst []byte, s string) []byte {
 	return append(dst, encoder.Quote(strings.ToValidUTF8(s, string(utf8.RuneError)))...)
 }
 
-// tableSink writes for a terminal: aligned columns, numbers to the right, a line
-// of totals. The first rows are kept to learn how wide the columns are; a later
-// cell that is wider pushes its line to the right and is never cut.
+// tableSink writes for a terminal: aligned columns, numbers to the right, a line of
+// totals. The first rows say how wide the columns are; a wider cell is never cut.
 type tableSink struct {
 	stream
 	widths []int
@@ -340,10 +328,10 @@ type tableSink struct {
 	open   bool // what was kept has been written
 }
 
-// tableSample is how many rows give the widths of the columns.
+// tableSample is how many rows say how wide the columns are.
 const tableSample = 300
 
-func newTable(w io.Writer) *tableSink {
+func newTable(w io.Writer) Sink {
 	return &tableSink{stream: newStream(w, style{decimal: '.', local: true})}
 }
 
@@ -372,7 +360,7 @@ func (t *tableSink) texts(cells []Cell) []string {
 	return texts
 }
 
-// put writes a row, or keeps it until there are enough of them to know the widths.
+// put writes a row, or keeps it while the widths are not known.
 func (t *tableSink) put(row []string) error {
 	if t.open {
 		return t.writeRow(row)

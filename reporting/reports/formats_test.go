@@ -271,7 +271,7 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 	want := unescaped(plain(t, a, statement, p))
 	for _, rows := range []int{len(want) / 3, len(want), len(want) + 1, len(want) + 2, len(want) + xlsxHeader, len(want) + xlsxHeader + 1, 7} {
 		var b bytes.Buffer
-		x := newXLSX(&b)
+		x := newXLSX(&b).(*xlsxSink)
 		x.sheetRows = rows
 		_, err := statement.Run(t.Context(), a, p, x, nil)
 		noError(t, err)
@@ -321,7 +321,7 @@ func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {
 		func(s Sink) error { return s.End(Summary{Totals: make([]Cell, len(ledger.Columns))}) },
 		func(s Sink) error { s.Abort(); return nil },
 	} {
-		x := newXLSX(io.Discard)
+		x := newXLSX(io.Discard).(*xlsxSink)
 		x.sheetRows = 1500
 		noError(t, x.Begin(ledger, Params{}))
 		cells := make([]Cell, len(ledger.Columns))
@@ -366,7 +366,7 @@ func TestTable_AlignsTurkishAndNumbers(t *testing.T) {
 // However long a table is, only its first rows are kept.
 func TestTable_KeepsNoMoreThanItsSample(t *testing.T) {
 	t.Parallel()
-	table := newTable(io.Discard)
+	table := newTable(io.Discard).(*tableSink)
 	noError(t, table.Begin(exceptions, Params{}))
 	for range 3 * tableSample {
 		noError(t, table.Row(make([]Cell, len(exceptions.Columns))))

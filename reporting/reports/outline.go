@@ -22,11 +22,9 @@ type Piece struct {
 
 // Outline is the sums of a report: in all, and by days or months, oldest first.
 //
-// ClickHouse sums by itself, which needs neither sorting nor the columns that
-// have no sum. The days and their numbers of rows tell in which of them a page
-// lies, so that reading it does not depend on how many pages come before. What
-// arrives between the two queries arrives on the last day, so the pages before it
-// stay as they are; an order of an earlier day may have changed its status.
+// ClickHouse sums. The days and their numbers of rows say in which of them a page lies, so
+// that reading it does not depend on how many pages come before. What arrives between the
+// two queries arrives on the last day; an order of an earlier day may change its status.
 type Outline struct {
 	Summary
 	Pieces []Piece
@@ -35,13 +33,11 @@ type Outline struct {
 	params Params
 }
 
-// Paged reports whether the report has outlines and pages. Control totals, with
-// their few lines, have not.
+// Paged reports whether the report has outlines and pages, as all but control totals.
 func (r *Report) Paged() bool { return r.Step != "" }
 
-// Outline adds the report up, each day (in fleet-statement: month) by the values
-// of some columns of texts, given by their keys. Days without rows are not in
-// it. Errors are those of Run.
+// Outline sums the report, each day (in fleet-statement: month) by the values of some
+// columns of texts, given by their keys. It lacks days without rows. Errors are Run's.
 func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by ...string) (*Outline, error) {
 	query, err := r.outlineSQL(by)
 	if err != nil {
@@ -129,8 +125,8 @@ func (o *Outline) Page(ctx context.Context, a *archive.Archive, skip int64, limi
 	return page, err
 }
 
-// days narrows the period to the days that have the rows, and counts how many
-// rows of these come before them; not found when the report is not that long.
+// days narrows the period to the days that have the rows; within is how many rows of
+// these come before them; not found when the report is not that long.
 func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
 	p = o.params
 	before := int64(0)

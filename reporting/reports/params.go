@@ -12,8 +12,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Day is a local calendar day, as days since 1970-01-01. Days are cut at 00:00
-// +03:00 (design section 8).
+// Day is a local calendar day (+03:00), as days since 1970-01-01.
 type Day int32
 
 // The days that a report may ask for; the same years as everywhere in the API.
@@ -80,8 +79,7 @@ type Values struct {
 	From, To, Account, Fleet, Store, Kind string
 }
 
-// ParamError says which parameter is wrong, and why. Its text is for the person
-// who gave it.
+// ParamError says, to the person who gave it, which parameter is wrong.
 type ParamError struct {
 	Param  string // from, to, account, fleet, store or kind
 	Reason string
@@ -101,9 +99,8 @@ func (e ParamErrors) Error() string {
 // maxStoreLength is that of an externalStoreId, in code points.
 const maxStoreLength = 64
 
-// Parse checks the values. Without from it is the first day of the month that to
-// is in, without to it is today; now says what day that is. An error is a
-// ParamErrors.
+// Parse checks the values. By default from is the first day of to's month, and to is
+// today, the day of now. An error is a ParamErrors.
 func (v Values) Parse(now time.Time) (Params, error) {
 	p := Params{To: DayOf(now), Store: v.Store, Kind: v.Kind, Asked: now}
 	var wrong ParamErrors

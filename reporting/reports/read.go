@@ -13,18 +13,16 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Progress is called now and then with how many rows have been read.
+// Progress is called every progressStep rows with how many have been read.
 type Progress func(rows int64)
 
-// progressStep is after how many rows.
 const progressStep = 1000
 
 // Run reads the report and writes it into the sink. progress may be nil.
 //
-// An error wraps delivery.ErrUnavailable when ClickHouse is unavailable, is the
-// context's own when ctx ends (which ends the query in ClickHouse, too), and
-// wraps the sink's. After an error the sink has been aborted: what it has
-// written is not the whole report.
+// An error wraps delivery.ErrUnavailable when ClickHouse is unavailable, is the context's
+// own when ctx ends (which ends the query, too), and wraps the sink's. The sink has been
+// aborted then.
 func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (s Summary, err error) {
 	defer func() {
 		if err != nil {
@@ -101,20 +99,17 @@ func (t *tally) summary() Summary {
 }
 
 const (
-	// missing stands for NULL in a column of numbers: no amount, count or time that
-	// the service accepts is anywhere near.
+	// missing stands for NULL in a column of numbers.
 	missing = math.MinInt64
 
 	// call are a view's parameters.
 	call = "(from = {from:Date}, to = {to:Date}, account = {account:String}, fleet = {fleet:String}, store = {store:String})"
 
-	// settings end a query. Above 1 GiB ClickHouse sorts and groups with files. With
-	// its own block size, eight times as large, reading takes 100 MB here instead of
-	// 40, and as long.
+	// settings end a query. Above 1 GiB ClickHouse sorts and groups with files. Its own
+	// block size, eight times as large, takes 100 MB here instead of 40, and as long.
 	settings = " SETTINGS max_block_size = 8192, max_bytes_before_external_sort = 1073741824, max_bytes_before_external_group_by = 1073741824"
 
-	// uncompiled keeps ClickHouse from compiling an expression when it comes for the
-	// third time. It would take 100 to 200 ms, most often longer than the query.
+	// uncompiled keeps ClickHouse from compiling expressions, which takes 100 to 200 ms.
 	uncompiled = ", compile_aggregate_expressions = 0, compile_expressions = 0"
 )
 
@@ -137,8 +132,7 @@ func (r *Report) selection() string {
 	return "SELECT " + strings.Join(sources, ", ") + r.from() + " ORDER BY " + r.Order
 }
 
-// expression is the column in SQL. Numbers of all kinds are read as int64, which
-// needs no decimal arithmetic and no allocation.
+// expression is the column in SQL. Numbers of all kinds are read as int64.
 func (c *Column) expression() string {
 	switch c.Kind {
 	case Money:
@@ -161,8 +155,7 @@ func (p *Params) named() []any {
 	}
 }
 
-// read passes the rows to take, one by one and in order. The cells are used
-// again for the next row.
+// read passes the rows to take, in order. The cells are used again for the next row.
 func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
 	windows, err := r.windows(ctx, a, p)
 	if err != nil {
@@ -222,8 +215,8 @@ func CountOrders(ctx context.Context, a *archive.Archive, p Params) (n int64, er
 	return n, exceptions.explain(err)
 }
 
-// countDays is how many orders each day has, versions that ClickHouse has not
-// merged yet included: that is what it has to sort.
+// countDays is how many orders each day has, with versions that are not merged yet, which
+// ClickHouse has to sort, too.
 const countDays = `SELECT toInt64(business_day), toInt64(count()) FROM orders
 WHERE business_day BETWEEN {from:Date} AND {to:Date}
 	AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String}))
@@ -237,10 +230,8 @@ type dayCount struct {
 	orders int64
 }
 
-// windows cuts the period of a long report into days in a row that are read with
-// a query each. So ClickHouse never sorts more than a window's orders at once,
-// and the first rows come soon. Reports with windows are sorted by time, so the
-// rows come as with one query.
+// windows cuts the period of a report that is sorted by time into windows of days, a query
+// for each: ClickHouse never sorts more orders at once, and the first rows come soon.
 func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]Params, error) {
 	if r.Window == 0 || p.From == p.To {
 		return []Params{*p}, nil
@@ -257,8 +248,8 @@ func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]
 	return p.cut(counts, r.Window), err
 }
 
-// cut makes windows of at most size orders, or of one day. A window that is half
-// full also ends with the month, which is how the tables are partitioned.
+// cut makes windows of at most size orders, or of one day. A window that is half full also
+// ends with the month, as the tables' partitions do.
 func (p *Params) cut(counts []dayCount, size int64) []Params {
 	var all []Params
 	current, held := *p, int64(0)

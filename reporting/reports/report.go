@@ -1,9 +1,8 @@
-// Package reports defines finance's five reports (design section 8), reads them
-// from ClickHouse and writes them as table, CSV, XLSX or JSON.
+// Package reports defines finance's five reports (design section 8), reads them from
+// ClickHouse and writes them as table, CSV, XLSX or JSON.
 //
-// Views of package archive (schema/0005 and on) say what a report contains.
-// Report.Run passes their rows, in a total order and summed exactly, one by one
-// to a Sink. Memory does not grow with the length of a report.
+// Views of package archive (schema/0005 and on) say what a report contains. Run passes
+// their rows, in a total order, one by one to a Sink. Memory does not grow with them.
 package reports
 
 import (
@@ -54,8 +53,8 @@ type Report struct {
 	Sources map[string]string // of columns whose source is not their key
 	Order   string            // of the rows
 	Step    string            // the day, or the month, of a row; empty: the report cannot be read in pages
-	// Window is about how many orders are read with one query; 0: all of them. An
-	// order that begins with time allows for it.
+	// Window is about how many orders are read with one query, when Order begins with time;
+	// 0: all of them.
 	Window int64
 	// Threads is how many of its threads ClickHouse may use; 0: all.
 	Threads int
@@ -178,8 +177,7 @@ type Cell struct {
 // Summary is what can be said of a report once all its rows have been seen.
 type Summary struct {
 	Rows int64
-	// Totals has a cell for every column; those of columns without a total are
-	// not given.
+	// Totals has a cell for every column, not given where the column has no total.
 	Totals []Cell
 }
 

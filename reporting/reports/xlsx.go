@@ -12,11 +12,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// xlsxSink writes a workbook: texts are texts whatever they begin with, amounts
-// and counts are numbers, days and times are dates. Two lines give title, period,
-// currency and time; the header below them is bold, frozen and has filters; the
-// last row has the totals. What does not fit on a sheet goes on with the next one,
-// "order-ledger 2".
+// xlsxSink writes a workbook: title and period, a frozen header with filters, the rows,
+// the totals. Texts are texts whatever they begin with, days and times are dates. What
+// does not fit on a sheet goes on with the next one, "order-ledger 2".
 type xlsxSink struct {
 	w         io.Writer
 	sheetRows int // of a sheet, header included
@@ -45,7 +43,7 @@ const (
 	widestExact = 999_999_999_999_999
 )
 
-func newXLSX(w io.Writer) *xlsxSink { return &xlsxSink{w: w, sheetRows: excelize.TotalRows} }
+func newXLSX(w io.Writer) Sink { return &xlsxSink{w: w, sheetRows: excelize.TotalRows} }
 
 func (x *xlsxSink) Begin(r *Report, p Params) error {
 	x.report, x.params, x.file = r, p, excelize.NewFile()
@@ -111,8 +109,7 @@ func (x *xlsxSink) nextSheet() (err error) {
 	return cmp.Or(err, x.write())
 }
 
-// endSheet gives the header filters over the rows up to the last one, without
-// totals, and writes the sheet.
+// endSheet gives the header filters over the rows, without totals.
 func (x *xlsxSink) endSheet(lastRow int) error {
 	last, err := excelize.CoordinatesToCellName(len(x.report.Columns), lastRow)
 	return cmp.Or(err, x.file.AutoFilter(x.sheet.Sheet, fmt.Sprintf("A%d:%s", xlsxHeader, last), nil), x.sheet.Flush())
@@ -167,9 +164,8 @@ func (x *xlsxSink) Row(cells []Cell) error {
 	return x.write()
 }
 
-// xlsxValue is a value as a workbook has it. Amounts are floats, which hold them
-// to the kuruş up to 15 digits; larger ones are texts. Dates are days since
-// 1899-12-30, local, with the time as their fraction.
+// xlsxValue is a value as a workbook has it: amounts are floats, or texts beyond 15
+// digits; dates are local days since 1899-12-30, with the time as their fraction.
 func xlsxValue(kind Kind, n int64) any {
 	const epoch = 25569 // 1970-01-01
 	switch kind {
@@ -212,9 +208,8 @@ func (x *xlsxSink) End(s Summary) error {
 	return x.file.Write(io.Discard)
 }
 
-// zipWriter packs into w. By itself the library packs into memory and then
-// copies, which a report of millions of rows must not do; the buffer that it
-// offers stays empty. Rows repeat themselves, so the fastest level is enough.
+// zipWriter packs straight into w, at the fastest level: the library by itself would
+// pack into memory first.
 func (x *xlsxSink) zipWriter(io.Writer) excelize.ZipWriter {
 	z := zip.NewWriter(x.w)
 	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
