@@ -45,11 +45,8 @@ func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[s
 	return e, nil
 }
 
-// ask sends a statement to the engine and returns its answer, tab-separated
-// values.
 func (e *reportingEnv) ask(ctx context.Context, statement string) (string, error) {
-	answer, err := harness.Fetch(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement)
-	return strings.TrimSpace(string(answer)), err
+	return harness.Query(ctx, e.ClickHouseURL(), statement)
 }
 
 // askNumbers is ask for one row of n whole numbers.

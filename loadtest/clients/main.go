@@ -12,11 +12,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/harness"
 )
 
 const (
@@ -57,17 +56,11 @@ type checker struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	check := run
 	if slices.Equal(os.Args[1:], []string{"net/http"}) {
 		check = walkNetHTTP
 	}
-	err := check(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "check-clients:", err)
-		os.Exit(1)
-	}
+	harness.Run("check-clients", check)
 }
 
 func run(ctx context.Context) error {

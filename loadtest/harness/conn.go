@@ -12,13 +12,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxAnswer bounds an answer's body, in bytes. The largest one of the service,
-// a page of jobs, is below 200 kB.
+// maxAnswer bounds an answer's body, in bytes. The service's largest is below 200 kB.
 const maxAnswer = 1 << 20
 
 // Conn is one keep-alive connection that sends prepared requests, so cheaply that
-// a generator on the server's own machine disturbs it little. One goroutine may
-// send while another receives.
+// a generator on the server's own machine disturbs it little. One goroutine uses it.
 type Conn struct {
 	conn     countingConn
 	reader   *bufio.Reader
@@ -56,26 +54,23 @@ func newConn(conn net.Conn) *Conn {
 	return c
 }
 
-// Close ends the connection; a Receive in progress fails.
+// Close ends the connection; an Exchange in progress fails.
 func (c *Conn) Close() { c.conn.Close() }
-
-// Send writes one whole request.
-func (c *Conn) Send(request []byte) error {
-	_, err := c.conn.Write(request)
-	return err
-}
 
 // Answer is what came back.
 type Answer struct {
 	Status     int
-	Body       []byte // valid until the next Receive
+	Body       []byte // valid until the next Exchange
 	Size       int    // in bytes, head and body
 	RetryAfter int    // the header in seconds; 0 when absent or a date
 	Close      bool   // no further request is answered on this connection
 }
 
-// Receive reads one answer.
-func (c *Conn) Receive() (Answer, error) {
+// Exchange sends a whole request and reads its answer.
+func (c *Conn) Exchange(request []byte) (Answer, error) {
+	if _, err := c.conn.Write(request); err != nil {
+		return Answer{}, err
+	}
 	before := c.conn.read - c.reader.Buffered()
 	if err := c.response.ReadLimitBody(c.reader, maxAnswer); err != nil {
 		return Answer{}, fmt.Errorf("read an answer: %w", err)
@@ -84,12 +79,4 @@ func (c *Conn) Receive() (Answer, error) {
 		Size: c.conn.read - c.reader.Buffered() - before}
 	a.RetryAfter, _ = strconv.Atoi(string(c.response.Header.Peek("Retry-After")))
 	return a, nil
-}
-
-// Exchange sends a request and reads its answer.
-func (c *Conn) Exchange(request []byte) (Answer, error) {
-	if err := c.Send(request); err != nil {
-		return Answer{}, err
-	}
-	return c.Receive()
 }

@@ -45,17 +45,16 @@ type Answers struct {
 	Sample         string        // the first of those
 	Sent, Received int64         // bytes of all requests and answers
 	Elapsed        time.Duration // from the first scheduled instant to the last answer
+
+	mu sync.Mutex // until the load has ended
 }
 
 // PerSecond is the rate of answers with the wanted status.
 func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) / a.Elapsed.Seconds() }
 
-func newAnswers() *Answers {
-	const longest = time.Minute // nothing lasts longer, see answerTimeout
-	return &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
-}
-
 func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	_ = a.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
 	a.Answered++
 	a.Sent += int64(len(request))
@@ -65,17 +64,6 @@ func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Durati
 			a.Sample = fmt.Sprintf("%d %.300s", answer.Status, answer.Body)
 		}
 	}
-}
-
-func (a *Answers) add(other *Answers) {
-	a.Latency.Merge(other.Latency)
-	a.Answered += other.Answered
-	a.Unexpected += other.Unexpected
-	if a.Sample == "" {
-		a.Sample = other.Sample
-	}
-	a.Sent += other.Sent
-	a.Received += other.Received
 }
 
 // dial opens every connection. All that happens on them ends some time after the
@@ -102,7 +90,7 @@ func closeAll(conns []*Conn) {
 
 // ClosedLoop keeps every connection busy for Duration: the next request goes
 // when the last one is answered. It measures how much the server takes, not
-// how long a caller waits. An answer without the wanted status is an error.
+// how long a caller waits. Its errors are OpenLoop's.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 	conns, err := l.dial(ctx)
 	if err != nil {
@@ -120,10 +108,9 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 }
 
 // OpenLoop sends Rate requests per second for Duration, whatever the answers
-// do, and waits for the last of them. A server that stalls delays every request
-// that is due meanwhile, and every one is counted with its delay: a generator
-// that waits for the answer before it looks at the clock would leave them out
-// (coordinated omission). It fails when a connection breaks, when answers are
+// do, and waits for the last of them. Latency counts from the scheduled instant,
+// so a server that stalls delays every request that is due meanwhile (no
+// coordinated omission). It fails when a connection breaks, when answers are
 // missing 10 s after the last request, when one has not the wanted status, and
 // when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
@@ -167,13 +154,12 @@ func (l *Load) schedule(ctx context.Context, start time.Time, due chan<- int) {
 // one is answered, until there are no more.
 func (l *Load) exchange(ctx context.Context, conns []*Conn, start time.Time, next func(context.Context) (n int, due time.Time, more bool)) (*Answers, error) {
 	defer closeAll(conns)
-	var mu sync.Mutex
-	whole := newAnswers()
+	const longest = time.Minute // nothing lasts longer, see answerTimeout
+	all := &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	group, working := errgroup.WithContext(ctx)
 	context.AfterFunc(working, func() { closeAll(conns) })
 	for _, c := range conns {
 		group.Go(func() error {
-			own := newAnswers()
 			var request []byte
 			for n, due, more := next(working); more; n, due, more = next(working) {
 				request = l.Request(request[:0], n)
@@ -181,20 +167,17 @@ func (l *Load) exchange(ctx context.Context, conns []*Conn, start time.Time, nex
 				if err != nil {
 					return err
 				}
-				own.count(l, request, answer, time.Since(due))
+				all.count(l, request, answer, time.Since(due))
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			whole.add(own)
 			return nil
 		})
 	}
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	whole.Elapsed = time.Since(start)
-	if whole.Unexpected > 0 {
-		return whole, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", whole.Unexpected, whole.Answered, whole.Sample)
+	all.Elapsed = time.Since(start)
+	if all.Unexpected > 0 {
+		return all, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", all.Unexpected, all.Answered, all.Sample)
 	}
-	return whole, nil
+	return all, nil
 }

@@ -22,21 +22,26 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// Main is a tool's main: it parses the flags, runs until the end or the first
-// interrupt, and exits with 1 and the error's text. A second interrupt kills.
+// Main is a tool's main: it parses the flags and is Run.
 func Main(name, usage string, run func(context.Context) error) {
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage, "\nFlags:\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	Run(name, run)
+}
+
+// Run runs until the end or the first interrupt, a terminal that is gone included,
+// and exits with 1 and the error's text. A second interrupt kills.
+func Run(name string, run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
@@ -81,7 +86,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // WithSystem starts a system, uses and stops it. The context of use ends when one of the
 // programs dies, which is then the error. Without a DataDir it has a temporary folder,
-// which stays and is named on out with keep and after an error; an interrupt is none.
+// which is kept and printed with keep and after an error, but not after an interrupt.
 func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, use func(context.Context, *System) error) (err error) {
 	if o.DataDir == "" {
 		if o.DataDir, err = os.MkdirTemp("", "vendor-"); err != nil {
@@ -142,23 +147,28 @@ func WriteConfig(dir, program string, values map[string]string) (path string, er
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// Request sends a request; any answer but 200 is an error.
+var noRedirects = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// Request sends a request; any answer but 200 is an error, redirects too.
 func Request(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	maps.Copy(req.Header, header)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode == http.StatusOK {
-		return resp, nil
+	resp, err := noRedirects.Do(req)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
 	}
 	defer resp.Body.Close()
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
 	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
+}
+
+// Query is what ClickHouse answers to a statement, tab-separated values.
+func Query(ctx context.Context, url, statement string) (string, error) {
+	answer, err := Fetch(ctx, http.MethodPost, url, statement)
+	return strings.TrimSpace(string(answer)), err
 }
 
 // Fetch is what a URL answers.

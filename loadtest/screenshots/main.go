@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,6 +185,5 @@ func (e *env) awaitExport(ctx context.Context) error {
 
 // ask sends one statement to ClickHouse.
 func (e *env) ask(ctx context.Context, statement string) (string, error) {
-	answer, err := harness.Fetch(ctx, http.MethodPost, e.ClickHouseURL()+"/", statement)
-	return strings.TrimSpace(string(answer)), err
+	return harness.Query(ctx, e.ClickHouseURL(), statement)
 }
