@@ -11,8 +11,7 @@ import (
 // coldMeans says what dropPages achieves.
 const coldMeans = "cold: the engine started again, with none of its tables' files in the page cache"
 
-// dropPages takes a folder's files out of the page cache, which needs no
-// privileges.
+// dropPages takes a folder's files out of the page cache, which needs no privileges.
 func dropPages(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

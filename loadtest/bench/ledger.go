@@ -69,9 +69,8 @@ type vendor struct {
 // storeID is the one store of every account.
 const storeID = "kadikoy-1"
 
-// addAccount adds an account with an active store. Its limit is one that nothing
-// here reaches, over a window so short that what it remembers stays small beside
-// what is measured.
+// addAccount adds an account with an active store. Its limit is one that nothing here reaches, over a window so short
+// that what it remembers stays small beside what is measured.
 func (b *book) addAccount(ctx context.Context, id delivery.AccountID, at time.Time) error {
 	account := &delivery.Account{ID: id, Name: "Vendor", CreatedAt: at, Limits: delivery.DefaultLimits()}
 	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: delivery.MaxWindowCount, Seconds: 1}}
@@ -85,8 +84,7 @@ func (b *book) addAccount(ctx context.Context, id delivery.AccountID, at time.Ti
 	})
 }
 
-// order is an order as it stands after the commits so far. Its changes are issued
-// one after the other.
+// order is an order as it stands after the commits so far. Its changes are issued one after the other.
 type order struct {
 	vendor *vendor
 	moving sync.Mutex // held during a commit

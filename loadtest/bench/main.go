@@ -45,11 +45,9 @@ type suite struct {
 	Parts    []part
 }
 
-// part is a group of figures that are measured together.
 type part struct {
 	Name string
-	// Beside marks what a quick run does beside the other parts, because most of
-	// its time is waiting.
+	// Beside marks what a quick run does beside the other parts, because most of its time is waiting.
 	Beside  bool
 	Figures []*harness.Figure
 }
@@ -223,8 +221,7 @@ type report struct {
 	Costs map[string]*harness.Spread `json:"costs,omitempty"`
 }
 
-// measure runs the parts and reports what they found, also what was found before
-// a failure.
+// measure runs the parts and reports what they found, also what was found before a failure.
 func (b *bench) measure(ctx context.Context) error {
 	r := report{Machine: harness.DescribeMachine(ctx), Rounds: b.rounds, Quick: b.quick, Seed: b.seed, Orders: b.orders, History: b.history}
 	for _, p := range b.chosen {
@@ -263,8 +260,7 @@ func (b *bench) measure(ctx context.Context) error {
 	return errors.Join(failure, missed, harness.WriteJSON(b.json, &r, b.out))
 }
 
-// runParts runs one part after the other; in a quick run some are beside the
-// others.
+// runParts runs one part after the other; in a quick run some are beside the others.
 func (b *bench) runParts(ctx context.Context) error {
 	defer func() {
 		if b.year != nil {
@@ -332,7 +328,6 @@ func (b *bench) figure(key string) *harness.Figure {
 	return f
 }
 
-// progress shows one line.
 func (b *bench) progress(format string, a ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,11 +13,9 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// measurePrograms measures the programs as they run in production: a gateway, a
-// worker and a Redis that syncs every write, over TCP, the load in this process.
-// In every round: how long an answer takes at a fixed rate, how many orders are
-// created when that is all that happens, and how many are delivered, every
-// webhook verified.
+// measurePrograms measures the programs as they run in production: a gateway, a worker and a Redis that syncs every
+// write, over TCP, the load in this process. In every round: how long an answer takes at a fixed rate, how many
+// orders are created when that is all that happens, and how many are delivered, every webhook verified.
 func (b *bench) measurePrograms(ctx context.Context) error {
 	return b.withSystem(ctx, "programs", nil, func(ctx context.Context, s *system) error {
 		for round := range b.rounds {
@@ -65,8 +63,7 @@ func (b *bench) measureAnswers(ctx context.Context, s *system) error {
 	return s.settle(ctx)
 }
 
-// measureCreation creates as many orders as the programs take and returns how
-// many a second.
+// measureCreation creates as many orders as the programs take and returns how many a second.
 func (b *bench) measureCreation(ctx context.Context, s *system) (perSecond float64, err error) {
 	err = b.account(ctx, s, costCreated, func() (float64, error) {
 		r, err := s.create(ctx, s.addrs[:1], b.lasting(3*time.Second, time.Second))
@@ -86,8 +83,7 @@ const (
 	// undelivered bounds the orders that are created and not delivered, so that
 	// creation runs no faster than delivery.
 	undelivered = 1000
-	// deliveryTimeout is how long the last orders may take once no more are
-	// created.
+	// deliveryTimeout is how long the last orders may take once no more are created.
 	deliveryTimeout = 30 * time.Second
 	// eventsPerOrder is one, and so one webhook, for every status after Searching.
 	eventsPerOrder = 5
@@ -123,8 +119,7 @@ func (b *bench) measureDelivery(ctx context.Context, s *system) (perSecond float
 	return perSecond, d.webhooks.Load(), err
 }
 
-// run creates orders until then, and returns when all are delivered and exactly
-// one event has come for every change.
+// run creates orders until then, and returns when all are delivered and exactly one event has come for every change.
 func (d *courierRun) run(ctx context.Context, until time.Time) error {
 	seen := d.seen
 	d.s.seen.Store(&seen)
@@ -159,8 +154,7 @@ func (d *courierRun) seen(e receiver.Event) {
 	}
 }
 
-// carry creates one order after the other until the time is over, and for each
-// reports what a courier would.
+// carry creates one order after the other until the time is over, and for each reports what a courier would.
 func (d *courierRun) carry(ctx context.Context, until time.Time) error {
 	deadline := until.Add(deliveryTimeout)
 	vendor, err := harness.Dial(ctx, d.s.addrs[0], deadline)

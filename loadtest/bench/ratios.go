@@ -52,9 +52,8 @@ func (b *bench) compileTests(ctx context.Context, pkg string) (*testBinary, erro
 // measures are a benchmark's results by unit, such as "orders/s".
 type measures map[string]float64
 
-// run runs one sub-benchmark such as "BenchmarkServe/order" n times. In a name
-// such as "BenchmarkDecode/*/sonic" the star stands for all of them, and the
-// result is their sum. A count and not a time: with a time, Go first tries how
+// run runs one sub-benchmark such as "BenchmarkServe/order" n times. In a name such as "BenchmarkDecode/*/sonic" the
+// star stands for all of them, and the result is their sum. A count and not a time: with a time, Go first tries how
 // many fit, and each try starts everything again.
 func (t *testBinary) run(ctx context.Context, name string, n int) (measures, error) {
 	ctx, cancel := context.WithTimeout(ctx, benchmarkTimeout)
@@ -81,9 +80,8 @@ const resultCount = "results"
 // processors is what a benchmark's name ends with on more than one processor.
 var processors = regexp.MustCompile(fmt.Sprintf("-%d$", runtime.GOMAXPROCS(0)))
 
-// parseBenchmark sums up the results of the named benchmark in the output of a
-// test binary, which has each of them once; none at all is an error. A result is
-// "BenchmarkServe/order-2  30000  41375 ns/op  24169 orders/s".
+// parseBenchmark sums up the results of the named benchmark in the output of a test binary, which has each of them
+// once; none at all is an error. A result is "BenchmarkServe/order-2  30000  41375 ns/op  24169 orders/s".
 func parseBenchmark(out, name string) (measures, error) {
 	found, seen := measures{}, map[string]bool{}
 	for line := range strings.Lines(out) {
@@ -142,8 +140,7 @@ func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, tria
 	})
 }
 
-// of are one trial's figures of a unit; no number where a round lacks it, which
-// no figure may be.
+// of are one trial's figures of a unit; no number where a round lacks it, which no figure may be.
 func (r results) of(name, unit string) (list []float64) {
 	for _, m := range r[name] {
 		v, ok := m[unit]
@@ -200,7 +197,6 @@ func (b *bench) measureGateway(ctx context.Context) error {
 	return nil
 }
 
-// way is how a trial reaches Redis.
 func way(name string) string {
 	if strings.HasSuffix(name, "_pipelines") {
 		return "AutoPipelines"
@@ -208,10 +204,9 @@ func way(name string) string {
 	return "pool"
 }
 
-// measureJSON compares the readers of an order's body, by the time that they
-// take to read one of each kind: a typical order, one with the required fields
-// only, one with escaped Turkish letters and white space, one with long notes
-// and fields that are not known.
+// measureJSON compares the readers of an order's body, by the time that they take to read one of each kind: a typical
+// order, one with the required fields only, one with escaped Turkish letters and white space, one with long notes and
+// fields that are not known.
 func (b *bench) measureJSON(ctx context.Context) error {
 	const strict, sonic, std = "*/strictjson", "*/sonic", "*/encodingjson"
 	r, err := b.runTrials(ctx, "./gateway", "BenchmarkDecode", "ns/op", trial{strict, 50_000}, trial{sonic, 50_000}, trial{std, 50_000})

@@ -15,17 +15,15 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// reportingEnv is a system whose gateway, worker and reporting are stopped, with an
-// empty Redis. What reporting is asked, it is asked as people do, over HTTP and on
-// the command line; what is right is asked of ClickHouse.
+// reportingEnv is a system whose gateway, worker and reporting are stopped, with an empty Redis. What reporting is
+// asked, it is asked as people do, over HTTP and on the command line; what is right is asked of ClickHouse.
 type reportingEnv struct {
 	*stack.Stack
 	bench *bench
 	dir   string
 }
 
-// newReportingEnv starts it in a folder of its own; reporting will start with the
-// shipped settings but those given.
+// newReportingEnv starts it in a folder of its own; reporting will start with the shipped settings but those given.
 func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[string]string) (*reportingEnv, error) {
 	s, err := stack.Start(ctx, stack.Options{DataDir: b.file(name), BinDir: b.file("bin"), Reporting: true})
 	if err != nil {
@@ -74,9 +72,8 @@ func differences(got, want []int64) (n int64) {
 	return n
 }
 
-// The year's orders are made in ClickHouse by ClickHouse, in the order of time:
-// their number decides everything about them. A tenth of those that were carried
-// is there twice, in an earlier version, too.
+// The year's orders are made in ClickHouse by ClickHouse, in the order of time: their number decides everything about
+// them. A tenth of those that were carried is there twice, in an earlier version, too.
 //
 //go:embed year.sql
 var yearSQL string
@@ -90,8 +87,7 @@ const (
 	monthLast  = "2026-06-30"
 )
 
-// year is an environment whose database holds a year of orders, and in which
-// reporting serves reports of it.
+// year is an environment whose database holds a year of orders, and in which reporting serves reports of it.
 type year struct {
 	*reportingEnv
 	account, fleet string // one of each

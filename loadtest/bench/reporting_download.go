@@ -21,9 +21,8 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// measureDownloads downloads the order ledger of the whole year over HTTP and
-// writes it to a file, and a fifth of it as a workbook. Every process is started
-// again before, so that its peak is that of one download.
+// measureDownloads downloads the order ledger of the whole year over HTTP and writes it to a file, and a fifth of it
+// as a workbook. Every process is started again before, so that its peak is that of one download.
 func (b *bench) measureDownloads(ctx context.Context) error {
 	y, err := b.openYear(ctx)
 	if err != nil {
@@ -80,8 +79,7 @@ func (b *bench) addDownload(key string, peak uint64, took time.Duration, rows, b
 
 func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
 
-// downloadCSV downloads the ledger from processes that have done nothing before
-// and returns its SHA-256.
+// downloadCSV downloads the ledger from processes that have done nothing before and returns its SHA-256.
 func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []byte, err error) {
 	y.Reporting.Stop()
 	y.ClickHouse.Stop()

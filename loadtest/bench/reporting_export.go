@@ -25,9 +25,8 @@ func amountOf(n int) delivery.Money {
 	return delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
 }
 
-// measureExport fills Redis while nobody exports, then lets an exporter work it
-// off, into a new database each time. Redis is filled without waiting for the
-// disk, and synced as in production while it is measured.
+// measureExport fills Redis while nobody exports, then lets an exporter work it off, into a new database each time.
+// Redis is filled without waiting for the disk, and synced as in production while it is measured.
 func (b *bench) measureExport(ctx context.Context) (err error) {
 	settings := b.profileSettings()
 	settings["roles"] = "[export]"
@@ -60,9 +59,8 @@ func (b *bench) measureExport(ctx context.Context) (err error) {
 	return nil
 }
 
-// fill makes the orders and takes them to their end, a few thousand at a time, so
-// that the events of an order lie as near each other in the streams as in a busy
-// hour. Each order has two commits, of two and of three changes.
+// fill makes the orders and takes them to their end, a few thousand at a time, so that the events of an order lie as
+// near each other in the streams as in a busy hour. Each order has two commits, of two and of three changes.
 func (b *book) fill(ctx context.Context, count int) error {
 	const some = 250
 	began := time.Now().Add(-2 * time.Hour)
@@ -94,9 +92,8 @@ func (b *book) fill(ctx context.Context, count int) error {
 	return group.Wait()
 }
 
-// forgetExporters removes the exporters' group from the streams: without it an
-// exporter begins at the oldest entry. Other keys, which end in any bytes, may
-// look like a stream's.
+// forgetExporters removes the exporters' group from the streams: without it an exporter begins at the oldest entry.
+// Other keys, which end in any bytes, may look like a stream's.
 const forgetExporters = `for _, kind in ipairs({'e', 'v'}) do
 	for _, key in ipairs(redis.call('KEYS', '*}' .. kind)) do
 		if redis.call('TYPE', key).ok == 'stream' then redis.call('XGROUP', 'DESTROY', key, 'export') end

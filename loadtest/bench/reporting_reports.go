@@ -97,12 +97,10 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 	return nil
 }
 
-// longestRepeated is after how long nothing is asked once more: the state of the
-// caches does not matter then.
+// longestRepeated is after how long nothing is asked once more: the state of the caches does not matter then.
 const longestRepeated = 10 * time.Second
 
-// repeat notes the milliseconds of several answers, as many as fit into
-// longestRepeated but at least one.
+// repeat notes the milliseconds of several answers, as many as fit into longestRepeated but at least one.
 func (y *year) repeat(key string, times int, ask func() (time.Duration, error)) error {
 	began := time.Now()
 	for n := 0; n == 0 || n < times && time.Since(began) < longestRepeated; n++ {
@@ -133,8 +131,7 @@ type fetched struct {
 	rows, bytes int64
 }
 
-// fetch downloads a report as JSON, a row a line, and reads its last line, which
-// has the number of rows.
+// fetch downloads a report as JSON, a row a line, and reads its last line, which has the number of rows.
 func (y *year) fetch(ctx context.Context, name string, s scope) (f fetched, err error) {
 	began := time.Now()
 	resp, err := y.open(ctx, name+".json", s)

@@ -13,9 +13,8 @@ import (
 // masters of the cluster; the fewest that Redis Cluster takes.
 const masters = 3
 
-// topology is a number of gateways over one Redis or a cluster, and what it took,
-// round by round: accepted orders per second, and how many cores each kind of
-// process kept busy meanwhile.
+// topology is a number of gateways over one Redis or a cluster, and what it took, round by round: accepted orders per
+// second, and how many cores each kind of process kept busy meanwhile.
 type topology struct {
 	title    string
 	system   *system
@@ -36,9 +35,8 @@ var busyColumns = [][2]string{
 	{"gateway_cores", "gateway_us"}, {"redis_main_thread_cores", "redis_us"}, {"worker_cores", "worker_us"}, {"load_cores", "generator_us"},
 }
 
-// measureScale puts the same load, as many orders as are accepted, on each
-// topology in turn. All of them are up all the time; those without load are
-// idle.
+// measureScale puts the same load, as many orders as are accepted, on each topology in turn. All of them are up all
+// the time; those without load are idle.
 func (b *bench) measureScale(ctx context.Context) error {
 	machine := harness.DescribeMachine(ctx)
 	b.progress("%s", machine)

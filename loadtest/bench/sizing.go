@@ -19,9 +19,8 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// sizing is a file that an operator fills in: what one order costs, by the names
-// of bench.json (and of `make bench-growth`, growth.…), and what the operator
-// decides. loadtest/SIZING.md explains both.
+// sizing is a file that an operator fills in: what one order costs, by the names of bench.json (and of `make
+// bench-growth`, growth.…), and what the operator decides. loadtest/SIZING.md explains both.
 type sizing struct {
 	Measured string             `json:"measured"` // where and when
 	Costs    map[string]float64 `json:"per_order"`
@@ -37,8 +36,7 @@ type sizing struct {
 	} `json:"choices"`
 }
 
-// requiredCosts are in every sizing; without one of the others the lines that
-// need it say "not measured".
+// requiredCosts are in every sizing; without one of the others the lines that need it say "not measured".
 var requiredCosts = []string{"delivered.redis_us", "delivered.gateway_us", "delivered.worker_us"}
 
 var optionalCosts = []string{

@@ -22,13 +22,11 @@ const (
 	// vendorCount is how many accounts the orders come from, in turn: enough that
 	// every partition, and every master of a cluster, gets its share.
 	vendorCount = 48
-	// connections is how many requests can be in flight at once, as in the
-	// in-process measurements.
+	// connections is how many requests can be in flight at once, as in the in-process measurements.
 	connections = 64
 )
 
-// system is the programs, with vendors who order and receivers of their webhooks
-// in this process.
+// system is the programs, with vendors who order and receivers of their webhooks in this process.
 type system struct {
 	*harness.System
 	gateways []*stack.Program
@@ -122,9 +120,8 @@ func (s *system) checkReceivers() error {
 	return nil
 }
 
-// orderBody is an order as a point-of-sale sends it, with every field that one
-// has, about 450 bytes. Its external id is its idempotency key, too, as the spec
-// suggests.
+// orderBody is an order as a point-of-sale sends it, with every field that one has, about 450 bytes. Its external id
+// is its idempotency key, too, as the spec suggests.
 const (
 	orderKey  = "POS-%016[2]d"
 	orderBody = `{"externalStoreId":"branch-1","externalOrderId":"` + orderKey + `","orderedAt":"2026-11-21T12:30:00+03:00",` +
@@ -138,8 +135,7 @@ const (
 	ordersPerBatch  = 1_000_000_000_000
 )
 
-// newOrders is a series of requests for new orders, the vendors taking turns. No
-// two series share an id.
+// newOrders is a series of requests for new orders, the vendors taking turns. No two series share an id.
 func (s *system) newOrders() func(dst []byte, n int) []byte {
 	first := s.batches.Add(1) * ordersPerBatch
 	return func(dst []byte, n int) []byte {
@@ -151,8 +147,7 @@ func (s *system) create(ctx context.Context, addrs []string, length time.Duratio
 	return harness.ClosedLoop(ctx, harness.Load{Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()})
 }
 
-// settle waits until the worker is idle, so that no measurement pays for the one
-// before.
+// settle waits until the worker is idle, so that no measurement pays for the one before.
 func (s *system) settle(ctx context.Context) error {
 	const (
 		interval = 250 * time.Millisecond
@@ -213,9 +208,8 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 	return u, err
 }
 
-// during is what is used while something is done; memory and files may shrink.
-// rewritten reports that Redis rewrote its file: what was appended to it is then
-// not known.
+// during is what is used while something is done; memory and files may shrink. rewritten reports that Redis rewrote
+// its file: what was appended to it is then not known.
 func (s *system) during(ctx context.Context, do func() error) (used usage, rewritten bool, err error) {
 	before, err := s.usage(ctx)
 	if err != nil {

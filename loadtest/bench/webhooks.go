@@ -11,8 +11,7 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// measureThroughput fills the streams while no worker runs, then starts one and
-// watches it work them off.
+// measureThroughput fills the streams while no worker runs, then starts one and watches it work them off.
 func (b *bench) measureThroughput(ctx context.Context) error {
 	return b.withWebhooks(ctx, "throughput", b.profileSettings(), func(e *webhookEnv) error {
 		const calm = 0.25 // of a processor for other programs
@@ -57,8 +56,7 @@ func (e *webhookEnv) saturate(ctx context.Context, events, n int) (r round, err 
 	return r, nil
 }
 
-// measureLatency is what an event takes from the commit that makes it to its
-// receipt, at a rate far below saturation.
+// measureLatency is what an event takes from the commit that makes it to its receipt, at a rate far below saturation.
 func (b *bench) measureLatency(ctx context.Context) error {
 	return b.withWebhooks(ctx, "latency", nil, func(e *webhookEnv) error {
 		if err := e.worker.Start(ctx); err != nil {
@@ -75,14 +73,12 @@ func (b *bench) measureLatency(ctx context.Context) error {
 	})
 }
 
-// troubled is the isolation case: of ten events two go to an endpoint that takes
-// 4 s, one to an endpoint that refuses connections, and one to an endpoint that
-// takes them and never answers. Its keys are slots of measureWaits.
+// troubled is the isolation case: of ten events two go to an endpoint that takes 4 s, one to an endpoint that refuses
+// connections, and one to an endpoint that takes them and never answers. Its keys are slots of measureWaits.
 var troubled = map[int]behaviour{1: slow, 3: refuses, 6: slow, 8: silent}
 
-// measureIsolation compares healthy endpoints beside bad ones with the same
-// endpoints and the same traffic to them alone, each turn in a Redis of its own,
-// so that no round inherits what another left waiting.
+// measureIsolation compares healthy endpoints beside bad ones with the same endpoints and the same traffic to them
+// alone, each turn in a Redis of its own, so that no round inherits what another left waiting.
 func (b *bench) measureIsolation(ctx context.Context) error {
 	var sum counts
 	err := b.compare("isolation", func(n int, bad bool) (t turn, err error) {
@@ -122,9 +118,8 @@ func (e *webhookEnv) isolate(ctx context.Context, bad bool) (t turn, err error) 
 	return e.measureWaits(ctx, length, others)
 }
 
-// measureKills ends the worker as a crash would, again and again while traffic
-// flows, and starts it again under the same name. What it had leased and not
-// recorded is sent again once the lease has run out: that is what duplicates
+// measureKills ends the worker as a crash would, again and again while traffic flows, and starts it again under the
+// same name. What it had leased and not recorded is sent again once the lease has run out: that is what duplicates
 // come from, and what the end waits for.
 func (b *bench) measureKills(ctx context.Context) error {
 	const killRate = 500 // events per second
@@ -157,8 +152,7 @@ func (b *bench) measureKills(ctx context.Context) error {
 			return err
 		}
 		b.progress("kill: %d kills, all received %.1f s after the last event", kills, time.Since(ended).Seconds())
-		// Duplicates of events that a killed worker had sent come when its leases
-		// have run out.
+		// Duplicates of events that a killed worker had sent come when its leases have run out.
 		if err := harness.Sleep(ctx, time.Until(ended.Add(lease+3*time.Second))); err != nil {
 			return err
 		}

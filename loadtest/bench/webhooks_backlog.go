@@ -11,10 +11,9 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// backlog is the case of one endpoint that is dead while 100,000 events wait for
-// it. There are two ledgers with the same orders: in one the endpoint refuses
-// connections, in the other it takes everything. The two take turns under the same
-// healthy traffic; while one is measured, the other's worker does not run.
+// backlog is the case of one endpoint that is dead while 100,000 events wait for it. There are two ledgers with the
+// same orders: in one the endpoint refuses connections, in the other it takes everything. The two take turns under
+// the same healthy traffic; while one is measured, the other's worker does not run.
 type backlog struct {
 	*bench
 	events int
@@ -52,9 +51,8 @@ func (b *bench) measureBacklog(ctx context.Context) error {
 	})
 }
 
-// fill makes the events for a new vendor while no worker runs. Each has an order
-// of its own, which is the dearest way to wait: of several events of one order only
-// the first is queued.
+// fill makes the events for a new vendor while no worker runs. Each has an order of its own, which is the dearest way
+// to wait: of several events of one order only the first is queued.
 func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) (*vendor, error) {
 	began := time.Now()
 	added, err := e.addVendors(ctx, 1, how)
@@ -114,10 +112,9 @@ func (l *backlog) settle(ctx context.Context) (err error) {
 	})
 }
 
-// retry measures what an event takes that has been tried and waits for its next
-// attempt: more than one that has never been tried, because the ledger must know
-// when that is, and how many there were. An endpoint that fails each event and a
-// circuit breaker that never opens bring all of them there.
+// retry measures what an event takes that has been tried and waits for its next attempt: more than one that has never
+// been tried, because the ledger must know when that is, and how many there were. An endpoint that fails each event
+// and a circuit breaker that never opens bring all of them there.
 func (l *backlog) retry(ctx context.Context) error {
 	const events = 9_000
 	return l.withWebhooks(ctx, "backlog-retries", map[string]string{"breaker_failures": "10000"}, func(e *webhookEnv) error {
@@ -152,9 +149,8 @@ func (l *backlog) measureBeside(ctx context.Context) error {
 	})
 }
 
-// grow notes by how many bytes per event Redis grows while work goes on with the
-// worker. The orders and the streams are there before; what comes in between is
-// the queueing, and the endpoint's record of attempts, up to 256 kB once.
+// grow notes by how many bytes per event Redis grows while work goes on with the worker. The orders and the streams
+// are there before; what comes in between is the queueing, and the endpoint's record of attempts, up to 256 kB once.
 func (e *webhookEnv) grow(ctx context.Context, key string, events int, work func() error) error {
 	before, err := e.memory(ctx)
 	if err != nil {
@@ -184,8 +180,7 @@ func (e *webhookEnv) memory(ctx context.Context) (float64, error) {
 	return info["used_memory"] - info["mem_clients_normal"] - info["mem_aof_buffer"], err
 }
 
-// queue is what the ledger has of an endpoint, and how many events it has not
-// queued yet.
+// queue is what the ledger has of an endpoint, and how many events it has not queued yet.
 func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint, unqueued int64, err error) {
 	stats, err := e.Monitor.Stats(ctx)
 	if err != nil {
@@ -206,8 +201,7 @@ func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledge
 	return endpoint, orTimeout(err)
 }
 
-// drain lets the dead endpoint listen and watches its backlog drain, with the
-// healthy traffic beside it.
+// drain lets the dead endpoint listen and watches its backlog drain, with the healthy traffic beside it.
 func (l *backlog) drain(ctx context.Context) error {
 	e, wanted := l.waiting, l.events-l.aged
 	// The aged events' deadline has passed before anything can be sent.

@@ -96,8 +96,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// signed verifies the body, and that it is about the event which the header
-// names: only the body is signed.
+// signed verifies the body, and that it is about the event which the header names: only the body is signed.
 func (e *endpoint) signed(body, id, signature []byte) bool {
 	mac := hmac.New(sha256.New, e.secret)
 	mac.Write(body)
@@ -106,13 +105,11 @@ func (e *endpoint) signed(body, id, signature []byte) bool {
 	return hmac.Equal(want, signature) && ok && len(id) > 0 && bytes.HasPrefix(rest, append(bytes.Clone(id), '"'))
 }
 
-// deliveryWindow is how long an event may be sent, from when it happened (spec,
-// "Delivery rules" 2).
+// deliveryWindow is how long an event may be sent, from when it happened (spec, "Delivery rules" 2).
 const deliveryWindow = 24 * time.Hour
 
-// event is one change of an order that its vendor must receive. The endpoint
-// knows it before it can arrive, because an order's versions are known before
-// they are stored.
+// event is one change of an order that its vendor must receive. The endpoint knows it before it can arrive, because
+// an order's versions are known before they are stored.
 type event struct {
 	deadline time.Time // not to be sent after this
 	issued   time.Time // when its commit was handed to the ledger
@@ -171,8 +168,7 @@ func (e *endpoint) sum() counts {
 	return e.counts
 }
 
-// expire counts what can no longer come; once, when the deadlines that matter
-// have passed.
+// expire counts what can no longer come; once, when the deadlines that matter have passed.
 func (e *endpoint) expire(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -190,8 +186,7 @@ func sumOf(vendors []*vendor) (c counts) {
 	return c
 }
 
-// receiptsOf are the events that were issued from some moment on and have been
-// received.
+// receiptsOf are the events that were issued from some moment on and have been received.
 func receiptsOf(vendors []*vendor, from time.Time) (found []event) {
 	for _, v := range vendors {
 		v.mu.Lock()

@@ -23,16 +23,14 @@ import (
 const (
 	// endpoints is how many the even traffic goes to, four in each partition.
 	endpoints = 64
-	// steadyRate is the traffic beside which latency is measured, in events per
-	// second.
+	// steadyRate is the traffic beside which latency is measured, in events per second.
 	steadyRate = 200
 	// receiveTimeout is how long the last events may take when nothing is wrong.
 	receiveTimeout = 30 * time.Second
 )
 
-// webhookEnv is what one measurement stands on: a Redis with production's
-// durability, a ledger in it, vendors with their endpoints, and a worker with
-// its shipped settings and the webhook role alone.
+// webhookEnv is what one measurement stands on: a Redis with production's durability, a ledger in it, vendors with
+// their endpoints, and a worker with its shipped settings and the webhook role alone.
 type webhookEnv struct {
 	*book
 	bench    *bench
@@ -98,8 +96,7 @@ func (e *webhookEnv) processes() []harness.Process {
 	return []harness.Process{{Name: "worker", PID: e.worker.PID()}, {Name: "redis", PID: e.redis.PID()}, harness.Self("receiver")}
 }
 
-// addVendors registers n vendors whose endpoints behave alike, spread evenly
-// over the partitions.
+// addVendors registers n vendors whose endpoints behave alike, spread evenly over the partitions.
 func (e *webhookEnv) addVendors(ctx context.Context, n int, how behaviour) (added []*vendor, err error) {
 	for range n {
 		v := &vendor{endpoint: newEndpoint(how, &e.received), account: accountIn(len(e.vendors) % partitions)}
@@ -138,8 +135,7 @@ func accountIn(partition int) delivery.AccountID {
 	}
 }
 
-// makeEvents creates n orders and takes them up to a status, many in one round
-// trip.
+// makeEvents creates n orders and takes them up to a status, many in one round trip.
 func (e *webhookEnv) makeEvents(ctx context.Context, vendors []*vendor, n int, to delivery.Status, at time.Time) error {
 	orders, err := e.createOrders(ctx, vendors, n, at, nil)
 	if err != nil {
@@ -153,8 +149,7 @@ func (e *webhookEnv) makeEvents(ctx context.Context, vendors []*vendor, n int, t
 	return group.Wait()
 }
 
-// settleRedis waits until Redis does not rewrite its file, so that a measurement
-// pays for its own work only.
+// settleRedis waits until Redis does not rewrite its file, so that a measurement pays for its own work only.
 func (e *webhookEnv) settleRedis(ctx context.Context) error {
 	return harness.Await(ctx, "redis rewrites its file", time.Minute, 50*time.Millisecond, func() (bool, error) {
 		info, err := harness.RedisInfo(ctx, e.redis)
@@ -181,16 +176,14 @@ func (e *webhookEnv) awaitAll(ctx context.Context, timeout time.Duration) error 
 	}))
 }
 
-// source is where the events for some vendors come from: their orders, moved
-// along from Assigned to Delivered.
+// source is where the events for some vendors come from: their orders, moved along from Assigned to Delivered.
 type source struct {
 	orders []*order
 	next   int
 }
 
-// abreast is how many orders of a source are on their way at once, one after the
-// other by one status: at 200 events a second an order moves about every third
-// of a second.
+// abreast is how many orders of a source are on their way at once, one after the other by one status: at 200 events a
+// second an order moves about every third of a second.
 const abreast = 64
 
 // newSource creates the orders for so many events, in turn for the vendors.
@@ -206,10 +199,9 @@ func (s *source) step() *order {
 	return s.orders[block*abreast+within%abreast]
 }
 
-// flow commits events in an open loop: slot after slot at a fixed rate, whatever
-// the worker makes of it. The pattern of sources is repeated; a nil slot passes
-// without an event. It ends after its length or with ctx, and returns when the
-// last commit is done.
+// flow commits events in an open loop: slot after slot at a fixed rate, whatever the worker makes of it. The pattern
+// of sources is repeated; a nil slot passes without an event. It ends after its length or with ctx, and returns when
+// the last commit is done.
 func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, length time.Duration) error {
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	began := time.Now()
@@ -239,8 +231,7 @@ func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, leng
 	return nil
 }
 
-// beside does something while events flow from a source, and ends the traffic
-// with it.
+// beside does something while events flow from a source, and ends the traffic with it.
 func (e *webhookEnv) beside(ctx context.Context, s *source, rate int, longest time.Duration, do func() error) error {
 	flowing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -251,13 +242,11 @@ func (e *webhookEnv) beside(ctx context.Context, s *source, rate int, longest ti
 	return errors.Join(err, <-flowed)
 }
 
-// warmUp is how long traffic runs before it is measured: connections are opened
-// and scripts loaded.
+// warmUp is how long traffic runs before it is measured: connections are opened and scripts loaded.
 func (b *bench) warmUp() time.Duration { return b.lasting(2*time.Second, 500*time.Millisecond) }
 
-// measureWaits runs traffic at steadyRate and returns how long each event for the
-// healthy vendors took after the warm-up. Of ten slots, some may belong to others.
-// All have been received, or are lost, when it returns.
+// measureWaits runs traffic at steadyRate and returns how long each event for the healthy vendors took after the
+// warm-up. Of ten slots, some may belong to others. All have been received, or are lost, when it returns.
 func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, others map[int]*source) (t turn, err error) {
 	length += e.bench.warmUp()
 	healthy, err := e.newSource(ctx, e.healthy, length.Seconds()*steadyRate)
@@ -284,11 +273,10 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 	return newTurn(receiptsOf(e.healthy, began.Add(e.bench.warmUp())), busy)
 }
 
-// Other programs on the machine delay everything at once, and a tenth of a second
-// of that is more than the hundredth part of a round that its 99th percentile
-// stands for. So events that were issued while others were busy are left out, on
-// both sides of a comparison, by what the others took and when the event was
-// issued; never by how long it took.
+// Other programs on the machine delay everything at once, and a tenth of a second of that is more than the hundredth
+// part of a round that its 99th percentile stands for. So events that were issued while others were busy are left
+// out, on both sides of a comparison, by what the others took and when the event was issued; never by how long it
+// took.
 const (
 	noiseSpan = 100 * time.Millisecond // how often the others are measured
 	noisy     = 0.3                    // processors that they may take in a span
@@ -309,8 +297,7 @@ func (n noise) around(at time.Time) bool {
 	})
 }
 
-// watchOthers measures the others until stop is called, which returns when they
-// were busy.
+// watchOthers measures the others until stop is called, which returns when they were busy.
 func (e *webhookEnv) watchOthers(ctx context.Context) (stop func() (noise, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var (
@@ -341,8 +328,7 @@ type turn struct {
 	leftOut float64
 }
 
-// newTurn leaves out what others disturbed; all of it counts when almost nothing
-// else would be left.
+// newTurn leaves out what others disturbed; all of it counts when almost nothing else would be left.
 func newTurn(receipts []event, n noise) (t turn, err error) {
 	var all []float64
 	for _, e := range receipts {
@@ -377,9 +363,8 @@ type round struct {
 	with, without turn               // of a comparison
 }
 
-// calmest measures rounds until enough of them were calm, which is disturbed by
-// at most as much as said, or until one spare round is used up. It notes and
-// returns the calm ones; if there are none, as many as were asked for, the least
+// calmest measures rounds until enough of them were calm, which is disturbed by at most as much as said, or until one
+// spare round is used up. It notes and returns the calm ones; if there are none, as many as were asked for, the least
 // disturbed.
 func (b *bench) calmest(calm float64, measure func(n int) (round, error)) ([]round, error) {
 	most := b.rounds + b.fewer(1, 0)

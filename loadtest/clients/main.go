@@ -1,8 +1,7 @@
-// Command clients is `make check-clients`: clients that integrators use, with
-// their default settings, get a token, an order delivered, one replayed and one
-// cancelled. Each does so over plain HTTP/1.1 and over TLS through haproxy, where a
-// client that knows HTTP/2 chooses it; "no length" sends chunked bodies. A client
-// that fails fails the command; one that is not installed is untried.
+// Command clients is `make check-clients`: clients that integrators use, with their default settings, get a token, an
+// order delivered, one replayed and one cancelled. Each does so over plain HTTP/1.1 and over TLS through haproxy,
+// where a client that knows HTTP/2 chooses it; "no length" sends chunked bodies. A client that fails fails the
+// command; one that is not installed is untried.
 package main
 
 import (
@@ -178,8 +177,7 @@ func (c *checker) walkers(ctx context.Context) []walker {
 	}})
 }
 
-// walkAll lets every client walk over both transports and prints a table. The
-// error names those that failed.
+// walkAll lets every client walk over both transports and prints a table. The error names those that failed.
 func (c *checker) walkAll(ctx context.Context, all []walker) error {
 	var results []*result
 	var g errgroup.Group
@@ -227,8 +225,7 @@ func (w *walker) missing() string {
 	return ""
 }
 
-// walk lets the client walk as an account of its own, and checks that its orders
-// ended as they should.
+// walk lets the client walk as an account of its own, and checks that its orders ended as they should.
 func (c *checker) walk(ctx context.Context, w walker, url string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

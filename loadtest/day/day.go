@@ -1,8 +1,7 @@
-// Package day plays one day of a vendor against a running sandbox: it registers
-// stores, creates orders of every kind (usual ones, failing, cancelled, invalid and
-// repeated ones), obeys the limits' headers, and then compares all answers, webhooks
-// and order histories with each other. It uses the Vendor API only. A request without
-// an answer counts as unknown and is sent again under the same idempotency key.
+// Package day plays one day of a vendor against a running sandbox: it registers stores, creates orders of every kind
+// (usual ones, failing, cancelled, invalid and repeated ones), obeys the limits' headers, and then compares all
+// answers, webhooks and order histories with each other. It uses the Vendor API only. A request without an answer
+// counts as unknown and is sent again under the same idempotency key.
 package day
 
 import (
@@ -25,8 +24,7 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// concurrency is how many requests are in flight at once; a vendor with some
-// dozen branches has about so many tills.
+// concurrency is how many requests are in flight at once; a vendor with some dozen branches has about so many tills.
 const concurrency = 8
 
 // Options of a day. Demo is required: its account plays the vendor.
@@ -86,9 +84,8 @@ func New(o Options) (*Day, error) {
 	return d, err
 }
 
-// Play plays the day and returns when everything has settled or cannot settle any
-// more. The error is for a day that could not be played; what does not balance is in
-// the summary.
+// Play plays the day and returns when everything has settled or cannot settle any more. The error is for a day that
+// could not be played; what does not balance is in the summary.
 func (d *Day) Play(ctx context.Context) (*Summary, error) {
 	account := d.options.Demo.Account
 	var err error
@@ -108,8 +105,7 @@ func (d *Day) Play(ctx context.Context) (*Summary, error) {
 	return &d.summary, nil
 }
 
-// openStores registers every store in the two steps of the spec and waits until the
-// fleet has confirmed them all.
+// openStores registers every store in the two steps of the spec and waits until the fleet has confirmed them all.
 func (d *Day) openStores(ctx context.Context) error {
 	fleet := d.options.Demo.Fleet.FleetID
 	for _, s := range d.plan.stores {
@@ -131,7 +127,6 @@ func (d *Day) openStores(ctx context.Context) error {
 	})
 }
 
-// await polls done, for Options.Settle at most.
 func (d *Day) await(ctx context.Context, what string, done func() bool) error {
 	return harness.Await(ctx, what, d.options.Settle, 20*time.Millisecond, func() (bool, error) { return done(), nil })
 }
@@ -167,14 +162,12 @@ func (d *Day) createOrders(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// problem notes something that does not balance.
 func (d *Day) problem(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.summary.Problems = append(d.summary.Problems, fmt.Sprintf(format, args...))
 }
 
-// count adds one to a figure of the summary.
 func (d *Day) count(figure *int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,9 +177,8 @@ func (d *Day) count(figure *int) {
 // errUnanswered is for a request that got no answer in time.
 var errUnanswered = errors.New("no answer")
 
-// send calls until there is an answer other than "try again": the service is
-// unavailable (no answer, or 503 SERVICE_UNAVAILABLE), or 429, after which the wait
-// is as long as the service asks.
+// send calls until there is an answer other than "try again": the service is unavailable (no answer, or 503
+// SERVICE_UNAVAILABLE), or 429, after which the wait is as long as the service asks.
 func (d *Day) send(ctx context.Context, method, path string, body any, headers ...string) (a *client.Answer, tries int, err error) {
 	until := time.Now().Add(sendTimeout)
 	for {
@@ -263,8 +255,7 @@ func (p *pacer) claim(now time.Time) time.Duration {
 	return 0
 }
 
-// learn reads an answer's headers. What is in flight counts as taken: its answers may
-// be of an earlier state.
+// learn reads an answer's headers. What is in flight counts as taken: its answers may be of an earlier state.
 func (p *pacer) learn(h http.Header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

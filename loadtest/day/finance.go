@@ -42,9 +42,8 @@ var columns = []string{"deliveredCount", "cashCount", "cashExpected", "cardCount
 // sums are the columns of a row; amounts are in kuruş.
 type sums [7]int64
 
-// ReadFinance reads the account's reports for the days of a day that was played,
-// over HTTP as anyone in finance would, and waits until they have caught up. The
-// error is for reports that could not be read.
+// ReadFinance reads the account's reports for the days of a day that was played, over HTTP as anyone in finance
+// would, and waits until they have caught up. The error is for reports that could not be read.
 func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
 	reports := client.New(d.options.Demo.PanelURL+"/reports", 2)
 	reports.Bearer = d.options.Demo.ReportsToken
@@ -67,9 +66,8 @@ func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
 	return f, err
 }
 
-// expectedCollections sums up what the vendor sent for the delivered orders, by the
-// local day of the delivery and store; from and to are the first and the last day on
-// which anything happened.
+// expectedCollections sums up what the vendor sent for the delivered orders, by the local day of the delivery and
+// store; from and to are the first and the last day on which anything happened.
 func (d *Day) expectedCollections() (expected map[string]sums, from, to string) {
 	expected = map[string]sums{}
 	for _, r := range d.plan.accepted() {
@@ -94,8 +92,7 @@ func (d *Day) expectedCollections() (expected map[string]sums, from, to string) 
 	return expected, from, to
 }
 
-// compare notes stores whose report is not what the vendor sent, and control totals
-// that do not balance.
+// compare notes stores whose report is not what the vendor sent, and control totals that do not balance.
 func (f *Finance) compare(expected map[string]sums) {
 	reported := map[string]sums{}
 	for _, row := range f.collections.Rows {

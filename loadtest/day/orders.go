@@ -46,9 +46,8 @@ func (d *Day) create(ctx context.Context, r *request) error {
 	return nil
 }
 
-// accepted checks the answer. A first try must be fresh; a repetition must be the
-// original's bytes. After an unanswered try either may be, because the order may have
-// been created by the try whose answer was lost.
+// accepted checks the answer. A first try must be fresh; a repetition must be the original's bytes. After an
+// unanswered try either may be, because the order may have been created by the try whose answer was lost.
 func (d *Day) accepted(r *request, a *client.Answer, tries int) {
 	var created struct{ OrderID, ExternalOrderID, Status, TrackingURL, EstimatedPickupAt string }
 	if err := a.Into(&created); err != nil {
@@ -76,9 +75,8 @@ func (d *Day) accepted(r *request, a *client.Answer, tries int) {
 	}
 }
 
-// cancelIfDue starts the cancellation of an order that has reached the status to be
-// cancelled at. d.mu is held. The webhook can overtake the answer to the creation, so
-// both ask.
+// cancelIfDue starts the cancellation of an order that has reached the status to be cancelled at. d.mu is held. The
+// webhook can overtake the answer to the creation, so both ask.
 func (d *Day) cancelIfDue(orderID string) {
 	r := d.waiting[orderID]
 	if r == nil || d.settled || d.Last(orderID) != r.want.CancelAt {
@@ -99,8 +97,7 @@ func (d *Day) cancel(orderID string) {
 	}
 }
 
-// ask is send for a request whose answer is compared; what has none is a problem, and
-// empty.
+// ask is send for a request whose answer is compared; what has none is a problem, and empty.
 func (d *Day) ask(ctx context.Context, method, path string, body any) *client.Answer {
 	a, _, err := d.send(ctx, method, path, body)
 	if err != nil {
@@ -143,8 +140,7 @@ func (d *Day) settle(ctx context.Context) error {
 	if err := group.Wait(); err != nil || late != nil {
 		return err // it has waited long enough
 	}
-	// Webhooks of earlier versions may still be in flight after a retry. The summary
-	// names those that do not come.
+	// Webhooks of earlier versions may still be in flight after a retry. The summary names those that do not come.
 	_ = d.await(ctx, "every webhook", func() bool {
 		return !slices.ContainsFunc(orders, func(r *request) bool {
 			return len(d.Timeline(r.result.orderID))+1 < len(r.result.end.Events)

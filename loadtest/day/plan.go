@@ -47,7 +47,6 @@ type kind struct {
 	Duplicates bool   // every webhook is sent twice
 }
 
-// object is a JSON body.
 type object = map[string]any
 
 // store is one branch of the vendor.
@@ -129,10 +128,8 @@ func (p *plan) addStores() {
 	}
 }
 
-// pick draws one of a list.
 func pick[T any](p *plan, list []T) T { return list[p.rng.IntN(len(list))] }
 
-// add draws one order and changes it to its kind.
 func (p *plan) add(k kind) (err error) {
 	number := len(p.requests) + 1
 	if k.Status == 0 {
@@ -196,8 +193,7 @@ func (p *plan) add(k kind) (err error) {
 	return nil
 }
 
-// addRepeats sends n of the planned requests again, one of three ways, after the ones
-// that they repeat.
+// addRepeats sends n of the planned requests again, one of three ways, after the ones that they repeat.
 func (p *plan) addRepeats(n int) {
 	for i := range n {
 		original := pick(p, p.requests)

@@ -1,7 +1,6 @@
-// Command demo is `make demo`: on free ports and in a temporary folder it starts the
-// whole system, plays a vendor's day against it (package day), and prints a summary
-// and the payment reports of that day. It exits 0 only when the summary balances and
-// the reports reconcile with what the vendor sent.
+// Command demo is `make demo`: on free ports and in a temporary folder it starts the whole system, plays a vendor's
+// day against it (package day), and prints a summary and the payment reports of that day. It exits 0 only when the
+// summary balances and the reports reconcile with what the vendor sent.
 package main
 
 import (

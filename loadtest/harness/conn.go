@@ -34,8 +34,7 @@ func (c *countingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Dial connects to addr (host:port). Everything on the connection fails after
-// deadline.
+// Dial connects to addr (host:port). Everything on the connection fails after deadline.
 func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)

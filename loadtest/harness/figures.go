@@ -1,6 +1,5 @@
-// Package harness is what the load tests and benchmarks share: figures with
-// their limits, the table and the JSON; what processes use; the machine that it
-// was measured on; a load generator.
+// Package harness is what the load tests and benchmarks share: figures with their limits, the table and the JSON;
+// what processes use; the machine that it was measured on; a load generator.
 package harness
 
 import (
@@ -47,8 +46,7 @@ type Limit struct {
 	Of      string   `json:"of,omitempty"`
 	AtLeast *float64 `json:"at_least,omitempty"`
 	AtMost  *float64 `json:"at_most,omitempty"`
-	// AnyMachine marks what holds on any machine and in a run of any length, so
-	// that a quick run compares it, too.
+	// AnyMachine marks what holds on any machine and in a run of any length, so that a quick run compares it, too.
 	AnyMachine bool   `json:"any_machine,omitempty"`
 	Why        string `json:"why,omitempty"`
 }
@@ -62,8 +60,7 @@ func (l *Limit) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", l.Of, sign, Number(*bound)))
 }
 
-// Results. A figure without a limit, or whose limit a quick run cannot check, has
-// none.
+// Results. A figure without a limit, or whose limit a quick run cannot check, has none.
 const (
 	Passed = "ok"
 	Missed = "MISSED"

@@ -16,8 +16,7 @@ import (
 // answerTimeout is how long answers may take after the last request was due.
 const answerTimeout = 10 * time.Second
 
-// Load is what is sent. All of it is required but Rate, which only OpenLoop
-// reads.
+// Load is what is sent. All of it is required but Rate, which only OpenLoop reads.
 type Load struct {
 	Addrs       []string      // host:port; the connections go to them in turn
 	Connections int           // how many requests can be in flight at once
@@ -29,8 +28,7 @@ type Load struct {
 	Want    int // the status that every answer should have
 }
 
-// at is the scheduled instant of request n of an open loop. It depends on nothing
-// that happens during the run.
+// at is the scheduled instant of request n of an open loop. It depends on nothing that happens during the run.
 func (l *Load) at(start time.Time, n int) time.Time {
 	return start.Add(time.Duration(float64(n) / l.Rate * float64(time.Second)))
 }
@@ -66,8 +64,7 @@ func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Durati
 	}
 }
 
-// dial opens every connection. All that happens on them ends some time after the
-// last request was due.
+// dial opens every connection. All that happens on them ends some time after the last request was due.
 func (l *Load) dial(ctx context.Context) ([]*Conn, error) {
 	deadline := time.Now().Add(l.Duration + answerTimeout)
 	conns := make([]*Conn, 0, l.Connections)
@@ -88,9 +85,8 @@ func closeAll(conns []*Conn) {
 	}
 }
 
-// ClosedLoop keeps every connection busy for Duration: the next request goes
-// when the last one is answered. It measures how much the server takes, not
-// how long a caller waits. Its errors are OpenLoop's.
+// ClosedLoop keeps every connection busy for Duration: the next request goes when the last one is answered. It
+// measures how much the server takes, not how long a caller waits. Its errors are OpenLoop's.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 	conns, err := l.dial(ctx)
 	if err != nil {
@@ -107,12 +103,10 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 	})
 }
 
-// OpenLoop sends Rate requests per second for Duration, whatever the answers
-// do, and waits for the last of them. Latency counts from the scheduled instant,
-// so a server that stalls delays every request that is due meanwhile (no
-// coordinated omission). It fails when a connection breaks, when answers are
-// missing 10 s after the last request, when one has not the wanted status, and
-// when ctx ends.
+// OpenLoop sends Rate requests per second for Duration, whatever the answers do, and waits for the last of them.
+// Latency counts from the scheduled instant, so a server that stalls delays every request that is due meanwhile (no
+// coordinated omission). It fails when a connection breaks, when answers are missing 10 s after the last request,
+// when one has not the wanted status, and when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
 	conns, err := l.dial(ctx)
 	if err != nil {

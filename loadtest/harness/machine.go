@@ -12,8 +12,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Machine is where a measurement was taken. What could not be found out is
-// "unknown", memory 0.
+// Machine is where a measurement was taken. What could not be found out is "unknown", memory 0.
 type Machine struct {
 	CPU    string    `json:"cpu"`
 	Cores  int       `json:"cores"`

@@ -47,8 +47,7 @@ func Run(name string, run func(context.Context) error) {
 	}
 }
 
-// System is a running system in a folder of its own, with a server for receivers of
-// webhooks in this process.
+// System is a running system in a folder of its own, with a server for receivers of webhooks in this process.
 type System struct {
 	*stack.Stack
 	*stack.APIs

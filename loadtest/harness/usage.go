@@ -15,8 +15,7 @@ import (
 	"vendorapi/internal/stack"
 )
 
-// Process is a running process and the name that its figures have. Those of the
-// same name are added up.
+// Process is a running process and the name that its figures have. Those of the same name are added up.
 type Process struct {
 	Name string
 	PID  int
@@ -81,8 +80,7 @@ func During(do func() error, processes ...Process) (Usage, error) {
 	return after.Since(before), err
 }
 
-// Others is how many processors were kept busy by programs that were not
-// measured.
+// Others is how many processors were kept busy by programs that were not measured.
 func (u Usage) Others() float64 {
 	others := u.Busy
 	for _, cpu := range u.CPU {
@@ -118,9 +116,8 @@ type Watched struct {
 	Memory
 }
 
-// Watch looks at processes until stop is called, which returns what they have
-// used. A process that ends is known up to the last look; one that was never
-// seen is left out.
+// Watch looks at processes until stop is called, which returns what they have used. A process that ends is known up
+// to the last look; one that was never seen is left out.
 func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop func() []Watched) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make([]Watched, len(processes))

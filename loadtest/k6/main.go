@@ -1,8 +1,7 @@
-// Command k6 is `make loadtest`: it runs the k6 scripts of loadtest/ one after
-// another, each against a system of its own on free ports, and checks the service
-// levels, an exact count of what the limits let through, and the webhooks that
-// arrived. It leaves a page with all figures, which links k6's own dashboards, and
-// exits 0 only when everything held.
+// Command k6 is `make loadtest`: it runs the k6 scripts of loadtest/ one after another, each against a system of its
+// own on free ports, and checks the service levels, an exact count of what the limits let through, and the webhooks
+// that arrived. It leaves a page with all figures, which links k6's own dashboards, and exits 0 only when everything
+// held.
 package main
 
 import (

@@ -23,8 +23,7 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// courierStep makes a delivery last some seconds, so that every order ends
-// within its script's run or soon after.
+// courierStep makes a delivery last some seconds, so that every order ends within its script's run or soon after.
 const courierStep = 500 * time.Millisecond
 
 // thresholdsCrossed is how k6 exits when a service level was not held.
@@ -110,7 +109,6 @@ func (p *player) play(ctx context.Context, s *script) (*result, error) {
 	return r, err
 }
 
-// run plays the script to its end and checks it.
 func (p *player) run(ctx context.Context, system *harness.System, s *script, r *result) error {
 	accounts, err := openAccounts(ctx, system, s)
 	if err != nil {
@@ -163,8 +161,7 @@ func confirmStores(ctx context.Context, system *harness.System) error {
 	return nil
 }
 
-// openAccounts creates the accounts that a script needs, each with a receiver that
-// knows its secret.
+// openAccounts creates the accounts that a script needs, each with a receiver that knows its secret.
 func openAccounts(ctx context.Context, system *harness.System, s *script) (accounts []*account, err error) {
 	for n := range s.accounts {
 		a := &account{label: strconv.Itoa(n + 1)}
@@ -187,7 +184,6 @@ func openAccounts(ctx context.Context, system *harness.System, s *script) (accou
 // unless the run was too short for one, and a log.
 type k6Files struct{ samples, summary, dashboard, log string }
 
-// runK6 runs the script.
 func (p *player) runK6(ctx context.Context, system *harness.System, accounts []*account, s *script, r *result, files k6Files) error {
 	log, err := os.Create(files.log)
 	if err != nil {

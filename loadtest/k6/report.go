@@ -41,8 +41,7 @@ func (r *result) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
-// read reads what k6 wrote. Without the files there is nothing to check, and that is
-// a failure, too.
+// read reads what k6 wrote. Without the files there is nothing to check, and that is a failure, too.
 func (r *result) read(files k6Files) error {
 	r.samples = &samples{}
 	in, err := os.Open(files.samples)
@@ -62,7 +61,6 @@ func (r *result) read(files k6Files) error {
 	return json.Unmarshal(text, r)
 }
 
-// check gathers the failures.
 func (r *result) check() {
 	if len(r.Levels) == 0 {
 		r.fail("the script has no service levels")
@@ -177,7 +175,6 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"percent":   func(cpu, of time.Duration) string { return fmt.Sprintf("%.0f %%", 100*cpu.Seconds()/of.Seconds()) },
 }).Parse(pageText))
 
-// page is the report of all scripts.
 type page struct {
 	Began       time.Time
 	Took        time.Duration

@@ -14,7 +14,6 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// request is one HTTP request.
 type request struct {
 	endpoint       string // such as "POST /orders"
 	account        string // label within the script; empty for a script without vendors
@@ -26,9 +25,8 @@ type request struct {
 
 func (r *request) refused() bool { return r.status == 429 }
 
-// admitted reports whether the service counted the request: it counts what it answers
-// with a decision. Of a lost answer, a 5xx or a refusal before the account is known
-// nobody outside can know.
+// admitted reports whether the service counted the request: it counts what it answers with a decision. Of a lost
+// answer, a 5xx or a refusal before the account is known nobody outside can know.
 func (r *request) admitted() bool {
 	return r.status >= 200 && r.status < 300 || slices.Contains([]int{400, 404, 409, 422, 423}, r.status)
 }
@@ -36,7 +34,6 @@ func (r *request) admitted() bool {
 // order is an order that was accepted, and the status that it must be in at last.
 type order struct{ id, account, end string }
 
-// samples are what one script did.
 type samples struct {
 	requests []request
 	orders   []order
@@ -97,7 +94,6 @@ func (s *samples) add(metric string, line []byte) error {
 	return nil
 }
 
-// group sorts requests by a key.
 func group(requests []request, key func(*request) string) map[string][]request {
 	groups := map[string][]request{}
 	for i := range requests {
@@ -107,7 +103,6 @@ func group(requests []request, key func(*request) string) map[string][]request {
 	return groups
 }
 
-// figures sum up requests.
 type figures struct {
 	Count              int
 	Rate               float64 // per second, from the first one sent to the last one answered

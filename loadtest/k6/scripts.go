@@ -13,15 +13,12 @@ import (
 type script struct {
 	name     string
 	accounts int
-	// factor multiplies the contract's limits of POST /orders, as an operator
-	// raises them for a large vendor.
+	// factor multiplies the contract's limits of POST /orders, as an operator raises them for a large vendor.
 	factor int
-	// manual leaves orders where they are: without a sandbox courier only stores
-	// are confirmed.
+	// manual leaves orders where they are: without a sandbox courier only stores are confirmed.
 	manual bool
-	// setting is the variable of the script's length, and length its value at scale
-	// 1; empty where the limits' own windows decide. The script takes pieces times its
-	// length, and rest besides.
+	// setting is the variable of the script's length, and length its value at scale 1; empty where the limits' own
+	// windows decide. The script takes pieces times its length, and rest besides.
 	setting string
 	length  time.Duration
 	pieces  int
@@ -38,8 +35,7 @@ var scripts = []script{
 	{name: "ramp", accounts: 16, factor: 10, manual: true, setting: "STEP", length: 4 * time.Second, pieces: 7, rest: time.Second},
 }
 
-// choose returns the scripts that are named, separated by commas, in their own
-// order; all of them for an empty list.
+// choose returns the scripts that are named, separated by commas, in their own order; all of them for an empty list.
 func choose(names string) ([]script, error) {
 	if names == "" {
 		return scripts, nil
@@ -57,13 +53,11 @@ func (s *script) scaled(scale float64) time.Duration {
 	return max(2*time.Second, time.Duration(float64(s.length)*scale).Round(time.Second))
 }
 
-// expected is how long the script's run takes.
 func (s *script) expected(scale float64) time.Duration {
 	return s.rest + time.Duration(s.pieces)*s.scaled(scale)
 }
 
-// limits are those that the script's accounts are created with; nil: the
-// contract's.
+// limits are those that the script's accounts are created with; nil: the contract's.
 func (s *script) limits() any {
 	if s.factor == 1 {
 		return nil
@@ -75,12 +69,10 @@ func (s *script) limits() any {
 type bucket struct {
 	name   string
 	limits []limit
-	// alone: nothing but these limits refuses. Where something else does, too, a
-	// refusal cannot be checked.
+	// alone: nothing but these limits refuses. Where something else does, too, a refusal cannot be checked.
 	alone bool
 }
 
-// buckets are those of the script's accounts.
 func (s *script) buckets() []bucket {
 	return []bucket{
 		{"POST /orders", []limit{{600 * s.factor, time.Minute}, {120 * s.factor, 10 * time.Second}}, true},
@@ -96,13 +88,11 @@ func (b *bucket) has(endpoint string) bool {
 	return b.name == endpoint || strings.HasPrefix(b.name, "GET ") && strings.HasPrefix(endpoint, "GET ")
 }
 
-// Limits are checked from outside. A vendor does not know when the service counted
-// a request, only that it was between sending it and having the answer, so only what
-// is certain from these two moments is claimed. loadtest/lib/window.js does the same
-// for a single script.
+// Limits are checked from outside. A vendor does not know when the service counted a request, only that it was
+// between sending it and having the answer, so only what is certain from these two moments is claimed.
+// loadtest/lib/window.js does the same for a single script.
 
-// skew is the part by which the vendor's clock and the service's may run apart:
-// NTP slews each by at most 500 ppm.
+// skew is the part by which the vendor's clock and the service's may run apart: NTP slews each by at most 500 ppm.
 const skew = 0.001
 
 // limit is "at most count in any span". An account's limits hold together: a
@@ -125,9 +115,8 @@ type usage struct {
 	wronged int
 }
 
-// measure looks at all requests of one account in one bucket, in any order. One
-// whose answer was lost or leaves open whether it was counted counts as admitted
-// where that favours the service, and not where it does not.
+// measure looks at all requests of one account in one bucket, in any order. One whose answer was lost or leaves open
+// whether it was counted counts as admitted where that favours the service, and not where it does not.
 func measure(requests []request, limits []limit) usage {
 	u := usage{most: make([]int, len(limits))}
 	var certain, possible bounds
@@ -168,9 +157,8 @@ func (b *bounds) sort() {
 	slices.SortFunc(b.answered, time.Time.Compare)
 }
 
-// most is the largest number that was certainly counted within less than span:
-// those answered by some moment, less all that were sent before the span that
-// ends there.
+// most is the largest number that was certainly counted within less than span: those answered by some moment, less
+// all that were sent before the span that ends there.
 func (b *bounds) most(span time.Duration) (most int) {
 	for i, end := range b.answered {
 		most = max(most, i+1-upTo(b.sent, end.Add(-span)))

@@ -15,9 +15,8 @@ import (
 // readers is how many histories are read at once.
 const readers = 8
 
-// settleTime is how long after a script's end its orders may take to end and
-// their webhooks to arrive. A delivery lasts some seconds, and a webhook that
-// was lost on the way is sent again after ten.
+// settleTime is how long after a script's end its orders may take to end and their webhooks to arrive. A delivery
+// lasts some seconds, and a webhook that was lost on the way is sent again after ten.
 const settleTime = time.Minute
 
 // webhooks is what a script's receivers got, compared with its orders.
@@ -74,8 +73,7 @@ func (a *account) settle(ctx context.Context, timeout time.Duration, orders []or
 	})
 }
 
-// histories reads the orders that have webhooks: those that did not stay where they
-// began.
+// histories reads the orders that have webhooks: those that did not stay where they began.
 func (a *account) histories(ctx context.Context, orders []order) (read []receiver.History, err error) {
 	for _, o := range orders {
 		if o.end != "Searching" {
@@ -90,8 +88,7 @@ func (a *account) histories(ctx context.Context, orders []order) (read []receive
 	return read, group.Wait()
 }
 
-// read reads an order. The script may have read it just now, so it is read again after
-// the wait that a 429 names.
+// read reads an order. The script may have read it just now, so it is read again after the wait that a 429 names.
 func (a *account) read(ctx context.Context, h *receiver.History) error {
 	answer, err := a.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
 	for tries := 1; err == nil && answer.Code == "RATE_LIMITED" && tries < 3; tries++ {

@@ -86,8 +86,7 @@ func (c *Check) problem(format string, args ...any) {
 	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
 }
 
-// Last is the latest status of an order that a webhook brought; "Searching" before the
-// first one.
+// Last is the latest status of an order that a webhook brought; "Searching" before the first one.
 func (r *Receiver) Last(orderID string) string {
 	line := r.Timeline(orderID)
 	if len(line) == 0 {

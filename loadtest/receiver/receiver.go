@@ -1,8 +1,6 @@
-// Package receiver receives webhooks as the spec asks of a vendor ("Webhook
-// receiver", "Delivery rules"): it verifies before it parses, deduplicates on
-// eventId, orders by occurredAt, and answers 2xx as soon as an event is stored.
-// It shares no code with what signs and sends, and keeps everything in memory:
-// it is for demos, tests and load runs.
+// Package receiver receives webhooks as the spec asks of a vendor ("Webhook receiver", "Delivery rules"): it verifies
+// before it parses, deduplicates on eventId, orders by occurredAt, and answers 2xx as soon as an event is stored. It
+// shares no code with what signs and sends, and keeps everything in memory: it is for demos, tests and load runs.
 package receiver
 
 import (
@@ -33,11 +31,9 @@ type Options struct {
 	// Refuse is called with every verified event before it is stored; a status
 	// other than 0 is answered instead, as a failing receiver would. Optional.
 	Refuse func(Event) int
-	// Refused is called for every request that was not taken, with the answer's
-	// status and the reason. Optional.
+	// Refused is called for every request that was not taken, with the answer's status and the reason. Optional.
 	Refused func(status int, reason string)
-	// Seen is called with every event that was stored, duplicates included, before
-	// the answer. Optional.
+	// Seen is called with every event that was stored, duplicates included, before the answer. Optional.
 	Seen func(e Event, duplicate bool)
 }
 
@@ -104,8 +100,7 @@ var ranks = map[string]int{
 	"Delivered": 6, "Failed": 6, "Cancelled": 6,
 }
 
-// Serve answers with a handler on a free port of this machine until stop is
-// called.
+// Serve answers with a handler on a free port of this machine until stop is called.
 func Serve(h http.Handler) (url string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -142,9 +137,8 @@ func New(o Options) (*Receiver, error) {
 	}, nil
 }
 
-// ServeHTTP takes one webhook: 204 when it is stored (or stored already, or of
-// a type that is not known), 401 when it cannot be verified, 400 when it is
-// verified and makes no sense, 405 and 413 as usual.
+// ServeHTTP takes one webhook: 204 when it is stored (or stored already, or of a type that is not known), 401 when it
+// cannot be verified, 400 when it is verified and makes no sense, 405 and 413 as usual.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodPost {
 		http.Error(w, "POST only", http.StatusMethodNotAllowed)
@@ -260,9 +254,8 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 	return false
 }
 
-// insert keeps the timeline in the order in which things happened, whatever
-// the order of arrival (spec, "Delivery rules" 4). Steps that a fleet skipped
-// share one time; the status orders them.
+// insert keeps the timeline in the order in which things happened, whatever the order of arrival (spec, "Delivery
+// rules" 4). Steps that a fleet skipped share one time; the status orders them.
 func (r *Receiver) insert(e Event) {
 	line := r.orders[e.Order.OrderID]
 	line = append(line, Entry{e.Order.Status, e.OccurredAt, r.options.Now(), e.EventID, e.Attempt})

@@ -1,11 +1,9 @@
-// Command screenshots is `make screenshots`: it plays a day against a system of its
-// own that has what a real one has (several vendors and fleets, failing and
-// unreachable receivers, refusals, couriers on their way), takes PANEL.md's pictures
-// with a Chromium, and measures every page of the panel: its bytes over the wire and
-// its time to answer. Days before today are today's orders again at earlier times.
+// Command screenshots is `make screenshots`: it plays a day against a system of its own that has what a real one has
+// (several vendors and fleets, failing and unreachable receivers, refusals, couriers on their way), takes PANEL.md's
+// pictures with a Chromium, and measures every page of the panel: its bytes over the wire and its time to answer.
+// Days before today are today's orders again at earlier times.
 //
-// It exits 0 when every picture was taken, the browser's console shows no fault, and
-// no page is too large.
+// It exits 0 when every picture was taken, the browser's console shows no fault, and no page is too large.
 package main
 
 import (
@@ -29,8 +27,7 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// courierStep makes a delivery take half a minute: the courier's moves then have
-// different times.
+// courierStep makes a delivery take half a minute: the courier's moves then have different times.
 const courierStep = 6 * time.Second
 
 const usage = `Usage: make screenshots [ARGS='flags']
@@ -71,7 +68,6 @@ type env struct {
 //go:embed plan.json
 var planJSON []byte
 
-// plan is plan.json.
 type plan struct {
 	Changes map[string]any // of the demo's account and fleet, by path in the admin API
 	Fleets  []any          // bodies of the admin API
@@ -153,7 +149,6 @@ var earlier = template.Must(template.New("earlier").Parse(earlierSQL))
 // today: quiet ones in the middle of a week, full ones at its end.
 var shares = []int{82, 61, 55, 58, 66, 91, 97, 78, 60, 52, 57, 63, 88}
 
-// fillEarlierDays fills the two weeks before today.
 func (e *env) fillEarlierDays(ctx context.Context) error {
 	if err := e.awaitExport(ctx); err != nil {
 		return err

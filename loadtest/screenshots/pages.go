@@ -30,8 +30,7 @@ const (
 	maxTime  = 100 * time.Millisecond
 )
 
-// screen is how pages are shown: its size in CSS pixels, and how much of a page
-// a picture shows.
+// screen is how pages are shown: its size in CSS pixels, and how much of a page a picture shows.
 type screen struct{ width, height, shown int }
 
 var screens = []screen{{1280, 900, 1100}, {390, 844, 1500}}
@@ -150,9 +149,8 @@ func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
 	return nil
 }
 
-// read measures one page. Its bytes are those over the wire as a browser sees
-// them the first time: of the page, its stylesheet and scripts, compressed where they
-// come compressed, without the charts' script.
+// read measures one page. Its bytes are those over the wire as a browser sees them the first time: of the page, its
+// stylesheet and scripts, compressed where they come compressed, without the charts' script.
 func (e *env) read(ctx context.Context, tab *browser.Tab, path, cookie string, reads int) (size int, median time.Duration, err error) {
 	var took []time.Duration
 	for range reads {

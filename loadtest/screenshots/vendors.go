@@ -25,13 +25,11 @@ type behaviour struct {
 	Text   string
 }
 
-// branch is a store of a vendor.
 type branch struct {
 	ID, Name, Address   string
 	Latitude, Longitude float64
 }
 
-// vendor is an account with branches.
 type vendor struct {
 	*stack.Vendor
 	plan    *plan
@@ -125,9 +123,8 @@ func (e *env) listen(ctx context.Context, v *vendor, b behaviour) (err error) {
 	return err
 }
 
-// giveUp publishes an event that is nearly a day old to a vendor whose receiver is
-// absent. Its next attempt would come too late, so the first one is its last, and the
-// endpoint becomes unreachable.
+// giveUp publishes an event that is nearly a day old to a vendor whose receiver is absent. Its next attempt would
+// come too late, so the first one is its last, and the endpoint becomes unreachable.
 func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	l, err := ledger.Open(ctx, ledger.Config{URL: e.Redis.URL, Environment: "sandbox"})
 	if err != nil {
@@ -152,8 +149,7 @@ func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	})
 }
 
-// sell sends orders at the plan's rate, in waves as a kitchen has them; some fail,
-// some break a rule.
+// sell sends orders at the plan's rate, in waves as a kitchen has them; some fail, some break a rule.
 func (v *vendor) sell(ctx context.Context, turn int, length time.Duration) error {
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		// Exponential gaps: people do not order in step.
