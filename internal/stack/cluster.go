@@ -139,7 +139,7 @@ func view(ctx context.Context, node *Redis) ([]redis.ClusterSlot, error) {
 }
 
 func (c *Cluster) running() []*Redis {
-	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node *Redis) bool { return !node.running() })
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(node *Redis) bool { return !node.Running() })
 }
 
 // poll asks until the answer is nil or clusterTimeout is over.

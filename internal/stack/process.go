@@ -70,7 +70,7 @@ func (r *run) ended() bool {
 // Start runs the program and returns when it is ready; after Stop or Kill it runs
 // again. ctx bounds the start only.
 func (p *Program) Start(ctx context.Context) error {
-	if p.running() {
+	if p.Running() {
 		return fmt.Errorf("%s already runs", p.Name)
 	}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -170,14 +170,15 @@ func (p *Program) Kill() {
 }
 
 func (p *Program) signal(s syscall.Signal) {
-	if p.running() {
+	if p.Running() {
 		r := p.run.Load()
 		r.asked.Store(true)
 		_ = r.cmd.Process.Signal(s) // it ended in between: that was the aim
 	}
 }
 
-func (p *Program) running() bool {
+// Running reports whether the present run has not ended.
+func (p *Program) Running() bool {
 	r := p.run.Load()
 	return r != nil && !r.ended()
 }

@@ -14,6 +14,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
 )
@@ -27,7 +28,6 @@ const (
 	calmConnections   = 16
 )
 
-// tenfoldLoad is the case load.
 func (s *overloaded) tenfoldLoad(ctx context.Context) error {
 	f := &s.form
 	steadily := func(d time.Duration) *tally {
@@ -52,8 +52,7 @@ func (s *overloaded) tenfoldLoad(ctx context.Context) error {
 	t := s.order(ctx, slices.Concat(s.wide, s.ordinary),
 		load{connections: f.connections, rate: f.times * sustainable, duration: f.load})
 	lasted := time.Since(began)
-	// Back to normal is the first second in which the steady client gets every order accepted, 99 % of them nearly
-	// as soon as before.
+	// Back to normal: the steady client gets every order of a second accepted, 99 % nearly as soon as before.
 	var after []placed
 	back := time.Duration(-1)
 	for end := began.Add(f.load); back < 0 && time.Since(end) <= f.recovery && ctx.Err() == nil; {
@@ -100,8 +99,7 @@ func (s *overloaded) checkLoad(t *tally, sustainable float64, lasted time.Durati
 	s.checkP99(t.busy, s.form.quick, "503 took")
 }
 
-// checkMemory bounds what the programs hold: the gateway what its connections need, Redis what the orders need,
-// the worker nothing that grows with the load.
+// checkMemory: a gateway needs memory for connections, Redis for orders; the worker's does not grow with the load.
 func (s *overloaded) checkMemory(used map[string]used, orders int) {
 	const MiB, spare, perConnection, perOrder = 1 << 20, 96 << 20, 64 << 10, 4 << 10
 	for _, bound := range []struct {
@@ -120,8 +118,7 @@ func (s *overloaded) checkMemory(used map[string]used, orders int) {
 	}
 }
 
-// checkOrdinary: no vendor at its ordinary limits got more than they allow, as far as counts over the whole run
-// show: 120 in any 10 s and 600 in any 60 s.
+// checkOrdinary: vendors with ordinary limits got at most 120 in any 10 s and 600 in any 60 s.
 func (s *overloaded) checkOrdinary(t *tally, lasted time.Duration) {
 	accepted := make([]int, len(s.ordinary))
 	for _, o := range t.orders {
@@ -148,23 +145,20 @@ func (s *overloaded) phase(ctx context.Context, d time.Duration, known []placed)
 	return orders, reads
 }
 
-// before is a phase in which everything is in order.
 func (s *overloaded) before(ctx context.Context) *tally {
 	t, _ := s.phase(ctx, s.form.phase, nil)
 	s.checkServed(t, "orders before")
 	return t
 }
 
-// checkAccepted waits until an order is accepted.
 func (s *overloaded) checkAccepted(ctx context.Context, limit time.Duration, what string) (first []placed) {
-	_ = s.checkBecomes(ctx, limit, what, "", func() (bool, string, error) { // it has no error
+	s.checkBecomes(ctx, limit, what, "", func() (bool, string) {
 		first = s.order(ctx, s.wide, load{connections: 1, duration: time.Second, most: 1}).orders
-		return len(first) == 1, strconv.Itoa(len(first)), nil
+		return len(first) == 1, strconv.Itoa(len(first))
 	})
 	return first
 }
 
-// checkReady checks that programs are ready.
 func (s *overloaded) checkReady(ctx context.Context, programs ...*stack.Program) {
 	for _, p := range programs {
 		err := p.AwaitReady(ctx)
@@ -172,7 +166,6 @@ func (s *overloaded) checkReady(ctx context.Context, programs ...*stack.Program)
 	}
 }
 
-// fullMemory is the case memory.
 func (s *overloaded) fullMemory(ctx context.Context) error {
 	before := s.before(ctx)
 	if err := limitMemory(ctx, s.redis, "1"); err != nil {
@@ -200,7 +193,7 @@ func (s *overloaded) fullMemory(ctx context.Context) error {
 	return nil
 }
 
-// fullDisk is the case disk. Redis cannot go on without its log and ends itself.
+// fullDisk: Redis cannot go on without its log and ends itself.
 func (s *overloaded) fullDisk(ctx context.Context) error {
 	before := s.before(ctx)
 	// What the log may still grow by: about two hundred orders.
@@ -213,9 +206,9 @@ func (s *overloaded) fullDisk(ctx context.Context) error {
 	filler.Go(func() {
 		filling = s.order(ordering, s.wide, load{connections: calmConnections, rate: 4 * calmOrders, duration: s.form.timeout})
 	})
-	_ = s.checkBecomes(ctx, s.form.timeout, "Redis, when its log cannot be written, has ended itself", "", func() (bool, string, error) {
+	s.checkBecomes(ctx, s.form.timeout, "Redis, when its log cannot be written, has ended itself", "", func() (bool, string) {
 		_, err := s.redis.Command(ctx, "PING")
-		return err != nil && unix.Kill(s.redis.PID(), 0) != nil, fmt.Sprintf("error %v", err), nil
+		return err != nil && unix.Kill(s.redis.PID(), 0) != nil, fmt.Sprintf("error %v", err)
 	})
 	stop()
 	filler.Wait()
@@ -242,7 +235,6 @@ func (s *overloaded) fullDisk(ctx context.Context) error {
 	return nil
 }
 
-// withoutClickHouse is the case clickhouse.
 func (s *overloaded) withoutClickHouse(ctx context.Context) error {
 	with := s.before(ctx)
 	s.ClickHouse.Kill()
@@ -259,16 +251,17 @@ func (s *overloaded) withoutClickHouse(ctx context.Context) error {
 		return fmt.Errorf("start ClickHouse again: %w", err)
 	}
 	want := strconv.Itoa(len(with.orders) + len(without.orders))
-	err := s.checkBecomes(ctx, s.form.timeout, "the export has caught up", "all orders, with their end, ", func() (bool, string, error) {
+	s.checkBecomes(ctx, s.form.timeout, "the export has caught up", "all orders, with their end, ", func() (bool, string) {
 		rows, err := harness.Fetch(ctx, http.MethodPost, s.Demo.ClickHouseURL+"/",
 			"SELECT count() FROM delivery.orders FINAL WHERE status = 'Delivered'")
+		if err != nil {
+			return false, err.Error()
+		}
 		exported := strings.TrimSpace(string(rows))
-		return exported == want, exported + " of " + want, err
+		return exported == want, exported + " of " + want
 	})
-	if err == nil {
-		s.checkKept(ctx, with.orders, without.orders)
-	}
-	return err
+	s.checkKept(ctx, with.orders, without.orders)
+	return nil
 }
 
 // The clock's burst limit: shorter than the ordinary one, so that a slow machine reaches it, too.
@@ -278,7 +271,6 @@ const (
 	slack       = 3 * time.Second // for rounding up to seconds and a busy machine
 )
 
-// clockTest is the state of the case clock.
 type clockTest struct {
 	*overloaded
 	busy, limited *loadVendor // with a limit out of reach and a webhook; with the clock's burst limit
@@ -287,7 +279,7 @@ type clockTest struct {
 	orders        []placed    // of the busy vendor, each with five webhooks
 }
 
-// jumpingClock is the case clock. Only Redis's clock is wrong, as when the time of Redis's machine is lost.
+// jumpingClock: only Redis's clock is wrong, as when the time of its machine is lost.
 func (s *overloaded) jumpingClock(ctx context.Context) error {
 	c := &clockTest{overloaded: s, busy: s.wide[0], limited: s.ordinary[0], inbox: validate.NewInbox()}
 	s.ends = append(s.ends, c.inbox.Close)
@@ -329,8 +321,7 @@ func (s *overloaded) jumpingClock(ctx context.Context) error {
 	return c.back(ctx)
 }
 
-// play orders, reads, repeats, and orders up to the limit, which must grant some and then ask for a wait within
-// its window.
+// play orders, reads, repeats, and orders up to the limit, which must then ask for a wait within its window.
 func (c *clockTest) play(ctx context.Context, when string, least int, most time.Duration) error {
 	const n = 20
 	t := c.order(ctx, []*loadVendor{c.busy}, load{connections: 4, duration: time.Minute, most: n})
@@ -342,29 +333,38 @@ func (c *clockTest) play(ctx context.Context, when string, least int, most time.
 	if len(c.orders) == 0 {
 		return fmt.Errorf("no order was accepted %s", when)
 	}
-	if err := c.checkPoll(ctx, when); err != nil {
-		return err
-	}
+	c.checkBecomes(ctx, delivery.PollInterval+slack, "the order that was read just before, read "+when, "", func() (bool, string) {
+		a, err := c.busy.Do(ctx, http.MethodGet, "/orders/"+c.orders[0].id, nil)
+		return answered(a, err, http.StatusOK)
+	})
 	c.checkSame(ctx, c.orders[:min(n, len(c.orders))], "idempotency keys "+when)
-	granted, wait, err := c.exhaust(ctx)
+	before, wait := len(c.granted), time.Duration(0)
+	for try := 0; wait == 0 && try < 10*burst; try++ {
+		a, err := c.tryOrder(ctx)
+		switch {
+		case err != nil:
+			return err
+		case a.Status == http.StatusTooManyRequests:
+			wait = a.RetryAfter()
+		case a.Status != http.StatusCreated && a.Status != http.StatusServiceUnavailable: // 503: the machine is too busy
+			return fmt.Errorf("an order was answered %d", a.Status)
+		}
+	}
+	granted := len(c.granted) - before
 	c.check(granted >= least && wait > 0 && wait <= most, "limits "+when+": granted until 429, Retry-After",
 		"at most "+burstWindow.String(), "%d, %s", granted, wait)
-	return err
+	return nil
 }
 
-// back is what must hold after the jump back.
 func (c *clockTest) back(ctx context.Context) error {
 	const when = "after the jump back"
 	if err := c.play(ctx, when, 0, burstWindow+slack); err != nil {
 		return err
 	}
-	err := c.checkBecomes(ctx, burstWindow+slack, "limits after the jump back: granted again", "", func() (bool, string, error) {
-		status, _, err := c.tryOrder(ctx)
-		return status == http.StatusCreated, strconv.Itoa(status), err
+	c.checkBecomes(ctx, burstWindow+slack, "limits after the jump back: granted again", "", func() (bool, string) {
+		a, err := c.tryOrder(ctx)
+		return answered(a, err, http.StatusCreated)
 	})
-	if err != nil {
-		return err
-	}
 	// Each jump can open a window that is over by the clock.
 	most := mostWithin(c.granted, burstWindow)
 	c.check(most <= 3*burst, "most granted within 10 s over both jumps",
@@ -381,33 +381,19 @@ func (c *clockTest) back(ctx context.Context) error {
 	return nil
 }
 
-// tryOrder orders for the limited vendor. It returns the status and, of a refusal, how long to wait.
-func (c *clockTest) tryOrder(ctx context.Context) (status int, wait time.Duration, err error) {
-	a, err := c.limited.Do(ctx, http.MethodPost, "/orders", c.limited.Order(nil))
+func answered(a *client.Answer, err error, want int) (ok bool, figure string) {
 	if err != nil {
-		return 0, 0, err
+		return false, err.Error()
 	}
-	if a.Status == http.StatusCreated {
-		c.granted = append(c.granted, time.Now())
-	}
-	return a.Status, a.RetryAfter(), nil
+	return a.Status == want, strconv.Itoa(a.Status)
 }
 
-// exhaust orders for the limited vendor until it is refused. It returns how many were granted and how long to
-// wait.
-func (c *clockTest) exhaust(ctx context.Context) (granted int, wait time.Duration, err error) {
-	for range 10 * burst {
-		status, wait, err := c.tryOrder(ctx)
-		switch {
-		case err != nil || status == http.StatusTooManyRequests:
-			return granted, wait, err
-		case status == http.StatusCreated:
-			granted++
-		case status != http.StatusServiceUnavailable: // the machine is too busy
-			return granted, 0, fmt.Errorf("an order was answered %d", status)
-		}
+func (c *clockTest) tryOrder(ctx context.Context) (*client.Answer, error) {
+	a, err := c.limited.Do(ctx, http.MethodPost, "/orders", c.limited.Order(nil))
+	if err == nil && a.Status == http.StatusCreated {
+		c.granted = append(c.granted, time.Now())
 	}
-	return granted, 0, nil
+	return a, err
 }
 
 // mostWithin is the largest number of times, in ascending order, within any span.
@@ -422,19 +408,6 @@ func mostWithin(times []time.Time, span time.Duration) (most int) {
 	return most
 }
 
-// checkPoll reads the first order, which may have been read just before, until that is allowed.
-func (c *clockTest) checkPoll(ctx context.Context, when string) error {
-	what := "the order that was read just before, read " + when
-	return c.checkBecomes(ctx, delivery.PollInterval+slack, what, "", func() (bool, string, error) {
-		a, err := c.busy.Do(ctx, http.MethodGet, "/orders/"+c.orders[0].id, nil)
-		if err != nil {
-			return false, "", err
-		}
-		return a.Status == http.StatusOK, strconv.Itoa(a.Status), nil
-	})
-}
-
-// guess presents wrong credentials and returns the longest wait in an answer.
 func (c *clockTest) guess(ctx context.Context) (longest time.Duration, err error) {
 	wrong := map[string]string{"clientId": c.ordinary[1].ClientID, "clientSecret": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
 	for range 12 {
@@ -447,15 +420,14 @@ func (c *clockTest) guess(ctx context.Context) (longest time.Duration, err error
 	return longest, nil
 }
 
-// checkDelivered waits until the inbox has the five events of every order.
 func (c *clockTest) checkDelivered(ctx context.Context, what string) {
 	events, want := make(map[string]bool), 5*len(c.orders)
-	_ = c.checkBecomes(ctx, c.form.timeout, what, "all delivered ", func() (bool, string, error) { // it has no error
+	c.checkBecomes(ctx, c.form.timeout, what, "all delivered ", func() (bool, string) {
 		for _, a := range c.inbox.Arrivals() {
 			if a.Answered == http.StatusNoContent && a.Order != "" {
 				events[a.EventID] = true
 			}
 		}
-		return len(events) >= want, fmt.Sprintf("%d of %d", len(events), want), nil
+		return len(events) >= want, fmt.Sprintf("%d of %d", len(events), want)
 	})
 }

@@ -5,9 +5,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
-	"strings"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,7 +32,6 @@ type fault struct {
 	Length, Every      []time.Duration
 }
 
-// way is requests on a proxy.
 type way struct {
 	Proxy string
 	Calls []string
@@ -52,7 +53,6 @@ func loadFaults(names string) (faults []fault, err error) {
 	return choose(names, faults, func(f fault) string { return f.Name })
 }
 
-// actions are what faults do, once.
 var actions = map[string]func(*injection, context.Context) error{
 	"none":           func(_ *injection, ctx context.Context) error { return harness.Sleep(ctx, faultLength/2) },
 	"crash":          (*injection).crash,
@@ -74,8 +74,7 @@ const (
 	faultLength = 5 * time.Second // about how long a fault goes on in a round
 	// startTimeout is how long a fault waits for a process that it starts again before it goes on.
 	startTimeout = 10 * time.Second
-	// trapTimeout is how long a trap waits for its request. Clients send all the time, and what they cause follows
-	// at once.
+	// trapTimeout is how long a trap waits for its request: clients send all the time.
 	trapTimeout = 8 * time.Second
 )
 
@@ -89,7 +88,6 @@ type injection struct {
 	log     func(format string, args ...any)
 }
 
-// inject does the fault once, or again and again until it has lasted.
 func (in *injection) inject(ctx context.Context) error {
 	do := actions[in.Action]
 	if in.Sending {
@@ -110,7 +108,6 @@ func (in *injection) inject(ctx context.Context) error {
 	}
 }
 
-// between draws a time.
 func (in *injection) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(in.random.Int64N(int64(most-least)+1))
 }
@@ -131,8 +128,7 @@ func retry(ctx context.Context, timeout time.Duration, do func() error) (err err
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// crash kills the process, at one of its requests if there are any, leaves it dead for a drawn time and starts it
-// again.
+// crash kills the process, at one of its requests if there are any, and starts it again later.
 func (in *injection) crash(ctx context.Context) error {
 	if len(in.At) == 0 {
 		in.times.Add(1)
@@ -145,7 +141,6 @@ func (in *injection) crash(ctx context.Context) error {
 	return in.killAndRestart(ctx, t.Release)
 }
 
-// killAndRestart kills the process and does something before it is started again.
 func (in *injection) killAndRestart(ctx context.Context, do func() error) error {
 	p := in.process(in.Process)
 	in.kill(p)
@@ -177,8 +172,7 @@ func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (
 	}
 }
 
-// lose loses the reply to a request and, half of the time, the one to the next, which may be the sender's own
-// second try.
+// lose loses the reply to a request and, half of the time, the one to the next, maybe the sender's second try.
 func (in *injection) lose(ctx context.Context) error {
 	w := draw(in.random, in.At)
 	for range 1 + in.random.IntN(2) {
@@ -193,8 +187,7 @@ func (in *injection) lose(ctx context.Context) error {
 	return nil
 }
 
-// late delays requests until what they were decided on has changed, their leases are another worker's and their
-// clients were answered that they should try again.
+// late delays requests until their leases are another worker's and their clients have given up.
 func (in *injection) late(ctx context.Context) error {
 	began := time.Now()
 	for _, w := range in.At {
@@ -231,7 +224,6 @@ func (in *injection) whileSending(ctx context.Context, do func(*injection, conte
 	}
 }
 
-// pause stops the process and lets it go on.
 func (in *injection) pause(ctx context.Context) error {
 	p := in.process(in.Process)
 	if err := retry(ctx, startTimeout, func() error { return in.signal(p, syscall.SIGSTOP) }); err != nil {
@@ -244,7 +236,7 @@ func (in *injection) pause(ctx context.Context) error {
 }
 
 func (in *injection) delay(ctx context.Context) error {
-	for _, name := range in.proxyNames() {
+	for _, name := range slices.Sorted(maps.Keys(in.proxies)) {
 		by := in.between(5*time.Millisecond, 150*time.Millisecond)
 		in.proxies[name].Delay(by, by/2)
 		in.times.Add(1)
@@ -265,8 +257,7 @@ func (in *injection) partition(ctx context.Context) error {
 	return p.Heal()
 }
 
-// slowFsync makes the disk slow, and then so slow that the kill falls into an fsync: what had been answered must
-// be there nevertheless.
+// slowFsync makes the disk slow, then so slow that the kill falls into an fsync: what was answered must be there.
 func (in *injection) slowFsync(ctx context.Context) error {
 	for _, delay := range []time.Duration{in.between(50*time.Millisecond, 300*time.Millisecond), 3 * time.Second} {
 		if err := in.disk.DelaySync(delay); err != nil {
@@ -309,14 +300,13 @@ func (in *injection) cutAOF(ctx context.Context) error {
 
 // command gives Redis a command once it answers, unless another fault lasts too long.
 func (in *injection) command(ctx context.Context, args ...string) (reply string, err error) {
-	err = retry(ctx, startTimeout, func() (err error) {
-		reply, err = in.redis.Command(ctx, args...)
+	err = retry(ctx, startTimeout, func() error {
+		if reply, err = in.redis.Command(ctx, args...); err != nil {
+			err = fmt.Errorf("%s: %w", args[0], err)
+		}
 		return err
 	})
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", args[0], args[1], err)
-	}
-	return reply, nil
+	return reply, err
 }
 
 // flushScripts leaves Redis without functions and scripts, as a failover may.
@@ -329,33 +319,18 @@ func (in *injection) flushScripts(ctx context.Context) error {
 	return err
 }
 
-// destroyGroups destroys about a third of all groups. The trim must refuse to drop what a missing group has not
-// read.
+//go:embed destroy_groups.lua
+var destroyGroupsLua string
+
+// destroyGroups: the trim must refuse to drop what a missing group has not read.
 func (in *injection) destroyGroups(ctx context.Context) error {
-	for cursor := "0"; ; {
-		reply, err := in.command(ctx, "SCAN", cursor, "TYPE", "stream", "COUNT", "10000")
-		if err != nil {
-			return err
-		}
-		cursor, reply, _ = strings.Cut(reply, "\n")
-		for _, stream := range strings.Fields(reply) {
-			for _, group := range []string{"status", "webhook", "export"} {
-				if in.random.IntN(3) > 0 {
-					continue
-				}
-				reply, err := in.command(ctx, "XGROUP", "DESTROY", stream, group)
-				if err != nil {
-					return err
-				}
-				if reply == "1" {
-					in.times.Add(1)
-				}
-			}
-		}
-		if cursor == "0" {
-			return nil
-		}
+	reply, err := in.command(ctx, "EVAL", destroyGroupsLua, "0", strconv.Itoa(in.random.IntN(1<<31)))
+	if err != nil {
+		return err
 	}
+	destroyed, err := strconv.ParseInt(reply, 10, 64)
+	in.times.Add(destroyed)
+	return err
 }
 
 func (in *injection) fillMemory(ctx context.Context) error {

@@ -29,8 +29,7 @@ func post(dst []byte, path, headers, body string) []byte {
 		"Content-Length: %d\r\n\r\n%s", path, headers, len(body), body)
 }
 
-// beside lets the vendors order while do runs, and returns what they saw. The clients whose cores are counted are the
-// vendors' and the flood's.
+// beside lets the vendors order while do runs, and returns what they saw. "clients" are the vendors and the flood.
 func (s *overloaded) beside(ctx context.Context, when string, do func()) *tally {
 	watched := watch(ctx, append(s.processes(), harness.Self("clients"))...)
 	var all sync.WaitGroup
@@ -44,7 +43,6 @@ func (s *overloaded) beside(ctx context.Context, when string, do func()) *tally 
 	return t
 }
 
-// flooded lets the vendors order while a flood is sent.
 func (s *overloaded) flooded(ctx context.Context, f load, what string) (t *tally) {
 	f.duration = s.form.load
 	s.figure(what+" a second", "%d over %d connections for %.0f s; vendors at %d orders a second",
@@ -52,8 +50,7 @@ func (s *overloaded) flooded(ctx context.Context, f load, what string) (t *tally
 	return s.beside(ctx, "beside "+what, func() { s.figure("answers to "+what, "%s", f.send(ctx).answers()) })
 }
 
-// checkCommands checks that a refused flood costs Redis next to nothing: commands in a phase without it and in one
-// with it.
+// checkCommands checks that a refused flood costs Redis next to nothing, compared with a phase without it.
 func (s *overloaded) checkCommands(ctx context.Context, what, want string, f load, refusal int) error {
 	calm, err := s.during(ctx, func() { time.Sleep(s.form.phase) })
 	if err != nil {
@@ -84,7 +81,7 @@ func (s *overloaded) during(ctx context.Context, do func()) (ledger.Server, erro
 	return ledger.Server{Commands: after[0].Commands - before[0].Commands, MemoryUsed: after[0].MemoryUsed - before[0].MemoryUsed}, nil
 }
 
-// floodFleet is the case fleet: a fleet's credential in wrong hands.
+// floodFleet is a fleet's credential in wrong hands.
 func (s *overloaded) floodFleet(ctx context.Context) error {
 	const most = 8 << 20 // bytes that Redis may keep more than the vendors' orders take
 	orders, err := s.openAndEnded(ctx)
@@ -153,8 +150,7 @@ func (s *overloaded) openAndEnded(ctx context.Context) (ids []string, err error)
 	})
 }
 
-// floodLogins is the case logins: a stranger who guesses credentials, in turns of a client that exists, of clients
-// that do not, and of what is no client.
+// floodLogins is a stranger who guesses credentials of a client that exists, of some that do not, and of what is none.
 func (s *overloaded) floodLogins(ctx context.Context) error {
 	owner := s.wide[0]
 	f := flood(s.addr, 600, func(dst []byte, n int) []byte {

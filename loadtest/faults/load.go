@@ -18,8 +18,7 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// load is a series of requests to one gateway. Unlike those of the harness it goes on when connections break and
-// answers are refusals.
+// load is requests to one gateway. Unlike those of the harness it survives broken connections and refusals.
 type load struct {
 	addr        string // host:port
 	connections int    // requests in flight at most
@@ -64,8 +63,7 @@ type arrival struct {
 // answerTimeout bounds how long a client waits for what is in flight at the end.
 const answerTimeout = 15 * time.Second
 
-// send sends the load and waits for the last answer. A connection that breaks is opened again; the request in
-// flight on it is lost.
+// send waits for the last answer. A connection that breaks is opened again; the request on it is lost.
 func (l load) send(ctx context.Context) *tally {
 	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
 	t := &tally{accepted: histogram(), limited: histogram(), busy: histogram(), statuses: make(map[int]int)}
@@ -107,7 +105,6 @@ func (l load) send(ctx context.Context) *tally {
 	return t
 }
 
-// serve sends on one connection.
 func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 	deadline, _ := ctx.Deadline() // send has set one
 	var conn *harness.Conn
@@ -180,7 +177,6 @@ func (t *tally) served(answers *hdrhistogram.Histogram, share float64) bool {
 	return t.wrong == 0 && n > 0 && float64(n) >= share*float64(t.sent)
 }
 
-// answers is how often each status came.
 func (t *tally) answers() string {
 	var parts []string
 	for _, status := range slices.Sorted(maps.Keys(t.statuses)) {
@@ -189,7 +185,6 @@ func (t *tally) answers() string {
 	return strings.Join(parts, ", ")
 }
 
-// problems describes what went wrong, for the end of a figure.
 func (t *tally) problems() (text string) {
 	if t.wrong > 0 {
 		text = fmt.Sprintf("; %d wrong answers such as %s", t.wrong, t.sample)
@@ -216,7 +211,6 @@ func hasWait(a harness.Answer, code delivery.Code) bool {
 	return err == nil && a.RetryAfter >= 1 && body.Data.RetryAfterSeconds == a.RetryAfter && body.Data.ErrorCode == code
 }
 
-// created accepts the answer to a new order.
 func created(o *placed, a harness.Answer) bool {
 	_, after, found := bytes.Cut(a.Body, []byte(`"orderId":"`))
 	if a.Status != 201 || !found || len(after) < 36 {
@@ -242,7 +236,6 @@ func newLoadVendor(opened *stack.Vendor) (*loadVendor, error) {
 	return &loadVendor{opened, order}, err
 }
 
-// post sends orders, new ones or again.
 func (s *overloaded) post(ctx context.Context, l load, order func(n int) placed) *tally {
 	l.addr, l.accepts = s.addr, created
 	l.request = func(dst []byte, n int) ([]byte, placed) {
@@ -252,18 +245,15 @@ func (s *overloaded) post(ctx context.Context, l load, order func(n int) placed)
 	return l.send(ctx)
 }
 
-// order sends new orders of some vendors, who take turns.
 func (s *overloaded) order(ctx context.Context, vendors []*loadVendor, l load) *tally {
 	const span = 100_000_000 // more than any load sends
 	first := int(s.orders.Add(span)) - span
 	return s.post(ctx, l, func(n int) placed { return placed{vendor: vendors[n%len(vendors)], number: first + n} })
 }
 
-// readers is how many connections read back and send again.
 const readers = 32
 
-// resend sends orders again, byte for byte, as clients do until they are answered: up to five times what is
-// answered 503 or not at all. It returns those that exist and what went wrong.
+// resend sends orders again, up to five times what is answered 503 or not at all. It returns those that exist.
 func (s *overloaded) resend(ctx context.Context, past []placed) (orders []placed, problems string) {
 	for try := 0; try < 5 && len(past) > 0 && ctx.Err() == nil; try++ {
 		t := s.post(ctx, load{connections: readers, duration: time.Minute, most: len(past)},
@@ -273,7 +263,7 @@ func (s *overloaded) resend(ctx context.Context, past []placed) (orders []placed
 	return orders, problems
 }
 
-// checkResent sends what was refused or not answered again: every one must become an order.
+// checkResent: what was refused or not answered must become an order when it is sent again.
 func (s *overloaded) checkResent(ctx context.Context, t *tally, what string) []placed {
 	orders, problems := s.resend(ctx, t.again)
 	s.check(len(orders) == len(t.again), what+", sent again and accepted", "all",
@@ -281,7 +271,6 @@ func (s *overloaded) checkResent(ctx context.Context, t *tally, what string) []p
 	return orders
 }
 
-// read reads orders once each.
 func (s *overloaded) read(ctx context.Context, orders []placed, l load) *tally {
 	l.addr, l.most = s.addr, len(orders)
 	l.request = func(dst []byte, n int) ([]byte, placed) {
@@ -294,8 +283,7 @@ func (s *overloaded) read(ctx context.Context, orders []placed, l load) *tally {
 	return l.send(ctx)
 }
 
-// checkKept reads every accepted order back and sends some of them again: the service must know each by its id and
-// by its key.
+// checkKept: the service must know every accepted order by its id, and some of them by their key.
 func (s *overloaded) checkKept(ctx context.Context, lists ...[]placed) {
 	orders := slices.Concat(lists...)
 	found, problems, left := 0, "", orders
@@ -318,7 +306,7 @@ func (s *overloaded) checkKept(ctx context.Context, lists ...[]placed) {
 	s.checkSame(ctx, sample, "sent again, answered with the same order")
 }
 
-// checkSame sends orders again, each of which must be answered with itself.
+// checkSame: orders that are sent again must be answered with themselves.
 func (s *overloaded) checkSame(ctx context.Context, orders []placed, what string) {
 	repeated, problems := s.resend(ctx, orders)
 	same := 0

@@ -29,7 +29,6 @@ import (
 	"time"
 )
 
-// options are the command and its flags.
 type options struct {
 	command         string // empty, mutants or overload
 	seed            uint64
@@ -82,7 +81,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return runFaults(ctx, o, out)
 }
 
-// defaults are the flags' defaults.
 var defaults = options{duration: 10 * time.Minute, accounts: 4, clients: 8, ordersPerSecond: 20, form: wholeForm}
 
 func parse(args []string) (options, error) {
@@ -153,7 +151,6 @@ func (o *options) check() error {
 	return nil
 }
 
-// dataFolder makes the folder of -keep, or a fresh one.
 func (o *options) dataFolder() (dir string, err error) {
 	if o.keep == "" {
 		return os.MkdirTemp("", "faults-")

@@ -78,17 +78,13 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 	all = append(all, chosen...)
 	wrong, table := 0, "\n| defect | in | caught by | after |\n|---|---|---|---|\n"
 	for _, m := range all {
-		r, err := m.play(ctx, o, dir, out)
+		line, ok, err := m.play(ctx, o, dir, out)
 		if err != nil {
 			return fmt.Errorf("defect %s: %w", m.Name, err)
 		}
-		by, ok := r.result()
-		if !ok {
+		if table += line; !ok {
 			wrong++
-		} else if len(r.found) > 0 {
-			by = fmt.Sprint(r.found)
 		}
-		table += fmt.Sprintf("| %s: %s | %s | %s | %s |\n", m.Name, m.Does, strings.Join(r.files, ", "), by, r.took.Round(time.Second))
 	}
 	fmt.Fprint(out, table)
 	if wrong > 0 {
@@ -97,69 +93,58 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// outcome is what the suite found in a mutant.
-type outcome struct {
-	mutant
-	files []string
-	found []validate.Invariant
-	took  time.Duration
-	err   error // the suite itself failed
-}
-
-// result is what that means and whether it is as it should be: a mutant is caught, and nothing is found in a
-// module without a defect.
-func (o *outcome) result() (text string, ok bool) {
-	switch caught := func(i validate.Invariant) bool { return slices.Contains(o.Caught, i) }; {
-	case o.err != nil:
-		return "no result: " + o.err.Error(), false
-	case len(o.Caught) == 0 && len(o.found) == 0:
+// result is what found means and whether it is as it should be: a mutant is caught, and nothing is found in a module
+// without a defect. err is of the suite itself.
+func (m *mutant) result(found []validate.Invariant, err error) (text string, ok bool) {
+	switch caught := func(i validate.Invariant) bool { return slices.Contains(m.Caught, i) }; {
+	case err != nil && len(found) == 0:
+		return "no result: " + err.Error(), false
+	case len(m.Caught) == 0 && len(found) == 0:
 		return "passes", true
-	case len(o.Caught) == 0:
+	case len(m.Caught) == 0:
 		return "BLAMED", false
-	case slices.ContainsFunc(o.found, caught):
+	case slices.ContainsFunc(found, caught):
 		return "caught", true
 	}
 	return "MISSED", false
 }
 
-// play plays one mutant and prints a line. An error ends the run: an edit does not fit, or ctx has ended.
-func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer) (r outcome, err error) {
-	r.mutant = *m
+// play plays one mutant, prints a line and returns that of the table. An error ends the run: an edit does not fit, or
+// ctx has ended.
+func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer) (line string, ok bool, err error) {
 	overlay, files, err := m.overlay(dir)
 	if err != nil {
-		return r, err
+		return "", false, err
 	}
-	r.files = slices.Concat(files, m.Redis)
 	options := defaults
 	options.only, options.seed, options.duration, options.redis = m.Faults, o.seed, mutantLength, m.Redis
 	options.keep = filepath.Join(dir, "data")
 	options.bin = filepath.Join(options.keep, "bin")
-	if err := os.RemoveAll(options.keep); err != nil {
-		return r, err
-	}
 	limited, cancel := context.WithTimeout(ctx, mutantLength+mutantTimeout)
 	defer cancel()
 	flags := os.Getenv("GOFLAGS")
-	err = errors.Join(os.Setenv("GOFLAGS", flags+" -overlay="+overlay), stack.Build(limited, options.bin), os.Setenv("GOFLAGS", flags))
+	err = errors.Join(os.RemoveAll(options.keep), os.Setenv("GOFLAGS", flags+" -overlay="+overlay),
+		stack.Build(limited, options.bin), os.Setenv("GOFLAGS", flags))
 	if err != nil {
-		return r, err
+		return "", false, err
 	}
 	var output bytes.Buffer
 	began := time.Now()
-	res, err := playAll(limited, options, &output)
+	res, failure := playAll(limited, options, &output)
 	if ctx.Err() != nil {
-		return r, context.Cause(ctx)
+		return "", false, context.Cause(ctx)
 	}
-	r.took, r.found = time.Since(began), slices.Sorted(maps.Keys(res.ByInvariant))
-	if err != nil && len(r.found) == 0 {
-		r.err = err
-	}
-	text, ok := r.result()
-	fmt.Fprintf(out, "%-22s %-7s after %5.1f s  %v\n", m.Name, text, r.took.Seconds(), r.found)
+	took, found := time.Since(began), slices.Sorted(maps.Keys(res.ByInvariant))
+	by, ok := m.result(found, failure)
+	fmt.Fprintf(out, "%-22s %-7s after %5.1f s  %v\n", m.Name, by, took.Seconds(), found)
 	if o.verbose || !ok {
 		fmt.Fprintln(out, "    "+strings.ReplaceAll(output.String(), "\n", "\n    "))
 	}
-	return r, nil
+	if ok && len(found) > 0 {
+		by = fmt.Sprint(found)
+	}
+	return fmt.Sprintf("| %s: %s | %s | %s | %s |\n", m.Name, m.Does, strings.Join(slices.Concat(files, m.Redis), ", "),
+		by, took.Round(time.Second)), ok, nil
 }
 
 // overlay writes the files that the edits change to dir, and the file for go build -overlay that puts them in the
@@ -170,19 +155,14 @@ func (m *mutant) overlay(dir string) (overlay string, files []string, err error)
 		return "", nil, err
 	}
 	changed, err := m.apply(module)
-	if err != nil {
-		return "", nil, err
-	}
 	replaced := make(map[string]string)
 	for file, text := range changed {
 		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			return "", nil, err
-		}
+		err = errors.Join(err, os.WriteFile(path, text, 0o600))
 		replaced[filepath.Join(module, file)] = path
 	}
 	overlay = filepath.Join(dir, "overlay.json")
-	err = harness.WriteJSON(overlay, map[string]any{"Replace": replaced}, io.Discard)
+	err = errors.Join(err, harness.WriteJSON(overlay, map[string]any{"Replace": replaced}, io.Discard))
 	return overlay, slices.Sorted(maps.Keys(changed)), err
 }
 

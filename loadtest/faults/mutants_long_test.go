@@ -88,21 +88,22 @@ func TestApply_WantsToFitExactlyOnce(t *testing.T) {
 	}
 }
 
-func TestOutcome(t *testing.T) {
+func TestMutant_Result(t *testing.T) {
 	t.Parallel()
-	lost := []validate.Invariant{validate.LostOrder}
+	lost, late := []validate.Invariant{validate.LostOrder}, []validate.Invariant{validate.EventLost}
 	for name, c := range map[string]struct {
-		o      outcome
-		passed bool
+		caught, found []validate.Invariant
+		err           error
+		passed        bool
 	}{
-		"nothing in a system that is right":   {outcome{}, true},
-		"something in a system that is right": {outcome{found: lost}, false},
-		"what was wanted":                     {outcome{mutant: mutant{Caught: lost}, found: []validate.Invariant{validate.EventLost, validate.LostOrder}}, true},
-		"something else":                      {outcome{mutant: mutant{Caught: lost}, found: []validate.Invariant{validate.EventLost}}, false},
-		"nothing":                             {outcome{mutant: mutant{Caught: lost}}, false},
-		"the suite failed":                    {outcome{mutant: mutant{Caught: lost}, found: lost, err: os.ErrNotExist}, false},
+		"nothing in a system that is right":   {nil, nil, nil, true},
+		"something in a system that is right": {nil, lost, nil, false},
+		"what was wanted":                     {lost, slices.Concat(late, lost), os.ErrExist, true},
+		"something else":                      {lost, late, nil, false},
+		"nothing":                             {lost, nil, nil, false},
+		"the suite failed":                    {lost, nil, os.ErrNotExist, false},
 	} {
-		if text, got := c.o.result(); got != c.passed {
+		if text, got := (&mutant{Caught: c.caught}).result(c.found, c.err); got != c.passed {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

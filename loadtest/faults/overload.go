@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -13,43 +14,37 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/goccy/go-yaml"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
 )
 
-// overloadCase is a case of `faults overload`: more load than the programs can take, or something that they need
-// removed, on a system of its own.
+// overloadCase is a row of overload.yaml, which explains the fields. Each has a system of its own.
 type overloadCase struct {
-	name, about string
-	run         func(*overloaded, context.Context) error
-	options     stack.Options
-	courier     bool // the sandbox courier delivers an order within a second
-	shim        bool // Redis's disk and clock can be disturbed
-	inFlight    bool // the form's MAX_IN_FLIGHT holds
+	Name, Does                                   string
+	Courier, Shim, InFlight, Receiver, Reporting bool
 }
 
-// overloadCases are in the order in which they run.
-var overloadCases = []overloadCase{
-	{name: "load", run: (*overloaded).tenfoldLoad, inFlight: true,
-		about: "ten times the sustainable rate of orders, over many accounts, some at their ordinary limits: no crash, " +
-			"bounded memory, quick and correct refusals (429, 503 with Retry-After), every accepted order read back, " +
-			"back to normal within 5 s"},
-	{name: "memory", run: (*overloaded).fullMemory, courier: true, options: stack.Options{Receiver: true},
-		about: "Redis at maxmemory: writes refused, reads go on, nothing half-written"},
-	{name: "disk", run: (*overloaded).fullDisk, shim: true,
-		about: "no space for Redis's log: nothing acknowledged is lost"},
-	{name: "clickhouse", run: (*overloaded).withoutClickHouse, courier: true, options: stack.Options{Reporting: true},
-		about: "ClickHouse unavailable: orders unaffected, the export catches up"},
-	{name: "clock", run: (*overloaded).jumpingClock, shim: true, courier: true,
-		about: "Redis's clock jumps an hour forward and back: no limit locks an account out for longer than its window"},
-	{name: "fleet", run: (*overloaded).floodFleet,
-		about: "a fleet's credential at 5,000 reports a second, of open and of ended orders: Redis keeps nothing of it, " +
-			"vendors are not affected; once the fleet is disabled Redis gets no request"},
-	{name: "logins", run: (*overloaded).floodLogins,
-		about: "a stranger with 5,000 wrong logins a second over 600 connections: no vendor is refused, the owner of the " +
-			"client logs in, and once they are throttled Redis gets no request"},
+//go:embed overload.yaml
+var overloadYAML []byte
+
+func loadOverload(names string) (cases []overloadCase, err error) {
+	if err := yaml.UnmarshalWithOptions(overloadYAML, &cases, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("overload.yaml: %w", err)
+	}
+	return choose(names, cases, func(c overloadCase) string { return c.Name })
+}
+
+var overloadCases = map[string]func(*overloaded, context.Context) error{
+	"load":       (*overloaded).tenfoldLoad,
+	"memory":     (*overloaded).fullMemory,
+	"disk":       (*overloaded).fullDisk,
+	"clickhouse": (*overloaded).withoutClickHouse,
+	"clock":      (*overloaded).jumpingClock,
+	"fleet":      (*overloaded).floodFleet,
+	"logins":     (*overloaded).floodLogins,
 }
 
 // form is how long and how hard.
@@ -63,8 +58,7 @@ type form struct {
 	recovery       time.Duration // back to normal within
 	normal         time.Duration // a p99 that is normal whatever it was before
 	timeout        time.Duration // for what has no figure of its own
-	// share of the requests that must be answered as they should; the others may be answered 503 or not at all. A
-	// wrong answer is never allowed.
+	// share of the requests that must be answered as they should, the others 503 or not at all. No answer may be wrong.
 	share    float64
 	beside   time.Duration // 99 % of the vendors' orders beside a fleet's flood take less
 	inFlight string        // the gateway's MAX_IN_FLIGHT in the case load; empty: the default
@@ -77,7 +71,6 @@ var wholeForm = form{
 	share: 1, beside: 20 * time.Millisecond,
 }
 
-// overloadRun is one run of some cases. It collects the rows of the table.
 type overloadRun struct {
 	form     form
 	dir, bin string
@@ -86,21 +79,19 @@ type overloadRun struct {
 	rows     []row
 }
 
-// row is one figure; want is empty when nothing is required of it.
 type row struct{ name, what, figure, want, result string }
 
-// runOverload is `faults overload`.
 func runOverload(ctx context.Context, o options, out io.Writer) (err error) {
 	const longest = 20 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	chosen, err := choose(o.only, overloadCases, func(c overloadCase) string { return c.name })
+	chosen, err := loadOverload(o.only)
 	if err != nil {
 		return err
 	}
 	if o.list {
 		for _, c := range chosen {
-			fmt.Fprintf(out, "%-12s%s\n", c.name, c.about)
+			fmt.Fprintf(out, "%-12s%s\n", c.Name, c.Does)
 		}
 		return nil
 	}
@@ -126,13 +117,12 @@ func runOverload(ctx context.Context, o options, out io.Writer) (err error) {
 	return r.play(ctx, chosen)
 }
 
-// play plays cases and prints the table.
 func (r *overloadRun) play(ctx context.Context, chosen []overloadCase) error {
 	for _, c := range chosen {
-		r.name = c.name
-		fmt.Fprintf(r.out, "%s: %s\n", c.name, c.about)
+		r.name = c.Name
+		fmt.Fprintf(r.out, "%s: %s\n", c.Name, c.Does)
 		if err := r.playCase(ctx, &c); err != nil {
-			return fmt.Errorf("%s: %w", c.name, errors.Join(err, context.Cause(ctx)))
+			return fmt.Errorf("%s: %w", c.Name, errors.Join(err, context.Cause(ctx)))
 		}
 	}
 	var failures []error
@@ -149,10 +139,8 @@ func (r *overloadRun) play(ctx context.Context, chosen []overloadCase) error {
 
 const failed = "FAILS"
 
-// figure adds a row of which nothing is required.
 func (r *overloadRun) figure(what, format string, a ...any) { r.add(what, "", "", format, a...) }
 
-// check adds a row with what it must be.
 func (r *overloadRun) check(ok bool, what, want, format string, a ...any) {
 	r.add(what, want, map[bool]string{true: "holds", false: failed}[ok], format, a...)
 }
@@ -167,21 +155,18 @@ func (r *overloadRun) add(what, want, result, format string, a ...any) {
 	fmt.Fprintln(r.out, strings.TrimRight(line, " "))
 }
 
-// checkBecomes polls until something holds and checks that it does within the limit. The figure says how far it came.
+// checkBecomes polls until something holds. The figure says how far it came.
 func (r *overloadRun) checkBecomes(ctx context.Context, limit time.Duration, what, want string,
-	holds func() (ok bool, figure string, err error)) (failure error) {
+	holds func() (ok bool, figure string)) {
 	began, held, figure := time.Now(), false, ""
 	_ = harness.Await(ctx, what, limit, pollInterval, func() (bool, error) { // what it is about is checked below
-		held, figure, failure = holds()
-		return held, failure
+		held, figure = holds()
+		return held, nil
 	})
-	if took := time.Since(began).Round(time.Millisecond); failure == nil {
-		r.check(held && took <= limit, what, want+"within "+limit.String(), "%s after %s", figure, took)
-	}
-	return failure
+	took := time.Since(began).Round(time.Millisecond)
+	r.check(held && took <= limit, what, want+"within "+limit.String(), "%s after %s", figure, took)
 }
 
-// checkServed checks that everything was answered with success.
 func (r *overloadRun) checkServed(t *tally, what string) {
 	r.check(t.served(t.accepted, r.form.share), what, "all answered with success",
 		"%d of %d%s", t.accepted.TotalCount(), t.sent, t.problems())
@@ -195,8 +180,7 @@ func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// overloaded is the system of the case in progress, with vendors whose stores are active. All may read as much as
-// they like.
+// overloaded is the system of a case, with vendors whose stores are active and who may read as much as they like.
 type overloaded struct {
 	*overloadRun
 	system
@@ -209,15 +193,15 @@ type overloaded struct {
 func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
 	s := &overloaded{overloadRun: r}
 	defer s.stop()
-	o := c.options
-	o.DataDir, o.BinDir, o.Courier = filepath.Join(r.dir, c.name), r.bin, "manual"
-	if c.courier {
+	o := stack.Options{DataDir: filepath.Join(r.dir, c.Name), BinDir: r.bin, Courier: "manual",
+		Receiver: c.Receiver, Reporting: c.Reporting}
+	if c.Courier {
 		o.Courier, o.CourierStep = "auto", courierStep
 	}
-	if c.inFlight && r.form.inFlight != "" {
+	if c.InFlight && r.form.inFlight != "" {
 		o.Env = []string{"MAX_IN_FLIGHT=" + r.form.inFlight}
 	}
-	if c.shim {
+	if c.Shim {
 		if err := s.startRedis(ctx, o.DataDir, nil); err != nil {
 			return err
 		}
@@ -244,22 +228,19 @@ func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
 		}
 	}
 	s.steady, s.wide, s.ordinary = vendors[0], vendors[1:wide], vendors[wide:]
-	return c.run(s, ctx)
+	return overloadCases[c.Name](s, ctx)
 }
 
-// processes are those that are watched.
 func (s *overloaded) processes() []harness.Process {
 	return []harness.Process{{Name: "gateway", PID: s.Gateway.PID()}, {Name: "worker", PID: s.Worker.PID()},
 		{Name: "redis", PID: s.redis.PID()}}
 }
 
-// used is what a process has used while it was watched.
 type used struct {
 	harness.Watched
 	cores float64 // kept busy
 }
 
-// watch looks at processes until the returned function is called.
 func watch(ctx context.Context, processes ...harness.Process) func() map[string]used {
 	began, stop := time.Now(), harness.Watch(ctx, 200*time.Millisecond, processes...)
 	return func() map[string]used {
@@ -271,7 +252,6 @@ func watch(ctx context.Context, processes ...harness.Process) func() map[string]
 	}
 }
 
-// checkSettled waits until the worker's roles have nothing left to read or to settle.
 func (s *overloaded) checkSettled(ctx context.Context, what string) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, s.form.timeout)

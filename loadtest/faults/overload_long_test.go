@@ -25,11 +25,15 @@ var briefForm = form{
 
 func TestOverloadCases_Hold(t *testing.T) {
 	bin := testserver.Programs(t)
-	for _, c := range overloadCases {
-		if c.name == "clickhouse" {
+	cases, err := loadOverload("")
+	if err != nil || len(cases) != 7 || len(cases) != len(overloadCases) {
+		t.Fatalf("%d cases, want 7: %v", len(cases), err)
+	}
+	for _, c := range cases {
+		if c.Name == "clickhouse" {
 			continue // the reporting tests kill ClickHouse
 		}
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			r := &overloadRun{form: briefForm, dir: t.TempDir(), bin: bin, out: t.Output()}
 			if err := r.play(t.Context(), []overloadCase{c}); err != nil {

@@ -20,26 +20,23 @@ import (
 
 // result is what a run came to; -json writes it.
 type result struct {
-	Seed       uint64               `json:"seed"`
-	Rounds     int                  `json:"rounds"`
-	Faults     []*faultLine         `json:"faults"`
-	Report     validate.Report      `json:"report"`
-	Injected   int64                `json:"injected"` // how often any fault struck
-	Violations []validate.Violation `json:"violations"`
-	// ByInvariant counts the violations.
+	Seed        uint64                     `json:"seed"`
+	Rounds      int                        `json:"rounds"`
+	Faults      []*faultLine               `json:"faults"`
+	Report      validate.Report            `json:"report"`
+	Injected    int64                      `json:"injected"` // how often any fault struck
+	Violations  []validate.Violation       `json:"violations"`
 	ByInvariant map[validate.Invariant]int `json:"byInvariant"`
 	NotDone     []string                   `json:"notDone"` // faults that could not be done, and why
 	Kept        string                     `json:"kept,omitempty"`
 	Took        time.Duration              `json:"took"`
 }
 
-// faultLine is one fault over the whole run.
 type faultLine struct {
 	Fault  string `json:"fault"`
 	Rounds int    `json:"rounds"`
 	Times  int64  `json:"times"`
-	// Outage is the longest time without a success for any client, Saw the answers by kind, in rounds with this
-	// fault alone.
+	// In rounds with this fault alone: the longest time without a success for any client, the answers by kind.
 	Outage time.Duration  `json:"outage"`
 	Saw    map[string]int `json:"saw"`
 }
@@ -53,7 +50,6 @@ func (res *result) line(name string) *faultLine {
 	return res.Faults[i]
 }
 
-// record adds a round and prints its line.
 func (s *suite) record(r *round) {
 	res := &s.result
 	res.Rounds++
@@ -92,7 +88,6 @@ func (s *suite) record(r *round) {
 	}
 }
 
-// longestOutage is the longest time in which no client got a success.
 func longestOutage(ops []validate.Operation, began, ended time.Time) (longest time.Duration) {
 	last := began
 	slices.SortFunc(ops, func(a, b validate.Operation) int { return a.End.Compare(b.End) })
@@ -117,7 +112,6 @@ func kindOf(op *validate.Operation) string {
 	return "4xx"
 }
 
-// summary prints the table and the totals.
 func (s *suite) summary() {
 	res := &s.result
 	res.Took = time.Since(s.began)
@@ -157,8 +151,7 @@ type record struct {
 	Facts      *validate.Facts      `json:"facts"`
 }
 
-// explain keeps what is needed to find the cause of violations, and prints the timelines of some of their
-// subjects.
+// explain keeps the round and prints the timelines of some of the subjects of its violations.
 func (s *suite) explain(r *round) error {
 	path := filepath.Join(s.dir, roundFile)
 	rec := record{r.log.Operations(), r.facts}
@@ -185,7 +178,6 @@ func (s *suite) explain(r *round) error {
 	return nil
 }
 
-// validateAgain checks a round that was kept.
 func validateAgain(path string, out io.Writer) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -206,8 +198,7 @@ func validateAgain(path string, out io.Writer) error {
 	return nil
 }
 
-// timeline is everything that is known of one thing that a violation is about (an order or a version of it, an
-// external id, an idempotency key, an event), by time.
+// timeline is everything that is known of one subject of a violation (an order, a version, a key, an event), by time.
 func (rec *record) timeline(id string) string {
 	subject, _, _ := strings.Cut(id, "/")
 	if event, _, err := delivery.ParseEventID(id); err == nil {

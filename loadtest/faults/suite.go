@@ -59,7 +59,6 @@ const (
 	gatherTimeout = time.Minute
 )
 
-// runFaults is `faults`.
 func runFaults(ctx context.Context, o options, out io.Writer) error {
 	if !o.list {
 		_, err := playAll(ctx, o, out)
@@ -103,8 +102,7 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	return &s.result, err
 }
 
-// run plays rounds: every chosen fault alone, then pairs of them, until the time is over or a round has
-// violations. The error is about the suite itself.
+// run plays rounds until the time is over or a round has violations. The error is about the suite itself.
 func (s *suite) run(ctx context.Context, chosen []fault) error {
 	s.print("faults: seed %d, %s, data in %s", s.options.seed, s.options.duration, s.dir)
 	progress := io.Discard
@@ -129,8 +127,7 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 	return nil
 }
 
-// draw makes up a round. First each fault has one to itself, in the order of the table; then two at a time. When
-// there is no time for all, it is two at a time from the beginning.
+// draw makes up a round: each fault alone, in the order of the table, then two at a time; pairs only if time is short.
 func (s *suite) draw(number int, chosen []fault) *round {
 	r := &round{number: number, seed: s.random.Uint64()}
 	enough := time.Duration(len(chosen))*roundLength <= s.options.duration
@@ -158,7 +155,7 @@ func (r *round) name() string {
 // dice are for one purpose within the round: the same seed gives the same ones, whatever the others have drawn.
 func (r *round) dice(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, purpose)) }
 
-// play runs the round. An error is about the suite, or a program that cannot be healed; violations are in r.
+// play runs the round. Violations are in r; an error is about the suite, or a program that cannot be healed.
 func (s *suite) play(ctx context.Context, r *round) error {
 	if err := s.system.heal(ctx, r.spare); err != nil {
 		return err
@@ -180,7 +177,6 @@ func (s *suite) play(ctx context.Context, r *round) error {
 	return s.validate(ctx, r)
 }
 
-// disturb injects the faults and heals them while clients and a fleet act. It waits for their last operations.
 func (s *suite) disturb(ctx context.Context, r *round) error {
 	acting, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -210,13 +206,11 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 	return harness.Sleep(ctx, calmAfter)
 }
 
-// newClient is a client of a vendor, with external ids of its own.
 func (s *suite) newClient(r *round, number int, v *vendor, dice uint64) *vendorClient {
 	base := "http://" + s.system.proxies["gateway"].Addr + "/api/vendor/v1"
 	return newVendorClient(number, fmt.Sprintf("F%d-%d", r.number, number), v, base, &r.log, r.dice(dice))
 }
 
-// inject does the round's faults, several at once.
 func (s *suite) inject(ctx context.Context, r *round) {
 	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, errors.New("the fault took too long"))
 	defer cancel()
@@ -264,8 +258,7 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	return nil
 }
 
-// calm reports that nothing but receivers was disturbed, the machine included: on one so busy that the gateway's
-// answers take long, webhooks do, too.
+// calm reports that nothing but receivers was disturbed, and that the machine was not too busy to answer in time.
 func (r *round) calm() bool {
 	if slices.ContainsFunc(r.faults, func(f fault) bool { return f.Name != "none" && f.Name != "receivers" }) {
 		return false
@@ -283,7 +276,6 @@ func (r *round) calm() bool {
 
 func (s *suite) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// step prints a line for -v.
 func (s *suite) step(format string, args ...any) {
 	if s.options.verbose {
 		s.print("    %6.1f s  %s", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))

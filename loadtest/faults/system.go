@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -41,15 +40,14 @@ type system struct {
 	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, reporting-redis, clickhouse
 	ends    []func()                    // what stop does, in the reverse order
 
-	mu    sync.Mutex
-	down  map[process]bool // killed and not started again
-	exits []error          // unexpected ones
+	mu    sync.Mutex // held while a process is signalled, killed or started
+	exits []error    // unexpected ones
 }
 
-// process is a process of the system.
 type process interface {
 	Start(context.Context) error
 	Kill()
+	Running() bool
 	PID() int
 }
 
@@ -88,8 +86,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	if s.spare, err = s.AddWorker(ctx, "second"); err != nil {
 		return err
 	}
-	s.down = make(map[process]bool)
-	s.stopSpare()
+	s.spare.Stop()
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
 	go func() { // until the process ends
 		for {
@@ -102,8 +99,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	return nil
 }
 
-// startRedis starts a Redis whose disk and clock can be disturbed. Its folder is not redis/, which the data
-// directory keeps for a Redis of its own.
+// startRedis starts a Redis whose disk and clock can be disturbed. redis/ is for a stack's own.
 func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users, extra ...string) (err error) {
 	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
 		return err
@@ -140,14 +136,11 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 // pollInterval is how often a condition is checked.
 const pollInterval = 50 * time.Millisecond
 
-// courierStep is the time between two moves of an order: it takes about a second, so that clients, couriers and
-// faults meet on it.
+// courierStep is the time between two moves: clients, couriers and faults meet within the second of an order.
 const courierStep = 200 * time.Millisecond
 
-// writeSettings writes every program's settings to dir: the shipped ones but for some lines. Each program calls
-// Redis as its own user, through its own proxy. Waits of minutes are shorter than a round. The first failed
-// attempt opens an endpoint's breaker, and what waits is sent when a probe succeeds: the retries after 10 s and 30
-// s would take longer than a round.
+// writeSettings: programs call Redis as their own users through their own proxies, and no wait is longer than a round.
+// The first failed attempt opens a breaker, since its probes come sooner than the retries after 10 s and 30 s.
 func (s *system) writeSettings(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -166,16 +159,12 @@ func (s *system) writeSettings(dir string) error {
 	return nil
 }
 
-// stop ends everything that was started. The data stays.
 func (s *system) stop() {
 	s.resume() // a stopped process does not get the signal to end
 	for _, end := range slices.Backward(s.ends) {
 		end()
 	}
 }
-
-// proxyNames are in a fixed order.
-func (s *system) proxyNames() []string { return slices.Sorted(maps.Keys(s.proxies)) }
 
 // programs are those of the rounds of faults.
 func (s *system) programs() []*stack.Program {
@@ -185,13 +174,11 @@ func (s *system) programs() []*stack.Program {
 	return []*stack.Program{s.Gateway, s.Worker, s.spare, s.Reporting, s.ClickHouse}
 }
 
-// process finds one by the name that faults.yaml gives it.
 func (s *system) process(name string) process {
 	return map[string]process{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
 		"clickhouse": s.ClickHouse, "redis": s.redis}[name]
 }
 
-// takeExits returns the unexpected exits since the last call.
 func (s *system) takeExits() (exits []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,13 +190,12 @@ func (s *system) takeExits() (exits []error) {
 func (s *system) signal(p process, sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down[p] || p.PID() <= 0 {
+	if !p.Running() {
 		return errors.New("the process does not run")
 	}
 	return syscall.Kill(p.PID(), sig)
 }
 
-// resume continues every stopped process.
 func (s *system) resume() {
 	for _, p := range s.programs() {
 		_ = s.signal(p, syscall.SIGCONT) // no effect on the others
@@ -219,70 +205,48 @@ func (s *system) resume() {
 	}
 }
 
-// kill ends a process as a crash does.
 func (s *system) kill(p process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.Kill()
-	s.down[p] = true
 }
 
-// restart starts a killed process and waits a little until it is ready. One that is not, because what it needs is
-// unavailable, becomes so later.
+// restart starts a killed process. One that is not ready in time, for want of what it needs, becomes so later.
 func (s *system) restart(ctx context.Context, p process, timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down[p] {
+	if p.Running() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := p.Start(ctx)
-	delete(s.down, p)
-	if err != nil && ctx.Err() == nil {
+	if err := p.Start(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// stopSpare stops the second worker in an orderly way.
-func (s *system) stopSpare() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.down[s.spare] {
-		s.spare.Stop()
-		s.down[s.spare] = true
-	}
-}
-
 // heal undoes every fault and returns when every process is ready.
 func (s *system) heal(ctx context.Context, spare bool) error {
 	if !spare {
-		s.stopSpare()
-	}
-	if err := s.disk.DelaySync(0); err != nil {
-		return err
+		s.spare.Stop()
 	}
 	s.resume()
-	if err := s.restart(ctx, s.redis, time.Minute); err != nil {
+	if err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis, time.Minute)); err != nil {
 		return err
 	}
-	if err := limitMemory(ctx, s.redis, "0"); err != nil {
-		return err
-	}
+	err := limitMemory(ctx, s.redis, "0")
 	for _, p := range s.proxies {
-		if err := p.Heal(); err != nil {
-			return err
-		}
+		err = errors.Join(err, p.Heal())
+	}
+	if err != nil {
+		return err
 	}
 	for _, p := range s.programs() {
 		if p == s.spare && !spare {
 			continue
 		}
-		if err := s.restart(ctx, p, time.Minute); err != nil {
-			return err
-		}
-		if err := p.AwaitReady(ctx); err != nil {
+		if err := errors.Join(s.restart(ctx, p, time.Minute), p.AwaitReady(ctx)); err != nil {
 			return fmt.Errorf("after healing: %w", err)
 		}
 	}

@@ -69,7 +69,6 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 	return vendors, nil
 }
 
-// latest are the most creations that match, the latest first.
 func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -81,8 +80,7 @@ func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation)
 	return list
 }
 
-// pick is one of the latest creations and its order's id, of those with an order when that is wanted; nil: there
-// is none.
+// pick is one of the latest creations, of those with an order when that is wanted; nil: there is none.
 func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order string) {
 	const recent = 12
 	latest := v.latest(recent, func(c *creation) bool { return !withOrder || c.order != "" })
@@ -95,8 +93,7 @@ func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order str
 	return c, c.order
 }
 
-// vendorClient is a vendor's program: it creates, repeats, reads and cancels, one request at a time, and logs what
-// it sees.
+// vendorClient is a vendor's program. It makes one request at a time and logs what it sees.
 type vendorClient struct {
 	number int
 	prefix string // of its external ids, unique in a run
@@ -107,7 +104,6 @@ type vendorClient struct {
 	next   int
 }
 
-// requestTimeout is how long a client waits for an answer. What comes later is unknown to it.
 const requestTimeout = 3 * time.Second
 
 func newVendorClient(number int, prefix string, v *vendor, base string, log *validate.Log, random *rand.Rand) *vendorClient {
@@ -133,11 +129,9 @@ func (t sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(req)
 }
 
-// newOrders is the share of new orders in what a client does.
 const newOrders = 0.42
 
-// run acts until ctx ends, on the average once every pause. It finishes what it has begun, so that the log of a
-// round is complete.
+// run acts until ctx ends, about once every pause. It finishes what it has begun, so that the log is complete.
 func (c *vendorClient) run(ctx context.Context, pause time.Duration) {
 	defer c.api.HTTP.CloseIdleConnections()
 	for harness.Sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
@@ -191,8 +185,7 @@ func (c *vendorClient) createNew() {
 	}
 }
 
-// clarify sends creations of unknown outcome again, some of them with another body: whichever of the two an order
-// was made of, every later answer must agree.
+// clarify sends creations of unknown outcome again, some with another body: all later answers must agree.
 func (c *vendorClient) clarify() {
 	defer c.api.HTTP.CloseIdleConnections()
 	const most = 25 // what is refused for the limit stays unknown
@@ -206,7 +199,6 @@ func (c *vendorClient) clarify() {
 	}
 }
 
-// compose makes a creation with its body. Some orders fail in the courier's hands.
 func (c *vendorClient) compose(external, key, recipient string) *creation {
 	d := delivery.OrderDraft{ExternalStoreID: c.vendor.Store, ExternalOrderID: external,
 		Recipient:   delivery.Recipient{Name: recipient, Phone: "5321234567"},
@@ -248,15 +240,13 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 	return op
 }
 
-// onOrder reads or cancels an order.
 func (c *vendorClient) onOrder(kind validate.Kind, method, path, order string) {
 	op := &validate.Operation{Kind: kind, Order: order}
 	c.do(op, method, path, nil)
 	c.log.Add(*op)
 }
 
-// do sends one request and notes what came back. An answer that is no envelope was cut short, or is not the
-// gateway's: it counts as none.
+// do sends one request. An answer that is no envelope was cut short or is not the gateway's: it counts as none.
 func (c *vendorClient) do(op *validate.Operation, method, path string, body any, headers ...string) []byte {
 	op.Client, op.Account, op.Start = c.number, c.vendor.AccountID, time.Now()
 	a, err := c.api.Do(context.Background(), method, path, body, headers...) // bounded by the client's timeout
@@ -280,8 +270,7 @@ func (c *vendorClient) do(op *validate.Operation, method, path string, body any,
 	return a.Raw
 }
 
-// report plays a fleet whose reports are early, late, twice and wrong, beside the sandbox courier: two sources for
-// one order, and moves that must be refused.
+// report plays a fleet whose reports are early, late, twice and wrong, beside the sandbox courier.
 func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Rand) {
 	statuses := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed"}
 	for harness.Sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {

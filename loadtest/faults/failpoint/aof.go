@@ -27,9 +27,8 @@ func EndOf(dir string) (Position, error) {
 	return Position{path, info.Size()}, nil
 }
 
-// CutSince removes a part of what a Redis that does not run wrote after the position, as a power failure does.
-// draw gets the number of bytes that may go and returns how many do. Both are 0 when the server has begun another
-// file since.
+// CutSince removes a part of what a Redis that has ended wrote after the position, as a power failure does. draw says
+// how many of the bytes go. Both results are 0 when the server has begun another file since.
 func (p Position) CutSince(dir string, draw func(int64) int64) (cut, of int64, err error) {
 	now, err := EndOf(dir)
 	if err != nil || now.path != p.path || now.size <= p.size {
@@ -43,8 +42,8 @@ func (p Position) CutSince(dir string, draw func(int64) int64) (cut, of int64, e
 // transaction is the effect of a script as the server writes it.
 const transaction = "*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$11\r\nfaults:torn\r\n$4\r\nhalf\r\n*1\r\n$4\r\nEXEC\r\n"
 
-// TearTail appends the first n bytes of a transaction (modulo its length, at least one, never all) to the file of
-// a Redis that does not run, as a crash in the middle of a write does.
+// TearTail appends the first n bytes of a transaction (modulo its length, never all) to the file of a Redis that has
+// ended, as a crash in the middle of a write does.
 func TearTail(dir string, n int) error {
 	path, err := stack.NewestAOF(dir)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package failpoint damages a running system from outside. A Proxy between a program and a server loses, delays
-// and cuts what they send each other, and a Trap on it acts at the moment of one request. CutSince and TearTail
-// damage the append-only file of a Redis that does not run. A Shim falsifies its clock and its disk. The programs
-// need no hooks.
+// Package failpoint damages a running system from outside. A Proxy loses, delays and cuts what a program and a server
+// send each other; a Trap acts at the moment of one request. CutSince and TearTail damage a Redis's append-only file,
+// a Shim falsifies its clock and its disk.
 package failpoint
 
 import (
@@ -100,8 +99,8 @@ func (p *Proxy) closeAll() {
 	clear(p.conns)
 }
 
-// Refuse closes every connection and refuses new ones until Heal, as a host whose program has ended does. It also
-// ends the proxy.
+// Refuse closes every connection and refuses new ones until Heal, as a host whose program has ended. It also ends the
+// proxy.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +138,7 @@ func (p *Proxy) Heal() error {
 	return p.listen()
 }
 
-// passRequests copies what the program sends until the connection ends or a byte is held back: what follows would
-// make no sense to the server.
+// passRequests copies what the program sends until the connection ends or a byte is held back.
 func (p *Proxy) passRequests(server, client net.Conn) {
 	buffer := make([]byte, 32<<10)
 	var tail []byte // the end of what has passed: a marker may lie across two reads

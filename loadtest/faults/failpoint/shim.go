@@ -27,16 +27,14 @@ const (
 	shimSize  = pathAt + pathMax + 1
 )
 
-// Shim runs dynamically linked programs, such as redis-server, with a wrong clock and on a slow or full disk,
-// without root: a C library that the dynamic linker loads in front of libc, and a control file that both map. It
-// is safe for concurrent use.
+// Shim runs dynamically linked programs with a wrong clock and on a slow or full disk, without root: a C library loaded
+// in front of libc, and a control file that both map. It is safe for concurrent use.
 type Shim struct {
 	library string
 	control *os.File
 }
 
-// NewShim builds the library in dir, an absolute path, with gcc and makes a control file beside it that changes
-// nothing.
+// NewShim builds the library in dir, an absolute path, with gcc and makes a control file that changes nothing.
 func NewShim(ctx context.Context, dir string) (*Shim, error) {
 	s := &Shim{library: filepath.Join(dir, "shim.so")}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -59,15 +57,14 @@ func (s *Shim) Env() []string {
 	return []string{"LD_PRELOAD=" + s.library, "SHIM_CONTROL=" + s.control.Name()}
 }
 
-// ShiftClock sets the programs' clocks d before (after, when negative) the machine's. Clocks that only measure go
-// on as they were.
+// ShiftClock sets the programs' clocks d before the machine's, after it when negative, but for those that only measure.
 func (s *Shim) ShiftClock(d time.Duration) error { return s.set(shiftAt, d.Microseconds()) }
 
 // DelaySync makes every fsync and fdatasync take d longer; 0: no longer.
 func (s *Shim) DelaySync(d time.Duration) error { return s.set(delayAt, d.Microseconds()) }
 
-// LeaveRoom lets the programs write so many bytes more to files whose path contains the part, up to 255 bytes;
-// then the disk is full: the last write is cut short and those after it fail with ENOSPC.
+// LeaveRoom lets the programs write so many bytes more to files whose path contains the part, up to 255 bytes. Then the
+// last write is cut short and those after it fail with ENOSPC.
 func (s *Shim) LeaveRoom(bytes int64, part string) error {
 	if len(part) > pathMax {
 		return fmt.Errorf("shim: %q is too long", part)

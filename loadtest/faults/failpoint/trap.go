@@ -19,12 +19,10 @@ const (
 	Late   Moment = "late"   // it arrives after Lateness, when its sender has given up
 )
 
-// Lateness is the delay of a Late request: longer than a lease in the suite's settings and longer than any client
-// waits.
+// Lateness is the delay of a Late request: longer than the suite's leases and than any client waits.
 const Lateness = 4500 * time.Millisecond
 
-// Trap waits on a proxy for the first request that contains some bytes. Except for Late, no answer passes the
-// proxy from then on.
+// Trap waits for the first request that contains some bytes. Except for Late, no answer passes the proxy from then on.
 type Trap struct {
 	marker    []byte
 	moment    Moment
@@ -33,8 +31,7 @@ type Trap struct {
 	removed   chan struct{} // closed when the trap was removed before
 }
 
-// Set places a trap in place of an earlier one. The marker must occur in no other request: a function's name in
-// Redis, a path.
+// Set replaces an earlier trap. The marker must occur in no other request: a function's name in Redis, a path.
 func (p *Proxy) Set(marker string, moment Moment) *Trap {
 	t := &Trap{[]byte(marker), moment, p, make(chan struct{}), make(chan struct{})}
 	p.setTrap(t)
@@ -50,9 +47,8 @@ func (p *Proxy) setTrap(t *Trap) {
 // ErrRemoved is returned by Await when Heal or another trap took the trap's place.
 var ErrRemoved = errors.New("the trap was removed")
 
-// Await returns when the request has passed and, for Within and After, had time to take effect. The caller then
-// kills the program or the server, and calls Release. After an error, the end of ctx or ErrRemoved, the trap is
-// gone.
+// Await returns when the request has passed and, for Within and After, had time to take effect. The caller then kills
+// one side and calls Release. After an error, the end of ctx or ErrRemoved, the trap is gone.
 func (t *Trap) Await(ctx context.Context) error {
 	ended := ctx.Done()
 	for {
@@ -74,7 +70,7 @@ func (t *Trap) Await(ctx context.Context) error {
 	}
 }
 
-// Release closes every connection of the proxy, so that what was held back is lost, and lets new ones pass.
+// Release closes the proxy's connections, so that what was held back is lost, and lets new ones pass.
 func (t *Trap) Release() error {
 	p := t.proxy
 	p.mu.Lock()
@@ -84,8 +80,7 @@ func (t *Trap) Release() error {
 	return p.listen()
 }
 
-// take removes the trap for the connection that calls and holds back the server's answers. It is false when
-// another connection was faster.
+// take removes the trap and holds back the server's answers. It is false when another connection was faster.
 func (t *Trap) take() bool {
 	if !t.proxy.trap.CompareAndSwap(t, nil) {
 		return false
@@ -96,8 +91,7 @@ func (t *Trap) take() bool {
 	return true
 }
 
-// pass writes as much of the chunk with the marker as the moment allows. It reports whether the connection goes
-// on.
+// pass writes as much of the chunk as the moment allows and reports whether the connection goes on.
 func (t *Trap) pass(server net.Conn, chunk []byte) bool {
 	if t.moment == Late {
 		close(t.triggered)

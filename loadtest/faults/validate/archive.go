@@ -34,7 +34,7 @@ func (c *check) checkPublished() {
 	}
 }
 
-// checkArchive: ClickHouse has every order and every step of it, as Redis has them, and no other.
+// checkArchive: ClickHouse has exactly the orders and steps that Redis has.
 func (c *check) checkArchive() {
 	orders, steps := c.byOrder(c.facts.Archive.Orders), c.byOrder(c.facts.Archive.Steps)
 	c.eachOrder(func(o *Order) {
@@ -52,7 +52,7 @@ func (c *check) checkArchive() {
 	}
 }
 
-// byOrder groups rows, whose first two columns are order and account. Those of other accounts are left out.
+// byOrder groups rows of the accounts, whose first two columns are order and account.
 func (c *check) byOrder(rows [][]string) map[string][][]string {
 	groups := make(map[string][][]string)
 	for _, row := range rows {
@@ -77,8 +77,7 @@ func (c *check) compare(id string, columns []column, redis, clickHouse [][]strin
 	}
 }
 
-// checkAttempts: what the service recorded of an event's attempts is what its receiver saw: nothing is called
-// delivered that did not arrive, and an event is settled once.
+// checkAttempts: nothing is recorded as delivered that did not arrive, and an event is settled once.
 func (c *check) checkAttempts() {
 	c.eachOrder(func(o *Order) {
 		held := c.held(o)
@@ -112,7 +111,7 @@ func (c *check) checkAttemptsOf(o *Order, at string, held bool) {
 			}
 			numbers[row.Attempt] = true
 		}
-		// When the worker sent is unknown: it may have been stopped between any two of its steps.
+		// When the worker sent is unknown: it may have been stopped between any two steps.
 		came := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
 		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], came) {
 			c.about(at, EventLost, "it is recorded as delivered, and until then its receiver had not accepted it")

@@ -11,7 +11,7 @@ import (
 type Account struct {
 	ID     string          `json:"id"`
 	Limits delivery.Limits `json:"limits"`
-	// Disturbed: its receiver failed at times, so that webhooks may be late or wait.
+	// Disturbed: its receiver failed at times; webhooks may be late or wait.
 	Disturbed bool `json:"disturbed,omitempty"`
 	// Couriers: a courier moves the account's orders, so that each must end.
 	Couriers bool `json:"couriers,omitempty"`
@@ -55,7 +55,6 @@ type Change struct {
 	Failure string    `json:"failure,omitempty"`
 }
 
-// path is every status of the order, creation first.
 func (o *Order) path() []string {
 	path := []string{delivery.Searching.String()}
 	for _, change := range o.Changes {
@@ -64,13 +63,12 @@ func (o *Order) path() []string {
 	return path
 }
 
-// subject names the change i of the order.
 func (o *Order) subject(i int) string { return Subject(o.ID, uint32(i)+2) }
 
 // Subject names a version of an order; sequence 1 is the creation.
 func Subject(order string, sequence uint32) string { return fmt.Sprintf("%s/%d", order, sequence) }
 
-// Archive is ClickHouse, every table read FINAL. Rows have the columns of orderColumns and stepColumns.
+// Archive is ClickHouse, every table read FINAL, with the columns of orderColumns and stepColumns.
 type Archive struct {
 	Orders   [][]string `json:"orders"`
 	Steps    [][]string `json:"steps"`

@@ -3,6 +3,7 @@ package validate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,8 +25,7 @@ type Sources struct {
 }
 
 // Settle returns when the system is at rest three times in a row, since one look may miss an entry between two
-// queues. It waits for a Redis that does not answer. When ctx ends first, the error names what is left. progress
-// is called when that has changed.
+// queues. When ctx ends first, the error names what is left; progress is called when that has changed.
 func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	last := ""
 	for atRest := 0; atRest < 3; atRest++ {
@@ -35,17 +35,14 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 				progress(left)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the system has not settled, %s: %w", last, context.Cause(ctx))
-		case <-time.After(250 * time.Millisecond):
+		if err := harness.Sleep(ctx, 250*time.Millisecond); err != nil {
+			return fmt.Errorf("the system has not settled, %s: %w", last, err)
 		}
 	}
 	return nil
 }
 
-// left is what has yet to be consumed or settled, and of the accounts, which webhooks wait and which orders have
-// not ended.
+// left is what has yet to be consumed, the accounts' webhooks that wait, and orders that have not ended.
 func (s *Sources) left(ctx context.Context) string {
 	var f Facts
 	if err := s.readRemains(ctx, &f); err != nil {
@@ -171,8 +168,8 @@ func subjects(events []ledger.WaitingEvent) (names []string) {
 	return names
 }
 
-// column is a column that Redis and ClickHouse must agree on: a name for reports and its expression in ClickHouse,
-// of type String. Times are milliseconds since 1970, amounts are kuruş, and NULL is empty.
+// column is what Redis and ClickHouse must agree on: a name for reports and a String in ClickHouse. Times are
+// milliseconds since 1970, amounts are kuruş, and NULL is empty.
 type column struct{ name, sql string }
 
 var orderColumns = []column{
@@ -199,7 +196,6 @@ func milliseconds(name string) string {
 
 func minor(name string) string { return "ifNull(toString(toInt64(" + name + " * 100)), '')" }
 
-// rowOf is the row of orderColumns that ClickHouse must have of an order.
 func rowOf(o *delivery.Order) []string {
 	var last delivery.Change
 	var ended time.Time
@@ -218,7 +214,6 @@ func rowOf(o *delivery.Order) []string {
 	}
 }
 
-// stepRows are the rows of stepColumns that ClickHouse must have of an order.
 func (o *Order) stepRows() [][]string {
 	rows := [][]string{{o.ID, o.Account, "1", "1", delivery.Searching.String(), millis(o.Created), ""}}
 	for i, c := range o.Changes {
@@ -254,9 +249,6 @@ func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	table := func(columns []column, from string) [][]string {
-		if err != nil {
-			return nil
-		}
 		var expressions []string
 		for _, c := range columns {
 			expressions = append(expressions, c.sql)
@@ -264,11 +256,11 @@ func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
 		sql := "SELECT " + strings.Join(expressions, ", ") + " FROM delivery." + from + " FORMAT JSONCompact"
 		// wait_end_of_query: an error must not come after rows.
 		text, failure := harness.Fetch(ctx, http.MethodPost, s.ClickHouseURL+"/?wait_end_of_query=1", sql)
-		if err = failure; err != nil {
-			return nil
-		}
 		var answer struct{ Data [][]string }
-		err = json.Unmarshal(text, &answer)
+		if failure == nil {
+			failure = json.Unmarshal(text, &answer)
+		}
+		err = errors.Join(err, failure)
 		return answer.Data
 	}
 	f.Archive = Archive{Orders: table(orderColumns, "orders FINAL"), Steps: table(stepColumns, "order_events FINAL ORDER BY sequence")}

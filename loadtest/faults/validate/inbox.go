@@ -15,9 +15,8 @@ import (
 // brokeOff is the reason of a request whose sender left in the middle.
 const brokeOff = "the body broke off"
 
-// Inbox is an account's receiver of webhooks. It records every request: when it came, how it was answered, and
-// whether the sender was still there. Signature and body are checked by loadtest/receiver. It is safe for
-// concurrent use.
+// Inbox is an account's receiver of webhooks, checked by loadtest/receiver. It records every request, how it was
+// answered and whether the sender was still there. It is safe for concurrent use.
 type Inbox struct {
 	*httptest.Server
 	account, secret string
@@ -43,8 +42,7 @@ func (b *Inbox) Serve(account, secret string) {
 	close(b.known)
 }
 
-// Behave changes how the next requests are answered, and how long after they came. Status 0: as a healthy receiver
-// does.
+// Behave changes how the next requests are answered, and how late. Status 0: as a healthy receiver does.
 func (b *Inbox) Behave(status int, delay time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +91,7 @@ func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(status)
 }
 
-// take verifies and reads a request. answer is the status for a valid one; 0: 204.
+// take reads a request. answer is the status for a valid one; 0: 204.
 func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 	a = Arrival{Account: b.account, EventID: req.Header.Get("webhook-id"), Event: req.Header.Get("X-Service-Event")}
 	body, err := io.ReadAll(req.Body)

@@ -16,9 +16,8 @@ var (
 	allSearches = 30 * time.Second
 )
 
-// history is a set of operations of one account that share external ids and idempotency keys only among
-// themselves. Orders of different ids have nothing in common but the account's limits, and a refusal by a limit
-// changes nothing, so the operations of an account are linearizable exactly if those of each history are.
+// history is a set of operations of one account that share external ids and idempotency keys only among themselves.
+// Refusals by a limit change nothing, so an account's operations are linearizable exactly if each history is.
 type history struct {
 	ops       []*Operation
 	about     []int // the number of the external id of each operation
@@ -27,9 +26,8 @@ type history struct {
 	bodies    []string
 }
 
-// checkLinearizable: there is an order of all operations, each between its start and its end, in which every
-// answer is right. The last operation reads what Redis has in the end. What is unknown may take effect at any time
-// after its start, or never.
+// checkLinearizable: in some order of all operations, each between its start and its end, every answer is right, the last
+// a read of what Redis has. What is unknown may take effect at any time after its start, or never.
 func (c *check) checkLinearizable() {
 	deadline := time.Now().Add(allSearches)
 	for _, h := range c.histories() {
@@ -54,7 +52,7 @@ func (c *check) checkLinearizable() {
 	}
 }
 
-// histories divides the operations. Operations on orders that no creation explains are left to the other checks.
+// histories leaves operations on orders that no creation explains to the other checks.
 func (c *check) histories() []*history {
 	groups := make(map[name]*history) // by external id or key, which share one if a creation has both
 	for _, op := range c.ops {
@@ -97,7 +95,7 @@ func (c *check) histories() []*history {
 	return histories
 }
 
-// number is the place of a text in a list, to which it is added when it is new.
+// number is the place of a text in a list, to which it is added when new.
 func number(list *[]string, text string) int {
 	at := slices.Index(*list, text)
 	if at < 0 {
@@ -123,7 +121,7 @@ func (c *check) externalOf(op *Operation) string {
 	return ""
 }
 
-// steps are the operations of a history as porcupine takes them, and a last read of each order.
+// steps are what porcupine takes, and a last read of each order.
 func (c *check) steps(h *history) (steps []porcupine.Operation) {
 	begin := h.ops[0].Start
 	add := func(s step, start, end time.Duration) {
@@ -165,11 +163,9 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 // A courier moves orders at any time, so whatever can follow a status may be seen
 // next.
 
-// uncancellable marks an order whose pickup was reported: a cancellation was refused, so none can succeed any
-// more.
+// uncancellable: a cancellation was refused after the pickup was reported, so none can succeed any more.
 const uncancellable = 0x80
 
-// step is an operation as the model takes it.
 type step struct {
 	*Operation
 	external int             // number of the external id
@@ -180,11 +176,9 @@ type step struct {
 
 func (s *step) has(code delivery.Code) bool { return s.Code == string(code) }
 
-// beforeAnything are the answers of requests that were refused before the ledger looked at them: no token, no
-// quota, not readable.
+// beforeAnything are refusals before the ledger looked: no token, no quota, not readable.
 var beforeAnything = []int{400, 401, 403, 405, 408, 411, 413, 415, 429, 431}
 
-// newRefused are what a store or a fleet may answer to any new order.
 var newRefused = []delivery.Code{
 	delivery.CodeStoreNotConfigured, delivery.CodeFleetSuspended, delivery.CodeDropoffOutOfCoverage, delivery.CodeFleetUnavailable,
 }
@@ -267,7 +261,7 @@ func (s *step) read(state string) (bool, string) {
 	return reachable(order, s.shown), with(state, s.external, byte(s.shown)|order&uncancellable)
 }
 
-// reachable reports whether an order may be in a status, given where it was at least.
+// reachable reports whether an order may be in a status, given what it reached at least.
 func reachable(order byte, to delivery.Status) bool {
 	floor := delivery.Status(order &^ uncancellable)
 	switch {

@@ -33,7 +33,7 @@ type Operation struct {
 	Invalid  bool   `json:"invalid,omitempty"`  // the body breaks a rule on purpose (create)
 	Order    string `json:"order,omitempty"`    // orderId: asked for (cancel, read), answered (create)
 
-	// Start is before the first byte was sent, End after the last byte of the answer or when the client gave up.
+	// From before the first byte was sent to after the last of the answer, or when the client gave up.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 
@@ -45,9 +45,8 @@ type Operation struct {
 	Answer   string   `json:"answer,omitempty"`   // digest of the raw answer (create 201)
 }
 
-// Unknown reports whether the client cannot know if the request took effect: no answer came, or one of 500 and
-// above. A 503 may follow a script that was committed and whose reply was lost; only FLEET_UNAVAILABLE is decided
-// with the order (spec, "Errors").
+// Unknown reports whether the request may have taken effect: no answer came, or a 5xx, since a 503 may follow a commit
+// whose reply was lost. Only FLEET_UNAVAILABLE is decided with the order (spec, "Errors").
 func (o *Operation) Unknown() bool {
 	return o.Status == 0 || o.Status >= 500 && o.Code != string(delivery.CodeFleetUnavailable)
 }

@@ -72,8 +72,7 @@ func (c *check) checkKeys() {
 	}
 }
 
-// checkStored: every order has a request that can have made it, went only where the table of moves allows, has
-// dense versions, and ended if a courier should have ended it.
+// checkStored: every order has a request that can have made it, made legal moves only, has dense versions, and ended.
 func (c *check) checkStored() {
 	cancelled := make(map[string]bool) // by a request
 	for _, op := range c.ops {
@@ -168,8 +167,7 @@ func (c *check) checkSeen() {
 	}
 }
 
-// checkForward: an answer that came before a request was sent shows no later state than the request's answer. ops
-// are by start.
+// checkForward: no answer shows an earlier state than one that came before its request was sent. ops are by start.
 func (c *check) checkForward(o *Order, ops []*Operation) {
 	path := o.path()
 	ended := slices.SortedStableFunc(slices.Values(ops), func(a, b *Operation) int { return a.End.Compare(b.End) })

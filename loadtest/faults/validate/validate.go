@@ -1,7 +1,6 @@
-// Package validate checks the invariants of a system that went through faults. Clients record what they did in a
-// Log, receivers what they got in an Inbox. Once the system has settled, Sources.Gather reads Redis and
-// ClickHouse, and Check compares all of it. It reports only what no run of a correct system can explain: an
-// operation without an answer may have happened or not.
+// Package validate checks the invariants of a system that went through faults. Clients record what they did in a Log,
+// receivers what they got in an Inbox; Sources.Gather reads Redis and ClickHouse, and Check compares all of it. It
+// reports only what no run of a correct system can explain: a request without an answer may have happened or not.
 package validate
 
 import (
@@ -101,7 +100,6 @@ func (r *Report) Add(o Report) {
 // name is an order by the vendor's id, or an idempotency key.
 type name struct{ account, name string }
 
-// check is one round with indexes of what is known.
 type check struct {
 	facts      *Facts
 	report     Report
@@ -118,8 +116,8 @@ type check struct {
 	remains  map[string]*Remains     // by account
 }
 
-// Check compares the operations of the accounts in f with f. ops must be all operations of these accounts since
-// they were made: an order that no operation explains is a violation. It takes at most half a minute.
+// Check compares ops, which must be all operations of the accounts in f since they were made, with f. It takes at most
+// half a minute.
 func Check(ops []Operation, f *Facts) (Report, []Violation) {
 	c := index(ops, f)
 	c.count()
@@ -149,10 +147,11 @@ func index(ops []Operation, f *Facts) *check {
 		c.accounts[f.Accounts[i].ID] = &f.Accounts[i]
 	}
 	for _, op := range slices.SortedStableFunc(slices.Values(ops), func(a, b Operation) int { return a.Start.Compare(b.Start) }) {
-		if c.accounts[op.Account] != nil {
-			c.ops = append(c.ops, &op)
+		if c.accounts[op.Account] == nil {
+			continue
 		}
-		if op.Kind == Create && c.accounts[op.Account] != nil {
+		c.ops = append(c.ops, &op)
+		if op.Kind == Create {
 			external := name{op.Account, op.External}
 			c.creates[external] = append(c.creates[external], &op)
 			if op.OK() {
@@ -185,7 +184,6 @@ func index(ops []Operation, f *Facts) *check {
 	return c
 }
 
-// subjectOf is the Subject of an event; "" when it is of no order.
 func subjectOf(eventID string) string {
 	id, version, err := delivery.ParseEventID(eventID)
 	if err != nil {
@@ -198,12 +196,11 @@ func (c *check) violated(i Invariant, subjects []string, format string, args ...
 	c.violations = append(c.violations, Violation{i, subjects, fmt.Sprintf(format, args...)})
 }
 
-// about is violated for one subject.
 func (c *check) about(subject string, i Invariant, format string, args ...any) {
 	c.violated(i, []string{subject}, format, args...)
 }
 
-// eachOrder calls do for the orders of the accounts, in a fixed order.
+// eachOrder calls do for the accounts' orders, in a fixed order.
 func (c *check) eachOrder(do func(o *Order)) {
 	for i := range c.facts.Orders {
 		if o := &c.facts.Orders[i]; c.accounts[o.Account] != nil {

@@ -11,13 +11,12 @@ const (
 	retryWindow = 24 * time.Hour   // after an event (spec, "Limits")
 	sendSlack   = 30 * time.Second // for the request's way and for clocks
 	recordSlack = 5 * time.Millisecond
-	// healthyBound is how long a healthy receiver may wait for the slowest of a hundred changes while only
-	// receivers are disturbed. Undisturbed it is some 20 ms; the bound is for a busy machine.
+	// healthyBound is what the slowest of a hundred changes may take while only receivers are disturbed: some 20 ms on
+	// an idle machine.
 	healthyBound = 3 * time.Second
 )
 
-// checkArrivals: every webhook is signed, has what happened to an order of that account, is the same each time,
-// and comes in time.
+// checkArrivals: every webhook is signed, true, in time, and the same each time.
 func (c *check) checkArrivals() {
 	bodies := make(map[string]string)
 	for i := range c.facts.Arrivals {
@@ -42,7 +41,6 @@ func (c *check) checkArrivals() {
 	}
 }
 
-// checkArrival compares an order's webhook with the order.
 func (c *check) checkArrival(a *Arrival) {
 	id, version, err := delivery.ParseEventID(a.EventID)
 	o, sequence := c.orders[id.String()], int(delivery.Sequence(version))
@@ -70,8 +68,8 @@ func (c *check) checkArrival(a *Arrival) {
 	}
 }
 
-// checkDelivered: every change of every order has reached its receiver, or that was disturbed and it waits or was
-// given up and is recorded so; and none was sent before the first attempt of the one before had ended.
+// checkDelivered: every change reached its receiver, or that was disturbed and it waits or was given up on record; none
+// was sent before the first attempt of the one before had ended.
 func (c *check) checkDelivered() {
 	c.eachOrder(func(o *Order) {
 		disturbed, held := c.accounts[o.Account].Disturbed, c.held(o)
@@ -89,7 +87,7 @@ func (c *check) checkDelivered() {
 	})
 }
 
-// held reports which changes of an order wait: themselves, or because one before them has never been attempted.
+// held: which changes of an order wait, themselves or for one that was never attempted.
 func (c *check) held(o *Order) []bool {
 	held := make([]bool, len(o.Changes))
 	w := c.remains[o.Account]
@@ -105,8 +103,7 @@ func (c *check) held(o *Order) []bool {
 	return held
 }
 
-// attempted reports whether an attempt of an event can have ended by then. When it ended is unknown if the sender
-// left.
+// attempted reports whether an attempt can have ended by then. When it ended is unknown if the sender left.
 func (c *check) attempted(o *Order, at string, by time.Time) bool {
 	if slices.ContainsFunc(c.arrivals[at], func(a *Arrival) bool { return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by) }) {
 		return true
@@ -137,8 +134,7 @@ func (c *check) checkLatency() {
 	}
 }
 
-// checkRemains: no event is leased, and what waits for a webhook waits for a disturbed receiver, and workers look
-// at its queue.
+// checkRemains: no event is leased, and what waits does so for a disturbed receiver and is scheduled.
 func (c *check) checkRemains() {
 	for i := range c.facts.Accounts {
 		a := &c.facts.Accounts[i]

@@ -8,12 +8,11 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// span is when a request can have been admitted: at some moment from its start to its end, relative to the round's
-// first request.
+// span is from a request's start to its end, relative to the round's first: it was admitted some time between.
 type span struct{ start, end time.Duration }
 
-// checkWindows: no window of any limit admitted more than it allows. Every request with an answer other than 429
-// counts, replays and refused bodies included; one without an answer may not have counted and is left out.
+// checkWindows: no window of any limit admitted more than it allows. Replays and refused bodies count; requests without
+// an answer may not have counted and are left out.
 func (c *check) checkWindows() {
 	byLimit := make(map[name][]span) // by account and endpoint
 	polls := make(map[name][]span)   // by account and order
@@ -38,7 +37,6 @@ func (c *check) checkWindows() {
 	}
 }
 
-// admitted reports whether a request certainly counted.
 func admitted(op *Operation) bool {
 	switch op.Status {
 	case 404:
@@ -69,8 +67,8 @@ func (c *check) checkLimit(spans []span, subject, what string, windows ...delive
 	}
 }
 
-// excess finds k windows in a row that hold more than k times the count, whatever the moments of admission: it
-// counts only requests that began and ended inside. n is 0 when there are none. spans are sorted by start.
+// excess finds k windows in a row that hold more than k times the count, of requests that began and ended inside. n is
+// 0 when there are none. spans are sorted by start.
 func excess(spans []span, w delivery.Window) (at time.Duration, n int, over time.Duration) {
 	// The limits use the server's clock, which may run a thousandth faster.
 	window := time.Duration(w.Seconds) * time.Second * 999 / 1000
