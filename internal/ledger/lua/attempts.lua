@@ -1,7 +1,7 @@
 -- What is kept of an endpoint's attempts: the log g (list, newest first), the
 -- figures in the field tally of its hash, the partition's stream v of final
 -- outcomes, and until it has been exported its stream V of the others
--- (webhook_log.go has the formats).
+-- (webhook_attempts.go has the formats).
 
 -- Figures: the hour they are of, attempts that succeeded and failed in it and in
 -- the hour before, bytes of the log, events delivered, retried, undelivered and

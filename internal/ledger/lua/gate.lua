@@ -1,6 +1,6 @@
 -- The gate of a webhook endpoint: what keeps its queue from being sent as fast
 -- as it fills. It is the field gate of the endpoint's hash, absent while nothing
--- holds the queue back (webhook_gate.go reads it too). Times in ms.
+-- holds the queue back (webhooks.go reads it too). Times in ms.
 --   hold     nothing is handed out before
 --   open     1: the breaker is open; one event at a time goes out, as a probe
 --   failures attempts that failed since the last success

@@ -1,10 +1,10 @@
--- The order record's head, 138 bytes, offsets from 0 (order_record.go):
+-- The order record's head, 138 bytes, offsets from 0 (record.go):
 --   0 format 1   1 status 1   2 reported 1   3 flags 1   4 version 8
 --   12 updated ms 8   20 queued 4   24 attempted 4   28 created ms 8
 --   36 polled us 8   44 courier update ms 8   52 nonce 8   60 fingerprint 16
 --   76 account 16   92 day 2   94 location 24   118 length 4   122 fleet 16
 -- Behind it: the fleet's terms, the document (length bytes), then one entry for
--- every change (order_record.go). Flag 1: the idempotency key equals the external
+-- every change (record.go). Flag 1: the idempotency key equals the external
 -- order id; the bits above it count the reports that were no step forward.
 local ORDER_HEAD = 138
 local CANCELLED, DELIVERED = 8, 6

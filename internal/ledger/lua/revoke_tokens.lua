@@ -1,5 +1,5 @@
 -- Notes from when on an account's tokens are good, for every gateway's poll
--- (LoadFleets).
+-- (Fleets.Load).
 -- KEYS 1 revoked, 2 meta
 -- ARGV 1 account (16 bytes), 2 from when on, Unix seconds
 -- Replies: written
