@@ -17,10 +17,6 @@ const (
 	Swap                      // another courier carries it, the status stays
 )
 
-func (a Action) String() string {
-	return nameOf(a, []string{"", "Move", "Drop", "Illegal", "Swap"}, "Action")
-}
-
 // Decision is an action with the changes it appends, which only Move has.
 type Decision struct {
 	Changes []Change
@@ -151,8 +147,8 @@ func (o *Order) change(at time.Time) Change {
 	return Change{At: at, Courier: o.Courier, Location: o.Location}
 }
 
-// LateDelivery reports a Delivered of an order that has ended otherwise. It is refused,
-// and listed for finance: cash may have been collected (design section 6).
+// LateDelivery reports a Delivered of an order that has ended otherwise, which is listed for
+// finance: cash may have been collected (design section 6).
 func LateDelivery(o *Order, u Update) bool {
 	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
 }

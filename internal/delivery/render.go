@@ -23,9 +23,8 @@ func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 	return append(dst, '}')
 }
 
-// AppendStatus appends the order status object (spec, "Order status (delivery state)") as
-// of a version; 0 and later ones mean the present. events adds the timeline, location the
-// position, for webhooks only.
+// AppendStatus appends the order status object (spec, "Order status (delivery state)") as of a
+// version; 0 and later ones mean the present. The position is for webhooks only.
 func (o *Order) AppendStatus(dst []byte, version uint64, events bool, location bool) []byte {
 	reached, steps := o.asOf(version)
 	dst = o.appendIDs(dst)

@@ -2,9 +2,8 @@ package delivery
 
 import "time"
 
-// The moves of a store (spec, "Store states"; design section 6) besides a vendor's PUT.
-// Each changes s in place and not its Revision: the caller writes s with the move's
-// notice, and decides again after a conflict.
+// The moves of a store (spec, "Store states"; design section 6) besides a vendor's PUT. The caller
+// writes s with the move's notice, and decides again after a conflict.
 
 // ConfirmStore accepts the store for its fleet: it becomes Active.
 // STORE_NOT_PENDING unless it awaits the fleet's approval.

@@ -33,8 +33,7 @@ const trackingMACSize = 16
 
 var errTrackingToken = errors.New("not a tracking token of this service")
 
-// Check requires the current key, and at most one key for each first day, since a
-// rotation could otherwise change links that were given out.
+// Check requires the current key, and one key for each first day: links never change.
 func (k TrackingKeys) Check() error {
 	if len(k.Keys[k.Current]) == 0 {
 		return errors.New("tracking keys: the current key is missing")
@@ -95,8 +94,7 @@ func firstDay(kid string) uint16 {
 	return DayOf(day)
 }
 
-// TrackingSigner makes tokens with prepared HMACs, which saves twelve allocations
-// and half of the hashing. It is safe for concurrent use.
+// TrackingSigner makes tokens with prepared HMACs: twelve allocations fewer, half of the hashing.
 type TrackingSigner struct {
 	ring  TrackingKeys
 	works map[string]*sync.Pool // one pool of *trackingWork for each key of the ring

@@ -201,26 +201,28 @@ func (f *Faults) Within(field string, n Number, most float64) float64 {
 
 // Time is an optional time, see ParseTime; zero when it is absent or wrong.
 func (f *Faults) Time(field string, t Text) time.Time {
-	if !f.present(field, t.Set, false) {
-		return time.Time{}
-	}
-	at, err := ParseTime(t.Value)
-	if err != nil {
-		f.Invalid(field, err.Error())
-	}
-	return at
+	return parse(f, field, t.Value, t.Set, CodeValidationFailed, ParseTime)
+}
+
+func (f *Faults) money(field string, n Number) Money {
+	return parse(f, field, n.Literal, n.Set, CodeValidationFailed, ParseMoney)
 }
 
 // phone is a phone number; a wrong one answers INVALID_PHONE.
 func (f *Faults) phone(field string, t Text, required bool) string {
-	if !f.present(field, t.Set, required) {
-		return ""
+	return parse(f, field, t.Value, f.present(field, t.Set, required), CodeInvalidPhone, NormalizePhone)
+}
+
+// parse is a field's value; zero when it is absent or wrong.
+func parse[T any](f *Faults, field, given string, set bool, code Code, read func(string) (T, error)) (value T) {
+	if !f.present(field, set, false) {
+		return value
 	}
-	digits, err := NormalizePhone(t.Value)
+	value, err := read(given)
 	if err != nil {
-		f.refuse(CodeInvalidPhone, field, err.Error())
+		f.refuse(code, field, err.Error())
 	}
-	return digits
+	return value
 }
 
 // point is in Turkey, else COORDINATE_MISMATCH. ok: both coordinates were given.
@@ -247,15 +249,4 @@ func clip(literal string) string {
 		return literal[:24] + "..."
 	}
 	return literal
-}
-
-func (f *Faults) money(field string, n Number) Money {
-	if !f.present(field, n.Set, false) {
-		return Money{}
-	}
-	amount, err := ParseMoney(n.Literal)
-	if err != nil {
-		f.Invalid(field, err.Error())
-	}
-	return amount
 }

@@ -28,12 +28,6 @@ func NewSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(raw[:])
 }
 
-// CheckSecret reports why a string cannot be a secret of NewSecret's form.
-func CheckSecret(s string) error {
-	_, err := decodeSecret(s)
-	return err
-}
-
 func decodeSecret(s string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(s, secretPrefix)
 	// The decoder skips line breaks, which a secret must not contain.
@@ -60,7 +54,7 @@ func Sign(secret string, body []byte) string {
 // separated by spaces, each the HMAC-SHA256 of "id.timestamp.body" keyed with
 // the 32 bytes that the secret encodes. During a rotation both secrets sign.
 // id must be the value of webhook-id, at that of webhook-timestamp in whole
-// seconds. It fails without a secret and on one that CheckSecret refuses.
+// seconds. It fails without a secret and on one of another form than NewSecret's.
 func SignStandard(id string, at time.Time, body []byte, secrets ...string) (string, error) {
 	if len(secrets) == 0 {
 		return "", errors.New("signing a webhook needs at least one secret")
