@@ -92,7 +92,7 @@ func TestActivity_RefusesOtherSpans(t *testing.T) {
 	}
 }
 
-// What could not be written while Redis was away stays in its minute, and is
+// What could not be written while Redis was unavailable stays in its minute, and is
 // added once even if the first attempt arrived after all.
 func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 	clock := &testClock{time.Date(2026, 11, 22, 11, 3, 0, 0, time.UTC)}

@@ -20,9 +20,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A backup reads ClickHouse before Redis. So that nothing exported in between is missing in both
-// copies, a Hold is a consumer group in every exported stream, where the exporter stood before:
-// Trim and Retire keep what follows it, and a restored exporter goes on from it.
+// A backup reads ClickHouse before Redis. A Hold is a consumer group in every exported stream where
+// the exporter stood before: Trim and Retire keep what follows it, and a restored exporter goes on
+// from it.
 
 const holdPrefix = "backup@"
 
@@ -221,12 +221,12 @@ type Node struct {
 	Slots string // of a cluster, as "0-5460,6000-6001"; empty: a single server
 }
 
-// Snapshots calls take with the data of each master in turn, as an RDB stream. A master forks and
-// goes on answering; the file holds whatever was answered before the call. take must read to the
-// end and check the sum (RDBSum); a broken connection is an error of the reader.
+// Snapshots calls take with the RDB stream of each master in turn, which holds whatever was
+// answered before the call. take must read to the end and check the sum (RDBSum); a broken
+// connection is an error of the reader.
 //
-// Masters of a cluster are copied at different moments. All of an account is on one
-// of them, so a copy is consistent for each account.
+// Masters are copied at different moments. All of an account is on one of them, so a copy is
+// consistent for each account.
 func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
 	var nodes []*redis.Client
 	var mu sync.Mutex // masters of a cluster are listed at once
@@ -273,7 +273,7 @@ func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, 
 	defer func() { _ = conn.Close() }() // all that counts has been read, or there is an error already
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	in := bufio.NewReaderSize(patient{conn}, 256<<10)
+	in := bufio.NewReaderSize(timedReader{conn}, 256<<10)
 	rdb, err := requestSnapshot(conn, in, o.Username, o.Password)
 	if err != nil {
 		return err
@@ -284,10 +284,10 @@ func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, 
 	return nil
 }
 
-// patient waits for snapshotSilence at most, whatever it reads.
-type patient struct{ conn net.Conn }
+// timedReader waits for snapshotSilence at most.
+type timedReader struct{ conn net.Conn }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p timedReader) Read(b []byte) (int, error) {
 	if err := p.conn.SetReadDeadline(time.Now().Add(snapshotSilence)); err != nil {
 		return 0, err
 	}

@@ -76,9 +76,8 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 	return cmd
 }
 
-// sentinel is a key that never exists. In a cluster every call names it, so that a server
-// whose slot is moving redirects the call as a whole (TRYAGAIN) instead of stopping the
-// script at the first key that has moved, with half of its writes done.
+// sentinel is a key that never exists. Every call in a cluster names it, so that a server whose
+// slot is moving redirects the whole call (TRYAGAIN) instead of stopping the script half done.
 func sentinel(prefix string) string { return prefix + string(rune(kindSentinel)) }
 
 func (l *core) keysOf(keys []string) []string {
@@ -185,8 +184,8 @@ const (
 	loadsOfOneCall = 3
 )
 
-// retry repeats a call that failed because the server lacks the library or, in a cluster,
-// is gone or moving the slot. Every script allows its own repetition.
+// retry repeats a call while the server lacks the library or, in a cluster, is gone or moving the
+// slot.
 func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	deadline := time.Now().Add(retryFor)
 	loads, pause := 0, firstPause
@@ -254,41 +253,29 @@ func failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, failure(err))
 }
 
-// failures collects errors, each text once with its count. Not safe for concurrent use.
-type failures struct {
-	met   []error
-	times []int
-}
-
-// add takes a failure; nil is none.
-func (f *failures) add(err error) {
-	if err == nil {
-		return
+// joinCounted joins errors, each text once with its count; nil ones are left out.
+func joinCounted(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	counts := make(map[string]int, len(errs))
+	for _, err := range errs {
+		counts[err.Error()]++
 	}
-	for i, known := range f.met {
-		if known.Error() == err.Error() {
-			f.times[i]++
-			return
+	for i, err := range errs {
+		n := counts[err.Error()]
+		counts[err.Error()] = 0
+		switch {
+		case n == 0:
+			errs[i] = nil
+		case n > 1:
+			errs[i] = fmt.Errorf("%w (%d times)", err, n)
 		}
 	}
-	f.met, f.times = append(f.met, err), append(f.times, 1)
-}
-
-// err is nil when nothing went wrong.
-func (f *failures) err() error {
-	all := make([]error, len(f.met))
-	for i, err := range f.met {
-		if all[i] = err; f.times[i] > 1 {
-			all[i] = fmt.Errorf("%w (%d times)", err, f.times[i])
-		}
-	}
-	return errors.Join(all...)
+	return errors.Join(errs...)
 }
 
 const itemsAtOnce = 500
 
-// pipelined queues the commands of each item, which read returns, in one round
-// trip for every 500 items. A missing key is no error.
+// pipelined queues the commands of each item, 500 items in a round trip. A missing key is no error.
 func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string, items []T, read func(redis.Pipeliner, T) R) ([]R, error) {
 	reads := make([]R, 0, len(items))
 	for page := range slices.Chunk(items, itemsAtOnce) {

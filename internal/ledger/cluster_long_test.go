@@ -175,7 +175,7 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 }
 
 // While a master is unavailable, what is reported of the orders of the others is that
-// Redis is away, never that a record is broken; and no order is called missing.
+// Redis is unavailable, never that a record is broken; and no order is called missing.
 func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 	cluster, l := openOnCluster(t)
 	fleet := newFleet(t, l)
@@ -188,10 +188,10 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 		masters[one.Options().Addr] = o.ID
 	}
 	require(t, len(masters) == 3, "not all masters have an order")
-	away := cluster.Nodes[2]
-	lost, kept := masters[away.Addr], masters[cluster.Nodes[0].Addr]
+	dead := cluster.Nodes[2]
+	lost, kept := masters[dead.Addr], masters[cluster.Nodes[0].Addr]
 	never := delivery.MakeOrderID(kept.Partition(), kept.Day(), delivery.OrderDigest(delivery.NewAccountID(), "nobody's"))
-	away.Kill()
+	dead.Kill()
 	ids := []delivery.OrderID{never, kept, lost}
 	if orders, err := l.Orders.GetAll(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("orders %v: %v", orders, err)

@@ -130,9 +130,9 @@ func (l *core) openCluster(o *redis.ClusterOptions, poolSize int) {
 	l.readers = redis.NewClusterClient(&blocking)
 }
 
-// openPipelines lets single scripts share connections. At 2,000 orders a second a request
-// takes 0.55 ms in full duplex, 0.9 ms without it, 0.48 ms with a pool. What a broken
-// connection loses is sent again, which every script allows.
+// openPipelines lets single scripts share connections. At 2,000 orders a second a request takes
+// 0.55 ms in full duplex, 0.9 ms without it, 0.48 ms with a pool. What a broken connection loses is
+// sent again.
 func (l *core) openPipelines(connections int) error {
 	l.calls = l.rdb
 	if connections == 0 {

@@ -98,8 +98,7 @@ type Feed struct {
 	ClaimAfter time.Duration // when a dead consumer's entries are taken over; 0: 60 s
 }
 
-// How long a blocking read waits, how often an entry may be handed out before it
-// goes to the dead letters, and the pauses after a failure.
+// Pauses, and how often an entry is handed out before it is dead-lettered.
 const (
 	readBlock     = time.Second
 	maxDeliveries = 25

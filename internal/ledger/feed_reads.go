@@ -53,10 +53,10 @@ func (r *feedReader) gather(ctx context.Context) error {
 	}
 	_, _ = pipe.Exec(ctx) // each read carries its own error
 	var batch []Entry
-	var all failures
+	var errs []error
 	full := false
 	for i, read := range reads {
-		all.add(readFailure(read.Err()))
+		errs = append(errs, readFailure(read.Err()))
 		for _, stream := range read.Val() {
 			full = full || len(stream.Messages) == count
 			batch = append(batch, r.parse(ctx, r.streams[i], stream.Messages)...)
@@ -66,9 +66,9 @@ func (r *feedReader) gather(ctx context.Context) error {
 		r.nextRead = time.Now().Add(r.Every)
 	}
 	if len(batch) > 0 {
-		all.add(r.Handle(ctx, batch))
+		errs = append(errs, r.Handle(ctx, batch))
 	}
-	return all.err()
+	return joinCounted(errs)
 }
 
 // readFailure keeps NOGROUP recognisable. Nothing to read is none.
@@ -104,11 +104,11 @@ func (r *feedReader) handleAll(ctx context.Context, byPartition map[int][]Entry)
 }
 
 func (r *feedReader) readOwn(ctx context.Context) error {
-	var all failures
-	for _, s := range r.streams {
-		all.add(r.readOwnOf(ctx, s))
+	errs := make([]error, len(r.streams))
+	for i, s := range r.streams {
+		errs[i] = r.readOwnOf(ctx, s)
 	}
-	return all.err()
+	return joinCounted(errs)
 }
 
 func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
@@ -143,9 +143,8 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 	}
 }
 
-// handleUnsettled handles entries again, all together first: after an outage all have
-// been handed out often. If that fails for good, each that has failed too often is
-// handled by itself and dead-lettered if it fails.
+// handleUnsettled handles entries again, all together first. If that fails for good, each that has
+// failed too often is handled by itself and dead-lettered if it fails.
 func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
 	counts, err := r.deliveries(ctx, s, messages)
 	if err != nil {

@@ -292,7 +292,7 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 	check(t, n == 0, "retired before its last event was consumed")
 }
 
-// The status workers were away for longer than orders are kept.
+// The status workers were unavailable for longer than orders are kept.
 func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
@@ -382,9 +382,9 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 	reader.forget(t.Context(), time.Hour, "")
 	equal(t, len(names()), 3, "none was silent for an hour, left")
 	reader.forget(t.Context(), 0, "also-idle")
-	equal(t, names(), []string{"holds", "idle"}, "after taking one name away")
+	equal(t, names(), []string{"holds", "idle"}, "after removing one name")
 	reader.forget(t.Context(), 0, "")
-	equal(t, names(), []string{"holds"}, "after taking away who holds nothing")
+	equal(t, names(), []string{"holds"}, "after removing who holds nothing")
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	reader.forget(t.Context(), 0, "")
 	equal(t, len(names()), 0, "after the last entry was settled")

@@ -74,7 +74,7 @@ func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 	testserver.Await(t, "no lag", func() bool { return s.lag(t) == Lag{} }) // a turn acknowledges after it was seen
 }
 
-// While what a turn needs is away, what comes stays unread in the streams: the
+// While what a turn needs is unavailable, what comes stays unread in the streams: the
 // entries of one read are all that is ever pending.
 func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
 	s := newEnv(t)

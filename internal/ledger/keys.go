@@ -81,10 +81,6 @@ func windowsSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 
 func (r partition) order(digest delivery.Digest) string { return r.keyOf(kindOrder, digest[:]) }
 
-func (r partition) idempotency(digest delivery.Digest) string {
-	return r.keyOf(kindIdempotency, digest[:])
-}
-
 func (r partition) store(digest delivery.Digest) string { return r.keyOf(kindStore, digest[:]) }
 
 func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {

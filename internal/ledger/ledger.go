@@ -1,13 +1,11 @@
-// Package ledger keeps the service's data in Redis: accounts, fleets, stores, orders, their limits
-// and idempotency, the streams of events and couriers' updates, the queues of webhooks, and the
-// panel's sessions. Open a Ledger and use the calls of its fields, one for each consumer.
+// Package ledger keeps the service's data in Redis. Open a Ledger and use the calls of its fields,
+// one for each consumer.
 //
-// What must be atomic is one Lua script in lua/; all keys that a script touches
-// are in one partition, so the same code works with one Redis and with Redis
-// Cluster. Every script knows how to answer its own repetition.
+// What must be atomic is one Lua script in lua/, whose keys are all in one partition: the same code
+// works with one Redis and with Redis Cluster. Every script can answer its own repetition.
 //
-// Errors: refusals that a caller may see are *delivery.Error; whatever goes wrong with Redis wraps
-// delivery.ErrUnavailable; ErrConflict says that somebody else changed the record in between.
+// Refusals that a caller may see are *delivery.Error; whatever goes wrong with Redis wraps
+// delivery.ErrUnavailable; ErrConflict means that somebody else changed the record.
 package ledger
 
 import (

@@ -280,8 +280,8 @@ func (l *core) loginGuards(clientID, address string) []attemptGuard {
 	}
 }
 
-// What a process remembers about logins, so that those of strangers cost Redis
-// nothing. Each map is emptied when it is full: then Redis is asked again.
+// What a process remembers about logins, so that strangers cost Redis nothing. A full map is
+// emptied.
 const (
 	throttledKept = 16_384
 	secretsKept   = 4096

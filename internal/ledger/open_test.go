@@ -25,17 +25,11 @@ func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 	}
 }
 
-func TestFailures_TellTheSameOnce(t *testing.T) {
+func TestJoinCounted_NamesTheSameOnce(t *testing.T) {
 	t.Parallel()
-	var none failures
-	none.add(nil)
-	equal(t, none.err(), nil, "nothing went wrong")
-	var f failures
-	for range 3 {
-		f.add(failure(errors.New("EOF")))
-	}
-	f.add(errors.New("another"))
-	err := f.err()
+	equal(t, joinCounted([]error{nil, nil}), nil, "nothing went wrong")
+	eof := func() error { return failure(errors.New("EOF")) }
+	err := joinCounted([]error{eof(), nil, eof(), errors.New("another"), eof()})
 	check(t, errors.Is(err, delivery.ErrUnavailable) && strings.Count(err.Error(), "EOF") == 1 && strings.Contains(err.Error(), "(3 times)") && strings.Contains(err.Error(), "another"),
 		"%v", err)
 }

@@ -201,7 +201,7 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 	}
 	r, key, fingerprint := l.partitionOf(c.Account), delivery.OrderDigest(c.Account, c.IdempotencyKey), c.fingerprint()
 	reply, err := l.count(ctx, "check_body", c.Account,
-		[]string{r.windows(EndpointOrders, c.Account), r.idempotency(key), r.order(key)},
+		[]string{r.windows(EndpointOrders, c.Account), r.keyOf(kindIdempotency, key[:]), r.order(key)},
 		fingerprint[:])
 	if err != nil || reply.name == "counted" {
 		return Created{}, reply.quota, cmp.Or(err, invalid)

@@ -337,7 +337,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 }
 
 //rule:fleet-api/post-jobs-orderid-accept
-func TestReport_OnlyOneCourierIsTold(t *testing.T) {
+func TestReport_OnlyOneCourierIsConfirmed(t *testing.T) {
 	s := newEnv(t)
 	mehmet := delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5321112233", VehicleType: "Motorcycle"}
 	ayse := delivery.Courier{Name: "Ayşe Kaya", Phone: "5551112233", VehicleType: "Car"}
@@ -545,11 +545,15 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	_, _, err := s.Orders.Create(t.Context(), s.creation("X-1", "X-1"))
 	refusal := wantCode(t, err, delivery.CodeDuplicateOrder)
 	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must decide")
-	if ttl := s.rdb.PTTL(t.Context(), s.partitionOf(s.account).idempotency(delivery.OrderDigest(s.account, "X-1"))).Val(); ttl > 0 {
+	life := func(key string) time.Duration {
+		digest := delivery.OrderDigest(s.account, key)
+		return s.rdb.PTTL(t.Context(), s.partitionOf(s.account).keyOf(kindIdempotency, digest[:])).Val()
+	}
+	if ttl := life("X-1"); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
 	get2(s.Orders.Create(t.Context(), s.creation("X-2", "key")))(t)
-	if ttl := s.rdb.PTTL(t.Context(), s.partitionOf(s.account).idempotency(delivery.OrderDigest(s.account, "key"))).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+	if ttl := life("key"); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the key's record is kept for %s", ttl)
 	}
 }

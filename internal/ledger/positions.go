@@ -206,15 +206,25 @@ func splitStreamID(id string) (ms, sequence uint64) {
 	return ms, sequence
 }
 
+// eachPage calls do with a stream's entries between two ids, 1000 at a time.
+func (l *core) eachPage(ctx context.Context, key, start, end string, do func([]redis.XMessage) error) error {
+	for {
+		page, err := l.rdb.XRangeN(ctx, key, start, end, 1000).Result()
+		if err != nil || len(page) == 0 {
+			return failed("reading a stream", err)
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		start = "(" + page[len(page)-1].ID
+	}
+}
+
 // EachEntry calls do with a role's readable entries since a time, page by page.
 func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
+	start := strconv.FormatInt(max(since.UnixMilli(), 0), 10)
 	return l.eachStream(role, func(p partition, key string) error {
-		for start := strconv.FormatInt(max(since.UnixMilli(), 0), 10); ; {
-			page, err := l.rdb.XRangeN(ctx, key, start, "+", 1000).Result()
-			if err != nil || len(page) == 0 {
-				return failure(err)
-			}
-			start = "(" + page[len(page)-1].ID
+		return l.eachPage(ctx, key, start, "+", func(page []redis.XMessage) error {
 			entries := make([]Entry, 0, len(page))
 			for _, message := range page {
 				e := Entry{Partition: p.number, ID: message.ID}
@@ -223,11 +233,9 @@ func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do f
 				}
 			}
 			if len(entries) == 0 {
-				continue
+				return nil
 			}
-			if err := do(entries); err != nil {
-				return err
-			}
-		}
+			return do(entries)
+		})
 	})
 }

@@ -28,8 +28,7 @@ var luaFlags = map[string]string{
 	"retire_orders": "'allow-oom'", "usage": "'no-writes'",
 }
 
-// script is an operation under the server's name for it: its file and the library's
-// digest. In a rolling deploy old and new processes each call their own.
+// script is an operation with the library's digest in its name: releases call their own.
 type script struct {
 	name    string
 	arg     any          // the name, ready for the client
@@ -113,12 +112,11 @@ func stripComments(source string) string {
 
 const libraryPrefix = "vendorapi_"
 
-// librariesKept is how long an unused library stays: longer than a rolling upgrade,
-// or the two releases would take turns at loading.
+// librariesKept is longer than a rolling upgrade, or two releases would load in turns.
 const librariesKept = 7 * 24 * time.Hour
 
-// loadLibrary loads the library into every master, because a slot may be moving. Loading
-// twice is harmless; calls of one process share one loading.
+// loadLibrary loads the library into every master, because a slot may be moving. Calls of one
+// process share one loading.
 func (l *core) loadLibrary(ctx context.Context) error {
 	_, err, _ := l.loading.Do("", func() (any, error) {
 		ctx := context.WithoutCancel(ctx) // others wait for it, too

@@ -133,9 +133,8 @@ func decodeSession(record string) (*Session, error) {
 	return s, decode("session record", record, func(c *codec) { c.session(s) })
 }
 
-// How often a password, which can be guessed, may be tried; right attempts count, too.
-// The first limit is met by who guesses, the second by who tries many names, the third by
-// many machines, the last by who guesses where the user has signed in before.
+// How often a password may be tried, rightly or not: against who guesses, tries many names, uses
+// many machines, or guesses where the user has signed in before.
 var (
 	signInsOfUserAtAddress = redis_rate.Limit{Rate: 1, Burst: 5, Period: time.Minute}
 	signInsFromAddress     = redis_rate.Limit{Rate: 10, Burst: 30, Period: time.Minute}

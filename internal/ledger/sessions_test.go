@@ -177,7 +177,7 @@ func (a *afterReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestSession_SaysThatRedisIsAway(t *testing.T) {
+func TestSession_SaysThatRedisIsUnavailable(t *testing.T) {
 	own, config := ownServer(t)
 	gone := openTest(t, config)
 	id, _ := signIn(t, gone)

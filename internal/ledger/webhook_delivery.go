@@ -247,8 +247,8 @@ func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
 	return len(slices.DeleteFunc(recorded.OK, func(ok bool) bool { return !ok })), err
 }
 
-// dropAll records all that waits for an endpoint as not sent, with leased also what is
-// being sent. It may run concurrently, and be repeated after a crash.
+// dropAll records all that waits for an endpoint as not sent, with leased also what is being sent.
+// It may be repeated.
 func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
 	r := l.partitionOf(account)
 	for {

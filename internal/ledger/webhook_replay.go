@@ -143,29 +143,25 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 	})
 }
 
-// replayStream reads one of the partition's streams from a time until now, page by
-// page; the last page is empty, and its result is returned.
+// replayStream reads one of the partition's streams from a time until now. The last page is
+// empty; its result is returned.
 func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kind byte, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
 	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
-	return l.replaying(ctx, account, func(lease string) (int, error) {
+	return l.replaying(ctx, account, func(lease string) (queued int, err error) {
 		now := l.now()
-		start := strconv.FormatInt(max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), 10)
-		for {
-			page, err := l.rdb.XRangeN(ctx, l.partitionOf(account).key(kind), start, strconv.FormatInt(now.UnixMilli(), 10), 1000).Result()
-			if err != nil {
-				return 0, failed("reading a stream", err)
+		start, end := max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), strconv.FormatInt(now.UnixMilli(), 10)
+		err = l.eachPage(ctx, l.partitionOf(account).key(kind), strconv.FormatInt(start, 10), end, func(page []redis.XMessage) error {
+			if queued, err = read(page); err != nil {
+				return err
 			}
-			queued, err := read(page)
-			if err != nil || len(page) == 0 {
-				return queued, err
-			}
-			start = "(" + page[len(page)-1].ID
-			if err := l.rdb.PExpire(ctx, lease, replayLease).Err(); err != nil {
-				return queued, failed("going on with a replay", err)
-			}
+			return failed("going on with a replay", l.rdb.PExpire(ctx, lease, replayLease).Err())
+		})
+		if err != nil {
+			return queued, err
 		}
+		return read(nil)
 	})
 }
 

@@ -321,7 +321,7 @@ func TestReplay_AfterAnOlderRelease(t *testing.T) {
 	check(t, s.one(t).Replay, "not sent")
 }
 
-// A receiver that was away for longer than a day costs no call for each event.
+// A receiver that was unavailable for longer than a day costs no call for each event.
 //
 //rule:webhooks/then-the-event-is-kept
 func TestReplay_LateEventsLeaveTogether(t *testing.T) {
