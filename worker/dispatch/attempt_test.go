@@ -30,7 +30,7 @@ func someDelivery(attempt int, occurred time.Time) *ledger.Delivery {
 }
 
 //rule:webhooks/timeout-10-s-only-2xx
-func TestJudge_SaysWhenToTryAgain(t *testing.T) {
+func TestOutcome_NamesTheNextAttempt(t *testing.T) {
 	r := unattachedRole()
 	now := time.Now()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestJudge_SaysWhenToTryAgain(t *testing.T) {
 	}
 }
 
-func TestJudge_AReplayHasAWindowOfItsOwn(t *testing.T) {
+func TestOutcome_AReplayHasAWindowOfItsOwn(t *testing.T) {
 	r := unattachedRole()
 	now := time.Now()
 	d := someDelivery(1, now.Add(-72*time.Hour))
@@ -71,7 +71,7 @@ func TestJudge_AReplayHasAWindowOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestJudge_ASuccessIsOver(t *testing.T) {
+func TestOutcome_ASuccessIsOver(t *testing.T) {
 	o := unattachedRole().outcome(someDelivery(3, time.Now()), time.Now(), answer{status: 204, took: time.Millisecond})
 	if !o.OK || o.Error != "" || !o.Retry.IsZero() || o.Duration != time.Millisecond {
 		t.Errorf("%+v", o)

@@ -36,7 +36,7 @@ func searching() *delivery.Order {
 	return &delivery.Order{ID: orderID, CreatedAt: noon.Add(-time.Minute), Status: delivery.Searching, Version: 1<<32 | 1}
 }
 
-func TestJudge_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
+func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		updates []*delivery.Update
@@ -107,7 +107,7 @@ func TestJudge_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 	}
 }
 
-func TestJudge_LaterChangesCarryTheSwappedCourier(t *testing.T) {
+func TestDecideGroup_LaterChangesCarryTheSwappedCourier(t *testing.T) {
 	g := reports{order: orderID, entries: []ledger.Entry{
 		{Update: accept(mehmet)}, {Update: swap(ayse)}, {Update: reached(delivery.PickingUp)},
 	}}
@@ -117,7 +117,7 @@ func TestJudge_LaterChangesCarryTheSwappedCourier(t *testing.T) {
 	}
 }
 
-func TestJudge_NamesADeliveryThatComesTooLate(t *testing.T) {
+func TestDecideGroup_NamesADeliveryThatComesTooLate(t *testing.T) {
 	order := searching()
 	order.Status, order.Version = delivery.Failed, order.Version+1
 	order.Changes = []delivery.Change{{Status: delivery.Failed, At: noon, Failure: delivery.TimedOut}}
@@ -128,7 +128,7 @@ func TestJudge_NamesADeliveryThatComesTooLate(t *testing.T) {
 	}
 }
 
-func TestJudge_RefusesUpdatesOfAnUnknownOrder(t *testing.T) {
+func TestDecideGroup_RefusesUpdatesOfAnUnknownOrder(t *testing.T) {
 	g := reports{order: orderID, entries: []ledger.Entry{{Update: accept(mehmet)}}}
 	v := newRole(new(ledger.Ledger), "test").decideGroup(g, nil, noon)
 	if len(v.refused) != 1 || v.refused[0].reason != reasonUnknownOrder || v.commits() || len(v.commit.Settles) != 0 {
