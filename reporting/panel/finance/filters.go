@@ -1,7 +1,9 @@
 package finance
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -9,8 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
@@ -111,4 +117,117 @@ func (f *filters) shortcuts(path string, now time.Time) []layout.Link {
 		links = append(links, layout.Link{Name: s.name, Address: address(path, v), Current: v == f.Typed})
 	}
 	return links
+}
+
+const (
+	directoryTimeout = 2 * time.Second // for names, which a page can do without
+	maxChoices       = 100             // names that a page lists; beyond that a name is typed
+	maxStores        = 1000            // similar ones among which a store is looked for
+)
+
+// directory has the names of all there are; they are empty while Redis is unavailable.
+type directory struct{ Accounts, Fleets layout.Names }
+
+// directory reads the names. What cannot be read is empty, and said in the log.
+func (p *Pages) directory(ctx context.Context) *directory {
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	defer cancel()
+	var d directory
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		d.Accounts, err = p.lists.AccountNames(ctx)
+		return err
+	})
+	group.Go(func() (err error) {
+		d.Fleets, err = p.lists.FleetNames(ctx)
+		return err
+	})
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		p.log.Warn("names cannot be read; the filters take ids", "error", err)
+	}
+	return &d
+}
+
+func (d *directory) named(v reports.Values) reports.Values {
+	v.Account, v.Fleet = d.Accounts.Find(v.Account), d.Fleets.Find(v.Fleet)
+	return v
+}
+
+// Named reads the parameters of downloads, with ids or names. unknown: nobody in Redis has
+// such an id or name, so a report without rows is a mistake.
+func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (params reports.Params, unknown *delivery.FieldError, err error) {
+	known := &directory{}
+	if v.Account != "" || v.Fleet != "" {
+		known = p.directory(ctx)
+	}
+	if params, err = known.named(v).Parse(now); err != nil {
+		return reports.Params{}, nil, err
+	}
+	return params, p.findNames(ctx, known, &params), nil
+}
+
+// findNames adds the names of account and fleet, and the id of a store given by its name.
+func (p *Pages) findNames(ctx context.Context, known *directory, params *reports.Params) (unknown *delivery.FieldError) {
+	find := func(what string, id interface {
+		fmt.Stringer
+		IsZero() bool
+	}, names layout.Names) string {
+		if name := names[id.String()]; id.IsZero() || name != "" || len(names) == 0 {
+			return name
+		}
+		unknown = &delivery.FieldError{Field: what, Message: "Unknown " + what + ": no " + what + " has the id " + id.String() + "."}
+		return ""
+	}
+	params.AccountName = find("account", params.Account, known.Accounts)
+	params.FleetName = find("fleet", params.Fleet, known.Fleets)
+	id, found := p.storeID(ctx, params.Account, params.Store)
+	if params.Store = id; !found {
+		unknown = &delivery.FieldError{Field: "store", Message: "Unknown store: no store has the id or the name “" + id + "”. Ids are compared letter by letter, capitals included."}
+	}
+	return unknown
+}
+
+// findStores is empty, and said in the log, while Redis is unavailable.
+func (p *Pages) findStores(ctx context.Context, filter ledger.StoreFilter, most int) (found []*delivery.Store, more, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	defer cancel()
+	found, more, err := p.ledger.Stores.Find(ctx, filter, most)
+	if err != nil {
+		p.log.Warn("stores cannot be read; the filter takes ids", "error", err)
+	}
+	return found, more, err == nil
+}
+
+// storeID is the id of a store that was typed: an id as it is, or the name of stores that
+// all have one id. known: it is one of both, or that cannot be told now.
+func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed string) (id string, known bool) {
+	if typed == "" || !utf8.ValidString(typed) {
+		return typed, true
+	}
+	found, more, ok := p.findStores(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
+	folded, ids := delivery.FoldName(typed), map[string]bool{}
+	for _, s := range found {
+		if s.ExternalID == typed {
+			return typed, true
+		}
+		if delivery.FoldName(s.Name) == folded {
+			ids[s.ExternalID], id = true, s.ExternalID
+		}
+	}
+	if len(ids) == 1 && !more {
+		return id, true
+	}
+	return typed, more || !ok
+}
+
+// stores are the first maxChoices of an account; nil without an account or Redis.
+func (p *Pages) stores(ctx context.Context, account delivery.AccountID) (stores []layout.Choice) {
+	if account.IsZero() {
+		return nil
+	}
+	found, _, _ := p.findStores(ctx, ledger.StoreFilter{Account: account}, maxChoices)
+	for _, s := range found {
+		stores = append(stores, layout.Choice{Value: s.ExternalID, Name: s.Name})
+	}
+	return stores
 }
