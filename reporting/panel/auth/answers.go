@@ -88,8 +88,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 	_, _ = w.Write(body) // the client may have gone
 }
 
-// WaitSeconds is how long the client should wait, rounded up; 0 when waiting
-// does not help. A 429 always says at least one second.
+// WaitSeconds is how long the client should wait, rounded up, at least 1 of a 429; 0: in vain.
 func WaitSeconds(e *delivery.Error) int64 {
 	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
 	if e.Code == delivery.CodeRateLimited {
@@ -128,11 +127,7 @@ var languages = language.NewMatcher([]language.Tag{language.English, language.Tu
 // Language chooses "en" or "tr" by Accept-Language; English when it asks for neither.
 func Language(r *http.Request) string {
 	asked := r.Header.Get("Accept-Language")
-	if len(asked) > 512 {
-		return "en" // no browser's
-	}
-	tags, _, err := language.ParseAcceptLanguage(asked)
-	if _, i, _ := languages.Match(tags...); err == nil && i == 1 {
+	if _, i := language.MatchStrings(languages, asked); i == 1 && len(asked) <= 512 { // no browser's is longer
 		return "tr"
 	}
 	return "en"
@@ -193,12 +188,10 @@ func Render(w http.ResponseWriter, status int, set *template.Template, name stri
 // WantsPage reports whether a browser navigates: nothing else names text/html.
 func WantsPage(r *http.Request) bool { return accepts(r, "Accept", "text/html") }
 
-// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3). A coding that is
-// not named is not wanted, as most servers take it.
+// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3): what is not named is not wanted.
 func AcceptsGzip(r *http.Request) bool { return accepts(r, "Accept-Encoding", "gzip", "x-gzip", "*") }
 
-// accepts reports whether the first of the values that the header names has a
-// quality above 0.
+// accepts reports whether the first of the values that the header names has a quality above 0.
 func accepts(r *http.Request, header string, values ...string) bool {
 	qualities := map[string]float64{}
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values(header), ","), ",") {

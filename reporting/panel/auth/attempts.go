@@ -54,13 +54,9 @@ func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, passw
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	switch taken := queue.take(ctx, a); {
-	case taken:
-	case a.many != nil:
-		return false, a.many
-	default:
-		return false, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
-			Message: "too many people sign in at the moment"}
+	if !queue.take(ctx, a) {
+		return false, cmp.Or(a.many, error(&delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
+			Message: "too many people sign in at the moment"}))
 	}
 	began := time.Now()
 	defer func() {
@@ -90,7 +86,7 @@ type attempt struct {
 	turn          chan bool
 }
 
-// turns hands out the right to check a password. Who is next is said by order.
+// turns hands out the right to check a password, in the order of order.
 type turns struct {
 	mu      sync.Mutex
 	free    int
@@ -148,11 +144,10 @@ func (t *turns) order() func(a, b *attempt) int {
 		addresses[a.address]++
 		came[a] = i
 	}
+	late := map[bool]int{true: 1}
 	return func(a, b *attempt) int {
-		if late := (a.many != nil); late != (b.many != nil) {
-			return map[bool]int{true: 1, false: -1}[late]
-		}
-		return cmp.Or(cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
+		return cmp.Or(cmp.Compare(late[a.many != nil], late[b.many != nil]),
+			cmp.Compare(addresses[a.address], addresses[b.address]), cmp.Compare(came[a], came[b]))
 	}
 }
 

@@ -23,15 +23,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 // Settings are the keys below "access" of reporting's configuration.
 type Settings struct {
-	// SecureCookies says that a proxy in front ends TLS; over own TLS cookies are always secure.
+	// SecureCookies: a proxy in front ends TLS. Over own TLS cookies are always secure.
 	SecureCookies bool `yaml:"secure_cookies"`
 	// TrustedProxies are the addresses or networks whose X-Forwarded-For is believed when
 	// attempts to sign in are counted; one text may name several, with commas.
@@ -95,16 +95,12 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	counter := promauto.With(reg).NewCounterVec
+	m := service.NewMetrics(reg, nil)
 	g := &Gate{ledger: l, users: make(map[string]*User, len(people.Users)), tokens: people.Tokens, settings: s,
 		origins: http.NewCrossOriginProtection(), log: log.With("part", "access"),
-		signIns: counter(prometheus.CounterOpts{Name: "reporting_sign_ins_total",
-			Help: "Attempts to sign in, by what became of them."}, []string{"result"}),
-		refused: counter(prometheus.CounterOpts{Name: "reporting_refused_requests_total",
-			Help: "Requests that did not get past the gate, by error code."}, []string{"code"}),
-	}
-	for _, result := range []string{resultSignedIn, resultWrong, resultThrottled, resultFailed} {
-		g.signIns.WithLabelValues(result)
+		signIns: m.Counters("reporting_sign_ins_total", "Attempts to sign in, by what became of them.", "result",
+			resultSignedIn, resultWrong, resultThrottled, resultFailed),
+		refused: m.Counters("reporting_refused_requests_total", "Requests that did not get past the gate, by error code.", "code"),
 	}
 	var err error
 	if g.proxies, err = s.proxies(); err != nil {
@@ -125,7 +121,7 @@ type Identity struct {
 	session string // its id; empty for a bearer token
 }
 
-// BySession distinguishes a browser's session from a bearer token.
+// BySession reports whether it is a browser's session and no bearer token.
 func (i *Identity) BySession() bool { return i.session != "" }
 
 // Authenticate finds out who asks, by the bearer token if one was sent, else by the
@@ -210,7 +206,7 @@ func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) er
 	if Reads(r) {
 		return nil
 	}
-	if err := g.origins.Check(r); err != nil {
+	if g.origins.Check(r) != nil {
 		return errOtherSite
 	}
 	if isForm(r) {

@@ -120,7 +120,7 @@ const (
 
 // record counts and logs an attempt, without an unknown name: it may be a password.
 func (g *Gate) record(a *attempt, err error) {
-	result := resultFailed
+	result, name := resultFailed, a.user
 	switch {
 	case err == nil:
 		result = resultSignedIn
@@ -130,7 +130,6 @@ func (g *Gate) record(a *attempt, err error) {
 		result = resultWrong
 	}
 	g.signIns.WithLabelValues(result).Inc()
-	name := a.user
 	if g.users[name] == nil {
 		name = "(unknown)"
 	}
@@ -215,8 +214,7 @@ func redirect(w http.ResponseWriter, path string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// The cookies. Behind TLS a prefix makes browsers refuse one that another host of the
-// domain, or a page without TLS, has set.
+// The cookies. With the prefix, browsers refuse what another host or a page without TLS has set.
 const (
 	sessionCookie = "panel"
 	// deviceCookie says that a user has signed in with this browser before. It is signed

@@ -134,7 +134,7 @@ type User struct {
 	hash  string
 }
 
-// NewUser makes a user with a password of 15 characters to 256 bytes.
+// NewUser makes a user with a password of LeastPassword to MostPassword.
 func NewUser(name string, roles Roles, password string) (User, error) {
 	if err := checkName(name); err != nil {
 		return User{}, err
@@ -152,8 +152,7 @@ func NewUser(name string, roles Roles, password string) (User, error) {
 // Line is the user's line in PANEL_USERS.
 func (u *User) Line() string { return u.Name + ":" + u.Roles.String() + ":" + u.hash }
 
-// credential stands for the user's line in the sessions that were begun with it:
-// another password, other roles, and they are over.
+// credential stands for the line in sessions: they end with another password or other roles.
 func (u *User) credential() [32]byte { return sha256.Sum256([]byte(u.Line())) }
 
 // ParseUsers reads lines "name:role[,role]:$argon2id$…".

@@ -110,15 +110,16 @@ func age(now, t time.Time) string {
 
 // Span is a duration in its largest unit, rounded down: "42 s", "3 min", "5 h", "2 d".
 func Span(d time.Duration) string {
+	unit, name := 24*time.Hour, "d"
 	switch {
 	case d < time.Minute:
-		return strconv.Itoa(int(d/time.Second)) + " s"
+		unit, name = time.Second, "s"
 	case d < time.Hour:
-		return strconv.Itoa(int(d/time.Minute)) + " min"
+		unit, name = time.Minute, "min"
 	case d < 48*time.Hour:
-		return strconv.Itoa(int(d/time.Hour)) + " h"
+		unit, name = time.Hour, "h"
 	}
-	return strconv.Itoa(int(d/(24*time.Hour))) + " d"
+	return fmt.Sprintf("%d %s", d/unit, name)
 }
 
 var english = message.NewPrinter(language.English)
@@ -194,7 +195,7 @@ func Tone(state any) string {
 	return tones[fmt.Sprint(state)]
 }
 
-// Short is the beginning of an id, enough to distinguish it from its neighbours.
+// Short is the first 8 characters of an id, which differ from its neighbours'.
 func Short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(len(text), 8)]
@@ -238,7 +239,7 @@ func FleetState(f *delivery.Fleet) string {
 	return "available"
 }
 
-// keep is the class of a vendor's id that fits a cell, 17 Latin letters: it is not broken.
+// keep is the class of a vendor's id that fits a cell, 17 Latin letters, and is not broken.
 func keep(text string) string {
 	letters := 0
 	for _, c := range text {

@@ -63,8 +63,7 @@ func (l *Layout) address(asset string) string { return "/assets/" + l.assets.Has
 // Handler serves a page or an action. An error is answered by Refuse.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Handle registers a handler for those with a role. Before serve runs, the CSRF token of a
-// request that may change something was checked, and its form parsed.
+// Handle registers a handler for those with a role, behind Guard.
 func (l *Layout) Handle(mux *http.ServeMux, pattern string, role auth.Role, serve Handler) {
 	mux.Handle(pattern, l.Guard(serve, role))
 }
@@ -73,9 +72,8 @@ func (l *Layout) Handle(mux *http.ServeMux, pattern string, role auth.Role, serv
 // is signed in. A token only reads: the gateway's log names a person for every change.
 func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := auth.IdentityOf(r.Context())
 		var err error = errToken
-		if auth.Reads(r) || who.BySession() {
+		if who := auth.IdentityOf(r.Context()); auth.Reads(r) || who.BySession() {
 			err = serve(w, r)
 		}
 		if err != nil {

@@ -72,16 +72,13 @@ func (n Names) Find(typed string) string {
 	if _, known := n[typed]; known || typed == "" {
 		return typed
 	}
-	var exact, folded []string
-	for id, name := range n {
-		if name == typed {
-			exact = append(exact, id)
+	for _, as := range []func(string) string{strings.Clone, delivery.FoldName} {
+		var found []string
+		for id, name := range n {
+			if as(name) == as(typed) {
+				found = append(found, id)
+			}
 		}
-		if delivery.FoldName(name) == delivery.FoldName(typed) {
-			folded = append(folded, id)
-		}
-	}
-	for _, found := range [][]string{exact, folded} {
 		if len(found) == 1 {
 			return found[0]
 		}
@@ -105,8 +102,7 @@ func (n Names) Known(id string) error {
 var errUnknown = errors.New("nobody has this id")
 
 // Choices are the options by name, also of what was chosen and has no name; nil for
-// none and for more than most: then an id or a name is typed. Equal names are distinguished
-// apart by their ids.
+// none and for more than most: then an id or a name is typed. Equal names get their ids.
 func (n Names) Choices(chosen string, most int) []Choice {
 	if len(n) == 0 || len(n) > most {
 		return nil

@@ -74,10 +74,8 @@ var Stylesheet string
 
 // Define adds the template "map", of a *Map that is not nil, to a set.
 func Define(set *template.Template) (*template.Template, error) {
-	if _, err := set.New("map").Parse(templateText); err != nil {
-		return nil, fmt.Errorf("the template of maps: %w", err)
-	}
-	return set, nil
+	_, err := set.New("map").Parse(templateText)
+	return set, err
 }
 
 // Sizes of the maps. That of an order's places is about as wide as a phone.
@@ -229,7 +227,7 @@ func boundOf(p *delivery.Point) orb.Bound {
 	return pointOf(*p).Bound()
 }
 
-// cosine of a latitude, kept away from 0 so that a pole is drawn as well.
+// cosine of a latitude, never 0, so that a pole is drawn as well.
 func cosine(latitude float64) float64 { return max(math.Cos(latitude*math.Pi/180), 0.05) }
 
 // polygonsOf is a copy of the coverage in degrees; nil has none.
