@@ -49,7 +49,7 @@ const (
 	maxUnwanted = 256 << 10
 )
 
-// readChunks reads a chunked body into x.body. Trailers are ignored.
+// readChunks reads a chunked body without its trailers.
 func (x *requestContext) readChunks(limit int) error {
 	body := bytes.NewBuffer(x.body[:0])
 	stream := x.ctx.RequestBodyStream()

@@ -34,9 +34,7 @@ type requestContext struct {
 	store   string             // that the path of a fleet's or an operator's request names
 	first   bool               // the request has created the order
 	calls   *scriptCalls       // nil while tracing is off
-	// quota is the bucket that the request was counted in, for the headers of every
-	// answer.
-	quota ledger.Quota
+	quota   ledger.Quota       // the bucket that the request was counted in
 
 	body     []byte
 	out      []byte
@@ -103,8 +101,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	}
 }
 
-// notFound is the answer to a request that no route takes. It carries no quota:
-// nobody has been authenticated.
+// notFound is the answer to a request that no route takes.
 func (x *requestContext) notFound(allow string) error {
 	_ = x.checkFraming() // only whether the connection ends
 	if allow == "" {
@@ -186,13 +183,11 @@ func (g *gateway) counted(x *requestContext, refusal error) error {
 	return refusal
 }
 
-// count consumes one request of the route's bucket.
 func (g *gateway) count(x *requestContext) (err error) {
 	x.quota, err = x.ledger.Limits.Consume(g.context(x), x.account, x.route.bucket)
 	return err
 }
 
-// counting counts a vendor's request before it is handled.
 func counting(handle handler) handler {
 	return func(g *gateway, x *requestContext) error {
 		if err := g.count(x); err != nil {
@@ -202,7 +197,6 @@ func counting(handle handler) handler {
 	}
 }
 
-// checkHeaders checks how the body is framed and what it claims to be.
 func (x *requestContext) checkHeaders() error {
 	if err := x.checkFraming(); err != nil {
 		return err
@@ -253,8 +247,7 @@ func (x *requestContext) announces(name string) bool {
 	return false
 }
 
-// checkContentType accepts application/json, alone or with charset utf-8, and
-// no compression.
+// checkContentType accepts uncompressed application/json, alone or with charset utf-8.
 func (x *requestContext) checkContentType() error {
 	kind, parameters, _ := bytes.Cut(x.ctx.Request.Header.ContentType(), []byte{';'})
 	ok := bytes.EqualFold(bytes.TrimSpace(kind), []byte("application/json"))
@@ -303,8 +296,7 @@ func oversize(limit int) error {
 	return delivery.Refuse(delivery.CodePayloadTooLarge, "the body may have at most %d bytes", limit)
 }
 
-// text is a copy of the body for the decoder: the strings of a decoded request
-// are parts of it and may outlive the request.
+// text is a copy of the body: parts of it may outlive the request.
 func (x *requestContext) text() string { return string(x.body) }
 
 // checkPath wants every "{}" of the route's pattern encoded correctly.
@@ -331,8 +323,7 @@ func (x *requestContext) param(i int) string {
 	return text
 }
 
-// header is the value of a request header, and whether it was sent. Sent twice is an
-// error.
+// header is the value of a request header. Sent twice is an error.
 func (x *requestContext) header(name string) (value []byte, sent bool, err error) {
 	values := x.ctx.Request.Header.PeekAll(name)
 	switch len(values) {

@@ -19,7 +19,7 @@ const (
 	adminOnly
 )
 
-// bodyRule says what a route expects of the request's body.
+// bodyRule is what a route expects of the body.
 type bodyRule uint8
 
 const (
@@ -31,7 +31,6 @@ const (
 // handler answers a request; an error is the refusal.
 type handler = func(*gateway, *requestContext) error
 
-// route is one endpoint.
 type route struct {
 	method  string
 	pattern string // "{}" stands for one segment, given to the handler as x.param
@@ -52,8 +51,7 @@ type route struct {
 	meter    *meter
 }
 
-// group puts routes under a common path, for the same callers. about reads what their
-// path names, unless they read it themselves.
+// group puts routes under a common path; about reads what it names.
 func group(root string, by access, about func(*requestContext) error, rs ...route) routes {
 	for i := range rs {
 		rs[i].pattern, rs[i].access = root+rs[i].pattern, by
@@ -130,7 +128,6 @@ func pathOf(target []byte) []byte {
 	return target
 }
 
-// splitPath is false for a path that no route can have.
 func splitPath(path []byte, segments *[maxSegments][]byte) (n int, ok bool) {
 	if len(path) == 0 || path[0] != '/' {
 		return 0, false
@@ -148,7 +145,6 @@ func splitPath(path []byte, segments *[maxSegments][]byte) (n int, ok bool) {
 	return n, true
 }
 
-// split prepares the patterns.
 func (rs routes) split() routes {
 	for i := range rs {
 		rs[i].segments = strings.Split(strings.Trim(rs[i].pattern, "/"), "/")

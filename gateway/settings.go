@@ -16,7 +16,6 @@ import (
 	"vendorapi/internal/tracing"
 )
 
-// Who may be registered as a webhook's receiver.
 const (
 	receiversAuto  = "auto"
 	receiversNever = "never"
@@ -30,10 +29,15 @@ type settings struct {
 	PrivateAPI      listenerSettings `yaml:"private_api"`
 	Pprof           bool             `yaml:"pprof"`
 	Redis           redisSettings    `yaml:"redis"`
-	Webhook         webhookSettings  `yaml:"webhook"`
-	Shutdown        shutdownSettings `yaml:"shutdown"`
-	Log             service.Log      `yaml:"log"`
-	Tracing         tracing.Settings `yaml:"tracing"`
+	Webhook         struct {
+		LocalReceivers string `yaml:"local_receivers"`
+	} `yaml:"webhook"`
+	Shutdown struct {
+		Delay   time.Duration `yaml:"delay"`
+		Timeout time.Duration `yaml:"timeout"`
+	} `yaml:"shutdown"`
+	Log     service.Log      `yaml:"log"`
+	Tracing tracing.Settings `yaml:"tracing"`
 }
 
 type listenerSettings struct {
@@ -59,15 +63,6 @@ type redisSettings struct {
 // maxPipelines is within the connections that go-redis keeps for pipelines.
 const maxPipelines = 8
 
-type webhookSettings struct {
-	LocalReceivers string `yaml:"local_receivers"`
-}
-
-type shutdownSettings struct {
-	Delay   time.Duration `yaml:"delay"`
-	Timeout time.Duration `yaml:"timeout"`
-}
-
 // Validate names the keys whose value is out of range.
 func (s *settings) Validate() error {
 	var faults []error
@@ -89,7 +84,6 @@ func (s *settings) Validate() error {
 	return errors.Join(faults...)
 }
 
-// isBaseURL reports whether a path can be put behind it.
 func isBaseURL(text string) bool {
 	base, err := url.Parse(text)
 	return err == nil && (base.Scheme == "https" || base.Scheme == "http") && base.Host != "" && base.RawQuery == "" &&
@@ -138,17 +132,14 @@ func (s *settings) check(keys secrets) error {
 	return errors.Join(append(faults, connection.Check())...)
 }
 
-// ledgerConfig is how the gateway uses Redis.
 func (s *settings) ledgerConfig(keys secrets, log *slog.Logger) ledger.Config {
 	connection := s.Redis.Ledger(s.Environment, log)
 	connection.Pipelines, connection.Secrets = s.Redis.Pipelines, ledger.SecretKeys(keys.WebhookKeys)
 	return connection
 }
 
-// secretNames are the variables that readSecrets reads.
 var secretNames = []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY"}
 
-// secrets are what the gateway is given besides its settings.
 type secrets struct {
 	TokenKeys    config.Keyring
 	TrackingKeys delivery.TrackingKeys

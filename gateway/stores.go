@@ -65,7 +65,6 @@ func (g *gateway) upsert(x *requestContext, externalID string, before *delivery.
 	return nil, nil, errContended
 }
 
-// errContended is a store that others kept writing; it answers 503.
 var errContended = errors.Join(errors.New("the store is being written by many at once"), delivery.ErrUnavailable)
 
 func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, externalID string) (*delivery.Store, error) {
@@ -81,8 +80,7 @@ func (g *gateway) storeIfAny(l *ledger.Ledger, account delivery.AccountID, exter
 // or was and the answer got lost, so that the move may find its own work.
 type storeMove = func(s *delivery.Store, retry bool) (notices []ledger.Notice, changed bool, err error)
 
-// changeStore applies a move to the store that the path names, until nobody wrote in
-// between.
+// changeStore applies a move until nobody wrote in between.
 func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Store, error) {
 	for try := range writeTries {
 		store, err := x.ledger.Stores.Get(g.work, x.account, x.store)
@@ -100,7 +98,6 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 	return nil, errContended
 }
 
-// notice is a webhook about a store.
 func notice(s *delivery.Store, event delivery.EventType, at time.Time, data []byte) []ledger.Notice {
 	return []ledger.Notice{{Account: s.Account, Type: event, OccurredAt: at, Data: data}}
 }
@@ -119,8 +116,7 @@ type storeView struct {
 	Status          string     `json:"status"`
 	SubRegion       string     `json:"subRegion"`
 	Fleet           *fleetName `json:"fleet,omitempty"`
-	// Available are the fleets that serve the store; absent when the request has
-	// named one.
+	// Available is absent when the request has named a fleet.
 	Available []fleetOption `json:"availableFleets,omitzero"`
 }
 
@@ -207,8 +203,7 @@ func upsertStore(before *delivery.Store, asked delivery.StoreFields, chosen bool
 	return after, nil
 }
 
-// subRegion is that of the first serving fleet by name; empty without one
-// (design section 6).
+// subRegion is that of the first serving fleet by name (design section 6).
 func subRegion(serving []*delivery.Fleet) string {
 	if len(serving) == 0 {
 		return ""

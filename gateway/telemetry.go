@@ -30,7 +30,7 @@ func (g *gateway) observeScript(operation string) ledger.CallObserver {
 
 type callsKey struct{}
 
-// scriptCalls are the calls of one request; only while tracing is on.
+// scriptCalls are the calls of one request.
 type scriptCalls struct {
 	mu    sync.Mutex
 	spans []tracing.Span
@@ -58,9 +58,8 @@ func (g *gateway) context(x *requestContext) context.Context {
 	return context.WithValue(g.work, callsKey{}, x.calls)
 }
 
-// about is what every line of the log about a failed request carries: the request id
-// that the answer shows, the endpoint, and what is known of the request. Never what a
-// body or header says.
+// about is what every line of the log about a failed request carries; never what a body
+// or header says.
 func (g *gateway) about(x *requestContext, requestID string, rest ...any) []any {
 	line := x.subject("request_id", requestID, "endpoint", x.meter.name)
 	if g.Tracer != nil && !x.order.IsZero() {
@@ -116,8 +115,7 @@ func (g *gateway) trace(x *requestContext) {
 	g.Tracer.Record(&span)
 }
 
-// showExpiry shows until when a listener's certificate is good; it is read again
-// when its files change.
+// showExpiry shows until when a listener's certificate is good.
 func (g *gateway) showExpiry(listener string, secure *tls.Config) {
 	service.NewMetrics(g.Registry, prometheus.Labels{"listener": listener}).GaugeFunc("gateway_certificate_expiry_timestamp_seconds",
 		"When the certificate that a listener shows ends, as a Unix time; absent without TLS.", func() float64 {

@@ -40,7 +40,7 @@ func Load(path string, dst Validator) error {
 	return locate(path, body, err)
 }
 
-// decode also returns what the file holds, as far as it could be read.
+// decode also returns what it has parsed.
 func decode(source []byte, dst any) (ast.Node, error) {
 	file, err := parser.ParseBytes(source, 0)
 	if err != nil {
@@ -221,7 +221,6 @@ func samePlace(n ast.Node, at *token.Position) bool {
 	return p.Line == at.Line && p.Column == at.Column
 }
 
-// message is what the parser or decoder says, in words of a settings file.
 func message(e yaml.Error) string {
 	var kind *yaml.TypeError
 	if errors.As(e, &kind) {

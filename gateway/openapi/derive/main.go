@@ -49,7 +49,6 @@ func run(dir string, write bool) error {
 	return errors.Join(stale...)
 }
 
-// derived are the files by name.
 func derived() (map[string][]byte, error) {
 	var documents []*openapi3.T
 	for _, text := range [][]byte{openapi.Vendor, openapi.Fleet, openapi.Admin} {

@@ -33,7 +33,6 @@ type step struct {
 // object is one of the collection's form, version 2.1.
 type object = map[string]any
 
-// postmanCollection is postman.json.
 func postmanCollection(document *openapi3.T) ([]byte, error) {
 	var c collection
 	if err := yaml.UnmarshalWithOptions(collectionText, &c, yaml.Strict()); err != nil {
@@ -111,7 +110,7 @@ func find(document *openapi3.T, operation string) (path, method string, op *open
 	return "", "", nil
 }
 
-// body is the documented example with the collection's own members.
+// body is the example with the collection's own members.
 func (s step) body(op *openapi3.Operation) (string, error) {
 	example := op.RequestBody.Value.Content["application/json"].Examples[s.Example]
 	if example == nil {
