@@ -98,7 +98,7 @@ func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) 
 	present := e.Read(o.ID)
 	decided := delivery.Decide(present, u, u.At)
 	if decided.Action != delivery.Move {
-		e.T.Fatalf("%+v: %s", u, decided.Action)
+		e.T.Fatalf("%+v: action %d", u, decided.Action)
 	}
 	e.commit(ledger.Commit{Order: present, Changes: decided.Changes})
 	e.at(after)
