@@ -4,11 +4,14 @@ package systemtest
 
 import (
 	"net/http"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
@@ -118,8 +121,7 @@ func (s *clusterEnv) slotOf(t *testing.T) int {
 // sides are the slot's master and its replica, which has all data.
 func (s *clusterEnv) sides(t *testing.T, slot int) (master, replica *stack.Redis) {
 	t.Helper()
-	master, err := s.Master(t.Context(), slot)
-	must(t, err)
+	master = s.serving(t, slot, slot)[0]
 	await(t, master.Addr+" has a replica", func() bool {
 		role, err := master.Command(t.Context(), "ROLE") // each connected replica's host and port
 		must(t, err)
@@ -157,20 +159,29 @@ func (s *clusterEnv) awaitPromotion(t *testing.T, replica *stack.Redis) {
 	must(t, s.AwaitWhole(t.Context()))
 }
 
-// moveSlot moves a slot and all its keys to another master, as `redis-cli
-// --cluster reshard` does, while clients go on. That cannot be given a slot to move.
+// moveSlot moves a slot and all its keys to another master while clients go on: it
+// opens the slot, and `redis-cli --cluster fix` ends the move. `reshard` takes no slot.
 func (s *clusterEnv) moveSlot(t *testing.T, slot int, to *stack.Redis) {
 	t.Helper()
-	from, err := s.Master(t.Context(), slot)
-	must(t, err)
-	must(t, s.OpenSlot(t.Context(), slot, from, to))
-	keys := 0
-	for moved := -1; moved != 0; keys += moved {
-		moved, err = s.MoveKeys(t.Context(), slot, from, to, 100)
+	from := s.serving(t, slot, slot)[0]
+	setSlot := func(node *stack.Redis, state string, other *stack.Redis) {
+		id, err := other.Command(t.Context(), "CLUSTER", "MYID")
+		must(t, err)
+		_, err = node.Command(t.Context(), "CLUSTER", "SETSLOT", strconv.Itoa(slot), state, id)
 		must(t, err)
 	}
-	must(t, s.CloseSlot(t.Context(), slot, to))
-	t.Logf("%d keys", keys)
+	setSlot(to, "IMPORTING", from)
+	setSlot(from, "MIGRATING", to)
+	keys, err := from.Command(t.Context(), "CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(slot))
+	must(t, err)
+	if out, err := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "fix", to.Addr).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	must(t, s.AwaitWhole(t.Context()))
+	if now := s.serving(t, slot, slot); now[0] != to {
+		t.Fatalf("slot %d is served by %s, want %s", slot, now[0].Addr, to.Addr)
+	}
+	t.Logf("%s keys", keys)
 }
 
 // other is a master that does not have the slot.
@@ -183,9 +194,23 @@ func (s *clusterEnv) other(t *testing.T, slot int) *stack.Redis {
 
 func (s *clusterEnv) masters(t *testing.T) []*stack.Redis {
 	t.Helper()
-	masters, err := s.Masters(t.Context())
+	return s.serving(t, 0, 1<<14-1)
+}
+
+// serving are the masters of any of these slots.
+func (s *clusterEnv) serving(t *testing.T, first, last int) []*stack.Redis {
+	t.Helper()
+	options, err := redis.ParseClusterURL(s.URL)
 	must(t, err)
-	return masters
+	rdb := redis.NewClusterClient(options)
+	defer func() { must(t, rdb.Close()) }()
+	ranges, err := rdb.ClusterSlots(t.Context()).Result() //nolint:staticcheck // ClusterShards does not name the master first
+	must(t, err)
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(node *stack.Redis) bool {
+		return !slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
+			return r.Start <= last && first <= r.End && r.Nodes[0].Addr == node.Addr
+		})
+	})
 }
 
 // unavailable is what a client has to expect while Redis is unavailable or a replica takes over,
