@@ -67,7 +67,7 @@ func (a *answer) write(part []byte) error {
 	return a.flush()
 }
 
-func (a *answer) flush() (err error) {
+func (a *answer) flush() error {
 	if len(a.held) == 0 {
 		return nil // net/http adds Content-Length: 0, which clickhouse-go takes for "no rows"
 	}
@@ -87,9 +87,6 @@ func (a *answer) flush() (err error) {
 	a.held = a.held[:0]
 	return nil
 }
-
-// finish sends what is left of a complete result. A client that has gone needs none.
-func (a *answer) finish() { _ = a.flush() }
 
 // fail reports a failure to the client. As long as nothing was sent that is a status and
 // the text. After that the text follows the rows in the frame that the server uses,

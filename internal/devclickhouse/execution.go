@@ -188,7 +188,7 @@ func (e *execution) answer(sql string, reads bool) error {
 	case err != nil:
 		a.fail(asException(err))
 	default:
-		a.finish()
+		_ = a.flush() // a client that has gone needs none
 	}
 	return nil
 }

@@ -66,6 +66,6 @@ func (f *front) answerHello(w http.ResponseWriter, q *request) error {
 	}
 	a := newAnswer(w, q, "Native")
 	_ = a.write(buffer.Buf) // it is held back
-	a.finish()
+	_ = a.flush()           // a client that has gone needs none
 	return nil
 }

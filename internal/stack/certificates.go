@@ -16,16 +16,14 @@ import (
 	"time"
 )
 
-// RedisTLS are the PEM files with which a redis-server speaks TLS, and nothing
-// else.
+// RedisTLS are the PEM files with which a redis-server speaks TLS, and nothing else.
 type RedisTLS struct {
 	CAFile, CertFile, KeyFile string
 	// AskClients makes it refuse who shows no certificate of that CA.
 	AskClients bool
 }
 
-// certificateLifetime is that of a certificate that a run makes for itself; the
-// next start makes a new one.
+// certificateLifetime is that of a run's own certificate; each start makes a new one.
 const certificateLifetime = 30 * 24 * time.Hour
 
 // Authority is a private CA that exists in memory only: its key is never written.

@@ -100,7 +100,7 @@ func (c *Cluster) Stop() {
 // served, no slot is being moved, and all agree who serves which.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	wanted := []string{"cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:" + strconv.Itoa(len(c.Nodes))}
-	return c.poll(ctx, func() error {
+	return poll(ctx, clusterTimeout, func() error {
 		var asked string
 		for _, node := range c.Nodes {
 			if !node.Running() {
@@ -121,27 +121,10 @@ func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	})
 }
 
-// poll asks until the answer is nil or clusterTimeout is over.
-func (c *Cluster) poll(ctx context.Context, ask func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
-	defer cancel()
-	for {
-		last := ask()
-		if last == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), last)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // AwaitSynced returns when a node that was a master, or is new, follows its
 // present master and has all its data.
 func (c *Cluster) AwaitSynced(ctx context.Context, replica *Redis) error {
-	return c.poll(ctx, func() error {
+	return poll(ctx, clusterTimeout, func() error {
 		info, err := replica.Command(ctx, "INFO", "replication")
 		if err == nil && (!strings.Contains(info, "role:slave\r\n") || !strings.Contains(info, "master_link_status:up\r\n")) {
 			err = errors.New(replica.Addr + " has not all data of its master yet")

@@ -19,14 +19,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // stopGrace is how long a child may take to end after SIGTERM before it is
 // killed. It is longer than any program's own shutdown deadline.
 const stopGrace = 30 * time.Second
 
-// startTimeout bounds one start of a program that names no other. Programs wait for
-// Redis, so this is the longest time a start takes with Redis at hand.
+// startTimeout bounds one start of a program that names no other.
 const startTimeout = time.Minute
 
 // Program is a child process that can be killed and started again on the same
@@ -115,23 +116,24 @@ func (p *Program) AwaitReady(ctx context.Context) error {
 	case check == nil:
 		check = func(ctx context.Context) error { return getOK(ctx, p.Ready) }
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.timeout, startTimeout))
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		last := check(ctx)
-		if last == nil {
-			return nil
+	err := poll(ctx, cmp.Or(p.timeout, startTimeout), func() error {
+		err := check(ctx)
+		if err != nil && !p.Running() {
+			err = backoff.Permanent(p.failure())
 		}
-		select {
-		case <-p.exited():
-			return p.failure()
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (%w)\n%s", p.Name, ctx.Err(), last, p.lastLines(15))
-		case <-tick.C:
-		}
+		return err
+	})
+	if err != nil && p.Running() {
+		err = fmt.Errorf("%s is not ready: %w\n%s", p.Name, err, p.lastLines(15))
 	}
+	return err
+}
+
+// poll asks every 20 ms until the answer is nil or a permanent error, or the time is over.
+func poll(ctx context.Context, timeout time.Duration, ask func() error) error {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, ask() },
+		backoff.WithBackOff(backoff.NewConstantBackOff(20*time.Millisecond)), backoff.WithMaxElapsedTime(timeout))
+	return err
 }
 
 func getOK(ctx context.Context, url string) error {

@@ -36,10 +36,9 @@ type RedisOptions struct {
 // (every acknowledged write survives a kill). It dies with this process.
 type Redis struct {
 	*Program
-	URL    string // redis://host:port, rediss:// or unix:///path; with users, the operator's
-	Addr   string
-	Socket string // empty without Unix
-	Dir    string
+	URL  string // redis://host:port, rediss:// or unix:///path; with users, the operator's
+	Addr string
+	Dir  string
 
 	users *Users
 	tls   *RedisTLS
@@ -109,9 +108,9 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	}
 	if o.Unix {
 		// A socket's path may have at most 107 bytes, so it is not in Dir.
-		r.Socket = filepath.Join(os.TempDir(), "redis-"+port+".sock")
-		r.URL = "unix://" + r.Socket
-		args = append(args, "--unixsocket", r.Socket, "--unixsocketperm", "700")
+		socket := filepath.Join(os.TempDir(), "redis-"+port+".sock")
+		r.URL = "unix://" + socket
+		args = append(args, "--unixsocket", socket, "--unixsocketperm", "700")
 	}
 	if o.Users != nil {
 		file, err := writeUsers(root, dir, o.Users)
@@ -183,8 +182,7 @@ func replyText(reply any) string {
 	return strings.Join(lines, "\n")
 }
 
-// answers is nil when the server at Addr is this one, not another program that
-// holds the port, and has loaded its data.
+// answers is nil when the server at Addr is this one and has loaded its data.
 func (r *Redis) answers(ctx context.Context) error {
 	info, err := r.Command(ctx, "INFO")
 	if err != nil {

@@ -128,8 +128,7 @@ func (s *Stack) Wait(ctx context.Context) error {
 	}
 }
 
-// died notes an end for Wait. When nobody waits the channel fills up; the first ones
-// are enough.
+// died notes an end for Wait, to which the first ones are enough.
 func (s *Stack) died(p *Program) {
 	select {
 	case s.deaths <- p:

@@ -32,9 +32,8 @@ func NewArchiveOn(e *Env, c *testserver.ClickHouse) *ArchiveEnv {
 	env := &ArchiveEnv{Env: e, ClickHouse: c, Database: c.NewDatabase(e.T)}
 	env.Vendor = env.NewVendor()
 	env.Archive = env.OpenArchive()
-	if _, err := env.Archive.Migrate(e.T.Context()); err != nil {
-		e.T.Fatal(err)
-	}
+	_, err := env.Archive.Migrate(e.T.Context())
+	Must(e.T, err)
 	return env
 }
 
@@ -53,9 +52,7 @@ func (e *ArchiveEnv) NewVendor() *Vendor {
 func (e *ArchiveEnv) OpenArchive() *archive.Archive {
 	e.T.Helper()
 	a, err := archive.Open(archive.Settings{URL: e.ClickHouse.URL, Database: e.Database})
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	Must(e.T, err)
 	e.T.Cleanup(func() { _ = a.Close() })
 	return a
 }
@@ -65,9 +62,7 @@ func (e *ArchiveEnv) AwaitExported() {
 	e.T.Helper()
 	e.Await("everything is exported", func() bool {
 		lag, err := e.Ledger.Streams.Lag(e.T.Context(), ledger.RoleExport)
-		if err != nil {
-			e.T.Fatal(err)
-		}
+		Must(e.T, err)
 		return lag.Entries == 0
 	})
 }

@@ -29,9 +29,7 @@ type Client struct {
 func NewClient(t testing.TB, url string, headers ...string) *Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	transport := &http.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a test's own certificate
 	t.Cleanup(transport.CloseIdleConnections)
 	return &Client{t, url, headers, &http.Client{Jar: jar, Transport: transport,
@@ -62,9 +60,7 @@ func (c *Client) Addr() string { _, addr, _ := strings.Cut(c.URL, "://"); return
 func (c *Client) Send(method, path, body string, headers ...string) *http.Response {
 	c.T.Helper()
 	r, err := http.NewRequestWithContext(c.T.Context(), method, c.URL+path, strings.NewReader(body))
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	Must(c.T, err)
 	for _, all := range [][]string{c.Headers, headers} {
 		seen := map[string]bool{}
 		for _, h := range all {
@@ -77,9 +73,7 @@ func (c *Client) Send(method, path, body string, headers ...string) *http.Respon
 		}
 	}
 	resp, err := c.HTTP.Do(r)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	Must(c.T, err)
 	return resp
 }
 
@@ -89,9 +83,7 @@ func (c *Client) Do(method, path, body string, headers ...string) *Answer {
 	resp := c.Send(method, path, body, headers...)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	Must(c.T, err)
 	return &Answer{Response: resp, T: c.T, Text: string(text)}
 }
 

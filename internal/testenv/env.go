@@ -1,11 +1,7 @@
 // Package testenv gives tests a ledger with a fleet and an account whose store is
-// active, in a database of the Redis that the run shares (package testserver):
-//
-//	e := testenv.New(t)
-//	o := e.Vendor().Order("", time.Now())
-//
-// A test whose subject is Redis's death, rights or settings takes NewOn a server of its
-// own. NewArchive adds a ClickHouse.
+// active, in a database of the Redis that the run shares (package testserver). A test
+// whose subject is Redis's death, rights or settings takes NewOn a server of its own.
+// NewArchive adds a ClickHouse.
 package testenv
 
 import (
@@ -65,9 +61,7 @@ func newOn(t *testing.T, r *testserver.Redis, clock *Clock) *Env {
 func NewOn(t *testing.T, server *stack.Redis) *Env {
 	t.Helper()
 	options, err := redis.ParseURL(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	e := &Env{T: t, RedisURL: server.URL, urlFor: server.URLFor, Server: server, client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = e.client.Close() })
 	return e.open()
@@ -77,11 +71,11 @@ func (e *Env) open() *Env {
 	e.T.Helper()
 	coverage, err := delivery.ParseCoverage([]byte(
 		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
-	e.must(err)
+	Must(e.T, err)
 	e.Ledger = e.Open()
 	e.Fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
-	e.must(e.Ledger.Fleets.Create(e.T.Context(), e.Fleet, [32]byte{1}))
+	Must(e.T, e.Ledger.Fleets.Create(e.T.Context(), e.Fleet, [32]byte{1}))
 	e.makeGroups()
 	return e
 }
@@ -90,7 +84,7 @@ func (e *Env) open() *Env {
 // every partition; without them nothing would count as unread.
 func (e *Env) makeGroups() {
 	e.T.Helper()
-	e.must(e.Ledger.Webhooks.Publish(e.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
+	Must(e.T, e.Ledger.Webhooks.Publish(e.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
 		OccurredAt: time.Now(), Data: []byte("{}")}))
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		ctx, done := context.WithCancel(e.T.Context())
@@ -119,7 +113,7 @@ func (e *Env) Open() *ledger.Ledger { return e.OpenAs(stack.OperatorUser) }
 func (e *Env) OpenAs(user string) *ledger.Ledger {
 	e.T.Helper()
 	l, err := ledger.Open(e.T.Context(), e.ConfigFor(user))
-	e.must(err)
+	Must(e.T, err)
 	e.T.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -129,7 +123,7 @@ func (e *Env) Vendor() *Vendor {
 	e.T.Helper()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Test", CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}
 	account.Limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 100_000, Seconds: 60}}
-	e.must(e.Ledger.Accounts.Create(e.T.Context(), account, [32]byte{2}))
+	Must(e.T, e.Ledger.Accounts.Create(e.T.Context(), account, [32]byte{2}))
 	v := &Vendor{env: e, Account: account.ID}
 	v.Store = v.NewStore("branch-1", delivery.Active)
 	return v
@@ -143,24 +137,17 @@ func (v *Vendor) NewStore(externalID string, state delivery.StoreState) *deliver
 		Phone: "2161112233", Address: "Moda Cd. 1, Kadıköy", Point: delivery.Point{Latitude: 40.98, Longitude: 29.02},
 		SubRegion: "Kadıköy", Fleet: v.env.Fleet.ID, FleetName: v.env.Fleet.Name, UpdatedAt: time.Now(),
 	}
-	v.env.must(v.env.Ledger.Stores.Write(v.env.T.Context(), s))
+	Must(v.env.T, v.env.Ledger.Stores.Write(v.env.T.Context(), s))
 	return s
 }
 
 // Order creates an order with the note, as of the given time and ready then.
 func (v *Vendor) Order(note string, at time.Time) *delivery.Order {
-	v.env.T.Helper()
-	return v.PreOrder(note, at, at)
-}
-
-// PreOrder creates an order with the note, as of the given time, whose package
-// is ready later.
-func (v *Vendor) PreOrder(note string, at, ready time.Time) *delivery.Order {
 	e := v.env
 	e.T.Helper()
 	e.orders++
 	draft := &delivery.OrderDraft{
-		ExternalStoreID: v.Store.ExternalID, ExternalOrderID: fmt.Sprintf("order-%d", e.orders), ReadyAt: ready,
+		ExternalStoreID: v.Store.ExternalID, ExternalOrderID: fmt.Sprintf("order-%d", e.orders), ReadyAt: at,
 		Recipient: delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
 		Dropoff:   delivery.Dropoff{Text: "Bahariye Cd. No 5 D 3", Point: delivery.Point{Latitude: 40.99, Longitude: 29.03}},
 	}
@@ -172,7 +159,7 @@ func (v *Vendor) PreOrder(note string, at, ready time.Time) *delivery.Order {
 		Account: v.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: at,
 		Candidates: []ledger.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
 	})
-	e.must(err)
+	Must(e.T, err)
 	return created.Order
 }
 
@@ -202,7 +189,7 @@ func (e *Env) Report(u delivery.Update) {
 	e.T.Helper()
 	u.Fleet = e.Fleet.ID
 	_, err := e.Ledger.Orders.Report(e.T.Context(), u, u.At)
-	e.must(err)
+	Must(e.T, err)
 }
 
 // Move takes the order to a status at once, as the status role would commit it.
@@ -212,15 +199,15 @@ func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
 		Location: delivery.Location{Point: delivery.Point{Latitude: 40.985, Longitude: 29.025}, At: at}}
 	order := e.Read(o.ID)
 	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: order, Changes: delivery.Decide(order, u, time.Now()).Changes}})
-	e.must(err)
-	e.must(results[0])
+	Must(e.T, err)
+	Must(e.T, results[0])
 }
 
 // Read is the order as it stands.
 func (e *Env) Read(id delivery.OrderID) *delivery.Order {
 	e.T.Helper()
 	o, err := e.Ledger.Orders.Get(e.T.Context(), id)
-	e.must(err)
+	Must(e.T, err)
 	return o
 }
 
@@ -239,7 +226,7 @@ func (e *Env) AwaitStatus(o *delivery.Order, s delivery.Status) *delivery.Order 
 func (e *Env) Stats() ledger.Stats {
 	e.T.Helper()
 	s, err := e.Ledger.Monitor.Stats(e.T.Context())
-	e.must(err)
+	Must(e.T, err)
 	return s
 }
 
@@ -337,11 +324,4 @@ func (e *Env) Record(kind string, digest [delivery.OrderDigestSize]byte, lua str
 func (e *Env) each(kind string, bytes int, lua string) any {
 	e.T.Helper()
 	return e.Do("EVAL", fmt.Sprintf(`local found = 0 for _, k in ipairs(redis.call('KEYS', '{*}%[1]s*')) do local d = string.match(k, '^{%%w+}%[1]s(.*)$') if d and #d == %[2]d then %[3]s end end return found`, kind, bytes, lua), 0)
-}
-
-func (e *Env) must(err error) {
-	e.T.Helper()
-	if err != nil {
-		e.T.Fatal(err)
-	}
 }

@@ -11,8 +11,6 @@ import (
 func Value(t *testing.T, metric prometheus.Metric) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := metric.Write(&m); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, metric.Write(&m))
 	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 }

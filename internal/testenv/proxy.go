@@ -30,9 +30,7 @@ type Handler func(statement string, w http.ResponseWriter, r *http.Request, forw
 func (e *ArchiveEnv) NewProxy(options string) *Proxy {
 	e.T.Helper()
 	engine, err := url.Parse(e.ClickHouse.URL)
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	Must(e.T, err)
 	forward := httputil.NewSingleHostReverseProxy(engine)
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	p := &Proxy{}
@@ -49,9 +47,7 @@ func (e *ArchiveEnv) NewProxy(options string) *Proxy {
 	e.T.Cleanup(server.Close)
 	p.URL = server.URL + "?compress=none" + options
 	p.Archive, err = archive.Open(archive.Settings{URL: p.URL, Database: e.Database})
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	Must(e.T, err)
 	e.T.Cleanup(func() { _ = p.Archive.Close() })
 	return p
 }

@@ -206,7 +206,8 @@ func TestTimers_PreOrdersWaitForTheirPackage(t *testing.T) {
 	created := time.Now().Add(-90 * time.Minute)
 	// A courier should set off 10 minutes before it is ready, and is looked for
 	// 15 minutes from then on.
-	o := e.vendor.PreOrder("", created, created.Add(30*time.Minute))
+	e.vendor.Edit = func(d *delivery.OrderDraft) { d.ReadyAt = created.Add(30 * time.Minute) }
+	o := e.vendor.Order("", created)
 	e.settleFeed()
 	for _, c := range []struct {
 		minutes int

@@ -180,9 +180,12 @@ func (i *installer) fetch(ctx context.Context, held *os.File) error {
 		}
 	}
 	fmt.Fprintf(i.out, "libchdb %s: fetching %s with npm into %s\n", Version, i.name, i.target)
-	stop := i.showProgress(staging)
+	var progress sync.WaitGroup
+	running, stop := context.WithCancel(ctx)
+	progress.Go(func() { i.showProgress(running, staging) })
 	err = npmCI(ctx, npm, staging, held)
 	stop()
+	progress.Wait()
 	if err != nil {
 		return err
 	}
@@ -222,31 +225,23 @@ func (i *installer) publish(fetched string) error {
 }
 
 // showProgress writes every few seconds how much of the package has been unpacked, which
-// npm does while it downloads, until the returned function is called.
-func (i *installer) showProgress(dir string) (stop func()) {
-	done := make(chan struct{})
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(5 * time.Second):
-			}
-			var bytes int64
-			_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-				if err == nil && e.Type().IsRegular() {
-					if info, err := e.Info(); err == nil { // else it has gone: npm is at work
-						bytes += info.Size()
-					}
-				}
-				return nil
-			})
-			fmt.Fprintf(i.out, "libchdb: %d of %d MB\n", bytes/1e6, packageBytes/1_000_000)
+// npm does while it downloads, until ctx ends.
+func (i *installer) showProgress(ctx context.Context, dir string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
 		}
-	})
-	return func() {
-		close(done)
-		ended.Wait()
+		var bytes int64
+		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+			if err == nil && e.Type().IsRegular() {
+				if info, err := e.Info(); err == nil { // else it has gone: npm is at work
+					bytes += info.Size()
+				}
+			}
+			return nil
+		})
+		fmt.Fprintf(i.out, "libchdb: %d of %d MB\n", bytes/1e6, packageBytes/1_000_000)
 	}
 }

@@ -14,16 +14,14 @@ import (
 	"time"
 )
 
-// Client calls one API with one bearer token. It is safe for concurrent use as
-// long as nobody changes its fields.
+// Client calls one API with one bearer token. It is safe for concurrent use.
 type Client struct {
 	Base   string // such as http://127.0.0.1:8080/api/vendor/v1
 	Bearer string // empty: no Authorization header
 	HTTP   *http.Client
 }
 
-// New calls base without a token, over at most conns connections, each call
-// bounded by 30 s.
+// New calls base without a token, over at most conns connections, 30 s a call.
 func New(base string, conns int) *Client {
 	return &Client{Base: base, HTTP: &http.Client{
 		Timeout:   30 * time.Second,

@@ -64,9 +64,7 @@ func Ledger(e *testenv.Env) *ledger.Ledger {
 	config.Secrets = ledger.SecretKeys{}
 	config.Log = Log
 	l, err := ledger.Open(e.T.Context(), config)
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	testenv.Must(e.T, err)
 	e.T.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -75,9 +73,7 @@ func Ledger(e *testenv.Env) *ledger.Ledger {
 func Gate(t testing.TB, l *ledger.Ledger) *auth.Gate {
 	t.Helper()
 	gate, err := auth.New(l, People(), auth.Settings{PasswordChecks: 2}, Log, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(t, err)
 	return gate
 }
 

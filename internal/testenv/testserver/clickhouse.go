@@ -69,9 +69,7 @@ var sharedClickHouse = shared(clickHouseVariable, func(dir string) (string, func
 func SharedClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
 	url, err := sharedClickHouse()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &ClickHouse{URL: url}
 }
 
@@ -80,9 +78,7 @@ func SharedClickHouse(t testing.TB) *ClickHouse {
 func DedicatedClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
 	c, err := newClickHouse(t.Context(), filepath.Join(t.TempDir(), "data"), Programs(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.dedicated = true
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -113,9 +109,7 @@ func (c *ClickHouse) NewDatabase(t testing.TB) string {
 func (c *ClickHouse) Exec(t testing.TB, statement string) string {
 	t.Helper()
 	resp, err := http.Post(c.URL, "text/plain", strings.NewReader(statement))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -127,9 +121,7 @@ func (c *ClickHouse) Exec(t testing.TB, statement string) string {
 // Start starts a stopped or killed engine again.
 func (c *ClickHouse) Start(t testing.TB) {
 	t.Helper()
-	if err := c.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.start(t.Context()))
 }
 
 // start returns when the engine answers. While it was down its port was free for others,

@@ -39,13 +39,9 @@ type Redis struct {
 func NewRedis(t testing.TB) *Redis {
 	t.Helper()
 	base, err := sharedRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options, err := redis.ParseURL(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := redis.NewClient(options)
 	defer func() { _ = root.Close() }() // nothing is written by it
 	n, err := root.Incr(t.Context(), counterKey).Result()
@@ -106,9 +102,7 @@ func DedicatedRedis(t testing.TB, o stack.RedisOptions) *stack.Redis {
 		o.Dir = t.TempDir()
 	}
 	r, err := stack.StartRedis(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Stop)
 	return r
 }

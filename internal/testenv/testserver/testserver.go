@@ -2,17 +2,10 @@
 //
 // `make test` starts one of each for the whole run (package run beside this one)
 // and hands their addresses to the test binaries by environment variables. In a
-// single `go test` each binary starts what it needs by itself and Main stops it.
-// Either way a test gets a database of its own:
-//
-//	func TestMain(m *testing.M) { testserver.Main(m) }
-//
-//	r := testserver.NewRedis(t) // an empty database of the shared server
-//	c := testserver.SharedClickHouse(t)
-//	name := c.NewDatabase(t) // likewise, not created yet
-//
-// Tests whose subject is a server's death, rights, clock, configuration or
-// functions start one of their own: DedicatedRedis, DedicatedClickHouse.
+// single `go test` each binary starts what it needs and Main stops it. Either way a
+// test gets a database of its own: NewRedis, and NewDatabase of SharedClickHouse.
+// Tests whose subject is a server's death, rights, clock or settings start one of
+// their own: DedicatedRedis, DedicatedClickHouse.
 package testserver
 
 import (
@@ -77,8 +70,8 @@ func shared(variable string, start func(dir string) (value string, stop func() e
 	})
 }
 
-// Main runs the tests of a package, stops the servers that this process had to
-// start, and ends the process.
+// Main runs the tests of a package, stops the servers that this process started, and
+// ends the process: func TestMain(m *testing.M) { testserver.Main(m) }
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
 // Run is Main for a TestMain that does more; it returns the exit code. In the gate the
@@ -135,6 +128,13 @@ func Await(t testing.TB, what string, condition func() bool) {
 	}
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 var builtPrograms = shared(programsVariable, func(dir string) (string, func() error, error) {
 	return dir, func() error { return nil }, stack.Build(context.Background(), dir)
 })
@@ -144,8 +144,6 @@ var builtPrograms = shared(programsVariable, func(dir string) (string, func() er
 func Programs(t testing.TB) string {
 	t.Helper()
 	dir, err := builtPrograms()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
