@@ -80,7 +80,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
 		err = nil
 		for _, w := range wrong {
-			err = errors.Join(err, fmt.Errorf("--%s: %s", w.Param, w.Reason))
+			err = errors.Join(err, fmt.Errorf("--%s: %s", w.Field, w.Message))
 		}
 	}
 	if err != nil {

@@ -3,11 +3,9 @@ package download
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -15,9 +13,6 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/reports"
 )
-
-// known are the parameters. Others are refused: a misspelt filter would give too much.
-var known = []string{"from", "to", "account", "fleet", "store", "kind", "plain", "comma"}
 
 // formats are those that can be downloaded. A table is for terminals.
 var formats = map[string]reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
@@ -52,17 +47,13 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	if err != nil {
 		return nil, delivery.Refuse(delivery.CodeMalformedRequest, "the query cannot be read")
 	}
-	if err := checkNames(query); err != nil {
-		return nil, err
+	values, wrong := reports.ReadValues(query, "parameter", "plain", "comma")
+	if len(wrong) > 0 {
+		return nil, invalid(wrong...)
 	}
-	params, unknown, err := names(r.Context(), reports.Values{From: query.Get("from"), To: query.Get("to"), Account: query.Get("account"),
-		Fleet: query.Get("fleet"), Store: query.Get("store"), Kind: query.Get("kind")}, now)
-	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
-		var fields []delivery.FieldError
-		for _, w := range wrong {
-			fields = append(fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
-		}
-		return nil, invalid(fields...)
+	params, unknown, err := names(r.Context(), values, now)
+	if errors.As(err, &wrong) {
+		return nil, invalid(wrong...)
 	}
 	if err != nil {
 		return nil, err
@@ -88,22 +79,6 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		return nil, invalid(wrong)
 	}
 	return &request{report: report, format: format, params: params, unknown: unknown}, nil
-}
-
-func checkNames(query url.Values) error {
-	var fields []delivery.FieldError
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		switch {
-		case !slices.Contains(known, name):
-			fields = append(fields, delivery.FieldError{Field: name, Message: "is no parameter of a report; there is " + strings.Join(known, ", ")})
-		case len(query[name]) > 1:
-			fields = append(fields, delivery.FieldError{Field: name, Message: "was given more than once"})
-		}
-	}
-	if len(fields) == 0 {
-		return nil
-	}
-	return invalid(fields...)
 }
 
 func invalid(fields ...delivery.FieldError) error {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -79,19 +81,57 @@ type Values struct {
 	From, To, Account, Fleet, Store, Kind string
 }
 
-// ParamError says, to the person who gave it, which parameter is wrong.
-type ParamError struct {
-	Param  string // from, to, account, fleet, store or kind
-	Reason string
+// byName are the values by their names in addresses.
+func (v *Values) byName() map[string]*string {
+	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind}
 }
 
-// ParamErrors are all that is wrong with some values.
-type ParamErrors []ParamError
+// longestName is how many characters of an unknown parameter's name are repeated.
+const longestName = 100
+
+// ReadValues reads the values of an address. A parameter, called what, that is none of them or
+// of others is wrong: a misspelt filter would show more than was meant.
+func ReadValues(query url.Values, what string, others ...string) (v Values, wrong ParamErrors) {
+	for name, value := range v.byName() {
+		*value = query.Get(name)
+	}
+	names := append([]string{"from", "to", "account", "fleet", "store", "kind"}, others...)
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(names, name):
+			wrong = append(wrong, delivery.FieldError{Field: fmt.Sprintf("%.*s", longestName, name),
+				Message: "is no " + what + " of a report; there is " + strings.Join(names, ", ")})
+		case len(query[name]) > 1:
+			wrong = append(wrong, delivery.FieldError{Field: name, Message: "was given more than once"})
+		}
+	}
+	return v, wrong
+}
+
+// Map changes every value.
+func (v Values) Map(change func(string) string) Values {
+	for _, value := range v.byName() {
+		*value = change(*value)
+	}
+	return v
+}
+
+// Query is the inverse of ReadValues.
+func (v Values) Query() url.Values {
+	query := url.Values{}
+	for name, value := range v.byName() {
+		query.Set(name, *value)
+	}
+	return query
+}
+
+// ParamErrors are all that is wrong with some values, for the person who gave them.
+type ParamErrors []delivery.FieldError
 
 func (e ParamErrors) Error() string {
 	texts := make([]string, len(e))
 	for i := range e {
-		texts[i] = e[i].Param + ": " + e[i].Reason
+		texts[i] = e[i].Field + ": " + e[i].Message
 	}
 	return strings.Join(texts, "; ")
 }
@@ -104,7 +144,7 @@ const maxStoreLength = 64
 func (v Values) Parse(now time.Time) (Params, error) {
 	p := Params{To: DayOf(now), Store: v.Store, Kind: v.Kind, Asked: now}
 	var wrong ParamErrors
-	note := func(param, reason string) { wrong = append(wrong, ParamError{Param: param, Reason: reason}) }
+	note := func(param, reason string) { wrong = append(wrong, delivery.FieldError{Field: param, Message: reason}) }
 	day := func(param, value string, to *Day) {
 		if value == "" {
 			return

@@ -57,16 +57,6 @@ func (p *Pages) controlLines(ctx context.Context, params reports.Params) ([][]re
 	return c.rows, err
 }
 
-var lineNames = map[string][2]string{
-	"order-ledger":         {"Order ledger", "created in the period"},
-	"carried-in":           {"Carried in", "created before the period, ended in it"},
-	"carried-out":          {"Carried out", "created in the period, not ended in it"},
-	"ended-in-period":      {"Ended in the period", "order ledger + carried in - carried out"},
-	"expected-collections": {"Expected collections", "must be what was delivered of those ended in the period"},
-	"fleet-statement":      {"Fleet statement", "must be those ended in the period; created: the order ledger"},
-	"exceptions":           {"Exceptions", "among those created in the period"},
-}
-
 func resultOf(lines [][]reports.Cell) string {
 	result := balanced
 	for _, line := range lines {

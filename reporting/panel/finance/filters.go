@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,76 +28,37 @@ type filters struct {
 	refused bool // the values make no sense, and stand in Typed all the same
 }
 
-func parameters(v *reports.Values) map[string]*string {
-	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind}
-}
-
 // readFilters: VALIDATION_FAILED, where refused is set, or MALFORMED_REQUEST.
 func readFilters(r *http.Request, known *directory, now time.Time) (f filters, err error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return filters{}, delivery.Refuse(delivery.CodeMalformedRequest, "the address cannot be read")
 	}
-	for name, value := range parameters(&f.Typed) {
-		*value = layout.Beginning(query.Get(name), maxTyped)
-	}
+	var wrong reports.ParamErrors
+	f.Typed, wrong = reports.ReadValues(query, "filter", "page")
+	f.Typed = f.Typed.Map(func(value string) string { return layout.Beginning(value, maxTyped) })
 	f.page, _ = strconv.Atoi(query.Get("page")) // what is no number is the first page
-	if err := checkNames(query); err != nil {
-		return f.refuse(), err
-	}
 	values := known.named(f.Typed)
-	if f.params, err = values.Parse(now); err != nil {
-		if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
-			var fields []delivery.FieldError
-			for _, w := range wrong {
-				fields = append(fields, delivery.FieldError{Field: w.Param, Message: w.Reason})
-			}
-			err = layout.Invalid(senseless, fields...)
-		}
-		return f.refuse(), err
+	if len(wrong) == 0 {
+		f.params, err = values.Parse(now)
+	}
+	if len(wrong) > 0 || errors.As(err, &wrong) {
+		return f.refuse(), layout.Invalid(senseless, wrong...)
 	}
 	f.Typed = values
 	f.Typed.From, f.Typed.To = f.params.From.String(), f.params.To.String()
-	return f, nil
+	return f, err
 }
 
 func (f filters) refuse() filters {
 	f.refused = true
-	for _, value := range parameters(&f.Typed) {
-		*value = strings.ToValidUTF8(*value, "\uFFFD")
-	}
+	f.Typed = f.Typed.Map(func(value string) string { return strings.ToValidUTF8(value, "\uFFFD") })
 	return f
-}
-
-// checkNames refuses other parameters: a misspelt filter would show more than was meant.
-func checkNames(query url.Values) error {
-	names := []string{"from", "to", "account", "fleet", "store", "kind", "page"}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		switch {
-		case !slices.Contains(names, name):
-			return invalid(layout.Beginning(name, maxTyped), "is no filter of a report; there is "+strings.Join(names, ", "))
-		case len(query[name]) > 1:
-			return invalid(name, "was given more than once")
-		}
-	}
-	return nil
 }
 
 const senseless = "Nothing is shown, because the period or a filter cannot be right."
 
-func invalid(field, reason string) error {
-	return layout.Invalid(senseless, delivery.FieldError{Field: field, Message: reason})
-}
-
-func queryOf(v reports.Values) url.Values {
-	query := url.Values{}
-	for name, value := range parameters(&v) {
-		query.Set(name, *value)
-	}
-	return query
-}
-
-func address(path string, v reports.Values) string { return layout.Address(path, queryOf(v)) }
+func address(path string, v reports.Values) string { return layout.Address(path, v.Query()) }
 
 func (f *filters) shortcuts(path string, now time.Time) []layout.Link {
 	today := reports.DayOf(now)

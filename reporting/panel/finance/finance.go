@@ -142,7 +142,8 @@ func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
 		return nil, err
 	}
 	if err == nil && f.Typed.Kind != "" && !report.HasKinds() {
-		err, f = invalid("kind", "is a filter of exceptions only"), f.refuse()
+		err = layout.Invalid(senseless, delivery.FieldError{Field: "kind", Message: "is a filter of exceptions only"})
+		f = f.refuse()
 	}
 	var unknown *delivery.FieldError
 	if !f.refused {

@@ -2,9 +2,13 @@ package finance
 
 import (
 	"cmp"
+	_ "embed"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
@@ -32,22 +36,21 @@ type cell struct {
 	Below                []string // further values of the row that belong to this one
 }
 
-// layouts are the columns of the tables: the first key, and the others below it.
-var layouts = map[string][][]string{
-	"order-ledger": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"expectedCollection"}, {"paymentType"},
-		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"storeName", "externalStoreId", "taxNumber"}, {"fleetName", "courierName"}},
-	"expected-collections": {{"day", "storeName", "externalStoreId", "fleetName", "accountId"}, {"cashExpected"},
-		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"deliveredCount"}, {"cashCount"}, {"cardCount"}, {"prepaidCount"},
-		{"noPaymentTypeCount"}, {"cashWithoutAmountCount"}},
-	"fleet-statement": {{"month", "storeName", "externalStoreId", "fleetName", "accountId"}, {"orderAmountDelivered"}, {"cashExpected"},
-		{"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"}, {"created"}, {"delivered"}, {"failed"}, {"cancelled"},
-		{"prepaidCount"}, {"noPaymentTypeCount"}},
-	"exceptions": {{"orderId", "externalOrderId"}, {"orderAmount"}, {"collectionAmount"}, {"kind"}, {"paymentType"},
-		{"status", "failureReason", "cancelReason"}, {"createdAt"}, {"endedAt"}, {"reportedAt"}, {"storeName", "externalStoreId"},
-		{"fleetName", "courierName", "accountId"}},
-	"control-totals": {{"line", "rows"}, {"ties"}, {"orderAmountDelivered"}, {"cashExpected"}, {"cardExpected"}, {"prepaidAmount"}, {"noPaymentTypeAmount"},
-		{"created"}, {"orders"}, {"delivered"}, {"failed"}, {"cancelled"}},
-}
+// layouts are the columns of the tables: the first key, and those of the values below it.
+// lineNames are the lines of control totals in words, and what they are.
+var layouts, lineNames = func() (map[string][][]string, map[string][2]string) {
+	var all struct {
+		Columns map[string][][]string
+		Lines   map[string][2]string
+	}
+	if err := yaml.UnmarshalWithOptions(tables, &all, yaml.Strict()); err != nil {
+		panic(fmt.Sprintf("tables.yaml: %v", err)) // at every start
+	}
+	return all.Columns, all.Lines
+}()
+
+//go:embed tables.yaml
+var tables []byte
 
 func newTable(r *reports.Report, known *directory, roles auth.Roles) *table {
 	t := &table{Name: r.Title, report: r, known: known, orders: roles.Include(auth.Operator)}

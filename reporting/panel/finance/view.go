@@ -165,7 +165,7 @@ func (p *Pages) readTable(ctx context.Context, v *view) error {
 	if o.Rows == 0 {
 		return nil
 	}
-	v.Paging = layout.NewPager(int(o.Rows), pageRows, v.Filters.page, pathOf(v.Report), queryOf(v.Filters.Typed))
+	v.Paging = layout.NewPager(int(o.Rows), pageRows, v.Filters.page, pathOf(v.Report), v.Filters.Typed.Query())
 	rows, err := o.Page(ctx, p.archive, int64(v.Paging.First-1), pageRows)
 	if err != nil {
 		return err
