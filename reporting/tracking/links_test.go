@@ -46,7 +46,7 @@ func TestLink_OfAnOrderThatHasLeftRedisHasExpired(t *testing.T) {
 	}
 }
 
-// forgeries of an order's token: none may be distinguished from any other.
+// forgeries of an order's token: none may differ from any other.
 func forgeries(o *delivery.Order) []string {
 	token := keys.Token(o.ID)
 	other := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": []byte("another key of thirty-two bytes!")}}

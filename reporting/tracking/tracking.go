@@ -1,12 +1,8 @@
-// Package tracking serves the page behind an order's trackingUrl (spec, "Order
-// (creation response)"; design section 9): how far the delivery is, who brings
-// it, when it is expected, and roughly where it is.
-//
-// The token in the path is the only key. It is checked by its MAC before anything
-// is read, and is in no log. The link may have been forwarded, so the page shows
-// nothing of the recipient's: name, phone, address, door, notes, amounts, payment.
-// Drop-off and courier are shown to about 100 m, and not at all once the order
-// has ended.
+// Package tracking serves the page behind an order's trackingUrl (spec, "Order (creation
+// response)"; design section 9). The token in the path is the only key: its MAC is checked
+// before anything is read, and it is in no log. The link may have been forwarded, so the
+// page shows nothing of the recipient's: name, phone, address, door, notes, amounts,
+// payment. Drop-off and courier are shown to about 100 m, and not once the order has ended.
 package tracking
 
 import (
@@ -162,8 +158,8 @@ func (p *Pages) notice(w http.ResponseWriter, r *http.Request, f form, why resul
 	p.write(w, r, f, status, s)
 }
 
-// open finds the order that a token stands for, and its store, which is nil when it cannot
-// be read. Nothing is read for a token that was not made with the keys.
+// open finds a token's order and its store, which is nil when it cannot be read. Nothing is
+// read for a token that was not made with the keys.
 func (p *Pages) open(ctx context.Context, token string, now time.Time) (*delivery.Order, *delivery.Store, result) {
 	if len(token) > longestToken {
 		return nil, nil, unknown

@@ -14,12 +14,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// timeout bounds every single wait: long enough for two slow processors that
-// compile tests at the same time.
+// timeout bounds every single wait, also on two busy processors.
 const timeout = time.Minute
 
-// Find is the path of the machine's Chromium: what CHROMIUM names, else the first
-// known name on PATH. `make deps` installs one.
+// Find is the path of the machine's Chromium: what CHROMIUM names, else a known name on PATH.
 func Find() (string, error) {
 	candidates := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 	if named := os.Getenv("CHROMIUM"); named != "" {
@@ -49,16 +47,14 @@ var flags = []chromedp.ExecAllocatorOption{
 	chromedp.WindowSize(1280, 900),
 }
 
-// Browser is a running Chromium. Its tabs may be used at the same time, each by
-// one goroutine.
+// Browser is a running Chromium. Each of its tabs is used by one goroutine.
 type Browser struct {
 	ctx context.Context
 	// Stop ends the browser and removes its profile.
 	Stop context.CancelFunc
 }
 
-// Launch runs a Chromium in a folder of its own under the temporary folder. It
-// ends with Stop, with ctx, and with this process.
+// Launch runs a Chromium in a temporary folder. It ends with Stop, with ctx, and with this process.
 func Launch(ctx context.Context) (*Browser, error) {
 	path, err := Find()
 	if err != nil {
@@ -76,8 +72,7 @@ func Launch(ctx context.Context) (*Browser, error) {
 		cancel()
 		stopAllocator() // waits until the process and its folder are gone
 	}}
-	// The browser runs as long as the context of the first call, so the start is
-	// bounded from outside.
+	// The browser runs as long as the context of the first call: it has no deadline.
 	started := make(chan error, 1)
 	go func() { started <- chromedp.Do(browser) }()
 	select {

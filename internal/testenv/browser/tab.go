@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Tab shows one page at a time, with cookies that no other tab shares. One
-// goroutine uses it.
+// Tab shows one page at a time, with cookies of its own. One goroutine uses it.
 type Tab struct {
 	// Context is the tab's for chromedp. It ends with the browser.
 	Context context.Context
@@ -95,8 +95,7 @@ func (t *Tab) Navigate(what string, steps ...chromedp.Action[chromedp.Void]) err
 	return err
 }
 
-// Evaluate is the value of a JavaScript expression on the page; a promise is
-// awaited. The page's policy does not bind it.
+// Evaluate is the value of a JavaScript expression, or of its promise, whatever the page's policy.
 func Evaluate[T any](t *Tab, expression string) (T, error) {
 	return Run(t, fmt.Sprintf("evaluate %.80s", expression), chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
@@ -130,13 +129,7 @@ func (t *Tab) Cookies() (string, error) {
 }
 
 // Faults are all since the last call, in the order in which they happened.
-func (t *Tab) Faults() []Fault {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	faults := t.faults
-	t.faults = nil
-	return faults
-}
+func (t *Tab) Faults() []Fault { return take(t, &t.faults) }
 
 // Status is the last document's.
 func (t *Tab) Status() int {
@@ -147,16 +140,17 @@ func (t *Tab) Status() int {
 
 // Confirmed are the questions that pages have asked (window.confirm) since the
 // last call; each was answered with yes.
-func (t *Tab) Confirmed() []string {
+func (t *Tab) Confirmed() []string { return take(t, &t.confirms) }
+
+func take[T any](t *Tab, list *[]T) []T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	questions := t.confirms
-	t.confirms = nil
-	return questions
+	taken := *list
+	*list = nil
+	return taken
 }
 
-// notice handles the browser's events, in their order. It must not call the
-// browser.
+// notice handles the browser's events, in their order. It must not call the browser.
 func (t *Tab) notice(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,10 +163,8 @@ func (t *Tab) notice(event any) {
 		if e.Type == network.ResourceTypeDocument {
 			t.status = int(e.Response.Status)
 		}
-		if e.Response.Status >= 400 {
-			t.faults = append(t.faults, Fault{
-				Text: fmt.Sprintf("%s answered %d", e.Response.URL, e.Response.Status), Status: int(e.Response.Status),
-			})
+		if status := int(e.Response.Status); status >= 400 {
+			t.faults = append(t.faults, Fault{Text: fmt.Sprintf("%s answered %d", e.Response.URL, status), Status: status})
 		}
 	case *network.EventLoadingFailed:
 		if !e.Canceled || e.BlockedReason != "" {
@@ -222,11 +214,7 @@ func (t *Tab) logged(e *runtime.EventConsoleAPICalled) {
 	}
 	var words []string
 	for _, arg := range e.Args {
-		word := arg.Description
-		if word == "" {
-			word = string(arg.Value)
-		}
-		words = append(words, word)
+		words = append(words, cmp.Or(arg.Description, string(arg.Value)))
 	}
 	t.fault("console: %s", strings.Join(words, " "))
 }

@@ -1,8 +1,7 @@
-// Package admin serves the panel's pages of webhooks, accounts, fleets and stores,
-// where operators change things. It reads the ledger; each action is one request of
-// the gateway's admin API in the operator's name. What was typed is sent as it was
-// typed, and a refusal names the fields as the API does, which are also the names
-// of the inputs. Secrets are in the answer to the request that issued them only.
+// Package admin serves the panel's pages of webhooks, accounts, fleets and stores. It reads
+// the ledger; each action is one request of the gateway's admin API in the operator's name.
+// What was typed is sent as it was typed; inputs have the names of the API's fields. Secrets
+// are in the answer to the request that issued them only.
 package admin
 
 import (

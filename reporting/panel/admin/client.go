@@ -28,11 +28,8 @@ const (
 	longestWait   = 24 * time.Hour  // that an answer may ask an operator to wait
 )
 
-const (
-	mostConnections = 64
-	keptConnections = 8
-	idleTimeout     = 30 * time.Second // before the gateway closes connections (75 s)
-)
+// idleTimeout ends before the gateway closes connections (75 s).
+const mostConnections, keptConnections, idleTimeout = 64, 8, 30 * time.Second
 
 // Settings say where the admin API is.
 type Settings struct {

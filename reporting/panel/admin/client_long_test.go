@@ -14,7 +14,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// The client against the gateway as it is shipped, with its own Redis. One story:
+// The client against the gateway as it is shipped, with its own Redis. One sequence:
 // each part leaves the system as the next one needs it.
 func TestDo_RealGateway(t *testing.T) {
 	t.Parallel()

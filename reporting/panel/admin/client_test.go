@@ -121,7 +121,7 @@ func TestDo_WaitsFiveSeconds(t *testing.T) {
 				if kind(err) != "unavailable" || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != timeout {
 					t.Errorf("%v after %v", err, time.Since(began))
 				}
-				// A caller that goes away is no outage.
+				// A caller that disconnects is no outage.
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if err := c.Do(ctx, "ece", http.MethodPost, "/x", nil, nil); errors.Is(err, delivery.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {

@@ -9,7 +9,7 @@ import (
 	"vendorapi/internal/testenv"
 )
 
-// What is none of the values of a filter is told, with the filter's name.
+// What is none of the values of a filter is refused, with the filter's name.
 func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 	e := newEnv(t)
 	v, fleet := e.newAccount("Süzgeç"), e.newFleet("Süzgeç filosu")

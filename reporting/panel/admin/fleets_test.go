@@ -87,7 +87,7 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 	e.done(e.Post(page+"/payment-overdue", form), "overdue")
 	e.done(e.Post(page+"/payment-overdue", form), "overdue")        // a second click tells nobody again
 	e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil) // comes after a second one, if there were one
-	told := func() (overdue, test int) {
+	received := func() (overdue, test int) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, event := range r.types { // an activation of a store may be among them
@@ -100,9 +100,9 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 		}
 		return overdue, test
 	}
-	e.await("the events", func() bool { overdue, test := told(); return overdue > 0 && test > 0 })
-	if overdue, _ := told(); overdue != 1 {
-		t.Errorf("told %d times", overdue)
+	e.await("the events", func() bool { overdue, test := received(); return overdue > 0 && test > 0 })
+	if overdue, _ := received(); overdue != 1 {
+		t.Errorf("sent %d times", overdue)
 	}
 	e.await("the log", func() bool { return strings.Contains(e.Get("/webhooks/"+v.id).Text, "fleet.payment_overdue") })
 }

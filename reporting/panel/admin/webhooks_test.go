@@ -18,7 +18,7 @@ import (
 	"vendorapi/internal/testenv"
 )
 
-// receiving is a vendor's receiver: it answers as it is told and remembers what
+// receiving is a vendor's receiver: it answers as the test says and remembers what
 // came.
 type receiving struct {
 	*httptest.Server

@@ -3,10 +3,9 @@
 // tokens come from the environment or files. Every method but GET needs the session's
 // CSRF token and must not come from another origin; cookies are SameSite=Lax.
 //
-// Wrong passwords lock nobody out: every attempt is checked, few at once, in an order
-// (turns.order). A turn rests after a wrong one, and attempts beyond the ledger's limits
-// wait behind all others. Browsers in which the user has signed in before carry a signed
-// cookie and have a turn of their own.
+// Wrong passwords lock nobody out: every attempt is checked, few at once (turns.order). A turn
+// rests after a wrong one; attempts beyond the ledger's limits wait behind all others. Browsers
+// in which the user has signed in before carry a signed cookie and have a turn of their own.
 package auth
 
 import (

@@ -38,7 +38,7 @@ func TestRequire_TellsRolesApartForTokens(t *testing.T) {
 		{"the token in the query", "GET", "/reports/x?token=" + cast().financeToken, nil, 401, `"errorCode":"TOKEN_INVALID"`},
 		{"the token as a cookie", "GET", "/reports/x", []string{"Cookie: panel=" + cast().financeToken}, 401, `"errorCode":"TOKEN_INVALID"`},
 		{"a browser is led to sign in", "GET", "/reports/x?from=2026-11-01", []string{testenv.AcceptHTML}, 303, ""},
-		{"a browser that may not is told so", "GET", "/reports/x", []string{testenv.AcceptHTML, operator}, 403, "You may not do this."},
+		{"a browser that may not gets a page", "GET", "/reports/x", []string{testenv.AcceptHTML, operator}, 403, "You may not do this."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := map[string]string{"Cache-Control": "no-store"}

@@ -214,7 +214,7 @@ func deviceOf(b *testenv.Client) *http.Cookie {
 }
 
 // Hashing takes 64 MB at a time, however many come at once; who does not get a
-// turn is told so.
+// turn is refused.
 func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 	t.Parallel()
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -291,7 +291,7 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 		if got := strings.Join(served[:6], ", "); len(served) != mostWaiting || got != "within the limits, first of B, flood, flood, flood, another name of A" {
 			t.Errorf("%d were served: %s", len(served), got)
 		}
-		// Whoever goes away leaves no turn behind.
+		// Who disconnects leaves no turn behind.
 		gone, leave := context.WithCancel(t.Context())
 		queue.free = 0
 		all.Go(func() {
@@ -311,15 +311,15 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 func TestRefusals_AreLoggedNowAndThen(t *testing.T) {
 	t.Parallel()
 	var log refusalLog
-	now, lines, told := time.Now(), 0, 0
+	now, lines, leftOut := time.Now(), 0, 0
 	for range 10 * refusalsLogged {
 		if unlogged, ok := log.take(now); ok {
-			lines, told = lines+1, told+unlogged
+			lines, leftOut = lines+1, leftOut+unlogged
 		}
 	}
 	unlogged, ok := log.take(now.Add(time.Minute))
-	if lines != refusalsLogged || told != 0 || !ok || unlogged != 9*refusalsLogged {
-		t.Errorf("%d lines, %d left out; a minute later %v, %d", lines, told, ok, unlogged)
+	if lines != refusalsLogged || leftOut != 0 || !ok || unlogged != 9*refusalsLogged {
+		t.Errorf("%d lines, %d left out; a minute later %v, %d", lines, leftOut, ok, unlogged)
 	}
 }
 

@@ -10,18 +10,14 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Cache is the last value of something. Its fields are set before it is used;
-// then it is safe for concurrent use.
+// Cache is the last value of something. Once its fields are set, it is safe for concurrent use.
 type Cache[T any] struct {
-	// Read reads the value. Its context ends after Timeout and not with the request that
-	// began the read: others may wait for the same one.
+	// Read reads the value. Its context ends after Timeout, not with the request that began it.
 	Read    func(context.Context) (T, error)
 	Timeout time.Duration
-	// MaxAge is how old a value may be, from the end of its read, to be returned without
-	// reading it again.
+	// MaxAge is how old a value may be, from the end of its read, to be returned as it is.
 	MaxAge time.Duration
-	// MaxStale is up to which age a value beyond MaxAge is still returned at once, while it
-	// is read again; 0: none.
+	// MaxStale is up to which age an older value is returned while it is read again; 0: none.
 	MaxStale time.Duration
 
 	reads singleflight.Group

@@ -1,9 +1,8 @@
 // Package dashboard serves the pages on which operators look: overview, orders with their
 // timelines, refused courier updates and dead letters. It changes nothing.
 //
-// What is live comes from Redis, what was from ClickHouse, merged without duplicates;
-// Redis is right where both know something. A part that cannot be read is named on the
-// page, and the rest is shown all the same.
+// What is live comes from Redis, what was from ClickHouse, without duplicates; Redis is right
+// where both know something. A page names what cannot be read, and shows the rest.
 package dashboard
 
 import (

@@ -66,8 +66,8 @@ func (e *env) serve(a *archive.Archive) {
 	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("operator"))
 }
 
-// away is an archive that nobody answers.
-func (e *env) away() *archive.Archive {
+// unavailable is an archive that nobody answers.
+func (e *env) unavailable() *archive.Archive {
 	e.T.Helper()
 	a, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: e.Database})
 	must(e.T, err)

@@ -175,7 +175,7 @@ func TestOrder_WithoutClickHouseIsShownFromRedis(t *testing.T) {
 	o := e.Vendor.Order("", time.Now())
 	e.Move(o, delivery.Assigned, time.Now())
 	e.sends(failed("no"))
-	e.serve(e.away())
+	e.serve(e.unavailable())
 	e.page(o.ID).Says("Cannot be read right now: earlier webhook attempts (ClickHouse).", "Status Assigned", "HTTP 500")
 	unknown := e.client.Get("/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String()).Want(http.StatusServiceUnavailable).Says("cannot be found out right now")
 	if unknown.Header.Get("Retry-After") == "" {

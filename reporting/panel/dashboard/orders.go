@@ -186,7 +186,7 @@ func (o orderRow) Reason() string {
 	return string(last.Failure) + string(last.Cancel)
 }
 
-// ToCollect is what the courier was told to collect: nothing of a prepaid order;
+// ToCollect is what the courier had to collect: nothing of a prepaid order;
 // not known without a payment type or an amount.
 func (o orderRow) ToCollect() delivery.Money {
 	switch o.Payment.Type {

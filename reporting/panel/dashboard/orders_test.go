@@ -102,7 +102,7 @@ func TestOrders_PagesHoldEveryOrderOnce(t *testing.T) {
 }
 
 // A row of another release, or of no program of this service, hides no other and
-// is not told as ClickHouse being away; the list goes on behind it.
+// is not shown as ClickHouse being unavailable; the list goes on behind it.
 func TestOrders_RowThatCannotBeUnderstoodHidesNoOther(t *testing.T) {
 	e := newEnv(t)
 	e.insertOrders(pageRows+10, time.Minute)
@@ -147,7 +147,7 @@ func TestOrders_StatesAreThoseOfNow(t *testing.T) {
 func TestOrders_WithoutClickHouseAreFoundByIDs(t *testing.T) {
 	e := newEnv(t)
 	o := e.Vendor.Order("", time.Now())
-	e.serve(e.away())
+	e.serve(e.unavailable())
 	e.finds(e.get("/orders?q="+o.ExternalOrderID), o.ID).Says("History is unavailable")
 	e.finds(e.get("/orders?q=elsewhere")).Says("Nothing was found in what can be searched now")
 	e.finds(e.get("/orders")).Says("History is unavailable")

@@ -86,7 +86,7 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	return s, nil
 }
 
-// pointed reads a value as one that differs from none.
+// pointed reads a value of which nil says that there is none.
 func pointed[T any](get func(context.Context) (T, error)) func(context.Context) (*T, error) {
 	return func(ctx context.Context) (*T, error) {
 		value, err := get(ctx)

@@ -36,7 +36,7 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	}
 }
 
-// What does not answer is told with since when, as long as it does not.
+// What does not answer is shown with since when, as long as it does not.
 func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	e := newEnv(t)
 	e.pages.seen.MaxAge = 0
@@ -49,14 +49,14 @@ func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	since := func() time.Time { return e.pages.programs()[0].Since }
 	noticed := since()
 	if e.pages.probe(t.Context()); !since().Equal(noticed) || noticed.IsZero() || !strings.Contains(a.Text, noticed.In(delivery.Istanbul).Format("2006-01-02T15:04:05")) {
-		t.Errorf("away since %s, then %s", noticed, since())
+		t.Errorf("unavailable since %s, then %s", noticed, since())
 	}
 	e.pages.Programs[0].Ask, e.pages.Programs[2].Ask = ready, ready
 	e.pages.probe(t.Context())
 	e.get("/overview").Says("What answers: Redis, ClickHouse, gateway, worker-1, worker-2.")
 	e.pages.Programs[0].Ask = hangs
 	if e.pages.probe(t.Context()); !since().After(noticed) {
-		t.Errorf("away again since %s", since())
+		t.Errorf("unavailable again since %s", since())
 	}
 }
 
@@ -101,7 +101,7 @@ func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
 	e := newEnv(t)
 	e.Vendor.Order("", time.Now())
 	must(t, e.Ledger.Limits.Flush(t.Context(), time.Now().Add(-time.Minute)))
-	e.serve(e.away())
+	e.serve(e.unavailable())
 	e.get("/overview").Says("Orders an hour 1", "In progress 0 a list needs ClickHouse", "ClickHouse unavailable", "so history is unavailable").Hides("Cannot be read")
 }
 

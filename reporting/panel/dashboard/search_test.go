@@ -12,7 +12,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Whatever an address holds is understood or told; what is understood leads to
+// Whatever an address holds is understood or refused; what is understood leads to
 // itself again.
 func FuzzParseSearch(f *testing.F) {
 	c := cursor{created: time.UnixMilli(1_795_000_000_123), order: delivery.MakeOrderID(1, 20000, [12]byte{9})}

@@ -220,8 +220,8 @@ func (p page) totals() map[string]string {
 	return map[string]string{}
 }
 
-// told is how many rows the page says that the report has.
-func (p page) told() string {
+// total is how many rows the page says that the report has.
+func (p page) total() string {
 	navs := testenv.All(p.Tree(), "nav", "buttons")
 	if len(navs) == 0 {
 		return "0"

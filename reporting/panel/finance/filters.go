@@ -158,7 +158,7 @@ func (p *Pages) findStores(ctx context.Context, filter ledger.StoreFilter, most 
 }
 
 // storeID is the id of a store that was typed: an id as it is, or the name of stores that
-// all have one id. known: it is one of both, or that cannot be told now.
+// all have one id. known: it is one of both, or that is not known now.
 func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed string) (id string, known bool) {
 	if typed == "" || !utf8.ValidString(typed) {
 		return typed, true

@@ -38,8 +38,7 @@ const (
 	queueing      = 5 * time.Second // that a page waits for its turn
 	pageLimit     = 30 * time.Second
 	digestLimit   = 2 * time.Minute
-	// While a page waits for ClickHouse it is pinged; without an answer within pingLimit
-	// the page goes without figures.
+	// A page waits for ClickHouse as long as pings are answered within pingLimit.
 	pingPause = time.Second
 	pingLimit = 2500 * time.Millisecond
 )

@@ -74,8 +74,8 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 				}
 				continue
 			}
-			if told := d.told(); told != fmt.Sprint(rows) {
-				t.Errorf("%s?%s: the page tells of %s rows, the file has %d", report.Name, query, told, rows)
+			if total := d.total(); total != fmt.Sprint(rows) {
+				t.Errorf("%s?%s: the page says %s rows, the file has %d", report.Name, query, total, rows)
 			}
 			if rows == 0 {
 				sums = map[string]string{}
@@ -114,7 +114,7 @@ func inNovember(o *archive.Order, ended bool) bool {
 	return !at.IsZero() && at.In(delivery.Istanbul).Format("2006-01") == "2026-11"
 }
 
-// One story: a month of orders, and every page of it.
+// One sequence: a month of orders, and every page of it.
 func TestPages_AddUpToTheOrders(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -298,7 +298,7 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 		t.Errorf("stores %q are offered", offered)
 	}
 	// An account may be typed by its name, too.
-	if got := e.page("/payments/order-ledger?" + november + "&account=test").told(); got != "150" {
+	if got := e.page("/payments/order-ledger?" + november + "&account=test").total(); got != "150" {
 		t.Errorf("%s rows of the account", got)
 	}
 }
@@ -316,12 +316,12 @@ func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
 		"fleet=" + url.QueryEscape(strings.ToUpper(e.Fleet.Name)): "fleet=" + e.Fleet.ID.String(),
 		"store=" + url.QueryEscape("moda şubesi"):                 "store=branch-3",
 	} {
-		told := e.page("/payments/order-ledger?" + november + "&" + named).told()
-		if want := e.page("/payments/order-ledger?" + november + "&" + byID).told(); told != want || told == "0" || told == "300" {
-			t.Errorf("%s: %s rows, %s: %s", named, told, byID, want)
+		total := e.page("/payments/order-ledger?" + november + "&" + named).total()
+		if want := e.page("/payments/order-ledger?" + november + "&" + byID).total(); total != want || total == "0" || total == "300" {
+			t.Errorf("%s: %s rows, %s: %s", named, total, byID, want)
 		}
-		if file := e.client.Get("/reports/order-ledger.csv?plain=1&" + november + "&" + named).Want(200); fmt.Sprint(strings.Count(file.Text, "\n")-1) != told {
-			t.Errorf("%s: %d lines in the file, %s rows on the page", named, strings.Count(file.Text, "\n"), told)
+		if file := e.client.Get("/reports/order-ledger.csv?plain=1&" + november + "&" + named).Want(200); fmt.Sprint(strings.Count(file.Text, "\n")-1) != total {
+			t.Errorf("%s: %d lines in the file, %s rows on the page", named, strings.Count(file.Text, "\n"), total)
 		}
 	}
 	e.client.Get("/payments?"+november+"&store=MODA-9").Want(200, "Unknown store", "MODA-9").Lacks("Try a longer period")
@@ -391,8 +391,8 @@ func TestExceptions_ByKind(t *testing.T) {
 	}
 	d.Says("Ask the vendor how it was paid. Orders that were not delivered are listed, too", "Order amounts "+layout.Money(amount)+" TRY")
 	only := e.page(d.Link("PaymentTypeMissing"))
-	if only.told() != fmt.Sprint(rows) || only.totals()["Order amount"] != layout.Money(amount) || only.ByID("orders") != nil {
-		t.Errorf("%s rows, %v, want %d, %s", only.told(), only.totals(), rows, layout.Money(amount))
+	if only.total() != fmt.Sprint(rows) || only.totals()["Order amount"] != layout.Money(amount) || only.ByID("orders") != nil {
+		t.Errorf("%s rows, %v, want %d, %s", only.total(), only.totals(), rows, layout.Money(amount))
 	}
 	if file := e.client.Get(only.Link("JSON")).Want(200); strings.Count(file.Text, `"kind":"PaymentTypeMissing"`) != rows || strings.Count(file.Text, `"kind":`) != rows {
 		t.Errorf("the file has %d rows", strings.Count(file.Text, `"kind":`))

@@ -119,10 +119,10 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 	t.Cleanup(func() { _ = silent.Close() })
 	for name, url := range map[string]string{"refuses": "http://127.0.0.1:1", "hangs": "http://" + silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
-			away, err := archive.Open(archive.Settings{URL: url, Database: e.Database})
+			unavailable, err := archive.Open(archive.Settings{URL: url, Database: e.Database})
 			must(t, err)
-			t.Cleanup(func() { _ = away.Close() })
-			e.serve(away)
+			t.Cleanup(func() { _ = unavailable.Close() })
+			e.serve(unavailable)
 			var all sync.WaitGroup
 			for _, path := range routes() {
 				all.Go(func() {

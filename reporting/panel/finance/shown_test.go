@@ -73,8 +73,8 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 	}
 	for _, store := range hostile[:4] {
 		d := e.page("/payments/order-ledger?" + november + "&store=" + url.QueryEscape(store))
-		if got := testenv.Attribute(d.ByID("store"), "value"); got != store || d.told() != "1" {
-			t.Errorf("store %q: %q is shown, %s rows", store, got, d.told())
+		if got := testenv.Attribute(d.ByID("store"), "value"); got != store || d.total() != "1" {
+			t.Errorf("store %q: %q is shown, %s rows", store, got, d.total())
 		}
 	}
 }
@@ -133,11 +133,11 @@ func TestPages_ShowDaysCutAtLocalMidnight(t *testing.T) {
 		created, delivered := c.created[:10], c.delivered[:10]
 		for day, rows := range map[string][2]string{created: {"1", "0"}, delivered: {"0", "1"}} {
 			period := "?from=" + day + "&to=" + day + "&store=" + o.ExternalStoreID
-			if got := e.page("/payments/order-ledger" + period).told(); got != rows[0] {
+			if got := e.page("/payments/order-ledger" + period).total(); got != rows[0] {
 				t.Errorf("%s: %s orders were created", day, got)
 			}
 			d := e.page("/payments" + period)
-			if got := d.told(); got != rows[1] {
+			if got := d.total(); got != rows[1] {
 				t.Errorf("%s: %s collections", day, got)
 			}
 			if rows[1] == "1" && (!strings.HasPrefix(d.rows()[0][0], layout.Date(local(c.delivered))+"|") || d.totals()["Cash expected"] != "1,234.56") {

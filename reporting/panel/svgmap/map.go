@@ -48,14 +48,9 @@ type Mark struct {
 // Kind is what a mark stands for; its class is "map-" and the kind.
 type Kind string
 
-// The kinds of marks.
-const (
-	Store   Kind = "store"
-	Dropoff Kind = "dropoff"
-	Courier Kind = "courier"
-	Lost    Kind = "lost"    // a courier whose position is old
-	Locator Kind = "locator" // a ring around what is too small to be found
-)
+// The kinds of marks: Lost is a courier whose position is old, Locator a ring around what is
+// too small to be found.
+const Store, Dropoff, Courier, Lost, Locator Kind = "store", "dropoff", "courier", "lost", "locator"
 
 // Bar is the scale: a line from X1 to X2, and how far that is.
 type Bar struct {
@@ -273,7 +268,7 @@ func (p plane) at(of orb.Point) orb.Point {
 
 func (p plane) units(metres float64) float64 { return metres / metresPerDegree * p.scale }
 
-// bar is the longest of 1, 2 and 5 times a power of ten metres that has its share of the width.
+// bar is the longest 1, 2 or 5 times a power of ten metres within its share of the width.
 func (p plane) bar() *Bar {
 	longest := p.width * barShare / p.units(1)
 	step := math.Pow(10, math.Floor(math.Log10(longest)))
