@@ -174,7 +174,7 @@ func (g *gateway) rotateFleetCredentials(x *requestContext) error {
 }
 
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with
-// Active stores at the fleet is told which of them are at risk (spec,
+// Active stores at the fleet gets an event with those at risk (spec,
 // fleet.payment_overdue); once a day, so that it can be repeated.
 func (g *gateway) announceOverdue(x *requestContext) error {
 	if err := x.ledger.Fleets.Load(g.work); err != nil {

@@ -156,7 +156,7 @@ func TestReplay_OneAtATime(t *testing.T) {
 	}
 }
 
-// How events are chosen and queued is the ledger's to prove; here it is told what
+// How events are chosen and queued is the ledger's to prove; here it gets what
 // the request asks for.
 //
 //rule:admin-api/post-accounts-id-webhook-replay

@@ -159,7 +159,7 @@ func compare(b *testing.B, name string, large *costEnv, base string, small *cost
 }
 
 // sample sends growthSample orders in pipelines for their cost, and as many
-// through CreateOrder, 64 at once, for rate and latency. Then it removes them,
+// through Create, 64 at once, for rate and latency. Then it removes them,
 // so that the ledger keeps its size.
 func (s *costEnv) sample(b *testing.B) sample {
 	b.Helper()

@@ -279,7 +279,7 @@ func (c *codec) terms(t *delivery.FleetTerms) {
 
 func (c *codec) document(d *delivery.OrderDraft) {
 	c.all(&d.ExternalStoreID, &d.ExternalOrderID, &d.OrderedAt, &d.ReadyAt, &d.Recipient.Name, &d.Recipient.Phone,
-		&d.Dropoff.Text, &d.Dropoff.Point.Latitude, &d.Dropoff.Point.Longitude, &d.Dropoff.BuildingNo, &d.Dropoff.DoorNo,
+		&d.Dropoff.Text, &d.Dropoff.Latitude, &d.Dropoff.Longitude, &d.Dropoff.BuildingNo, &d.Dropoff.DoorNo,
 		&d.Dropoff.Floor, &d.Dropoff.Note, &d.PackageNote, &d.OrderAmount, (*byte)(&d.Payment.Type), &d.Payment.CollectionAmount)
 	// Earlier releases write nothing here, and read nothing.
 	switch {

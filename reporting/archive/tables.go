@@ -163,7 +163,7 @@ func gather[F, V any](c *column, field reflect.Value, n int, convert func(F) (va
 
 func unchanged[V any](value V) (V, bool, error) { return value, true, nil }
 
-func narrow[V uint16 | uint32](wide int) (n V, set bool, err error) { //nolint:unparam // gather calls it
+func narrow[V uint16 | uint32](wide int) (n V, set bool, err error) {
 	if n = V(wide); int(n) != wide {
 		err = fmt.Errorf("is %d: %T cannot hold it", wide, n)
 	}

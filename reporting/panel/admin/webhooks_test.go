@@ -185,21 +185,21 @@ func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
 		e.await("an attempt", func() bool { return e.endpoint(v).State != ledger.EndpointHealthy })
 	}
 	list := e.Get("/webhooks?text=" + url.QueryEscape(mark)).Want(200)
-	var states, ours, theirs []string
+	var states, shown, listed []string
 	for _, row := range testenv.All(list.Tree(), "tr")[1:] {
 		states = append(states, testenv.Words(testenv.All(testenv.All(row, "td")[0], "span")[1]))
-		ours = append(ours, strings.TrimPrefix(testenv.Attribute(testenv.All(row, "a")[0], "href"), "/webhooks/"))
+		shown = append(shown, strings.TrimPrefix(testenv.Attribute(testenv.All(row, "a")[0], "href"), "/webhooks/"))
 	}
 	if want := []string{"gone", "failing", "healthy", "healthy", "healthy"}; !slices.Equal(states, want) {
 		t.Errorf("%q, want %q", states, want)
 	}
 	for _, w := range e.call(http.MethodGet, "/webhooks", nil)["webhooks"].([]any) {
 		if id := w.(map[string]any)["accountId"].(string); slices.Contains(ids, id) {
-			theirs = append(theirs, id)
+			listed = append(listed, id)
 		}
 	}
-	if !slices.Equal(ours, theirs) {
-		t.Errorf("the page has %q, the API %q", ours, theirs)
+	if !slices.Equal(shown, listed) {
+		t.Errorf("the page has %q, the API %q", shown, listed)
 	}
 	e.Get("/webhooks?state=failing&text="+url.QueryEscape(mark)).Want(200, mark+"1").Lacks(mark+"0", mark+"2")
 	e.Get("/webhooks/live?state=gone&text="+url.QueryEscape(mark)).Want(200, mark+"2").Lacks(mark+"0", mark+"1", "<html")

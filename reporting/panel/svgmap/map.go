@@ -50,7 +50,13 @@ type Kind string
 
 // The kinds of marks: Lost is a courier whose position is old, Locator a ring around what is
 // too small to be found.
-const Store, Dropoff, Courier, Lost, Locator Kind = "store", "dropoff", "courier", "lost", "locator"
+const (
+	Store   Kind = "store"
+	Dropoff Kind = "dropoff"
+	Courier Kind = "courier"
+	Lost    Kind = "lost"
+	Locator Kind = "locator"
+)
 
 // Bar is the scale: a line from X1 to X2, and how far that is.
 type Bar struct {
