@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/loadtest/harness"
@@ -38,8 +42,8 @@ func (b *bench) measurePrograms(ctx context.Context) error {
 	})
 }
 
-// measureAnswers measures the answers to orders at a fixed rate, and those to an
-// unknown path: what HTTP, the machine and the generator cost.
+// measureAnswers measures the answers to orders at a fixed rate, those to an unknown path (what HTTP, the machine and
+// the generator cost) and those of a server that only writes the body to the same Redis (what the disk costs, too).
 func (b *bench) measureAnswers(ctx context.Context, s *system) error {
 	const rate = 2000 // per second
 	load := harness.Load{Addrs: s.addrs[:1], Connections: connections, Rate: rate, Duration: b.lasting(5*time.Second, time.Second)}
@@ -55,12 +59,47 @@ func (b *bench) measureAnswers(ctx context.Context, s *system) error {
 	if err != nil {
 		return err
 	}
+	bare, err := s.bareWrites(ctx, load)
+	if err != nil {
+		return fmt.Errorf("bare writes: %w", err)
+	}
+	milliseconds := func(a *harness.Answers, q float64) float64 { return float64(a.Latency.ValueAtQuantile(q)) / 1000 }
 	for key, q := range map[string]float64{"wait_p50": 50, "wait_p99": 99, "wait_p999": 99.9} {
-		wait, base := float64(orders.Latency.ValueAtQuantile(q))/1000, float64(idle.Latency.ValueAtQuantile(q))/1000
+		wait, write, base := milliseconds(orders, q), milliseconds(bare, q), milliseconds(idle, q)
 		b.add(key, wait, base)
-		b.progress("%s at %d orders/s in an open loop: %s ms, of an unknown path %s ms", key, rate, harness.Number(wait), harness.Number(base))
+		b.add(key+"_xadd", wait, write)
+		b.progress("%s at %d orders/s in an open loop: %s ms, of one bare XADD each %s ms, of an unknown path %s ms", key, rate,
+			harness.Number(wait), harness.Number(write), harness.Number(base))
 	}
 	return s.settle(ctx)
+}
+
+// bareWrites sends a load to a server of this process that answers 201 when Redis has the body in a stream.
+func (s *system) bareWrites(ctx context.Context, load harness.Load) (*harness.Answers, error) {
+	const stream = "bench:bare"
+	one, err := s.Redis.Client()
+	if err != nil {
+		return nil, err
+	}
+	options := one.Options()
+	options.PoolSize = load.Connections
+	client := redis.NewClient(options)
+	defer func() { _ = errors.Join(one.Close(), client.Close()) }()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := fasthttp.Server{NoDefaultServerHeader: true, Handler: func(c *fasthttp.RequestCtx) {
+		c.SetStatusCode(fasthttp.StatusCreated)
+		if err := client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"e", c.PostBody()}}).Err(); err != nil {
+			c.Error(err.Error(), fasthttp.StatusInternalServerError)
+		}
+	}}
+	var serving errgroup.Group
+	serving.Go(func() error { return server.Serve(listener) })
+	load.Addrs = []string{listener.Addr().String()}
+	answers, err := harness.OpenLoop(ctx, load)
+	return answers, errors.Join(err, server.Shutdown(), serving.Wait(), client.Del(ctx, stream).Err())
 }
 
 // measureCreation creates as many orders as the programs take and returns how many a second.
