@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
@@ -324,4 +326,12 @@ func (e *Env) Record(kind string, digest [delivery.OrderDigestSize]byte, lua str
 func (e *Env) each(kind string, bytes int, lua string) any {
 	e.T.Helper()
 	return e.Do("EVAL", fmt.Sprintf(`local found = 0 for _, k in ipairs(redis.call('KEYS', '{*}%[1]s*')) do local d = string.match(k, '^{%%w+}%[1]s(.*)$') if d and #d == %[2]d then %[3]s end end return found`, kind, bytes, lua), 0)
+}
+
+// Value is what a counter or a gauge stands at.
+func Value(t *testing.T, metric prometheus.Metric) float64 {
+	t.Helper()
+	var m dto.Metric
+	Must(t, metric.Write(&m))
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 }

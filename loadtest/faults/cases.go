@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -252,12 +251,10 @@ func (s *overloaded) withoutClickHouse(ctx context.Context) error {
 	}
 	want := strconv.Itoa(len(with.orders) + len(without.orders))
 	s.checkBecomes(ctx, s.form.timeout, "the export has caught up", "all orders, with their end, ", func() (bool, string) {
-		rows, err := harness.Fetch(ctx, http.MethodPost, s.Demo.ClickHouseURL+"/",
-			"SELECT count() FROM delivery.orders FINAL WHERE status = 'Delivered'")
+		exported, err := harness.Query(ctx, s.Demo.ClickHouseURL+"/", "SELECT count() FROM delivery.orders FINAL WHERE status = 'Delivered'")
 		if err != nil {
 			return false, err.Error()
 		}
-		exported := strings.TrimSpace(string(rows))
 		return exported == want, exported + " of " + want
 	})
 	s.checkKept(ctx, with.orders, without.orders)

@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 // Modes of the sandbox courier.
@@ -66,10 +66,8 @@ type Role struct {
 
 // New prepares the role.
 func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Registerer) *Role {
-	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "worker_courier_reports_total",
-		Help: "Moves that the sandbox courier reported, by status; Active counts confirmed stores.",
-	}, []string{"status"})}
+	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: service.NewMetrics(reg, nil).Counters("worker_courier_reports_total",
+		"Moves that the sandbox courier reported, by status; Active counts confirmed stores.", "status")}
 }
 
 // Run acts until ctx ends. It returns nil then, and never because Redis is
