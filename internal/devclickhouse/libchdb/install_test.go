@@ -195,8 +195,8 @@ func TestFind(t *testing.T) {
 	if _, err := Find(); err == nil || !strings.Contains(err.Error(), "not a file") {
 		t.Errorf("%v", err)
 	}
-	t.Setenv(PathVariable, filepath.Join("testdata", "..", "doc.go"))
-	if path, err := Find(); err != nil || !strings.HasSuffix(path, "doc.go") {
+	t.Setenv(PathVariable, filepath.Join("testdata", "..", "package.json"))
+	if path, err := Find(); err != nil || !strings.HasSuffix(path, "package.json") {
 		t.Errorf("%s %v", path, err)
 	}
 }
