@@ -33,19 +33,13 @@ type Event struct {
 	LateAt  time.Time        // that of a delivery.LateDelivery; else zero
 }
 
-// Outcomes are final outcomes of an account's events, or failed attempts ("retrying").
-type Outcomes struct {
-	Account delivery.AccountID
-	Records []AttemptRecord
-}
-
-// Entry is one entry of a partition's streams.
+// Entry is one entry of a partition's streams. It has one of the last three.
 type Entry struct {
 	Partition int
 	ID        string
-	Event     Event // when neither of the others is there
+	Events    []Event
 	Update    *delivery.Update
-	Outcomes  *Outcomes
+	Outcomes  []AttemptRecord // final outcomes, or failed attempts ("retrying")
 }
 
 func (e *Entry) kind() byte {
@@ -54,7 +48,7 @@ func (e *Entry) kind() byte {
 		return kindUpdates
 	case e.Outcomes == nil:
 		return kindEvents
-	case e.Outcomes.Records[0].State == outcomeRetrying:
+	case e.Outcomes[0].State == outcomeRetrying:
 		return kindTries
 	}
 	return kindOutcomes
@@ -76,6 +70,18 @@ func parseEvent(r partition, text string) (Event, error) {
 		event.Version, event.LateAt = 0, timeOf(int64(event.Version))
 	}
 	return event, nil
+}
+
+// orderEventSize is the length of an event of an order, of which a batch has many.
+const orderEventSize = 23
+
+func parseEvents(r partition, batch string) (events []Event, err error) {
+	for ; batch != "" && err == nil; batch = batch[min(orderEventSize, len(batch)):] {
+		var event Event
+		event, err = parseEvent(r, batch[:min(orderEventSize, len(batch))])
+		events = append(events, event)
+	}
+	return events, err
 }
 
 // Feed is how a role reads its entries.
@@ -138,7 +144,8 @@ type streamRef struct {
 type feedReader struct {
 	*Feed
 	ledger  *core
-	streams []streamRef
+	streams []streamRef // of partitions that nobody owns
+	all     []streamRef
 	byKey   map[string]partition
 
 	claimed   time.Time // when dead consumers' entries were last looked for; zero: not yet
@@ -153,11 +160,27 @@ func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]partition), redoAt: time.Now(), redoPause: minPause}
 	for _, partition := range partitions {
 		for _, kind := range roleStreams[f.Role] {
-			r.streams = append(r.streams, streamRef{partition, partition.key(kind)})
+			r.all = append(r.all, streamRef{partition, partition.key(kind)})
 			r.byKey[partition.key(kind)] = partition
 		}
 	}
+	r.streams = r.all
 	return r
+}
+
+// leaveOwned leaves out the partitions that somebody owns; false when all are.
+func (r *feedReader) leaveOwned(ctx context.Context) (bool, error) {
+	r.streams = nil
+	for _, s := range r.all {
+		owned, err := r.ledger.ownedElsewhere(ctx, s.partition, r.Role)
+		if err != nil {
+			return false, err
+		}
+		if !owned {
+			r.streams = append(r.streams, s)
+		}
+	}
+	return len(r.streams) > 0, nil
 }
 
 var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries}}
@@ -235,6 +258,10 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // turn is one round: unsettled entries, dead consumers' entries, then new ones.
 func (r *feedReader) turn(ctx context.Context) error {
+	if left, err := r.leaveOwned(ctx); !left {
+		sleep(ctx, readBlock)
+		return err
+	}
 	if r.claimed.IsZero() {
 		if err := r.makeGroups(ctx); err != nil {
 			return err

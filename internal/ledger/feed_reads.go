@@ -218,16 +218,16 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 		e.Update, err = decodeUpdate(update)
 		return err
 	}
-	if account, ok := values["a"].(string); ok {
-		e.Outcomes = new(Outcomes)
-		copy(e.Outcomes.Account[:], account)
-		e.Outcomes.Records, err = partition.decodeOutcomes(values)
-		if err == nil && (len(account) != len(e.Outcomes.Account) || len(e.Outcomes.Records) == 0) {
-			err = fmt.Errorf("outcomes: %w", errShortRecord)
-		}
+	if values["a"] != nil || values["o"] != nil {
+		e.Outcomes, err = partition.decodeOutcomes(values)
 		return err
 	}
-	e.Event, err = parseEvent(partition, text(values["e"]))
+	if batch, ok := values["m"].(string); ok {
+		e.Events, err = parseEvents(partition, batch)
+		return err
+	}
+	event, err := parseEvent(partition, text(values["e"]))
+	e.Events = []Event{event}
 	return err
 }
 

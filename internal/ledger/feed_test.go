@@ -44,7 +44,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Assigned)
 	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
-	if e := entries[0]; e.Event.Order != o.ID || e.Event.Version != o.Version || e.Update != nil {
+	if e := entries[0]; e.Events[0].Order != o.ID || e.Events[0].Version != o.Version || e.Update != nil {
 		t.Errorf("event %+v", e)
 	}
 	if e := entries[1]; e.Update == nil || e.Update.Order != o.ID || e.Update.Status != delivery.Assigned {
@@ -102,7 +102,7 @@ func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 	o := s.create(t, "X-1")
 	first := collect(t, s.Ledger, RoleWebhook, "c", 1) // read, not acknowledged: a crash
 	again := collect(t, s.Ledger, RoleWebhook, "c", 1)
-	check(t, again[0].ID == first[0].ID && again[0].Event.Order == o.ID, "after the restart %+v, before %+v", again[0], first[0])
+	check(t, again[0].ID == first[0].ID && again[0].Events[0].Order == o.ID, "after the restart %+v, before %+v", again[0], first[0])
 }
 
 func TestFeed_TakesOverFromTheDead(t *testing.T) {
@@ -119,7 +119,7 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 			return s.Streams.Ack(ctx, RoleWebhook, batch...)
 		}})
 	e := receive(t, got)
-	check(t, e.Event.Order == o.ID, "took over %+v", e)
+	check(t, e.Events[0].Order == o.ID, "took over %+v", e)
 }
 
 func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
@@ -128,7 +128,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 	seen := make(chan delivery.OrderID, 10)
 	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, batch []Entry) error {
 		for _, e := range batch {
-			seen <- e.Event.Order
+			seen <- e.Events[0].Order
 		}
 		return s.Streams.Ack(ctx, RoleWebhook, batch...)
 	}})
@@ -154,7 +154,7 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 			var handled atomic.Int32
 			f := feed(func(ctx context.Context, batch []Entry) (failed error) {
 				for _, e := range batch {
-					if e.Event.Order == bad.ID {
+					if e.Events[0].Order == bad.ID {
 						failed = errors.New("a defect")
 						continue
 					}

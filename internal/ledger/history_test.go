@@ -112,11 +112,11 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 		switch {
 		case e.Outcomes != nil:
 			outcomes++
-			r := e.Outcomes.Records
-			check(t, e.Outcomes.Account == s.account && len(r) == 1 && r[0].State == outcomeNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
-		case !e.Event.LateAt.IsZero():
+			r := e.Outcomes
+			check(t, e.Outcomes[0].Account == s.account && len(r) == 1 && r[0].State == outcomeNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
+		case !e.Events[0].LateAt.IsZero():
 			late++
-			check(t, e.Event.Order == o.ID && e.Event.LateAt.Equal(at) && e.Event.Version == 0, "late delivery %+v", e.Event)
+			check(t, e.Events[0].Order == o.ID && e.Events[0].LateAt.Equal(at) && e.Events[0].Version == 0, "late delivery %+v", e.Events)
 		default:
 			versions++
 		}
@@ -197,7 +197,7 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 	defer c.mu.Unlock()
 	seen := make(map[delivery.OrderID]bool)
 	for _, e := range c.entries {
-		seen[e.Event.Order] = true
+		seen[e.Events[0].Order] = true
 	}
 	check(t, len(seen) == 50, "%d of 50 orders", len(seen))
 }

@@ -124,6 +124,7 @@ type core struct {
 	guards      sync.Map // *fleetGuard by FleetID, of fleets that there are
 	receivers   receivers
 	logins      logins
+	tokens      tokenCache
 	mostWaiting int // mostWaiting; tests lower it
 	now         func() time.Time
 	activity    *activityCounts
@@ -147,7 +148,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting}
+	c := &core{tokens: tokenCache{seen: make(map[int]*seenToken)}, env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting}
 	l := &Ledger{c, Orders{c}, Lifecycle{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Queue{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Audit{c}}
 	if l.now == nil {
 		l.now = time.Now

@@ -111,9 +111,9 @@ func (l Lifecycle) IndexJobs(ctx context.Context, partition int, entries []Entry
 	r := l.partitions[partition]
 	args := []any{r.prefix, string(RoleStatus), firstTimerAfter.Milliseconds()}
 	for _, e := range entries {
-		member := ""
-		if !e.Event.Order.IsZero() && delivery.Sequence(e.Event.Version) == 1 {
-			member = orderMember(e.Event.Order)
+		member := "" // what is batched is no creation
+		if event := e.Events[0]; !event.Order.IsZero() && delivery.Sequence(event.Version) == 1 {
+			member = orderMember(event.Order)
 		}
 		args = append(args, e.ID, member)
 	}

@@ -279,9 +279,11 @@ func printableFields(r partition, values map[string]any) map[string]string {
 	if e.read(r, values) != nil {
 		return shown
 	}
-	id := e.Event.Order
+	var id delivery.OrderID
 	if e.Update != nil {
 		id = e.Update.Order
+	} else if len(e.Events) == 1 {
+		id = e.Events[0].Order
 	}
 	if !id.IsZero() {
 		shown["order"] = id.String()

@@ -15,17 +15,18 @@ import (
 
 // AttemptRecord is one line of an endpoint's attempt log.
 type AttemptRecord struct {
-	EventID    string    `json:"eventId"`
-	Event      string    `json:"event"`
-	OrderID    string    `json:"orderId,omitempty"`
-	Attempt    int       `json:"attempt"`
-	At         time.Time `json:"at"`
-	State      string    `json:"status"` // delivered, retrying, undelivered, notSent
-	HTTPStatus int       `json:"httpStatus,omitempty"`
-	Error      string    `json:"error,omitempty"`
-	Millis     int64     `json:"milliseconds"`
-	Answer     string    `json:"answer,omitempty"` // of a failed attempt only
-	Replay     bool      `json:"replay,omitempty"`
+	Account    delivery.AccountID `json:"-"`
+	EventID    string             `json:"eventId"`
+	Event      string             `json:"event"`
+	OrderID    string             `json:"orderId,omitempty"`
+	Attempt    int                `json:"attempt"`
+	At         time.Time          `json:"at"`
+	State      string             `json:"status"` // delivered, retrying, undelivered, notSent
+	HTTPStatus int                `json:"httpStatus,omitempty"`
+	Error      string             `json:"error,omitempty"`
+	Millis     int64              `json:"milliseconds"`
+	Answer     string             `json:"answer,omitempty"` // of a failed attempt only
+	Replay     bool               `json:"replay,omitempty"`
 	// Probe: sent ahead of the schedule to see whether the receiver is back. Failed
 	// probes in a row share one line; Probes counts them.
 	Probe  bool      `json:"probe,omitempty"`
@@ -47,6 +48,7 @@ const (
 	lineNotSent = 3
 	lineAttempt = 4
 	lineProbe   = 5
+	lineChunk   = 6 // in a log only: several lines, the oldest first, each with its length
 )
 
 var lineOutcomes = [...]string{"", outcomeDelivered, outcomeRetrying, outcomeUndelivered, outcomeNotSent}
@@ -118,20 +120,37 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	if event.Notice != "" {
 		a.EventID = event.Notice
 	} else {
+		a.Event = string(delivery.StatusChanged)
 		a.EventID, a.OrderID = delivery.EventID(event.Order, event.Version), event.Order.String()
 	}
 	return a, nil
 }
 
-// decodeOutcomes reads an entry's lines, named 1, 2 and so on.
+// decodeOutcomes reads an entry's lines: "o" is accounts and lines, one behind the other. Earlier
+// releases wrote those of one account, "a", named 1, 2 and so on.
 func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
-	records := make([]AttemptRecord, 0, len(values)-1)
-	for i := 1; values[strconv.Itoa(i)] != nil; i++ {
-		record, err := r.decodeLine(text(values[strconv.Itoa(i)]))
-		if err != nil {
+	records := make([]AttemptRecord, 0, len(values))
+	add := func(account, line string) error {
+		record, err := r.decodeLine(line)
+		if err == nil && len(account) != len(record.Account) {
+			err = fmt.Errorf("outcomes: %w", errShortRecord)
+		}
+		copy(record.Account[:], account)
+		records = append(records, record)
+		return err
+	}
+	for f := (fields{rest: text(values["o"])}); f.rest != ""; {
+		if err := cmp.Or(add(f.take(len(delivery.AccountID{})), f.text()), f.err); err != nil {
 			return nil, err
 		}
-		records = append(records, record)
+	}
+	for i := 1; values[strconv.Itoa(i)] != nil; i++ {
+		if err := add(text(values["a"]), text(values[strconv.Itoa(i)])); err != nil {
+			return nil, err
+		}
+	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("outcomes: %w", errShortRecord)
 	}
 	return records, nil
 }
@@ -168,13 +187,23 @@ func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, 
 	if err != nil {
 		return nil, failed("reading the attempt log", err)
 	}
-	records := make([]AttemptRecord, len(lines))
-	for i, line := range lines {
-		if records[i], err = r.decodeLine(line); err != nil {
-			return nil, err
+	records := make([]AttemptRecord, 0, len(lines))
+	for _, line := range lines {
+		chunk := []string{line}
+		if f := (fields{rest: line}); f.byte() == lineChunk {
+			for chunk = nil; f.rest != ""; {
+				chunk = append(chunk, f.text())
+			}
+		}
+		for _, line := range slices.Backward(chunk) {
+			record, err := r.decodeLine(line)
+			if err != nil {
+				return nil, err
+			}
+			records = append(records, record)
 		}
 	}
-	return records, nil
+	return records[:min(n, len(records))], nil
 }
 
 // Outcome is what became of an attempt.

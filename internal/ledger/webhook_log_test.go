@@ -203,7 +203,7 @@ func (s *env) exported(t *testing.T) (lines []string) {
 			if e.Outcomes == nil {
 				continue
 			}
-			for _, a := range e.Outcomes.Records {
+			for _, a := range e.Outcomes {
 				line := fmt.Sprint(a.State, " ", a.Attempt, " ", a.HTTPStatus)
 				if a.Probe {
 					line += " probe"

@@ -79,13 +79,13 @@ func (p *play) read(count int64, g Grant) {
 	p.entries = p.reader.parse(p.ctx, streamRef{p.partitions[0], key}, found[0].Messages)
 	p.queue(g)
 	for _, e := range p.entries {
-		if e.Event.Notice != "" {
-			if !p.replayWaits(e.Event.Notice) { // else it goes as that, once
-				p.notices[e.Event.Notice] = p.unread[e.Event.Notice]
+		if e.Events[0].Notice != "" {
+			if !p.replayWaits(e.Events[0].Notice) { // else it goes as that, once
+				p.notices[e.Events[0].Notice] = p.unread[e.Events[0].Notice]
 			}
-			delete(p.unread, e.Event.Notice)
+			delete(p.unread, e.Events[0].Notice)
 		} else {
-			p.orderOf(e.Event.Order).queued = int(delivery.Sequence(e.Event.Version))
+			p.orderOf(e.Events[0].Order).queued = int(delivery.Sequence(e.Events[0].Version))
 		}
 	}
 }

@@ -50,26 +50,26 @@ func (l Queue) Add(ctx context.Context, partition int, entries []Entry, g Grant)
 		return Leased{}, nil
 	}
 	r := l.partitions[partition]
-	events := make([]Event, len(entries))
-	for i, e := range entries {
-		if e.Event.Notice != "" {
-			events[i] = e.Event
-		}
+	var notices []Event
+	for _, e := range entries {
+		notices = append(notices, Event{Notice: e.Events[0].Notice}) // which stand alone
 	}
-	owners, err := l.owners(ctx, r, events)
+	owners, err := l.owners(ctx, r, notices)
 	if err != nil {
 		return Leased{}, err
 	}
 	args := make([]any, 0, 6+3*len(entries))
 	args = append(args, r.prefix, string(RoleWebhook), g.Limit, g.Share, g.InFlight, g.lease())
 	for i, e := range entries {
-		switch {
-		case owners[i] != "":
-			args = append(args, e.ID, "\x02"+e.Event.Notice, owners[i])
-		case e.Event.Notice == "" && delivery.Sequence(e.Event.Version) > 1:
-			args = append(args, e.ID, appendOrderEvent(nil, e.Event.Order, e.Event.Version), "")
-		default:
-			args = append(args, e.ID, "", "")
+		for _, event := range e.Events {
+			switch {
+			case owners[i] != "":
+				args = append(args, e.ID, "\x02"+event.Notice, owners[i])
+			case event.Notice == "" && delivery.Sequence(event.Version) > 1:
+				args = append(args, e.ID, appendOrderEvent(nil, event.Order, event.Version), "")
+			default:
+				args = append(args, e.ID, "", "")
+			}
 		}
 	}
 	reply, err := l.run(ctx, "queue_events", []string{r.key(kindEvents)}, args...)
@@ -126,6 +126,9 @@ const endpointsPerLease = 64
 // endpoints. next is when to call again at the latest; zero when nothing waits.
 func (l Queue) Lease(ctx context.Context, partition int, g Grant) (ds []*Delivery, next time.Time, err error) {
 	r := l.partitions[partition]
+	if owned, err := l.ownedElsewhere(ctx, r, RoleWebhook); owned || err != nil {
+		return nil, time.Time{}, err
+	}
 	leased, paced, next, err := l.lease(ctx, r, g)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -203,6 +206,12 @@ func (l Queue) ReleaseLeases(ctx context.Context, holder string) (int, error) {
 	const page = 500
 	total := 0
 	for _, r := range l.partitions {
+		if owned, err := l.ownedElsewhere(ctx, r, RoleWebhook); owned || err != nil {
+			if err != nil {
+				return total, err
+			}
+			continue
+		}
 		for first := 0; ; first += page {
 			reply, err := l.run(ctx, "release_leases", []string{r.key(kindSchedule)},
 				r.prefix, holderDigits(holder), first, first+page-1)

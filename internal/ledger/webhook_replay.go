@@ -117,14 +117,14 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 	last := make(map[Event]string) // how they ended
 	return l.replayStream(ctx, account, kindOutcomes, since, func(page []redis.XMessage) (int, error) {
 		for _, message := range page {
-			if text(message.Values["a"]) != string(account[:]) {
-				continue
-			}
 			outcomes, err := r.decodeOutcomes(message.Values)
 			if err != nil {
 				return 0, err
 			}
 			for _, a := range outcomes {
+				if a.Account != account {
+					continue
+				}
 				event, err := parseEvent(r, a.event)
 				if err != nil {
 					return 0, fmt.Errorf("outcome: %w", err)
@@ -179,11 +179,15 @@ func (l *core) replay(ctx context.Context, account delivery.AccountID, events []
 func (l *core) eventsOf(ctx context.Context, r partition, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
 	events := make([]Event, 0, len(page))
 	for _, message := range page {
-		event, err := parseEvent(r, text(message.Values["e"]))
-		if err != nil || (event.Notice == "" && delivery.Sequence(event.Version) < 2) {
+		var e Entry
+		if e.read(r, message.Values) != nil {
 			continue
 		}
-		events = append(events, event)
+		for _, event := range e.Events {
+			if event.Notice != "" || delivery.Sequence(event.Version) >= 2 {
+				events = append(events, event)
+			}
+		}
 	}
 	owners, err := l.owners(ctx, r, events)
 	kept := events[:0]

@@ -39,15 +39,17 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 			batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
 			continue
 		}
-		o := byID[e.Event.Order]
-		switch {
-		case o == nil:
-		case !e.Event.LateAt.IsZero():
-			batch.Late = append(batch.Late, archive.LateDelivery{Account: o.Account, CreatedAt: o.CreatedAt,
-				Order: o.ID, ReportedAt: e.Event.LateAt})
-		default:
-			if event, ok := archive.EventOf(o, e.Event.Version); ok {
-				batch.Events = append(batch.Events, event)
+		for _, event := range e.Events {
+			o := byID[event.Order]
+			switch {
+			case o == nil:
+			case !event.LateAt.IsZero():
+				batch.Late = append(batch.Late, archive.LateDelivery{Account: o.Account, CreatedAt: o.CreatedAt,
+					Order: o.ID, ReportedAt: event.LateAt})
+			default:
+				if row, ok := archive.EventOf(o, event.Version); ok {
+					batch.Events = append(batch.Events, row)
+				}
 			}
 		}
 	}
@@ -58,9 +60,11 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
 	seen := make(map[delivery.OrderID]bool, len(entries))
 	for i := range entries {
-		if id := entries[i].Event.Order; !seen[id] && !id.IsZero() {
-			seen[id] = true
-			ids = append(ids, id)
+		for _, event := range entries[i].Events {
+			if id := event.Order; !seen[id] && !id.IsZero() {
+				seen[id] = true
+				ids = append(ids, id)
+			}
 		}
 	}
 	return ids
@@ -111,14 +115,14 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 // however often it is exported. The two streams number their entries apart, so those of
 // tries are marked; an earlier release did not.
 func outcomeRows(e *ledger.Entry) []archive.Outcome {
-	rows := make([]archive.Outcome, len(e.Outcomes.Records))
-	for i, r := range e.Outcomes.Records {
+	rows := make([]archive.Outcome, len(e.Outcomes))
+	for i, r := range e.Outcomes {
 		entry := e.ID
 		if r.State == "retrying" {
 			entry += "t"
 		}
 		rows[i] = archive.Outcome{
-			Account: e.Outcomes.Account, At: r.At, EventID: r.EventID, Event: delivery.EventType(r.Event), State: r.State,
+			Account: r.Account, At: r.At, EventID: r.EventID, Event: delivery.EventType(r.Event), State: r.State,
 			Attempt: r.Attempt, HTTPStatus: r.HTTPStatus, Error: r.Error, Milliseconds: int(r.Millis),
 			Replay: r.Replay, Probe: r.Probe, Partition: e.Partition, Entry: entry, Line: i + 1,
 		}

@@ -162,7 +162,9 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), transient(err))
 	}
 	e.metrics.stored(&batch.Batch)
-	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool { return batch.unreadable[x.Event.Order] != nil })
+	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool {
+		return slices.ContainsFunc(x.Events, func(event ledger.Event) bool { return batch.unreadable[event.Order] != nil })
+	})
 	if err := e.ledger.Streams.Ack(ctx, ledger.RoleExport, exported...); err != nil {
 		return err
 	}

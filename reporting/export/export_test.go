@@ -108,8 +108,8 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 	s := newEnv(t)
 	var batch archive.Batch
 	for _, state := range []string{"retrying", "undelivered", "retrying", "undelivered"} {
-		e := &ledger.Entry{ID: "1795284000000-0", Outcomes: &ledger.Outcomes{Account: s.Vendor.Account, Records: []ledger.AttemptRecord{
-			{EventID: "evt_1", At: time.UnixMilli(1_795_284_000_000), State: state}}}}
+		e := &ledger.Entry{ID: "1795284000000-0", Outcomes: []ledger.AttemptRecord{
+			{Account: s.Vendor.Account, EventID: "evt_1", At: time.UnixMilli(1_795_284_000_000), State: state}}}
 		batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
 	}
 	if err := s.Archive.Insert(t.Context(), &batch); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -69,7 +70,8 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
 		besides := entries[:0]
 		for _, e := range entries {
-			if e.Outcomes != nil || !e.Event.LateAt.IsZero() {
+			e.Events = slices.DeleteFunc(e.Events, func(event ledger.Event) bool { return event.LateAt.IsZero() })
+			if e.Outcomes != nil || len(e.Events) > 0 {
 				besides = append(besides, e)
 			}
 		}

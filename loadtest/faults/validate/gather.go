@@ -123,8 +123,10 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
 	return s.Ledger.Streams.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
 		for _, e := range entries {
-			if !e.Event.Order.IsZero() && e.Event.Version != 0 {
-				f.Published = append(f.Published, Subject(e.Event.Order.String(), delivery.Sequence(e.Event.Version)))
+			for _, event := range e.Events {
+				if !event.Order.IsZero() && event.Version != 0 {
+					f.Published = append(f.Published, Subject(event.Order.String(), delivery.Sequence(event.Version)))
+				}
 			}
 		}
 		return nil

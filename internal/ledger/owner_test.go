@@ -1,0 +1,101 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
+)
+
+func TestFeed_ReadsABatchOfEvents(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	ids := []delivery.OrderID{s.create(t, "X-1").ID, s.create(t, "X-2").ID}
+	var batch []byte
+	for _, id := range ids {
+		batch = appendOrderEvent(batch, id, 1<<32|2)
+	}
+	for _, damaged := range []string{string(batch), string(batch[:len(batch)-1])} {
+		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"m", damaged}}).Err())
+	}
+	entries := collect(t, s.Ledger, RoleExport, "x", 3)
+	require(t, len(entries) == 3 && len(entries[2].Events) == 2, "%+v", entries)
+	for i, event := range entries[2].Events {
+		check(t, event.Order == ids[i] && event.Version == 1<<32|2, "event %d: %+v", i, event)
+	}
+	testserver.Await(t, "the damaged one is a dead letter", func() bool { return len(get(s.Monitor.DeadLetters(t.Context(), 10))(t)) == 1 })
+}
+
+func TestFeed_ReadsOutcomesOfManyAccounts(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	other := delivery.NewAccountID()
+	var values []byte
+	for i, account := range []delivery.AccountID{s.account, other, s.account} {
+		a := AttemptRecord{event: "\x02evt_" + string(rune('0'+i)), State: outcomeDelivered, Attempt: 1, At: time.UnixMilli(1_795_284_000_000)}
+		values = appendText(append(values, account[:]...), string(a.appendLine(nil, lineAttempt)))
+	}
+	e := Entry{}
+	must(t, e.read(r, map[string]any{"o": string(values)}))
+	var accounts []delivery.AccountID
+	for _, a := range e.Outcomes {
+		accounts = append(accounts, a.Account)
+	}
+	check(t, slices.Equal(accounts, []delivery.AccountID{s.account, other, s.account}) && e.Outcomes[1].EventID == "evt_1", "%+v", e.Outcomes)
+	for cut := range len(values) {
+		if e := (Entry{}); e.read(r, map[string]any{"o": string(values[:cut])}) == nil && len(e.Outcomes) == 0 {
+			t.Errorf("%d of %d bytes are read as nothing", cut, len(values))
+		}
+	}
+}
+
+func TestAttempts_ReadsChunksOfTheLog(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	line := func(attempt int) string {
+		a := AttemptRecord{event: "\x02evt_1", State: outcomeRetrying, Attempt: attempt, At: time.UnixMilli(1_795_284_000_000)}
+		return string(a.appendLine(nil, lineAttempt))
+	}
+	chunk := appendText(appendText([]byte{lineChunk}, line(2)), line(3))
+	must(t, s.rdb.LPush(t.Context(), r.keyOf(kindAttemptLog, s.account[:]), line(1), chunk, line(4)).Err())
+	var attempts []int
+	for _, a := range get(s.Webhooks.LastAttempts(t.Context(), s.account, 3))(t) {
+		attempts = append(attempts, a.Attempt)
+	}
+	check(t, slices.Equal(attempts, []int{4, 3, 2}), "attempts %v", attempts)
+}
+
+// A worker that owns a partition keeps consumers away, until it has left or is silent for long.
+func TestFeed_LeavesOwnedPartitionsAlone(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		role  Role
+		token Token
+		aside bool
+	}{
+		{"status", RoleStatus, Token{Owner: "w"}, true},
+		{"status, the owner has left", RoleStatus, Token{}, false},
+		{"webhooks that it sends", RoleWebhook, Token{Owner: "w", Webhooks: "1-0"}, true},
+		{"webhooks that it leaves to the group", RoleWebhook, Token{Owner: "w"}, false},
+		{"export", RoleExport, Token{Owner: "w", Webhooks: "1-0"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newEnv(t)
+			s.create(t, "X-1")
+			for _, r := range s.partitions {
+				must(t, s.rdb.Set(t.Context(), r.key(kindOwner), c.token.encode(), 0).Err())
+			}
+			f := newFeedReader(s.core, &Feed{Role: c.role, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
+			left := get(f.leaveOwned(t.Context()))(t)
+			check(t, left != c.aside, "reads: %v", left)
+			for _, seen := range s.tokens.seen {
+				seen.since = time.Now().Add(-2 * staleToken)
+			}
+			check(t, get(f.leaveOwned(t.Context()))(t), "a dead owner keeps it away")
+		})
+	}
+}
