@@ -54,7 +54,8 @@ type part struct {
 
 // measurements are what the parts do, by their names.
 var measurements = map[string]func(*bench, context.Context) error{
-	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms,
+	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms, "delivery": (*bench).measureDelivery,
+	"native":     (*bench).measureNative,
 	"throughput": (*bench).measureThroughput, "latency": (*bench).measureLatency, "isolation": (*bench).measureIsolation,
 	"backlog": (*bench).measureBacklog, "kill": (*bench).measureKills,
 	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads,

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,12 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/loadtest/harness"
-	"vendorapi/loadtest/receiver"
 )
 
 // measurePrograms measures the programs as they run in production: a gateway, a worker and a Redis that syncs every
-// write, over TCP, the load in this process. In every round: how long an answer takes at a fixed rate, how many
-// orders are created when that is all that happens, and how many are delivered, every webhook verified.
+// write, over TCP, the load in this process. In every round: how long an answer takes at a fixed rate, and how many
+// orders are created when that is all that happens.
 func (b *bench) measurePrograms(ctx context.Context) error {
 	return b.withSystem(ctx, "programs", nil, func(ctx context.Context, s *system) error {
 		for round := range b.rounds {
@@ -30,13 +27,8 @@ func (b *bench) measurePrograms(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("creation: %w", err)
 			}
-			delivered, webhooks, err := b.measureDelivery(ctx, s)
-			if err != nil {
-				return fmt.Errorf("delivery: %w", err)
-			}
-			b.add("delivered_per_created", delivered, created)
-			b.progress("round %d of %d  %s orders/s created, %s delivered, %d webhooks verified", round+1, b.rounds,
-				harness.Number(created), harness.Number(delivered), webhooks)
+			b.add("created_rate", created)
+			b.progress("round %d of %d  %s orders/s created", round+1, b.rounds, harness.Number(created))
 		}
 		return nil
 	})
@@ -104,7 +96,7 @@ func (s *system) bareWrites(ctx context.Context, load harness.Load) (*harness.An
 
 // measureCreation creates as many orders as the programs take and returns how many a second.
 func (b *bench) measureCreation(ctx context.Context, s *system) (perSecond float64, err error) {
-	err = b.account(ctx, s, costCreated, func() (float64, error) {
+	_, err = b.account(ctx, s, costCreated, func() (float64, error) {
 		r, err := s.create(ctx, s.addrs[:1], b.lasting(3*time.Second, time.Second))
 		if err != nil {
 			return 0, err
@@ -116,141 +108,4 @@ func (b *bench) measureCreation(ctx context.Context, s *system) (perSecond float
 		return orders, nil
 	})
 	return perSecond, err
-}
-
-const (
-	// undelivered bounds the orders that are created and not delivered, so that
-	// creation runs no faster than delivery.
-	undelivered = 1000
-	// deliveryTimeout is how long the last orders may take once no more are created.
-	deliveryTimeout = 30 * time.Second
-	// eventsPerOrder is one, and so one webhook, for every status after Searching.
-	eventsPerOrder = 5
-)
-
-// courierRun is one measurement of whole orders: created by their vendors,
-// carried out by the fleet step by step, reported by webhooks.
-type courierRun struct {
-	s        *system
-	create   func(dst []byte, n int) []byte
-	open     chan struct{} // a token for each order created and not delivered
-	created  atomic.Int64
-	webhooks atomic.Int64 // distinct ones
-	done     atomic.Int64 // Delivered among them
-	last     atomic.Int64 // when the last of those came, Unix nanoseconds
-}
-
-// measureDelivery returns how many orders a second went the whole way, from the
-// first order's creation to the last one's webhook for Delivered.
-func (b *bench) measureDelivery(ctx context.Context, s *system) (perSecond float64, webhooks int64, err error) {
-	d := &courierRun{s: s, create: s.newOrders(), open: make(chan struct{}, undelivered)}
-	err = b.account(ctx, s, costDelivered, func() (float64, error) {
-		began, bytesBefore := time.Now(), s.webhookBytes.Load()
-		if err := d.run(ctx, began.Add(b.lasting(4*time.Second, time.Second))); err != nil {
-			return 0, err
-		}
-		orders := float64(d.done.Load())
-		perSecond = orders / time.Unix(0, d.last.Load()).Sub(began).Seconds()
-		b.addCost(costDelivered+"webhooks", float64(d.webhooks.Load())/orders)
-		b.addCost(costDelivered+"webhook_bytes", float64(s.webhookBytes.Load()-bytesBefore)/orders)
-		return orders, nil
-	})
-	return perSecond, d.webhooks.Load(), err
-}
-
-// run creates orders until then, and returns when all are delivered and exactly one event has come for every change.
-func (d *courierRun) run(ctx context.Context, until time.Time) error {
-	seen := d.seen
-	d.s.seen.Store(&seen)
-	defer d.s.seen.Store(nil)
-	group, working := errgroup.WithContext(ctx)
-	for range connections / 2 { // each goroutine has two
-		group.Go(func() error { return d.carry(working, until) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if err := harness.Await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
-		return d.done.Load() == d.created.Load(), nil
-	}); err != nil {
-		return fmt.Errorf("%d of %d orders: %w", d.done.Load(), d.created.Load(), err)
-	}
-	if want := d.created.Load() * eventsPerOrder; d.webhooks.Load() != want || want == 0 {
-		return fmt.Errorf("%d distinct webhooks for %d orders, want %d each", d.webhooks.Load(), d.created.Load(), eventsPerOrder)
-	}
-	return d.s.checkReceivers()
-}
-
-func (d *courierRun) seen(e receiver.Event) {
-	if e.Order.OrderID == "" {
-		return // a store's
-	}
-	d.webhooks.Add(1)
-	if e.Order.Status == "Delivered" {
-		d.last.Store(time.Now().UnixNano())
-		d.done.Add(1)
-		<-d.open
-	}
-}
-
-// carry creates one order after the other until the time is over, and for each reports what a courier would.
-func (d *courierRun) carry(ctx context.Context, until time.Time) error {
-	deadline := until.Add(deliveryTimeout)
-	vendor, err := harness.Dial(ctx, d.s.addrs[0], deadline)
-	if err != nil {
-		return err
-	}
-	defer vendor.Close()
-	fleet, err := harness.Dial(ctx, hostOf(d.s.Demo.OpsURL), deadline)
-	if err != nil {
-		return err
-	}
-	defer fleet.Close()
-	var request []byte
-	for time.Now().Before(until) {
-		select {
-		case d.open <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Until(until)):
-			return nil
-		}
-		request = d.create(request[:0], int(d.created.Add(1)-1))
-		created, err := exchange(vendor, request, 201)
-		if err != nil {
-			return err
-		}
-		_, rest, _ := bytes.Cut(created, []byte(`"orderId":"`))
-		order, _, found := bytes.Cut(rest, []byte(`"`))
-		if !found {
-			return fmt.Errorf("no orderId in %.300s", created)
-		}
-		for _, r := range fleetReports {
-			request = fmt.Appendf(request[:0], "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
-				"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", order, r.path, d.s.Fleet.Bearer, len(r.body), r.body)
-			if _, err := exchange(fleet, request, r.want); err != nil {
-				return fmt.Errorf("report %s of order %s: %w", r.body, order, err)
-			}
-		}
-	}
-	return nil
-}
-
-func exchange(c *harness.Conn, request []byte, want int) ([]byte, error) {
-	a, err := c.Exchange(request)
-	if err == nil && a.Status != want {
-		err = fmt.Errorf("answered %d instead of %d: %.300s", a.Status, want, a.Body)
-	}
-	return a.Body, err
-}
-
-var fleetReports = []struct {
-	path, body string
-	want       int
-}{
-	{"accept", `{"courier":{"name":"Mehmet Yılmaz","phone":"05301234567","vehicleType":"Motorcycle"}}`, 200},
-	{"status", `{"status":"PickingUp"}`, 202},
-	{"status", `{"status":"PickedUp"}`, 202},
-	{"status", `{"status":"Delivering","location":{"latitude":40.987,"longitude":29.027}}`, 202},
-	{"status", `{"status":"Delivered"}`, 202},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,11 +12,11 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs/blockdevice"
+	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
-	"vendorapi/loadtest/receiver"
 )
 
 const (
@@ -35,9 +36,12 @@ type system struct {
 	vendors  []*stack.Vendor
 	batches  atomic.Int64 // of orders
 
-	receivers    []*receiver.Receiver
-	seen         atomic.Pointer[func(receiver.Event)] // called with every distinct event; optional
-	webhookBytes atomic.Int64                         // of all requests, heads and bodies
+	secrets [][]byte      // of the vendors' webhooks
+	opened  chan struct{} // closed when vendors and secrets are known
+	fail    context.CancelCauseFunc
+	seen    atomic.Pointer[func(body []byte, at time.Time) error] // called with every webhook of an order
+	// webhookBytes are those of all webhooks, heads and bodies.
+	webhookBytes atomic.Int64
 }
 
 // withSystem starts the programs, opens the vendors' stores and stops everything after
@@ -50,75 +54,78 @@ func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Clus
 	if err := stack.Build(ctx, options.BinDir); err != nil {
 		return err
 	}
-	return harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, started *harness.System) error {
+	return harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, started *harness.System) (err error) {
 		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis},
-			addrs: []string{hostOf(started.Demo.BaseURL)}}
+			addrs: []string{hostOf(started.Demo.BaseURL)}, opened: make(chan struct{})}
 		if cluster != nil {
 			s.redises = cluster.Nodes
 		}
-		if err := s.open(ctx); err != nil {
+		ctx, s.fail = context.WithCancelCause(ctx)
+		defer s.fail(nil)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			return err
 		}
-		return use(ctx, s)
+		// fasthttp, because it shares the processors with what is measured.
+		server := fasthttp.Server{NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
+			Handler: func(c *fasthttp.RequestCtx) { s.receive(ctx, c) }}
+		go func() { _ = server.Serve(listener) }() // ends with Shutdown
+		defer func() {
+			s.fail(nil)
+			err = errors.Join(err, server.Shutdown())
+		}()
+		if err = s.open(ctx, "http://"+listener.Addr().String()); err == nil {
+			err = use(ctx, s)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
 	})
 }
 
-func (s *system) open(ctx context.Context) error {
+func (s *system) open(ctx context.Context, hooksURL string) error {
 	limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
 	err := s.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.FleetID, limit, nil)
 	if err != nil {
 		return err
 	}
 	s.vendors, err = s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
-		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: s.HooksURL + "/" + strconv.Itoa(i)}
+		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: hooksURL + "/" + strconv.Itoa(i)}
 	})
-	if err != nil {
-		return err
+	for _, v := range s.vendors {
+		s.secrets = append(s.secrets, []byte(v.WebhookSecret))
 	}
-	for i, v := range s.vendors {
-		r, err := receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}, Seen: func(e receiver.Event, duplicate bool) {
-			if seen := s.seen.Load(); seen != nil && !duplicate {
-				(*seen)(e)
-			}
-		}})
-		if err != nil {
-			return err
+	close(s.opened)
+	return err
+}
+
+// receive takes a vendor's webhook. What no receiver should ever see ends the run.
+func (s *system) receive(ctx context.Context, c *fasthttp.RequestCtx) {
+	at := time.Now()
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+		return
+	}
+	c.SetStatusCode(fasthttp.StatusNoContent)
+	header, body := &c.Request.Header, c.PostBody()
+	s.webhookBytes.Add(int64(len("POST  HTTP/1.1\r\n") + len(c.RequestURI()) + len(header.RawHeaders()) + len(body)))
+	i, err := strconv.Atoi(string(c.Path()[1:]))
+	switch {
+	case err != nil || i >= len(s.secrets) || !signed(s.secrets[i], body, header.Peek("webhook-id"), header.Peek("X-Service-Signature")):
+		err = fmt.Errorf("a webhook at %s cannot be verified: %.500s", c.Path(), body)
+	case string(header.Peek("X-Service-Event")) == string(delivery.StatusChanged):
+		if seen := s.seen.Load(); seen != nil {
+			err = (*seen)(body, at)
 		}
-		s.receivers = append(s.receivers, r)
-		s.Hooks.HandleFunc("/"+strconv.Itoa(i), func(w http.ResponseWriter, req *http.Request) {
-			s.webhookBytes.Add(requestBytes(req))
-			r.ServeHTTP(w, req)
-		})
 	}
-	return nil
+	if err != nil {
+		s.fail(err)
+	}
 }
 
 func hostOf(origin string) string { return strings.TrimPrefix(origin, "http://") }
-
-func requestBytes(r *http.Request) int64 {
-	n := len(r.Method) + len(" ") + len(r.RequestURI) + len(" HTTP/1.1\r\nHost: ") + len(r.Host) + len("\r\n\r\n")
-	for name, values := range r.Header {
-		for _, v := range values {
-			n += len(name) + len(": ") + len(v) + len("\r\n")
-		}
-	}
-	return int64(n) + r.ContentLength
-}
-
-// checkReceivers refuses what no receiver should ever see: an event that cannot
-// be verified or read, or that came twice with different bytes.
-func (s *system) checkReceivers() error {
-	for i, r := range s.receivers {
-		c := r.Counts()
-		for reason, n := range c.Invalid {
-			return fmt.Errorf("vendor %d: %d webhooks refused: %s", i, n, reason)
-		}
-		if c.Changed > 0 {
-			return errors.New("an event came twice with different bytes")
-		}
-	}
-	return nil
-}
 
 // orderBody is an order as a point-of-sale sends it, with every field that one has, about 450 bytes. Its external id
 // is its idempotency key, too, as the spec suggests.
@@ -169,20 +176,39 @@ func (s *system) settle(ctx context.Context) error {
 // usage is what has been used so far, by the names of costs.
 type usage map[string]float64
 
+// addRedis adds what a server has used. calls are those of scripts, commands all others, those within scripts included.
+func (u usage) addRedis(ctx context.Context, server *stack.Redis) error {
+	info, err := harness.RedisInfo(ctx, server)
+	if err != nil {
+		return err
+	}
+	// The main thread alone is what one partition can have of a machine.
+	u["redis_us"] += 1e6 * (info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"])
+	u["redis_memory_bytes"] += info["used_memory"]
+	u["redis_net_in_bytes"] += info["total_net_input_bytes"]
+	u["redis_net_out_bytes"] += info["total_net_output_bytes"]
+	u["aof_bytes"] += info["aof_current_size"]
+	u["aof_base_bytes"] += info["aof_base_size"]
+	stats, err := server.Command(ctx, "INFO", "commandstats") // cmdstat_fcall:calls=7,usec=…
+	for line := range strings.Lines(stats) {
+		name, rest, _ := strings.Cut(line, ":calls=")
+		number, _, _ := strings.Cut(rest, ",")
+		n, _ := strconv.ParseFloat(number, 64) // the section's heading is no number
+		kind := "commands"
+		if strings.HasPrefix(name, "cmdstat_fcall") || strings.HasPrefix(name, "cmdstat_eval") {
+			kind = "calls"
+		}
+		u[kind] += n
+	}
+	return err
+}
+
 func (s *system) usage(ctx context.Context) (usage, error) {
 	u := usage{}
 	for _, server := range s.redises {
-		info, err := harness.RedisInfo(ctx, server)
-		if err != nil {
+		if err := u.addRedis(ctx, server); err != nil {
 			return nil, err
 		}
-		// The main thread alone is what one partition can have of a machine.
-		u["redis_us"] += 1e6 * (info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"])
-		u["redis_memory_bytes"] += info["used_memory"]
-		u["redis_net_in_bytes"] += info["total_net_input_bytes"]
-		u["redis_net_out_bytes"] += info["total_net_output_bytes"]
-		u["aof_bytes"] += info["aof_current_size"]
-		u["aof_base_bytes"] += info["aof_base_size"]
 	}
 	processes := []harness.Process{{Name: "worker", PID: s.Worker.PID()}, harness.Self("generator")}
 	for _, g := range s.gateways {
@@ -232,12 +258,12 @@ const (
 )
 
 var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
-	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "disk_flushes"}
+	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "disk_flushes", "calls", "commands"}
 
-// account runs a measurement of orders and notes what one order costs each
+// account runs a measurement of orders, notes and returns what one order costs each
 // resource, by names such as "created.gateway_us": loadtest/SIZING.md computes with
 // them. What the worker still has to do for them is waited for and counted.
-func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) error {
+func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) (usage, error) {
 	var orders float64
 	used, rewritten, err := s.during(ctx, func() (err error) {
 		if orders, err = measure(); err != nil {
@@ -246,15 +272,18 @@ func (b *bench) account(ctx context.Context, s *system, way string, measure func
 		return s.settle(ctx)
 	})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	for name := range used {
+		used[name] /= orders
 	}
 	for _, name := range costNames {
-		b.addCost(way+name, used[name]/orders)
+		b.addCost(way+name, used[name])
 	}
 	if !rewritten {
-		b.addCost(way+"aof_bytes", used["aof_bytes"]/orders)
+		b.addCost(way+"aof_bytes", used["aof_bytes"])
 	}
-	return nil
+	return used, nil
 }
 
 func (b *bench) addCost(name string, v float64) { b.costs[name] = append(b.costs[name], v) }

@@ -84,7 +84,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	id := header.Peek("webhook-id")
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
 	switch {
-	case !e.signed(ctx.PostBody(), id, header.Peek("X-Service-Signature")):
+	case !signed(e.secret, ctx.PostBody(), id, header.Peek("X-Service-Signature")):
 		e.mu.Lock()
 		e.counts.Invalid++
 		e.mu.Unlock()
@@ -97,8 +97,8 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 }
 
 // signed verifies the body, and that it is about the event which the header names: only the body is signed.
-func (e *endpoint) signed(body, id, signature []byte) bool {
-	mac := hmac.New(sha256.New, e.secret)
+func signed(secret, body, id, signature []byte) bool {
+	mac := hmac.New(sha256.New, secret)
 	mac.Write(body)
 	want := hex.AppendEncode([]byte("sha256="), mac.Sum(nil))
 	rest, ok := bytes.CutPrefix(body, []byte(`{"eventId":"`))

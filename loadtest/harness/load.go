@@ -130,18 +130,26 @@ func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
 // schedule makes every request due at its instant, as many as due has room for.
 // The connections that are free take them in turn.
 func (l *Load) schedule(ctx context.Context, start time.Time, due chan<- int) {
-	const longestNap = 20 * time.Millisecond // so that it ends soon after ctx
 	defer close(due)
 	for n := range cap(due) {
-		for wait := time.Until(l.at(start, n)); wait > 0; wait = time.Until(l.at(start, n)) {
-			if ctx.Err() != nil {
-				return
-			}
-			nap(min(wait, longestNap))
+		if !SleepUntil(ctx, l.at(start, n)) {
+			return
 		}
 		due <- n
 		runtime.Gosched() // a nap in the kernel would keep the request waiting for this processor
 	}
+}
+
+// SleepUntil is some 50 microseconds late at most, unless no processor is free. It is false when ctx ended before.
+func SleepUntil(ctx context.Context, at time.Time) bool {
+	const longestNap = 20 * time.Millisecond // so that it ends soon after ctx
+	for wait := time.Until(at); wait > 0; wait = time.Until(at) {
+		if ctx.Err() != nil {
+			return false
+		}
+		nap(min(wait, longestNap))
+	}
+	return true
 }
 
 // exchange sends on each connection the next request that is due when the last

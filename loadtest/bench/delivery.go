@@ -1,0 +1,492 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"vendorapi/loadtest/harness"
+)
+
+const (
+	// spacing is between two steps of an order.
+	spacing = 300 * time.Millisecond
+	// eventsPerOrder is one, and so one webhook, for every status after Searching.
+	eventsPerOrder = 5
+	// deliveryTimeout is how long the last orders may take once no more are created.
+	deliveryTimeout = 30 * time.Second
+	// deliveryWarmUp is until orders of every step are in progress, and not in the histograms.
+	deliveryWarmUp = 2 * time.Second
+)
+
+// statuses of an order; step n of it, the creation being 0, leads to the status n.
+var statuses = [1 + eventsPerOrder]string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
+
+// fleetReports are steps 1 to 5.
+var fleetReports = [eventsPerOrder]struct {
+	path, body string
+	want       int
+}{
+	{"accept", `{"courier":{"name":"Mehmet Yılmaz","phone":"05301234567","vehicleType":"Motorcycle"}}`, 200},
+	{"status", `{"status":"PickingUp"}`, 202},
+	{"status", `{"status":"PickedUp"}`, 202},
+	{"status", `{"status":"Delivering","location":{"latitude":40.987,"longitude":29.027}}`, 202},
+	{"status", `{"status":"Delivered"}`, 202},
+}
+
+// timetable is when the steps of orders are due; nothing that happens changes it.
+type timetable struct {
+	start  time.Time
+	rate   float64 // orders created per second
+	orders int     // in all
+	every  int     // one of so many orders goes the whole way, the others are created only
+}
+
+// at is the instant of a step. Each order is at its own place, by the golden ratio, within its 1/rate: at equal
+// distances the steps of different orders would coincide at some rates and not at others.
+func (t *timetable) at(order, step int) time.Time {
+	_, place := math.Modf(float64(order) * math.Phi)
+	return t.start.Add(time.Duration((float64(order)+place)/t.rate*float64(time.Second)) + time.Duration(step)*spacing)
+}
+
+func (t *timetable) whole() int { return (t.orders + t.every - 1) / t.every }
+
+// run calls due at the instant of every step, until ctx ends.
+func (t *timetable) run(ctx context.Context, due func(order, step int)) {
+	var next [len(statuses)]int // the next order of each step
+	for {
+		soonest, at := -1, time.Time{}
+		for step, order := range next {
+			if order >= t.orders {
+				continue
+			}
+			if a := t.at(order, step); soonest < 0 || a.Before(at) {
+				soonest, at = step, a
+			}
+		}
+		if soonest < 0 || !harness.SleepUntil(ctx, at) {
+			return
+		}
+		due(next[soonest], soonest)
+		runtime.Gosched() // see harness.Load
+		if soonest == 0 {
+			next[0]++
+		} else {
+			next[soonest] += t.every
+		}
+	}
+}
+
+// journeys is an open loop of orders from the vendor to the last webhook. A step is sent at its instant, or as soon as
+// the order's step before is answered, if that is later; waits count from the instant.
+type journeys struct {
+	timetable
+	s         *system
+	measured  time.Time // what is due before is warm-up
+	request   func(dst []byte, n int) []byte
+	creations chan int
+	reports   chan reportDue
+	unsent    atomic.Int64 // reports that are still to be answered
+	refused   atomic.Int64 // requests, because the service was too busy
+
+	mu        sync.Mutex              // of the rest
+	states    []journey               // by order
+	created   *hdrhistogram.Histogram // answers to creations, microseconds
+	told      *hdrhistogram.Histogram // from the instant of a report to its webhook, microseconds
+	delivered int
+	last      time.Time // of the webhooks
+	growing   bool      // more orders were in progress at the end than their steps and a fair wait explain
+}
+
+type reportDue struct{ order, step int }
+
+type journey struct {
+	id       string
+	due      int // steps
+	answered int // steps
+	told     int // the status of the last webhook
+}
+
+// carry creates rate orders a second for a time after the warm-up and takes one of every so many the whole way. It
+// returns when every webhook of these has come, verified, once and in its order; anything else is an error.
+func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, length time.Duration) (*journeys, error) {
+	const longest = time.Minute // no wait is longer, see deliveryTimeout
+	j := &journeys{s: s, request: s.newOrders(), timetable: timetable{
+		start: time.Now().Add(100 * time.Millisecond), rate: rate, orders: int(rate * (warmUp + length).Seconds()), every: every,
+	}, created: hdrhistogram.New(1, longest.Microseconds(), 3), told: hdrhistogram.New(1, longest.Microseconds(), 3)}
+	j.measured = j.start.Add(warmUp)
+	j.states = make([]journey, j.orders)
+	j.creations = make(chan int, j.orders)
+	j.reports = make(chan reportDue, eventsPerOrder*j.whole())
+	j.unsent.Store(int64(cap(j.reports)))
+	seen := j.seen
+	s.seen.Store(&seen) // until the next ones: a webhook too many is an error then, too
+
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var working sync.WaitGroup
+	for _, side := range []struct {
+		addr  string
+		conns int
+		work  func(context.Context, *harness.Conn) error
+	}{{s.addrs[0], connections, j.create}, {hostOf(s.Demo.OpsURL), 2 * connections, j.report}} {
+		for range side.conns {
+			conn, err := harness.Dial(ctx, side.addr, j.at(j.orders, eventsPerOrder).Add(deliveryTimeout))
+			if err != nil {
+				return nil, err
+			}
+			context.AfterFunc(ctx, conn.Close)
+			working.Go(func() {
+				if err := side.work(ctx, conn); err != nil {
+					fail(err)
+				}
+			})
+		}
+	}
+	working.Go(func() { j.watch(ctx) })
+	j.run(ctx, j.send)
+	close(j.creations)
+	working.Wait()
+	err := harness.Await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
+		return j.left() == 0, context.Cause(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%d of %d orders on their way: %w", j.left(), j.whole(), err)
+	}
+	return j, nil
+}
+
+func (j *journeys) left() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.whole() - j.delivered
+}
+
+// send notes that a step is due and has it sent if the one before is answered.
+func (j *journeys) send(order, step int) {
+	if step == 0 {
+		j.creations <- order
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	state := &j.states[order]
+	if state.due = step; state.answered == step {
+		j.reports <- reportDue{order, step}
+	}
+}
+
+// answered has the next step sent if it is due.
+func (j *journeys) answered(order, step int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	state := &j.states[order]
+	if state.answered = step + 1; state.due > step {
+		j.reports <- reportDue{order, step + 1}
+	}
+}
+
+func (j *journeys) create(ctx context.Context, conn *harness.Conn) error {
+	var request []byte
+	for n := range j.creations {
+		request = j.request(request[:0], n)
+		answer, err := j.exchange(ctx, conn, request, http.StatusCreated)
+		if err != nil {
+			return err
+		}
+		j.wait(j.created, n, 0, time.Now())
+		if n%j.every != 0 {
+			continue
+		}
+		id, _ := textOf(answer, `"orderId":"`)
+		j.mu.Lock()
+		j.states[n].id = string(id)
+		j.mu.Unlock()
+		j.answered(n, 0)
+	}
+	return nil
+}
+
+func (j *journeys) report(ctx context.Context, conn *harness.Conn) error {
+	var request []byte
+	for {
+		var r reportDue
+		more := true
+		select {
+		case r, more = <-j.reports:
+		case <-ctx.Done():
+			return nil
+		}
+		if !more {
+			return nil
+		}
+		j.mu.Lock()
+		id := j.states[r.order].id
+		j.mu.Unlock()
+		what := fleetReports[r.step-1]
+		request = fmt.Appendf(request[:0], "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, what.path, j.s.Fleet.Bearer, len(what.body), what.body)
+		if _, err := j.exchange(ctx, conn, request, what.want); err != nil {
+			return fmt.Errorf("report %s of order %s: %w", what.body, id, err)
+		}
+		j.answered(r.order, r.step)
+		if j.unsent.Add(-1) == 0 {
+			close(j.reports)
+		}
+	}
+}
+
+// exchange repeats what the service was too busy for, as it asks to; a rate at which that happens does not last.
+func (j *journeys) exchange(ctx context.Context, c *harness.Conn, request []byte, want int) ([]byte, error) {
+	for {
+		a, err := c.Exchange(request)
+		switch {
+		case err != nil || a.Status == want:
+			return a.Body, err
+		case a.Status != http.StatusServiceUnavailable || a.RetryAfter == 0:
+			return nil, fmt.Errorf("answered %d instead of %d: %.300s", a.Status, want, a.Body)
+		}
+		j.refused.Add(1)
+		if err := harness.Sleep(ctx, time.Duration(a.RetryAfter)*time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// seen takes a verified webhook of an order: it must be that of the order's next status.
+func (j *journeys) seen(body []byte, at time.Time) error {
+	id, rest := textOf(body, `"orderId":"`)
+	external, rest := textOf(rest, `"externalOrderId":"`)
+	status, _ := textOf(rest, `"status":"`)
+	n, err := strconv.Atoi(string(bytes.TrimPrefix(external, []byte("POS-"))))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n %= ordersPerBatch; err != nil || n >= len(j.states) || j.states[n].id != string(id) {
+		return fmt.Errorf("a webhook of no order: %s", body)
+	}
+	state := &j.states[n]
+	if state.told == eventsPerOrder || string(status) != statuses[state.told+1] {
+		return fmt.Errorf("a webhook for %s after that for %s: %s", status, statuses[state.told], body)
+	}
+	state.told++
+	if state.told == eventsPerOrder {
+		j.delivered++
+	}
+	j.last = at
+	j.record(j.told, n, state.told, at)
+	return nil
+}
+
+// textOf is the text in JSON behind a key, up to the next quotation mark, and what follows.
+func textOf(body []byte, key string) (text, rest []byte) {
+	_, rest, _ = bytes.Cut(body, []byte(key))
+	text, rest, _ = bytes.Cut(rest, []byte(`"`))
+	return text, rest
+}
+
+func (j *journeys) wait(h *hdrhistogram.Histogram, order, step int, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record(h, order, step, at)
+}
+
+// record is called with the lock held.
+func (j *journeys) record(h *hdrhistogram.Histogram, order, step int, at time.Time) {
+	if due := j.at(order, step); !due.Before(j.measured) {
+		_ = h.RecordValue(min(at.Sub(due).Microseconds(), h.HighestTrackableValue()))
+	}
+}
+
+// watch looks, in the last second of the creations, at how many orders are in progress; the fewest count, so that
+// a moment's stall is no growth. By Little's law they are as many as are created in the time that one takes.
+func (j *journeys) watch(ctx context.Context) {
+	const fairWait = 250 * time.Millisecond // of the mean order
+	end := j.at(j.orders, 0)
+	fewest := j.orders
+	for at := end.Add(-time.Second); at.Before(end); at = at.Add(50 * time.Millisecond) {
+		if !harness.SleepUntil(ctx, at) {
+			return
+		}
+		due := int(time.Since(j.start).Seconds()*j.rate) / j.every
+		fewest = min(fewest, due-(j.whole()-j.left()))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.growing = float64(fewest) > j.rate/float64(j.every)*(eventsPerOrder*spacing+fairWait).Seconds()
+}
+
+// perSecond is the rate at which orders were delivered, from the instant at which the first was to be.
+func (j *journeys) perSecond() float64 {
+	return float64(j.whole()) / j.last.Sub(j.at(0, eventsPerOrder)).Seconds()
+}
+
+// holds reports a rate that can last.
+func (j *journeys) holds() bool {
+	return !j.growing && j.refused.Load() == 0 && quantile(j.told, 99) < 1000
+}
+
+// quantile is in milliseconds; q from 0 to 100.
+func quantile(h *hdrhistogram.Histogram, q float64) float64 {
+	return float64(h.ValueAtQuantile(q)) / 1000
+}
+
+func (j *journeys) String() string {
+	return fmt.Sprintf("%s orders/s: report to webhook p50 %s, p99 %s ms, %d requests refused", harness.Number(j.rate/float64(j.every)),
+		harness.Number(quantile(j.told, 50)), harness.Number(quantile(j.told, 99)), j.refused.Load())
+}
+
+// The rates that are tried for the knee, in orders per second: doubled every time from the least, and where one does not hold, between.
+const (
+	leastKnee = 100
+	mostKnee  = 1900 // the fleet's limit is 10,000 requests a second
+)
+
+// measureDelivery measures whole orders: the highest rate that lasts, what one costs, beside the writes alone that an
+// order needs, and how long webhooks and, beside them, creations wait.
+func (b *bench) measureDelivery(ctx context.Context) error {
+	return b.withSystem(ctx, "delivery", nil, func(ctx context.Context, s *system) error {
+		// When Redis rewrites its file is chance, and bytes appended are not known then.
+		if _, err := s.Redis.Command(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"); err != nil {
+			return err
+		}
+		knee := 40.0 // of a quick run
+		if !b.quick {
+			var err error
+			if knee, err = b.findKnee(ctx, s); err != nil {
+				return fmt.Errorf("knee: %w", err)
+			}
+			b.add("knee", knee)
+		}
+		rate := min(1000, 0.9*knee)
+		if err := b.measureLasting(ctx, s, rate); err != nil {
+			return err
+		}
+		for round := range min(b.rounds, 3) { // longer ones than of the other parts
+			if err := b.measureOrders(ctx, s, round, rate); err != nil {
+				return fmt.Errorf("whole orders: %w", err)
+			}
+			if err := b.measureBeside(ctx, s, min(500, knee/2)); err != nil {
+				return fmt.Errorf("creations beside: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// findKnee returns the highest rate, within 10 %, that holds.
+func (b *bench) findKnee(ctx context.Context, s *system) (float64, error) {
+	const fine, coarse = 1.1, 1.1 * 1.1 * 1.1 * 1.1
+	try := func(rate float64) (bool, error) {
+		for range 2 { // a stall of the machine is not the service's
+			j, err := s.carry(ctx, rate, 1, deliveryWarmUp, 4*time.Second)
+			if err == nil {
+				err = s.settle(ctx)
+			}
+			if err != nil {
+				return false, err
+			}
+			if j.holds() {
+				b.progress("knee: %s", j)
+				return true, nil
+			}
+			b.progress("knee: %s, which does not last", j)
+		}
+		return false, nil
+	}
+	knee, beyond := 0.0, 0.0
+	for rate := float64(leastKnee); beyond == 0 || beyond/knee > fine*1.001; {
+		holds, err := try(rate)
+		switch {
+		case err != nil:
+			return 0, err
+		case holds:
+			knee = rate
+		case rate == leastKnee:
+			return 0, fmt.Errorf("%v orders/s do not last", rate)
+		default:
+			beyond = rate
+		}
+		switch {
+		case beyond > 0:
+			rate = math.Sqrt(knee * beyond)
+		case knee*coarse > mostKnee:
+			return knee, nil
+		default:
+			rate = knee * coarse
+		}
+	}
+	return knee, nil
+}
+
+// measureLasting measures how long webhooks take from the reports at a rate that lasts, for a minute.
+func (b *bench) measureLasting(ctx context.Context, s *system, rate float64) error {
+	j, err := s.carry(ctx, rate, 1, b.lasting(deliveryWarmUp, 0), b.lasting(time.Minute, time.Second))
+	if err != nil {
+		return fmt.Errorf("a minute: %w", err)
+	}
+	b.add("delivered_rate", j.perSecond())
+	for key, q := range map[string]float64{"told_p50": 50, "told_p99": 99, "told_p999": 99.9} {
+		b.add(key, quantile(j.told, q))
+	}
+	b.progress("a minute: %s", j)
+	return s.settle(ctx)
+}
+
+// measureOrders measures what a whole order costs, in turns with the writes alone.
+func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate float64) error {
+	length := b.lasting(10*time.Second, time.Second)
+	var used, native usage
+	for _, own := range []bool{round%2 == 0, round%2 != 0} {
+		var err error
+		if own {
+			used, err = b.account(ctx, s, costDelivered, func() (float64, error) {
+				before := s.webhookBytes.Load()
+				j, err := s.carry(ctx, rate, 1, b.lasting(deliveryWarmUp, 0), length)
+				if err != nil {
+					return 0, err
+				}
+				orders := float64(j.whole())
+				b.addCost(costDelivered+"webhooks", eventsPerOrder)
+				b.addCost(costDelivered+"webhook_bytes", float64(s.webhookBytes.Load()-before)/orders)
+				return orders, nil
+			})
+		} else {
+			native, err = b.nativeOpenLoop(ctx, rate, length)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.add("delivered_redis", used["redis_us"], native["redis_us"])
+	b.add("delivered_file", used["aof_bytes"], native["aof_bytes"])
+	b.add("delivered_commands", used["commands"], native["commands"])
+	b.add("delivered_calls", used["calls"])
+	b.add("delivered_cpu", used["redis_us"]+used["gateway_us"]+used["worker_us"])
+	b.add("delivered_gateway", used["gateway_us"])
+	b.add("delivered_worker", used["worker_us"])
+	b.add("delivered_generator", used["generator_us"])
+	b.progress("round %d  an order at %s orders/s: Redis %s us, the writes alone %s", round+1, harness.Number(rate),
+		harness.Number(used["redis_us"]), harness.Number(native["redis_us"]))
+	return nil
+}
+
+// measureBeside measures the answers to 2,000 creations a second of which some go the whole way.
+func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64) error {
+	rate := float64(b.fewer(2000, 100))
+	j, err := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), b.lasting(deliveryWarmUp, 0), b.lasting(6*time.Second, time.Second))
+	if err != nil {
+		return err
+	}
+	b.add("wait_p99_beside", quantile(j.created, 99))
+	b.progress("p99 of the answers to %s orders/s %s ms; of these %s", harness.Number(rate), harness.Number(quantile(j.created, 99)), j)
+	return s.settle(ctx)
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
+)
+
+// native is the reference for whole orders: the writes that each of them needs, plain commands in pipelines, with no
+// reads, no decisions, no scripts and no programs. Values have the sizes of the service's. Per order:
+//
+//	creation     SET, SET (36 bytes each: idempotency, external id), SET record (304), XADD event (23)
+//	reports      5 XADD (104 bytes, then 70 each), 1 SETRANGE (2) for the pickup
+//	record       4 SETRANGE (19) with 4 APPEND (81), then SET (749), which ends the room that APPEND reserves
+//	job list     5 ZADD, 1 ZREM
+//	timer        1 ZADD, 1 ZREM
+//	end          1 RPUSH
+//
+// Creations and reports go when they are due, each by itself. All else follows in turns, in which the changes of one
+// partition share a ZADD and a ZREM for each index, one RPUSH, one XADD of their events (23 bytes each), one of the
+// webhooks' outcomes (64 each), and one SET (60) that says how far the turn came. Of an endpoint's log of attempts,
+// 16 lines (64 bytes each) make an LPUSH.
+type native struct {
+	attempts [vendorCount]int // lines of each endpoint's log
+}
+
+// nativeFill is what values are made of.
+var nativeFill = strings.Repeat("0123456789abcdef", 64)
+
+const (
+	// nativeTurn is how often what has come in is worked on.
+	nativeTurn = 20 * time.Millisecond
+	// attemptLines are those of one chunk.
+	attemptLines = 16
+)
+
+func nativeKey(order int, kind string) string {
+	return fmt.Sprintf("{s%02d}%s", order%partitions, kind)
+}
+
+// nativeRecord and nativeMember are named by 12 and 14 bytes.
+func nativeRecord(order int) string { return nativeKey(order, fmt.Sprintf("o%012d", order)) }
+func nativeMember(order int) string { return fmt.Sprintf("%014d", order) }
+
+// resp is a pipeline of commands.
+type resp struct {
+	out      []byte
+	commands int
+}
+
+func (r *resp) add(args ...string) {
+	r.commands++
+	r.out = append(strconv.AppendInt(append(r.out, '*'), int64(len(args)), 10), '\r', '\n')
+	for _, a := range args {
+		r.out = append(strconv.AppendInt(append(r.out, '$'), int64(len(a)), 10), '\r', '\n')
+		r.out = append(append(r.out, a...), '\r', '\n')
+	}
+}
+
+// arrive writes what a creation (step 0) or a report brings, as a gateway would.
+func (n *native) arrive(r *resp, order, step int) {
+	switch step {
+	case 0:
+		account := fmt.Sprintf("%016d:", order%vendorCount)
+		r.add("SET", nativeKey(order, "idempotency:"+account+strconv.Itoa(order)), nativeFill[:36])
+		r.add("SET", nativeKey(order, "external:"+account+strconv.Itoa(order)), nativeFill[:36])
+		r.add("SET", nativeRecord(order), nativeFill[:304])
+		r.add("XADD", nativeKey(order, "e"), "*", "e", nativeFill[:23])
+	case 1:
+		r.add("XADD", nativeKey(order, "u"), "*", "u", nativeFill[:104])
+	default:
+		r.add("XADD", nativeKey(order, "u"), "*", "u", nativeFill[:70])
+		if statuses[step] == "PickedUp" {
+			r.add("SETRANGE", nativeRecord(order), "2", nativeFill[:2])
+		}
+	}
+}
+
+// turn writes what follows from steps of orders of one partition.
+func (n *native) turn(r *resp, steps []reportDue) {
+	of := func(kind string) string { return nativeKey(steps[0].order, kind) }
+	var jobs, timers, ended, events, outcomes []string
+	now := strconv.FormatInt(time.Now().UnixMilli(), 10)
+	for _, s := range steps {
+		member := nativeMember(s.order)
+		if s.step < eventsPerOrder {
+			jobs = append(jobs, now, member)
+		}
+		switch s.step {
+		case 0:
+			timers = append(timers, now, member)
+			continue
+		case eventsPerOrder:
+			r.add("SET", nativeRecord(s.order), nativeFill[:749])
+			ended = append(ended, member)
+		default:
+			r.add("SETRANGE", nativeRecord(s.order), "1", nativeFill[:19])
+			r.add("APPEND", nativeRecord(s.order), nativeFill[:81])
+		}
+		events = append(events, "e", nativeFill[:23])
+		outcomes = append(outcomes, "1", nativeFill[:64])
+		vendor := s.order % vendorCount
+		if n.attempts[vendor]++; n.attempts[vendor]%attemptLines == 0 {
+			r.add("LPUSH", of(fmt.Sprintf("g%016d", vendor)), nativeFill[:64*attemptLines])
+		}
+	}
+	shared := func(items []string, command ...string) {
+		if len(items) > 0 {
+			r.add(append(command, items...)...)
+		}
+	}
+	shared(jobs, "ZADD", of("j"))
+	shared(timers, "ZADD", of("t"))
+	shared(ended, "ZREM", of("j"))
+	shared(ended, "ZREM", of("t"))
+	shared(ended, "RPUSH", of("R"))
+	shared(events, "XADD", of("e"), "*")
+	shared(outcomes, "XADD", of("v"), "*")
+	r.add("SET", of("k"), nativeFill[:60])
+}
+
+// nativeConn is a connection to Redis.
+type nativeConn struct {
+	net.Conn
+	replies *bufio.Reader
+}
+
+// await reads so many replies; one that is an error ends it.
+func (c *nativeConn) await(replies int) error {
+	for range replies {
+		line, err := c.replies.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		switch line[0] {
+		case '-':
+			return errors.New(strings.TrimSpace(line))
+		case '$': // an entry's id
+			if _, err := c.replies.ReadString('\n'); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// exchange sends a pipeline, awaits its replies and empties it.
+func (c *nativeConn) exchange(r *resp) error {
+	_, err := c.Write(r.out)
+	if err == nil {
+		err = c.await(r.commands)
+	}
+	*r = resp{out: r.out[:0]}
+	return err
+}
+
+// withNative has a fresh Redis written to and returns what it used per order.
+func (b *bench) withNative(ctx context.Context, write func(dial func() (*nativeConn, error)) (orders int, err error)) (u usage, err error) {
+	dir := b.file("native")
+	server, err := stack.StartRedis(ctx, stack.RedisOptions{Dir: dir, Extra: []string{"--auto-aof-rewrite-percentage", "0"}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		server.Stop()
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	before, u := usage{}, usage{}
+	if err := before.addRedis(ctx, server); err != nil {
+		return nil, err
+	}
+	orders, err := write(func() (*nativeConn, error) {
+		conn, err := net.Dial("tcp", server.Addr)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { conn.Close() })
+		return &nativeConn{conn, bufio.NewReader(conn)}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("native: %w", err)
+	}
+	err = u.addRedis(ctx, server)
+	for name := range u {
+		u[name] = (u[name] - before[name]) / float64(orders)
+	}
+	return u, err
+}
+
+// nativeOpenLoop writes orders by the timetable of journeys.
+func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Duration) (usage, error) {
+	return b.withNative(ctx, func(dial func() (*nativeConn, error)) (int, error) {
+		arriving, err := dial()
+		if err != nil {
+			return 0, err
+		}
+		defer arriving.Close()
+		working, err := dial()
+		if err != nil {
+			return 0, err
+		}
+		defer working.Close()
+		t := timetable{start: time.Now().Add(100 * time.Millisecond), rate: rate, orders: int(rate * length.Seconds()), every: 1}
+		var (
+			n       native
+			mu      sync.Mutex // of waiting
+			waiting [partitions][]reportDue
+			group   errgroup.Group
+			sent    = make(chan int, len(statuses)*t.orders) // commands, by arrival
+		)
+		group.Go(func() error {
+			for commands := range sent {
+				if err := arriving.await(commands); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		group.Go(func() error {
+			var r resp
+			last := t.at(t.orders, eventsPerOrder)
+			for at := t.start; at.Before(last.Add(2 * nativeTurn)); at = at.Add(nativeTurn) {
+				if !harness.SleepUntil(ctx, at) {
+					return context.Cause(ctx)
+				}
+				mu.Lock()
+				taken := waiting
+				waiting = [partitions][]reportDue{}
+				mu.Unlock()
+				for _, steps := range taken {
+					if len(steps) > 0 {
+						n.turn(&r, steps)
+					}
+				}
+				if err := working.exchange(&r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		var r resp
+		var failure error
+		t.run(ctx, func(order, step int) {
+			r = resp{out: r.out[:0]}
+			n.arrive(&r, order, step)
+			_, err := arriving.Write(r.out)
+			failure = cmp.Or(failure, err)
+			sent <- r.commands
+			mu.Lock()
+			defer mu.Unlock()
+			waiting[order%partitions] = append(waiting[order%partitions], reportDue{order, step})
+		})
+		close(sent)
+		return t.orders, errors.Join(failure, group.Wait())
+	})
+}
+
+// measureNative is what the writes alone cost when so many entries are in every pipeline and turn.
+func (b *bench) measureNative(ctx context.Context) error {
+	for _, entries := range []int{1, 4, 16, 64} {
+		used, err := b.withNative(ctx, func(dial func() (*nativeConn, error)) (int, error) {
+			conn, err := dial()
+			if err != nil {
+				return 0, err
+			}
+			defer conn.Close()
+			var n native
+			var r resp
+			orders := 0
+			for end := time.Now().Add(b.lasting(3*time.Second, 100*time.Millisecond)); time.Now().Before(end); orders += entries * partitions {
+				for step := range statuses {
+					for partition := range partitions {
+						steps := make([]reportDue, entries)
+						for i := range steps {
+							steps[i] = reportDue{orders + partition + i*partitions, step}
+							n.arrive(&r, steps[i].order, step)
+						}
+						if err := conn.exchange(&r); err != nil {
+							return 0, err
+						}
+						n.turn(&r, steps)
+						if err := conn.exchange(&r); err != nil {
+							return 0, err
+						}
+					}
+				}
+			}
+			return orders, nil
+		})
+		if err != nil {
+			return err
+		}
+		b.add(fmt.Sprintf("native_%d", entries), used["redis_us"])
+		b.progress("the writes of an order, %d entries at once: %s us of Redis, %s commands, %s B of file", entries,
+			harness.Number(used["redis_us"]), harness.Number(used["commands"]), harness.Number(used["aof_bytes"]))
+	}
+	return nil
+}
