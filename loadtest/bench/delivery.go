@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -22,8 +23,12 @@ const (
 	spacing = 300 * time.Millisecond
 	// eventsPerOrder is one, and so one webhook, for every status after Searching.
 	eventsPerOrder = 5
+	// fleetConnections are fewer than the 64 requests of one fleet that a gateway takes at once.
+	fleetConnections = 60
 	// deliveryTimeout is how long the last orders may take once no more are created.
-	deliveryTimeout = 30 * time.Second
+	deliveryTimeout = time.Minute
+	// deliveryQuick is how long orders are created in a quick run.
+	deliveryQuick = 300 * time.Millisecond
 	// deliveryWarmUp is until orders of every step are in progress, and not in the histograms.
 	deliveryWarmUp = 2 * time.Second
 )
@@ -96,7 +101,6 @@ type journeys struct {
 	creations chan int
 	reports   chan reportDue
 	unsent    atomic.Int64 // reports that are still to be answered
-	refused   atomic.Int64 // requests, because the service was too busy
 
 	mu        sync.Mutex              // of the rest
 	states    []journey               // by order
@@ -119,7 +123,7 @@ type journey struct {
 // carry creates rate orders a second for a time after the warm-up and takes one of every so many the whole way. It
 // returns when every webhook of these has come, verified, once and in its order; anything else is an error.
 func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, length time.Duration) (*journeys, error) {
-	const longest = time.Minute // no wait is longer, see deliveryTimeout
+	const longest = 3 * time.Minute // no wait is longer, see deliveryTimeout
 	j := &journeys{s: s, request: s.newOrders(), timetable: timetable{
 		start: time.Now().Add(100 * time.Millisecond), rate: rate, orders: int(rate * (warmUp + length).Seconds()), every: every,
 	}, created: hdrhistogram.New(1, longest.Microseconds(), 3), told: hdrhistogram.New(1, longest.Microseconds(), 3)}
@@ -138,7 +142,7 @@ func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, len
 		addr  string
 		conns int
 		work  func(context.Context, *harness.Conn) error
-	}{{s.addrs[0], connections, j.create}, {hostOf(s.Demo.OpsURL), 2 * connections, j.report}} {
+	}{{s.addrs[0], connections, j.create}, {hostOf(s.Demo.OpsURL), fleetConnections, j.report}} {
 		for range side.conns {
 			conn, err := harness.Dial(ctx, side.addr, j.at(j.orders, eventsPerOrder).Add(deliveryTimeout))
 			if err != nil {
@@ -195,11 +199,11 @@ func (j *journeys) answered(order, step int) {
 	}
 }
 
-func (j *journeys) create(ctx context.Context, conn *harness.Conn) error {
+func (j *journeys) create(_ context.Context, conn *harness.Conn) error {
 	var request []byte
 	for n := range j.creations {
 		request = j.request(request[:0], n)
-		answer, err := j.exchange(ctx, conn, request, http.StatusCreated)
+		answer, err := exchange(conn, request, http.StatusCreated)
 		if err != nil {
 			return err
 		}
@@ -235,7 +239,7 @@ func (j *journeys) report(ctx context.Context, conn *harness.Conn) error {
 		what := fleetReports[r.step-1]
 		request = fmt.Appendf(request[:0], "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
 			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, what.path, j.s.Fleet.Bearer, len(what.body), what.body)
-		if _, err := j.exchange(ctx, conn, request, what.want); err != nil {
+		if _, err := exchange(conn, request, what.want); err != nil {
 			return fmt.Errorf("report %s of order %s: %w", what.body, id, err)
 		}
 		j.answered(r.order, r.step)
@@ -245,21 +249,12 @@ func (j *journeys) report(ctx context.Context, conn *harness.Conn) error {
 	}
 }
 
-// exchange repeats what the service was too busy for, as it asks to; a rate at which that happens does not last.
-func (j *journeys) exchange(ctx context.Context, c *harness.Conn, request []byte, want int) ([]byte, error) {
-	for {
-		a, err := c.Exchange(request)
-		switch {
-		case err != nil || a.Status == want:
-			return a.Body, err
-		case a.Status != http.StatusServiceUnavailable || a.RetryAfter == 0:
-			return nil, fmt.Errorf("answered %d instead of %d: %.300s", a.Status, want, a.Body)
-		}
-		j.refused.Add(1)
-		if err := harness.Sleep(ctx, time.Duration(a.RetryAfter)*time.Second); err != nil {
-			return nil, err
-		}
+func exchange(c *harness.Conn, request []byte, want int) ([]byte, error) {
+	a, err := c.Exchange(request)
+	if err == nil && a.Status != want {
+		err = fmt.Errorf("answered %d instead of %d: %.300s", a.Status, want, a.Body)
 	}
+	return a.Body, err
 }
 
 // seen takes a verified webhook of an order: it must be that of the order's next status.
@@ -329,9 +324,9 @@ func (j *journeys) perSecond() float64 {
 	return float64(j.whole()) / j.last.Sub(j.at(0, eventsPerOrder)).Seconds()
 }
 
-// holds reports a rate that can last.
-func (j *journeys) holds() bool {
-	return !j.growing && j.refused.Load() == 0 && quantile(j.told, 99) < 1000
+// lasts reports a rate that can go on for ever.
+func (j *journeys) lasts() bool {
+	return !j.growing && quantile(j.told, 99) < 1000
 }
 
 // quantile is in milliseconds; q from 0 to 100.
@@ -340,21 +335,15 @@ func quantile(h *hdrhistogram.Histogram, q float64) float64 {
 }
 
 func (j *journeys) String() string {
-	return fmt.Sprintf("%s orders/s: report to webhook p50 %s, p99 %s ms, %d requests refused", harness.Number(j.rate/float64(j.every)),
-		harness.Number(quantile(j.told, 50)), harness.Number(quantile(j.told, 99)), j.refused.Load())
+	return fmt.Sprintf("%s orders/s: report to webhook p50 %s, p99 %s ms", harness.Number(j.rate/float64(j.every)),
+		harness.Number(quantile(j.told, 50)), harness.Number(quantile(j.told, 99)))
 }
 
-// The rates that are tried for the knee, in orders per second: doubled every time from the least, and where one does not hold, between.
-const (
-	leastKnee = 100
-	mostKnee  = 1900 // the fleet's limit is 10,000 requests a second
-)
-
-// measureDelivery measures whole orders: the highest rate that lasts, what one costs, beside the writes alone that an
-// order needs, and how long webhooks and, beside them, creations wait.
+// measureDelivery measures whole orders: the highest rate that lasts, how long webhooks take, what an order costs beside
+// the writes alone that it needs, and how long creations wait meanwhile.
 func (b *bench) measureDelivery(ctx context.Context) error {
 	return b.withSystem(ctx, "delivery", nil, func(ctx context.Context, s *system) error {
-		// When Redis rewrites its file is chance, and bytes appended are not known then.
+		// When Redis rewrites its file is chance, and what was appended to it is not known then.
 		if _, err := s.Redis.Command(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"); err != nil {
 			return err
 		}
@@ -364,11 +353,11 @@ func (b *bench) measureDelivery(ctx context.Context) error {
 			if knee, err = b.findKnee(ctx, s); err != nil {
 				return fmt.Errorf("knee: %w", err)
 			}
-			b.add("knee", knee)
+			b.add("delivered_knee", knee)
 		}
 		rate := min(1000, 0.9*knee)
-		if err := b.measureLasting(ctx, s, rate); err != nil {
-			return err
+		if err := b.measureMinute(ctx, s, rate); err != nil {
+			return fmt.Errorf("a minute: %w", err)
 		}
 		for round := range min(b.rounds, 3) { // longer ones than of the other parts
 			if err := b.measureOrders(ctx, s, round, rate); err != nil {
@@ -377,63 +366,72 @@ func (b *bench) measureDelivery(ctx context.Context) error {
 			if err := b.measureBeside(ctx, s, min(500, knee/2)); err != nil {
 				return fmt.Errorf("creations beside: %w", err)
 			}
+			if err := b.measureCreation(ctx, s); err != nil {
+				return fmt.Errorf("creation: %w", err)
+			}
 		}
 		return nil
 	})
 }
 
-// findKnee returns the highest rate, within 10 %, that holds.
+// findKnee returns the highest rate of orders per second that lasts, within 10 %: from the first one upwards, or
+// downwards, until one rate lasts and the next does not, and then between those.
 func (b *bench) findKnee(ctx context.Context, s *system) (float64, error) {
-	const fine, coarse = 1.1, 1.1 * 1.1 * 1.1 * 1.1
-	try := func(rate float64) (bool, error) {
-		for range 2 { // a stall of the machine is not the service's
-			j, err := s.carry(ctx, rate, 1, deliveryWarmUp, 4*time.Second)
-			if err == nil {
-				err = s.settle(ctx)
-			}
-			if err != nil {
-				return false, err
-			}
-			if j.holds() {
-				b.progress("knee: %s", j)
-				return true, nil
-			}
-			b.progress("knee: %s, which does not last", j)
-		}
-		return false, nil
-	}
-	knee, beyond := 0.0, 0.0
-	for rate := float64(leastKnee); beyond == 0 || beyond/knee > fine*1.001; {
-		holds, err := try(rate)
-		switch {
-		case err != nil:
+	const (
+		first, most  = 300, 1900 // beyond it the fleet would reach its limit, 10,000 requests a second
+		coarse, fine = 1.4641, 1.11
+	)
+	lasts, beyond := 0.0, 0.0
+	for rate := float64(first); ; {
+		holds, err := b.tryRate(ctx, s, rate)
+		if err != nil {
 			return 0, err
-		case holds:
-			knee = rate
-		case rate == leastKnee:
-			return 0, fmt.Errorf("%v orders/s do not last", rate)
-		default:
+		}
+		if holds {
+			lasts = rate
+		} else {
 			beyond = rate
 		}
 		switch {
-		case beyond > 0:
-			rate = math.Sqrt(knee * beyond)
-		case knee*coarse > mostKnee:
-			return knee, nil
+		case lasts == 0:
+			rate /= coarse
+		case beyond == 0:
+			rate *= coarse
 		default:
-			rate = knee * coarse
+			rate = math.Sqrt(lasts * beyond)
+		}
+		if beyond/lasts < fine && beyond > 0 || rate > most {
+			return lasts, nil
+		}
+		if rate < 10 {
+			return 0, errors.New("not even 10 orders/s last")
 		}
 	}
-	return knee, nil
 }
 
-// measureLasting measures how long webhooks take from the reports at a rate that lasts, for a minute.
-func (b *bench) measureLasting(ctx context.Context, s *system, rate float64) error {
-	j, err := s.carry(ctx, rate, 1, b.lasting(deliveryWarmUp, 0), b.lasting(time.Minute, time.Second))
-	if err != nil {
-		return fmt.Errorf("a minute: %w", err)
+// tryRate tries a rate that does not last twice: a stall of the machine is not the service's.
+func (b *bench) tryRate(ctx context.Context, s *system, rate float64) (lasts bool, err error) {
+	for try := 0; try < 2 && !lasts; try++ {
+		j, err := s.carry(ctx, rate, 1, deliveryWarmUp, 4*time.Second)
+		if err == nil {
+			err = s.settle(ctx)
+		}
+		if err != nil {
+			return false, err
+		}
+		lasts = j.lasts()
+		b.progress("knee: %s, lasts: %v", j, lasts)
 	}
-	b.add("delivered_rate", j.perSecond())
+	return lasts, nil
+}
+
+// measureMinute measures how long webhooks take, from the reports, at a rate that lasts.
+func (b *bench) measureMinute(ctx context.Context, s *system, rate float64) error {
+	j, err := s.carry(ctx, rate, 1, b.lasting(deliveryWarmUp, 0), b.lasting(time.Minute, deliveryQuick))
+	if err != nil {
+		return err
+	}
+	b.add("delivered_minute", j.perSecond())
 	for key, q := range map[string]float64{"told_p50": 50, "told_p99": 99, "told_p999": 99.9} {
 		b.add(key, quantile(j.told, q))
 	}
@@ -443,18 +441,18 @@ func (b *bench) measureLasting(ctx context.Context, s *system, rate float64) err
 
 // measureOrders measures what a whole order costs, in turns with the writes alone.
 func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate float64) error {
-	length := b.lasting(10*time.Second, time.Second)
+	length := b.lasting(8*time.Second, deliveryQuick)
 	var used, native usage
 	for _, own := range []bool{round%2 == 0, round%2 != 0} {
 		var err error
 		if own {
 			used, err = b.account(ctx, s, costDelivered, func() (float64, error) {
 				before := s.webhookBytes.Load()
-				j, err := s.carry(ctx, rate, 1, b.lasting(deliveryWarmUp, 0), length)
+				j, err := s.carry(ctx, rate, 1, 0, length)
 				if err != nil {
 					return 0, err
 				}
-				orders := float64(j.whole())
+				orders := float64(j.orders)
 				b.addCost(costDelivered+"webhooks", eventsPerOrder)
 				b.addCost(costDelivered+"webhook_bytes", float64(s.webhookBytes.Load()-before)/orders)
 				return orders, nil
@@ -474,7 +472,7 @@ func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate fl
 	b.add("delivered_gateway", used["gateway_us"])
 	b.add("delivered_worker", used["worker_us"])
 	b.add("delivered_generator", used["generator_us"])
-	b.progress("round %d  an order at %s orders/s: Redis %s us, the writes alone %s", round+1, harness.Number(rate),
+	b.progress("round %d  at %s orders/s an order takes %s us of Redis, its writes alone %s us", round+1, harness.Number(rate),
 		harness.Number(used["redis_us"]), harness.Number(native["redis_us"]))
 	return nil
 }
@@ -482,11 +480,28 @@ func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate fl
 // measureBeside measures the answers to 2,000 creations a second of which some go the whole way.
 func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64) error {
 	rate := float64(b.fewer(2000, 100))
-	j, err := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), b.lasting(deliveryWarmUp, 0), b.lasting(6*time.Second, time.Second))
+	j, err := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), b.lasting(deliveryWarmUp, 0), b.lasting(6*time.Second, deliveryQuick))
 	if err != nil {
 		return err
 	}
-	b.add("wait_p99_beside", quantile(j.created, 99))
-	b.progress("p99 of the answers to %s orders/s %s ms; of these %s", harness.Number(rate), harness.Number(quantile(j.created, 99)), j)
+	wait := quantile(j.created, 99)
+	b.add("wait_p99_delivering", wait)
+	b.progress("p99 of the answers to %s orders/s %s ms; of these delivered: %s", harness.Number(rate), harness.Number(wait), j)
 	return s.settle(ctx)
+}
+
+// measureCreation creates as many orders as the programs take when nothing else goes on.
+func (b *bench) measureCreation(ctx context.Context, s *system) error {
+	_, err := b.account(ctx, s, costCreated, func() (float64, error) {
+		r, err := s.create(ctx, s.addrs[:1], b.lasting(3*time.Second, deliveryQuick))
+		if err != nil {
+			return 0, err
+		}
+		b.add("created", r.PerSecond())
+		orders := float64(r.Answered)
+		b.addCost(costCreated+"http_in_bytes", float64(r.Sent)/orders)
+		b.addCost(costCreated+"http_out_bytes", float64(r.Received)/orders)
+		return orders, nil
+	})
+	return err
 }

@@ -280,7 +280,7 @@ func (b *bench) measureNative(ctx context.Context) error {
 			var n native
 			var r resp
 			orders := 0
-			for end := time.Now().Add(b.lasting(3*time.Second, 100*time.Millisecond)); time.Now().Before(end); orders += entries * partitions {
+			for end := time.Now().Add(b.lasting(1500*time.Millisecond, 100*time.Millisecond)); time.Now().Before(end); orders += entries * partitions {
 				for step := range statuses {
 					for partition := range partitions {
 						steps := make([]reportDue, entries)

@@ -15,20 +15,13 @@ import (
 )
 
 // measurePrograms measures the programs as they run in production: a gateway, a worker and a Redis that syncs every
-// write, over TCP, the load in this process. In every round: how long an answer takes at a fixed rate, and how many
-// orders are created when that is all that happens.
+// write, over TCP, the load in this process.
 func (b *bench) measurePrograms(ctx context.Context) error {
 	return b.withSystem(ctx, "programs", nil, func(ctx context.Context, s *system) error {
-		for round := range b.rounds {
+		for range b.rounds {
 			if err := b.measureAnswers(ctx, s); err != nil {
 				return fmt.Errorf("open loop: %w", err)
 			}
-			created, err := b.measureCreation(ctx, s)
-			if err != nil {
-				return fmt.Errorf("creation: %w", err)
-			}
-			b.add("created_rate", created)
-			b.progress("round %d of %d  %s orders/s created", round+1, b.rounds, harness.Number(created))
 		}
 		return nil
 	})
@@ -55,9 +48,8 @@ func (b *bench) measureAnswers(ctx context.Context, s *system) error {
 	if err != nil {
 		return fmt.Errorf("bare writes: %w", err)
 	}
-	milliseconds := func(a *harness.Answers, q float64) float64 { return float64(a.Latency.ValueAtQuantile(q)) / 1000 }
 	for key, q := range map[string]float64{"wait_p50": 50, "wait_p99": 99, "wait_p999": 99.9} {
-		wait, write, base := milliseconds(orders, q), milliseconds(bare, q), milliseconds(idle, q)
+		wait, write, base := quantile(orders.Latency, q), quantile(bare.Latency, q), quantile(idle.Latency, q)
 		b.add(key, wait, base)
 		b.add(key+"_xadd", wait, write)
 		b.progress("%s at %d orders/s in an open loop: %s ms, of one bare XADD each %s ms, of an unknown path %s ms", key, rate,
@@ -92,20 +84,4 @@ func (s *system) bareWrites(ctx context.Context, load harness.Load) (*harness.An
 	load.Addrs = []string{listener.Addr().String()}
 	answers, err := harness.OpenLoop(ctx, load)
 	return answers, errors.Join(err, server.Shutdown(), serving.Wait(), client.Del(ctx, stream).Err())
-}
-
-// measureCreation creates as many orders as the programs take and returns how many a second.
-func (b *bench) measureCreation(ctx context.Context, s *system) (perSecond float64, err error) {
-	_, err = b.account(ctx, s, costCreated, func() (float64, error) {
-		r, err := s.create(ctx, s.addrs[:1], b.lasting(3*time.Second, time.Second))
-		if err != nil {
-			return 0, err
-		}
-		perSecond = r.PerSecond()
-		orders := float64(r.Answered)
-		b.addCost(costCreated+"http_in_bytes", float64(r.Sent)/orders)
-		b.addCost(costCreated+"http_out_bytes", float64(r.Received)/orders)
-		return orders, nil
-	})
-	return perSecond, err
 }

@@ -98,7 +98,7 @@ func (b *bench) measureTopologies(ctx context.Context, single, clustered *system
 
 func (t *topology) measure(ctx context.Context, length time.Duration) (orders float64, err error) {
 	var r *harness.Answers
-	used, _, err := t.system.during(ctx, func() (err error) {
+	used, err := t.system.during(ctx, func() (err error) {
 		r, err = t.system.create(ctx, t.system.addrs[:t.gateways], length)
 		return err
 	})

@@ -9,12 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/harness"
@@ -40,35 +44,74 @@ func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 
 // One system, for a moment: what is sent is accepted, what is created is
 // delivered, every webhook is verified, and what it cost is known.
-func TestPrograms_CarryOrdersTheWholeWay(t *testing.T) {
+func TestDelivery_CarriesOrdersTheWholeWay(t *testing.T) {
 	t.Parallel()
 	b := &bench{rounds: 1, quick: true, dir: t.TempDir(), out: io.Discard, costs: map[string][]float64{}}
-	err := b.withSystem(t.Context(), "programs", nil, func(ctx context.Context, s *system) error {
-		r, err := harness.OpenLoop(ctx, harness.Load{
-			Addrs: s.addrs, Connections: 8, Rate: 200, Duration: 300 * time.Millisecond, Want: 201, Request: s.newOrders(),
-		})
-		if err != nil || r.Answered != 60 {
-			return fmt.Errorf("%+v, %w", r, err)
-		}
-		perSecond, webhooks, err := b.measureDelivery(ctx, s)
-		if err == nil && (perSecond <= 0 || webhooks == 0) {
-			err = fmt.Errorf("%v orders/s, %d webhooks", perSecond, webhooks)
-		}
-		return err
-	})
-	if err != nil {
+	if err := errors.Join(b.measureDelivery(t.Context()), b.measureNative(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	for name, rounds := range b.costs {
 		// Redis frees its clients' buffers meanwhile: over so few orders its memory may shrink.
-		if rounds[0] < 0 && name != "delivered.redis_memory_bytes" {
+		if rounds[0] < 0 && !strings.HasSuffix(name, ".redis_memory_bytes") {
 			t.Errorf("%s is %v", name, rounds)
 		}
 	}
-	for _, name := range []string{"delivered.redis_us", "delivered.redis_net_in_bytes", "delivered.aof_bytes", "delivered.webhook_bytes"} {
+	for _, name := range append(slices.Clone(requiredCosts), "delivered.calls", "delivered.commands", "delivered.redis_net_in_bytes", "delivered.aof_bytes",
+		"delivered.webhooks", "delivered.webhook_bytes", "created.http_in_bytes", "created.http_out_bytes") {
 		if c := b.costs[name]; len(c) != 1 || c[0] == 0 {
 			t.Errorf("%s is %v", name, c)
 		}
+	}
+	for _, key := range []string{"delivered_minute", "told_p99", "delivered_redis", "wait_p99_delivering", "created", "native_1", "native_64"} {
+		if f := b.figure(key); len(f.Rounds) != 1 || f.Rounds[0] <= 0 {
+			t.Errorf("%s: %v", key, f.Rounds)
+		}
+	}
+}
+
+// Steps are due in order, at the rate and spacing, and only those of orders that go the whole way.
+func TestTimetable(t *testing.T) {
+	t.Parallel()
+	table := timetable{start: time.Now().Add(-time.Hour), rate: 100, orders: 50, every: 4}
+	last, due := time.Time{}, map[int]int{}
+	table.run(t.Context(), func(order, step int) {
+		at := table.at(order, step)
+		late := at.Sub(table.start) - time.Duration(step)*spacing - time.Duration(order)*10*time.Millisecond
+		if at.Before(last) || late < 0 || late > 10*time.Millisecond || step > 0 && order%4 != 0 {
+			t.Errorf("step %d of order %d is due %v late, at %v after %v", step, order, late, at, last)
+		}
+		last = at
+		due[step]++
+	})
+	if want := map[int]int{0: 50, 1: 13, 2: 13, 3: 13, 4: 13, 5: 13}; !maps.Equal(due, want) || table.whole() != 13 {
+		t.Errorf("steps due: %v, want %v", due, want)
+	}
+}
+
+// Every webhook is the order's next one, or the run fails.
+func TestJourneys_TakeEachWebhookOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	j := &journeys{timetable: timetable{start: time.Now().Add(-time.Minute), rate: 1, orders: 2, every: 1}, told: hdrhistogram.New(1, 1e9, 3),
+		states: []journey{{id: "a"}, {id: "b"}}}
+	webhook := func(id string, n int, status string) error {
+		return j.seen(fmt.Appendf(nil, `{"data":{"orderId":"%s","externalOrderId":"POS-%016d","status":"%s"}}`, id, 7*ordersPerBatch+n, status), time.Now())
+	}
+	for i, c := range []struct {
+		id     string
+		n      int
+		status string
+		taken  bool
+	}{
+		{"a", 0, "PickingUp", false}, {"a", 0, "Assigned", true}, {"a", 0, "Assigned", false}, {"a", 0, "PickedUp", false},
+		{"a", 0, "PickingUp", true}, {"b", 0, "PickedUp", false}, {"c", 2, "Assigned", false}, {"", 0, "", false},
+		{"a", 0, "PickedUp", true}, {"a", 0, "Delivering", true}, {"a", 0, "Delivered", true}, {"a", 0, "Delivered", false}, {"b", 1, "Assigned", true},
+	} {
+		if err := webhook(c.id, c.n, c.status); (err == nil) != c.taken {
+			t.Errorf("%d: %+v: %v", i, c, err)
+		}
+	}
+	if j.left() != 1 || j.told.TotalCount() != 6 {
+		t.Errorf("%d orders left, %d waits", j.left(), j.told.TotalCount())
 	}
 }
 

@@ -188,7 +188,6 @@ func (u usage) addRedis(ctx context.Context, server *stack.Redis) error {
 	u["redis_net_in_bytes"] += info["total_net_input_bytes"]
 	u["redis_net_out_bytes"] += info["total_net_output_bytes"]
 	u["aof_bytes"] += info["aof_current_size"]
-	u["aof_base_bytes"] += info["aof_base_size"]
 	stats, err := server.Command(ctx, "INFO", "commandstats") // cmdstat_fcall:calls=7,usec=…
 	for line := range strings.Lines(stats) {
 		name, rest, _ := strings.Cut(line, ":calls=")
@@ -234,21 +233,20 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 	return u, err
 }
 
-// during is what is used while something is done; memory and files may shrink. rewritten reports that Redis rewrote
-// its file: what was appended to it is then not known.
-func (s *system) during(ctx context.Context, do func() error) (used usage, rewritten bool, err error) {
+// during is what is used while something is done; memory may shrink.
+func (s *system) during(ctx context.Context, do func() error) (usage, error) {
 	before, err := s.usage(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if err := do(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	used, err = s.usage(ctx)
+	used, err := s.usage(ctx)
 	for name := range used {
 		used[name] -= before[name]
 	}
-	return used, used["aof_base_bytes"] != 0, err
+	return used, err
 }
 
 // The two ways of an order that are accounted for.
@@ -258,14 +256,14 @@ const (
 )
 
 var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
-	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "disk_flushes", "calls", "commands"}
+	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "aof_bytes", "disk_flushes", "calls", "commands"}
 
 // account runs a measurement of orders, notes and returns what one order costs each
 // resource, by names such as "created.gateway_us": loadtest/SIZING.md computes with
 // them. What the worker still has to do for them is waited for and counted.
 func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) (usage, error) {
 	var orders float64
-	used, rewritten, err := s.during(ctx, func() (err error) {
+	used, err := s.during(ctx, func() (err error) {
 		if orders, err = measure(); err != nil {
 			return err
 		}
@@ -279,9 +277,6 @@ func (b *bench) account(ctx context.Context, s *system, way string, measure func
 	}
 	for _, name := range costNames {
 		b.addCost(way+name, used[name])
-	}
-	if !rewritten {
-		b.addCost(way+"aof_bytes", used["aof_bytes"])
 	}
 	return used, nil
 }
