@@ -107,7 +107,7 @@ fuzz: ## run every fuzz target for FUZZ_TIME each
 		done; \
 	done
 
-bench: ## measure against Redis's own limit: one table of ratios, 5 minutes; fails below a floor (ARGS=-help)
+bench: ## measure against Redis's own limit: one table of ratios, 8 minutes; fails below a floor (ARGS=-help)
 	@sh internal/stack/deps.sh redis-server
 	@go run ./loadtest/bench $(ARGS)
 

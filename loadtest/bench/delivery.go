@@ -207,15 +207,15 @@ func (j *journeys) create(_ context.Context, conn *harness.Conn) error {
 		if err != nil {
 			return err
 		}
-		j.wait(j.created, n, 0, time.Now())
-		if n%j.every != 0 {
-			continue
-		}
+		at := time.Now()
 		id, _ := textOf(answer, `"orderId":"`)
 		j.mu.Lock()
+		j.record(j.created, n, 0, at)
 		j.states[n].id = string(id)
 		j.mu.Unlock()
-		j.answered(n, 0)
+		if n%j.every == 0 {
+			j.answered(n, 0)
+		}
 	}
 	return nil
 }
@@ -224,13 +224,12 @@ func (j *journeys) report(ctx context.Context, conn *harness.Conn) error {
 	var request []byte
 	for {
 		var r reportDue
-		more := true
 		select {
-		case r, more = <-j.reports:
+		case r = <-j.reports:
 		case <-ctx.Done():
 			return nil
 		}
-		if !more {
+		if r.step == 0 { // the end
 			return nil
 		}
 		j.mu.Lock()
@@ -286,12 +285,6 @@ func textOf(body []byte, key string) (text, rest []byte) {
 	_, rest, _ = bytes.Cut(body, []byte(key))
 	text, rest, _ = bytes.Cut(rest, []byte(`"`))
 	return text, rest
-}
-
-func (j *journeys) wait(h *hdrhistogram.Histogram, order, step int, at time.Time) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.record(h, order, step, at)
 }
 
 // record is called with the lock held.
