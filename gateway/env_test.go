@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -48,7 +49,8 @@ type env struct {
 
 	client  *http.Client
 	redis   redisServer
-	clock   *testClock // nil: the system's
+	clock   *testClock     // nil: the system's
+	worker  *testenv.Owner // nil: nobody decides or sends
 	feeds   context.Context
 	feeding sync.WaitGroup
 	secrets secrets

@@ -52,28 +52,33 @@ func (f *form) courier(prefix string, c courierForm) delivery.Courier {
 }
 
 // report queues an update in one round trip; the worker decides it.
-func (g *gateway) report(x *requestContext, f *form, u delivery.Update) (*delivery.Order, error) {
+func (g *gateway) report(x *requestContext, f *form, u delivery.Update) (was delivery.Status, err error) {
 	if err := f.err(); err != nil {
-		return nil, err
+		return 0, err
 	}
 	u.Order, u.Fleet = x.order, x.fleet
-	order, err := x.ledger.Orders.Report(g.context(x), u, x.now)
+	was, err = x.ledger.Orders.Report(g.context(x), u, x.now)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
 		err = errNotYourJob
 	}
-	return order, err
+	return was, err
 }
 
-func viewReported(order *delivery.Order, status delivery.Status) any {
+func viewReported(order delivery.OrderID, status delivery.Status) any {
 	return struct {
 		OrderID string `json:"orderId"`
 		Status  string `json:"status"`
-	}{order.ID.String(), status.String()}
+	}{order.String(), status.String()}
 }
 
-// viewAccepted is a job that has a courier; that may still wait to be decided.
-func viewAccepted(order *delivery.Order) any {
-	return viewReported(order, max(order.Status, delivery.Assigned))
+// reportCourier reports an acceptance or a swap. The job has a courier then; that may still wait to
+// be decided.
+func (g *gateway) reportCourier(x *requestContext, f *form, u delivery.Update) error {
+	was, err := g.report(x, f, u)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(viewReported(x.order, max(was, delivery.Assigned)))
 }
 
 // courierReport is the body of a report about the courier.
@@ -90,7 +95,7 @@ func (g *gateway) acceptJob(x *requestContext) error {
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
 		Courier: f.courier("courier.", body.Courier), At: f.occurred("at", body.At, x.now)}
-	return show(x, viewAccepted)(g.report(x, f, u))
+	return g.reportCourier(x, f, u)
 }
 
 // swapCourier is PUT /jobs/{orderId}/courier; the status stays. The courier is under
@@ -106,7 +111,7 @@ func (g *gateway) swapCourier(x *requestContext) error {
 		prefix, courier = "", body.courierForm
 	}
 	u := delivery.Update{Kind: delivery.KindSwap, Courier: f.courier(prefix, courier), At: f.occurred("at", body.At, x.now)}
-	return show(x, viewAccepted)(g.report(x, f, u))
+	return g.reportCourier(x, f, u)
 }
 
 // reportStatus is POST /jobs/{orderId}/status. What can be true of some order is
@@ -129,11 +134,10 @@ func (g *gateway) reportStatus(x *requestContext) error {
 	if body.Latitude.Set || body.Longitude.Set {
 		u.Location = f.location("location", body.Latitude, body.Longitude, u.At)
 	}
-	order, err := g.report(x, f, u)
-	if err != nil {
+	if _, err := g.report(x, f, u); err != nil {
 		return err
 	}
-	return x.sendJSON(202, viewReported(order, u.Status))
+	return x.sendJSON(202, viewReported(x.order, u.Status))
 }
 
 // reportable is a status that a fleet can report.

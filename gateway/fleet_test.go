@@ -22,7 +22,7 @@ const mehmet = `{"courier":{"name":"Mehmet Yılmaz","phone":"+905559998877","veh
 //rule:order-status-delivery-state/courier.vehicleType fleet-api/post-jobs-orderid-accept fleet-api/get-jobs-orderid decisions/fleet-option-status
 func TestFleetJobs_CarryEveryFieldForTheCourier(t *testing.T) {
 	e := newStoreEnv(t, "")
-	e.playStatusWorker()
+	e.playWorker()
 	id := e.created("POS-1", "dropoff.text", `"Moda Cad. 12, zil 3"`, "dropoff.buildingNo", `"12"`, "dropoff.doorNo", `"5"`, "dropoff.floor", `"2"`,
 		"dropoff.note", `"arka kapı"`, "packageNote", `"kırılacak"`, "orderAmount", "349.90", "payment.type", `"Cash"`, "payment.collectionAmount", "300.00")
 	var a answer
@@ -63,7 +63,7 @@ func TestFleetJobs_CarryEveryFieldForTheCourier(t *testing.T) {
 //rule:fleet-api/get-jobs-status-searching-cursor
 func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 	e := newStoreEnv(t, everyLimit())
-	e.playStatusWorker()
+	e.playWorker()
 	const n = 130
 	for i := range n {
 		e.created(fmt.Sprint("POS-", i))
@@ -93,7 +93,7 @@ func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 //rule:fleet-api/put-jobs-orderid-courier fleet-api/get-jobs-orderid decisions/courier-location-etadropoffat-while-unknown
 func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 	e := newStoreEnv(t, "")
-	e.playStatusWorker()
+	e.playWorker()
 	id := e.created("POS-1")
 	path := "/jobs/" + id
 	reached := func(member string, value any) {
@@ -141,7 +141,7 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 //rule:fleets-and-operators/what-an-order-holds-already fleets-and-operators/of-an-ended-order-one fleet-api/post-jobs-orderid-status
 func TestFleetReports_OfAnEndedOrder(t *testing.T) {
 	e := newStoreEnv(t, "")
-	e.playStatusWorker()
+	e.playWorker()
 	report := func(id, body string) answer { return e.fleet(e.courier, "POST", "/jobs/"+id+"/status", body) }
 	ended := func(id, status string) {
 		t.Helper()
@@ -251,7 +251,7 @@ func TestFleetJobs_ShowWhatTheCourierNeeds(t *testing.T) {
 //rule:fleet-api/get-jobs-orderid
 func TestFleetJobs_CancelledOnesAreListed(t *testing.T) {
 	e := newStoreEnv(t, "")
-	e.playStatusWorker()
+	e.playWorker()
 	id := e.created("POS-1")
 	e.cancel(id, "")
 	e.await("the cancelled job", func() bool {
@@ -409,7 +409,7 @@ func TestFleet_HoldsSoManyRequestsInFlight(t *testing.T) {
 //rule:fleet-api/post-locations
 func TestFleetLocations_KeepTheLastPosition(t *testing.T) {
 	e := newStoreEnv(t, "")
-	e.playStatusWorker()
+	e.playWorker()
 	id := e.created("POS-1")
 	e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", mehmet)
 	stranger := delivery.MakeOrderID(0, 1, delivery.OrderDigest(delivery.AccountID{}, "x")).String()

@@ -168,7 +168,7 @@ func TestRefusals_SayWhatToDo(t *testing.T) {
 	read := calling("GET", ordersPath+"/POS-1", "")
 	ended := e.created("POS-3")
 	want(t, e.fleet(e.courier, "POST", "/jobs/"+ended+"/status", `{"status":"Delivered"}`), 202, "")
-	e.playStatusWorker()
+	e.playWorker()
 	e.await("Delivered", func() bool { return e.stored(ended).Status == delivery.Delivered })
 	report := func(body string) answer { return e.fleet(e.courier, "POST", "/jobs/"+ended+"/status", body) }
 	utc := `"` + time.Now().Add(5*time.Hour).UTC().Format("2006-01-02T15:04:05Z") + `"`

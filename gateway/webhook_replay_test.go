@@ -42,7 +42,6 @@ func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
 	other := e.freshAccount()
 	e.receiver(e.account)
 	e.receiver(other)
-	e.queueEvents()
 	e.cancel(e.created("POS-1"), "")
 	e.attempts(3, accepted) // with the activation of each account's store
 	mark := e.between()
@@ -65,9 +64,9 @@ func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
 		if got, wanted := eventsOf(again, e.account), eventsOf(first, e.account); !slices.Equal(got, wanted) {
 			t.Errorf("%s: replayed %v, want %v", form, got, wanted)
 		}
-		for _, d := range again {
-			if !d.Replay || d.Attempt != 1 || time.Until(d.Deadline) < 23*time.Hour {
-				t.Errorf("%s: %+v", form, d)
+		for _, s := range again {
+			if s.ReplayedAt == 0 || s.Attempts != 0 || time.Until(s.Delivery.Deadline()) < 23*time.Hour {
+				t.Errorf("%s: %+v", form, s)
 			}
 		}
 	}
@@ -125,7 +124,6 @@ func TestReplay_CountsInTheStoresBucket(t *testing.T) {
 
 func TestReplay_SuspendedAccount(t *testing.T) {
 	e := newEnv(t)
-	e.queueEvents()
 	e.account = e.named("Suspended")
 	e.testEvents(e.account, 1)
 	e.attempts(1, accepted)
@@ -162,15 +160,15 @@ func TestReplay_OneAtATime(t *testing.T) {
 //rule:admin-api/post-accounts-id-webhook-replay
 func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 	e := newEnv(t)
-	e.queueEvents()
 	account, other := e.newParty("vendor", "/accounts", "accountId", `{"name":"One"}`), e.named("Other")
 	notice := ledger.Notice{Account: account.accountID(), Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}
 	if err := e.ledger.Webhooks.Publish(t.Context(), notice); err != nil { // while no receiver is registered
 		t.Fatal(err)
 	}
-	e.await("the event is recorded as not sent", func() bool {
-		return len(e.admin("GET", webhookPath(account)+"/deliveries?status=notSent", "").list("deliveries")) == 1
-	})
+	e.take()
+	if n := len(e.admin("GET", webhookPath(account)+"/deliveries?status=notSent", "").list("deliveries")); n != 1 {
+		t.Fatalf("%d events are recorded as not sent", n)
+	}
 	e.receiver(account)
 	e.testEvents(account, 3)
 	e.testEvents(other, 1)
@@ -190,8 +188,8 @@ func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 	e.replayed(account, `{"status":"undelivered","since":"`+delivery.FormatTime(e.between())+`"}`, 0)
 	e.replayed(account, `{"status":"undelivered"}`, 1) // the others were delivered since
 	e.replayed(account, `{"status":"notSent","since":"`+ago(time.Hour)+`"}`, 1)
-	for i, d := range e.attempts(2, accepted) {
-		if !d.Replay || i == 0 && d.EventID != ids[1] || i == 1 && d.Type != delivery.StoreActivated {
+	for i, s := range e.attempts(2, accepted) {
+		if d := s.Delivery; s.ReplayedAt == 0 || i == 0 && d.EventID != ids[1] || i == 1 && d.Type != delivery.StoreActivated {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -231,7 +229,6 @@ func TestAdminReplay_Refusals(t *testing.T) {
 //rule:webhooks/an-event-waits-at-most
 func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
 	e := newEnv(t)
-	e.queueEvents()
 	e.account = e.named("Dead")
 	e.testEvents(e.account, 1)
 	hour := since(time.Now().Add(-time.Hour))
@@ -244,9 +241,8 @@ func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
 	id := e.account.accountID()
 	e.redis.(*testserver.Redis).Do(t, "EVAL", `for _, k in ipairs(redis.call('KEYS', '*')) do
 		if string.sub(k, -17) == 'w' .. ARGV[1] then
-			local waiting = string.match(k, '^%b{}') .. 'b' .. ARGV[1]
-			for i = 1, 100000 do redis.call('HSET', waiting, i, '') end
-			redis.call('RPUSH', string.match(k, '^%b{}') .. 'q' .. ARGV[1], 'x')
+			local waiting = string.match(k, '^%b{}') .. 'd' .. ARGV[1]
+			for i = 1, 100000 do redis.call('ZADD', waiting, i, i) end
 		end
 	end`, 0, string(id[:]))
 	for _, a := range []answer{e.call("POST", "/webhook/replay", hour), e.tryAdmin("POST", webhookPath(e.account)+"/replay", hour)} {

@@ -34,11 +34,11 @@ func TestWebhook_RegisterReadTestDelete(t *testing.T) {
 //rule:webhooks/without-a-registered-url-events
 func TestWebhook_DeletedWithWhatWaits(t *testing.T) {
 	e := newEnv(t)
-	e.queueEvents()
 	e.account = e.named("Moved")
 	e.testEvents(e.account, 33)
 	e.attempts(3, failed)
 	want(t, e.call("DELETE", "/webhook", ""), 200, "")
+	e.take()
 	want(t, e.call("PUT", "/webhook", `{"url":"https://hooks.vendor.example/"}`), 200, "", "waitingEvents", 0)
 	e.health(e.account, "waitingEvents", 0, "attempts", map[string]int{"delivered": 0, "retried": 3, "undelivered": 0, "notSent": 33})
 	if lines := e.admin("GET", webhookPath(e.account)+"/deliveries?status=notSent", "").list("deliveries"); len(lines) != 33 {

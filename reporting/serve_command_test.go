@@ -56,7 +56,7 @@ func TestCommands_SayWhatTheyDid(t *testing.T) {
 		fail bool
 	}{
 		{[]string{"migrate"}, "nothing to do", false},
-		{[]string{"reconcile", "--wait", "200ms"}, "the exporter is behind by 18 entries", true},
+		{[]string{"reconcile", "--wait", "200ms"}, "the exporter is behind by 6 entries", true},
 		{[]string{"rebuild", "--from", "2020-01-01"}, "rebuilt 3 orders, 18 events", false},
 		{[]string{"rebuild"}, `required flag(s) "from" not set`, true},
 		{[]string{"rebuild", "--from", "yesterday"}, `--from: "yesterday" is no day`, true},

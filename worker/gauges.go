@@ -83,24 +83,28 @@ func (g *gauges) readQueues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	queues, err := g.ledger.Monitor.QueueStats(ctx)
-	if err != nil {
-		return err
+	queues, unknown := g.ledger.Monitor.QueueStats(ctx)
+	if unknown != nil && !errors.Is(unknown, ledger.ErrNoOwner) {
+		return unknown
 	}
 	s := new(series)
 	entries := "Entries in the ledger's streams, settled ones included."
 	s.gauge(float64(stats.Events), "worker_stream_entries", entries, "stream", "events")
 	s.gauge(float64(stats.Updates), "worker_stream_entries", entries, "stream", "updates")
+	s.gauge(float64(g.ledger.Partitions()), "worker_partitions", "Partitions of the ledger; each is to have one owner.")
 	for role, n := range stats.Unread {
 		s.gauge(float64(n), "worker_feed_lag", "Entries that a role has not been handed yet.", "role", string(role))
 	}
 	for role, n := range stats.Pending {
-		s.gauge(float64(n), "worker_feed_pending", "Entries handed to a role and not settled yet.", "role", string(role))
+		s.gauge(float64(n), "worker_feed_pending", "Entries handed to a role and not settled yet; 0 of roles that the owner of a partition plays.", "role", string(role))
 	}
 	s.gauge(float64(stats.RefusedUpdates), "worker_refused_updates", "Refused couriers' updates that the ledger keeps for operators.")
 	s.gauge(float64(stats.DeadLetters), "worker_dead_letters", "Entries that no worker could settle; each needs a look.")
 	// Every state, so that one that has become empty falls to 0.
 	for _, state := range []ledger.EndpointState{ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointUnreachable, ledger.EndpointGone} {
+		if unknown != nil {
+			break // the sums would be too low
+		}
 		q, label := queues[state], string(state)
 		s.gauge(float64(q.Endpoints), "worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent.", "state", label)
 		s.gauge(float64(q.Events), "worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it.", "state", label)

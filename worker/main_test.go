@@ -56,9 +56,9 @@ func (w *worker) Write(p []byte) (int, error) {
 }
 
 // startWorker runs the program on the shipped settings.
-func startWorker(t *testing.T, redisURL string, args ...string) *worker {
+func startWorker(t *testing.T, redisURL, courier string) *worker {
 	t.Helper()
-	setEnvironment(t, map[string]string{"REDIS_URL": redisURL, "COURIER_STEP": "50ms",
+	setEnvironment(t, map[string]string{"REDIS_URL": redisURL, "COURIER": courier, "COURIER_STEP": "50ms",
 		"PARTITIONS": fmt.Sprint(testenv.Partitions), "WORKER_INSTANCE": "w1"})
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &worker{t: t}
@@ -66,7 +66,7 @@ func startWorker(t *testing.T, redisURL string, args ...string) *worker {
 	var failure error
 	go func() {
 		defer close(done)
-		failure = run(ctx, append([]string{"-config", settingsFile}, args...), io.Discard, w)
+		failure = run(ctx, []string{"-config", settingsFile}, io.Discard, w)
 	}()
 	w.stop = func() error { cancel(); <-done; return failure }
 	t.Cleanup(func() { _ = w.stop() })
@@ -140,7 +140,7 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 	secret = issued
 	mu.Unlock()
 
-	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL)
+	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL, "auto")
 	w.awaitReady(200)
 	e.AwaitStatus(v.Order("", time.Now()), delivery.Delivered)
 	e.Await("the last webhook", func() bool {
@@ -159,6 +159,8 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		`worker_webhook_breakers_open{state="failing"} 0`,
 		`worker_courier_reports_total{status="Delivered"} 1`,
 		`worker_feed_lag{role="webhook"}`,
+		fmt.Sprintf("worker_partitions_owned %d\n", testenv.Partitions),
+		fmt.Sprintf("worker_partitions_taken_total %d\n", testenv.Partitions),
 		`go_goroutines`,
 	} {
 		e.Await("metric "+metric, func() bool {
@@ -176,7 +178,7 @@ func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
 	e := testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{}))
 	v := e.Vendor()
 	e.Server.Stop()
-	w := startWorker(t, e.Server.URL, "-roles", "status")
+	w := startWorker(t, e.Server.URL, "manual")
 	if status, _ := w.get("/healthz"); status != 200 {
 		t.Errorf("/healthz answers %d", status)
 	}
@@ -204,7 +206,7 @@ func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
 }
 
 func TestRun_StopsWhileItWaitsForRedis(t *testing.T) {
-	w := startWorker(t, "redis://"+nobody)
+	w := startWorker(t, "redis://"+nobody, "auto")
 	w.awaitReady(503)
 	w.end()
 }
@@ -217,7 +219,7 @@ func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
 		env   map[string]string
 		names string
 	}{
-		{"an unknown role", []string{"-roles", "panel"}, nil, "panel"},
+		{"a flag of earlier releases", []string{"-roles", "status"}, nil, "roles"},
 		{"an unknown flag", []string{"-what"}, nil, "what"},
 		{"a stray word", []string{"status"}, nil, `"status" is no flag`},
 		{"a file that is not there", []string{"-config", "nowhere.yaml"}, nil, "nowhere.yaml"},
@@ -244,7 +246,7 @@ func TestHealth_IsReadyzOfTheOneThatRuns(t *testing.T) {
 	if health() == nil {
 		t.Error("nobody listens, and the worker is healthy")
 	}
-	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL)
+	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL, "auto")
 	w.awaitReady(200)
 	t.Setenv("WORKER_OPS_ADDR", w.addr())
 	if err := health(); err != nil {

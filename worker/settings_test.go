@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,9 +61,6 @@ func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 		s.Status.StreamRetention != 25*time.Hour || s.Status.TimerInterval != time.Second || s.Courier.Step != 5*time.Second {
 		t.Errorf("%+v", s)
 	}
-	if roles, err := s.chooseRoles(""); err != nil || !slices.Equal(roles, []string{roleStatus, roleWebhook}) {
-		t.Errorf("roles %v, %v", roles, err)
-	}
 	host, err := os.Hostname()
 	if name, unnamed := service.Consumer(s.Instance); err != nil || unnamed != nil || name != host {
 		t.Errorf("consumer %q, %v, %v", name, unnamed, err)
@@ -89,12 +85,9 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 	setEnvironment(t, nil)
 	for _, c := range []struct{ old, new, names string }{
 		{"environment: ${ENVIRONMENT:-production}", "environment: staging", "environment"},
-		{"roles: [status, webhook, courier]", "roles: []", "roles"},
-		{"roles: [status, webhook, courier]", "roles: [status, panel]", "panel"},
 		{"partitions: ${PARTITIONS:-16}", "partitions: 1025", "redis.partitions"},
 		{"pool_size: 0", "pool_size: -1", "redis.pool_size"},
-		{"batch: 256", "batch: 0", "status.batch"},
-		{"claim_after: 60s", "claim_after: 10ms", "status.claim_after"},
+		{"batch: 64", "batch: 0", "status.batch"},
 		{"timer_interval: 1s", "timer_interval: 1ms", "status.timer_interval"},
 		{"housekeeping_interval: 60s", "housekeeping_interval: 1ms", "status.housekeeping_interval"},
 		{"retention: 168h", "retention: 24h", "status.retention"},
@@ -103,7 +96,6 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 		{"per_endpoint: 32", "per_endpoint: 0", "webhook.per_endpoint"},
 		{"breaker_failures: 5", "breaker_failures: 0", "webhook.breaker_failures"},
 		{"timeout: 10s", "timeout: 2m", "webhook.timeout"},
-		{"lease: 30s", "lease: 15s", "webhook.lease"},
 		{"local_receivers: ${WEBHOOK_LOCAL_RECEIVERS:-auto}", "local_receivers: always", "webhook.local_receivers"},
 		{"own_ports: ${OWN_PORTS:-8080,8081,8082,8083,8090,8123,6379}", "own_ports: 8080,http", "webhook.own_ports"},
 		{"mode: ${COURIER:-auto}", "mode: wild", "courier.mode"},
@@ -117,39 +109,13 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 	}
 }
 
-func TestChooseRoles(t *testing.T) {
-	all := []string{"status", "webhook", "courier"}
-	for _, c := range []struct {
-		environment, mode, asked string
-		enabled                  []string
-		want                     []string // nil: an error
-	}{
-		{delivery.Sandbox, courier.Auto, "", all, []string{"courier", "status", "webhook"}},
-		{delivery.Sandbox, courier.Manual, "", all, []string{"status", "webhook"}},
-		{delivery.Production, courier.Auto, "", all, []string{"status", "webhook"}},
-		{delivery.Sandbox, courier.Auto, "courier", all, []string{"courier"}},
-		{delivery.Sandbox, courier.Auto, "webhook,status,webhook", all, []string{"status", "webhook"}},
-		{delivery.Sandbox, courier.Manual, "courier", all, []string{}},
-		{delivery.Production, courier.Auto, "courier", all, nil},
-		{delivery.Production, courier.Auto, "webhook", []string{"status"}, nil},
-		{delivery.Production, courier.Auto, "status,", []string{"status"}, nil},
-		{delivery.Production, courier.Auto, "everything", []string{"status"}, nil},
-	} {
-		s := settings{Environment: c.environment, Roles: c.enabled, Courier: courier.Settings{Mode: c.mode}}
-		got, err := s.chooseRoles(c.asked)
-		if (err != nil) != (c.want == nil) || err == nil && !slices.Equal(got, c.want) {
-			t.Errorf("%+v: %v, %v", c, got, err)
-		}
-	}
-}
-
 func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	setEnvironment(t, nil)
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"--check-config", "--config", settingsFile, "--roles", "webhook"}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"--check-config", "--config", settingsFile}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# " + settingsFile + ": ok\n", "roles:\n- webhook\nredis:", "timeout: 10s", "redis://worker:xxxxx@127.0.0.1:1", "WEBHOOK_KEYS   from the environment"} {
+	for _, want := range []string{"# " + settingsFile + ": ok\n", "courier:\n  mode: auto\n", "timeout: 10s", "redis://worker:xxxxx@127.0.0.1:1", "WEBHOOK_KEYS   from the environment"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
@@ -166,12 +132,12 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		want             []string
 	}{
 		"wrong key":      {"per_endpoint: 32", "per_endpont: 32", "", "", []string{"worker.yaml:", ": webhook.per_endpont: unknown field"}},
-		"wrong type":     {"batch: 256", "batch: many", "", "", []string{"worker.yaml:", ": status.batch: want a whole number"}},
-		"wrong values":   {"lease: 30s", "lease: 1s", "COURIER", "wild", []string{": webhook.lease: ", ": courier.mode: "}},
+		"wrong type":     {"batch: 64", "batch: many", "", "", []string{"worker.yaml:", ": status.batch: want a whole number"}},
+		"wrong values":   {"timeout: 10s", "timeout: 2m", "COURIER", "wild", []string{": webhook.timeout: ", ": courier.mode: "}},
 		"wrong url":      {"", "", "REDIS_URL", "http://u:geheim@x", []string{"worker.yaml:", ": redis url: "}},
 		"no CA":          {"", "", "REDIS_CA_FILE", "/nowhere.pem", []string{": redis: certificates are configured"}},
 		"missing secret": {"", "", "WEBHOOK_KEYS", "", []string{"set WEBHOOK_KEYS, or WEBHOOK_KEYS_FILE"}},
-		"both":           {"lease: 30s", "lease: 1s", "WEBHOOK_KEYS", "", []string{": webhook.lease: ", "set WEBHOOK_KEYS"}},
+		"both":           {"timeout: 10s", "timeout: 2m", "WEBHOOK_KEYS", "", []string{": webhook.timeout: ", "set WEBHOOK_KEYS"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setEnvironment(t, map[string]string{c.variable: c.value})
@@ -197,7 +163,7 @@ func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, &out, &logs); err != nil || logs.Len() > 0 {
 		t.Errorf("%v, %q", err, logs.String())
 	}
-	for _, want := range append(secretNames, "-config", "-check-config", "-health", "-roles", "_FILE") {
+	for _, want := range append(secretNames, "-config", "-check-config", "-health", "_FILE") {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, out.String())
 		}

@@ -36,16 +36,15 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 		get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	}
 	delivered := created("X-2", "")
-	commit := []Commit{{Order: delivered, Changes: []delivery.Change{
-		{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}}}}
-	for range 2 { // the second is a conflict
-		get(s.Lifecycle.Commit(t.Context(), commit))(t)
+	for _, want := range []error{nil, ErrConflict} {
+		wantError(t, s.advanceBy(t.Context(), delivered.ID.Partition(), func(step *Step) {
+			step.Change(delivered, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}}, nil)
+		}), want)
 	}
 	wantCode(t, errOf(s.Orders.Cancel(t.Context(), s.account, delivered.ID, "", "", time.Now())), delivery.CodeOrderNotCancellable)
 	s.advance(t, created("X-3", "").ID, delivery.Assigned, delivery.Failed)
 	s.advance(t, created("X-4", "").ID, delivery.Assigned) // not ended
-	swap := delivery.Courier{Name: "Ali Veli"}
-	get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: created("X-5", ""), Swap: &swap}}))(t)
+	s.swap(t, created("X-5", ""), delivery.Courier{Name: "Ali Veli"})
 	s.Limits.CountRefusal(delivery.CodeDuplicateOrder)
 	s.Limits.CountRefusal(delivery.CodeDuplicateOrder)
 	s.Limits.CountRefusal(delivery.CodeRateLimited)

@@ -50,14 +50,11 @@ func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
 // WebhooksLeft is what waits for the webhooks of one account.
 type WebhooksLeft struct {
 	Account   delivery.AccountID
-	Queued    []WaitingEvent // never attempted
-	Waiting   []WaitingEvent // their next attempt has its time
-	Leased    []WaitingEvent // handed to a worker
-	Counts    int            // how many counts of attempts are kept for events that failed
-	Scheduled bool           // it has a place among the queues that workers look at
+	Scheduled []WaitingEvent
+	Counts    int // how many counts of attempts are kept for events that failed
 }
 
-// WaitingEvent is a queued version of an order, or a notice; zero for a ping.
+// WaitingEvent is a scheduled version of an order, or a notice.
 type WaitingEvent struct {
 	Order    delivery.OrderID
 	Sequence uint32
@@ -71,22 +68,18 @@ func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 		return nil, err
 	}
 	type reading struct {
-		queued, waiting, leased *redis.StringSliceCmd
-		counts                  *redis.IntCmd
-		scheduled               *redis.FloatCmd
+		scheduled *redis.StringSliceCmd
+		counts    *redis.IntCmd
 	}
 	reads, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) reading {
 		r := l.partitionOf(id)
-		return reading{pipe.LRange(ctx, r.keyOf(kindQueue, id[:]), 0, -1), pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1),
-			pipe.ZRange(ctx, r.keyOf(kindLeases, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:])),
-			pipe.ZScore(ctx, r.key(kindSchedule), string(id[:]))}
+		return reading{pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))}
 	})
 	var left []WebhooksLeft
 	for i, c := range reads {
 		r := l.partitionOf(ids[i])
-		w := WebhooksLeft{ids[i], r.waitingEvents(c.queued.Val()), r.waitingEvents(c.waiting.Val()), r.waitingEvents(c.leased.Val()),
-			int(c.counts.Val()), c.scheduled.Err() == nil}
-		if len(w.Queued)+len(w.Waiting)+len(w.Leased)+w.Counts > 0 || w.Scheduled {
+		w := WebhooksLeft{ids[i], r.waitingEvents(c.scheduled.Val()), int(c.counts.Val())}
+		if len(w.Scheduled)+w.Counts > 0 {
 			left = append(left, w)
 		}
 	}
@@ -103,16 +96,13 @@ func (r partition) waitingEvents(items []string) []WaitingEvent {
 			continue
 		}
 		switch item[0] {
-		case eventOrder, eventReplay:
+		case eventOrder:
 			if len(item) >= orderItem {
 				events[i].Order = r.orderOfMember(item[1:15])
 				events[i].Sequence = binary.BigEndian.Uint32([]byte(item[15:19]))
 			}
-		case eventNotice, eventNoticeReplay:
-			if len(item) > 9 || item[0] == eventNotice {
-				d := Delivery{partition: r, item: item}
-				events[i].Notice = d.noticeID()
-			}
+		case eventNotice:
+			events[i].Notice = item[1:]
 		}
 	}
 	return events

@@ -273,6 +273,16 @@ func joinCounted(errs []error) error {
 	return errors.Join(errs...)
 }
 
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+func integer(value any) int64 {
+	n, _ := value.(int64)
+	return n
+}
+
 const itemsAtOnce = 500
 
 // pipelined queues the commands of each item, 500 items in a round trip. A missing key is no error.

@@ -168,6 +168,7 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 func TestClock_IsReadOncePerScript(t *testing.T) {
 	_, own := ownServer(t) // its figures count what everybody calls
 	s := newEnv(t, own, func(c *Config) { c.ClockKey = "" })
+	s.register(t)
 	o := s.create(t, "X-1")
 	readings := func() (n int) {
 		_, figures, _ := strings.Cut(get(s.rdb.Info(t.Context(), "commandstats").Result())(t), "cmdstat_time:calls=")
@@ -184,7 +185,13 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 		"store": func() error { _, _, err := s.Stores.CountAndGet(t.Context(), s.account, "S-1"); return err },
 		"token": func() error { _, _, err := s.Limits.CountToken(t.Context(), s.account, testHash); return err },
 		"usage": func() error { _, err := s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}); return err },
-		"lease": func() error { _, _, err := s.Queue.Lease(t.Context(), 0, grant(1)); return err },
+		"endpoint": func() error {
+			_, _, err := s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/hook")
+			return err
+		},
+		"replay": func() error {
+			return errOf(s.queueReplays(t.Context(), s.account, []any{noticeKey("evt_1")}, 0))
+		},
 	} {
 		before := readings()
 		must(t, call())

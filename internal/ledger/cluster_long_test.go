@@ -6,7 +6,9 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,7 +53,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	for p := range l.Partitions() {
 		get(l.Lifecycle.Trim(t.Context(), p, time.Hour))(t)
 		get(l.Lifecycle.Retire(t.Context(), p, time.Now(), 10))(t)
-		get(l.Lifecycle.DueOrders(t.Context(), p, time.Now(), 10))(t)
+		get(l.Ownership.Due(t.Context(), []int{p}, time.Now(), 10))(t)
 	}
 	equal(t, len(get(l.Accounts.List(t.Context()))(t)), 12, "accounts")
 	get(l.Monitor.Stats(t.Context()))(t)
@@ -76,28 +78,35 @@ func clusterWay(t *testing.T, s *env) {
 	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
 	check(t, ignored == 0, "the location was ignored")
 	partition := o.ID.Partition()
-	reader := s.partitions[partition : partition+1]
-	entries := collectFrom(t, s.Ledger, reader, RoleStatus, 2)
-	must(t, s.Lifecycle.IndexJobs(t.Context(), partition, entries[:1]))
-	result, err := s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Settles: entries[1:],
-		Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
-	must(t, err)
-	must(t, result[0])
-	get(s.Queue.Add(t.Context(), partition, collectFrom(t, s.Ledger, reader, RoleWebhook, 2), noGrant))(t)
-	// Other accounts of the partition may have something due too.
-	ds, _ := get2(s.Queue.Lease(t.Context(), partition, grant(100)))(t)
-	mine := 0
-	for _, d := range ds {
-		get(s.Queue.Record(t.Context(), []Result{{d, Outcome{OK: true, Status: 200, At: time.Now()}}}, noGrant, breakerAt))(t)
-		if d.Account == s.account {
-			mine++
-		}
-	}
-	check(t, mine == 1, "%d events leased, want 1", mine)
+	s.list(t, o.ID)
+	s.change(t, o, delivery.Change{Status: delivery.Assigned, At: time.Now()})
+	s.clusterWebhooks(t, partition, versionKey(o.ID, 2))
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t), 1, "replayed")
 	get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
 	check(t, len(jobs) == 1, "%d cancelled jobs", len(jobs))
+}
+
+// clusterWebhooks has one event wait, fail and end.
+func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
+	t.Helper()
+	s.schedules(t, 0, key)
+	found := get(s.Ownership.Scheduled(t.Context(), []ScheduleQuery{{Partition: partition, Account: s.account, Until: math.MaxInt64, Limit: 10,
+		Known: func(string) bool { return false }}}))(t)[0]
+	require(t, len(found) == 1 && found[0].Delivery.Key == key && found[0].Gone == "", "scheduled %+v", found)
+	pending := get(s.Ownership.Pending(t.Context(), partition))(t)
+	check(t, slices.Contains(pending, s.account), "pending %v", pending)
+	_, _, err := s.Ownership.Backlogs(t.Context(), partition, pending)
+	must(t, err)
+	get(s.Ownership.EndpointFacts(t.Context(), partition, pending))(t)
+	s.owns(t, func(step *Step) {
+		step.Unschedule(s.account, []string{key})
+		step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Failures: 1}, Tally: &Tally{Delivered: 1}, State: EndpointFailing})
+		step.Log(s.account, [][]byte{s.line(1, 0)}, 10, false)
+		step.Summary(nil)
+	})
+	s.ends(t, StateDelivered, key)
+	check(t, len(get(s.Webhooks.Attempts(t.Context(), s.account, ""))(t)) == 1, "not logged")
 }
 
 // clusterLists reads what operators see of the twelve accounts, over all masters.
@@ -296,7 +305,7 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	s := newVendor(t, l)
 	order, other := s.create(t, "X-1"), s.create(t, "X-2")
 	p := order.ID.Partition()
-	must(t, l.Lifecycle.IndexJobs(t.Context(), p, collectFrom(t, l, l.partitions[p:p+1], RoleStatus, 2)))
+	l.list(t, order.ID, other.ID)
 	m := openMove(t, cluster, l, l.partitionOf(s.account))
 	calls := []func() error{
 		func() error {
@@ -308,8 +317,9 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 			return err
 		},
 		func() error {
-			results, err := s.Lifecycle.Commit(t.Context(), []Commit{{Order: other, Changes: []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}}})
-			return errors.Join(append(results, err)...)
+			return s.advanceBy(t.Context(), p, func(step *Step) {
+				step.Change(other, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}, nil)
+			})
 		},
 		func() error {
 			_, err := s.Limits.Consume(t.Context(), s.account, EndpointOrders)

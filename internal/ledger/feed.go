@@ -48,7 +48,7 @@ func (e *Entry) kind() byte {
 		return kindUpdates
 	case e.Outcomes == nil:
 		return kindEvents
-	case e.Outcomes[0].State == outcomeRetrying:
+	case e.Outcomes[0].State == StateRetrying:
 		return kindTries
 	}
 	return kindOutcomes
@@ -144,8 +144,7 @@ type streamRef struct {
 type feedReader struct {
 	*Feed
 	ledger  *core
-	streams []streamRef // of partitions that nobody owns
-	all     []streamRef
+	streams []streamRef
 	byKey   map[string]partition
 
 	claimed   time.Time // when dead consumers' entries were last looked for; zero: not yet
@@ -160,27 +159,11 @@ func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]partition), redoAt: time.Now(), redoPause: minPause}
 	for _, partition := range partitions {
 		for _, kind := range roleStreams[f.Role] {
-			r.all = append(r.all, streamRef{partition, partition.key(kind)})
+			r.streams = append(r.streams, streamRef{partition, partition.key(kind)})
 			r.byKey[partition.key(kind)] = partition
 		}
 	}
-	r.streams = r.all
 	return r
-}
-
-// leaveOwned leaves out the partitions that somebody owns; false when all are.
-func (r *feedReader) leaveOwned(ctx context.Context) (bool, error) {
-	r.streams = nil
-	for _, s := range r.all {
-		owned, err := r.ledger.ownedElsewhere(ctx, s.partition, r.Role)
-		if err != nil {
-			return false, err
-		}
-		if !owned {
-			r.streams = append(r.streams, s)
-		}
-	}
-	return len(r.streams) > 0, nil
 }
 
 var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries}}
@@ -197,7 +180,7 @@ func (r *feedReader) run(ctx context.Context) {
 		r.stalled = r.Every > 0 && errors.Is(err, delivery.ErrUnavailable)
 		if redis.HasErrorPrefix(err, "NOGROUP") {
 			r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
-			err = r.makeGroups(ctx)
+			err = r.ledger.makeGroups(ctx, r.keys()...)
 		}
 		if err != nil {
 			r.Log("reading or handling entries failed; it is tried again", "error", err, "pause", pause)
@@ -258,12 +241,8 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // turn is one round: unsettled entries, dead consumers' entries, then new ones.
 func (r *feedReader) turn(ctx context.Context) error {
-	if left, err := r.leaveOwned(ctx); !left {
-		sleep(ctx, readBlock)
-		return err
-	}
 	if r.claimed.IsZero() {
-		if err := r.makeGroups(ctx); err != nil {
+		if err := r.ledger.makeGroups(ctx, r.keys()...); err != nil {
 			return err
 		}
 	}
@@ -300,10 +279,19 @@ func (r *feedReader) turn(ctx context.Context) error {
 	return r.readNew(ctx)
 }
 
-func (r *feedReader) makeGroups(ctx context.Context) error {
-	for _, s := range r.streams {
-		for _, role := range requiredRoles(s.key) {
-			err := r.ledger.rdb.XGroupCreateMkStream(ctx, s.key, string(role), "0").Err()
+func (r *feedReader) keys() []string {
+	keys := make([]string, len(r.streams), 2*len(r.streams))
+	for i, s := range r.streams {
+		keys[i] = s.key
+	}
+	return keys
+}
+
+// makeGroups makes each group that a stream must have.
+func (l *core) makeGroups(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		for _, role := range requiredRoles(key) {
+			err := l.rdb.XGroupCreateMkStream(ctx, key, string(role), "0").Err()
 			if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 				return fmt.Errorf("creating group %s: %w", role, failure(err))
 			}

@@ -22,11 +22,7 @@ func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from s
 }
 
 func (r *feedReader) readNew(ctx context.Context) error {
-	keys := make([]string, len(r.streams), 2*len(r.streams))
-	for i, s := range r.streams {
-		keys[i] = s.key
-	}
-	found, err := r.readGroup(ctx, r.ledger.readers, ">", r.Batch, readBlock, keys...).Result()
+	found, err := r.readGroup(ctx, r.ledger.readers, ">", r.Batch, readBlock, r.keys()...).Result()
 	if err != nil {
 		// The reply may have been lost after the entries were handed out.
 		return readFailure(err)
@@ -233,7 +229,7 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 
 func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {
 	r.Log("entry moved to the dead letters", "partition", s.partition.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, "settle_entry", []string{s.key, s.partition.key(kindDeadLetters), s.partition.key(kindEvents)},
-		string(r.Role), id, refusedKept, "", "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)
+	_, err := r.ledger.run(ctx, "settle_entry", []string{s.key, s.partition.key(kindDeadLetters)},
+		string(r.Role), id, refusedKept, "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

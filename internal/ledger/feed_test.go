@@ -58,45 +58,6 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	}
 }
 
-func TestUnsettledUpdates_AreThoseThatNobodyHasSettled(t *testing.T) {
-	s := newEnv(t)
-	o := s.create(t, "X-1")
-	key := s.partitions[o.ID.Partition()].key(kindUpdates)
-	is := func(what string, wanted bool, orders ...delivery.OrderID) {
-		t.Helper()
-		got, known, err := s.Lifecycle.UnsettledUpdates(t.Context(), o.ID.Partition())
-		must(t, err)
-		check(t, known == wanted && len(got) == len(orders), "%s: %v, known: %v", what, got, known)
-		for _, id := range orders {
-			check(t, got[id], "%s: it lacks %s", what, id)
-		}
-	}
-	is("an empty stream", true)
-	s.report(t, o.ID, delivery.Assigned)
-	is("without the group", false)
-	must(t, newFeedReader(s.core, &Feed{Role: RoleStatus}, s.partitions).makeGroups(t.Context()))
-	is("an unread one", true, o.ID)
-	entries := collect(t, s.Ledger, RoleStatus, "dead", 2)
-	is("one that was read", true, o.ID)
-	other := s.create(t, "X-2")
-	s.report(t, other.ID, delivery.Assigned)
-	is("both", true, o.ID, other.ID)
-	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
-	is("the other one", true, other.ID)
-	must(t, s.Streams.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "c", 2)...))
-	is("all are settled", true)
-
-	update := encodeUpdate(&delivery.Update{Order: o.ID})
-	pipe := s.rdb.Pipeline()
-	for range maxUnsettled {
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: key, Values: []any{"u", update}})
-	}
-	get(pipe.Exec(t.Context()))(t)
-	is("too many unread ones", false)
-	collect(t, s.Ledger, RoleStatus, "dead", maxUnsettled)
-	is("too many that were read", false)
-}
-
 func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
@@ -218,18 +179,6 @@ func TestFeed_DeadLettersWhatNobodyCanRead(t *testing.T) {
 	testserver.Await(t, "both are among the dead letters", func() bool { return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2 })
 }
 
-func TestRefuseUpdate_LeavesATrace(t *testing.T) {
-	s := newEnv(t)
-	o := s.create(t, "X-1")
-	s.report(t, o.ID, delivery.Delivered)
-	entries := collect(t, s.Ledger, RoleStatus, "c", 2)
-	for range 2 { // a repeated call leaves one trace
-		must(t, s.Lifecycle.RefuseUpdate(t.Context(), entries[1], delivery.Failed, "illegal_move", false))
-	}
-	stats := get(s.Monitor.Stats(t.Context()))(t)
-	check(t, stats.RefusedUpdates == 1 && stats.Pending[RoleStatus] == 1 && stats.Events == 1 && stats.Updates == 1, "stats %+v", stats)
-}
-
 func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 	s := newEnv(t)
 	partition := partitionNumber(s.account, len(s.partitions))
@@ -286,8 +235,7 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
 	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
-	result := get(s.Lifecycle.Commit(t.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: delivery.Failed, At: longAgo}}}}))(t)
-	must(t, result[0])
+	s.change(t, o, delivery.Change{Status: delivery.Failed, At: longAgo})
 	n := get(s.Lifecycle.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100))(t)
 	check(t, n == 0, "retired before its last event was consumed")
 }

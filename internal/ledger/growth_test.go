@@ -298,14 +298,25 @@ func (s *costEnv) forgetLogs(b *testing.B) {
 }
 
 func (s *costEnv) index(b *testing.B) {
-	s.consume(b, RoleStatus, func(partition int, batch []Entry) error { return s.Lifecycle.IndexJobs(b.Context(), partition, batch) })
+	s.consume(b, RoleStatus, func(_ int, batch []Entry) error {
+		orders := make([]delivery.OrderID, len(batch))
+		for i := range batch {
+			orders[i] = batch[i].Events[0].Order
+		}
+		s.list(b, orders...)
+		return s.Streams.Ack(b.Context(), RoleStatus, batch...)
+	})
 }
 
 // deliver brings every order that the environment has sent to its end.
 func (s *costEnv) deliver(b *testing.B) {
 	b.Helper()
-	courier := delivery.Courier{Name: "Mehmet Y.", Phone: "5321234567", VehicleType: "Motorcycle"}
-	place := delivery.Location{Point: taksim, At: time.Now()}
+	delivered := []delivery.Change{{Status: delivery.Assigned, Courier: delivery.Courier{Name: "Mehmet Y.", Phone: "5321234567", VehicleType: "Motorcycle"}},
+		{Status: delivery.PickingUp}, {Status: delivery.PickedUp}, {Status: delivery.Delivering}, {Status: delivery.Delivered}}
+	for i := range delivered {
+		c := &delivered[i]
+		c.At, c.ETA, c.Location = time.Now(), time.Now(), delivery.Location{Point: taksim, At: time.Now()}
+	}
 	for from := int64(1); from <= s.next.Load(); from += costBatch {
 		var ids []delivery.OrderID
 		for n := from; n < from+costBatch && n <= s.next.Load(); n++ {
@@ -314,20 +325,16 @@ func (s *costEnv) deliver(b *testing.B) {
 			ids = append(ids, delivery.MakeOrderID(s.partitionOf(c.Account).number, delivery.DayOf(c.Now), digest))
 		}
 		orders := get(s.Orders.GetAll(b.Context(), ids))(b)
-		commits := make([]Commit, len(orders))
-		for i, o := range orders {
-			commits[i].Order = o
-			for _, status := range []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered} {
-				change := delivery.Change{Status: status, At: time.Now(), Location: place, ETA: time.Now()}
-				if status == delivery.Assigned {
-					change.Courier = courier
-				}
-				commits[i].Changes = append(commits[i].Changes, change)
-			}
+		byPartition := make(map[int][]*delivery.Order)
+		for _, o := range orders {
+			byPartition[o.ID.Partition()] = append(byPartition[o.ID.Partition()], o)
 		}
-		results := get(s.Lifecycle.Commit(b.Context(), commits))(b)
-		for _, result := range results {
-			must(b, result)
+		for partition, orders := range byPartition {
+			must(b, s.advanceBy(b.Context(), partition, func(step *Step) {
+				for _, o := range orders {
+					step.Change(o, slices.Clone(delivered), nil)
+				}
+			}))
 		}
 	}
 }

@@ -99,13 +99,9 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 	update := &delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: at}
 	s.report(t, o.ID, delivery.Delivered)
-	refused := collect(t, s.Ledger, RoleStatus, "c", 2)[1]
-	refused.Update = update
-	for range 2 { // a repeated call reports once
-		must(t, s.Lifecycle.RefuseUpdate(t.Context(), refused, delivery.Failed, "late_delivery", true))
-	}
+	s.step(t, o.ID.Partition(), func(step *Step) { step.Refuse(update, delivery.Failed, "late_delivery", true) })
 	s.advance(t, o.ID, delivery.Assigned)
-	s.pump(t, 3) // no endpoint: the change is logged as not sent
+	s.ends(t, StateNotSent, versionKey(o.ID, 2))
 	entries := collect(t, s.Ledger, RoleExport, "x", 4)
 	var late, outcomes, versions int
 	for _, e := range entries {
@@ -113,7 +109,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 		case e.Outcomes != nil:
 			outcomes++
 			r := e.Outcomes
-			check(t, e.Outcomes[0].Account == s.account && len(r) == 1 && r[0].State == outcomeNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
+			check(t, e.Outcomes[0].Account == s.account && len(r) == 1 && r[0].State == StateNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
 		case !e.Events[0].LateAt.IsZero():
 			late++
 			check(t, e.Events[0].Order == o.ID && e.Events[0].LateAt.Equal(at) && e.Events[0].Version == 0, "late delivery %+v", e.Events)

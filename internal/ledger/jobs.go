@@ -26,13 +26,13 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 const maxSideReports = 50
 
 // Report appends a courier's update, unless the order holds it, and notes it in the order, in one
-// script (design section 5). It returns the order as it was. ORDER_NOT_FOUND, also for another
+// script (design section 5). It returns the order's status as it was. ORDER_NOT_FOUND, also for another
 // fleet's; ORDER_ENDED with Status, except for the first Delivered; JOB_NOT_AVAILABLE with Status
 // for an acceptance or swap; JOB_TAKEN with Courier; TOO_MANY_REPORTS.
-func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*delivery.Order, error) {
+func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (delivery.Status, error) {
 	r, ok := l.partitionOfOrder(u.Order)
 	if !ok {
-		return nil, orderNotFound()
+		return 0, orderNotFound()
 	}
 	var courier []byte
 	if u.Kind != delivery.KindStatus {
@@ -43,17 +43,20 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (*
 		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
 		courier, maxSideReports)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	name, record, _ := strings.Cut(reply, "\n")
-	if name == "not_found" {
-		return nil, orderNotFound()
+	switch {
+	case name == "not_found":
+		return 0, orderNotFound()
+	case (name == "taken" || name == "known") && len(record) == 1:
+		return delivery.Status(record[0]), nil
 	}
 	o, err := decodeOrder(record, r.number)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return o, refusedReport(name, o, &u)
+	return o.Status, refusedReport(name, o, &u)
 }
 
 func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
@@ -214,13 +217,4 @@ func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit 
 		}
 		offset += int64(len(page))
 	}
-}
-
-func (l *core) dueMembers(ctx context.Context, key string, now time.Time, limit int) ([]string, error) {
-	members, err := l.rdb.ZRangeByScore(ctx, key, &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()
-	if err != nil {
-		return nil, failed("reading timers", err)
-	}
-	return members, nil
 }

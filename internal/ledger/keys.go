@@ -9,8 +9,7 @@ import (
 )
 
 // The layout. Every key is {tag} + one letter + a binary suffix; all keys of an
-// account carry its partition's tag, so one script may touch any of them. The pace
-// of an endpoint is the rate limiter's: rate:{tag}pace:<account>.
+// account carry its partition's tag, so one script may touch any of them.
 const (
 	kindAccount       = 'a' // <account>, hash: name, credentials' hashes, limits
 	kindAccounts      = 'A' // set: the partition's accounts
@@ -31,13 +30,11 @@ const (
 	kindEnded         = 'R' // <hour>, list: orders that ended in that hour
 	kindEndedHours    = 'H' // zset: the hours that have such a list
 	kindEndpoint      = 'w' // <account>, hash: webhook endpoint
-	kindQueue         = 'q' // <account>, list: events never attempted
-	kindRetries       = 'd' // <account>, zset: events waiting for their next attempt, ms
-	kindLeases        = 'k' // <account>, zset: leased events by the lease's end, us
-	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed
-	kindWaiting       = 'b' // <account>, hash: notices and replays that wait: event, item
+	kindRetries       = 'd' // <account>, zset: schedule of events that wait, ms
+	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed or are replayed
 	kindAttemptLog    = 'g' // <account>, list: attempt log, newest first
-	kindSchedule      = 'W' // zset: accounts by when their queue needs a look, ms; C, string: the latest such time planned, us
+	kindNotes         = 'N' // stream: endpoints that have changed, for the owner
+	kindSummary       = 'P' // string: what waits for webhooks, by the owner, as long as there is one
 	kindReplaying     = 'p' // <account>, string: there while a replay of the account runs
 	kindOutcomes      = 'v' // stream: final outcomes of webhook events
 	kindTries         = 'V' // stream: failed attempts that go on, until exported; missing where nobody exports

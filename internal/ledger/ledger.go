@@ -64,12 +64,12 @@ type Ledger struct {
 	*core
 	Orders    Orders
 	Lifecycle Lifecycle
+	Ownership Ownership
 	Limits    Limits
 	Accounts  Accounts
 	Fleets    Fleets
 	Stores    Stores
 	Webhooks  Webhooks
-	Queue     Queue
 	Streams   Streams
 	Sessions  Sessions
 	Monitor   Monitor
@@ -81,7 +81,7 @@ type Ledger struct {
 type (
 	// Orders creates, reads and cancels orders, and takes couriers' reports.
 	Orders struct{ *core }
-	// Lifecycle moves orders on, for the status role.
+	// Lifecycle retires orders and trims streams.
 	Lifecycle struct{ *core }
 	// Limits counts the requests and logins of vendors.
 	Limits struct{ *core }
@@ -93,8 +93,6 @@ type (
 	Stores struct{ *core }
 	// Webhooks are the vendors' endpoints, their attempts and replays.
 	Webhooks struct{ *core }
-	// Queue hands webhook events to the process that sends them.
-	Queue struct{ *core }
 	// Streams reads the streams of events and updates by consumer group.
 	Streams struct{ *core }
 	// Sessions are the panel's.
@@ -122,10 +120,9 @@ type core struct {
 	rates       *redis_rate.Limiter
 	fleets      atomic.Pointer[FleetSnapshot]
 	guards      sync.Map // *fleetGuard by FleetID, of fleets that there are
-	receivers   receivers
 	logins      logins
-	tokens      tokenCache
-	mostWaiting int // mostWaiting; tests lower it
+	mostWaiting int           // mostWaiting; tests lower it
+	unsentWait  time.Duration // unsentTimeout; tests lower it
 	now         func() time.Time
 	activity    *activityCounts
 	log         *slog.Logger
@@ -148,8 +145,8 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{tokens: tokenCache{seen: make(map[int]*seenToken)}, env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting}
-	l := &Ledger{c, Orders{c}, Lifecycle{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Queue{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Audit{c}}
+	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentWait: unsentTimeout}
+	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Audit{c}}
 	if l.now == nil {
 		l.now = time.Now
 	}
@@ -244,6 +241,9 @@ func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
 
 // Partitions is the number of partitions, numbered from 0.
 func (l *Ledger) Partitions() int { return len(l.partitions) }
+
+// Cluster reports whether each partition must be read by itself.
+func (l *Ledger) Cluster() bool { return l.cluster }
 
 // Environment is "production" or "sandbox".
 func (l *Ledger) Environment() string { return l.env }

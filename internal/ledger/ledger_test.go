@@ -193,11 +193,8 @@ type env struct {
 
 	// Where both clocks, the scripts' and the process's, stand still until the
 	// test moves them (newWebhookEnv).
-	ms      *atomic.Int64
-	breaker int // failures in a row that open the endpoint's circuit breaker
-
-	url, secret string // of a play: what is registered
-	mood        int    // of a play: how the receiver answers
+	ms     *atomic.Int64
+	worker *Ledger // of the partition's owner, with a worker's rights
 }
 
 func newEnv(tb testing.TB, change ...func(*Config)) *env {
@@ -250,10 +247,57 @@ func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.S
 	tb.Helper()
 	for _, status := range statuses {
 		o := get(s.Orders.Get(tb.Context(), id))(tb)
-		at := time.Now().Truncate(time.Millisecond)
-		result := get(s.Lifecycle.Commit(tb.Context(), []Commit{{Order: o, Changes: []delivery.Change{{Status: status, At: at}}}}))(tb)
-		must(tb, result[0])
+		s.change(tb, o, delivery.Change{Status: status, At: time.Now().Truncate(time.Millisecond)})
 	}
+}
+
+// advanceBy writes one step in the place of the partition's owner.
+func (l *Ledger) advanceBy(ctx context.Context, partition int, f func(*Step)) error {
+	stored, err := l.Ownership.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	token, err := stored[partition].Token()
+	if err != nil {
+		return err
+	}
+	step := l.Ownership.Step(partition, token)
+	step.Token.Epoch++
+	f(step)
+	return l.Ownership.Advance(ctx, []*Step{step})[0]
+}
+
+func (s *env) step(tb testing.TB, partition int, f func(*Step)) {
+	tb.Helper()
+	must(tb, s.advanceBy(tb.Context(), partition, f))
+}
+
+func (s *env) change(tb testing.TB, o *delivery.Order, changes ...delivery.Change) {
+	tb.Helper()
+	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, changes, nil) })
+}
+
+func (s *env) swap(tb testing.TB, o *delivery.Order, to delivery.Courier) {
+	tb.Helper()
+	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, nil, &to) })
+}
+
+// list puts new orders of one partition on their fleets' lists.
+func (l *Ledger) list(tb testing.TB, orders ...delivery.OrderID) {
+	tb.Helper()
+	w := &Wanted{Partition: orders[0].Partition(), New: orders}
+	must(tb, l.Ownership.ReadOrders(tb.Context(), []*Wanted{w}))
+	must(tb, l.advanceBy(tb.Context(), w.Partition, func(step *Step) {
+		for _, o := range w.News {
+			if o != nil {
+				step.List(o)
+			}
+		}
+	}))
+}
+
+func (r *feedReader) makeGroups(ctx context.Context) error {
+	return r.ledger.makeGroups(ctx, r.keys()...)
 }
 
 // collect reads a role's entries, own unfinished ones first, until it has n, and

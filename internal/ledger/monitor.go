@@ -47,15 +47,19 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return s, err
 	}
-	for _, p := range reads {
+	for i, p := range reads {
 		s.Events += p.events.Val()
 		s.Updates += p.updates.Val()
 		s.RefusedUpdates += p.refused.Val()
 		s.DeadLetters += p.dead.Val()
 		s.InFlight += p.timers.Val()
-		for _, groups := range p.groups {
+		for k, groups := range p.groups {
 			for _, g := range groups.Val() {
-				s.Unread[Role(g.Name)] += g.Lag
+				unread, err := l.unread(ctx, l.partitions[i].key([]byte{kindEvents, kindUpdates}[k]), &g)
+				if err != nil {
+					return s, err
+				}
+				s.Unread[Role(g.Name)] += unread
 				s.Pending[Role(g.Name)] += g.Pending
 			}
 		}
@@ -262,8 +266,17 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 		if err := read.Err(); err != nil && errors.Is(failure(err), delivery.ErrUnavailable) {
 			return nil, failed("reading dead letters", err)
 		}
+		values := make(map[string]any)
+		for name, value := range entries[i].values {
+			if field, ok := strings.CutPrefix(name, fieldPrefix); ok {
+				values[field] = value
+			}
+		}
 		if found := read.Val(); len(found) == 1 {
-			letters[i].Fields = printableFields(entries[i].partition, found[0].Values)
+			values = found[0].Values
+		}
+		if len(values) > 0 {
+			letters[i].Fields = printableFields(entries[i].partition, values)
 		}
 	}
 	return letters, nil
@@ -318,74 +331,54 @@ type QueueStats struct {
 	Oldest       time.Time // when the oldest of the next events happened; zero: nothing waits
 }
 
-// QueueStats sums up what waits for webhook endpoints, by their state.
+// ErrNoOwner says that some partition has no owner, who alone knows what waits there.
+var ErrNoOwner = errors.New("no worker owns some of the partitions")
+
+// QueueStats sums up what waits for webhook endpoints, by their state, as the owners of the
+// partitions told it within the last seconds. ErrNoOwner.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
-	schedules, err := pipelined(ctx, l.rdb, "listing webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringSliceCmd {
-		return pipe.ZRange(ctx, r.key(kindSchedule), 0, -1)
+	reads, err := pipelined(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringCmd {
+		return pipe.Get(ctx, r.key(kindSummary))
 	})
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[EndpointState]QueueStats)
-	for i, schedule := range schedules {
-		if err := l.addQueues(ctx, l.partitions[i], schedule.Val(), all); err != nil {
+	for _, read := range reads {
+		if read.Val() == "" {
+			return nil, ErrNoOwner
+		}
+		if err := decode("webhook queues", read.Val(), func(c *codec) { c.summary(all) }); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func (l *core) addQueues(ctx context.Context, r partition, accounts []string, all map[EndpointState]QueueStats) error {
-	type reading struct {
-		endpoint *redis.SliceCmd
-		sizes    [3]*redis.IntCmd
-		next     [3]*redis.StringSliceCmd
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading webhook queues", accounts, func(pipe redis.Pipeliner, account string) reading {
-		id := []byte(account)
-		q, d, k := r.keyOf(kindQueue, id), r.keyOf(kindRetries, id), r.keyOf(kindLeases, id)
-		return reading{
-			endpoint: pipe.HMGet(ctx, r.keyOf(kindEndpoint, id), "state", "gate"),
-			sizes:    [3]*redis.IntCmd{pipe.LLen(ctx, q), pipe.ZCard(ctx, d), pipe.ZCard(ctx, k)},
-			next:     [3]*redis.StringSliceCmd{pipe.LRange(ctx, q, 0, 0), pipe.ZRange(ctx, d, 0, 0), pipe.ZRange(ctx, k, 0, 0)},
-		}
-	})
-	if err != nil {
-		return err
-	}
-	var next []*Delivery
-	var states []EndpointState // of next
-	for _, c := range reads {
-		events := c.sizes[0].Val() + c.sizes[1].Val() + c.sizes[2].Val()
-		if events == 0 {
+// summaryStates are the states of a summary, in their order there.
+var summaryStates = []EndpointState{EndpointHealthy, EndpointFailing, EndpointUnreachable, EndpointGone}
+
+// summary writes figures by state, or adds them.
+func (c *codec) summary(all map[EndpointState]QueueStats) {
+	for _, state := range summaryStates {
+		sum := all[state]
+		endpoints, events, open, oldest := int(sum.Endpoints), int(sum.Events), int(sum.BreakersOpen), sum.Oldest
+		c.all(&endpoints, &events, &open, &oldest)
+		if c.writing {
 			continue
 		}
-		values := c.endpoint.Val()
-		state := EndpointState(text(values[0]))
-		var e WebhookEndpoint
-		e.readGate(text(values[1]))
-		s := all[state]
-		s.Endpoints++
-		s.Events += events
-		if e.BreakerOpen {
-			s.BreakersOpen++
+		sum.Endpoints, sum.Events, sum.BreakersOpen = sum.Endpoints+int64(endpoints), sum.Events+int64(events), sum.BreakersOpen+int64(open)
+		if !oldest.IsZero() && (sum.Oldest.IsZero() || oldest.Before(sum.Oldest)) {
+			sum.Oldest = oldest
 		}
-		all[state] = s
-		for _, part := range c.next {
-			for _, item := range part.Val() {
-				next, states = append(next, &Delivery{partition: r, item: item}), append(states, state)
-			}
-		}
+		all[state] = sum
 	}
-	records, err := pipelined(ctx, l.rdb, "reading the oldest events", next, func(pipe redis.Pipeliner, d *Delivery) *redis.StringCmd {
-		return d.read(ctx, pipe)
-	})
-	for i, record := range records {
-		d, s := next[i], all[states[i]]
-		if reason, err := d.fill(r, record); err == nil && reason == "" && (s.Oldest.IsZero() || d.OccurredAt.Before(s.Oldest)) {
-			s.Oldest = d.OccurredAt
-		}
-		all[states[i]] = s
-	}
-	return err
+}
+
+// summaryLifetime is for how long a summary counts after its owner wrote it.
+const summaryLifetime = 5 * time.Second
+
+// Summary tells operators what waits for the webhooks of the partition.
+func (s *Step) Summary(all map[EndpointState]QueueStats) {
+	s.command("SET", s.partition.key(kindSummary), encode(func(c *codec) { c.summary(all) }), "PX", summaryLifetime.Milliseconds())
 }

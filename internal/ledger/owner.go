@@ -1,12 +1,17 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 // Token says who owns a partition and how far its streams were processed. Every write of the
@@ -16,8 +21,8 @@ type Token struct {
 	Owner    string // empty: the last owner has left
 	Epoch    uint64 // raised with every owner
 	Sequence uint64 // raised with every write of one
-	// Up to where the streams of events and updates are processed, and the webhooks of the
-	// former are settled or scheduled; empty while the webhook role's group does that.
+	// Up to where the streams of events and updates are decided, and the webhooks of the former
+	// have ended or are scheduled.
 	Events, Updates, Webhooks string
 }
 
@@ -25,85 +30,419 @@ func (c *codec) token(t *Token) {
 	c.all(&t.Epoch, &t.Sequence, &t.Owner, &t.Events, &t.Updates, &t.Webhooks)
 }
 
-func (t *Token) encode() string { return string(encode(func(c *codec) { c.token(t) })) }
+// Stored is the stored form; the zero token is not stored.
+func (t *Token) Stored() Stored {
+	if *t == (Token{}) {
+		return ""
+	}
+	return Stored(encode(func(c *codec) { c.token(t) }))
+}
 
-func decodeToken(stored string) (t Token, err error) {
-	if stored != "" {
-		err = decode("owner", stored, func(c *codec) { c.token(&t) })
+// consumersGone is how long a consumer of an earlier release must have been silent.
+const consumersGone = time.Minute
+
+// Ownership is how workers share the partitions: each has one owner, which alone reads its
+// streams of events and updates, moves its orders and sends its webhooks.
+type Ownership struct{ *core }
+
+// Stored is a token as it is stored; two are equal while nobody has written.
+type Stored string
+
+// Token reads a stored token; the zero Token when there is none.
+func (s Stored) Token() (t Token, err error) {
+	if s != "" {
+		err = decode("owner", string(s), func(c *codec) { c.token(&t) })
 	}
 	return t, err
 }
 
-// staleToken is for how long the token of a dead owner keeps consumers of groups away.
-const staleToken = time.Minute
-
-// tokenCache is what this process has seen of the owners of partitions.
-type tokenCache struct {
-	mu   sync.Mutex
-	seen map[int]*seenToken
-}
-
-type seenToken struct {
-	stored         string
-	since, checked time.Time
-	listed         bool // see listScheduled
-}
-
-// ownedElsewhere reports whether a worker owns the partition: consumers of the role's group then
-// leave it alone. Such a worker waits in turn until they are gone.
-func (l *core) ownedElsewhere(ctx context.Context, r partition, role Role) (bool, error) {
-	if role == RoleExport {
-		return false, nil
+// Tokens reads the tokens of all partitions.
+func (l Ownership) Tokens(ctx context.Context) ([]Stored, error) {
+	reads, err := pipelined(ctx, l.rdb, "reading owners", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringCmd {
+		return pipe.Get(ctx, r.key(kindOwner))
+	})
+	tokens := make([]Stored, len(reads))
+	for i, read := range reads {
+		tokens[i] = Stored(read.Val())
 	}
-	l.tokens.mu.Lock()
-	defer l.tokens.mu.Unlock()
-	seen := l.tokens.seen[r.number]
-	if now := time.Now(); seen == nil || now.Sub(seen.checked) > readBlock/4 {
-		stored, err := l.rdb.Get(ctx, r.key(kindOwner)).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return false, failed("reading the owner of a partition", err)
+	return tokens, err
+}
+
+// Due lists orders whose timers have run out, at most limit of each partition.
+func (l Ownership) Due(ctx context.Context, partitions []int, now time.Time, limit int) ([][]delivery.OrderID, error) {
+	reads, err := pipelined(ctx, l.rdb, "reading timers", partitions, func(pipe redis.Pipeliner, p int) *redis.StringSliceCmd {
+		return pipe.ZRangeByScore(ctx, l.partitions[p].key(kindTimers), &redis.ZRangeBy{
+			Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)})
+	})
+	due := make([][]delivery.OrderID, len(reads))
+	for i, read := range reads {
+		for _, member := range read.Val() {
+			due[i] = append(due[i], l.partitions[partitions[i]].orderOfMember(member))
 		}
-		if seen == nil || seen.stored != stored {
-			seen = &seenToken{stored: stored, since: now}
-			l.tokens.seen[r.number] = seen
-		}
-		seen.checked = now
 	}
-	token, err := decodeToken(seen.stored)
-	if err != nil || role == RoleWebhook && token.Webhooks == "" {
-		return false, err
-	}
-	if token.Owner != "" && seen.checked.Sub(seen.since) < staleToken {
-		return true, nil
-	}
-	if role == RoleWebhook && !seen.listed {
-		err = l.listScheduled(ctx, r)
-		seen.listed = err == nil
-	}
-	return false, err
+	return due, err
 }
 
-// listScheduled puts the accounts with scheduled events on the list by which consumers find them,
-// which owners do without.
-func (l *core) listScheduled(ctx context.Context, r partition) error {
-	accounts, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
+func (l *core) workersKey() string { return l.global.prefix + "workers" }
+
+// Beat tells the other workers that this one is alive.
+func (l Ownership) Beat(ctx context.Context, worker string) error {
+	return failed("telling that this worker is alive", l.rdb.HIncrBy(ctx, l.workersKey(), worker, 1).Err())
+}
+
+// Workers is how often each worker has told that it is alive. Whoever sees a count stand still
+// knows that its worker is gone, whatever the clocks say.
+func (l Ownership) Workers(ctx context.Context) (map[string]string, error) {
+	all, err := l.rdb.HGetAll(ctx, l.workersKey()).Result()
+	return all, failed("listing the workers", err)
+}
+
+// Forget removes a worker that ends, or is gone.
+func (l Ownership) Forget(ctx context.Context, workers ...string) error {
+	return failed("removing a worker", l.rdb.HDel(ctx, l.workersKey(), workers...).Err())
+}
+
+// ErrConsumersActive says that workers of an earlier release still read a partition by group.
+var ErrConsumersActive = errors.New("workers of an earlier release read the partition")
+
+// Take makes the worker the owner of a partition whose token is still the one seen. It goes on
+// where the last owner was, or before that the consumers of the groups. ErrNotOwner when the token
+// has changed; ErrConsumersActive.
+func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker string) (*Owned, error) {
+	r := l.partitions[partition]
+	token, err := seen.Token()
 	if err != nil {
-		return failed("listing accounts", err)
+		return nil, fmt.Errorf("partition %d: %w", partition, err)
 	}
-	scheduled, err := pipelined(ctx, l.rdb, "reading schedules", accounts, func(pipe redis.Pipeliner, account string) *redis.IntCmd {
-		return pipe.ZCard(ctx, r.keyOf(kindRetries, []byte(account)))
+	if err := l.makeGroups(ctx, r.key(kindEvents), r.key(kindUpdates)); err != nil {
+		return nil, err
+	}
+	token.Owner, token.Epoch = worker, token.Epoch+1
+	o := &Owned{Partition: partition, Token: token}
+	step := l.Step(partition, token)
+	step.was = string(seen)
+	for _, g := range []struct {
+		role Role
+		kind byte
+		id   *string
+		read *int64
+	}{
+		{RoleStatus, kindEvents, &step.Token.Events, &o.Read.Events}, {RoleStatus, kindUpdates, &step.Token.Updates, &o.Read.Updates},
+		{RoleWebhook, kindEvents, &step.Token.Webhooks, &o.Read.Webhooks},
+	} {
+		if err := l.takeGroup(ctx, step, g.role, g.kind, g.id, g.read); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.importQueues(ctx, step); err != nil {
+		return nil, err
+	}
+	notes, err := l.rdb.XRevRangeN(ctx, r.key(kindNotes), "+", "-", 1).Result()
+	if err != nil {
+		return nil, failed("reading notes", err)
+	}
+	if o.Notes = "0-0"; len(notes) > 0 { // everything is read after this
+		o.Notes = notes[0].ID
+	}
+	if err := l.Advance(ctx, []*Step{step})[0]; err != nil {
+		return nil, err
+	}
+	// Nobody else publishes any more but gateways.
+	stream, err := l.rdb.XInfoStream(ctx, r.key(kindEvents)).Result()
+	if err != nil {
+		return nil, failed("reading a stream", err)
+	}
+	o.CatchUp = stream.LastGeneratedID
+	o.Token, o.From, o.ReadFrom = step.Token, step.Token.Events, o.Read.Events
+	if streamIDLess(o.Token.Webhooks, o.From) {
+		o.From, o.ReadFrom = o.Token.Webhooks, o.Read.Webhooks
+	}
+	return o, nil
+}
+
+// Owned is a partition of this process.
+type Owned struct {
+	Partition int
+	Token     Token
+	Read      Counts // what the token's positions are
+	From      string // the last event read; before Token.Events until all webhooks are known
+	ReadFrom  int64
+	Notes     string // the last note read
+	// CatchUp is the last event that an earlier owner may have published. Until it is read nothing
+	// that was reported is decided, so that no version is announced before an earlier one.
+	CatchUp string
+}
+
+// CaughtUp reports whether all that earlier owners published has been read.
+func (o *Owned) CaughtUp() bool { return !streamIDLess(o.From, o.CatchUp) }
+
+// Later reports whether an id is behind another in the same stream.
+func Later(id, than string) bool { return streamIDLess(than, id) }
+
+// Counts are positions as numbers of entries since the streams began; less than 0: not known.
+type Counts struct{ Events, Updates, Webhooks int64 }
+
+// takeGroup finds where to go on and empties the group, whose consumers are gone.
+func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, id *string, read *int64) error {
+	key := step.partition.key(kind)
+	var groups *redis.XInfoGroupsCmd
+	var stream *redis.XInfoStreamCmd
+	var consumers *redis.XInfoConsumersCmd
+	_, err := l.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error { // which of them count is one moment's
+		groups, stream, consumers = pipe.XInfoGroups(ctx, key), pipe.XInfoStream(ctx, key), pipe.XInfoConsumers(ctx, key, string(role))
+		return nil
+	})
+	if err != nil {
+		return failed("reading a group", err)
+	}
+	for _, c := range consumers.Val() {
+		if c.Idle < consumersGone {
+			return fmt.Errorf("partition %d, %s: %w", step.partition.number, c.Name, ErrConsumersActive)
+		}
+	}
+	group, _ := groupOf(groups.Val(), role)
+	settled := group.LastDeliveredID
+	if pending, err := l.oldestPending(ctx, key, group); err != nil {
+		return err
+	} else if pending != "" {
+		settled = idBefore(pending)
+	}
+	if *id == "" || streamIDLess(*id, settled) {
+		*id = settled
+	}
+	*read = -1
+	switch {
+	case *id == stream.Val().LastGeneratedID:
+		*read = stream.Val().EntriesAdded
+	case group.Lag >= 0:
+		ahead, err := l.countBetween(ctx, key, group.LastDeliveredID, *id)
+		if err != nil {
+			return err
+		}
+		behind, err := l.countBetween(ctx, key, *id, group.LastDeliveredID)
+		if err != nil {
+			return err
+		}
+		*read = stream.Val().EntriesAdded - group.Lag + ahead - behind
+	}
+	step.command("XGROUP", "DESTROY", key, string(role))
+	step.command("XGROUP", "CREATE", key, string(role), *id)
+	step.position(role, kind, *id, *read)
+	return nil
+}
+
+// Unreadable is an entry that cannot be read, or not be decided.
+type Unreadable struct {
+	ID, Reason string
+	kind       byte
+	values     []any // names and values
+}
+
+// Undecided is an entry of an update about which nothing can be decided, and why.
+func (e *Entry) Undecided(reason string) Unreadable {
+	return Unreadable{e.ID, reason, e.kind(), []any{fieldPrefix + "u", encodeUpdate(e.Update)}}
+}
+
+// Inbox is what has come into a partition since its owner has read.
+type Inbox struct {
+	Partition       int
+	Entries         []Entry // to be decided: events before updates, each in their order
+	Published       []Entry // all events, those decided before included: for the webhooks
+	Notes           []delivery.AccountID
+	Unreadable      []Unreadable
+	Events, Updates string // the last of each; empty: there is none
+	Note            string
+	ReadEvents      int64
+	ReadUpdates     int64
+	Full            bool // there may be more
+	decided         string
+}
+
+// Read waits until something has come into one of the partitions, for at most block, and returns
+// at most count entries of each stream. In a cluster it takes one partition at a time.
+func (l Ownership) Read(ctx context.Context, owned []*Owned, count int, block time.Duration) ([]*Inbox, error) {
+	keys, ids := make([]string, 0, 6*len(owned)), make([]string, 0, 3*len(owned))
+	byPrefix := make(map[string]*Inbox, len(owned))
+	for _, o := range owned {
+		r := l.partitions[o.Partition]
+		byPrefix[r.prefix] = &Inbox{Partition: o.Partition, decided: o.Token.Events}
+		keys, ids = append(keys, r.key(kindEvents), r.key(kindNotes)), append(ids, o.From, o.Notes)
+		if o.CaughtUp() {
+			keys, ids = append(keys, r.key(kindUpdates)), append(ids, o.Token.Updates)
+		}
+	}
+	found, err := l.readers.XRead(ctx, &redis.XReadArgs{Streams: append(keys, ids...), Count: int64(count), Block: block}).Result()
+	if err != nil {
+		return nil, readFailure(err)
+	}
+	var inboxes []*Inbox
+	slices.SortFunc(found, func(a, b redis.XStream) int { return cmp.Compare(a.Stream, b.Stream) }) // events before updates
+	for _, stream := range found {
+		last := len(stream.Stream) - 1
+		in := byPrefix[stream.Stream[:last]]
+		if len(in.Events)+len(in.Updates)+len(in.Note) == 0 {
+			inboxes = append(inboxes, in)
+		}
+		in.take(l.partitions[in.Partition], stream.Stream[last], stream.Messages, count)
+	}
+	return inboxes, nil
+}
+
+func (in *Inbox) take(r partition, kind byte, messages []redis.XMessage, count int) {
+	n := len(messages)
+	in.Full = in.Full || n == count
+	switch last := messages[n-1].ID; kind {
+	case kindEvents:
+		in.Events, in.ReadEvents = last, int64(n)
+	case kindUpdates:
+		in.Updates, in.ReadUpdates = last, int64(n)
+	default:
+		in.Note = last
+	}
+	for _, m := range messages {
+		e := Entry{Partition: r.number, ID: m.ID}
+		if account := text(m.Values["w"]); kind == kindNotes {
+			if len(account) == len(delivery.AccountID{}) {
+				in.Notes = append(in.Notes, delivery.AccountID([]byte(account)))
+			}
+			continue
+		}
+		if err := e.read(r, m.Values); err != nil {
+			if kind == kindEvents && !streamIDLess(in.decided, m.ID) {
+				continue
+			}
+			bad := Unreadable{m.ID, "unreadable: " + err.Error(), kind, nil}
+			for name, value := range m.Values {
+				bad.values = append(bad.values, fieldPrefix+name, value)
+			}
+			in.Unreadable = append(in.Unreadable, bad)
+			continue
+		}
+		if kind == kindEvents {
+			in.Published = append(in.Published, e)
+		}
+		if kind == kindUpdates || streamIDLess(in.decided, m.ID) {
+			in.Entries = append(in.Entries, e)
+		}
+	}
+}
+
+// NewOrder is what is known of an order that waits for a courier.
+type NewOrder struct {
+	ID      delivery.OrderID
+	fleet   delivery.FleetID
+	version uint64
+	created time.Time
+}
+
+// Wanted are the orders of a partition that a step is about, and what was found of them.
+type Wanted struct {
+	Partition     int
+	New, Reported []delivery.OrderID
+	Events        []Event
+	After         string // the update up to which all is decided; empty: Undecided is not wanted
+
+	Undecided  map[delivery.OrderID]bool // reported of before they were read; nil: not known
+	News       []*NewOrder               // nil in its place: it has moved on
+	Deliveries []*Delivery               // of Events; nil in its place: it is gone, or unreadable
+	Orders     []*delivery.Order         // nil in its place: it is gone, or unreadable
+	Unreadable map[delivery.OrderID]error
+}
+
+// ReadOrders reads orders of several partitions in one round trip.
+func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
+	type reading struct {
+		heads   []*redis.StringCmd
+		records *redis.SliceCmd
+		events  []*redis.StringCmd
+		updates *redis.XMessageSliceCmd
+	}
+	reads, err := pipelined(ctx, l.rdb, "reading orders", wanted, func(pipe redis.Pipeliner, w *Wanted) (read reading) {
+		r := l.partitions[w.Partition]
+		for _, id := range w.New {
+			read.heads = append(read.heads, pipe.GetRange(ctx, r.order(id.Digest()), 0, orderHead-1))
+		}
+		keys := make([]string, len(w.Reported))
+		for i, id := range w.Reported {
+			keys[i] = r.order(id.Digest())
+		}
+		if len(keys) > 0 {
+			read.records = pipe.MGet(ctx, keys...)
+		}
+		for i := range w.Events {
+			read.events = append(read.events, r.readKey(ctx, pipe, w.Events[i].key()))
+		}
+		if w.After != "" { // behind the orders: what is reported later shows in the record
+			read.updates = pipe.XRangeN(ctx, r.key(kindUpdates), "("+w.After, "+", mostListed)
+		}
+		return read
 	})
 	if err != nil {
 		return err
 	}
-	var listed []redis.Z
-	for i, n := range scheduled {
-		if n.Val() > 0 {
-			listed = append(listed, redis.Z{Score: float64(time.Now().UnixMilli()), Member: accounts[i]})
+	for i, w := range wanted {
+		w.Undecided = nil
+		if reads[i].updates != nil {
+			w.Undecided = undecided(reads[i].updates.Val())
+		}
+		w.News, w.Orders = make([]*NewOrder, len(w.New)), make([]*delivery.Order, len(w.Reported))
+		for n, head := range reads[i].heads {
+			w.News[n] = decodeNew(w.New[n], head.Val())
+		}
+		w.Deliveries = make([]*Delivery, len(w.Events))
+		for n, event := range reads[i].events {
+			w.Deliveries[n], _ = l.partitions[w.Partition].decodeEvent(w.Events[n].key(), event)
+		}
+		for n, id := range w.Reported {
+			record := text(reads[i].records.Val()[n])
+			if record == "" {
+				continue
+			}
+			o, err := decodeOrder(record, w.Partition)
+			switch {
+			case err != nil:
+				if w.Unreadable == nil {
+					w.Unreadable = make(map[delivery.OrderID]error)
+				}
+				w.Unreadable[id] = err
+			case o.ID == id:
+				w.Orders[n] = o
+			}
 		}
 	}
-	if len(listed) == 0 {
+	return nil
+}
+
+// undecided are the orders that updates are about; nil: that is not known.
+func undecided(updates []redis.XMessage) map[delivery.OrderID]bool {
+	if len(updates) == mostListed {
 		return nil
 	}
-	return failed("listing schedules", l.rdb.ZAddArgs(ctx, r.key(kindSchedule), redis.ZAddArgs{LT: true, Members: listed}).Err())
+	orders := make(map[delivery.OrderID]bool, len(updates))
+	for _, m := range updates {
+		u, err := decodeUpdate(text(m.Values["u"]))
+		if err != nil {
+			return nil // until it is among the dead letters
+		}
+		orders[u.Order] = true
+	}
+	return orders
+}
+
+func decodeNew(id delivery.OrderID, head string) *NewOrder {
+	f := fields{rest: head}
+	f.take(1)
+	if status := delivery.Status(f.byte()); status != delivery.Searching {
+		return nil
+	}
+	f.take(2)
+	o := &NewOrder{ID: id, version: f.uint64()}
+	f.take(orderCreatedAt - orderVersionAt - 8)
+	o.created = timeOf(int64(f.uint64()))
+	f.take(orderHead - orderCreatedAt - 8 - len(o.fleet))
+	copy(o.fleet[:], f.take(len(o.fleet)))
+	if f.err != nil {
+		return nil
+	}
+	return o
 }

@@ -36,7 +36,7 @@ func TestFeed_ReadsOutcomesOfManyAccounts(t *testing.T) {
 	other := delivery.NewAccountID()
 	var values []byte
 	for i, account := range []delivery.AccountID{s.account, other, s.account} {
-		a := AttemptRecord{event: "\x02evt_" + string(rune('0'+i)), State: outcomeDelivered, Attempt: 1, At: time.UnixMilli(1_795_284_000_000)}
+		a := AttemptRecord{event: "\x02evt_" + string(rune('0'+i)), State: StateDelivered, Attempt: 1, At: time.UnixMilli(1_795_284_000_000)}
 		values = appendText(append(values, account[:]...), string(a.appendLine(nil, lineAttempt)))
 	}
 	e := Entry{}
@@ -57,7 +57,7 @@ func TestAttempts_ReadsChunksOfTheLog(t *testing.T) {
 	s := newEnv(t)
 	r := s.partitionOf(s.account)
 	line := func(attempt int) string {
-		a := AttemptRecord{event: "\x02evt_1", State: outcomeRetrying, Attempt: attempt, At: time.UnixMilli(1_795_284_000_000)}
+		a := AttemptRecord{event: "\x02evt_1", State: StateRetrying, Attempt: attempt, At: time.UnixMilli(1_795_284_000_000)}
 		return string(a.appendLine(nil, lineAttempt))
 	}
 	chunk := appendText(appendText([]byte{lineChunk}, line(2)), line(3))
@@ -67,35 +67,4 @@ func TestAttempts_ReadsChunksOfTheLog(t *testing.T) {
 		attempts = append(attempts, a.Attempt)
 	}
 	check(t, slices.Equal(attempts, []int{4, 3, 2}), "attempts %v", attempts)
-}
-
-// A worker that owns a partition keeps consumers away, until it has left or is silent for long.
-func TestFeed_LeavesOwnedPartitionsAlone(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		role  Role
-		token Token
-		aside bool
-	}{
-		{"status", RoleStatus, Token{Owner: "w"}, true},
-		{"status, the owner has left", RoleStatus, Token{}, false},
-		{"webhooks that it sends", RoleWebhook, Token{Owner: "w", Webhooks: "1-0"}, true},
-		{"webhooks that it leaves to the group", RoleWebhook, Token{Owner: "w"}, false},
-		{"export", RoleExport, Token{Owner: "w", Webhooks: "1-0"}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newEnv(t)
-			s.create(t, "X-1")
-			for _, r := range s.partitions {
-				must(t, s.rdb.Set(t.Context(), r.key(kindOwner), c.token.encode(), 0).Err())
-			}
-			f := newFeedReader(s.core, &Feed{Role: c.role, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
-			left := get(f.leaveOwned(t.Context()))(t)
-			check(t, left != c.aside, "reads: %v", left)
-			for _, seen := range s.tokens.seen {
-				seen.since = time.Now().Add(-2 * staleToken)
-			}
-			check(t, get(f.leaveOwned(t.Context()))(t), "a dead owner keeps it away")
-		})
-	}
 }

@@ -87,18 +87,31 @@ func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 		if err != nil || first == "" {
 			return err
 		}
-		if group.Lag < 0 { // Redis does not know it: entries in the middle were removed
-			if group.Lag, err = l.rdb.XLen(ctx, key).Result(); err != nil {
-				return failure(err)
-			}
+		unread, err := l.unread(ctx, key, &group)
+		if err != nil {
+			return err
 		}
-		lag.Entries += group.Pending + group.Lag
+		lag.Entries += group.Pending + unread
 		if at := timeOfEntry(first); lag.Oldest.IsZero() || at.Before(lag.Oldest) {
 			lag.Oldest = at
 		}
 		return nil
 	})
 	return lag, err
+}
+
+// unread is how many entries of a stream a group has yet to read.
+func (l *core) unread(ctx context.Context, key string, g *redis.XInfoGroup) (int64, error) {
+	if g.Lag >= 0 {
+		return g.Lag, nil
+	}
+	return l.countBetween(ctx, key, g.LastDeliveredID, "+") // Redis does not know it
+}
+
+// countBetween counts the entries of a stream after one id, up to another.
+func (l *core) countBetween(ctx context.Context, key, after, last string) (n int64, err error) {
+	err = l.eachPage(ctx, key, "("+after, last, func(page []redis.XMessage) error { n += int64(len(page)); return nil })
+	return n, err
 }
 
 // Mark is how far the streams of a role have been written, by stream.

@@ -228,6 +228,7 @@ func (f *fields) location() delivery.Location {
 // figures in place.
 const (
 	orderHead         = 138
+	orderCreatedAt    = 28
 	orderAccountAt    = 76
 	orderLengthAt     = 118
 	flagKeyIsExternal = 1
@@ -388,12 +389,9 @@ func appendOrderEvent(b []byte, id delivery.OrderID, version uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, version)
 }
 
-// Kinds of an event in the stream and of an item in a webhook queue.
+// Kinds of an event in the stream, and in a schedule.
 const (
-	eventOrder        = 1
-	eventNotice       = 2
-	eventLate         = 3    // a delivery reported too late: the version's place has its time, ms
-	eventReplay       = 0x81 // an order's version, queued again by a replay
-	eventNoticeReplay = 0x82
-	eventPing         = 4 // a probe for which nothing waits
+	eventOrder  = 1
+	eventNotice = 2
+	eventLate   = 3 // a delivery reported too late: the version's place has its time, ms
 )

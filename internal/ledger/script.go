@@ -19,7 +19,7 @@ var luaFiles embed.FS
 
 // luaParts are the files of lua/ that operations share, in the order in which
 // they build on each other; every other file is one operation.
-var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempotency", "gate", "attempts", "queue"}
+var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempotency"}
 
 // Flags of operations. Reads and what frees memory run even when it is used up; the
 // server refuses writes of no-writes. All others are refused before their first step.
@@ -98,6 +98,8 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	}
 	return l, nil
 }
+
+func unreadable(script string) error { return fmt.Errorf("script %s: unreadable reply", script) }
 
 // stripComments drops whole-line comments, which the server would keep and hash.
 func stripComments(source string) string {

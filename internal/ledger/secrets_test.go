@@ -184,7 +184,7 @@ func TestCountToken_TellsFromWhenOnTokensAreGood(t *testing.T) {
 //
 //rule:admin-api/post-accounts-id-webhook-rotate
 func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
+	s := newWebhookEnv(t)
 	issued := []string{s.endpoint(t).Secret}
 	rotate := func() {
 		issued = append(issued, get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t))
@@ -219,7 +219,7 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 // The release that knows one earlier secret signs with the one that the receiver is
 // known to have; what it writes takes nothing from the others.
 func TestRotateWebhookSecret_BesideTheReleaseBefore(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
+	s := newWebhookEnv(t)
 	first := s.endpoint(t).Secret
 	second := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	third := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)

@@ -109,12 +109,8 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 	for i, s := range vendors {
 		orders[i] = s.create(t, "X-1")
 	}
-	byPartition := make(map[int][]Entry)
-	for _, e := range collect(t, l, RoleStatus, "c", len(orders)) {
-		byPartition[e.Partition] = append(byPartition[e.Partition], e)
-	}
-	for p, entries := range byPartition {
-		must(t, l.Lifecycle.IndexJobs(t.Context(), p, entries))
+	for _, o := range orders {
+		l.list(t, o.ID)
 	}
 	inFlight(4)
 	vendors[0].advance(t, orders[0].ID, delivery.Assigned)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -163,9 +164,10 @@ func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store
 // DueStores lists stores of a partition whose closing day is over.
 func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
 	r := l.partitions[partition]
-	digests, err := l.dueMembers(ctx, r.key(kindClosings), now, limit)
+	digests, err := l.rdb.ZRangeByScore(ctx, r.key(kindClosings), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, err
+		return nil, failed("reading closing days", err)
 	}
 	keys := make([]string, len(digests))
 	for i, digest := range digests {

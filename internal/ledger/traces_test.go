@@ -57,14 +57,8 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		get(s.Orders.Report(t.Context(), u, time.Now()))(t)
 		updates = append(updates, u)
 	}
-	reported := make(map[delivery.OrderID]Entry)
-	for _, e := range collect(t, l, RoleStatus, "c", 16) {
-		if e.Update != nil {
-			reported[e.Update.Order] = e
-		}
-	}
 	for n, u := range updates {
-		must(t, l.Lifecycle.RefuseUpdate(t.Context(), reported[u.Order], delivery.Searching, "illegal_move", n == 7))
+		vendors[0].step(t, u.Order.Partition(), func(step *Step) { step.Refuse(&u, delivery.Searching, "illegal_move", n == 7) })
 		vendors[0].tick(t) // ids of different partitions are compared by their milliseconds
 	}
 	got := get(l.Monitor.RefusedUpdates(t.Context(), 5))(t)

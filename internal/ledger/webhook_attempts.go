@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -51,15 +50,17 @@ const (
 	lineChunk   = 6 // in a log only: several lines, the oldest first, each with its length
 )
 
-var lineOutcomes = [...]string{"", outcomeDelivered, outcomeRetrying, outcomeUndelivered, outcomeNotSent}
+var lineOutcomes = [...]string{"", StateDelivered, StateRetrying, StateUndelivered, StateNotSent}
 
+// NoEndpointError is the recorded error of an event that was not sent because there is no URL.
+const NoEndpointError = "no webhook URL is registered"
+
+// States of an attempt.
 const (
-	outcomeDelivered   = "delivered"
-	outcomeRetrying    = "retrying"
-	outcomeUndelivered = "undelivered"
-	outcomeNotSent     = "notSent"
-	outcomeDeferred    = "deferred" // goes later, without an attempt of its own
-	outcomeDropped     = "dropped"  // a ping that failed
+	StateDelivered   = "delivered"
+	StateRetrying    = "retrying"
+	StateUndelivered = "undelivered"
+	StateNotSent     = "notSent"
 )
 
 const (
@@ -103,7 +104,7 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	c := codec{fields: fields{rest: line}}
 	switch kind := c.byte(); kind {
 	case lineNotSent:
-		a.At, a.State, a.Error = timeOf(int64(c.uint64())), outcomeNotSent, errNoEndpoint.Error()
+		a.At, a.State, a.Error = timeOf(int64(c.uint64())), StateNotSent, NoEndpointError
 		a.event, a.Event = c.rest, string(delivery.StatusChanged)
 		if strings.HasPrefix(a.event, string(rune(eventNotice))) {
 			a.Event = ""
@@ -155,23 +156,22 @@ func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error
 	return records, nil
 }
 
-func (d *Delivery) eventReference() string {
-	if d.Order != nil {
-		return string(appendOrderEvent(nil, d.Order.ID, d.Version))
+// Lines are what is stored of an attempt at a delivery: the line of the log, and the same without
+// what was answered. failedProbe: see Probes.
+func (a *AttemptRecord) Lines(d *Delivery, failedProbe bool) (line, unanswered []byte) {
+	kind := byte(lineAttempt)
+	if failedProbe {
+		kind = lineProbe
 	}
-	return string(rune(eventNotice)) + d.EventID
-}
-
-// itemReference names an event that may be gone, by its item and an assumed epoch.
-func (d *Delivery) itemReference(epoch uint32) string {
-	switch {
-	case d.Order != nil && d.Version != 0, d.item[0] == eventPing:
-		return d.eventReference()
-	case d.item[0] == eventNotice || d.item[0] == eventNoticeReplay:
-		return string(rune(eventNotice)) + d.noticeID()
+	if a.event = d.reference(); a.event[0] == eventNotice { // an order's has one type
+		a.Event = string(d.Type)
 	}
-	b := binary.BigEndian.AppendUint32(append([]byte{eventOrder}, d.item[1:15]...), epoch)
-	return string(b) + d.item[15:19]
+	line = a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)
+	unanswered = line
+	if a.Answer != "" {
+		unanswered = append(slices.Clone(line[:len(line)-len(appendText(nil, a.Answer))]), 0)
+	}
+	return line, unanswered
 }
 
 // Attempts is an account's log, newest first, at most 200 and 256 kB; state "": all.
@@ -204,199 +204,4 @@ func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, 
 		}
 	}
 	return records[:min(n, len(records))], nil
-}
-
-// Outcome is what became of an attempt.
-type Outcome struct {
-	At       time.Time
-	OK       bool
-	Status   int    // HTTP status; 0: there was no answer
-	Error    string // class and text, such as "timeout: …"; empty with a 2xx
-	Duration time.Duration
-	Answer   []byte    // what is to be kept of the answer's body, at most 2 kB
-	Retry    time.Time // when to try again; zero with OK false: given up
-	Deferred bool      // not sent, it goes at Retry; for the order of events an attempt has ended
-	Expired  bool      // nothing was sent, the deadline has passed
-	Gone     bool      // the receiver answered 410
-	Busy     bool      // 429, 502, 503 or 504, for Wait; 0: the ledger decides
-	Wait     time.Duration
-}
-
-// endpoint is what an attempt that failed says of the endpoint.
-func (o *Outcome) endpoint(final bool) EndpointState {
-	switch {
-	case o.Gone:
-		return EndpointGone
-	case final:
-		return EndpointUnreachable
-	}
-	return EndpointFailing
-}
-
-// Result is a leased event with what became of its attempt.
-type Result struct {
-	Delivery *Delivery
-	Outcome  Outcome
-}
-
-// Recorded is the answer to Record.
-type Recorded struct {
-	OK []bool // OK[i] is false when the lease had expired; nothing was recorded then
-	Leased
-}
-
-// Record settles leased events of one partition and hands out the next, for each endpoint
-// no more than its results. breaker is how many failures in a row open the circuit
-// breaker. After an error all may be recorded again.
-func (l Queue) Record(ctx context.Context, results []Result, g Grant, breaker int) (Recorded, error) {
-	settled := make([]settlement, len(results))
-	for i := range results {
-		settled[i] = results[i].settlement()
-	}
-	return l.settle(ctx, settled, g, breaker)
-}
-
-// settlement is one result as the script takes it.
-type settlement struct {
-	delivery   *Delivery
-	outcome    string
-	next       int64 // attempt, ms
-	attempts   int   // the number of this one
-	line       []byte
-	unanswered int // how much of the line comes before what was answered
-	endpoint   EndpointState
-	pause      any // "" when nothing was sent, else ms
-}
-
-func (r *Result) settlement() settlement {
-	d, o := r.Delivery, &r.Outcome
-	s := settlement{delivery: d, next: millis(o.Retry), attempts: d.Attempt, pause: o.pause()}
-	kind := byte(lineAttempt)
-	switch {
-	case o.Deferred:
-		s.outcome = outcomeDeferred
-		return s
-	case o.OK:
-		s.outcome, s.endpoint = outcomeDelivered, EndpointHealthy
-		if d.Type == delivery.WebhookTest {
-			s.endpoint = endpointProven
-		}
-	case o.Expired:
-		s.outcome, s.endpoint = outcomeUndelivered, EndpointUnreachable
-	case d.Ping:
-		s.outcome, s.endpoint, kind = outcomeDropped, o.endpoint(false), lineProbe
-	case d.Probe:
-		s.outcome, s.endpoint, kind = outcomeDeferred, o.endpoint(false), lineProbe
-		s.next = millis(d.due)
-	case o.Retry.IsZero():
-		s.outcome, s.endpoint = outcomeUndelivered, o.endpoint(true)
-	default:
-		s.outcome, s.endpoint = outcomeRetrying, o.endpoint(false)
-	}
-	s.line = r.line(kind, &s)
-	return s
-}
-
-func (o *Outcome) pause() any {
-	switch {
-	case o.Deferred || o.Expired:
-		return ""
-	case o.Busy:
-		return max(o.Wait.Milliseconds(), 1)
-	}
-	return 0
-}
-
-func (r *Result) line(kind byte, s *settlement) []byte {
-	d, o := r.Delivery, &r.Outcome
-	a := AttemptRecord{
-		event: d.eventReference(), Event: string(d.Type), Attempt: d.Attempt, At: o.At, State: s.outcome,
-		HTTPStatus: o.Status, Error: o.Error, Millis: o.Duration.Milliseconds(),
-		Replay: d.Replay, Probe: d.Probe || d.Ping, NextAt: timeOf(s.next),
-	}
-	if kind == lineProbe {
-		a.State = outcomeRetrying
-	}
-	if o.Expired {
-		a.Attempt = d.Attempt - 1
-	}
-	if !o.OK {
-		a.Answer = strings.ToValidUTF8(string(o.Answer), "\uFFFD")
-	}
-	line := a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)
-	s.unanswered = len(line) - len(appendText(nil, a.Answer))
-	return line
-}
-
-func (l *core) unsent(d *Delivery, reason string) settlement {
-	s := settlement{delivery: d, outcome: outcomeNotSent, attempts: d.Attempt, pause: ""}
-	if d.Ping {
-		s.outcome = outcomeDropped
-		return s
-	}
-	a := AttemptRecord{event: d.itemReference(l.epoch.Load()), Event: string(d.Type), At: l.now(), State: outcomeNotSent, Error: reason, Replay: d.Replay}
-	s.line = a.appendLine(nil, lineAttempt)
-	return s
-}
-
-// endpointProven: healthy, and a test signed with the newest secret was accepted.
-const endpointProven EndpointState = "proven"
-
-// settle runs one script for each endpoint, all in one round trip.
-func (l *core) settle(ctx context.Context, settlements []settlement, g Grant, breaker int) (Recorded, error) {
-	var calls []call
-	indexes := make(map[delivery.AccountID]int)
-	members := make([][]int, 0, len(settlements))
-	for i := range settlements {
-		d := settlements[i].delivery
-		at, ok := indexes[d.Account]
-		if !ok {
-			at = len(calls)
-			indexes[d.Account] = at
-			calls = append(calls, call{keys: []string{d.partition.keyOf(kindEndpoint, d.Account[:])},
-				args: []any{d.partition.prefix, d.Account[:], 0, g.Share, g.InFlight, g.lease(), breaker}})
-			members = append(members, nil)
-		}
-		calls[at].args = settlements[i].appendTo(calls[at].args)
-		members[at] = append(members[at], i)
-	}
-	for at := range calls {
-		calls[at].args[2] = min(g.Limit, len(members[at]))
-		g.Limit -= min(g.Limit, len(members[at]))
-	}
-	replies, err := l.runAll(ctx, "record_attempts", calls)
-	if err != nil {
-		return Recorded{}, err
-	}
-	recorded := Recorded{OK: make([]bool, len(settlements))}
-	var leased []*Delivery
-	for at, reply := range replies {
-		values, _ := reply.Val().([]any)
-		if len(values) < 4 || len(text(values[0])) != len(members[at]) {
-			return Recorded{}, unreadable("record_attempts")
-		}
-		for j, i := range members[at] {
-			recorded.OK[i] = text(values[0])[j] == 'r'
-		}
-		recorded.More = recorded.More || integer(values[2]) == 1
-		first := settlements[members[at][0]].delivery
-		leased = first.partition.appendLeases(leased, first.Account, text(values[1]), text(values[3]), values[4:])
-	}
-	if len(leased) == 0 {
-		return recorded, nil
-	}
-	// What was recorded stands, whatever fails now: the new leases run out.
-	if recorded.Deliveries, err = l.complete(ctx, settlements[0].delivery.partition, leased); err != nil {
-		l.log.Warn("leased events could not be read, they come again", "events", len(leased), "error", err)
-	}
-	return recorded, nil
-}
-
-func (s *settlement) appendTo(args []any) []any {
-	d := s.delivery
-	version := int64(0)
-	if d.Receiver != nil {
-		version = d.Receiver.Version
-	}
-	return append(args, d.item, d.token, s.outcome, s.next, s.attempts, s.line, version, string(s.endpoint), s.pause, s.unanswered)
 }

@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"slices"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,161 +18,326 @@ import (
 // webhookWindow is an event's time to be delivered (spec, "Delivery rules", 2).
 const webhookWindow = 24 * time.Hour
 
-// Delivery is one attempt handed to this process.
+// Delivery is an event for an endpoint.
 type Delivery struct {
 	Account    delivery.AccountID
+	Key        string // its name in the endpoint's schedule
 	EventID    string
 	Type       delivery.EventType
 	OccurredAt time.Time
-	Deadline   time.Time       // not to be sent after this
-	Attempt    int             // 1 for the first
+	ReplayedAt time.Time       // zero: no replay
 	Order      *delivery.Order // of an order's event: render its Version
 	Version    uint64
 	Data       []byte // of a notice
-	Receiver   *Receiver
-	Replay     bool
-	Probe      bool // sent ahead of the schedule, which a failed one does not change
-	Ping       bool // a webhook.test event in no queue, to probe an idle receiver once
-
-	partition partition
-	item      string    // as it stands in the queue
-	token     string    // the lease
-	version   string    // of the receiver, when it was leased
-	due       time.Time // of a probe: its event's place in the schedule
 }
 
-// complete reads leased events, and settles those whose subject is gone.
-func (l *core) complete(ctx context.Context, r partition, leased []*Delivery) ([]*Delivery, error) {
-	if len(leased) == 0 {
-		return nil, nil
+// Deadline is when it is too late to send it. A replay has a window of its own.
+func (d *Delivery) Deadline() time.Time { return later(d.OccurredAt, d.ReplayedAt).Add(webhookWindow) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	stale := make(map[delivery.AccountID]*redis.MapStringStringCmd)
-	records, err := pipelined(ctx, l.rdb, "reading leased events", leased, func(pipe redis.Pipeliner, d *Delivery) *redis.StringCmd {
-		if d.Receiver = l.receivers.known(d.Account, d.version); d.Receiver == nil && stale[d.Account] == nil {
-			stale[d.Account] = pipe.HGetAll(ctx, r.keyOf(kindEndpoint, d.Account[:]))
-		}
-		return d.read(ctx, pipe)
+	return a
+}
+
+// Names of events in a schedule: an order's version (kind, digest, day, sequence), or a notice (kind,
+// event id). Earlier releases had others for replays, with their time.
+func versionKey(id delivery.OrderID, version uint64) string {
+	b := append([]byte{eventOrder}, orderMember(id)...)
+	return string(binary.BigEndian.AppendUint32(b, delivery.Sequence(version)))
+}
+
+func noticeKey(eventID string) string { return string(rune(eventNotice)) + eventID }
+
+// ofOrder is the event of an order's version; nil: it has no such version.
+func ofOrder(o *delivery.Order, sequence uint32) *Delivery {
+	change, ok := o.At(uint64(sequence))
+	if !ok {
+		return nil
+	}
+	return &Delivery{Account: o.Account, Key: versionKey(o.ID, change.Version), EventID: delivery.EventID(o.ID, change.Version),
+		Type: delivery.StatusChanged, OccurredAt: change.At, Order: o, Version: change.Version}
+}
+
+func ofNotice(eventID string, n *Notice) *Delivery {
+	return &Delivery{Account: n.Account, Key: noticeKey(eventID), EventID: eventID, Type: n.Type, OccurredAt: n.OccurredAt, Data: n.Data}
+}
+
+// Ping is a webhook.test event to probe an idle receiver; its id is made of account and time.
+func Ping(account delivery.AccountID, at time.Time) *Delivery {
+	id := hex.EncodeToString(binary.BigEndian.AppendUint64(account[:], uint64(at.UnixMilli())))
+	return &Delivery{Account: account, EventID: "evt_ping_" + id, Type: delivery.WebhookTest, OccurredAt: at, Data: testData(account)}
+}
+
+// Scheduled is an event in the schedule of an endpoint.
+type Scheduled struct {
+	Key        string
+	Due        int64 // ms
+	Attempts   int   // made
+	ReplayedAt int64 // ms; 0: no replay
+	Delivery   *Delivery
+	Gone       string // why it can never be sent; empty: it can
+}
+
+// attemptsText is what the hash of attempts keeps of an event.
+func attemptsText(attempts int, replayedAt int64) string {
+	if replayedAt == 0 {
+		return strconv.Itoa(attempts)
+	}
+	return strconv.Itoa(attempts) + "@" + strconv.FormatInt(replayedAt, 10)
+}
+
+func (s *Scheduled) parseAttempts(text string) {
+	attempts, replayed, _ := strings.Cut(text, "@")
+	s.Attempts, s.ReplayedAt = int(number(attempts)), number(replayed)
+}
+
+// ScheduleQuery asks for a part of an endpoint's schedule: at most Limit due from From until Until,
+// ms, and the first one after Until. What Known names needs no Delivery.
+type ScheduleQuery struct {
+	Partition   int
+	Account     delivery.AccountID
+	From, Until int64
+	Limit       int
+	Known       func(key string) bool
+}
+
+// Scheduled reads parts of schedules, in two round trips, in the order in which they are due.
+func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]*Scheduled, error) {
+	type reading struct {
+		due   *redis.ZSliceCmd
+		after *redis.ZSliceCmd
+	}
+	reads, err := pipelined(ctx, l.rdb, "reading schedules", queries, func(pipe redis.Pipeliner, q ScheduleQuery) reading {
+		key := l.partitions[q.Partition].keyOf(kindRetries, q.Account[:])
+		after := strconv.FormatUint(uint64(q.Until)+1, 10) // replays are due within a millisecond
+		return reading{pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: strconv.FormatInt(q.From, 10), Max: "(" + after, Count: int64(q.Limit)}),
+			pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: after, Max: "+inf", Count: 1})}
 	})
 	if err != nil {
 		return nil, err
 	}
-	read := make(map[delivery.AccountID]*Receiver, len(stale))
-	for account, values := range stale {
-		if read[account], err = l.receivers.learn(l, account, values.Val()); err != nil {
-			// Its events wait for the missing key; the others go on.
-			l.log.Error("webhook endpoint cannot be read", "account", account, "error", err)
+	found := make([][]*Scheduled, len(queries))
+	var all []*scheduledRead
+	for i, read := range reads {
+		q := &queries[i]
+		for _, z := range append(read.due.Val(), read.after.Val()...) {
+			s := &Scheduled{Key: z.Member.(string), Due: int64(z.Score)}
+			found[i] = append(found[i], s)
+			all = append(all, &scheduledRead{Scheduled: s, query: q})
 		}
 	}
-	ready := leased[:0]
-	var gone []settlement
-	for i, d := range leased {
-		if d.Receiver == nil {
-			d.Receiver = read[d.Account]
+	reading2, err := pipelined(ctx, l.rdb, "reading scheduled events", all, func(pipe redis.Pipeliner, s *scheduledRead) *scheduledRead {
+		r := l.partitions[s.query.Partition]
+		s.attempts = pipe.HGet(ctx, r.keyOf(kindAttempts, s.query.Account[:]), s.Key)
+		if !s.query.Known(s.Key) {
+			s.record = r.readKey(ctx, pipe, s.Key)
 		}
-		if d.Receiver == nil {
-			continue
-		}
-		reason, err := d.fill(r, records[i])
-		if err == nil && reason == "" && d.Receiver.URL == "" {
-			reason = errNoEndpoint.Error()
-		}
-		switch {
-		case err != nil:
-			l.log.Error("leased event cannot be read", "event", d.EventID, "error", err)
-		case reason != "":
-			gone = append(gone, l.unsent(d, reason))
-		default:
-			ready = append(ready, d)
+		return s
+	})
+	for _, s := range reading2 {
+		s.parseAttempts(s.attempts.Val())
+		if s.record != nil {
+			s.fill(l.core, l.partitions[s.query.Partition])
 		}
 	}
-	if len(gone) > 0 {
-		if _, err := l.settle(ctx, gone, noGrant, 0); err != nil {
-			return nil, err
-		}
-	}
-	return ready, nil
+	return found, err
 }
 
-// read asks for the event's order or notice; a ping has none.
-func (d *Delivery) read(ctx context.Context, pipe redis.Pipeliner) *redis.StringCmd {
-	switch d.item[0] {
-	case eventPing:
-		return nil
-	case eventNotice, eventNoticeReplay:
-		return pipe.Get(ctx, d.partition.keyOf(kindNotice, []byte(d.noticeID())))
-	}
-	return pipe.Get(ctx, d.partition.keyOf(kindOrder, []byte(d.item[1:13])))
+type scheduledRead struct {
+	*Scheduled
+	query    *ScheduleQuery
+	attempts *redis.StringCmd
+	record   *redis.StringCmd
 }
 
-// fill completes a delivery from its record; reason: why it can never be sent.
-func (d *Delivery) fill(r partition, record *redis.StringCmd) (reason string, err error) {
-	kind := d.item[0]
-	if kind == eventPing {
-		d.fillPing()
-		return "", nil
+// readKey asks for an event's order or notice.
+func (r partition) readKey(ctx context.Context, pipe redis.Pipeliner, key string) *redis.StringCmd {
+	if key[0] == eventNotice {
+		return pipe.Get(ctx, r.keyOf(kindNotice, []byte(key[1:])))
 	}
-	notice := kind == eventNotice || kind == eventNoticeReplay
-	if notice {
-		d.EventID, reason = d.noticeID(), "the event's body has expired"
-	} else {
-		d.Type, reason = delivery.StatusChanged, "the order is no longer stored"
+	return pipe.Get(ctx, r.keyOf(kindOrder, []byte(key[1:min(13, len(key))])))
+}
+
+// fill makes the delivery of an event, or says why it can never be sent. Of such a one only the
+// ids are known.
+func (s *scheduledRead) fill(l *core, r partition) {
+	s.Delivery, s.Gone = r.decodeEvent(s.Key, s.record)
+	if s.Delivery == nil {
+		s.Delivery = r.goneEvent(s.Key, l.epoch.Load())
 	}
-	switch err := record.Err(); {
+	s.Delivery.Account, s.Delivery.ReplayedAt = s.query.Account, timeOf(s.ReplayedAt)
+}
+
+func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery, gone string) {
+	notice := key[0] == eventNotice
+	err := record.Err()
+	switch {
+	case errors.Is(err, redis.Nil) && notice:
+		return nil, "the event's body has expired"
 	case errors.Is(err, redis.Nil):
-		return reason, nil
-	case err != nil:
-		return "", err
+		return nil, "the order is no longer stored"
 	case notice:
-		n, err := decodeNotice(record.Val())
-		if err != nil {
-			return "", err
+		var n *Notice
+		if n, err = decodeNotice(record.Val()); err == nil {
+			return ofNotice(key[1:], n), ""
 		}
-		d.Type, d.OccurredAt, d.Data = n.Type, n.OccurredAt, n.Data
 	default:
-		if d.Order, err = decodeOrder(record.Val(), r.number); err != nil {
-			return "", err
+		var o *delivery.Order
+		if o, err = decodeOrder(record.Val(), r.number); err == nil {
+			f := fields{rest: key[min(15, len(key)):]}
+			if d = ofOrder(o, f.uint32()); d != nil {
+				return d, ""
+			}
+			return nil, "the order has no such version"
 		}
-		f := fields{rest: d.item[15:]}
-		change, ok := d.Order.At(uint64(f.uint32()))
-		if !ok {
-			return "the order has no such version", nil
+	}
+	return nil, "unreadable: " + err.Error()
+}
+
+// goneEvent names an event whose order or notice is gone; the epoch of its version is assumed.
+func (r partition) goneEvent(key string, epoch uint32) *Delivery {
+	d := &Delivery{Key: key, Type: delivery.StatusChanged}
+	if key[0] == eventNotice {
+		d.EventID, d.Type = key[1:], ""
+		return d
+	}
+	f := fields{rest: key[min(15, len(key)):]}
+	d.Version = uint64(epoch)<<32 | uint64(f.uint32())
+	d.EventID = delivery.EventID(r.orderOfMember(key[1:min(15, len(key))]), d.Version)
+	return d
+}
+
+// reference is the event as the streams name it.
+func (d *Delivery) reference() string {
+	switch {
+	case d.Order != nil:
+		return string(appendOrderEvent(nil, d.Order.ID, d.Version))
+	case d.Version != 0:
+		b := binary.BigEndian.AppendUint64(append([]byte{eventOrder}, d.Key[1:15]...), d.Version)
+		return string(b)
+	}
+	return noticeKey(d.EventID)
+}
+
+// Facts are what is stored about an endpoint.
+type Facts struct {
+	Receiver
+	Limits     EndpointLimits
+	State      EndpointState
+	StateSince int64 // ms
+	Moved      int64 // the version with which the URL last changed
+	Probe      bool  // somebody says that the receiver is mended
+	Unreadable error // of the secrets
+	Scheduled  bool  // its schedule is not empty
+	Waiting    int   // EndpointChange.Waiting
+	Breaker    Breaker
+	Tally      Tally
+}
+
+// EndpointFacts reads what is stored about endpoints of a partition.
+func (l Ownership) EndpointFacts(ctx context.Context, partition int, accounts []delivery.AccountID) ([]*Facts, error) {
+	type reading struct {
+		values    *redis.MapStringStringCmd
+		scheduled *redis.IntCmd
+	}
+	r := l.partitions[partition]
+	reads, err := pipelined(ctx, l.rdb, "reading webhook endpoints", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) reading {
+		return reading{pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))}
+	})
+	if err != nil {
+		return nil, err
+	}
+	facts := make([]*Facts, len(reads))
+	for i, read := range reads {
+		values := read.values.Val()
+		receiver, err := l.decodeReceiver(accounts[i], values)
+		facts[i] = &Facts{Receiver: *receiver, State: EndpointState(values["state"]), StateSince: number(values["since"]),
+			Moved: number(values["moved"]), Probe: values["probe"] != "", Unreadable: err, Scheduled: read.scheduled.Val() > 0, Waiting: int(number(values["waiting"])),
+			Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 		}
-		d.Version, d.OccurredAt = change.Version, change.At
-		d.EventID = delivery.EventID(d.Order.ID, change.Version)
+		unpack(values["gate"], func(c *codec) { c.breaker(&facts[i].Breaker) })
+		unpack(values["tally"], func(c *codec) { c.tally(&facts[i].Tally) })
 	}
-	d.Deadline = d.OccurredAt.Add(webhookWindow)
-	if at, replay := d.replayedAt(); replay { // which has a window of its own
-		d.Replay, d.Deadline = true, at.Add(webhookWindow)
-	}
-	return "", nil
+	return facts, nil
 }
 
-func (d *Delivery) replayedAt() (at time.Time, replay bool) {
-	f := fields{rest: d.item[1:]}
-	switch d.item[0] {
-	case eventReplay:
-		f.take(14 + 4) // order, sequence
-	case eventNoticeReplay:
-	default:
-		return at, false
+// Pending lists the accounts of a partition with a schedule, or a breaker.
+func (l Ownership) Pending(ctx context.Context, partition int) ([]delivery.AccountID, error) {
+	r := l.partitions[partition]
+	all, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
+	if err != nil {
+		return nil, failed("listing accounts", err)
 	}
-	return timeOf(int64(f.uint64())), true
+	type reading struct {
+		scheduled *redis.IntCmd
+		breaker   *redis.BoolCmd
+	}
+	reads, err := pipelined(ctx, l.rdb, "reading schedules", all, func(pipe redis.Pipeliner, account string) reading {
+		return reading{pipe.ZCard(ctx, r.keyOf(kindRetries, []byte(account))), pipe.HExists(ctx, r.keyOf(kindEndpoint, []byte(account)), "gate")}
+	})
+	var pending []delivery.AccountID
+	for i, read := range reads {
+		if read.scheduled.Val() > 0 || read.breaker.Val() {
+			pending = append(pending, delivery.AccountID([]byte(all[i])))
+		}
+	}
+	return pending, err
 }
 
-// fillPing makes a ping's event; its id is made of account and time.
-func (d *Delivery) fillPing() {
-	f := fields{rest: d.item[1:]}
-	at := f.uint64()
-	d.Ping, d.Type, d.OccurredAt = true, delivery.WebhookTest, timeOf(int64(at))
-	d.Deadline, d.Data = d.OccurredAt.Add(webhookWindow), testData(d.Account)
-	d.EventID = "evt_ping_" + hex.EncodeToString(binary.BigEndian.AppendUint64(d.Account[:], at))
+// Ended are the ids of the events that ended after an entry of the partition's events was written.
+func (l Ownership) Ended(ctx context.Context, partition int, since string) (map[string]bool, error) {
+	r, ended := l.partitions[partition], make(map[string]bool)
+	ms, _ := splitStreamID(since)
+	err := l.eachPage(ctx, r.key(kindOutcomes), strconv.FormatUint(ms, 10), "+", func(page []redis.XMessage) error {
+		for _, m := range page {
+			outcomes, err := r.decodeOutcomes(m.Values)
+			if err != nil {
+				continue // at worst an event is sent again
+			}
+			for i := range outcomes {
+				ended[outcomes[i].EventID] = true
+			}
+		}
+		return nil
+	})
+	return ended, err
 }
 
-func (d *Delivery) noticeID() string {
-	if d.item[0] == eventNoticeReplay {
-		return d.item[9:]
+// Backlog is what stands in an endpoint's schedule.
+type Backlog struct {
+	Events int64
+	Oldest time.Time // when the one that is next happened; zero: none
+}
+
+// Backlogs reads what stands in schedules of a partition. old: a gateway of an earlier release has
+// put something into a queue, which Take moves to the schedule.
+func (l Ownership) Backlogs(ctx context.Context, partition int, accounts []delivery.AccountID) (backlogs []Backlog, old bool, err error) {
+	queries := make([]ScheduleQuery, len(accounts))
+	for i, account := range accounts {
+		queries[i] = ScheduleQuery{Partition: partition, Account: account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}
 	}
-	return d.item[1:]
+	first, err := l.Scheduled(ctx, queries)
+	if err != nil {
+		return nil, false, err
+	}
+	r := l.partitions[partition]
+	queues, err := l.rdb.Exists(ctx, r.key(kindOldLooks)).Result()
+	if err != nil {
+		return nil, false, failed("looking for queues of an earlier release", err)
+	}
+	counts, err := pipelined(ctx, l.rdb, "reading schedules", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) *redis.IntCmd {
+		return pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
+	})
+	backlogs = make([]Backlog, len(counts))
+	for i, count := range counts {
+		backlogs[i].Events = count.Val()
+		if len(first[i]) > 0 {
+			backlogs[i].Oldest = first[i][0].Delivery.OccurredAt
+		}
+	}
+	return backlogs, queues > 0, err
 }
 
 func (l *core) notice(ctx context.Context, r partition, eventID string) (*Notice, error) {
@@ -183,110 +349,4 @@ func (l *core) notice(ctx context.Context, r partition, eventID string) (*Notice
 		return nil, failed("reading a notice", err)
 	}
 	return decodeNotice(record)
-}
-
-// dropPage is how many events leave a queue with one call, without an attempt.
-const dropPage = 500
-
-// ExpiredError is the recorded error of an event that was not sent by its deadline.
-const ExpiredError = "deadline: the event is older than 24 h"
-
-var noGrant = Grant{Lease: time.Minute}
-
-// DropExpired ends the events behind d whose deadline has passed, at most 20 pages, and
-// returns how many. After a long outage it saves a call for each.
-func (l Queue) DropExpired(ctx context.Context, d *Delivery, now time.Time) (dropped int, err error) {
-	for range 20 {
-		page, err := l.expired(ctx, d, now)
-		if err != nil || len(page) == 0 {
-			return dropped, err
-		}
-		n, err := l.drop(ctx, page)
-		if dropped += n; err != nil || n < dropPage {
-			return dropped, err // the rest is in time, or another worker's
-		}
-	}
-	return dropped, nil
-}
-
-// expired reads what waits first for d's endpoint, up to what is in time.
-func (l *core) expired(ctx context.Context, d *Delivery, now time.Time) ([]settlement, error) {
-	items, err := l.rdb.LRange(ctx, d.partition.keyOf(kindQueue, d.Account[:]), 0, dropPage-1).Result()
-	if err != nil {
-		return nil, failed("reading what waits", err)
-	}
-	late := make([]*Delivery, len(items))
-	for i, item := range items {
-		late[i] = &Delivery{partition: d.partition, Account: d.Account, Receiver: d.Receiver, Attempt: 1, item: item}
-	}
-	records, err := pipelined(ctx, l.rdb, "reading events that wait", late, func(pipe redis.Pipeliner, d *Delivery) *redis.StringCmd { return d.read(ctx, pipe) })
-	if err != nil {
-		return nil, err
-	}
-	var page []settlement
-	for i, d := range late {
-		reason, err := d.fill(d.partition, records[i])
-		switch {
-		case err != nil:
-			return page, err
-		case reason != "":
-			page = append(page, l.unsent(d, reason))
-		case !now.Before(d.Deadline):
-			r := Result{d, Outcome{At: now, Expired: true, Error: ExpiredError}}
-			page = append(page, r.settlement())
-		default:
-			return page, nil
-		}
-	}
-	return page, nil
-}
-
-// drop settles events of one endpoint and returns how many were still leased.
-func (l *core) drop(ctx context.Context, page []settlement) (n int, err error) {
-	recorded, err := l.settle(ctx, page, noGrant, 0)
-	return len(slices.DeleteFunc(recorded.OK, func(ok bool) bool { return !ok })), err
-}
-
-// dropAll records all that waits for an endpoint as not sent, with leased also what is being sent.
-// It may be repeated.
-func (l *core) dropAll(ctx context.Context, account delivery.AccountID, leased bool) error {
-	r := l.partitionOf(account)
-	for {
-		pipe := l.rdb.Pipeline()
-		fresh := pipe.LRange(ctx, r.keyOf(kindQueue, account[:]), 0, dropPage-1)
-		retries := pipe.ZRange(ctx, r.keyOf(kindRetries, account[:]), 0, dropPage-1)
-		leases := pipe.ZRangeWithScores(ctx, r.keyOf(kindLeases, account[:]), 0, dropPage-1)
-		if _, err := pipe.Exec(ctx); err != nil {
-			return failed("reading what waits", err)
-		}
-		var page []settlement
-		add := func(item, token string, attempt int) {
-			d := &Delivery{partition: r, Account: account, Attempt: attempt, item: item, token: token}
-			switch item[0] {
-			case eventPing:
-				d.fillPing()
-			case eventOrder, eventReplay:
-				d.Type = delivery.StatusChanged
-			}
-			d.Replay = item[0] == eventReplay || item[0] == eventNoticeReplay
-			page = append(page, l.unsent(d, errNoEndpoint.Error()))
-		}
-		for _, item := range fresh.Val() {
-			add(item, "", 1)
-		}
-		for _, item := range retries.Val() {
-			add(item, "", 2)
-		}
-		for _, lease := range leases.Val() {
-			if leased {
-				add(lease.Member.(string), strconv.FormatFloat(lease.Score, 'f', 0, 64), 2)
-			}
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		if _, err := l.drop(ctx, page); err != nil {
-			return err
-		}
-	}
 }

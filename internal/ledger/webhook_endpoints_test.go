@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"context"
-	"io"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -10,172 +8,219 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
 )
 
-// beside is another account with a receiver, in the same ledger.
-func (s *env) beside(t *testing.T) *env {
+// writes calls the script as the gateway does.
+func (s *env) writes(t *testing.T, mode string, args ...any) string {
 	t.Helper()
-	other := &env{Ledger: s.Ledger, account: newAccount(t, s.Ledger, plenty()), fleet: s.fleet, ms: s.ms, breaker: s.breaker}
-	other.register(t)
-	return other
+	return get(s.writeEndpoint(t.Context(), s.account, mode, args...))(t)
 }
 
-func TestReceivers_NothingStaleIsUsed(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
-	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now = s.now })
-	next := func() *Receiver {
-		t.Helper()
-		s.publish(t, 1)
-		d := s.take(t, 1)[0]
-		s.ends(t, accepts, d)
-		return d.Receiver
-	}
-	first := next()
-	again := next()
-	check(t, again == first, "read again, though nothing has changed")
-	get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://second.example/hook"))(t)
-	if r := next(); r.URL != "https://second.example/hook" || r.Secret != first.Secret {
-		t.Errorf("after a changed URL: %+v", r)
-	}
-	secret := get(gateway.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
-	rotated := next()
-	check(t, rotated.Secret == secret && rotated.Earlier[0].Secret == first.Secret && !rotated.Proven, "after a rotation: %+v", rotated)
-	// The previous secret ends while the receiver is remembered.
-	equal(t, rotated.Secrets(s.now()), []string{secret, first.Secret}, "secrets")
-	s.pass(t, secretOverlap)
-	late := next()
-	check(t, late == rotated, "read again, though nothing has changed")
-	equal(t, late.Secrets(s.now()), []string{secret}, "secrets when the previous one has ended")
-	must(t, gateway.Webhooks.Delete(t.Context(), s.account))
-	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret").Val()
-	check(t, slices.Equal(left, []any{nil, nil, nil}), "a deleted endpoint still has %q", left)
-	_, issued := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/hook"))(t)
-	if r := next(); r.URL != "https://third.example/hook" || r.Secret != issued || issued == secret || r.Earlier != nil || !r.Proven {
-		t.Errorf("after a deletion and a new registration: %+v, issued %s", r, issued)
+func TestWriteEndpoint_AnswersAndNotes(t *testing.T) {
+	const one, two = "https://one.example/", "https://two.example/"
+	until := time.Now().Add(time.Hour).UnixMilli()
+	for _, c := range []struct {
+		name  string
+		calls [][]any // before the last one
+		last  []any
+		want  string
+		notes bool // of the last one
+		raise int64
+	}{
+		{"the first URL", nil, []any{"set", one, "s1"}, "issued", true, 1},
+		{"the first URL, repeated", [][]any{{"set", one, "s1"}}, []any{"set", one, "s1"}, "issued", true, 0},
+		{"another URL", [][]any{{"set", one, "s1"}}, []any{"set", two, "s2"}, "written", true, 1},
+		{"a URL after a deletion", [][]any{{"set", one, "s1"}, {"delete"}}, []any{"set", one, "s2"}, "issued", true, 1},
+		{"a rotation", [][]any{{"set", one, "s1"}}, []any{"rotate", "0", "s2", until}, "written", true, 1},
+		{"a rotation, repeated", [][]any{{"set", one, "s1"}, {"rotate", "0", "s2", until}}, []any{"rotate", "0", "s2", until}, "written", true, 0},
+		{"a rotation too many", [][]any{{"set", one, "s1"}, {"rotate", "0", "s2", until}, {"rotate", "0", "s3", until}, {"rotate", "0", "s4", until}, {"rotate", "0", "s5", until}},
+			[]any{"rotate", "0", "s6", until}, "full", false, 0},
+		{"limits", [][]any{{"set", one, "s1"}}, []any{"limit", "7", ""}, "written", true, 0},
+		{"a probe", [][]any{{"set", one, "s1"}}, []any{"probe"}, "written", true, 0},
+		{"a deletion", [][]any{{"set", one, "s1"}}, []any{"delete"}, "written", true, 1},
+		{"a deletion, repeated", [][]any{{"set", one, "s1"}, {"delete"}}, []any{"delete"}, "missing", false, 0},
+		{"a rotation of nothing", nil, []any{"rotate", "0", "s2", until}, "missing", false, 0},
+		{"limits of nothing", nil, []any{"limit", "7", ""}, "missing", false, 0},
+		{"a probe of nothing", nil, []any{"probe"}, "missing", false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newUnregistered(t)
+			for _, call := range c.calls {
+				s.writes(t, call[0].(string), call[1:]...)
+			}
+			version := func() int64 { return number(s.rdb.HGet(t.Context(), s.key(kindEndpoint), "version").Val()) }
+			notes, before := s.noted(t), version()
+			equal(t, s.writes(t, c.last[0].(string), c.last[1:]...), c.want, "answer")
+			check(t, s.noted(t)-notes == int(flag(c.notes)[0]-'0') && version()-before == c.raise, "%d notes, version %d higher", s.noted(t)-notes, version()-before)
+		})
 	}
 }
 
-// What waited when a receiver was removed is recorded as not sent, and does not
-// come back with the next one: whatever it waited for, whoever is in between.
+// A new URL forgets what was known of the old receiver; the same one says that it is mended.
+func TestWriteEndpoint_GateAndProbe(t *testing.T) {
+	until := time.Now().Add(time.Hour).UnixMilli()
+	for _, c := range []struct {
+		name        string
+		call        []any
+		open, probe bool
+	}{
+		{"the same URL", []any{"set", "https://vendor.example/hook", "s"}, true, true},
+		{"another URL", []any{"set", "https://other.example/hook", "s"}, false, false},
+		{"a deletion", []any{"delete"}, false, false},
+		{"a rotation", []any{"rotate", "0", "s2", until}, true, false},
+		{"limits", []any{"limit", "1", "1"}, true, false},
+		{"a test event", []any{"probe"}, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newWebhookEnv(t)
+			s.owns(t, func(step *Step) {
+				step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Open: true, Failures: 5, Since: 1}, State: EndpointGone, StateSince: 1})
+			})
+			s.pass(t, time.Second)
+			s.writes(t, c.call[0].(string), c.call[1:]...)
+			f := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0]
+			want := Facts{State: EndpointGone, StateSince: 1}
+			if !c.open {
+				want = Facts{State: EndpointHealthy, StateSince: s.ms.Load()}
+			}
+			check(t, f.Breaker.Open == c.open && f.Probe == c.probe && f.State == want.State && f.StateSince == want.StateSince && (f.Moved == f.Version) == (!c.open || c.call[0] != "rotate"),
+				"facts %+v", f)
+		})
+	}
+}
+
+// What waited when a receiver was removed is recorded as not sent, before another one may come.
 //
 //rule:webhooks/without-a-registered-url-events
-func TestDelete_WhatWaitedIsNotSent(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
-	s.moved(t, delivery.Assigned, delivery.PickingUp, delivery.PickedUp) // two wait behind the first
-	s.publish(t, 5+2*dropPage)
-	ds := s.take(t, 6)
-	s.ends(t, accepts, ds[0])
-	s.ends(t, failsFor(time.Hour), ds[1:3]...)
-	all := 3 + 5 + 2*dropPage
+func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
+	s := newWebhookEnv(t)
+	keys := s.publish(t, 2)
+	s.schedules(t, 0, keys...)
+	e, _ := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://second.example/"))(t)
+	check(t, e.Backlog == 2, "a changed URL takes the backlog: %+v", e) // it waits for nobody
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
-	s.lease(t, 0)
-	s.ends(t, accepts, ds[3]) // it was on its way
-	s.ends(t, failsFor(time.Hour), ds[4])
-	e, _ := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://second.example/hook"))(t)
-	check(t, e.Backlog == 0 && e.Delivered == 2 && int(e.NotSent) == all-2, "%+v of %d events", e, all)
-	s.lease(t, 0)
-	s.pass(t, 2*time.Hour)
-	s.lease(t, 0)
-	seen := make(map[string]int)
-	for _, a := range s.outcomes(t) {
-		seen[a.EventID]++
-	}
-	equal(t, len(seen), all, "events with an outcome")
-	equal(t, len(s.outcomes(t)), all, "outcomes")
-	for _, kind := range []byte{kindQueue, kindRetries, kindLeases, kindAttempts, kindWaiting} {
-		equal(t, s.rdb.Exists(t.Context(), s.key(kind)).Val(), 0, "key "+string(rune(kind)))
-	}
-	s.publish(t, 1)
-	s.ends(t, accepts, s.one(t))
+	wantCode(t, s.Webhooks.Delete(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.Endpoint(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
+	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret", "proven").Val()
+	check(t, slices.Equal(left, []any{nil, nil, nil, nil}), "a deleted endpoint still has %q", left)
+	notes := s.noted(t)
+	s.unsentWait = 0
+	_, _, err := s.Webhooks.SetURL(t.Context(), s.account, "https://third.example/")
+	wantError(t, err, delivery.ErrUnavailable)
+	check(t, s.noted(t) == notes && s.rdb.HGet(t.Context(), s.key(kindEndpoint), "url").Val() == "", "it was written all the same")
+	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now, c.Pipelines = s.now, 0 })
+	tried := false
+	gateway.rdb.AddHook(&meanwhile{command: "fcall", after: 1, do: func() { tried = true; s.owns(t, func(step *Step) { step.Unschedule(s.account, keys) }) }})
+	third, secret := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/"))(t)
+	check(t, tried && secret != "" && third.Secret == secret && third.Backlog == 0 && third.Earlier == nil && third.Proven, "registered again: %+v", third)
 }
 
-func TestReceivers_ProofIsSeenAtOnce(t *testing.T) {
-	s := newWebhookEnv(t, 1)
-	secret := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
+func TestLimits_KeepAndClear(t *testing.T) {
+	s := newUnregistered(t)
+	wantCode(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
+	version := s.register(t).Version
+	for _, test := range []struct{ set, want EndpointLimits }{
+		{EndpointLimits{InFlight: 64, PerSecond: 100}, EndpointLimits{InFlight: 64, PerSecond: 100}},
+		{EndpointLimits{InFlight: -1, PerSecond: 7}, EndpointLimits{InFlight: 64, PerSecond: 7}},
+		{EndpointLimits{InFlight: 3, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
+		{EndpointLimits{InFlight: -1, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
+		{EndpointLimits{InFlight: -1}, EndpointLimits{InFlight: 3}},
+	} {
+		must(t, s.Webhooks.SetLimits(t.Context(), s.account, test.set))
+		e, facts := s.endpoint(t), get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)
+		check(t, e.Limits == test.want && facts[0].Limits == test.want && e.Version == version, "set %+v: %+v and %+v, want %+v", test.set, e, facts[0].Limits, test.want)
+	}
+	// They are an operator's: the vendor's DELETE and PUT change nothing about them.
+	must(t, s.Webhooks.Delete(t.Context(), s.account))
+	equal(t, s.register(t).Limits, EndpointLimits{InFlight: 3}, "registered again with")
+}
+
+func TestQueueTest_PublishesAndProbes(t *testing.T) {
+	s := newUnregistered(t)
+	wantCode(t, errOf(s.Webhooks.QueueTest(t.Context(), s.account, s.now())), delivery.CodeWebhookNotConfigured)
+	s.register(t)
 	id := get(s.Webhooks.QueueTest(t.Context(), s.account, s.now()))(t)
-	s.pump(t, 1)
-	test := s.one(t)
-	require(t, !test.Receiver.Proven && test.Receiver.Secret == secret, "receiver %+v", test.Receiver)
-	check(t, test.EventID == id && test.Type == delivery.WebhookTest && strings.Contains(string(test.Data), s.account.String()), "test event %+v", test)
-	s.publish(t, 3)
-	more := s.recordMore(t, test, accepts).Deliveries
-	require(t, len(more) == 1 && more[0].Receiver.Proven && more[0].Receiver.Version == s.endpoint(t).Version, "handed out with the proof: %+v", more[0].Receiver)
-	s.ends(t, failsFor(time.Hour), more...)
-	e := s.endpoint(t)
-	check(t, e.BreakerOpen && e.State == EndpointFailing && e.Proven, "its failure did not count: %+v", e)
+	w := &Wanted{Events: []Event{{Notice: id}}}
+	must(t, s.worker.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	d := w.Deliveries[0]
+	require(t, d != nil, "it is not published")
+	check(t, d.Type == delivery.WebhookTest && d.EventID == id && d.Account == s.account && strings.Contains(string(d.Data), s.account.String()), "published %+v", d)
+	check(t, get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0].Probe, "no probe is asked for")
 }
 
-func TestReceivers_ManyAreRemembered(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
-	vendors := []*env{s, s.beside(t), s.beside(t)}
-	for _, one := range vendors {
-		one.publish(t, 1)
+func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
+	s := newWebhookEnv(t)
+	s.owns(t, func(step *Step) { step.Summary(nil) })
+	hour := s.ms.Load() / time.Hour.Milliseconds()
+	at := func(after time.Duration) time.Time { return s.now().Add(after) }
+	none := &Breaker{}
+	open := func(hold time.Duration) *Breaker {
+		return &Breaker{Open: true, Hold: at(hold).UnixMilli(), Since: s.ms.Load()}
 	}
-	s.receivers.last = make(map[delivery.AccountID]*Receiver)
-	for len(s.receivers.last) < receiversKept-1 {
-		s.receivers.last[delivery.NewAccountID()] = &Receiver{}
-	}
-	ds := s.lease(t, len(vendors))
-	for _, d := range ds {
-		check(t, d.Receiver != nil && d.Receiver.URL != "", "receiver %+v", d.Receiver)
-	}
-	n := len(s.receivers.last)
-	check(t, n <= receiversKept, "%d receivers are remembered", n)
-}
-
-// cutAfter is a connection that breaks after the first reply of a pipeline.
-type cutAfter struct{ cuts int }
-
-func (c *cutAfter) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (c *cutAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (c *cutAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		if c.cuts == 0 || len(cmds) < 2 || cmds[0].Name() != "get" {
-			return err
-		}
-		c.cuts--
-		for _, cmd := range cmds[1:] {
-			cmd.SetErr(io.ErrUnexpectedEOF)
-			if values, ok := cmd.(*redis.MapStringStringCmd); ok {
-				values.SetVal(nil)
+	first, second := noticeKey("evt_1"), noticeKey("evt_2")
+	for _, c := range []struct {
+		name    string
+		due     int64 // of one event; 0: none waits
+		memory  int
+		breaker *Breaker
+		backlog int64
+		next    time.Time
+	}{
+		{"nothing waits", 0, 0, none, 0, time.Time{}},
+		{"in the schedule", 5000, 0, none, 1, at(5 * time.Second)},
+		{"in memory", 0, 3, none, 3, s.now()},
+		{"both", 5000, 3, none, 4, s.now()},
+		{"held back, asked for", 5000, 3, &Breaker{Hold: at(time.Minute).UnixMilli(), Rate: 10.04}, 4, at(time.Minute)},
+		{"held back for less", 5000, 0, &Breaker{Hold: at(time.Second).UnixMilli(), Rate: 10.04}, 1, at(5 * time.Second)},
+		{"the breaker is open", 5000, 0, open(time.Second), 1, at(time.Second)},
+		{"the breaker is open and nothing waits", 0, 0, open(time.Second), 0, at(time.Second)},
+	} {
+		tally := &Tally{Hour: uint32(hour), OK: 1, Failed: 2, PreviousOK: 10, PreviousFailed: 20, Delivered: 3, Retried: 4, Undelivered: 5, NotSent: 6}
+		s.owns(t, func(step *Step) {
+			step.Unschedule(s.account, []string{first, second})
+			if c.due > 0 {
+				step.Schedule(s.account, false, []Scheduled{{Key: first, Due: s.ms.Load() + c.due}})
 			}
-		}
-		return cmds[0].Err()
+			step.Endpoint(s.account, &EndpointChange{Breaker: c.breaker, Tally: tally, Waiting: c.memory})
+		})
+		e := s.endpoint(t)
+		check(t, e.Backlog == c.backlog && e.NextAttempt.Equal(c.next) && !e.Unknown, "%s: %+v", c.name, e)
+		check(t, e.BreakerOpen == c.breaker.Open && e.BreakerSince.IsZero() != c.breaker.Open && e.HeldUntil.Equal(timeOf(c.breaker.Hold)) && e.Pace == float64(int(c.breaker.Rate)),
+			"%s, its breaker: %+v", c.name, e)
+		check(t, e.Delivered == 3 && e.Retried == 4 && e.Undelivered == 5 && e.NotSent == 6 && e.RecentOK == 11 && e.RecentFailed == 22, "%s, its figures: %+v", c.name, e)
 	}
+	for after, want := range map[time.Duration][2]int64{time.Hour: {1, 2}, 2 * time.Hour: {0, 0}} {
+		e := WebhookEndpoint{}
+		e.readTally(get(s.rdb.HGet(t.Context(), s.key(kindEndpoint), "tally").Result())(t), at(after))
+		check(t, [2]int64{e.RecentOK, e.RecentFailed} == want && e.Delivered == 3, "after %s: %+v", after, e)
+	}
+	must(t, s.rdb.Del(t.Context(), s.partitions[0].key(kindSummary)).Err()) // no owner writes it any more
+	check(t, s.endpoint(t).Unknown, "no owner, but the backlog is known")
 }
 
-// A connection that broke half-way means neither that an endpoint has no URL nor
-// that an event has no body.
-func TestReceivers_BrokenReadSettlesNothing(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
-	other := s.beside(t)
-	s.publish(t, 1)
-	s.ends(t, accepts, s.one(t)) // its receiver is remembered
-	s.publish(t, 1)
-	bodies := get(s.rdb.Keys(t.Context(), s.partitions[0].prefix+"n*").Result())(t)
-	must(t, s.rdb.Del(t.Context(), bodies...).Err()) // the first reply will say that there is none
-	s.pass(t, time.Millisecond)
-	other.publish(t, 2)
-	hook := &cutAfter{cuts: 1}
-	s.rdb.AddHook(hook)
-	ds, _, err := s.Queue.Lease(t.Context(), 0, grant(10))
-	require(t, hook.cuts == 0 && len(ds) == 0, "%d cuts left, %d leased, %v", hook.cuts, len(ds), err)
-	got := other.outcomes(t)
-	check(t, len(got) == 0, "settled after a broken read: %+v", got)
-	s.pass(t, lease)
-	if ds := s.lease(t, 2); ds[0].Receiver.URL == "" {
-		t.Errorf("receiver %+v", ds[0].Receiver)
+func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
+	s := newUnregistered(t)
+	equal(t, len(get(s.Webhooks.Endpoints(t.Context()))(t)), 0, "endpoints")
+	s.register(t)
+	vendors := []*env{s, s.beside(t), s.beside(t)}
+	gone := s.beside(t)
+	must(t, gone.Webhooks.Delete(t.Context(), gone.account))
+	s.schedules(t, 1000, s.publish(t, 3)...)
+	must(t, s.Webhooks.SetLimits(t.Context(), vendors[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
+	all := get(s.Webhooks.Endpoints(t.Context()))(t)
+	require(t, len(all) == 3, "%d endpoints", len(all))
+	for _, one := range vendors {
+		i := slices.IndexFunc(all, func(e *WebhookEndpoint) bool { return e.Account == one.account })
+		require(t, i >= 0, "one is missing")
+		equal(t, all[i], one.endpoint(t), "listed, and alone")
 	}
 }
 
 func TestSecrets_OldKeysStillOpen(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
+	s := newWebhookEnv(t)
 	first := s.endpoint(t).Secret
 	with := func(current string, ids ...string) *Ledger {
 		keys := SecretKeys{Current: current, Keys: make(map[string][]byte)}
@@ -193,20 +238,13 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	check(t, strings.HasPrefix(text(sealed[0]), "k2:") && strings.HasPrefix(text(sealed[1]), "k1:"), "sealed with %.3q and %.3q", sealed[0], sealed[1])
 	e = get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == second && e.Earlier[0].Secret == first, "endpoint %+v", e)
-	// A process that has not been given the new key yet sends nothing to that
-	// account, serves the others, and loses nothing.
-	other := s.beside(t)
-	s.publish(t, 1)
-	other.publish(t, 1)
-	ds := s.lease(t, 1)
-	require(t, ds[0].Account == other.account, "leased for %s", ds[0].Account)
-	s.pass(t, lease)
-	ds, _ = get2(renewed.Queue.Lease(t.Context(), 0, grant(10)))(t)
-	check(t, len(ds) == 2 && ds[0].Attempt == 1 && len(s.outcomes(t)) == 0, "%d events leased", len(ds))
+	// The worker has not been given the new key yet.
+	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account, s.beside(t).account}))(t)
+	check(t, facts[0].URL != "" && facts[0].Unreadable != nil && facts[0].Secret == "" && facts[1].Unreadable == nil && facts[1].Secret != "", "facts %+v, %+v", facts[0], facts[1])
 }
 
 func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
+	s := newWebhookEnv(t)
 	stranger := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
@@ -224,7 +262,7 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 
 //rule:admin-api/post-accounts-id-webhook-rotate decisions/webhook-url-and-secret
 func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
-	s := newUnregistered(t, breakerAt)
+	s := newUnregistered(t)
 	wantCode(t, errOf(s.Webhooks.RotateSecret(t.Context(), s.account, false)), delivery.CodeWebhookNotConfigured)
 	first := s.register(t)
 	same, issued := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://other.example/hook"))(t)
@@ -247,7 +285,7 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 }
 
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
-	s := newWebhookEnv(t, breakerAt)
+	s := newWebhookEnv(t)
 	get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	s.publish(t, 1)
 	logged := new(strings.Builder)
@@ -266,7 +304,7 @@ func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 
 func TestSeverity_RanksTheStates(t *testing.T) {
 	for state, want := range map[EndpointState]int{
-		EndpointHealthy: 0, EndpointFailing: 1, EndpointGone: 2, EndpointUnreachable: 3, "": -1, "Healthy": -1, endpointProven: -1,
+		EndpointHealthy: 0, EndpointFailing: 1, EndpointGone: 2, EndpointUnreachable: 3, "": -1, "Healthy": -1,
 	} {
 		got := state.Severity()
 		check(t, got == want, "%q: %d, want %d", state, got, want)

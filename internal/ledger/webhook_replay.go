@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,7 +15,7 @@ import (
 // replayLease is how long a dead replay blocks others of its account.
 const replayLease = 10 * time.Second
 
-// mostWaiting bounds an endpoint's waiting replays and notices: about 20 MB of Redis.
+// mostWaiting bounds an endpoint's schedule, if replays are to be added: about 20 MB of Redis.
 const mostWaiting = 100_000
 
 // replaysFull refuses more replayed events; some may be queued already.
@@ -53,47 +52,44 @@ func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, 
 				continue
 			}
 			named[eventID] = true
-			item, err := l.replayable(ctx, account, eventID, l.now())
+			key, err := l.replayable(ctx, account, eventID)
 			if err != nil {
 				return 0, err
 			}
-			if item == nil {
+			if key == "" {
 				return 0, delivery.Refuse(delivery.CodeEventNotFound, "the account has no event %q, or it is no longer stored", eventID)
 			}
-			items = append(items, item)
+			items = append(items, key)
 		}
 		return l.queueReplays(ctx, account, items, 0)
 	})
 }
 
-func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string, now time.Time) ([]byte, error) {
+// replayable is the event's key; empty: the account has no such event.
+func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string) (string, error) {
 	if id, version, err := delivery.ParseEventID(eventID); err == nil {
 		found, err := (Orders{l}).GetAll(ctx, []delivery.OrderID{id})
 		if err != nil || found[0] == nil || found[0].Account != account {
-			return nil, err
+			return "", err
 		}
 		if change, ok := found[0].At(version); !ok || change.Version != version {
-			return nil, nil
+			return "", nil
 		}
-		return replayItem(Event{Order: id, Version: version}, now), nil
+		return versionKey(id, version), nil
 	}
 	n, err := l.notice(ctx, l.partitionOf(account), eventID)
 	if err != nil || n == nil || n.Account != account {
-		return nil, err
+		return "", err
 	}
-	return replayItem(Event{Notice: eventID}, now), nil
+	return noticeKey(eventID), nil
 }
 
-// replayItem is an event in a queue, with the time from which its new 24 h count.
-func replayItem(e Event, now time.Time) []byte {
-	at := uint64(now.UnixMilli())
+// key names an event in a schedule.
+func (e *Event) key() string {
 	if e.Notice != "" {
-		b := binary.BigEndian.AppendUint64([]byte{eventNoticeReplay}, at)
-		return append(b, e.Notice...)
+		return noticeKey(e.Notice)
 	}
-	b := append([]byte{eventReplay}, orderMember(e.Order)...)
-	b = binary.BigEndian.AppendUint32(b, delivery.Sequence(e.Version))
-	return binary.BigEndian.AppendUint64(b, at)
+	return versionKey(e.Order, e.Version)
 }
 
 // ReplaySince queues all events since a time again, in order, at most 24 hours back. It
@@ -167,12 +163,46 @@ func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kin
 
 // replay queues events, each with a new window of 24 h.
 func (l *core) replay(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
-	now := l.now()
-	items := make([]any, len(events))
-	for i, event := range events {
-		items[i] = replayItem(event, now)
+	keys := make([]any, len(events))
+	for i := range events {
+		keys[i] = events[i].key()
 	}
-	return l.queueReplays(ctx, account, items, queued)
+	return l.queueReplays(ctx, account, keys, queued)
+}
+
+// queueReplays puts events into an endpoint's schedule, unless they wait already, and returns
+// queued plus their number.
+func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, keys []any, queued int) (int, error) {
+	r := l.partitionOf(account)
+	for page := range slices.Chunk(keys, 100) { // each is looked up: others wait for one script, not for the day
+		reply, err := l.runText(ctx, "queue_replays", []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)},
+			append([]any{r.prefix, account[:], l.mostWaiting, queued}, page...)...)
+		switch {
+		case err != nil:
+			return queued, err
+		case reply == "no_endpoint":
+			return queued, webhookNotConfigured()
+		case reply == "full":
+			return queued, replaysFull(queued)
+		}
+		queued += len(page)
+	}
+	return queued, nil
+}
+
+// owners reads the accounts of events; that of an expired or retired one is empty.
+func (l *core) owners(ctx context.Context, r partition, events []Event) ([]string, error) {
+	reads, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
+		if event.Notice != "" {
+			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
+		}
+		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
+	})
+	owners := make([]string, len(events))
+	for i, read := range reads {
+		owners[i] = read.Val()
+	}
+	return owners, err
 }
 
 // eventsOf are the account's events on a page of the stream, without creations.

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,6 +50,7 @@ type WebhookEndpoint struct {
 	State                  EndpointState
 	StateSince             time.Time
 	Backlog                int64     // events that wait or are being sent
+	Unknown                bool      // no worker owns the partition: more may wait
 	NextAttempt            time.Time // when something may be sent next; zero: nothing waits
 	BreakerOpen            bool      // after failures in a row, single probes go until one succeeds
 	BreakerSince           time.Time
@@ -78,9 +78,10 @@ func webhookNotConfigured() error {
 }
 
 type endpointReads struct {
-	values                    *redis.MapStringStringCmd
-	waiting, retrying, leased *redis.IntCmd
-	retry                     *redis.ZSliceCmd // the next to be due
+	values    *redis.MapStringStringCmd
+	scheduled *redis.IntCmd
+	first     *redis.ZSliceCmd // the next to be due
+	owned     *redis.IntCmd
 }
 
 // decode is the endpoint that was read; nil when it has no URL.
@@ -97,24 +98,24 @@ func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpo
 		Account: account, Receiver: *receiver,
 		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 		State:  EndpointState(values["state"]), StateSince: timeOf(number(values["since"])),
-		Backlog: c.waiting.Val() + c.retrying.Val() + c.leased.Val(),
+		Backlog: c.scheduled.Val() + number(values["waiting"]), Unknown: c.owned.Val() == 0,
 	}
-	e.readGate(values["gate"])
+	e.readBreaker(values["gate"])
 	e.readTally(values["tally"], l.now())
-	if e.NextAttempt = c.nextAttempt(l.now(), e.HeldUntil); e.BreakerOpen {
+	if e.NextAttempt = c.nextAttempt(l.now(), e); e.BreakerOpen {
 		e.NextAttempt = e.HeldUntil // the next probe
 	}
 	return e
 }
 
-func (c endpointReads) nextAttempt(now, held time.Time) (next time.Time) {
-	if c.waiting.Val() > 0 {
+func (c endpointReads) nextAttempt(now time.Time, e *WebhookEndpoint) (next time.Time) {
+	if e.Backlog > c.scheduled.Val() {
 		next = now
-	} else if retry := c.retry.Val(); len(retry) > 0 {
-		next = time.UnixMilli(int64(retry[0].Score))
+	} else if first := c.first.Val(); len(first) > 0 {
+		next = time.UnixMilli(int64(first[0].Score))
 	}
-	if !next.IsZero() && held.After(next) {
-		return held
+	if !next.IsZero() && e.HeldUntil.After(next) {
+		return e.HeldUntil
 	}
 	return next
 }
@@ -144,11 +145,10 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 	reads, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
 		r := l.partitionOf(account)
 		return endpointReads{
-			values:   pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
-			waiting:  pipe.LLen(ctx, r.keyOf(kindQueue, account[:])),
-			retrying: pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])),
-			leased:   pipe.ZCard(ctx, r.keyOf(kindLeases, account[:])),
-			retry:    pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0),
+			values:    pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
+			scheduled: pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])),
+			first:     pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0),
+			owned:     pipe.Exists(ctx, r.key(kindSummary)),
 		}
 	})
 	var all []*WebhookEndpoint
@@ -162,7 +162,7 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.partitionOf(account)
-	return l.runText(ctx, "write_endpoint", []string{r.keyOf(kindEndpoint, account[:])},
+	return l.runText(ctx, "write_endpoint", []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)},
 		append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
@@ -188,15 +188,17 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 	if err != nil {
 		return nil, "", err
 	}
-	reply := "waiting"
-	for reply == "waiting" { // what was queued for a URL that was deleted does not come back
-		if reply, err = l.writeEndpoint(ctx, account, "set", url, sealed); err != nil {
+	var reply string
+	for until := time.Now().Add(l.unsentWait); ; sleep(ctx, unsentPause) {
+		reply, err = l.writeEndpoint(ctx, account, "set", url, sealed)
+		if err == nil && reply == "waiting" && time.Now().After(until) {
+			err = fmt.Errorf("what waited for the URL that was deleted is not recorded yet: %w", delivery.ErrUnavailable)
+		}
+		if err != nil {
 			return nil, "", err
 		}
-		if reply == "waiting" {
-			if err := l.dropAll(ctx, account, true); err != nil {
-				return nil, "", err
-			}
+		if reply != "waiting" {
+			break
 		}
 	}
 	if reply == "issued" {
@@ -206,13 +208,29 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 	return e, issued, err
 }
 
-// Delete removes the URL and its secrets. What waits is recorded as not sent: here,
-// and after a crash by the workers or the next SetURL. WEBHOOK_NOT_CONFIGURED.
+// SetURL waits so long for the worker that records what waited for a URL that was deleted.
+const (
+	unsentTimeout = 10 * time.Second
+	unsentPause   = 50 * time.Millisecond
+)
+
+// Delete removes the URL and its secrets. What waits is recorded as not sent, by the worker that
+// owns the partition. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
-	if err := l.changeEndpoint(ctx, account, "delete"); err != nil {
-		return err
+	return l.changeEndpoint(ctx, account, "delete")
+}
+
+// QueueTest publishes a webhook.test event; a receiver whose breaker is open is
+// probed at once. WEBHOOK_NOT_CONFIGURED.
+func (l Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
+	if err := l.changeEndpoint(ctx, account, "probe"); err != nil {
+		return "", err
 	}
-	return l.dropAll(ctx, account, false)
+	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: testData(account)}, newNoticeID())
+}
+
+func testData(account delivery.AccountID) []byte {
+	return append(strconv.AppendQuote([]byte(`{"accountId":`), account.String()), '}')
 }
 
 // SetLimits changes an endpoint's limits but negative ones. WEBHOOK_NOT_CONFIGURED.
@@ -261,42 +279,6 @@ func (r *Receiver) Secrets(now time.Time) []string {
 	return secrets
 }
 
-// receiversKept bounds the cache; beyond it all are read again.
-const receiversKept = 16_384
-
-// receivers caches receivers; a lease's version shows a stale one.
-type receivers struct {
-	mu   sync.Mutex
-	last map[delivery.AccountID]*Receiver
-}
-
-// known is the receiver if it is of that version; nil otherwise.
-func (c *receivers) known(account delivery.AccountID, version string) *Receiver {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.last[account]
-	if r == nil || r.Version != number(version) {
-		return nil
-	}
-	return r
-}
-
-// learn keeps what an endpoint's hash says. What cannot be read is forgotten.
-func (c *receivers) learn(l *core, account delivery.AccountID, values map[string]string) (*Receiver, error) {
-	r, err := l.decodeReceiver(account, values)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last == nil || len(c.last) >= receiversKept {
-		c.last = make(map[delivery.AccountID]*Receiver)
-	}
-	delete(c.last, account)
-	if err != nil {
-		return nil, err
-	}
-	c.last[account] = r
-	return r, nil
-}
-
 // decodeReceiver opens the secrets that still sign; they are empty after an error.
 func (l *core) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
 	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
@@ -320,38 +302,25 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 	return r, nil
 }
 
-// readGate reads the circuit breaker's state; lua/gate.lua writes it.
-func (e *WebhookEndpoint) readGate(gate string) {
-	if gate == "" {
-		return
-	}
-	f := fields{rest: gate}
-	e.HeldUntil = timeOf(int64(f.uint64()))
-	e.BreakerOpen = f.byte() == 1
-	f.take(4) // failures, probes
-	e.Pace = math.Round(f.float()*10) / 10
-	f.take(16) // calm, forward
-	if since := timeOf(int64(f.uint64())); e.BreakerOpen {
-		e.BreakerSince = since
+// readBreaker reads the circuit breaker's state, which the owner writes.
+func (e *WebhookEndpoint) readBreaker(stored string) {
+	var b Breaker
+	unpack(stored, func(c *codec) { c.breaker(&b) })
+	e.HeldUntil, e.BreakerOpen, e.Pace = timeOf(b.Hold), b.Open, math.Round(b.Rate*10)/10
+	if b.Open {
+		e.BreakerSince = timeOf(b.Since)
 	}
 }
 
-// readTally reads an endpoint's figures; lua/attempts.lua writes them.
-func (e *WebhookEndpoint) readTally(tally string, now time.Time) {
-	if tally == "" {
-		return
-	}
-	f := fields{rest: tally}
-	hour := int64(f.uint32())
-	ok, failed := int64(f.uint32()), int64(f.uint32())
-	previousOK, previousFailed := int64(f.uint32()), int64(f.uint32())
-	f.take(4) // bytes of the log
-	e.Delivered, e.Retried = int64(f.uint64()), int64(f.uint64())
-	e.Undelivered, e.NotSent = int64(f.uint64()), int64(f.uint64())
-	switch now.UnixMilli()/time.Hour.Milliseconds() - hour {
+// readTally reads an endpoint's figures, which the owner writes.
+func (e *WebhookEndpoint) readTally(stored string, now time.Time) {
+	var t Tally
+	unpack(stored, func(c *codec) { c.tally(&t) })
+	e.Delivered, e.Retried, e.Undelivered, e.NotSent = int64(t.Delivered), int64(t.Retried), int64(t.Undelivered), int64(t.NotSent)
+	switch now.UnixMilli()/time.Hour.Milliseconds() - int64(t.Hour) {
 	case 0:
-		e.RecentOK, e.RecentFailed = ok+previousOK, failed+previousFailed
+		e.RecentOK, e.RecentFailed = int64(t.OK+t.PreviousOK), int64(t.Failed+t.PreviousFailed)
 	case 1:
-		e.RecentOK, e.RecentFailed = ok, failed
+		e.RecentOK, e.RecentFailed = int64(t.OK), int64(t.Failed)
 	}
 }

@@ -111,9 +111,9 @@ func CheckRoles(roles []string, known ...string) error {
 	return nil
 }
 
-// Consumer names this process within consumer groups: the configured instance, or
-// the host. It is the same after a restart, so that the process finds its own
-// pending entries, and must not be shared.
+// Consumer names this process among those of its kind: the configured instance, or the
+// host. It is the same after a restart, so that an exporter finds its own pending entries,
+// and exporters must not share it.
 func Consumer(instance string) (string, error) {
 	if instance != "" {
 		return instance, nil

@@ -187,9 +187,9 @@ var rights = map[string]struct{ refused, allowed []string }{
 	},
 	"worker": {
 		refused: []string{
-			"XDEL {s00}e 0-1", "XGROUP DESTROY {s00}e status", "XGROUP SETID {s00}e status 0", "XSETID {s00}e 9-9", "SCAN 0", "MSET {s00}oa 1 {s00}ob 2", "SYNC",
+			"XDEL {s00}e 0-1", "XSETID {s00}e 9-9", "SCAN 0", "MSET {s00}oa 1 {s00}ob 2", "SYNC",
 		},
-		allowed: []string{"PING", "INFO server", "XTRIM {s00}e MAXLEN 9", "SET {s00}oy 1", "XGROUP CREATE {s00}e status 0 MKSTREAM", "XACK {s00}e status 0-1", "GET {s00}ox"},
+		allowed: []string{"PING", "INFO server", "XTRIM {s00}e MAXLEN 9", "SET {s00}oy 1", "XGROUP CREATE {s00}e status 0 MKSTREAM", "XGROUP SETID {s00}e status 0", "XREAD STREAMS {s00}e 0", "GET {s00}ox"},
 	},
 	"reporting": {
 		refused: []string{

@@ -58,10 +58,10 @@ func (e *trackingEnv) reach(o *delivery.Order, status delivery.Status, minutes i
 	e.T.Helper()
 	u := delivery.Update{Order: o.ID, Fleet: e.Fleet.ID, Kind: delivery.KindStatus, Status: status, Failure: failure, Courier: testenv.Courier,
 		At: e.began.Add(time.Duration(minutes) * time.Minute)}
-	order := e.Read(o.ID)
-	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: order, Changes: delivery.Decide(order, u, u.At).Changes}})
-	must(e.T, err)
-	must(e.T, results[0])
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		order := e.Read(o.ID)
+		step.Change(order, delivery.Decide(order, u, u.At).Changes, nil)
+	})
 }
 
 // locate reports that the courier is at the store, a minute ago.

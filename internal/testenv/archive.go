@@ -67,15 +67,6 @@ func (e *ArchiveEnv) AwaitExported() {
 	})
 }
 
-// Commit moves an order as the status role would, without a decision.
-func (e *ArchiveEnv) Commit(o *delivery.Order, changes ...delivery.Change) {
-	e.T.Helper()
-	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: e.Read(o.ID), Changes: changes}})
-	if err != nil || results[0] != nil {
-		e.T.Fatal(err, results)
-	}
-}
-
 // Delivered is a new order that has been delivered.
 func (e *ArchiveEnv) Delivered(at time.Time) *delivery.Order {
 	e.T.Helper()
@@ -96,34 +87,6 @@ func (e *ArchiveEnv) Want(what, query, want string) {
 	if got := e.Ask(query); got != want+"\n" {
 		e.T.Errorf("%s: %q, want %q", what, got, want)
 	}
-}
-
-// QueueWebhooks consumes the events as the webhook role does, without sending any.
-func (e *ArchiveEnv) QueueWebhooks() {
-	e.T.Helper()
-	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		_, err := e.Ledger.Queue.Add(e.T.Context(), partition, batch, ledger.Grant{Lease: time.Minute})
-		return err
-	})
-}
-
-// RefuseUpdates consumes the updates as the status role does, and refuses each as
-// one that came too late for an order that has failed.
-func (e *ArchiveEnv) RefuseUpdates() {
-	e.T.Helper()
-	ctx := e.T.Context()
-	e.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
-		for _, x := range batch {
-			if x.Update == nil {
-				if err := e.Ledger.Streams.Ack(ctx, ledger.RoleStatus, x); err != nil {
-					return err
-				}
-			} else if err := e.Ledger.Lifecycle.RefuseUpdate(ctx, x, delivery.Failed, "late_delivery", true); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // SetExportBack makes the group of exporters begin again with the oldest entry.

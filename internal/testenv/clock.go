@@ -29,8 +29,7 @@ func NewWithClock(t *testing.T, at time.Time) (*Env, *Clock) {
 	return newOn(t, r, c), c
 }
 
-// SetClock moves the environment's clock: Redis's last, so that a process never
-// believes that what it has just leased is about to end.
+// SetClock moves the environment's clock, Redis's last.
 func (e *Env) SetClock(at time.Time) {
 	e.T.Helper()
 	e.clock.at.Store(at.UnixMicro())

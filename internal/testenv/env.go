@@ -194,15 +194,15 @@ func (e *Env) Report(u delivery.Update) {
 	Must(e.T, err)
 }
 
-// Move takes the order to a status at once, as the status role would commit it.
+// Move takes the order to a status at once, as the status role would.
 func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
 	e.T.Helper()
 	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: s, At: at, Courier: Courier,
 		Location: delivery.Location{Point: delivery.Point{Latitude: 40.985, Longitude: 29.025}, At: at}}
-	order := e.Read(o.ID)
-	results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []ledger.Commit{{Order: order, Changes: delivery.Decide(order, u, time.Now()).Changes}})
-	Must(e.T, err)
-	Must(e.T, results[0])
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		order := e.Read(o.ID)
+		step.Change(order, delivery.Decide(order, u, time.Now()).Changes, nil)
+	})
 }
 
 // Read is the order as it stands.
@@ -222,6 +222,30 @@ func (e *Env) AwaitStatus(o *delivery.Order, s delivery.Status) *delivery.Order 
 		return last.Status == s
 	})
 	return last
+}
+
+// DeliveredPath are the statuses of an order that goes the whole way.
+const DeliveredPath = "Searching Assigned PickingUp PickedUp Delivering Delivered"
+
+// CheckPath holds an order's statuses, and what is true of every order: versions are dense and time
+// never goes back.
+func (e *Env) CheckPath(o *delivery.Order, want string) {
+	e.T.Helper()
+	last := e.Read(o.ID)
+	path, at := delivery.Searching.String(), last.CreatedAt
+	for _, c := range last.Changes {
+		path += " " + c.Status.String()
+		if c.At.Before(at) {
+			e.T.Errorf("%s at %s, before %s", c.Status, c.At, at)
+		}
+		at = c.At
+	}
+	if path != want {
+		e.T.Errorf("%s, want %s", path, want)
+	}
+	if int(delivery.Sequence(last.Version)) != len(last.Changes)+1 {
+		e.T.Errorf("version %x after %d changes", last.Version, len(last.Changes))
+	}
 }
 
 // Stats are the ledger's figures.

@@ -29,12 +29,15 @@ var sealKey = bytes.Repeat([]byte{7}, 32)
 
 const sealKeyID = "bench"
 
-// book makes the orders of the suites of webhooks and reporting through the
-// ledger, as the gateway and the status role do: those are not what they measure.
+// book makes the orders of the suites of webhooks and reporting through the ledger, as
+// the gateway and an owner of partitions do: those are not what they measure.
 type book struct {
 	*ledger.Ledger
 	fleet *delivery.Fleet
 	made  atomic.Int64 // orders so far; makes their external ids
+
+	advancing sync.Mutex
+	tokens    []ledger.Token // of the partitions, which nobody else owns; nil: not read yet
 }
 
 // openBook opens the ledger in an empty Redis and adds a fleet.
@@ -124,37 +127,99 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 	return orders, group.Wait()
 }
 
+// ordersAtOnce is how many orders an owner moves with one step.
+const ordersAtOnce = 64
+
 // advance takes orders up to a status, in one round trip. Every change is
 // expected by its vendor's endpoint from now on.
 func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, orders ...*order) error {
+	b.advancing.Lock()
+	defer b.advancing.Unlock()
+	if err := b.own(ctx); err != nil {
+		return err
+	}
 	point := delivery.Point{Latitude: 40.987, Longitude: 29.027}
 	update := delivery.Update{Kind: delivery.KindStatus, Status: to, At: at, Location: delivery.Location{Point: point, At: at},
 		Courier: delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}}
-	commits := make([]ledger.Commit, len(orders))
-	for i, o := range orders {
+	var steps []*ledger.Step
+	open, moved := make(map[int]*ledger.Step), make(map[*ledger.Step]int)
+	for _, o := range orders {
 		before := o.state
 		update.Order = before.ID
 		changes := delivery.Decide(&before, update, at).Changes
 		if len(changes) == 0 {
 			return fmt.Errorf("order %s does not move from %s to %s", before.ID, before.Status, to)
 		}
+		p := before.ID.Partition()
+		step := open[p]
+		if step == nil || moved[step] == ordersAtOnce {
+			step = b.Ownership.Step(p, b.tokens[p])
+			open[p], b.tokens[p], steps = step, step.Token, append(steps, step)
+		}
+		moved[step]++
+		step.Change(&before, changes, nil)
 		issued := time.Now()
 		for _, c := range changes {
-			o.state.Version++
-			c.Version = o.state.Version
+			o.state.Version = c.Version
 			o.state.Changes = append(slices.Clip(o.state.Changes), c)
 			o.state.Status, o.state.Courier, o.state.Location = c.Status, c.Courier, c.Location
 			if o.vendor.endpoint != nil {
 				o.vendor.expect(delivery.EventID(before.ID, c.Version), c.At, issued)
 			}
 		}
-		commits[i] = ledger.Commit{Order: &before, Changes: changes}
 	}
-	results, err := b.Lifecycle.Commit(ctx, commits)
-	if err = errors.Join(append(results, err)...); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	if err := errors.Join(b.Ownership.Advance(ctx, steps)...); err != nil {
+		b.tokens = nil
+		return fmt.Errorf("advance: %w", err)
 	}
 	return nil
+}
+
+// report hands the report of an order's next status to the ledger, for a worker to decide. The
+// change is expected by its vendor's endpoint from now on.
+func (b *book) report(ctx context.Context, o *order) error {
+	epoch, _, err := b.Monitor.Epochs(ctx)
+	if err != nil {
+		return err
+	}
+	o.moving.Lock()
+	defer o.moving.Unlock()
+	now := time.Now()
+	u := delivery.Update{Order: o.state.ID, Fleet: b.fleet.ID, Kind: delivery.KindStatus, Status: o.state.Status + 1, At: now,
+		Location: delivery.Location{Point: delivery.Point{Latitude: 40.987, Longitude: 29.027}, At: now}}
+	if u.Status == delivery.Assigned {
+		u.Kind, u.Courier = delivery.KindAccept, delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}
+	}
+	o.state.Status, o.state.Version = u.Status, uint64(epoch)<<32|uint64(delivery.Sequence(o.state.Version)+1)
+	o.vendor.expect(delivery.EventID(o.state.ID, o.state.Version), now, time.Now())
+	if _, err := b.Orders.Report(ctx, u, now); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// disown forgets the tokens: a worker has owned the partitions.
+func (b *book) disown() {
+	b.advancing.Lock()
+	defer b.advancing.Unlock()
+	b.tokens = nil
+}
+
+// own reads where the partitions' last owners, if any, have left them.
+func (b *book) own(ctx context.Context) error {
+	if b.tokens != nil {
+		return nil
+	}
+	stored, err := b.Ownership.Tokens(ctx)
+	tokens := make([]ledger.Token, len(stored))
+	for p := range stored {
+		token, unreadable := stored[p].Token()
+		tokens[p], err = token, errors.Join(err, unreadable)
+	}
+	if err == nil {
+		b.tokens = tokens
+	}
+	return err
 }
 
 // startProfile writes two seconds of a program's CPU profile to the file of -profile,

@@ -56,7 +56,8 @@ func (e *webhookEnv) saturate(ctx context.Context, events, n int) (r round, err 
 	return r, nil
 }
 
-// measureLatency is what an event takes from the commit that makes it to its receipt, at a rate far below saturation.
+// measureLatency is what an event takes from the courier's report that makes it to its receipt, at a rate far below
+// saturation.
 func (b *bench) measureLatency(ctx context.Context) error {
 	return b.withWebhooks(ctx, "latency", nil, func(e *webhookEnv) error {
 		if err := e.worker.Start(ctx); err != nil {
@@ -118,22 +119,17 @@ func (e *webhookEnv) isolate(ctx context.Context, bad bool) (t turn, err error) 
 	return e.measureWaits(ctx, length, others)
 }
 
-// measureKills ends the worker as a crash would, again and again while traffic flows, and starts it again under the
-// same name. What it had leased and not recorded is sent again once the lease has run out: that is what duplicates
-// come from, and what the end waits for.
+// measureKills ends the worker as a crash would, again and again while traffic flows, and starts it again. What it had
+// sent and not recorded its successor sends again: that is what duplicates come from, and what the end waits for.
 func (b *bench) measureKills(ctx context.Context) error {
 	const killRate = 500 // events per second
-	kills, lease := 20, 30*time.Second
-	var settings map[string]string
-	if b.quick {
-		// Shorter leases, or half a minute would pass before the last event; few
-		// events for each kill, and on a busy machine many in flight at each.
-		kills, lease = 3, 4*time.Second
-		settings = map[string]string{"timeout": "2s", "lease": "4s"}
+	kills := 20
+	if b.quick { // few events for each kill, and on a busy machine many in flight at each
+		kills = 3
 		*b.figure("kill.duplicates").Limit.AtMost = 20
 	}
-	return b.withWebhooks(ctx, "kill", settings, func(e *webhookEnv) error {
-		longest := time.Duration(kills+1) * (longestLife + time.Second)
+	return b.withWebhooks(ctx, "kill", nil, func(e *webhookEnv) error {
+		longest := time.Duration(kills+1) * (longestLife + longestTakeover)
 		source, err := e.newSource(ctx, e.healthy, longest.Seconds()*killRate)
 		if err != nil {
 			return err
@@ -148,12 +144,12 @@ func (b *bench) measureKills(ctx context.Context) error {
 			return err
 		}
 		ended := time.Now()
-		if err := e.awaitAll(ctx, lease+receiveTimeout); err != nil {
+		if err := e.awaitAll(ctx, receiveTimeout); err != nil {
 			return err
 		}
 		b.progress("kill: %d kills, all received %.1f s after the last event", kills, time.Since(ended).Seconds())
-		// Duplicates of events that a killed worker had sent come when its leases have run out.
-		if err := harness.Sleep(ctx, time.Until(ended.Add(lease+3*time.Second))); err != nil {
+		// Duplicates of what the last worker had sent come when its successor owns its partitions.
+		if err := harness.Sleep(ctx, time.Until(ended.Add(longestTakeover))); err != nil {
 			return err
 		}
 		b.add("kill.kills", float64(kills))
@@ -162,16 +158,22 @@ func (b *bench) measureKills(ctx context.Context) error {
 	})
 }
 
-// The worker lives this long between its start and its next kill.
 const (
+	// The worker lives this long between the moment in which it owns all partitions and its next kill.
 	shortestLife = 500 * time.Millisecond
 	longestLife  = 3 * time.Second
+	// longestTakeover is what passes until then, after a kill.
+	longestTakeover = 6 * time.Second
 )
 
 // killWorker returns when the last kill's worker has started again.
 func (e *webhookEnv) killWorker(ctx context.Context, times int) error {
 	random := rand.New(rand.NewPCG(e.bench.seed, 1))
+	var epochs []uint64
 	for range times {
+		if err := e.awaitOwned(ctx, &epochs); err != nil {
+			return err
+		}
 		if err := harness.Sleep(ctx, shortestLife+time.Duration(random.Int64N(int64(longestLife-shortestLife)))); err != nil {
 			return err
 		}
@@ -183,7 +185,23 @@ func (e *webhookEnv) killWorker(ctx context.Context, times int) error {
 			return err
 		}
 	}
-	return harness.Sleep(ctx, shortestLife)
+	return e.awaitOwned(ctx, &epochs)
+}
+
+// awaitOwned waits until every partition has an owner of a later epoch, and notes the epochs.
+func (e *webhookEnv) awaitOwned(ctx context.Context, epochs *[]uint64) error {
+	return harness.Await(ctx, "every partition has a new owner", time.Minute, 50*time.Millisecond, func() (bool, error) {
+		stored, err := e.Ownership.Tokens(ctx)
+		now := make([]uint64, len(stored))
+		for p := range stored {
+			token, unreadable := stored[p].Token()
+			if now[p], err = token.Epoch, errors.Join(err, unreadable); token.Owner == "" || *epochs != nil && now[p] <= (*epochs)[p] {
+				return false, err
+			}
+		}
+		*epochs = now
+		return err == nil, err
+	})
 }
 
 func (b *bench) addLosses(part string, c counts) {

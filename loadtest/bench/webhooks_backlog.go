@@ -51,8 +51,7 @@ func (b *bench) measureBacklog(ctx context.Context) error {
 	})
 }
 
-// fill makes the events for a new vendor while no worker runs. Each has an order of its own, which is the dearest way
-// to wait: of several events of one order only the first is queued.
+// fill makes the events for a new vendor while no worker runs, each of an order of its own.
 func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) (*vendor, error) {
 	began := time.Now()
 	added, err := e.addVendors(ctx, 1, how)

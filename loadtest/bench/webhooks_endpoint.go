@@ -112,12 +112,12 @@ const deliveryWindow = 24 * time.Hour
 // an order's versions are known before they are stored.
 type event struct {
 	deadline time.Time // not to be sent after this
-	issued   time.Time // when its commit was handed to the ledger
+	issued   time.Time // when the report that makes it, or its step, was handed to the ledger
 	received time.Time // first receipt; zero: none yet
 }
 
 type counts struct {
-	Expected   int // events that were committed
+	Expected   int // events that were made
 	Received   int // of these, received at least once
 	Expired    int // of these, not received, and past their deadline; see expire
 	Duplicates int // further receipts of an event

@@ -30,7 +30,7 @@ const (
 )
 
 // webhookEnv is what one measurement stands on: a Redis with production's durability, a ledger in it, vendors with
-// their endpoints, and a worker with its shipped settings and the webhook role alone.
+// their endpoints, and a worker with its shipped settings.
 type webhookEnv struct {
 	*book
 	bench    *bench
@@ -81,7 +81,7 @@ func (e *webhookEnv) start(ctx context.Context, dir string, settings map[string]
 		return err
 	}
 	e.worker = &stack.Program{
-		Name: "worker", Path: e.bench.file("bin", "worker"), Args: []string{"-config", config, "-roles", "webhook"},
+		Name: "worker", Path: e.bench.file("bin", "worker"), Args: []string{"-config", config},
 		Env: []string{"ENVIRONMENT=sandbox", "COURIER=manual", "WEBHOOK_LOCAL_RECEIVERS=auto", "LOG_LEVEL=error",
 			"PARTITIONS=" + fmt.Sprint(partitions), "REDIS_URL=" + e.redis.URL, "WORKER_OPS_ADDR=" + addr, "WORKER_INSTANCE=bench",
 			"WEBHOOK_KEYS=" + sealKeyID + ":" + base64.StdEncoding.EncodeToString(sealKey), "WEBHOOK_KEYS_FILE="},
@@ -135,8 +135,9 @@ func accountIn(partition int) delivery.AccountID {
 	}
 }
 
-// makeEvents creates n orders and takes them up to a status, many in one round trip.
+// makeEvents creates n orders and takes them up to a status, many in one round trip, while no worker runs.
 func (e *webhookEnv) makeEvents(ctx context.Context, vendors []*vendor, n int, to delivery.Status, at time.Time) error {
+	e.disown()
 	orders, err := e.createOrders(ctx, vendors, n, at, nil)
 	if err != nil {
 		return err
@@ -199,9 +200,9 @@ func (s *source) step() *order {
 	return s.orders[block*abreast+within%abreast]
 }
 
-// flow commits events in an open loop: slot after slot at a fixed rate, whatever the worker makes of it. The pattern
-// of sources is repeated; a nil slot passes without an event. It ends after its length or with ctx, and returns when
-// the last commit is done.
+// flow reports what makes events in an open loop: slot after slot at a fixed rate, whatever the worker makes of it. The
+// pattern of sources is repeated; a nil slot passes without an event. It ends after its length or with ctx, and returns
+// when the last report is stored.
 func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, length time.Duration) error {
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	began := time.Now()
@@ -219,11 +220,7 @@ func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, leng
 			continue
 		}
 		o := source.step()
-		group.Go(func() error {
-			o.moving.Lock() // until its last commit is done
-			defer o.moving.Unlock()
-			return e.advance(working, o.state.Status+1, time.Now(), o)
-		})
+		group.Go(func() error { return e.report(working, o) })
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("traffic: %w", err)
@@ -321,8 +318,8 @@ func (e *webhookEnv) watchOthers(ctx context.Context) (stop func() (noise, error
 	}
 }
 
-// turn is one half of a comparison, measured once: what the events took from
-// commit to receipt, in milliseconds, and the share that was left out.
+// turn is one half of a comparison, measured once: what the events took from the
+// report to the receipt, in milliseconds, and the share that was left out.
 type turn struct {
 	waits   []float64
 	leftOut float64

@@ -187,7 +187,7 @@ func (in *injection) lose(ctx context.Context) error {
 	return nil
 }
 
-// late delays requests until their leases are another worker's and their clients have given up.
+// late delays requests until their partitions are another worker's and their clients have given up.
 func (in *injection) late(ctx context.Context) error {
 	began := time.Now()
 	for _, w := range in.At {

@@ -95,8 +95,8 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 			t.Errorf("%+v is not complete", f)
 		}
 	}
-	if len(faults) != 31 {
-		t.Errorf("%d faults, want 31", len(faults))
+	if len(faults) != 30 {
+		t.Errorf("%d faults, want 30", len(faults))
 	}
 }
 

@@ -146,9 +146,8 @@ func (s *system) writeSettings(dir string) error {
 		return err
 	}
 	for program, values := range map[string]map[string]string{
-		"gateway": {},
-		"worker": {"claim_after": "3s", "timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s",
-			"lease": "3s", "breaker_failures": "1"},
+		"gateway":   {},
+		"worker":    {"timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s", "breaker_failures": "1"},
 		"reporting": {"interval": "200ms", "claim_after": "3s", "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr},
 	} {
 		values["url: ${REDIS_URL"] = strings.Replace(s.redis.URLFor(program), s.redis.Addr, s.proxies[program+"-redis"].Addr, 1)

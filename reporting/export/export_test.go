@@ -42,7 +42,7 @@ func TestExport_WritesOrdersAndEvents(t *testing.T) {
 	s.AwaitExported()
 	s.Want("fresh orders", "count(), countIf(status = 'Searching') FROM "+s.Database+".orders", "3\t3")
 	s.Move(delivered, delivery.Delivered, time.Now())
-	s.Commit(failed, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.CourierIncident})
+	s.Change(failed.ID, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.CourierIncident})
 	s.AwaitExported()
 	s.Want("orders", "countIf(status = 'Delivered'), countIf(status = 'Failed' AND failure_reason = 'CourierIncident'), sum(expected_collection) FROM "+s.Database+".orders", "1\t1\t123.45")
 	s.Want("events", "count(), uniq(event_id) FROM "+s.Database+".order_events", "9\t9")
@@ -60,9 +60,9 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 	s := newEnv(t)
 	o := s.Vendor.Order("", time.Now())
 	s.Move(o, delivery.Assigned, time.Now())
-	s.QueueWebhooks() // no endpoint: not sent
+	s.DecideAll() // no endpoint: not sent
 	s.Reach(o, delivery.Delivered, time.Now())
-	s.RefuseUpdates()
+	s.RefuseUpdates(delivery.Failed, "late_delivery", true)
 	s.export("x1")
 	s.AwaitExported()
 	s.Want("outcomes", "count(), any(state), any(order_id) FROM "+s.Database+".webhook_outcomes WHERE order_id IS NOT NULL", "1\tnotSent\t"+o.ID.String())
@@ -82,7 +82,6 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 	s.AwaitExported()
 	o := s.Vendor.Order("", time.Now())
 	s.Move(o, delivery.Assigned, time.Now())
-	s.QueueWebhooks()
 	const failures = 230
 	for range failures {
 		s.attempt(false)
@@ -100,7 +99,6 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 	s.Want("the end", "attempt, http_status, state FROM "+table+" AND state != 'retrying'", "231\t200\tdelivered")
 }
 
-// attempt plays the sending of the one event that waits.
 // The streams of tries and of outcomes number their entries apart: an event may
 // stand in both under the same number, and has a row of each, exported twice too.
 func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
@@ -118,25 +116,17 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 	s.Want("rows", "count(), uniqExact(state) FROM "+s.Database+".webhook_outcomes FINAL", "2\t2")
 }
 
+// attempt plays the sending of the one event that waits.
 func (s *env) attempt(ok bool) {
 	s.T.Helper()
-	var ds []*ledger.Delivery
-	s.Await("an event to send", func() bool {
-		for partition := range s.Ledger.Partitions() {
-			leased, _, err := s.Ledger.Queue.Lease(s.T.Context(), partition, ledger.Grant{Limit: 1, Share: 9, InFlight: 9, Lease: time.Minute})
-			if err != nil {
-				s.T.Fatal(err)
-			}
-			ds = append(ds, leased...)
+	sent := s.Send(1<<30, func(*ledger.Scheduled) testenv.Outcome {
+		if ok {
+			return testenv.Outcome{OK: true, Status: 200, Duration: 12 * time.Millisecond}
 		}
-		return len(ds) == 1
+		return testenv.Outcome{Status: 500, Error: "status: 500", Answer: "sorry", Duration: 12 * time.Millisecond, Retry: time.Now()}
 	})
-	o := ledger.Outcome{At: time.Now(), OK: ok, Status: 200, Duration: 12 * time.Millisecond}
-	if !ok {
-		o.Status, o.Error, o.Answer, o.Retry = 500, "status: 500", []byte("sorry"), o.At
-	}
-	if _, err := s.Ledger.Queue.Record(s.T.Context(), []ledger.Result{{Delivery: ds[0], Outcome: o}}, ledger.Grant{Lease: time.Minute}, 1<<30); err != nil {
-		s.T.Fatal(err)
+	if len(sent) != 1 {
+		s.T.Fatalf("%d events were sent", len(sent))
 	}
 }
 
@@ -196,9 +186,9 @@ func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 	}
 	s.Vendor.Order("", time.Now().Add(-48*time.Hour))
 	late := s.Vendor.Order("", time.Now().Add(-48*time.Hour))
-	s.QueueWebhooks()
+	s.DecideAll()
 	s.Reach(late, delivery.Delivered, time.Now())
-	s.RefuseUpdates()
+	s.RefuseUpdates(delivery.Failed, "late_delivery", true)
 	_, stop := s.export("x1")
 	s.AwaitExported()
 	stop()

@@ -117,7 +117,7 @@ func (w *machine) move() {
 	if len(changes) == 0 {
 		return
 	}
-	w.s.Commit(&delivery.Order{ID: o.id}, changes...)
+	w.s.Change(o.id, changes...)
 	w.steps += len(changes)
 	for _, c := range changes {
 		o.steps = append(o.steps, step{c.Status, c.At, c.Failure, c.Cancel, w.epoch})
@@ -148,14 +148,14 @@ func (w *machine) consumeUpdates() {
 	if !w.waiting(ledger.RoleStatus) {
 		return
 	}
-	w.s.RefuseUpdates()
+	w.s.RefuseUpdates(delivery.Failed, "late_delivery", true)
 }
 
 func (w *machine) tellWebhooks() {
 	if !w.waiting(ledger.RoleWebhook) {
 		return
 	}
-	w.s.QueueWebhooks()
+	w.s.DecideAll()
 }
 
 func (w *machine) exporter(name string) *export.Exporter {

@@ -192,7 +192,7 @@ func TestReconcile_WaitsForTheExporter(t *testing.T) {
 	}
 	s.stop()
 	s.Delivered(s.today.Add(13 * time.Hour))
-	s.requireBehind(s.reconciler, "6 entries")
+	s.requireBehind(s.reconciler, "2 entries")
 	p := s.NewProxy("")
 	var first sync.Once
 	p.Guard(nil, func(string) bool { first.Do(s.startExport); return true })
@@ -291,7 +291,7 @@ func (s *env) retireAll() {
 	s.T.Helper()
 	// An hour is retired when it is over: an event of a later one says so.
 	s.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`, time.Now().Add(3*time.Hour).UnixMilli()))
-	s.Consume(ledger.RoleStatus)
+	s.Decide()
 	s.Consume(ledger.RoleWebhook)
 	s.AwaitExported()
 	for p := range s.Ledger.Partitions() {

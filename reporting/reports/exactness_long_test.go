@@ -223,8 +223,9 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 		if err != nil {
 			return err
 		}
-		if results, err := e.Ledger.Lifecycle.Commit(e.T.Context(), []core.Commit{{Order: stored, Changes: some}}); err != nil || results[0] != nil {
-			return fmt.Errorf("%w %v", err, results)
+		change := func(step *core.Step) { step.Change(stored, some, nil) } // nobody else changes it
+		if err := testenv.Step(e.T.Context(), e.Ledger, o.ID.Partition(), change); err != nil {
+			return err
 		}
 	}
 	e.mu.Lock()
@@ -294,7 +295,7 @@ func (e *env) reportLate() {
 			noError(e.T, err)
 		}
 	}
-	e.RefuseUpdates()
+	e.RefuseUpdates(delivery.Failed, "late_delivery", true)
 }
 
 // awaitExported gives 50,000 orders more time than Await does.

@@ -95,20 +95,15 @@ func (e *env) order(change ...func(*delivery.OrderDraft)) *delivery.Order {
 func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) {
 	e.T.Helper()
 	u.Order, u.Fleet, u.At = o.ID, e.Fleet.ID, began.Add(after)
-	present := e.Read(o.ID)
-	decided := delivery.Decide(present, u, u.At)
-	if decided.Action != delivery.Move {
-		e.T.Fatalf("%+v: action %d", u, decided.Action)
-	}
-	e.commit(ledger.Commit{Order: present, Changes: decided.Changes})
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		present := e.Read(o.ID)
+		decided := delivery.Decide(present, u, u.At)
+		if decided.Action != delivery.Move {
+			e.T.Fatalf("%+v: action %d", u, decided.Action)
+		}
+		step.Change(present, decided.Changes, nil)
+	})
 	e.at(after)
-}
-
-func (e *env) commit(c ledger.Commit) {
-	e.T.Helper()
-	results, err := e.Ledger.Lifecycle.Commit(context.Background(), []ledger.Commit{c})
-	must(e.T, err)
-	must(e.T, results[0])
 }
 
 // reach takes the order to a status.

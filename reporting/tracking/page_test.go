@@ -91,7 +91,8 @@ func TestPage_ShowsTheCourierWhoCarriesItNow(t *testing.T) {
 	o := e.order()
 	e.reach(o, delivery.PickedUp, time.Minute)
 	e.get(o).Want(200, "Mehmet Y.", "Motorcycle")
-	e.commit(ledger.Commit{Order: e.Read(o.ID), Swap: &delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}})
+	swap := &delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}
+	e.Step(o.ID.Partition(), func(step *ledger.Step) { step.Change(e.Read(o.ID), nil, swap) })
 	e.get(o).Want(200, "Ayşe İpek Ç.", "Bicycle").Lacks("Mehmet", "Çelik", "532999")
 	e.get(o, inTurkish).Want(200, "Bisiklet")
 }

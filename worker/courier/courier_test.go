@@ -12,6 +12,8 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/worker/dispatch"
+	"vendorapi/worker/owner"
 	"vendorapi/worker/status"
 )
 
@@ -20,16 +22,16 @@ func TestMain(m *testing.M) {
 	testserver.Main(m)
 }
 
-// startWorker runs the sandbox courier and the status role, which commits what it
-// reports.
-func startWorker(e *testenv.Env, consumer string) {
+// startWorker runs the sandbox courier, and an owner, which decides about what it reports.
+func startWorker(e *testenv.Env, name string) {
 	e.T.Helper()
-	l := e.OpenAs(stack.WorkerUser)
-	log := slog.New(slog.DiscardHandler)
-	e.Start(New(l, Settings{Mode: Auto, Step: 100 * time.Millisecond}, log, prometheus.NewRegistry()).Run)
-	e.Start(status.New(l, status.Settings{Batch: 256, ClaimAfter: time.Minute, TimerInterval: time.Second,
-		HousekeepingInterval: time.Minute, Retention: 168 * time.Hour, StreamRetention: 25 * time.Hour},
-		consumer, log, prometheus.NewRegistry()).Run)
+	l, reg, log := e.OpenAs(stack.WorkerUser), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	e.Start(New(l, Settings{Mode: Auto, Step: 100 * time.Millisecond}, log, reg).Run)
+	settings := status.Settings{Batch: 64, TimerInterval: time.Second, HousekeepingInterval: time.Minute,
+		Retention: 168 * time.Hour, StreamRetention: 25 * time.Hour}
+	webhooks := dispatch.Settings{Concurrency: 1, PerEndpoint: 1, BreakerFailures: 1, Timeout: time.Second, LocalReceivers: "never"}
+	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true}, log, reg)
+	e.Start(owner.New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg).Run)
 }
 
 // The sandbox courier acts for every fleet, not only for the first or the demo's.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -15,87 +16,112 @@ import (
 
 const usualBody = 1 << 10
 
-// deliver makes one attempt and hands its result to the partition's recorder, which frees its slot.
-// until: the end of the lease.
-func (r *Role) deliver(ctx context.Context, partition int, d *ledger.Delivery, until time.Time) {
-	var outcome ledger.Outcome
-	done := false
-	err := r.protect(func() error {
-		outcome, done = r.attempt(ctx, d, until)
-		return nil
-	})
-	if done {
-		r.recorders[partition].results <- result{ledger.Result{Delivery: d, Outcome: outcome}, until}
+// attempt is one send of an event, and what came of it.
+type attempt struct {
+	*ledger.Delivery
+	item     *Item
+	receiver *ledger.Receiver
+	number   int // 1 for the first
+	ping     bool
+	probe    bool // ping, or ahead of the event's schedule
+
+	started time.Time
+	ending  Ending // 0: it was cut off, or not begun, and nothing is known
+	next    time.Time
+	answer  answer
+}
+
+// make sends the event, unless it is too late or to be held back. mayStart is asked last.
+func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart func() bool) {
+	a.started = now
+	if next, held := r.holdBack(a, now); held {
+		r.metrics.attempts.WithLabelValues(outcomeHeldBack).Inc()
+		a.ending, a.next = Deferred, next
 		return
 	}
+	body := appendBody(make([]byte, 0, usualBody), a.Delivery)
+	header, err := headers(a, now, body)
 	if err != nil {
-		r.log.Error("an attempt failed, its event will be sent again", r.about(d, "error", err)...)
+		r.log.Error("an event cannot be signed", r.about(a, "error", err)...)
+		r.conclude(a, answer{class: classURL, detail: "the endpoint's secret cannot be used"})
+		return
 	}
-	r.freeSlots(1)
-	r.wakeUp(partition)
-	r.sends.Done()
+	identity := r.promise(a, header)
+	if !mayStart() {
+		return
+	}
+	answered := r.sender.send(ctx, a.receiver.URL, header, body)
+	r.trace(a, identity, now, answered)
+	if ctx.Err() != nil && !answered.ok() && answered.status == 0 {
+		return // cut off by the shutdown: unknown, so it is sent again
+	}
+	if answered.ok() && r.triggered(a.Delivery, delivery.TriggerDuplicate) {
+		r.sender.send(ctx, a.receiver.URL, header.Clone(), body)
+	}
+	r.conclude(a, answered)
 }
 
-// attempt is done unless the lease shall expire with nothing recorded.
-func (r *Role) attempt(ctx context.Context, d *ledger.Delivery, until time.Time) (o ledger.Outcome, done bool) {
-	now := r.now()
-	switch {
-	case now.Add(r.settings.Timeout).After(until):
-		// The process was stopped for long: another one may be sending this.
-		r.metrics.leasesLost.Inc()
-		return o, false
-	case !now.Before(d.Deadline):
-		more, err := r.ledger.Queue.DropExpired(ctx, d, now)
-		if err != nil {
-			r.log.Warn("late events stay in their queue for now", "account", d.Account, "error", err)
-		}
-		r.metrics.attempts.WithLabelValues(outcomeDeadline).Add(float64(1 + more))
-		return ledger.Outcome{At: now, Expired: true, Error: ledger.ExpiredError}, true
-	}
-	if retry, held := r.holdBack(d, now); held {
-		r.metrics.attempts.WithLabelValues(outcomeHeldBack).Inc()
-		return ledger.Outcome{At: now, Deferred: true, Retry: retry}, true
-	}
-	body := appendBody(make([]byte, 0, usualBody), d)
-	header, err := headers(d, now, body)
-	if err != nil {
-		r.log.Error("an event cannot be signed", r.about(d, "error", err)...)
-		return r.outcome(d, now, answer{class: classURL, detail: "the endpoint's secret cannot be used"}), true
-	}
-	identity := r.promise(d, header)
-	a := r.sender.send(ctx, d.Receiver.URL, header, body)
-	r.trace(d, identity, now, a)
-	if ctx.Err() != nil && !a.ok() && a.status == 0 {
-		return o, false // cut off by the shutdown: unknown, so it is sent again
-	}
-	if a.ok() && r.triggered(d, delivery.TriggerDuplicate) {
-		r.sender.send(ctx, d.Receiver.URL, header.Clone(), body)
-	}
-	return r.outcome(d, now, a), true
-}
-
-func (r *Role) outcome(d *ledger.Delivery, started time.Time, a answer) ledger.Outcome {
-	o := ledger.Outcome{At: started, OK: a.ok(), Status: a.status, Duration: a.took, Answer: a.body}
-	r.metrics.observe(d, a, started)
-	if o.OK {
-		return o
-	}
-	o.Error = a.class + ": " + a.detail
-	o.Gone = a.status == http.StatusGone
-	ended := started.Add(a.took)
-	o.Wait = webhook.ParseRetryAfter(a.retryAfter, ended)
-	o.Busy = busy(a.status)
-	if d.Probe || d.Ping {
-		return o // no attempt of the event's own, so its schedule stays as it is
-	}
+// conclude decides what follows from an answer.
+func (r *Role) conclude(a *attempt, answered answer) {
+	r.metrics.observe(a, answered)
+	a.answer = answered
+	ended := a.started.Add(answered.took)
 	// The schedule ends at the deadline; a replay's window is its own.
-	if at, ok := webhook.Next(d.Attempt, d.Deadline.Add(-webhook.Window), ended, o.Wait, rand.Float64()); ok {
-		o.Retry = at
-	} else {
+	next, more := webhook.Next(a.number, a.Deadline().Add(-webhook.Window), ended, a.wait(), rand.Float64())
+	switch {
+	case answered.ok():
+		a.ending = Delivered
+	case more || a.probe: // a probe is no attempt of the event's own, so its schedule stays as it is
+		a.ending, a.next = Retry, next
+	default:
+		a.ending = Undelivered
 		r.metrics.undelivered.Inc()
-		r.log.Debug("event undelivered, given up", r.about(d, "error", o.Error)...)
+		r.log.Debug("event undelivered, given up", r.about(a, "error", a.errorText())...)
 	}
-	return o
+}
+
+// wait is how long the receiver asks to be left alone.
+func (a *attempt) wait() time.Duration {
+	return webhook.ParseRetryAfter(a.answer.retryAfter, a.started.Add(a.answer.took))
+}
+
+func (a *attempt) errorText() string {
+	if a.answer.ok() {
+		return ""
+	}
+	return a.answer.class + ": " + a.answer.detail
+}
+
+// result is what the scheduler needs to know.
+func (a *attempt) result() Result {
+	x := Result{Ending: a.ending, At: a.next.UnixMilli(), Gone: a.answer.status == http.StatusGone,
+		Proven: a.ending == Delivered && a.Type == delivery.WebhookTest}
+	if busy(a.answer.status) {
+		x.Pause = max(a.wait().Milliseconds(), 1)
+	}
+	return x
+}
+
+// record is the line of the log.
+func (a *attempt) record() ledger.AttemptRecord {
+	record := ledger.AttemptRecord{
+		Attempt: a.number, At: a.started, State: ledger.StateRetrying, HTTPStatus: a.answer.status, Error: a.errorText(),
+		Millis: a.answer.took.Milliseconds(), Replay: !a.ReplayedAt.IsZero(), Probe: a.probe,
+	}
+	switch {
+	case a.ending == Delivered:
+		record.State = ledger.StateDelivered
+	case a.ending == Undelivered && !a.probe:
+		record.State = ledger.StateUndelivered
+	case a.probe && !a.ping:
+		record.NextAt = time.UnixMilli(a.item.Due)
+	case !a.probe:
+		record.NextAt = a.next
+	}
+	if !a.answer.ok() {
+		record.Answer = strings.ToValidUTF8(string(a.answer.body), "\uFFFD")
+	}
+	return record
 }
 
 func busy(status int) bool {
@@ -119,19 +145,19 @@ func appendBody(dst []byte, d *ledger.Delivery) []byte {
 // headers are those of the spec and of Standard Webhooks. For 24 h after a rotation the latter
 // carry both signatures. The spec's has room for one: the old secret's until a test ping, signed
 // with the new one, was accepted (design section 7).
-func headers(d *ledger.Delivery, now time.Time, body []byte) (http.Header, error) {
-	secrets := d.Receiver.Secrets(now)
+func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
+	secrets := a.receiver.Secrets(now)
 	secret := secrets[0]
-	if len(secrets) > 1 && !d.Receiver.Proven && d.Type != delivery.WebhookTest {
+	if len(secrets) > 1 && !a.receiver.Proven && a.Type != delivery.WebhookTest {
 		secret = secrets[1]
 	}
-	standard, err := webhook.SignStandard(d.EventID, now, body, secrets...)
+	standard, err := webhook.SignStandard(a.EventID, now, body, secrets...)
 	if err != nil {
-		return nil, fmt.Errorf("sign event %s: %w", d.EventID, err)
+		return nil, fmt.Errorf("sign event %s: %w", a.EventID, err)
 	}
 	values := []string{
-		webhook.Sign(secret, body), string(d.Type), strconv.Itoa(d.Attempt),
-		d.EventID, strconv.FormatInt(now.Unix(), 10), standard,
+		webhook.Sign(secret, body), string(a.Type), strconv.Itoa(a.number),
+		a.EventID, strconv.FormatInt(now.Unix(), 10), standard,
 	}
 	return http.Header{ // nobody changes the values
 		"Content-Type":                  jsonContent,
@@ -154,12 +180,12 @@ var (
 
 // holdBack postpones every second event of an order with SIM:REORDER once, for longer than the
 // courier's step: the one after it overtakes it.
-func (r *Role) holdBack(d *ledger.Delivery, now time.Time) (until time.Time, held bool) {
-	if !r.triggered(d, delivery.TriggerReorder) || delivery.Sequence(d.Version)%2 != 0 {
+func (r *Role) holdBack(a *attempt, now time.Time) (until time.Time, held bool) {
+	if !r.triggered(a.Delivery, delivery.TriggerReorder) || delivery.Sequence(a.Version)%2 != 0 {
 		return time.Time{}, false
 	}
-	until = d.OccurredAt.Add(r.reorder)
-	return until, d.Attempt == 1 && !d.Replay && now.Before(until)
+	until = a.OccurredAt.Add(r.reorder)
+	return until, a.number == 1 && a.ReplayedAt.IsZero() && now.Before(until)
 }
 
 func (r *Role) triggered(d *ledger.Delivery, kind delivery.TriggerKind) bool {

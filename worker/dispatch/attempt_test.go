@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -13,150 +14,190 @@ import (
 	"vendorapi/internal/webhook"
 )
 
-// unattachedRole is a role without a ledger, for what is decided before or
-// after it is asked.
-func unattachedRole() *Role {
-	r := &Role{settings: testSettings(), sandbox: true, reorder: time.Minute, now: time.Now, log: slog.New(slog.DiscardHandler),
-		slots: make(chan struct{}, 1024), wake: []chan struct{}{make(chan struct{}, 1)}}
-	r.metrics = newMetrics(prometheus.NewRegistry(), 1, nil, nil)
-	r.sender = newSender(guard{local: true}, r.settings, nil)
+// newRole is a role without a ledger.
+func newRole() *Role {
+	r := New(nil, testSettings(), Options{Sandbox: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.reorder = time.Minute
 	return r
 }
 
-func someDelivery(attempt int, occurred time.Time) *ledger.Delivery {
-	return &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, Attempt: attempt, OccurredAt: occurred,
-		Deadline: occurred.Add(24 * time.Hour), Data: []byte("{}"),
-		Receiver: &ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+func someAttempt(number int, occurred time.Time) *attempt {
+	return &attempt{Delivery: &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, OccurredAt: occurred, Data: []byte("{}")},
+		item: &Item{}, number: number, receiver: &ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+}
+
+func always() bool { return true }
+
+// concluded is what follows from an answer.
+func (r *Role) concluded(a *attempt, now time.Time, answered answer) *attempt {
+	a.started = now
+	r.conclude(a, answered)
+	return a
 }
 
 //rule:webhooks/timeout-10-s-only-2xx
-func TestOutcome_NamesTheNextAttempt(t *testing.T) {
-	r := unattachedRole()
+func TestConclude_NamesTheNextAttempt(t *testing.T) {
+	r := newRole()
 	now := time.Now()
-	for _, c := range []struct {
-		name        string
-		attempt     int
+	for name, c := range map[string]struct {
+		number      int
 		age         time.Duration
 		answer      answer
 		least, most time.Duration // from now; zero: given up
 	}{
-		{"the first failure", 1, 0, answer{class: classTimeout, took: 10 * time.Second}, 18 * time.Second, 22 * time.Second},
-		{"the fourth failure", 4, time.Minute, answer{class: classStatus, status: 500}, 96 * time.Second, 144 * time.Second},
-		{"Retry-After in seconds", 1, 0, answer{class: classStatus, status: 429, retryAfter: "120"}, 2 * time.Minute, 2 * time.Minute},
-		{"Retry-After below the gap", 6, 0, answer{class: classStatus, status: 503, retryAfter: "1"}, 8 * time.Minute, 12 * time.Minute},
-		{"Retry-After beyond the deadline", 2, 20 * time.Hour, answer{class: classStatus, status: 503, retryAfter: "86400"},
+		"the first failure":         {1, 0, answer{class: classTimeout, took: 10 * time.Second}, 18 * time.Second, 22 * time.Second},
+		"the fourth failure":        {4, time.Minute, answer{class: classStatus, status: 500}, 96 * time.Second, 144 * time.Second},
+		"Retry-After in seconds":    {1, 0, answer{class: classStatus, status: 429, retryAfter: "120"}, 2 * time.Minute, 2 * time.Minute},
+		"Retry-After below the gap": {6, 0, answer{class: classStatus, status: 503, retryAfter: "1"}, 8 * time.Minute, 12 * time.Minute},
+		"Retry-After beyond the deadline": {2, 20 * time.Hour, answer{class: classStatus, status: 503, retryAfter: "86400"},
 			4*time.Hour - 5*time.Minute, 4*time.Hour - time.Minute},
-		{"410 is tried again", 1, 0, answer{class: classStatus, status: 410}, 8 * time.Second, 12 * time.Second},
-		{"the last attempt", 14, 24*time.Hour - 2*time.Minute, answer{class: classDNS}, 0, 0},
+		"410 is tried again": {1, 0, answer{class: classStatus, status: 410}, 8 * time.Second, 12 * time.Second},
+		"the last attempt":   {14, 24*time.Hour - 2*time.Minute, answer{class: classDNS}, 0, 0},
 	} {
-		o := r.outcome(someDelivery(c.attempt, now.Add(-c.age)), now, c.answer)
-		if o.OK || o.Gone != (c.answer.status == 410) || o.Status != c.answer.status || o.Error == "" || o.Deferred {
-			t.Errorf("%s: %+v", c.name, o)
+		a := r.concluded(someAttempt(c.number, now.Add(-c.age)), now, c.answer)
+		result, record := a.result(), a.record()
+		if result.Gone != (c.answer.status == 410) || result.Proven || record.HTTPStatus != c.answer.status || record.Error == "" || record.Attempt != c.number {
+			t.Errorf("%s: %+v %+v", name, result, record)
 		}
-		wait := o.Retry.Sub(now)
-		if c.most == 0 && !o.Retry.IsZero() || c.most != 0 && (wait < c.least-time.Second || wait > c.most+time.Second) {
-			t.Errorf("%s: again after %s", c.name, wait)
+		if c.most == 0 {
+			if result.Ending != Undelivered || record.State != ledger.StateUndelivered || !record.NextAt.IsZero() {
+				t.Errorf("%s: %+v %+v", name, result, record)
+			}
+			continue
+		}
+		wait := record.NextAt.Sub(now)
+		if result.Ending != Retry || result.At != record.NextAt.UnixMilli() || record.State != ledger.StateRetrying || wait < c.least-time.Second || wait > c.most+time.Second {
+			t.Errorf("%s: again after %s, %+v %+v", name, wait, result, record)
 		}
 	}
 }
 
-func TestOutcome_AReplayHasAWindowOfItsOwn(t *testing.T) {
-	r := unattachedRole()
+func TestConclude_AReplayHasAWindowOfItsOwn(t *testing.T) {
 	now := time.Now()
-	d := someDelivery(1, now.Add(-72*time.Hour))
-	d.Replay, d.Deadline = true, now.Add(24*time.Hour)
-	o := r.outcome(d, now, answer{class: classConnect})
-	if wait := o.Retry.Sub(now); wait < 8*time.Second || wait > 12*time.Second {
-		t.Errorf("%+v", o)
+	a := someAttempt(1, now.Add(-72*time.Hour))
+	a.ReplayedAt = now
+	record := newRole().concluded(a, now, answer{class: classConnect}).record()
+	if wait := record.NextAt.Sub(now); wait < 8*time.Second || wait > 12*time.Second || !record.Replay {
+		t.Errorf("%+v", record)
 	}
 }
 
-func TestOutcome_ASuccessIsOver(t *testing.T) {
-	o := unattachedRole().outcome(someDelivery(3, time.Now()), time.Now(), answer{status: 204, took: time.Millisecond})
-	if !o.OK || o.Error != "" || !o.Retry.IsZero() || o.Duration != time.Millisecond {
-		t.Errorf("%+v", o)
-	}
-}
-
-func TestAttempt_LeavesALeaseThatMayBeOver(t *testing.T) {
-	r := unattachedRole()
-	_, done := r.attempt(t.Context(), someDelivery(1, time.Now()), time.Now().Add(r.settings.Timeout-time.Millisecond))
-	if done {
-		t.Error("sent although another worker may have taken it over")
-	}
-	if n := testenv.Value(t, r.metrics.leasesLost); n != 1 {
-		t.Errorf("%v leases lost", n)
-	}
-}
-
-func TestDeliver_APanicFreesItsSlot(t *testing.T) {
-	r := unattachedRole()
-	d := someDelivery(1, time.Now())
-	d.Receiver = nil // as no ledger hands out
-	r.slots <- struct{}{}
-	r.sends.Add(1)
-	r.deliver(t.Context(), 0, d, time.Now().Add(time.Hour))
-	if len(r.slots) != 0 || testenv.Value(t, r.metrics.panics) != 1 {
-		t.Errorf("%d slots in use, %v panics", len(r.slots), testenv.Value(t, r.metrics.panics))
-	}
-	r.sends.Wait()
-}
-
-func TestGrant_OneEndpointsShareShrinksAsThePoolFills(t *testing.T) {
-	r := unattachedRole()
-	last := cap(r.slots) / poolShare
-	if got := r.grant(0); got.Share != last || got.InFlight != r.settings.PerEndpoint {
-		t.Fatalf("%+v with an empty pool", got)
-	}
-	for range cap(r.slots) {
-		r.slots <- struct{}{}
-		share := r.grant(0).Share
-		if share > last || share < 1 {
-			t.Fatalf("share %d after %d with %d slots in use", share, last, len(r.slots))
+func TestConclude_ASuccessIsOver(t *testing.T) {
+	now := time.Now()
+	for kind, proven := range map[delivery.EventType]bool{delivery.StatusChanged: false, delivery.WebhookTest: true} {
+		a := someAttempt(3, now)
+		a.Type = kind
+		newRole().concluded(a, now, answer{status: 204, took: time.Millisecond, body: []byte("thanks")})
+		want := ledger.AttemptRecord{Attempt: 3, At: now, State: ledger.StateDelivered, HTTPStatus: 204, Millis: 1}
+		if r := a.result(); r.Ending != Delivered || r.Proven != proven || r.Pause != 0 || a.record() != want {
+			t.Errorf("%s: %+v %+v", kind, r, a.record())
 		}
-		last = share
 	}
-	if last != 1 {
-		t.Errorf("%d with a full pool", last)
+}
+
+func TestResult_PausesABusyReceiver(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		answer answer
+		pause  int64
+	}{
+		"429":                  {answer{class: classStatus, status: 429}, 1},
+		"429 with Retry-After": {answer{class: classStatus, status: 429, retryAfter: "7"}, 7000},
+		"503 with Retry-After": {answer{class: classStatus, status: 503, retryAfter: "7"}, 7000},
+		"500 with Retry-After": {answer{class: classStatus, status: 500, retryAfter: "7"}, 0},
+		"no answer":            {answer{class: classTimeout}, 0},
+	} {
+		if r := newRole().concluded(someAttempt(1, now), now, c.answer).result(); r.Pause != c.pause {
+			t.Errorf("%s: a pause of %d ms", name, r.Pause)
+		}
+	}
+}
+
+// A probe's failure changes nothing in the schedule of its event, whatever the time.
+func TestConclude_AProbeIsNoAttemptOfItsEvent(t *testing.T) {
+	now := time.Now()
+	due := now.Add(30 * time.Second)
+	a := someAttempt(14, now.Add(-24*time.Hour))
+	a.probe, a.item.Due = true, due.UnixMilli()
+	record := newRole().concluded(a, now, answer{class: classConnect}).record()
+	if a.ending != Retry || record.State != ledger.StateRetrying || !record.Probe || record.NextAt.UnixMilli() != a.item.Due {
+		t.Errorf("%+v", record)
+	}
+}
+
+func TestMake_BeginsNothingThatMayBeAnotherWorkers(t *testing.T) {
+	asked := 0
+	a := someAttempt(1, time.Now())
+	newRole().make(t.Context(), a, time.Now(), func() bool { asked++; return false })
+	if a.ending != 0 || asked != 1 {
+		t.Errorf("asked %d times, then it ended with %+v", asked, a.answer)
+	}
+}
+
+// What was cut off may have arrived: nothing is known, so it goes again.
+func TestMake_CutOffIsNoFailure(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := someAttempt(1, time.Now())
+	newRole().make(ctx, a, time.Now(), always)
+	if a.ending != 0 {
+		t.Errorf("%d: %+v", a.ending, a.answer)
+	}
+}
+
+// webhooks are of a role without a ledger that has written just now.
+func webhooks(r *Role) (w *Webhooks, results chan *Sent) {
+	results = make(chan *Sent, 10)
+	w = r.Webhooks(context.Background(), 0, time.Now, results)
+	w.Confirm(time.Now())
+	return w, results
+}
+
+func TestSend_APanicFreesItsSlot(t *testing.T) {
+	r := newRole()
+	w, results := webhooks(r)
+	a := someAttempt(1, time.Now())
+	a.receiver = nil // as no ledger hands out
+	w.launch(a)
+	sent := <-results
+	if n := r.inFlight.Load(); n != 0 || testenv.Value(t, r.metrics.panics) != 1 || sent.attempt.ending != Retry {
+		t.Errorf("%d in flight, %v panics, ended with %d", n, testenv.Value(t, r.metrics.panics), sent.attempt.ending)
 	}
 }
 
 func TestHoldBack_OnlyEverySecondVersionOfATriggeredOrder(t *testing.T) {
 	now := time.Now()
-	order := func(note string) *delivery.Order {
-		o := &delivery.Order{}
-		o.PackageNote = note
-		return o
-	}
-	for _, c := range []struct {
-		name string
-		role func(*Role)
-		d    ledger.Delivery
-		held bool
+	for name, c := range map[string]struct {
+		note    string
+		version uint64
+		number  int
+		change  func(*Role, *attempt)
+		held    bool
 	}{
-		{"second version", nil, ledger.Delivery{Order: order("SIM:REORDER"), Version: 2, Attempt: 1, OccurredAt: now}, true},
-		{"third version", nil, ledger.Delivery{Order: order("SIM:REORDER"), Version: 3, Attempt: 1, OccurredAt: now}, false},
-		{"held back long enough", nil, ledger.Delivery{Order: order("SIM:REORDER"), Version: 2, Attempt: 1, OccurredAt: now.Add(-time.Minute)}, false},
-		{"a retry", nil, ledger.Delivery{Order: order("SIM:REORDER"), Version: 2, Attempt: 2, OccurredAt: now}, false},
-		{"a replay", nil, ledger.Delivery{Order: order("SIM:REORDER"), Version: 2, Attempt: 1, OccurredAt: now, Replay: true}, false},
-		{"no trigger", nil, ledger.Delivery{Order: order("ring twice"), Version: 2, Attempt: 1, OccurredAt: now}, false},
-		{"trigger not at the start", nil, ledger.Delivery{Order: order("x SIM:REORDER"), Version: 2, Attempt: 1, OccurredAt: now}, false},
-		{"a notice", nil, ledger.Delivery{Version: 2, Attempt: 1, OccurredAt: now}, false},
-		{"production", func(r *Role) { r.sandbox = false }, ledger.Delivery{Order: order("SIM:REORDER"), Version: 2, Attempt: 1, OccurredAt: now}, false},
+		"second version":           {"SIM:REORDER", 2, 1, nil, true},
+		"third version":            {"SIM:REORDER", 3, 1, nil, false},
+		"held back long enough":    {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.OccurredAt = now.Add(-time.Minute) }, false},
+		"a retry":                  {"SIM:REORDER", 2, 2, nil, false},
+		"a replay":                 {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.ReplayedAt = now }, false},
+		"no trigger":               {"ring twice", 2, 1, nil, false},
+		"trigger not at the start": {"x SIM:REORDER", 2, 1, nil, false},
+		"a notice":                 {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.Order = nil }, false},
+		"production":               {"SIM:REORDER", 2, 1, func(r *Role, _ *attempt) { r.sandbox = false }, false},
 	} {
-		r := unattachedRole()
-		if c.role != nil {
-			c.role(r)
+		r, a := newRole(), someAttempt(c.number, now)
+		a.Version, a.Order = c.version, &delivery.Order{}
+		a.Order.PackageNote = c.note
+		if c.change != nil {
+			c.change(r, a)
 		}
-		if _, held := r.holdBack(&c.d, now); held != c.held {
-			t.Errorf("%s: held %v", c.name, held)
+		until, held := r.holdBack(a, now)
+		if held != c.held || held && until != now.Add(time.Minute) {
+			t.Errorf("%s: held %v until %s", name, held, until)
 		}
 	}
 }
 
 func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
-	t.Parallel()
-	e := testenv.New(t)
 	for _, c := range []struct {
 		sandbox bool
 		setting string
@@ -164,7 +205,7 @@ func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
 	}{{true, "auto", true}, {true, "never", false}, {false, "auto", false}, {false, "never", false}} {
 		s := testSettings()
 		s.LocalReceivers = c.setting
-		r := New(e.Ledger, s, Options{Consumer: "w1", Sandbox: c.sandbox}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		r := New(nil, s, Options{Sandbox: c.sandbox}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if r.sender.guard.local != c.local {
 			t.Errorf("%+v: local %v", c, r.sender.guard.local)
 		}

@@ -1,113 +1,16 @@
 package dispatch
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"vendorapi/gateway/openapi"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv/documented"
 	"vendorapi/internal/webhook"
 )
-
-// documentedEvents are the events of the Vendor API's document, each with the schema of
-// its headers and its body, which may have nothing that is not documented.
-var documentedEvents = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
-	spec, err := openapi3.NewLoader().LoadFromData(openapi.Vendor)
-	if err != nil {
-		return nil, err
-	}
-	type object = map[string]any
-	checks := object{}
-	for name, item := range spec.Webhooks {
-		known, required := object{}, []string{}
-		for _, ofHTTP := range []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "User-Agent"} {
-			known[ofHTTP] = true
-		}
-		for _, p := range item.Post.Parameters {
-			header := http.CanonicalHeaderKey(p.Value.Name)
-			if known[header] = p.Value.Schema; p.Value.Required {
-				required = append(required, header)
-			}
-		}
-		checks[name] = object{"required": []string{"body"}, "properties": object{
-			"header": object{"properties": known, "required": required},
-			"body":   item.Post.RequestBody.Value.Content["application/json"].Schema,
-		}}
-	}
-	text, err := json.Marshal(object{"components": spec.Components, "checks": checks})
-	if err != nil {
-		return nil, err
-	}
-	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	closeObjects(content)
-	compiler := jsonschema.NewCompiler()
-	compiler.AssertFormat()
-	if err := compiler.AddResource("mem:vendor", content); err != nil {
-		return nil, err
-	}
-	events := map[string]*jsonschema.Schema{}
-	for name := range checks {
-		if events[name], err = compiler.Compile("mem:vendor#/checks/" + name); err != nil {
-			return nil, err
-		}
-	}
-	return events, nil
-})
-
-// closeObjects forbids members that an object schema does not name.
-func closeObjects(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		if _, isObject := value["properties"].(map[string]any); isObject && value["allOf"] == nil && value["oneOf"] == nil && value["anyOf"] == nil {
-			value["additionalProperties"] = false
-		}
-		for _, member := range value {
-			closeObjects(member)
-		}
-	case []any:
-		for _, member := range value {
-			closeObjects(member)
-		}
-	}
-}
-
-// checkEvent says how a webhook, as a receiver got it, is not as documented.
-func checkEvent(header http.Header, body []byte) error {
-	events, err := documentedEvents()
-	if err != nil {
-		return err
-	}
-	name := header.Get("X-Service-Event")
-	if events[name] == nil {
-		return fmt.Errorf("the event %q is not documented", name)
-	}
-	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	headers := map[string]any{}
-	for name, values := range header {
-		headers[name] = strings.Join(values, "\n") // twice is as no schema has it
-		if n := json.Number(values[0]); len(values) == 1 && (name == "X-Service-Attempt" || name == "Webhook-Timestamp") {
-			headers[name] = n
-		}
-	}
-	return events[name].Validate(map[string]any{"header": headers, "body": content})
-}
 
 // someOrder has gone the whole way to a status.
 func someOrder(status delivery.Status, at time.Time) *delivery.Order {
@@ -155,28 +58,28 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	met := map[string]bool{}
 	for name, d := range events {
 		for earlier := range 5 {
-			d.EventID, d.Attempt, d.OccurredAt = delivery.EventID(delivery.OrderID{}, 7), 3, now
-			d.Receiver = &ledger.Receiver{Secret: webhook.NewSecret()}
+			d.EventID, d.OccurredAt = delivery.EventID(delivery.OrderID{}, 7), now
+			a := &attempt{Delivery: d, number: 3, receiver: &ledger.Receiver{Secret: webhook.NewSecret()}}
 			for range earlier {
-				d.Receiver.Earlier = append(d.Receiver.Earlier, ledger.EarlierSecret{Secret: webhook.NewSecret(), Until: now.Add(time.Hour)})
+				a.receiver.Earlier = append(a.receiver.Earlier, ledger.EarlierSecret{Secret: webhook.NewSecret(), Until: now.Add(time.Hour)})
 			}
 			body := appendBody(nil, d)
-			header, err := headers(d, now, body)
+			header, err := headers(a, now, body)
 			if err != nil {
 				t.Fatal(err)
 			}
 			delete(header, "Idempotency-Key") // net/http takes it away, see headers
-			if err := checkEvent(header, body); err != nil {
+			if err := documented.Check(header, body); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			met[header.Get("X-Service-Event")] = true
 		}
 	}
-	documented, err := documentedEvents()
+	names, err := documented.Events()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for event := range documented {
+	for event := range names {
 		if !met[event] {
 			t.Errorf("%s is documented and never sent", event)
 		}

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,11 +10,8 @@ import (
 	"vendorapi/internal/service"
 )
 
-// Results of an entry.
-const (
-	resultQueued = "queued"
-	resultFailed = "failed"
-)
+// resultQueued is what becomes of an event.
+const resultQueued = "queued"
 
 // Results of a probe.
 const (
@@ -36,7 +32,7 @@ type metrics struct {
 	duration    prometheus.Histogram
 	latency     prometheus.Histogram
 	undelivered prometheus.Counter
-	leasesLost  prometheus.Counter
+	aborted     prometheus.Counter
 	probes      *prometheus.CounterVec
 	panics      prometheus.Counter
 }
@@ -49,8 +45,8 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 	all.GaugeFunc("worker_webhook_connections", "Open connections to receivers.", connections)
 	return &metrics{
 		entries: role.Counters("worker_entries_total",
-			"Stream entries handled, by what became of them; conflict and failed ones are handed out again.", "result",
-			resultQueued, resultFailed),
+			"Stream entries handled, by what became of them; conflict ones are decided again, failed ones are dead letters.", "result",
+			resultQueued),
 		attempts: all.Counters("worker_webhook_attempts_total",
 			"Attempts to deliver an event, by outcome; deadline and held_back sent nothing.", "outcome",
 			outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect),
@@ -61,8 +57,8 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 			"From the time an event happened to its 2xx answer, replays excluded.",
 			.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60, 300, 3600, 86400),
 		undelivered: all.Counter("worker_webhook_undelivered_total", "Events given up after the last attempt."),
-		leasesLost: all.Counter("worker_webhook_leases_lost_total",
-			"Leases that ended before their attempt was recorded; the event is sent again."),
+		aborted: all.Counter("worker_webhook_sends_deferred_total",
+			"Sends that did not begin because the worker may no longer own their partition; they begin later, or at another one."),
 		probes: all.Counters("worker_webhook_probes_total",
 			"Sends ahead of an event's schedule, or of a webhook.test event, to endpoints whose breaker is open; answered or failed.",
 			"result", probeAnswered, probeFailed),
@@ -70,8 +66,8 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 	}
 }
 
-func (m *metrics) observe(d *ledger.Delivery, a answer, started time.Time) {
-	if d.Probe || d.Ping {
+func (m *metrics) observe(d *attempt, a answer) {
+	if d.probe {
 		result := probeFailed
 		if a.ok() {
 			result = probeAnswered
@@ -80,8 +76,8 @@ func (m *metrics) observe(d *ledger.Delivery, a answer, started time.Time) {
 	}
 	m.duration.Observe(a.took.Seconds())
 	m.attempts.WithLabelValues(outcomeOf(a)).Inc()
-	if a.ok() && !d.Replay && d.Type != delivery.WebhookTest {
-		m.latency.Observe(started.Add(a.took).Sub(d.OccurredAt).Seconds())
+	if a.ok() && d.ReplayedAt.IsZero() && d.Type != delivery.WebhookTest {
+		m.latency.Observe(d.started.Add(a.took).Sub(d.OccurredAt).Seconds())
 	}
 }
 

@@ -33,11 +33,11 @@ func TestHeaders_ChangeToTheNewSecretAfterAPingOrADay(t *testing.T) {
 		"after a day":        {rotated.Add(24 * time.Hour), false, delivery.StatusChanged, renewed, 1},
 		"after a day, store": {rotated.Add(25 * time.Hour), false, delivery.StoreActivated, renewed, 1},
 	} {
-		d := someDelivery(1, rotated)
-		d.Type = c.kind
-		d.Receiver.Secret, d.Receiver.Proven = renewed, c.proven
-		d.Receiver.Earlier = []ledger.EarlierSecret{{Secret: old, Until: rotated.Add(24 * time.Hour)}}
-		h, err := headers(d, c.at, body)
+		a := someAttempt(1, rotated)
+		a.Type = c.kind
+		a.receiver.Secret, a.receiver.Proven = renewed, c.proven
+		a.receiver.Earlier = []ledger.EarlierSecret{{Secret: old, Until: rotated.Add(24 * time.Hour)}}
+		h, err := headers(a, c.at, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +49,12 @@ func TestHeaders_ChangeToTheNewSecretAfterAPingOrADay(t *testing.T) {
 			t.Errorf("%s: %d signatures", name, n)
 		}
 		for _, secret := range []string{renewed, old}[:c.signatures] {
-			want, err := webhook.SignStandard(d.EventID, c.at, body, secret)
+			want, err := webhook.SignStandard(a.EventID, c.at, body, secret)
 			if err != nil || !slices.Contains(strings.Fields(standard), want) {
 				t.Errorf("%s: %q lacks %s, %v", name, standard, want, err)
 			}
 		}
-		if stamp := h.Get(webhook.HeaderTimestamp); stamp != strconv.FormatInt(c.at.Unix(), 10) || h.Get(webhook.HeaderID) != d.EventID {
+		if stamp := h.Get(webhook.HeaderTimestamp); stamp != strconv.FormatInt(c.at.Unix(), 10) || h.Get(webhook.HeaderID) != a.EventID {
 			t.Errorf("%s: %v", name, h)
 		}
 	}

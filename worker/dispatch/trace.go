@@ -12,26 +12,26 @@ import (
 const headerTraceparent = "Traceparent"
 
 // promise sends the identity of the span that trace records; zero while tracing is off.
-func (r *Role) promise(d *ledger.Delivery, header http.Header) (identity tracing.Identity) {
+func (r *Role) promise(a *attempt, header http.Header) (identity tracing.Identity) {
 	if r.tracer == nil {
 		return identity
 	}
-	identity = r.tracer.OfOrder(orderOf(d))
+	identity = r.tracer.OfOrder(orderOf(a.Delivery))
 	header[headerTraceparent] = []string{identity.Traceparent()}
 	return identity
 }
 
 // trace leaves out the receiver's address, whose path may hold a key.
-func (r *Role) trace(d *ledger.Delivery, identity tracing.Identity, began time.Time, a answer) {
+func (r *Role) trace(d *attempt, identity tracing.Identity, began time.Time, a answer) {
 	if r.tracer == nil {
 		return
 	}
 	span := tracing.Span{
-		Name: "webhook " + string(d.Type), Kind: tracing.Client, Order: orderOf(d), Identity: identity,
+		Name: "webhook " + string(d.Type), Kind: tracing.Client, Order: orderOf(d.Delivery), Identity: identity,
 		Began: began, Ended: began.Add(a.took), Failure: a.class,
 		Attributes: []tracing.Attribute{
 			tracing.Text("vendorapi.account", d.Account.String()), tracing.Text("vendorapi.event", d.EventID),
-			tracing.Number("vendorapi.attempt", d.Attempt), tracing.Text("http.request.method", http.MethodPost),
+			tracing.Number("vendorapi.attempt", d.number), tracing.Text("http.request.method", http.MethodPost),
 		},
 	}
 	if a.status > 0 {
@@ -44,8 +44,8 @@ func (r *Role) trace(d *ledger.Delivery, identity tracing.Identity, began time.T
 }
 
 // about is what the log shows of a delivery: never its payload, address or answer.
-func (r *Role) about(d *ledger.Delivery, rest ...any) []any {
-	line := []any{"account", d.Account, "event", d.EventID, "attempt", d.Attempt}
+func (r *Role) about(d *attempt, rest ...any) []any {
+	line := []any{"account", d.Account, "event", d.EventID, "attempt", d.number}
 	if d.Order != nil {
 		line = append(line, "order", d.Order.ID)
 		if r.tracer != nil {

@@ -18,15 +18,15 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 	order := &delivery.Order{ID: delivery.OrderID{1, 2, 3}, Account: delivery.NewAccountID()}
 	order.PackageNote = "geheim"
 	order.Recipient = delivery.Recipient{Name: "Ayşe Geheim", Phone: "5321234567"}
-	d := &ledger.Delivery{EventID: "e-1", Account: order.Account, Attempt: 3, Order: order}
-	d.Receiver = &ledger.Receiver{URL: "https://vendor.example/hook?key=geheim"}
+	a := &attempt{Delivery: &ledger.Delivery{EventID: "e-1", Account: order.Account, Order: order}, number: 3,
+		receiver: &ledger.Receiver{URL: "https://vendor.example/hook?key=geheim"}}
 	tracer, err := tracing.Open(t.Context(), tracing.Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "worker", "sandbox", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []*Role{{}, {tracer: tracer}} {
 		var b bytes.Buffer
-		slog.New(slog.NewJSONHandler(&b, nil)).Error("line", r.about(d, "error", "timeout")...)
+		slog.New(slog.NewJSONHandler(&b, nil)).Error("line", r.about(a, "error", "timeout")...)
 		var line map[string]any
 		if err := json.Unmarshal(b.Bytes(), &line); err != nil {
 			t.Fatal(err)
@@ -46,13 +46,13 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 }
 
 func TestPromise_TellsTheReceiverOnlyWhileTracingIsOn(t *testing.T) {
-	d := &ledger.Delivery{EventID: "e-1", Order: &delivery.Order{ID: delivery.OrderID{7}}}
+	a := &attempt{Delivery: &ledger.Delivery{EventID: "e-1", Order: &delivery.Order{ID: delivery.OrderID{7}}}}
 	header := http.Header{}
-	(&Role{}).promise(d, header)
+	(&Role{}).promise(a, header)
 	if len(header) != 0 {
 		t.Errorf("off, and the header is %v", header)
 	}
-	off := testing.AllocsPerRun(100, func() { r := &Role{}; r.trace(d, r.promise(d, header), d.OccurredAt, answer{}) })
+	off := testing.AllocsPerRun(100, func() { r := &Role{}; r.trace(a, r.promise(a, header), a.OccurredAt, answer{}) })
 	if off != 0 {
 		t.Errorf("off, and it costs %v allocations", off)
 	}

@@ -35,7 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	all := service.NewMetrics(reg, nil)
 	return &metrics{
 		entries: role.Counters("worker_entries_total",
-			"Stream entries handled, by what became of them; conflict and failed ones are handed out again.", "result",
+			"Stream entries handled, by what became of them; conflict ones are decided again, failed ones are dead letters.", "result",
 			resultIndexed, resultMoved, resultSwapped, resultDropped, resultRefused, resultConflict, resultFailed),
 		refused: all.Counters("worker_refused_updates_total", "Couriers' updates that were no legal move, by reason.", "reason",
 			reasonIllegalMove, reasonLateDelivery, reasonUnknownOrder),

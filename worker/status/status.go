@@ -1,9 +1,8 @@
-// Package status moves orders and stores: it consumes new orders and couriers' updates, fires
-// timers, and retires what has ended.
+// Package status moves orders and stores: it decides about new orders and couriers' updates, ends
+// what has waited too long, and retires what has ended.
 //
-// Package delivery decides; one script of the ledger writes every effect with the acknowledgement
-// of its cause. After a crash an entry is settled or handed out again. Replicas share the entries;
-// timers and housekeeping run in all, since each commit compares the version.
+// Package delivery decides; the owner of a partition (package owner) reads what has come in, and
+// writes every effect and how far it has got with one step of the ledger.
 package status
 
 import (
@@ -24,7 +23,6 @@ import (
 // Settings are the keys below "status" of configs/worker.yaml, where each is explained.
 type Settings struct {
 	Batch                int           `yaml:"batch"`
-	ClaimAfter           time.Duration `yaml:"claim_after"`
 	TimerInterval        time.Duration `yaml:"timer_interval"`
 	HousekeepingInterval time.Duration `yaml:"housekeeping_interval"`
 	Retention            time.Duration `yaml:"retention"`
@@ -39,8 +37,6 @@ func (s *Settings) Validate() error {
 	switch {
 	case s.Batch < 1 || s.Batch > 10_000:
 		return errors.New("status.batch: want 1 to 10000")
-	case s.ClaimAfter < time.Second:
-		return errors.New("status.claim_after: want at least 1s")
 	case s.TimerInterval < 100*time.Millisecond:
 		return errors.New("status.timer_interval: want at least 100ms")
 	case s.HousekeepingInterval < time.Second:
@@ -53,48 +49,38 @@ func (s *Settings) Validate() error {
 	return nil
 }
 
-// Role is the status role of one process.
+// Role decides for the partitions that this process owns.
 type Role struct {
 	ledger   *ledger.Ledger
 	settings Settings
-	consumer string
 	log      *slog.Logger
 	metrics  *metrics
 	tracer   *tracing.Tracer // nil: tracing is off
 	// decide is delivery.Decide, but in tests.
 	decide func(*delivery.Order, delivery.Update, time.Time) delivery.Decision
-	// serverTime is the clock of Redis, but in tests.
-	serverTime func(context.Context) (time.Time, error)
 }
 
-// New prepares the role. consumer is unique among the replicas, the same after a restart.
-func New(l *ledger.Ledger, s Settings, consumer string, log *slog.Logger, reg prometheus.Registerer) *Role {
+// New prepares the role; a nil tracer leaves tracing off.
+func New(l *ledger.Ledger, s Settings, tracer *tracing.Tracer, log *slog.Logger, reg prometheus.Registerer) *Role {
 	return &Role{
-		ledger:     l,
-		settings:   s,
-		consumer:   consumer,
-		log:        log.With("role", "status"),
-		metrics:    newMetrics(reg),
-		decide:     delivery.Decide,
-		serverTime: l.Lifecycle.ServerTime,
+		ledger:   l,
+		settings: s,
+		tracer:   tracer,
+		log:      log.With("role", "status"),
+		metrics:  newMetrics(reg),
+		decide:   delivery.Decide,
 	}
 }
 
-// Traced makes the role record what it decides; nil leaves it off.
-func (r *Role) Traced(t *tracing.Tracer) *Role {
-	r.tracer = t
-	return r
-}
-
-// Run works until ctx ends. It returns nil then, and never because Redis is unavailable.
-func (r *Role) Run(ctx context.Context) error {
+// Run does what needs no owner's step, for the partitions that owned lists, until ctx ends: it
+// closes stores, retires and trims, and adds up the orders per minute. It returns nil.
+func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.feed(ctx) })
 	group.Go(func() error {
-		return r.everyPartition(ctx, "timers", r.settings.TimerInterval, r.fireTimers)
+		return r.eachOwned(ctx, "closing of stores", r.settings.TimerInterval, owned, now, r.closeStores)
 	})
 	group.Go(func() error {
-		return r.everyPartition(ctx, "housekeeping", r.settings.HousekeepingInterval, r.tidy)
+		return r.eachOwned(ctx, "housekeeping", r.settings.HousekeepingInterval, owned, now, r.tidy)
 	})
 	group.Go(func() error { return r.flushMinutes(ctx) })
 	err := group.Wait()
@@ -132,40 +118,27 @@ func (r *Role) flushLast(ctx context.Context) {
 	}
 }
 
-func (r *Role) feed(ctx context.Context) error {
-	err := r.ledger.Streams.Run(ctx, ledger.Feed{
-		Role:       ledger.RoleStatus,
-		Consumer:   r.consumer,
-		Handle:     r.handle,
-		Log:        r.log.Warn,
-		Batch:      r.settings.Batch,
-		ClaimAfter: r.settings.ClaimAfter,
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("status feed: %w", err)
-	}
-	return errors.New("status feed ended by itself")
-}
-
-// everyPartition runs task over all partitions, then pauses, until ctx ends. It logs a failure's
+// eachOwned runs task over the partitions, then pauses, until ctx ends. It logs a failure's
 // beginning and end.
-func (r *Role) everyPartition(ctx context.Context, name string, pause time.Duration,
+func (r *Role) eachOwned(ctx context.Context, name string, pause time.Duration, owned func() []int, now func() time.Time,
 	task func(ctx context.Context, partition int, now time.Time) error) error {
 	failing := false
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
-		failure := r.oncePerPartition(ctx, task)
+		var failure error
+		for _, p := range owned() {
+			if err := r.protect(func() error { return task(ctx, p, now()) }); err != nil {
+				failure = fmt.Errorf("partition %d: %w", p, err)
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case failure != nil && !failing:
-			r.log.Warn(name+" fail, going on", "error", failure)
+			r.log.Warn(name+" fails, going on", "error", failure)
 		case failure == nil && failing:
-			r.log.Info(name + " work again")
+			r.log.Info(name + " works again")
 		}
 		failing = failure != nil
 		select {
@@ -174,34 +147,6 @@ func (r *Role) everyPartition(ctx context.Context, name string, pause time.Durat
 		case <-ticker.C:
 		}
 	}
-}
-
-// oncePerPartition goes on after a failure, and returns the last one.
-func (r *Role) oncePerPartition(ctx context.Context, task func(ctx context.Context, partition int, now time.Time) error) error {
-	now, failure := r.agreedTime(ctx)
-	if failure != nil {
-		return failure
-	}
-	for p := 0; p < r.ledger.Partitions() && ctx.Err() == nil; p++ {
-		if err := r.protect(func() error { return task(ctx, p, now) }); err != nil {
-			failure = fmt.Errorf("partition %d: %w", p, err)
-		}
-	}
-	return failure
-}
-
-// agreedTime has come by this machine's clock and by Redis's: what a timer ends is ended for good,
-// so one clock that is ahead must not do it. In a cluster any node is asked.
-func (r *Role) agreedTime(ctx context.Context) (time.Time, error) {
-	server, err := r.serverTime(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	own := time.Now()
-	if server.Before(own) {
-		return server, nil
-	}
-	return own, nil
 }
 
 // protect turns a panic into an error: one defective record must not end the process.

@@ -11,53 +11,47 @@ import (
 )
 
 const (
-	timerPage = 256
-	// maxTimerPages bounds one visit, so that one partition's flood does not delay others.
-	maxTimerPages = 32
+	// TimersAtOnce is how many orders one step ends or postpones.
+	TimersAtOnce = 64
+	timerPage    = 256
+	// unreadablePause is until a damaged order with a timer is looked at again.
+	unreadablePause = time.Minute
 	// housekeepingPage is how many orders one script retires.
 	housekeepingPage = 200
 	// maxHousekeepingPages bounds one visit to a partition.
 	maxHousekeepingPages = 500
 )
 
-func (r *Role) fireTimers(ctx context.Context, partition int, now time.Time) error {
-	for range maxTimerPages {
-		full, err := r.fireOrders(ctx, partition, now)
-		if err != nil {
-			return err
-		}
-		if !full {
-			break
-		}
-	}
-	return r.closeStores(ctx, partition, now)
+// Timers are orders of a partition whose timers have run out.
+type Timers struct {
+	ledger.Wanted
+	ended []timeout
 }
 
-// fireOrders handles one page; full: there may be more. A page that settled nothing is not full:
-// the same orders would come again.
-//
-// An order with an undecided update is left alone: what was acknowledged to a fleet before the
-// time-out wins. The commit compares what comes later.
-func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (full bool, err error) {
-	ids, err := r.ledger.Lifecycle.DueOrders(ctx, partition, now, timerPage)
-	if err != nil {
-		return false, fmt.Errorf("due orders: %w", err)
+type timeout struct {
+	order  *delivery.Order
+	change delivery.Change
+}
+
+// NewTimers is of the orders that are due. The updates up to decided have been.
+func NewTimers(partition int, due []delivery.OrderID, decided string) *Timers {
+	return &Timers{Wanted: ledger.Wanted{Partition: partition, Reported: due, After: decided}}
+}
+
+// Fire adds to the step what becomes of the orders. One of which something was reported that is not
+// decided yet stays as it is: what was acknowledged to a fleet before the time-out wins. The step
+// fails if anything has been reported since the orders were read.
+func (r *Role) Fire(t *Timers, step *ledger.Step, now time.Time) {
+	if t.Undecided == nil {
+		return
 	}
-	if len(ids) == 0 {
-		return false, nil
-	}
-	orders, err := r.ledger.Orders.GetAll(ctx, ids)
-	if err != nil {
-		return false, fmt.Errorf("read %d due orders: %w", len(ids), err)
-	}
-	reported, known, err := r.ledger.Lifecycle.UnsettledUpdates(ctx, partition)
-	if err != nil || !known {
-		return false, err
-	}
-	var commits []ledger.Commit
-	settled := 0
-	for i, order := range orders {
-		if reported[ids[i]] {
+	for i, id := range t.Reported {
+		if t.Undecided[id] {
+			continue
+		}
+		order := t.Orders[i]
+		if t.Unreadable[id] != nil {
+			step.Postpone(id, now.Add(unreadablePause))
 			continue
 		}
 		change, due, next := delivery.Change{}, false, time.Time{}
@@ -65,41 +59,20 @@ func (r *Role) fireOrders(ctx context.Context, partition int, now time.Time) (fu
 			change, due, next = delivery.DecideTimeout(order, now)
 		}
 		if due {
-			commits = append(commits, ledger.Commit{Order: order, Changes: []delivery.Change{change}, Silent: true})
-			continue
+			step.TimeOut(order, change)
+			t.ended = append(t.ended, timeout{order, change})
+		} else {
+			step.Postpone(id, next)
 		}
-		if err := r.ledger.Lifecycle.Postpone(ctx, ids[i], next); err != nil {
-			return false, fmt.Errorf("postpone order %s: %w", ids[i], err)
-		}
-		settled++
 	}
-	ended, err := r.commitTimeouts(ctx, commits)
-	return len(ids) == timerPage && settled+ended > 0, err
 }
 
-// commitTimeouts counts the orders it ended. The next visit looks at conflicts.
-func (r *Role) commitTimeouts(ctx context.Context, commits []ledger.Commit) (ended int, err error) {
-	if len(commits) == 0 {
-		return 0, nil
+// Fired counts what a step has ended that was written.
+func (r *Role) Fired(t *Timers, began time.Time) {
+	for i := range t.ended {
+		r.traceTimeout(t.ended[i].order, &t.ended[i].change, began)
+		r.metrics.timers.WithLabelValues(string(t.ended[i].change.Failure)).Inc()
 	}
-	began := time.Now()
-	results, err := r.ledger.Lifecycle.Commit(ctx, commits)
-	if err != nil {
-		return 0, fmt.Errorf("commit %d timeouts: %w", len(commits), err)
-	}
-	var failures []error
-	for i, result := range results {
-		switch {
-		case result == nil:
-			ended++
-			r.traceTimeout(commits[i].Order, &commits[i].Changes[0], began)
-			r.metrics.timers.WithLabelValues(string(commits[i].Changes[0].Failure)).Inc()
-		case errors.Is(result, ledger.ErrConflict), delivery.CodeOf(result) == delivery.CodeOrderNotFound:
-		default:
-			failures = append(failures, fmt.Errorf("time out order %s: %w", commits[i].Order.ID, result))
-		}
-	}
-	return ended, errors.Join(failures...)
 }
 
 // closeStores ends migrations. The script that writes the store publishes the notice, once.

@@ -9,18 +9,18 @@ import (
 )
 
 // trace covers one order, from the reading of its batch to the last settlement.
-func (r *Role) trace(v *outcome, ended time.Time) {
+func (r *Role) trace(d *decision, ended time.Time) {
 	if r.tracer == nil {
 		return
 	}
 	var moves []string
-	for _, change := range v.commit.Changes {
+	for _, change := range d.changes {
 		moves = append(moves, change.Status.String())
 	}
 	r.tracer.Record(&tracing.Span{
-		Name: "decide updates", Kind: tracing.Consumer, Order: v.order, Began: v.began, Ended: ended,
-		Attributes: append(attributesOf(v.order, v.commit.Order),
-			tracing.Text("vendorapi.moves", strings.Join(moves, ",")), tracing.Text("vendorapi.results", strings.Join(v.results, ","))),
+		Name: "decide updates", Kind: tracing.Consumer, Order: d.order, Began: d.began, Ended: ended,
+		Attributes: append(attributesOf(d.order, d.read),
+			tracing.Text("vendorapi.moves", strings.Join(moves, ",")), tracing.Text("vendorapi.results", strings.Join(d.results, ","))),
 	})
 }
 
@@ -44,13 +44,13 @@ func attributesOf(id delivery.OrderID, order *delivery.Order) []tracing.Attribut
 }
 
 // about is what the log shows of an order.
-func (r *Role) about(v *outcome, rest ...any) []any {
-	line := []any{"order", v.order}
-	if v.commit.Order != nil {
-		line = append(line, "account", v.commit.Order.Account)
+func (r *Role) about(d *decision, rest ...any) []any {
+	line := []any{"order", d.order}
+	if d.read != nil {
+		line = append(line, "account", d.read.Account)
 	}
 	if r.tracer != nil {
-		line = append(line, "trace_id", tracing.IDOf(v.order))
+		line = append(line, "trace_id", tracing.IDOf(d.order))
 	}
 	return append(line, rest...)
 }

@@ -2,11 +2,14 @@ package status
 
 import (
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 )
 
 var (
@@ -43,62 +46,54 @@ func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 		results []string
 		reaches []delivery.Status
 		swapped *delivery.Courier
-		settled int // with the commit, or acknowledged when there is none
 		reasons []string
 	}{
 		{"the whole way in one batch",
 			[]*delivery.Update{accept(mehmet), reached(delivery.PickingUp), reached(delivery.PickedUp), reached(delivery.Delivering), reached(delivery.Delivered)},
 			[]string{resultMoved, resultMoved, resultMoved, resultMoved, resultMoved},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil, 5, nil},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil, nil},
 		{"skipped steps are filled in",
 			[]*delivery.Update{accept(mehmet), reached(delivery.Delivered)},
 			[]string{resultMoved, resultMoved},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil, 2, nil},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil, nil},
 		{"repeated and backward ones are dropped with the commit",
 			[]*delivery.Update{accept(mehmet), accept(mehmet), reached(delivery.PickedUp), reached(delivery.PickingUp)},
 			[]string{resultMoved, resultDropped, resultMoved, resultDropped},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp}, nil, 4, nil},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp}, nil, nil},
 		{"an illegal one between legal ones",
 			[]*delivery.Update{accept(mehmet), failed(delivery.CustomerRefused), accept(ayse), reached(delivery.PickingUp)},
 			[]string{resultMoved, resultRefused, resultRefused, resultMoved},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp}, nil, 2, []string{reasonIllegalMove, reasonIllegalMove}},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp}, nil, []string{reasonIllegalMove, reasonIllegalMove}},
 		{"nothing moves what has failed",
 			[]*delivery.Update{accept(mehmet), failed(delivery.CourierIncident), reached(delivery.PickedUp), failed(delivery.CourierIncident)},
 			[]string{resultMoved, resultMoved, resultRefused, resultDropped},
-			[]delivery.Status{delivery.Assigned, delivery.Failed}, nil, 3, []string{reasonIllegalMove}},
+			[]delivery.Status{delivery.Assigned, delivery.Failed}, nil, []string{reasonIllegalMove}},
 		{"a swap keeps the status",
 			[]*delivery.Update{accept(mehmet), swap(ayse)},
-			[]string{resultMoved, resultSwapped}, []delivery.Status{delivery.Assigned}, &ayse, 2, nil},
+			[]string{resultMoved, resultSwapped}, []delivery.Status{delivery.Assigned}, &ayse, nil},
 		{"a swap before a courier is illegal",
 			[]*delivery.Update{swap(ayse)},
-			[]string{resultRefused}, nil, nil, 0, []string{reasonIllegalMove}},
+			[]string{resultRefused}, nil, nil, []string{reasonIllegalMove}},
 		{"only the service searches and only vendors cancel",
 			[]*delivery.Update{reached(delivery.Searching), reached(delivery.Cancelled)},
-			[]string{resultRefused, resultRefused}, nil, nil, 0, []string{reasonIllegalMove, reasonIllegalMove}},
+			[]string{resultRefused, resultRefused}, nil, nil, []string{reasonIllegalMove, reasonIllegalMove}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := reports{order: orderID}
-			for _, u := range c.updates {
-				g.entries = append(g.entries, ledger.Entry{Update: u})
-			}
 			order := searching()
-			v := newRole(new(ledger.Ledger), "test").decideGroup(g, order, noon.Add(time.Minute))
+			d := newRole(nil).decideGroup(reports{orderID, c.updates}, order, noon.Add(time.Minute))
 			var statuses []delivery.Status
-			for _, change := range v.commit.Changes {
+			for _, change := range d.changes {
 				statuses = append(statuses, change.Status)
 			}
 			var reasons []string
-			for _, f := range v.refused {
+			for _, f := range d.refused {
 				reasons = append(reasons, f.reason)
 			}
-			if !slices.Equal(v.results, c.results) || !slices.Equal(statuses, c.reaches) || !slices.Equal(reasons, c.reasons) {
-				t.Errorf("results %v, statuses %v, reasons %v", v.results, statuses, reasons)
+			if !slices.Equal(d.results, c.results) || !slices.Equal(statuses, c.reaches) || !slices.Equal(reasons, c.reasons) {
+				t.Errorf("results %v, statuses %v, reasons %v", d.results, statuses, reasons)
 			}
-			if len(v.commit.Settles) != c.settled || v.commits() != (len(c.reaches) > 0 || c.swapped != nil) {
-				t.Errorf("%d settled, commits %v", len(v.commit.Settles), v.commits())
-			}
-			if (v.commit.Swap == nil) != (c.swapped == nil) || c.swapped != nil && *v.commit.Swap != *c.swapped {
-				t.Errorf("swap %+v", v.commit.Swap)
+			if (d.swap == nil) != (c.swapped == nil) || c.swapped != nil && *d.swap != *c.swapped {
+				t.Errorf("swap %+v", d.swap)
 			}
 			if order.Status != delivery.Searching || order.Version != 1<<32|1 || len(order.Changes) != 0 {
 				t.Errorf("the order as read was changed: %+v", order)
@@ -108,12 +103,10 @@ func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 }
 
 func TestDecideGroup_LaterChangesCarryTheSwappedCourier(t *testing.T) {
-	g := reports{order: orderID, entries: []ledger.Entry{
-		{Update: accept(mehmet)}, {Update: swap(ayse)}, {Update: reached(delivery.PickingUp)},
-	}}
-	v := newRole(new(ledger.Ledger), "test").decideGroup(g, searching(), noon.Add(time.Minute))
-	if len(v.commit.Changes) != 2 || v.commit.Changes[0].Courier != mehmet || v.commit.Changes[1].Courier != ayse {
-		t.Fatalf("%+v", v.commit.Changes)
+	updates := []*delivery.Update{accept(mehmet), swap(ayse), reached(delivery.PickingUp)}
+	d := newRole(nil).decideGroup(reports{orderID, updates}, searching(), noon.Add(time.Minute))
+	if len(d.changes) != 2 || d.changes[0].Courier != mehmet || d.changes[1].Courier != ayse {
+		t.Fatalf("%+v", d.changes)
 	}
 }
 
@@ -121,53 +114,115 @@ func TestDecideGroup_NamesADeliveryThatComesTooLate(t *testing.T) {
 	order := searching()
 	order.Status, order.Version = delivery.Failed, order.Version+1
 	order.Changes = []delivery.Change{{Status: delivery.Failed, At: noon, Failure: delivery.TimedOut}}
-	g := reports{order: orderID, entries: []ledger.Entry{{Update: reached(delivery.Delivered)}, {Update: reached(delivery.PickedUp)}}}
-	v := newRole(new(ledger.Ledger), "test").decideGroup(g, order, noon.Add(time.Minute))
-	if len(v.refused) != 2 || v.refused[0].reason != reasonLateDelivery || v.refused[1].reason != reasonIllegalMove || v.commits() {
-		t.Fatalf("%+v", v)
+	updates := []*delivery.Update{reached(delivery.Delivered), reached(delivery.PickedUp)}
+	d := newRole(nil).decideGroup(reports{orderID, updates}, order, noon.Add(time.Minute))
+	if len(d.refused) != 2 || d.refused[0].reason != reasonLateDelivery || d.refused[1].reason != reasonIllegalMove || len(d.changes) != 0 {
+		t.Fatalf("%+v", d)
 	}
 }
 
 func TestDecideGroup_RefusesUpdatesOfAnUnknownOrder(t *testing.T) {
-	g := reports{order: orderID, entries: []ledger.Entry{{Update: accept(mehmet)}}}
-	v := newRole(new(ledger.Ledger), "test").decideGroup(g, nil, noon)
-	if len(v.refused) != 1 || v.refused[0].reason != reasonUnknownOrder || v.commits() || len(v.commit.Settles) != 0 {
-		t.Fatalf("%+v", v)
+	d := newRole(nil).decideGroup(reports{orderID, []*delivery.Update{accept(mehmet)}}, nil, noon)
+	if len(d.refused) != 1 || d.refused[0].reason != reasonUnknownOrder || len(d.changes) != 0 || d.swap != nil {
+		t.Fatalf("%+v", d)
 	}
 }
 
-func TestJudgeAll_LeavesOutTheOrderThatPanics(t *testing.T) {
-	r := newRole(new(ledger.Ledger), "test")
-	poisoned := delivery.MakeOrderID(1, 20_000, [delivery.OrderDigestSize]byte{9})
-	r.decide = func(o *delivery.Order, u delivery.Update, now time.Time) delivery.Decision {
-		if o.ID == poisoned {
-			panic("a defect")
-		}
-		return delivery.Decide(o, u, now)
-	}
-	bad := searching()
-	bad.ID = poisoned
-	groups := []reports{
-		{order: poisoned, entries: []ledger.Entry{{Update: accept(mehmet)}}},
-		{order: orderID, entries: []ledger.Entry{{Update: accept(mehmet)}}},
-	}
-	outcomes, defects := r.decideAll(groups, []*delivery.Order{bad, searching()}, noon.Add(time.Minute))
-	if len(outcomes) != 1 || outcomes[0].order != orderID || defects == nil {
-		t.Fatalf("%+v, %v", outcomes, defects)
-	}
-}
-
-func TestGroupByOrder_KeepsTheStreamsOrder(t *testing.T) {
+// A batch wants new orders and those of updates, each once, with its updates in stream order.
+func TestNewBatch_WantsEachOrderOnce(t *testing.T) {
 	other := delivery.MakeOrderID(1, 20_000, [delivery.OrderDigestSize]byte{7})
 	first, second, third := accept(mehmet), reached(delivery.PickingUp), reached(delivery.PickedUp)
 	between := &delivery.Update{Order: other, Kind: delivery.KindStatus, Status: delivery.PickingUp, At: noon}
-	groups := groupByOrder([]ledger.Entry{{Update: first}, {Update: between}, {Update: second}, {Update: third}})
-	if len(groups) != 2 || groups[0].order != orderID || groups[1].order != other {
-		t.Fatalf("%+v", groups)
+	b := NewBatch(&ledger.Inbox{Partition: 1, Entries: []ledger.Entry{
+		{Events: []ledger.Event{{Order: orderID, Version: 2<<32 | 1}}},
+		{Events: []ledger.Event{{Order: other, Version: 1<<32 | 2}, {Order: other, Version: 1<<32 | 3}}}, // batched changes
+		{Events: []ledger.Event{{Notice: "evt_1"}}},
+		{Events: []ledger.Event{{Order: other, LateAt: noon}}},
+		{Update: first}, {Update: between}, {Update: second}, {Update: third}}})
+	if b.Partition != 1 || !slices.Equal(b.New, []delivery.OrderID{orderID}) || !slices.Equal(b.Reported, []delivery.OrderID{orderID, other}) {
+		t.Fatalf("new %v, reported %v", b.New, b.Reported)
 	}
-	for i, want := range []*delivery.Update{first, second, third} {
-		if groups[0].entries[i].Update != want {
-			t.Errorf("entry %d is not in stream order", i)
-		}
+	if !slices.Equal(b.groups[0].updates, []*delivery.Update{first, second, third}) || !slices.Equal(b.groups[1].updates, []*delivery.Update{between}) {
+		t.Errorf("%+v", b.groups)
+	}
+}
+
+// decideAll decides, as the owner of the partition of o does, what has come into it.
+func (e *env) decideAll(o *delivery.Order, between func()) {
+	e.T.Helper()
+	tokens, err := e.Ledger.Ownership.Tokens(e.T.Context())
+	testenv.Must(e.T, err)
+	owned, err := e.Ledger.Ownership.Take(e.T.Context(), o.ID.Partition(), tokens[o.ID.Partition()], "w")
+	testenv.Must(e.T, err)
+	owned.From = owned.CatchUp // the new orders are of no interest
+	inboxes, err := e.Ledger.Ownership.Read(e.T.Context(), []*ledger.Owned{owned}, 64, -1)
+	testenv.Must(e.T, err)
+	b := NewBatch(inboxes[0])
+	e.Step(o.ID.Partition(), func(step *ledger.Step) { // again after a conflict
+		testenv.Must(e.T, e.Ledger.Ownership.ReadOrders(e.T.Context(), []*ledger.Wanted{&b.Wanted}))
+		between()
+		e.role.Decide(b, step, time.Now())
+	})
+	e.role.Written(b)
+}
+
+func TestDecide_DeadLettersWhatCannotBeDecidedAlone(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		spoil        func(*env, *delivery.Order)
+	}{
+		{"a defect", "panic: a defect", func(e *env, bad *delivery.Order) {
+			e.role.decide = func(o *delivery.Order, u delivery.Update, now time.Time) delivery.Decision {
+				if o.ID == bad.ID {
+					panic("a defect")
+				}
+				return delivery.Decide(o, u, now)
+			}
+		}},
+		{"a damaged record", "order record", func(e *env, bad *delivery.Order) {
+			e.Record("o", bad.ID.Digest(), "redis.call('SETRANGE', k, 0, '\\9')")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEnv(t)
+			first, bad, last := e.order(), e.order(), e.order()
+			for _, o := range []*delivery.Order{first, bad, last} {
+				e.Accept(o, time.Now())
+				e.Reach(o, delivery.PickingUp, time.Now())
+			}
+			c.spoil(e, bad)
+			e.decideAll(first, func() {})
+			e.CheckPath(first, "Searching Assigned PickingUp")
+			e.CheckPath(last, "Searching Assigned PickingUp")
+			letters, err := e.Ledger.Monitor.DeadLetters(t.Context(), 10)
+			if err != nil || len(letters) != 2 {
+				t.Fatalf("%d dead letters, %v", len(letters), err)
+			}
+			e.EachKey("u", "redis.call('DEL', k)") // a trimmed stream
+			letters, err = e.Ledger.Monitor.DeadLetters(t.Context(), 10)
+			testenv.Must(t, err)
+			for _, letter := range letters {
+				if !strings.Contains(letter.Reason, c.reason) || letter.Fields["order"] != bad.ID.String() || letter.Stream != "updates" {
+					t.Errorf("%+v", letter)
+				}
+			}
+			if moved, failed := e.entries(resultMoved), e.entries(resultFailed); moved != 4 || failed != 2 {
+				t.Errorf("%v moved, %v failed", moved, failed)
+			}
+		})
+	}
+}
+
+func TestDecide_AgainAfterACancellation(t *testing.T) {
+	e := newEnv(t)
+	o := e.order()
+	e.Accept(o, time.Now())
+	e.decideAll(o, sync.OnceFunc(func() {
+		_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", time.Now())
+		testenv.Must(t, err)
+	}))
+	e.CheckPath(o, "Searching Cancelled")
+	if refused, moved := e.entries(resultRefused), e.entries(resultMoved); refused != 1 || moved != 0 || e.Stats().RefusedUpdates != 1 {
+		t.Errorf("%v refused, %v moved, %d kept", refused, moved, e.Stats().RefusedUpdates)
 	}
 }

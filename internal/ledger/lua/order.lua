@@ -39,40 +39,19 @@ local function order_courier(order, entry)
   return whose
 end
 
--- Appends changes to an order and keeps everything that follows from its
--- status: one event per change, the fleet's job lists, the timer, and the list
--- of ended orders. statuses is one byte per change, entries their encodings,
--- at the time of the last in milliseconds, due the next timer (0: none).
-local function append_changes(prefix, key, head, member, statuses, entries, epoch, at, due)
-  local from, to = order_status(head), byte(statuses, -1)
-  local _, sequence = parse('>I4I4', sub(head, 5, 12))
-  local event, entry = '\1' .. member, nil
-  for _ = 1, #statuses do
-    sequence = sequence + 1
-    entry = call('XADD', prefix .. 'e', '*', 'e', event .. pack('>I4I4', epoch, sequence))
-  end
-  call('SETRANGE', key, 1, char(to, order_reported(head)) .. sub(head, 4, 4) ..
-    pack('>I4I4I8', epoch, sequence, at))
-  call('APPEND', key, entries)
-  local fleet = order_fleet(head)
-  call('ZREM', prefix .. 'j' .. char(from) .. fleet, member)
-  if to < DELIVERED or to == CANCELLED then
-    call('ZADD', prefix .. 'j' .. char(to) .. fleet, at, member)
-  end
-  if to < DELIVERED then
-    call('ZADD', prefix .. 't', due, member)
-  else
-    call('ZREM', prefix .. 't', member)
-    -- The order is kept for days. A copy has none of the room that APPEND has
-    -- reserved for more, which is up to as much again.
+-- Lists orders that have ended, by the time of the stream's entry that says so, not of the
+-- change, which a fleet may date back: retirement compares it with what the groups have
+-- consumed. They are kept for days: a copy has none of the room that APPEND has reserved
+-- for more, which is up to as much again.
+local function end_orders(prefix, entry, members)
+  for _, member in ipairs(members) do
+    local key = prefix .. 'o' .. sub(member, 1, 12)
     call('COPY', key, prefix .. 'y', 'REPLACE')
     call('RENAME', prefix .. 'y', key)
-    -- By the time of the event's entry, not of the change, which a fleet may
-    -- date back: retirement compares it with what the groups have consumed.
-    local hour = floor(tonumber(string.match(entry, '^%d+')) / 3600000)
-    call('RPUSH', prefix .. 'R' .. hour, member)
-    call('ZADD', prefix .. 'H', hour, hour)
   end
+  local hour = floor(tonumber(string.match(entry, '^%d+')) / 3600000)
+  call('RPUSH', prefix .. 'R' .. hour, unpack(members))
+  call('ZADD', prefix .. 'H', hour, hour)
 end
 
 -- A bucket of retired external ids is one string, 11 bytes each: nine of the

@@ -8,39 +8,40 @@
 -- ARGV 1 fleet (16 bytes), 2 day (2 bytes), 3 kind of update, 4 status, 5 now in
 --   ms, 6 update, 7 entry of the courier ('' with a status), 8 most failures and
 --   other couriers of an order; steps forward are few by themselves
--- Replies, each with the record as it stood before: not_found (without one), taken,
---   known (the record or the stream holds it: nothing appended), and with nothing
---   appended either: ended (and not as reported), unassigned (a swap, and nobody
---   has the job), taken_by_another (an accept), too_many
+-- Replies: taken or known (the record or the stream holds it: nothing appended) with
+--   the status (1 byte); with nothing appended either: not_found, and with the record
+--   ended (and not as reported), unassigned (a swap, and nobody has the job),
+--   taken_by_another (an accept), too_many
 -- Repeated call: answers known. Only a failure that still waits in the stream is
 --   appended again; the worker drops it as a repetition.
 local ACCEPT, STATUS = 1, 2
-local order = call('GET', KEYS[1])
-if not order or order_fleet(order) ~= ARGV[1] or order_day(order) ~= ARGV[2] then return 'not_found\n' end
-local kind, wanted, now = tonumber(ARGV[3]), tonumber(ARGV[4]), pack('>I8', tonumber(ARGV[5]))
+local kind = tonumber(ARGV[3])
+local order = kind == STATUS and order_head(KEYS[1]) or call('GET', KEYS[1])
+if not order or order == '' or order_fleet(order) ~= ARGV[1] or order_day(order) ~= ARGV[2] then return 'not_found\n' end
+local function refuse(why) return why .. '\n' .. call('GET', KEYS[1]) end
+local wanted, now = tonumber(ARGV[4]), pack('>I8', tonumber(ARGV[5]))
 local status, reported, flags = order_status(order), order_reported(order), byte(order, 4)
 local ended, forward = status >= DELIVERED, wanted > reported and wanted <= DELIVERED and kind <= STATUS
 if kind == STATUS then
   if wanted <= max(reported, ended and 0 or status) or status == DELIVERED and wanted <= DELIVERED then
     if not ended then call('SETRANGE', KEYS[1], 44, now) end
-    return 'known\n' .. order
+    return 'known\n' .. char(status)
   end
   -- Once for each order a delivery is taken that comes after the end: cash may have
   -- been collected.
-  if ended and wanted ~= DELIVERED then return 'ended\n' .. order end
+  if ended and wanted ~= DELIVERED then return refuse('ended') end
 else
-  if ended then return 'ended\n' .. order end
+  if ended then return refuse('ended') end
   local whose = order_courier(order, ARGV[7])
-  if whose == 'same' then return 'known\n' .. order end
-  if kind == ACCEPT and whose == 'other' then return 'taken_by_another\n' .. order end
-  if kind > STATUS and max(reported, status) < 2 then return 'unassigned\n' .. order end
+  if whose == 'same' then return 'known\n' .. char(status) end
+  if kind == ACCEPT and whose == 'other' then return refuse('taken_by_another') end
+  if kind > STATUS and max(reported, status) < 2 then return refuse('unassigned') end
 end
 if not forward and kind ~= ACCEPT then
-  if flags >= 2 * tonumber(ARGV[8]) then return 'too_many\n' .. order end
+  if flags >= 2 * tonumber(ARGV[8]) then return refuse('too_many') end
   flags = flags + 2
 end
 call('XADD', KEYS[2], '*', 'u', ARGV[6])
-call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags))
-call('SETRANGE', KEYS[1], 44, now)
+call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 44) .. now)
 if kind ~= STATUS then call('APPEND', KEYS[1], ARGV[7]) end
-return 'taken\n' .. order
+return 'taken\n' .. char(status)

@@ -19,7 +19,7 @@ const (
 	Late   Moment = "late"   // it arrives after Lateness, when its sender has given up
 )
 
-// Lateness is the delay of a Late request: longer than the suite's leases and than any client waits.
+// Lateness is the delay of a Late request: longer than a partition keeps an owner that is silent, and than any client waits.
 const Lateness = 4500 * time.Millisecond
 
 // Trap waits for the first request that contains some bytes. Except for Late, no answer passes the proxy from then on.

@@ -109,12 +109,7 @@ func (a *Arrival) accepted() bool { return a.Answered >= 200 && a.Answered < 300
 
 // Remains is what waits for the webhooks of one account. Events are named by Subject.
 type Remains struct {
-	Account   string   `json:"account"`
-	Queued    []string `json:"queued,omitempty"`  // never attempted
-	Waiting   []string `json:"waiting,omitempty"` // their next attempt has its time
-	Leased    []string `json:"leased,omitempty"`  // handed to a worker
-	Counts    int      `json:"counts"`            // counts of attempts of events that failed
-	Scheduled bool     `json:"scheduled"`         // workers look at its queue
+	Account string   `json:"account"`
+	Waiting []string `json:"waiting,omitempty"`
+	Counts  int      `json:"counts"` // counts of attempts of events that failed
 }
-
-func (r *Remains) events() int { return len(r.Queued) + len(r.Waiting) + len(r.Leased) }

@@ -58,7 +58,7 @@ func (s *Sources) left(ctx context.Context) string {
 	for _, a := range s.Accounts {
 		couriers = couriers || a.Couriers
 		for _, w := range f.Remains {
-			if n := w.events(); n > 0 && w.Account == a.ID {
+			if n := len(w.Waiting); n > 0 && w.Account == a.ID {
 				left = append(left, fmt.Sprintf("%d webhooks of %s", n, a.ID))
 			}
 		}
@@ -149,8 +149,7 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 		return err
 	}
 	for _, w := range webhooks {
-		f.Remains = append(f.Remains, Remains{w.Account.String(), subjects(w.Queued), subjects(w.Waiting), subjects(w.Leased),
-			w.Counts, w.Scheduled})
+		f.Remains = append(f.Remains, Remains{w.Account.String(), subjects(w.Scheduled), w.Counts})
 	}
 	letters, err := s.Ledger.Monitor.DeadLetters(ctx, 100)
 	for _, l := range letters {

@@ -40,8 +40,7 @@ const (
 	HealthySlow       Invariant = "healthy-slow"       // a healthy receiver waited because of others
 	ClickHouseDiffers Invariant = "clickhouse-differs" // ClickHouse FINAL is not what Redis has
 	PendingLeft       Invariant = "pending-left"       // a group has not settled everything
-	ScheduleLeft      Invariant = "schedule-left"      // events wait although their receiver is healthy, or no worker looks
-	LeaseLeft         Invariant = "lease-left"         // an event is leased and no worker sends it
+	ScheduleLeft      Invariant = "schedule-left"      // events wait although their receiver is healthy
 	DeadLettered      Invariant = "dead-lettered"      // an entry was given up
 	Unreadable        Invariant = "unreadable"         // a record that cannot be read
 	NotLinearizable   Invariant = "not-linearizable"   // no order of the operations explains the answers

@@ -87,18 +87,15 @@ func (c *check) checkDelivered() {
 	})
 }
 
-// held: which changes of an order wait, themselves or for one that was never attempted.
+// held: which changes of an order wait.
 func (c *check) held(o *Order) []bool {
 	held := make([]bool, len(o.Changes))
 	w := c.remains[o.Account]
-	if w == nil || !w.Scheduled {
+	if w == nil {
 		return held
 	}
-	behind := false
 	for i := range held {
-		at := o.subject(i)
-		behind = behind || slices.Contains(w.Queued, at) || slices.Contains(w.Leased, at)
-		held[i] = behind || slices.Contains(w.Waiting, at)
+		held[i] = slices.Contains(w.Waiting, o.subject(i))
 	}
 	return held
 }
@@ -134,22 +131,13 @@ func (c *check) checkLatency() {
 	}
 }
 
-// checkRemains: no event is leased, and what waits does so for a disturbed receiver and is scheduled.
+// checkRemains: what waits does so for a disturbed receiver.
 func (c *check) checkRemains() {
 	for i := range c.facts.Accounts {
 		a := &c.facts.Accounts[i]
 		w := c.remains[a.ID]
 		if w == nil {
 			continue
-		}
-		if waits := w.events(); waits > 0 && !w.Scheduled {
-			c.about(a.ID, ScheduleLeft, "%d events wait and no worker will look at them", waits)
-		}
-		if len(w.Leased) > 0 {
-			c.about(a.ID, LeaseLeft, "%d events are leased, such as %s", len(w.Leased), w.Leased[0])
-		}
-		if len(w.Queued) > 0 {
-			c.about(a.ID, ScheduleLeft, "%d events were never attempted, such as %s", len(w.Queued), w.Queued[0])
 		}
 		if len(w.Waiting) > 0 && !a.Disturbed {
 			c.about(a.ID, ScheduleLeft, "%d events wait for another attempt, such as %s", len(w.Waiting), w.Waiting[0])

@@ -31,6 +31,7 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	}{
 		"nothing":                {seen{History: true}, nil},
 		"ClickHouse unavailable": {seen{}, []string{"bad unavailable ClickHouse"}},
+		"no owner":               {seen{History: true, NoOwner: true}, []string{"bad no owner Partitions"}},
 		"a lag that may be":      {seen{History: true, Workers: lags(20*time.Second, 0, time.Minute)}, nil},
 		"an exporter behind":     {seen{History: true, Workers: lags(0, 0, 3*time.Minute)}, []string{"warn behind Export worker"}},
 		"a status worker":        {seen{History: true, Workers: lags(31 * time.Second)}, []string{"warn behind Status worker"}},

@@ -125,76 +125,33 @@ func (e *env) register(v *testenv.Vendor) {
 	must(e.T, err)
 }
 
-var grant = ledger.Grant{Limit: 100, Share: 32, InFlight: 32, Lease: time.Minute}
-
-// sends plays the webhook worker: it takes every event that is to be sent now,
-// and lets answer say what became of it.
-func (e *env) sends(answer func(*ledger.Delivery) ledger.Outcome) {
+// sends plays the sending of every event that is to be sent now, of which answer says what becomes.
+func (e *env) sends(answer func(*ledger.Scheduled) testenv.Outcome) {
 	e.T.Helper()
-	e.Feed(ledger.RoleWebhook, func(partition int, batch []ledger.Entry) error {
-		leased, err := e.Ledger.Queue.Add(e.T.Context(), partition, batch, grant)
-		for err == nil && len(leased.Deliveries) > 0 {
-			results := make([]ledger.Result, len(leased.Deliveries))
-			for i, d := range leased.Deliveries {
-				results[i] = ledger.Result{Delivery: d, Outcome: answer(d)}
-			}
-			var recorded ledger.Recorded
-			recorded, err = e.Ledger.Queue.Record(e.T.Context(), results, grant, 1000)
-			leased = recorded.Leased
-		}
-		return err
-	})
+	e.Send(1000, answer)
+	e.keepOwners()
 }
 
-// leases plays the webhook worker for what waits in the queues.
-func (e *env) leases(answer func(*ledger.Delivery) ledger.Outcome) {
+// owned lets every partition have an owner, for which nothing waits.
+func (e *env) owned() {
 	e.T.Helper()
-	for partition := range e.Ledger.Partitions() {
-		ds, _, err := e.Ledger.Queue.Lease(e.T.Context(), partition, grant)
-		must(e.T, err)
-		for _, d := range ds {
-			_, err := e.Ledger.Queue.Record(e.T.Context(), []ledger.Result{{Delivery: d, Outcome: answer(d)}}, ledger.Grant{}, 1000)
-			must(e.T, err)
-		}
+	for p := range e.Ledger.Partitions() {
+		e.Step(p, func(step *ledger.Step) { step.Summary(nil) })
 	}
+	e.keepOwners()
 }
 
-func accepted(*ledger.Delivery) ledger.Outcome {
-	return ledger.Outcome{At: time.Now(), OK: true, Status: 204, Duration: 34 * time.Millisecond}
+// keepOwners lets what the owners told last as long as the test.
+func (e *env) keepOwners() { e.T.Helper(); e.EachKey("P", "redis.call('PERSIST', k)") }
+
+func accepted(*ledger.Scheduled) testenv.Outcome {
+	return testenv.Outcome{OK: true, Status: 204, Duration: 34 * time.Millisecond}
 }
 
-func failed(answer string) func(*ledger.Delivery) ledger.Outcome {
-	return func(*ledger.Delivery) ledger.Outcome {
-		return ledger.Outcome{At: time.Now(), Status: 500, Error: "status: 500", Answer: []byte(answer),
-			Duration: 120 * time.Millisecond, Retry: time.Now().Add(time.Hour)}
+func failed(answer string) func(*ledger.Scheduled) testenv.Outcome {
+	return func(*ledger.Scheduled) testenv.Outcome {
+		return testenv.Outcome{Status: 500, Error: "status: 500", Answer: answer, Duration: 120 * time.Millisecond, Retry: time.Now().Add(time.Hour)}
 	}
-}
-
-// refuse keeps the trace of an update as the status worker does.
-func (e *env) refuse(status delivery.Status, reason string, late bool) {
-	e.T.Helper()
-	e.Feed(ledger.RoleStatus, func(_ int, batch []ledger.Entry) error {
-		for _, entry := range batch {
-			var err error
-			if entry.Update == nil {
-				err = e.Ledger.Streams.Ack(e.T.Context(), ledger.RoleStatus, entry)
-			} else {
-				err = e.Ledger.Lifecycle.RefuseUpdate(e.T.Context(), entry, status, reason, late)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// index plays the status worker for new orders.
-func (e *env) index() {
-	e.T.Helper()
-	e.Feed(ledger.RoleStatus, func(partition int, batch []ledger.Entry) error {
-		return e.Ledger.Lifecycle.IndexJobs(e.T.Context(), partition, batch)
-	})
 }
 
 // insertOrders puts n orders into ClickHouse alone, one every step back from now,

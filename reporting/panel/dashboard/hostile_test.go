@@ -8,6 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 )
 
 // hostile is markup that would do something wherever it were not escaped.
@@ -33,15 +34,15 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	}
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now())
-	e.Commit(o, delivery.Change{Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: hostile, VehicleType: hostile}},
+	e.Change(o.ID, delivery.Change{Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: hostile, VehicleType: hostile}},
 		delivery.Change{Status: delivery.Cancelled, At: time.Now(), Note: hostile, Cancel: hostile})
-	e.sends(func(d *ledger.Delivery) ledger.Outcome {
-		outcome := failed(hostile)(d)
+	e.sends(func(s *ledger.Scheduled) testenv.Outcome {
+		outcome := failed(hostile)(s)
 		outcome.Error = hostile
 		return outcome
 	})
 	e.Reach(o, delivery.Delivered, time.Now())
-	e.refuse(delivery.Searching, hostile, false)
+	e.RefuseUpdates(delivery.Searching, hostile, false)
 	e.EachKey("e", "redis.call('XADD', k, '*', 'e', '<img src=x onerror=alert(1)>', '<img src=x onerror=alert(1)>', '1')")
 	e.export()
 	for path, times := range map[string]int{

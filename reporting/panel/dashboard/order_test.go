@@ -36,7 +36,7 @@ func TestOrder_TellsItsFactsAndItsStory(t *testing.T) {
 	o := e.Vendor.Order("Dikkat: <b>kırılır</b>", now.Add(-20*time.Minute))
 	e.Move(o, delivery.PickedUp, now.Add(-4*time.Minute))
 	e.sends(accepted)
-	e.index()
+	e.Decide()
 	a := e.page(o.ID)
 	a.Says(o.ID.String(), o.ExternalOrderID, "Status PickedUp", "Account Test", "Kadıköy Şube branch-1", "Hızlı Kurye", "Mehmet Y., Motorcycle",
 		"Dikkat: <b>kırılır</b>", "Paid by Cash", "Order amount 123.45 TRY", "To collect 123.45 TRY",
@@ -93,7 +93,7 @@ func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {
 		if n, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.Vendor.Account, []string{event}); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
-		e.leases(accepted)
+		e.sends(accepted)
 	}
 	e.export()
 	a = e.page(o.ID)
@@ -115,8 +115,8 @@ func TestOrder_EventThatIsDueIsNotTriedInThePast(t *testing.T) {
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now().Add(-time.Minute))
 	e.Move(o, delivery.Assigned, time.Now())
-	e.sends(func(*ledger.Delivery) ledger.Outcome {
-		return ledger.Outcome{At: time.Now(), Status: 500, Error: "status: 500", Retry: time.Now().Add(time.Millisecond)}
+	e.sends(func(*ledger.Scheduled) testenv.Outcome {
+		return testenv.Outcome{Status: 500, Error: "status: 500", Retry: time.Now().Add(time.Millisecond)}
 	})
 	e.Await("the next attempt is due", func() bool {
 		return strings.Contains(e.page(o.ID).Words(), "webhook to be tried again due; it waits for the receiver")
@@ -131,7 +131,7 @@ func TestOrder_CancelledAndFailedTellWhy(t *testing.T) {
 	must(t, err)
 	e.page(cancelled.ID).Says("Cancelled CustomerRequest", "Müşteri <i>vazgeçti</i>", "webhook not sent yet")
 	lost := e.Vendor.Order("", time.Now())
-	e.Commit(lost, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.NoCourierFound})
+	e.Change(lost.ID, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.NoCourierFound})
 	e.page(lost.ID).Says("Failed NoCourierFound", "Courier no courier reported")
 	e.page(e.Vendor.Order("", time.Now()).ID).Says("Courier nobody yet")
 }
@@ -149,9 +149,9 @@ func TestOrder_ALateDeliveryStandsInTheTimeline(t *testing.T) {
 	e := newEnv(t)
 	now := time.Now()
 	o := e.Vendor.Order("", now.Add(-time.Hour))
-	e.Commit(o, delivery.Change{Status: delivery.Failed, At: now.Add(-time.Minute), Failure: delivery.CustomerRefused})
+	e.Change(o.ID, delivery.Change{Status: delivery.Failed, At: now.Add(-time.Minute), Failure: delivery.CustomerRefused})
 	e.Reach(o, delivery.Delivered, now)
-	e.refuse(delivery.Failed, "late_delivery", true)
+	e.RefuseUpdates(delivery.Failed, "late_delivery", true)
 	e.export()
 	const line = "Reported by the fleet after the order had ended: refused. The amount may have been collected."
 	e.page(o.ID).Says("Status Failed CustomerRefused", line)
@@ -203,8 +203,8 @@ func TestOrder_StaysSmallWhateverReceiversAnswer(t *testing.T) {
 	for i := range 45 {
 		_, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.Vendor.Account, []string{event})
 		must(t, err)
-		e.leases(func(d *ledger.Delivery) ledger.Outcome {
-			outcome := long(d)
+		e.sends(func(s *ledger.Scheduled) testenv.Outcome {
+			outcome := long(s)
 			outcome.Duration = time.Duration(i) * time.Millisecond
 			return outcome
 		})

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -32,7 +33,11 @@ const (
 	pingTimeout = time.Second
 )
 
-const endpointsPart = "webhook endpoints"
+// Parts of the page.
+const (
+	endpointsPart = "webhook endpoints"
+	queuesPart    = "webhook queues"
+)
 
 // seen is what the overview is made of; what could not be read is nil and in Lost.
 type seen struct {
@@ -41,6 +46,7 @@ type seen struct {
 	activity  []ledger.MinuteActivity // the last is the minute in progress
 	Stats     *ledger.Stats
 	queues    map[ledger.EndpointState]ledger.QueueStats
+	NoOwner   bool // some partition has none: nobody knows what waits for webhooks
 	Workers   []worker
 	Endpoints []*ledger.WebhookEndpoint
 	accounts  []*delivery.Account
@@ -72,7 +78,13 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 		return p.ledger.Monitor.Activity(ctx, chartMinutes+1)
 	})
 	read(r, "streams", &s.Stats, pointed(p.ledger.Monitor.Stats))
-	read(r, "webhook queues", &s.queues, p.ledger.Monitor.QueueStats)
+	read(r, queuesPart, &s.queues, func(ctx context.Context) (map[ledger.EndpointState]ledger.QueueStats, error) {
+		queues, err := p.ledger.Monitor.QueueStats(ctx)
+		if errors.Is(err, ledger.ErrNoOwner) {
+			return nil, nil
+		}
+		return queues, err
+	})
 	read(r, endpointsPart, &s.Endpoints, p.lists.Endpoints.Get)
 	read(r, "accounts", &s.accounts, p.lists.Accounts.Get)
 	read(r, "fleets", &s.fleets, p.lists.Fleets)
@@ -83,6 +95,7 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 		read(r, "lag of the role "+w.Name, &w.Lag, pointed(func(ctx context.Context) (ledger.Lag, error) { return p.ledger.Streams.Lag(ctx, w.role) }))
 	}
 	s.Lost = r.wait()
+	s.NoOwner = s.queues == nil && !slices.Contains(s.Lost, queuesPart)
 	return s, nil
 }
 
@@ -126,7 +139,7 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
 	return p.pages.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
 }
 
-// Waiting sums up the webhook queues; nil when they could not be read.
+// Waiting sums up the webhook queues; nil when they could not be read, or NoOwner.
 func (s *seen) Waiting() *ledger.QueueStats {
 	if s.queues == nil {
 		return nil
@@ -279,6 +292,10 @@ func (s *seen) systemConcerns() (list []concern) {
 		list = append(list, concern{Tone: "bad", State: "lost", Subject: layout.Plural(s.Stats.DeadLetters, "dead letter", "dead letters"),
 			Link: "/dead-letters", Note: "entries that no worker could read or handle"})
 	}
+	if s.NoOwner {
+		list = append(list, concern{Tone: "bad", State: "no owner", Subject: "Partitions",
+			Note: "No worker owns some of them: their orders do not move, and how many webhooks wait is not known."})
+	}
 	for _, w := range s.Workers {
 		if s.Overdue(w) {
 			list = append(list, concern{"warn", "behind", w.Name + " worker", "", layout.Plural(w.Lag.Entries, "entry waits", "entries wait"), w.Lag.Oldest})
@@ -326,6 +343,9 @@ func (s *seen) endpointConcerns() (list []concern) {
 			c.Tone, c.State, c.Since = "warn", "breaker open", e.BreakerSince
 		default:
 			continue
+		}
+		if e.Unknown {
+			c.Note = layout.Plural(e.Backlog, "event or more waits", "events or more wait")
 		}
 		switch {
 		case e.Backlog == 0 || e.NextAttempt.IsZero():

@@ -12,11 +12,13 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 )
 
 func TestOverview_CountsWhatHappened(t *testing.T) {
 	e := newEnv(t)
+	e.owned()
 	minute := time.Now().Add(-2 * time.Minute)
 	for range 3 {
 		e.Vendor.Order("", time.Now())
@@ -27,7 +29,7 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	}
 	e.Ledger.Limits.CountRefusal(delivery.CodeInvalidPhone)
 	must(t, e.Ledger.Limits.Flush(t.Context(), minute))
-	e.index()
+	e.Decide()
 	a := e.get("/overview")
 	a.Says("Orders an hour 4 1 ended", "Requests refused 6 in the hour, most often rate limited", "In progress 3", "RATE_LIMITED 5", "INVALID_PHONE 1",
 		"Nothing that can be seen here. What answers: Redis, ClickHouse.")
@@ -39,6 +41,7 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 // What does not answer is shown with since when, as long as it does not.
 func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	e := newEnv(t)
+	e.owned()
 	e.pages.seen.MaxAge = 0
 	hangs, ready := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, func(context.Context) error { return nil }
 	waits := func(context.Context) error { return errors.New("not ready: waiting for Redis") }
@@ -65,7 +68,7 @@ func TestOverview_TellsWhatCouriersReportedInVain(t *testing.T) {
 	for _, late := range []bool{true, false, false} {
 		o := e.Vendor.Order("", time.Now())
 		e.Reach(o, delivery.Delivered, time.Now())
-		e.refuse(delivery.Failed, "illegal_move", late)
+		e.RefuseUpdates(delivery.Failed, "illegal_move", late)
 	}
 	e.get("/overview").Says("1 late delivery late", "the amount may have been collected", "2 refused updates refused").Links("/refused-updates").Hides("What answers")
 }
@@ -85,8 +88,8 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now())
 	e.Move(o, delivery.Assigned, time.Now())
-	e.sends(func(*ledger.Delivery) ledger.Outcome {
-		return ledger.Outcome{At: time.Now(), Status: 410, Error: "status: 410", Gone: true, Retry: time.Now().Add(time.Hour)}
+	e.sends(func(*ledger.Scheduled) testenv.Outcome {
+		return testenv.Outcome{Status: 410, Error: "status: 410", Gone: true, Retry: time.Now().Add(time.Hour)}
 	})
 	suspended := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yavaş <b>Kurye", DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1,
 		Suspended: true, Coverage: e.Fleet.Coverage}
@@ -97,8 +100,19 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	a.Hides("What answers")
 }
 
+// Without an owner nobody knows what waits, which is not nothing.
+func TestOverview_WithoutOwnersSaysSo(t *testing.T) {
+	e := newEnv(t)
+	e.pages.seen.MaxAge = 0
+	e.owned()
+	e.get("/overview").Says("Webhooks waiting 0 nothing waits Breakers open 0").Hides("no owner")
+	e.EachKey("P", "redis.call('DEL', k)")
+	e.get("/overview").Says("Partitions no owner", "Webhooks waiting – unknown Breakers open – unknown").Hides("Cannot be read", "nothing waits")
+}
+
 func TestOverview_WithoutClickHouseSaysSo(t *testing.T) {
 	e := newEnv(t)
+	e.owned()
 	e.Vendor.Order("", time.Now())
 	must(t, e.Ledger.Limits.Flush(t.Context(), time.Now().Add(-time.Minute)))
 	e.serve(e.unavailable())

@@ -15,12 +15,12 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 	e.get("/refused-updates").Says("No update has been refused")
 	now := time.Now()
 	late := e.Vendor.Order("", now)
-	e.Commit(late, delivery.Change{Status: delivery.Failed, At: now, Failure: delivery.TimedOut})
+	e.Change(late.ID, delivery.Change{Status: delivery.Failed, At: now, Failure: delivery.TimedOut})
 	e.Reach(late, delivery.Delivered, now)
-	e.refuse(delivery.Failed, "late_delivery", true)
+	e.RefuseUpdates(delivery.Failed, "late_delivery", true)
 	illegal := e.Vendor.Order("", now)
 	e.Fail(illegal, delivery.CustomerRefused, now)
-	e.refuse(delivery.Searching, "illegal_move", false)
+	e.RefuseUpdates(delivery.Searching, "illegal_move", false)
 	a := e.get("/refused-updates")
 	e.finds(a, illegal.ID, late.ID)
 	a.Says("Failed, CustomerRefused", "The order's status does not allow it.", "late delivery Delivered was reported after the order had ended otherwise",
@@ -39,7 +39,7 @@ func TestRefusedUpdates_AreCutToWhatCanBeRead(t *testing.T) {
 	for range entriesShown + 1 {
 		e.Reach(e.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
-	e.refuse(delivery.Searching, "illegal_move", false)
+	e.RefuseUpdates(delivery.Searching, "illegal_move", false)
 	e.get("/refused-updates").Says("Only the newest 100 are shown")
 }
 

@@ -1,39 +1,17 @@
-package status
+package owner
 
 import (
-	"context"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/worker/status"
 )
 
-const deliveredPath = "Searching Assigned PickingUp PickedUp Delivering Delivered"
-
-//rule:order-states/the-five-non-terminal-rows-follow
-func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
-	e := newEnv(t)
-	e.Start(e.role.Run)
-	o := e.order()
-	e.Await("the job list names the order", func() bool {
-		jobs, _, err := e.Ledger.Orders.Jobs(t.Context(), e.Fleet.ID, delivery.Searching, "", 10)
-		return err == nil && len(jobs) == 1
-	})
-	e.Accept(o, time.Now())
-	e.AwaitStatus(o, delivery.Assigned)
-	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
-		e.Reach(o, status, time.Now())
-		e.AwaitStatus(o, status)
-	}
-	e.AwaitSettled(ledger.RoleStatus)
-	e.checkPath(o, deliveredPath)
-	if last := e.Read(o.ID); last.Courier != testenv.Courier {
-		t.Errorf("courier %+v", last.Courier)
-	}
-}
+var ayse = delivery.Courier{Name: "Ayşe Kaya", Phone: "5334445566", VehicleType: "Bicycle"}
 
 func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 	e := newEnv(t)
@@ -78,44 +56,13 @@ func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 	e.Start(e.role.Run)
 	e.AwaitSettled(ledger.RoleStatus)
 	for _, o := range orders {
-		e.checkPath(o, "Searching Assigned PickingUp PickedUp Delivering Failed")
+		e.CheckPath(o, "Searching Assigned PickingUp PickedUp Delivering Failed")
 		if last := e.Read(o.ID); last.Changes[1].At != last.Changes[3].At || last.Changes[4].Failure != delivery.PaymentRefused {
 			t.Errorf("%+v", last.Changes)
 		}
 	}
 	if n := e.Stats().RefusedUpdates; n != 6 {
 		t.Errorf("%d refused updates", n)
-	}
-	for result, want := range map[string]float64{
-		resultMoved: 9, resultDropped: 3, resultRefused: 6, resultConflict: 0, resultFailed: 0,
-	} {
-		// An entry is settled a moment before it is counted.
-		e.Await("the count of entries "+result, func() bool { return e.entries(result) >= want })
-		if got := e.entries(result); got != want {
-			t.Errorf("%v entries %s, want %v", got, result, want)
-		}
-	}
-}
-
-func TestRole_DecidesAgainAfterACancellation(t *testing.T) {
-	e := newEnv(t)
-	o := e.order()
-	var once atomic.Bool
-	e.role.decide = func(order *delivery.Order, u delivery.Update, now time.Time) delivery.Decision {
-		// The vendor cancels between the read and the commit.
-		if once.CompareAndSwap(false, true) {
-			if _, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", now); err != nil {
-				t.Error(err)
-			}
-		}
-		return delivery.Decide(order, u, now)
-	}
-	e.Accept(o, time.Now())
-	e.Start(e.role.Run)
-	e.AwaitSettled(ledger.RoleStatus)
-	e.checkPath(o, "Searching Cancelled")
-	if conflicts, refused := e.entries(resultConflict), e.Stats().RefusedUpdates; conflicts != 1 || refused != 1 {
-		t.Errorf("%v conflicts, %d refused updates", conflicts, refused)
 	}
 }
 
@@ -148,8 +95,8 @@ func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 	if last.Courier != ayse || last.Changes[0].Courier != testenv.Courier || last.Changes[1].Courier != ayse {
 		t.Fatalf("%+v", last)
 	}
-	swap(mehmet)
-	e.Await("the swap", func() bool { return e.Read(o.ID).Courier == mehmet })
+	swap(testenv.Courier)
+	e.Await("the swap", func() bool { return e.Read(o.ID).Courier == testenv.Courier })
 	if again := e.Read(o.ID); again.Version != last.Version {
 		t.Errorf("version %x, was %x", again.Version, last.Version)
 	}
@@ -171,18 +118,18 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.settleFeed()
-	e.fireAll(e.role, now)
+	e.Start(e.role.Run)
 	for _, o := range ended {
+		e.Await("its end", func() bool { return e.Read(o.ID).Status.Terminal() })
 		e.Reach(o, delivery.Delivered, now)
 	}
-	e.settleFeed()
+	e.AwaitSettled(ledger.RoleStatus)
 	refused, err := e.Ledger.Monitor.RefusedUpdates(t.Context(), 10)
 	if err != nil || len(refused) != len(ended) {
 		t.Fatalf("%d refused updates, %v", len(refused), err)
 	}
 	for _, f := range refused {
-		if f.Reason != reasonLateDelivery || !f.Late {
+		if f.Reason != "late_delivery" || !f.Late {
 			t.Errorf("after %s: %s, finance received: %v", f.Status, f.Reason, f.Late)
 		}
 	}
@@ -191,60 +138,6 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 			t.Errorf("%s is now %s %+v", end, last.Status, last.Changes)
 		}
 	}
-}
-
-func TestRole_APanicLosesNothing(t *testing.T) {
-	e := newEnv(t)
-	bad, good := e.order(), e.order()
-	var panics atomic.Int32
-	e.role.decide = func(o *delivery.Order, u delivery.Update, now time.Time) delivery.Decision {
-		if o.ID == bad.ID {
-			panics.Add(1)
-			panic("a defect")
-		}
-		return delivery.Decide(o, u, now)
-	}
-	e.Accept(bad, time.Now())
-	e.Accept(good, time.Now())
-	stop := e.Start(e.role.Run)
-	e.AwaitStatus(good, delivery.Assigned)
-	e.Await("a panic", func() bool { return panics.Load() > 0 })
-	stop()
-	if s := e.Stats(); e.Read(bad.ID).Status != delivery.Searching || s.Pending[ledger.RoleStatus] == 0 {
-		t.Fatalf("the entry is gone: %+v", s)
-	}
-	// The defect is mended and the worker started again under its name.
-	e.Start(e.newRole("w1").Run)
-	e.AwaitStatus(bad, delivery.Assigned)
-	e.AwaitSettled(ledger.RoleStatus)
-}
-
-// readAndDie is a worker that reads all there is and dies before it settles any of it.
-func (e *env) readAndDie() {
-	e.T.Helper()
-	ctx, die := context.WithCancel(e.T.Context())
-	defer die()
-	_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: ledger.RoleStatus, Consumer: "dead",
-		Handle: func(_ context.Context, _ []ledger.Entry) error {
-			if s := e.Stats(); s.Unread[ledger.RoleStatus] == 0 {
-				die()
-			}
-			return nil
-		}})
-}
-
-func TestRole_ClaimsTheEntriesOfADeadWorker(t *testing.T) {
-	e := newEnv(t)
-	o := e.order()
-	e.Accept(o, time.Now())
-	e.readAndDie()
-	if e.Stats().Pending[ledger.RoleStatus] == 0 {
-		t.Fatal("the dead worker holds nothing")
-	}
-	e.role.settings.ClaimAfter = 200 * time.Millisecond
-	e.Start(e.role.Run)
-	e.AwaitStatus(o, delivery.Assigned)
-	e.AwaitSettled(ledger.RoleStatus)
 }
 
 func TestRole_HealsAMissingGroup(t *testing.T) {
@@ -261,7 +154,7 @@ func TestRole_HealsAMissingGroup(t *testing.T) {
 	e.AwaitStatus(second, delivery.Assigned)
 	// What was settled before is read again and changes nothing.
 	e.AwaitSettled(ledger.RoleStatus)
-	e.checkPath(first, "Searching Assigned")
+	e.CheckPath(first, "Searching Assigned")
 }
 
 func TestRole_SharesTheWorkWithoutDoubleMoves(t *testing.T) {
@@ -280,7 +173,70 @@ func TestRole_SharesTheWorkWithoutDoubleMoves(t *testing.T) {
 	}
 	for _, o := range orders {
 		e.AwaitStatus(o, delivery.Delivered)
-		e.checkPath(o, deliveredPath)
+		e.CheckPath(o, testenv.DeliveredPath)
 	}
 	e.AwaitSettled(ledger.RoleStatus)
+}
+
+// Reports that were acknowledged while no worker ran win against time-outs that have come since, in
+// a stream longer than a read.
+//
+//rule:states/no-time-out-is-decided-for
+func TestRole_DecidesWhatWasReportedBeforeWhatTimeHasEnded(t *testing.T) {
+	e := newEnv(t)
+	now := time.Now()
+	var orders []*delivery.Order
+	for range 100 {
+		orders = append(orders, e.vendor.Order("", now.Add(-21*time.Minute)))
+	}
+	silent := e.vendor.Order("", now.Add(-21*time.Minute))
+	e.Decide() // all are listed, and their timers are due
+	for _, o := range orders {
+		e.Accept(o, now.Add(-19*time.Minute))
+	}
+	e.Start(e.role.Run)
+	e.AwaitStatus(silent, delivery.Failed)
+	for _, o := range orders {
+		e.AwaitStatus(o, delivery.Assigned)
+		e.CheckPath(o, "Searching Assigned")
+	}
+}
+
+func TestRole_EndsMoreThanAPageOfOrders(t *testing.T) {
+	e := newEnv(t)
+	var orders []*delivery.Order
+	for range status.TimersAtOnce + 20 {
+		orders = append(orders, e.vendor.Order("", time.Now().Add(-time.Hour)))
+	}
+	e.Start(e.role.Run)
+	for _, o := range orders {
+		e.AwaitStatus(o, delivery.Failed)
+		e.CheckPath(o, "Searching Failed")
+	}
+	e.Await("no timer is left", func() bool { return e.Stats().InFlight == 0 })
+}
+
+// What cannot be read is a dead letter at once, and what is behind it goes on.
+func TestRole_DeadLettersWhatIsDamaged(t *testing.T) {
+	e := newEnv(t)
+	bad, good := e.order(), e.order()
+	e.Decide()
+	e.Accept(bad, time.Now())
+	e.Record("o", bad.ID.Digest(), "redis.call('SETRANGE', k, 0, '\\9')")
+	for _, kind := range []string{"e", "u"} {
+		e.EachKey(kind, "redis.call('XADD', k, '*', 'u', 'damaged')")
+	}
+	e.Accept(good, time.Now())
+	e.Start(e.role.Run)
+	e.AwaitStatus(good, delivery.Assigned)
+	e.AwaitSettled(ledger.RoleStatus)
+	letters, err := e.Ledger.Monitor.DeadLetters(t.Context(), 100)
+	testenv.Must(t, err)
+	reasons := make(map[string]int)
+	for _, letter := range letters {
+		reasons[fmt.Sprint(letter.Stream, letter.Fields["order"] == bad.ID.String())]++
+	}
+	if len(reasons) != 3 || reasons["updatestrue"] != 1 || reasons["updatesfalse"] != testenv.Partitions || reasons["eventsfalse"] != testenv.Partitions {
+		t.Errorf("%v", reasons)
+	}
 }

@@ -1,0 +1,545 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+var (
+	mehmet = delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5321112233", VehicleType: "Motorcycle"}
+	ali    = delivery.Courier{Name: "Ali Veli", Phone: "5550000000", VehicleType: "Bicycle"}
+)
+
+func assigned() []delivery.Change {
+	return []delivery.Change{{Status: delivery.Assigned, At: time.Now().Truncate(time.Millisecond), Courier: mehmet}}
+}
+
+// content is everything that a partition holds.
+func (l *Ledger) content(t *testing.T, r partition) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, key := range get(l.rdb.Keys(t.Context(), r.prefix+"*").Result())(t) {
+		all[key] = get(l.rdb.Dump(t.Context(), key).Result())(t)
+	}
+	return all
+}
+
+func TestAdvance_ComparesVersions(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	change := func(step *Step) { step.Change(o, assigned(), nil) }
+	for _, want := range []error{nil, ErrConflict} {
+		wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), change), want)
+	}
+	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
+	check(t, stored.Status == delivery.Assigned && delivery.Sequence(stored.Version) == 2 && stored.Courier == mehmet && len(stored.Changes) == 1, "stored %+v", stored)
+	s.swap(t, stored, ali)
+	swapped := get(s.Orders.Get(t.Context(), o.ID))(t)
+	check(t, swapped.Version == stored.Version && swapped.Courier == ali && swapped.Changes[0].Courier == mehmet, "swapped %+v", swapped)
+	unknown := &delivery.Order{ID: delivery.MakeOrderID(o.ID.Partition(), 2, [12]byte{3}), Version: 1<<32 | 1}
+	wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), func(step *Step) { step.Change(unknown, assigned(), nil) }), ErrConflict)
+}
+
+func TestAdvance_KeepsListsAndTimers(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	r := s.partitions[o.ID.Partition()]
+	for range 2 {
+		s.list(t, o.ID)
+	}
+	listed := func(status delivery.Status) int {
+		orders, next := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, status, "", 10))(t)
+		check(t, next == "", "a cursor %q at the end", next)
+		return len(orders)
+	}
+	check(t, listed(delivery.Searching) == 1, "the new order is not on its fleet's list")
+	due := get(s.Ownership.Due(t.Context(), []int{o.ID.Partition()}, o.CreatedAt.Add(15*time.Minute), 10))(t)
+	check(t, len(due[0]) == 1 && due[0][0] == o.ID, "due after 15 minutes: %v", due)
+	s.advance(t, o.ID, delivery.Assigned)
+	check(t, listed(delivery.Searching) == 0 && listed(delivery.Assigned) == 1, "the assigned order is not on the right list")
+	s.list(t, o.ID)
+	check(t, listed(delivery.Searching) == 0, "listing that comes late put the order back")
+	s.advance(t, o.ID, delivery.Delivered)
+	equal(t, s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val(), 0, "timers of ended orders")
+	check(t, listed(delivery.Assigned) == 0, "the delivered order is still listed")
+}
+
+// One order that somebody has changed keeps all of the step from being written.
+func TestAdvance_WritesAllOrNothing(t *testing.T) {
+	s := newEnv(t)
+	first, second, third := s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")
+	r := s.partitionOf(s.account)
+	head := &Wanted{Partition: r.number, New: []delivery.OrderID{first.ID, second.ID, third.ID}}
+	must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{head}))
+	get2(s.Orders.Cancel(t.Context(), s.account, second.ID, "", "", time.Now()))(t)
+	s.report(t, third.ID, delivery.PickedUp)
+	refused := &delivery.Update{Order: first.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now()}
+	for _, c := range []struct {
+		name      string
+		add       func(*Step)
+		conflicts []delivery.OrderID
+	}{
+		{"a change of an order that was cancelled", func(step *Step) { step.Change(second, assigned(), nil) }, []delivery.OrderID{second.ID}},
+		{"a listing of one", func(step *Step) { step.List(head.News[1]) }, []delivery.OrderID{second.ID}},
+		{"a time-out of one of which something was reported", func(step *Step) { step.TimeOut(third, delivery.Change{Status: delivery.Failed, At: time.Now()}) },
+			[]delivery.OrderID{third.ID, third.ID}}, // its status and its time
+		{"two of them", func(step *Step) { step.List(head.News[1]); step.Change(second, assigned(), nil) }, []delivery.OrderID{second.ID, second.ID}},
+	} {
+		before := s.content(t, r)
+		var step *Step
+		err := s.advanceBy(t.Context(), r.number, func(of *Step) {
+			step = of
+			step.List(head.News[0])
+			step.Change(first, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+			step.Refuse(refused, delivery.Searching, "illegal_move", true)
+			step.DeadLetter(Unreadable{ID: "1-0", Reason: "r", kind: kindUpdates}, RoleStatus)
+			c.add(step)
+		})
+		wantError(t, err, ErrConflict)
+		check(t, slices.Equal(step.Conflicts, c.conflicts), "%s: conflicts %v, want %v", c.name, step.Conflicts, c.conflicts)
+		check(t, maps.Equal(s.content(t, r), before), "%s: something was written", c.name)
+	}
+}
+
+// Of a batch, all of this comes into the ledger with one entry.
+func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	fresh, moved, ended := s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")
+	w := &Wanted{Partition: r.number, New: []delivery.OrderID{fresh.ID, moved.ID, ended.ID}}
+	must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	u := &delivery.Update{Order: ended.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now().UTC().Truncate(time.Millisecond)}
+	var step *Step
+	s.step(t, r.number, func(of *Step) {
+		step = of
+		for _, o := range w.News {
+			step.List(o)
+		}
+		step.Change(moved, append(assigned(), delivery.Change{Status: delivery.PickingUp, At: time.Now()}), nil)
+		step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+		step.Refuse(u, delivery.Failed, "late_delivery", true)
+	})
+	entries := get(s.rdb.XRange(t.Context(), r.key(kindEvents), step.Batch, "+").Result())(t)
+	require(t, len(entries) == 1 && entries[0].ID == step.Batch, "entries behind %s: %v", step.Batch, entries)
+	e := Entry{}
+	must(t, e.read(r, entries[0].Values))
+	want := []Event{{Order: moved.ID, Version: moved.Version + 1}, {Order: moved.ID, Version: moved.Version + 2},
+		{Order: ended.ID, Version: ended.Version + 1}, {Order: ended.ID, LateAt: u.At}}
+	check(t, slices.EqualFunc(e.Events, want, func(a, b Event) bool { return a.Order == b.Order && a.Version == b.Version && a.LateAt.Equal(b.LateAt) }), "events %+v, want %+v", e.Events, want)
+	refused := get(s.Monitor.RefusedUpdates(t.Context(), 10))(t)
+	check(t, len(refused) == 1 && refused[0].Update == *u && refused[0].Late && refused[0].Reason == "late_delivery", "refused %+v", refused)
+	orders := get(s.Orders.GetAll(t.Context(), w.New))(t)
+	wrong := get(s.Audit.IndexInconsistencies(t.Context(), orders))(t)
+	check(t, len(wrong) == 0, "a new order that left its list in the same step: %+v", wrong)
+}
+
+// What a gateway writes between the owner's read and its step survives.
+func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	key := s.partitions[o.ID.Partition()].order(o.ID.Digest())
+	now := time.Now().Truncate(time.Millisecond)
+	report := func(u delivery.Update) {
+		t.Helper()
+		u.Order, u.Fleet, u.At = o.ID, s.fleet.ID, now
+		get(s.Orders.Report(t.Context(), u, now))(t)
+	}
+	report(delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet})
+	report(delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickedUp})
+	report(delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure})
+	report(delivery.Update{Kind: delivery.KindSwap, Courier: ali})
+	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
+	get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: now}}}, now))(t)
+	before := get(s.rdb.Get(t.Context(), key).Bytes())(t)
+	s.change(t, o, assigned()...) // o is as it was created
+	after := get(s.rdb.Get(t.Context(), key).Bytes())(t)
+	require(t, len(after) > len(before), "the record did not grow")
+	changed := []int{1} // the status
+	for i := orderVersionAt; i < orderVersionAt+16; i++ {
+		changed = append(changed, i) // version and time
+	}
+	for i := range before {
+		check(t, before[i] == after[i] || slices.Contains(changed, i), "byte %d was %x, is %x", i, before[i], after[i])
+	}
+	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
+	check(t, stored.Status == delivery.Assigned && stored.Reported == delivery.PickedUp && stored.Accepted == ali && stored.LastCourierUpdate.Equal(now) && stored.Location.At.Equal(now),
+		"stored %+v", stored)
+	flags := after[orderReportedAt+1]
+	check(t, flags>>1 == 2, "%d reports are counted that are no step forward", flags>>1)
+}
+
+func TestAdvance_ListsWhatHasEndedByTheHour(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	var orders []*delivery.Order
+	for i := range 5 {
+		orders = append(orders, s.create(t, fmt.Sprint("X-", i)))
+	}
+	longAgo := time.Now().Add(-20 * time.Hour)
+	var step *Step
+	s.step(t, r.number, func(of *Step) {
+		step = of
+		for _, o := range orders[:4] {
+			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: longAgo}}, nil)
+		}
+	})
+	hour := fmt.Sprint(timeOfEntry(step.Batch).Unix() / 3600) // of the entry, not of the changes
+	members := get(s.rdb.LRange(t.Context(), r.keyOf(kindEnded, []byte(hour)), 0, -1).Result())(t)
+	var want []string
+	for _, o := range orders[:4] {
+		want = append(want, orderMember(o.ID))
+		stored := get(s.Orders.Get(t.Context(), o.ID))(t)
+		check(t, stored.Status == delivery.Failed && len(stored.Changes) == 1, "the copy of %s: %+v", o.ID, stored)
+	}
+	check(t, slices.Equal(members, want), "ended in hour %s: %q, want %q", hour, members, want)
+	check(t, s.rdb.Exists(t.Context(), r.prefix+"y").Val() == 0, "the copy is still there")
+	equal(t, get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t), []string{hour}, "hours")
+}
+
+// Lua spreads no more than about 8,000 values.
+func TestAdvance_SplitsLongCommands(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitions[0]
+	const orders = 2*wordsAtOnce + 10
+	id := func(n int) delivery.OrderID {
+		digest := [12]byte{1}
+		binary.BigEndian.PutUint32(digest[4:], uint32(n))
+		return delivery.MakeOrderID(0, 20_000, digest)
+	}
+	for _, until := range []time.Time{time.Now(), {}} {
+		s.step(t, 0, func(step *Step) {
+			for n := range orders {
+				step.Postpone(id(n), until)
+			}
+		})
+		timers := s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val()
+		check(t, until.IsZero() && timers == 0 || timers == orders, "%d timers", timers)
+	}
+}
+
+func TestAdvance_ComparesTheToken(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	r := s.partitionOf(s.account)
+	mine := Token{Owner: "w1", Epoch: 3, Sequence: 7, Events: "1-0", Updates: "2-0", Webhooks: "1-0"}
+	next := mine
+	next.Sequence++
+	for _, c := range []struct {
+		name   string
+		stored Token
+		want   string
+	}{
+		{"nobody owns it", Token{}, "lost"},
+		{"another worker", Token{Owner: "w2", Epoch: 4, Events: "1-0", Updates: "2-0"}, "lost"},
+		{"the same worker in another epoch", Token{Owner: "w1", Epoch: 4, Sequence: 7, Events: "1-0", Updates: "2-0"}, "lost"},
+		{"it has written something else", Token{Owner: "w1", Epoch: 3, Sequence: 9, Events: "1-0", Updates: "2-0"}, "lost"},
+		{"it has written this", next, "repeated"},
+	} {
+		must(t, s.rdb.Set(t.Context(), r.key(kindOwner), string(c.stored.Stored()), 0).Err())
+		before := s.content(t, r)
+		step := s.Ownership.Step(r.number, mine)
+		step.Change(o, assigned(), nil)
+		call := step.call()
+		reply := get(s.rdb.FCall(t.Context(), s.library.scripts["advance"].name, call.keys, call.args...).Slice())(t)
+		check(t, len(reply) == 1 && reply[0] == c.want, "%s: %v, want %s", c.name, reply, c.want)
+		check(t, maps.Equal(s.content(t, r), before), "%s: something was written", c.name)
+		err := s.Ownership.Advance(t.Context(), []*Step{step})[0]
+		check(t, err != nil && errors.Is(err, ErrNotOwner) == (c.want == "lost"), "%s: %v", c.name, err)
+	}
+}
+
+// Steps of several partitions do not depend on each other.
+func TestAdvance_AnswersEachPartition(t *testing.T) {
+	l := openTest(t)
+	envs := envsEverywhere(t, l)
+	steps, orders := make([]*Step, len(envs)), make([]*delivery.Order, len(envs))
+	for p, s := range envs {
+		orders[p] = s.create(t, "X-1")
+		steps[p] = l.Ownership.Step(p, Token{})
+		steps[p].Change(orders[p], assigned(), nil)
+	}
+	envs[1].change(t, orders[1], assigned()...) // then it has another token
+	get2(l.Orders.Cancel(t.Context(), envs[2].account, orders[2].ID, "", "", time.Now()))(t)
+	for p, err := range l.Ownership.Advance(t.Context(), steps) {
+		wantError(t, err, []error{nil, ErrNotOwner, ErrConflict, nil}[p])
+	}
+	for p, want := range []delivery.Status{delivery.Assigned, delivery.Assigned, delivery.Cancelled, delivery.Assigned} {
+		equal(t, get(l.Orders.Get(t.Context(), orders[p].ID))(t).Status, want, fmt.Sprint("the order of partition ", p))
+	}
+}
+
+// A damaged record, or a head of another length, is nobody's new order.
+func TestReadOrders_LeavesOutWhatCannotBeRead(t *testing.T) {
+	s := newEnv(t)
+	good, bad, cancelled := s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")
+	r := s.partitionOf(s.account)
+	get2(s.Orders.Cancel(t.Context(), s.account, cancelled.ID, "", "", time.Now()))(t)
+	must(t, s.rdb.Set(t.Context(), r.order(bad.ID.Digest()), "\x01\x01short", 0).Err())
+	gone := delivery.MakeOrderID(r.number, 1, [12]byte{9})
+	ids := []delivery.OrderID{good.ID, bad.ID, gone, cancelled.ID}
+	w := &Wanted{Partition: r.number, New: ids, Reported: ids}
+	must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	for i, there := range []bool{true, false, false, false} {
+		check(t, (w.News[i] != nil) == there, "new %d: %+v", i, w.News[i])
+	}
+	for i, there := range []bool{true, false, false, true} {
+		check(t, (w.Orders[i] != nil) == there && (w.Unreadable[ids[i]] != nil) == (i == 1), "order %d: %+v, %v", i, w.Orders[i], w.Unreadable[ids[i]])
+	}
+}
+
+// Reports that nobody has decided are found per order, and are no longer known when there are too many.
+func TestReadOrders_NamesWhatIsNotDecided(t *testing.T) {
+	s := newEnv(t)
+	o, other := s.create(t, "X-1"), s.create(t, "X-2")
+	r := s.partitionOf(s.account)
+	after := "0-0"
+	is := func(what string, known bool, orders ...delivery.OrderID) {
+		t.Helper()
+		w := &Wanted{Partition: r.number, Reported: []delivery.OrderID{o.ID}, After: after}
+		must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+		check(t, (w.Undecided != nil) == known && len(w.Undecided) == len(orders), "%s: %v", what, w.Undecided)
+		for _, id := range orders {
+			check(t, w.Undecided[id], "%s: it lacks %s", what, id)
+		}
+	}
+	is("an empty stream", true)
+	s.report(t, o.ID, delivery.Assigned)
+	is("one report", true, o.ID)
+	after = get(s.rdb.XInfoStream(t.Context(), r.key(kindUpdates)).Result())(t).LastGeneratedID
+	is("decided", true)
+	s.report(t, o.ID, delivery.PickingUp)
+	s.report(t, other.ID, delivery.Assigned)
+	is("two orders", true, o.ID, other.ID)
+	pipe := s.rdb.Pipeline()
+	for range mostListed {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", encodeUpdate(&delivery.Update{Order: o.ID})}})
+	}
+	get(pipe.Exec(t.Context()))(t)
+	is("too many", false)
+	after = get(s.rdb.XInfoStream(t.Context(), r.key(kindUpdates)).Result())(t).LastGeneratedID
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", "damaged"}}).Err())
+	is("a damaged one", false)
+}
+
+// own makes a worker the owner of the partition of the environment's account.
+func (s *env) own(t *testing.T, worker string) *Owned {
+	t.Helper()
+	r := s.partitionOf(s.account)
+	return get(s.Ownership.Take(t.Context(), r.number, get(s.Ownership.Tokens(t.Context()))(t)[r.number], worker))(t)
+}
+
+// process takes the owner behind all there is, which others are told unless it is silent.
+func (s *env) process(t *testing.T, o *Owned, silent bool) {
+	t.Helper()
+	for {
+		inboxes := get(s.Ownership.Read(t.Context(), []*Owned{o}, 1000, -1))(t)
+		if len(inboxes) == 0 {
+			return
+		}
+		in, step := inboxes[0], s.Ownership.Step(o.Partition, o.Token)
+		if in.Events != "" {
+			step.Token.Events, step.Token.Webhooks, o.From = in.Events, in.Events, in.Events
+		}
+		if in.Updates != "" {
+			step.Token.Updates = in.Updates
+		}
+		for _, read := range []*int64{&o.ReadFrom, &o.Read.Events, &o.Read.Webhooks} {
+			if *read >= 0 {
+				*read += in.ReadEvents
+			}
+		}
+		if o.Read.Updates >= 0 {
+			o.Read.Updates += in.ReadUpdates
+		}
+		if !silent {
+			step.Positions(o.Read)
+		}
+		equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
+		o.Token = step.Token
+	}
+}
+
+// The groups' readers know how far the owner has told that it is: exactly, whatever
+// the streams have been through.
+func TestTake_KeepsLagExact(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*testing.T, *env, string) // to a stream with seven entries
+	}{
+		{"a stream as it is", func(*testing.T, *env, string) {}},
+		{"entries were trimmed", func(t *testing.T, s *env, key string) {
+			must(t, s.rdb.XTrimMaxLen(t.Context(), key, 5).Err())
+		}},
+		{"an entry in the middle was removed", func(t *testing.T, s *env, key string) {
+			entries := get(s.rdb.XRange(t.Context(), key, "-", "+").Result())(t)
+			must(t, s.rdb.XDel(t.Context(), key, entries[3].ID).Err())
+			s.create(t, "instead")
+		}},
+		{"the group was destroyed", func(t *testing.T, s *env, key string) {
+			must(t, s.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			key := s.partitionOf(s.account).key(kindEvents)
+			lags := func(want int64, what string) {
+				t.Helper()
+				lag := get(s.Streams.Lag(t.Context(), RoleStatus))(t)
+				equal(t, lag.Entries, want, "lag "+what)
+				equal(t, lag.Oldest.IsZero(), want == 0, "no oldest entry "+what)
+				equal(t, s.stats(t).Unread[RoleStatus], want, "unread "+what)
+			}
+			s.createMany(t, "A", 4)
+			o := s.own(t, "w1")
+			lags(4, "at the beginning")
+			s.process(t, o, false)
+			lags(0, "after the first step")
+			s.createMany(t, "B", 3)
+			lags(3, "with three behind")
+			c.do(t, s, key)
+			s.process(t, o, true) // and it dies before it tells
+			s.createMany(t, "C", 2)
+			o = s.own(t, "w2")
+			lags(2, "after another one took it")
+			s.process(t, o, false)
+			lags(0, "at the end")
+			s.createMany(t, "D", 1)
+			lags(1, "with one behind")
+		})
+	}
+}
+
+// Consumers of an earlier release are waited for; after them it goes on behind what they have settled.
+func TestTake_GoesOnWhereTheConsumersWere(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	for i := range 3 {
+		s.create(t, fmt.Sprint("X-", i))
+	}
+	must(t, s.Streams.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "old", 3)...))
+	last := s.create(t, "last")
+	before := s.content(t, r)
+	_, err := s.Ownership.Take(t.Context(), r.number, "", "w1")
+	wantError(t, err, ErrConsumersActive)
+	check(t, maps.Equal(s.content(t, r), before), "the refused call wrote something")
+	for _, kind := range []byte{kindEvents, kindUpdates} {
+		must(t, s.rdb.XGroupDelConsumer(t.Context(), r.key(kind), string(RoleStatus), "old").Err())
+	}
+	in := get(s.Ownership.Read(t.Context(), []*Owned{s.own(t, "w1")}, 100, -1))(t)
+	require(t, len(in) == 1 && len(in[0].Entries) == 1 && in[0].Entries[0].Events[0].Order == last.ID, "%+v", in)
+}
+
+func TestTake_OnlyWhileTheTokenIsAsSeen(t *testing.T) {
+	s := newEnv(t)
+	first := s.own(t, "w1")
+	r := s.partitionOf(s.account)
+	_, err := s.Ownership.Take(t.Context(), r.number, "", "w2")
+	wantError(t, err, ErrNotOwner)
+	second := s.own(t, "w2")
+	check(t, second.Token.Owner == "w2" && second.Token.Epoch == first.Token.Epoch+1, "%+v after %+v", second.Token, first.Token)
+	wantError(t, s.Ownership.Advance(t.Context(), []*Step{s.Ownership.Step(r.number, first.Token)})[0], ErrNotOwner)
+	equal(t, s.Ownership.Advance(t.Context(), []*Step{s.Ownership.Step(r.number, second.Token)})[0], nil, "a step of the owner")
+}
+
+// Trimming and retirement wait for the position that the owner has told.
+func TestTrimAndRetire_WaitForTheOwner(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	ended := s.create(t, "X-1")
+	s.report(t, ended.ID, delivery.Delivered)
+	o := s.own(t, "w1")
+	step := s.Ownership.Step(r.number, o.Token)
+	step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
+	o.Token = step.Token
+	later := time.Now().Add(3 * time.Hour)
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
+	for _, role := range []Role{RoleWebhook, RoleExport} {
+		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
+	}
+	sweep := func() (int64, int) {
+		return get(s.Lifecycle.Trim(t.Context(), r.number, -24*time.Hour))(t), get(s.Lifecycle.Retire(t.Context(), r.number, later, 100))(t)
+	}
+	trimmed, retired := sweep()
+	check(t, trimmed == 0 && retired == 0, "%d trimmed, %d retired before the owner has read", trimmed, retired)
+	left := get(s.Audit.GroupsLeft(t.Context()))(t)
+	check(t, slices.Equal(left, []GroupLeft{{r.number, "events", RoleStatus, 3, 0}, {r.number, "updates", RoleStatus, 1, 0}}), "left: %+v", left)
+	s.process(t, o, false)
+	trimmed, retired = sweep()
+	check(t, trimmed == 2 && retired == 1, "%d trimmed, %d retired", trimmed, retired)
+	left = get(s.Audit.GroupsLeft(t.Context()))(t)
+	check(t, len(left) == 0, "left: %+v", left)
+}
+
+// A group that somebody has destroyed is made again where the owner is, by a step that is whole.
+func TestAdvance_MakesADestroyedGroupAgain(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	order := s.create(t, "X-1")
+	s.list(t, order.ID)
+	o := s.own(t, "w1")
+	for _, kind := range []byte{kindEvents, kindUpdates} {
+		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kind), string(RoleStatus)).Err())
+	}
+	step := s.Ownership.Step(r.number, o.Token)
+	step.Change(order, assigned(), nil)
+	step.Positions(o.Read)
+	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
+	o.Token = step.Token
+	wrong := get(s.Audit.IndexInconsistencies(t.Context(), []*delivery.Order{get(s.Orders.Get(t.Context(), order.ID))(t)}))(t)
+	check(t, len(wrong) == 0, "%+v", wrong)
+	s.process(t, o, false)
+	equal(t, get(s.Streams.Lag(t.Context(), RoleStatus))(t).Entries, 0, "lag")
+}
+
+// A dead letter shows what it was about although its stream was trimmed.
+func TestDeadLetters_OfTheOwnerKeepTheirFields(t *testing.T) {
+	s := newEnv(t)
+	order := s.create(t, "X-1")
+	r := s.partitionOf(s.account)
+	s.report(t, order.ID, delivery.Assigned)
+	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", "damaged"}}).Err())
+	o := s.own(t, "w1")
+	o.From = o.CatchUp
+	in := get(s.Ownership.Read(t.Context(), []*Owned{o}, 100, -1))(t)
+	require(t, len(in) == 1 && len(in[0].Unreadable) == 1, "%+v", in)
+	s.step(t, r.number, func(step *Step) {
+		for _, e := range in[0].Entries {
+			if e.Update != nil {
+				step.DeadLetter(e.Undecided("a defect"), RoleStatus)
+			}
+		}
+		step.DeadLetter(in[0].Unreadable[0], RoleStatus)
+	})
+	must(t, s.rdb.Del(t.Context(), r.key(kindUpdates)).Err())
+	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
+	require(t, len(letters) == 2, "%+v", letters)
+	for i, want := range []string{"unreadable: ", "a defect"} {
+		check(t, strings.HasPrefix(letters[i].Reason, want) && letters[i].Stream == "updates" && letters[i].Role == "status" && letters[i].Fields["u"] != "", "%+v", letters[i])
+	}
+	equal(t, letters[1].Fields["order"], order.ID.String(), "order")
+}
+
+// A worker's beats are counted; who stands still, or is forgotten, is seen by all.
+func TestWorkers_CountTheirBeats(t *testing.T) {
+	l := openTest(t)
+	other := openTest(t, sameDatabase(l))
+	for range 2 {
+		must(t, l.Ownership.Beat(t.Context(), "w1"))
+	}
+	must(t, other.Ownership.Beat(t.Context(), "w2"))
+	equal(t, get(other.Ownership.Workers(t.Context()))(t), map[string]string{"w1": "2", "w2": "1"}, "workers")
+	must(t, other.Ownership.Forget(t.Context(), "w1", "w3"))
+	equal(t, get(l.Ownership.Workers(t.Context()))(t), map[string]string{"w2": "1"}, "workers")
+}

@@ -1,0 +1,52 @@
+-- Writes what the owner of a partition has decided, all or nothing, while it owns it.
+-- KEYS 1 owner, 2 events
+-- ARGV 1 the token as the owner knows it, 2 the token from now on, 3 key prefix {tag},
+--   4 the batch's events ('': none), 5 how many conditions, 6 how many orders change, 7 how
+--   many of them end, then for each condition: key, first and last place,
+--   what is there; for each order: its key, the expected version (8 bytes), status (1 byte;
+--   '' changes none), version and time (16 bytes), entries to append; for each that ends its
+--   member; then commands: the number of words, and those
+-- Replies: done and the id of the batch, repeated, lost (another owner), conflict and
+--   the places of the orders, among the conditions and then the changes, that were changed
+--   by somebody else
+-- Repeated call: answers repeated; the token tells.
+local stored = call('GET', KEYS[1]) or ''
+if stored ~= ARGV[1] then return {stored == ARGV[2] and 'repeated' or 'lost'} end
+local conditions, changes, ended = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local at, heads, conflicts = 8, {}, {'conflict'}
+for i = 1, conditions do
+  if call('GETRANGE', ARGV[at], ARGV[at + 1], ARGV[at + 2]) ~= ARGV[at + 3] then conflicts[#conflicts + 1] = i end
+  at = at + 4
+end
+local first = at
+for i = 1, changes do
+  heads[i] = call('GETRANGE', ARGV[at], 2, 11)
+  if sub(heads[i], 3) ~= ARGV[at + 1] then conflicts[#conflicts + 1] = conditions + i end
+  at = at + 5
+end
+if #conflicts > 1 then return conflicts end
+
+-- Gateways write to an order, too: what was reported, and flags, are as they are now.
+at = first
+for i = 1, changes do
+  if ARGV[at + 2] ~= '' then call('SETRANGE', ARGV[at], 1, ARGV[at + 2] .. sub(heads[i], 1, 2) .. ARGV[at + 3]) end
+  call('APPEND', ARGV[at], ARGV[at + 4])
+  at = at + 5
+end
+local batch = ''
+if ARGV[4] ~= '' then batch = call('XADD', KEYS[2], '*', 'm', ARGV[4]) end
+if ended > 0 then
+  end_orders(ARGV[3], batch, {unpack(ARGV, at, at + ended - 1)})
+  at = at + ended
+end
+while at <= #ARGV do
+  local words = tonumber(ARGV[at])
+  if ARGV[at + 2] ~= 'SETID' then
+    call(unpack(ARGV, at + 1, at + words))
+  elseif redis.pcall(unpack(ARGV, at + 1, at + words)).err then -- somebody has destroyed the group
+    call('XGROUP', 'CREATE', ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], 'MKSTREAM')
+  end
+  at = at + words + 1
+end
+call('SET', KEYS[1], ARGV[2])
+return {'done', batch}

@@ -1,0 +1,268 @@
+package ledger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// ErrNotOwner says that the partition has another owner, or none.
+var ErrNotOwner = errors.New("the partition has another owner")
+
+// Step is what the owner of a partition changes at once, all or nothing.
+type Step struct {
+	Token     Token              // as it will be; the owner sets how far it has got
+	Batch     string             // the entry with the step's events, once it is written; empty: it has none
+	Conflicts []delivery.OrderID // of ErrConflict: these were changed since they were read
+	Published []*Delivery        // the batch's events for webhooks
+
+	ledger     *core
+	partition  partition
+	was        string
+	conditions []any // four each
+	changes    []any // five each
+	commands   []any
+	orders     [2][]delivery.OrderID // of the conditions and the changes
+	events     []byte
+	ended      []any
+	reached    []delivery.Status
+	outcomes   []byte
+	tries      []byte
+	adds       map[string][]any // members to add to sorted sets, by key: score, member
+	removes    map[string][]any
+}
+
+// Step begins a step of the owner that has the token.
+func (l Ownership) Step(partition int, token Token) *Step {
+	s := &Step{ledger: l.core, partition: l.partitions[partition], was: string(token.Stored()), Token: token,
+		adds: make(map[string][]any), removes: make(map[string][]any)}
+	s.Token.Sequence++
+	return s
+}
+
+// command adds a command of Redis; its keys are the partition's.
+func (s *Step) command(words ...any) {
+	s.commands = append(append(s.commands, len(words)), words...)
+}
+
+// condition lets the step fail unless the bytes of an order's record are as given.
+func (s *Step) condition(id delivery.OrderID, first int, bytes []byte) {
+	s.conditions = append(s.conditions, s.partition.order(id.Digest()), first, first+len(bytes)-1, bytes)
+	s.orders[0] = append(s.orders[0], id)
+}
+
+// Offsets in an order's head: what a report notes.
+const (
+	orderReportedAt      = 2
+	orderVersionAt       = 4
+	orderCourierUpdateAt = 44
+)
+
+// List puts a new order on its fleet's list of jobs, and sets its first timer.
+func (s *Step) List(o *NewOrder) {
+	s.condition(o.ID, orderVersionAt, binary.BigEndian.AppendUint64(nil, o.version))
+	s.add(s.partition.jobs(delivery.Searching, o.fleet), o.created, o.ID)
+	s.add(s.partition.key(kindTimers), o.created.Add(firstTimerAfter), o.ID)
+}
+
+func (s *Step) add(key string, at time.Time, id delivery.OrderID) {
+	s.adds[key] = append(s.adds[key], millis(at), orderMember(id))
+}
+
+func (s *Step) remove(key string, id delivery.OrderID) {
+	s.removes[key] = append(s.removes[key], orderMember(id))
+}
+
+// Change appends changes to an order as it was read, each one version and one event, and after
+// them swaps its courier, unless that is nil.
+func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delivery.Courier) {
+	// After a restored backup the ledger's epoch is above the record's.
+	epoch, sequence := max(s.ledger.epoch.Load(), uint32(o.Version>>32)), delivery.Sequence(o.Version)
+	var entries, status, head []byte
+	for i := range changes {
+		c := &changes[i]
+		sequence++
+		c.Version = uint64(epoch)<<32 | uint64(sequence)
+		entries = appendChange(entries, c, epoch)
+		s.events = appendOrderEvent(s.events, o.ID, c.Version)
+	}
+	if swap != nil {
+		entries = appendCourierEntry(entries, entrySwap, *swap)
+	}
+	if len(changes) > 0 {
+		last := &changes[len(changes)-1]
+		status = []byte{byte(last.Status)}
+		head = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, last.Version), uint64(millis(last.At)))
+		s.move(o, changes)
+		s.reached = append(s.reached, last.Status)
+		s.moved(o, changes, swap)
+	}
+	s.changes = append(s.changes, s.partition.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), status, head, entries)
+	s.orders[1] = append(s.orders[1], o.ID)
+}
+
+// moved keeps the events of the changes, for the webhooks.
+func (s *Step) moved(o *delivery.Order, changes []delivery.Change, swap *delivery.Courier) {
+	after, last := *o, &changes[len(changes)-1]
+	after.Changes = append(slices.Clip(o.Changes), changes...)
+	after.Status, after.Version, after.Courier = last.Status, last.Version, last.Courier
+	if swap != nil {
+		after.Courier = *swap
+	}
+	for i := range changes {
+		s.Published = append(s.Published, ofOrder(&after, delivery.Sequence(changes[i].Version)))
+	}
+}
+
+// move keeps what follows from an order's status: the list of jobs, the timer, the list of those
+// that have ended.
+func (s *Step) move(o *delivery.Order, changes []delivery.Change) {
+	last := changes[len(changes)-1]
+	s.remove(s.partition.jobs(o.Status, o.Fleet.ID), o.ID)
+	if last.Status.Terminal() {
+		s.remove(s.partition.key(kindTimers), o.ID)
+		s.ended = append(s.ended, orderMember(o.ID))
+		return
+	}
+	// The timer may be early.
+	s.add(s.partition.jobs(last.Status, o.Fleet.ID), last.At, o.ID)
+}
+
+// TimeOut is Change of an order of which nothing may have been reported since it was read.
+func (s *Step) TimeOut(o *delivery.Order, change delivery.Change) {
+	s.condition(o.ID, orderReportedAt, []byte{byte(o.Reported)})
+	s.condition(o.ID, orderCourierUpdateAt, binary.BigEndian.AppendUint64(nil, uint64(millis(o.LastCourierUpdate))))
+	s.Change(o, []delivery.Change{change}, nil)
+}
+
+// Postpone sets the timer of an order; zero removes it.
+func (s *Step) Postpone(id delivery.OrderID, until time.Time) {
+	if until.IsZero() {
+		s.remove(s.partition.key(kindTimers), id)
+	} else {
+		s.add(s.partition.key(kindTimers), until, id)
+	}
+}
+
+// Refuse keeps a forbidden update for the panel. late: a delivery.LateDelivery, of which one
+// event informs finance.
+func (s *Step) Refuse(u *delivery.Update, status delivery.Status, reason string, late bool) {
+	fields := []any{"u", encodeUpdate(u), "status", byte(status), "reason", reason}
+	if late {
+		fields = append(fields, "late", "1")
+		s.events = append(append(s.events, eventLate), orderMember(u.Order)...)
+		s.events = binary.BigEndian.AppendUint64(s.events, uint64(millis(u.At)))
+	}
+	s.keep(kindRefused, fields)
+}
+
+// DeadLetter keeps an entry that could not be read or decided.
+func (s *Step) DeadLetter(e Unreadable, role Role) {
+	s.keep(kindDeadLetters, append([]any{"stream", s.partition.key(e.kind), "entry", e.ID, "role", string(role), "reason", e.Reason}, e.values...))
+}
+
+// fieldPrefix begins the names of a dead-lettered entry's own fields.
+const fieldPrefix = "field-"
+
+func (s *Step) keep(kind byte, fields []any) {
+	s.command(append([]any{"XADD", s.partition.key(kind), "MAXLEN", "~", refusedKept, "*"}, fields...)...)
+}
+
+// Positions tells the readers of groups how far the owner has got.
+func (s *Step) Positions(read Counts) {
+	s.position(RoleStatus, kindEvents, s.Token.Events, read.Events)
+	s.position(RoleStatus, kindUpdates, s.Token.Updates, read.Updates)
+	s.position(RoleWebhook, kindEvents, s.Token.Webhooks, read.Webhooks)
+}
+
+func (s *Step) position(role Role, kind byte, id string, read int64) {
+	words := []any{"XGROUP", "SETID", s.partition.key(kind), string(role), id}
+	if read >= 0 {
+		words = append(words, "ENTRIESREAD", read)
+	}
+	s.command(words...)
+}
+
+// Empty reports whether the step writes nothing but the token.
+func (s *Step) Empty() bool {
+	return len(s.commands)+len(s.outcomes)+len(s.tries)+len(s.changes)+len(s.events)+len(s.adds)+len(s.removes) == 0
+}
+
+// wordsAtOnce is less than Lua can spread.
+const wordsAtOnce = 4000
+
+func (s *Step) call() call {
+	for key, members := range s.adds {
+		for page := range slices.Chunk(members, wordsAtOnce) {
+			s.command(append([]any{"ZADD", key}, page...)...)
+		}
+	}
+	for key, members := range s.removes { // after adds: a new order may leave its list in the same step
+		for page := range slices.Chunk(members, wordsAtOnce) {
+			s.command(append([]any{"ZREM", key}, page...)...)
+		}
+	}
+	s.publish()
+	args := []any{s.was, string(s.Token.Stored()), s.partition.prefix, s.events, len(s.conditions) / 4, len(s.changes) / 5, len(s.ended)}
+	for _, part := range [][]any{s.conditions, s.changes, s.ended, s.commands} {
+		args = append(args, part...)
+	}
+	return call{[]string{s.partition.key(kindOwner), s.partition.key(kindEvents)}, args}
+}
+
+// Advance writes steps of several partitions in one round trip. result[i] is nil, ErrNotOwner,
+// ErrConflict with the step's Conflicts, or another error: then it is not known whether the step
+// was written, and the owner must read again how far it has got.
+func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) {
+	calls := make([]call, len(steps))
+	for i, s := range steps {
+		calls[i] = s.call()
+	}
+	replies, err := l.runAll(ctx, "advance", calls)
+	result = make([]error, len(steps))
+	for i, reply := range replies {
+		if reply.Err() != nil {
+			result[i] = fmt.Errorf("partition %d: %w", steps[i].partition.number, failure(reply.Err()))
+			continue
+		}
+		result[i] = steps[i].read(reply)
+	}
+	_ = err // each step has its own
+	return result
+}
+
+func (s *Step) read(reply *redis.Cmd) error {
+	values, _ := reply.Val().([]any)
+	if len(values) == 0 {
+		return unreadable("advance")
+	}
+	switch name := text(values[0]); name {
+	case "done":
+		s.Batch = text(values[1])
+		for _, status := range s.reached {
+			s.ledger.activity.reached(status)
+		}
+		return nil
+	case "lost":
+		return ErrNotOwner
+	case "conflict":
+		for _, place := range values[1:] {
+			if i := int(integer(place)) - 1; i < len(s.orders[0]) {
+				s.Conflicts = append(s.Conflicts, s.orders[0][i])
+			} else {
+				s.Conflicts = append(s.Conflicts, s.orders[1][i-len(s.orders[0])])
+			}
+		}
+		return ErrConflict
+	default:
+		return fmt.Errorf("partition %d: script advance answered %s", s.partition.number, strconv.Quote(name))
+	}
+}

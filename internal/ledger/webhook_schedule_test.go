@@ -1,0 +1,178 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// reads reads a part of the account's schedule, as its owner does.
+func (s *env) reads(t *testing.T, from, until int64, limit int, known ...string) []*Scheduled {
+	t.Helper()
+	q := ScheduleQuery{Account: s.account, From: from, Until: until, Limit: limit, Known: func(key string) bool { return slices.Contains(known, key) }}
+	return get(s.worker.Ownership.Scheduled(t.Context(), []ScheduleQuery{q}))(t)[0]
+}
+
+func TestScheduled_PartsAndTheOneAfter(t *testing.T) {
+	s := newWebhookEnv(t)
+	keys := s.publish(t, 5)
+	for i, key := range keys { // due at 10, 20 and so on; the last two within a millisecond
+		must(t, s.rdb.ZAdd(t.Context(), s.key(kindRetries), redis.Z{Score: []float64{10, 20, 30, 40.001, 40.002}[i], Member: key}).Err())
+	}
+	for _, c := range []struct {
+		name        string
+		from, until int64
+		limit       int
+		want        []int
+	}{
+		{"all", 0, math.MaxInt64, 10, []int{0, 1, 2, 3, 4}},
+		{"as many as are wanted, and none after the end of time", 0, math.MaxInt64, 2, []int{0, 1}},
+		{"nothing is due", 0, 9, 10, []int{0}},
+		{"some are due", 0, 20, 10, []int{0, 1, 2}},
+		{"more are due than are wanted", 0, 20, 1, []int{0, 2}},
+		{"from a time", 11, 30, 10, []int{1, 2, 3}},
+		{"within a millisecond", 0, 40, 10, []int{0, 1, 2, 3, 4}},
+		{"from that millisecond", 40, 50, 10, []int{3, 4}},
+		{"before that millisecond", 30, 39, 10, []int{2, 3}},
+		{"behind all", 41, math.MaxInt64, 10, nil},
+	} {
+		var got []int
+		for _, e := range s.reads(t, c.from, c.until, c.limit) {
+			i := slices.Index(keys, e.Key)
+			got = append(got, i)
+			check(t, e.Due == []int64{10, 20, 30, 40, 40}[i] && e.Delivery.Key == e.Key && e.Gone == "", "%s: %+v", c.name, e)
+		}
+		check(t, slices.Equal(got, c.want), "%s: %v, want %v", c.name, got, c.want)
+	}
+}
+
+func TestScheduled_OfSeveralEndpoints(t *testing.T) {
+	s := newWebhookEnv(t)
+	vendors := []*env{s, s.beside(t), s.beside(t)}
+	queries := make([]ScheduleQuery, len(vendors))
+	for i, one := range vendors {
+		queries[i] = ScheduleQuery{Account: one.account, Until: math.MaxInt64, Limit: 10, Known: func(string) bool { return false }}
+		if i != 1 {
+			one.schedules(t, 0, one.publish(t, i+1)...)
+		}
+	}
+	found := get(s.worker.Ownership.Scheduled(t.Context(), queries))(t)
+	check(t, len(found[0]) == 1 && len(found[1]) == 0 && len(found[2]) == 3, "found %d, %d and %d", len(found[0]), len(found[1]), len(found[2]))
+	for i := range found {
+		for _, e := range found[i] {
+			check(t, e.Delivery.Account == vendors[i].account, "%+v", e.Delivery)
+		}
+	}
+}
+
+// What can be sent has its body, a replay its own window; of what is gone the ids are known.
+func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
+	s := newWebhookEnv(t)
+	o, versions := s.moved(t, "X-1", delivery.Assigned, delivery.PickingUp)
+	retired, gone := s.moved(t, "X-2", delivery.Assigned)
+	damaged, unreadable := s.moved(t, "X-3", delivery.Assigned)
+	notices := s.publish(t, 3)
+	r := s.partitions[0]
+	must(t, s.rdb.Del(t.Context(), r.order(retired.ID.Digest()), r.keyOf(kindNotice, []byte(notices[1][1:]))).Err())
+	must(t, s.rdb.Set(t.Context(), r.order(damaged.ID.Digest()), "\x09", 0).Err())
+	must(t, s.rdb.Set(t.Context(), r.keyOf(kindNotice, []byte(notices[2][1:])), "\x09", 0).Err())
+	at, replayed := s.ms.Load(), s.ms.Load()+5000
+	id := func(o *delivery.Order, sequence uint64) string { return delivery.EventID(o.ID, 1<<32|sequence) }
+	for _, c := range []struct {
+		name   string
+		key    string
+		stored Scheduled
+		id     string
+		gone   string // begins with that; empty: it can be sent
+	}{
+		{"a version", versions[0], Scheduled{Attempts: 3}, id(o, 2), ""},
+		{"a replay", versions[1], Scheduled{ReplayedAt: replayed}, id(o, 3), ""},
+		{"a replay that has failed", versions[1], Scheduled{Attempts: 2, ReplayedAt: replayed}, id(o, 3), ""},
+		{"a notice", notices[0], Scheduled{}, notices[0][1:], ""},
+		{"a retired order's", gone[0], Scheduled{Attempts: 1, ReplayedAt: replayed}, id(retired, 2), "the order is no longer stored"},
+		{"a version that the order has not", versionKey(o.ID, 9), Scheduled{}, id(o, 9), "the order has no such version"},
+		{"a damaged order's", unreadable[0], Scheduled{}, id(damaged, 2), "unreadable: "},
+		{"an expired notice", notices[1], Scheduled{}, notices[1][1:], "the event's body has expired"},
+		{"a damaged notice", notices[2], Scheduled{}, notices[2][1:], "unreadable: "},
+	} {
+		c.stored.Key, c.stored.Due = c.key, at
+		s.owns(t, func(step *Step) { step.Schedule(s.account, false, []Scheduled{c.stored}) })
+		e := s.reads(t, 0, math.MaxInt64, 10)[0]
+		d := e.Delivery
+		require(t, d != nil, "%s: %+v", c.name, e)
+		check(t, d.EventID == c.id && d.Account == s.account && d.Key == c.key && d.ReplayedAt.Equal(timeOf(c.stored.ReplayedAt)) && e.Attempts == c.stored.Attempts &&
+			e.ReplayedAt == c.stored.ReplayedAt && e.Due == at, "%s: %+v of %+v", c.name, d, e)
+		check(t, (e.Gone != "") == (c.gone != "") && len(e.Gone) >= len(c.gone) && e.Gone[:len(c.gone)] == c.gone, "%s is gone: %q", c.name, e.Gone)
+		if e.Gone == "" {
+			check(t, !d.OccurredAt.IsZero() && d.Deadline().Equal(later(d.OccurredAt, d.ReplayedAt).Add(24*time.Hour)) && (d.Order != nil || string(d.Data) == "{}"), "%s: %+v", c.name, d)
+		}
+		line, _ := (&AttemptRecord{At: s.now(), State: StateNotSent}).Lines(d, false)
+		record := get(r.decodeLine(string(line)))(t)
+		check(t, record.EventID == c.id, "%s is recorded as %+v", c.name, record)
+		e = s.reads(t, 0, math.MaxInt64, 10, c.key)[0]
+		check(t, e.Delivery == nil && e.Gone == "" && e.Attempts == c.stored.Attempts, "%s, known: %+v", c.name, e)
+		s.owns(t, func(step *Step) { step.Unschedule(s.account, []string{c.key}) })
+	}
+}
+
+// A read that fails is no event that is gone.
+func TestScheduled_BrokenReadSaysNothing(t *testing.T) {
+	s := newWebhookEnv(t)
+	key := s.publish(t, 1)[0]
+	s.schedules(t, 0, key)
+	body := s.partitions[0].keyOf(kindNotice, []byte(key[1:]))
+	must(t, s.rdb.Del(t.Context(), body).Err())
+	must(t, s.rdb.RPush(t.Context(), body, "a list").Err()) // its read is an error
+	_, err := s.worker.Ownership.Scheduled(t.Context(), []ScheduleQuery{{Account: s.account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}})
+	check(t, err != nil, "no error")
+}
+
+func TestPending_HasAScheduleOrABreaker(t *testing.T) {
+	s := newWebhookEnv(t)
+	idle, late, dead, deleted := s, s.beside(t), s.beside(t), s.beside(t)
+	late.schedules(t, time.Hour.Milliseconds(), noticeKey("evt_1"))
+	s.owns(t, func(step *Step) { step.Endpoint(dead.account, &EndpointChange{Breaker: &Breaker{Failures: 1}}) })
+	deleted.schedules(t, 0, noticeKey("evt_2"))
+	must(t, s.Webhooks.Delete(t.Context(), deleted.account))
+	got := get(s.worker.Ownership.Pending(t.Context(), 0))(t)
+	for _, c := range []struct {
+		name string
+		of   *env
+		want bool
+	}{{"idle", idle, false}, {"with a schedule", late, true}, {"with a breaker", dead, true}, {"deleted, with a schedule", deleted, true}} {
+		check(t, slices.Contains(got, c.of.account) == c.want, "%s: %v", c.name, !c.want)
+	}
+	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{idle.account, late.account, deleted.account}))(t)
+	check(t, !facts[0].Scheduled && facts[1].Scheduled && facts[2].Scheduled && facts[2].URL == "" && facts[2].Unreadable == nil, "facts %+v, %+v, %+v", facts[0], facts[1], facts[2])
+}
+
+func TestBacklogs_CountTheScheduleAndNameTheAgeOfTheNext(t *testing.T) {
+	s := newWebhookEnv(t)
+	empty, gone := s.beside(t), s.beside(t)
+	happened := s.now()
+	old := s.publish(t, 1)
+	s.pass(t, time.Minute)
+	s.schedules(t, 5000, s.publish(t, 3)...)
+	s.schedules(t, 4000, old...)
+	gone.schedules(t, 0, noticeKey("evt_expired"))
+	got, queues, err := s.worker.Ownership.Backlogs(t.Context(), 0, []delivery.AccountID{s.account, empty.account, gone.account})
+	require(t, err == nil && !queues, "%v, queues of an earlier release: %v", err, queues)
+	want := []Backlog{{4, happened}, {}, {1, time.Time{}}}
+	for i := range got {
+		check(t, got[i].Events == want[i].Events && got[i].Oldest.Equal(want[i].Oldest), "%d: %+v, want %+v", i, got[i], want[i])
+	}
+}
+
+func TestPing_IsATestEventOfItsTime(t *testing.T) {
+	account := delivery.NewAccountID()
+	at := time.UnixMilli(1_795_000_000_000)
+	one, same, later := Ping(account, at), Ping(account, at), Ping(account, at.Add(time.Millisecond))
+	check(t, one.Type == delivery.WebhookTest && one.EventID == same.EventID && one.EventID != later.EventID && one.Key == "" && one.Account == account &&
+		string(one.Data) == fmt.Sprintf(`{"accountId":%q}`, account.String()), "%+v, then %+v", one, later)
+}

@@ -1,0 +1,196 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func TestStep_KeepsSchedules(t *testing.T) {
+	s := newWebhookEnv(t)
+	a, b, c := noticeKey("evt_a"), noticeKey("evt_b"), noticeKey("evt_c")
+	at := s.ms.Load()
+	for _, step := range []struct {
+		name   string
+		do     func(*Step)
+		due    map[string]int64
+		counts map[string]string
+	}{
+		{"put", func(step *Step) {
+			step.Schedule(s.account, false, []Scheduled{{Key: a, Due: at + 1, Attempts: 2}, {Key: b, Due: at + 2}, {Key: c, Due: at + 3, ReplayedAt: 7}})
+		}, map[string]int64{a: 1, b: 2, c: 3}, map[string]string{a: "2", c: "0@7"}},
+		{"put again", func(step *Step) {
+			step.Schedule(s.account, false, []Scheduled{{Key: c, Due: at + 9, Attempts: 1, ReplayedAt: 7}})
+		},
+			map[string]int64{a: 1, b: 2, c: 9}, map[string]string{a: "2", c: "1@7"}},
+		{"spilt, as it is there", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
+			map[string]int64{a: 1, b: 2, c: 9}, map[string]string{a: "2", c: "1@7"}},
+		{"removed", func(step *Step) { step.Unschedule(s.account, []string{a, noticeKey("evt_unknown")}) },
+			map[string]int64{b: 2, c: 9}, map[string]string{c: "1@7"}},
+		{"spilt", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
+			map[string]int64{a: 100, b: 2, c: 9}, map[string]string{c: "1@7"}},
+		{"the rest removed", func(step *Step) { step.Unschedule(s.account, []string{a, b, c}) }, map[string]int64{}, map[string]string{}},
+	} {
+		s.owns(t, step.do)
+		_, due := s.scheduled(t)
+		check(t, maps.Equal(due, step.due) && maps.Equal(s.counts(t), step.counts), "%s: due %v, counts %v", step.name, due, s.counts(t))
+	}
+}
+
+// More than Lua can spread at once.
+func TestStep_TakesManyEventsOfOneEndpoint(t *testing.T) {
+	s := newWebhookEnv(t)
+	keys := numbered("evt_", 10_000)
+	events := make([]Scheduled, len(keys))
+	for i, key := range keys {
+		events[i] = Scheduled{Key: key, Due: s.ms.Load(), Attempts: 1}
+	}
+	s.owns(t, func(step *Step) { step.Schedule(s.account, false, events) })
+	there, _ := s.scheduled(t)
+	check(t, len(there) == len(keys) && len(s.counts(t)) == len(keys), "%d scheduled, %d counts", len(there), len(s.counts(t)))
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, keys) })
+	there, _ = s.scheduled(t)
+	check(t, len(there) == 0 && len(s.counts(t)) == 0, "%d scheduled, %d counts", len(there), len(s.counts(t)))
+}
+
+func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
+	s := newWebhookEnv(t)
+	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "probe", "1", "proven", "0").Err())
+	before := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0]
+	require(t, before.Probe && !before.Proven && !before.Scheduled && before.Breaker == Breaker{} && before.Tally == Tally{}, "facts %+v", before)
+	breaker := Breaker{Hold: 1_795_000_000_000, Open: true, Failures: 7, Probes: 65_535, Rate: 42.5, Calm: 20, Forward: 3, Since: 4}
+	tally := Tally{Hour: 499_000, OK: 1, Failed: 2, PreviousOK: 3, PreviousFailed: 4, Delivered: 1 << 40, Retried: 6, Undelivered: 7, NotSent: 8}
+	want := *before
+	for _, c := range []struct {
+		name   string
+		change EndpointChange
+		same   func()
+	}{
+		{"nothing", EndpointChange{}, func() {}},
+		{"a breaker", EndpointChange{Breaker: &breaker}, func() { want.Breaker = breaker }},
+		{"a tally", EndpointChange{Tally: &tally, Waiting: 5}, func() { want.Tally, want.Waiting = tally, 5 }},
+		{"a state", EndpointChange{State: EndpointGone, StateSince: 99}, func() { want.State, want.StateSince = EndpointGone, 99 }},
+		{"a proof", EndpointChange{Proven: true}, func() { want.Proven, want.Version = true, want.Version+1 }},
+		{"a probe", EndpointChange{Probed: true}, func() { want.Probe = false }},
+		{"an end of the breaker", EndpointChange{Breaker: &Breaker{}}, func() { want.Breaker = Breaker{} }},
+	} {
+		s.owns(t, func(step *Step) { step.Endpoint(s.account, &c.change) })
+		c.same()
+		equal(t, get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0], &want, c.name)
+	}
+	equal(t, s.rdb.HExists(t.Context(), s.key(kindEndpoint), "gate").Val(), false, "what holds nothing back is stored")
+}
+
+// line is one of the log, of an attempt of that number.
+func (s *env) line(attempt int, probes uint32) []byte {
+	a := AttemptRecord{At: s.now(), State: StateRetrying, Attempt: attempt, Probe: probes > 0}
+	line, _ := a.Lines(&Delivery{Account: s.account, EventID: "evt_1", Type: delivery.StoreActivated}, probes > 0)
+	if probes > 0 {
+		binary.BigEndian.PutUint32(line[1:], probes)
+	}
+	return line
+}
+
+func TestStep_WritesTheLogInChunks(t *testing.T) {
+	s := newWebhookEnv(t)
+	for _, c := range []struct {
+		name  string
+		lines [][]byte
+		kept  int
+		again bool
+		want  string // attempts, and probes that share a line, the newest first
+	}{
+		{"one line", [][]byte{s.line(1, 0)}, 10, false, "1"},
+		{"a chunk", [][]byte{s.line(2, 0), s.line(3, 0), s.line(4, 0)}, 10, false, "4 3 2 1"},
+		{"a probe that failed", [][]byte{s.line(5, 1)}, 10, false, "5*1 4 3 2 1"},
+		{"the next ones, which share its line", [][]byte{s.line(5, 9)}, 10, true, "5*9 4 3 2 1"},
+		{"another chunk", [][]byte{s.line(6, 0), s.line(7, 0)}, 10, false, "7 6 5*9 4 3 2 1"},
+		{"no more than three entries", [][]byte{s.line(8, 0)}, 3, false, "8 7 6 5*9"},
+		{"no more than one", [][]byte{s.line(9, 0)}, 1, false, "9"},
+	} {
+		s.owns(t, func(step *Step) { step.Log(s.account, c.lines, c.kept, c.again) })
+		got := ""
+		for _, a := range s.attempts(t, "") {
+			if got != "" {
+				got += " "
+			}
+			if got += fmt.Sprint(a.Attempt); a.Probes > 0 {
+				got += fmt.Sprint("*", a.Probes)
+			}
+		}
+		equal(t, got, c.want, c.name)
+	}
+}
+
+// A line that is to be replaced may be gone: the rest of the step is written all the same.
+func TestStep_ReplacesALineThatIsGone(t *testing.T) {
+	s := newWebhookEnv(t)
+	key := s.publish(t, 1)[0]
+	s.owns(t, func(step *Step) {
+		step.Log(s.account, [][]byte{s.line(1, 2)}, 10, true)
+		step.Schedule(s.account, false, []Scheduled{{Key: key, Due: 1}})
+	})
+	keys, _ := s.scheduled(t)
+	check(t, len(keys) == 1 && len(s.attempts(t, "")) == 1, "%d scheduled, %d lines", len(keys), len(s.attempts(t, "")))
+}
+
+func TestStep_TellsOfEndsAndTriesInOneEntryEach(t *testing.T) {
+	s := newWebhookEnv(t)
+	other := s.beside(t)
+	publish := func() {
+		s.owns(t, func(step *Step) {
+			for i, state := range []string{StateDelivered, StateRetrying, StateNotSent, StateRetrying} {
+				a := AttemptRecord{At: s.now(), State: state, Attempt: i + 1, Error: "e", Answer: "long"}
+				line, unanswered := a.Lines(&Delivery{EventID: fmt.Sprint("evt_", i), Type: delivery.StoreActivated}, false)
+				if state == StateRetrying {
+					line = unanswered
+				}
+				step.Publish([]delivery.AccountID{s.account, other.account}[i/2], line, state != StateRetrying)
+			}
+		})
+	}
+	publish()
+	r := s.partitions[0]
+	equal(t, s.rdb.Exists(t.Context(), r.key(kindTries)).Val(), 0, "streams that nobody reads")
+	s.exporting(t)
+	publish()
+	equal(t, s.rdb.XLen(t.Context(), r.key(kindOutcomes)).Val(), 2, "entries of ends")
+	equal(t, s.rdb.XLen(t.Context(), r.key(kindTries)).Val(), 1, "entries of tries")
+	var got []string
+	for _, e := range collectFrom(t, s.Ledger, s.partitions, RoleExport, 3)[1:] {
+		for _, a := range e.Outcomes {
+			got = append(got, fmt.Sprint(a.EventID, " ", a.State, " ", a.Attempt, " ", a.Answer, " ", a.Account == s.account))
+		}
+	}
+	slices.Sort(got)
+	equal(t, got, []string{"evt_0 delivered 1 long true", "evt_1 retrying 2  true", "evt_2 notSent 3 long false", "evt_3 retrying 4  false"}, "the exporter reads")
+}
+
+func TestQueueStats_SumsWhatOwnersTell(t *testing.T) {
+	s := newEnv(t)
+	at := time.UnixMilli(1_795_000_000_000).UTC()
+	tell := func(partition int, all map[EndpointState]QueueStats) {
+		must(t, s.advanceBy(t.Context(), partition, func(step *Step) { step.Summary(all) }))
+	}
+	for p := range s.partitions {
+		wantError(t, errOf(s.Monitor.QueueStats(t.Context())), ErrNoOwner)
+		tell(p, nil)
+	}
+	equal(t, get(s.Monitor.QueueStats(t.Context()))(t)[EndpointHealthy], QueueStats{}, "of nothing")
+	tell(1, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 1, Events: 2, Oldest: at}, EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3}})
+	tell(2, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 10, Events: 20, BreakersOpen: 1, Oldest: at.Add(-time.Second)}})
+	tell(3, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 1, Events: 1, Oldest: at.Add(time.Second)}})
+	equal(t, get(s.Monitor.QueueStats(t.Context()))(t), map[EndpointState]QueueStats{
+		EndpointHealthy: {Endpoints: 12, Events: 23, BreakersOpen: 1, Oldest: at.Add(-time.Second)},
+		EndpointFailing: {}, EndpointUnreachable: {}, EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3},
+	}, "the sum")
+	lasts := get(s.rdb.PTTL(t.Context(), s.partitions[0].key(kindSummary)).Result())(t)
+	check(t, lasts > 0 && lasts <= summaryLifetime, "a summary counts for %s", lasts)
+	must(t, s.rdb.Del(t.Context(), s.partitions[0].key(kindSummary)).Err()) // its time is over
+	wantError(t, errOf(s.Monitor.QueueStats(t.Context())), ErrNoOwner)
+}

@@ -1,0 +1,328 @@
+package dispatch
+
+import (
+	"math"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// Facts are what is stored about an endpoint.
+type Facts struct {
+	Registered bool  // it has a URL
+	Version    int64 // of the receiver
+	Moved      int64 // the version with which its URL last changed
+	InFlight   int   // sends in flight; 0: the default
+	Pace       int   // events per second; 0: any number
+	State      ledger.EndpointState
+	StateSince int64 // ms
+	Breaker    Breaker
+	Tally      Tally
+	Waiting    bool // its schedule is not empty
+	InMemory   int  // events that were in memory only, as the owner before has told
+}
+
+// Tally counts attempts by the hour, and events by how they ended.
+type Tally struct {
+	Hour                                     uint32 // since 1970
+	OK, Failed, PreviousOK, PreviousFailed   uint32 // attempts in it and in the one before
+	Delivered, Retried, Undelivered, NotSent uint64
+}
+
+func (t *Tally) turn(now int64) {
+	hour := uint32(now / time.Hour.Milliseconds())
+	if t.Hour == hour {
+		return
+	}
+	previous := Tally{}
+	if t.Hour == hour-1 {
+		previous = *t
+	}
+	t.Hour, t.OK, t.Failed, t.PreviousOK, t.PreviousFailed = hour, 0, 0, previous.OK, previous.Failed
+}
+
+// Item is an event of an endpoint. One key is in memory at most once.
+type Item struct {
+	Account    delivery.AccountID
+	Key        string // as it stands in the schedule
+	Payload    any    // the caller's
+	Due        int64  // in the schedule, ms; of a ping its time
+	Attempts   int    // made before
+	ReplayedAt int64  // ms; 0: no replay
+	// Set by Next.
+	Version int64 // of the receiver to be used
+	Probe   bool  // ahead of its time in the schedule, which a failure does not change
+	Ping    bool  // a test event without a key, in no schedule
+
+	endpoint      *endpoint
+	entry         *Entry // nil: settled
+	before, after *Item  // versions of its order that wait for their first attempt
+	state         itemState
+	stored        bool // it stands in the schedule
+	bound         bool // to the order of its order's versions
+	queued        bool // in fresh or due
+	spilling      bool // leaves for the schedule without an attempt
+}
+
+type itemState byte
+
+const (
+	absent itemState = iota
+	waiting
+	flying
+	leaving // until what is written about it is confirmed, and no load is under way that may not show it
+)
+
+// orderKey is the part of a version's key that names its order.
+const orderKey = 15
+
+const never = math.MaxInt64
+
+// endpoint is one account's receiver and what waits for it.
+type endpoint struct {
+	Facts
+	account delivery.AccountID
+	known   bool // Facts are
+	items   map[string]*Item
+	tails   map[string]*Item // of each order with versions in memory that were never attempted
+	fresh   fifo[*Item]      // never attempted
+	due     fifo[*Item]      // to be attempted again, and replays
+	early   *Item            // the next probe, ahead of its time
+	queued  int              // waiting in fresh and due
+	held    int              // waiting and in flight
+	flying  int              // in flight, with a ping
+
+	behind   bool  // the schedule may hold events never attempted that are not in memory: others go there, too
+	nextDue  int64 // the schedule's first that is not in memory; early is harmless
+	parking  int   // puts to the schedule that are not confirmed
+	spilling int   // those of them that were never attempted
+	load     Load  // under way, if any
+	loading  bool
+	purge    []*Item // leaving, once the load has ended
+	// What is due after back and until ahead may have been planned by a clock that was ahead: it
+	// becomes due at back. ahead 0: nothing.
+	back, ahead int64
+
+	pace   bucket
+	active int64 // when something last happened
+	// What is to be written.
+	writes               []Write
+	notSent              []*Item
+	stateChanged         bool
+	counted              bool
+	proven               bool
+	saved                int64 // when the tally was last written
+	stored               Breaker
+	writtenTally         Tally
+	waiting              int   // events in memory only, as was written
+	dirty, ready, wanted bool  // in the scheduler's list of that name
+	look                 int64 // place in its timers
+	slot                 int   // -1: none
+}
+
+func (e *endpoint) rate() float64 {
+	switch pace := float64(e.Pace); {
+	case e.Breaker.Rate == 0:
+		return pace
+	case pace == 0:
+		return e.Breaker.Rate
+	default:
+		return min(pace, e.Breaker.Rate)
+	}
+}
+
+// sendAt is from when something may be sent if nothing happens.
+func (e *endpoint) sendAt(now int64, limit int) int64 {
+	if e.InFlight > 0 {
+		limit = e.InFlight
+	}
+	b := &e.Breaker
+	switch {
+	case !e.known || !e.Registered || e.flying >= limit || b.Open && e.flying > 0:
+		return never
+	case b.Open && (e.queued > 0 || e.early != nil || e.pings(max(now, b.Hold))):
+		return b.Hold
+	case b.Open || e.queued == 0:
+		return never
+	}
+	return max(b.Hold, e.pace.next(now, e.rate()))
+}
+
+func (e *endpoint) empty() bool { return len(e.items) == 0 && e.nextDue == never }
+
+// unscheduled is how many events are in memory only.
+func (e *endpoint) unscheduled() (n int) {
+	for _, it := range e.items {
+		if !it.stored && it.state != leaving {
+			n++
+		}
+	}
+	return n
+}
+
+// pings reports whether a test event is the next probe.
+func (e *endpoint) pings(at int64) bool {
+	return e.Breaker.Open && e.empty() && at < e.Breaker.Since+pingFor
+}
+
+// loadAt is from when the schedule is to be read.
+func (e *endpoint) loadAt(memory int) int64 {
+	switch {
+	case !e.known || e.loading || e.nextDue == never:
+		return never
+	case e.ahead > 0 || e.Breaker.Forward > 0:
+		return 0
+	case !e.Registered:
+		if len(e.items) < memory {
+			return 0
+		}
+		return never
+	case e.held > memory/2: // a load of a few would read as much
+		return never
+	case e.Breaker.Open && len(e.items) == 0 && e.flying == 0:
+		return e.Breaker.Hold // the probe may come ahead of its time
+	}
+	return max(e.nextDue, e.Breaker.Hold)
+}
+
+// request is the load that is wanted now.
+func (e *endpoint) request(now int64, memory int) Load {
+	l := Load{Account: e.account, Until: never, Limit: loadPage + len(e.items)}
+	switch {
+	case e.ahead > 0:
+		l.From, l.Until, l.moveTo = e.back+1, e.ahead, e.back
+	case e.Breaker.Forward > 0:
+		l.From, l.moveTo = max(e.Breaker.Forward, now+1), now
+	case e.Registered:
+		l.Until, l.Limit, l.Probe = now, memory-e.held+len(e.items), e.Breaker.Open
+	}
+	return l
+}
+
+// idle reports whether nothing is lost by forgetting the endpoint.
+func (e *endpoint) idle(now int64) bool {
+	return e.known && e.empty() && e.flying == 0 && !e.dirty && !e.ready && !e.wanted && !e.loading &&
+		(!e.Breaker.Open || now >= e.Breaker.Since+pingFor)
+}
+
+// unsaved reports whether figures wait for their time to be written.
+func (e *endpoint) unsaved(now int64) bool {
+	return e.counted || e.waiting > 0 || e.Breaker.stored(now) != e.stored
+}
+
+// keep takes an event into memory, behind earlier versions of its order.
+func (e *endpoint) keep(it *Item) {
+	e.items[it.Key] = it
+	e.held++
+	it.state = waiting
+	if it.Attempts > 0 || it.ReplayedAt > 0 {
+		e.enqueue(&e.due, it)
+		return
+	}
+	if it.Key[0] == itemOrder && len(it.Key) > orderKey {
+		order := it.Key[:orderKey]
+		tail := e.tails[order]
+		if tail == nil || tail.Key < it.Key { // one that is late waits for nobody
+			it.bound, e.tails[order] = true, it
+			if tail != nil {
+				it.before, tail.after = tail, it
+				return
+			}
+		}
+	}
+	e.enqueue(&e.fresh, it)
+}
+
+func (e *endpoint) enqueue(q *fifo[*Item], it *Item) {
+	q.push(it)
+	it.queued = true
+	e.queued++
+}
+
+// release takes an event out of where it waits or out of flight, and lets the next of its order go.
+func (e *endpoint) release(it *Item) {
+	if it.state == flying {
+		e.flying--
+	}
+	if it.queued {
+		it.queued = false
+		e.queued--
+	}
+	if e.queued == 0 {
+		e.fresh.clear()
+		e.due.clear()
+	}
+	if it.Ping {
+		return
+	}
+	e.held--
+	if e.early == it {
+		e.early = nil
+	}
+	if !it.bound {
+		return
+	}
+	it.bound = false
+	before, after := it.before, it.after
+	it.before, it.after = nil, nil
+	if before != nil {
+		before.after = after
+	}
+	switch order := it.Key[:orderKey]; {
+	case after != nil:
+		if after.before = before; before == nil {
+			e.enqueue(&e.fresh, after)
+		}
+	case before != nil:
+		e.tails[order] = before
+	default:
+		delete(e.tails, order)
+	}
+}
+
+// pop takes the first that waits; nil: none.
+func (e *endpoint) pop(q *fifo[*Item]) *Item {
+	for q.len() > 0 {
+		if it := q.pop(); it.queued {
+			it.queued = false
+			e.queued--
+			return it
+		}
+	}
+	return nil
+}
+
+// take takes the next event to be sent. A probe is by turns one never attempted and one that is due
+// again, else the next to be due, else a test event.
+func (e *endpoint) take(now int64) *Item {
+	first, second := &e.due, &e.fresh
+	if !e.Breaker.Open {
+		if rate := e.rate(); rate > 0 {
+			e.pace.take(now, rate)
+		}
+	} else if e.Breaker.Probes%2 == 0 {
+		first, second = second, first
+	}
+	it := e.pop(first)
+	if it == nil {
+		it = e.pop(second)
+	}
+	if it == nil {
+		it, e.early = e.early, nil
+	}
+	if it == nil {
+		it = &Item{Account: e.account, Due: now, Ping: true, endpoint: e}
+	}
+	it.state, it.Version = flying, e.Version
+	e.flying++
+	return it
+}
+
+// note changes the state; failing is milder than unreachable and gone.
+func (e *endpoint) note(state ledger.EndpointState, now int64) {
+	worse := state != ledger.EndpointFailing || e.State == "" || e.State == ledger.EndpointHealthy
+	if e.State != state && worse {
+		e.State, e.StateSince, e.stateChanged = state, now, true
+	}
+}

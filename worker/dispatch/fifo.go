@@ -1,0 +1,33 @@
+package dispatch
+
+// fifo is a queue in one slice, which it moves to the front when half of it is used up.
+type fifo[T any] struct {
+	all  []T
+	head int
+}
+
+func (q *fifo[T]) len() int   { return len(q.all) - q.head }
+func (q *fifo[T]) at(i int) T { return q.all[q.head+i] }
+func (q *fifo[T]) clear() {
+	clear(q.all)
+	q.all, q.head = q.all[:0], 0
+}
+
+func (q *fifo[T]) push(v T) {
+	if len(q.all) == cap(q.all) && q.head > len(q.all)/2 {
+		n := copy(q.all, q.all[q.head:])
+		clear(q.all[n:])
+		q.all, q.head = q.all[:n], 0
+	}
+	q.all = append(q.all, v)
+}
+
+func (q *fifo[T]) pop() T {
+	var none T
+	v := q.all[q.head]
+	q.all[q.head] = none
+	if q.head++; q.head == len(q.all) {
+		q.all, q.head = q.all[:0], 0
+	}
+	return v
+}

@@ -1,0 +1,642 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+const (
+	// memoryPerEndpoint is how many events of one endpoint are in memory at most.
+	memoryPerEndpoint = 512
+	// sendWithin is how long after a confirmed write of the owner a send may begin. It is less than
+	// what must pass before another worker takes the partition over: fencing stops writes, not sends.
+	sendWithin = 2 * time.Second
+	// A log gets so many lines at once, or those of a second.
+	logLines = 16
+	logEvery = time.Second
+	// logKept and logBytes are what is kept of a log, at least and at most.
+	logKept, logBytes = 200, 256 << 10
+	// refreshEvery is how often endpoints are read though no note says that they have changed: what
+	// an earlier release changes makes none.
+	refreshEvery = 30 * time.Second
+	// unreadPause is until an endpoint is read again whose secret cannot be opened.
+	unreadPause = 10 * time.Second
+	// summarizeEvery is how often operators are told what waits, summarized how many endpoints'
+	// schedules are looked into for that.
+	summarizeEvery = time.Second
+	summarized     = 256
+)
+
+// Webhooks are those of one partition. Its owner calls them from one goroutine.
+type Webhooks struct {
+	role      *Role
+	partition int
+	scheduler *Scheduler
+	now       func() time.Time // the earlier of this machine's clock and Redis's
+	results   chan<- *Sent
+	ctx       context.Context // of the sends
+	confirmed atomic.Int64    // when the owner last wrote, since the process started
+
+	endpoints map[delivery.AccountID]*ledger.Facts
+	unread    map[delivery.AccountID]time.Time // those that cannot be read: their events wait; when to try again
+	noted     []delivery.AccountID             // whose endpoints have changed
+	refreshed time.Time
+	logs      map[delivery.AccountID]*attemptLog
+	open      []*attemptLog     // with lines
+	closed    []*attemptLog     // with lines of the step that is being written
+	own       map[string]*Entry // the owner's batches that it has not read back
+	resend    []*attempt        // which were not begun
+	inFlight  int
+	ended     map[string]bool // ids of events; until all that earlier owners published has been read, and none is sent
+	stopped   bool
+	old       bool
+	items     []*Item
+
+	lines     []outcomeLine // since the last step
+	effects   []Effect      // of the step that is being written
+	written   []outcomeLine
+	probed    []delivery.AccountID
+	writing   bool
+	summary   map[ledger.EndpointState]ledger.QueueStats
+	summaryAt time.Time
+}
+
+// Sent is a send that has ended, for Done.
+type Sent struct {
+	Webhooks *Webhooks
+	attempt  *attempt
+}
+
+type outcomeLine struct {
+	account delivery.AccountID
+	line    []byte
+	final   bool
+}
+
+var processStarted = time.Now()
+
+// Webhooks begins with what is stored, for a new owner of the partition. Sends end with ctx; their
+// results go to results.
+func (r *Role) Webhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Sent) *Webhooks {
+	return &Webhooks{role: r, partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)), summaryAt: time.Now().Add(-rand.N(summarizeEvery)),
+		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}, 0),
+		endpoints: make(map[delivery.AccountID]*ledger.Facts), unread: make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
+}
+
+func (w *Webhooks) ms() int64 { return w.now().UnixMilli() }
+
+// Confirm notes that the owner's write, sent at this time, was written.
+func (w *Webhooks) Confirm(sent time.Time) { w.confirmed.Store(int64(sent.Sub(processStarted))) }
+
+func (w *Webhooks) mayStart() bool {
+	return time.Since(processStarted)-time.Duration(w.confirmed.Load()) < sendWithin
+}
+
+// Wanted are the events among what was read that must be read as a whole.
+func (w *Webhooks) Wanted(in *ledger.Inbox) (events []ledger.Event) {
+	for _, e := range in.Published {
+		if w.own[e.ID] == nil {
+			events = append(events, sendable(e.Events)...)
+		}
+	}
+	return events
+}
+
+// sendable leaves out creations and late deliveries, which send nothing.
+func sendable(events []ledger.Event) (sendable []ledger.Event) {
+	for _, e := range events {
+		if e.Notice != "" || delivery.Sequence(e.Version) > 1 {
+			sendable = append(sendable, e)
+		}
+	}
+	return sendable
+}
+
+// Take takes what was read and decided. deliveries are those of Wanted, nil for what is gone. read
+// counts the entries before them.
+func (w *Webhooks) Take(in *ledger.Inbox, deliveries []*ledger.Delivery, read int64) {
+	now := w.ms()
+	for i, e := range in.Published {
+		count := int64(-1)
+		if read >= 0 {
+			count = read + int64(i) + 1
+		}
+		entry := w.own[e.ID]
+		if entry != nil {
+			delete(w.own, e.ID)
+			entry.Read = count
+			w.scheduler.Follow(entry, now)
+			continue
+		}
+		n := len(sendable(e.Events))
+		entry = &Entry{ID: e.ID, Read: count, Items: w.queue(deliveries[:n]), Again: true}
+		deliveries = deliveries[n:]
+		if n > 0 || i == len(in.Published)-1 {
+			w.scheduler.Add(entry, now)
+		}
+	}
+	w.noted = append(w.noted, in.Notes...)
+}
+
+// CaughtUp says that all that earlier owners published has been read. Nothing is sent before: what
+// is scheduled is also read again, as far as it is behind the position.
+func (w *Webhooks) CaughtUp() { w.ended = nil }
+
+// Publish takes the events of the owner's own batch, which it reads back later.
+func (w *Webhooks) Publish(batch string, deliveries []*ledger.Delivery) {
+	if batch == "" {
+		return
+	}
+	entry := &Entry{ID: batch, Items: w.queue(deliveries)}
+	w.own[batch] = entry
+	w.scheduler.Place(entry, w.ms())
+}
+
+func (w *Webhooks) queue(deliveries []*ledger.Delivery) []*Item {
+	all := make([]*Item, 0, len(deliveries))
+	for _, d := range deliveries {
+		if d != nil && !w.ended[d.EventID] {
+			all = append(all, &Item{Account: d.Account, Key: d.Key, Payload: d})
+		}
+	}
+	w.role.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(all)))
+	return all
+}
+
+// summarize counts what waits, for operators.
+func (w *Webhooks) summarize(ctx context.Context) error {
+	now := time.Now()
+	if now.Sub(w.summaryAt) < summarizeEvery {
+		return nil
+	}
+	w.summaryAt = now
+	sums := make(map[ledger.EndpointState]ledger.QueueStats)
+	var scheduled []delivery.AccountID
+	var states []ledger.EndpointState
+	w.scheduler.Backlogs(func(b Backlog) {
+		sum := sums[b.State]
+		sum.Endpoints++
+		sum.Events += int64(b.Memory)
+		if b.Open {
+			sum.BreakersOpen++
+		}
+		sums[b.State] = sum
+		if b.Scheduled && len(scheduled) < summarized {
+			scheduled, states = append(scheduled, b.Account), append(states, b.State)
+		}
+	})
+	found, old, err := w.role.ledger.Ownership.Backlogs(ctx, w.partition, scheduled)
+	if err != nil {
+		return err
+	}
+	w.old = old
+	for i, b := range found {
+		sum := sums[states[i]]
+		sum.Events += b.Events
+		if !b.Oldest.IsZero() && (sum.Oldest.IsZero() || b.Oldest.Before(sum.Oldest)) {
+			sum.Oldest = b.Oldest
+		}
+		sums[states[i]] = sum
+	}
+	w.summary = sums
+	return nil
+}
+
+// Fetch reads what the webhooks of several partitions need: endpoints, and parts of schedules.
+func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
+	var queries []ledger.ScheduleQuery
+	var of []*Webhooks
+	for _, w := range all {
+		if err := cmp.Or(w.learn(ctx), w.summarize(ctx)); err != nil {
+			return err
+		}
+		for _, load := range w.scheduler.Loads(w.ms()) {
+			of = append(of, w)
+			queries = append(queries, ledger.ScheduleQuery{Partition: w.partition, Account: load.Account, From: load.From, Until: load.Until, Limit: load.Limit,
+				Known: func(key string) bool { return w.scheduler.Known(load.Account, key) }})
+		}
+	}
+	if len(queries) == 0 {
+		return nil
+	}
+	found, err := r.ledger.Ownership.Scheduled(ctx, queries)
+	if err != nil {
+		return err
+	}
+	for i, w := range of {
+		w.loaded(queries[i].Account, found[i])
+	}
+	return nil
+}
+
+// FetchAll reads what a new owner must know: every endpoint for which something is scheduled, and
+// which events have ended that are behind the position.
+func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
+	if w.ended, err = w.role.ledger.Ownership.Ended(ctx, w.partition, position); err != nil {
+		return err
+	}
+	pending, err := w.role.ledger.Ownership.Pending(ctx, w.partition)
+	if err == nil {
+		err = w.read(ctx, pending, false)
+	}
+	return err
+}
+
+func (w *Webhooks) learn(ctx context.Context) error {
+	needed, noted := w.scheduler.Need(), w.noted
+	if now := time.Now(); now.Sub(w.refreshed) >= refreshEvery {
+		w.refreshed = now
+		noted = slices.AppendSeq(noted, maps.Keys(w.endpoints))
+	}
+	for account, at := range w.unread {
+		if time.Now().After(at) {
+			delete(w.unread, account)
+			noted = append(noted, account)
+		}
+	}
+	if err := w.read(ctx, needed, false); err != nil {
+		return err
+	}
+	w.noted = nil
+	slices.SortFunc(noted, func(a, b delivery.AccountID) int { return slices.Compare(a[:], b[:]) })
+	return w.read(ctx, slices.Compact(noted), true)
+}
+
+// read learns endpoints; changed ones replace what is known.
+func (w *Webhooks) read(ctx context.Context, accounts []delivery.AccountID, changed bool) error {
+	if len(accounts) == 0 {
+		return nil
+	}
+	facts, err := w.role.ledger.Ownership.EndpointFacts(ctx, w.partition, accounts)
+	if err != nil {
+		return err
+	}
+	for i, f := range facts {
+		account := accounts[i]
+		if f.Unreadable != nil {
+			w.role.log.Error("webhook endpoint cannot be read, its events wait", "account", account, "error", f.Unreadable)
+			w.unread[account] = time.Now().Add(unreadPause)
+			continue
+		}
+		before := w.endpoints[account]
+		w.endpoints[account] = f
+		known := Facts{Registered: f.URL != "", Version: f.Version, Moved: f.Moved,
+			InFlight: f.Limits.InFlight, Pace: f.Limits.PerSecond, State: f.State, StateSince: f.StateSince,
+			Breaker: Breaker(f.Breaker), Tally: Tally(f.Tally), Waiting: f.Scheduled, InMemory: f.Waiting}
+		if !changed {
+			w.scheduler.Learn(account, known, w.ms())
+		} else {
+			moved := before != nil && before.Moved != f.Moved
+			w.scheduler.Changed(account, known, moved, f.Probe, w.ms())
+			if f.Scheduled {
+				w.scheduler.Scheduled(account, w.ms())
+			}
+		}
+		if f.Probe {
+			w.probed = append(w.probed, account)
+		}
+	}
+	return nil
+}
+
+func (w *Webhooks) loaded(account delivery.AccountID, found []*ledger.Scheduled) {
+	now := w.ms()
+	items := make([]*Item, len(found))
+	for i, s := range found {
+		items[i] = &Item{Account: account, Key: s.Key, Due: s.Due, Attempts: s.Attempts, ReplayedAt: s.ReplayedAt, Payload: s.Delivery}
+	}
+	w.scheduler.Loaded(account, items, now)
+	for i, s := range found {
+		if s.Gone != "" {
+			w.end(items[i], NotSent, ledger.AttemptRecord{State: ledger.StateNotSent, Error: s.Gone})
+		}
+	}
+}
+
+// end ends an event that is not sent.
+func (w *Webhooks) end(it *Item, ending Ending, record ledger.AttemptRecord) {
+	now := w.now()
+	d := it.Payload.(*ledger.Delivery)
+	record.At, record.Attempt, record.Replay = now, it.Attempts, it.ReplayedAt > 0
+	w.scheduler.Done(it, Result{Ending: ending, At: now.UnixMilli()}, now.UnixMilli())
+	w.keep(d, &record, false, true)
+}
+
+// Send starts what may be sent now.
+func (w *Webhooks) Send() {
+	if w.stopped || w.ended != nil || !w.mayStart() {
+		return
+	}
+	resend := w.resend
+	w.resend = nil
+	for _, a := range resend {
+		a.receiver = &w.endpoints[a.item.Account].Receiver // it may have moved
+		a.item.Version = a.receiver.Version
+		w.launch(a)
+	}
+	for free := w.role.free(); free > 0; free = w.role.free() {
+		w.items = w.scheduler.Next(w.items[:0], free, w.ms())
+		if len(w.items) == 0 {
+			return
+		}
+		now := w.now()
+		for _, it := range w.items {
+			d, _ := it.Payload.(*ledger.Delivery)
+			if it.Ping {
+				d = ledger.Ping(it.Account, time.UnixMilli(it.Due))
+			}
+			d.ReplayedAt = replayedAt(it)
+			if !it.Ping && !now.Before(d.Deadline()) {
+				w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
+				w.end(it, Expired, ledger.AttemptRecord{State: ledger.StateUndelivered, Error: expiredError})
+				continue
+			}
+			w.launch(&attempt{Delivery: d, item: it, receiver: &w.endpoints[it.Account].Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping})
+		}
+	}
+}
+
+// expiredError is the recorded error of an event that was not sent by its deadline.
+const expiredError = "deadline: the event is older than 24 h"
+
+func replayedAt(it *Item) time.Time {
+	if it.ReplayedAt == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(it.ReplayedAt)
+}
+
+func (w *Webhooks) launch(a *attempt) {
+	r := w.role
+	r.inFlight.Add(1)
+	w.inFlight++
+	r.start(func() {
+		err := r.protect(func() error {
+			r.make(w.ctx, a, w.now(), w.mayStart)
+			return nil
+		})
+		if err != nil {
+			r.log.Error("an attempt failed", r.about(a, "error", err)...)
+			r.conclude(a, answer{class: classURL, detail: "the event cannot be rendered"})
+		}
+		r.inFlight.Add(-1)
+		w.results <- &Sent{w, a}
+	})
+}
+
+// Done takes the result of a send.
+func (w *Webhooks) Done(s *Sent) {
+	a := s.attempt
+	w.inFlight--
+	if a.ending == 0 {
+		w.role.metrics.aborted.Inc()
+		w.resend = append(w.resend, a)
+		return
+	}
+	w.scheduler.Done(a.item, a.result(), w.ms())
+	if a.ending == Deferred {
+		return
+	}
+	record := a.record()
+	failedProbe := a.probe && a.ending != Delivered
+	w.keep(a.Delivery, &record, failedProbe, !a.ping)
+}
+
+// keep notes a line for the log, and publishes it.
+func (w *Webhooks) keep(d *ledger.Delivery, record *ledger.AttemptRecord, failedProbe, publish bool) {
+	line, unanswered := record.Lines(d, failedProbe)
+	l := w.logs[d.Account]
+	if l == nil {
+		l = &attemptLog{account: d.Account}
+		w.logs[d.Account] = l
+	}
+	if len(l.lines) == 0 {
+		l.since = time.Now()
+		w.open = append(w.open, l)
+	}
+	l.add(line, failedProbe)
+	if !publish {
+		return
+	}
+	if final := record.State != ledger.StateRetrying; final {
+		w.lines = append(w.lines, outcomeLine{d.Account, line, true})
+	} else {
+		w.lines = append(w.lines, outcomeLine{d.Account, unanswered, false})
+	}
+}
+
+// Write adds to the owner's step what must be written. It may be repeated, with another step, until
+// Written.
+func (w *Webhooks) Write(step *ledger.Step) {
+	if !w.writing {
+		w.writing = true
+		w.effects = w.scheduler.Effects(w.ms())
+		for i := range w.effects {
+			for _, it := range w.effects[i].NotSent {
+				d := it.Payload.(*ledger.Delivery)
+				w.keep(d, &ledger.AttemptRecord{At: w.now(), State: ledger.StateNotSent, Error: ledger.NoEndpointError, Attempt: it.Attempts, Replay: it.ReplayedAt > 0}, false, true)
+			}
+		}
+		w.written, w.lines = w.lines, w.written[:0]
+		now := time.Now()
+		w.open = slices.DeleteFunc(w.open, func(l *attemptLog) bool {
+			if !l.due(now) && !w.stopped {
+				return false
+			}
+			w.closed = append(w.closed, l)
+			return l.close()
+		})
+	}
+	for i := range w.effects {
+		w.effects[i].write(step)
+	}
+	for _, account := range w.probed {
+		step.Endpoint(account, &ledger.EndpointChange{Probed: true})
+	}
+	for _, l := range w.written {
+		step.Publish(l.account, l.line, l.final)
+	}
+	for _, l := range w.closed {
+		l.write(step)
+	}
+	if w.summary != nil {
+		step.Summary(w.summary)
+	}
+	if at := w.scheduler.Position(); at != "" {
+		step.Token.Webhooks = at
+	}
+}
+
+func (x *Effect) write(step *ledger.Step) {
+	var put, spill []ledger.Scheduled
+	var remove []string
+	for _, write := range x.Writes {
+		s := ledger.Scheduled{Key: write.Key, Due: write.Due, Attempts: write.Attempts, ReplayedAt: write.ReplayedAt}
+		switch write.Kind {
+		case Spill:
+			spill = append(spill, s)
+		case Remove:
+			remove = append(remove, s.Key)
+		default:
+			put = append(put, s)
+		}
+	}
+	if len(spill) > 0 {
+		step.Schedule(x.Account, true, spill)
+	}
+	if len(put) > 0 {
+		step.Schedule(x.Account, false, put)
+	}
+	if len(remove) > 0 {
+		step.Unschedule(x.Account, remove)
+	}
+	change := ledger.EndpointChange{Breaker: (*ledger.Breaker)(x.Breaker), Tally: (*ledger.Tally)(x.Tally), State: x.State,
+		StateSince: x.StateSince, Proven: x.Proven, Waiting: x.Waiting}
+	step.Endpoint(x.Account, &change)
+}
+
+// Written confirms the step.
+func (w *Webhooks) Written() {
+	if !w.writing {
+		return
+	}
+	for i := range w.effects {
+		if x := &w.effects[i]; x.Proven {
+			if f := w.endpoints[x.Account]; f != nil {
+				proven := *f // sends have the one before
+				proven.Proven, proven.Version = true, x.Version
+				w.endpoints[x.Account] = &proven
+			}
+		}
+	}
+	w.scheduler.Committed()
+	for _, l := range w.closed {
+		l.wrote()
+	}
+	w.writing, w.effects, w.summary, w.probed, w.closed = false, nil, nil, nil, w.closed[:0]
+}
+
+// Position is up to where all webhooks have ended or are scheduled, and how many entries that are.
+func (w *Webhooks) Position() (id string, read int64) {
+	return w.scheduler.Position(), w.scheduler.Read()
+}
+
+// Dirty reports whether a step should be written: not for the position alone.
+func (w *Webhooks) Dirty() bool {
+	return len(w.lines) > 0 || w.summary != nil || len(w.probed) > 0 || len(w.open) > 0 && w.open[0].due(time.Now())
+}
+
+// Wake is for how long nothing is to be done if nothing happens.
+func (w *Webhooks) Wake() time.Duration {
+	if w.role.free() <= 0 || w.ended != nil || !w.mayStart() {
+		return fullPause
+	}
+	now := w.ms()
+	return time.Duration(min(w.scheduler.Wake(now)-now, 1000)) * time.Millisecond
+}
+
+// fullPause is until it is looked again whether something may be sent.
+const fullPause = 50 * time.Millisecond
+
+// Old reports whether a gateway of an earlier release has queued something, which a new owner finds.
+func (w *Webhooks) Old() bool { return w.old }
+
+// Partition is whose webhooks these are.
+func (w *Webhooks) Partition() int { return w.partition }
+
+// Stop begins no more sends.
+func (w *Webhooks) Stop() { w.stopped = true }
+
+// InFlight is how many sends have not ended.
+func (w *Webhooks) InFlight() int { return w.inFlight }
+
+// Leave lets the next step schedule everything that has not ended, and write all figures.
+func (w *Webhooks) Leave() { w.scheduler.Leave(w.ms()) }
+
+// attemptLog is what is to be added to an endpoint's log.
+type attemptLog struct {
+	account delivery.AccountID
+	since   time.Time // when the first of the lines came
+	lines   [][]byte
+	closed  [][]byte // lines that are being written
+	again   bool     // the first of which takes the place of the log's first entry
+	probe   []byte   // the last line, if it is a failed probe's
+	written []chunk  // the log's entries, the newest first, as far as this owner wrote them
+}
+
+type chunk struct{ lines, bytes int }
+
+// add adds a line. Failed probes in a row share one, so that an endpoint that is unavailable for a
+// day keeps the log of what went before.
+func (l *attemptLog) add(line []byte, failedProbe bool) {
+	if failedProbe && l.probe != nil {
+		binary.BigEndian.PutUint32(line[1:], binary.BigEndian.Uint32(l.probe[1:])+1)
+		if n := len(l.lines); n > 0 {
+			l.lines = l.lines[:n-1]
+		} else {
+			l.again = true
+		}
+	}
+	l.lines = append(l.lines, line)
+	if l.probe = nil; failedProbe {
+		l.probe = line
+	}
+}
+
+// due reports whether the lines should be written.
+func (l *attemptLog) due(now time.Time) bool {
+	return len(l.lines) >= logLines || now.Sub(l.since) >= logEvery
+}
+
+// close takes lines for the step that is written next; false: some are left for the one after, because
+// a shared one is written by itself.
+func (l *attemptLog) close() bool {
+	n := len(l.lines)
+	if l.again {
+		n = 1
+	} else if l.probe != nil && n > 1 {
+		n--
+	}
+	l.closed, l.lines = l.lines[:n:n], l.lines[n:]
+	return len(l.lines) == 0
+}
+
+func (l *attemptLog) write(step *ledger.Step) { step.Log(l.account, l.closed, l.kept(), l.again) }
+
+// kept is how many entries of the log are kept.
+func (l *attemptLog) kept() int {
+	sum := chunkOf(l.closed)
+	for i, c := range l.written {
+		if sum.lines >= logKept || sum.bytes+c.bytes > logBytes {
+			return i + 1
+		}
+		sum.lines, sum.bytes = sum.lines+c.lines, sum.bytes+c.bytes
+	}
+	return logKept
+}
+
+func chunkOf(lines [][]byte) (c chunk) {
+	for _, line := range lines {
+		c.lines, c.bytes = c.lines+1, c.bytes+len(line)
+	}
+	return c
+}
+
+// wrote confirms what was written.
+func (l *attemptLog) wrote() {
+	if added := chunkOf(l.closed); l.again {
+		l.written[0] = added
+	} else {
+		l.written = append([]chunk{added}, l.written[:min(len(l.written), l.kept()-1)]...)
+	}
+	l.closed, l.again = nil, false
+}

@@ -1,0 +1,167 @@
+package dispatch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+)
+
+// placed is an event that only waits to be sent to a receiver nobody listens at.
+func placed(w *Webhooks, name string) {
+	w.endpoints[accountOf(0)] = &ledger.Facts{Receiver: *someAttempt(1, time.Now()).receiver}
+	w.scheduler.Learn(accountOf(0), healthy, w.ms())
+	d := &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, OccurredAt: time.Now(), Data: []byte("{}")}
+	w.Publish(name, []*ledger.Delivery{d})
+}
+
+//rule:webhooks/slow-or-dead-endpoints-never
+func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
+	w, results := webhooks(newRole())
+	placed(w, "e")
+	w.Confirm(time.Now().Add(-sendWithin))
+	if w.Send(); w.InFlight() != 0 {
+		t.Error("sent although another worker may own the partition")
+	}
+	if w.Wake() != fullPause {
+		t.Errorf("looked at again after %s", w.Wake())
+	}
+	w.Confirm(time.Now())
+	if w.Send(); w.InFlight() != 1 {
+		t.Error("not sent after the write was confirmed")
+	}
+	w.Done(<-results)
+	w.Stop()
+	placed(w, "f")
+	if w.Send(); w.InFlight() != 0 {
+		t.Error("sent while it leaves")
+	}
+}
+
+// What stands in the schedule may also be behind the position: sent before that is read, it would be
+// sent again.
+func TestWebhooks_BeginNothingUntilAllThatWasPublishedIsRead(t *testing.T) {
+	w, _ := webhooks(newRole())
+	w.ended = map[string]bool{"ended": true}
+	w.Confirm(time.Now())
+	placed(w, "ended")
+	placed(w, "e")
+	if w.Send(); w.InFlight() != 0 || w.Wake() != fullPause {
+		t.Errorf("%d sent, looked at again after %s", w.InFlight(), w.Wake())
+	}
+	w.CaughtUp()
+	if w.Send(); w.InFlight() != 1 {
+		t.Errorf("%d sent, want what has not ended", w.InFlight())
+	}
+}
+
+// What was not begun in time goes first once it may, to where the receiver is then.
+func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
+	r := newRole()
+	w, results := webhooks(r)
+	placed(w, "e")
+	item := w.scheduler.Next(nil, 1, w.ms())[0]
+	w.Confirm(time.Now().Add(-sendWithin))
+	w.launch(&attempt{Delivery: item.Payload.(*ledger.Delivery), item: item, number: 1, receiver: &w.endpoints[item.Account].Receiver})
+	s := <-results
+	if w.Done(s); s.attempt.ending != 0 || testenv.Value(t, r.metrics.aborted) != 1 || w.InFlight() != 0 || item.state != flying {
+		t.Fatalf("%+v", s.attempt)
+	}
+	moved := &ledger.Facts{Receiver: *s.attempt.receiver}
+	moved.Version = 2
+	w.endpoints[item.Account] = moved
+	w.Confirm(time.Now())
+	w.Send()
+	s = <-results
+	if w.Done(s); s.attempt.item != item || s.attempt.ending != Retry || s.attempt.receiver != &moved.Receiver || item.Version != 2 {
+		t.Errorf("%+v", s.attempt)
+	}
+}
+
+// entries are what a log holds after it was given lines: a number is an attempt's, p a failed
+// probe's, | a step.
+func entries(t *testing.T, given string) (log []string) {
+	l, count := &attemptLog{account: delivery.AccountID{}}, 0
+	step := func() {
+		for done := false; !done; {
+			done = l.close()
+			var chunk string
+			for _, line := range l.closed {
+				chunk += string(line[:1])
+				if line[0] == 'p' {
+					chunk += fmt.Sprint(binary.BigEndian.Uint32(line[1:]))
+				}
+			}
+			if l.again {
+				log[len(log)-1] = chunk
+			} else {
+				log = append(log, chunk)
+			}
+			l.wrote()
+		}
+	}
+	for _, c := range []byte(given) {
+		if c == '|' {
+			step()
+			continue
+		}
+		l.add([]byte{c, 0, 0, 0, 1}, c == 'p')
+		count++
+	}
+	if len(l.written) != len(log) {
+		t.Errorf("%d entries are known, %d were written", len(l.written), len(log))
+	}
+	return log
+}
+
+func TestAttemptLog_ProbesInARowShareALine(t *testing.T) {
+	for given, want := range map[string][]string{
+		"12|":         {"12"},
+		"12|3|":       {"12", "3"},
+		"pp|":         {"p2"},
+		"1p|":         {"1", "p1"},
+		"1ppp|p|p|":   {"1", "p5"},
+		"p|p1|":       {"p2", "1"},
+		"p|pp1p|pp2|": {"p3", "1", "p3", "2"},
+		"p1|p|":       {"p11", "p1"},
+	} {
+		if got := entries(t, given); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", given, got, want)
+		}
+	}
+}
+
+// A log keeps at least 200 lines, or as many as 256 kB hold, and hardly more.
+func TestAttemptLog_KeepsTheNewest(t *testing.T) {
+	for name, c := range map[string]struct{ line, atOnce, fewest, most int }{
+		"one line at once":       {100, 1, 200, 200},
+		"sixteen at once":        {100, 16, 200, 215},
+		"long answers":           {2300, 1, 113, 113},
+		"sixteen long answers":   {2300, 16, 98, 113},
+		"longer than the bounds": {logBytes + 1, 1, 1, 1},
+	} {
+		l := &attemptLog{}
+		var log []chunk
+		for range 300 {
+			for range c.atOnce {
+				l.add(make([]byte, c.line), false)
+			}
+			l.close()
+			log = append([]chunk{chunkOf(l.closed)}, log...)
+			log = log[:min(l.kept(), len(log))]
+			l.wrote()
+		}
+		var sum chunk
+		for _, one := range log {
+			sum.lines, sum.bytes = sum.lines+one.lines, sum.bytes+one.bytes
+		}
+		if sum.lines < c.fewest || sum.lines > c.most || sum.bytes > max(logBytes, c.line) || len(l.written) != len(log) {
+			t.Errorf("%s: %d lines of %d bytes in %d entries, of which it knows %d", name, sum.lines, sum.bytes, len(log), len(l.written))
+		}
+	}
+}

@@ -1,0 +1,528 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/worker/dispatch"
+	"vendorapi/worker/status"
+)
+
+const (
+	// readBlock is how long a read waits for something to come.
+	readBlock = 100 * time.Millisecond
+	// A turn begins so much later for each entry and each result per second that comes, within these
+	// bounds: batches grow with the load, and a lone entry does not wait.
+	turnPerEntry = 2500 * time.Nanosecond
+	shortestTurn = 500 * time.Microsecond
+	longestTurn  = 20 * time.Millisecond
+	// smoothing is how much of the rate a second replaces.
+	smoothing = 10
+	// positionsEvery is how often readers of the groups learn how far the owner has got.
+	positionsEvery = 250 * time.Millisecond
+	failurePause   = 250 * time.Millisecond
+	endTimeout     = 2 * time.Second
+	// leaveAfter is how long an owner that gives partitions up waits for sends in flight.
+	leaveAfter = 150 * time.Millisecond
+	// maxRounds bounds how often a batch is decided again. A conflict needs a cancellation in the
+	// same millisecond.
+	maxRounds = 4
+	// resultsKept is how many sends may end while the loop is busy.
+	resultsKept = 4096
+)
+
+// loop processes some of a process's partitions, one turn after the other.
+type loop struct {
+	role     *Role
+	held     map[int]*held
+	control  chan func(context.Context)
+	results  chan *dispatch.Sent
+	reads    chan *readResult
+	reading  bool
+	read     *readResult // yet to be processed
+	came     int         // entries and results since the last turn
+	rate     float64     // of them per second, smoothed
+	lastTurn time.Time
+	sending  context.Context // of the sends; ends after the loop
+}
+
+// held is a partition of the loop.
+type held struct {
+	*ledger.Owned
+	webhooks  *dispatch.Webhooks
+	confirmed time.Time // when the last write was sent that is known to have been written
+	positions ledger.Token
+	toldAt    time.Time // when the groups learned those positions
+	drained   bool      // the last read brought all there was
+	timersAt  time.Time
+}
+
+type readResult struct {
+	inboxes []*ledger.Inbox
+	of      map[int]ledger.Owned // as they were when it was made
+	err     error
+}
+
+func newLoop(r *Role) *loop {
+	return &loop{role: r, held: make(map[int]*held), control: make(chan func(context.Context)),
+		reads: make(chan *readResult, 1), results: make(chan *dispatch.Sent, resultsKept)}
+}
+
+// do lets the loop's goroutine run f, unless ctx ends.
+func (l *loop) do(ctx context.Context, f func(context.Context)) {
+	select {
+	case l.control <- f:
+	case <-ctx.Done():
+	}
+}
+
+// add begins with a partition that was taken by a write sent at that time.
+func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) {
+	l.do(ctx, func(ctx context.Context) {
+		w := l.role.webhooks.Webhooks(l.sending, o.Partition, l.role.Now, l.results)
+		w.Confirm(taken)
+		h := &held{Owned: o, webhooks: w, confirmed: taken, positions: o.Token, toldAt: taken}
+		if err := w.FetchAll(ctx, o.Token.Webhooks); err != nil {
+			l.lose(h, err)
+			return
+		}
+		if h.CaughtUp() {
+			w.CaughtUp()
+		}
+		l.held[o.Partition] = h
+	})
+}
+
+func (l *loop) giveUp(ctx context.Context, partitions []int) {
+	l.do(ctx, func(ctx context.Context) {
+		var leaving []*held
+		for _, p := range partitions {
+			if h := l.held[p]; h != nil {
+				leaving = append(leaving, h)
+			}
+		}
+		l.leave(ctx, leaving)
+	})
+}
+
+// run processes what comes until ctx ends, and gives all partitions up.
+func (l *loop) run(ctx context.Context) {
+	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	l.sending = sending
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		l.startRead(ctx)
+		wait := l.wait()
+		if wait <= 0 {
+			l.turn(ctx)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case f := <-l.control:
+			f(ctx)
+		case l.read = <-l.reads:
+			l.reading = false
+		case s := <-l.results:
+			l.take(s)
+		case <-timer.C:
+		}
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	all := make([]*held, 0, len(l.held))
+	for _, h := range l.held {
+		all = append(all, h)
+	}
+	l.leave(end, all)
+}
+
+// startRead begins to wait for entries, unless some are yet to be processed.
+func (l *loop) startRead(ctx context.Context) {
+	if l.reading || l.read != nil || len(l.held) == 0 {
+		return
+	}
+	l.reading = true
+	owned, of := make([]*ledger.Owned, 0, len(l.held)), make(map[int]ledger.Owned, len(l.held))
+	for p, h := range l.held {
+		o := *h.Owned
+		owned, of[p] = append(owned, &o), o
+	}
+	pause := l.pause()
+	go func() {
+		sleep(ctx, pause) // a read ends with the first entry; those that come in a turn shall be one batch
+		inboxes, err := l.role.ledger.Ownership.Read(ctx, owned, l.role.batch, readBlock)
+		if err != nil {
+			sleep(ctx, failurePause)
+		}
+		l.reads <- &readResult{inboxes, of, err}
+	}()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// take takes the results of sends, and uses the places that are free now.
+func (l *loop) take(s *dispatch.Sent) {
+	touched := make(map[*dispatch.Webhooks]bool)
+	for {
+		l.came++
+		if h := l.held[s.Webhooks.Partition()]; h != nil && h.webhooks == s.Webhooks {
+			s.Webhooks.Done(s)
+			touched[s.Webhooks] = true
+		}
+		select {
+		case s = <-l.results:
+			continue
+		default:
+		}
+		break
+	}
+	for w := range touched {
+		w.Send()
+	}
+}
+
+// wait is until the next turn.
+func (l *loop) wait() time.Duration {
+	now := time.Now()
+	need := renewEvery // until a turn is needed
+	if l.read != nil {
+		need = 0
+	}
+	for _, h := range l.held {
+		need = min(need, h.confirmed.Add(renewEvery).Sub(now), h.webhooks.Wake())
+		if h.drained {
+			need = min(need, h.timersAt.Add(l.role.timers).Sub(now))
+		}
+		if h.positions != h.told() {
+			need = min(need, h.toldAt.Add(positionsEvery).Sub(now))
+		}
+		if h.webhooks.Dirty() {
+			need = 0
+		}
+	}
+	return max(need, l.pause())
+}
+
+// pause is until the next turn may begin.
+func (l *loop) pause() time.Duration {
+	turn := min(max(time.Duration(l.rate*float64(turnPerEntry)), shortestTurn), longestTurn)
+	return time.Until(l.lastTurn.Add(turn))
+}
+
+// told is the token with nothing but what the groups are told.
+func (h *held) told() ledger.Token {
+	return ledger.Token{Events: h.Token.Events, Updates: h.Token.Updates, Webhooks: h.Token.Webhooks}
+}
+
+// turn decides what has come, writes it together with what the webhooks have to write, fires timers
+// and sends.
+func (l *loop) turn(ctx context.Context) {
+	now := time.Now()
+	passed := max(now.Sub(l.lastTurn), time.Millisecond)
+	l.lastTurn = now
+	writes := l.begin()
+	l.rate += (float64(l.came)/passed.Seconds() - l.rate) * min(passed.Seconds()*smoothing, 1)
+	l.came = 0
+	l.decide(ctx, writes)
+	l.fire(ctx)
+	all := make([]*dispatch.Webhooks, 0, len(l.held))
+	for _, h := range l.held {
+		all = append(all, h.webhooks)
+	}
+	if err := l.role.webhooks.Fetch(ctx, all); err != nil && ctx.Err() == nil {
+		l.role.log.Warn("reading webhooks fails, it is tried again", "error", err)
+	}
+	for _, h := range l.held {
+		if h.webhooks.Old() {
+			l.lose(h, errOldQueue)
+			continue
+		}
+		h.webhooks.Send()
+	}
+}
+
+// errOldQueue lets a partition be taken again, by which the queues of an earlier release are found.
+var errOldQueue = errors.New("a gateway of an earlier release has queued webhooks")
+
+// write is a step of one partition in the making.
+type write struct {
+	*held
+	batch *status.Batch // nil: nothing has come
+	inbox *ledger.Inbox
+	step  *ledger.Step
+	read  ledger.Counts
+	tells bool // the groups
+	sends bool // it has what the webhooks write
+}
+
+// begin makes a write for every partition, with what was read.
+func (l *loop) begin() []*write {
+	inboxes := make(map[int]*ledger.Inbox)
+	if result := l.read; result != nil {
+		l.read = nil
+		if result.err != nil {
+			l.role.log.Warn("reading entries fails, it is tried again", "error", result.err)
+		}
+		for p, h := range l.held {
+			of := result.of[p]
+			h.drained = result.err == nil && of.Token.Epoch == h.Token.Epoch && of.CaughtUp()
+		}
+		for _, in := range result.inboxes {
+			of := result.of[in.Partition]
+			if h := l.held[in.Partition]; h != nil && h.Token.Epoch == of.Token.Epoch && h.From == of.From && h.Token.Updates == of.Token.Updates {
+				inboxes[in.Partition] = in
+				h.drained = h.drained && !in.Full
+				l.came += len(in.Entries)
+			}
+		}
+	}
+	writes := make([]*write, 0, len(l.held))
+	for p, h := range l.held {
+		w := &write{held: h, inbox: inboxes[p]}
+		if w.inbox != nil {
+			w.batch = status.NewBatch(w.inbox)
+			w.batch.Events = h.webhooks.Wanted(w.inbox)
+		}
+		writes = append(writes, w)
+	}
+	return writes
+}
+
+// decide writes until no order was changed in between. What cannot be read is read again later.
+func (l *loop) decide(ctx context.Context, writes []*write) {
+	for round := 0; len(writes) > 0 && round < maxRounds; round++ {
+		if !l.readOrders(ctx, writes) {
+			return
+		}
+		now := l.role.Now()
+		needed := writes[:0]
+		for _, w := range writes {
+			if l.prepare(w, now) {
+				needed = append(needed, w)
+			}
+		}
+		again := writes[:0:0]
+		for i, err := range l.advance(ctx, needed) {
+			if errors.Is(err, ledger.ErrConflict) {
+				l.role.status.Conflicted(needed[i].step.Conflicts)
+				again = append(again, needed[i])
+			}
+		}
+		writes = again
+	}
+}
+
+func (l *loop) readOrders(ctx context.Context, writes []*write) bool {
+	var wanted []*ledger.Wanted
+	for _, w := range writes {
+		if w.batch != nil {
+			wanted = append(wanted, &w.batch.Wanted)
+		}
+	}
+	if len(wanted) == 0 {
+		return true
+	}
+	err := l.role.ledger.Ownership.ReadOrders(ctx, wanted)
+	if err != nil && ctx.Err() == nil {
+		l.role.log.Warn("reading orders fails, it is tried again", "error", err)
+	}
+	return err == nil
+}
+
+// prepare makes the step; false: there is nothing to write.
+func (l *loop) prepare(w *write, now time.Time) bool {
+	w.step = l.role.ledger.Ownership.Step(w.Partition, w.Token)
+	w.read = w.Read
+	if in := w.inbox; in != nil {
+		if ledger.Later(in.Events, w.Token.Events) {
+			w.step.Token.Events, w.read.Events = in.Events, plus(w.ReadFrom, in.ReadEvents)
+		}
+		w.step.Token.Updates, w.read.Updates = cmp.Or(in.Updates, w.Token.Updates), plus(w.Read.Updates, in.ReadUpdates)
+		l.role.status.Decide(w.batch, w.step, now)
+	}
+	w.webhooks.Write(w.step)
+	w.sends = true
+	if id, read := w.webhooks.Position(); id != "" {
+		w.read.Webhooks = read
+	}
+	due := time.Since(w.confirmed) >= renewEvery || w.positions != w.told() && time.Since(w.toldAt) >= positionsEvery
+	if w.step.Empty() && w.inbox == nil && !due {
+		w.webhooks.Written()
+		return false
+	}
+	return true
+}
+
+// plus counts on, unless the count is not known.
+func plus(known, more int64) int64 {
+	if known < 0 {
+		return known
+	}
+	return known + more
+}
+
+// advance writes steps of different partitions. It lets go of a partition of which another worker
+// is the owner, and of one of which it does not know whether the step was written: such a one is
+// taken again, with what is stored.
+func (l *loop) advance(ctx context.Context, writes []*write) []error {
+	if len(writes) == 0 {
+		return nil
+	}
+	sent := time.Now()
+	steps := make([]*ledger.Step, len(writes))
+	for i, w := range writes {
+		if w.tells = w.step.Token.Owner == "" || sent.Sub(w.toldAt) >= positionsEvery; w.tells {
+			w.step.Positions(w.read)
+		}
+		steps[i] = w.step
+	}
+	results := l.role.ledger.Ownership.Advance(ctx, steps)
+	for i, err := range results {
+		switch {
+		case err == nil:
+			l.written(writes[i], sent)
+		case !errors.Is(err, ledger.ErrConflict):
+			l.lose(writes[i].held, err)
+		}
+	}
+	return results
+}
+
+// written takes note of a step that was sent at that time.
+func (l *loop) written(w *write, sent time.Time) {
+	h := w.held
+	h.Token, h.Read, h.confirmed = w.step.Token, w.read, sent
+	if w.tells {
+		h.positions, h.toldAt = h.told(), sent
+	}
+	h.webhooks.Confirm(sent)
+	if w.sends {
+		h.webhooks.Written()
+	}
+	if in := w.inbox; in != nil {
+		l.role.status.Written(w.batch)
+		h.webhooks.Take(in, w.batch.Deliveries, h.ReadFrom)
+		h.From, h.ReadFrom = cmp.Or(in.Events, h.From), plus(h.ReadFrom, in.ReadEvents)
+		h.Notes = cmp.Or(in.Note, h.Notes)
+		if h.CaughtUp() {
+			h.webhooks.CaughtUp()
+		}
+	}
+	h.webhooks.Publish(w.step.Batch, w.step.Published)
+}
+
+func (l *loop) lose(h *held, err error) {
+	if !errors.Is(err, context.Canceled) {
+		l.role.log.Warn("partition lost", "partition", h.Partition, "error", err)
+	}
+	l.drop(h)
+}
+
+func (l *loop) drop(h *held) {
+	delete(l.held, h.Partition)
+	l.role.dropped(h.Partition)
+}
+
+// leave gives partitions up in order: sends in flight may end for a moment, and what has not ended
+// is scheduled for the next owner.
+func (l *loop) leave(ctx context.Context, leaving []*held) {
+	for _, h := range leaving {
+		h.webhooks.Stop()
+	}
+	for deadline := time.NewTimer(leaveAfter); ; {
+		flying := 0
+		for _, h := range leaving {
+			flying += h.webhooks.InFlight()
+		}
+		if flying == 0 {
+			break
+		}
+		select {
+		case s := <-l.results:
+			l.take(s)
+			continue
+		case <-deadline.C:
+		}
+		break
+	}
+	writes := make([]*write, len(leaving))
+	for i, h := range leaving {
+		h.webhooks.Leave()
+		writes[i] = &write{held: h}
+		l.prepare(writes[i], l.role.Now())
+		writes[i].step.Token.Owner = ""
+	}
+	for i, err := range l.advance(ctx, writes) {
+		if err == nil {
+			l.role.log.Info("partition given up", "partition", leaving[i].Partition)
+			l.drop(leaving[i])
+		}
+	}
+}
+
+// fire ends orders that have waited too long. One that was changed or reported of meanwhile is
+// looked at the next time.
+func (l *loop) fire(ctx context.Context) {
+	began := time.Now()
+	var partitions []int
+	for p, h := range l.held {
+		// What was reported before counts before what time has ended.
+		if h.drained && began.Sub(h.timersAt) >= l.role.timers {
+			h.timersAt = began
+			partitions = append(partitions, p)
+		}
+	}
+	if len(partitions) == 0 {
+		return
+	}
+	now := l.role.Now()
+	due, err := l.role.ledger.Ownership.Due(ctx, partitions, now, status.TimersAtOnce)
+	if err != nil {
+		l.role.log.Warn("reading timers fails, it is tried again", "error", err)
+		return
+	}
+	var wanted []*ledger.Wanted
+	var timers []*status.Timers
+	for i, p := range partitions {
+		if h := l.held[p]; h != nil && len(due[i]) > 0 {
+			t := status.NewTimers(p, due[i], h.Token.Updates)
+			timers, wanted = append(timers, t), append(wanted, &t.Wanted)
+		}
+	}
+	if len(timers) == 0 {
+		return
+	}
+	if err := l.role.ledger.Ownership.ReadOrders(ctx, wanted); err != nil {
+		l.role.log.Warn("reading orders fails, it is tried again", "error", err)
+		return
+	}
+	writes := make([]*write, len(timers))
+	for i, t := range timers {
+		w := &write{held: l.held[t.Partition]}
+		w.step, w.read = l.role.ledger.Ownership.Step(t.Partition, w.Token), w.Read
+		l.role.status.Fire(t, w.step, now)
+		writes[i] = w
+	}
+	for i, err := range l.advance(ctx, writes) {
+		if err == nil {
+			l.role.status.Fired(timers[i], began)
+			if len(timers[i].Reported) == status.TimersAtOnce {
+				writes[i].timersAt = time.Time{} // there may be more
+			}
+		}
+	}
+}

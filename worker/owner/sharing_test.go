@@ -1,0 +1,293 @@
+package owner
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/ledger"
+)
+
+func stored(owner string, epoch, sequence uint64) ledger.Stored {
+	token := ledger.Token{Owner: owner, Epoch: epoch, Sequence: sequence}
+	return token.Stored()
+}
+
+// watch is what a worker knows that has looked every so often since the beginning.
+type watch struct {
+	*sharing
+	now     time.Time
+	tokens  []ledger.Stored
+	workers map[string]string
+}
+
+func newWatch(partitions int, workers ...string) *watch {
+	w := &watch{sharing: &sharing{worker: "w1"}, now: time.Unix(1_795_284_000, 0), tokens: make([]ledger.Stored, partitions), workers: make(map[string]string)}
+	for _, name := range workers {
+		w.workers[name] = "1"
+	}
+	return w
+}
+
+// looks lets the time pass, while the workers named beat and the partitions named are renewed.
+func (w *watch) looks(passed time.Duration, beating []string, renewed ...int) {
+	for ; passed > 0; passed -= pollEvery {
+		w.now = w.now.Add(pollEvery)
+		for _, name := range beating {
+			w.workers[name] += "1"
+		}
+		for _, p := range renewed {
+			token, _ := w.tokens[p].Token()
+			token.Sequence++
+			w.tokens[p] = token.Stored()
+		}
+		w.observe(w.tokens, w.workers, w.now)
+	}
+}
+
+func TestPlan_TakesAndGivesUp(t *testing.T) {
+	all := func(n int) (partitions []int) {
+		for p := range n {
+			partitions = append(partitions, p)
+		}
+		return partitions
+	}
+	owned := func(w *watch, owner string, partitions ...int) {
+		for _, p := range partitions {
+			w.tokens[p] = stored(owner, 1, 1)
+		}
+	}
+	for _, c := range []struct {
+		name       string
+		partitions int
+		workers    []string
+		held       []int
+		play       func(*watch)
+		take       []int
+		giveUp     int
+	}{
+		{"alone, nothing is owned", 16, []string{"w1"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(16), 0},
+		{"alone, and it owns all", 16, []string{"w1"}, all(16), func(w *watch) { owned(w, "w1", all(16)...); w.looks(5*time.Second, nil) }, nil, 0},
+		{"first of three takes the odd one", 16, []string{"w1", "w2", "w3"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(6), 0},
+		{"last of three", 16, []string{"w0", "w00", "w1"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(5), 0},
+		{"more workers than partitions", 2, []string{"w0", "w00", "w1"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, nil, 0},
+		{"it is not listed itself yet", 16, []string{"w2"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(8), 0},
+		{"what lives is left alone", 4, []string{"w1", "w2"}, nil, func(w *watch) {
+			owned(w, "w2", 0, 1, 2, 3)
+			w.looks(10*time.Second, []string{"w2"}, 0, 1, 2, 3)
+		}, nil, 0},
+		{"a dead worker's are taken at once", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
+			owned(w, "w1", 0, 1)
+			owned(w, "w2", 2, 3)
+			w.looks(takeoverAfter+pollEvery, nil, 0, 1)
+		}, []int{2, 3}, 0},
+		{"a moment before that they are not", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
+			owned(w, "w1", 0, 1)
+			owned(w, "w2", 2, 3)
+			w.looks(takeoverAfter-pollEvery, nil, 0, 1)
+		}, nil, 0},
+		{"a token stands still while its worker beats", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
+			owned(w, "w1", 0, 1)
+			owned(w, "w2", 2, 3)
+			w.looks(takeoverAfter+pollEvery, []string{"w1", "w2"}, 0, 1, 3)
+		}, []int{2}, 0},
+		{"a new worker gets its share", 16, []string{"w1", "w2"}, all(16), func(w *watch) {
+			owned(w, "w1", all(16)...)
+			w.looks(pollEvery, []string{"w2"}, all(16)...)
+		}, nil, 8},
+		{"what was given up is free", 4, []string{"w1", "w2"}, []int{0}, func(w *watch) {
+			owned(w, "w1", 0)
+			owned(w, "w2", 1, 2)
+			w.tokens[3] = stored("", 7, 3)
+			w.looks(pollEvery, nil)
+		}, []int{3}, 0},
+		{"more is free than its share", 4, []string{"w1", "w2"}, []int{0}, func(w *watch) {
+			owned(w, "w1", 0)
+			w.looks(pollEvery, nil)
+		}, []int{1}, 0},
+		{"its own that it does not know of", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
+			owned(w, "w1", 0, 1, 2)
+			owned(w, "w2", 3)
+			w.looks(pollEvery, nil)
+		}, []int{2}, 0},
+		{"a name that was removed has no share", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
+			w.looks(pollEvery, nil)
+			owned(w, "w1", 0, 1)
+			delete(w.workers, "w2")
+			w.looks(pollEvery, nil)
+		}, []int{2, 3}, 0},
+		{"an unreadable token stays", 2, []string{"w1"}, nil, func(w *watch) {
+			w.tokens[0] = "\x01damaged"
+			w.looks(10*time.Second, nil)
+		}, []int{1}, 0},
+		{"Redis was silent for a minute", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
+			owned(w, "w1", 0, 1)
+			owned(w, "w2", 2, 3)
+			w.looks(time.Second, []string{"w2"}, 0, 1, 2, 3)
+			w.now = w.now.Add(time.Minute)
+			w.looks(time.Second, nil, 0, 1)
+		}, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWatch(c.partitions, c.workers...)
+			c.play(w)
+			held := make(map[int]bool)
+			for _, p := range c.held {
+				held[p] = true
+			}
+			take, giveUp := w.plan(held)
+			slices.Sort(take)
+			if !slices.Equal(take, c.take) || giveUp != c.giveUp {
+				t.Errorf("takes %v, gives up %d; want %v, %d", take, giveUp, c.take, c.giveUp)
+			}
+		})
+	}
+}
+
+func TestGone_AreThoseWhoseCountsStandStill(t *testing.T) {
+	w := newWatch(1, "w1", "w2", "w3")
+	w.looks(2*time.Second, []string{"w3"})
+	w.workers["w4"] = "1"
+	w.looks(2*time.Second, []string{"w3"})
+	for after, want := range map[time.Duration][]string{time.Second: {"w2", "w4"}, 3 * time.Second: {"w2"}, time.Minute: nil} {
+		gone := w.gone(after)
+		slices.Sort(gone)
+		if !slices.Equal(gone, want) {
+			t.Errorf("silent for %s: %v, want %v", after, gone, want)
+		}
+	}
+}
+
+// cluster is workers that share partitions, played in steps of pollEvery.
+type cluster struct {
+	*rapid.T
+	now     time.Time
+	tokens  []ledger.Stored
+	beats   map[string]string
+	workers map[string]*player
+	born    int
+}
+
+type player struct {
+	sharing
+	held    map[int]ledger.Token
+	renewed time.Time
+	beaten  time.Time
+}
+
+func (c *cluster) join() {
+	c.born++
+	name := fmt.Sprintf("%c%d", 'a'+rapid.IntRange(0, 25).Draw(c.T, "letter"), c.born)
+	c.workers[name] = &player{sharing: sharing{worker: name}, held: make(map[int]ledger.Token)}
+}
+
+func (c *cluster) pick() *player {
+	return c.workers[rapid.SampledFrom(slices.Sorted(maps.Keys(c.workers))).Draw(c.T, "worker")]
+}
+
+func (c *cluster) leave(p *player) {
+	for number, token := range p.held {
+		token.Owner = ""
+		c.write(p, number, token)
+	}
+	delete(c.beats, p.worker)
+	delete(c.workers, p.worker)
+}
+
+// write is a step of an owner; it loses what somebody else has taken.
+func (c *cluster) write(p *player, number int, token ledger.Token) {
+	was := p.held[number]
+	if c.tokens[number] != was.Stored() {
+		delete(p.held, number)
+		return
+	}
+	token.Sequence++
+	c.tokens[number], p.held[number] = token.Stored(), token
+	if token.Owner == "" {
+		delete(p.held, number)
+	}
+}
+
+func (c *cluster) poll(p *player) {
+	if c.now.Sub(p.beaten) >= beatEvery {
+		c.beats[p.worker] += "1"
+		p.beaten = c.now
+	}
+	if c.now.Sub(p.renewed) >= renewEvery {
+		for number, token := range maps.Clone(p.held) {
+			c.write(p, number, token)
+		}
+		p.renewed = c.now
+	}
+	p.observe(c.tokens, c.beats, c.now)
+	held := make(map[int]bool)
+	for number := range p.held {
+		held[number] = true
+	}
+	take, giveUp := p.plan(held)
+	for _, number := range take {
+		token, _ := c.tokens[number].Token()
+		token.Owner, token.Epoch = p.worker, token.Epoch+1
+		c.tokens[number], p.held[number] = token.Stored(), token
+	}
+	for _, number := range slices.Sorted(maps.Keys(p.held))[:giveUp] {
+		token := p.held[number]
+		token.Owner = ""
+		c.write(p, number, token)
+	}
+}
+
+// pass lets all workers poll, in any order; nobody ever holds what another one does.
+func (c *cluster) pass(d time.Duration) {
+	for ; d > 0; d -= pollEvery {
+		c.now = c.now.Add(pollEvery)
+		for _, name := range rapid.Permutation(slices.Sorted(maps.Keys(c.workers))).Draw(c.T, "order") {
+			c.poll(c.workers[name])
+		}
+		holders := make(map[int]string)
+		for name, p := range c.workers {
+			for number := range p.held {
+				if other := holders[number]; other != "" {
+					c.Fatalf("%s and %s hold partition %d", name, other, number)
+				}
+				holders[number] = name
+			}
+		}
+	}
+}
+
+// However workers come, leave and die, the living soon share all partitions evenly.
+func TestSharing_ConvergesToAnEvenSpread(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		partitions := rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "partitions")
+		c := &cluster{T: t, now: time.Unix(1_795_284_000, 0), tokens: make([]ledger.Stored, partitions), beats: make(map[string]string), workers: make(map[string]*player)}
+		c.join()
+		for range rapid.IntRange(1, 8).Draw(t, "changes") {
+			switch rapid.IntRange(0, 2).Draw(t, "change") {
+			case 0:
+				if len(c.workers) > 1 {
+					c.leave(c.pick())
+				}
+			case 1:
+				if len(c.workers) > 1 {
+					delete(c.workers, c.pick().worker) // dies
+				}
+			default:
+				c.join()
+			}
+			c.pass(time.Duration(rapid.IntRange(1, 20).Draw(t, "polls")) * pollEvery)
+		}
+		c.pass(2*takeoverAfter + time.Second)
+		least, most, sum := partitions, 0, 0
+		for _, p := range c.workers {
+			least, most, sum = min(least, len(p.held)), max(most, len(p.held)), sum+len(p.held)
+		}
+		if sum != partitions || most-least > 1 {
+			t.Fatalf("%d of %d partitions are held by %d workers, %d to %d each", sum, partitions, len(c.workers), least, most)
+		}
+	})
+}
