@@ -58,12 +58,6 @@ type fleetForm struct {
 	Coverage        strictjson.Raw  `json:"coverage"`
 }
 
-func readFleetForm(x *requestContext) *fleetForm {
-	f := new(fleetForm)
-	f.form = x.form(f)
-	return f
-}
-
 // checked is a fleet with the fields that the form names, valid if err is nil.
 func (f *fleetForm) checked() (fleet delivery.Fleet, err error) {
 	fleet.Name = f.Line("name", f.Name, false, 1, maxName)
@@ -102,9 +96,9 @@ func take[T any](given bool, value T, into *T) {
 	}
 }
 
-// createFleet is POST /fleets.
 func (g *gateway) createFleet(x *requestContext) error {
-	f := readFleetForm(x)
+	f := new(fleetForm)
+	f.form = x.form(f)
 	f.Require("name", f.Name.Set)
 	f.Require("avgDeliveryMinutes", f.DeliveryMinutes.Set)
 	f.Require("coverage", f.Coverage.Text != "")
@@ -145,9 +139,9 @@ func (g *gateway) listFleets(x *requestContext) error {
 	return list(x, "fleets", view)(x.ledger.Fleets.Snapshot().All(), nil)
 }
 
-// changeFleet is PATCH /fleets/{id}.
 func (g *gateway) changeFleet(x *requestContext) error {
-	f := readFleetForm(x)
+	f := new(fleetForm)
+	f.form = x.form(f)
 	// Once: a large area is not parsed again when another writer interferes.
 	checked, err := f.checked()
 	if err != nil {
@@ -168,9 +162,7 @@ func (g *gateway) changeFleet(x *requestContext) error {
 
 // rotateFleetCredentials is POST /fleets/{id}/credentials {revokeOld?}.
 func (g *gateway) rotateFleetCredentials(x *requestContext) error {
-	return g.rotateSecret(x, x.fleet.ClientID(), func(digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error {
-		return x.ledger.Fleets.RotateSecret(g.work, x.fleet, digest, oldUntil, revokeOld)
-	})
+	return rotateSecret(g, x, x.fleet, x.fleet.ClientID(), x.ledger.Fleets.RotateSecret)
 }
 
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with

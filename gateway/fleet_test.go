@@ -8,6 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -246,6 +247,11 @@ func TestFleetJobs_ShowWhatTheCourierNeeds(t *testing.T) {
 			t.Errorf("%s after the end the phone is %q, want %q", c.after, got, c.want)
 		}
 	}
+	whole := e.fleet(e.courier, "GET", "/jobs/"+id, "").data
+	delete(whole, "recipient")
+	delete(whole, "dropoff")
+	testenv.Shrink(t, e.ledger)
+	wantMembers(t, "a day after the end", map[string]any{"job": e.fleet(e.courier, "GET", "/jobs/"+id, "").data}, "job", whole)
 }
 
 //rule:fleet-api/get-jobs-orderid

@@ -35,7 +35,6 @@ func (c *inFlightLimiter) leave() { c.inside.Add(-1) }
 var errOverloaded = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 	Message: "the service is busy; sending the same request again is safe"}
 
-// maxLogins is how many logins may be in flight on both listeners.
 const maxLogins = 32
 
 func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
@@ -49,7 +48,6 @@ func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
 // that no fleet keeps the others, or operators, out when Redis is slow.
 const maxFleetInFlight = 64
 
-// fleetLimiter is the limiter of one fleet.
 func (g *gateway) fleetLimiter(id delivery.FleetID) *inFlightLimiter {
 	if c, there := g.fleetLimiters.Load(id); there {
 		return c.(*inFlightLimiter)

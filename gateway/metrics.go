@@ -67,7 +67,6 @@ func (m *metrics) meter(endpoint string) *meter {
 	}
 }
 
-// measure gives every route its meter.
 func (m *metrics) measure(rs routes) routes {
 	for i := range rs {
 		rs[i].meter = m.meter(rs[i].name)

@@ -25,7 +25,8 @@ type requestContext struct {
 	meter  *meter
 	vendor bool // it came to the Vendor API's listener
 	params [paramsMax][]byte
-	now    time.Time
+	began  time.Time      // by this machine's clock
+	now    time.Time      // the same instant by Redis's
 	ledger *ledger.Ledger // set for the handlers of all routes but the documentation's
 
 	account delivery.AccountID // of a vendor's request, or that the path names
@@ -53,9 +54,13 @@ var requestContexts = sync.Pool{New: func() any {
 // keepBuffer is the largest buffer that is kept for the next request.
 const keepBuffer = 256 << 10
 
-func acquireContext(ctx *fasthttp.RequestCtx) *requestContext {
+func (g *gateway) acquireContext(ctx *fasthttp.RequestCtx) *requestContext {
 	x := requestContexts.Get().(*requestContext)
-	x.ctx, x.now = ctx, time.Now()
+	x.ctx, x.began = ctx, time.Now()
+	x.now = x.began
+	if l := g.Ledger(); l != nil {
+		x.now = l.Clock(x.began)
+	}
 	return x
 }
 
@@ -73,7 +78,7 @@ func (x *requestContext) release() {
 
 // serve answers one request of a listener; vendor: it is that of the Vendor API.
 func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor bool) {
-	x := acquireContext(ctx)
+	x := g.acquireContext(ctx)
 	defer x.release()
 	x.vendor = vendor
 	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
@@ -95,7 +100,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	if chunked && !x.endChunks() || g.draining.Load() {
 		ctx.SetConnectionClose()
 	}
-	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
+	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.began))
 	if g.Tracer != nil {
 		g.trace(x)
 	}

@@ -1,28 +1,30 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 )
 
-// front is one listener with the server behind it.
 type front struct {
 	name     string
 	listener net.Listener
 	server   *fasthttp.Server
 }
 
-// The names of the listeners.
 const (
 	vendorListener  = "vendor_api"
 	privateListener = "private_api"
@@ -64,7 +66,14 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	refused := g.metrics.connections.WithLabelValues(name)
-	listener := newGuardedListener(plain, s, secure != nil, refused.Inc)
+	var listener net.Listener = guardedListener{service.NewListener(plain, service.Limits{
+		Connections: s.MaxConnections, PerAddress: s.MaxConnectionsPerIP,
+		Refused: func(c net.Conn, perAddress bool) {
+			if refused.Inc(); secure == nil { // over TLS it could only be sent after a handshake
+				writeRefusal(c, perAddress)
+			}
+		},
+	})}
 	if secure != nil {
 		g.showExpiry(name, secure)
 		listener = tls.NewListener(listener, secure)
@@ -118,7 +127,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 		_ = ctx.Conn().Close()
 		return
 	}
-	x := acquireContext(ctx)
+	x := g.acquireContext(ctx)
 	defer x.release()
 	x.meter, x.vendor = g.metrics.unparsed, vendor
 	ctx.Response.Header.DisableNormalizing()
@@ -134,7 +143,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 		message = wrongFraming
 	}
 	g.refuse(x, &delivery.Error{Code: code, Message: message})
-	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.now))
+	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.began))
 }
 
 func (f *front) serve() error {
@@ -162,4 +171,47 @@ func (g *gateway) shutDown(fronts []*front) error {
 		_ = f.listener.Close()
 	}
 	return errors.Join(faults...)
+}
+
+// certificateEvery is how often a handshake reads the files again.
+const certificateEvery = 10 * time.Second
+
+// servedCertificate is a listener's certificate, which may be replaced while it runs.
+// Files that cannot be read, or do not belong together, leave the one before in force,
+// with a line in the log.
+type servedCertificate struct {
+	certFile, keyFile string
+	log               *slog.Logger
+	every             time.Duration
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	looked  time.Time
+}
+
+func openCertificate(certFile, keyFile string, log *slog.Logger) (*servedCertificate, error) {
+	current, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return &servedCertificate{certFile: certFile, keyFile: keyFile, log: log, every: certificateEvery, current: &current, looked: time.Now()}, nil
+}
+
+func (c *servedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Sub(c.looked) < c.every {
+		return c.current, nil
+	}
+	c.looked = now
+	fresh, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	switch {
+	case err != nil:
+		c.log.Error("the new certificate cannot be used; the one before stays in force", "file", c.certFile, "error", err)
+	case !slices.EqualFunc(fresh.Certificate, c.current.Certificate, bytes.Equal):
+		c.current = &fresh
+		c.log.Info("certificate read again", "file", c.certFile, "expires", fresh.Leaf.NotAfter)
+	}
+	return c.current, nil
 }

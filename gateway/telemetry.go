@@ -88,7 +88,7 @@ func (x *requestContext) subject(line ...any) []any {
 // trace records an answered request, in the trace of its order if it has one.
 func (g *gateway) trace(x *requestContext) {
 	status := x.ctx.Response.StatusCode()
-	span := tracing.Span{Kind: tracing.Server, Began: x.now, Ended: time.Now(), Order: x.order, First: x.first,
+	span := tracing.Span{Kind: tracing.Server, Began: x.began, Ended: time.Now(), Order: x.order, First: x.first,
 		Caller: string(x.ctx.Request.Header.Peek("traceparent")), Name: x.meter.name,
 		Attributes: []tracing.Attribute{tracing.Text("http.request.method", string(x.ctx.Method())), tracing.Number("http.response.status_code", status)}}
 	if x.route != nil {

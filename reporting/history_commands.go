@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/backup"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/reconcile"
 )
@@ -54,15 +56,6 @@ func newRebuildCommand() *cobra.Command {
 	return c
 }
 
-// dayOr reads a local day unless the flag is not given.
-func dayOr(flag, text string, otherwise time.Time) (time.Time, error) {
-	if text == "" {
-		return otherwise, nil
-	}
-	return parseDay(flag, text)
-}
-
-// parseDay reads a local day.
 func parseDay(flag, text string) (time.Time, error) {
 	day, err := time.ParseInLocation(time.DateOnly, text, delivery.Istanbul)
 	if err != nil {
@@ -75,8 +68,7 @@ func newReconcileCommand() *cobra.Command {
 	var day, from, to, account string
 	var scope reconcile.Scope
 	c := newSettingsCommand("reconcile", func(c *cobra.Command) error {
-		err := readScope(&scope, day, from, to, account)
-		if err != nil {
+		if err := readScope(&scope, day, from, to, account); err != nil {
 			return err
 		}
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
@@ -100,29 +92,29 @@ func newReconcileCommand() *cobra.Command {
 // included: the default retention of Redis and today.
 const defaultDays = 8
 
-// readScope reads the flags that say what is compared.
 func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
-	if s.To, err = dayOr("to", to, archive.BusinessDay(time.Now())); err != nil {
-		return err
-	}
-	if s.From, err = dayOr("from", from, s.To.AddDate(0, 0, 1-defaultDays)); err != nil {
-		return err
-	}
-	if day != "" {
-		if s.From, err = parseDay("day", day); err != nil {
-			return err
+	read := func(flag, text string, into *time.Time) {
+		if text != "" && err == nil {
+			*into, err = parseDay(flag, text)
 		}
+	}
+	s.To = archive.BusinessDay(time.Now())
+	read("to", to, &s.To)
+	s.From = s.To.AddDate(0, 0, 1-defaultDays)
+	read("from", from, &s.From)
+	if day != "" {
+		read("day", day, &s.From)
 		s.To = s.From
 	}
-	if s.From.After(s.To) {
-		return errors.New("--from: that is after --to")
+	if err == nil && s.From.After(s.To) {
+		err = errors.New("--from: that is after --to")
 	}
-	if account != "" {
+	if err == nil && account != "" {
 		if s.Account, err = delivery.ParseAccountID(account); err != nil {
-			return fmt.Errorf("--account: %w", err)
+			err = fmt.Errorf("--account: %w", err)
 		}
 	}
-	return nil
+	return err
 }
 
 func runReconcile(ctx context.Context, r *reconcile.Reconciler, s reconcile.Scope, out io.Writer) error {
@@ -140,13 +132,10 @@ func runReconcile(ctx context.Context, r *reconcile.Reconciler, s reconcile.Scop
 		}
 		fmt.Fprintf(out, "%s: %s\n", d.Day.Format(time.DateOnly), summary(d))
 	})
-	if err != nil {
-		return err
+	if err == nil && left > 0 {
+		err = fmt.Errorf("%d differences between Redis and ClickHouse", left)
 	}
-	if left > 0 {
-		return fmt.Errorf("%d differences between Redis and ClickHouse", left)
-	}
-	return nil
+	return err
 }
 
 func summary(d *reconcile.Day) string {
@@ -164,4 +153,90 @@ func summary(d *reconcile.Day) string {
 		return text + fmt.Sprintf(", %d fixed", len(d.Differences))
 	}
 	return text + ", no difference"
+}
+
+func newBackupCommand() *cobra.Command {
+	var o backup.Options
+	var withoutHistory bool
+	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) error {
+		began, out := time.Now(), c.OutOrStdout()
+		o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+		return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
+			m, err := backup.Make(ctx, s.ledger, s.archive, o)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
+				m.ID, m.Began.Format(time.RFC3339), time.Since(began).Seconds(), o.To)
+			if len(m.Included) == 0 {
+				fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
+			}
+			return nil
+		})
+	})
+	f := c.Flags()
+	f.StringVar(&o.To, "to", "", "the folder to make")
+	f.StringArrayVar(&o.Include, "include", nil, "a further file or folder to copy, such as the keys; may be repeated")
+	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse out: it has a backup of its own")
+	requireFlag(c, "to")
+	return c
+}
+
+func newRestoreCommand() *cobra.Command {
+	var from, redisDir, includedDir string
+	var node int
+	var check, merge, withoutHistory bool
+	c := newSettingsCommand("restore --from FOLDER", func(c *cobra.Command) error {
+		m, err := backup.Open(from)
+		if err != nil {
+			return err
+		}
+		out := c.OutOrStdout()
+		if check {
+			fmt.Fprintf(out, "backup %s is whole: everything acknowledged before %s\n", m.ID, m.Began.Format(time.RFC3339))
+			return nil
+		}
+		if includedDir != "" {
+			if err := m.PlaceIncluded(from, includedDir); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "put %d included files below %s\n", len(m.Included), includedDir)
+		}
+		if redisDir != "" {
+			if err := m.PlaceRedis(from, node, redisDir); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "put the snapshot of %s into %s; start Redis there, then: reporting restore --from %s\n",
+				m.Redis[node].Addr, filepath.Clean(redisDir), from)
+		}
+		if redisDir != "" || includedDir != "" {
+			return nil
+		}
+		return withStores(c, true, !withoutHistory && len(m.Tables) > 0, func(ctx context.Context, s stores) error {
+			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
+			if err != nil {
+				return err
+			}
+			if resumed.Before {
+				fmt.Fprintln(out, "Redis had been made fit to go on before; nothing was changed there")
+				return nil
+			}
+			fmt.Fprintf(out, `restored everything acknowledged before %s
+the exporter was set back in %d streams, the epoch is %d, %d sessions of the panel were ended
+start the programs, and then: reporting reconcile
+`, m.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
+			return nil
+		})
+	})
+	f := c.Flags()
+	f.StringVar(&from, "from", "", "the backup's folder")
+	f.BoolVar(&check, "check", false, "check the sums of the folder, and do nothing")
+	f.StringVar(&redisDir, "redis-dir", "", "data folder of a Redis that does not run")
+	f.IntVar(&node, "node", 0, "which master's snapshot goes into --redis-dir, from 0")
+	f.StringVar(&includedDir, "included-dir", "", "where to put the included files")
+	f.BoolVar(&merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
+	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
+	requireFlag(c, "from")
+	c.MarkFlagsMutuallyExclusive("check", "redis-dir")
+	return c
 }

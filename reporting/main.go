@@ -5,13 +5,22 @@ package main
 
 import (
 	"context"
+	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
+	"sync"
 	"syscall"
 	_ "time/tzdata" // ClickHouse names time zones, and not every machine has them
 
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
+
+	"vendorapi/internal/config"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
 )
 
 func main() {
@@ -43,10 +52,89 @@ func newRoot() *cobra.Command {
 	root.Flags().Bool(checkFlag, false, "the same as reporting serve --check-config")
 	root.Flags().String(configFlag, defaultConfig, configUsage)
 	root.AddCommand(
-		newServeCommand(), newExportCommand(),
+		newServeCommand(), newServingCommand("export", &[]string{roleExport}),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
 		newBackupCommand(), newRestoreCommand(),
 		newUserCommand(), newTokenCommand(),
 	)
 	return root
+}
+
+//go:embed help.yaml
+var helpFile []byte
+
+// help is the file's texts by the names of commands.
+var help = sync.OnceValues(func() (texts map[string]struct{ Short, Long, Example string }, err error) {
+	return texts, yaml.UnmarshalWithOptions(helpFile, &texts, yaml.Strict())
+})
+
+func newCommand(use string, args cobra.PositionalArgs, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	texts, err := help()
+	name, _, _ := strings.Cut(use, " ")
+	text, known := texts[name]
+	if !known {
+		panic(fmt.Sprintf("help.yaml has no texts of %s: %v", name, err)) // any command shows it
+	}
+	return &cobra.Command{Use: use, Short: text.Short, Long: text.Long, Example: text.Example, Args: args, RunE: run}
+}
+
+const (
+	configFlag    = "config"
+	defaultConfig = "configs/reporting.yaml"
+	configUsage   = "the settings file"
+)
+
+func newSettingsCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
+	c := newCommand(use, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) })
+	c.Flags().String(configFlag, defaultConfig, configUsage)
+	return c
+}
+
+func requireFlag(c *cobra.Command, name string) {
+	if err := c.MarkFlagRequired(name); err != nil {
+		panic(err) // the flag's name is misspelt
+	}
+}
+
+func flagSet(c *cobra.Command, name string) bool {
+	set, err := c.Flags().GetBool(name)
+	return err == nil && set
+}
+
+// stores are what a command works with; nil where it did not ask for it.
+type stores struct {
+	ledger  *ledger.Ledger
+	archive *archive.Archive
+	applied []string // files of the schema that were lacking
+}
+
+// withStores reads the settings, opens ClickHouse, whose tables it brings up to date,
+// and Redis, as asked for, does the work and closes them.
+func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) (err error) {
+	var settings settings
+	path, err := c.Flags().GetString(configFlag)
+	if err == nil {
+		err = config.Load(path, &settings)
+	}
+	if err != nil {
+		return err
+	}
+	var s stores
+	if clickHouse {
+		if s.archive, err = archive.Open(settings.ClickHouse); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.archive.Close()) }()
+		if s.applied, err = s.archive.Migrate(c.Context()); err != nil {
+			return err
+		}
+	}
+	if redis {
+		log := settings.Log.Logger(c.ErrOrStderr())
+		if s.ledger, err = ledger.Open(c.Context(), settings.Redis.Ledger(settings.Environment, log)); err != nil {
+			return fmt.Errorf("open the ledger: %w", err)
+		}
+		defer func() { err = errors.Join(err, s.ledger.Close()) }()
+	}
+	return work(c.Context(), s)
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,18 +28,13 @@ import (
 	"vendorapi/reporting/tracking"
 )
 
-// panelSettings are the keys below "panel" of the configuration.
 type panelSettings struct {
-	Addr string `yaml:"addr"`
-	// TrackingAddr is a listener of the tracking pages alone; empty: there is none.
-	TrackingAddr string `yaml:"tracking_addr"`
-	// Bounds of each of the two listeners.
-	MaxConnections      int `yaml:"max_connections"`
-	MaxConnectionsPerIP int `yaml:"max_connections_per_ip"`
-	MaxInFlight         int `yaml:"max_in_flight"`
+	Addr                string `yaml:"addr"`
+	TrackingAddr        string `yaml:"tracking_addr"`
+	MaxConnections      int    `yaml:"max_connections"`
+	MaxConnectionsPerIP int    `yaml:"max_connections_per_ip"`
+	MaxInFlight         int    `yaml:"max_in_flight"`
 
-	// Programs are asked for the overview whether they are ready: name=URL of a private
-	// listener; one text may name several, with commas.
 	Programs []string `yaml:"programs"`
 
 	Access   auth.Settings     `yaml:"access"`
@@ -77,8 +73,6 @@ func (s *panelSettings) Validate() error {
 	return errors.Join(faults...)
 }
 
-// programs are those of the overview: the gateway that the panel works through, and those
-// of the settings.
 func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	var programs []dashboard.Program
 	for text := range strings.SplitSeq("gateway="+s.Admin.URL+","+strings.Join(s.Programs, ","), ",") {
@@ -162,14 +156,12 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/assets/", shared.Assets())
-	mux.Handle("/favicon.ico", shared.Icon())
-	mux.Handle("GET /{$}", shared.Home())
+	shared.Routes(mux)
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
 		mux.Handle(path, gate.Handler())
 	}
 
-	if p.overview, err = dashboard.New(shared, l, a, p.log); err != nil {
+	if p.overview, err = dashboard.New(shared, a); err != nil {
 		return nil, err
 	}
 	if p.overview.Programs, err = p.settings.programs(); err != nil {
@@ -177,13 +169,13 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	}
 	p.overview.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
 	p.overview.Routes(mux)
-	operators, err := admin.New(shared, l, p.admin, p.log)
+	operators, err := admin.New(shared, p.admin)
 	if err != nil {
 		return nil, err
 	}
 	operators.Routes(mux)
 
-	payments, err := finance.New(shared, l, a, p.log)
+	payments, err := finance.New(shared, a)
 	if err != nil {
 		return nil, err
 	}
@@ -218,4 +210,90 @@ func (p *panel) once(history func() bool, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// How long the panel waits for a request, for its answer to be taken, and at its end for
+// downloads in progress.
+const (
+	panelHeaderTimeout = 10 * time.Second
+	panelBodyTimeout   = 10 * time.Second
+	panelAnswerTimeout = 3 * time.Minute // longer than the slowest page takes
+	panelIdleTimeout   = 2 * time.Minute
+	panelGrace         = 10 * time.Second
+
+	panelHeaderBytes = 64 << 10
+	panelBodyBytes   = 1 << 20
+)
+
+// bounded keeps a client that sends or takes nothing from holding its connection for ever:
+// even a body that no handler reads is waited for. Downloads have bounds of their own.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control, now := http.NewResponseController(w), time.Now()
+		if len(r.TransferEncoding) > 0 {
+			// A length beside the chunks has been dropped by now: nothing behind
+			// such a body may be taken for a request (RFC 9112, section 6.1).
+			w.Header().Set("Connection", "close")
+		}
+		if r.ContentLength != 0 {
+			r.Body = http.MaxBytesReader(w, r.Body, panelBodyBytes)
+			if control.SetReadDeadline(now.Add(panelBodyTimeout)) != nil {
+				panic(http.ErrAbortHandler) // the connection is gone
+			}
+		}
+		until := now.Add(panelAnswerTimeout)
+		if strings.HasPrefix(r.URL.Path, "/reports/") {
+			until = time.Time{}
+		}
+		if control.SetWriteDeadline(until) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// inFlight bounds how many requests are in progress; one more gets 503 at once.
+func (p *panel) inFlight(next http.Handler) http.Handler {
+	places := make(chan struct{}, p.settings.MaxInFlight)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		default:
+			auth.Refuse(w, r, p.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
+				Message: "too many requests at once; sending the same request again is safe"})
+		}
+	})
+}
+
+type listener struct {
+	name, addr string
+	handler    http.Handler
+}
+
+// listen serves until ctx ends, then lets downloads finish for a while.
+func (p *panel) listen(ctx context.Context, l listener) error {
+	var lc net.ListenConfig
+	port, err := lc.Listen(ctx, "tcp", l.addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+	p.closed.Add(-1)
+	limited := service.NewListener(port, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.settings.Access.Trusts})
+	server := &http.Server{Handler: bounded(p.inFlight(l.handler)), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(limited) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("%s on %s: %w", l.name, l.addr, err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), panelGrace)
+	defer cancel()
+	if server.Shutdown(last) != nil {
+		p.log.Warn("downloads were cut off at the end", "close", server.Close())
+	}
+	return nil
 }

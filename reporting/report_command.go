@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +27,6 @@ const (
 	embeddedEngine     = "http://127.0.0.1:8123"
 )
 
-// reportOptions are the flags of `reporting report`.
 type reportOptions struct {
 	values  reports.Values
 	format  string
@@ -65,11 +63,7 @@ func listReports(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range reports.All() {
 		fmt.Fprintf(t, "%s\t%s; the period means %s\n", r.Name, r.Title, r.Day)
-		var keys []string
-		for _, column := range r.Columns {
-			keys = append(keys, column.Key)
-		}
-		fmt.Fprintf(t, "\t%s\n", strings.Join(keys, ", "))
+		fmt.Fprintf(t, "\t%s\n", strings.Join(strings.Fields(r.Keys), ", "))
 		fmt.Fprintf(t, "\tin SQL: %s(from='2026-11-01', to='2026-11-30', account='', fleet='', store='')\n\t\n", r.View())
 	}
 	return t.Flush()
@@ -107,7 +101,17 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	} else {
 		err = writeFile(o.output, write)
 	}
-	return o.explain(c.Context(), err)
+	switch ended := c.Context().Err() != nil; {
+	case err == nil:
+		return nil
+	case ended && o.output != "":
+		return fmt.Errorf("interrupted, %s was not written", o.output)
+	case ended:
+		return errors.New("interrupted, the report is not complete")
+	case errors.Is(err, delivery.ErrUnavailable):
+		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
+	}
+	return err
 }
 
 // chooseFormat is the flag's, the file's or the one that suits standard output.
@@ -130,21 +134,6 @@ func (o *reportOptions) chooseFormat(stdout io.Writer) (reports.Format, error) {
 		return "", errors.New("xlsx is not for terminals: give a file with -o")
 	}
 	return format, nil
-}
-
-// explain adds what the person at the terminal can do about it.
-func (o *reportOptions) explain(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil && o.output != "":
-		return fmt.Errorf("interrupted, %s was not written", o.output)
-	case ctx.Err() != nil:
-		return errors.New("interrupted, the report is not complete")
-	case errors.Is(err, delivery.ErrUnavailable):
-		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
-	}
-	return err
 }
 
 // writeFile lets write fill a file that appears under its name only when it is whole. What

@@ -16,6 +16,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
+	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/panel/auth"
@@ -30,24 +31,18 @@ const (
 
 func newServeCommand() *cobra.Command {
 	var roles []string
-	c := newServingCommand("serve", func(c *cobra.Command) error { return serve(c, roles) })
+	c := newServingCommand("serve", &roles)
 	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel (default: all that the settings name)")
 	return c
 }
 
-// newExportCommand is `reporting serve --roles export`.
-func newExportCommand() *cobra.Command {
-	return newServingCommand("export", func(c *cobra.Command) error { return serve(c, []string{roleExport}) })
-}
-
-func newServingCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
-	c := newSettingsCommand(use, run)
+func newServingCommand(use string, roles *[]string) *cobra.Command {
+	c := newSettingsCommand(use, func(c *cobra.Command) error { return serve(c, *roles) })
 	c.Flags().Bool(checkFlag, false, service.CheckUsage)
 	c.Flags().Bool(healthFlag, false, fmt.Sprintf(service.HealthUsage, "one"))
 	return c
 }
 
-// serve runs the given roles, or else those of the settings.
 func serve(c *cobra.Command, roles []string) error {
 	path, err := c.Flags().GetString(configFlag)
 	if err != nil {
@@ -118,7 +113,6 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 		func(ctx context.Context, l *ledger.Ledger) error { return p.work(ctx, l, a) })
 }
 
-// server is a running `reporting serve`. It waits while Redis or ClickHouse is unavailable.
 type server struct {
 	*service.Process
 	settings settings
@@ -194,4 +188,55 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 		group.Go(func() error { return daily.Run(ctx) })
 	}
 	return group.Wait()
+}
+
+// settings is the whole of configs/reporting.yaml, where each key is explained.
+type settings struct {
+	Environment string             `yaml:"environment"`
+	Instance    string             `yaml:"instance"`
+	Roles       []string           `yaml:"roles"`
+	Redis       service.Redis      `yaml:"redis"`
+	ClickHouse  archive.Settings   `yaml:"clickhouse"`
+	Ops         service.Ops        `yaml:"ops"`
+	Log         service.Log        `yaml:"log"`
+	Tracing     tracing.Settings   `yaml:"tracing"`
+	Export      export.Settings    `yaml:"export"`
+	Reconcile   reconcile.Settings `yaml:"reconcile"`
+	Panel       panelSettings      `yaml:"panel"`
+}
+
+// The roles of `reporting serve`.
+const (
+	roleExport    = "export"
+	roleReconcile = "reconcile"
+	rolePanel     = "panel"
+)
+
+// Validate names the keys whose value is out of range.
+func (s *settings) Validate() error {
+	roles, history := checkRoles(s.Roles), s.ClickHouse.Validate()
+	if roles != nil {
+		roles = fmt.Errorf("roles: %w", roles)
+	}
+	if history != nil {
+		history = fmt.Errorf("clickhouse: %w", history)
+	}
+	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(), roles, history,
+		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
+}
+
+func checkRoles(roles []string) error {
+	return service.CheckRoles(roles, roleExport, roleReconcile, rolePanel)
+}
+
+// narrow makes the roles those that were asked for; none: those of the settings.
+func (s *settings) narrow(roles []string) error {
+	if len(roles) == 0 {
+		return nil
+	}
+	if err := checkRoles(roles); err != nil {
+		return fmt.Errorf("--roles: %w", err)
+	}
+	s.Roles = roles
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"vendorapi/reporting/panel/auth"
 )
 
-// accessCommand is a command that takes a name and its roles.
 func accessCommand(use string, run func(c *cobra.Command, name string, roles auth.Roles) error) *cobra.Command {
 	var text string
 	c := newCommand(use, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {

@@ -58,7 +58,7 @@ func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if s.Webhook.Timeout != 10*time.Second || s.Webhook.PerEndpoint != 32 || s.Status.Retention != 7*24*time.Hour ||
-		s.Status.StreamRetention != 25*time.Hour || s.Status.TimerInterval != time.Second || s.Courier.Step != 5*time.Second {
+		s.Status.ShrinkAfter != 24*time.Hour || s.Status.StreamRetention != 25*time.Hour || s.Status.TimerInterval != time.Second || s.Courier.Step != 5*time.Second {
 		t.Errorf("%+v", s)
 	}
 	host, err := os.Hostname()
@@ -90,6 +90,7 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 		{"batch: 64", "batch: 0", "status.batch"},
 		{"timer_interval: 1s", "timer_interval: 1ms", "status.timer_interval"},
 		{"housekeeping_interval: 60s", "housekeeping_interval: 1ms", "status.housekeeping_interval"},
+		{"shrink_after: 24h", "shrink_after: 23h", "status.shrink_after"},
 		{"retention: 168h", "retention: 24h", "status.retention"},
 		{"stream_retention: 25h", "stream_retention: 1h", "status.stream_retention"},
 		{"concurrency: 1024", "concurrency: 0", "webhook.concurrency"},

@@ -94,10 +94,8 @@ func newSite(links []link) Site {
 	return s
 }
 
-// add has a file made when it is first asked for.
 func (s Site) add(name string, compose func() (*File, error)) { s[name] = sync.OnceValues(compose) }
 
-// addAPI adds the document of an API, and the page that shows it.
 func (s Site) addAPI(page, api, document string, links []link) {
 	s.add(api+".yaml", asset("application/yaml", document))
 	s.add(page, func() (*File, error) {
@@ -121,7 +119,6 @@ func asset[T ~string | ~[]byte](kind string, content T) func() (*File, error) {
 	return func() (*File, error) { return pack(kind, []byte(content)), nil }
 }
 
-// frame is what a page's template is given.
 type frame struct {
 	Title, Here string
 	Links       []link

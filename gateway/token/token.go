@@ -16,7 +16,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -170,3 +172,98 @@ func NewSecret() string {
 	_, _ = rand.Read(raw) // never fails: the runtime ends the process first
 	return SecretPrefix + base64.RawURLEncoding.EncodeToString(raw)
 }
+
+// cacheSize is how many verified tokens one generation holds, in about 5 MB.
+const cacheSize = 16_384
+
+// cache remembers tokens whose signature has been verified. Only such tokens enter, so
+// strangers cannot flush it. A full young generation becomes the old one, which is
+// dropped; a token in use moves back to the young one.
+type cache struct {
+	mu         *sync.RWMutex
+	young, old map[string]verified
+}
+
+type verified struct {
+	subject [16]byte
+	issued  int64 // Unix seconds
+	expires int64 // Unix seconds; the token is good before that
+}
+
+func newCache() cache {
+	return cache{mu: new(sync.RWMutex), young: make(map[string]verified)}
+}
+
+func (c *cache) get(token []byte) (verified, bool) {
+	c.mu.RLock()
+	v, young := c.young[string(token)]
+	if young {
+		c.mu.RUnlock()
+		return v, true
+	}
+	v, old := c.old[string(token)]
+	c.mu.RUnlock()
+	if old {
+		c.put(string(token), v)
+	}
+	return v, old
+}
+
+func (c *cache) put(token string, v verified) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.young) >= cacheSize {
+		c.old, c.young = c.young, make(map[string]verified, cacheSize)
+	}
+	c.young[token] = v
+}
+
+// claims are what a token says. They are read more strictly than the library
+// does, which takes a time as text, with a fraction, and of any size: Issue
+// writes whole seconds, so whatever else comes was not written by it.
+type claims struct {
+	Issuer    string           `json:"iss"`
+	Subject   string           `json:"sub"`
+	Audience  jwt.ClaimStrings `json:"aud"`
+	ExpiresAt second           `json:"exp"`
+	NotBefore second           `json:"nbf"`
+	IssuedAt  second           `json:"iat"`
+}
+
+// second is a Unix time; 0 for none.
+type second int64
+
+// maxDigits keeps times, and sums of them, within what calendars have.
+const maxDigits = 12
+
+// UnmarshalJSON reads digits and nothing else; null and signs are errors.
+func (s *second) UnmarshalJSON(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 63)
+	if err != nil || len(text) > maxDigits {
+		return fmt.Errorf("%.20q is no time in whole seconds", text)
+	}
+	*s = second(n)
+	return nil
+}
+
+func (s second) date() *jwt.NumericDate {
+	if s == 0 {
+		return nil
+	}
+	return jwt.NewNumericDate(time.Unix(int64(s), 0))
+}
+
+// ofOurLifetime refuses what Issue never signs: a token without its time of issue, or for
+// longer than Lifetime. It asks no clock, which may have been set back.
+func (c *claims) ofOurLifetime() bool {
+	return c.IssuedAt > 0 && c.ExpiresAt-c.IssuedAt <= second(Lifetime/time.Second)
+}
+
+// The library asks for the claims in these forms.
+
+func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return c.ExpiresAt.date(), nil }
+func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return c.NotBefore.date(), nil }
+func (c *claims) GetIssuedAt() (*jwt.NumericDate, error)       { return c.IssuedAt.date(), nil }
+func (c *claims) GetAudience() (jwt.ClaimStrings, error)       { return c.Audience, nil }
+func (c *claims) GetIssuer() (string, error)                   { return c.Issuer, nil }
+func (c *claims) GetSubject() (string, error)                  { return c.Subject, nil }

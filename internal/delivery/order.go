@@ -110,6 +110,10 @@ type Location struct {
 // IsZero reports whether no position is known.
 func (l Location) IsZero() bool { return l.At.IsZero() }
 
+// Shrunk reports whether the ledger has dropped what is not needed a day after the end: recipient,
+// drop-off, package note and positions.
+func (o *Order) Shrunk() bool { return o.Recipient.Name == "" }
+
 // Sequence is the low half of a version: 1 at creation, one more per change.
 func Sequence(version uint64) uint32 { return uint32(version) }
 

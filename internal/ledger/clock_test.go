@@ -221,3 +221,30 @@ func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
 	quota, err := live.Limits.Consume(t.Context(), id, EndpointOrders)
 	check(t, err == nil && quota.Limit == 2 && quota.Remaining == 1, "production's first: %+v, %v", quota, err)
 }
+
+func TestClock_IsRedissUnlessTheyAreEqual(t *testing.T) {
+	server := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		ahead, roundTrip, want time.Duration
+	}{
+		"equal":                             {0, 0, 0},
+		"a little ahead":                    {clockTolerance - 1, 0, 0},
+		"16 minutes behind":                 {-16 * time.Minute, 2 * time.Millisecond, -16 * time.Minute},
+		"a day ahead":                       {24 * time.Hour, 2 * time.Millisecond, 24 * time.Hour},
+		"perhaps the way there took it all": {time.Second, 3 * time.Second, 0},
+	} {
+		sent := server.Add(c.ahead).Add(-c.roundTrip / 2)
+		if got := ahead(sent, sent.Add(c.roundTrip), server); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestClock_IsComparedWithTheFleets(t *testing.T) {
+	l := newEnv(t)
+	l.ahead.Store(int64(time.Hour)) // this machine's clock is Redis's
+	must(t, l.Fleets.Load(t.Context()))
+	if now := time.Now(); !l.Clock(now).Equal(now) {
+		t.Errorf("%s at %s", l.Clock(now), now)
+	}
+}

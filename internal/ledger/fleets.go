@@ -228,12 +228,15 @@ func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.
 // Snapshot is the latest snapshot; nil before the first was loaded.
 func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
 
-// Load replaces the snapshot if anything has changed.
+// Load compares Redis's clock, and replaces the snapshot and the epoch if anything has changed.
 func (l Fleets) Load(ctx context.Context) error {
 	keys, before := l.fleetKeys(), l.fleets.Load()
 	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
 	if err != nil {
 		return failed("reading the fleets' version", err)
+	}
+	if err := l.compareClocks(ctx); err != nil {
+		return err
 	}
 	if epoch, err := metaNumber(meta, 1); err == nil {
 		l.raiseEpoch(uint32(epoch))
@@ -306,7 +309,7 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 	return s, nil
 }
 
-// Watch keeps the snapshot and the epoch fresh until ctx ends.
+// Watch repeats Load until ctx ends.
 func (l Fleets) Watch(ctx context.Context) error {
 	tick := time.NewTicker(fleetPoll)
 	defer tick.Stop()

@@ -29,6 +29,7 @@ const (
 	kindRetired       = 'x' // <bucket>, string: external ids of retired orders (lua/order.lua)
 	kindEnded         = 'R' // <hour>, list: orders that ended in that hour
 	kindEndedHours    = 'H' // zset: the hours that have such a list
+	kindShrunk        = 'D' // string: hour of the list, and place in it, up to which ended orders are shrunk
 	kindEndpoint      = 'w' // <account>, hash: webhook endpoint
 	kindRetries       = 'd' // <account>, zset: schedule of events that wait, ms
 	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed or are replayed

@@ -124,6 +124,7 @@ type core struct {
 	mostWaiting int           // mostWaiting; tests lower it
 	unsentWait  time.Duration // unsentTimeout; tests lower it
 	now         func() time.Time
+	ahead       atomic.Int64 // this process's clock of Redis's, ns
 	activity    *activityCounts
 	log         *slog.Logger
 }
@@ -238,6 +239,33 @@ func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
 	}
 	return now, nil
 }
+
+// clockTolerance is by how much clocks may differ and count as equal.
+const clockTolerance = 500 * time.Millisecond
+
+// compareClocks learns how far this process's clock is ahead of Redis's.
+func (l *core) compareClocks(ctx context.Context) error {
+	sent := time.Now()
+	server, err := Lifecycle{l}.ServerTime(ctx)
+	if err == nil {
+		l.ahead.Store(int64(ahead(sent, time.Now(), server)))
+	}
+	return err
+}
+
+// ahead is 0 for a difference that the way to Redis and back may have made.
+func ahead(sent, answered, server time.Time) time.Duration {
+	way := answered.Sub(sent) / 2
+	by := sent.Add(way).Sub(server)
+	if by.Abs() < clockTolerance+way {
+		return 0
+	}
+	return by
+}
+
+// Clock is Redis's time at an instant of this process's clock. Replicas whose clocks differ agree on
+// it, so that none makes orders that have timed out already. Fleets.Load sets it.
+func (l *core) Clock(at time.Time) time.Time { return at.Add(-time.Duration(l.ahead.Load())) }
 
 // Partitions is the number of partitions, numbered from 0.
 func (l *Ledger) Partitions() int { return len(l.partitions) }

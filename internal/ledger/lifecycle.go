@@ -2,12 +2,16 @@ package ledger
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 // refusedKept bounds the refused updates, and the dead letters, of a partition.
@@ -76,11 +80,9 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 		return 0, err
 	}
 	bound := min(endedBefore.Add(-time.Since(decided)).UnixMilli(), settled.UnixMilli())
-	// The hour that holds the bound is not over yet.
-	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()
+	hours, err := l.endedHours(ctx, r, 0, bound)
 	if err != nil {
-		return 0, failed("reading ended orders", err)
+		return 0, err
 	}
 	retired := 0
 	for _, hour := range hours {
@@ -103,5 +105,59 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 	return retired, nil
 }
 
-// retireBatch keeps one script well below a millisecond or two.
-const retireBatch = 200
+// endedHours lists the hours from one on that were over before a time, ms, and in which orders ended.
+func (l *core) endedHours(ctx context.Context, r partition, from, bound int64) ([]string, error) {
+	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
+		Min: strconv.FormatInt(from, 10), Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()
+	return hours, failed("reading ended orders", err)
+}
+
+// retireBatch keeps one script below a millisecond.
+const retireBatch = 100
+
+// Shrink drops from some orders that ended before a time what nobody reads any more (codec.shrunk),
+// and returns how many it has looked at; 0: no more are left. It keeps how far it has got. An order
+// that is listed twice is shrunk once. After its end only the head of an order is written, and the
+// script takes that as it is. Orders that cannot be read stay as they are.
+func (l Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.Time) (int, error) {
+	r := l.partitions[partition]
+	position, err := l.rdb.Get(ctx, r.key(kindShrunk)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, failed("reading how far orders are shrunk", err)
+	}
+	last, place, _ := strings.Cut(position, " ")
+	hours, err := l.endedHours(ctx, r, number(last), endedBefore.UnixMilli())
+	if err != nil {
+		return 0, err
+	}
+	for _, hour := range hours {
+		from := int64(0)
+		if hour == last {
+			from = number(place)
+		}
+		members, err := l.rdb.LRange(ctx, r.keyOf(kindEnded, []byte(hour)), from, from+retireBatch-1).Result()
+		if err != nil {
+			return 0, failed("reading ended orders", err)
+		}
+		if len(members) == 0 {
+			continue
+		}
+		ids := make([]delivery.OrderID, len(members))
+		for i, member := range members {
+			ids[i] = r.orderOfMember(member)
+		}
+		orders, _, err := Orders(l).GetReadable(ctx, ids)
+		if err != nil {
+			return 0, err
+		}
+		args := []any{fmt.Sprint(hour, " ", from+int64(len(members)))}
+		for _, o := range orders {
+			if o != nil && o.Status.Terminal() {
+				args = append(args, r.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), encodeShrunk(o))
+			}
+		}
+		_, err = l.run(ctx, "shrink_orders", []string{r.key(kindShrunk)}, args...)
+		return len(members), err
+	}
+	return 0, nil
+}

@@ -42,7 +42,7 @@ type Creation struct {
 	Body           []byte // as received; its SHA-256 is the fingerprint
 	Draft          *delivery.OrderDraft
 	Candidates     []Candidate // every fleet that covers the drop-off, and every suspended one
-	Now            time.Time   // the gateway's clock; becomes createdAt, in milliseconds
+	Now            time.Time   // becomes createdAt, in milliseconds; see Clock
 
 	order delivery.Order
 	call  scriptCall

@@ -10,9 +10,12 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// recordFormat is the first byte of every record. Raise it only once every process reads
-// the new one: releases run side by side.
-const recordFormat = 1
+// recordFormat is the first byte of every record, shrunkFormat that of a shrunk order. Raise one
+// only once every process reads the new one: releases run side by side.
+const (
+	recordFormat = 1
+	shrunkFormat = 2
+)
 
 var errShortRecord = errors.New("the record ends early")
 
@@ -230,7 +233,9 @@ const (
 	orderHead         = 138
 	orderCreatedAt    = 28
 	orderAccountAt    = 76
+	orderLocationAt   = 94
 	orderLengthAt     = 118
+	orderFleetAt      = 122
 	flagKeyIsExternal = 1
 )
 
@@ -317,9 +322,73 @@ func appendEntry(b []byte, kind byte, format func(*codec)) []byte {
 	return c.out
 }
 
+// shrunk is what a shrunk order keeps besides its head: what GET /orders/{id}, webhooks' replays,
+// late deliveries, export and reconciliation need. These readers lose:
+//
+//   - fleets (GET /jobs): recipient, drop-off, package note
+//   - panel: the same, and the map with the courier's last position
+//   - replayed webhooks, which operators may ask for by eventId as long as the order is stored, and
+//     which are tried for a day, those of the last day (replayStream) for two: the courier's location
+//
+// Idempotency keys have expired, but a replay would be answered the same bytes. Who had accepted the
+// job (order_courier) matters before the end only. The release before reads no shrunk order.
+func (c *codec) shrunk(o *delivery.Order) {
+	c.all(&o.Fleet.PickupMinutes, &o.Fleet.DeliveryMinutes, &o.Fleet.Name, &o.ExternalStoreID, &o.ExternalOrderID)
+	c.timeFrom(o.CreatedAt, &o.OrderedAt)
+	c.timeFrom(o.CreatedAt, &o.ReadyAt)
+	c.all(&o.OrderAmount, (*byte)(&o.Payment.Type), &o.Payment.CollectionAmount, &o.Warned)
+	changes := byte(len(o.Changes)) // a status is reached once
+	if c.all(&changes); !c.writing {
+		o.Changes = make([]delivery.Change, changes)
+	}
+	last := delivery.Change{At: o.CreatedAt}
+	for i := range o.Changes {
+		change := &o.Changes[i]
+		epoch := int(change.Version >> 32)
+		c.all((*byte)(&change.Status), &epoch)
+		change.Version = uint64(epoch)<<32 | uint64(i+2)
+		c.timeFrom(last.At, &change.At)
+		c.timeFrom(change.At, &change.ETA)
+		c.courierAfter(last.Courier, &change.Courier)
+		last = *change
+	}
+	c.courierAfter(last.Courier, &o.Courier)
+	if n := len(o.Changes); n > 0 { // only an end has these
+		c.all((*string)(&o.Changes[n-1].Failure), (*string)(&o.Changes[n-1].Cancel), &o.Changes[n-1].Note)
+	}
+}
+
+func encodeShrunk(o *delivery.Order) []byte {
+	c := codec{writing: true}
+	c.shrunk(o)
+	return append(c.out, make([]byte, max(orderFleetAt-orderLocationAt-len(c.out), 0))...)
+}
+
+// timeFrom is the distance from another time in ms, zigzag and one higher; 0 is the zero time.
+func (c *codec) timeFrom(other time.Time, at *time.Time) {
+	distance := 0
+	if ms := at.UnixMilli() - other.UnixMilli(); !at.IsZero() {
+		distance = int(ms<<1^ms>>63) + 1
+	}
+	if c.all(&distance); !c.writing && distance > 0 {
+		n := int64(distance - 1)
+		*at = timeOf(other.UnixMilli() + (n>>1 ^ -(n & 1)))
+	}
+}
+
+// courierAfter is a courier, if it is not the one before.
+func (c *codec) courierAfter(before delivery.Courier, courier *delivery.Courier) {
+	other := *courier != before
+	if c.all(&other); other {
+		c.all(courier)
+	} else {
+		*courier = before
+	}
+}
+
 // decodeOrder reads a record. The partition completes the order's id.
 func decodeOrder(record string, partition int) (*delivery.Order, error) {
-	if len(record) < orderHead || record[0] != recordFormat {
+	if len(record) < orderHead || record[0] != recordFormat && record[0] != shrunkFormat {
 		return nil, fmt.Errorf("order record of %d bytes: %w", len(record), errShortRecord)
 	}
 	o := &delivery.Order{Status: delivery.Status(record[1]), Reported: delivery.Status(record[2])}
@@ -332,6 +401,16 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	c.take(8 + 16) // nonce, fingerprint
 	copy(o.Account[:], c.take(16))
 	day := c.uint16()
+	if record[0] == shrunkFormat {
+		copy(o.Fleet.ID[:], record[orderFleetAt:])
+		c.rest = record[orderLocationAt:orderFleetAt] + record[orderHead:]
+		c.shrunk(o)
+		o.ID = delivery.MakeOrderID(partition, day, delivery.OrderDigest(o.Account, o.ExternalOrderID))
+		if c.err != nil {
+			return nil, fmt.Errorf("order %s, shrunk: %w", o.ID, c.err)
+		}
+		return o, nil
+	}
 	o.Location = c.location()
 	length := int(c.uint32())
 	c.terms(&o.Fleet)

@@ -33,6 +33,8 @@ func FuzzDecodeOrder(f *testing.F) {
 	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()}, 1)
 	record = appendCourierEntry(record, entrySwap, delivery.Courier{Name: "Ali"})
 	f.Add(string(record))
+	kept := encodeShrunk(get(decodeOrder(string(record), 3))(f))
+	f.Add("\x02" + string(record[1:orderLocationAt]) + string(kept[:orderFleetAt-orderLocationAt]) + string(record[orderFleetAt:orderHead]) + string(kept[orderFleetAt-orderLocationAt:]))
 	f.Fuzz(func(t *testing.T, record string) {
 		if o, err := decodeOrder(record, 3); err == nil && o.ID.Partition() != 3 {
 			t.Errorf("order %s of partition 3", o.ID)

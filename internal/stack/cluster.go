@@ -74,11 +74,7 @@ func manage(ctx context.Context, args ...string) error {
 func startNode(ctx context.Context, dir string) (*Redis, error) {
 	// The bus has a port of its own: the usual port + 10000 can be beyond
 	// 65535 for a port that the system gave out.
-	bus, err := FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	_, port, _ := net.SplitHostPort(bus)
+	_, port, _ := net.SplitHostPort(FreeAddr())
 	return StartRedis(ctx, RedisOptions{Dir: dir, Extra: []string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-announce-ip", "127.0.0.1",
 		"--cluster-port", port, "--cluster-node-timeout", strconv.FormatInt(clusterNodeTimeout.Milliseconds(), 10),

@@ -185,11 +185,7 @@ func TestRequireFree_NamesTheVariable(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), r.Addr) || !strings.Contains(err.Error(), "set OPS_ADDR") {
 		t.Errorf("got %v", err)
 	}
-	free, err := FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := requireFree("OPS_ADDR", free); err != nil {
+	if err := requireFree("OPS_ADDR", FreeAddr()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -21,18 +20,18 @@ const (
 var given sync.Map // ports, never handed out twice by one process
 
 // FreeAddr is 127.0.0.1 with a port that was free a moment ago and that this
-// process has not been given before.
-func FreeAddr() (string, error) {
+// process has not been given before. It panics when there is none, as httptest does.
+func FreeAddr() string {
 	for range 1000 {
 		addr := "127.0.0.1:" + strconv.Itoa(lowestFreePort+rand.IntN(highestFreePort-lowestFreePort))
 		if requireFree("", addr) != nil {
 			continue
 		}
 		if _, before := given.LoadOrStore(addr, true); !before {
-			return addr, nil
+			return addr
 		}
 	}
-	return "", errors.New("found no free port on 127.0.0.1")
+	panic("found no free port on 127.0.0.1")
 }
 
 // Listen listens on an address of FreeAddr that was closed before. Another program may

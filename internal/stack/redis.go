@@ -85,9 +85,7 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	}
 	addr := o.Addr
 	if addr == "" {
-		if addr, err = FreeAddr(); err != nil {
-			return nil, err
-		}
+		addr = FreeAddr()
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

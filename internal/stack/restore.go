@@ -39,9 +39,7 @@ func Restore(ctx context.Context, o RestoreOptions) error {
 	if o.From, err = filepath.Abs(o.From); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	if s.options.ClickHouseAddr, err = FreeAddr(); err != nil {
-		return err
-	}
+	s.options.ClickHouseAddr = FreeAddr()
 	command := func(args ...string) step {
 		return func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, args...) }
 	}

@@ -174,7 +174,7 @@ func (s *Stack) prepare(context.Context) error {
 		case !l.wanted:
 			continue
 		case *l.addr == "":
-			*l.addr, err = FreeAddr()
+			*l.addr = FreeAddr()
 		default:
 			err = requireFree(l.variable, *l.addr)
 		}
@@ -330,10 +330,7 @@ func (s *Stack) run(ctx context.Context, p *Program, detail string) error {
 // AddGateway starts one more gateway beside the first, on free ports, and
 // returns the origin of its Vendor API.
 func (s *Stack) AddGateway(ctx context.Context) (*Program, string, error) {
-	addr, err := FreeAddr()
-	if err != nil {
-		return nil, "", err
-	}
+	addr := FreeAddr()
 	p, err := s.addReplica(ctx, s.Gateway, "OPS_ADDR", "GATEWAY_ADDR="+addr)
 	return p, "http://" + addr, err
 }
@@ -347,10 +344,7 @@ func (s *Stack) AddWorker(ctx context.Context, instance string) (*Program, error
 // addReplica starts another process like the first; opsVariable sets the address of its
 // private listener.
 func (s *Stack) addReplica(ctx context.Context, first *Program, opsVariable string, env ...string) (*Program, error) {
-	addr, err := FreeAddr()
-	if err != nil {
-		return nil, err
-	}
+	addr := FreeAddr()
 	p := s.program(first.Name, "http://"+addr+"/readyz", first.Args...)
 	p.Env = append(append(p.Env, opsVariable+"="+addr), env...)
 	return p, s.run(ctx, p, addr)

@@ -86,8 +86,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	t.Parallel()
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backups", "first")
 	// Tracking links, which creations answer, name the panel.
-	panel, err := stack.FreeAddr()
-	must(t, err)
+	panel := stack.FreeAddr()
 	o := stack.Options{DataDir: data, PanelAddr: panel, CourierStep: 200 * time.Millisecond, Reporting: true}
 	s := startStack(t, o)
 	v := s.Account(t, stack.Unlimited)

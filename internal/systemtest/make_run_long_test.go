@@ -32,9 +32,7 @@ type runningDriver struct {
 func ownAddrs(t *testing.T) (env []string) {
 	t.Helper()
 	for _, variable := range []string{"GATEWAY_ADDR", "OPS_ADDR", "WORKER_OPS_ADDR", "RECEIVER_ADDR", "REPORTING_OPS_ADDR", "PANEL_ADDR", "CLICKHOUSE_ADDR"} {
-		addr, err := stack.FreeAddr()
-		must(t, err)
-		env = append(env, variable+"="+addr)
+		env = append(env, variable+"="+stack.FreeAddr())
 	}
 	return env
 }
@@ -137,8 +135,7 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	env := append(ownAddrs(t), "COURIER_STEP=1s")
-	addr, err := stack.FreeAddr()
-	must(t, err)
+	addr := stack.FreeAddr()
 
 	d := startDriver(t, dir, env...)
 	d.paste(t, "README.md", dir, nil, `"status":"Active"`, `"externalOrderId":"A-1001","status":"Searching"`,

@@ -57,12 +57,11 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 	gate := panelenv.Gate(t, l)
 	frame, err := layout.New(gate, l, "sandbox", panelenv.Log)
 	must(t, err)
-	pages, err := financepages.New(frame, l, e.Archive, panelenv.Log)
+	pages, err := financepages.New(frame, e.Archive)
 	must(t, err)
 	mux := http.NewServeMux()
 	pages.Routes(mux)
-	mux.Handle("/assets/", frame.Assets())
-	mux.Handle("/favicon.ico", frame.Icon())
+	frame.Routes(mux)
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())
 	}

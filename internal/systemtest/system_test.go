@@ -41,8 +41,7 @@ const scenarioKey = "scenario-1"
 //rule:make-run/DATA_DIR make-run/COURIER make-run/ctrl-c-stops-everything-cleanly-started make-run/other-programs-on-the-machine
 func TestSystem(t *testing.T) {
 	t.Parallel()
-	panel, err := stack.FreeAddr() // tracking links name it, and a creation's answer holds one
-	must(t, err)
+	panel := stack.FreeAddr() // tracking links name it, and a creation's answer holds one
 	o := stack.Options{DataDir: t.TempDir(), PanelAddr: panel}
 	e := newEnv(t, o)
 	o.Courier, o.Reporting = "manual", true

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -9,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -102,43 +102,35 @@ func (c *Client) Post(path string, form url.Values, headers ...string) *Answer {
 	return c.Do(http.MethodPost, path, form.Encode(), append([]string{"Content-Type: application/x-www-form-urlencoded"}, headers...)...)
 }
 
-// Pipe is a listener without a network: a server behind it and those who Dial run
-// by the clock of a synctest bubble.
-type Pipe struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-// NewPipe returns a listener that nobody has dialled.
-func NewPipe() *Pipe { return &Pipe{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-// Dial connects.
-func (p *Pipe) Dial() (net.Conn, error) {
+// ServePipe serves one connection without a network, which it returns: server and client run by the clock of a
+// synctest bubble. Both end with the test.
+func ServePipe(t testing.TB, h http.Handler) net.Conn {
+	t.Helper()
 	dialled, accepted := net.Pipe()
-	select {
-	case p.conns <- accepted:
-		return dialled, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
+	listener, server := make(pipe, 1), &http.Server{Handler: h}
+	listener <- accepted
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { _ = errors.Join(dialled.Close(), server.Close()) })
+	return dialled
 }
 
-// Accept is net.Listener's.
-func (p *Pipe) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
+// pipe is a listener that accepts what is sent to it, and that http.Server closes once.
+type pipe chan net.Conn
+
+func (p pipe) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
 		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
 	}
+	return nil, net.ErrClosed
 }
 
-// Close is net.Listener's.
-func (p *Pipe) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
+func (p pipe) Close() error { close(p); return nil }
 
-// Addr is net.Listener's.
-func (p *Pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
 // Must ends the test on an error.
 func Must(t testing.TB, err error) {

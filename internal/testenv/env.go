@@ -213,6 +213,18 @@ func (e *Env) Read(id delivery.OrderID) *delivery.Order {
 	return o
 }
 
+// Shrink shrinks all orders that have ended, as the worker does a day later.
+func Shrink(t testing.TB, l *ledger.Ledger) {
+	t.Helper()
+	for p := range l.Partitions() {
+		for looked := 1; looked > 0; {
+			var err error
+			looked, err = l.Lifecycle.Shrink(t.Context(), p, time.Now().Add(time.Hour))
+			Must(t, err)
+		}
+	}
+}
+
 // AwaitStatus waits until the order is in the status, and answers it.
 func (e *Env) AwaitStatus(o *delivery.Order, s delivery.Status) *delivery.Order {
 	e.T.Helper()
@@ -265,12 +277,14 @@ func (e *Env) AwaitSettled(role ledger.Role) {
 	})
 }
 
-// Feed consumes what a role has not, with the given work.
-func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.Entry) error) {
+// Consume reads and acknowledges all that a role has not.
+func (e *Env) Consume(role ledger.Role) {
 	e.T.Helper()
 	stop := e.Start(func(ctx context.Context) error {
 		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
-			Handle: func(_ context.Context, batch []ledger.Entry) error { return handle(batch[0].Partition, batch) }})
+			Handle: func(_ context.Context, batch []ledger.Entry) error {
+				return e.Ledger.Streams.Ack(e.T.Context(), role, batch...)
+			}})
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -278,12 +292,6 @@ func (e *Env) Feed(role ledger.Role, handle func(partition int, batch []ledger.E
 	})
 	e.AwaitSettled(role)
 	stop()
-}
-
-// Consume reads and acknowledges all that a role has not.
-func (e *Env) Consume(role ledger.Role) {
-	e.T.Helper()
-	e.Feed(role, func(_ int, batch []ledger.Entry) error { return e.Ledger.Streams.Ack(e.T.Context(), role, batch...) })
 }
 
 // Await polls until the condition holds.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
+	"sync"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -17,8 +19,13 @@ func (e *Env) Step(partition int, f func(*ledger.Step)) {
 	Must(e.T, Step(e.T.Context(), e.Ledger, partition, f))
 }
 
+// stepping is held by one step at a time: the tokens of two would be the same, and the later one taken for a repetition.
+var stepping sync.Mutex
+
 // Step is Env.Step for any ledger.
 func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*ledger.Step)) error {
+	stepping.Lock()
+	defer stepping.Unlock()
 	for {
 		tokens, err := l.Ownership.Tokens(ctx)
 		if err != nil {
@@ -43,18 +50,16 @@ func (e *Env) Change(id delivery.OrderID, changes ...delivery.Change) {
 	e.Step(id.Partition(), func(step *ledger.Step) { step.Change(e.Read(id), changes, nil) })
 }
 
-// Owner decides what comes into a ledger's partitions as the status role does, one entry after the
-// other, for tests of what follows. It must be the only one.
+// Owner does one after the other what the owner of a ledger's partitions does in a worker, for tests of what
+// follows. It must be the only one.
 type Owner struct {
 	// Refuse replaces the decision: every update is refused. nil: the table of moves decides.
 	Refuse func(*ledger.Step, *delivery.Update)
-	// NotSent: webhooks are recorded as not sent; otherwise they wait for another owner.
-	NotSent bool
 
 	ledger    *ledger.Ledger
 	owned     []*ledger.Owned
-	scheduled bool  // webhooks are put into schedules
-	taken     int64 // webhooks that were
+	schedules bool  // webhooks are put into schedules; otherwise they wait for another owner
+	scheduled int64 // webhooks that were
 }
 
 // NewOwner takes all partitions.
@@ -79,44 +84,27 @@ func (o *Owner) Decide(ctx context.Context, block time.Duration) (some bool, err
 				return true, err
 			}
 		}
-		var failure error
-		written := o.advance(ctx, owned, func(step *ledger.Step) {
+		published := ledger.Wanted{Partition: in.Partition}
+		for _, e := range in.Published {
+			published.Events = append(published.Events, e.Events...)
+		}
+		if err := o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{&published}); err != nil {
+			return true, err
+		}
+		err = errors.Join(err, o.advance(ctx, owned, func(step *ledger.Step) {
 			if ledger.Later(in.Events, step.Token.Events) {
-				step.Token.Events, owned.Read.Events = in.Events, plus(owned.ReadFrom, in.ReadEvents)
+				step.Token.Events = in.Events
 			}
-			step.Token.Updates, owned.Read.Updates = cmp.Or(in.Updates, step.Token.Updates), plus(owned.Read.Updates, in.ReadUpdates)
-			if o.NotSent {
-				o.notSent(ctx, step, in)
-			} else if o.scheduled {
-				failure = o.schedule(ctx, step, in)
+			step.Token.Updates = cmp.Or(in.Updates, step.Token.Updates)
+			if o.schedules {
+				o.schedule(step, published.Deliveries)
+				step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
 			}
-			owned.From, owned.ReadFrom, owned.Notes = cmp.Or(in.Events, owned.From), plus(owned.ReadFrom, in.ReadEvents), cmp.Or(in.Note, owned.Notes)
-			if step.Token.Webhooks == owned.From {
-				owned.Read.Webhooks = owned.ReadFrom
-			}
-			step.Positions(owned.Read)
-		})
-		err = errors.Join(err, written, failure)
+			owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
+			step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known
+		}))
 	}
 	return len(inboxes) > 0, err
-}
-
-// plus counts on, unless the count is not known.
-func plus(known, more int64) int64 {
-	if known < 0 {
-		return known
-	}
-	return known + more
-}
-
-func (o *Owner) notSent(ctx context.Context, step *ledger.Step, in *ledger.Inbox) {
-	for _, d := range o.published(ctx, in) {
-		record := ledger.AttemptRecord{At: time.Now(), State: ledger.StateNotSent, Error: ledger.NoEndpointError}
-		line, _ := record.Lines(d, false)
-		step.Publish(d.Account, line, true)
-		step.Log(d.Account, [][]byte{line}, 200, false)
-	}
-	step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
 }
 
 func (o *Owner) decide(ctx context.Context, owned *ledger.Owned, e ledger.Entry) error {
@@ -183,29 +171,47 @@ func (o *Owner) Leave(ctx context.Context) (err error) {
 	return err
 }
 
-// Decide decides everything that has come in.
-func (e *Env) Decide() { e.T.Helper(); e.decide(func(*Owner) {}) }
+// drain decides until nothing comes any more.
+func (o *Owner) drain(ctx context.Context) (err error) {
+	for some := true; some && err == nil; {
+		some, err = o.Decide(ctx, -1)
+	}
+	return err
+}
 
-// DecideAll is Decide, and records what webhooks there are as not sent.
-func (e *Env) DecideAll() { e.T.Helper(); e.decide(func(o *Owner) { o.NotSent = true }) }
+// Decide decides everything that has come in.
+func (e *Env) Decide() { e.T.Helper(); e.own((*Owner).drain) }
+
+// DecideAll is Decide, and schedules webhooks; those of accounts without a URL are recorded as not sent.
+func (e *Env) DecideAll() { e.T.Helper(); e.own((*Owner).Take) }
 
 // RefuseUpdates takes everything that has come in, and refuses every update.
 func (e *Env) RefuseUpdates(status delivery.Status, reason string, late bool) {
 	e.T.Helper()
-	e.decide(func(o *Owner) {
+	e.own(func(o *Owner, ctx context.Context) error {
 		o.Refuse = func(step *ledger.Step, u *delivery.Update) { step.Refuse(u, status, reason, late) }
+		return o.drain(ctx)
 	})
 }
 
-func (e *Env) decide(change func(*Owner)) {
+// Send decides everything that has come in, and sends all webhooks that are due; no breaker opens.
+func (e *Env) Send(answer func(*ledger.Scheduled) Outcome) (sent []*ledger.Scheduled) {
+	e.T.Helper()
+	e.own(func(o *Owner, ctx context.Context) (err error) {
+		if err = o.Take(ctx); err == nil {
+			sent, err = o.Send(ctx, time.Now(), math.MaxInt, math.MaxInt, answer)
+		}
+		return err
+	})
+	return sent
+}
+
+// own takes all partitions while the owner does something.
+func (e *Env) own(do func(*Owner, context.Context) error) {
 	e.T.Helper()
 	ctx := e.T.Context()
 	o, err := NewOwner(ctx, e.Ledger)
 	Must(e.T, err)
-	change(o)
-	for some := true; some; {
-		some, err = o.Decide(ctx, -1)
-		Must(e.T, err)
-	}
+	Must(e.T, do(o, ctx))
 	Must(e.T, o.Leave(ctx))
 }

@@ -29,6 +29,8 @@ const (
 	deliveryTimeout = time.Minute
 	// deliveryQuick is how long orders are created in a quick run.
 	deliveryQuick = 300 * time.Millisecond
+	// carryDelay is until the first order is due.
+	carryDelay = 100 * time.Millisecond
 	// deliveryWarmUp is until orders of every step are in progress, and not in the histograms.
 	deliveryWarmUp = 2 * time.Second
 )
@@ -125,7 +127,7 @@ type journey struct {
 func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, length time.Duration) (*journeys, error) {
 	const longest = 3 * time.Minute // no wait is longer, see deliveryTimeout
 	j := &journeys{s: s, request: s.newOrders(), timetable: timetable{
-		start: time.Now().Add(100 * time.Millisecond), rate: rate, orders: int(rate * (warmUp + length).Seconds()), every: every,
+		start: time.Now().Add(carryDelay), rate: rate, orders: int(rate * (warmUp + length).Seconds()), every: every,
 	}, created: hdrhistogram.New(1, longest.Microseconds(), 3), told: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	j.measured = j.start.Add(warmUp)
 	j.states = make([]journey, j.orders)
@@ -148,7 +150,6 @@ func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, len
 			if err != nil {
 				return nil, err
 			}
-			context.AfterFunc(ctx, conn.Close)
 			working.Go(func() {
 				if err := side.work(ctx, conn); err != nil {
 					fail(err)

@@ -36,8 +36,7 @@ type book struct {
 	fleet *delivery.Fleet
 	made  atomic.Int64 // orders so far; makes their external ids
 
-	advancing sync.Mutex
-	tokens    []ledger.Token // of the partitions, which nobody else owns; nil: not read yet
+	advancing sync.Mutex // the partitions, which nobody else owns meanwhile
 }
 
 // openBook opens the ledger in an empty Redis and adds a fleet.
@@ -135,7 +134,8 @@ const ordersAtOnce = 64
 func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, orders ...*order) error {
 	b.advancing.Lock()
 	defer b.advancing.Unlock()
-	if err := b.own(ctx); err != nil {
+	tokens, err := b.Ownership.Tokens(ctx)
+	if err != nil {
 		return err
 	}
 	point := delivery.Point{Latitude: 40.987, Longitude: 29.027}
@@ -153,8 +153,12 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 		p := before.ID.Partition()
 		step := open[p]
 		if step == nil || moved[step] == ordersAtOnce {
-			step = b.Ownership.Step(p, b.tokens[p])
-			open[p], b.tokens[p], steps = step, step.Token, append(steps, step)
+			token, err := tokens[p].Token()
+			if err != nil {
+				return err
+			}
+			step = b.Ownership.Step(p, token)
+			open[p], tokens[p], steps = step, step.Token.Stored(), append(steps, step)
 		}
 		moved[step]++
 		step.Change(&before, changes, nil)
@@ -169,7 +173,6 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 		}
 	}
 	if err := errors.Join(b.Ownership.Advance(ctx, steps)...); err != nil {
-		b.tokens = nil
 		return fmt.Errorf("advance: %w", err)
 	}
 	return nil
@@ -196,30 +199,6 @@ func (b *book) report(ctx context.Context, o *order) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
-}
-
-// disown forgets the tokens: a worker has owned the partitions.
-func (b *book) disown() {
-	b.advancing.Lock()
-	defer b.advancing.Unlock()
-	b.tokens = nil
-}
-
-// own reads where the partitions' last owners, if any, have left them.
-func (b *book) own(ctx context.Context) error {
-	if b.tokens != nil {
-		return nil
-	}
-	stored, err := b.Ownership.Tokens(ctx)
-	tokens := make([]ledger.Token, len(stored))
-	for p := range stored {
-		token, unreadable := stored[p].Token()
-		tokens[p], err = token, errors.Join(err, unreadable)
-	}
-	if err == nil {
-		b.tokens = tokens
-	}
-	return err
 }
 
 // startProfile writes two seconds of a program's CPU profile to the file of -profile,

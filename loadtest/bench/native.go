@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -270,9 +271,59 @@ func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Du
 	})
 }
 
-// measureNative is what the writes alone cost when so many entries are in every pipeline and turn.
+// batchEntries are the entries of a partition that are decided at once, on average.
+const batchEntries = 16
+
+// measureBatches is what a whole order costs Redis in batches: the worker stands still while a step of all orders is
+// reported. What waiting costs is left out, since the worker waits most of the time.
+func (b *bench) measureBatches(ctx context.Context) (cost usage, err error) {
+	const orders, stopped, early = batchEntries * partitions, spacing / 2, 20 * time.Millisecond
+	err = b.withSystem(ctx, "batches", nil, func(ctx context.Context, s *system) error {
+		rounds, waiting := b.fewer(8, 1), b.lasting(3*time.Second, 100*time.Millisecond)
+		idle, err := s.during(ctx, func() error { time.Sleep(waiting); return nil })
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		cost, err = s.during(ctx, func() error {
+			for range rounds {
+				var pausing errgroup.Group
+				start := time.Now().Add(carryDelay)
+				pausing.Go(func() error {
+					var err error
+					for step := range statuses {
+						at := start.Add(time.Duration(step) * spacing)
+						harness.SleepUntil(ctx, at.Add(-early))
+						err = errors.Join(err, syscall.Kill(s.Worker.PID(), syscall.SIGSTOP))
+						harness.SleepUntil(ctx, at.Add(stopped))
+						err = errors.Join(err, syscall.Kill(s.Worker.PID(), syscall.SIGCONT))
+					}
+					return err
+				})
+				const atOnce = 1e6
+				_, err := s.carry(ctx, atOnce, 1, 0, orders*time.Second/atOnce)
+				if err := errors.Join(err, pausing.Wait()); err != nil {
+					return err
+				}
+			}
+			return s.settle(ctx)
+		})
+		for name := range cost {
+			cost[name] = (cost[name] - idle[name]*time.Since(began).Seconds()/waiting.Seconds()) / float64(rounds*orders)
+		}
+		return err
+	})
+	return cost, err
+}
+
+// measureNative is what the writes alone cost when so many entries are in every pipeline and turn, and what the service
+// costs beside them.
 func (b *bench) measureNative(ctx context.Context) error {
-	for _, entries := range []int{1, 4, 16, 64} {
+	own, err := b.measureBatches(ctx)
+	if err != nil {
+		return err
+	}
+	for _, entries := range []int{1, 4, batchEntries, 64} {
 		used, err := b.withNative(ctx, func(dial func() (*nativeConn, error)) (int, error) {
 			conn, err := dial()
 			if err != nil {
@@ -308,6 +359,10 @@ func (b *bench) measureNative(ctx context.Context) error {
 		b.add(fmt.Sprintf("native_%d", entries), used["redis_us"])
 		b.progress("the writes of an order, %d entries at once: %s us of Redis, %s commands, %s B of file", entries,
 			harness.Number(used["redis_us"]), harness.Number(used["commands"]), harness.Number(used["aof_bytes"]))
+		if entries == batchEntries {
+			b.add("batched_redis", own["redis_us"], used["redis_us"])
+			b.add("batched_file", own["aof_bytes"], used["aof_bytes"])
+		}
 	}
 	return nil
 }

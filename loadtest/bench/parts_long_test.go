@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/webhook"
 	"vendorapi/loadtest/harness"
 )
@@ -82,12 +85,8 @@ func post(t *testing.T, e *endpoint, key, event, eventID, body string) (status s
 
 func newTestEndpoint(t *testing.T, how behaviour) *endpoint {
 	t.Helper()
-	var err error
-	e := newEndpoint(how, new(atomic.Int64))
+	e := newEndpoint(stack.FreeAddr(), how, new(atomic.Int64))
 	e.secret = []byte(secret)
-	if e.addr, err = stack.FreeAddr(); err != nil {
-		t.Fatal(err)
-	}
 	if err := e.listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -209,22 +208,35 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 	}
 }
 
-func TestSumLedger_ReadsWhatSpreadsheetsGet(t *testing.T) {
+func TestLedgerSums_AreOfWhatSpreadsheetsGet(t *testing.T) {
 	t.Parallel()
+	engine := testserver.SharedClickHouse(t)
+	sums := func(content string) (string, error) {
+		path := filepath.Join(t.TempDir(), "ledger.csv")
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return harness.Query(t.Context(), engine.URL, ledgerSums(path))
+	}
 	const header = "\ufefforderId;storeName;orderAmount;collectionAmount;expectedCollection;currency\r\n"
-	got, err := sumLedger(strings.NewReader(header +
+	got, err := sums(header +
 		"1;\"Moda; Şube\";249,90;249,90;249,90;TRY\r\n" +
 		"2;\"'=1\n\";;0,05;0,00;TRY\r\n" +
-		"3;Moda;9999999,99;;0,00;TRY\r\n"))
-	if want := []int64{3, 1_000_024_989, 24_995, 24_990}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v %v, want %+v", got, err, want)
+		"3;Moda;9999999,99;;0,00;TRY\r\n")
+	if want := "3\t1000024989\t24995\t24990\t0"; err != nil || got != want {
+		t.Errorf("%q %v, want %q", got, err, want)
 	}
 	for _, bad := range []string{
-		"", "a;b\n", header + "1;2\n", header + "1;x;1.50;;;TRY\n", header + "1;x;1,5;;;TRY\n", header + "1;x;-1,50;;;TRY\n",
+		header + "1;2\n", header + "1;x;1.50;;;TRY\n", header + "1;x;1,5;;;TRY\n", header + "1;x;-1,50;;;TRY\n",
 		header + "1;x;1,500;;;TRY\n", header + "1;x;12;;;TRY\n",
 	} {
-		if _, err := sumLedger(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is taken", bad)
+		if got, err := sums(bad); err == nil && strings.HasSuffix(got, "\t0") {
+			t.Errorf("%q is taken: %q", bad, got)
+		}
+	}
+	for _, bad := range []string{"", "a;b\n", "a;b\n1;2\n"} {
+		if got, err := sums(bad); err == nil && !strings.HasSuffix(got, "\t0\t0\t0\t0") {
+			t.Errorf("%q is taken: %q", bad, got)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (t *testBinary) run(ctx context.Context, name string, n int) (measures, err
 const resultCount = "results"
 
 // processors is what a benchmark's name ends with on more than one processor.
-var processors = regexp.MustCompile(fmt.Sprintf("-%d$", runtime.GOMAXPROCS(0)))
+var processors = regexp.MustCompile(fmt.Sprintf("-%d$", runtime.NumCPU()))
 
 // parseBenchmark sums up the results of the named benchmark in the output of a test binary, which has each of them
 // once; none at all is an error. A result is "BenchmarkServe/order-2  30000  41375 ns/op  24169 orders/s".

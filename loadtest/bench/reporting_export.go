@@ -19,6 +19,7 @@ const (
 	exportAccounts = 50
 	// changesPerOrder is its creation and the five statuses that follow.
 	changesPerOrder = 6
+	exportedEvents  = `reporting_export_rows_total{table="order_events"}`
 )
 
 func amountOf(n int) delivery.Money {
@@ -114,7 +115,7 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
 		return err
 	}
 	profiled := b.startProfile(ctx, p, n)
-	used, err := harness.During(func() error { return awaitExported(ctx, p, float64(b.orders*changesPerOrder)) },
+	used, err := harness.During(func() error { return awaitExported(ctx, p, o, float64(b.orders*changesPerOrder)) },
 		harness.Process{Name: "exporter", PID: p.PID()}, harness.Process{Name: "engine", PID: e.ClickHouse.PID()},
 		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench"))
 	if err = errors.Join(err, profiled(), p.Check()); err != nil {
@@ -126,7 +127,7 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
 	}
 	p.Stop()
 	// An order whose events are stored apart is sent again.
-	orders, events := m[`reporting_export_rows_total{table="orders"}`], m[`reporting_export_rows_total{table="order_events"}`]
+	orders, events := m[`reporting_export_rows_total{table="orders"}`], m[exportedEvents]
 	b.progress("export %d: %s rows/s", n+1, harness.Number((orders+events)/used.Seconds))
 	b.add("export.rows", (orders+events)/used.Seconds)
 	b.add("export.orders", float64(b.orders)/used.Seconds)
@@ -140,22 +141,26 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
 	return e.verifyExport(ctx, o, database)
 }
 
-// awaitExported returns when the exporter has stored and acknowledged that many
-// entries. It fails when none is stored for a minute.
-func awaitExported(ctx context.Context, p *stack.Program, wanted float64) error {
+// awaitExported returns when the exporter has stored so many events and acknowledged everything. It fails when none is
+// stored for a minute.
+func awaitExported(ctx context.Context, p *stack.Program, o *book, wanted float64) error {
 	stored, moved := 0.0, time.Now()
 	return harness.Await(ctx, "everything is exported", time.Hour, 50*time.Millisecond, func() (bool, error) {
 		m, err := readMetrics(ctx, p)
 		if err != nil {
 			return false, errors.Join(err, p.Check())
 		}
-		if now := m["reporting_export_entries_total"]; now > stored {
+		if now := m[exportedEvents]; now > stored {
 			stored, moved = now, time.Now()
 		}
 		if time.Since(moved) > time.Minute {
-			return false, fmt.Errorf("%s of %s entries are exported, and it does not go on; see %s", harness.Number(stored), harness.Number(wanted), p.Log)
+			return false, fmt.Errorf("%s of %s events are exported, and it does not go on; see %s", harness.Number(stored), harness.Number(wanted), p.Log)
 		}
-		return stored >= wanted, nil
+		if stored < wanted {
+			return false, nil
+		}
+		lag, err := o.Streams.Lag(ctx, ledger.RoleExport)
+		return lag.Entries == 0, err
 	})
 }
 

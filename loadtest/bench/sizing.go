@@ -42,7 +42,7 @@ var requiredCosts = []string{"delivered.redis_us", "delivered.gateway_us", "deli
 var optionalCosts = []string{
 	"delivered.aof_bytes", "delivered.disk_flushes", "delivered.redis_net_in_bytes", "delivered.redis_net_out_bytes",
 	"delivered.webhooks", "delivered.webhook_bytes", "created.http_in_bytes", "created.http_out_bytes",
-	"growth.memory_per_live_order", "growth.memory_per_retired_id",
+	"growth.memory_per_live_order", "growth.memory_per_shrunk_order", "growth.memory_per_retired_id",
 }
 
 func readSizing(content []byte) (*sizing, error) {
@@ -90,14 +90,15 @@ func (s *sizing) needs(rate float64) []need {
 	cores := func(name string) float64 { return rate * cost(name) / 1e6 / c.Utilisation }
 	programs := func(name string) float64 { return math.Ceil(cores(name) / c.ProgramCores) }
 	ordersPerDay := rate * 86400 * c.DayToPeak
-	live := ordersPerDay * c.LiveDays * cost("growth.memory_per_live_order") / 1e9
+	// An order shrinks a day after its end.
+	live := ordersPerDay * (min(c.LiveDays, 1)*cost("growth.memory_per_live_order") + max(c.LiveDays-1, 0)*cost("growth.memory_per_shrunk_order")) / 1e9
 	ids := ordersPerDay * 365 * c.IDYears * cost("growth.memory_per_retired_id") / 1e9
 	byCPU, byMemory := math.Ceil(cores("delivered.redis_us")), math.Ceil((live+ids)/c.MasterMemory)
 	partitions := max(max(byCPU, byMemory)*c.PartitionsPerMaster, c.LeastPartitions)
 	return []need{
 		{"orders a day", "million", "rate x 86,400 x day_to_peak", ordersPerDay / 1e6},
 		{"Redis masters, by CPU", "", "rate x redis_us / 1e6 / utilisation", byCPU},
-		{"memory of live orders", "GB", "orders a day x live_days x memory_per_live_order", live},
+		{"memory of live orders", "GB", "orders a day x (memory_per_live_order + (live_days - 1) x memory_per_shrunk_order)", live},
 		{"memory of retired ids", "GB", "orders a day x 365 x id_years x memory_per_retired_id", ids},
 		{"Redis masters, by memory", "", "both memories / master_memory_gb", byMemory},
 		{"partitions, 1,024 at most", "", "partitions_per_master x the larger number of masters, to a power of two", math.Exp2(math.Ceil(math.Log2(partitions)))},

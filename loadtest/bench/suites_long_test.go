@@ -24,6 +24,8 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
+func TestMain(m *testing.M) { testserver.Main(m) }
+
 // The benchmarks of other packages run once, and say what the table asks of them.
 func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 	t.Parallel()
@@ -220,7 +222,7 @@ func TestNeeds(t *testing.T) {
 	const content = `{"per_order": {"delivered.redis_us": 100, "delivered.gateway_us": 200, "delivered.worker_us": 400, "delivered.aof_bytes": 10000,
 		"delivered.disk_flushes": 0.5, "delivered.redis_net_in_bytes": 6000, "delivered.redis_net_out_bytes": 4000, "delivered.webhooks": 5,
 		"delivered.webhook_bytes": 5000, "created.http_in_bytes": 900, "created.http_out_bytes": 600,
-		"growth.memory_per_live_order": 1000, "growth.memory_per_retired_id": 20},
+		"growth.memory_per_live_order": 1000, "growth.memory_per_shrunk_order": 1000, "growth.memory_per_retired_id": 20},
 		"choices": {"utilisation": 0.5, "day_to_peak": 0.25, "live_days": 10, "id_years": 1, "program_cores": 4, "master_memory_gb": 60,
 		"partitions_per_master": 8, "least_partitions": 16}}`
 	s, err := readSizing([]byte(content))

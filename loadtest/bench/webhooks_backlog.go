@@ -85,7 +85,8 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 				quiet = 0
 			}
 			tried = endpoint.Retried
-			return quiet >= 4, nil
+			// What was given up in the last second is neither in the schedule nor in the endpoint's figures.
+			return quiet >= 4 && endpoint.Backlog+endpoint.Undelivered >= int64(l.events), nil
 		})) // the comparison shows whether the worker is still busy with them
 	})
 	if err != nil {

@@ -44,14 +44,14 @@ type endpoint struct {
 }
 
 // newEndpoint makes an endpoint that refuses connections until listen.
-func newEndpoint(how behaviour, received *atomic.Int64) *endpoint {
-	e := &endpoint{behaviour: how, received: received, closed: make(chan struct{}), events: map[string]event{}}
+func newEndpoint(addr string, how behaviour, received *atomic.Int64) *endpoint {
+	e := &endpoint{addr: addr, behaviour: how, received: received, closed: make(chan struct{}), events: map[string]event{}}
 	e.server = fasthttp.Server{Handler: e.serve, NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
 		MaxRequestBodySize: 64 << 10} // far above what the service sends
 	return e
 }
 
-// listen begins to take webhooks; address and secret are known by then.
+// listen begins to take webhooks; the secret is known by then.
 func (e *endpoint) listen() error {
 	l, err := net.Listen("tcp", e.addr)
 	if err != nil {

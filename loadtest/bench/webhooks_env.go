@@ -76,10 +76,7 @@ func (e *webhookEnv) start(ctx context.Context, dir string, settings map[string]
 	if err != nil {
 		return err
 	}
-	addr, err := stack.FreeAddr()
-	if err != nil {
-		return err
-	}
+	addr := stack.FreeAddr()
 	e.worker = &stack.Program{
 		Name: "worker", Path: e.bench.file("bin", "worker"), Args: []string{"-config", config},
 		Env: []string{"ENVIRONMENT=sandbox", "COURIER=manual", "WEBHOOK_LOCAL_RECEIVERS=auto", "LOG_LEVEL=error",
@@ -99,12 +96,9 @@ func (e *webhookEnv) processes() []harness.Process {
 // addVendors registers n vendors whose endpoints behave alike, spread evenly over the partitions.
 func (e *webhookEnv) addVendors(ctx context.Context, n int, how behaviour) (added []*vendor, err error) {
 	for range n {
-		v := &vendor{endpoint: newEndpoint(how, &e.received), account: accountIn(len(e.vendors) % partitions)}
+		v := &vendor{endpoint: newEndpoint(stack.FreeAddr(), how, &e.received), account: accountIn(len(e.vendors) % partitions)}
 		e.vendors, added = append(e.vendors, v), append(added, v)
 		if err := e.addAccount(ctx, v.account, time.Now()); err != nil {
-			return nil, err
-		}
-		if v.addr, err = stack.FreeAddr(); err != nil {
 			return nil, err
 		}
 		_, secret, err := e.Webhooks.SetURL(ctx, v.account, "http://"+v.addr+"/hook")
@@ -137,7 +131,6 @@ func accountIn(partition int) delivery.AccountID {
 
 // makeEvents creates n orders and takes them up to a status, many in one round trip, while no worker runs.
 func (e *webhookEnv) makeEvents(ctx context.Context, vendors []*vendor, n int, to delivery.Status, at time.Time) error {
-	e.disown()
 	orders, err := e.createOrders(ctx, vendors, n, at, nil)
 	if err != nil {
 		return err
@@ -207,20 +200,13 @@ func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, leng
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	began := time.Now()
 	for i := range int(length.Seconds() * float64(rate)) {
-		select {
-		case <-time.After(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate)))):
-		case <-working.Done():
-		case <-ctx.Done():
-		}
-		if working.Err() != nil || ctx.Err() != nil {
+		if !harness.SleepUntil(ctx, began.Add(time.Duration(i)*time.Second/time.Duration(rate))) || working.Err() != nil {
 			break
 		}
-		source := pattern[i%len(pattern)]
-		if source == nil {
-			continue
+		if source := pattern[i%len(pattern)]; source != nil {
+			o := source.step()
+			group.Go(func() error { return e.report(working, o) })
 		}
-		o := source.step()
-		group.Go(func() error { return e.report(working, o) })
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("traffic: %w", err)

@@ -102,26 +102,13 @@ func (c *checker) startProxy(ctx context.Context, gateway string) (*stack.Progra
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := os.ReadFile(files.CertFile)
-	if err != nil {
-		return nil, err
-	}
+	certificate, unread := os.ReadFile(files.CertFile)
 	key, err := os.ReadFile(files.KeyFile)
-	if err != nil {
-		return nil, err
-	}
-	addr, err := stack.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	health, err := stack.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
 	pem := filepath.Join(c.dir, "tls", "haproxy.pem")
-	if err := os.WriteFile(pem, slices.Concat(certificate, key), 0o600); err != nil {
+	if err := errors.Join(unread, err, os.WriteFile(pem, slices.Concat(certificate, key), 0o600)); err != nil {
 		return nil, err
 	}
+	addr, health := stack.FreeAddr(), stack.FreeAddr()
 	trust := filepath.Join(c.dir, "tls", "trust.p12")
 	if said, err := exec.CommandContext(ctx, "keytool", "-importcert", "-noprompt", "-alias", "run", "-file", files.CAFile,
 		"-keystore", trust, "-storepass", "changeit").CombinedOutput(); err != nil {

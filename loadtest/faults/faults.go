@@ -27,9 +27,10 @@ type fault struct {
 	Action, Process    string
 	At                 []way
 	Moments            []failpoint.Moment
-	Sending, Spare     bool
+	Sending            bool
 	Proxies            []string
 	Length, Every      []time.Duration
+	Workers            []int
 }
 
 type way struct {
@@ -56,6 +57,7 @@ func loadFaults(names string) (faults []fault, err error) {
 var actions = map[string]func(*injection, context.Context) error{
 	"none":           func(_ *injection, ctx context.Context) error { return harness.Sleep(ctx, faultLength/2) },
 	"crash":          (*injection).crash,
+	"stop":           (*injection).stop,
 	"pause":          (*injection).pause,
 	"lose":           (*injection).lose,
 	"late":           (*injection).late,
@@ -151,6 +153,13 @@ func (in *injection) killAndRestart(ctx context.Context, do func() error) error 
 	return in.restart(ctx, p, startTimeout)
 }
 
+// stop ends the process in order and starts it again later.
+func (in *injection) stop(ctx context.Context) error {
+	in.times.Add(1)
+	in.process(in.Process).Stop() // without the lock: another fault may have paused it
+	return in.killAndRestart(ctx, func() error { return nil })
+}
+
 // trap waits for a request. Unless the moment is Late, Release must follow. Another fault may need the same proxy
 // meanwhile; then the trap is set again.
 func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (*failpoint.Trap, error) {
@@ -172,11 +181,11 @@ func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (
 	}
 }
 
-// lose loses the reply to a request and, half of the time, the one to the next, maybe the sender's second try.
+// lose loses a request or its reply and, half of the time, the same of the next, maybe the sender's second try.
 func (in *injection) lose(ctx context.Context) error {
-	w := draw(in.random, in.At)
+	w, moment := draw(in.random, in.At), draw(in.random, in.Moments)
 	for range 1 + in.random.IntN(2) {
-		t, err := in.trap(ctx, w, failpoint.After)
+		t, err := in.trap(ctx, w, moment)
 		if err != nil {
 			return err
 		}
@@ -253,7 +262,7 @@ func (in *injection) partition(ctx context.Context) error {
 		p.Swallow()
 	}
 	in.times.Add(1)
-	in.wait(ctx, 500*time.Millisecond, 3*time.Second)
+	in.wait(ctx, in.Length[0], in.Length[1])
 	return p.Heal()
 }
 
@@ -278,7 +287,7 @@ func (in *injection) tearAOF(ctx context.Context) error {
 // cutAOF removes bytes that Redis had written. With appendfsync always an answer means that they are on the disk,
 // so first every answer is held back; of what is written from then on a part is cut, as a power failure does.
 func (in *injection) cutAOF(ctx context.Context) error {
-	proxies := []*failpoint.Proxy{in.proxies["gateway-redis"], in.proxies["worker-redis"], in.proxies["reporting-redis"]}
+	proxies := []*failpoint.Proxy{in.proxies["gateway-redis"], in.proxies["worker-redis"], in.proxies["spares-redis"], in.proxies["reporting-redis"]}
 	for _, p := range proxies {
 		p.Mute()
 	}

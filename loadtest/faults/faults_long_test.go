@@ -22,7 +22,7 @@ import (
 
 func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"x", "-accounts 1", "-accounts 65", "-clients 0", "-orders-per-second 0", "-orders-per-second NaN", "-duration 0s", "-seed -1",
+	for _, args := range []string{"x", "-accounts 1", "-accounts 65", "-clients 0", "-orders-per-second 0", "-orders-per-second NaN", "-workers 4", "-duration 0s", "-seed -1",
 		"mutants -duration 1m", "overload -seed 1", "overload -duration 1s", "overload -times 0", "overload -connections 5000"} {
 		if _, err := parse(strings.Fields(args)); err == nil {
 			t.Errorf("%q was taken", args)
@@ -53,7 +53,7 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 		if want == 2 && r.faults[0].Name == r.faults[1].Name {
 			t.Fatalf("round %d plays one fault twice", n)
 		}
-		if r.name() != same.name() || r.seed != same.seed || r.spare != same.spare {
+		if r.name() != same.name() || r.seed != same.seed || r.workers != same.workers {
 			t.Fatalf("the same seed draws %s and %s", r.name(), same.name())
 		}
 	}
@@ -70,7 +70,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxies := []string{"gateway", "gateway-redis", "worker-redis", "reporting-redis", "clickhouse"}
+	proxies := []string{"gateway", "gateway-redis", "worker-redis", "spares-redis", "reporting-redis", "clickhouse"}
 	for _, f := range faults {
 		named := slices.Clone(f.Proxies)
 		for _, w := range f.At {
@@ -87,16 +87,16 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 		if f.Process != "" && !slices.Contains([]string{"gateway", "worker", "reporting", "clickhouse", "redis"}, f.Process) {
 			t.Errorf("%s names process %q", f.Name, f.Process)
 		}
-		wantsProcess := slices.Contains([]string{"crash", "pause", "slow-fsync", "tear-aof", "cut-aof"}, f.Action)
+		wantsProcess := slices.Contains([]string{"crash", "stop", "pause", "slow-fsync", "tear-aof", "cut-aof"}, f.Action)
 		wantsWay := f.Action == "lose" || f.Action == "late"
 		if f.Does == "" || f.Expect == "" || wantsProcess != (f.Process != "") || wantsWay && len(f.At) == 0 ||
-			(f.Action == "pause") != (len(f.Length) == 2) || (f.Action == "partition") != (len(f.Proxies) > 0) ||
-			f.Every != nil && len(f.Every) != 2 || (f.Action == "crash" && len(f.At) > 0) != (len(f.Moments) > 0) {
+			(f.Action == "pause" || f.Action == "partition") != (len(f.Length) == 2) || (f.Action == "partition") != (len(f.Proxies) > 0) ||
+			f.Every != nil && len(f.Every) != 2 || f.Workers != nil && (len(f.Workers) != 2 || f.Workers[0] < 1 || f.Workers[1] > maxWorkers) || (f.Action == "lose" || f.Action == "crash" && len(f.At) > 0) != (len(f.Moments) > 0) {
 			t.Errorf("%+v is not complete", f)
 		}
 	}
-	if len(faults) != 30 {
-		t.Errorf("%d faults, want 30", len(faults))
+	if len(faults) != 33 {
+		t.Errorf("%d faults, want 33", len(faults))
 	}
 }
 

@@ -38,6 +38,7 @@ type options struct {
 	accounts        int
 	clients         int
 	ordersPerSecond float64
+	workers         int // 0: drawn for each round
 	keep            string
 	json            string
 	record          string
@@ -107,6 +108,7 @@ func parse(args []string) (options, error) {
 		flags.IntVar(&o.accounts, "accounts", o.accounts, "accounts in a round, 2 to 64; every second one has low limits")
 		flags.IntVar(&o.clients, "clients", o.clients, "clients in a round, 1 to 256")
 		flags.Float64Var(&o.ordersPerSecond, "orders-per-second", o.ordersPerSecond, "new orders, on the average, 1 to 1000")
+		flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
 		flags.StringVar(&o.json, "json", "", "write the result to this `file`")
 		flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
 		flags.BoolVar(&o.verbose, "v", false, "print every step")
@@ -139,6 +141,7 @@ func (o *options) check() error {
 		"-accounts: want 2 to 64":            o.accounts >= 2 && o.accounts <= 64,
 		"-clients: want 1 to 256":            o.clients >= 1 && o.clients <= 256,
 		"-orders-per-second: want 1 to 1000": o.ordersPerSecond >= 1 && o.ordersPerSecond <= 1000,
+		"-workers: want 0 to 3":              o.workers >= 0 && o.workers <= maxWorkers,
 		"-duration: want more than 0":        o.duration > 0,
 		"-duration: want 5s to 10m":          f.load >= 5*time.Second && f.load <= 10*time.Minute,
 		"-times: want 1 to 100":              f.times >= 1 && f.times <= 100,

@@ -78,8 +78,8 @@ func (s *suite) record(r *round) {
 		res.ByInvariant[v.Invariant]++
 	}
 	res.Violations = append(res.Violations, r.violations...)
-	s.print("round %2d  %-36s struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, "+
-		"outage %4.1f s, settled in %4.1f s, violations %d", r.number, r.name(), strikes, len(ops), r.report.Unknown,
+	s.print("round %2d  %-36s %d workers, struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, "+
+		"outage %4.1f s, settled in %4.1f s, violations %d", r.number, r.name(), r.workers, strikes, len(ops), r.report.Unknown,
 		r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds(), len(r.violations))
 	for i, err := range r.failures {
 		if err != nil {

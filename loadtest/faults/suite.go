@@ -29,10 +29,10 @@ type suite struct {
 
 // round is some faults against fresh accounts, from traffic to validation.
 type round struct {
-	number int
-	seed   uint64 // derived from the run's
-	faults []fault
-	spare  bool
+	number  int
+	seed    uint64 // derived from the run's
+	faults  []fault
+	workers int
 
 	vendors []*vendor
 	log     validate.Log
@@ -50,6 +50,7 @@ type round struct {
 const (
 	// roundLength is about what a round takes. None is begun when less is left.
 	roundLength = 14 * time.Second
+	maxWorkers  = 3
 	calmBefore  = time.Second // traffic before the faults
 	calmAfter   = 1500 * time.Millisecond
 	// faultTimeout bounds the faults of a round, settleTimeout the wait until the system is at rest, gatherTimeout
@@ -140,7 +141,14 @@ func (s *suite) draw(number int, chosen []fault) *round {
 		pair := s.random.Perm(len(chosen))[:2]
 		r.faults = []fault{chosen[pair[0]], chosen[pair[1]]}
 	}
-	r.spare = r.dice(3).IntN(3) == 0 || slices.ContainsFunc(r.faults, func(f fault) bool { return f.Spare })
+	if r.workers = s.options.workers; r.workers == 0 {
+		r.workers = 1 + r.dice(3).IntN(maxWorkers)
+	}
+	for _, f := range r.faults {
+		if f.Workers != nil {
+			r.workers = min(max(r.workers, f.Workers[0]), f.Workers[1])
+		}
+	}
 	return r
 }
 
@@ -157,7 +165,7 @@ func (r *round) dice(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.
 
 // play runs the round. Violations are in r; an error is about the suite, or a program that cannot be healed.
 func (s *suite) play(ctx context.Context, r *round) error {
-	if err := s.system.heal(ctx, r.spare); err != nil {
+	if err := s.system.heal(ctx, r.workers); err != nil {
 		return err
 	}
 	var err error
@@ -200,7 +208,7 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 			return err
 		}
 	}
-	if err := s.system.heal(ctx, r.spare); err != nil {
+	if err := s.system.heal(ctx, r.workers); err != nil {
 		return fmt.Errorf("healing: %w", err)
 	}
 	return harness.Sleep(ctx, calmAfter)

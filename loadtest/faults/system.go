@@ -27,17 +27,17 @@ import (
 // between each program and what it calls.
 //
 //	clients --> gateway --> Redis
-//	            worker  --> Redis, receivers
+//	            workers --> Redis, receivers
 //	            reporting --> Redis, ClickHouse
 type system struct {
 	*stack.Stack
 	redis  *stack.Redis
-	disk   *failpoint.Shim // Redis's disk and clock; nil: they are the machine's
-	spare  *stack.Program  // a second worker, which runs in some rounds
-	ledger *ledger.Ledger  // past the proxies
-	apis   *stack.APIs     // the fleet's and the admin API have no proxy
+	disk   *failpoint.Shim  // Redis's disk and clock; nil: they are the machine's
+	spares []*stack.Program // further workers, which run in some rounds; the first has a proxy of its own
+	ledger *ledger.Ledger   // past the proxies
+	apis   *stack.APIs      // the fleet's and the admin API have no proxy
 
-	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, reporting-redis, clickhouse
+	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, spares-redis, reporting-redis, clickhouse
 	ends    []func()                    // what stop does, in the reverse order
 
 	mu    sync.Mutex // held while a process is signalled, killed or started
@@ -46,6 +46,7 @@ type system struct {
 
 type process interface {
 	Start(context.Context) error
+	Stop()
 	Kill()
 	Running() bool
 	PID() int
@@ -65,13 +66,11 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
 	}
 	for _, addr := range []*string{&o.GatewayAddr, &o.ClickHouseAddr} {
-		if *addr, err = stack.FreeAddr(); err != nil {
-			return err
-		}
+		*addr = stack.FreeAddr()
 	}
 	s.proxies = make(map[string]*failpoint.Proxy)
 	for name, upstream := range map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
-		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "reporting-redis": s.redis.Addr} {
+		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "spares-redis": s.redis.Addr, "reporting-redis": s.redis.Addr} {
 		if s.proxies[name], err = failpoint.NewProxy(upstream); err != nil {
 			return err
 		}
@@ -80,13 +79,19 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	if err := s.writeSettings(o.ConfigDir); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
+	o.Env = append(o.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "worker-redis"))
 	if err := s.startPrograms(ctx, o); err != nil {
 		return err
 	}
-	if s.spare, err = s.AddWorker(ctx, "second"); err != nil {
-		return err
+	for _, instance := range []string{"second", "third"} {
+		spare, err := s.AddWorker(ctx, instance)
+		if err != nil {
+			return err
+		}
+		spare.Stop()
+		spare.Env = append(spare.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "spares-redis"))
+		s.spares = append(s.spares, spare)
 	}
-	s.spare.Stop()
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
 	go func() { // until the process ends
 		for {
@@ -150,12 +155,20 @@ func (s *system) writeSettings(dir string) error {
 		"worker":    {"timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s", "breaker_failures": "1"},
 		"reporting": {"interval": "200ms", "claim_after": "3s", "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr},
 	} {
-		values["url: ${REDIS_URL"] = strings.Replace(s.redis.URLFor(program), s.redis.Addr, s.proxies[program+"-redis"].Addr, 1)
+		values["url: ${REDIS_URL"] = s.redisURL(program, program+"-redis")
+		if program == "worker" { // one file for all of them
+			values["url: ${REDIS_URL"] = "$${WORKER_REDIS_URL}"
+		}
 		if _, err := harness.WriteConfig(dir, program, values); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// redisURL is where a program finds Redis behind a proxy.
+func (s *system) redisURL(program, proxy string) string {
+	return strings.Replace(s.redis.URLFor(program), s.redis.Addr, s.proxies[proxy].Addr, 1)
 }
 
 func (s *system) stop() {
@@ -167,10 +180,10 @@ func (s *system) stop() {
 
 // programs are those of the rounds of faults.
 func (s *system) programs() []*stack.Program {
-	if s.spare == nil {
+	if s.spares == nil {
 		return nil
 	}
-	return []*stack.Program{s.Gateway, s.Worker, s.spare, s.Reporting, s.ClickHouse}
+	return append([]*stack.Program{s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
 }
 
 func (s *system) process(name string) process {
@@ -225,10 +238,11 @@ func (s *system) restart(ctx context.Context, p process, timeout time.Duration) 
 	return nil
 }
 
-// heal undoes every fault and returns when every process is ready.
-func (s *system) heal(ctx context.Context, spare bool) error {
-	if !spare {
-		s.spare.Stop()
+// heal undoes every fault and returns when every process is ready, and so many workers are.
+func (s *system) heal(ctx context.Context, workers int) error {
+	unused := s.spares[workers-1:]
+	for _, p := range unused {
+		p.Stop()
 	}
 	s.resume()
 	if err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis, time.Minute)); err != nil {
@@ -242,7 +256,7 @@ func (s *system) heal(ctx context.Context, spare bool) error {
 		return err
 	}
 	for _, p := range s.programs() {
-		if p == s.spare && !spare {
+		if slices.Contains(unused, p) {
 			continue
 		}
 		if err := errors.Join(s.restart(ctx, p, time.Minute), p.AwaitReady(ctx)); err != nil {

@@ -21,6 +21,7 @@ type Conn struct {
 	conn     countingConn
 	reader   *bufio.Reader
 	response fasthttp.Response
+	leave    func() bool // the context that would end it
 }
 
 type countingConn struct {
@@ -34,7 +35,7 @@ func (c *countingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Dial connects to addr (host:port). Everything on the connection fails after deadline.
+// Dial connects to addr (host:port). Everything on the connection fails after deadline, and when ctx ends.
 func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -44,17 +45,22 @@ func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return newConn(conn), nil
+	c := newConn(conn)
+	c.leave = context.AfterFunc(ctx, func() { conn.Close() })
+	return c, nil
 }
 
 func newConn(conn net.Conn) *Conn {
-	c := &Conn{conn: countingConn{Conn: conn}}
+	c := &Conn{conn: countingConn{Conn: conn}, leave: func() bool { return true }}
 	c.reader = bufio.NewReaderSize(&c.conn, 4<<10)
 	return c
 }
 
 // Close ends the connection; an Exchange in progress fails.
-func (c *Conn) Close() { c.conn.Close() }
+func (c *Conn) Close() {
+	c.leave()
+	c.conn.Close()
+}
 
 // Answer is what came back.
 type Answer struct {

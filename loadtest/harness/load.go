@@ -64,42 +64,18 @@ func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Durati
 	}
 }
 
-// dial opens every connection. All that happens on them ends some time after the last request was due.
-func (l *Load) dial(ctx context.Context) ([]*Conn, error) {
-	deadline := time.Now().Add(l.Duration + answerTimeout)
-	conns := make([]*Conn, 0, l.Connections)
-	for i := range l.Connections {
-		c, err := Dial(ctx, l.Addrs[i%len(l.Addrs)], deadline)
-		if err != nil {
-			closeAll(conns)
-			return nil, fmt.Errorf("load: %w", err)
-		}
-		conns = append(conns, c)
-	}
-	return conns, nil
-}
-
-func closeAll(conns []*Conn) {
-	for _, c := range conns {
-		c.Close()
-	}
-}
-
 // ClosedLoop keeps every connection busy for Duration: the next request goes when the last one is answered. It
 // measures how much the server takes, not how long a caller waits. Its errors are OpenLoop's.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
-	conns, err := l.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var sent atomic.Int64
-	start := time.Now()
-	return l.exchange(ctx, conns, start, func(context.Context) (n int, due time.Time, more bool) {
-		now := time.Now()
-		if now.Sub(start) >= l.Duration {
-			return 0, now, false
+	return l.exchange(ctx, func(_ context.Context, start time.Time) nextRequest {
+		return func() (n int, due time.Time, more bool) {
+			now := time.Now()
+			if now.Sub(start) >= l.Duration {
+				return 0, now, false
+			}
+			return int(sent.Add(1) - 1), now, true
 		}
-		return int(sent.Add(1) - 1), now, true
 	})
 }
 
@@ -108,21 +84,16 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 // coordinated omission). It fails when a connection breaks, when answers are missing 10 s after the last request,
 // when one has not the wanted status, and when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
-	conns, err := l.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	due := make(chan int, int(l.Rate*l.Duration.Seconds()))
-	start := time.Now()
-	go l.schedule(working, start, due)
-	return l.exchange(ctx, conns, start, func(ctx context.Context) (n int, at time.Time, more bool) {
-		select {
-		case n, more = <-due:
-			return n, l.at(start, n), more
-		case <-ctx.Done():
-			return 0, start, false
+	return l.exchange(ctx, func(ctx context.Context, start time.Time) nextRequest {
+		due := make(chan int, int(l.Rate*l.Duration.Seconds()))
+		go l.schedule(ctx, start, due)
+		return func() (n int, at time.Time, more bool) {
+			select {
+			case n, more = <-due:
+				return n, l.at(start, n), more
+			case <-ctx.Done():
+				return 0, start, false
+			}
 		}
 	})
 }
@@ -142,28 +113,48 @@ func (l *Load) schedule(ctx context.Context, start time.Time, due chan<- int) {
 
 // SleepUntil is some 50 microseconds late at most, unless no processor is free. It is false when ctx ended before.
 func SleepUntil(ctx context.Context, at time.Time) bool {
-	const longestNap = 20 * time.Millisecond // so that it ends soon after ctx
+	const (
+		longest = 20 * time.Millisecond // so that it ends soon after ctx
+		late    = 2 * time.Millisecond  // that a timer can be
+	)
 	for wait := time.Until(at); wait > 0; wait = time.Until(at) {
 		if ctx.Err() != nil {
 			return false
 		}
-		nap(min(wait, longestNap))
+		if wait > late {
+			time.Sleep(min(wait-late, longest))
+		} else {
+			nap(wait)
+		}
 	}
 	return true
 }
 
-// exchange sends on each connection the next request that is due when the last
-// one is answered, until there are no more.
-func (l *Load) exchange(ctx context.Context, conns []*Conn, start time.Time, next func(context.Context) (n int, due time.Time, more bool)) (*Answers, error) {
-	defer closeAll(conns)
+// nextRequest is the request that is due next and its instant, unless there are no more.
+type nextRequest func() (n int, due time.Time, more bool)
+
+// exchange sends on each connection the next request that is due when the last one is answered, until there are no
+// more. begin is called when all are connected. All that happens on them ends some time after the last request was due.
+func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, start time.Time) nextRequest) (*Answers, error) {
 	const longest = time.Minute // nothing lasts longer, see answerTimeout
+	connected, disconnect := context.WithCancel(ctx)
+	defer disconnect()
+	group, working := errgroup.WithContext(connected)
+	deadline := time.Now().Add(l.Duration + answerTimeout)
+	conns := make([]*Conn, l.Connections)
+	for i := range conns {
+		var err error
+		if conns[i], err = Dial(working, l.Addrs[i%len(l.Addrs)], deadline); err != nil {
+			return nil, fmt.Errorf("load: %w", err)
+		}
+	}
 	all := &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
-	group, working := errgroup.WithContext(ctx)
-	context.AfterFunc(working, func() { closeAll(conns) })
+	start := time.Now()
+	next := begin(working, start)
 	for _, c := range conns {
 		group.Go(func() error {
 			var request []byte
-			for n, due, more := next(working); more; n, due, more = next(working) {
+			for n, due, more := next(); more; n, due, more = next() {
 				request = l.Request(request[:0], n)
 				answer, err := c.Exchange(request)
 				if err != nil {

@@ -204,26 +204,20 @@ func checkLimits(s *script, requests []request) (rows []limitRow) {
 		if len(accounts) == 0 {
 			continue
 		}
-		first := len(rows)
-		for _, l := range b.limits {
-			rows = append(rows, limitRow{Bucket: b.name, Limit: l, Accounts: len(accounts)})
-		}
-		for _, requests := range accounts {
-			u := measure(requests, b.limits)
-			for i := range b.limits {
-				row := &rows[first+i]
+		for i, l := range b.limits {
+			row := limitRow{Bucket: b.name, Limit: l, Accounts: len(accounts)}
+			for _, requests := range accounts {
+				u := measure(requests, b.limits)
 				row.Admitted += u.admitted
 				row.Refused += u.refused
 				row.Most = max(row.Most, u.most[i])
 				row.Wronged += u.wronged
 			}
-		}
-		for i := range rows[first:] {
-			row := &rows[first+i]
 			if !b.alone {
 				row.Wronged = -1
 			}
-			row.Held = row.Most <= row.Limit.count && row.Wronged <= 0
+			row.Held = row.Most <= l.count && row.Wronged <= 0
+			rows = append(rows, row)
 		}
 	}
 	return rows

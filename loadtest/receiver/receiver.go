@@ -1,6 +1,7 @@
 // Package receiver receives webhooks as the spec asks of a vendor ("Webhook receiver", "Delivery rules"): it verifies
 // before it parses, deduplicates on eventId, orders by occurredAt, and answers 2xx as soon as an event is stored. It
-// shares no code with what signs and sends, and keeps everything in memory: it is for demos, tests and load runs.
+// verifies with what vendors are given (package snippets), shares no code with what signs and sends, and keeps everything
+// in memory: it is for demos, tests and load runs.
 package receiver
 
 import (
@@ -17,6 +18,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"vendorapi/loadtest/receiver/snippets"
 )
 
 // maxBody is far above what the service sends (below 20 kB).
@@ -149,7 +152,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.reject(w, http.StatusRequestEntityTooLarge, "body not readable")
 		return
 	}
-	if err := r.verify(req.Header, body); err != nil {
+	if err := snippets.Verify(r.options.Secrets, req.Header, body, r.options.Now()); err != nil {
 		r.reject(w, http.StatusUnauthorized, err.Error())
 		return
 	}
@@ -172,15 +175,6 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.options.Seen(event, duplicate)
 	}
 	w.WriteHeader(http.StatusNoContent)
-}
-
-func (r *Receiver) verify(header http.Header, body []byte) (err error) {
-	for _, secret := range r.options.Secrets {
-		if err = Verify(secret, header, body, r.options.Now()); err == nil {
-			return nil
-		}
-	}
-	return err
 }
 
 // parse reads a verified body and holds it against the headers.
@@ -285,11 +279,7 @@ func (r *Receiver) Timeline(orderID string) []Entry {
 func (r *Receiver) Orders() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids := make([]string, 0, len(r.orders))
-	for id := range r.orders {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(r.orders))
 }
 
 // String is one line for a log.

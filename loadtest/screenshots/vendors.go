@@ -100,11 +100,7 @@ func (e *env) openVendor(ctx context.Context, v *vendor, name string, b behaviou
 func (e *env) listen(ctx context.Context, v *vendor, b behaviour) (err error) {
 	path, base := "/"+v.AccountID+"/hooks", e.HooksURL
 	if b.Absent {
-		free, err := stack.FreeAddr()
-		if err != nil {
-			return err
-		}
-		base = "http://" + free
+		base = "http://" + stack.FreeAddr()
 	}
 	if v.WebhookSecret, err = v.SetWebhook(ctx, base+path); err != nil {
 		return err

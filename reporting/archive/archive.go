@@ -7,14 +7,25 @@
 package archive
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 	_ "time/tzdata" // the driver looks up zones of columns and servers; not every machine has them
 
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"vendorapi/internal/delivery"
 )
 
 // Archive is a ClickHouse database. It is safe for concurrent use.
@@ -22,10 +33,9 @@ import (
 // An error wraps delivery.ErrUnavailable when the call may succeed later; the end of a
 // context is the context's own error; the rest is a defect of the caller or the schema.
 type Archive struct {
-	settings Settings
-	database string
-	address  string // for errors: hosts, no credentials
-	conn     driver.Conn
+	layout
+	address string // for errors: hosts, no credentials
+	conn    driver.Conn
 	// server is connected to no database: this one may not exist yet.
 	server driver.Conn
 }
@@ -36,7 +46,7 @@ func Open(s Settings) (*Archive, error) {
 	if err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
-	a := &Archive{settings: s, database: database, address: strings.Join(options.Addr, ",")}
+	a := &Archive{layout: layout{database, s.Cluster}, address: strings.Join(options.Addr, ",")}
 	if a.conn, err = clickhouse.Open(options); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
@@ -97,7 +107,6 @@ func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows)
 	return ctx.Err()
 }
 
-// exec runs a statement on the database.
 func (a *Archive) exec(ctx context.Context, statement string, args ...any) error {
 	return a.fault(ctx, firstWords(statement), a.conn.Exec(ctx, statement, args...))
 }
@@ -106,4 +115,167 @@ func (a *Archive) exec(ctx context.Context, statement string, args ...any) error
 func firstWords(statement string) string {
 	words := strings.Fields(statement)
 	return strings.Join(words[:min(len(words), 6)], " ")
+}
+
+// DefaultDatabase is where the tables are unless the settings say otherwise.
+const DefaultDatabase = "delivery"
+
+// Settings say which ClickHouse the archive is in; configs/reporting.yaml explains them.
+type Settings struct {
+	URL      string `yaml:"url"`
+	Database string `yaml:"database"`
+	Cluster  string `yaml:"cluster"`
+}
+
+var (
+	// databaseNames may stand in SQL without quotes.
+	databaseNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	// clusterNames always stand in quotes.
+	clusterNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+)
+
+// Validate returns what is wrong, without the password.
+func (s *Settings) Validate() error {
+	_, _, err := s.options()
+	return err
+}
+
+// options are clickhouse-go's, and the name of the database.
+func (s *Settings) options() (*clickhouse.Options, string, error) {
+	if s.URL == "" {
+		return nil, "", errors.New("url: no address of ClickHouse is given")
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		// Its text quotes the URL, with the password in it.
+		return nil, "", errors.New("url: not a URL such as http://host:8123 (it is not shown, for it may hold a password)")
+	}
+	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "clickhouse" {
+		return nil, "", fmt.Errorf("url %s: wanted is http://, https:// or clickhouse://, and a host", u.Redacted())
+	}
+	database := strings.TrimPrefix(u.Path, "/")
+	if database != "" && s.Database != "" && database != s.Database {
+		return nil, "", fmt.Errorf("the url names the database %q, database says %q", database, s.Database)
+	}
+	database = cmp.Or(s.Database, database, DefaultDatabase)
+	switch {
+	case !databaseNames.MatchString(database):
+		return nil, "", fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
+	case s.Cluster != "" && !clusterNames.MatchString(s.Cluster):
+		return nil, "", fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
+	}
+	// clickhouse-go's own form: https means TLS, and ports have defaults.
+	full, values := *u, u.Query()
+	if full.Scheme == "https" {
+		values.Set("secure", "true")
+	}
+	full.RawQuery = values.Encode()
+	if full.Port() == "" && !strings.Contains(full.Host, ",") {
+		full.Host = net.JoinHostPort(full.Hostname(), defaultPorts[full.Scheme][values.Get("secure") != ""])
+	}
+	o, err := clickhouse.ParseDSN(full.String())
+	if err != nil {
+		return nil, "", fmt.Errorf("url %s: %w", u.Redacted(), withoutURL(err))
+	}
+	if o.TLS != nil {
+		o.TLS.MinVersion = tls.VersionTLS12
+	}
+	if o.Compression == nil { // measured: it pays even on loopback
+		o.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
+	}
+	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) { return verifyingTransport{t}, nil }
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, 24)
+	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, 8)
+	o.Auth.Database = database
+	return o, database, nil
+}
+
+var defaultPorts = map[string]map[bool]string{
+	"clickhouse": {false: "9000", true: "9440"},
+	"http":       {false: "8123", true: "8123"},
+	"https":      {true: "8443"},
+}
+
+// withoutURL drops the URL of an error, which may hold a password.
+func withoutURL(err error) error {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// unavailable marks an error that may pass.
+type unavailable struct{ cause error }
+
+func (u *unavailable) Error() string   { return u.cause.Error() }
+func (u *unavailable) Unwrap() []error { return []error{delivery.ErrUnavailable, u.cause} }
+
+// authenticationErrors are exceptions about who asks.
+var authenticationErrors = []proto.Error{
+	proto.ErrAuthenticationFailed, proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword,
+}
+
+// permanentErrors do not pass: the statement or the schema is wrong, or the user may not.
+var permanentErrors = append([]proto.Error{
+	proto.ErrSyntaxError, proto.ErrNotImplemented, proto.ErrReadonly,
+	proto.ErrUnknownSetting, proto.ErrUnknownFormat, proto.ErrUnknownFunction, proto.ErrUnknownDatabase, proto.ErrUnknownTable,
+	proto.ErrUnknownIdentifier, proto.ErrNoSuchColumnInTable, proto.ErrNotFoundColumnInBlock,
+	proto.ErrNumberOfColumnsDoesntMatch, proto.ErrIllegalColumn,
+	proto.ErrNumberOfArgumentsDoesntMatch, proto.ErrIllegalTypeOfArgument, proto.ErrBadArguments, proto.ErrArgumentOutOfBound,
+	proto.ErrUnknownQueryParameter, proto.ErrBadQueryParameter,
+	proto.ErrTypeMismatch, proto.ErrNoCommonType, proto.ErrCannotConvertType,
+	proto.ErrDecimalOverflow, proto.ErrCannotInsertNullInOrdinaryColumn,
+	proto.ErrCannotParseText, proto.ErrCannotParseNumber, proto.ErrCannotParseDate, proto.ErrCannotParseDatetime,
+	proto.ErrCannotParseQuotedString, proto.ErrCannotParseInputAssertionFailed,
+	proto.ErrDatabaseAccessDenied, proto.ErrAccessDenied,
+}, authenticationErrors...)
+
+// fault says what went wrong in doing what, and whether it may pass.
+func (a *Archive) fault(ctx context.Context, doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		return fmt.Errorf("clickhouse at %s, %s: %w", a.address, doing, ended)
+	}
+	err = withoutURL(err)
+	if errors.Is(err, context.DeadlineExceeded) { // a limit of the driver's own
+		return &unavailable{fmt.Errorf("clickhouse at %s, %s: no answer in time: %w", a.address, doing, err)}
+	}
+	code := proto.Error(0)
+	if exception := (*clickhouse.Exception)(nil); errors.As(err, &exception) {
+		code = proto.Error(exception.Code)
+	}
+	switch {
+	case slices.Contains(authenticationErrors, code):
+		return fmt.Errorf("clickhouse at %s refuses the user or the password: %w", a.address, err)
+	case code == proto.ErrUnknownDatabase:
+		return fmt.Errorf("clickhouse at %s has no database %s (`reporting migrate` makes it): %w", a.address, a.database, err)
+	case code == proto.ErrUnknownTable:
+		return fmt.Errorf("clickhouse at %s, %s (`reporting migrate` makes the tables): %w", a.address, doing, err)
+	}
+	err = fmt.Errorf("clickhouse at %s, %s: %w", a.address, doing, err)
+	if slices.Contains(permanentErrors, code) {
+		return err
+	}
+	return &unavailable{err}
+}
+
+// verifyingTransport passes on only ClickHouse's answers. The driver takes any 200 for
+// success, a proxy's page of maintenance, too: rows would count as stored that nobody has.
+type verifyingTransport struct{ http.RoundTripper }
+
+var errNotClickHouse = errors.New("something answered that is not ClickHouse")
+
+func (t verifyingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	// Some proxies keep only one of the two.
+	if resp.Header.Get("X-ClickHouse-Query-Id") != "" || resp.Header.Get("X-ClickHouse-Server-Display-Name") != "" {
+		return resp, nil
+	}
+	return nil, errors.Join(fmt.Errorf("%w: %s, %s", errNotClickHouse, resp.Status, resp.Header.Get("Content-Type")), resp.Body.Close())
 }

@@ -36,7 +36,7 @@ func TestInsert_ClusterRecognisesRepetitions(t *testing.T) {
 	for _, table := range []string{"orders", "order_events"} {
 		noError(t, a.exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING non_replicated_deduplication_window = 1000"))
 	}
-	a.settings.Cluster = "main"
+	a.cluster = "main"
 	var all []*delivery.Order
 	for i := range 200 {
 		all = append(all, newOrder(account(i%7), i, noon.AddDate(0, -(i%14), 0), toDelivered[:i%6]...))

@@ -2,8 +2,15 @@ package archive
 
 import (
 	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -14,15 +21,11 @@ import (
 // two processes may call it at once. It changes nothing when the database was made by a
 // newer program or by other files.
 func (a *Archive) Migrate(ctx context.Context) (applied []string, err error) {
-	files, err := readMigrations(schemaFiles, "schema")
+	files, err := readMigrations()
 	if err != nil {
 		return nil, err
 	}
 	return a.migrate(ctx, files)
-}
-
-func (a *Archive) layout() layout {
-	return layout{database: a.database, cluster: a.settings.Cluster}
 }
 
 func (a *Archive) migrate(ctx context.Context, files []migration) (applied []string, err error) {
@@ -51,12 +54,11 @@ func (a *Archive) migrate(ctx context.Context, files []migration) (applied []str
 // makeDatabase makes the database and the table of what was applied, whose rows all
 // servers of a cluster share.
 func (a *Archive) makeDatabase(ctx context.Context) error {
-	l := a.layout()
-	statement := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS %s %s", a.database, l.onCluster())
+	statement := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS %s %s", a.database, a.onCluster())
 	if err := a.server.Exec(ctx, statement); err != nil {
 		return a.fault(ctx, firstWords(statement), err)
 	}
-	return a.exec(ctx, l.migrationsTable())
+	return a.exec(ctx, a.migrationsTable())
 }
 
 func (l layout) migrationsTable() string {
@@ -75,7 +77,6 @@ ENGINE = ` + engine + `
 ORDER BY (version, sha256)`
 }
 
-// appliedFile is a row of schema_migrations.
 type appliedFile struct{ name, checksum string }
 
 func (a *Archive) appliedFiles(ctx context.Context) (map[uint32]appliedFile, error) {
@@ -109,10 +110,10 @@ func (a *Archive) checkLayout(ctx context.Context) error {
 		return a.fault(ctx, "reading system.tables", err)
 	}
 	switch {
-	case replicated && a.settings.Cluster == "":
+	case replicated && a.cluster == "":
 		return fmt.Errorf("database %s of clickhouse at %s was made for a cluster: name it in the settings", a.database, a.address)
-	case !replicated && a.settings.Cluster != "":
-		return fmt.Errorf("database %s of clickhouse at %s was made for a single server, the settings name cluster %s", a.database, a.address, a.settings.Cluster)
+	case !replicated && a.cluster != "":
+		return fmt.Errorf("database %s of clickhouse at %s was made for a single server, the settings name cluster %s", a.database, a.address, a.cluster)
 	}
 	return nil
 }
@@ -120,7 +121,6 @@ func (a *Archive) checkLayout(ctx context.Context) error {
 // errNewer says that the database has files that this program lacks.
 var errNewer = errors.New("it was made by a newer program")
 
-// compare checks what was applied against what this program has.
 func compare(files []migration, known map[uint32]appliedFile) error {
 	for version, f := range known {
 		switch {
@@ -139,7 +139,7 @@ func compare(files []migration, known map[uint32]appliedFile) error {
 
 // apply runs a file's statements, which may have been run before, and records it.
 func (a *Archive) apply(ctx context.Context, m *migration) error {
-	statements, err := a.layout().statements(m)
+	statements, err := a.statements(m)
 	if err != nil {
 		return err
 	}
@@ -150,4 +150,127 @@ func (a *Archive) apply(ctx context.Context, m *migration) error {
 	}
 	return a.exec(ctx, "INSERT INTO schema_migrations SELECT {version:UInt32}, {name:String}, {sha256:String}, now64(3)",
 		clickhouse.Named("version", m.version), clickhouse.Named("name", m.name), clickhouse.Named("sha256", m.checksum()))
+}
+
+//go:embed schema/*.sql
+var schemaFiles embed.FS
+
+type migration struct {
+	version uint32
+	name    string // of the file
+	source  string
+}
+
+func (m *migration) checksum() string {
+	sum := sha256.Sum256([]byte(m.source))
+	return hex.EncodeToString(sum[:])
+}
+
+// readMigrations reads the files by their names, 0001_name.sql and so on without a gap.
+func readMigrations() (found []migration, err error) {
+	entries, err := schemaFiles.ReadDir("schema")
+	for i, e := range entries {
+		if !strings.HasPrefix(e.Name(), fmt.Sprintf("%04d_", i+1)) {
+			return nil, fmt.Errorf("schema: %q has the place of number %d", e.Name(), i+1)
+		}
+		source, err := schemaFiles.ReadFile("schema/" + e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("schema: %w", err)
+		}
+		found = append(found, migration{version: uint32(i + 1), name: e.Name(), source: string(source)})
+	}
+	return found, err
+}
+
+// layout is where tables are: on a single server or in a cluster.
+type layout struct {
+	database, cluster string
+}
+
+// functions are what the files of the schema call, besides the methods below
+// {{database}}, for a view that calls another one with parameters.
+func (l layout) functions() template.FuncMap {
+	return template.FuncMap{
+		"local":       l.local,
+		"onCluster":   l.onCluster,
+		"replacing":   l.replacing,
+		"durability":  l.durability,
+		"distributed": l.distributed,
+		"database":    func() string { return "`" + l.database + "`" },
+	}
+}
+
+// local is the table that holds rows: orders, orders_local in a cluster.
+func (l layout) local(table string) string {
+	if l.cluster == "" {
+		return table
+	}
+	return table + "_local"
+}
+
+func (l layout) onCluster() string {
+	if l.cluster == "" {
+		return ""
+	}
+	return "ON CLUSTER '" + l.cluster + "'"
+}
+
+// replacing is the engine: rows of one key replace each other, the highest
+// version stays.
+func (l layout) replacing(table, version string) string {
+	if l.cluster == "" {
+		return "ReplacingMergeTree(" + version + ")"
+	}
+	arguments := fmt.Sprintf("'/clickhouse/tables/{shard}/%s/%s', '{replica}'", l.database, l.local(table))
+	if version != "" {
+		arguments += ", " + version
+	}
+	return "ReplicatedReplacingMergeTree(" + arguments + ")"
+}
+
+// durability are the settings of a table that holds rows. An answered insert outlives a
+// power cut: its parts, and those that they are merged into, are on the disk before.
+//
+// A replicated table recognises repeated inserts; it records an insert and its part in one
+// transaction. A single server must not: it writes the record first, and after a kill
+// before the part it would drop the repetition that brings it.
+func (l layout) durability() string {
+	const synced = "fsync_after_insert = 1, fsync_part_directory = 1, min_compressed_bytes_to_fsync_after_merge = 1"
+	if l.cluster == "" {
+		return "non_replicated_deduplication_window = 0, " + synced
+	}
+	return "replicated_deduplication_window = 1000, " + synced
+}
+
+// distributed is the table through which a cluster is read and written. It spreads by
+// account: versions of an order replace each other only on one shard.
+func (l layout) distributed(table string) string {
+	if l.cluster == "" {
+		return ""
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s %s AS %s\nENGINE = Distributed('%s', '%s', '%s', cityHash64(account_id))",
+		table, l.onCluster(), l.local(table), l.cluster, l.database, l.local(table))
+}
+
+var comment, semicolon = regexp.MustCompile(`(?m)^[ \t]*--.*\n?`), regexp.MustCompile(`(?m);[ \t\r]*$`)
+
+// statements are a file's in a layout. Each ends with a semicolon at the end of a line;
+// lines that begin with -- are comments.
+func (l layout) statements(m *migration) ([]string, error) {
+	parsed, err := template.New(m.name).Funcs(l.functions()).Option("missingkey=error").Parse(m.source)
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	var rendered strings.Builder
+	if err := parsed.Execute(&rendered, nil); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	all := semicolon.Split(comment.ReplaceAllString(rendered.String(), ""), -1)
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
+	if rest := all[len(all)-1]; rest != "" {
+		return nil, fmt.Errorf("schema: %s: no semicolon after %.40q", m.name, rest)
+	}
+	return slices.DeleteFunc(all, func(statement string) bool { return statement == "" }), nil
 }

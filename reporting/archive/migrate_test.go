@@ -101,7 +101,7 @@ func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
 		noError(t, a.makeDatabase(t.Context()))
 		left := crash
 		for i := range files {
-			statements, err := a.layout().statements(&files[i])
+			statements, err := a.statements(&files[i])
 			noError(t, err)
 			if left >= len(statements) && crash < total {
 				noError(t, a.apply(t.Context(), &files[i]))
@@ -181,7 +181,7 @@ func TestMigrate_RefusesWhatItCannotKnow(t *testing.T) {
 func TestMigrate_RefusesTheOtherLayout(t *testing.T) {
 	t.Parallel()
 	a := *idleArchive(t)
-	a.settings.Cluster = "main"
+	a.cluster = "main"
 	if err := a.checkLayout(t.Context()); err == nil || !strings.Contains(err.Error(), "was made for a single server, the settings name cluster main") {
 		t.Error(err)
 	}

@@ -12,7 +12,7 @@ import (
 // own are the files of the schema.
 func own(t testing.TB) []migration {
 	t.Helper()
-	files, err := readMigrations(schemaFiles, "schema")
+	files, err := readMigrations()
 	noError(t, err)
 	return files
 }

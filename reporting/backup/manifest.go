@@ -105,7 +105,6 @@ func Open(dir string) (*Manifest, error) {
 	return &m, nil
 }
 
-// files are all but the sums.
 func (m *Manifest) files() []string {
 	names := []string{manifestFile}
 	for _, r := range m.Redis {
@@ -196,7 +195,6 @@ func create(path string, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// copyFile copies into a new file.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -217,7 +215,6 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// wrap is deferred to say which operation failed.
 func wrap(operation string, err *error) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", operation, *err)

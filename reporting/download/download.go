@@ -28,17 +28,12 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// Settings are the keys below "download" of reporting's configuration.
+// Settings are the keys below "download" of configs/reporting.yaml, which explains them.
 type Settings struct {
-	// AtOnce is how many downloads run at once, 1 to 256; further ones are refused with
-	// Retry-After. Each takes a few MB here.
-	AtOnce int `yaml:"at_once"`
-	// AtOnceEach is the same for one user or token, 1 to AtOnce.
-	AtOnceEach int `yaml:"at_once_each"`
-	// Stall is how long a client may take for 64 kB, at least a second.
-	Stall time.Duration `yaml:"stall"`
-	// Longest is how long a download may take in all, at least Stall.
-	Longest time.Duration `yaml:"longest"`
+	AtOnce     int           `yaml:"at_once"`
+	AtOnceEach int           `yaml:"at_once_each"`
+	Stall      time.Duration `yaml:"stall"`
+	Longest    time.Duration `yaml:"longest"`
 }
 
 // Validate names the first key whose value is out of range.
@@ -93,8 +88,13 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, r, err)
 		return
 	}
-	if r.Method == http.MethodHead {
-		d.head(w, r, q)
+	if r.Method == http.MethodHead { // the headers of GET but the length, once ClickHouse answers
+		if err := d.archive.Ping(r.Context()); err != nil {
+			d.refuse(w, r, err)
+			return
+		}
+		q.setHeaders(w.Header(), q.compressible() && auth.AcceptsGzip(r))
+		w.WriteHeader(http.StatusOK)
 		return
 	}
 	leave, err := d.slots.take(auth.IdentityOf(r.Context()).Name)
@@ -111,16 +111,6 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 func (d *Downloads) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.metrics.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc()
 	d.Refuse(w, r, err)
-}
-
-// head answers with the headers of GET but the length, and checks that ClickHouse answers.
-func (d *Downloads) head(w http.ResponseWriter, r *http.Request, q *request) {
-	if err := d.archive.Ping(r.Context()); err != nil {
-		d.refuse(w, r, err)
-		return
-	}
-	q.setHeaders(w.Header(), q.compressible() && auth.AcceptsGzip(r))
-	w.WriteHeader(http.StatusOK)
 }
 
 // download sends the report; it refuses as long as nothing was sent, then it cuts the
@@ -141,10 +131,20 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 		d.refuse(w, r, &delivery.Error{Code: delivery.CodeValidationFailed, Message: q.unknown.Message, Fields: []delivery.FieldError{*q.unknown}})
 		return
 	}
-	result := resultOf(r.Context(), ctx, t, err)
-	d.note(r, q, t, rows, result, time.Since(began), err)
+	result, took := resultOf(r.Context(), ctx, t, err), time.Since(began)
+	name, format := q.report.Name, string(q.format)
+	d.metrics.downloads.WithLabelValues(name, format, result).Inc()
+	d.metrics.rows.WithLabelValues(name, format).Add(float64(rows))
+	d.metrics.bytes.WithLabelValues(name, format).Add(float64(t.bytes))
+	log := d.log.With("report", name, "format", format, "params", q.params.String(), "by", auth.IdentityOf(r.Context()).Name,
+		"result", result, "rows", rows, "bytes", t.bytes, "ms", took.Milliseconds())
+	if err != nil {
+		log.Warn("download ended early", "error", err)
+	}
 	switch {
 	case err == nil:
+		d.metrics.seconds.WithLabelValues(name, format).Observe(took.Seconds())
+		log.Info("report downloaded")
 	case t.begun:
 		panic(http.ErrAbortHandler) // the only way to end a body so that it is seen to be cut
 	case result == resultTooLong:
@@ -155,7 +155,6 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	}
 }
 
-// errUnknown: the report has no rows, and its account, fleet or store does not exist.
 var errUnknown = errors.New("nobody has such an id or name")
 
 // write runs the report into the transfer; rows is how many were read, to the last
@@ -204,22 +203,6 @@ func resultOf(client, ctx context.Context, t *transfer, err error) string {
 	}
 }
 
-// note counts and logs a download.
-func (d *Downloads) note(r *http.Request, q *request, t *transfer, rows int64, result string, took time.Duration, err error) {
-	name, format := q.report.Name, string(q.format)
-	d.metrics.downloads.WithLabelValues(name, format, result).Inc()
-	d.metrics.rows.WithLabelValues(name, format).Add(float64(rows))
-	d.metrics.bytes.WithLabelValues(name, format).Add(float64(t.bytes))
-	log := d.log.With("report", name, "format", format, "params", q.params.String(), "by", auth.IdentityOf(r.Context()).Name,
-		"result", result, "rows", rows, "bytes", t.bytes, "ms", took.Milliseconds())
-	if err != nil {
-		log.Warn("download ended early", "error", err)
-		return
-	}
-	d.metrics.seconds.WithLabelValues(name, format).Observe(took.Seconds())
-	log.Info("report downloaded")
-}
-
 // slotRetryAfter is what a client without a slot is asked to wait: most downloads
 // are over by then.
 const slotRetryAfter = 5 * time.Second
@@ -258,7 +241,6 @@ func (s *slots) take(user string) (leave func(), err error) {
 	}), nil
 }
 
-// Results of a download.
 const (
 	resultWhole       = "whole"
 	resultUnavailable = "unavailable" // of ClickHouse, before the first byte

@@ -21,21 +21,15 @@ import (
 // only when they are read, and how each transfer ended.
 func transferring(t *testing.T) (conn net.Conn, ended chan error) {
 	t.Helper()
-	listener, ended := testenv.NewPipe(), make(chan error, 9)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	ended = make(chan error, 9)
+	return testenv.ServePipe(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		tr, err := newTransfer(w, time.Minute, false, func(http.Header) {})
 		must(t, err)
 		for i := 0; i < 10 && err == nil; i++ {
 			_, err = tr.Write(make([]byte, step))
 		}
 		ended <- errors.Join(err, tr.finish())
-	})}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
-	conn, err := listener.Dial()
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn, ended
+	})), ended
 }
 
 func TestTransfer_LetsAStalledClientGo(t *testing.T) {

@@ -2,9 +2,11 @@ package export
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -21,17 +23,26 @@ type composed struct {
 
 // compose makes one row of every order, of its latest version, and one of each event.
 func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*composed, error) {
-	batch := new(composed)
-	orders, err := batch.readOrders(ctx, l, entries)
-	if err != nil {
-		return nil, err
-	}
-	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
-		return nil, err
+	batch, ids := new(composed), ordersOf(entries)
+	var orders []*delivery.Order
+	var err error
+	if len(ids) > 0 {
+		if orders, batch.unreadable, err = l.Orders.GetReadable(ctx, ids); err != nil {
+			return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
+		}
 	}
 	byID := make(map[delivery.OrderID]*delivery.Order, len(orders))
-	for _, o := range orders {
-		byID[o.ID] = o
+	for i, o := range orders {
+		switch id := ids[i]; {
+		case o != nil:
+			byID[id] = o
+		case batch.unreadable[id] == nil:
+			batch.missing = append(batch.missing, id)
+		}
+	}
+	orders = slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil })
+	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
+		return nil, err
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -56,7 +67,6 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 	return batch, nil
 }
 
-// ordersOf are the ids of the orders that the entries name, each once.
 func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
 	seen := make(map[delivery.OrderID]bool, len(entries))
 	for i := range entries {
@@ -68,28 +78,6 @@ func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
 		}
 	}
 	return ids
-}
-
-// readOrders reads every order that the entries name.
-func (c *composed) readOrders(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (orders []*delivery.Order, err error) {
-	ids := ordersOf(entries)
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	found, unreadable, err := l.Orders.GetReadable(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
-	}
-	c.unreadable = unreadable
-	for i, o := range found {
-		switch {
-		case o != nil:
-			orders = append(orders, o)
-		case unreadable[ids[i]] == nil:
-			c.missing = append(c.missing, ids[i])
-		}
-	}
-	return orders, nil
 }
 
 // orderRows adds to each order its store's name and tax number as they are now. They stay
@@ -131,4 +119,86 @@ func outcomeRows(e *ledger.Entry) []archive.Outcome {
 		}
 	}
 	return rows
+}
+
+// Rebuilt is what a rebuild has stored so far.
+type Rebuilt struct {
+	Orders, Events, Late, Outcomes int
+}
+
+// Rebuild stores again all that Redis still holds of orders created at or after from: the
+// orders with their history, and from the streams, which reach back for a shorter time,
+// late deliveries and outcomes of webhooks. It may run beside exporters and be repeated.
+// progress is called after every batch. The error at the end names orders that cannot be
+// read.
+func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from time.Time, progress func(Rebuilt)) (Rebuilt, error) {
+	var done Rebuilt
+	store := func(b *archive.Batch) error {
+		if err := a.InsertAgain(ctx, b); err != nil {
+			return fmt.Errorf("storing %d rows in ClickHouse: %w", b.Rows(), err)
+		}
+		done.Orders, done.Events = done.Orders+len(b.Orders), done.Events+len(b.Events)
+		done.Late, done.Outcomes = done.Late+len(b.Late), done.Outcomes+len(b.Outcomes)
+		progress(done)
+		return nil
+	}
+	var waiting []*delivery.Order
+	flush := func() error {
+		b, err := History(ctx, l, waiting)
+		waiting = waiting[:0]
+		if err != nil {
+			return err
+		}
+		return store(b)
+	}
+	var failed error
+	unreadable := l.Orders.Each(ctx, func(orders []*delivery.Order) error {
+		for _, o := range orders {
+			if !o.CreatedAt.Before(from) {
+				waiting = append(waiting, o)
+			}
+		}
+		if len(waiting) < entriesAtOnce/2 {
+			return nil
+		}
+		failed = flush()
+		return failed
+	})
+	if failed != nil || errors.Is(unreadable, delivery.ErrUnavailable) {
+		return done, unreadable
+	}
+	if err := flush(); err != nil {
+		return done, err
+	}
+	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
+		besides := entries[:0]
+		for _, e := range entries {
+			e.Events = slices.DeleteFunc(e.Events, func(event ledger.Event) bool { return event.LateAt.IsZero() })
+			if e.Outcomes != nil || len(e.Events) > 0 {
+				besides = append(besides, e)
+			}
+		}
+		b, err := compose(ctx, l, besides)
+		if err != nil {
+			return err
+		}
+		return store(&b.Batch)
+	})
+	if err != nil {
+		return done, err
+	}
+	return done, unreadable
+}
+
+// History is the rows of orders with all of their events.
+func History(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (*archive.Batch, error) {
+	rows, _, err := orderRows(ctx, l, orders)
+	if err != nil {
+		return nil, err
+	}
+	b := &archive.Batch{Orders: rows}
+	for _, o := range orders {
+		b.Events = append(b.Events, archive.EventsOf(o)...)
+	}
+	return b, nil
 }

@@ -21,19 +21,15 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 )
 
-// Settings are the keys below "export" of the configuration.
+// Settings are the keys below "export" of configs/reporting.yaml, which explains them.
 type Settings struct {
-	// Batch is how many entries of one stream are read at once, 1 to 10000.
-	Batch int `yaml:"batch"`
-	// Interval is how long entries collect before they are exported, 100ms to
-	// 1m; a full read does not wait. ClickHouse likes few large inserts.
-	Interval time.Duration `yaml:"interval"`
-	// ClaimAfter is how long a silent consumer keeps its entries before another
-	// takes them over; at least a second.
+	Batch      int           `yaml:"batch"`
+	Interval   time.Duration `yaml:"interval"`
 	ClaimAfter time.Duration `yaml:"claim_after"`
 }
 
@@ -63,7 +59,6 @@ type Exporter struct {
 	Tracer *tracing.Tracer
 }
 
-// trace records one span for every order of a piece that was stored.
 func (e *Exporter) trace(entries []ledger.Entry, began time.Time) {
 	if e.Tracer == nil {
 		return
@@ -159,7 +154,12 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 		return err
 	}
 	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {
-		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), transient(err))
+		// It passes: no entry is given up for what ClickHouse refuses. Only a row that does
+		// not fit is dead-lettered.
+		if !errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, archive.ErrRow) {
+			err = fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
+		}
+		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), err)
 	}
 	e.metrics.stored(&batch.Batch)
 	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool {
@@ -192,11 +192,66 @@ func (e *Exporter) reportMissing(ctx context.Context, batch *composed) error {
 	return nil
 }
 
-// transient marks every failure of an insert as one that passes: no entry is given up for
-// what ClickHouse refuses. Only a row that does not fit is dead-lettered.
-func transient(err error) error {
-	if errors.Is(err, delivery.ErrUnavailable) || errors.Is(err, archive.ErrRow) {
-		return err
+const (
+	resultStored = "stored"
+	resultFailed = "failed"
+)
+
+type metrics struct {
+	rows, turns                        *prometheus.CounterVec
+	entries, missing, panics           prometheus.Counter
+	seconds                            prometheus.Histogram
+	lagEntries, lagSeconds, lastStored prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	with := service.NewMetrics(reg, nil)
+	return &metrics{
+		rows: with.Counters("reporting_export_rows_total",
+			"Rows stored in ClickHouse, by table; a row that was stored twice counts twice.", "table", archive.Tables()...),
+		turns: with.Counters("reporting_export_turns_total",
+			"Batches of stream entries, by whether they could be stored; failed ones are repeated.", "result", resultStored, resultFailed),
+		entries: with.Counter("reporting_export_entries_total", "Stream entries stored and acknowledged."),
+		missing: with.Counter("reporting_export_missing_orders_total", "Events whose order was not in Redis any more; each needs a look."),
+		panics:  with.Counter("reporting_export_panics_total", "Panics that were caught; each is a defect."),
+		seconds: with.Histogram("reporting_export_turn_seconds", "From reading the orders of a batch to its acknowledgement.",
+			.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30),
+		lagEntries: with.Gauge("reporting_export_lag_entries",
+			"Stream entries that are not in ClickHouse yet. The same in every replica."),
+		lagSeconds: with.Gauge("reporting_export_lag_seconds",
+			"Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."),
+		lastStored: with.Gauge("reporting_export_last_stored_timestamp_seconds",
+			"When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."),
 	}
-	return fmt.Errorf("%w: %w", delivery.ErrUnavailable, err)
+}
+
+func (m *metrics) stored(b *archive.Batch) {
+	for i, rows := range []int{len(b.Orders), len(b.Events), len(b.Late), len(b.Outcomes)} {
+		m.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
+	}
+}
+
+const lagInterval = 5 * time.Second
+
+// watchLag refreshes the lag until ctx ends. While Redis is unavailable the figures
+// keep their last values.
+func (e *Exporter) watchLag(ctx context.Context) error {
+	ticker := time.NewTicker(lagInterval)
+	defer ticker.Stop()
+	for {
+		lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport)
+		if err == nil {
+			e.metrics.lagEntries.Set(float64(lag.Entries))
+			age := 0.0
+			if !lag.Oldest.IsZero() {
+				age = max(time.Since(lag.Oldest).Seconds(), 0)
+			}
+			e.metrics.lagSeconds.Set(age)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
 }

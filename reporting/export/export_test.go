@@ -119,7 +119,7 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 // attempt plays the sending of the one event that waits.
 func (s *env) attempt(ok bool) {
 	s.T.Helper()
-	sent := s.Send(1<<30, func(*ledger.Scheduled) testenv.Outcome {
+	sent := s.Send(func(*ledger.Scheduled) testenv.Outcome {
 		if ok {
 			return testenv.Outcome{OK: true, Status: 200, Duration: 12 * time.Millisecond}
 		}

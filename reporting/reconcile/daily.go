@@ -15,12 +15,10 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Settings are the keys below "reconcile" of the configuration.
+// Settings are the keys below "reconcile" of configs/reporting.yaml, which explains them.
 type Settings struct {
-	// At is the local time (+03:00) of the daily comparison, such as 03:30.
-	At string `yaml:"at"`
-	// Days is how many days before today are compared, 1 to 31.
-	Days int `yaml:"days"`
+	At   string `yaml:"at"`
+	Days int    `yaml:"days"`
 }
 
 const (

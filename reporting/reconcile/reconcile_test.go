@@ -286,6 +286,22 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 	}
 }
 
+// What the export needs is still there when an order has shrunk.
+func TestReconcile_RepairsFromShrunkOrders(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	testenv.Shrink(t, s.Ledger)
+	s.requireEqual()
+	for _, table := range []string{"orders", "order_events"} {
+		s.spoil("ALTER TABLE " + table + " DELETE WHERE true")
+	}
+	if fixed, totals := s.compare(Scope{Fix: true}); len(fixed) != 10 || len(totals) != 0 {
+		t.Errorf("repaired %q %q", fixed, totals)
+	}
+	s.requireEqual()
+	s.Want("events", "count() FROM "+s.Database+".order_events", "60")
+}
+
 // retireAll makes every order leave Redis.
 func (s *env) retireAll() {
 	s.T.Helper()

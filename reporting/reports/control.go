@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	// controlAttempts is how often the view and the reports are read at most.
 	controlAttempts = 3
 	// readsAtOnce is how many of the five queries run together; more would take memory.
 	readsAtOnce = 3
@@ -70,22 +69,15 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][
 		})
 	})
 	for i, r := range others {
-		group.Go(func() (err error) {
-			digests[i], err = digestOf(ctx, a, r, *p)
+		group.Go(func() error {
+			hash := sha256.New()
+			s, err := r.Run(ctx, a, *p, NewSink(CSVPlain, hash), nil)
+			digests[i] = digest{report: r, summary: s, sha256: hex.EncodeToString(hash.Sum(nil))}
 			return err
 		})
 	}
 	err = group.Wait()
 	return lines, digests, err
-}
-
-func digestOf(ctx context.Context, a *archive.Archive, r *Report, p Params) (digest, error) {
-	hash := sha256.New()
-	s, err := r.Run(ctx, a, p, NewSink(CSVPlain, hash), nil)
-	if err != nil {
-		return digest{}, err
-	}
-	return digest{report: r, summary: s, sha256: hex.EncodeToString(hash.Sum(nil))}, nil
 }
 
 // note writes the digest into its line and reports whether both saw the same orders.

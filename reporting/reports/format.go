@@ -131,9 +131,9 @@ func (s style) append(dst []byte, kind Kind, n int64) []byte {
 	case Money:
 		return appendMoney(dst, n, s.decimal)
 	case DayOnly:
-		return Day(n).midnight().AppendFormat(dst, time.DateOnly)
+		return Day(n).Midnight().AppendFormat(dst, time.DateOnly)
 	case Month:
-		return Day(n).midnight().AppendFormat(dst, monthLayout)
+		return Day(n).Midnight().AppendFormat(dst, monthLayout)
 	case Time:
 		if s.local {
 			return time.UnixMilli(n).In(delivery.Istanbul).AppendFormat(dst, localLayout)
@@ -168,7 +168,6 @@ func newStream(w io.Writer, s style) stream {
 	return stream{style: s, w: bufio.NewWriterSize(w, 64<<10)}
 }
 
-// write passes the line on.
 func (s *stream) write() error {
 	_, err := s.w.Write(s.line)
 	s.line = s.line[:0]
@@ -202,7 +201,6 @@ func (c *csvSink) Row(cells []Cell) error {
 	})
 }
 
-// row writes a line to which value appends each column's.
 func (c *csvSink) row(value func(column int)) error {
 	for i := range c.report.Columns {
 		if i > 0 {
@@ -273,9 +271,8 @@ func (j *jsonSink) Begin(r *Report, _ Params) error {
 }
 
 func (j *jsonSink) Row(cells []Cell) error {
-	j.line = append(j.line, j.comma...)
+	j.line = append(append(j.line, j.comma...), "\n{"...)
 	j.comma = ","
-	j.line = append(j.line, "\n{"...)
 	for i := range j.report.Columns {
 		if i > 0 {
 			j.line = append(j.line, ',')
@@ -299,9 +296,7 @@ func (j *jsonSink) End(s Summary) error {
 }
 
 func (j *jsonSink) appendMember(column *Column, c *Cell) {
-	j.line = append(j.line, '"')
-	j.line = append(j.line, column.Key...)
-	j.line = append(j.line, `":`...)
+	j.line = append(append(append(j.line, '"'), column.Key...), `":`...)
 	switch {
 	case column.Kind == Text:
 		j.line = appendJSONText(j.line, c.Text)

@@ -49,18 +49,18 @@ func ParseDay(s string) (Day, error) {
 	return day, nil
 }
 
-// midnight is the day's beginning as if it were UTC, for formatting.
-func (d Day) midnight() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
+// Midnight is the day's beginning as if it were UTC, for formatting.
+func (d Day) Midnight() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
 // String is 2006-01-02.
-func (d Day) String() string { return d.midnight().Format(time.DateOnly) }
+func (d Day) String() string { return d.Midnight().Format(time.DateOnly) }
 
 // Text is the day as pages have it: 2 Jan 2006.
-func (d Day) Text() string { return d.midnight().Format("2 Jan 2006") }
+func (d Day) Text() string { return d.Midnight().Format("2 Jan 2006") }
 
 // FirstOfMonth is the first day of the same month.
 func (d Day) FirstOfMonth() Day {
-	year, month, _ := d.midnight().Date()
+	year, month, _ := d.Midnight().Date()
 	return dayOf(year, month, 1)
 }
 
@@ -81,7 +81,6 @@ type Values struct {
 	From, To, Account, Fleet, Store, Kind string
 }
 
-// byName are the values by their names in addresses.
 func (v *Values) byName() map[string]*string {
 	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind}
 }
@@ -136,7 +135,6 @@ func (e ParamErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// maxStoreLength is that of an externalStoreId, in code points.
 const maxStoreLength = 64
 
 // Parse checks the values. By default from is the first day of to's month, and to is

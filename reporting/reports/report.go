@@ -8,9 +8,9 @@ package reports
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/goccy/go-yaml"
 )
@@ -84,10 +84,9 @@ var catalogue = func() (all struct {
 				}
 			}
 			c.Sum = c.Numeric() && r.Step != ""
-			if source, given := r.Sources[key]; given {
-				c.Source = source
-			} else {
-				c.Source = snakeCase(key)
+			source, given := r.Sources[key]
+			if c.Source = source; !given {
+				c.Source = strings.ToLower(capital.ReplaceAllString(key, "_$0"))
 			}
 			r.Columns = append(r.Columns, c)
 		}
@@ -95,16 +94,7 @@ var catalogue = func() (all struct {
 	return all
 }()
 
-func snakeCase(key string) string {
-	var b strings.Builder
-	for _, r := range key {
-		if unicode.IsUpper(r) {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
+var capital = regexp.MustCompile(`[A-Z]`)
 
 // The reports that the code knows by name.
 var (

@@ -91,7 +91,6 @@ func (p *Pages) Handler() http.Handler {
 	}))
 }
 
-// form is how much of the page is asked for: the template that renders it.
 type form string
 
 const (
@@ -99,7 +98,6 @@ const (
 	renewal form = "live.html"
 )
 
-// sheet is what the templates render.
 type sheet struct {
 	*words
 	Root, Assets string // relative paths to /track/ and to the files
@@ -109,7 +107,6 @@ type sheet struct {
 	Again        int     // seconds after which the page loads itself again; 0: never
 }
 
-// result is what became of a request.
 type result string
 
 const (
@@ -129,7 +126,6 @@ var statuses = map[result]int{
 	unavailable: http.StatusServiceUnavailable, failed: http.StatusInternalServerError, readOnly: http.StatusMethodNotAllowed,
 }
 
-// show answers with an order, or with a notice why not.
 func (p *Pages) show(w http.ResponseWriter, r *http.Request, f form) {
 	token, now := r.PathValue("token"), p.now()
 	o, store, result := p.open(r.Context(), token, now)

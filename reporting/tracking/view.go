@@ -35,7 +35,6 @@ type view struct {
 	Updated                       moment
 }
 
-// moment is a time for people and for programs.
 type moment struct{ Text, Machine string }
 
 // estimate is something to wait for; of an ended order, its end.
@@ -45,13 +44,11 @@ type estimate struct {
 	Left  string // how long until then; empty when it is over
 }
 
-// step is one line of the timeline.
 type step struct {
 	Name, State string // "done", "now" or "next"
 	At          moment // zero: not reached
 }
 
-// moods are those of ended orders; the others are going.
 var moods = map[delivery.Status]string{delivery.Delivered: "good", delivery.Failed: "bad", delivery.Cancelled: "off"}
 
 // newView composes the page of an order as of now. store may be nil.
@@ -197,10 +194,8 @@ type words struct {
 	Months   [12]string
 }
 
-// statusWords name a state in the timeline and in a headline, and explain it.
 type statusWords struct{ Step, Headline, Detail string }
 
-// notice is a page without an order.
 type notice struct{ Title, Text string }
 
 var english, turkish = readWords("en.json"), readWords("tr.json")

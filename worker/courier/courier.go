@@ -3,9 +3,9 @@
 // without a real courier (spec, "Sandbox"; design section 9).
 //
 // Each round reads the fleets' lists and reports, as a real fleet does, the next move
-// of whatever has stood still for a step. It keeps no state, and several replicas are
-// harmless, because a repeated report changes nothing. It does not wait for readyAt:
-// who tests a pre-order wants to see it delivered.
+// of whatever has stood still for a step, if this process owns the order's partition. It
+// keeps no state, and a repeated report changes nothing. It does not wait for readyAt: who
+// tests a pre-order wants to see it delivered.
 package courier
 
 import (
@@ -59,14 +59,15 @@ const (
 // Role is the sandbox courier of one process.
 type Role struct {
 	ledger  *ledger.Ledger
+	owned   func() []int
 	step    time.Duration
 	log     *slog.Logger
 	reports *prometheus.CounterVec
 }
 
-// New prepares the role.
-func New(l *ledger.Ledger, s Settings, log *slog.Logger, reg prometheus.Registerer) *Role {
-	return &Role{ledger: l, step: s.Step, log: log.With("role", "courier"), reports: service.NewMetrics(reg, nil).Counters("worker_courier_reports_total",
+// New prepares the role; owned lists the partitions of this process.
+func New(l *ledger.Ledger, owned func() []int, s Settings, log *slog.Logger, reg prometheus.Registerer) *Role {
+	return &Role{ledger: l, owned: owned, step: s.Step, log: log.With("role", "courier"), reports: service.NewMetrics(reg, nil).Counters("worker_courier_reports_total",
 		"Moves that the sandbox courier reported, by status; Active counts confirmed stores.", "status")}
 }
 
@@ -116,14 +117,14 @@ func (r *Role) round(ctx context.Context) error {
 		return nil // not loaded yet
 	}
 	var failures []error
-	stores := storeCache{}
+	stores, owned := storeCache{}, r.owned()
 	for _, fleet := range fleets.All() {
 		if fleet.Disabled {
 			continue
 		}
 		err := r.confirmStores(ctx, fleet.ID)
 		for status := delivery.Searching; status <= delivery.Delivering && err == nil; status++ {
-			err = r.moveJobs(ctx, fleet.ID, status, stores)
+			err = r.moveJobs(ctx, fleet.ID, status, owned, stores)
 		}
 		failures = append(failures, err)
 	}
@@ -154,9 +155,9 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 	return nil
 }
 
-// moveJobs reports the next move of a fleet's orders that have been in the
-// status for a step.
-func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, stores storeCache) error {
+// moveJobs reports the next move of a fleet's orders in these partitions that have been in
+// the status for a step.
+func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, owned []int, stores storeCache) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
 	list := func() error {
@@ -168,7 +169,7 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 			now := time.Now()
 			for _, o := range orders {
 				u, moves := nextMove(o, now, r.step)
-				if !moves {
+				if !moves || !slices.Contains(owned, o.ID.Partition()) {
 					continue
 				}
 				if err := stores.locate(groupCtx, r.ledger, o, &u); err != nil {

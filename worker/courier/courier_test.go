@@ -26,12 +26,13 @@ func TestMain(m *testing.M) {
 func startWorker(e *testenv.Env, name string) {
 	e.T.Helper()
 	l, reg, log := e.OpenAs(stack.WorkerUser), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
-	e.Start(New(l, Settings{Mode: Auto, Step: 100 * time.Millisecond}, log, reg).Run)
 	settings := status.Settings{Batch: 64, TimerInterval: time.Second, HousekeepingInterval: time.Minute,
 		Retention: 168 * time.Hour, StreamRetention: 25 * time.Hour}
 	webhooks := dispatch.Settings{Concurrency: 1, PerEndpoint: 1, BreakerFailures: 1, Timeout: time.Second, LocalReceivers: "never"}
 	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true}, log, reg)
-	e.Start(owner.New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg).Run)
+	partitions := owner.New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)
+	e.Start(partitions.Run)
+	e.Start(New(l, partitions.Owned, Settings{Mode: Auto, Step: 100 * time.Millisecond}, log, reg).Run)
 }
 
 // The sandbox courier acts for every fleet, not only for the first or the demo's.
@@ -112,5 +113,24 @@ func TestRole_ObeysItsTriggers(t *testing.T) {
 	// The last one needed five steps, so the others would have moved on.
 	if n, h := e.Read(nobody.ID).Status, e.Read(held.ID).Status; n != delivery.Searching || h != delivery.PickingUp {
 		t.Errorf("SIM:NO_COURIER is %s, SIM:HOLD=PickingUp is %s", n, h)
+	}
+}
+
+func TestRound_MovesOrdersOfOwnPartitionsOnly(t *testing.T) {
+	t.Parallel()
+	e := testenv.New(t)
+	o := e.Vendor().Order("", time.Now().Add(-time.Second))
+	e.Decide()
+	testenv.Must(t, e.Ledger.Fleets.Load(t.Context()))
+	for _, c := range []struct {
+		owned []int
+		want  delivery.Status
+	}{{nil, delivery.Searching}, {[]int{o.ID.Partition()}, delivery.Assigned}} {
+		r := New(e.Ledger, func() []int { return c.owned }, Settings{Step: time.Millisecond}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		testenv.Must(t, r.round(t.Context()))
+		e.Decide()
+		if got := e.Read(o.ID).Status; got != c.want {
+			t.Errorf("%s after a round of the owner of %v, want %s", got, c.owned, c.want)
+		}
 	}
 }

@@ -56,6 +56,7 @@ type Scheduler struct {
 	served  bool            // Next had no place for what is ready
 	wanted  []*endpoint     // want a load
 	dirty   []*endpoint     // have something to be written
+	overdue bool            // the figures of one of them
 	timers  timers
 	unsent  fifo[*Item] // to be recorded as not sent
 	batch   batch       // since the last Effects
@@ -560,7 +561,7 @@ func (s *Scheduler) Effects(now int64) []Effect {
 		e.counted = true
 		s.end(it)
 	}
-	s.effects = s.effects[:0]
+	s.effects, s.overdue = s.effects[:0], false
 	kept := s.dirty[:0]
 	for _, e := range s.dirty {
 		if effect, some := e.effect(now); some {
@@ -662,7 +663,7 @@ func (s *Scheduler) Wake(now int64) int64 {
 	now = s.clock(now)
 	s.sweep(now)
 	at := int64(never)
-	if len(s.wanted) > 0 || !s.served && s.ready.len()+len(s.busy) > 0 || s.unsent.len() > 0 && !s.out {
+	if len(s.wanted) > 0 || !s.served && s.ready.len()+len(s.busy) > 0 || (s.unsent.len() > 0 || s.overdue) && !s.out {
 		return now
 	}
 	if len(s.timers) > 0 {
@@ -820,8 +821,10 @@ func (s *Scheduler) look(e *endpoint, now int64) {
 		e.wanted = true
 		s.wanted = append(s.wanted, e)
 	}
-	if e.dirty {
-		at = min(at, max(e.saved+saveEvery, now+1))
+	if save := e.saved + saveEvery; e.dirty && save > now {
+		at = min(at, save)
+	} else if e.dirty && e.unsaved(now) {
+		s.overdue = true
 	}
 	if e.idle(now) {
 		at = min(at, e.active+idleAfter)

@@ -16,11 +16,13 @@ const (
 	readBlock = 100 * time.Millisecond
 	// A turn begins so much later for each entry and each result per second that comes, within these
 	// bounds: batches grow with the load, and a lone entry does not wait.
-	turnPerEntry = 2500 * time.Nanosecond
+	turnPerEntry = 1500 * time.Nanosecond
 	shortestTurn = 500 * time.Microsecond
 	longestTurn  = 20 * time.Millisecond
 	// smoothing is how much of the rate a second replaces.
 	smoothing = 10
+	// resultsEvery is how long results of sends wait to be written with what is read in between.
+	resultsEvery = 50 * time.Millisecond
 	// positionsEvery is how often readers of the groups learn how far the owner has got.
 	positionsEvery = 250 * time.Millisecond
 	failurePause   = 250 * time.Millisecond
@@ -211,7 +213,7 @@ func (l *loop) wait() time.Duration {
 			need = min(need, h.toldAt.Add(positionsEvery).Sub(now))
 		}
 		if h.webhooks.Dirty() {
-			need = 0
+			need = min(need, l.lastTurn.Add(resultsEvery).Sub(now))
 		}
 	}
 	return max(need, l.pause())
@@ -223,9 +225,13 @@ func (l *loop) pause() time.Duration {
 	return time.Until(l.lastTurn.Add(turn))
 }
 
-// told is the token with nothing but what the groups are told.
+// told is the token with nothing but what the groups are told next.
 func (h *held) told() ledger.Token {
-	return ledger.Token{Events: h.Token.Events, Updates: h.Token.Updates, Webhooks: h.Token.Webhooks}
+	t := ledger.Token{Events: h.Token.Events, Updates: h.Token.Updates, Webhooks: h.Token.Webhooks}
+	if ledger.Later(h.From, t.Events) {
+		t.Events = h.From
+	}
+	return t
 }
 
 // turn decides what has come, writes it together with what the webhooks have to write, fires timers
@@ -347,12 +353,14 @@ func (l *loop) readOrders(ctx context.Context, writes []*write) bool {
 func (l *loop) prepare(w *write, now time.Time) bool {
 	w.step = l.role.ledger.Ownership.Step(w.Partition, w.Token)
 	w.read = w.Read
+	from, read := w.From, w.ReadFrom
 	if in := w.inbox; in != nil {
-		if ledger.Later(in.Events, w.Token.Events) {
-			w.step.Token.Events, w.read.Events = in.Events, plus(w.ReadFrom, in.ReadEvents)
-		}
+		from, read = cmp.Or(in.Events, from), plus(read, in.ReadEvents)
 		w.step.Token.Updates, w.read.Updates = cmp.Or(in.Updates, w.Token.Updates), plus(w.Read.Updates, in.ReadUpdates)
 		l.role.status.Decide(w.batch, w.step, now)
+	}
+	if ledger.Later(from, w.Token.Events) {
+		w.step.Token.Events, w.read.Events = from, read
 	}
 	w.webhooks.Write(w.step)
 	w.sends = true
@@ -360,8 +368,10 @@ func (l *loop) prepare(w *write, now time.Time) bool {
 		w.read.Webhooks = read
 	}
 	due := time.Since(w.confirmed) >= renewEvery || w.positions != w.told() && time.Since(w.toldAt) >= positionsEvery
-	if w.step.Empty() && w.inbox == nil && !due {
+	// What this owner has published comes back to it, which alone is no reason to write.
+	if w.step.Empty() && (w.inbox == nil || w.inbox.Updates == "") && !due {
 		w.webhooks.Written()
+		l.taken(w)
 		return false
 	}
 	return true
@@ -413,16 +423,23 @@ func (l *loop) written(w *write, sent time.Time) {
 	if w.sends {
 		h.webhooks.Written()
 	}
-	if in := w.inbox; in != nil {
-		l.role.status.Written(w.batch)
-		h.webhooks.Take(in, w.batch.Deliveries, h.ReadFrom)
-		h.From, h.ReadFrom = cmp.Or(in.Events, h.From), plus(h.ReadFrom, in.ReadEvents)
-		h.Notes = cmp.Or(in.Note, h.Notes)
-		if h.CaughtUp() {
-			h.webhooks.CaughtUp()
-		}
-	}
+	l.taken(w)
 	h.webhooks.Publish(w.step.Batch, w.step.Published)
+}
+
+// taken goes on behind what was read and is decided.
+func (l *loop) taken(w *write) {
+	h, in := w.held, w.inbox
+	if in == nil {
+		return
+	}
+	l.role.status.Written(w.batch)
+	h.webhooks.Take(in, w.batch.Deliveries, h.ReadFrom)
+	h.From, h.ReadFrom = cmp.Or(in.Events, h.From), plus(h.ReadFrom, in.ReadEvents)
+	h.Notes = cmp.Or(in.Note, h.Notes)
+	if h.CaughtUp() {
+		h.webhooks.CaughtUp()
+	}
 }
 
 func (l *loop) lose(h *held, err error) {

@@ -101,6 +101,7 @@ func (r *Role) Run(ctx context.Context) error {
 	group.Go(func() error { r.share(ctx, loops); return nil })
 	group.Go(func() error { return r.status.Run(ctx, r.Owned, r.Now) })
 	err := group.Wait()
+	r.status.Flush(ctx)
 	r.webhooks.Close()
 	return err
 }

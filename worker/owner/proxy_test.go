@@ -10,6 +10,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/worker/dispatch"
 )
 
 // proxy stands between a worker and Redis. At first it lets everything pass.
@@ -153,7 +154,7 @@ func (p *proxy) cutAll() {
 }
 
 // proxied is a worker behind a proxy.
-func (e *env) proxied(name string) (*Role, *proxy) {
+func (e *env) proxied(name string, edits ...func(*dispatch.Settings)) (*Role, *proxy) {
 	e.T.Helper()
 	p := newProxy(e.T, e.Env, stack.WorkerUser)
 	config := e.ConfigFor(stack.WorkerUser)
@@ -161,7 +162,7 @@ func (e *env) proxied(name string) (*Role, *proxy) {
 	l, err := ledger.Open(e.T.Context(), config)
 	testenv.Must(e.T, err)
 	e.T.Cleanup(func() { _ = l.Close() })
-	return e.roleOf(l, name), p
+	return e.roleOf(l, name, edits...), p
 }
 
 // onAccept has f look at the first step that makes an acceptance of Courier a change.

@@ -36,7 +36,7 @@ func newEnv(t *testing.T) *env {
 
 func newRole(l *ledger.Ledger) *Role {
 	settings := Settings{Batch: 64, TimerInterval: 100 * time.Millisecond, HousekeepingInterval: time.Minute,
-		Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}
+		ShrinkAfter: 24 * time.Hour, Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}
 	return New(l, settings, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 

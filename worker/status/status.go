@@ -1,5 +1,5 @@
 // Package status moves orders and stores: it decides about new orders and couriers' updates, ends
-// what has waited too long, and retires what has ended.
+// what has waited too long, and shrinks and retires what has ended.
 //
 // Package delivery decides; the owner of a partition (package owner) reads what has come in, and
 // writes every effect and how far it has got with one step of the ledger.
@@ -25,12 +25,17 @@ type Settings struct {
 	Batch                int           `yaml:"batch"`
 	TimerInterval        time.Duration `yaml:"timer_interval"`
 	HousekeepingInterval time.Duration `yaml:"housekeeping_interval"`
+	ShrinkAfter          time.Duration `yaml:"shrink_after"`
 	Retention            time.Duration `yaml:"retention"`
 	StreamRetention      time.Duration `yaml:"stream_retention"`
 }
 
-// leastRetention is the webhooks' retry window and an hour: no event outlives its order.
-const leastRetention = 25 * time.Hour
+const (
+	// leastShrinkAfter is the webhooks' retry window, and how long an idempotency key is remembered.
+	leastShrinkAfter = 24 * time.Hour
+	// leastRetention is the webhooks' retry window and an hour: no event outlives its order.
+	leastRetention = 25 * time.Hour
+)
 
 // Validate names the first key whose value is out of range.
 func (s *Settings) Validate() error {
@@ -41,6 +46,8 @@ func (s *Settings) Validate() error {
 		return errors.New("status.timer_interval: want at least 100ms")
 	case s.HousekeepingInterval < time.Second:
 		return errors.New("status.housekeeping_interval: want at least 1s")
+	case s.ShrinkAfter != 0 && s.ShrinkAfter < leastShrinkAfter:
+		return errors.New("status.shrink_after: want 0, or at least 24h, the webhooks' retry window")
 	case s.Retention < leastRetention:
 		return errors.New("status.retention: want at least 25h, the webhooks' retry window and an hour")
 	case s.StreamRetention < leastRetention:
@@ -73,7 +80,8 @@ func New(l *ledger.Ledger, s Settings, tracer *tracing.Tracer, log *slog.Logger,
 }
 
 // Run does what needs no owner's step, for the partitions that owned lists, until ctx ends: it
-// closes stores, retires and trims, and adds up the orders per minute. It returns nil.
+// closes stores, shrinks and retires orders, trims streams, and writes the counts of orders per minute.
+// It returns nil. Call Flush when the last step was written.
 func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -83,9 +91,7 @@ func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time
 		return r.eachOwned(ctx, "housekeeping", r.settings.HousekeepingInterval, owned, now, r.tidy)
 	})
 	group.Go(func() error { return r.flushMinutes(ctx) })
-	err := group.Wait()
-	r.flushLast(ctx)
-	return err
+	return group.Wait()
 }
 
 // flushMinutes adds this process's figures to the ledger's, which keeps them after a failure.
@@ -109,8 +115,8 @@ func (r *Role) flushMinutes(ctx context.Context) error {
 
 const lastFlush = 2 * time.Second
 
-// flushLast adds the rest when ctx is over.
-func (r *Role) flushLast(ctx context.Context) {
+// Flush writes the last counts of orders per minute, also when ctx is over.
+func (r *Role) Flush(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
 	if err := r.ledger.Limits.Flush(end, time.Now()); err != nil {

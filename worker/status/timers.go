@@ -16,7 +16,7 @@ const (
 	timerPage    = 256
 	// unreadablePause is until a damaged order with a timer is looked at again.
 	unreadablePause = time.Minute
-	// housekeepingPage is how many orders one script retires.
+	// housekeepingPage is how many orders are retired before it is looked whether to go on.
 	housekeepingPage = 200
 	// maxHousekeepingPages bounds one visit to a partition.
 	maxHousekeepingPages = 500
@@ -106,8 +106,17 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 	return nil
 }
 
-// tidy retires ended orders past their retention and trims what every group has settled.
+// tidy shrinks ended orders, retires them past their retention and trims what every group has settled.
 func (r *Role) tidy(ctx context.Context, partition int, now time.Time) error {
+	for page := 0; r.settings.ShrinkAfter > 0 && page < maxHousekeepingPages; page++ {
+		looked, err := r.ledger.Lifecycle.Shrink(ctx, partition, now.Add(-r.settings.ShrinkAfter))
+		if err != nil {
+			return fmt.Errorf("shrink: %w", err)
+		}
+		if looked == 0 {
+			break
+		}
+	}
 	endedBefore := now.Add(-r.settings.Retention)
 	for range maxHousekeepingPages {
 		retired, err := r.ledger.Lifecycle.Retire(ctx, partition, endedBefore, housekeepingPage)

@@ -324,6 +324,38 @@ func TestTimers_AnOldClosingDateClosesNoConfirmedStore(t *testing.T) {
 	}
 }
 
+// A delivery may still be reported of an order that has shrunk.
+func TestTidy_ShrinksADayAfterTheEnd(t *testing.T) {
+	e := newEnv(t)
+	failed, open := e.order(), e.order()
+	e.Fail(failed, delivery.TimedOut, time.Now())
+	e.Decide()
+	later := func(d time.Duration) (shrunk bool) {
+		for p := range testenv.Partitions {
+			testenv.Must(t, e.role.tidy(t.Context(), p, time.Now().Add(d)))
+		}
+		return e.Read(failed.ID).Shrunk()
+	}
+	e.role.settings.ShrinkAfter = 0
+	if later(48 * time.Hour) {
+		t.Error("shrunk although that is switched off")
+	}
+	e.role.settings.ShrinkAfter = 24 * time.Hour
+	if later(24*time.Hour-time.Minute) || !later(25*time.Hour) || e.Read(open.ID).Shrunk() {
+		t.Error("not shrunk, or too early, or an order that goes on")
+	}
+	before := e.Read(failed.ID)
+	e.Reach(failed, delivery.Delivered, time.Now())
+	e.Decide()
+	refused, err := e.Ledger.Monitor.RefusedUpdates(t.Context(), 10)
+	if err != nil || len(refused) != 1 || !refused[0].Late {
+		t.Errorf("refused: %+v, %v", refused, err)
+	}
+	if after := e.Read(failed.ID); after.Status != delivery.Failed || after.Version != before.Version || !after.Shrunk() {
+		t.Errorf("%+v", after)
+	}
+}
+
 func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	e := newEnv(t)
 	e.role.settings.StreamRetention = 0

@@ -3,6 +3,7 @@
 --   12 updated ms 8   20 queued 4   24 attempted 4   28 created ms 8
 --   36 polled us 8   44 courier update ms 8   52 nonce 8   60 fingerprint 16
 --   76 account 16   92 day 2   94 location 24   118 length 4   122 fleet 16
+-- In a shrunk order, format 2, what is behind the head begins in the place of location and length.
 -- Behind it: the fleet's terms, the document (length bytes), then one entry for
 -- every change (record.go). Flag 1: the idempotency key equals the external
 -- order id; the bits above it count the reports that were no step forward.
@@ -39,16 +40,17 @@ local function order_courier(order, entry)
   return whose
 end
 
+-- A copy has none of the room that APPEND has reserved for more, up to as much again.
+local function release_room(prefix, key)
+  call('COPY', key, prefix .. 'y', 'REPLACE')
+  call('RENAME', prefix .. 'y', key)
+end
+
 -- Lists orders that have ended, by the time of the stream's entry that says so, not of the
 -- change, which a fleet may date back: retirement compares it with what the groups have
--- consumed. They are kept for days: a copy has none of the room that APPEND has reserved
--- for more, which is up to as much again.
+-- consumed.
 local function end_orders(prefix, entry, members)
-  for _, member in ipairs(members) do
-    local key = prefix .. 'o' .. sub(member, 1, 12)
-    call('COPY', key, prefix .. 'y', 'REPLACE')
-    call('RENAME', prefix .. 'y', key)
-  end
+  for _, member in ipairs(members) do release_room(prefix, prefix .. 'o' .. sub(member, 1, 12)) end
   local hour = floor(tonumber(string.match(entry, '^%d+')) / 3600000)
   call('RPUSH', prefix .. 'R' .. hour, unpack(members))
   call('ZADD', prefix .. 'H', hour, hour)

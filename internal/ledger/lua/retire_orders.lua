@@ -10,8 +10,9 @@ for _, member in ipairs(members) do
   local key = prefix .. 'o' .. sub(member, 1, 12)
   local head = order_head(key)
   if head ~= '' and order_day(head) == sub(member, 13, 14) and order_status(head) >= DELIVERED then
-    local bucket = parse('>I2', sub(member, 11, 12)) % buckets
-    call('APPEND', prefix .. 'x' .. pack('>I2', bucket), sub(member, 1, 9) .. sub(member, 13, 14))
+    local bucket = prefix .. 'x' .. pack('>I2', parse('>I2', sub(member, 11, 12)) % buckets)
+    call('APPEND', bucket, sub(member, 1, 9) .. sub(member, 13, 14))
+    release_room(prefix, bucket)
     call('ZREM', prefix .. 'j' .. char(CANCELLED) .. order_fleet(head), member)
     call('DEL', key)
   end

@@ -29,10 +29,7 @@ type ClickHouse struct {
 // newClickHouse starts an engine with its tables in dir; its log is beside them. The
 // folder programs holds devclickhouse.
 func newClickHouse(ctx context.Context, dir, programs string) (*ClickHouse, error) {
-	addr, err := stack.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
+	addr := stack.FreeAddr()
 	url := "http://" + addr
 	c := &ClickHouse{URL: url, program: &stack.Program{
 		Name: "clickhouse", Path: filepath.Join(programs, "devclickhouse"), Log: dir + ".log", Ready: url + "/ping",

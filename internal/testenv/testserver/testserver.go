@@ -39,15 +39,11 @@ func Environment(redisURL, clickHouseURL, programs string) []string {
 
 // own is what this process started because nobody handed it one: a folder, and what is
 // to be stopped before the folder goes.
-var own struct {
+var own = struct {
 	dir   func() (string, error)
 	mu    sync.Mutex
 	stops []func() error
-}
-
-func init() {
-	own.dir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "testserver-") })
-}
+}{dir: sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "testserver-") })}
 
 // shared is what a variable names, else what start makes in a folder of its own, once,
 // with how it is stopped.

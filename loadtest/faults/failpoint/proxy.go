@@ -36,11 +36,7 @@ type delay struct{ by, jitter time.Duration }
 
 // NewProxy passes connections on to upstream (host:port), which need not listen yet.
 func NewProxy(upstream string) (*Proxy, error) {
-	addr, err := stack.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{Addr: addr, upstream: upstream, conns: make(map[net.Conn]bool)}
+	p := &Proxy{Addr: stack.FreeAddr(), upstream: upstream, conns: make(map[net.Conn]bool)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p, p.listen()

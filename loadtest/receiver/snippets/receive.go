@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -43,8 +44,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "body not readable", http.StatusBadRequest)
 		return
 	}
-	if !Verify(r.Secrets, req.Header, body) {
-		http.Error(w, "not signed by the service", http.StatusUnauthorized)
+	if err := Verify(r.Secrets, req.Header, body, time.Now()); err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
 	var event struct {
@@ -72,14 +73,12 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Verify reports whether a webhook is the service's and at most five minutes old.
+// Verify is nil when a webhook is the service's and at most five minutes old.
 // body is what came over the wire, before any parsing.
-func Verify(secrets []string, header http.Header, body []byte) bool {
+func Verify(secrets []string, header http.Header, body []byte, now time.Time) error {
 	id, timestamp := header.Get("webhook-id"), header.Get("webhook-timestamp")
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil || time.Since(time.Unix(seconds, 0)).Abs() > 5*time.Minute {
-		return false
-	}
+	fresh := err == nil && now.Sub(time.Unix(seconds, 0)).Abs() <= 5*time.Minute
 	own, standard := false, false
 	for _, secret := range secrets {
 		// The service's signature: of the body, keyed with the text of the secret.
@@ -92,7 +91,15 @@ func Verify(secrets []string, header http.Header, body []byte) bool {
 			standard = err == nil && hmac.Equal([]byte(want), []byte(got)) || standard
 		}
 	}
-	return own && standard
+	switch {
+	case !own:
+		return errors.New("signature does not match")
+	case !fresh:
+		return errors.New("timestamp is missing, too old or too new")
+	case !standard:
+		return errors.New("webhook-signature does not match")
+	}
+	return nil
 }
 
 func sum(key []byte, parts ...[]byte) []byte {

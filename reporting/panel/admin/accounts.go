@@ -31,7 +31,7 @@ type accountList struct {
 }
 
 func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) error {
-	all, err := p.lists.Accounts.Get(r.Context())
+	all, err := p.Lists.Accounts.Get(r.Context())
 	if err != nil {
 		return err
 	}
@@ -53,13 +53,12 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 	for i, a := range list.Accounts {
 		ids[i] = a.ID
 	}
-	if list.Uses, err = p.ledger.Monitor.Usage(r.Context(), ids); err != nil {
+	if list.Uses, err = p.Ledger.Monitor.Usage(r.Context(), ids); err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
+	return p.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
 }
 
-// accountRank puts accounts in sustained excess first, then suspended ones.
 func accountRank(a *delivery.Account) int {
 	switch {
 	case !a.ExcessSince.IsZero():
@@ -87,8 +86,10 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 		return err
 	}
 	id := page.Account.ID
-	page.Earlier = earlierOf(page.Account.EarlierSecrets)
-	stores, more, err := p.ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
+	for _, until := range page.Account.EarlierSecrets {
+		page.Earlier.add(until)
+	}
+	stores, more, err := p.Ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	if page.Receiver, err = p.receiver(r, page.Account); err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "account", layout.View{Title: page.Account.Name, Data: page, Refused: o.refused})
+	return p.Show(w, r, "account", layout.View{Title: page.Account.Name, Data: page, Refused: o.refused})
 }
 
 func (p *Pages) showUse(w http.ResponseWriter, r *http.Request, _ outcome) error {
@@ -104,7 +105,7 @@ func (p *Pages) showUse(w http.ResponseWriter, r *http.Request, _ outcome) error
 	if err != nil {
 		return err
 	}
-	return p.pages.Part(w, r, "use", limits)
+	return p.Part(w, r, "use", limits)
 }
 
 func (p *Pages) account(r *http.Request) (*delivery.Account, error) {
@@ -112,15 +113,15 @@ func (p *Pages) account(r *http.Request) (*delivery.Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.ledger.Accounts.Get(r.Context(), id)
+	return p.Ledger.Accounts.Get(r.Context(), id)
 }
 
-func (p *Pages) accountVersion(r *http.Request) (uint64, error) {
+func (p *Pages) accountVersion(r *http.Request) (version uint64, err error) {
 	account, err := p.account(r)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		version = account.Revision
 	}
-	return account.Revision, nil
+	return version, err
 }
 
 func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, error) {
@@ -128,7 +129,7 @@ func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, e
 	if err != nil {
 		return nil, nil, err
 	}
-	uses, err := p.ledger.Monitor.Usage(r.Context(), []delivery.AccountID{account.ID})
+	uses, err := p.Ledger.Monitor.Usage(r.Context(), []delivery.AccountID{account.ID})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,14 +142,13 @@ type earlierSecrets struct {
 	Until time.Time
 }
 
-func earlierOf(untils []time.Time) (e earlierSecrets) {
-	for _, until := range untils {
-		if time.Now().Before(until) {
-			e.Count++
-			e.Until = slices.MaxFunc([]time.Time{e.Until, until}, time.Time.Compare)
-		}
+func (e *earlierSecrets) add(until time.Time) {
+	if !time.Now().Before(until) {
+		return
 	}
-	return e
+	if e.Count++; until.After(e.Until) {
+		e.Until = until
+	}
 }
 
 // limitRow is a window of the limits: limits.orders.sustained.
@@ -233,4 +233,138 @@ func inputOf(n int) string {
 		return ""
 	}
 	return fmt.Sprint(n)
+}
+
+const (
+	receiversShown = 40 // on a page of the list
+	// With as many attempts, and 800 characters of each answer, a page stays below 100 kB.
+	attemptsListed = 20
+)
+
+type receiver struct {
+	*ledger.WebhookEndpoint
+	Name string // the account's
+}
+
+func (p *Pages) receiver(r *http.Request, a *delivery.Account) (*receiver, error) {
+	endpoint, err := p.Ledger.Webhooks.Endpoint(r.Context(), a.ID)
+	switch {
+	case err == nil:
+		return &receiver{endpoint, a.Name}, nil
+	case delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured:
+		return nil, nil
+	}
+	return nil, err
+}
+
+func (p *Pages) receiverVersion(r *http.Request) (uint64, error) {
+	id, err := accountID(r)
+	if err != nil {
+		return 0, err
+	}
+	endpoint, err := p.Ledger.Webhooks.Endpoint(r.Context(), id)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(endpoint.Version), nil
+}
+
+type receiverList struct {
+	Text, State string
+	Tabs        []layout.Link
+	Live        string // the address of the part that refreshes itself
+	Receivers   []receiver
+	Pager       layout.Pager
+	Without     int // accounts without an endpoint
+	Waiting     int64
+}
+
+func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome) error {
+	endpoints, err := p.Lists.Endpoints.Get(r.Context())
+	if err != nil {
+		return err
+	}
+	names, err := p.Lists.AccountNames(r.Context())
+	if err != nil {
+		return err
+	}
+	query := layout.FiltersOf(r, "state", "text", "page")
+	states := []ledger.EndpointState{ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy}
+	if state := query.Get("state"); state != "" && ledger.EndpointState(state).Severity() < 0 {
+		query.Refuse("state", "is no state of a receiver")
+	}
+	list := &receiverList{Text: query.Get("text"), State: query.Get("state"), Without: len(names)}
+	var found []receiver
+	counts := map[ledger.EndpointState]int64{}
+	for _, e := range endpoints {
+		one := receiver{e, names[e.Account.String()]}
+		if names.Known(e.Account.String()) == nil {
+			list.Without--
+		}
+		list.Waiting += e.Backlog
+		if !matches(list.Text, one.Name, e.Account.String(), e.URL) {
+			continue
+		}
+		counts[e.State]++
+		counts[""]++
+		if list.State == "" || string(e.State) == list.State {
+			found = append(found, one)
+		}
+	}
+	tabs := []layout.Choice{{Name: "All " + layout.Count(counts[""])}}
+	for _, state := range states {
+		tabs = append(tabs, layout.Choice{Value: string(state), Name: string(state) + " " + layout.Count(counts[state])})
+	}
+	list.Tabs = query.Tabs("/webhooks", "state", tabs)
+	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
+	list.Receivers, list.Pager = layout.Cut(found, receiversShown, "/webhooks", query)
+	list.Live = layout.Address("/webhooks/live", query.Values)
+	return p.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err()})
+}
+
+type webhookPage struct {
+	formPage
+	Account  *delivery.Account
+	Receiver *receiver // nil: none is registered
+	URL      string    // its own
+	// InFlight and PerSecond are stored limits; empty: the default.
+	InFlight, PerSecond string
+	Earlier             earlierSecrets
+	Tabs                []layout.Link
+	Attempts            []ledger.AttemptRecord
+	Pager               layout.Pager
+	Live                string // the address of the parts that refresh themselves
+}
+
+var outcomes = []layout.Choice{
+	{Name: "all"}, {Value: "delivered", Name: "delivered"}, {Value: "retrying", Name: "retrying"},
+	{Value: "undelivered", Name: "undelivered"}, {Value: "notSent", Name: "not sent"},
+}
+
+func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) error {
+	account, err := p.account(r)
+	if err != nil {
+		return err
+	}
+	page := &webhookPage{formPage: newFormPage(r, o), Account: account}
+	if page.Receiver, err = p.receiver(r, account); err != nil {
+		return err
+	}
+	if e := page.Receiver; e != nil {
+		page.URL, page.InFlight, page.PerSecond = e.URL, inputOf(e.Limits.InFlight), inputOf(e.Limits.PerSecond)
+		for _, one := range e.Earlier {
+			page.Earlier.add(one.Until)
+		}
+	}
+	query, path := layout.FiltersOf(r, "status", "page"), "/webhooks/"+account.ID.String()
+	if state := query.Get("status"); !slices.ContainsFunc(outcomes, func(c layout.Choice) bool { return c.Value == state }) {
+		query.Refuse("status", "must be delivered, retrying, undelivered, notSent or nothing")
+	}
+	records, err := p.Ledger.Webhooks.Attempts(r.Context(), account.ID, query.Get("status"))
+	if err != nil {
+		return err
+	}
+	page.Attempts, page.Pager = layout.Cut(records, attemptsListed, path, query)
+	page.Tabs, page.Live = query.Tabs(path, "status", outcomes), layout.Address(path+"/live", query.Values)
+	return p.Show(w, r, "webhook", layout.View{Title: "Webhook of " + account.Name, Data: page, Refused: cmp.Or(o.refused, query.Err())})
 }

@@ -6,12 +6,11 @@ package admin
 
 import (
 	"embed"
-	"log/slog"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 )
@@ -21,33 +20,29 @@ var files embed.FS
 
 // Pages is safe for concurrent use.
 type Pages struct {
-	layout *layout.Layout
-	pages  *layout.Pages
-	ledger *ledger.Ledger
-	lists  *layout.Lists
-	admin  *Client
-	log    *slog.Logger
-	sent   sentForms
+	*layout.Pages
+	admin *Client
+	sent  sentForms
 }
 
 // New parses the templates. What an operator does goes to admin.
-func New(f *layout.Layout, l *ledger.Ledger, admin *Client, log *slog.Logger) (*Pages, error) {
-	pages, err := f.Parse(files)
+func New(f *layout.Layout, admin *Client) (*Pages, error) {
+	pages, err := f.Parse("admin", files)
 	if err != nil {
 		return nil, err
 	}
-	return &Pages{layout: f, pages: pages, ledger: l, lists: f.Lists, admin: admin, log: log.With("part", "admin")}, nil
+	return &Pages{Pages: pages, admin: admin}, nil
 }
 
 // Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, show := range p.shown() {
-		p.layout.Handle(mux, "GET "+pattern, auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
+		p.Handle(mux, "GET "+pattern, auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
 			return show(w, r, outcome{})
 		})
 	}
 	for pattern, act := range p.actions() {
-		p.layout.Handle(mux, "POST "+pattern, auth.Operator, p.once(act))
+		p.Handle(mux, "POST "+pattern, auth.Operator, p.once(act))
 	}
 }
 
@@ -164,14 +159,13 @@ func storeID(r *http.Request) (string, error) {
 func apiPath(r *http.Request, pattern string) (string, error) {
 	segments := strings.Split(pattern[1:], "/")
 	for i, segment := range segments {
+		var id fmt.Stringer
 		var err error
 		switch segment {
 		case "{account}":
-			var id delivery.AccountID
 			id, err = accountID(r)
 			segments[i] = id.String()
 		case "{fleet}":
-			var id delivery.FleetID
 			id, err = fleetID(r)
 			segments[i] = id.String()
 		case "{store}":

@@ -148,7 +148,6 @@ func printable(operator string) bool {
 		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// envelope is every answer of the gateway (spec, "Response envelope").
 type envelope struct {
 	Success *bool           `json:"success"`
 	Message string          `json:"message"`

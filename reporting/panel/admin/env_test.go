@@ -115,7 +115,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	must(t, err)
 	admin, err := NewClient(Settings{URL: gateway}, system.Demo.AdminKey)
 	must(t, err)
-	e.pages, err = New(f, e.ledger, admin, log)
+	e.pages, err = New(f, admin)
 	must(t, err)
 	f.Lists.Accounts.MaxAge, f.Lists.Endpoints.MaxAge = 0, 0 // tests change things themselves
 	mux := http.NewServeMux()

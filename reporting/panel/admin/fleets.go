@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/panel/svgmap"
 )
@@ -34,7 +36,7 @@ type fleetRow struct {
 }
 
 func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) {
-	stores, err := p.ledger.Stores.OfFleet(r.Context(), f.ID, 0)
+	stores, err := p.Ledger.Stores.OfFleet(r.Context(), f.ID, 0)
 	for _, s := range stores {
 		switch {
 		case s.State == delivery.AwaitingFleetApproval:
@@ -50,11 +52,11 @@ func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) 
 }
 
 func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
-	fleets, err := p.lists.Fleets(r.Context())
+	fleets, err := p.Lists.Fleets(r.Context())
 	if err != nil {
 		return err
 	}
-	limited, err := p.ledger.Fleets.Limited(r.Context())
+	limited, err := p.Ledger.Fleets.Limited(r.Context())
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) er
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
+	return p.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
 }
 
 type fleetPage struct {
@@ -113,14 +115,14 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err != nil {
 		return err
 	}
-	if err := p.ledger.Fleets.Load(r.Context()); err != nil {
+	if err := p.Ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
-	fleet := p.ledger.Fleets.Snapshot().Fleet(id)
+	fleet := p.Ledger.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
-	limited, err := p.ledger.Fleets.Limited(r.Context())
+	limited, err := p.Ledger.Fleets.Limited(r.Context())
 	if err != nil {
 		return err
 	}
@@ -131,12 +133,12 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err != nil {
 		return err
 	}
-	accounts, err := p.lists.Accounts.Get(r.Context())
+	accounts, err := p.Lists.Accounts.Get(r.Context())
 	if err != nil {
 		return err
 	}
 	page.take(stores, accounts)
-	return p.pages.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
+	return p.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
 }
 
 func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Account) {
@@ -165,4 +167,162 @@ func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Accou
 	}
 	page.AllVendors = len(page.Vendors)
 	page.Vendors = page.Vendors[:min(page.AllVendors, vendorsShown)]
+}
+
+const (
+	storesFound = 60  // that a search shows
+	toChoose    = 100 // accounts or fleets that are listed; beyond that they are typed
+)
+
+type storeList struct {
+	Text, Account, Fleet, State string
+	AccountName                 string
+	Accounts, Fleets            []layout.Choice // nil: too many to choose from
+	Tabs                        []layout.Link
+	Stores                      []storeRow
+	More                        bool
+}
+
+type storeRow struct {
+	*delivery.Store
+	AccountName string
+}
+
+func storeRows(stores []*delivery.Store, names layout.Names) []storeRow {
+	rows := make([]storeRow, len(stores))
+	for i, s := range stores {
+		rows[i] = storeRow{s, names[s.Account.String()]}
+	}
+	return rows
+}
+
+var storeStates = []layout.Choice{
+	{Name: "All"},
+	{Value: delivery.AwaitingFleetApproval.String(), Name: "awaiting approval"},
+	{Value: delivery.AwaitingFleet.String(), Name: "awaiting a fleet"},
+	{Value: delivery.Active.String(), Name: "active"},
+	{Value: delivery.Deactivated.String(), Name: "deactivated"},
+}
+
+// StateName is the state in words.
+func (s storeRow) StateName() string {
+	if s.State == delivery.Active && !s.ClosingDate.IsZero() {
+		return "migrating"
+	}
+	return storeStates[slices.IndexFunc(storeStates, func(c layout.Choice) bool { return c.Value == s.State.String() })].Name
+}
+
+func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) error {
+	query := layout.FiltersOf(r, "text", "account", "fleet", "state")
+	list := &storeList{Text: query.Get("text"), Account: query.Get("account"), Fleet: query.Get("fleet")}
+	fleets, err := p.Lists.FleetNames(r.Context())
+	if err != nil {
+		return err
+	}
+	accounts, err := p.Lists.AccountNames(r.Context())
+	if err == nil {
+		err = p.addName(r.Context(), accounts, list.Account)
+	}
+	if err != nil {
+		return err
+	}
+	filter := storeFilter(query, accounts, fleets)
+	if !filter.Account.IsZero() {
+		list.Account = filter.Account.String()
+	}
+	list.AccountName, list.State, list.Tabs = accounts[list.Account], query.Get("state"), query.Tabs("/stores", "state", storeStates)
+	list.Accounts, list.Fleets = accounts.Choices(query.Get("account"), toChoose), fleets.Choices(query.Get("fleet"), toChoose)
+	refused := query.Err()
+	if refused == nil {
+		stores, more, err := p.Ledger.Stores.Find(r.Context(), filter, storesFound)
+		if err != nil {
+			return err
+		}
+		if list.More = more; !more { // a part of them by name would look like the first
+			slices.SortStableFunc(stores, func(a, b *delivery.Store) int {
+				return cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
+			})
+		}
+		list.Stores = storeRows(stores, accounts)
+	}
+	return p.Show(w, r, "stores", layout.View{Title: "Stores", Data: list, Refused: refused})
+}
+
+// addName adds an account that the shared list does not have yet.
+func (p *Pages) addName(ctx context.Context, names layout.Names, given string) error {
+	id, err := delivery.ParseAccountID(given)
+	if _, there := names[given]; err != nil || there {
+		return nil // what is no id is refused later
+	}
+	account, err := p.Ledger.Accounts.Get(ctx, id)
+	switch {
+	case err == nil:
+		names[given] = account.Name
+	case delivery.CodeOf(err) != delivery.CodeAccountNotFound:
+		return err
+	}
+	return nil
+}
+
+// storeFilter refuses an account or a fleet that does not exist.
+func storeFilter(query *layout.Filters, accounts, fleets layout.Names) ledger.StoreFilter {
+	f := ledger.StoreFilter{Text: query.Get("text")}
+	query.Set("account", accounts.Find(query.Get("account")))
+	query.Read("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters", func(text string) (err error) {
+		f.Account, err = delivery.ParseAccountID(text)
+		return err
+	})
+	query.Read("account", "no account has this id", accounts.Known)
+	query.Read("fleet", "must be a fleet's id, a UUID of 36 characters", func(text string) (err error) {
+		f.Fleet, err = delivery.ParseFleetID(text)
+		return err
+	})
+	query.Read("fleet", "no fleet has this id", fleets.Known)
+	query.Read("state", "is no state of a store", func(text string) (err error) {
+		f.State, err = delivery.ParseStoreState(text)
+		return err
+	})
+	return f
+}
+
+type storePage struct {
+	formPage
+	storeRow
+	Serving *delivery.Fleet // its fleet; nil: none
+	Map     *svgmap.Map     // nil: the position cannot be drawn
+	Today   string          // the first day on which it can close
+	Closing string          // the closing date as the input has it; empty: none
+	Reasons []delivery.DeactivationReason
+}
+
+var deactivationReasons = []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}
+
+func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) error {
+	account, err := accountID(r)
+	if err != nil {
+		return err
+	}
+	id, err := storeID(r)
+	if err != nil {
+		return err
+	}
+	store, err := p.Ledger.Stores.Get(r.Context(), account, id)
+	if err != nil {
+		return err
+	}
+	owner, err := p.Ledger.Accounts.Get(r.Context(), account)
+	if err != nil {
+		return err
+	}
+	if err := p.Ledger.Fleets.Load(r.Context()); err != nil {
+		return err
+	}
+	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons,
+		Today: layout.ISODay(time.Now()), Closing: layout.ISODay(store.ClosingDate)}
+	var served *delivery.Coverage
+	if fleet := p.Ledger.Fleets.Snapshot().Fleet(store.Fleet); fleet != nil {
+		page.Serving, served = fleet, fleet.Coverage
+	}
+	page.Map = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
+	return p.Show(w, r, "store", layout.View{Title: store.Name, Data: page, Refused: o.refused})
 }

@@ -26,7 +26,6 @@ import (
 	"vendorapi/reporting/panel/layout"
 )
 
-// fields are how the inputs of a form are sent, by their names in the admin API.
 type fields map[string]func(typed string) any
 
 type action struct {
@@ -42,7 +41,6 @@ type action struct {
 // states complete the key of what was done by a button that sets a flag.
 var states = map[string]string{"suspended=true": "suspended", "suspended=false": "resumed", "disabled=true": "disabled", "disabled=false": "enabled"}
 
-// issued is what the admin API answers to an action. A secret is shown once.
 type issued struct {
 	AccountID, FleetID             string // of what was created
 	ClientID, ClientSecret, Secret string
@@ -61,7 +59,12 @@ func (a *action) body(form url.Values) map[string]any {
 	if a.fields == nil {
 		return nil
 	}
-	body := changes(form, a.fields)
+	body := map[string]any{}
+	for field, read := range a.fields {
+		if changedIn(form, field) {
+			body[field] = read(form.Get(field))
+		}
+	}
 	if limits := changedLimits(form); a.limits && len(limits) > 0 {
 		body["limits"] = limits
 	}
@@ -81,7 +84,11 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 			return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
 		}
 		if a.secret {
-			err = of.sameVersion(r)
+			var version uint64
+			version, err = of.version(r)
+			if err == nil && r.PostForm.Get("version") != strconv.FormatUint(version, 10) {
+				err = errChanged
+			}
 		}
 		var made issued
 		if err == nil {
@@ -117,26 +124,20 @@ func (p *Pages) change(r *http.Request, method, path string, body map[string]any
 		sent = body
 	}
 	err := p.admin.Do(context.WithoutCancel(r.Context()), auth.IdentityOf(r.Context()).Name, method, path, sent, into)
-	p.lists.Accounts.Forget()
-	p.lists.Endpoints.Forget()
+	p.Lists.Accounts.Forget()
+	p.Lists.Endpoints.Forget()
 	if errors.Is(err, delivery.ErrUnavailable) {
-		p.log.Warn("the admin API is unavailable", "error", err)
+		p.Log.Warn("the admin API is unavailable", "error", err)
 		return delivery.Refuse(delivery.CodeServiceUnavailable,
 			"The gateway does not answer, so nobody knows whether this was done. Look at what the page shows now, then send it again if need be.")
 	}
 	return explainCoverage(err, r.PostForm.Get("coverage"))
 }
 
-// sameVersion refuses a form about a record that was changed since it was shown: what is
+// errChanged refuses a form about a record that was changed since it was shown: what is
 // ended is what the page said.
-func (of *record) sameVersion(r *http.Request) error {
-	version, err := of.version(r)
-	if err != nil || r.PostForm.Get("version") == strconv.FormatUint(version, 10) {
-		return err
-	}
-	return delivery.Refuse(delivery.CodeValidationFailed,
-		"This was changed since the page was shown, so nothing was done. Look at it as it is now, then decide.")
-}
+var errChanged = delivery.Refuse(delivery.CodeValidationFailed,
+	"This was changed since the page was shown, so nothing was done. Look at it as it is now, then decide.")
 
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,14})$`)
 
@@ -204,16 +205,6 @@ func changedIn(form url.Values, field string) bool {
 		return false
 	}
 	return !form.Has(field+shownSuffix) || strings.TrimSpace(form.Get(field)) != strings.TrimSpace(form.Get(field+shownSuffix))
-}
-
-func changes(form url.Values, of fields) map[string]any {
-	changed := map[string]any{}
-	for field, read := range of {
-		if changedIn(form, field) {
-			changed[field] = read(form.Get(field))
-		}
-	}
-	return changed
 }
 
 type formPage struct {

@@ -122,9 +122,9 @@ func TestChanges_AreWhatWasTypedOver(t *testing.T) {
 		word := rapid.StringMatching(`[a-zıİ <&"]{0,6}`)
 		shown, held, stored := word.Draw(t, "shown"), word.Draw(t, "typed"), word.Draw(t, "stored by now")
 		form := url.Values{"f": {held}, "f" + shownSuffix: {shown}}
-		first := changes(form, fields{"f": plainText})
+		first := (&action{fields: fields{"f": plainText}}).body(form)
 		again := url.Values{"f": {typed{form}.Or("f", stored)}, "f" + shownSuffix: {typed{form}.Shown("f", stored)}}
-		if second := changes(again, fields{"f": plainText}); len(first) != len(second) || first["f"] != second["f"] {
+		if second := (&action{fields: fields{"f": plainText}}).body(again); len(first) != len(second) || first["f"] != second["f"] {
 			t.Fatalf("%v changes %v, and shown again as %v %v", form, first, again, second)
 		}
 		if len(first) == 0 && again.Get("f") != stored {
@@ -139,10 +139,10 @@ func TestLists_AreReadOnceForAllWhoLook(t *testing.T) {
 	e := newEnv(t)
 	v := e.newAccount("Paylaşılan " + t.Name())
 	e.register(v, "https://vendor.example/önce")
-	e.pages.lists.Accounts.MaxAge, e.pages.lists.Endpoints.MaxAge = time.Minute, time.Minute
+	e.pages.Lists.Accounts.MaxAge, e.pages.Lists.Endpoints.MaxAge = time.Minute, time.Minute
 	var reads atomic.Int64
-	read := e.pages.lists.Endpoints.Read
-	e.pages.lists.Endpoints.Read = func(ctx context.Context) ([]*ledger.WebhookEndpoint, error) {
+	read := e.pages.Lists.Endpoints.Read
+	e.pages.Lists.Endpoints.Read = func(ctx context.Context) ([]*ledger.WebhookEndpoint, error) {
 		reads.Add(1)
 		return read(ctx)
 	}

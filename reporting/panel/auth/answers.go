@@ -34,7 +34,18 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 	if !errors.As(err, &e) {
 		requestID = fmt.Sprintf("%016x", rand.Uint64())
 		h.Set("X-Request-Id", requestID)
-		e = conceal(r, log.With("request_id", requestID, "path", r.URL.Path, "error", err), err)
+		log = log.With("request_id", requestID, "path", r.URL.Path, "error", err)
+		e = delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id")
+		switch {
+		case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
+			log.Debug("the client has gone")
+		case errors.Is(err, delivery.ErrUnavailable):
+			log.Warn("unavailable")
+			e = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
+				Message: "the service cannot answer right now; sending the same request again is safe"}
+		default:
+			log.Error("request failed")
+		}
 	}
 	if wait := WaitSeconds(e); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
@@ -42,20 +53,6 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	return e, requestID
-}
-
-func conceal(r *http.Request, log *slog.Logger, err error) *delivery.Error {
-	switch {
-	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-		log.Debug("the client has gone")
-	case errors.Is(err, delivery.ErrUnavailable):
-		log.Warn("unavailable")
-		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
-			Message: "the service cannot answer right now; sending the same request again is safe"}
-	default:
-		log.Error("request failed")
-	}
-	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id")
 }
 
 // RefusalData is the data of a refusal in the service's envelope (design section 9).
@@ -102,7 +99,6 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "page/*.html"))
 
-// page is the one for signing in, or a refusal.
 type page struct {
 	Words                    map[string]string // the texts in one language, by name
 	User, Next               string            // what was typed, and where to go from there
@@ -133,11 +129,9 @@ func Language(r *http.Request) string {
 	return "en"
 }
 
-func wordsFor(r *http.Request) map[string]string { return texts[Language(r)] }
-
 func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p page) {
 	e, _ := Explain(w, r, g.log, err)
-	text := wordsFor(r)
+	text := texts[Language(r)]
 	switch e.Code {
 	case delivery.CodeRateLimited:
 		p.Alert = fmt.Sprintf(text["Throttled"], WaitSeconds(e))
@@ -158,12 +152,12 @@ func (g *Gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusServiceUnavailable:
 		said = "Unavailable"
 	}
-	g.write(w, r, e.Code.HTTPStatus(), "refusal.html", page{Said: wordsFor(r)[said], Message: e.Message, RequestID: requestID})
+	g.write(w, r, e.Code.HTTPStatus(), "refusal.html", page{Said: texts[Language(r)][said], Message: e.Message, RequestID: requestID})
 }
 
 // write allows what these pages need, whatever the handler's own policy.
 func (g *Gate) write(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Words, p.User, p.Next = wordsFor(r), strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
+	p.Words, p.User, p.Next = texts[Language(r)], strings.ToValidUTF8(p.User, ""), strings.ToValidUTF8(p.Next, "")
 	w.Header().Set("Content-Security-Policy", PolicyPage)
 	w.Header().Add("Vary", "Accept-Language")
 	if err := Render(w, status, templates, name, p); err != nil {

@@ -18,6 +18,7 @@ import (
 	"mime"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -28,16 +29,11 @@ import (
 	"vendorapi/internal/service"
 )
 
-// Settings are the keys below "access" of reporting's configuration.
+// Settings are the keys below "access" of configs/reporting.yaml, which explains them.
 type Settings struct {
-	// SecureCookies: a proxy in front ends TLS. Over own TLS cookies are always secure.
-	SecureCookies bool `yaml:"secure_cookies"`
-	// TrustedProxies are the addresses or networks whose X-Forwarded-For is believed when
-	// attempts to sign in are counted; one text may name several, with commas.
+	SecureCookies  bool     `yaml:"secure_cookies"`
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// PasswordChecks is how many passwords are checked at once, 1 to 64, besides one of a
-	// known browser. Each takes 64 MB for a tenth of a second; others wait up to 50 s.
-	PasswordChecks int `yaml:"password_checks"`
+	PasswordChecks int      `yaml:"password_checks"`
 }
 
 // Validate names the first key whose value is out of range.
@@ -251,7 +247,11 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	case code == delivery.CodeTokenInvalid && !Reads(r):
 		redirect(w, "/login") // what was sent is lost; it cannot be sent again with GET
 	case code == delivery.CodeTokenInvalid:
-		redirect(w, loginPath(r.URL.RequestURI()))
+		login := "/login"
+		if next := localPath(r.URL.RequestURI()); next != "/" {
+			login += "?" + url.Values{"next": {next}}.Encode()
+		}
+		redirect(w, login)
 	default:
 		g.refusePage(w, r, err)
 	}

@@ -3,7 +3,6 @@ package auth
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -328,19 +327,9 @@ func TestSignIn_WaitsForAFormNotForEver(t *testing.T) {
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		listener := testenv.NewPipe()
-		server := &http.Server{Handler: gate.Handler()}
-		go func() {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				t.Error(err)
-			}
-		}()
-		defer server.Close()
-		conn, err := listener.Dial()
-		must(t, err)
-		defer conn.Close()
+		conn := testenv.ServePipe(t, gate.Handler())
 		began := time.Now()
-		_, err = io.WriteString(conn, "POST /login HTTP/1.1\r\nHost: panel\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nuser=ay")
+		_, err := io.WriteString(conn, "POST /login HTTP/1.1\r\nHost: panel\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nuser=ay")
 		must(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		must(t, err)

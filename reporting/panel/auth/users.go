@@ -224,7 +224,7 @@ func ParseTokens(text string) ([]Token, error) {
 		digits, ok := strings.CutPrefix(secret, digestPrefix)
 		digest, err := hex.DecodeString(digits)
 		if !ok || err != nil || len(digest) != sha256.Size {
-			return errNoDigest
+			return errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
 		}
 		t := Token{Name: name, Roles: roles, digest: [sha256.Size]byte(digest)}
 		if seen[t.digest] {
@@ -239,8 +239,6 @@ func ParseTokens(text string) ([]Token, error) {
 	})
 	return tokens, err
 }
-
-var errNoDigest = errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
 
 // findToken compares with every token, so that the time does not depend on the result.
 func findToken(tokens []Token, text string) *Token {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	now := time.Now()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
 	lags := func(ages ...time.Duration) []worker {
-		all := workers()
+		all := slices.Clone(workers)
 		for i, age := range ages {
 			if age > 0 {
 				all[i].Lag = &ledger.Lag{Entries: 7, Oldest: now.Add(-age)}
@@ -87,7 +88,7 @@ func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 		}
 		s.activity = append(s.activity, m)
 	}
-	orders, outcomes, byCode := s.charts()
+	orders, outcomes, byCode := s.hour().charts()
 	if n := len(orders.Labels); n != chartMinutes || len(outcomes.Labels) != n || orders.Series[0].Values[n-1] != chartMinutes-1 {
 		t.Errorf("%d minutes, the last with %v", n, orders.Series[0].Values[n-1])
 	}

@@ -9,7 +9,9 @@ import (
 	"context"
 	"embed"
 	"log/slog"
+	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,7 +21,6 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/cache"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -30,33 +31,29 @@ const partTimeout = 3 * time.Second
 
 // Pages answers the paths that Routes registers. It is safe for concurrent use.
 type Pages struct {
+	*layout.Pages
 	// TrackingURL is the customers' link of an order; optional. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
 	Programs    []Program
 
-	layout  *layout.Layout
-	pages   *layout.Pages
-	ledger  *ledger.Ledger
-	lists   *layout.Lists
 	archive *archive.Archive
-	log     *slog.Logger
-	seen    cache.Cache[*seen]
-	refused cache.Cache[[]ledger.RefusedUpdate]
-	pinged  cache.Cache[bool] // whether ClickHouse answers
+	seen    layout.Cache[*seen]
+	refused layout.Cache[[]ledger.RefusedUpdate]
+	pinged  layout.Cache[bool] // whether ClickHouse answers
 
 	probed atomic.Pointer[[]readiness] // one for each of Programs
 }
 
 // New parses the templates. Nothing is read before a page is asked for.
-func New(f *layout.Layout, l *ledger.Ledger, a *archive.Archive, log *slog.Logger) (*Pages, error) {
-	pages, err := f.Parse(files)
+func New(f *layout.Layout, a *archive.Archive) (*Pages, error) {
+	pages, err := f.Parse("dashboard", files)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{layout: f, pages: pages, ledger: l, lists: f.Lists, archive: a, log: log.With("part", "dashboard")}
-	p.seen = cache.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
-	p.refused = cache.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
-	p.pinged = cache.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
+	p := &Pages{Pages: pages, archive: a}
+	p.seen = layout.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
+	p.refused = layout.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
+	p.pinged = layout.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
 		Read: func(ctx context.Context) (bool, error) { return a.Ping(ctx) == nil, nil }}
 	return p, nil
 }
@@ -72,7 +69,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 		"GET /refused-updates":  p.refusedUpdates,
 		"GET /dead-letters":     p.deadLetters,
 	} {
-		p.layout.Handle(mux, pattern, auth.Operator, serve)
+		p.Handle(mux, pattern, auth.Operator, serve)
 	}
 }
 
@@ -85,9 +82,8 @@ type reading struct {
 	lost []string
 }
 
-func (p *Pages) reading(ctx context.Context) *reading { return &reading{ctx: ctx, log: p.log} }
+func (p *Pages) reading(ctx context.Context) *reading { return &reading{ctx: ctx, log: p.Log} }
 
-// part reads one; what is the words in which the page names it.
 func (r *reading) part(what string, read func(context.Context) error) {
 	r.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(r.ctx, partTimeout)
@@ -175,4 +171,100 @@ func (p *Pages) programs() []readiness {
 		return *probed
 	}
 	return make([]readiness, len(p.Programs))
+}
+
+const (
+	mostRefused  = 1000 // refused updates that are read
+	entriesShown = 100  // on the pages of refused updates and dead letters
+)
+
+type refusedView struct {
+	Lost    []string
+	Fleets  []layout.Choice
+	Fleet   string
+	Rows    []refusedRow
+	More    bool
+	Finance bool // who looks may see the exceptions
+	Read    bool
+}
+
+type refusedRow struct {
+	ledger.RefusedUpdate
+	AccountName, FleetName string
+	Kind                   string // of the update; empty: it cannot be read
+}
+
+func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error) {
+	return p.Ledger.Monitor.RefusedUpdates(ctx, mostRefused)
+}
+
+func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
+	v := &refusedView{Fleet: r.URL.Query().Get("fleet"), Finance: auth.IdentityOf(r.Context()).Roles.Include(auth.Finance)}
+	query := layout.FiltersOf(r, "fleet")
+	var only delivery.FleetID
+	query.Read("fleet", "must be a fleet's id, a UUID of 36 characters", func(text string) (err error) {
+		only, err = delivery.ParseFleetID(text)
+		return err
+	})
+	var updates []ledger.RefusedUpdate
+	var fleets, accounts layout.Names
+	parts := p.reading(r.Context())
+	parts.part("refused updates", func(ctx context.Context) (err error) {
+		updates, err = p.readRefused(ctx)
+		v.Read = err == nil
+		return err
+	})
+	read(parts, "names of fleets", &fleets, p.Lists.FleetNames)
+	read(parts, "names of accounts", &accounts, p.Lists.AccountNames)
+	v.Lost = parts.wait()
+	v.Fleets = fleets.Choices(query.Get("fleet"), math.MaxInt)
+	for _, u := range updates {
+		if !only.IsZero() && u.Update.Fleet != only {
+			continue
+		}
+		if v.More = len(v.Rows) == entriesShown; v.More {
+			break
+		}
+		row := refusedRow{RefusedUpdate: u, Kind: kinds[u.Update.Kind], FleetName: fleets.Of(u.Update.Fleet, "fleet ")}
+		if !u.Account.IsZero() {
+			row.AccountName = accounts.Of(u.Account, "account ")
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	return p.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: query.Err(), Data: v})
+}
+
+var kinds = map[delivery.UpdateKind]string{delivery.KindAccept: "accept", delivery.KindSwap: "swap", delivery.KindStatus: "status"}
+
+// Unreadable reports that no more than the time and the reason are known.
+func (r refusedRow) Unreadable() bool { return r.Update.Order.IsZero() }
+
+// Exceptions leads to finance's list of the day on which the order was created.
+func (r refusedRow) Exceptions() string {
+	from, to := creationDays(r.Update.Order)
+	query := url.Values{"from": {layout.ISODay(from)}, "to": {layout.ISODay(to)}}
+	if !r.Account.IsZero() {
+		query.Set("account", r.Account.String())
+	}
+	return layout.Address("/payments/exceptions", query)
+}
+
+type lettersView struct {
+	Lost    []string
+	Read    bool
+	Letters []ledger.DeadLetter
+	More    bool
+}
+
+func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
+	v := new(lettersView)
+	parts := p.reading(r.Context())
+	parts.part("dead letters", func(ctx context.Context) error {
+		letters, err := p.Ledger.Monitor.DeadLetters(ctx, entriesShown+1)
+		v.Read, v.More = err == nil, len(letters) > entriesShown
+		v.Letters = letters[:min(len(letters), entriesShown)]
+		return err
+	})
+	v.Lost = parts.wait()
+	return p.Show(w, r, "dead-letters", layout.View{Title: "Dead letters", Data: v})
 }

@@ -58,7 +58,7 @@ func (e *env) serve(a *archive.Archive) {
 	f, err := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
 	must(e.T, err)
 	f.Lists.Accounts.MaxAge, f.Lists.Endpoints.MaxAge = 0, 0 // tests change things themselves
-	e.pages, err = New(f, l, a, panelenv.Log)
+	e.pages, err = New(f, a)
 	must(e.T, err)
 	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }
 	mux := http.NewServeMux()
@@ -128,7 +128,7 @@ func (e *env) register(v *testenv.Vendor) {
 // sends plays the sending of every event that is to be sent now, of which answer says what becomes.
 func (e *env) sends(answer func(*ledger.Scheduled) testenv.Outcome) {
 	e.T.Helper()
-	e.Send(1000, answer)
+	e.Send(answer)
 	e.keepOwners()
 }
 

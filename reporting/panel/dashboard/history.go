@@ -134,7 +134,7 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 		page.last = cursorOf(orders[n-1].Order)
 	}
 	if page.unread > 0 {
-		p.log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
+		p.Log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
 	}
 	return page, err
 }
@@ -159,16 +159,16 @@ func (p *Pages) pastChanges(ctx context.Context, o *delivery.Order) ([]delivery.
 	}, "events")
 }
 
-func (p *Pages) lateDeliveries(ctx context.Context, o *delivery.Order) ([]time.Time, error) {
-	return query(ctx, p.archive, orderArgs(o.Account, o.ID), func(rows driver.Rows) (at time.Time, err error) {
-		return at, rows.Scan(&at)
-	}, "late")
-}
-
 // attemptDays is how long after its creation events of an order can have been sent.
 const attemptDays = 31
 
-func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, events []string) ([]ledger.AttemptRecord, error) {
+func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, steps []delivery.Change) ([]ledger.AttemptRecord, error) {
+	var events []string
+	for _, s := range steps {
+		if delivery.Sequence(s.Version) > 1 { // the creation sends no webhook
+			events = append(events, delivery.EventID(o.ID, s.Version))
+		}
+	}
 	if len(events) == 0 {
 		return nil, nil
 	}

@@ -75,6 +75,13 @@ func TestOrder_RecipientIsFolded(t *testing.T) {
 			t.Errorf("%q stands in the open", n.Data)
 		}
 	}
+	e.Move(o, delivery.Delivered, time.Now())
+	testenv.Shrink(t, e.Ledger)
+	a = e.page(o.ID)
+	a.Says("Status Delivered", "Mehmet Y., Motorcycle", "Who received it is not known any more")
+	if strings.Contains(a.Text, `class="map-store"`) {
+		t.Error("a map without a drop-off")
+	}
 }
 
 func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {

@@ -51,7 +51,6 @@ type search struct {
 	after   *cursor // nil: the first page
 }
 
-// parseSearch reads the parameters. Wrong ones are refused by name; the rest stands.
 func parseSearch(q url.Values, now time.Time) (*search, error) {
 	f := layout.Filters{Values: url.Values{}}
 	for _, name := range []string{"q", "account", "status", "days", "after"} {
@@ -100,7 +99,6 @@ func clean(text string) string {
 	return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
-// named is the order whose id, or an event's, the text is.
 func (s *search) named() (delivery.OrderID, bool) {
 	if id, err := delivery.ParseOrderID(strings.ToLower(s.text)); err == nil {
 		return id, true
@@ -169,7 +167,6 @@ type orderRow struct {
 	AccountName, StoreName string // StoreName is empty while it is not known
 }
 
-// last is the last change; a zero one: none.
 func (o orderRow) last() (c delivery.Change) {
 	if n := len(o.Changes); n > 0 {
 		c = o.Changes[n-1]
@@ -223,7 +220,7 @@ func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 	r := p.reading(ctx)
 	if s.text != "" {
 		read(r, "live orders (Redis)", &live, func(ctx context.Context) ([]*delivery.Order, error) {
-			return p.ledger.Orders.Find(ctx, s.text)
+			return p.Ledger.Orders.Find(ctx, s.text)
 		})
 	}
 	r.part("history (ClickHouse)", func(ctx context.Context) (err error) {
@@ -273,7 +270,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	orders, _, err := p.ledger.Orders.GetReadable(ctx, ids)
+	orders, _, err := p.Ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return rows, err
 	}
@@ -299,7 +296,7 @@ func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.Sto
 	if len(nameless) == 0 {
 		return nil, nil
 	}
-	stores, _, err := p.ledger.Stores.GetAll(ctx, slices.Collect(maps.Keys(nameless))) // one that cannot be read has no name
+	stores, _, err := p.Ledger.Stores.GetAll(ctx, slices.Collect(maps.Keys(nameless))) // one that cannot be read has no name
 	return stores, err
 }
 
@@ -317,7 +314,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	var stores map[ledger.StoreName]*delivery.Store
 	shown := slices.Clone(v.Rows)
 	more := p.reading(r.Context())
-	read(more, "names of accounts", &names, p.lists.AccountNames)
+	read(more, "names of accounts", &names, p.Lists.AccountNames)
 	if len(shown) > 0 {
 		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[ledger.StoreName]*delivery.Store, error) {
 			return p.storeNames(ctx, shown)
@@ -332,7 +329,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	s.offer(v, names)
-	return p.pages.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
+	return p.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
 }
 
 func (s *search) offer(v *ordersView, names layout.Names) {

@@ -33,7 +33,6 @@ const (
 	pingTimeout = time.Second
 )
 
-// Parts of the page.
 const (
 	endpointsPart = "webhook endpoints"
 	queuesPart    = "webhook queues"
@@ -63,36 +62,34 @@ type worker struct {
 	Lag     *ledger.Lag   // nil: it could not be read
 }
 
-func workers() []worker {
-	return []worker{
-		{ledger.RoleStatus, "Status", 30 * time.Second, nil},
-		{ledger.RoleWebhook, "Webhook", 30 * time.Second, nil},
-		{ledger.RoleExport, "Export", 2 * time.Minute, nil},
-	}
+var workers = []worker{
+	{ledger.RoleStatus, "Status", 30 * time.Second, nil},
+	{ledger.RoleWebhook, "Webhook", 30 * time.Second, nil},
+	{ledger.RoleExport, "Export", 2 * time.Minute, nil},
 }
 
 func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
-	s := &seen{At: time.Now(), Workers: workers(), Programs: p.programs()}
+	s := &seen{At: time.Now(), Workers: slices.Clone(workers), Programs: p.programs()}
 	r := p.reading(ctx)
 	read(r, "activity", &s.activity, func(ctx context.Context) ([]ledger.MinuteActivity, error) {
-		return p.ledger.Monitor.Activity(ctx, chartMinutes+1)
+		return p.Ledger.Monitor.Activity(ctx, chartMinutes+1)
 	})
-	read(r, "streams", &s.Stats, pointed(p.ledger.Monitor.Stats))
+	read(r, "streams", &s.Stats, pointed(p.Ledger.Monitor.Stats))
 	read(r, queuesPart, &s.queues, func(ctx context.Context) (map[ledger.EndpointState]ledger.QueueStats, error) {
-		queues, err := p.ledger.Monitor.QueueStats(ctx)
+		queues, err := p.Ledger.Monitor.QueueStats(ctx)
 		if errors.Is(err, ledger.ErrNoOwner) {
 			return nil, nil
 		}
 		return queues, err
 	})
-	read(r, endpointsPart, &s.Endpoints, p.lists.Endpoints.Get)
-	read(r, "accounts", &s.accounts, p.lists.Accounts.Get)
-	read(r, "fleets", &s.fleets, p.lists.Fleets)
+	read(r, endpointsPart, &s.Endpoints, p.Lists.Endpoints.Get)
+	read(r, "accounts", &s.accounts, p.Lists.Accounts.Get)
+	read(r, "fleets", &s.fleets, p.Lists.Fleets)
 	read(r, "refused updates", &s.refused, p.refused.Get)
 	read(r, "ClickHouse", &s.History, p.pinged.Get) // its absence is shown, and no lost part
 	for i := range s.Workers {
 		w := &s.Workers[i]
-		read(r, "lag of the role "+w.Name, &w.Lag, pointed(func(ctx context.Context) (ledger.Lag, error) { return p.ledger.Streams.Lag(ctx, w.role) }))
+		read(r, "lag of the role "+w.Name, &w.Lag, pointed(func(ctx context.Context) (ledger.Lag, error) { return p.Ledger.Streams.Lag(ctx, w.role) }))
 	}
 	s.Lost = r.wait()
 	s.NoOwner = s.queues == nil && !slices.Contains(s.Lost, queuesPart)
@@ -124,7 +121,7 @@ type overviewView struct {
 
 func (s *seen) view() *overviewView {
 	v := &overviewView{seen: s, Hour: s.hour(), Attention: s.concerns()}
-	v.Orders, v.Outcomes, v.Refusals = s.charts()
+	v.Orders, v.Outcomes, v.Refusals = v.Hour.charts()
 	if n := len(v.Attention) - mostConcerns; n > 0 {
 		v.Attention, v.More = v.Attention[:mostConcerns], n
 	}
@@ -136,7 +133,7 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return p.pages.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
+	return p.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
 }
 
 // Waiting sums up the webhook queues; nil when they could not be read, or NoOwner.
@@ -216,27 +213,22 @@ func (h *hour) Most() string {
 }
 
 // charts are nil without activity; refusals also when nothing was refused.
-func (s *seen) charts() (orders, outcomes, byCode *layout.Chart) {
-	h := s.hour()
+func (h *hour) charts() (orders, outcomes, byCode *layout.Chart) {
 	if h == nil {
 		return nil, nil, nil
 	}
 	var labels []string
+	var created, delivered, failed, cancelled []int64
 	for _, m := range h.minutes {
-		labels = append(labels, layout.Minute(m.At))
-	}
-	each := func(count func(*ledger.MinuteActivity) int64) (counts []int64) {
-		for i := range h.minutes {
-			counts = append(counts, count(&h.minutes[i]))
-		}
-		return counts
+		labels, created = append(labels, layout.Minute(m.At)), append(created, m.Created)
+		delivered, failed, cancelled = append(delivered, m.Delivered), append(failed, m.Failed), append(cancelled, m.Cancelled)
 	}
 	orders = &layout.Chart{ID: "orders-by-minute", Title: "Orders accepted per minute", Unit: "orders", Labels: labels}
-	orders.Add("Accepted", "accent", each(func(m *ledger.MinuteActivity) int64 { return m.Created }))
+	orders.Add("Accepted", "accent", created)
 	outcomes = &layout.Chart{ID: "outcomes-by-minute", Title: "Orders ended per minute", Unit: "orders", Stacked: true, Labels: labels}
-	outcomes.Add("Delivered", "good", each(func(m *ledger.MinuteActivity) int64 { return m.Delivered }))
-	outcomes.Add("Failed", "bad", each(func(m *ledger.MinuteActivity) int64 { return m.Failed }))
-	outcomes.Add("Cancelled", "quiet", each(func(m *ledger.MinuteActivity) int64 { return m.Cancelled }))
+	outcomes.Add("Delivered", "good", delivered)
+	outcomes.Add("Failed", "bad", failed)
+	outcomes.Add("Cancelled", "quiet", cancelled)
 	if h.Refused == 0 {
 		return orders, outcomes, nil
 	}

@@ -57,15 +57,14 @@ func (e *env) serve(a *archive.Archive) {
 	f, err := layout.New(gate, l, "sandbox", panelenv.Log)
 	must(e.T, err)
 	f.Lists.Accounts.MaxAge = 0 // tests make accounts themselves
-	e.pages, err = New(f, l, a, panelenv.Log)
+	e.pages, err = New(f, a)
 	must(e.T, err)
 	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
 	downloads.Refuse = f.Refuse
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
-	mux.Handle("/assets/", f.Assets())
-	mux.Handle("/favicon.ico", f.Icon())
+	f.Routes(mux)
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())
 	}

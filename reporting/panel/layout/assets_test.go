@@ -35,7 +35,7 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 	f := withAssets(t)
 	for _, name := range served {
 		address := f.address(path.Base(name))
-		plain := get(t, f.Assets(), address, "")
+		plain := get(t, routesOf(f), address, "")
 		want, err := files.ReadFile(name)
 		must(t, err)
 		if name == "assets/panel.css" {
@@ -47,13 +47,13 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		if got := plain.Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
 			t.Errorf("%s: Cache-Control %q", name, got)
 		}
-		if unwanted := get(t, f.Assets(), address, "gzip;q=0"); unwanted.Header().Get("Content-Encoding") != "" || unwanted.Body.String() != string(want) {
+		if unwanted := get(t, routesOf(f), address, "gzip;q=0"); unwanted.Header().Get("Content-Encoding") != "" || unwanted.Body.String() != string(want) {
 			t.Errorf("%s: %v to who wants no gzip", name, unwanted.Header())
 		}
 		if name == "assets/icon.svg" {
 			continue // too small to be compressed
 		}
-		small := get(t, f.Assets(), address, "br, gzip")
+		small := get(t, routesOf(f), address, "br, gzip")
 		z, err := gzip.NewReader(small.Body)
 		must(t, err)
 		content, err := io.ReadAll(z)
@@ -62,20 +62,20 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 			t.Errorf("%s: compressed, it is another file", name)
 		}
 	}
-	if icon := get(t, f.Icon(), "/favicon.ico", ""); icon.Header().Get("Content-Type") != "image/svg+xml" {
+	if icon := get(t, routesOf(f), "/favicon.ico", ""); icon.Header().Get("Content-Type") != "image/svg+xml" {
 		t.Errorf("the icon is %v", icon.Header())
 	}
 	for _, path := range []string{"/assets/", "/assets/panel.css", "/assets/0000000000000000/layout.go", "/assets/0/vendor/htmx.min.js"} {
-		if got := get(t, f.Assets(), path, ""); got.Code != http.StatusNotFound {
+		if got := get(t, routesOf(f), path, ""); got.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, got.Code)
 		}
 	}
-	if other := get(t, f.Assets(), "/assets/0000000000000000/panel.css", ""); other.Code != http.StatusOK || other.Header().Get("Cache-Control") != "no-store" {
+	if other := get(t, routesOf(f), "/assets/0000000000000000/panel.css", ""); other.Code != http.StatusOK || other.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("another release's address: %d %v", other.Code, other.Header())
 	}
 	request := httptest.NewRequest(http.MethodPost, f.address("panel.js"), nil)
 	w := httptest.NewRecorder()
-	f.Assets().ServeHTTP(w, request)
+	routesOf(f).ServeHTTP(w, request)
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}
@@ -97,4 +97,10 @@ func get(t *testing.T, h http.Handler, path, encoding string) *httptest.Response
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+func routesOf(f *Layout) http.Handler {
+	mux := http.NewServeMux()
+	f.Routes(mux)
+	return mux
 }

@@ -19,7 +19,6 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// functions are what templates may call.
 func (l *Layout) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset": l.address,             // NAME, such as panel.js

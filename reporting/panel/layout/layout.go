@@ -10,13 +10,22 @@
 package layout
 
 import (
+	"cmp"
 	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"html/template"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/assets"
 	"vendorapi/reporting/panel/auth"
@@ -30,10 +39,11 @@ var served = []string{"assets/panel.css", "assets/panel.js", "assets/icon.svg", 
 
 // Layout holds what is the same on every page. It is safe for concurrent use.
 type Layout struct {
-	Lists *Lists
+	Lists  *Lists
+	Ledger *ledger.Ledger
+	Log    *slog.Logger
 
 	gate        *auth.Gate
-	log         *slog.Logger
 	environment string
 	assets      *assets.Files
 	templates   *template.Template
@@ -43,7 +53,10 @@ type Layout struct {
 // New prepares the layout for an environment, "production" or "sandbox", which
 // every page names.
 func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) (*Layout, error) {
-	l := &Layout{Lists: newLists(led), gate: gate, log: log, environment: environment}
+	const timeout = 10 * time.Second
+	l := &Layout{Ledger: led, Log: log, gate: gate, environment: environment, Lists: &Lists{ledger: led,
+		Accounts:  Cache[[]*delivery.Account]{MaxAge: 5 * time.Second, Timeout: timeout, Read: led.Accounts.List},
+		Endpoints: Cache[[]*ledger.WebhookEndpoint]{MaxAge: 3 * time.Second, Timeout: timeout, Read: led.Webhooks.Endpoints}}}
 	var err error
 	if l.assets, err = assets.New(files, served...); err != nil {
 		return nil, err
@@ -54,7 +67,7 @@ func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logg
 	if _, err = svgmap.Define(l.templates); err != nil {
 		return nil, err
 	}
-	l.own, err = l.Parse(files, "page/refusal.html")
+	l.own, err = l.Parse("layout", files, "page/refusal.html")
 	return l, err
 }
 
@@ -89,7 +102,6 @@ type section struct {
 	Current          bool
 }
 
-// sections are the navigation, in its order.
 var sections = []section{
 	{"/overview", "Overview", "overview", auth.Operator, false},
 	{"/orders", "Orders", "orders", auth.Operator, false},
@@ -102,9 +114,11 @@ var sections = []section{
 	{"/payments", "Payments", "payments", auth.Finance, false},
 }
 
-// Home leads from / to the first page that somebody may see.
-func (l *Layout) Home() http.Handler {
-	return l.Guard(func(w http.ResponseWriter, r *http.Request) error {
+// Routes adds / to mux, which leads to the first page that somebody may see, and for
+// everybody the stylesheet, the scripts, and the icon, also where browsers look for it on
+// pages that name none.
+func (l *Layout) Routes(mux *http.ServeMux) {
+	mux.Handle("GET /{$}", l.Guard(func(w http.ResponseWriter, r *http.Request) error {
 		who := auth.IdentityOf(r.Context())
 		for _, s := range sections {
 			if who.Roles.Include(s.role) {
@@ -113,20 +127,199 @@ func (l *Layout) Home() http.Handler {
 			}
 		}
 		return errNoPages
-	})
-}
-
-// Icon serves the icon where browsers look for it on pages that name none.
-func (l *Layout) Icon() http.Handler {
-	return auth.Protect(auth.PolicyData, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	}))
+	assets := http.NewServeMux()
+	assets.Handle("GET /assets/{hash}/{name}", gzhttp.GzipHandler(l.assets))
+	assets.HandleFunc("/favicon.ico", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=86400")
 		http.ServeFileFS(w, r, files, "assets/icon.svg")
-	}))
+	})
+	mux.Handle("/assets/", auth.Protect(auth.PolicyData, assets))
+	mux.Handle("/favicon.ico", auth.Protect(auth.PolicyData, assets))
 }
 
-// Assets serves the stylesheet, scripts and icon, to everybody.
-func (l *Layout) Assets() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /assets/{hash}/{name}", gzhttp.GzipHandler(l.assets))
-	return auth.Protect(auth.PolicyData, mux)
+// Pages are the templates of one package, with the layout around them.
+type Pages struct {
+	*Layout
+	Log   *slog.Logger // names the package
+	parts *template.Template
+	whole map[string]*template.Template // for each template a set in which it is the layout's content
+}
+
+// Parse reads the templates of a part of the panel; without patterns those in page/. A template "done" has
+// the sentences that say what was done, by the key that Redirect puts into the address.
+func (l *Layout) Parse(part string, files fs.FS, patterns ...string) (*Pages, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"page/*.html"}
+	}
+	parts, err := template.Must(l.templates.Clone()).ParseFS(files, patterns...)
+	if err != nil {
+		return nil, fmt.Errorf("layout: templates: %w", err)
+	}
+	p := &Pages{Layout: l, Log: l.Log.With("part", part), parts: parts, whole: map[string]*template.Template{}}
+	for _, t := range parts.Templates() {
+		if t.Tree == nil || l.templates.Lookup(t.Name()) != nil {
+			continue
+		}
+		set := template.Must(parts.Clone())
+		if _, err := set.AddParseTree("content", t.Tree.Copy()); err != nil {
+			return nil, fmt.Errorf("layout: template %s: %w", t.Name(), err)
+		}
+		p.whole[t.Name()] = set
+	}
+	return p, nil
+}
+
+// View is what a handler shows.
+type View struct {
+	Title   string
+	Data    any
+	Charts  bool  // the page has some: their script is loaded
+	Refused error // why nothing was done: its message stands above the content, its code decides the status
+	Plain   bool  // leaves the code out of a refusal
+}
+
+// Page is what the layout and every content template gets.
+type Page struct {
+	View
+	User, CSRF  string
+	Sections    []section
+	Environment string
+	Now         time.Time
+	Done        template.HTML
+	Alert       *delivery.Error
+	RequestID   string
+	Path        string
+}
+
+// Show answers with a whole page: the template of this name within the layout. Below
+// /live it is the page's part that refreshes itself, "name-live"; a refusal replaces nothing.
+func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View) error {
+	if strings.HasSuffix(r.URL.Path, "/live") {
+		if v.Refused != nil {
+			return v.Refused
+		}
+		return p.Part(w, r, name+"-live", v.Data)
+	}
+	page := p.page(r, v)
+	status := http.StatusOK
+	if v.Refused != nil {
+		page.Alert, page.RequestID = auth.Explain(w, r, p.Layout.Log, v.Refused)
+		status = page.Alert.Code.HTTPStatus()
+	}
+	return p.show(w, status, name, page)
+}
+
+// Part answers with a template alone, for what refreshes itself.
+func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data any) error {
+	return auth.Render(w, http.StatusOK, p.parts, name, p.page(r, View{Data: data}))
+}
+
+// show does not compress: pages repeat what was typed next to the CSRF token, which
+// compression would let others guess (BREACH).
+func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page) error {
+	set := p.whole[name]
+	if set == nil {
+		return fmt.Errorf("layout: no template %q", name)
+	}
+	return auth.Render(w, status, set, "layout", page)
+}
+
+func (p *Pages) page(r *http.Request, v View) *Page {
+	who := auth.IdentityOf(r.Context())
+	page := &Page{View: v, User: who.Name, CSRF: who.CSRF, Environment: p.environment, Now: time.Now(), Path: r.URL.Path}
+	var done strings.Builder
+	if key := r.URL.Query().Get(doneKey); key != "" && p.parts.ExecuteTemplate(&done, "done", key) == nil {
+		page.Done = template.HTML(strings.TrimSpace(done.String()))
+	}
+	for _, s := range sections {
+		if who.Roles.Include(s.role) {
+			s.Current = r.URL.Path == s.Path || strings.HasPrefix(r.URL.Path, s.Path+"/")
+			page.Sections = append(page.Sections, s)
+		}
+	}
+	return page
+}
+
+const doneKey = "done"
+
+// Redirect ends an action: the browser goes on to a path of the panel, escaped and maybe
+// with a query, where the sentence with this key says what was done.
+func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	http.Redirect(w, r, path+separator+doneKey+"="+url.QueryEscape(done), http.StatusSeeOther)
+	return nil
+}
+
+var (
+	errNoPages = delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
+	errToken   = delivery.Refuse(delivery.CodeForbidden, "a token changes nothing; sign in")
+)
+
+// Refuse answers an error: as a page for who navigates or submits a form, in the service's
+// envelope for everything else. Nothing of the answer may have been written.
+func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler) // the way out of an answer that has begun
+	}
+	if !auth.WantsPage(r) {
+		auth.Refuse(w, r, l.Log, err)
+		return
+	}
+	e, requestID := auth.Explain(w, r, l.Log, err)
+	status, other := e.Code.HTTPStatus(), "This did not work"
+	if status >= http.StatusInternalServerError {
+		other = "Something went wrong"
+	}
+	page := l.own.page(r, View{Title: cmp.Or(refusalTitles[status], other), Plain: len(e.Fields) > 0})
+	page.Alert, page.RequestID = e, requestID
+	w.Header().Set("Content-Security-Policy", auth.PolicyScripts) // whatever handler it stands in for
+	if err := l.own.show(w, status, "refusal", page); err != nil {
+		auth.Refuse(w, r, l.Log, err)
+	}
+}
+
+var refusalTitles = map[int]string{
+	http.StatusNotFound: "Not found", http.StatusForbidden: "Not allowed", http.StatusServiceUnavailable: "Not available right now",
+}
+
+// Chart is a picture of figures, which panel.js draws from its JSON, with a table of them
+// below. Show it with {{template "chart" .C}}, where .C is a *Chart.
+type Chart struct {
+	ID      string   `json:"-"` // unique on the page
+	Title   string   `json:"-"`
+	Unit    string   `json:"unit"` // of the values, such as "orders" or "TRY"
+	Stacked bool     `json:"stacked,omitempty"`
+	Across  bool     `json:"across,omitempty"` // bars on their side, for long labels
+	Labels  []string `json:"labels"`
+	Series  []Series `json:"series"`
+}
+
+// Series is one colour of a chart, with a value and a text for every label.
+type Series struct {
+	Name   string    `json:"name"`
+	Tone   string    `json:"tone,omitempty"` // accent, good, bad, warn, quiet, second; empty: one after the other
+	Values []float64 `json:"values"`
+	Texts  []string  `json:"-"` // the values as the table writes them
+}
+
+// Add adds a series of whole numbers, or of kuruş, drawn as lira, when the unit is TRY.
+func (c *Chart) Add(name, tone string, values []int64) {
+	s := Series{Name: name, Tone: tone}
+	for _, n := range values {
+		value, text := float64(n), Count(n)
+		if c.Unit == "TRY" {
+			value, text = float64(n)/100, Money(n)
+		}
+		s.Values, s.Texts = append(s.Values, value), append(s.Texts, text)
+	}
+	c.Series = append(c.Series, s)
+}
+
+func (c *Chart) json() (string, error) {
+	b, err := json.Marshal(c)
+	return string(b), err
 }

@@ -44,7 +44,7 @@ func signedIn(t *testing.T, user string) *testenv.Client {
 
 func routes(t *testing.T, f *Layout, gate *auth.Gate) http.Handler {
 	t.Helper()
-	p, err := f.Parse(pages)
+	p, err := f.Parse("test", pages)
 	must(t, err)
 	mux := http.NewServeMux()
 	f.Handle(mux, "GET /accounts", auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
@@ -64,7 +64,7 @@ func routes(t *testing.T, f *Layout, gate *auth.Gate) http.Handler {
 	f.Handle(mux, "GET /missing", auth.Operator, func(http.ResponseWriter, *http.Request) error {
 		return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this id")
 	})
-	mux.Handle("GET /{$}", f.Home())
+	f.Routes(mux)
 	mux.Handle("/login", gate.Handler())
 	return mux
 }
@@ -114,10 +114,10 @@ func TestParse_RefusesBrokenTemplates(t *testing.T) {
 	t.Parallel()
 	f, err := New(nil, &ledger.Ledger{}, "sandbox", slog.New(slog.DiscardHandler))
 	must(t, err)
-	if _, err := f.Parse(fstest.MapFS{"page/x.html": {Data: []byte("{{define")}}); err == nil {
+	if _, err := f.Parse("test", fstest.MapFS{"page/x.html": {Data: []byte("{{define")}}); err == nil {
 		t.Error("a broken template was parsed")
 	}
-	p, err := f.Parse(pages)
+	p, err := f.Parse("test", pages)
 	must(t, err)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/x", nil)

@@ -1,14 +1,24 @@
 package layout
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // longestFilter bounds a filter, in bytes; only texts may be as long.
@@ -170,4 +180,178 @@ func StorePath(account delivery.AccountID, externalID, act string) string {
 		return path + NoSegment + act + "?id=" + url.QueryEscape(externalID)
 	}
 	return path + url.PathEscape(externalID) + act
+}
+
+// Lists are what many pages show, read once for all who look.
+type Lists struct {
+	Accounts  Cache[[]*delivery.Account] // by name
+	Endpoints Cache[[]*ledger.WebhookEndpoint]
+	ledger    *ledger.Ledger
+}
+
+// Fleets are all fleets, by name; with an error those that were read before.
+func (l *Lists) Fleets(ctx context.Context) ([]*delivery.Fleet, error) {
+	err := l.ledger.Fleets.Load(ctx)
+	known := l.ledger.Fleets.Snapshot()
+	if known == nil {
+		return nil, err
+	}
+	return known.All(), err
+}
+
+// Names are those of all accounts or of all fleets, by id.
+type Names map[string]string
+
+// AccountNames are empty with an error.
+func (l *Lists) AccountNames(ctx context.Context) (Names, error) {
+	accounts, err := l.Accounts.Get(ctx)
+	return NamesOf(accounts), err
+}
+
+// NamesOf are the accounts' names.
+func NamesOf(accounts []*delivery.Account) Names {
+	names := Names{}
+	for _, a := range accounts {
+		names[a.ID.String()] = a.Name
+	}
+	return names
+}
+
+// FleetNames are those of Fleets.
+func (l *Lists) FleetNames(ctx context.Context) (Names, error) {
+	fleets, err := l.Fleets(ctx)
+	names := Names{}
+	for _, f := range fleets {
+		names[f.ID.String()] = f.Name
+	}
+	return names, err
+}
+
+// Find is the id of what was typed: an id as it is, or the name of exactly one, in
+// any case. What is neither stays as it is, to be refused.
+func (n Names) Find(typed string) string {
+	if _, known := n[typed]; known || typed == "" {
+		return typed
+	}
+	for _, as := range []func(string) string{strings.Clone, delivery.FoldName} {
+		var found []string
+		for id, name := range n {
+			if as(name) == as(typed) {
+				found = append(found, id)
+			}
+		}
+		if len(found) == 1 {
+			return found[0]
+		}
+	}
+	return typed
+}
+
+// Of is a name, or the beginning of the id where there is none.
+func (n Names) Of(id fmt.Stringer, kind string) string {
+	return cmp.Or(n[id.String()], kind+Short(id))
+}
+
+// Known fails for an id that nobody has.
+func (n Names) Known(id string) error {
+	if _, known := n[id]; !known {
+		return errUnknown
+	}
+	return nil
+}
+
+var errUnknown = errors.New("nobody has this id")
+
+// Choices are the options by name, also of what was chosen and has no name; nil for
+// none and for more than most: then an id or a name is typed. Equal names get their ids.
+func (n Names) Choices(chosen string, most int) []Choice {
+	if len(n) == 0 || len(n) > most {
+		return nil
+	}
+	var all []Choice
+	times := map[string]int{}
+	for id, name := range n {
+		times[name]++
+		all = append(all, Choice{Value: id, Name: name, Chosen: id == chosen})
+	}
+	for i := range all {
+		if c := &all[i]; times[c.Name] > 1 {
+			c.Name += " · " + Short(c.Value)
+		}
+	}
+	slices.SortFunc(all, func(a, b Choice) int {
+		return cmp.Or(strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), strings.Compare(a.Value, b.Value))
+	})
+	if _, known := n[chosen]; chosen != "" && !known {
+		all = append(all, Choice{Value: chosen, Name: chosen, Chosen: true})
+	}
+	return all
+}
+
+// Cache is the last value of something that many people look at, so that all who ask at
+// about the same time cost one read. Values are shared: nobody may change them. Once its
+// fields are set, it is safe for concurrent use.
+type Cache[T any] struct {
+	// Read reads the value. Its context ends after Timeout, not with the request that began it.
+	Read    func(context.Context) (T, error)
+	Timeout time.Duration
+	// MaxAge is how old a value may be, from the end of its read, to be returned as it is.
+	MaxAge time.Duration
+	// MaxStale is up to which age an older value is returned while it is read again; 0: none.
+	MaxStale time.Duration
+
+	reads singleflight.Group
+	mu    sync.Mutex
+	last  *stored[T] // nil: there is none
+	epoch int        // how often Forget was called
+}
+
+type stored[T any] struct {
+	value T
+	at    time.Time // the end of its read
+}
+
+// Get returns the value. It joins a read in progress or begins one, and waits for it as
+// long as ctx lasts. Errors are the read's or the context's; none is kept.
+func (c *Cache[T]) Get(ctx context.Context) (value T, err error) {
+	c.mu.Lock()
+	last, epoch := c.last, c.epoch
+	c.mu.Unlock()
+	if last != nil && time.Since(last.at) <= c.MaxAge {
+		return last.value, nil
+	}
+	read := c.reads.DoChan("", func() (any, error) { return c.read(context.WithoutCancel(ctx), epoch) })
+	if last != nil && time.Since(last.at) <= c.MaxStale {
+		return last.value, nil
+	}
+	select {
+	case result := <-read:
+		value, _ = result.Val.(T) // a nil interface is T's zero value
+		return value, result.Err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// read keeps the value unless Forget was called meanwhile.
+func (c *Cache[T]) read(ctx context.Context, epoch int) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	value, err := c.Read(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && epoch == c.epoch {
+		c.last = &stored[T]{value, time.Now()}
+	}
+	return value, err
+}
+
+// Forget makes the next Get read again, because something was changed. A read in progress
+// may not have seen the change; it serves only those who already wait for it.
+func (c *Cache[T]) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = nil
+	c.epoch++
+	c.reads.Forget("")
 }

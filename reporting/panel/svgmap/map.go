@@ -131,7 +131,6 @@ func newMap(of orb.Bound, width, height int, margin, minSpan float64, title, des
 	return &Map{Width: width, Height: height, Title: title, Description: description, Bar: p.bar(), plane: p}
 }
 
-// country draws the outline of Turkey, and a bound besides.
 func country(with orb.Bound, margin float64, title, description string) *Map {
 	land := polygonsOf(delivery.Turkey())
 	m := newMap(land.Bound().Union(with), countryWidth, countryHeight, margin, closeSpan, title, description)
@@ -139,7 +138,6 @@ func country(with orb.Bound, margin float64, title, description string) *Map {
 	return m
 }
 
-// closeUp draws the area on the outline of Turkey, as far as the bound goes.
 func closeUp(of orb.Bound, area orb.MultiPolygon, title, description string) *Map {
 	m := newMap(of, closeWidth, closeHeight, coverageMargin, closeSpan, title, description)
 	m.Land, m.Coverage, m.Grid = m.plane.paths(polygonsOf(delivery.Turkey())), m.plane.paths(area), m.plane.grid(m.Bar.Metres)
