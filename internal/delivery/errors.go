@@ -113,8 +113,7 @@ func Refuse(code Code, format string, args ...any) *Error {
 
 // CodeOf is the code of a *Error in err's chain, else INTERNAL_ERROR.
 func CodeOf(err error) Code {
-	var refusal *Error
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*Error](err); ok {
 		return refusal.Code
 	}
 	return CodeInternal

@@ -25,16 +25,10 @@ func NewAccountID() AccountID { return AccountID(uuid.New()) }
 func NewFleetID() FleetID { return FleetID(uuid.New()) }
 
 // ParseAccountID reads the canonical UUID form, 36 characters.
-func ParseAccountID(s string) (AccountID, error) {
-	id, err := parseUUID(s)
-	return AccountID(id), err
-}
+func ParseAccountID(s string) (AccountID, error) { return parseUUID[AccountID](s) }
 
 // ParseFleetID reads the canonical UUID form, 36 characters.
-func ParseFleetID(s string) (FleetID, error) {
-	id, err := parseUUID(s)
-	return FleetID(id), err
-}
+func ParseFleetID(s string) (FleetID, error) { return parseUUID[FleetID](s) }
 
 func (id AccountID) String() string { return uuid.UUID(id).String() }
 func (id FleetID) String() string   { return uuid.UUID(id).String() }
@@ -119,14 +113,11 @@ func (id OrderID) AppendText(dst []byte) []byte { return appendUUID(dst, id) }
 
 // ParseOrderID reads the canonical form; an error is answered like an unknown order.
 func ParseOrderID(s string) (OrderID, error) {
-	raw, err := parseUUID(s)
-	if err != nil {
-		return OrderID{}, err
-	}
-	if raw[6]&0xf0 != 0x80 || raw[8]&0xc0 != 0x80 {
+	id, err := parseUUID[OrderID](s)
+	if err == nil && (id[6]&0xf0 != 0x80 || id[8]&0xc0 != 0x80) {
 		return OrderID{}, fmt.Errorf("order id %q is not a UUID of version 8", s)
 	}
-	return OrderID(raw), nil
+	return id, err
 }
 
 // EventID names one version of one order for ever; receivers deduplicate on it.
@@ -149,12 +140,12 @@ func ParseEventID(s string) (OrderID, uint64, error) {
 	return OrderID(raw[:16]), binary.BigEndian.Uint64(raw[16:]), nil
 }
 
-func parseUUID(s string) ([16]byte, error) {
+func parseUUID[ID ~[16]byte](s string) (ID, error) {
 	if len(s) != 36 {
-		return [16]byte{}, fmt.Errorf("%d characters are no UUID of 36", len(s))
+		return ID{}, fmt.Errorf("%d characters are no UUID of 36", len(s))
 	}
 	id, err := uuid.Parse(s)
-	return id, err
+	return ID(id), err
 }
 
 func appendUUID(dst []byte, id [16]byte) []byte {
@@ -173,21 +164,18 @@ func (id FleetID) ClientID() string { return "flt_" + hex.EncodeToString(id[:]) 
 
 // AccountOfClient is the inverse of AccountID.ClientID.
 func AccountOfClient(clientID string) (AccountID, bool) {
-	raw, ok := parseClientID("ven_", clientID)
-	return AccountID(raw), ok
+	return parseClientID[AccountID]("ven_", clientID)
 }
 
 // FleetOfClient is the inverse of FleetID.ClientID.
-func FleetOfClient(clientID string) (FleetID, bool) {
-	raw, ok := parseClientID("flt_", clientID)
-	return FleetID(raw), ok
-}
+func FleetOfClient(clientID string) (FleetID, bool) { return parseClientID[FleetID]("flt_", clientID) }
 
-func parseClientID(prefix, clientID string) (id [16]byte, ok bool) {
+func parseClientID[ID ~[16]byte](prefix, clientID string) (ID, bool) {
+	var raw [16]byte
 	digits, ok := strings.CutPrefix(clientID, prefix)
-	if !ok || len(digits) != 32 {
-		return id, false
+	if !ok || len(digits) != 2*len(raw) {
+		return ID{}, false
 	}
-	_, err := hex.Decode(id[:], []byte(digits))
-	return id, err == nil
+	_, err := hex.Decode(raw[:], []byte(digits))
+	return ID(raw), err == nil
 }

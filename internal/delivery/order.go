@@ -195,10 +195,3 @@ func (o *OrderDraft) PaymentWarnings(yield func(*PaymentWarning) bool) {
 		}
 	}
 }
-
-func (o *OrderDraft) needsWarning() bool {
-	for range o.PaymentWarnings {
-		return true
-	}
-	return false
-}

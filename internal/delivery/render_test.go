@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,7 +179,7 @@ func TestAppendCreated_WarnsOfThePayment(t *testing.T) {
 		"CollectionDiffers":   {OrderAmount: amount(1000), Payment: Payment{Cash, amount(100000)}},
 		"PaymentTypeMissing":  {Payment: Payment{CollectionAmount: amount(1)}},
 	} {
-		o.Warned = o.needsWarning()
+		o.Warned = len(slices.Collect(o.PaymentWarnings)) > 0
 		var created struct {
 			Warnings []struct{ Kind, Field, Message string }
 		}

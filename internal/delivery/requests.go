@@ -69,7 +69,9 @@ func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 	if err := f.Err(); err != nil {
 		return OrderDraft{}, err
 	}
-	d.Warned = d.needsWarning()
+	for range d.PaymentWarnings {
+		d.Warned = true
+	}
 	return d, nil
 }
 

@@ -92,16 +92,11 @@ const orderItem = 1 + delivery.OrderDigestSize + 2 + 4
 func (r partition) waitingEvents(items []string) []WaitingEvent {
 	events := make([]WaitingEvent, len(items))
 	for i, item := range items {
-		if item == "" {
-			continue
-		}
-		switch item[0] {
-		case eventOrder:
-			if len(item) >= orderItem {
-				events[i].Order = r.orderOfMember(item[1:15])
-				events[i].Sequence = binary.BigEndian.Uint32([]byte(item[15:19]))
-			}
-		case eventNotice:
+		switch {
+		case len(item) >= orderItem && item[0] == eventOrder:
+			events[i].Order = r.orderOfMember(item[1:15])
+			events[i].Sequence = binary.BigEndian.Uint32([]byte(item[15:19]))
+		case item != "" && item[0] == eventNotice:
 			events[i].Notice = item[1:]
 		}
 	}

@@ -43,9 +43,12 @@ func holdExpired(group string, now time.Time) bool {
 func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string, error) {
 	hold := holdPrefix + strconv.FormatInt(now.Unix(), 10)
 	err := l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
-		from, err := l.exportedUntil(ctx, key, groups)
-		if err != nil {
+		group, _ := groupOf(groups, RoleExport)
+		from := group.LastDeliveredID
+		if pending, err := l.oldestPending(ctx, key, group); err != nil {
 			return err
+		} else if pending != "" {
+			from = idBefore(pending)
 		}
 		for _, g := range groups {
 			if holdExpired(g.Name, now) {

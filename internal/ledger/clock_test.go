@@ -190,7 +190,7 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 			return err
 		},
 		"replay": func() error {
-			return errOf(s.queueReplays(t.Context(), s.account, []any{noticeKey("evt_1")}, 0))
+			return errOf(s.queueReplays(t.Context(), s.account, []Event{{Notice: "evt_1"}}, 0))
 		},
 	} {
 		before := readings()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -90,23 +89,19 @@ type Feed struct {
 	// Consumer is unique among running processes and survives a restart, so that a
 	// process first finishes what it had begun.
 	Consumer string
-	// Handle acknowledges what it settles; the rest is handed out again. It gets one
-	// partition's entries in order, one call at a time; with Every, those of all.
+	// Handle acknowledges what it settles; the rest is handed out again. It gets the entries of all
+	// partitions, those of a stream in order, one call at a time.
 	Handle func(ctx context.Context, batch []Entry) error
-	// Every spaces reads of all partitions, so that batches collect; a full one is
-	// followed at once. After delivery.ErrUnavailable nothing new is read until the rest
-	// has succeeded. 0: a partition is read as soon as it has something.
-	Every time.Duration
-	Log   func(msg string, args ...any) // optional
-	// Batch is how many entries of a stream are read at once, 0: 256; with Every at
-	// most 50,000 of all streams.
-	Batch      int
-	ClaimAfter time.Duration // when a dead consumer's entries are taken over; 0: 60 s
+	// Every spaces reads, so that batches collect, 0: 1 s; a full one is followed at once. After
+	// delivery.ErrUnavailable nothing new is read until the rest has succeeded.
+	Every      time.Duration
+	Log        func(msg string, args ...any) // optional
+	Batch      int                           // entries of a stream that are read at once, 0: 256; 50,000 of all streams
+	ClaimAfter time.Duration                 // when a dead consumer's entries are taken over; 0: 60 s
 }
 
 // Pauses, and how often an entry is handed out before it is dead-lettered.
 const (
-	readBlock     = time.Second
 	maxDeliveries = 25
 	minPause      = 100 * time.Millisecond
 	maxPause      = 5 * time.Second
@@ -115,24 +110,11 @@ const (
 // Run reads until ctx ends: what this consumer had begun, new entries, and what dead
 // consumers left. It creates missing groups, retries for ever and returns ctx's error.
 func (l Streams) Run(ctx context.Context, f Feed) error {
-	f.Batch, f.ClaimAfter = cmp.Or(f.Batch, 256), cmp.Or(f.ClaimAfter, time.Minute)
+	f.Batch, f.Every, f.ClaimAfter = cmp.Or(f.Batch, 256), cmp.Or(f.Every, time.Second), cmp.Or(f.ClaimAfter, time.Minute)
 	if f.Log == nil {
 		f.Log = func(string, ...any) {}
 	}
-	// On a single Redis one read waits for all partitions; in a cluster each
-	// partition is a slot of its own and is read by itself.
-	shares := [][]partition{l.partitions}
-	if l.cluster && f.Every == 0 {
-		shares = nil
-		for _, r := range l.partitions {
-			shares = append(shares, []partition{r})
-		}
-	}
-	var all sync.WaitGroup
-	for _, partitions := range shares {
-		all.Go(func() { newFeedReader(l.core, &f, partitions).run(ctx) })
-	}
-	all.Wait()
+	newFeedReader(l.core, &f, l.partitions).run(ctx)
 	return ctx.Err()
 }
 
@@ -145,22 +127,20 @@ type feedReader struct {
 	*Feed
 	ledger  *core
 	streams []streamRef
-	byKey   map[string]partition
 
-	claimed   time.Time // when dead consumers' entries were last looked for; zero: not yet
+	claimed   time.Time // when dead consumers' entries were last looked for; zero: not since groups were made
 	forgotten time.Time // when the names of those long gone were last looked for; zero: not yet
 	redoAt    time.Time // when to take up this consumer's unsettled entries; zero: there are none
 	redoPause time.Duration
-	stalled   bool      // Handle waits for something outside; nothing new is read
-	nextRead  time.Time // with Every
+	stalled   bool // Handle waits for something outside; nothing new is read
+	nextRead  time.Time
 }
 
 func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
-	r := &feedReader{Feed: f, ledger: l, byKey: make(map[string]partition), redoAt: time.Now(), redoPause: minPause}
+	r := &feedReader{Feed: f, ledger: l, redoAt: time.Now(), redoPause: minPause}
 	for _, partition := range partitions {
 		for _, kind := range roleStreams[f.Role] {
 			r.streams = append(r.streams, streamRef{partition, partition.key(kind)})
-			r.byKey[partition.key(kind)] = partition
 		}
 	}
 	return r
@@ -177,41 +157,29 @@ func (r *feedReader) run(ctx context.Context) {
 			continue
 		}
 		r.redoLater()
-		r.stalled = r.Every > 0 && errors.Is(err, delivery.ErrUnavailable)
+		r.stalled = errors.Is(err, delivery.ErrUnavailable)
 		if redis.HasErrorPrefix(err, "NOGROUP") {
 			r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
-			err = r.ledger.makeGroups(ctx, r.keys()...)
-		}
-		if err != nil {
+			r.claimed = time.Time{}
+		} else {
 			r.Log("reading or handling entries failed; it is tried again", "error", err, "pause", pause)
 		}
 		sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
-	r.leave(ctx)
+	// A successor may have another name, and would wait for ClaimAfter. What is unsettled stays pending.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	r.forget(end, 0, r.Consumer)
 }
 
 // Consumers that have long been silent are forgotten: containers have new names each time.
 const (
 	forgetEvery = time.Hour
 	forgetAfter = 24 * time.Hour
+
+	leaveTimeout = 5 * time.Second
 )
-
-const leaveTimeout = 5 * time.Second
-
-// leave settles the last entries and removes this consumer, whose successor may have
-// another name and would wait for ClaimAfter. What fails stays pending.
-func (r *feedReader) leave(ctx context.Context) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-	defer cancel()
-	if r.Every == 0 {
-		if err := r.readOwn(end); err != nil {
-			r.Log("entries stay unsettled at the end", "error", err)
-			return
-		}
-	}
-	r.forget(end, 0, r.Consumer)
-}
 
 // forget deletes silent consumers without pending entries; an empty name means all.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
@@ -242,8 +210,10 @@ func sleep(ctx context.Context, d time.Duration) {
 // turn is one round: unsettled entries, dead consumers' entries, then new ones.
 func (r *feedReader) turn(ctx context.Context) error {
 	if r.claimed.IsZero() {
-		if err := r.ledger.makeGroups(ctx, r.keys()...); err != nil {
-			return err
+		for _, s := range r.streams {
+			if err := r.ledger.makeGroups(ctx, s.key); err != nil {
+				return err
+			}
 		}
 	}
 	if r.stalled {
@@ -273,18 +243,7 @@ func (r *feedReader) turn(ctx context.Context) error {
 		r.forgotten = time.Now()
 		r.forget(ctx, forgetAfter, "")
 	}
-	if r.Every > 0 {
-		return r.gather(ctx)
-	}
-	return r.readNew(ctx)
-}
-
-func (r *feedReader) keys() []string {
-	keys := make([]string, len(r.streams), 2*len(r.streams))
-	for i, s := range r.streams {
-		keys[i] = s.key
-	}
-	return keys
+	return r.gather(ctx)
 }
 
 // makeGroups makes each group that a stream must have.
@@ -307,6 +266,190 @@ func requiredRoles(streamKey string) (roles []Role) {
 		}
 	}
 	return roles
+}
+
+// readGroup reads new entries (">"), or those behind an id.
+func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from string, count int, stream string) *redis.XStreamSliceCmd {
+	return client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: string(r.Role), Consumer: r.Consumer, Streams: []string{stream, from}, Count: int64(count), Block: -1})
+}
+
+// gatheredAtOnce bounds what one read brings, however many partitions there are.
+const gatheredAtOnce = 50_000
+
+// gather reads what is new in every stream, and does not wait for more.
+func (r *feedReader) gather(ctx context.Context) error {
+	sleep(ctx, time.Until(r.nextRead))
+	count := min(r.Batch, max(gatheredAtOnce/len(r.streams), 1))
+	pipe := r.ledger.readers.Pipeline()
+	reads := make([]*redis.XStreamSliceCmd, len(r.streams))
+	for i, s := range r.streams {
+		reads[i] = r.readGroup(ctx, pipe, ">", count, s.key)
+	}
+	_, _ = pipe.Exec(ctx) // each read carries its own error
+	var batch []Entry
+	var errs []error
+	full := false
+	for i, read := range reads {
+		errs = append(errs, readFailure(read.Err()))
+		for _, stream := range read.Val() {
+			full = full || len(stream.Messages) == count
+			batch = append(batch, r.parse(ctx, r.streams[i], stream.Messages)...)
+		}
+	}
+	if !full {
+		r.nextRead = time.Now().Add(r.Every)
+	}
+	if len(batch) > 0 {
+		errs = append(errs, r.Handle(ctx, batch))
+	}
+	return joinCounted(errs)
+}
+
+// readFailure keeps NOGROUP recognisable. Nothing to read is none.
+func readFailure(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return err
+	}
+	return failed("reading a stream", err)
+}
+
+func (r *feedReader) readOwn(ctx context.Context) error {
+	errs := make([]error, len(r.streams))
+	for i, s := range r.streams {
+		errs[i] = r.readOwnOf(ctx, s)
+	}
+	return joinCounted(errs)
+}
+
+func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
+	for after := "0"; ; {
+		found, err := r.readGroup(ctx, r.ledger.rdb, after, r.Batch, s.key).Result()
+		if err != nil || len(found) == 0 || len(found[0].Messages) == 0 {
+			return readFailure(err)
+		}
+		messages := found[0].Messages
+		after = messages[len(messages)-1].ID
+		if err := r.handleUnsettled(ctx, s, messages); err != nil {
+			return err
+		}
+	}
+}
+
+// claim takes over what consumers have held for longer than ClaimAfter.
+func (r *feedReader) claim(ctx context.Context, s streamRef) error {
+	for cursor := "0-0"; ; {
+		messages, next, err := r.ledger.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: s.key, Group: string(r.Role),
+			Consumer: r.Consumer, MinIdle: r.ClaimAfter, Start: cursor, Count: int64(r.Batch)}).Result()
+		if err == nil && len(messages) > 0 {
+			r.Log("taking over entries that were not settled", "partition", s.partition.number, "entries", len(messages))
+			if err := r.handleUnsettled(ctx, s, messages); err != nil {
+				return err
+			}
+		}
+		if err != nil || next == "0-0" || next == "" {
+			return readFailure(err)
+		}
+		cursor = next
+	}
+}
+
+// handleUnsettled handles entries again, all together first. If that fails for good, each that has
+// failed too often is handled by itself and dead-lettered if it fails.
+func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages []redis.XMessage) error {
+	counts, err := r.deliveries(ctx, s, messages)
+	if err != nil {
+		return err
+	}
+	entries := r.parse(ctx, s, messages)
+	if len(entries) == 0 {
+		return nil
+	}
+	failure := r.Handle(ctx, entries)
+	if failure == nil || isTransient(ctx, failure) {
+		return failure
+	}
+	var rest []Entry
+	for _, e := range entries {
+		if counts[e.ID] < maxDeliveries {
+			rest = append(rest, e)
+			continue
+		}
+		err := r.Handle(ctx, []Entry{e})
+		if err != nil && !isTransient(ctx, err) {
+			err = r.deadLetter(ctx, s, e.ID, err.Error())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch len(rest) {
+	case len(entries):
+		return failure
+	case 0:
+		return nil
+	}
+	return r.Handle(ctx, rest)
+}
+
+// isTransient reports a failure that no entry has caused.
+func isTransient(ctx context.Context, err error) bool {
+	return errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
+}
+
+// deliveries is how often each of these entries was handed out.
+func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []redis.XMessage) (map[string]int64, error) {
+	pending, err := r.ledger.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: s.key, Group: string(r.Role),
+		Start: messages[0].ID, End: messages[len(messages)-1].ID, Count: int64(len(messages)), Consumer: r.Consumer}).Result()
+	if err != nil {
+		return nil, readFailure(err)
+	}
+	counts := make(map[string]int64, len(pending))
+	for _, p := range pending {
+		counts[p.ID] = p.RetryCount
+	}
+	return counts, nil
+}
+
+func (r *feedReader) parse(ctx context.Context, s streamRef, messages []redis.XMessage) []Entry {
+	entries := make([]Entry, 0, len(messages))
+	for _, m := range messages {
+		e := Entry{Partition: s.partition.number, ID: m.ID}
+		if err := e.read(s.partition, m.Values); err == nil {
+			entries = append(entries, e)
+		} else if err := r.deadLetter(ctx, s, m.ID, "unreadable: "+err.Error()); err != nil {
+			r.Log("an unreadable entry could not be moved to the dead letters", "partition", e.Partition, "entry", m.ID, "error", err)
+		}
+	}
+	return entries
+}
+
+func (e *Entry) read(partition partition, values map[string]any) (err error) {
+	if update, ok := values["u"].(string); ok {
+		e.Update, err = decodeUpdate(update)
+		return err
+	}
+	if values["a"] != nil || values["o"] != nil {
+		e.Outcomes, err = partition.decodeOutcomes(values)
+		return err
+	}
+	if batch, ok := values["m"].(string); ok {
+		e.Events, err = parseEvents(partition, batch)
+		return err
+	}
+	event, err := parseEvent(partition, text(values["e"]))
+	e.Events = []Event{event}
+	return err
+}
+
+func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {
+	r.Log("entry moved to the dead letters", "partition", s.partition.number, "entry", id, "reason", reason)
+	_, err := r.ledger.run(ctx, "settle_entry", []string{s.key, s.partition.key(kindDeadLetters)},
+		string(r.Role), id, refusedKept, "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)
+	return err
 }
 
 // Ack acknowledges entries without any other effect.

@@ -72,7 +72,7 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 	o := s.create(t, "X-1")
 	collect(t, s.Ledger, RoleWebhook, "dead", 1)
 	got := make(chan Entry, 10)
-	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "alive", ClaimAfter: 200 * time.Millisecond,
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "alive", Every: time.Millisecond, ClaimAfter: 200 * time.Millisecond,
 		Handle: func(ctx context.Context, batch []Entry) error {
 			for _, e := range batch {
 				got <- e
@@ -87,7 +87,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	seen := make(chan delivery.OrderID, 10)
-	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(ctx context.Context, batch []Entry) error {
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) error {
 		for _, e := range batch {
 			seen <- e.Events[0].Order
 		}
@@ -103,36 +103,26 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 }
 
 func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
-	type handler func(context.Context, []Entry) error
-	for name, feed := range map[string]func(handler) Feed{
-		"of one partition":  func(h handler) Feed { return Feed{Handle: h} },
-		"of all partitions": func(h handler) Feed { return Feed{Handle: h, Every: time.Millisecond} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newEnv(t)
-			bad := s.create(t, "bad")
-			var handled atomic.Int32
-			f := feed(func(ctx context.Context, batch []Entry) (failed error) {
-				for _, e := range batch {
-					if e.Events[0].Order == bad.ID {
-						failed = errors.New("a defect")
-						continue
-					}
-					handled.Add(1)
-					failed = errors.Join(failed, s.Streams.Ack(ctx, RoleWebhook, e))
-				}
-				return failed
-			})
-			f.Role, f.Consumer = RoleWebhook, "c"
-			runFeed(t, s.Ledger, f)
-			for i := range int32(3) {
-				s.create(t, fmt.Sprint("good-", i))
-				testserver.Await(t, "an event behind a failing one", func() bool { return handled.Load() == i+1 })
+	t.Parallel()
+	s := newEnv(t)
+	bad := s.create(t, "bad")
+	var handled atomic.Int32
+	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) (failed error) {
+		for _, e := range batch {
+			if e.Events[0].Order == bad.ID {
+				failed = errors.New("a defect")
+				continue
 			}
-			testserver.Await(t, "only the failing entry is pending", func() bool { return s.stats(t).Pending[RoleWebhook] == 1 })
-		})
+			handled.Add(1)
+			failed = errors.Join(failed, s.Streams.Ack(ctx, RoleWebhook, e))
+		}
+		return failed
+	}})
+	for i := range int32(3) {
+		s.create(t, fmt.Sprint("good-", i))
+		testserver.Await(t, "an event behind a failing one", func() bool { return handled.Load() == i+1 })
 	}
+	testserver.Await(t, "only the failing entry is pending", func() bool { return s.stats(t).Pending[RoleWebhook] == 1 })
 }
 
 func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
@@ -142,7 +132,7 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
 		Handle: func(context.Context, []Entry) error { return errors.New("a defect") }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
-	if err := reader.readNew(t.Context()); err == nil {
+	if err := reader.gather(t.Context()); err == nil {
 		t.Fatal("the handler's error is lost")
 	}
 	for range maxDeliveries {
@@ -161,7 +151,7 @@ func TestFeed_DeadLettersNothingWhileRedisIsUnavailable(t *testing.T) {
 	reader := newFeedReader(s.core, &Feed{Role: RoleWebhook, Consumer: "c", Batch: 10, ClaimAfter: time.Minute, Log: func(string, ...any) {},
 		Handle: func(context.Context, []Entry) error { return fmt.Errorf("writing: %w", delivery.ErrUnavailable) }}, s.partitions)
 	must(t, reader.makeGroups(t.Context()))
-	_ = reader.readNew(t.Context())
+	_ = reader.gather(t.Context())
 	for range maxDeliveries + 5 {
 		err := reader.readOwn(t.Context())
 		require(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
@@ -175,7 +165,7 @@ func TestFeed_DeadLettersWhatNobodyCanRead(t *testing.T) {
 	r := l.partitions[0]
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense"}}).Err())
 	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"other", "field"}}).Err())
-	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Handle: func(context.Context, []Entry) error { return nil }})
+	runFeed(t, l, Feed{Role: RoleWebhook, Consumer: "c", Every: time.Millisecond, Handle: func(context.Context, []Entry) error { return nil }})
 	testserver.Await(t, "both are among the dead letters", func() bool { return l.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Val() == 2 })
 }
 
@@ -342,7 +332,7 @@ func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	settled := make(chan bool, 1)
-	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Handle: func(ctx context.Context, batch []Entry) error {
+	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) error {
 		defer func() { settled <- true }()
 		return s.Streams.Ack(ctx, RoleStatus, batch...)
 	}})

@@ -272,7 +272,18 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
 	b.Helper()
 	reader := newFeedReader(s.core, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
-		Handle: func(_ context.Context, batch []Entry) error { return handle(batch[0].Partition, batch) }}, s.partitions)
+		Handle: func(_ context.Context, batch []Entry) error {
+			byPartition := make(map[int][]Entry)
+			for _, e := range batch {
+				byPartition[e.Partition] = append(byPartition[e.Partition], e)
+			}
+			for partition, entries := range byPartition {
+				if err := handle(partition, entries); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, s.partitions)
 	must(b, reader.makeGroups(b.Context()))
 	for {
 		waiting := int64(0)
@@ -286,7 +297,7 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 		if waiting == 0 {
 			return
 		}
-		must(b, reader.readNew(b.Context()))
+		must(b, reader.gather(b.Context()))
 	}
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,9 +39,8 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	if u.Kind != delivery.KindStatus {
 		courier = appendCourierEntry(nil, entryAccepted, u.Courier)
 	}
-	day := u.Order.Day()
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
-		u.Fleet[:], []byte{byte(day >> 8), byte(day)}, int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
+		u.Fleet[:], dayOf(u.Order), int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
 		courier, maxSideReports)
 	if err != nil {
 		return 0, err
@@ -110,9 +110,8 @@ func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, pos
 			open[r.number] = n + 1
 		}
 		c := &calls[n]
-		day := p.Order.Day()
 		c.keys = append(c.keys, r.order(p.Order.Digest()))
-		c.args = append(c.args, appendLocation([]byte{byte(day >> 8), byte(day)}, p.Location))
+		c.args = append(c.args, appendLocation(dayOf(p.Order), p.Location))
 	}
 	replies, err := l.runAll(ctx, "report_locations", calls)
 	if err != nil {
@@ -188,12 +187,7 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	if err != nil {
 		return nil, "", err
 	}
-	for _, o := range all {
-		if o != nil && o.Status == status {
-			orders = append(orders, o)
-		}
-	}
-	return orders, next, nil
+	return slices.DeleteFunc(all, func(o *delivery.Order) bool { return o == nil || o.Status != status }), next, nil
 }
 
 func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {

@@ -97,6 +97,9 @@ func retiredSuffix(digest delivery.Digest) (suffix [2]byte) {
 	return suffix
 }
 
+// dayOf is how scripts take the day of an order's id.
+func dayOf(id delivery.OrderID) []byte { return binary.BigEndian.AppendUint16(nil, id.Day()) }
+
 // orderMember is how indexes name an order: digest and day.
 func orderMember(id delivery.OrderID) string {
 	digest := id.Digest()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -297,7 +296,12 @@ func (l *Ledger) list(tb testing.TB, orders ...delivery.OrderID) {
 }
 
 func (r *feedReader) makeGroups(ctx context.Context) error {
-	return r.ledger.makeGroups(ctx, r.keys()...)
+	for _, s := range r.streams {
+		if err := r.ledger.makeGroups(ctx, s.key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // collect reads a role's entries, own unfinished ones first, until it has n, and
@@ -314,19 +318,16 @@ func collectFrom(tb testing.TB, l *Ledger, partitions []partition, role Role, n 
 
 func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, consumer string, n int) []Entry {
 	tb.Helper()
-	var mu sync.Mutex
 	var got []Entry
-	reader := newFeedReader(l.core, &Feed{Role: role, Consumer: consumer, Batch: 1000, Log: func(string, ...any) {},
+	reader := newFeedReader(l.core, &Feed{Role: role, Consumer: consumer, Batch: 1000, Every: time.Millisecond, Log: func(string, ...any) {},
 		Handle: func(_ context.Context, batch []Entry) error {
-			mu.Lock()
-			defer mu.Unlock()
 			got = append(got, batch...)
 			return nil
 		}}, partitions)
 	must(tb, reader.makeGroups(tb.Context()))
 	must(tb, reader.readOwn(tb.Context()))
 	for deadline := time.Now().Add(10 * time.Second); len(got) < n; {
-		must(tb, reader.readNew(tb.Context()))
+		must(tb, reader.gather(tb.Context()))
 		require(tb, !time.Now().After(deadline), "%d entries were handed out, want %d", len(got), n)
 	}
 	return got

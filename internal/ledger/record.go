@@ -27,10 +27,6 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-func appendTime(b []byte, t time.Time) []byte {
-	return binary.AppendUvarint(b, uint64(millis(t)))
-}
-
 func appendFloat(b []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(f))
 }
@@ -80,8 +76,6 @@ func (f *fields) take(n int) string {
 }
 
 func (f *fields) text() string { return f.take(int(min(f.uvarint(), math.MaxInt32))) }
-
-func (f *fields) time() time.Time { return timeOf(int64(f.uvarint())) }
 
 // uint reads a number of n bytes, 8 at most.
 func (f *fields) uint(n int) (v uint64) {
@@ -163,7 +157,7 @@ func (c *codec) write(part any) {
 	case *string:
 		b = appendText(b, *v)
 	case *time.Time:
-		b = appendTime(b, *v)
+		b = binary.AppendUvarint(b, uint64(millis(*v)))
 	case *delivery.Money: // 0 is "not given", so amounts are one higher
 		amount := uint64(0)
 		if v.Set {
@@ -199,7 +193,7 @@ func (c *codec) read(part any) {
 	case *string:
 		*v = c.text()
 	case *time.Time:
-		*v = c.time()
+		*v = timeOf(int64(c.uvarint()))
 	case *delivery.Money:
 		if amount := c.uvarint(); amount > 0 {
 			*v = delivery.Money{Minor: int64(amount - 1), Set: true}

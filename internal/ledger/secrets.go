@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
 	"errors"
@@ -95,9 +94,7 @@ func (k SecretKeys) seal(owner []byte, secret string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	nonce := make([]byte, aead.NonceSize())
-	_, _ = rand.Read(nonce) // never fails, crypto/rand ends the program instead
-	return k.Current + ":" + string(aead.Seal(nonce, nonce, []byte(secret), owner)), nil
+	return k.Current + ":" + string(aead.Seal(nil, nil, []byte(secret), owner)), nil
 }
 
 func (k SecretKeys) open(owner []byte, sealed string) (string, error) {
@@ -109,10 +106,10 @@ func (k SecretKeys) open(owner []byte, sealed string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(rest) < aead.NonceSize() {
+	if len(rest) < aead.Overhead() {
 		return "", errors.New("the sealed secret is too short")
 	}
-	secret, err := aead.Open(nil, []byte(rest[:aead.NonceSize()]), []byte(rest[aead.NonceSize():]), owner)
+	secret, err := aead.Open(nil, nil, []byte(rest), owner)
 	if err != nil {
 		return "", fmt.Errorf("opening a secret sealed with key %q: %w", kid, err)
 	}
@@ -128,7 +125,7 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key %q for webhook secrets: %w", kid, err)
 	}
-	return cipher.NewGCM(block)
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // Reseal seals every webhook secret with the current key, which every program must have,

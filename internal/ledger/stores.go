@@ -106,15 +106,11 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
 	r := l.partitionOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
-	closing := int64(0)
-	if !s.ClosingDate.IsZero() && s.State == delivery.Active {
-		closing = millis(endOfLocalDay(s.ClosingDate))
-	}
 	written := *s
 	written.Revision++
 	args := []any{
 		binary.BigEndian.AppendUint64(nil, s.Revision), encodeStore(&written), digest[:],
-		closing, r.prefix, noticeLifetime.Milliseconds(),
+		millis(s.ClosesAt()), r.prefix, noticeLifetime.Milliseconds(),
 	}
 	for i := range notices {
 		args = append(args, newNoticeID(), encodeNotice(&notices[i]))
@@ -129,12 +125,6 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	}
 	s.Revision = written.Revision
 	return nil
-}
-
-// endOfLocalDay is the midnight that ends the day of t in +03:00.
-func endOfLocalDay(t time.Time) time.Time {
-	y, m, d := t.In(delivery.Istanbul).Date()
-	return time.Date(y, m, d+1, 0, 0, 0, 0, delivery.Istanbul)
 }
 
 // OfFleet lists a fleet's stores in a state (0: any), in no particular order.

@@ -68,10 +68,8 @@ const (
 	lineOfProbe
 )
 
-func outcomeNumber(state string) byte { return byte(max(slices.Index(lineOutcomes[:], state), 0)) }
-
 func (c *codec) line(a *AttemptRecord, kind byte) {
-	outcome, flags, probes, millis := outcomeNumber(a.State), byte(0), uint32(1), int(a.Millis)
+	outcome, flags, probes, millis := byte(max(slices.Index(lineOutcomes[:], a.State), 0)), byte(0), uint32(1), int(a.Millis)
 	if a.Replay {
 		flags |= lineReplay
 	}

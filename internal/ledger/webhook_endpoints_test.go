@@ -193,9 +193,9 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		check(t, e.Delivered == 3 && e.Retried == 4 && e.Undelivered == 5 && e.NotSent == 6 && e.RecentOK == 11 && e.RecentFailed == 22, "%s, its figures: %+v", c.name, e)
 	}
 	for after, want := range map[time.Duration][2]int64{time.Hour: {1, 2}, 2 * time.Hour: {0, 0}} {
-		e := WebhookEndpoint{}
-		e.readTally(get(s.rdb.HGet(t.Context(), s.key(kindEndpoint), "tally").Result())(t), at(after))
-		check(t, [2]int64{e.RecentOK, e.RecentFailed} == want && e.Delivered == 3, "after %s: %+v", after, e)
+		f := s.decodeFacts(s.account, get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t))
+		ok, failed := f.Tally.recent(at(after))
+		check(t, [2]int64{ok, failed} == want && f.Tally.Delivered == 3, "after %s: %+v", after, f)
 	}
 	must(t, s.rdb.Del(t.Context(), s.partitions[0].key(kindSummary)).Err()) // no owner writes it any more
 	check(t, s.endpoint(t).Unknown, "no owner, but the backlog is known")

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,43 +46,47 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 // another's. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another runs, or too many wait.
 func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(string) (int, error) {
-		items := make([]any, 0, len(eventIDs))
-		named := make(map[string]bool, len(eventIDs))
-		for _, eventID := range eventIDs {
-			if named[eventID] {
+		events := make([]Event, 0, len(eventIDs))
+		for i, eventID := range eventIDs {
+			if slices.Contains(eventIDs[:i], eventID) {
 				continue
 			}
-			named[eventID] = true
-			key, err := l.replayable(ctx, account, eventID)
+			event, err := l.replayable(ctx, account, eventID)
 			if err != nil {
 				return 0, err
 			}
-			if key == "" {
+			if event == (Event{}) {
 				return 0, delivery.Refuse(delivery.CodeEventNotFound, "the account has no event %q, or it is no longer stored", eventID)
 			}
-			items = append(items, key)
+			events = append(events, event)
 		}
-		return l.queueReplays(ctx, account, items, 0)
+		return l.queueReplays(ctx, account, events, 0)
 	})
 }
 
-// replayable is the event's key; empty: the account has no such event.
-func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string) (string, error) {
+// replayable is an event of the account; zero: it has no such event.
+func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string) (Event, error) {
 	if id, version, err := delivery.ParseEventID(eventID); err == nil {
 		found, err := (Orders{l}).GetAll(ctx, []delivery.OrderID{id})
 		if err != nil || found[0] == nil || found[0].Account != account {
-			return "", err
+			return Event{}, err
 		}
 		if change, ok := found[0].At(version); !ok || change.Version != version {
-			return "", nil
+			return Event{}, nil
 		}
-		return versionKey(id, version), nil
+		return Event{Order: id, Version: version}, nil
 	}
-	n, err := l.notice(ctx, l.partitionOf(account), eventID)
-	if err != nil || n == nil || n.Account != account {
-		return "", err
+	record, err := l.rdb.Get(ctx, l.partitionOf(account).keyOf(kindNotice, []byte(eventID))).Result()
+	if errors.Is(err, redis.Nil) {
+		return Event{}, nil
 	}
-	return noticeKey(eventID), nil
+	if err != nil {
+		return Event{}, failed("reading a notice", err)
+	}
+	if n, err := decodeNotice(record); err != nil || n.Account != account {
+		return Event{}, err
+	}
+	return Event{Notice: eventID}, nil
 }
 
 // key names an event in a schedule.
@@ -99,7 +104,7 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
 		events, err := l.eventsOf(ctx, l.partitionOf(account), account, page)
 		if err == nil {
-			queued, err = l.replay(ctx, account, events, queued)
+			queued, err = l.queueReplays(ctx, account, events, queued)
 		}
 		return queued, err
 	})
@@ -135,7 +140,7 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 			return 0, nil
 		}
 		events := slices.DeleteFunc(order, func(e Event) bool { return last[e] != state })
-		return l.replay(ctx, account, events, 0)
+		return l.queueReplays(ctx, account, events, 0)
 	})
 }
 
@@ -161,22 +166,16 @@ func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kin
 	})
 }
 
-// replay queues events, each with a new window of 24 h.
-func (l *core) replay(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
-	keys := make([]any, len(events))
-	for i := range events {
-		keys[i] = events[i].key()
-	}
-	return l.queueReplays(ctx, account, keys, queued)
-}
-
-// queueReplays puts events into an endpoint's schedule, unless they wait already, and returns
-// queued plus their number.
-func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, keys []any, queued int) (int, error) {
+// queueReplays puts events into an endpoint's schedule, unless they wait already, each with a new
+// window of 24 h, and returns queued plus their number.
+func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	r := l.partitionOf(account)
-	for page := range slices.Chunk(keys, 100) { // each is looked up: others wait for one script, not for the day
-		reply, err := l.runText(ctx, "queue_replays", []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)},
-			append([]any{r.prefix, account[:], l.mostWaiting, queued}, page...)...)
+	for page := range slices.Chunk(events, 100) { // each is looked up: others wait for one script, not for the day
+		args := []any{r.prefix, account[:], l.mostWaiting, queued}
+		for i := range page {
+			args = append(args, page[i].key())
+		}
+		reply, err := l.runText(ctx, "queue_replays", []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
 		switch {
 		case err != nil:
 			return queued, err
@@ -188,21 +187,6 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, key
 		queued += len(page)
 	}
 	return queued, nil
-}
-
-// owners reads the accounts of events; that of an expired or retired one is empty.
-func (l *core) owners(ctx context.Context, r partition, events []Event) ([]string, error) {
-	reads, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
-		if event.Notice != "" {
-			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
-		}
-		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
-	})
-	owners := make([]string, len(events))
-	for i, read := range reads {
-		owners[i] = read.Val()
-	}
-	return owners, err
 }
 
 // eventsOf are the account's events on a page of the stream, without creations.
@@ -219,10 +203,16 @@ func (l *core) eventsOf(ctx context.Context, r partition, account delivery.Accou
 			}
 		}
 	}
-	owners, err := l.owners(ctx, r, events)
+	// The account of an expired or retired one is empty.
+	reads, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
+		if event.Notice != "" {
+			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
+		}
+		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
+	})
 	kept := events[:0]
-	for i, owner := range owners {
-		if owner == string(account[:]) {
+	for i, read := range reads {
+		if read.Val() == string(account[:]) {
 			kept = append(kept, events[i])
 		}
 	}

@@ -110,7 +110,7 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 			e.ReplayedAt == c.stored.ReplayedAt && e.Due == at, "%s: %+v of %+v", c.name, d, e)
 		check(t, (e.Gone != "") == (c.gone != "") && len(e.Gone) >= len(c.gone) && e.Gone[:len(c.gone)] == c.gone, "%s is gone: %q", c.name, e.Gone)
 		if e.Gone == "" {
-			check(t, !d.OccurredAt.IsZero() && d.Deadline().Equal(later(d.OccurredAt, d.ReplayedAt).Add(24*time.Hour)) && (d.Order != nil || string(d.Data) == "{}"), "%s: %+v", c.name, d)
+			check(t, !d.OccurredAt.IsZero() && d.Deadline().Equal(slices.MaxFunc([]time.Time{d.OccurredAt, d.ReplayedAt}, time.Time.Compare).Add(24*time.Hour)) && (d.Order != nil || string(d.Data) == "{}"), "%s: %+v", c.name, d)
 		}
 		line, _ := (&AttemptRecord{At: s.now(), State: StateNotSent}).Lines(d, false)
 		record := get(r.decodeLine(string(line)))(t)

@@ -86,38 +86,33 @@ type endpointReads struct {
 
 // decode is the endpoint that was read; nil when it has no URL.
 func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpoint {
-	values := c.values.Val()
-	if values["url"] == "" {
+	f, now := l.decodeFacts(account, c.values.Val()), l.now()
+	if f.URL == "" {
 		return nil
 	}
-	receiver, err := l.decodeReceiver(account, values)
-	if err != nil && len(l.secrets.Keys) > 0 {
-		l.log.Error("webhook secret cannot be opened", "account", account, "error", err)
+	if f.Unreadable != nil && len(l.secrets.Keys) > 0 {
+		l.log.Error("webhook secret cannot be opened", "account", account, "error", f.Unreadable)
 	}
+	t := &f.Tally
 	e := &WebhookEndpoint{
-		Account: account, Receiver: *receiver,
-		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
-		State:  EndpointState(values["state"]), StateSince: timeOf(number(values["since"])),
-		Backlog: c.scheduled.Val() + number(values["waiting"]), Unknown: c.owned.Val() == 0,
+		Account: account, Receiver: f.Receiver, Limits: f.Limits, State: f.State, StateSince: timeOf(f.StateSince),
+		Backlog: c.scheduled.Val() + int64(f.Waiting), Unknown: c.owned.Val() == 0,
+		HeldUntil: timeOf(f.Breaker.Hold), BreakerOpen: f.Breaker.Open, Pace: math.Round(f.Breaker.Rate*10) / 10,
+		Delivered: int64(t.Delivered), Retried: int64(t.Retried), Undelivered: int64(t.Undelivered), NotSent: int64(t.NotSent),
 	}
-	e.readBreaker(values["gate"])
-	e.readTally(values["tally"], l.now())
-	if e.NextAttempt = c.nextAttempt(l.now(), e); e.BreakerOpen {
-		e.NextAttempt = e.HeldUntil // the next probe
+	e.RecentOK, e.RecentFailed = t.recent(now)
+	if e.BreakerOpen {
+		e.BreakerSince = timeOf(f.Breaker.Since)
+	}
+	if f.Waiting > 0 {
+		e.NextAttempt = now
+	} else if first := c.first.Val(); len(first) > 0 {
+		e.NextAttempt = time.UnixMilli(int64(first[0].Score))
+	}
+	if e.BreakerOpen || !e.NextAttempt.IsZero() && e.HeldUntil.After(e.NextAttempt) {
+		e.NextAttempt = e.HeldUntil // with an open breaker the next probe
 	}
 	return e
-}
-
-func (c endpointReads) nextAttempt(now time.Time, e *WebhookEndpoint) (next time.Time) {
-	if e.Backlog > c.scheduled.Val() {
-		next = now
-	} else if first := c.first.Val(); len(first) > 0 {
-		next = time.UnixMilli(int64(first[0].Score))
-	}
-	if !next.IsZero() && e.HeldUntil.After(next) {
-		return e.HeldUntil
-	}
-	return next
 }
 
 // Endpoint reads an account's endpoint. WEBHOOK_NOT_CONFIGURED.
@@ -188,24 +183,21 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 	if err != nil {
 		return nil, "", err
 	}
-	var reply string
 	for until := time.Now().Add(l.unsentWait); ; sleep(ctx, unsentPause) {
-		reply, err = l.writeEndpoint(ctx, account, "set", url, sealed)
-		if err == nil && reply == "waiting" && time.Now().After(until) {
-			err = fmt.Errorf("what waited for the URL that was deleted is not recorded yet: %w", delivery.ErrUnavailable)
-		}
-		if err != nil {
+		reply, err := l.writeEndpoint(ctx, account, "set", url, sealed)
+		switch {
+		case err != nil:
 			return nil, "", err
+		case reply == "waiting" && time.Now().After(until):
+			return nil, "", fmt.Errorf("what waited for the URL that was deleted is not recorded yet: %w", delivery.ErrUnavailable)
+		case reply == "waiting":
+			continue
+		case reply == "issued":
+			issued = secret
 		}
-		if reply != "waiting" {
-			break
-		}
+		e, err = l.Endpoint(ctx, account)
+		return e, issued, err
 	}
-	if reply == "issued" {
-		issued = secret
-	}
-	e, err = l.Endpoint(ctx, account)
-	return e, issued, err
 }
 
 // SetURL waits so long for the worker that records what waited for a URL that was deleted.
@@ -300,27 +292,4 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 		return r, fmt.Errorf("webhook of account %s: %w", account, err)
 	}
 	return r, nil
-}
-
-// readBreaker reads the circuit breaker's state, which the owner writes.
-func (e *WebhookEndpoint) readBreaker(stored string) {
-	var b Breaker
-	unpack(stored, func(c *codec) { c.breaker(&b) })
-	e.HeldUntil, e.BreakerOpen, e.Pace = timeOf(b.Hold), b.Open, math.Round(b.Rate*10)/10
-	if b.Open {
-		e.BreakerSince = timeOf(b.Since)
-	}
-}
-
-// readTally reads an endpoint's figures, which the owner writes.
-func (e *WebhookEndpoint) readTally(stored string, now time.Time) {
-	var t Tally
-	unpack(stored, func(c *codec) { c.tally(&t) })
-	e.Delivered, e.Retried, e.Undelivered, e.NotSent = int64(t.Delivered), int64(t.Retried), int64(t.Undelivered), int64(t.NotSent)
-	switch now.UnixMilli()/time.Hour.Milliseconds() - int64(t.Hour) {
-	case 0:
-		e.RecentOK, e.RecentFailed = int64(t.OK+t.PreviousOK), int64(t.Failed+t.PreviousFailed)
-	case 1:
-		e.RecentOK, e.RecentFailed = int64(t.OK), int64(t.Failed)
-	}
 }
