@@ -44,10 +44,6 @@ func newServingCommand(use string, roles *[]string) *cobra.Command {
 }
 
 func serve(c *cobra.Command, roles []string) error {
-	path, err := c.Flags().GetString(configFlag)
-	if err != nil {
-		return err
-	}
 	var s settings
 	program := service.Program{
 		Name: "reporting", Settings: &s, Log: &s.Log,
@@ -57,7 +53,7 @@ func serve(c *cobra.Command, roles []string) error {
 		Check:   s.check,
 		Run:     s.run,
 	}
-	command := service.Command{Config: path, Check: flagSet(c, checkFlag), Health: flagSet(c, healthFlag)}
+	command := service.Command{Config: c.Flag(configFlag).Value.String(), Check: flagSet(c, checkFlag), Health: flagSet(c, healthFlag)}
 	return program.Start(c.Context(), command, c.OutOrStdout(), c.ErrOrStderr())
 }
 
@@ -214,19 +210,16 @@ const (
 
 // Validate names the keys whose value is out of range.
 func (s *settings) Validate() error {
-	roles, history := checkRoles(s.Roles), s.ClickHouse.Validate()
-	if roles != nil {
-		roles = fmt.Errorf("roles: %w", roles)
-	}
-	if history != nil {
-		history = fmt.Errorf("clickhouse: %w", history)
-	}
-	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(), roles, history,
+	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(),
+		checkRoles("roles", s.Roles), s.ClickHouse.Validate(),
 		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
 }
 
-func checkRoles(roles []string) error {
-	return service.CheckRoles(roles, roleExport, roleReconcile, rolePanel)
+func checkRoles(key string, roles []string) error {
+	if err := service.CheckRoles(roles, roleExport, roleReconcile, rolePanel); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
 }
 
 // narrow makes the roles those that were asked for; none: those of the settings.
@@ -234,9 +227,9 @@ func (s *settings) narrow(roles []string) error {
 	if len(roles) == 0 {
 		return nil
 	}
-	if err := checkRoles(roles); err != nil {
-		return fmt.Errorf("--roles: %w", err)
+	err := checkRoles("--roles", roles)
+	if err == nil {
+		s.Roles = roles
 	}
-	s.Roles = roles
-	return nil
+	return err
 }

@@ -42,21 +42,18 @@ type Archive struct {
 
 // Open reads the settings. It connects to nothing.
 func Open(s Settings) (*Archive, error) {
-	options, database, err := s.options()
+	options, err := s.options()
 	if err != nil {
+		return nil, err
+	}
+	ofServer := *options
+	ofServer.Auth.Database, ofServer.MaxOpenConns, ofServer.MaxIdleConns = "", 2, 1
+	conn, err := clickhouse.Open(options)
+	server, other := clickhouse.Open(&ofServer)
+	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
-	a := &Archive{layout: layout{database, s.Cluster}, address: strings.Join(options.Addr, ",")}
-	if a.conn, err = clickhouse.Open(options); err != nil {
-		return nil, fmt.Errorf("clickhouse: %w", err)
-	}
-	serverOptions := *options
-	serverOptions.Auth.Database = ""
-	serverOptions.MaxOpenConns, serverOptions.MaxIdleConns = 2, 1
-	if a.server, err = clickhouse.Open(&serverOptions); err != nil {
-		return nil, fmt.Errorf("clickhouse: %w", err)
-	}
-	return a, nil
+	return &Archive{layout{options.Auth.Database, s.Cluster}, strings.Join(options.Addr, ","), conn, server}, nil
 }
 
 // Close gives the connections back. No call may be in progress.
@@ -66,6 +63,9 @@ func (a *Archive) Close() error { return errors.Join(a.conn.Close(), a.server.Cl
 func (a *Archive) Ping(ctx context.Context) error {
 	return a.fault(ctx, "ping", a.server.Ping(ctx))
 }
+
+// maxQuerySize leaves room for lists of MaxListed ids.
+const maxQuerySize = 1 << 20
 
 // reading are the settings of every SELECT. FINAL need not look across partitions: an
 // order's never changes.
@@ -78,9 +78,6 @@ var reading = clickhouse.Settings{
 	// one before.
 	"cancel_http_readonly_queries_on_client_close": 1,
 }
-
-// maxQuerySize leaves room for lists of MaxListed ids.
-const maxQuerySize = 1 << 20
 
 // Each calls take, which scans it, for every row of a query. take's first error ends the
 // query. args are clickhouse.Named values for parameters such as {day:Date}. Tables are
@@ -101,20 +98,17 @@ func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows)
 			return err
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return a.fault(ctx, "select", err)
-	}
-	return ctx.Err()
+	return cmp.Or(a.fault(ctx, "select", rows.Err()), ctx.Err())
 }
 
 func (a *Archive) exec(ctx context.Context, statement string, args ...any) error {
-	return a.fault(ctx, firstWords(statement), a.conn.Exec(ctx, statement, args...))
+	return a.execOn(ctx, a.conn, statement, args...)
 }
 
-// firstWords name a statement in an error.
-func firstWords(statement string) string {
+// execOn names the statement in an error by its first words.
+func (a *Archive) execOn(ctx context.Context, conn driver.Conn, statement string, args ...any) error {
 	words := strings.Fields(statement)
-	return strings.Join(words[:min(len(words), 6)], " ")
+	return a.fault(ctx, strings.Join(words[:min(len(words), 6)], " "), conn.Exec(ctx, statement, args...))
 }
 
 // DefaultDatabase is where the tables are unless the settings say otherwise.
@@ -128,41 +122,41 @@ type Settings struct {
 }
 
 var (
-	// databaseNames may stand in SQL without quotes.
-	databaseNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	// clusterNames always stand in quotes.
-	clusterNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
+	databaseNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)      // may stand in SQL without quotes
+	clusterNames  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`) // always stand in quotes
 )
 
 // Validate returns what is wrong, without the password.
 func (s *Settings) Validate() error {
-	_, _, err := s.options()
+	_, err := s.options()
 	return err
 }
 
-// options are clickhouse-go's, and the name of the database.
-func (s *Settings) options() (*clickhouse.Options, string, error) {
+// options are clickhouse-go's.
+func (s *Settings) options() (_ *clickhouse.Options, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("clickhouse: %w", err)
+		}
+	}()
 	if s.URL == "" {
-		return nil, "", errors.New("url: no address of ClickHouse is given")
+		return nil, errors.New("url: no address of ClickHouse is given")
 	}
 	u, err := url.Parse(s.URL)
-	if err != nil {
-		// Its text quotes the URL, with the password in it.
-		return nil, "", errors.New("url: not a URL such as http://host:8123 (it is not shown, for it may hold a password)")
+	if err != nil { // its text quotes the URL, with the password in it
+		return nil, errors.New("url: not a URL such as http://host:8123 (it is not shown, for it may hold a password)")
 	}
-	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "clickhouse" {
-		return nil, "", fmt.Errorf("url %s: wanted is http://, https:// or clickhouse://, and a host", u.Redacted())
-	}
-	database := strings.TrimPrefix(u.Path, "/")
-	if database != "" && s.Database != "" && database != s.Database {
-		return nil, "", fmt.Errorf("the url names the database %q, database says %q", database, s.Database)
-	}
-	database = cmp.Or(s.Database, database, DefaultDatabase)
+	named := strings.TrimPrefix(u.Path, "/")
+	database := cmp.Or(s.Database, named, DefaultDatabase)
 	switch {
+	case u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "clickhouse":
+		return nil, fmt.Errorf("url %s: wanted is http://, https:// or clickhouse://, and a host", u.Redacted())
+	case named != "" && named != database:
+		return nil, fmt.Errorf("the url names the database %q, database says %q", named, s.Database)
 	case !databaseNames.MatchString(database):
-		return nil, "", fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
+		return nil, fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
 	case s.Cluster != "" && !clusterNames.MatchString(s.Cluster):
-		return nil, "", fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
+		return nil, fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
 	}
 	// clickhouse-go's own form: https means TLS, and ports have defaults.
 	full, values := *u, u.Query()
@@ -175,7 +169,7 @@ func (s *Settings) options() (*clickhouse.Options, string, error) {
 	}
 	o, err := clickhouse.ParseDSN(full.String())
 	if err != nil {
-		return nil, "", fmt.Errorf("url %s: %w", u.Redacted(), withoutURL(err))
+		return nil, fmt.Errorf("url %s: %w", u.Redacted(), withoutURL(err))
 	}
 	if o.TLS != nil {
 		o.TLS.MinVersion = tls.VersionTLS12
@@ -188,7 +182,7 @@ func (s *Settings) options() (*clickhouse.Options, string, error) {
 	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, 24)
 	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, 8)
 	o.Auth.Database = database
-	return o, database, nil
+	return o, nil
 }
 
 var defaultPorts = map[string]map[bool]string{

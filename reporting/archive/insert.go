@@ -11,7 +11,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/ch-go/proto"
@@ -104,7 +103,7 @@ func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settin
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings), clickhouse.WithColumnNamesAndTypes(described))
-	batch, err := a.conn.PrepareBatch(ctx, "INSERT INTO "+t.name+" ("+strings.Join(t.names(), ", ")+")")
+	batch, err := a.conn.PrepareBatch(ctx, "INSERT INTO "+t.name+" ("+t.list("%[1]s")+")")
 	if err != nil {
 		return err
 	}
@@ -135,12 +134,11 @@ func token(table string, columns []reflect.Value) string {
 }
 
 func rowTable(name string) (*table, error) {
-	for _, t := range rowTables {
-		if t.name == name {
-			return t, nil
-		}
+	i := slices.Index(Tables(), name)
+	if i < 0 {
+		return nil, fmt.Errorf("table %q: the schema has none of that name", name)
 	}
-	return nil, fmt.Errorf("table %q: the schema has none of that name", name)
+	return rowTables[i], nil
 }
 
 // RowCounts is how many rows each table has, with those that replace each other.
@@ -164,15 +162,6 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("dump of %s: %w", table, err)
-		}
-	}()
-	var casts []string
-	for _, c := range t.columns {
-		casts = append(casts, fmt.Sprintf("CAST(%s AS %s) AS %s", c.name, c.kind, c.name))
-	}
 	block, err := t.newBlock()
 	if err != nil {
 		return 0, err
@@ -192,7 +181,7 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 	}
 	var values []any // pointers, which the block takes, too
 	// The names of the results must not hide the columns.
-	query := "SELECT " + strings.Join(casts, ", ") + " FROM " + table + " SETTINGS final = 0, prefer_column_name_to_alias = 1"
+	query := "SELECT " + t.list("CAST(%[1]s AS %[2]s) AS %[1]s") + " FROM " + table + " SETTINGS final = 0, prefer_column_name_to_alias = 1"
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		if values == nil {
 			for _, column := range rows.ColumnTypes() {
@@ -209,6 +198,9 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 	})
 	if err == nil && block.Rows() > 0 {
 		err = flush()
+	}
+	if err != nil {
+		err = fmt.Errorf("dump of %s: %w", table, err)
 	}
 	return written, err
 }
@@ -263,7 +255,7 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 func (t *table) columnsOf(block *blocks.Block) (*table, error) {
 	held := &table{name: t.name}
 	for i, name := range block.ColumnsNames() {
-		j := slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
+		j := t.index(name)
 		if j < 0 {
 			return nil, fmt.Errorf("the table has no column %q: the file was made by a newer program", name)
 		}

@@ -54,9 +54,8 @@ func (a *Archive) migrate(ctx context.Context, files []migration) (applied []str
 // makeDatabase makes the database and the table of what was applied, whose rows all
 // servers of a cluster share.
 func (a *Archive) makeDatabase(ctx context.Context) error {
-	statement := fmt.Sprintf("CREATE DATABASE IF NOT EXISTS %s %s", a.database, a.onCluster())
-	if err := a.server.Exec(ctx, statement); err != nil {
-		return a.fault(ctx, firstWords(statement), err)
+	if err := a.execOn(ctx, a.server, fmt.Sprintf("CREATE DATABASE IF NOT EXISTS %s %s", a.database, a.onCluster())); err != nil {
+		return err
 	}
 	return a.exec(ctx, a.migrationsTable())
 }
@@ -183,22 +182,7 @@ func readMigrations() (found []migration, err error) {
 }
 
 // layout is where tables are: on a single server or in a cluster.
-type layout struct {
-	database, cluster string
-}
-
-// functions are what the files of the schema call, besides the methods below
-// {{database}}, for a view that calls another one with parameters.
-func (l layout) functions() template.FuncMap {
-	return template.FuncMap{
-		"local":       l.local,
-		"onCluster":   l.onCluster,
-		"replacing":   l.replacing,
-		"durability":  l.durability,
-		"distributed": l.distributed,
-		"database":    func() string { return "`" + l.database + "`" },
-	}
-}
+type layout struct{ database, cluster string }
 
 // local is the table that holds rows: orders, orders_local in a cluster.
 func (l layout) local(table string) string {
@@ -257,12 +241,15 @@ var comment, semicolon = regexp.MustCompile(`(?m)^[ \t]*--.*\n?`), regexp.MustCo
 // statements are a file's in a layout. Each ends with a semicolon at the end of a line;
 // lines that begin with -- are comments.
 func (l layout) statements(m *migration) ([]string, error) {
-	parsed, err := template.New(m.name).Funcs(l.functions()).Option("missingkey=error").Parse(m.source)
-	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
-	}
+	parsed, err := template.New(m.name).Funcs(template.FuncMap{
+		"local": l.local, "onCluster": l.onCluster, "replacing": l.replacing, "durability": l.durability, "distributed": l.distributed,
+		"database": func() string { return "`" + l.database + "`" }, // for a view that calls another one with parameters
+	}).Option("missingkey=error").Parse(m.source)
 	var rendered strings.Builder
-	if err := parsed.Execute(&rendered, nil); err != nil {
+	if err == nil {
+		err = parsed.Execute(&rendered, nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
 	all := semicolon.Split(comment.ReplaceAllString(rendered.String(), ""), -1)

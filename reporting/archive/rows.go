@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -223,11 +224,17 @@ func newTable[R any](name string) *table {
 	return t
 }
 
-func (t *table) names() (names []string) {
-	for _, c := range t.columns {
-		names = append(names, c.name)
+func (t *table) index(name string) int {
+	return slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
+}
+
+// list writes every column in a format, of its name and its type, with commas between.
+func (t *table) list(format string) string {
+	columns := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		columns[i] = fmt.Sprintf(format, c.name, c.kind)
 	}
-	return names
+	return strings.Join(columns, ", ")
 }
 
 // The days of ClickHouse's Date, with a margin for zones.
@@ -307,17 +314,16 @@ func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add f
 // gather makes a slice of pointers, nil for NULL, when the column is nullable.
 func gather[F, V any](c *column, field reflect.Value, n int, convert func(F) (value V, set bool, err error)) (reflect.Value, func(int) error) {
 	from := field.Addr().Convert(reflect.TypeFor[*F]()).Interface().(*F)
+	var pointers []*V
 	values := make([]V, n)
-	if !c.nullable {
-		return reflect.ValueOf(values), func(i int) (err error) {
-			values[i], _, err = convert(*from)
-			return err
-		}
+	all := reflect.ValueOf(values)
+	if c.nullable {
+		pointers = make([]*V, n)
+		all = reflect.ValueOf(pointers)
 	}
-	pointers := make([]*V, n)
-	return reflect.ValueOf(pointers), func(i int) (err error) {
+	return all, func(i int) (err error) {
 		var set bool
-		if values[i], set, err = convert(*from); set {
+		if values[i], set, err = convert(*from); set && c.nullable {
 			pointers[i] = &values[i]
 		}
 		return err

@@ -27,13 +27,13 @@ func TestSettings_Forms(t *testing.T) {
 		{Settings{URL: "clickhouse://a:9000,b:9000/d", Database: "d", Cluster: "main-1"}, "a:9000,b:9000", clickhouse.Native, false, "", "d"},
 		{Settings{URL: "http://[::1]/d"}, "[::1]:8123", clickhouse.HTTP, false, "", "d"},
 	} {
-		o, database, err := c.settings.options()
+		o, err := c.settings.options()
 		if err != nil {
 			t.Errorf("%+v: %v", c.settings, err)
 			continue
 		}
 		if strings.Join(o.Addr, ",") != c.address || o.Protocol != c.protocol || (o.TLS != nil) != c.secure ||
-			o.Auth.Username != c.user || database != c.database || o.Auth.Database != c.database {
+			o.Auth.Username != c.user || o.Auth.Database != c.database {
 			t.Errorf("%+v: %v %v %v %+v", c.settings, o.Addr, o.Protocol, o.TLS, o.Auth)
 		}
 		if c.user != "" && o.Auth.Password != "s@cret" {
@@ -84,9 +84,9 @@ func FuzzSettings(f *testing.F) {
 			return
 		}
 		s := Settings{URL: before + password + after, Database: database, Cluster: cluster}
-		_, name, err := s.options()
-		if err == nil && !databaseNames.MatchString(name) {
-			t.Errorf("%+v: database %q", s, name)
+		o, err := s.options()
+		if err == nil && !databaseNames.MatchString(o.Auth.Database) {
+			t.Errorf("%+v: database %q", s, o.Auth.Database)
 		}
 		// In the place of a password it is not shown.
 		scheme, user, _ := strings.Cut(before, "://")

@@ -38,7 +38,7 @@ type Stored struct {
 	events map[uint32][]string // by sequence, in the order of orderEvents.columns
 }
 
-func (s *Stored) value(column string) string { return s.order[slices.Index(orders.names(), column)] }
+func (s *Stored) value(name string) string { return s.order[orders.index(name)] }
 
 var errStopped = errors.New("nobody reads on")
 
@@ -88,35 +88,25 @@ const anOrder = -1
 
 // query is that of both tables: the key, version, sequence and values of each row.
 func (s *Selection) query() (string, error) {
-	where, err := s.condition()
-	part := func(t *table, sequence string) string {
-		var values []string
-		for _, c := range t.columns {
-			values = append(values, "ifNull(toString("+c.name+"), '')")
-		}
-		return fmt.Sprintf("SELECT account_id, business_day, order_id, version AS number, %s AS step, [%s] AS texts FROM %s WHERE %s",
-			sequence, strings.Join(values, ", "), t.name, where)
-	}
-	return "SELECT * FROM (" + part(orders, fmt.Sprintf("toInt64(%d)", anOrder)) + " UNION ALL " + part(orderEvents, "toInt64(sequence)") +
-		") ORDER BY account_id, business_day, order_id SETTINGS max_bytes_before_external_sort = 268435456", err
-}
-
-func (s *Selection) condition() (string, error) {
 	if len(s.Accounts)+len(s.Orders) > MaxListed {
 		return "", fmt.Errorf("clickhouse: %d accounts and %d orders: at most %d can be named", len(s.Accounts), len(s.Orders), MaxListed)
 	}
 	if s.To.Before(s.From) {
 		return "", fmt.Errorf("clickhouse: no day is from %s to %s", dateOf(s.From), dateOf(s.To))
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "business_day BETWEEN '%s' AND '%s'", dateOf(s.From), dateOf(s.To))
+	where := fmt.Sprintf("business_day BETWEEN '%s' AND '%s'", dateOf(s.From), dateOf(s.To))
 	if len(s.Accounts) > 0 {
-		fmt.Fprintf(&b, " AND account_id IN (%s)", list(s.Accounts))
+		where += " AND account_id IN (" + list(s.Accounts) + ")"
 	}
 	if len(s.Orders) > 0 {
-		fmt.Fprintf(&b, " AND order_id IN (%s)", list(s.Orders))
+		where += " AND order_id IN (" + list(s.Orders) + ")"
 	}
-	return b.String(), nil
+	part := func(t *table, sequence string) string {
+		return fmt.Sprintf("SELECT account_id, business_day, order_id, version AS number, %s AS step, [%s] AS texts FROM %s WHERE %s",
+			sequence, t.list("ifNull(toString(%[1]s), '')"), t.name, where)
+	}
+	return "SELECT * FROM (" + part(orders, fmt.Sprintf("toInt64(%d)", anOrder)) + " UNION ALL " + part(orderEvents, "toInt64(sequence)") +
+		") ORDER BY account_id, business_day, order_id SETTINGS max_bytes_before_external_sort = 268435456", nil
 }
 
 // list writes ids, which need no escaping.
@@ -135,28 +125,26 @@ func readPlace(account uuid.UUID, day time.Time, order uuid.UUID) Place {
 	return Place{Account: delivery.AccountID(account), Day: time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul), Order: delivery.OrderID(order)}
 }
 
-// Sums is what reports sum up of a stored order.
-type Sums struct {
-	Status      string
-	PaymentType string
-	OrderAmount delivery.Money
-	Collection  delivery.Money
-}
-
-// Sums reads them from the stored row; an error without one or with an impossible amount.
-func (s *Stored) Sums() (sums Sums, err error) {
+// Summed is what reports sum up of an order: status, payment and amounts, from the stored
+// row. It is an error without one or with an impossible amount; other values that no order
+// has are zero.
+func (s *Stored) Summed() (*delivery.Order, error) {
 	if s.order == nil {
-		return sums, fmt.Errorf("order %s has events and no row", s.Order)
+		return nil, fmt.Errorf("order %s has events and no row", s.Order)
 	}
-	sums.Status, sums.PaymentType = s.value("status"), s.value("payment_type")
-	for column, amount := range map[string]*delivery.Money{"order_amount": &sums.OrderAmount, "collection_amount": &sums.Collection} {
+	o := &delivery.Order{ID: s.Order, Account: s.Account}
+	o.Status, _ = delivery.ParseStatus(s.value("status"))
+	o.Payment.Type, _ = delivery.ParsePaymentType(s.value("payment_type"))
+	for column, amount := range map[string]*delivery.Money{"order_amount": &o.OrderAmount, "collection_amount": &o.Payment.CollectionAmount} {
+		var err error
 		if text := s.value(column); text != "" {
-			if *amount, err = delivery.ParseMoney(text); err != nil {
-				return Sums{}, fmt.Errorf("order %s: an amount %w", s.Order, err)
-			}
+			*amount, err = delivery.ParseMoney(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("order %s: an amount %w", s.Order, err)
 		}
 	}
-	return sums, nil
+	return o, nil
 }
 
 // Flaws checks an order that has left the ledger: it has ended, lies where its id and its
@@ -179,7 +167,7 @@ func (s *Stored) Flaws() (flaws []string) {
 	if steps := int(delivery.Sequence(s.Version)); len(s.events) != steps {
 		flaws = append(flaws, fmt.Sprintf("it has %d events, should have %d", len(s.events), steps))
 	}
-	if _, err := s.Sums(); err != nil {
+	if _, err := s.Summed(); err != nil {
 		flaws = append(flaws, err.Error())
 	}
 	return flaws
@@ -339,12 +327,10 @@ func (a *Archive) LastReconciliation(ctx context.Context) (last *Reconciliation,
 WHERE account_id = toUUID('00000000-0000-0000-0000-000000000000') ORDER BY at DESC LIMIT 1`, func(rows driver.Rows) error {
 		var at, orders, differences, totals int64
 		var r Reconciliation
-		if err := rows.Scan(&at, &r.From, &r.To, &orders, &differences, &totals); err != nil {
-			return err
-		}
+		err := rows.Scan(&at, &r.From, &r.To, &orders, &differences, &totals)
 		r.At, r.Orders, r.Differences, r.Totals = time.UnixMilli(at), int(orders), int(differences), int(totals)
 		last = &r
-		return nil
+		return err
 	})
 	return last, err
 }

@@ -38,14 +38,14 @@ func TestStored_Selects(t *testing.T) {
 	}
 }
 
-func TestSums_AreThoseOfTheRow(t *testing.T) {
+func TestSummed_IsWhatTheRowSays(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
 	o := newOrder(account(1), 1, noon, toDelivered...)
 	o.OrderAmount = delivery.Money{}
 	noError(t, a.Insert(t.Context(), batchOf(o)))
-	read := func() (Sums, error) { return stored(t, a, Selection{From: noon, To: noon})[0].Sums() }
-	if got, err := read(); err != nil || got != (Sums{"Delivered", "Cash", delivery.Money{}, o.Payment.CollectionAmount}) {
+	read := func() (*delivery.Order, error) { return stored(t, a, Selection{From: noon, To: noon})[0].Summed() }
+	if got, err := read(); err != nil || got.Status != delivery.Delivered || got.OrderAmount != o.OrderAmount || got.Payment != o.Payment {
 		t.Errorf("%+v %v", got, err)
 	}
 	noError(t, a.exec(t.Context(), "INSERT INTO orders SELECT * REPLACE(-1 AS order_amount, version + 1 AS version) FROM orders FINAL"))

@@ -44,9 +44,9 @@ type findings struct {
 }
 
 // walk compares what a selection of one day finds in ClickHouse with Redis, and looks for
-// those of the ids that it does not find. Memory holds ordersAtOnce orders.
-func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, ids []delivery.OrderID) (*findings, error) {
-	f := &findings{differing: differences{}}
+// those of the ids that it does not find; it adds to the findings. Memory holds
+// ordersAtOnce orders.
+func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Selection, ids []delivery.OrderID) error {
 	missing := make(map[delivery.OrderID]bool, len(ids))
 	for _, id := range ids {
 		missing[id] = true
@@ -54,33 +54,33 @@ func (r *Reconciler) walk(ctx context.Context, selection archive.Selection, ids 
 	var stored []*archive.Stored
 	for one, err := range r.archive.Stored(ctx, selection) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if stored = append(stored, one); len(stored) < ordersAtOnce {
 			continue
 		}
 		if err := r.compareStored(ctx, f, stored, missing); err != nil {
-			return nil, err
+			return err
 		}
 		stored = stored[:0]
 	}
 	if err := r.compareStored(ctx, f, stored, missing); err != nil {
-		return nil, err
+		return err
 	}
 	for part := range slices.Chunk(slices.Collect(maps.Keys(missing)), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, o := range orders {
 			if place := archive.PlaceOf(o); place.Day.Equal(selection.From) {
 				f.compared++
-				f.sums.addOrder(o)
+				f.sums.add(o)
 				f.differing[o.ID] = Difference{Place: place, version: o.Version, What: []string{"it is not in ClickHouse"}}
 			}
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // read is those of the orders that Redis holds and that can be read; the others
@@ -106,7 +106,7 @@ func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*a
 		switch {
 		case unreadable[s.Order] != nil:
 			// Reported at the end of the run. The sums take ClickHouse's word.
-			if f.sums.addStored(s) != nil {
+			if f.addStored(s) != nil {
 				f.sums.open++ // no sums without it
 			}
 		case o == nil:
@@ -118,7 +118,7 @@ func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*a
 		default:
 			delete(missing, o.ID)
 			f.compared++
-			f.sums.addOrder(o)
+			f.sums.add(o)
 			want := archive.OrderOf(o, nil)
 			if what := s.Differences(&want, archive.EventsOf(o)); len(what) > 0 {
 				f.differing[o.ID] = Difference{Place: s.Place, version: o.Version, What: what}
@@ -147,11 +147,20 @@ func (r *Reconciler) checkAbsent(ctx context.Context, f *findings, absent []*arc
 		}
 		if len(x.What) > 0 {
 			f.differing[s.Order] = x
-		} else if err := f.sums.addStored(s); err != nil {
+		} else if err := f.addStored(s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// addStored adds to the sums an order of which only ClickHouse has a readable record.
+func (f *findings) addStored(s *archive.Stored) error {
+	o, err := s.Summed()
+	if err == nil {
+		f.sums.add(o)
+	}
+	return err
 }
 
 // recheck compares suspects until each is known to be equal, different or always changing,
@@ -164,16 +173,14 @@ func (r *Reconciler) recheck(ctx context.Context, s *Scope, day time.Time, suspe
 		if err := r.awaitExporter(ctx, s); err != nil {
 			return nil, 0, err
 		}
-		found := differences{}
+		found := &findings{differing: differences{}}
 		for ids := range slices.Chunk(suspects.ids(), ordersAtOnce) {
-			part, err := r.walk(ctx, archive.Selection{From: day, To: day, Orders: ids}, ids)
-			if err != nil {
+			if err := r.walk(ctx, found, archive.Selection{From: day, To: day, Orders: ids}, ids); err != nil {
 				return nil, 0, err
 			}
-			maps.Copy(found, part.differing)
 		}
 		for id, before := range suspects {
-			now, differs := found[id]
+			now, differs := found.differing[id]
 			changed := differs && now.version != before.version
 			if changed && check < maxChecks {
 				suspects[id] = now
@@ -332,13 +339,10 @@ func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, befor
 		ids[i] = o.ID
 	}
 	now, _, err := r.ledger.Orders.GetReadable(storing, ids)
-	if err != nil {
-		now = make([]*delivery.Order, len(before))
-	}
-	for i := range now {
-		if now[i] == nil {
-			now[i] = before[i]
+	for i, o := range now {
+		if o != nil {
+			before[i] = o
 		}
 	}
-	return errors.Join(failed, err, r.store(storing, now))
+	return errors.Join(failed, err, r.store(storing, before))
 }

@@ -70,12 +70,10 @@ func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger
 func (d *Daily) Run(ctx context.Context) error {
 	for {
 		d.compare(ctx, time.Now())
-		timer := time.NewTimer(time.Until(d.settings.next(time.Now())))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
-		case <-timer.C:
+		case <-time.After(time.Until(d.settings.next(time.Now()))):
 		}
 	}
 }
@@ -107,14 +105,12 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil {
-		// What was found before the failure is shown; what was known is kept.
-		d.found, d.unbalanced = max(d.found, differences), max(d.unbalanced, totals)
-	} else {
-		d.found, d.unbalanced = differences, totals
+	if err != nil { // what was found before the failure is shown; what was known is kept
+		differences, totals = max(d.found, differences), max(d.unbalanced, totals)
 	}
-	d.differences.Set(float64(d.found))
-	d.totals.Set(float64(d.unbalanced))
+	d.found, d.unbalanced = differences, totals
+	d.differences.Set(float64(differences))
+	d.totals.Set(float64(totals))
 	if err != nil {
 		d.runs.WithLabelValues("failed").Inc()
 		d.log.Error("the daily comparison failed", "error", err)

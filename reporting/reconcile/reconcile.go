@@ -8,10 +8,10 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -66,10 +66,18 @@ type Day struct {
 	Totals []string
 }
 
-// Balanced reports whether nothing is left that differs.
-func (d *Day) Balanced() bool {
-	return len(d.Totals) == 0 && !slices.ContainsFunc(d.Differences, func(x Difference) bool { return !x.Fixed })
+// Left is how many orders differ and were not repaired.
+func (d *Day) Left() (n int) {
+	for i := range d.Differences {
+		if !d.Differences[i].Fixed {
+			n++
+		}
+	}
+	return n
 }
+
+// Balanced reports whether nothing is left that differs.
+func (d *Day) Balanced() bool { return len(d.Totals)+d.Left() == 0 }
 
 // ErrBehind says that the exporter has not caught up in time: what differs may be what is
 // not exported yet.
@@ -87,27 +95,8 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler { return &Reconciler{
 // Run compares day by day, calls done for each, and records the end in ClickHouse for the
 // panel. An error is what kept it from comparing; differences are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
+	s.Timeout = cmp.Or(s.Timeout, time.Minute)
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
-	err := r.compareDays(ctx, s, func(d *Day) {
-		note.Orders, note.Totals = note.Orders+d.Compared, note.Totals+len(d.Totals)
-		for i := range d.Differences {
-			if !d.Differences[i].Fixed {
-				note.Differences++
-			}
-		}
-		done(d)
-	})
-	if err != nil {
-		return err
-	}
-	note.At = time.Now()
-	return r.archive.NoteReconciliation(ctx, &note)
-}
-
-func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) error {
-	if s.Timeout == 0 {
-		s.Timeout = time.Minute
-	}
 	held, unreadable := r.index(ctx, &s)
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
 		return unreadable
@@ -117,25 +106,28 @@ func (r *Reconciler) compareDays(ctx context.Context, s Scope, done func(*Day)) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
+		note.Orders, note.Differences, note.Totals = note.Orders+d.Compared, note.Differences+d.Left(), note.Totals+len(d.Totals)
 		done(d)
 	}
-	return unreadable // such an order is compared with nothing
+	if unreadable != nil { // such an order is compared with nothing
+		return unreadable
+	}
+	note.At = time.Now()
+	return r.archive.NoteReconciliation(ctx, &note)
 }
 
 // index lists the orders in scope that Redis holds, by day and account: 16 bytes each.
 func (r *Reconciler) index(ctx context.Context, s *Scope) (map[time.Time]map[delivery.AccountID][]delivery.OrderID, error) {
 	first, end := archive.BusinessDay(s.From), archive.BusinessDay(s.To).AddDate(0, 0, 1)
 	held := make(map[time.Time]map[delivery.AccountID][]delivery.OrderID)
+	for day := first; day.Before(end); day = day.AddDate(0, 0, 1) {
+		held[day] = make(map[delivery.AccountID][]delivery.OrderID)
+	}
 	err := r.ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
-			if o.CreatedAt.Before(first) || !o.CreatedAt.Before(end) || !s.includes(o.Account) {
-				continue
+			if day := held[archive.BusinessDay(o.CreatedAt)]; day != nil && s.includes(o.Account) {
+				day[o.Account] = append(day[o.Account], o.ID)
 			}
-			day := archive.BusinessDay(o.CreatedAt)
-			if held[day] == nil {
-				held[day] = make(map[delivery.AccountID][]delivery.OrderID)
-			}
-			held[day][o.Account] = append(held[day][o.Account], o.ID)
 		}
 		return nil
 	})
@@ -187,37 +179,27 @@ func count(held map[delivery.AccountID][]delivery.OrderID) (n int) {
 // day compares one day: first all of it, a share of accounts at a time, then what
 // differed, once the exporter has passed that.
 func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[delivery.AccountID][]delivery.OrderID) (*Day, error) {
-	d := &Day{Day: day}
 	shares, err := r.shares(ctx, s, day, held)
 	if err != nil {
 		return nil, err
 	}
-	suspects := differences{}
-	var expected sums
+	f := &findings{differing: differences{}}
 	for _, share := range shares {
-		found, err := r.walk(ctx, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.orders)
-		if err != nil {
+		if err := r.walk(ctx, f, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.orders); err != nil {
 			return nil, err
 		}
-		d.Compared += found.compared
-		d.Retired += found.retired
-		expected.open += found.sums.open
-		for i, n := range found.sums.figures {
-			expected.figures[i] += n
-		}
-		maps.Copy(suspects, found.differing)
 	}
-	differing, moving, err := r.recheck(ctx, s, day, suspects)
+	differing, moving, err := r.recheck(ctx, s, day, f.differing)
 	if err != nil {
 		return nil, err
 	}
-	d.Differences, d.Moving = differing.sorted(), moving
+	d := &Day{Day: day, Compared: f.compared, Retired: f.retired, Moving: moving, Differences: differing.sorted()}
 	if s.Fix {
 		if err := r.fix(ctx, s, d); err != nil {
 			return nil, err
 		}
 	}
-	return d, r.compareTotals(ctx, s, d, &expected)
+	return d, r.compareTotals(ctx, s, d, &f.sums)
 }
 
 const shareSize = 20_000
@@ -275,37 +257,24 @@ type sums struct {
 	figures [figureCount]int64
 }
 
-func (s *sums) addOrder(o *delivery.Order) {
-	s.count(archive.Sums{Status: o.Status.String(), PaymentType: o.Payment.Type.String(),
-		OrderAmount: o.OrderAmount, Collection: o.Payment.CollectionAmount})
-}
-
-// addStored adds an order that only ClickHouse still has.
-func (s *sums) addStored(row *archive.Stored) error {
-	of, err := row.Sums()
-	if err == nil {
-		s.count(of)
-	}
-	return err
-}
-
-func (s *sums) count(of archive.Sums) {
+func (s *sums) add(o *delivery.Order) {
 	s.figures[orders]++
-	switch of.Status {
-	case delivery.Delivered.String():
+	switch o.Status {
+	case delivery.Delivered:
 		s.figures[delivered]++
-		s.figures[amountDelivered] += of.OrderAmount.Minor
-		switch of.PaymentType {
-		case delivery.Cash.String():
-			s.figures[cash] += of.Collection.Minor
-		case delivery.Card.String():
-			s.figures[card] += of.Collection.Minor
-		case delivery.Prepaid.String():
-			s.figures[prepaid] += of.OrderAmount.Minor
+		s.figures[amountDelivered] += o.OrderAmount.Minor
+		switch o.Payment.Type {
+		case delivery.Cash:
+			s.figures[cash] += o.Payment.CollectionAmount.Minor
+		case delivery.Card:
+			s.figures[card] += o.Payment.CollectionAmount.Minor
+		case delivery.Prepaid:
+			s.figures[prepaid] += o.OrderAmount.Minor
+		default: // not known: its amount is in no sum of collections
 		}
-	case delivery.Failed.String():
+	case delivery.Failed:
 		s.figures[failed]++
-	case delivery.Cancelled.String():
+	case delivery.Cancelled:
 		s.figures[cancelled]++
 	default:
 		s.open++
