@@ -120,15 +120,12 @@ func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
 func runReconcile(ctx context.Context, r *reconcile.Reconciler, s reconcile.Scope, out io.Writer) error {
 	left := 0
 	err := r.Run(ctx, s, func(d *reconcile.Day) {
+		left += d.Left() + len(d.Totals)
 		for i := range d.Differences {
 			fmt.Fprintln(out, d.Differences[i].String())
-			if !d.Differences[i].Fixed {
-				left++
-			}
 		}
 		for _, t := range d.Totals {
 			fmt.Fprintf(out, "%s %s\n", d.Day.Format(time.DateOnly), t)
-			left++
 		}
 		fmt.Fprintf(out, "%s: %s\n", d.Day.Format(time.DateOnly), summary(d))
 	})
@@ -214,17 +211,17 @@ func newRestoreCommand() *cobra.Command {
 		}
 		return withStores(c, true, !withoutHistory && len(m.Tables) > 0, func(ctx context.Context, s stores) error {
 			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if resumed.Before {
+			case resumed.Before:
 				fmt.Fprintln(out, "Redis had been made fit to go on before; nothing was changed there")
-				return nil
-			}
-			fmt.Fprintf(out, `restored everything acknowledged before %s
+			default:
+				fmt.Fprintf(out, `restored everything acknowledged before %s
 the exporter was set back in %d streams, the epoch is %d, %d sessions of the panel were ended
 start the programs, and then: reporting reconcile
 `, m.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
+			}
 			return nil
 		})
 	})

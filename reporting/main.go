@@ -4,10 +4,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -17,10 +19,12 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/panel/auth"
 )
 
 func main() {
@@ -50,7 +54,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Flags().Bool(checkFlag, false, "the same as reporting serve --check-config")
-	root.Flags().String(configFlag, defaultConfig, configUsage)
+	addConfigFlag(root)
 	root.AddCommand(
 		newServeCommand(), newServingCommand("export", &[]string{roleExport}),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
@@ -78,15 +82,15 @@ func newCommand(use string, args cobra.PositionalArgs, run func(c *cobra.Command
 	return &cobra.Command{Use: use, Short: text.Short, Long: text.Long, Example: text.Example, Args: args, RunE: run}
 }
 
-const (
-	configFlag    = "config"
-	defaultConfig = "configs/reporting.yaml"
-	configUsage   = "the settings file"
-)
+const configFlag = "config"
+
+func addConfigFlag(c *cobra.Command) {
+	c.Flags().String(configFlag, "configs/reporting.yaml", "the settings file")
+}
 
 func newSettingsCommand(use string, run func(c *cobra.Command) error) *cobra.Command {
 	c := newCommand(use, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) })
-	c.Flags().String(configFlag, defaultConfig, configUsage)
+	addConfigFlag(c)
 	return c
 }
 
@@ -112,11 +116,7 @@ type stores struct {
 // and Redis, as asked for, does the work and closes them.
 func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) (err error) {
 	var settings settings
-	path, err := c.Flags().GetString(configFlag)
-	if err == nil {
-		err = config.Load(path, &settings)
-	}
-	if err != nil {
+	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
 		return err
 	}
 	var s stores
@@ -137,4 +137,76 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 		defer func() { err = errors.Join(err, s.ledger.Close()) }()
 	}
 	return work(c.Context(), s)
+}
+
+func accessCommand(use string, run func(c *cobra.Command, name string, roles auth.Roles) error) *cobra.Command {
+	var text string
+	c := newCommand(use, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		roles, err := auth.ParseRoles(text)
+		if err != nil {
+			return fmt.Errorf("--roles: %w", err)
+		}
+		return run(c, args[0], roles)
+	})
+	c.Flags().StringVar(&text, "roles", "", "operator, finance, or both with a comma")
+	requireFlag(c, "roles")
+	return c
+}
+
+func newUserCommand() *cobra.Command {
+	return accessCommand("user NAME --roles ROLES", func(c *cobra.Command, name string, roles auth.Roles) error {
+		password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), name)
+		if err != nil {
+			return err
+		}
+		user, err := auth.NewUser(name, roles, password)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), user.Line())
+		return nil
+	})
+}
+
+func newTokenCommand() *cobra.Command {
+	return accessCommand("token NAME --roles ROLES", func(c *cobra.Command, name string, roles auth.Roles) error {
+		text, token, err := auth.NewToken(name, roles)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "The token of %s, shown this once:\n%s\n", name, text)
+		fmt.Fprintln(c.OutOrStdout(), token.Line())
+		return nil
+	})
+}
+
+// askPassword asks twice on a terminal, which shows nothing of what is typed,
+// and reads one line of anything else.
+func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
+	file, ok := in.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		line, err := bufio.NewReader(io.LimitReader(in, 4*auth.MostPassword)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
+	}
+	ask := func(question string) (string, error) {
+		fmt.Fprint(prompt, question)
+		typed, err := term.ReadPassword(int(file.Fd()))
+		fmt.Fprintln(prompt) // the one that was typed is not shown either
+		if err != nil {
+			return "", fmt.Errorf("read the password: %w", err)
+		}
+		return string(typed), nil
+	}
+	first, err := ask("Password for " + name + ": ")
+	if err != nil {
+		return "", err
+	}
+	second, err := ask("Once more: ")
+	if err == nil && first != second {
+		err = errors.New("the two passwords differ")
+	}
+	return first, err
 }

@@ -116,29 +116,25 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 
 // chooseFormat is the flag's, the file's or the one that suits standard output.
 func (o *reportOptions) chooseFormat(stdout io.Writer) (reports.Format, error) {
-	format := reports.CSV
+	shown := o.output == "" && terminal(stdout)
 	switch byExtension, known := reports.FormatOf(filepath.Ext(o.output)); {
-	case o.format != "":
-		var err error
-		if format, err = reports.ParseFormat(o.format); err != nil {
-			return "", err
-		}
-	case o.output != "" && !known:
-		return "", fmt.Errorf("%s: the extension is none of .csv, .xlsx, .json and .txt; give --format", o.output)
-	case o.output != "":
-		format = byExtension
-	case terminal(stdout):
-		format = reports.Table
-	}
-	if format == reports.XLSX && o.output == "" && terminal(stdout) {
+	case o.format == string(reports.XLSX) && shown:
 		return "", errors.New("xlsx is not for terminals: give a file with -o")
+	case o.format != "":
+		return reports.ParseFormat(o.format)
+	case known:
+		return byExtension, nil
+	case o.output != "":
+		return "", fmt.Errorf("%s: the extension is none of .csv, .xlsx, .json and .txt; give --format", o.output)
+	case shown:
+		return reports.Table, nil
 	}
-	return format, nil
+	return reports.CSV, nil
 }
 
 // writeFile lets write fill a file that appears under its name only when it is whole. What
 // is no regular file, such as /dev/null or a pipe, is written to directly.
-func writeFile(name string, write func(io.Writer) error) (err error) {
+func writeFile(name string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
 	}
@@ -157,19 +153,17 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the error that is returned is the one that matters
-		}
-	}()
-	if err := write(f); err != nil {
-		f.Close()
-		return err
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
+	if err = cmp.Or(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
 	}
-	return os.Rename(f.Name(), name)
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error that is returned is the one that matters
+	}
+	return err
 }
 
 // showProgress draws on a terminal how many rows have been read, unless it is busy with
