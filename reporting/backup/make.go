@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -126,17 +127,13 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progress func(string)) error {
 	r := Redis{File: "redis-" + strconv.Itoa(len(m.Redis)) + ".rdb", Addr: node.Addr, Slots: node.Slots}
 	var sum ledger.RDBSum
-	err := create(filepath.Join(dir, r.File), func(w io.Writer) error {
+	err := create(filepath.Join(dir, r.File), func(w io.Writer) (err error) {
 		counted := &counter{report: everySecond(func(n uint64) { progress(fmt.Sprintf("Redis %s: %d MB", node.Addr, n>>20)) })}
 		buffered := bufio.NewWriterSize(w, 1<<20)
-		var err error
 		r.Bytes, err = io.Copy(io.MultiWriter(buffered, &sum, counted), rdb)
 		return errors.Join(err, buffered.Flush())
 	})
-	if err == nil {
-		err = sum.Check()
-	}
-	if err != nil {
+	if err := cmp.Or(err, sum.Check()); err != nil {
 		return err
 	}
 	progress(fmt.Sprintf("Redis %s: %d bytes", node.Addr, r.Bytes))
@@ -173,9 +170,6 @@ func (m *Manifest) include(dir, path string) error {
 		case !e.Type().IsRegular():
 			return fmt.Errorf("%s is neither a file nor a folder", from)
 		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-			return err
-		}
 		m.Included = append(m.Included, name)
 		return copyFile(from, filepath.Join(dir, name))
 	})
@@ -208,16 +202,13 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(partial, 0o700); err != nil {
+	if err := errors.Join(
+		copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase)),
+		writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n")),
+		syncFolder(partial)); err != nil {
 		return err
 	}
-	if err := copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase)); err != nil {
-		return err
-	}
-	if err := writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n")); err != nil {
-		return err
-	}
-	return errors.Join(syncFolder(partial), os.Rename(partial, target), syncFolder(dir))
+	return errors.Join(os.Rename(partial, target), syncFolder(dir))
 }
 
 // PlaceIncluded puts the included files below a folder, and overwrites none.
@@ -228,19 +219,15 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(dir, rel)
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-			return err
-		}
-		err = copyFile(filepath.Join(from, name), target)
-		if err == nil {
+		source, target := filepath.Join(from, name), filepath.Join(dir, rel)
+		if err := copyFile(source, target); !errors.Is(err, fs.ErrExist) {
+			if err != nil {
+				return err
+			}
 			continue
 		}
-		if !errors.Is(err, fs.ErrExist) {
-			return err
-		}
 		there, err := sumOf(target)
-		wanted, other := sumOf(filepath.Join(from, name))
+		wanted, other := sumOf(source)
 		if err := errors.Join(err, other); err != nil {
 			return err
 		}
@@ -263,13 +250,12 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 		return ledger.Resumed{}, fmt.Errorf("the backup is of %s with %d partitions, the settings say %s with %d",
 			m.Environment, m.Partitions, l.Environment(), l.Partitions())
 	}
-	if err := l.Backup.Resumable(ctx, m.ID); err != nil {
-		return ledger.Resumed{}, err
+	err = l.Backup.Resumable(ctx, m.ID)
+	if err == nil && a != nil {
+		err = m.load(ctx, from, a, merge, progress)
 	}
-	if a != nil {
-		if err := m.load(ctx, from, a, merge, progress); err != nil {
-			return ledger.Resumed{}, err
-		}
+	if err != nil {
+		return ledger.Resumed{}, err
 	}
 	return l.Backup.Resume(ctx, m.ID, m.Hold, time.Now())
 }

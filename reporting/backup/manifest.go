@@ -15,7 +15,6 @@
 package backup
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -106,14 +105,14 @@ func Open(dir string) (*Manifest, error) {
 }
 
 func (m *Manifest) files() []string {
-	names := []string{manifestFile}
+	names := append([]string{manifestFile}, m.Included...)
 	for _, r := range m.Redis {
 		names = append(names, r.File)
 	}
 	for _, t := range m.Tables {
 		names = append(names, t.File)
 	}
-	return append(names, m.Included...)
+	return names
 }
 
 func readSums(dir string) (map[string]string, error) {
@@ -139,10 +138,8 @@ func sumOf(path string) (string, error) {
 	}
 	defer func() { _ = f.Close() }() // only read
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // seal writes the manifest and the sums of all files, and syncs all of it.
@@ -154,17 +151,15 @@ func (m *Manifest) seal(dir string) error {
 	if err := writeFile(filepath.Join(dir, manifestFile), append(text, '\n')); err != nil {
 		return err
 	}
-	var sums bytes.Buffer
-	names := m.files()
-	slices.Sort(names)
-	for _, name := range names {
+	var sums []byte
+	for _, name := range slices.Sorted(slices.Values(m.files())) {
 		sum, err := sumOf(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
+		sums = fmt.Appendf(sums, "%s  %s\n", sum, name)
 	}
-	if err := writeFile(filepath.Join(dir, sumsFile), sums.Bytes()); err != nil {
+	if err := writeFile(filepath.Join(dir, sumsFile), sums); err != nil {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -182,8 +177,12 @@ func writeFile(path string, content []byte) error {
 	})
 }
 
-// create writes a new file, readable by its owner only, and syncs it.
+// create writes a new file, and folders that are lacking, readable by their owner only, and
+// syncs the file.
 func create(path string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
