@@ -68,8 +68,8 @@ func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prom
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	d := &Downloads{archive: a, settings: s, names: names, log: log.With("part", "download"), metrics: newMetrics(reg)}
-	d.slots = slots{most: s.AtOnce, mostEach: s.AtOnceEach, by: map[string]int{}}
+	d := &Downloads{archive: a, settings: s, names: names, slots: slots{most: s.AtOnce, mostEach: s.AtOnceEach, by: map[string]int{}},
+		log: log.With("part", "download"), metrics: newMetrics(reg)}
 	d.Refuse = func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, d.log, err) }
 	return d, nil
 }
@@ -93,7 +93,7 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 			d.refuse(w, r, err)
 			return
 		}
-		q.setHeaders(w.Header(), q.compressible() && auth.AcceptsGzip(r))
+		q.setHeaders(w.Header())
 		w.WriteHeader(http.StatusOK)
 		return
 	}
@@ -119,14 +119,17 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), d.settings.Longest)
 	defer cancel()
-	compressed := q.compressible() && auth.AcceptsGzip(r)
-	t, err := newTransfer(w, d.settings.Stall, !r.ProtoAtLeast(1, 1), func(h http.Header) { q.setHeaders(h, compressed) })
-	if err != nil {
-		d.refuse(w, r, err)
-		return
+	var file *os.File
+	if !r.ProtoAtLeast(1, 1) {
+		var err error
+		if file, err = spool(); err != nil {
+			d.refuse(w, r, err)
+			return
+		}
+		defer func() { _ = file.Close() }() // nothing of it is wanted any more
 	}
-	defer t.close()
-	rows, err := d.write(ctx, q, t, compressed)
+	t := newTransfer(w, d.settings.Stall, q.setHeaders)
+	rows, err := d.write(ctx, q, t, file)
 	if errors.Is(err, errUnknown) {
 		d.refuse(w, r, &delivery.Error{Code: delivery.CodeValidationFailed, Message: q.unknown.Message, Fields: []delivery.FieldError{*q.unknown}})
 		return
@@ -145,25 +148,28 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	case err == nil:
 		d.metrics.seconds.WithLabelValues(name, format).Observe(took.Seconds())
 		log.Info("report downloaded")
+		return
 	case t.begun:
 		panic(http.ErrAbortHandler) // the only way to end a body so that it is seen to be cut
 	case result == resultTooLong:
-		d.Refuse(w, r, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
-			Message: "the report takes too long; ask for a shorter period"})
-	default:
-		d.Refuse(w, r, err)
+		err = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
+			Message: "the report takes too long; ask for a shorter period"}
 	}
+	d.Refuse(w, r, err)
 }
 
 var errUnknown = errors.New("nobody has such an id or name")
 
-// write runs the report into the transfer; rows is how many were read, to the last
-// thousand if it fails.
-func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compressed bool) (rows int64, err error) {
+// write runs the report into the transfer, by way of the file unless that is nil; rows is
+// how many were read, to the last thousand if it fails.
+func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os.File) (rows int64, err error) {
 	var out io.Writer = t
+	if file != nil {
+		out = file
+	}
 	var packed *gzip.Writer
-	if compressed {
-		if packed, err = gzip.NewWriterLevel(t, gzip.BestSpeed); err != nil {
+	if q.compressed {
+		if packed, err = gzip.NewWriterLevel(out, gzip.BestSpeed); err != nil {
 			return 0, err
 		}
 		out = packed
@@ -175,11 +181,15 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, compress
 	case summary.Rows == 0 && q.unknown != nil:
 		return 0, errUnknown
 	case packed != nil:
-		if err := packed.Close(); err != nil {
-			return rows, err
-		}
+		err = packed.Close()
 	}
-	return rows, t.finish()
+	if err == nil && file != nil {
+		err = t.copyWhole(file)
+	}
+	if err == nil {
+		err = t.finish()
+	}
+	return rows, err
 }
 
 // resultOf is the result of a download. client ends with the request's connection, ctx also

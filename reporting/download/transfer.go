@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reports"
 )
 
@@ -27,85 +28,53 @@ const (
 
 // transfer is the body of an answer. Until more than holdBack bytes have come nothing is
 // sent, and an error can still become another answer; a shorter body has its length.
-//
-// To a client of HTTP/1.0, such as some proxies, the end of a body and a cut connection look
-// alike. It gets everything with its length, from a file.
 type transfer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
 	header  func(http.Header) // sets what the body is, just before it begins
 
-	held  []byte
-	file  *os.File // instead of sending; nil unless spooled
-	begun bool     // the status is out
-	bytes int64    // given to the client
-	err   error    // of giving; the first one
+	held   []byte
+	length int64 // of the whole body, if it is known before it begins; else 0
+	begun  bool  // the status is out
+	bytes  int64 // given to the client
+	err    error // of giving; the first one
 }
 
-// newTransfer prepares one; spool keeps all of it in a file until the end.
-func newTransfer(w http.ResponseWriter, stall time.Duration, spool bool, header func(http.Header)) (*transfer, error) {
-	t := &transfer{w: w, control: http.NewResponseController(w), stall: stall, header: header}
-	if !spool {
-		return t, nil
-	}
-	file, err := os.CreateTemp("", "report-*")
-	if err != nil {
-		return nil, fmt.Errorf("keep a report: %w", err)
-	}
-	t.file = file
-	// Without a name it goes with this process, whatever ends it.
-	if err := os.Remove(file.Name()); err != nil {
-		_ = file.Close() // the first error says more
-		return nil, fmt.Errorf("keep a report: %w", err)
-	}
-	return t, nil
+func newTransfer(w http.ResponseWriter, stall time.Duration, header func(http.Header)) *transfer {
+	return &transfer{w: w, control: http.NewResponseController(w), stall: stall, header: header}
 }
 
 // Write takes a piece of the body.
 func (t *transfer) Write(p []byte) (int, error) {
-	switch {
-	case t.err != nil:
-		return 0, t.err
-	case t.begun:
-		return t.send(p)
-	case len(t.held)+len(p) <= holdBack:
-		t.held = append(t.held, p...)
-		return len(p), nil
-	}
-	if err := t.release(); err != nil {
-		return 0, err
+	if t.err == nil && !t.begun {
+		if len(t.held)+len(p) <= holdBack {
+			t.held = append(t.held, p...)
+			return len(p), nil
+		}
+		t.begin()
 	}
 	return t.send(p)
 }
 
-func (t *transfer) release() error {
-	held := t.held
-	t.held = nil
-	if t.file == nil {
-		t.begin()
-	}
-	_, err := t.send(held)
-	return err
-}
-
+// begin sends the status and what was held back.
 func (t *transfer) begin() {
 	t.begun = true
 	t.header(t.w.Header())
+	if t.length > 0 {
+		t.w.Header().Set("Content-Length", strconv.FormatInt(t.length, 10))
+	}
 	t.w.WriteHeader(http.StatusOK)
+	_, _ = t.send(t.held) // the error is kept
+	t.held = nil
 }
 
 // send gives the client a piece, each part of it within the stall time.
 func (t *transfer) send(p []byte) (n int, err error) {
 	for n < len(p) && t.err == nil {
-		part := p[n:min(n+step, len(p))]
 		var took int
-		if t.file != nil && !t.begun {
-			took, t.err = t.file.Write(part)
-		} else {
-			took, t.err = t.give(part)
-			t.bytes += int64(took)
-		}
+		took, t.err = t.give(p[n:min(n+step, len(p))])
+		t.bytes += int64(took)
 		n += took
 	}
 	return n, t.err
@@ -120,13 +89,9 @@ func (t *transfer) give(part []byte) (int, error) {
 
 // finish sends what is left, with its length if nothing has been sent.
 func (t *transfer) finish() error {
-	switch {
-	case t.err != nil || t.begun:
-	case t.file == nil:
-		t.w.Header().Set("Content-Length", strconv.Itoa(len(t.held)))
-		_ = t.release() // the error is kept
-	default:
-		t.finishFile()
+	if t.err == nil && !t.begun {
+		t.length = int64(len(t.held))
+		t.begin()
 	}
 	if t.err == nil {
 		// The last part, which net/http still has.
@@ -135,32 +100,31 @@ func (t *transfer) finish() error {
 	return t.err
 }
 
-func (t *transfer) finishFile() {
-	if t.release() != nil {
-		return
-	}
-	size, err := t.file.Seek(0, io.SeekCurrent)
-	if err == nil {
-		_, err = t.file.Seek(0, io.SeekStart)
-	}
+// spool is a file for all of a body. To a client of HTTP/1.0, such as some proxies, the end
+// of a body and a cut connection look alike: it gets everything with its length.
+func spool() (*os.File, error) {
+	file, err := os.CreateTemp("", "report-*")
 	if err != nil {
-		t.err = fmt.Errorf("keep a report: %w", err)
-		return
+		return nil, fmt.Errorf("keep a report: %w", err)
 	}
-	t.w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-	t.begin()
-	// Read and Write alone, so that nothing is sent past the stall time's back.
-	_, err = io.CopyBuffer(struct{ io.Writer }{t}, struct{ io.Reader }{t.file}, make([]byte, step))
-	if t.err == nil {
-		t.err = err
+	// Without a name it goes with this process, whatever ends it.
+	if err := os.Remove(file.Name()); err != nil {
+		_ = file.Close() // the first error says more
+		return nil, fmt.Errorf("keep a report: %w", err)
 	}
+	return file, nil
 }
 
-// close gives the file back. It may be called at any time.
-func (t *transfer) close() {
-	if t.file != nil {
-		_ = t.file.Close() // nothing of it is wanted any more
+// copyWhole sends what has been written to a file, with its length.
+func (t *transfer) copyWhole(file *os.File) (err error) {
+	if t.length, err = file.Seek(0, io.SeekCurrent); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
 	}
+	if err != nil {
+		return fmt.Errorf("keep a report: %w", err)
+	}
+	_, err = io.Copy(t, file)
+	return err
 }
 
 // formats are those that can be downloaded. A table is for terminals.
@@ -170,6 +134,8 @@ type request struct {
 	report *reports.Report
 	format reports.Format
 	params reports.Params
+	// compressed is set for a client that takes gzip, but not for a workbook, which is a ZIP file.
+	compressed bool
 	// unknown: no account, fleet or store has such an id or name; nil: all exist.
 	unknown *delivery.FieldError
 }
@@ -226,7 +192,8 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		}
 		return nil, invalid(wrong)
 	}
-	return &request{report: report, format: format, params: params, unknown: unknown}, nil
+	return &request{report: report, format: format, params: params, unknown: unknown,
+		compressed: format != reports.XLSX && auth.AcceptsGzip(r)}, nil
 }
 
 func invalid(fields ...delivery.FieldError) error {
@@ -259,7 +226,7 @@ func (q *request) filters() string {
 	return filters.String()
 }
 
-func (q *request) setHeaders(h http.Header, compressed bool) {
+func (q *request) setHeaders(h http.Header) {
 	h.Set("Content-Type", q.format.ContentType())
 	plain := q.name("")
 	disposition := `attachment; filename="` + plain + `"` // of letters, digits, - _ and . only
@@ -268,13 +235,10 @@ func (q *request) setHeaders(h http.Header, compressed bool) {
 	}
 	h.Set("Content-Disposition", disposition)
 	h.Set("Accept-Ranges", "none")
-	if q.compressible() {
+	if q.format != reports.XLSX {
 		h.Add("Vary", "Accept-Encoding")
 	}
-	if compressed {
+	if q.compressed {
 		h.Set("Content-Encoding", "gzip")
 	}
 }
-
-// compressible distinguishes text from a workbook, which is a ZIP file.
-func (q *request) compressible() bool { return q.format != reports.XLSX }

@@ -23,8 +23,8 @@ func transferring(t *testing.T) (conn net.Conn, ended chan error) {
 	t.Helper()
 	ended = make(chan error, 9)
 	return testenv.ServePipe(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		tr, err := newTransfer(w, time.Minute, false, func(http.Header) {})
-		must(t, err)
+		var err error
+		tr := newTransfer(w, time.Minute, func(http.Header) {})
 		for i := 0; i < 10 && err == nil; i++ {
 			_, err = tr.Write(make([]byte, step))
 		}
