@@ -8,6 +8,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,10 +97,10 @@ func (e *Exporter) feed(ctx context.Context) error {
 		Batch:      e.settings.Batch,
 		ClaimAfter: e.settings.ClaimAfter,
 	})
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("export feed: %w", err)
 	}
 	return errors.New("export feed ended by itself")
@@ -236,22 +237,196 @@ const lagInterval = 5 * time.Second
 // watchLag refreshes the lag until ctx ends. While Redis is unavailable the figures
 // keep their last values.
 func (e *Exporter) watchLag(ctx context.Context) error {
-	ticker := time.NewTicker(lagInterval)
-	defer ticker.Stop()
-	for {
-		lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport)
-		if err == nil {
-			e.metrics.lagEntries.Set(float64(lag.Entries))
+	for tick := time.Tick(lagInterval); ; {
+		if lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport); err == nil {
 			age := 0.0
 			if !lag.Oldest.IsZero() {
 				age = max(time.Since(lag.Oldest).Seconds(), 0)
 			}
+			e.metrics.lagEntries.Set(float64(lag.Entries))
 			e.metrics.lagSeconds.Set(age)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-tick:
 		}
 	}
+}
+
+// composed are the rows of some entries, and what stood in their way.
+type composed struct {
+	archive.Batch
+	missing    []delivery.OrderID         // orders that Redis does not hold
+	unreadable map[delivery.OrderID]error // whose records cannot be read
+	stores     []error                    // stores whose records cannot be read; their names stay empty
+}
+
+// compose makes one row of every order, of its latest version, and one of each event.
+func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*composed, error) {
+	ids := ordersOf(entries)
+	orders, unreadable, err := l.Orders.GetReadable(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
+	}
+	batch := &composed{unreadable: unreadable}
+	byID := make(map[delivery.OrderID]*delivery.Order, len(orders))
+	for i, o := range orders {
+		switch id := ids[i]; {
+		case o != nil:
+			byID[id] = o
+		case batch.unreadable[id] == nil:
+			batch.missing = append(batch.missing, id)
+		}
+	}
+	orders = slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil })
+	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.Outcomes != nil {
+			batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
+			continue
+		}
+		for _, event := range e.Events {
+			o := byID[event.Order]
+			switch {
+			case o == nil:
+			case !event.LateAt.IsZero():
+				batch.Late = append(batch.Late, archive.LateDelivery{Account: o.Account, CreatedAt: o.CreatedAt,
+					Order: o.ID, ReportedAt: event.LateAt})
+			default:
+				if row, ok := archive.EventOf(o, event.Version); ok {
+					batch.Events = append(batch.Events, row)
+				}
+			}
+		}
+	}
+	return batch, nil
+}
+
+func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
+	seen := make(map[delivery.OrderID]bool, len(entries))
+	for i := range entries {
+		for _, event := range entries[i].Events {
+			if id := event.Order; !seen[id] && !id.IsZero() {
+				seen[id] = true
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// orderRows adds to each order its store's name and tax number as they are now. They stay
+// empty without a readable record: the order's money belongs into the reports.
+func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (rows []archive.Order, unreadable []error, err error) {
+	unique := make(map[ledger.StoreName]bool)
+	for _, o := range orders {
+		unique[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}] = true
+	}
+	names := slices.Collect(maps.Keys(unique))
+	stores, unreadable, err := l.Stores.GetAll(ctx, names)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %d stores: %w", len(names), err)
+	}
+	for _, o := range orders {
+		rows = append(rows, archive.OrderOf(o, stores[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}]))
+	}
+	return rows, unreadable, nil
+}
+
+// outcomeRows names each line by its place in the stream, so that it is the same row
+// however often it is exported. The two streams number their entries apart, so those of
+// tries are marked; an earlier release did not.
+func outcomeRows(e *ledger.Entry) []archive.Outcome {
+	rows := make([]archive.Outcome, len(e.Outcomes))
+	for i, r := range e.Outcomes {
+		entry := e.ID
+		if r.State == "retrying" {
+			entry += "t"
+		}
+		rows[i] = archive.Outcome{
+			Account: r.Account, At: r.At, EventID: r.EventID, Event: delivery.EventType(r.Event), State: r.State,
+			Attempt: r.Attempt, HTTPStatus: r.HTTPStatus, Error: r.Error, Milliseconds: int(r.Millis),
+			Replay: r.Replay, Probe: r.Probe, Partition: e.Partition, Entry: entry, Line: i + 1,
+		}
+		rows[i].Order, _ = delivery.ParseOrderID(r.OrderID)
+	}
+	return rows
+}
+
+// Rebuilt is what a rebuild has stored so far.
+type Rebuilt struct {
+	Orders, Events, Late, Outcomes int
+}
+
+// Rebuild stores again all that Redis still holds of orders created at or after from: the
+// orders with their history, and from the streams, which reach back for a shorter time,
+// late deliveries and outcomes of webhooks. It may run beside exporters and be repeated.
+// progress is called after every batch. The error at the end names orders that cannot be
+// read.
+func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from time.Time, progress func(Rebuilt)) (Rebuilt, error) {
+	var done Rebuilt
+	store := func(b *archive.Batch) error {
+		if err := a.InsertAgain(ctx, b); err != nil {
+			return fmt.Errorf("storing %d rows in ClickHouse: %w", b.Rows(), err)
+		}
+		done.Orders, done.Events = done.Orders+len(b.Orders), done.Events+len(b.Events)
+		done.Late, done.Outcomes = done.Late+len(b.Late), done.Outcomes+len(b.Outcomes)
+		progress(done)
+		return nil
+	}
+	var waiting []*delivery.Order
+	var failed error
+	flush := func() error {
+		var b *archive.Batch
+		if b, failed = History(ctx, l, waiting); failed == nil {
+			failed = store(b)
+		}
+		waiting = waiting[:0]
+		return failed
+	}
+	unreadable := l.Orders.Each(ctx, func(orders []*delivery.Order) error {
+		for _, o := range orders {
+			if !o.CreatedAt.Before(from) {
+				waiting = append(waiting, o)
+			}
+		}
+		if len(waiting) < entriesAtOnce/2 {
+			return nil
+		}
+		return flush()
+	})
+	if failed != nil || errors.Is(unreadable, delivery.ErrUnavailable) {
+		return done, unreadable
+	}
+	if err := flush(); err != nil {
+		return done, err
+	}
+	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
+		for i := range entries {
+			entries[i].Events = slices.DeleteFunc(entries[i].Events, func(event ledger.Event) bool { return event.LateAt.IsZero() })
+		}
+		b, err := compose(ctx, l, entries)
+		if err != nil {
+			return err
+		}
+		return store(&b.Batch)
+	})
+	return done, cmp.Or(err, unreadable)
+}
+
+// History is the rows of orders with all of their events.
+func History(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (*archive.Batch, error) {
+	rows, _, err := orderRows(ctx, l, orders)
+	if err != nil {
+		return nil, err
+	}
+	b := &archive.Batch{Orders: rows}
+	for _, o := range orders {
+		b.Events = append(b.Events, archive.EventsOf(o)...)
+	}
+	return b, nil
 }
