@@ -82,17 +82,15 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][
 
 // note writes the digest into its line and reports whether both saw the same orders.
 func (d *digest) note(lines [][]Cell) (same bool, err error) {
-	for _, line := range lines {
-		if line[control.Column("line")].Text != d.report.Name {
-			continue
-		}
-		line[control.Column("sha256")].Text = d.sha256
-		if same = d.agrees(line); !same {
-			line[control.Column("ties")].Text = "changing"
-		}
-		return same, nil
+	i := slices.IndexFunc(lines, func(line []Cell) bool { return line[control.Column("line")].Text == d.report.Name })
+	if i < 0 {
+		return false, fmt.Errorf("control totals have no line %s", d.report.Name)
 	}
-	return false, fmt.Errorf("control totals have no line %s", d.report.Name)
+	lines[i][control.Column("sha256")].Text = d.sha256
+	if same = d.agrees(lines[i]); !same {
+		lines[i][control.Column("ties")].Text = "changing"
+	}
+	return same, nil
 }
 
 // agreeing are the columns of a line that a report's totals must equal.

@@ -97,13 +97,13 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 }
 
 // A sum that an int64 cannot hold is an error, never a wrong number.
-func TestTally_RefusesToOverflow(t *testing.T) {
+func TestSummary_RefusesToOverflow(t *testing.T) {
 	t.Parallel()
-	count := newTally(ledger)
+	sum := ledger.nothing()
 	cells := make([]Cell, len(ledger.Columns))
 	cells[ledger.Column("orderAmount")] = Cell{Number: 1 << 62, Given: true}
-	noError(t, count.add(1, cells))
-	if err := count.add(1, cells); err == nil || !strings.Contains(err.Error(), "orderAmount") {
+	noError(t, ledger.add(&sum, 1, cells))
+	if err := ledger.add(&sum, 1, cells); err == nil || !strings.Contains(err.Error(), "orderAmount") {
 		t.Errorf("%v", err)
 	}
 }

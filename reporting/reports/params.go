@@ -36,14 +36,13 @@ func DayOf(t time.Time) Day {
 // ParseDay reads 2006-01-02, from 2000 to 2100.
 func ParseDay(s string) (Day, error) {
 	t, err := time.Parse(time.DateOnly, s)
-	if wrong := (*time.ParseError)(nil); errors.As(err, &wrong) && wrong.Message == ": day out of range" {
-		return 0, fmt.Errorf("there is no day %s", s)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a day such as 2026-11-21", s)
-	}
 	day := Day(t.Unix() / 86400)
-	if day < firstDay || day > lastDay {
+	switch wrong := (*time.ParseError)(nil); {
+	case errors.As(err, &wrong) && wrong.Message == ": day out of range":
+		return 0, fmt.Errorf("there is no day %s", s)
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a day such as 2026-11-21", s)
+	case day < firstDay || day > lastDay:
 		return 0, fmt.Errorf("%s is not between %s and %s", day.Text(), firstDay.Text(), lastDay.Text())
 	}
 	return day, nil
@@ -59,10 +58,7 @@ func (d Day) String() string { return d.Midnight().Format(time.DateOnly) }
 func (d Day) Text() string { return d.Midnight().Format("2 Jan 2006") }
 
 // FirstOfMonth is the first day of the same month.
-func (d Day) FirstOfMonth() Day {
-	year, month, _ := d.Midnight().Date()
-	return dayOf(year, month, 1)
-}
+func (d Day) FirstOfMonth() Day { return d + 1 - Day(d.Midnight().Day()) }
 
 // Params say which orders a report is about.
 type Params struct {
@@ -203,12 +199,11 @@ func idText(id interface {
 
 // String is for titles and logs: "2026-11-01 to 2026-11-30, store moda".
 func (p *Params) String() string {
-	var b strings.Builder
-	b.WriteString(p.From.String() + " to " + p.To.String())
+	text := p.From.String() + " to " + p.To.String()
 	for _, f := range p.Filters() {
-		b.WriteString(", " + f.Name + " " + f.Value)
+		text += ", " + f.Name + " " + f.Value
 	}
-	return b.String()
+	return text
 }
 
 // Filter is a parameter besides the period, for people.

@@ -25,78 +25,67 @@ const progressStep = 1000
 // own when ctx ends (which ends the query, too), and wraps the sink's. The sink has been
 // aborted then.
 func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (s Summary, err error) {
-	defer func() {
-		if err != nil {
-			sink.Abort()
-		}
-	}()
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	if err := sink.Begin(r, p); err != nil {
-		return Summary{}, fmt.Errorf("write %s: %w", r.Name, err)
+	s = r.nothing()
+	writing := func(err error) error {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", r.Name, err)
+		}
+		return err
 	}
-	t := newTally(r)
 	take := func(cells []Cell) error {
-		if err := t.add(1, cells); err != nil {
+		if err := r.add(&s, 1, cells); err != nil {
 			return err
 		}
-		if err := sink.Row(cells); err != nil {
-			return fmt.Errorf("write %s: %w", r.Name, err)
+		err := writing(sink.Row(cells))
+		if s.Rows%progressStep == 0 {
+			progress(s.Rows)
 		}
-		if t.rows%progressStep == 0 {
-			progress(t.rows)
-		}
-		return nil
+		return err
 	}
 	read := r.read
 	if r == control {
 		read = readControl
 	}
-	if err := read(ctx, a, &p, take); err != nil {
-		return Summary{}, err
+	if err = writing(sink.Begin(r, p)); err == nil {
+		err = read(ctx, a, &p, take)
 	}
-	progress(t.rows)
-	s = t.summary()
-	if err := sink.End(s); err != nil {
-		return Summary{}, fmt.Errorf("write %s: %w", r.Name, err)
+	if err == nil {
+		progress(s.Rows)
+		err = writing(sink.End(s))
+	}
+	if err != nil {
+		sink.Abort()
+		return Summary{}, err
 	}
 	return s, nil
 }
 
-// tally sums a report up while its rows pass.
-type tally struct {
-	report *Report
-	rows   int64
-	sums   []int64
-}
-
-func newTally(r *Report) *tally { return &tally{report: r, sums: make([]int64, len(r.Columns))} }
-
-// add adds the cells of one row, or the sums of several.
-func (t *tally) add(rows int64, cells []Cell) error {
-	t.rows += rows
-	for i := range t.report.Columns {
-		if !t.report.Columns[i].Sum || !cells[i].Given {
-			continue
-		}
-		n, sum := cells[i].Number, t.sums[i]
-		if n > 0 && sum > math.MaxInt64-n || n < 0 && sum < math.MinInt64-n {
-			return fmt.Errorf("%s: the sum of %s exceeds 64 bits", t.report.Name, t.report.Columns[i].Key)
-		}
-		t.sums[i] += n
-	}
-	return nil
-}
-
-func (t *tally) summary() Summary {
-	s := Summary{Rows: t.rows, Totals: make([]Cell, len(t.sums))}
-	for i := range t.sums {
-		if t.report.Columns[i].Sum {
-			s.Totals[i] = Cell{Number: t.sums[i], Given: true}
-		}
+// nothing is the summary of no rows.
+func (r *Report) nothing() Summary {
+	s := Summary{Totals: make([]Cell, len(r.Columns))}
+	for i := range r.Columns {
+		s.Totals[i].Given = r.Columns[i].Sum
 	}
 	return s
+}
+
+// add adds the cells of one row, or the sums of several.
+func (r *Report) add(s *Summary, rows int64, cells []Cell) error {
+	s.Rows += rows
+	for i := range r.Columns {
+		if !r.Columns[i].Sum || !cells[i].Given {
+			continue
+		}
+		n, sum := cells[i].Number, s.Totals[i].Number
+		if n > 0 && sum > math.MaxInt64-n || n < 0 && sum < math.MinInt64-n {
+			return fmt.Errorf("%s: the sum of %s exceeds 64 bits", r.Name, r.Columns[i].Key)
+		}
+		s.Totals[i].Number += n
+	}
+	return nil
 }
 
 const (
@@ -238,11 +227,9 @@ func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]
 	var counts []dayCount
 	err := a.Each(ctx, countDays, func(rows driver.Rows) error {
 		var day, orders int64
-		if err := rows.Scan(&day, &orders); err != nil {
-			return err
-		}
+		err := rows.Scan(&day, &orders)
 		counts = append(counts, dayCount{day: Day(day), orders: orders})
-		return nil
+		return err
 	}, p.named()...)
 	return p.cut(counts, r.Window), err
 }
@@ -294,11 +281,10 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	if err != nil {
 		return nil, err
 	}
-	o := &Outline{report: r, params: p}
-	all := newTally(r)
+	o := &Outline{Summary: r.nothing(), report: r, params: p}
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var day int64
-		piece := Piece{By: make([]string, len(by)), Summary: Summary{Totals: make([]Cell, len(r.Columns))}}
+		piece := Piece{By: make([]string, len(by)), Summary: r.nothing()}
 		targets := []any{&day}
 		for i := range by {
 			targets = append(targets, &piece.By[i])
@@ -306,7 +292,6 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 		targets = append(targets, &piece.Rows)
 		for i := range r.Columns {
 			if r.Columns[i].Sum {
-				piece.Totals[i].Given = true
 				targets = append(targets, &piece.Totals[i].Number)
 			}
 		}
@@ -315,12 +300,11 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 		}
 		piece.Day = Day(day)
 		o.Pieces = append(o.Pieces, piece)
-		return all.add(piece.Rows, piece.Totals)
+		return r.add(&o.Summary, piece.Rows, piece.Totals)
 	}, p.named()...)
 	if err != nil {
 		return nil, r.explain(err)
 	}
-	o.Summary = all.summary()
 	return o, nil
 }
 
