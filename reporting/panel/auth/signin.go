@@ -79,24 +79,20 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 // many attempts one waits behind others. INVALID_CREDENTIALS, RATE_LIMITED, SERVICE_UNAVAILABLE.
 func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, error) {
 	ctx, user := r.Context(), g.users[a.user]
-	if device := g.device(r, user); device != "" {
-		err := g.ledger.Sessions.CountKnownSignIn(ctx, a.user, device)
-		a.known = err == nil
-	}
+	device := g.device(r, user)
+	a.known = device != "" && g.ledger.Sessions.CountKnownSignIn(ctx, a.user, device) == nil
 	if !a.known {
-		err := g.ledger.Sessions.CountSignIn(ctx, a.user, a.address)
-		if delivery.CodeOf(err) == delivery.CodeRateLimited {
-			a.many, err = err, nil
-		}
-		if err != nil {
+		switch err := g.ledger.Sessions.CountSignIn(ctx, a.user, a.address); {
+		case delivery.CodeOf(err) == delivery.CodeRateLimited:
+			a.many = err
+		case err != nil:
 			return nil, err
 		}
 	}
-	fits, err := g.checks.fits(ctx, a, user, password)
-	if err != nil {
+	switch fits, err := g.checks.fits(ctx, a, user, password); {
+	case err != nil:
 		return nil, err
-	}
-	if !fits {
+	case !fits:
 		return nil, delivery.Refuse(delivery.CodeInvalidCredentials, "user or password is wrong")
 	}
 	return user, g.ledger.Sessions.ForgiveSignIns(ctx, a.user, a.address)
@@ -118,12 +114,7 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 	return nil
 }
 
-const (
-	resultSignedIn  = "signed_in"
-	resultWrong     = "wrong"
-	resultThrottled = "throttled"
-	resultFailed    = "failed"
-)
+const resultSignedIn, resultWrong, resultThrottled, resultFailed = "signed_in", "wrong", "throttled", "failed"
 
 // record counts and logs an attempt, without an unknown name: it may be a password.
 func (g *Gate) record(a *attempt, err error) {
@@ -355,37 +346,33 @@ type turns struct {
 // take waits for a's turn, which give ends; false when ctx ends first or too many wait.
 func (t *turns) take(ctx context.Context, a *attempt) bool {
 	a.turn = make(chan bool, 1)
-	t.mu.Lock()
-	t.waiting = append(t.waiting, a)
-	t.next()
-	if len(t.waiting) > mostWaiting {
-		t.answer(slices.MaxFunc(t.waiting, t.order()), false)
-	}
-	t.mu.Unlock()
+	t.change(func() { t.waiting = append(t.waiting, a) })
 	select {
 	case mine := <-a.turn:
 		return mine
 	case <-ctx.Done():
 	}
-	t.mu.Lock()
-	if slices.Contains(t.waiting, a) {
-		t.answer(a, false)
-	}
-	t.mu.Unlock()
+	t.change(func() {
+		if slices.Contains(t.waiting, a) {
+			t.answer(a, false)
+		}
+	})
 	return <-a.turn // it may have come in between
 }
 
-func (t *turns) give() {
+func (t *turns) give() { t.change(func() { t.free++ }) }
+
+// change ends with no turn free while somebody waits, and with no more than may wait.
+func (t *turns) change(apply func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.free++
-	t.next()
-}
-
-func (t *turns) next() {
+	apply()
 	for t.free > 0 && len(t.waiting) > 0 {
 		t.free--
 		t.answer(slices.MinFunc(t.waiting, t.order()), true)
+	}
+	if len(t.waiting) > mostWaiting {
+		t.answer(slices.MaxFunc(t.waiting, t.order()), false)
 	}
 }
 

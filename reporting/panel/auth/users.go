@@ -165,23 +165,17 @@ func ParseUsers(text string) ([]User, error) {
 	return users, err
 }
 
-var (
-	errNoHash = errors.New("the password's hash is not one of argon2id as `reporting user` prints it")
-	errWeak   = errors.New("the password's hash is too weak; make it again with `reporting user`")
-	errCostly = errors.New("the password's hash takes too much memory or time; make it again with `reporting user`")
-)
-
 // checkHash refuses what is weak, what is costly, and anything before, between or behind the parts.
 func checkHash(hash string) error {
 	p, salt, key, err := argon2id.DecodeHash(hash) // knows version 19 only
 	if err != nil || !strings.HasPrefix(hash, fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$", p.Memory, p.Iterations, p.Parallelism)) {
-		return errNoHash
+		return errors.New("the password's hash is not one of argon2id as `reporting user` prints it")
 	}
 	switch {
 	case p.Memory > mostMemory, p.Iterations > mostPasses, p.Parallelism > mostLanes, len(salt) > 64, len(key) > 64:
-		return errCostly
+		return errors.New("the password's hash takes too much memory or time; make it again with `reporting user`")
 	case p.Parallelism < 1, p.Memory < leastMemory, p.Memory*p.Iterations < leastEffort, len(salt) < 16, len(key) < 32:
-		return errWeak
+		return errors.New("the password's hash is too weak; make it again with `reporting user`")
 	}
 	return nil
 }
@@ -268,8 +262,6 @@ const (
 // Roles are the roles of one user or token, each once.
 type Roles []Role
 
-var errRoles = errors.New("want one or both of operator and finance as roles, separated by a comma")
-
 // ParseRoles reads "operator", "finance" or both with a comma. The error does not repeat
 // the text, which may be a secret in a line with a missing part.
 func ParseRoles(text string) (Roles, error) {
@@ -277,7 +269,7 @@ func ParseRoles(text string) (Roles, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		role := Role(name)
 		if role != Operator && role != Finance || slices.Contains(roles, role) {
-			return nil, errRoles
+			return nil, errors.New("want one or both of operator and finance as roles, separated by a comma")
 		}
 		roles = append(roles, role)
 	}
