@@ -170,29 +170,23 @@ func limitRows(limits delivery.Limits, uses []ledger.EndpointUse, form url.Value
 		return []delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}
 	}
 	defaults := ofEndpoints(delivery.DefaultLimits())
+	uses = slices.Concat(uses, make([]ledger.EndpointUse, len(defaults)))
 	for i, limit := range ofEndpoints(limits) {
-		use := ledger.EndpointUse{}
-		if i < len(uses) {
-			use = uses[i]
-		}
-		for _, w := range []struct {
-			kind           string
-			stored, preset delivery.Window
-			use            ledger.WindowUse
-		}{
-			{"sustained", limit.Sustained, defaults[i].Sustained, use.Sustained}, {"burst", limit.Burst, defaults[i].Burst, use.Burst},
-		} {
-			row := limitRow{Endpoint: ledger.Endpoint(i), Kind: w.kind, Default: w.preset, Use: w.use,
-				Count: inputOf(w.stored.Count), Seconds: inputOf(w.stored.Seconds)}
-			row.Path = "limits." + row.Endpoint.String() + "." + w.kind
-			row.ID, row.Shown = strings.ReplaceAll(row.Path, ".", "-"), windowNote(row.Count, row.Seconds)
-			if windowChanged(form, row.Path) {
-				row.Count, row.Seconds, row.Shown = form.Get(row.Path+".count"), form.Get(row.Path+".seconds"), form.Get(row.Path+shownSuffix)
-			}
-			rows = append(rows, row)
-		}
+		rows = append(rows, newLimitRow(i, "sustained", limit.Sustained, defaults[i].Sustained, uses[i].Sustained, form),
+			newLimitRow(i, "burst", limit.Burst, defaults[i].Burst, uses[i].Burst, form))
 	}
 	return rows
+}
+
+func newLimitRow(endpoint int, kind string, stored, preset delivery.Window, use ledger.WindowUse, form url.Values) limitRow {
+	row := limitRow{Endpoint: ledger.Endpoint(endpoint), Kind: kind, Default: preset, Use: use,
+		Count: inputOf(stored.Count), Seconds: inputOf(stored.Seconds)}
+	row.Path = "limits." + row.Endpoint.String() + "." + kind
+	row.ID, row.Shown = strings.ReplaceAll(row.Path, ".", "-"), windowNote(row.Count, row.Seconds)
+	if windowChanged(form, row.Path) {
+		row.Count, row.Seconds, row.Shown = form.Get(row.Path+".count"), form.Get(row.Path+".seconds"), form.Get(row.Path+shownSuffix)
+	}
+	return row
 }
 
 func windowNote(count, seconds string) string {
@@ -298,7 +292,7 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	counts := map[ledger.EndpointState]int64{}
 	for _, e := range endpoints {
 		one := receiver{e, names[e.Account.String()]}
-		if names.Known(e.Account.String()) == nil {
+		if _, known := names[e.Account.String()]; known {
 			list.Without--
 		}
 		list.Waiting += e.Backlog

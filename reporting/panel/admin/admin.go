@@ -5,10 +5,27 @@
 package admin
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"embed"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"html/template"
+	"maps"
 	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/panel/auth"
@@ -37,12 +54,10 @@ func New(f *layout.Layout, admin *Client) (*Pages, error) {
 // Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, show := range p.shown() {
-		p.Handle(mux, "GET "+pattern, auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
-			return show(w, r, outcome{})
-		})
+		p.Handle(mux, "GET "+pattern, func(w http.ResponseWriter, r *http.Request) error { return show(w, r, outcome{}) }, auth.Operator)
 	}
 	for pattern, act := range p.actions() {
-		p.Handle(mux, "POST "+pattern, auth.Operator, p.once(act))
+		p.Handle(mux, "POST "+pattern, p.once(act), auth.Operator)
 	}
 }
 
@@ -55,19 +70,15 @@ type outcome struct {
 }
 
 func (p *Pages) shown() map[string]show {
-	return map[string]show{
-		"/webhooks":                 p.listReceivers,
-		"/webhooks/live":            p.listReceivers,
-		"/webhooks/{account}":       p.showWebhook,
-		"/webhooks/{account}/live":  p.showWebhook,
-		"/accounts":                 p.listAccounts,
-		"/accounts/{account}":       p.showAccount,
-		"/accounts/{account}/use":   p.showUse,
-		"/fleets":                   p.listFleets,
-		"/fleets/{fleet}":           p.showFleet,
-		"/stores":                   p.listStores,
-		"/stores/{account}/{store}": p.showStore,
+	pages := map[string]show{ // besides those of records
+		"/webhooks": p.listReceivers, "/webhooks/live": p.listReceivers, "/webhooks/{account}/live": p.showWebhook,
+		"/accounts/{account}/use": p.showUse,
+		"/stores":                 p.listStores,
 	}
+	for _, one := range p.records() {
+		pages[one.pattern] = one.show
+	}
+	return pages
 }
 
 // record is what a page has forms for. Requests have the record's method and path of the
@@ -132,17 +143,17 @@ func (p *Pages) actions() map[string]layout.Handler {
 func accountID(r *http.Request) (delivery.AccountID, error) {
 	id, err := delivery.ParseAccountID(r.PathValue("account"))
 	if err != nil {
-		return id, delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
+		err = delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 	}
-	return id, nil
+	return id, err
 }
 
 func fleetID(r *http.Request) (delivery.FleetID, error) {
 	id, err := delivery.ParseFleetID(r.PathValue("fleet"))
 	if err != nil {
-		return id, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+		err = delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
-	return id, nil
+	return id, err
 }
 
 func storeID(r *http.Request) (string, error) {
@@ -157,17 +168,15 @@ func storeID(r *http.Request) (string, error) {
 }
 
 func apiPath(r *http.Request, pattern string) (string, error) {
+	text := func(id fmt.Stringer, err error) (string, error) { return id.String(), err }
 	segments := strings.Split(pattern[1:], "/")
 	for i, segment := range segments {
-		var id fmt.Stringer
 		var err error
 		switch segment {
 		case "{account}":
-			id, err = accountID(r)
-			segments[i] = id.String()
+			segments[i], err = text(accountID(r))
 		case "{fleet}":
-			id, err = fleetID(r)
-			segments[i] = id.String()
+			segments[i], err = text(fleetID(r))
 		case "{store}":
 			segments[i], err = storeID(r)
 		}
@@ -181,10 +190,344 @@ func apiPath(r *http.Request, pattern string) (string, error) {
 // matches compares folded: who searches for istanbul means İstanbul and ISTANBUL as well.
 func matches(wanted string, texts ...string) bool {
 	wanted = delivery.FoldName(strings.TrimSpace(wanted))
-	for _, text := range texts {
-		if strings.Contains(delivery.FoldName(text), wanted) {
-			return true
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(delivery.FoldName(text), wanted) })
+}
+
+type fields map[string]func(typed string) any
+
+type action struct {
+	method, path string // of the request, below the record's path
+	fields       fields // nil: there is no body
+	limits       bool   // the form has an account's limits
+	done         string // the sentence of page/done.html that says what was done; "x-": see states
+	nobody       string // the one when it concerned nobody and nothing
+	secret       bool   // issues one, for the version of the record that the page showed
+	revoke       bool   // ends every earlier secret
+}
+
+// states complete the key of what was done by a button that sets a flag.
+var states = map[string]string{"suspended=true": "suspended", "suspended=false": "resumed", "disabled=true": "disabled", "disabled=false": "enabled"}
+
+type issued struct {
+	AccountID, FleetID             string // of what was created
+	ClientID, ClientSecret, Secret string
+	PreviousValidUntil             time.Time
+	Accounts, Replayed             int
+
+	Name    string // of what was created
+	Revoked bool   // every earlier secret has ended
+}
+
+// body is nil for an action without one, and empty when nothing was changed.
+func (a *action) body(form url.Values) map[string]any {
+	if a.revoke {
+		return map[string]any{"revokeOld": true}
+	}
+	if a.fields == nil {
+		return nil
+	}
+	body := map[string]any{}
+	for field, read := range a.fields {
+		if changedIn(form, field) {
+			body[field] = read(form.Get(field))
 		}
 	}
-	return wanted == ""
+	if limits := changedLimits(form); a.limits && len(limits) > 0 {
+		body["limits"] = limits
+	}
+	return body
+}
+
+// perform carries out an action and leads back to the page with its form. Secrets and
+// refusals are shown at once.
+func (p *Pages) perform(of *record, a *action) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		path, err := apiPath(r, of.api+a.path)
+		if err != nil {
+			return err
+		}
+		body := a.body(r.PostForm)
+		if body != nil && len(body) == 0 {
+			return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
+		}
+		if a.secret {
+			var version uint64
+			version, err = of.version(r)
+			if err == nil && r.PostForm.Get("version") != strconv.FormatUint(version, 10) {
+				err = errChanged
+			}
+		}
+		var made issued
+		if err == nil {
+			err = p.change(r, cmp.Or(a.method, of.method), path, body, &made)
+		}
+		done := a.done
+		if strings.HasSuffix(done, "-") {
+			for field, value := range body {
+				done += states[fmt.Sprint(field, "=", value)]
+			}
+		}
+		switch {
+		case err != nil:
+			return of.show(w, r, outcome{refused: err})
+		case made.ClientSecret != "" || made.Secret != "":
+			made.Name, made.Revoked = r.PostForm.Get("name"), a.revoke
+			r.PostForm = url.Values{} // what was typed is done with
+			return of.show(w, r, outcome{issued: &made})
+		case a.nobody != "" && made.Accounts+made.Replayed == 0:
+			done = a.nobody
+		}
+		if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil { // a form of the fleet's page
+			return layout.Redirect(w, r, "/fleets/"+fleet.String(), done)
+		}
+		return layout.Redirect(w, r, pageOf(r.URL), done)
+	}
+}
+
+// change sends an action, also when the browser disconnects. An error is fit to be shown.
+func (p *Pages) change(r *http.Request, method, path string, body map[string]any, into any) error {
+	var sent any
+	if body != nil {
+		sent = body
+	}
+	err := p.admin.Do(context.WithoutCancel(r.Context()), auth.IdentityOf(r.Context()).Name, method, path, sent, into)
+	p.Lists.Accounts.Forget()
+	p.Lists.Endpoints.Forget()
+	if errors.Is(err, delivery.ErrUnavailable) {
+		p.Log.Warn("the admin API is unavailable", "error", err)
+		return delivery.Refuse(delivery.CodeServiceUnavailable,
+			"The gateway does not answer, so nobody knows whether this was done. Look at what the page shows now, then send it again if need be.")
+	}
+	return explainCoverage(err, r.PostForm.Get("coverage"))
+}
+
+// errChanged refuses a form about a record that was changed since it was shown: what is
+// ended is what the page said.
+var errChanged = delivery.Refuse(delivery.CodeValidationFailed,
+	"This was changed since the page was shown, so nothing was done. Look at it as it is now, then decide.")
+
+var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,14})$`)
+
+// number is a JSON number; what is none is sent as text, for the API to refuse.
+func number(typed string) any {
+	typed = strings.TrimSpace(typed)
+	if wholeNumber.MatchString(typed) {
+		return json.Number(typed)
+	}
+	return typed
+}
+
+// numberOrNull is number, where an empty field asks for the default.
+func numberOrNull(typed string) any {
+	if strings.TrimSpace(typed) == "" {
+		return nil
+	}
+	return number(typed)
+}
+
+func plainText(typed string) any { return typed }
+
+func listOfOne(typed string) any { return []string{typed} }
+
+// flag is true or false; anything else is sent as text, for the API to refuse.
+func flag(typed string) any {
+	if typed == "true" || typed == "false" {
+		return typed == "true"
+	}
+	return typed
+}
+
+// coverageOf is a pasted area in a body. What is no JSON, and null, which would change
+// nothing, goes as a text, which the API refuses.
+func coverageOf(pasted string) any {
+	if json.Valid([]byte(pasted)) && strings.TrimSpace(pasted) != "null" {
+		return json.RawMessage(pasted)
+	}
+	return pasted
+}
+
+// explainCoverage says where a coverage stopped being JSON; the API only saw a text.
+func explainCoverage(err error, pasted string) error {
+	var refusal *delivery.Error
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	var ignored json.RawMessage
+	fault := json.Unmarshal([]byte(pasted), &ignored)
+	for i := range refusal.Fields {
+		if field := &refusal.Fields[i]; field.Field == "coverage" && fault != nil {
+			field.Message = "is not JSON: " + fault.Error()
+			refusal.Message = refusal.Fields[0].Field + " " + refusal.Fields[0].Message
+		}
+	}
+	return err
+}
+
+const shownSuffix = ".shown"
+
+// changedIn reports whether a field was changed. Only those are sent, so that of two
+// operators the second does not undo what the first one changed.
+func changedIn(form url.Values, field string) bool {
+	return form.Has(field) &&
+		(!form.Has(field+shownSuffix) || strings.TrimSpace(form.Get(field)) != strings.TrimSpace(form.Get(field+shownSuffix)))
+}
+
+type formPage struct {
+	// Once numbers this showing of the page; see Pages.once.
+	Once   string
+	Typed  typed
+	Issued *issued // nil: no secret was
+}
+
+func newFormPage(r *http.Request, o outcome) formPage {
+	return formPage{Once: rand.Text(), Typed: typed{r.PostForm}, Issued: o.issued}
+}
+
+type typed struct{ form url.Values }
+
+func (t typed) Has(field string) bool { return t.form.Has(field) }
+
+// Or is what was typed into a field. While nothing was, and in a noted field that was not
+// changed, it is what is stored by now.
+func (t typed) Or(field string, stored any) string {
+	if changedIn(t.form, field) {
+		return t.form.Get(field)
+	}
+	return fmt.Sprint(stored)
+}
+
+// Shown is the note of a field; it stays with what was typed.
+func (t typed) Shown(field string, stored any) string {
+	if changedIn(t.form, field) && t.Has(field+shownSuffix) {
+		return t.form.Get(field + shownSuffix)
+	}
+	return fmt.Sprint(stored)
+}
+
+// Area is the pasted coverage; empty when it is too long, as HTML, to be shown again.
+func (t typed) Area() string {
+	area := t.form.Get("coverage")
+	if len(template.HTMLEscapeString(area)) > 50_000 {
+		return ""
+	}
+	return area
+}
+
+// Every showing of a form has a number. A form that arrives again with the same number and
+// content is a double click or a reload: within repeatAnswer it gets the first answer, which
+// may hold a secret; after that it reads that it was sent before. Other replicas do not know
+// it: where doing it twice would hurt, the form carries the version of its record.
+const (
+	repeatAnswer  = 30 * time.Second
+	rememberSent  = time.Hour
+	mostSentForms = 4096
+	actionTimeout = 20 * time.Second
+)
+
+func (p *Pages) once(act layout.Handler) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !utf8.ValidString(fmt.Sprint(r.PostForm)) { // it could not be sent on as it was typed
+			return delivery.Refuse(delivery.CodeMalformedRequest, "the form is not UTF-8")
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		if r.PostForm.Get("once") == "" {
+			return delivery.Refuse(delivery.CodeMalformedRequest, "the form lacks its number; load the page again")
+		}
+		key := sha256.Sum256([]byte(auth.IdentityOf(ctx).Name + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))
+		answer, err := p.sent.carryOut(key, func() (*recording, error) {
+			answer := &recording{header: w.Header().Clone()}
+			return answer, act(answer, r)
+		})
+		switch {
+		case err != nil:
+			return err
+		case answer == nil:
+			return layout.Redirect(w, r, pageOf(r.URL), "sent-before")
+		}
+		maps.Copy(w.Header(), answer.header)
+		w.WriteHeader(answer.status)
+		_, _ = w.Write(answer.body.Bytes()) // the browser may have gone
+		return nil
+	}
+}
+
+type formKey [sha256.Size]byte
+
+// pageOf is the page on which a form stands: an action's path is one segment
+// longer, and forms that create stand on the list itself.
+func pageOf(action *url.URL) string {
+	escaped := action.EscapedPath()
+	if strings.Count(escaped, "/") == 1 {
+		return escaped
+	}
+	page := path.Dir(escaped)
+	if action.RawQuery != "" {
+		page += "?" + action.RawQuery
+	}
+	return page
+}
+
+// sentForms are the answers of the forms that were carried out, or are just now.
+type sentForms struct {
+	mu      sync.Mutex
+	answers map[formKey]func() (*recording, error)
+}
+
+// carryOut is act's answer, of the first call with this key for all; nil when that was
+// longer than repeatAnswer ago.
+func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*recording, error) {
+	s.mu.Lock()
+	answer := s.answers[key]
+	if answer == nil {
+		answer = sync.OnceValues(func() (answer *recording, err error) {
+			defer func() { // also when act panics
+				if err != nil || answer == nil || answer.status >= http.StatusBadRequest {
+					s.set(key, nil) // what was refused may be sent again
+					return
+				}
+				time.AfterFunc(repeatAnswer, func() { s.set(key, sentBefore) })
+				time.AfterFunc(rememberSent, func() { s.set(key, nil) })
+			}()
+			return act()
+		})
+		if s.answers == nil {
+			s.answers = map[formKey]func() (*recording, error){}
+		}
+		if len(s.answers) < mostSentForms {
+			s.answers[key] = answer
+		}
+	}
+	s.mu.Unlock()
+	return answer()
+}
+
+func sentBefore() (*recording, error) { return nil, nil }
+
+// set replaces an answer that is remembered; nil forgets it.
+func (s *sentForms) set(key formKey, answer func() (*recording, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers[key] != nil {
+		s.answers[key] = answer
+	}
+	if answer == nil {
+		delete(s.answers, key)
+	}
+}
+
+type recording struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *recording) Header() http.Header { return a.header }
+
+func (a *recording) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
+
+func (a *recording) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
 }

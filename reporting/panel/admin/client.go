@@ -148,15 +148,13 @@ func printable(operator string) bool {
 		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-type envelope struct {
-	Success *bool           `json:"success"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
-}
-
 // read decodes the data of a success, and makes an error of everything else.
 func read(status int, raw []byte, into any) error {
-	var e envelope
+	var e struct {
+		Success *bool           `json:"success"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
 	var d auth.RefusalData
 	err := json.Unmarshal(raw, &e)
 	success := status >= 200 && status < 300

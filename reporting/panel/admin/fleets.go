@@ -268,20 +268,12 @@ func (p *Pages) addName(ctx context.Context, names layout.Names, given string) e
 func storeFilter(query *layout.Filters, accounts, fleets layout.Names) ledger.StoreFilter {
 	f := ledger.StoreFilter{Text: query.Get("text")}
 	query.Set("account", accounts.Find(query.Get("account")))
-	query.Read("account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters", func(text string) (err error) {
-		f.Account, err = delivery.ParseAccountID(text)
-		return err
-	})
-	query.Read("account", "no account has this id", accounts.Known)
-	query.Read("fleet", "must be a fleet's id, a UUID of 36 characters", func(text string) (err error) {
-		f.Fleet, err = delivery.ParseFleetID(text)
-		return err
-	})
-	query.Read("fleet", "no fleet has this id", fleets.Known)
-	query.Read("state", "is no state of a store", func(text string) (err error) {
-		f.State, err = delivery.ParseStoreState(text)
-		return err
-	})
+	f.Account = layout.Parsed(query, "account",
+		"must be the name of exactly one account, or an account's id, a UUID of 36 characters", delivery.ParseAccountID)
+	layout.Parsed(query, "account", "no account has this id", accounts.Known)
+	f.Fleet = layout.Parsed(query, "fleet", "must be a fleet's id, a UUID of 36 characters", delivery.ParseFleetID)
+	layout.Parsed(query, "fleet", "no fleet has this id", fleets.Known)
+	f.State = layout.Parsed(query, "state", "is no state of a store", delivery.ParseStoreState)
 	return f
 }
 
@@ -290,8 +282,6 @@ type storePage struct {
 	storeRow
 	Serving *delivery.Fleet // its fleet; nil: none
 	Map     *svgmap.Map     // nil: the position cannot be drawn
-	Today   string          // the first day on which it can close
-	Closing string          // the closing date as the input has it; empty: none
 	Reasons []delivery.DeactivationReason
 }
 
@@ -317,8 +307,7 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err := p.Ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
-	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons,
-		Today: layout.ISODay(time.Now()), Closing: layout.ISODay(store.ClosingDate)}
+	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons}
 	var served *delivery.Coverage
 	if fleet := p.Ledger.Fleets.Snapshot().Fleet(store.Fleet); fleet != nil {
 		page.Serving, served = fleet, fleet.Coverage

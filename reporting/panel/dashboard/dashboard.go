@@ -61,15 +61,10 @@ func New(f *layout.Layout, a *archive.Archive) (*Pages, error) {
 // Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
-		"GET /overview":         p.overview,
-		"GET /overview/live":    p.overview,
-		"GET /orders":           p.orders,
-		"GET /orders/{id}":      p.order,
-		"GET /orders/{id}/live": p.order,
-		"GET /refused-updates":  p.refusedUpdates,
-		"GET /dead-letters":     p.deadLetters,
+		"/overview": p.overview, "/overview/live": p.overview, "/orders": p.orders, "/orders/{id}": p.order, "/orders/{id}/live": p.order,
+		"/refused-updates": p.refusedUpdates, "/dead-letters": p.deadLetters,
 	} {
-		p.Handle(mux, pattern, auth.Operator, serve)
+		p.Handle(mux, "GET "+pattern, serve, auth.Operator)
 	}
 }
 
@@ -201,22 +196,15 @@ func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error)
 func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	v := &refusedView{Fleet: r.URL.Query().Get("fleet"), Finance: auth.IdentityOf(r.Context()).Roles.Include(auth.Finance)}
 	query := layout.FiltersOf(r, "fleet")
-	var only delivery.FleetID
-	query.Read("fleet", "must be a fleet's id, a UUID of 36 characters", func(text string) (err error) {
-		only, err = delivery.ParseFleetID(text)
-		return err
-	})
+	only := layout.Parsed(query, "fleet", "must be a fleet's id, a UUID of 36 characters", delivery.ParseFleetID)
 	var updates []ledger.RefusedUpdate
 	var fleets, accounts layout.Names
 	parts := p.reading(r.Context())
-	parts.part("refused updates", func(ctx context.Context) (err error) {
-		updates, err = p.readRefused(ctx)
-		v.Read = err == nil
-		return err
-	})
+	read(parts, refusedPart, &updates, p.readRefused)
 	read(parts, "names of fleets", &fleets, p.Lists.FleetNames)
 	read(parts, "names of accounts", &accounts, p.Lists.AccountNames)
 	v.Lost = parts.wait()
+	v.Read = !slices.Contains(v.Lost, refusedPart)
 	v.Fleets = fleets.Choices(query.Get("fleet"), math.MaxInt)
 	for _, u := range updates {
 		if !only.IsZero() && u.Update.Fleet != only {
@@ -250,21 +238,17 @@ func (r refusedRow) Exceptions() string {
 }
 
 type lettersView struct {
-	Lost    []string
-	Read    bool
+	Lost    []string // not empty: nobody knows
 	Letters []ledger.DeadLetter
 	More    bool
 }
 
 func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
-	v := new(lettersView)
+	var letters []ledger.DeadLetter
 	parts := p.reading(r.Context())
-	parts.part("dead letters", func(ctx context.Context) error {
-		letters, err := p.Ledger.Monitor.DeadLetters(ctx, entriesShown+1)
-		v.Read, v.More = err == nil, len(letters) > entriesShown
-		v.Letters = letters[:min(len(letters), entriesShown)]
-		return err
+	read(parts, "dead letters", &letters, func(ctx context.Context) ([]ledger.DeadLetter, error) {
+		return p.Ledger.Monitor.DeadLetters(ctx, entriesShown+1)
 	})
-	v.Lost = parts.wait()
+	v := &lettersView{Lost: parts.wait(), Letters: letters[:min(len(letters), entriesShown)], More: len(letters) > entriesShown}
 	return p.Show(w, r, "dead-letters", layout.View{Title: "Dead letters", Data: v})
 }

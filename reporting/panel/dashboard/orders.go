@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -52,36 +51,25 @@ type search struct {
 }
 
 func parseSearch(q url.Values, now time.Time) (*search, error) {
-	f := layout.Filters{Values: url.Values{}}
+	f := &layout.Filters{Values: url.Values{}}
 	for _, name := range []string{"q", "account", "status", "days", "after"} {
 		f.Set(name, clean(q.Get(name)))
 	}
-	s := &search{query: f.Values, until: now.Add(24 * time.Hour), days: firstDays}
-	if f.Get("q") != "" {
-		s.days = textDays
+	s := &search{query: f.Values, until: now.Add(24 * time.Hour), text: f.Get("q"), open: f.Get("status") == openStatus}
+	days := firstDays
+	if s.text != "" {
+		days = textDays
 	}
-	f.Read("q", fmt.Sprintf("must have at most %d characters", mostText), func(text string) error {
-		if utf8.RuneCountInString(text) > mostText {
-			return errors.New("too long")
-		}
-		s.text = text
-		return nil
-	})
-	f.Read("account", "must be an account's id, a UUID of 36 characters", func(text string) (err error) {
-		s.account, err = delivery.ParseAccountID(text)
-		return err
-	})
-	f.Read("status", "is no status of an order", func(text string) (err error) {
-		if s.open = text == openStatus; !s.open {
-			s.status, err = delivery.ParseStatus(text)
-		}
-		return err
-	})
-	f.ReadNumber("days", fmt.Sprintf("must be a number of days, 1 to %d", longest), 1, longest, &s.days)
-	f.Read("after", "is no place in this list; begin again without it", func(text string) (err error) {
-		s.after, err = parseCursor(text)
-		return err
-	})
+	if utf8.RuneCountInString(s.text) > mostText {
+		f.Refuse("q", fmt.Sprintf("must have at most %d characters", mostText))
+		s.text = ""
+	}
+	s.account = layout.Parsed(f, "account", "must be an account's id, a UUID of 36 characters", delivery.ParseAccountID)
+	if !s.open {
+		s.status = layout.Parsed(f, "status", "is no status of an order", delivery.ParseStatus)
+	}
+	s.days = f.Number("days", fmt.Sprintf("must be a number of days, 1 to %d", longest), 1, longest, days)
+	s.after = layout.Parsed(f, "after", "is no place in this list; begin again without it", parseCursor)
 	f.Set("days", strconv.Itoa(s.days))
 	f.Del("after")
 	s.since = now.Add(-time.Duration(s.days) * 24 * time.Hour)
@@ -127,7 +115,7 @@ func (s *search) address(after *cursor) string {
 	if after == nil {
 		return layout.Address("/orders", s.query)
 	}
-	return layout.Address("/orders", layout.With(s.query, "after", after.String()))
+	return layout.Address("/orders", s.query, "after", after.String())
 }
 
 type cursor struct {
@@ -352,7 +340,7 @@ func (s *search) offer(v *ordersView, names layout.Names) {
 			v.Period, known = one.name, true
 		}
 		if one.days > s.days && v.Longer == "" {
-			v.Longer, v.LongerName = layout.Address("/orders", layout.With(s.query, "days", days)), one.name
+			v.Longer, v.LongerName = layout.Address("/orders", s.query, "days", days), one.name
 		}
 	}
 	if !known {

@@ -33,10 +33,7 @@ const (
 	pingTimeout = time.Second
 )
 
-const (
-	endpointsPart = "webhook endpoints"
-	queuesPart    = "webhook queues"
-)
+const endpointsPart, queuesPart, refusedPart = "webhook endpoints", "webhook queues", "refused updates"
 
 // seen is what the overview is made of; what could not be read is nil and in Lost.
 type seen struct {
@@ -85,7 +82,7 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	read(r, endpointsPart, &s.Endpoints, p.Lists.Endpoints.Get)
 	read(r, "accounts", &s.accounts, p.Lists.Accounts.Get)
 	read(r, "fleets", &s.fleets, p.Lists.Fleets)
-	read(r, "refused updates", &s.refused, p.refused.Get)
+	read(r, refusedPart, &s.refused, p.refused.Get)
 	read(r, "ClickHouse", &s.History, p.pinged.Get) // its absence is shown, and no lost part
 	for i := range s.Workers {
 		w := &s.Workers[i]
@@ -104,9 +101,7 @@ func pointed[T any](get func(context.Context) (T, error)) func(context.Context) 
 	}
 }
 
-func (s *seen) older(than time.Duration, t time.Time) bool {
-	return !t.IsZero() && s.At.Sub(t) > than
-}
+func (s *seen) older(than time.Duration, t time.Time) bool { return !t.IsZero() && s.At.Sub(t) > than }
 
 // Overdue reports whether the worker's oldest entry is too old.
 func (s *seen) Overdue(w worker) bool { return w.Lag != nil && s.older(w.overdue, w.Lag.Oldest) }

@@ -22,11 +22,8 @@ import (
 )
 
 const (
-	tiesYes  = "yes"
-	tiesNo   = "no"
-	balanced = "balanced"
-	differs  = "differs"
-	changing = "changing" // orders of the period kept changing
+	tiesYes, tiesNo             = "yes", "no"
+	balanced, differs, changing = "balanced", "differs", "changing" // changing: orders of the period kept changing
 )
 
 type controlView struct {
@@ -126,8 +123,8 @@ type balanceView struct {
 	Last              *archive.Reconciliation
 }
 
-func balanceOf(f filters, atOnce bool) balanceView {
-	return balanceView{Fragment: address(balancePath, f.Typed), Address: address(pathOf(control), f.Typed), AtOnce: atOnce}
+func balanceOf(f filters) balanceView {
+	return balanceView{Fragment: address(balancePath, f.Typed), Address: address(pathOf(control), f.Typed)}
 }
 
 // lastReconciled is what the pages show besides; without it they are shown as well.
@@ -145,7 +142,7 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.findNames(r.Context(), &directory{}, &f.params)
-	t := balanceOf(f, false)
+	t := balanceOf(f)
 	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
 		lines, err := p.controlLines(ctx, f.params)
 		t.Result, t.Last = resultOf(lines), p.lastReconciled(ctx)
@@ -249,14 +246,8 @@ func (p *Pages) directory(ctx context.Context) *directory {
 	defer cancel()
 	var d directory
 	var group errgroup.Group
-	group.Go(func() (err error) {
-		d.Accounts, err = p.Lists.AccountNames(ctx)
-		return err
-	})
-	group.Go(func() (err error) {
-		d.Fleets, err = p.Lists.FleetNames(ctx)
-		return err
-	})
+	read(&group, &d.Accounts, func() (layout.Names, error) { return p.Lists.AccountNames(ctx) })
+	read(&group, &d.Fleets, func() (layout.Names, error) { return p.Lists.FleetNames(ctx) })
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		p.Log.Warn("names cannot be read; the filters take ids", "error", err)
 	}

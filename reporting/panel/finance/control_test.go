@@ -140,7 +140,7 @@ func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 	t.Parallel()
 	f := filters{}
 	f.Typed.From = "2026-11-01"
-	if ties := balanceOf(f, true); !ties.AtOnce || ties.Fragment != "/payments/ties?from=2026-11-01" || ties.Address != "/payments/control-totals?from=2026-11-01" {
+	if ties := balanceOf(f); ties.AtOnce || ties.Fragment != "/payments/ties?from=2026-11-01" || ties.Address != "/payments/control-totals?from=2026-11-01" {
 		t.Errorf("%+v", ties)
 	}
 	e := newEnv(t)

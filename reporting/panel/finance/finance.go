@@ -7,6 +7,7 @@
 package finance
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -73,7 +74,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		home: p.serve, home + "/{report}": p.serve, linesPath: p.serve, balancePath: p.serveBalance,
 	} {
-		p.Handle(mux, "GET "+pattern, auth.Finance, serve)
+		p.Handle(mux, "GET "+pattern, serve, auth.Finance)
 	}
 }
 
@@ -90,13 +91,11 @@ func mustFind(name string) *reports.Report {
 // serve answers with a report. Control totals take long: their page fetches the lines,
 // which without scripts are a page of their own.
 func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
-	report, found := summary, true
-	lines := r.URL.Path == linesPath
-	if name := r.PathValue("report"); name != "" {
-		report, found = reports.Find(name)
-	} else if lines {
-		report = control
+	name, lines := cmp.Or(r.PathValue("report"), summary.Name), r.URL.Path == linesPath
+	if lines {
+		name = control.Name
 	}
+	report, found := reports.Find(name)
 	if !found {
 		return delivery.Refuse(delivery.CodeNotFound, "there is no report of this name; there is %s", strings.Join(reports.Names(), ", "))
 	}
@@ -302,21 +301,16 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 	group.SetLimit(queriesAtOnce)
 	group.Go(func() error { return p.readTable(ctx, v) })
 	if v.Report.HasKinds() {
-		group.Go(func() (err error) {
-			v.Orders, err = reports.CountOrders(ctx, p.archive, v.Filters.params)
-			return err
-		})
+		read(group, &v.Orders, func() (int64, error) { return reports.CountOrders(ctx, p.archive, v.Filters.params) })
 	}
-	v.Balance = balanceOf(v.Filters, false)
+	v.Balance = balanceOf(v.Filters)
 	var exceptions, statement *reports.Outline
 	if v.Report == summary {
-		group.Go(func() (err error) {
-			statement, err = mustFind("fleet-statement").Outline(ctx, p.archive, v.Filters.params, byFleet...)
-			return err
+		read(group, &statement, func() (*reports.Outline, error) {
+			return mustFind("fleet-statement").Outline(ctx, p.archive, v.Filters.params, byFleet...)
 		})
-		group.Go(func() (err error) {
-			exceptions, err = mustFind("exceptions").Outline(ctx, p.archive, v.Filters.params)
-			return err
+		read(group, &exceptions, func() (*reports.Outline, error) {
+			return mustFind("exceptions").Outline(ctx, p.archive, v.Filters.params)
 		})
 		group.Go(func() error {
 			v.Balance.Last = p.lastReconciled(ctx)
@@ -341,6 +335,14 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 	v.Exceptions, v.Balance.AtOnce = exceptions.Rows, v.Rows <= atOnceRows
 	v.Summary = v.Rows > 0 || v.Exceptions > 0 || len(chart.Labels) > 0
 	return nil
+}
+
+// read reads a value side by side with the group's others.
+func read[T any](group *errgroup.Group, into *T, get func() (T, error)) {
+	group.Go(func() (err error) {
+		*into, err = get()
+		return err
+	})
 }
 
 func (p *Pages) readTable(ctx context.Context, v *view) error {

@@ -129,32 +129,24 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 	case "accountId":
 		shown.Text = cmp.Or(t.known.Accounts[value.Text], value.Text)
 	case "fleetName":
-		if value.Text == "" {
-			id := row[t.report.Column("fleetId")].Text
-			shown.Text = cmp.Or(t.known.Fleets[id], id)
-		}
+		id := row[t.report.Column("fleetId")].Text
+		shown.Text = cmp.Or(value.Text, t.known.Fleets[id], id)
 	case "storeName":
-		if value.Text == "" {
-			shown.Text = row[t.report.Column("externalStoreId")].Text
-		}
+		shown.Text = cmp.Or(value.Text, row[t.report.Column("externalStoreId")].Text)
 	case "orderId":
 		shown.Text, shown.Whole = layout.Short(value.Text)+"…", value.Text
 		if t.orders {
 			shown.Address = "/orders/" + value.Text
 		}
 	case "paymentType":
-		if value.Text == "" {
-			shown.Text = "not given"
-		}
+		shown.Text = cmp.Or(value.Text, "not given")
 	case "orderAmount", "collectionAmount":
 		if !value.Given {
 			shown.Text = "–" // as the pages of orders have it
 		}
 	case "rows":
-		if shown.Text == "1" {
-			shown.Text = "1 row"
-		} else if value.Given {
-			shown.Text += " rows"
+		if value.Given {
+			shown.Text = layout.Plural(value.Number, "row", "rows")
 		}
 	case "line":
 		name := lineNames[value.Text]
@@ -194,16 +186,14 @@ const (
 )
 
 type group struct {
-	by    []string
-	name  string // a fleet's
-	rows  int64
-	sums  []int64 // by the report's columns
-	today int64   // of them, the cash that was expected today
+	by   []string
+	name string // a fleet's
+	rows int64
+	sums []int64 // by the report's columns; the last is the cash that was expected today
 }
 
 func (g *group) add(other *group) {
 	g.rows += other.rows
-	g.today += other.today
 	for i, n := range other.sums {
 		g.sums[i] += n
 	}
@@ -211,21 +201,20 @@ func (g *group) add(other *group) {
 
 func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[string]*group {
 	groups := map[string]*group{}
-	cash := r.Column("cashExpected")
-	byDay := cash >= 0 && r.Column("day") >= 0
+	cash, byDay := r.Column("cashExpected"), r.Column("day") >= 0
 	for i := range o.Pieces {
 		piece := &o.Pieces[i]
 		g := groups[piece.By[0]]
 		if g == nil {
-			g = &group{by: piece.By, sums: make([]int64, len(r.Columns))}
+			g = &group{by: piece.By, sums: make([]int64, len(r.Columns)+1)}
 			groups[piece.By[0]] = g
 		}
 		g.rows += piece.Rows
 		for column := range piece.Totals {
 			g.sums[column] += piece.Totals[column].Number
 		}
-		if byDay && piece.Day == today {
-			g.today += piece.Totals[cash].Number
+		if byDay && cash >= 0 && piece.Day == today {
+			g.sums[len(r.Columns)] += piece.Totals[cash].Number
 		}
 	}
 	return groups
@@ -250,9 +239,6 @@ func fleetsOf(groups map[string]*group, known *directory, most int, order func(a
 
 var byFleet = []string{"fleetId", "fleetName"}
 
-// todaysCash stands among the columns for what is no column of the report.
-const todaysCash = -1
-
 // subtotals has a row per fleet; nil: there are none. An outline by days also shows the
 // cash of today, if that is within the period.
 func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
@@ -261,30 +247,29 @@ func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 	}
 	t := &table{Name: v.Report.Title + " by fleet", Columns: []cell{{Text: "Fleet"}}}
 	withToday := v.Report.Column("day") >= 0 && v.Filters.params.From <= today && today <= v.Filters.params.To
-	columns := []int{}
+	var columns []int // of a group's sums
+	var kinds []reports.Kind
+	add := func(column int, heading string, kind reports.Kind) {
+		columns, kinds, t.Columns = append(columns, column), append(kinds, kind), append(t.Columns, cell{Text: heading, Class: classes[kind]})
+	}
 	for _, keys := range layouts[v.Report.Name] {
 		i := v.Report.Column(keys[0])
-		c := &v.Report.Columns[i]
-		if !c.Sum {
-			continue
+		if c := &v.Report.Columns[i]; c.Sum {
+			add(i, c.Heading, c.Kind)
 		}
-		columns, t.Columns = append(columns, i), append(t.Columns, cell{Text: c.Heading, Class: classes[c.Kind]})
-		if c.Key == "cashExpected" && withToday {
-			columns, t.Columns = append(columns, todaysCash), append(t.Columns, cell{Text: "Cash today", Class: classes[reports.Money]})
+		if keys[0] == "cashExpected" && withToday {
+			add(len(v.Report.Columns), "Cash today", reports.Money)
 		}
 	}
 	row := func(g *group) []cell {
 		cells := []cell{{Text: g.name}}
-		for n, i := range columns {
-			kind, sum := reports.Money, g.today
-			if i != todaysCash {
-				kind, sum = v.Report.Columns[i].Kind, g.sums[i]
-			}
-			cells = append(cells, cell{Label: t.Columns[n+1].Text, Text: write(kind, sum), Class: classes[kind]})
+		for n, column := range columns {
+			heading := t.Columns[n+1]
+			cells = append(cells, cell{Label: heading.Text, Text: write(kinds[n], g.sums[column]), Class: heading.Class})
 		}
 		return cells
 	}
-	all := &group{name: "Total of all fleets", sums: make([]int64, len(v.Report.Columns))}
+	all := &group{name: "Total of all fleets", sums: make([]int64, len(v.Report.Columns)+1)}
 	byName := func(a, b *group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.by[0], b.by[0])) }
 	for _, g := range fleetsOf(groupsOf(v.Report, o, today), v.known, pageRows, byName) {
 		all.add(g)
@@ -304,21 +289,18 @@ func (v *view) chart(o *reports.Outline) {
 			{"Cash", "accent", expected("cashExpected")}, {"Card", "second", expected("cardExpected")},
 		})
 	case "order-ledger":
-		orders := func(holds func(delivery.Status) bool) func(*reports.Piece) int64 {
+		orders := func(wanted delivery.Status) func(*reports.Piece) int64 { // 0: those in progress
 			return func(piece *reports.Piece) int64 {
-				if status, _ := delivery.ParseStatus(piece.By[0]); holds(status) {
+				status, _ := delivery.ParseStatus(piece.By[0])
+				if status == wanted || wanted == 0 && !status.Terminal() {
 					return piece.Rows
 				}
 				return 0
 			}
 		}
-		are := func(wanted delivery.Status) func(delivery.Status) bool {
-			return func(s delivery.Status) bool { return s == wanted }
-		}
 		v.byDay(o, layout.Chart{ID: "orders", Title: "Orders created"}, []daySeries{
-			{"Delivered", "good", orders(are(delivery.Delivered))}, {"Failed", "bad", orders(are(delivery.Failed))},
-			{"Cancelled", "quiet", orders(are(delivery.Cancelled))},
-			{"In progress", "accent", orders(func(s delivery.Status) bool { return !s.Terminal() })},
+			{"Delivered", "good", orders(delivery.Delivered)}, {"Failed", "bad", orders(delivery.Failed)},
+			{"Cancelled", "quiet", orders(delivery.Cancelled)}, {"In progress", "accent", orders(0)},
 		})
 	case "fleet-statement":
 		v.Charts = append(v.Charts, outcomes(o, v.known))

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"vendorapi/reporting/panel/assets"
 	"vendorapi/reporting/panel/svgmap"
 )
 
@@ -83,7 +82,7 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 
 func withAssets(t *testing.T) *Layout {
 	t.Helper()
-	all, err := assets.New(files, served...)
+	all, err := NewAssets(files, served...)
 	must(t, err)
 	return &Layout{assets: all}
 }

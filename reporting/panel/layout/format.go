@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
@@ -25,7 +26,7 @@ func (l *Layout) functions() template.FuncMap {
 		"args":  args,                  // KEY VALUE …: a map, for a template with several arguments
 		"chart": (*Chart).json,         // what panel.js draws
 		"clock": Clock, "brief": Brief, // T, and NOW T
-		"day": Date, "machine": machine, // T
+		"day": Date, "isoday": ISODay, "machine": machine, // T
 		"written": written, "ago": Ago, "age": age, // what a field of a date holds, and NOW T
 		"count": countOf, "sum": func(a, b int64) int64 { return a + b }, "plural": Plural, "money": moneyOf,
 		"short": Short, "shorten": Shorten, "tail": tail, "share": share, "keep": keep, "tone": Tone, "fleetstate": FleetState, "store": StorePath,
@@ -240,11 +241,9 @@ func FleetState(f *delivery.Fleet) string {
 
 // keep is the class of a vendor's id that fits a cell, 17 Latin letters, and is not broken.
 func keep(text string) string {
-	letters := 0
-	for _, c := range text {
-		if letters++; letters > 17 || c > unicode.MaxLatin1 && !unicode.Is(unicode.Latin, c) {
-			return ""
-		}
+	foreign := func(c rune) bool { return c > unicode.MaxLatin1 && !unicode.Is(unicode.Latin, c) }
+	if utf8.RuneCountInString(text) > 17 || strings.ContainsFunc(text, foreign) {
+		return ""
 	}
 	return "keep"
 }

@@ -10,8 +10,11 @@
 package layout
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +23,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -27,7 +31,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/assets"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/svgmap"
 )
@@ -45,7 +48,7 @@ type Layout struct {
 
 	gate        *auth.Gate
 	environment string
-	assets      *assets.Files
+	assets      *Assets
 	templates   *template.Template
 	own         *Pages
 }
@@ -58,7 +61,7 @@ func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logg
 		Accounts:  Cache[[]*delivery.Account]{MaxAge: 5 * time.Second, Timeout: timeout, Read: led.Accounts.List},
 		Endpoints: Cache[[]*ledger.WebhookEndpoint]{MaxAge: 3 * time.Second, Timeout: timeout, Read: led.Webhooks.Endpoints}}}
 	var err error
-	if l.assets, err = assets.New(files, served...); err != nil {
+	if l.assets, err = NewAssets(files, served...); err != nil {
 		return nil, err
 	}
 	if l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
@@ -67,7 +70,7 @@ func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logg
 	if _, err = svgmap.Define(l.templates); err != nil {
 		return nil, err
 	}
-	l.own, err = l.Parse("layout", files, "page/refusal.html")
+	l.own, err = l.Parse("layout", files)
 	return l, err
 }
 
@@ -76,14 +79,9 @@ func (l *Layout) address(asset string) string { return "/assets/" + l.assets.Has
 // Handler serves a page or an action. An error is answered by Refuse.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Handle registers a handler for those with a role, behind Guard.
-func (l *Layout) Handle(mux *http.ServeMux, pattern string, role auth.Role, serve Handler) {
-	mux.Handle(pattern, l.Guard(serve, role))
-}
-
-// Guard is a handler for everybody with one of the roles; without roles, for everybody who
-// is signed in. A token only reads: the gateway's log names a person for every change.
-func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
+// Handle registers a handler for everybody with one of the roles; without roles, for everybody
+// who is signed in. A token only reads: the gateway's log names a person for every change.
+func (l *Layout) Handle(mux *http.ServeMux, pattern string, serve Handler, roles ...auth.Role) {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error = errToken
 		if who := auth.IdentityOf(r.Context()); auth.Reads(r) || who.BySession() {
@@ -93,7 +91,7 @@ func (l *Layout) Guard(serve Handler, roles ...auth.Role) http.Handler {
 			l.Refuse(w, r, err)
 		}
 	})
-	return auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...))
+	mux.Handle(pattern, auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...)))
 }
 
 type section struct {
@@ -118,16 +116,14 @@ var sections = []section{
 // everybody the stylesheet, the scripts, and the icon, also where browsers look for it on
 // pages that name none.
 func (l *Layout) Routes(mux *http.ServeMux) {
-	mux.Handle("GET /{$}", l.Guard(func(w http.ResponseWriter, r *http.Request) error {
-		who := auth.IdentityOf(r.Context())
-		for _, s := range sections {
-			if who.Roles.Include(s.role) {
-				http.Redirect(w, r, s.Path, http.StatusSeeOther)
-				return nil
-			}
+	l.Handle(mux, "GET /{$}", func(w http.ResponseWriter, r *http.Request) error {
+		open := l.own.page(r, View{}).Sections
+		if len(open) == 0 {
+			return delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
 		}
-		return errNoPages
-	}))
+		http.Redirect(w, r, open[0].Path, http.StatusSeeOther)
+		return nil
+	})
 	assets := http.NewServeMux()
 	assets.Handle("GET /assets/{hash}/{name}", gzhttp.GzipHandler(l.assets))
 	assets.HandleFunc("/favicon.ico", func(w http.ResponseWriter, r *http.Request) {
@@ -138,6 +134,46 @@ func (l *Layout) Routes(mux *http.ServeMux) {
 	mux.Handle("/favicon.ico", auth.Protect(auth.PolicyData, assets))
 }
 
+// Assets are embedded files, served as …/hash/name: addresses that change with the content, so
+// that browsers may keep them. They are safe for concurrent use.
+type Assets struct {
+	Hash     string // of all files
+	contents map[string][]byte
+}
+
+// NewAssets reads the files, whose base names differ. Stylesheets get the maps' classes.
+func NewAssets(from fs.FS, names ...string) (*Assets, error) {
+	f, all := &Assets{contents: map[string][]byte{}}, sha256.New()
+	for _, name := range names {
+		content, err := fs.ReadFile(from, name)
+		if err != nil {
+			return nil, err
+		}
+		if path.Ext(name) == ".css" {
+			content = append(content, svgmap.Stylesheet...)
+		}
+		f.contents[path.Base(name)] = content
+		all.Write(content)
+	}
+	f.Hash = hex.EncodeToString(all.Sum(nil)[:8])
+	return f, nil
+}
+
+// ServeHTTP serves a file under another hash too, but not to be kept: during an upgrade one
+// replica's page asks another for its files.
+func (f *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	folder, name := path.Split(r.URL.Path)
+	content, known := f.contents[name]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	if path.Base(folder) == f.Hash {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+}
+
 // Pages are the templates of one package, with the layout around them.
 type Pages struct {
 	*Layout
@@ -146,13 +182,10 @@ type Pages struct {
 	whole map[string]*template.Template // for each template a set in which it is the layout's content
 }
 
-// Parse reads the templates of a part of the panel; without patterns those in page/. A template "done" has
+// Parse reads the templates of a part of the panel, which are in page/. A template "done" has
 // the sentences that say what was done, by the key that Redirect puts into the address.
-func (l *Layout) Parse(part string, files fs.FS, patterns ...string) (*Pages, error) {
-	if len(patterns) == 0 {
-		patterns = []string{"page/*.html"}
-	}
-	parts, err := template.Must(l.templates.Clone()).ParseFS(files, patterns...)
+func (l *Layout) Parse(part string, files fs.FS) (*Pages, error) {
+	parts, err := template.Must(l.templates.Clone()).ParseFS(files, "page/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("layout: templates: %w", err)
 	}
@@ -229,7 +262,7 @@ func (p *Pages) page(r *http.Request, v View) *Page {
 	who := auth.IdentityOf(r.Context())
 	page := &Page{View: v, User: who.Name, CSRF: who.CSRF, Environment: p.environment, Now: time.Now(), Path: r.URL.Path}
 	var done strings.Builder
-	if key := r.URL.Query().Get(doneKey); key != "" && p.parts.ExecuteTemplate(&done, "done", key) == nil {
+	if key := r.URL.Query().Get("done"); key != "" && p.parts.ExecuteTemplate(&done, "done", key) == nil {
 		page.Done = template.HTML(strings.TrimSpace(done.String()))
 	}
 	for _, s := range sections {
@@ -241,8 +274,6 @@ func (p *Pages) page(r *http.Request, v View) *Page {
 	return page
 }
 
-const doneKey = "done"
-
 // Redirect ends an action: the browser goes on to a path of the panel, escaped and maybe
 // with a query, where the sentence with this key says what was done.
 func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
@@ -250,14 +281,11 @@ func Redirect(w http.ResponseWriter, r *http.Request, path, done string) error {
 	if strings.Contains(path, "?") {
 		separator = "&"
 	}
-	http.Redirect(w, r, path+separator+doneKey+"="+url.QueryEscape(done), http.StatusSeeOther)
+	http.Redirect(w, r, path+separator+"done="+url.QueryEscape(done), http.StatusSeeOther)
 	return nil
 }
 
-var (
-	errNoPages = delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
-	errToken   = delivery.Refuse(delivery.CodeForbidden, "a token changes nothing; sign in")
-)
+var errToken = delivery.Refuse(delivery.CodeForbidden, "a token changes nothing; sign in")
 
 // Refuse answers an error: as a page for who navigates or submits a form, in the service's
 // envelope for everything else. Nothing of the answer may have been written.
@@ -270,11 +298,8 @@ func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	e, requestID := auth.Explain(w, r, l.Log, err)
-	status, other := e.Code.HTTPStatus(), "This did not work"
-	if status >= http.StatusInternalServerError {
-		other = "Something went wrong"
-	}
-	page := l.own.page(r, View{Title: cmp.Or(refusalTitles[status], other), Plain: len(e.Fields) > 0})
+	status := e.Code.HTTPStatus()
+	page := l.own.page(r, View{Title: cmp.Or(refusalTitles[status], "This did not work"), Plain: len(e.Fields) > 0})
 	page.Alert, page.RequestID = e, requestID
 	w.Header().Set("Content-Security-Policy", auth.PolicyScripts) // whatever handler it stands in for
 	if err := l.own.show(w, status, "refusal", page); err != nil {
@@ -283,7 +308,8 @@ func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 var refusalTitles = map[int]string{
-	http.StatusNotFound: "Not found", http.StatusForbidden: "Not allowed", http.StatusServiceUnavailable: "Not available right now",
+	http.StatusNotFound: "Not found", http.StatusForbidden: "Not allowed",
+	http.StatusInternalServerError: "Something went wrong", http.StatusServiceUnavailable: "Not available right now",
 }
 
 // Chart is a picture of figures, which panel.js draws from its JSON, with a table of them

@@ -47,23 +47,23 @@ func routes(t *testing.T, f *Layout, gate *auth.Gate) http.Handler {
 	p, err := f.Parse("test", pages)
 	must(t, err)
 	mux := http.NewServeMux()
-	f.Handle(mux, "GET /accounts", auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
+	f.Handle(mux, "GET /accounts", func(w http.ResponseWriter, r *http.Request) error {
 		return p.Show(w, r, "things", View{Title: "Accounts <b>", Data: things{Name: `<script>alert(1)</script>`}})
-	})
-	f.Handle(mux, "GET /accounts/live", auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
+	}, auth.Operator)
+	f.Handle(mux, "GET /accounts/live", func(w http.ResponseWriter, r *http.Request) error {
 		return p.Part(w, r, "live", things{Name: "part"})
-	})
-	f.Handle(mux, "POST /accounts", auth.Operator, func(w http.ResponseWriter, r *http.Request) error {
+	}, auth.Operator)
+	f.Handle(mux, "POST /accounts", func(w http.ResponseWriter, r *http.Request) error {
 		if typed := r.PostForm.Get("n"); typed != "good" {
 			return p.Show(w, r, "things", View{Title: "Accounts", Data: things{Typed: typed}, Refused: &delivery.Error{
 				Code: delivery.CodeValidationFailed, Message: "no", Fields: []delivery.FieldError{{Field: "n", Message: "must be good"}}}})
 		}
 		return Redirect(w, r, "/accounts/a%2Fb%3F?page=2", "made")
-	})
-	f.Handle(mux, "GET /fails", auth.Operator, func(http.ResponseWriter, *http.Request) error { return errors.New("a secret detail") })
-	f.Handle(mux, "GET /missing", auth.Operator, func(http.ResponseWriter, *http.Request) error {
+	}, auth.Operator)
+	f.Handle(mux, "GET /fails", func(http.ResponseWriter, *http.Request) error { return errors.New("a secret detail") }, auth.Operator)
+	f.Handle(mux, "GET /missing", func(http.ResponseWriter, *http.Request) error {
 		return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this id")
-	})
+	}, auth.Operator)
 	f.Routes(mux)
 	mux.Handle("/login", gate.Handler())
 	return mux

@@ -51,39 +51,39 @@ func (f *Filters) Refuse(name, message string) {
 	f.Del(name)
 }
 
-// Read passes a parameter that was given to read, and refuses it when that fails.
-func (f *Filters) Read(name, message string, read func(text string) error) {
-	if text := f.Get(name); text != "" && read(text) != nil {
-		f.Refuse(name, message)
+// Parsed is a parameter as parse reads it, zero without one. What parse fails on is refused.
+func Parsed[T any](f *Filters, name, message string, parse func(text string) (T, error)) (value T) {
+	var err error
+	if text := f.Get(name); text != "" {
+		if value, err = parse(text); err != nil {
+			f.Refuse(name, message)
+		}
 	}
+	return value
 }
 
-// ReadNumber reads a whole number from least to most, the one in into without any.
-func (f *Filters) ReadNumber(name, message string, least, most int, into *int) {
-	f.Read(name, message, func(text string) error {
-		n, err := strconv.Atoi(text)
-		if err == nil && (n < least || n > most) {
-			err = strconv.ErrRange
-		}
-		if err == nil {
-			*into = n
-		}
-		return err
-	})
+// Number is a whole number from least to most, preset without one.
+func (f *Filters) Number(name, message string, least, most, preset int) int {
+	if f.Get(name) == "" {
+		return preset
+	}
+	n, err := strconv.Atoi(f.Get(name))
+	if err != nil || n < least || n > most {
+		f.Refuse(name, message)
+		return preset
+	}
+	return n
 }
 
 // Page is the number of the page that is asked for, from 1.
 func (f *Filters) Page() int {
-	page := 1
-	f.ReadNumber("page", "must be the number of a page, from 1", 1, math.MaxInt, &page)
-	return page
+	return f.Number("page", "must be the number of a page, from 1", 1, math.MaxInt, 1)
 }
 
 // Tabs lead to the views of a list by one of its parameters.
 func (f *Filters) Tabs(path, name string, values []Choice) (tabs []Link) {
 	for _, v := range values {
-		tabs = append(tabs, Link{Name: v.Name, Current: f.Get(name) == v.Value,
-			Address: Address(path, With(With(f.Values, "page", ""), name, v.Value))})
+		tabs = append(tabs, Link{Name: v.Name, Current: f.Get(name) == v.Value, Address: Address(path, f.Values, "page", "", name, v.Value)})
 	}
 	return tabs
 }
@@ -99,26 +99,18 @@ func Invalid(message string, fields ...delivery.FieldError) error {
 	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: message, Fields: fields}
 }
 
-// Address is a path with those parameters of the query that have a value.
-func Address(path string, query url.Values) string {
-	kept := url.Values{}
-	for name := range query {
-		if value := query.Get(name); value != "" {
-			kept.Set(name, value)
-		}
+// Address is a path with those parameters of the query that have a value, after changes of
+// some: NAME VALUE ….
+func Address(path string, query url.Values, changes ...string) string {
+	kept := maps.Clone(query)
+	for change := range slices.Chunk(changes, 2) {
+		kept.Set(change[0], change[1])
 	}
+	maps.DeleteFunc(kept, func(name string, _ []string) bool { return kept.Get(name) == "" })
 	if len(kept) == 0 {
 		return path
 	}
 	return path + "?" + kept.Encode()
-}
-
-// With is a copy of the query with one parameter changed; empty removes it.
-func With(query url.Values, name, value string) url.Values {
-	changed := url.Values{}
-	maps.Copy(changed, query)
-	changed.Set(name, value)
-	return changed
 }
 
 // Link leads to one of several views. Show links with {{template "tabs" .Links}}.
@@ -148,10 +140,11 @@ func NewPager(total, size, page int, path string, query url.Values) Pager {
 	page = min(max(page, 1), pages)
 	g := Pager{Page: page, Pages: pages, First: (page-1)*size + 1, Last: min(page*size, total), Total: total}
 	to := func(n int) string {
+		number := strconv.Itoa(n)
 		if n == 1 {
-			return Address(path, With(query, "page", ""))
+			number = "" // it needs none
 		}
-		return Address(path, With(query, "page", strconv.Itoa(n)))
+		return Address(path, query, "page", number)
 	}
 	if page > 1 {
 		g.ToFirst, g.Prev = to(1), to(page-1)
@@ -248,19 +241,16 @@ func (n Names) Find(typed string) string {
 }
 
 // Of is a name, or the beginning of the id where there is none.
-func (n Names) Of(id fmt.Stringer, kind string) string {
-	return cmp.Or(n[id.String()], kind+Short(id))
-}
+func (n Names) Of(id fmt.Stringer, kind string) string { return cmp.Or(n[id.String()], kind+Short(id)) }
 
-// Known fails for an id that nobody has.
-func (n Names) Known(id string) error {
-	if _, known := n[id]; !known {
-		return errUnknown
+// Known is the name of an id; it fails for one that nobody has.
+func (n Names) Known(id string) (string, error) {
+	name, known := n[id]
+	if !known {
+		return "", errors.New("nobody has this id")
 	}
-	return nil
+	return name, nil
 }
-
-var errUnknown = errors.New("nobody has this id")
 
 // Choices are the options by name, also of what was chosen and has no name; nil for
 // none and for more than most: then an id or a name is typed. Equal names get their ids.
@@ -302,27 +292,23 @@ type Cache[T any] struct {
 
 	reads singleflight.Group
 	mu    sync.Mutex
-	last  *stored[T] // nil: there is none
-	epoch int        // how often Forget was called
-}
-
-type stored[T any] struct {
-	value T
-	at    time.Time // the end of its read
+	last  T
+	at    time.Time // the end of its read; zero: there is none
+	epoch int       // how often Forget was called
 }
 
 // Get returns the value. It joins a read in progress or begins one, and waits for it as
 // long as ctx lasts. Errors are the read's or the context's; none is kept.
 func (c *Cache[T]) Get(ctx context.Context) (value T, err error) {
 	c.mu.Lock()
-	last, epoch := c.last, c.epoch
+	last, at, epoch := c.last, c.at, c.epoch
 	c.mu.Unlock()
-	if last != nil && time.Since(last.at) <= c.MaxAge {
-		return last.value, nil
+	if !at.IsZero() && time.Since(at) <= c.MaxAge {
+		return last, nil
 	}
 	read := c.reads.DoChan("", func() (any, error) { return c.read(context.WithoutCancel(ctx), epoch) })
-	if last != nil && time.Since(last.at) <= c.MaxStale {
-		return last.value, nil
+	if !at.IsZero() && time.Since(at) <= c.MaxStale {
+		return last, nil
 	}
 	select {
 	case result := <-read:
@@ -341,7 +327,7 @@ func (c *Cache[T]) read(ctx context.Context, epoch int) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && epoch == c.epoch {
-		c.last = &stored[T]{value, time.Now()}
+		c.last, c.at = value, time.Now()
 	}
 	return value, err
 }
@@ -351,7 +337,7 @@ func (c *Cache[T]) read(ctx context.Context, epoch int) (T, error) {
 func (c *Cache[T]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = nil
+	c.at = time.Time{}
 	c.epoch++
 	c.reads.Forget("")
 }
