@@ -33,13 +33,18 @@ import (
 var concurrent = []string{"gateway", "internal/ledger", "worker", "reporting/export", "reporting/panel/auth", "internal/devclickhouse"}
 
 type options struct {
-	long     bool
-	count    int
-	load     bool
-	pattern  string
-	verbose  bool
-	changed  string
-	packages []string
+	long, load, verbose bool
+	count               int
+	pattern, changed    string
+	packages            []string
+}
+
+// tags are those of go list and go test.
+func (o *options) tags() string {
+	if o.long {
+		return "-tags=long"
+	}
+	return "-tags="
 }
 
 func main() {
@@ -88,11 +93,12 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	env := append(os.Environ(), testserver.Environment(redis.URL, clickHouse.URL, programs)...)
 	if o.load {
-		stopLoad, err := startLoad(ctx)
-		if err != nil {
-			return err
+		for range runtime.NumCPU() { // each keeps a core busy
+			go func() {
+				for ctx.Err() == nil {
+				}
+			}()
 		}
-		defer stopLoad()
 	}
 	err = goTests(ctx, o, packages, env)
 	err = errors.Join(err, testserver.Denied(context.WithoutCancel(ctx), redis), clickHouse.Close())
@@ -105,17 +111,8 @@ func run(ctx context.Context, o options) (err error) {
 func goTests(ctx context.Context, o options, packages, env []string) error {
 	// The compiler collects less often: a third of its work saved for 300 MB. The
 	// tests keep the usual setting.
-	args := []string{"test", "-vet=off", "-toolexec", "env GOGC=400", "-timeout", "40m"}
-	if o.long {
-		args = append(args, "-tags", "long")
-	}
-	if o.pattern != "" {
-		args = append(args, "-run", o.pattern)
-	}
-	if o.verbose {
-		args = append(args, "-v")
-	}
-	if o.count > 1 {
+	args := []string{"test", "-vet=off", "-toolexec", "env GOGC=400", "-timeout", "40m", o.tags(), "-run", o.pattern, fmt.Sprint("-v=", o.verbose)}
+	if o.count > 1 { // once is what may come from the cache
 		args = append(args, "-count", fmt.Sprint(o.count))
 	}
 	goTest := func(cgo string, more ...string) error {
@@ -128,7 +125,7 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 	}
 	// Nothing shares what is compiled for the race detector, so it can do without a
 	// debugger's tables.
-	raced, plain := []string{"-race", "-gcflags=all=-dwarf=false"}, []string{}
+	raced, plain := []string{"-race", "-gcflags=all=-dwarf=false"}, []string(nil)
 	for _, p := range packages {
 		if o.long || isConcurrent(p) {
 			raced = append(raced, p)
@@ -178,34 +175,12 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 	if len(wanted) == 0 {
 		wanted = []string{"./..."}
 	}
-	args := []string{"list", "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
-	if o.long {
-		args = append(args, "-tags", "long")
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, wanted...)...)
+	list := []string{"list", o.tags(), "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
+	cmd := exec.CommandContext(ctx, "go", append(list, wanted...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
 	return strings.Fields(string(out)), nil
-}
-
-// startLoad keeps every core busy until the load is stopped, or until this process ends.
-func startLoad(ctx context.Context) (stop func(), err error) {
-	var busy []*stack.Program
-	stop = func() {
-		for _, p := range busy {
-			p.Kill()
-		}
-	}
-	for range runtime.NumCPU() {
-		p := &stack.Program{Name: "load", Path: "/bin/sh", Args: []string{"-c", "while :; do :; done"}, Log: os.DevNull}
-		if err := p.Start(ctx); err != nil {
-			stop()
-			return nil, err
-		}
-		busy = append(busy, p)
-	}
-	return stop, nil
 }
