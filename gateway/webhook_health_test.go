@@ -10,7 +10,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv"
 )
 
 // health expects what the admin API answers about the account's receiver.
@@ -119,8 +118,8 @@ func TestWebhookHealth_VendorSeesWhatHelps(t *testing.T) {
 	e.attempts(shownAttempts, accepted)
 	e.attempts(1, failed)
 	for _, address := range []string{"127.0.0.1:9080 is one of the service's own ports", "10.1.2.3:443 is not a public address"} {
-		e.attempts(1, func(*ledger.Scheduled) testenv.Outcome {
-			return testenv.Outcome{Error: "refused address: " + address, Retry: time.Now().Add(time.Hour)}
+		e.attempts(1, func(*ledger.Scheduled) ledger.AttemptRecord {
+			return ledger.AttemptRecord{State: ledger.StateRetrying, Error: "refused address: " + address, NextAt: time.Now().Add(time.Hour)}
 		})
 	}
 	a := want(t, e.call("GET", "/webhook", ""), 200, "", "status", "failing", "waitingEvents", 3)
@@ -178,7 +177,7 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 	deleted := e.as(t, e.named("Deleted"))
 	want(t, deleted.call("DELETE", "/webhook", ""), 200, "")
 	want(t, e.tryAdmin("GET", "/webhooks", ""), 200, "", "webhooks", []any{})
-	outcomes := map[string]func(*ledger.Scheduled) testenv.Outcome{
+	outcomes := map[string]func(*ledger.Scheduled) ledger.AttemptRecord{
 		"Healthy": accepted, "Failing": failed, "Failing, more waiting": failed, "Gone": wentAway, "Unreachable": givenUp,
 	}
 	names := map[string]string{}
@@ -187,7 +186,7 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 		names[account.id] = name
 		e.testEvents(account, 1+len(name)/len("Failing, more waiting"))
 	}
-	e.attempts(6, func(s *ledger.Scheduled) testenv.Outcome { return outcomes[names[s.Delivery.Account.String()]](s) })
+	e.attempts(6, func(s *ledger.Scheduled) ledger.AttemptRecord { return outcomes[names[s.Delivery.Account.String()]](s) })
 
 	worstFirst := []string{"Unreachable", "Gone", "Failing, more waiting", "Failing", "Healthy"}
 	for query, wanted := range map[string][]string{

@@ -111,7 +111,7 @@ func (e *env) testEvents(account party, n int) {
 const breakerAfter = 3
 
 // attempts sends n events of any account, as they are due, of which outcome says what becomes.
-func (e *env) attempts(n int, outcome func(*ledger.Scheduled) testenv.Outcome) (made []*ledger.Scheduled) {
+func (e *env) attempts(n int, outcome func(*ledger.Scheduled) ledger.AttemptRecord) (made []*ledger.Scheduled) {
 	e.Helper()
 	e.take()
 	for len(made) < n {
@@ -131,18 +131,20 @@ func (e *env) attempts(n int, outcome func(*ledger.Scheduled) testenv.Outcome) (
 }
 
 // What a receiver may do with an event.
-func accepted(*ledger.Scheduled) testenv.Outcome { return testenv.Outcome{OK: true, Status: 200} }
-
-func failed(*ledger.Scheduled) testenv.Outcome {
-	return testenv.Outcome{Status: 500, Error: "status: 500", Answer: "out of order", Retry: time.Now().Add(time.Hour)}
+func accepted(*ledger.Scheduled) ledger.AttemptRecord {
+	return ledger.AttemptRecord{State: ledger.StateDelivered, HTTPStatus: 200}
 }
 
-func givenUp(*ledger.Scheduled) testenv.Outcome {
-	return testenv.Outcome{Status: 500, Error: "status: 500"}
+func failed(*ledger.Scheduled) ledger.AttemptRecord {
+	return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "out of order", NextAt: time.Now().Add(time.Hour)}
 }
 
-func wentAway(*ledger.Scheduled) testenv.Outcome {
-	return testenv.Outcome{Status: 410, Error: "status: 410", Gone: true, Retry: time.Now().Add(time.Hour)}
+func givenUp(*ledger.Scheduled) ledger.AttemptRecord {
+	return ledger.AttemptRecord{State: ledger.StateUndelivered, HTTPStatus: 500, Error: "status: 500"}
+}
+
+func wentAway(*ledger.Scheduled) ledger.AttemptRecord {
+	return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
 }
 
 // eventsOf are the ids of the account's events among those attempted, in order.

@@ -123,10 +123,7 @@ func (a *Answer) Harmless(below ...string) *Answer {
 func (a *Answer) String() string { return a.Request.Method + " " + a.Request.URL.RequestURI() }
 
 func (a *Answer) brief() string {
-	_, main, found := strings.Cut(a.Text, "<main")
-	if !found {
-		main = a.Text
-	}
+	main := a.Text[max(0, strings.Index(a.Text, "<main")):]
 	return main[:min(len(main), 3000)]
 }
 
@@ -145,21 +142,7 @@ func (a *Answer) Tree() *html.Node {
 // Words are what a reader sees of the content, with single blanks.
 func (a *Answer) Words() string {
 	a.T.Helper()
-	var b strings.Builder
-	var walk func(*html.Node)
-	walk = func(n *html.Node) {
-		if n.Type == html.TextNode {
-			b.WriteString(n.Data + " ")
-		}
-		if n.Type == html.ElementNode && (n.Data == "script" || n.Data == "head" || n.Data == "header") {
-			return
-		}
-		for c := range n.ChildNodes() {
-			walk(c)
-		}
-	}
-	walk(a.Tree())
-	return strings.Join(strings.Fields(b.String()), " ")
+	return words(a.Tree(), " ", "script", "head", "header")
 }
 
 // All are the elements of a name, of a class if one is given, in order; an empty
@@ -201,13 +184,23 @@ func Has(n *html.Node, name string) bool {
 }
 
 // Words is the text of an element, with single blanks.
-func Words(n *html.Node) string {
+func Words(n *html.Node) string { return words(n, "") }
+
+// words puts a gap between texts, and leaves elements out.
+func words(below *html.Node, gap string, without ...string) string {
 	var b strings.Builder
-	for d := range n.Descendants() {
-		if d.Type == html.TextNode {
-			b.WriteString(d.Data)
+	var walk func(*html.Node)
+	walk = func(n *html.Node) {
+		if n.Type == html.TextNode {
+			b.WriteString(n.Data + gap)
+		}
+		for c := range n.ChildNodes() {
+			if c.Type != html.ElementNode || !slices.Contains(without, c.Data) {
+				walk(c)
+			}
 		}
 	}
+	walk(below)
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 

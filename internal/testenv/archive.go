@@ -49,9 +49,11 @@ func (e *ArchiveEnv) NewVendor() *Vendor {
 }
 
 // OpenArchive opens the database once more, as another process would.
-func (e *ArchiveEnv) OpenArchive() *archive.Archive {
+func (e *ArchiveEnv) OpenArchive() *archive.Archive { e.T.Helper(); return e.open(e.ClickHouse.URL) }
+
+func (e *ArchiveEnv) open(url string) *archive.Archive {
 	e.T.Helper()
-	a, err := archive.Open(archive.Settings{URL: e.ClickHouse.URL, Database: e.Database})
+	a, err := archive.Open(archive.Settings{URL: url, Database: e.Database})
 	Must(e.T, err)
 	e.T.Cleanup(func() { _ = a.Close() })
 	return a

@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,7 +50,7 @@ func (c *Client) For(t testing.TB) *Client { return &Client{t, c.URL, c.Headers,
 
 // With is the same client with further headers.
 func (c *Client) With(headers ...string) *Client {
-	return &Client{c.T, c.URL, append(append([]string{}, c.Headers...), headers...), c.HTTP}
+	return &Client{c.T, c.URL, slices.Concat(c.Headers, headers), c.HTTP}
 }
 
 // Addr is the server's host:port.
@@ -62,14 +63,13 @@ func (c *Client) Send(method, path, body string, headers ...string) *http.Respon
 	r, err := http.NewRequestWithContext(c.T.Context(), method, c.URL+path, strings.NewReader(body))
 	Must(c.T, err)
 	for _, all := range [][]string{c.Headers, headers} {
-		seen := map[string]bool{}
+		for _, h := range all {
+			name, _, _ := strings.Cut(h, ": ")
+			r.Header.Del(name)
+		}
 		for _, h := range all {
 			name, value, _ := strings.Cut(h, ": ")
-			if !seen[name] {
-				r.Header.Del(name)
-			}
-			seen[name] = true // one that is given twice is sent twice
-			r.Header.Add(name, value)
+			r.Header.Add(name, value) // one that is given twice is sent twice
 		}
 	}
 	resp, err := c.HTTP.Do(r)

@@ -6,7 +6,6 @@ package testenv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -90,12 +89,18 @@ func (e *Env) makeGroups() {
 		OccurredAt: time.Now(), Data: []byte("{}")}))
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		ctx, done := context.WithCancel(e.T.Context())
-		_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
-			Handle: func(ctx context.Context, batch []ledger.Entry) error {
-				defer done()
-				return e.Ledger.Streams.Ack(ctx, role, batch...)
-			}})
+		Must(e.T, e.acknowledge(ctx, role, done))
 	}
+}
+
+// acknowledge acknowledges all that the role reads until ctx ends, and calls done after each batch.
+func (e *Env) acknowledge(ctx context.Context, role ledger.Role, done func()) error {
+	_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv", // it ends with ctx only
+		Handle: func(_ context.Context, batch []ledger.Entry) error {
+			defer done()
+			return e.Ledger.Streams.Ack(e.T.Context(), role, batch...)
+		}})
+	return nil
 }
 
 // ConfigFor is how a user of configs/redis-users.acl opens the ledger.
@@ -280,16 +285,7 @@ func (e *Env) AwaitSettled(role ledger.Role) {
 // Consume reads and acknowledges all that a role has not.
 func (e *Env) Consume(role ledger.Role) {
 	e.T.Helper()
-	stop := e.Start(func(ctx context.Context) error {
-		err := e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv",
-			Handle: func(_ context.Context, batch []ledger.Entry) error {
-				return e.Ledger.Streams.Ack(e.T.Context(), role, batch...)
-			}})
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	})
+	stop := e.Start(func(ctx context.Context) error { return e.acknowledge(ctx, role, func() {}) })
 	e.AwaitSettled(role)
 	stop()
 }
@@ -321,11 +317,7 @@ func (e *Env) Start(run func(context.Context) error) (stop func()) {
 // something.
 func (e *Env) Do(args ...any) any {
 	e.T.Helper()
-	reply, err := e.client.Do(e.T.Context(), args...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		e.T.Fatalf("%v: %v", args, err)
-	}
-	return reply
+	return testserver.Do(e.T, e.client, args...)
 }
 
 // EachKey runs Lua for every key k of a kind that partitions have one of, such

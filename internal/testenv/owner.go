@@ -73,68 +73,62 @@ func NewOwner(ctx context.Context, l *ledger.Ledger) (*Owner, error) {
 	return o, err
 }
 
-// Decide takes what has come, or comes before the time has passed, and reports whether there was
+// Decide takes the next of what has come, or comes before the time has passed, and reports whether there was
 // anything.
 func (o *Owner) Decide(ctx context.Context, block time.Duration) (some bool, err error) {
-	inboxes, err := o.ledger.Ownership.Read(ctx, o.owned, 64, block)
+	inboxes, err := o.ledger.Ownership.Read(ctx, o.owned, 1, block)
 	for _, in := range inboxes {
-		owned := o.owned[in.Partition]
-		for _, e := range in.Entries {
-			if err := o.decide(ctx, owned, e); err != nil {
-				return true, err
-			}
-		}
-		published := ledger.Wanted{Partition: in.Partition}
-		for _, e := range in.Published {
-			published.Events = append(published.Events, e.Events...)
-		}
-		if err := o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{&published}); err != nil {
-			return true, err
-		}
-		err = errors.Join(err, o.advance(ctx, owned, func(step *ledger.Step) {
-			if ledger.Later(in.Events, step.Token.Events) {
-				step.Token.Events = in.Events
-			}
-			step.Token.Updates = cmp.Or(in.Updates, step.Token.Updates)
-			if o.schedules {
-				o.schedule(step, published.Deliveries)
-				step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
-			}
-			owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
-			step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known
-		}))
+		err = errors.Join(err, o.take(ctx, in))
 	}
 	return len(inboxes) > 0, err
 }
 
-func (o *Owner) decide(ctx context.Context, owned *ledger.Owned, e ledger.Entry) error {
-	w := &ledger.Wanted{Partition: owned.Partition}
-	for _, event := range e.Events {
-		if delivery.Sequence(event.Version) == 1 {
-			w.New = append(w.New, event.Order)
+// take decides an entry of each stream: no two updates are about the same order.
+func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
+	owned, w := o.owned[in.Partition], &ledger.Wanted{Partition: in.Partition}
+	var update *delivery.Update
+	for _, e := range in.Entries {
+		for _, event := range e.Events {
+			if delivery.Sequence(event.Version) == 1 {
+				w.New = append(w.New, event.Order)
+			}
+		}
+		if e.Update != nil {
+			update, w.Reported = e.Update, []delivery.OrderID{e.Update.Order}
 		}
 	}
-	if e.Update != nil {
-		w.Reported = append(w.Reported, e.Update.Order)
+	for _, e := range in.Published {
+		w.Events = append(w.Events, e.Events...)
 	}
-	for {
-		if err := o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{w}); err != nil {
+	owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
+	err := ledger.ErrConflict
+	for errors.Is(err, ledger.ErrConflict) {
+		if err = o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{w}); err != nil {
 			return err
 		}
-		err := o.advance(ctx, owned, func(step *ledger.Step) {
-			for _, order := range w.News {
-				if order != nil {
-					step.List(order)
-				}
-			}
-			for _, order := range w.Orders {
-				o.move(step, order, e.Update)
-			}
-		})
-		if !errors.Is(err, ledger.ErrConflict) {
-			return err
+		err = o.advance(ctx, owned, func(step *ledger.Step) { o.write(step, in, w, update) })
+	}
+	return err
+}
+
+func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, update *delivery.Update) {
+	for _, order := range w.News {
+		if order != nil {
+			step.List(order)
 		}
 	}
+	for _, order := range w.Orders {
+		o.move(step, order, update)
+	}
+	if ledger.Later(in.Events, step.Token.Events) {
+		step.Token.Events = in.Events
+	}
+	step.Token.Updates = cmp.Or(in.Updates, step.Token.Updates)
+	if o.schedules {
+		o.schedule(step, w.Deliveries)
+		step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
+	}
+	step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known
 }
 
 func (o *Owner) move(step *ledger.Step, order *delivery.Order, u *delivery.Update) {
@@ -195,7 +189,7 @@ func (e *Env) RefuseUpdates(status delivery.Status, reason string, late bool) {
 }
 
 // Send decides everything that has come in, and sends all webhooks that are due; no breaker opens.
-func (e *Env) Send(answer func(*ledger.Scheduled) Outcome) (sent []*ledger.Scheduled) {
+func (e *Env) Send(answer func(*ledger.Scheduled) ledger.AttemptRecord) (sent []*ledger.Scheduled) {
 	e.T.Helper()
 	e.own(func(o *Owner, ctx context.Context) (err error) {
 		if err = o.Take(ctx); err == nil {

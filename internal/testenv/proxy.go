@@ -46,9 +46,7 @@ func (e *ArchiveEnv) NewProxy(options string) *Proxy {
 	}))
 	e.T.Cleanup(server.Close)
 	p.URL = server.URL + "?compress=none" + options
-	p.Archive, err = archive.Open(archive.Settings{URL: p.URL, Database: e.Database})
-	Must(e.T, err)
-	e.T.Cleanup(func() { _ = p.Archive.Close() })
+	p.Archive = e.open(p.URL)
 	return p
 }
 

@@ -5,21 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"net/http"
+	"slices"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
-
-// Outcome is what becomes of a webhook that an Owner sends.
-type Outcome struct {
-	OK            bool
-	Status        int
-	Error, Answer string
-	Duration      time.Duration
-	Retry         time.Time // of a failure; zero: the event is given up
-	Gone          bool
-}
 
 // oldest is for how long what Take schedules is due, so that it is sent in the order in which it came.
 const oldest = time.Minute
@@ -44,21 +36,17 @@ func (o *Owner) Take(ctx context.Context) error {
 		if w.facts.URL != "" {
 			return
 		}
-		for _, s := range w.events {
-			record := ledger.AttemptRecord{At: time.Now(), State: ledger.StateNotSent, Error: ledger.NoEndpointError}
-			line, _ := record.Lines(s.Delivery, false)
-			step.Unschedule(w.account, []string{s.Key})
-			step.Publish(w.account, line, true)
-			step.Log(w.account, [][]byte{line}, 200, false)
+		for _, s := range slices.Clone(w.events) {
 			w.facts.Tally.NotSent++
+			w.keep(step, s, ledger.AttemptRecord{At: time.Now(), State: ledger.StateNotSent, Error: ledger.NoEndpointError}, ledger.EndpointChange{})
 		}
-		step.Endpoint(w.account, &ledger.EndpointChange{Tally: &w.facts.Tally})
 	})
 }
 
-// Send sends webhooks that are due, at most so many, and answers them in the order in which they
-// were sent. An endpoint with as many failures in a row as breaker opens its breaker.
-func (o *Owner) Send(ctx context.Context, now time.Time, most, breaker int, answer func(*ledger.Scheduled) Outcome) (sent []*ledger.Scheduled, err error) {
+// Send sends webhooks that are due, at most so many, and returns them in the order in which they were sent. answer
+// says what becomes of each: StateDelivered, StateRetrying with NextAt, or StateUndelivered. An endpoint with as many
+// failures in a row as breaker opens its breaker.
+func (o *Owner) Send(ctx context.Context, now time.Time, most, breaker int, answer func(*ledger.Scheduled) ledger.AttemptRecord) (sent []*ledger.Scheduled, err error) {
 	err = o.eachWaiting(ctx, func(step *ledger.Step, w *waiting) {
 		b, until, limit := &w.facts.Breaker, now.UnixMilli(), most-len(sent)
 		if w.facts.URL == "" || b.Hold > now.UnixMilli() && !w.facts.Probe {
@@ -70,10 +58,9 @@ func (o *Owner) Send(ctx context.Context, now time.Time, most, breaker int, answ
 		if b.Open || b.Rate > 0 {
 			until, limit = math.MaxInt64, min(limit, 1)
 		}
-		for _, s := range w.events {
+		for _, s := range slices.Clone(w.events) {
 			if limit > 0 && s.Due <= until {
-				outcome := answer(s)
-				w.end(step, s, &outcome, now, breaker)
+				w.end(step, s, answer(s), now, breaker)
 				sent = append(sent, s)
 				limit--
 			}
@@ -106,35 +93,21 @@ func (o *Owner) waiting(ctx context.Context, partition int) (all []*waiting, err
 	return all, nil
 }
 
-// eachWaiting writes what f adds to a step of every partition, and then, for operators, what waits.
+// eachWaiting writes what f adds to a step of every partition and, for operators, what waits then.
 func (o *Owner) eachWaiting(ctx context.Context, f func(*ledger.Step, *waiting)) error {
 	for _, owned := range o.owned {
 		all, err := o.waiting(ctx, owned.Partition)
-		if err == nil {
-			err = o.advance(ctx, owned, func(step *ledger.Step) {
-				for _, w := range all {
-					f(step, w)
-				}
-			})
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			all, err = o.waiting(ctx, owned.Partition)
-		}
-		sums := make(map[ledger.EndpointState]ledger.QueueStats)
-		for _, w := range all {
-			sum := sums[w.facts.State]
-			sum.Endpoints, sum.Events = sum.Endpoints+1, sum.Events+int64(len(w.events))
-			if w.facts.Breaker.Open {
-				sum.BreakersOpen++
+		err = o.advance(ctx, owned, func(step *ledger.Step) {
+			sums := make(map[ledger.EndpointState]ledger.QueueStats)
+			for _, w := range all {
+				f(step, w)
+				w.addTo(sums)
 			}
-			if len(w.events) > 0 && (sum.Oldest.IsZero() || w.events[0].Delivery.OccurredAt.Before(sum.Oldest)) {
-				sum.Oldest = w.events[0].Delivery.OccurredAt
-			}
-			sums[w.facts.State] = sum
-		}
-		if err == nil {
-			err = o.advance(ctx, owned, func(step *ledger.Step) { step.Summary(sums) })
-		}
+			step.Summary(sums)
+		})
 		if err != nil {
 			return err
 		}
@@ -142,54 +115,74 @@ func (o *Owner) eachWaiting(ctx context.Context, f func(*ledger.Step, *waiting))
 	return nil
 }
 
-// end records what has become of an event.
-func (w *waiting) end(step *ledger.Step, s *ledger.Scheduled, o *Outcome, now time.Time, breaker int) {
-	b, t, change := &w.facts.Breaker, &w.facts.Tally, ledger.EndpointChange{State: ledger.EndpointHealthy, Probed: w.facts.Probe}
-	record := ledger.AttemptRecord{At: now, State: ledger.StateDelivered, HTTPStatus: o.Status, Attempt: s.Attempts + 1,
-		Error: o.Error, Answer: o.Answer, Millis: o.Duration.Milliseconds(), Replay: s.ReplayedAt > 0, Probe: b.Open, NextAt: o.Retry}
+func (w *waiting) addTo(sums map[ledger.EndpointState]ledger.QueueStats) {
+	if len(w.events) == 0 && w.facts.Breaker == (ledger.Breaker{}) {
+		return
+	}
+	sum := sums[w.facts.State]
+	sum.Endpoints, sum.Events = sum.Endpoints+1, sum.Events+int64(len(w.events))
+	if w.facts.Breaker.Open {
+		sum.BreakersOpen++
+	}
+	if len(w.events) > 0 && (sum.Oldest.IsZero() || w.events[0].Delivery.OccurredAt.Before(sum.Oldest)) {
+		sum.Oldest = w.events[0].Delivery.OccurredAt
+	}
+	sums[w.facts.State] = sum
+}
+
+// end records what has become of an event: its state, and what the receiver answered.
+func (w *waiting) end(step *ledger.Step, s *ledger.Scheduled, record ledger.AttemptRecord, now time.Time, breaker int) {
+	b, t := &w.facts.Breaker, &w.facts.Tally
+	change := ledger.EndpointChange{Breaker: b, Probed: w.facts.Probe}
+	record.At, record.Attempt, record.Replay, record.Probe = now, s.Attempts+1, s.ReplayedAt > 0, b.Open
 	if hour := uint32(now.Unix() / 3600); t.Hour != hour {
 		t.Hour, t.OK, t.Failed, t.PreviousOK, t.PreviousFailed = hour, 0, 0, t.OK, t.Failed
 	}
-	retries := !o.OK && !o.Retry.IsZero()
-	switch {
-	case o.OK:
+	state := ledger.EndpointHealthy
+	switch record.State {
+	case ledger.StateDelivered:
 		t.OK, t.Delivered = t.OK+1, t.Delivered+1
 		*b = ledger.Breaker{Rate: b.Rate}
 		if record.Probe {
 			b.Rate = 10
 		}
-	case retries:
-		record.State, change.State = ledger.StateRetrying, ledger.EndpointFailing
+	case ledger.StateRetrying:
+		state = ledger.EndpointFailing
 		t.Failed, t.Retried = t.Failed+1, t.Retried+1
 		w.failed(now, breaker)
 	default:
-		record.State, change.State = ledger.StateUndelivered, ledger.EndpointUnreachable
+		state = ledger.EndpointUnreachable
 		t.Failed, t.Undelivered = t.Failed+1, t.Undelivered+1
 	}
-	if o.Gone {
-		change.State = ledger.EndpointGone
+	if record.HTTPStatus == http.StatusGone {
+		state = ledger.EndpointGone
 	}
-	probe := record.Probe && !o.OK
+	if state != w.facts.State {
+		w.facts.State, change.State, change.StateSince = state, state, now.UnixMilli()
+	}
+	w.keep(step, s, record, change)
+	w.facts.Probe = false
+}
+
+// keep writes the line of the log, what follows for the event, and the endpoint.
+func (w *waiting) keep(step *ledger.Step, s *ledger.Scheduled, record ledger.AttemptRecord, change ledger.EndpointChange) {
+	probe, probes := record.Probe && record.State != ledger.StateDelivered, w.facts.Breaker.Probes
 	line, unanswered := record.Lines(s.Delivery, probe)
 	if probe {
-		binary.BigEndian.PutUint32(line[1:], uint32(b.Probes))
+		binary.BigEndian.PutUint32(line[1:], uint32(probes))
 	}
-	step.Log(w.account, [][]byte{line}, 200, probe && b.Probes > 1)
-	if retries {
-		step.Schedule(w.account, false, []ledger.Scheduled{{Key: s.Key, Due: o.Retry.UnixMilli(), Attempts: s.Attempts + 1, ReplayedAt: s.ReplayedAt}})
+	step.Log(w.account, [][]byte{line}, 200, probe && probes > 1)
+	w.events = slices.DeleteFunc(w.events, func(e *ledger.Scheduled) bool { return e == s })
+	if record.State == ledger.StateRetrying {
+		step.Schedule(w.account, false, []ledger.Scheduled{{Key: s.Key, Due: record.NextAt.UnixMilli(), Attempts: record.Attempt, ReplayedAt: s.ReplayedAt}})
 		step.Publish(w.account, unanswered, false)
+		w.events = append(w.events, s)
 	} else {
 		step.Unschedule(w.account, []string{s.Key})
 		step.Publish(w.account, line, true)
 	}
-	if change.State == w.facts.State {
-		change.State = ""
-	} else {
-		w.facts.State, change.StateSince = change.State, now.UnixMilli()
-	}
-	change.Breaker, change.Tally = b, t
+	change.Tally = &w.facts.Tally
 	step.Endpoint(w.account, &change)
-	w.facts.Probe = false
 }
 
 // failed opens a breaker, or waits longer for the next probe.

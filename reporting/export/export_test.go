@@ -119,11 +119,11 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 // attempt plays the sending of the one event that waits.
 func (s *env) attempt(ok bool) {
 	s.T.Helper()
-	sent := s.Send(func(*ledger.Scheduled) testenv.Outcome {
+	sent := s.Send(func(*ledger.Scheduled) ledger.AttemptRecord {
 		if ok {
-			return testenv.Outcome{OK: true, Status: 200, Duration: 12 * time.Millisecond}
+			return ledger.AttemptRecord{State: ledger.StateDelivered, HTTPStatus: 200, Millis: 12}
 		}
-		return testenv.Outcome{Status: 500, Error: "status: 500", Answer: "sorry", Duration: 12 * time.Millisecond, Retry: time.Now()}
+		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "sorry", Millis: 12, NextAt: time.Now()}
 	})
 	if len(sent) != 1 {
 		s.T.Fatalf("%d events were sent", len(sent))

@@ -25,10 +25,8 @@ var Events = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	type object = map[string]any
 	checks := object{}
 	for name, item := range spec.Webhooks {
-		known, required := object{}, []string{}
-		for _, ofHTTP := range []string{"Accept-Encoding", "Connection", "Content-Length", "Content-Type", "User-Agent"} {
-			known[ofHTTP] = true
-		}
+		known := object{"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Content-Type": true, "User-Agent": true}
+		required := []string{}
 		for _, p := range item.Post.Parameters {
 			header := http.CanonicalHeaderKey(p.Value.Name)
 			if known[header] = p.Value.Schema; p.Value.Required {

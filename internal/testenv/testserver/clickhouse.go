@@ -22,8 +22,7 @@ import (
 type ClickHouse struct {
 	URL string // http://127.0.0.1:port; stays the same over Kill and Start
 
-	program   *stack.Program // nil for the run's
-	dedicated bool           // takes its databases along
+	program *stack.Program // nil: the shared one
 }
 
 // newClickHouse starts an engine with its tables in dir; its log is beside them. The
@@ -76,7 +75,6 @@ func DedicatedClickHouse(t testing.TB) *ClickHouse {
 	t.Helper()
 	c, err := newClickHouse(t.Context(), filepath.Join(t.TempDir(), "data"), Programs(t))
 	must(t, err)
-	c.dedicated = true
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -95,7 +93,7 @@ func (c *ClickHouse) NewDatabase(t testing.TB) string {
 	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text()[:10])
 	t.Cleanup(func() {
-		if !c.dedicated {
+		if c.program == nil { // a dedicated one takes its databases along
 			c.Exec(t, "DROP DATABASE IF EXISTS "+name)
 		}
 	})

@@ -84,9 +84,12 @@ func (r *Redis) URLFor(user string) string {
 func (r *Redis) Client() *redis.Client { return r.client }
 
 // Do sends one command as the operator; an error reply fails the test.
-func (r *Redis) Do(t testing.TB, args ...any) any {
+func (r *Redis) Do(t testing.TB, args ...any) any { t.Helper(); return Do(t, r.client, args...) }
+
+// Do sends one command; an error reply fails the test.
+func Do(t testing.TB, client *redis.Client, args ...any) any {
 	t.Helper()
-	reply, err := r.client.Do(context.WithoutCancel(t.Context()), args...).Result()
+	reply, err := client.Do(context.WithoutCancel(t.Context()), args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatalf("%v: %v", args, err)
 	}

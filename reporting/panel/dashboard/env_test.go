@@ -126,7 +126,7 @@ func (e *env) register(v *testenv.Vendor) {
 }
 
 // sends plays the sending of every event that is to be sent now, of which answer says what becomes.
-func (e *env) sends(answer func(*ledger.Scheduled) testenv.Outcome) {
+func (e *env) sends(answer func(*ledger.Scheduled) ledger.AttemptRecord) {
 	e.T.Helper()
 	e.Send(answer)
 	e.keepOwners()
@@ -144,13 +144,13 @@ func (e *env) owned() {
 // keepOwners lets what the owners told last as long as the test.
 func (e *env) keepOwners() { e.T.Helper(); e.EachKey("P", "redis.call('PERSIST', k)") }
 
-func accepted(*ledger.Scheduled) testenv.Outcome {
-	return testenv.Outcome{OK: true, Status: 204, Duration: 34 * time.Millisecond}
+func accepted(*ledger.Scheduled) ledger.AttemptRecord {
+	return ledger.AttemptRecord{State: ledger.StateDelivered, HTTPStatus: 204, Millis: 34}
 }
 
-func failed(answer string) func(*ledger.Scheduled) testenv.Outcome {
-	return func(*ledger.Scheduled) testenv.Outcome {
-		return testenv.Outcome{Status: 500, Error: "status: 500", Answer: answer, Duration: 120 * time.Millisecond, Retry: time.Now().Add(time.Hour)}
+func failed(answer string) func(*ledger.Scheduled) ledger.AttemptRecord {
+	return func(*ledger.Scheduled) ledger.AttemptRecord {
+		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: answer, Millis: 120, NextAt: time.Now().Add(time.Hour)}
 	}
 }
 

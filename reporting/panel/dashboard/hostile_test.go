@@ -8,7 +8,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv"
 )
 
 // hostile is markup that would do something wherever it were not escaped.
@@ -36,7 +35,7 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	o := e.Vendor.Order("", time.Now())
 	e.Change(o.ID, delivery.Change{Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: hostile, VehicleType: hostile}},
 		delivery.Change{Status: delivery.Cancelled, At: time.Now(), Note: hostile, Cancel: hostile})
-	e.sends(func(s *ledger.Scheduled) testenv.Outcome {
+	e.sends(func(s *ledger.Scheduled) ledger.AttemptRecord {
 		outcome := failed(hostile)(s)
 		outcome.Error = hostile
 		return outcome

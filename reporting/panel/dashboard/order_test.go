@@ -122,8 +122,8 @@ func TestOrder_EventThatIsDueIsNotTriedInThePast(t *testing.T) {
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now().Add(-time.Minute))
 	e.Move(o, delivery.Assigned, time.Now())
-	e.sends(func(*ledger.Scheduled) testenv.Outcome {
-		return testenv.Outcome{Status: 500, Error: "status: 500", Retry: time.Now().Add(time.Millisecond)}
+	e.sends(func(*ledger.Scheduled) ledger.AttemptRecord {
+		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", NextAt: time.Now().Add(time.Millisecond)}
 	})
 	e.Await("the next attempt is due", func() bool {
 		return strings.Contains(e.page(o.ID).Words(), "webhook to be tried again due; it waits for the receiver")
@@ -210,9 +210,9 @@ func TestOrder_StaysSmallWhateverReceiversAnswer(t *testing.T) {
 	for i := range 45 {
 		_, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.Vendor.Account, []string{event})
 		must(t, err)
-		e.sends(func(s *ledger.Scheduled) testenv.Outcome {
+		e.sends(func(s *ledger.Scheduled) ledger.AttemptRecord {
 			outcome := long(s)
-			outcome.Duration = time.Duration(i) * time.Millisecond
+			outcome.Millis = int64(i)
 			return outcome
 		})
 	}

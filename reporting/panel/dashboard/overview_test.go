@@ -12,7 +12,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 )
 
@@ -88,8 +87,8 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now())
 	e.Move(o, delivery.Assigned, time.Now())
-	e.sends(func(*ledger.Scheduled) testenv.Outcome {
-		return testenv.Outcome{Status: 410, Error: "status: 410", Gone: true, Retry: time.Now().Add(time.Hour)}
+	e.sends(func(*ledger.Scheduled) ledger.AttemptRecord {
+		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
 	})
 	suspended := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yavaş <b>Kurye", DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1,
 		Suspended: true, Coverage: e.Fleet.Coverage}
