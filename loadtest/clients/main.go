@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
-	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
 )
 
@@ -73,23 +72,18 @@ func run(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a folder of the system's for temporary ones
 	fmt.Println("building the programs")
-	s, err := stack.Start(ctx, stack.Options{DataDir: filepath.Join(dir, "data"), CourierStep: 200 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	defer s.Stop()
-	c := &checker{dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), plainURL: s.Demo.BaseURL}
-	if c.api, err = s.Demo.Connect(ctx, client.New("", together)); err != nil {
-		return err
-	}
-	if _, err := exec.LookPath("haproxy"); err == nil {
-		proxy, err := c.startProxy(ctx, strings.TrimPrefix(s.Demo.BaseURL, "http://"))
-		if err != nil {
-			return err
+	o := stack.Options{DataDir: filepath.Join(dir, "data"), CourierStep: 200 * time.Millisecond}
+	return harness.WithSystem(ctx, os.Stdout, false, o, func(ctx context.Context, s *harness.System) error {
+		c := &checker{dir: dir, walks: filepath.Join(root, "loadtest", "clients", "walks"), plainURL: s.Demo.BaseURL, api: s.APIs}
+		if _, err := exec.LookPath("haproxy"); err == nil {
+			proxy, err := c.startProxy(ctx, strings.TrimPrefix(s.Demo.BaseURL, "http://"))
+			if err != nil {
+				return err
+			}
+			defer proxy.Stop()
 		}
-		defer proxy.Stop()
-	}
-	return c.walkAll(ctx, c.walkers(ctx))
+		return c.walkAll(ctx, c.walkers(ctx))
+	})
 }
 
 // startProxy starts haproxy with a certificate of a CA made for this run.
@@ -155,10 +149,7 @@ func (c *checker) walkers(ctx context.Context) []walker {
 		w.env = append(slices.Clone(w.env), "STREAM=1")
 		all = append(all, w)
 	}
-	k6 := filepath.Join(os.Getenv("DATA_DIR"), "bin", "k6") // where `make loadtest` puts it, too
-	if full, err := filepath.Abs(k6); err == nil {
-		k6 = full
-	}
+	k6, _ := filepath.Abs(filepath.Join(os.Getenv("DATA_DIR"), "bin", "k6")) // where `make loadtest` puts it, too
 	return append(all, walker{name: "k6", command: []string{
 		k6, "run", "--quiet", "--summary-mode=disabled", "--log-format=raw", "--console-output=/dev/stdout", "walk.js",
 	}})

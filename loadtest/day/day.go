@@ -165,7 +165,7 @@ func (d *Day) createOrders(ctx context.Context) error {
 func (d *Day) problem(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.summary.Problems = append(d.summary.Problems, fmt.Sprintf(format, args...))
+	d.summary.Problems.Add(format, args...)
 }
 
 func (d *Day) count(figure *int) {

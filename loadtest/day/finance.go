@@ -16,6 +16,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/receiver"
 )
 
 // Finance is what the payment reports say of a day, compared with what the vendor
@@ -23,7 +24,7 @@ import (
 type Finance struct {
 	from, to             string // local days
 	collections, control report
-	Problems             []string
+	Problems             receiver.Problems
 }
 
 // report is a payment report: control-totals, or expected-collections with one row for
@@ -105,26 +106,22 @@ func (f *Finance) compare(expected map[string]sums) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(expected)) {
 		if reported[key] != expected[key] {
-			f.problem("%s: reported %v, sent %v (%v)", key, reported[key], expected[key], columns)
+			f.Problems.Add("%s: reported %v, sent %v (%v)", key, reported[key], expected[key], columns)
 		}
 	}
 	if len(reported) > len(expected) {
-		f.problem("%d rows of expected collections, %d stores had deliveries", len(reported), len(expected))
+		f.Problems.Add("%d rows of expected collections, %d stores had deliveries", len(reported), len(expected))
 	}
 	balanced := false
 	for _, row := range f.control.Rows {
 		balanced = balanced || row["ties"] == "yes"
 		if row["ties"] == "no" {
-			f.problem("control totals: %s does not balance", row["line"])
+			f.Problems.Add("control totals: %s does not balance", row["line"])
 		}
 	}
 	if !balanced {
-		f.problem("no control total balances")
+		f.Problems.Add("no control total balances")
 	}
-}
-
-func (f *Finance) problem(format string, args ...any) {
-	f.Problems = append(f.Problems, fmt.Sprintf(format, args...))
 }
 
 // Print writes both reports for people.

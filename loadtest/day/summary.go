@@ -32,7 +32,7 @@ type Summary struct {
 
 	P50, P99 float64 // ms, of creations answered at the first try
 
-	Problems []string
+	Problems receiver.Problems
 }
 
 // summarise counts, and notes whatever contradicts something else.

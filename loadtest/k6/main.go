@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"flag"
@@ -51,14 +52,8 @@ func (p *player) main(ctx context.Context, names, report string, install bool) e
 	if p.root, err = stack.ModuleDir(); err != nil {
 		return err
 	}
-	data := os.Getenv("DATA_DIR")
-	if data == "" {
-		data = filepath.Join(p.root, ".data")
-	}
-	if report == "" {
-		report = filepath.Join(data, "loadtest", "report.html")
-	}
-	if report, err = filepath.Abs(report); err != nil {
+	data := cmp.Or(os.Getenv("DATA_DIR"), filepath.Join(p.root, ".data"))
+	if report, err = filepath.Abs(cmp.Or(report, filepath.Join(data, "loadtest", "report.html"))); err != nil {
 		return err
 	}
 	p.dir = filepath.Dir(report)

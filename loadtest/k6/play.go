@@ -233,10 +233,10 @@ func (p *player) runK6(ctx context.Context, system *harness.System, accounts []*
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case bounded.Err() != nil:
-		r.fail("k6 did not end within %v", timeout)
+		r.Failures.Add("k6 did not end within %v", timeout)
 	case code != 0 && code != thresholdsCrossed:
 		text, _ := os.ReadFile(files.log) // the message is only shorter without it
-		r.fail("k6 ended with %v: %s", err, bytes.TrimSpace(text[max(0, len(text)-1000):]))
+		r.Failures.Add("k6 ended with %v: %s", err, bytes.TrimSpace(text[max(0, len(text)-1000):]))
 	}
 	return nil
 }

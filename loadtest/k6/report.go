@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/receiver"
 )
 
 // result is what one script did and found.
@@ -32,13 +33,9 @@ type result struct {
 	Limits    []limitRow
 	Webhooks  *webhooks
 	Programs  []harness.Watched
-	Took      time.Duration // k6's own run
-	Dashboard bool          // k6 left one
-	Failures  []string      // why the script failed; none: everything held
-}
-
-func (r *result) fail(format string, args ...any) {
-	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+	Took      time.Duration     // k6's own run
+	Dashboard bool              // k6 left one
+	Failures  receiver.Problems // why the script failed; none: everything held
 }
 
 // read reads what k6 wrote. Without the files there is nothing to check, and that is a failure, too.
@@ -46,7 +43,7 @@ func (r *result) read(files k6Files) error {
 	r.samples = &samples{}
 	in, err := os.Open(files.samples)
 	if err != nil {
-		r.fail("k6 wrote no samples: %v", err)
+		r.Failures.Add("k6 wrote no samples: %v", err)
 		return nil
 	}
 	defer in.Close()
@@ -55,7 +52,7 @@ func (r *result) read(files k6Files) error {
 	}
 	text, err := os.ReadFile(files.summary)
 	if err != nil {
-		r.fail("the script wrote no summary: %v", err)
+		r.Failures.Add("the script wrote no summary: %v", err)
 		return nil
 	}
 	return json.Unmarshal(text, r)
@@ -63,27 +60,27 @@ func (r *result) read(files k6Files) error {
 
 func (r *result) check() {
 	if len(r.Levels) == 0 {
-		r.fail("the script has no service levels")
+		r.Failures.Add("the script has no service levels")
 	}
 	for _, l := range r.Levels {
 		if !l.Held {
-			r.fail("service level not held: %s (%s of %s): %s", l.Words, l.Threshold, l.Metric, l.Measured)
+			r.Failures.Add("service level not held: %s (%s of %s): %s", l.Words, l.Threshold, l.Metric, l.Measured)
 		}
 	}
 	for _, l := range r.Limits {
 		if !l.Held {
-			r.fail("limit not exact: %s, %s: %d admitted within it, %d refused with room left", l.Bucket, l.Limit, l.Most, max(0, l.Wronged))
+			r.Failures.Add("limit not exact: %s, %s: %d admitted within it, %d refused with room left", l.Bucket, l.Limit, l.Most, max(0, l.Wronged))
 		}
 	}
 	const most = 20 // nobody reads more
 	for _, problem := range r.Webhooks.Problems[:min(most, len(r.Webhooks.Problems))] {
-		r.fail("webhooks: %s", problem)
+		r.Failures.Add("webhooks: %s", problem)
 	}
 	if more := len(r.Webhooks.Problems) - most; more > 0 {
-		r.fail("webhooks: … and %d more", more)
+		r.Failures.Add("webhooks: … and %d more", more)
 	}
 	if len(r.samples.requests) == 0 {
-		r.fail("nothing was sent")
+		r.Failures.Add("nothing was sent")
 	}
 }
 

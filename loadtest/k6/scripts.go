@@ -118,21 +118,9 @@ type usage struct {
 // measure looks at all requests of one account in one bucket, in any order. One whose answer was lost or leaves open
 // whether it was counted counts as admitted where that favours the service, and not where it does not.
 func measure(requests []request, limits []limit) usage {
-	u := usage{most: make([]int, len(limits))}
-	var certain, possible bounds
-	for _, r := range requests {
-		switch {
-		case r.refused():
-			u.refused++
-			continue
-		case r.admitted():
-			u.admitted++
-			certain.add(r)
-		}
-		possible.add(r)
-	}
-	certain.sort()
-	possible.sort()
+	certain := boundsOf(requests, (*request).admitted)
+	possible := boundsOf(requests, func(r *request) bool { return !r.refused() })
+	u := usage{admitted: len(certain.sent), refused: len(requests) - len(possible.sent), most: make([]int, len(limits))}
 	for i, l := range limits {
 		u.most[i] = certain.most(time.Duration(float64(l.span) * (1 - skew)))
 	}
@@ -147,14 +135,16 @@ func measure(requests []request, limits []limit) usage {
 // bounds are the two moments of many requests, each ascending.
 type bounds struct{ sent, answered []time.Time }
 
-func (b *bounds) add(r request) {
-	b.sent = append(b.sent, r.sent)
-	b.answered = append(b.answered, r.answered)
-}
-
-func (b *bounds) sort() {
+func boundsOf(requests []request, counts func(*request) bool) *bounds {
+	b := &bounds{}
+	for i := range requests {
+		if r := &requests[i]; counts(r) {
+			b.sent, b.answered = append(b.sent, r.sent), append(b.answered, r.answered)
+		}
+	}
 	slices.SortFunc(b.sent, time.Time.Compare)
 	slices.SortFunc(b.answered, time.Time.Compare)
+	return b
 }
 
 // most is the largest number that was certainly counted within less than span: those answered by some moment, less

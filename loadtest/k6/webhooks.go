@@ -58,7 +58,7 @@ func (w *webhooks) add(a *account, histories []receiver.History, stores int) {
 	w.Duplicates += c.Duplicates
 	w.Delays = append(w.Delays, c.Delays...)
 	for _, problem := range c.Problems {
-		w.Problems = append(w.Problems, "account "+a.label+": "+problem)
+		w.Problems.Add("account %s: %s", a.label, problem)
 	}
 }
 

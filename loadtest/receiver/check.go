@@ -24,8 +24,14 @@ type Check struct {
 	Received   int       // distinct ones of these
 	Duplicates int       // arrived once more, as at-least-once delivery may
 	Delays     []float64 // of the orders' events, milliseconds from occurrence to arrival
-	Problems   []string
+	Problems   Problems
 }
+
+// Problems are what is not as it should be, in words.
+type Problems []string
+
+// Add adds one, formatted as fmt.Sprintf does.
+func (p *Problems) Add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
 // Check compares the webhooks of an account with its orders and its number of stores.
 func (r *Receiver) Check(orders []History, stores int) *Check {
@@ -41,23 +47,23 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 	}
 	for _, id := range r.Orders() {
 		if !known[id] {
-			c.problem("webhooks of order %s, which has none to send", id)
+			c.Problems.Add("webhooks of order %s, which has none to send", id)
 		}
 	}
 	if c.Received != c.Expected {
-		c.problem("%d webhooks received, %d expected", c.Received, c.Expected)
+		c.Problems.Add("%d webhooks received, %d expected", c.Received, c.Expected)
 	}
 	if got := counts.Events["store.activated"]; got != stores {
-		c.problem("%d store.activated for %d stores", got, stores)
+		c.Problems.Add("%d store.activated for %d stores", got, stores)
 	}
 	if counts.Changed > 0 {
-		c.problem("%d webhooks came again with other bytes", counts.Changed)
+		c.Problems.Add("%d webhooks came again with other bytes", counts.Changed)
 	}
 	for reason, n := range counts.Invalid {
-		c.problem("%d webhooks not accepted: %s", n, reason)
+		c.Problems.Add("%d webhooks not accepted: %s", n, reason)
 	}
 	for event, n := range counts.Unknown {
-		c.problem("%d webhooks of the unknown type %s", n, event)
+		c.Problems.Add("%d webhooks of the unknown type %s", n, event)
 	}
 	slices.Sort(c.Problems)
 	return c
@@ -75,15 +81,11 @@ func (c *Check) order(o *History, line []Entry) {
 	}
 	c.Expected += max(0, len(history)-1)
 	if !slices.Equal(received, history) {
-		c.problem("order %s: the webhooks say %v, the service %v", o.OrderID, received, history)
+		c.Problems.Add("order %s: the webhooks say %v, the service %v", o.OrderID, received, history)
 	}
 	if o.Status != o.End || o.FailureReason != o.Failure {
-		c.problem("order %s: ended %s %s and should have ended %s %s", o.OrderID, o.Status, o.FailureReason, o.End, o.Failure)
+		c.Problems.Add("order %s: ended %s %s and should have ended %s %s", o.OrderID, o.Status, o.FailureReason, o.End, o.Failure)
 	}
-}
-
-func (c *Check) problem(format string, args ...any) {
-	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
 }
 
 // Last is the latest status of an order that a webhook brought; "Searching" before the first one.

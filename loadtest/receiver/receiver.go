@@ -42,36 +42,27 @@ type Options struct {
 
 // Event is one verified webhook.
 type Event struct {
-	EventID    string          `json:"eventId"`
-	Event      string          `json:"event"`
-	OccurredAt time.Time       `json:"occurredAt"`
-	Data       json.RawMessage `json:"data"`
-	Attempt    int             `json:"-"` // X-Service-Attempt
-	Order      Order           `json:"-"` // for delivery.status_changed
+	EventID, Event string
+	OccurredAt     time.Time
+	Data           json.RawMessage
+	Attempt        int   `json:"-"` // X-Service-Attempt
+	Order          Order `json:"-"` // for delivery.status_changed
 }
 
 // Order is the part of an order status object that a receiver acts on.
 type Order struct {
-	OrderID         string    `json:"orderId"`
-	ExternalOrderID string    `json:"externalOrderId"`
-	Status          string    `json:"status"`
-	UpdatedAt       time.Time `json:"updatedAt"`
-	FailureReason   string    `json:"failureReason"`
-	Courier         *struct {
-		Name        string `json:"name"`
-		Phone       string `json:"phone"`
-		VehicleType string `json:"vehicleType"`
-	} `json:"courier"`
-	Events json.RawMessage `json:"events"` // must be absent in a webhook
+	OrderID, ExternalOrderID, Status, FailureReason string
+	UpdatedAt                                       time.Time
+	Courier                                         *struct{ Name, Phone, VehicleType string }
+	Events                                          json.RawMessage // must be absent in a webhook
 }
 
 // Entry is one status of an order's timeline.
 type Entry struct {
-	Status     string
-	OccurredAt time.Time
-	ArrivedAt  time.Time
-	EventID    string
-	Attempt    int
+	Status                string
+	OccurredAt, ArrivedAt time.Time
+	EventID               string
+	Attempt               int
 }
 
 // Counts are what has arrived. Received = Duplicates + the distinct events.
@@ -87,15 +78,8 @@ type Counts struct {
 }
 
 // knownEvents are the types of the spec, and two of the service's own.
-var knownEvents = map[string]bool{
-	"delivery.status_changed": true,
-	"store.activated":         true,
-	"store.migrating":         true,
-	"store.deactivated":       true,
-	"store.rejected":          true,
-	"fleet.payment_overdue":   true,
-	"webhook.test":            true,
-}
+var knownEvents = []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected",
+	"fleet.payment_overdue", "webhook.test"}
 
 // ranks order the statuses of the spec; a terminal one is the last of an order.
 var ranks = map[string]int{
@@ -239,7 +223,7 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 	r.bodies[e.EventID] = body
 	r.counts.Distinct++
 	r.counts.Events[e.Event]++
-	if !knownEvents[e.Event] {
+	if !slices.Contains(knownEvents, e.Event) {
 		r.counts.Unknown[e.Event]++
 	}
 	if e.Order.OrderID != "" {

@@ -84,12 +84,7 @@ func (e *env) openVendor(ctx context.Context, v *vendor, name string, b behaviou
 	for _, s := range v.stores {
 		body := stack.StoreBody(fleet.FleetID)
 		body["name"], body["address"] = s.Name, place(s, 0, 0, s.Address)
-		err := await(ctx, "the confirmation of a store", func() (bool, error) {
-			var store struct{ Status string }
-			err := v.Call(ctx, http.MethodPut, "/stores/"+s.ID, body, &store)
-			return store.Status == "Active", err
-		})
-		if err != nil {
+		if err := awaitStatus(ctx, "the confirmation of a store", v.Client, http.MethodPut, "/stores/"+s.ID, body, "Active"); err != nil {
 			return err
 		}
 	}
@@ -138,11 +133,7 @@ func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, "an unreachable endpoint", func() (bool, error) {
-		var endpoint struct{ Status string }
-		err := e.Admin.Call(ctx, http.MethodGet, "/accounts/"+v.AccountID+"/webhook", nil, &endpoint)
-		return endpoint.Status == "unreachable", err
-	})
+	return awaitStatus(ctx, "an unreachable endpoint", e.Admin, http.MethodGet, "/accounts/"+v.AccountID+"/webhook", nil, "unreachable")
 }
 
 // sell sends orders at the plan's rate, in waves as a kitchen has them; some fail, some break a rule.
@@ -217,7 +208,7 @@ func (e *env) leaveOpen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := v.awaitStatus(ctx, failed.OrderID, "Failed"); err != nil {
+		if err := v.awaitOrder(ctx, failed.OrderID, "Failed"); err != nil {
 			return err
 		}
 		// The delivery of an order that has failed cannot be: it is refused.
@@ -232,13 +223,18 @@ func (e *env) leaveOpen(ctx context.Context) error {
 			"orderId": followed.OrderID, "latitude": at["latitude"], "longitude": at["longitude"], "at": time.Now().Format(time.RFC3339),
 		}}, nil)
 	}
-	return v.awaitStatus(ctx, followed.OrderID, "Delivering")
+	return v.awaitOrder(ctx, followed.OrderID, "Delivering")
 }
 
-func (v *vendor) awaitStatus(ctx context.Context, order, status string) error {
-	return await(ctx, "an order in status "+status, func() (bool, error) {
-		var job struct{ Status string }
-		err := v.fleet.Call(ctx, http.MethodGet, "/jobs/"+order, nil, &job)
-		return job.Status == status, err
+func (v *vendor) awaitOrder(ctx context.Context, order, status string) error {
+	return awaitStatus(ctx, "an order in status "+status, v.fleet, http.MethodGet, "/jobs/"+order, nil, status)
+}
+
+// awaitStatus calls until the answer has the status.
+func awaitStatus(ctx context.Context, what string, c *client.Client, method, path string, body any, status string) error {
+	return await(ctx, what, func() (bool, error) {
+		var answer struct{ Status string }
+		err := c.Call(ctx, method, path, body, &answer)
+		return answer.Status == status, err
 	})
 }
