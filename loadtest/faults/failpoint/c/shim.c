@@ -1,7 +1,7 @@
 // Stands between a program and the kernel (LD_PRELOAD): a clock that is wrong,
 // a disk that is slow or full. What it does is in a file that both sides map, so
 // it changes while the program runs; while all of it is zero nothing changes.
-// shim.go has the same layout.
+// redis.go has the same layout.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
