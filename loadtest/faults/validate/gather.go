@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,18 +55,14 @@ func (s *Sources) left(ctx context.Context) string {
 			left = append(left, v.Text)
 		}
 	}
-	couriers := false
-	for _, a := range s.Accounts {
-		couriers = couriers || a.Couriers
-		for _, w := range f.Remains {
-			if n := len(w.Waiting); n > 0 && w.Account == a.ID {
-				left = append(left, fmt.Sprintf("%d webhooks of %s", n, a.ID))
-			}
+	for _, w := range f.Remains {
+		if n := len(w.Waiting); n > 0 && slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.ID == w.Account }) {
+			left = append(left, fmt.Sprintf("%d webhooks of %s", n, w.Account))
 		}
 	}
 	if stats, err := s.Ledger.Monitor.Stats(ctx); err != nil {
 		left = append(left, err.Error())
-	} else if couriers && stats.InFlight > 0 {
+	} else if stats.InFlight > 0 && slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers }) {
 		left = append(left, fmt.Sprintf("%d orders that have not ended", stats.InFlight))
 	}
 	return strings.Join(left, ", ")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -75,12 +76,7 @@ func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	arrival, status := b.take(req, status)
 	arrival.Began = began
-	if delay > 0 {
-		select {
-		case <-time.After(delay):
-		case <-req.Context().Done():
-		}
-	}
+	_ = harness.Sleep(req.Context(), delay) // whether the sender has left is asked next
 	if req.Context().Err() == nil {
 		arrival.Answered = status
 	}

@@ -20,7 +20,6 @@ var (
 // Refusals by a limit change nothing, so an account's operations are linearizable exactly if each history is.
 type history struct {
 	ops       []*Operation
-	about     []int // the number of the external id of each operation
 	externals []string
 	keys      []string
 	bodies    []string
@@ -84,7 +83,8 @@ func (c *check) histories() []*history {
 		if len(h.ops) == 0 {
 			histories = append(histories, h)
 		}
-		h.ops, h.about = append(h.ops, op), append(h.about, number(&h.externals, external))
+		h.ops = append(h.ops, op)
+		number(&h.externals, external)
 		if op.Kind == Create {
 			number(&h.bodies, op.Body)
 			if op.Key != "" {
@@ -129,11 +129,11 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 		steps = append(steps, porcupine.Operation{ClientId: len(steps), Input: s, Call: int64(start), Return: int64(end)})
 	}
 	last := slices.MaxFunc(h.ops, func(a, b *Operation) int { return a.End.Compare(b.End) }).End.Sub(begin)
-	for i, op := range h.ops {
+	for _, op := range h.ops {
 		if op.Unknown() && op.Kind == Read {
 			continue
 		}
-		s := step{Operation: op, external: h.about[i], key: -1}
+		s := step{Operation: op, external: number(&h.externals, c.externalOf(op)), key: -1}
 		if op.Kind == Create {
 			s.key, s.body = slices.Index(h.keys, op.Key), byte(1+number(&h.bodies, op.Body))
 		}
@@ -153,15 +153,13 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 	return steps
 }
 
-// The sequential model of the orders of a history. Its state is a text, one byte
-// for each external id, then one for each key:
+// The sequential model of the orders of a history. Its state is a text, one byte for each external id, then one for each key:
 //
 //	order  0 not there, else the status that the order has reached at least;
 //	       the high bit: it can never be cancelled any more
 //	key    0 free, else the number of the body, from 1
 //
-// A courier moves orders at any time, so whatever can follow a status may be seen
-// next.
+// A courier moves orders at any time, so whatever can follow a status may be seen next.
 
 // uncancellable: a cancellation was refused after the pickup was reported, so none can succeed any more.
 const uncancellable = 0x80
@@ -185,8 +183,7 @@ var newRefused = []delivery.Code{
 
 func (h *history) model() porcupine.Model {
 	return porcupine.Model{
-		Init:  func() any { return string(make([]byte, len(h.externals)+len(h.keys))) },
-		Equal: func(a, b any) bool { return a.(string) == b.(string) },
+		Init: func() any { return string(make([]byte, len(h.externals)+len(h.keys))) },
 		Step: func(state, input, _ any) (bool, any) {
 			s, q := state.(string), input.(step)
 			switch {
@@ -202,8 +199,8 @@ func (h *history) model() porcupine.Model {
 	}
 }
 
-// create, cancel and read report whether an operation is possible in a state, and
-// the state after it. at is where the key's byte is.
+// create, cancel and read report whether an operation is possible in a state, and the state after it. at is where the
+// key's byte is.
 func (s *step) create(state string, at int) (bool, string) {
 	unknown := s.Unknown()
 	switch {
@@ -276,7 +273,5 @@ func reachable(order byte, to delivery.Status) bool {
 }
 
 func with(state string, at int, value byte) string {
-	after := []byte(state)
-	after[at] = value
-	return string(after)
+	return state[:at] + string([]byte{value}) + state[at+1:]
 }

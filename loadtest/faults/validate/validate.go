@@ -106,13 +106,14 @@ type check struct {
 
 	ops      []*Operation // of the accounts, by start
 	accounts map[string]*Account
+	own      []*Order          // Redis, those of the accounts
 	orders   map[string]*Order // Redis, by id, those of other accounts too
 	external map[name]*Order   // Redis
 	creates  map[name][]*Operation
 	made     map[string][]*Operation // successful creates, by order id
 	arrivals map[string][]*Arrival   // verified ones, by Subject
 	attempts map[string][]*Attempt   // as recorded, by Subject
-	remains  map[string]*Remains     // by account
+	remains  map[string]Remains      // by account
 }
 
 // Check compares ops, which must be all operations of the accounts in f since they were made, with f. It takes at most
@@ -141,9 +142,9 @@ func index(ops []Operation, f *Facts) *check {
 	c := &check{facts: f, violations: slices.Clone(f.Found),
 		accounts: make(map[string]*Account), orders: make(map[string]*Order), external: make(map[name]*Order),
 		creates: make(map[name][]*Operation), made: make(map[string][]*Operation),
-		arrivals: make(map[string][]*Arrival), attempts: make(map[string][]*Attempt), remains: make(map[string]*Remains)}
-	for i := range f.Accounts {
-		c.accounts[f.Accounts[i].ID] = &f.Accounts[i]
+		arrivals: make(map[string][]*Arrival), attempts: make(map[string][]*Attempt), remains: make(map[string]Remains)}
+	for _, a := range f.Accounts {
+		c.accounts[a.ID] = &a
 	}
 	for _, op := range slices.SortedStableFunc(slices.Values(ops), func(a, b Operation) int { return a.Start.Compare(b.Start) }) {
 		if c.accounts[op.Account] == nil {
@@ -158,22 +159,23 @@ func index(ops []Operation, f *Facts) *check {
 			}
 		}
 	}
-	for i := range f.Orders {
-		o := &f.Orders[i]
+	for _, o := range f.Orders {
 		external := name{o.Account, o.External}
-		if other := c.external[external]; other != nil && c.accounts[o.Account] != nil {
-			c.violated(DuplicateOrder, []string{other.ID, o.ID}, "Redis has two orders for external id %q", o.External)
+		if c.accounts[o.Account] != nil {
+			c.own = append(c.own, &o)
+			if other := c.external[external]; other != nil {
+				c.violated(DuplicateOrder, []string{other.ID, o.ID}, "Redis has two orders for external id %q", o.External)
+			}
 		}
-		c.orders[o.ID], c.external[external] = o, o
+		c.orders[o.ID], c.external[external] = &o, &o
 	}
-	byBegin := func(a, b Arrival) int { return a.Began.Compare(b.Began) }
-	for _, a := range slices.SortedStableFunc(slices.Values(f.Arrivals), byBegin) {
+	for _, a := range slices.SortedStableFunc(slices.Values(f.Arrivals), func(a, b Arrival) int { return a.Began.Compare(b.Began) }) {
 		if at := subjectOf(a.EventID); at != "" && a.Invalid == "" {
 			c.arrivals[at] = append(c.arrivals[at], &a)
 		}
 	}
-	for i := range f.Remains {
-		c.remains[f.Remains[i].Account] = &f.Remains[i]
+	for _, w := range f.Remains {
+		c.remains[w.Account] = w
 	}
 	for _, a := range f.Archive.Attempts {
 		if at := subjectOf(a.EventID); at != "" {
@@ -199,15 +201,6 @@ func (c *check) about(subject string, i Invariant, format string, args ...any) {
 	c.violated(i, []string{subject}, format, args...)
 }
 
-// eachOrder calls do for the accounts' orders, in a fixed order.
-func (c *check) eachOrder(do func(o *Order)) {
-	for i := range c.facts.Orders {
-		if o := &c.facts.Orders[i]; c.accounts[o.Account] != nil {
-			do(o)
-		}
-	}
-}
-
 func (c *check) count() {
 	r, a := &c.report, &c.facts.Archive
 	r.Operations, r.Webhooks, r.Rows = len(c.ops), len(c.facts.Arrivals), len(a.Orders)+len(a.Steps)+len(a.Attempts)
@@ -227,8 +220,8 @@ func (c *check) count() {
 			c.about(cmp.Or(op.Order, op.External), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)
 		}
 	}
-	c.eachOrder(func(o *Order) {
-		r.Orders++
+	r.Orders = len(c.own)
+	for _, o := range c.own {
 		r.States += 1 + len(o.Changes)
-	})
+	}
 }

@@ -1,7 +1,9 @@
 package validate
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -11,16 +13,14 @@ const (
 	retryWindow = 24 * time.Hour   // after an event (spec, "Limits")
 	sendSlack   = 30 * time.Second // for the request's way and for clocks
 	recordSlack = 5 * time.Millisecond
-	// healthyBound is what the slowest of a hundred changes may take while only receivers are disturbed: some 20 ms on
-	// an idle machine.
+	// healthyBound is what the slowest of a hundred changes may take while only receivers are disturbed: idle, some 20 ms.
 	healthyBound = 3 * time.Second
 )
 
 // checkArrivals: every webhook is signed, true, in time, and the same each time.
 func (c *check) checkArrivals() {
 	bodies := make(map[string]string)
-	for i := range c.facts.Arrivals {
-		a := &c.facts.Arrivals[i]
+	for _, a := range c.facts.Arrivals {
 		if c.accounts[a.Account] == nil || a.Invalid == brokeOff {
 			continue
 		}
@@ -36,7 +36,7 @@ func (c *check) checkArrivals() {
 			c.about(a.EventID, EventLate, "it was sent %s after it happened", late)
 		}
 		if a.Event == string(delivery.StatusChanged) {
-			c.checkArrival(a)
+			c.checkArrival(&a)
 		}
 	}
 }
@@ -71,33 +71,25 @@ func (c *check) checkArrival(a *Arrival) {
 // checkDelivered: every change reached its receiver, or that was disturbed and it waits or was given up on record; none
 // was sent before the first attempt of the one before had ended.
 func (c *check) checkDelivered() {
-	c.eachOrder(func(o *Order) {
-		disturbed, held := c.accounts[o.Account].Disturbed, c.held(o)
+	for _, o := range c.own {
+		disturbed := c.accounts[o.Account].Disturbed
 		for i, change := range o.Changes {
 			at := o.subject(i)
 			came := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
 			givenUp := slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == "undelivered" })
-			if excused := disturbed && (held[i] || givenUp); !came && !excused {
+			if excused := disturbed && (c.waits(o, i) || givenUp); !came && !excused {
 				c.about(at, EventLost, "the change to %s never reached its receiver (disturbed: %t) and does not wait", change.Status, disturbed)
 			}
 			if arrivals := c.arrivals[at]; i > 0 && len(arrivals) > 0 && !c.attempted(o, o.subject(i-1), arrivals[0].Began) {
 				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended", change.Status, o.Changes[i-1].Status)
 			}
 		}
-	})
+	}
 }
 
-// held: which changes of an order wait.
-func (c *check) held(o *Order) []bool {
-	held := make([]bool, len(o.Changes))
-	w := c.remains[o.Account]
-	if w == nil {
-		return held
-	}
-	for i := range held {
-		held[i] = slices.Contains(w.Waiting, o.subject(i))
-	}
-	return held
+// waits reports whether the webhook of a change waits.
+func (c *check) waits(o *Order, i int) bool {
+	return slices.Contains(c.remains[o.Account].Waiting, o.subject(i))
 }
 
 // attempted reports whether an attempt can have ended by then. When it ended is unknown if the sender left.
@@ -114,13 +106,13 @@ func (c *check) attempted(o *Order, at string, by time.Time) bool {
 // checkLatency: healthy receivers do not wait because of others.
 func (c *check) checkLatency() {
 	var waits []time.Duration
-	c.eachOrder(func(o *Order) {
+	for _, o := range c.own {
 		for i, change := range o.Changes {
 			if arrivals := c.arrivals[o.subject(i)]; len(arrivals) > 0 && !c.accounts[o.Account].Disturbed {
 				waits = append(waits, arrivals[0].Began.Sub(change.At))
 			}
 		}
-	})
+	}
 	if len(waits) == 0 {
 		return
 	}
@@ -133,17 +125,130 @@ func (c *check) checkLatency() {
 
 // checkRemains: what waits does so for a disturbed receiver.
 func (c *check) checkRemains() {
-	for i := range c.facts.Accounts {
-		a := &c.facts.Accounts[i]
+	for _, a := range c.facts.Accounts {
 		w := c.remains[a.ID]
-		if w == nil {
-			continue
-		}
 		if len(w.Waiting) > 0 && !a.Disturbed {
 			c.about(a.ID, ScheduleLeft, "%d events wait for another attempt, such as %s", len(w.Waiting), w.Waiting[0])
 		}
 		if len(w.Waiting) == 0 && w.Counts > 0 {
 			c.about(a.ID, ScheduleLeft, "%d counts of attempts are kept for events that do not wait", w.Counts)
 		}
+	}
+}
+
+// checkPublished: the stream of events has every version of every order exactly once, and nothing else.
+func (c *check) checkPublished() {
+	counts := make(map[string]int)
+	for _, at := range c.facts.Published {
+		counts[at]++
+	}
+	for _, o := range c.own {
+		for sequence := range uint32(1 + len(o.Changes)) {
+			at := Subject(o.ID, sequence+1)
+			switch n := counts[at]; {
+			case n == 0:
+				c.about(at, EventLost, "the stream of events does not have it")
+			case n > 1:
+				c.about(at, EventTwice, "the stream of events has it %d times", n)
+			}
+			delete(counts, at)
+		}
+	}
+	for at := range counts {
+		id, _, _ := strings.Cut(at, "/")
+		if o := c.orders[id]; o == nil {
+			c.about(at, UnknownOrder, "the stream of events names an order that is not there")
+		} else if c.accounts[o.Account] != nil {
+			c.about(at, VersionGap, "the stream of events names a version that the order does not have")
+		}
+	}
+}
+
+// checkArchive: ClickHouse has exactly the orders and steps that Redis has.
+func (c *check) checkArchive() {
+	orders, steps := c.byOrder(c.facts.Archive.Orders), c.byOrder(c.facts.Archive.Steps)
+	for _, o := range c.own {
+		c.compare(o.ID, orderColumns, [][]string{o.Row}, orders[o.ID])
+		c.compare(o.ID, stepColumns, o.stepRows(), steps[o.ID])
+		delete(orders, o.ID)
+		delete(steps, o.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(orders)) {
+		c.about(id, ClickHouseDiffers, "ClickHouse has the order with external id %q, Redis does not", orders[id][0][2])
+		delete(steps, id)
+	}
+	for id := range steps {
+		c.about(id, ClickHouseDiffers, "ClickHouse has steps of an order that Redis does not have")
+	}
+}
+
+// byOrder groups rows of the accounts, whose first two columns are order and account.
+func (c *check) byOrder(rows [][]string) map[string][][]string {
+	groups := make(map[string][][]string)
+	for _, row := range rows {
+		if o := c.orders[row[0]]; c.accounts[row[1]] != nil || o != nil && c.accounts[o.Account] != nil {
+			groups[row[0]] = append(groups[row[0]], row)
+		}
+	}
+	return groups
+}
+
+func (c *check) compare(id string, columns []column, redis, clickHouse [][]string) {
+	if len(redis) != len(clickHouse) {
+		c.about(id, ClickHouseDiffers, "Redis has %d rows of it (%s), ClickHouse %d", len(redis), columns[len(columns)-1].name, len(clickHouse))
+		return
+	}
+	for i := range redis {
+		for n, column := range columns {
+			if redis[i][n] != clickHouse[i][n] {
+				c.about(id, ClickHouseDiffers, "in row %d the %s is %q in Redis and %q in ClickHouse", i+1, column.name, redis[i][n], clickHouse[i][n])
+			}
+		}
+	}
+}
+
+// checkAttempts: nothing is recorded as delivered that did not arrive, and an event is settled once.
+func (c *check) checkAttempts() {
+	for _, o := range c.own {
+		for i := range o.Changes {
+			c.checkAttemptsOf(o, i)
+		}
+	}
+	for _, row := range c.facts.Archive.Attempts {
+		if c.accounts[row.Account] != nil && row.At.After(c.facts.At.Add(sendSlack)) {
+			c.about(row.EventID, EventWrong, "an attempt is recorded for the future")
+		}
+	}
+}
+
+func (c *check) checkAttemptsOf(o *Order, i int) {
+	at, final, numbers := o.subject(i), 0, make(map[int]bool)
+	for _, row := range c.attempts[at] {
+		if row.Account != o.Account {
+			c.about(at, ClickHouseDiffers, "an attempt is recorded for another account")
+		}
+		if row.Replay {
+			continue
+		}
+		if row.State != "retrying" {
+			final++
+		}
+		if !row.Probe && row.Attempt > 0 {
+			if numbers[row.Attempt] {
+				c.about(at, EventTwice, "attempt %d is recorded twice", row.Attempt)
+			}
+			numbers[row.Attempt] = true
+		}
+		// When the worker sent is unknown: it may have been stopped between any two steps.
+		came := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
+		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], came) {
+			c.about(at, EventLost, "it is recorded as delivered, and until then its receiver had not accepted it")
+		}
+	}
+	if final > 1 {
+		c.about(at, EventTwice, "%d final outcomes are recorded", final)
+	}
+	if final == 0 && !c.waits(o, i) {
+		c.about(at, ClickHouseDiffers, "no outcome of its webhook is recorded")
 	}
 }
