@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 	calmConnections   = 16
 )
 
-func (s *overloaded) tenfoldLoad(ctx context.Context) error {
+func (s *overloaded) tenfoldLoad(ctx context.Context) {
 	f := &s.form
 	steadily := func(d time.Duration) *tally {
 		return s.order(ctx, []*loadVendor{s.steady}, load{connections: steadyConnections, rate: steadyRate, duration: d})
@@ -75,7 +76,6 @@ func (s *overloaded) tenfoldLoad(ctx context.Context) error {
 		"%s, p99 at most %s", back.Round(time.Millisecond), milliseconds(normal))
 	s.checkOrdinary(t, lasted)
 	s.checkKept(ctx, closed.orders, before.orders, t.orders, during.orders, after)
-	return nil
 }
 
 func (s *overloaded) checkLoad(t *tally, sustainable float64, lasted time.Duration) {
@@ -101,20 +101,14 @@ func (s *overloaded) checkLoad(t *tally, sustainable float64, lasted time.Durati
 // checkMemory: a gateway needs memory for connections, Redis for orders; the worker's does not grow with the load.
 func (s *overloaded) checkMemory(used map[string]used, orders int) {
 	const MiB, spare, perConnection, perOrder = 1 << 20, 96 << 20, 64 << 10, 4 << 10
-	for _, bound := range []struct {
-		name string
-		most int
-		why  string
-	}{
-		{"gateway", spare + s.form.connections*perConnection, "96 MiB and 64 KiB a connection"},
-		{"worker", spare, "96 MiB"},
-		{"redis", spare + orders*perOrder, "96 MiB and 4 KiB an order"},
-	} {
-		w := used[bound.name]
-		s.check(w.Peak <= w.Begin+uint64(bound.most), "resident memory of "+bound.name,
-			fmt.Sprintf("at most %d MiB more: %s", bound.most/MiB, bound.why),
+	check := func(name string, most int, why string) {
+		w := used[name]
+		s.check(w.Peak <= w.Begin+uint64(most), "resident memory of "+name, fmt.Sprintf("at most %d MiB more: %s", most/MiB, why),
 			"%d MiB before, at most %d, in the end %d", w.Begin/MiB, w.Peak/MiB, w.Now/MiB)
 	}
+	check("gateway", spare+s.form.connections*perConnection, "96 MiB and 64 KiB a connection")
+	check("worker", spare, "96 MiB")
+	check("redis", spare+orders*perOrder, "96 MiB and 4 KiB an order")
 }
 
 // checkOrdinary: vendors with ordinary limits got at most 120 in any 10 s and 600 in any 60 s.
@@ -165,11 +159,9 @@ func (s *overloaded) checkReady(ctx context.Context, programs ...*stack.Program)
 	}
 }
 
-func (s *overloaded) fullMemory(ctx context.Context) error {
+func (s *overloaded) fullMemory(ctx context.Context) {
 	before := s.before(ctx)
-	if err := limitMemory(ctx, s.redis, "1"); err != nil {
-		return err
-	}
+	s.require(limitMemory(ctx, s.redis, "1"))
 	watched := watch(ctx, s.processes()...)
 	full, reads := s.phase(ctx, s.form.phase, before.orders)
 	v := s.wide[0]
@@ -182,23 +174,18 @@ func (s *overloaded) fullMemory(ctx context.Context) error {
 	s.check(cores <= 0.5, "CPU of the worker, which waits", "at most half a core", "%.2f cores", cores)
 	s.checkReady(ctx, s.Worker)
 
-	if err := limitMemory(ctx, s.redis, "0"); err != nil {
-		return err
-	}
+	s.require(limitMemory(ctx, s.redis, "0"))
 	first := s.checkAccepted(ctx, s.form.timeout, "orders accepted again")
 	again := s.checkResent(ctx, full, "refused orders")
 	s.checkSettled(ctx, "the worker has caught up")
 	s.checkKept(ctx, before.orders, first, again)
-	return nil
 }
 
 // fullDisk: Redis cannot go on without its log and ends itself.
-func (s *overloaded) fullDisk(ctx context.Context) error {
+func (s *overloaded) fullDisk(ctx context.Context) {
 	before := s.before(ctx)
 	// What the log may still grow by: about two hundred orders.
-	if err := s.disk.LeaveRoom(256<<10, "appendonlydir"); err != nil {
-		return err
-	}
+	s.require(s.disk.LeaveRoom(256<<10, "appendonlydir"))
 	var filling *tally
 	var filler sync.WaitGroup
 	ordering, stop := context.WithCancel(ctx)
@@ -219,22 +206,17 @@ func (s *overloaded) fullDisk(ctx context.Context) error {
 		full.busy.TotalCount()+reads.busy.TotalCount(), full.sent+reads.sent, full.problems(), reads.problems())
 	s.checkP99(full.busy, s.form.quick, "503 took")
 
-	if err := s.disk.FreeRoom(); err != nil {
-		return err
-	}
-	if err := s.redis.Start(ctx); err != nil {
-		return fmt.Errorf("start Redis again: %w", err)
-	}
+	s.require(s.disk.FreeRoom())
+	s.require(s.redis.Start(ctx))
 	first := s.checkAccepted(ctx, s.form.recovery, "orders accepted after Redis's start")
 	again := slices.Concat(s.checkResent(ctx, filling, "orders refused or not answered while it ended"),
 		s.checkResent(ctx, full, "orders refused without it"))
 	s.checkReady(ctx, s.Gateway, s.Worker)
 	s.checkSettled(ctx, "the worker has caught up")
 	s.checkKept(ctx, before.orders, filling.orders, first, again)
-	return nil
 }
 
-func (s *overloaded) withoutClickHouse(ctx context.Context) error {
+func (s *overloaded) withoutClickHouse(ctx context.Context) {
 	with := s.before(ctx)
 	s.ClickHouse.Kill()
 	watched := watch(ctx, harness.Process{Name: "reporting", PID: s.Reporting.PID()})
@@ -246,9 +228,7 @@ func (s *overloaded) withoutClickHouse(ctx context.Context) error {
 		milliseconds(p99(with.accepted)), milliseconds(p99(without.accepted)))
 	s.check(cores <= 0.5, "CPU of the exporter, which waits", "at most half a core", "%.2f cores", cores)
 
-	if err := s.ClickHouse.Start(ctx); err != nil {
-		return fmt.Errorf("start ClickHouse again: %w", err)
-	}
+	s.require(s.ClickHouse.Start(ctx))
 	want := strconv.Itoa(len(with.orders) + len(without.orders))
 	s.checkBecomes(ctx, s.form.timeout, "the export has caught up", "all orders, with their end, ", func() (bool, string) {
 		exported, err := harness.Query(ctx, s.Demo.ClickHouseURL+"/", "SELECT count() FROM delivery.orders FINAL WHERE status = 'Delivered'")
@@ -258,7 +238,6 @@ func (s *overloaded) withoutClickHouse(ctx context.Context) error {
 		return exported == want, exported + " of " + want
 	})
 	s.checkKept(ctx, with.orders, without.orders)
-	return nil
 }
 
 // The clock's burst limit: shorter than the ordinary one, so that a slow machine reaches it, too.
@@ -277,49 +256,34 @@ type clockTest struct {
 }
 
 // jumpingClock: only Redis's clock is wrong, as when the time of its machine is lost.
-func (s *overloaded) jumpingClock(ctx context.Context) error {
+func (s *overloaded) jumpingClock(ctx context.Context) {
 	c := &clockTest{overloaded: s, busy: s.wide[0], limited: s.ordinary[0], inbox: validate.NewInbox()}
 	s.ends = append(s.ends, c.inbox.Close)
 	secret, err := c.busy.SetWebhook(ctx, c.inbox.URL+"/")
-	if err != nil {
-		return err
-	}
+	s.require(err)
 	c.inbox.Serve(c.busy.AccountID, secret)
-	orders := stack.Limit(600, 60, burst, int(burstWindow/time.Second))
-	few := map[string]any{"limits": map[string]any{"orders": orders}}
-	if err := s.apis.Admin.Call(ctx, http.MethodPatch, "/accounts/"+c.limited.AccountID, few, nil); err != nil {
-		return err
-	}
-	if err := c.play(ctx, "before", 1, burstWindow); err != nil {
-		return err
-	}
+	few := map[string]any{"limits": map[string]any{"orders": stack.Limit(600, 60, burst, int(burstWindow/time.Second))}}
+	s.require(s.apis.Admin.Call(ctx, http.MethodPatch, "/accounts/"+c.limited.AccountID, few, nil))
+	c.play(ctx, "before", 1, burstWindow)
 	c.checkDelivered(ctx, "webhooks before")
 
-	if err := s.disk.ShiftClock(time.Hour); err != nil {
-		return err
-	}
+	s.require(s.disk.ShiftClock(time.Hour))
 	c.inbox.Behave(http.StatusInternalServerError, 0)
 	earlier := len(c.inbox.Arrivals())
-	if err := c.play(ctx, "an hour ahead", 1, burstWindow); err != nil {
-		return err
-	}
-	if _, err := c.guess(ctx); err != nil {
-		return err
-	}
+	c.play(ctx, "an hour ahead", 1, burstWindow)
+	c.guess(ctx)
 	// Until the breaker has been opened and probed ahead of time.
 	_ = harness.Await(ctx, "the breaker", s.form.timeout, pollInterval, func() (bool, error) { // webhooks are checked later
 		return len(c.inbox.Arrivals())-earlier >= 8, nil
 	})
 
-	if err := s.disk.ShiftClock(0); err != nil {
-		return err
-	}
+	s.require(s.disk.ShiftClock(0))
 	c.inbox.Behave(0, 0)
-	return c.back(ctx)
+	c.back(ctx)
 }
 
 // play orders, reads, repeats, and orders up to the limit, which must then ask for a wait within its window.
-func (c *clockTest) play(ctx context.Context, when string, least int, most time.Duration) error {
+func (c *clockTest) play(ctx context.Context, when string, least int, most time.Duration) {
 	const n = 20
 	t := c.order(ctx, []*loadVendor{c.busy}, load{connections: 4, duration: time.Minute, most: n})
 	late, problems := c.resend(ctx, t.again)
@@ -328,7 +292,8 @@ func (c *clockTest) play(ctx context.Context, when string, least int, most time.
 		"all accepted", "%d of %d%s", len(orders), n, t.problems()+problems)
 	c.orders = append(c.orders, orders...)
 	if len(c.orders) == 0 {
-		return fmt.Errorf("no order was accepted %s", when)
+		c.require(fmt.Errorf("no order was accepted %s", when))
+		return
 	}
 	c.checkBecomes(ctx, delivery.PollInterval+slack, "the order that was read just before, read "+when, "", func() (bool, string) {
 		a, err := c.busy.Do(ctx, http.MethodGet, "/orders/"+c.orders[0].id, nil)
@@ -336,28 +301,24 @@ func (c *clockTest) play(ctx context.Context, when string, least int, most time.
 	})
 	c.checkSame(ctx, c.orders[:min(n, len(c.orders))], "idempotency keys "+when)
 	before, wait := len(c.granted), time.Duration(0)
-	for try := 0; wait == 0 && try < 10*burst; try++ {
+	for try := 0; wait == 0 && try < 10*burst && ctx.Err() == nil; try++ {
 		a, err := c.tryOrder(ctx)
 		switch {
 		case err != nil:
-			return err
+			c.require(err)
 		case a.Status == http.StatusTooManyRequests:
 			wait = a.RetryAfter()
 		case a.Status != http.StatusCreated && a.Status != http.StatusServiceUnavailable: // 503: the machine is too busy
-			return fmt.Errorf("an order was answered %d", a.Status)
+			c.require(fmt.Errorf("an order was answered %d", a.Status))
 		}
 	}
 	granted := len(c.granted) - before
 	c.check(granted >= least && wait > 0 && wait <= most, "limits "+when+": granted until 429, Retry-After",
 		"at most "+burstWindow.String(), "%d, %s", granted, wait)
-	return nil
 }
 
-func (c *clockTest) back(ctx context.Context) error {
-	const when = "after the jump back"
-	if err := c.play(ctx, when, 0, burstWindow+slack); err != nil {
-		return err
-	}
+func (c *clockTest) back(ctx context.Context) {
+	c.play(ctx, "after the jump back", 0, burstWindow+slack)
 	c.checkBecomes(ctx, burstWindow+slack, "limits after the jump back: granted again", "", func() (bool, string) {
 		a, err := c.tryOrder(ctx)
 		return answered(a, err, http.StatusCreated)
@@ -366,16 +327,12 @@ func (c *clockTest) back(ctx context.Context) error {
 	most := mostWithin(c.granted, burstWindow)
 	c.check(most <= 3*burst, "most granted within 10 s over both jumps",
 		fmt.Sprintf("at most %d, once the limit for each jump more", 3*burst), "%d", most)
-	wait, err := c.guess(ctx)
-	if err != nil {
-		return err
-	}
+	wait := c.guess(ctx)
 	c.check(wait <= time.Minute, "wrong credentials after the jump back: Retry-After",
 		"at most the minute of that guard", "%s", wait)
 	c.checkDelivered(ctx, "webhooks after the jump back, those of a receiver that failed meanwhile")
 	c.checkSettled(ctx, "streams: the worker has read and settled everything")
 	c.checkKept(ctx, c.orders)
-	return nil
 }
 
 func answered(a *client.Answer, err error, want int) (ok bool, figure string) {
@@ -405,16 +362,17 @@ func mostWithin(times []time.Time, span time.Duration) (most int) {
 	return most
 }
 
-func (c *clockTest) guess(ctx context.Context) (longest time.Duration, err error) {
+// guess is the longest wait that wrong credentials are answered with.
+func (c *clockTest) guess(ctx context.Context) (longest time.Duration) {
 	wrong := map[string]string{"clientId": c.ordinary[1].ClientID, "clientSecret": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}
 	for range 12 {
-		a, err := c.apis.Vendor.Do(ctx, http.MethodPost, "/token", wrong)
-		if err != nil {
-			return 0, err
+		if a, err := c.apis.Vendor.Do(ctx, http.MethodPost, "/token", wrong); err != nil {
+			c.require(err)
+		} else {
+			longest = max(longest, a.RetryAfter())
 		}
-		longest = max(longest, a.RetryAfter())
 	}
-	return longest, nil
+	return longest
 }
 
 func (c *clockTest) checkDelivered(ctx context.Context, what string) {
@@ -427,4 +385,159 @@ func (c *clockTest) checkDelivered(ctx context.Context, what string) {
 		}
 		return len(events) >= want, fmt.Sprintf("%d of %d", len(events), want)
 	})
+}
+
+const (
+	floodRate  = 5000 // requests a second of a flood
+	besideRate = 500  // the vendors' orders a second beside it
+)
+
+// flood is requests to addr, whatever they are answered.
+func flood(addr string, connections int, request func(dst []byte, n int) []byte) load {
+	return load{addr: addr, connections: connections, rate: floodRate,
+		request: func(dst []byte, n int) ([]byte, placed) { return request(dst, n), placed{} }}
+}
+
+// post is a request with a JSON body and further header lines.
+func post(dst []byte, path, headers, body string) []byte {
+	return fmt.Appendf(dst, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", path, headers, len(body), body)
+}
+
+// beside lets the vendors order while do runs, and returns what they saw. "clients" are the vendors and the flood.
+func (s *overloaded) beside(ctx context.Context, when string, do func()) *tally {
+	watched := watch(ctx, append(s.processes(), harness.Self("clients"))...)
+	var all sync.WaitGroup
+	all.Go(do)
+	t := s.order(ctx, s.wide, load{connections: steadyConnections, rate: besideRate, duration: s.form.load})
+	all.Wait()
+	used := watched()
+	s.figure("cores used "+when, "gateway %.2f worker %.2f redis %.2f clients %.2f",
+		used["gateway"].cores, used["worker"].cores, used["redis"].cores, used["clients"].cores)
+	s.figure("vendors' orders "+when+", p99", "%s", milliseconds(p99(t.accepted)))
+	return t
+}
+
+func (s *overloaded) flooded(ctx context.Context, f load, what string) *tally {
+	f.duration = s.form.load
+	s.figure(what+" a second", "%d over %d connections for %.0f s; vendors at %d orders a second",
+		floodRate, f.connections, s.form.load.Seconds(), besideRate)
+	return s.beside(ctx, "beside "+what, func() { s.figure("answers to "+what, "%s", f.send(ctx).answers()) })
+}
+
+// checkCommands checks that a refused flood costs Redis next to nothing, compared with a phase without it.
+func (s *overloaded) checkCommands(ctx context.Context, what, want string, f load, refusal int) {
+	f.duration = s.form.phase
+	var refused float64
+	began := time.Now()
+	flooded := s.during(ctx, func() { refused = float64(f.send(ctx).statuses[refusal]) })
+	took := time.Since(began) // the last answers may come late
+	calm := s.during(ctx, func() { time.Sleep(took) })
+	const commands = "total_commands_processed"
+	s.check(refused > 0 && flooded[commands]-calm[commands] < refused/10, what, want,
+		"%.0f for %.0f refusals, %.0f in the same time without", flooded[commands], refused, calm[commands])
+}
+
+// during is by how much Redis's figures grow while something is done.
+func (s *overloaded) during(ctx context.Context, do func()) map[string]float64 {
+	before, err := harness.RedisInfo(ctx, s.redis)
+	s.require(err)
+	do()
+	grown, err := harness.RedisInfo(ctx, s.redis)
+	s.require(err)
+	for name := range grown {
+		grown[name] -= before[name]
+	}
+	return grown
+}
+
+// floodFleet is a fleet's credential in wrong hands.
+func (s *overloaded) floodFleet(ctx context.Context) {
+	const most = 8 << 20 // bytes that Redis may keep more than the vendors' orders take
+	orders := s.openAndEnded(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	f := flood(strings.TrimPrefix(s.Demo.OpsURL, "http://"), 32, func(dst []byte, n int) []byte {
+		statuses := []string{`Assigned`, `PickedUp`, `Delivered`, `Failed","failureReason":"Other`}
+		if n%2 == 0 { // an open order, which the flood does not end
+			statuses = []string{`Assigned`, `Failed","failureReason":"AddressNotFound`}
+		}
+		status := statuses[n/len(orders)%len(statuses)]
+		path := "/api/fleet/v1/jobs/" + orders[n%len(orders)] + "/status"
+		return post(dst, path, "Authorization: Bearer "+s.apis.Fleet.Bearer+"\r\n", `{"status":"`+status+`"}`)
+	})
+	minute := func() { _ = harness.Sleep(ctx, 62*time.Second) } // the worker trims every minute
+	var calm, flooded *tally
+	calmGrowth := s.during(ctx, func() {
+		calm = s.beside(ctx, "without the flood", func() {})
+		minute()
+	})
+	grown := s.during(ctx, func() {
+		flooded = s.flooded(ctx, f, "the reports of one fleet")
+		minute()
+	})
+	s.checkServed(flooded, "vendors' orders accepted beside the flood")
+	s.checkP99(flooded.accepted, s.form.beside, "vendors' orders beside the flood")
+	each := calmGrowth["used_memory"] / float64(max(len(calm.orders), 1))
+	left := grown["used_memory"] - each*float64(len(flooded.orders))
+	s.check(left <= most, "Redis's memory a minute later, without what the vendors' orders take",
+		"at most 8 MiB more than before", "%.1f MiB", left/(1<<20))
+
+	disabled := map[string]bool{"disabled": true}
+	s.require(s.apis.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.apis.FleetID, disabled, nil))
+	s.checkCommands(ctx, "commands of Redis while a disabled fleet is refused", "as many as when nothing comes",
+		f, http.StatusForbidden)
+}
+
+// openAndEnded are a hundred open and a hundred ended orders of the fleet, in turns.
+func (s *overloaded) openAndEnded(ctx context.Context) (ids []string) {
+	t := s.order(ctx, s.wide, load{connections: 4, duration: time.Minute, most: 200})
+	if len(t.orders) != 200 {
+		s.require(fmt.Errorf("%d of 200 orders accepted%s", len(t.orders), t.problems()))
+		return nil
+	}
+	for i, o := range t.orders {
+		ids = append(ids, o.id)
+		if i%2 == 1 {
+			delivered := map[string]string{"status": "Delivered"}
+			s.require(s.apis.Fleet.Call(ctx, http.MethodPost, "/jobs/"+o.id+"/status", delivered, nil))
+		}
+	}
+	s.require(harness.Await(ctx, "the worker", s.form.timeout, pollInterval, func() (bool, error) {
+		var job struct{ Status string }
+		err := s.apis.Fleet.Call(ctx, http.MethodGet, "/jobs/"+ids[len(ids)-1], nil, &job)
+		return job.Status == "Delivered", err
+	}))
+	return ids
+}
+
+// floodLogins is a stranger who guesses credentials of a client that exists, of some that do not, and of what is none.
+func (s *overloaded) floodLogins(ctx context.Context) {
+	owner := s.wide[0]
+	f := flood(s.addr, 600, func(dst []byte, n int) []byte {
+		client := []string{owner.ClientID, fmt.Sprintf("ven_%032x", n), "nobody"}[n%3]
+		return post(dst, "/api/vendor/v1/token", "", fmt.Sprintf(`{"clientId":%q,"clientSecret":"vas_%d"}`, client, n))
+	})
+	s.beside(ctx, "without the wrong logins", func() {})
+	right, tries := 0, 0
+	flooding, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { // the owner logs in from the same address
+		for ; harness.Sleep(flooding, max(s.form.load/10, time.Second)) == nil; tries++ {
+			if _, err := s.apis.Vendor.Login(ctx, "/token", owner.ClientID, owner.ClientSecret); err == nil {
+				right++
+			}
+		}
+	})
+	flooded := s.flooded(ctx, f, "the wrong logins")
+	stop()
+	all.Wait()
+	s.check(right == tries && tries > 0, "right logins beside the wrong ones", "all", "%d of %d", right, tries)
+	busy := len(flooded.again) - flooded.unknown
+	s.check(busy == 0 && flooded.served(flooded.accepted, s.form.share), "vendors' orders accepted beside them",
+		"all, and none answered 503", "%d of %d, %d answered 503%s",
+		flooded.accepted.TotalCount(), flooded.sent, busy, flooded.problems())
+	s.checkCommands(ctx, "commands of Redis while throttled logins are refused", "next to none",
+		f, http.StatusTooManyRequests)
 }

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
+	_ "embed" // for destroy_groups.lua
 	"errors"
 	"fmt"
 	"maps"
@@ -14,8 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/harness"
@@ -38,20 +37,14 @@ type way struct {
 	Calls []string
 }
 
-//go:embed faults.yaml
-var faultsYAML []byte
-
-// loadFaults returns the faults that a list of names with commas chooses.
-func loadFaults(names string) (faults []fault, err error) {
-	if err := yaml.UnmarshalWithOptions(faultsYAML, &faults, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("faults.yaml: %w", err)
-	}
+func loadFaults(names string) ([]fault, error) {
+	faults, err := readTable("faults.yaml", names, func(f fault) string { return f.Name })
 	for _, f := range faults {
 		if actions[f.Action] == nil {
 			return nil, fmt.Errorf("faults.yaml: %s has unknown action %q", f.Name, f.Action)
 		}
 	}
-	return choose(names, faults, func(f fault) string { return f.Name })
+	return faults, err
 }
 
 var actions = map[string]func(*injection, context.Context) error{
@@ -87,24 +80,21 @@ type injection struct {
 	vendors []*vendor
 	random  *rand.Rand
 	times   atomic.Int64 // how often it has struck
+	failure error        // why it could not be done
 	log     func(format string, args ...any)
 }
 
 func (in *injection) inject(ctx context.Context) error {
 	do := actions[in.Action]
 	if in.Sending {
-		do = func(in *injection, ctx context.Context) error { return in.whileSending(ctx, actions[in.Action]) }
+		do = (*injection).whileSending
 	}
 	if in.Every == nil {
 		return do(in, ctx)
 	}
 	for began := time.Now(); ; {
 		in.wait(ctx, in.Every[0], in.Every[1])
-		err := do(in, ctx)
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil || time.Since(began) > faultLength {
+		if err := cmp.Or(do(in, ctx), context.Cause(ctx)); err != nil || time.Since(began) > faultLength {
 			return err
 		}
 	}
@@ -208,8 +198,8 @@ func (in *injection) late(ctx context.Context) error {
 	return harness.Sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
 }
 
-// whileSending does something while receivers hold webhooks that they have not answered.
-func (in *injection) whileSending(ctx context.Context, do func(*injection, context.Context) error) error {
+// whileSending acts while receivers hold webhooks that they have not answered.
+func (in *injection) whileSending(ctx context.Context) error {
 	arrived := make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(arrived) })
 	for _, v := range in.vendors {
@@ -219,13 +209,12 @@ func (in *injection) whileSending(ctx context.Context, do func(*injection, conte
 	}
 	defer func() {
 		for _, v := range in.vendors {
-			v.inbox.Notify(nil)
-			v.inbox.Behave(0, 0)
+			v.receiveAgain()
 		}
 	}()
 	select {
 	case <-arrived:
-		return do(in, ctx)
+		return actions[in.Action](in, ctx)
 	case <-time.After(trapTimeout):
 		return errors.New("no webhook")
 	case <-ctx.Done():

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -177,10 +178,12 @@ func (t *tally) served(answers *hdrhistogram.Histogram, share float64) bool {
 	return t.wrong == 0 && n > 0 && float64(n) >= share*float64(t.sent)
 }
 
-func (t *tally) answers() string {
+func (t *tally) answers() string { return counts(t.statuses) }
+
+func counts[K cmp.Ordered](of map[K]int) string {
 	var parts []string
-	for _, status := range slices.Sorted(maps.Keys(t.statuses)) {
-		parts = append(parts, fmt.Sprintf("%d: %d", status, t.statuses[status]))
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%v: %d", key, of[key]))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -226,14 +229,17 @@ type loadVendor struct {
 	order string // format of the request, of the order's number
 }
 
-func newLoadVendor(opened *stack.Vendor) (*loadVendor, error) {
+func newLoadVendor(opened *stack.Vendor) *loadVendor {
 	const id = "POS-%012[1]d"
 	body, err := json.Marshal(opened.Order(func(o map[string]any) { o["externalOrderId"] = id }))
+	if err != nil {
+		panic(err) // it holds numbers and text only
+	}
 	order := fmt.Sprintf("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: pos/4.2\r\n"+
 		"Accept: application/json\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
 		"X-Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		opened.Bearer, id, len(fmt.Sprintf(string(body), 0)), body)
-	return &loadVendor{opened, order}, err
+	return &loadVendor{opened, order}
 }
 
 func (s *overloaded) post(ctx context.Context, l load, order func(n int) placed) *tally {
@@ -309,11 +315,6 @@ func (s *overloaded) checkKept(ctx context.Context, lists ...[]placed) {
 // checkSame: orders that are sent again must be answered with themselves.
 func (s *overloaded) checkSame(ctx context.Context, orders []placed, what string) {
 	repeated, problems := s.resend(ctx, orders)
-	same := 0
-	for _, o := range repeated {
-		if slices.Contains(orders, o) {
-			same++
-		}
-	}
+	same := len(slices.DeleteFunc(repeated, func(o placed) bool { return !slices.Contains(orders, o) }))
 	s.check(same == len(orders), what, "all", "%d of %d%s", same, len(orders), problems)
 }

@@ -1,32 +1,33 @@
-// Command faults injects faults into the whole system and checks that it keeps its
-// guarantees: real processes of every program, a real Redis with appendfsync always,
-// the real ClickHouse engine, real receivers of webhooks, and clients that create,
-// repeat, read and cancel at their limits.
+// Command faults injects faults into the whole system and checks that it keeps its guarantees: real processes of every
+// program, a real Redis with appendfsync always, the real ClickHouse engine, real receivers of webhooks, and clients
+// that create, repeat, read and cancel at their limits.
 //
 //	go run ./loadtest/faults -duration 10m
 //	go run ./loadtest/faults -only aof-cut,kill-worker -seed 7 -duration 1m
 //	go run ./loadtest/faults mutants
 //	go run ./loadtest/faults overload
 //
-// Each round has fresh accounts: traffic, faults, healing, a wait until the system
-// is at rest, and validation. First every fault has a round to itself, then two at a
-// time. The seed repeats what is done, but not how threads and clocks meet.
+// Each round has fresh accounts: traffic, faults, healing, a wait until the system is at rest, and validation. First
+// every fault has a round to itself, then two at a time. The seed repeats what is done, but not how threads and clocks meet.
 package main
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"vendorapi/loadtest/harness"
 )
 
 type options struct {
@@ -58,13 +59,7 @@ all. -list prints the faults, the mutants or the cases.
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "faults:", err)
-		os.Exit(1)
-	}
+	harness.Run("faults", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -72,6 +67,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case err != nil:
 		return err
+	case o.list:
+		return list(o, out)
 	case o.command == "mutants":
 		return runMutants(ctx, o, out)
 	case o.command == "overload":
@@ -79,7 +76,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case o.record != "":
 		return validateAgain(o.record, out)
 	}
-	return runFaults(ctx, o, out)
+	_, err = playAll(ctx, o, out)
+	return err
 }
 
 var defaults = options{duration: 10 * time.Minute, accounts: 4, clients: 8, ordersPerSecond: 20, form: wholeForm}
@@ -164,12 +162,22 @@ func (o *options) dataFolder() (dir string, err error) {
 	return dir, err
 }
 
-// choose returns the rows of a table that a list of names with commas chooses; empty: all.
-func choose[T any](names string, table []T, name func(T) string) ([]T, error) {
+//go:embed faults.yaml mutants.yaml overload.yaml
+var tables embed.FS
+
+// readTable returns the rows of a table that a list of names with commas chooses; empty: all.
+func readTable[T any](file, names string, name func(T) string) (chosen []T, err error) {
+	var table []T
+	text, err := tables.ReadFile(file)
+	if err == nil {
+		err = yaml.UnmarshalWithOptions(text, &table, yaml.Strict())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
 	if names == "" {
 		return table, nil
 	}
-	var chosen []T
 	for wanted := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(table, func(row T) bool { return name(row) == strings.TrimSpace(wanted) })
 		if i < 0 {
@@ -178,4 +186,27 @@ func choose[T any](names string, table []T, name func(T) string) ([]T, error) {
 		chosen = append(chosen, table[i])
 	}
 	return chosen, nil
+}
+
+// list prints what can be played.
+func list(o options, out io.Writer) error {
+	switch o.command {
+	case "mutants":
+		mutants, err := loadMutants(o.only)
+		for _, m := range mutants {
+			fmt.Fprintf(out, "%-22s %s\n%22s under %s: %v\n", m.Name, m.Does, "", m.Faults, m.Caught)
+		}
+		return err
+	case "overload":
+		cases, err := loadOverload(o.only)
+		for _, c := range cases {
+			fmt.Fprintf(out, "%-12s%s\n", c.Name, c.Does)
+		}
+		return err
+	}
+	faults, err := loadFaults(o.only)
+	for _, f := range faults {
+		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.Name, f.Does, "", f.Expect)
+	}
+	return err
 }

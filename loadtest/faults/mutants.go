@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
@@ -33,18 +31,11 @@ type mutant struct {
 // edit replaces a piece of code that stands exactly once in the files of a pattern.
 type edit struct{ In, Old, New string }
 
-//go:embed mutants.yaml
-var mutantsYAML []byte
-
-func loadMutants(names string) (mutants []mutant, err error) {
-	if err := yaml.UnmarshalWithOptions(mutantsYAML, &mutants, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("mutants.yaml: %w", err)
-	}
-	return choose(names, mutants, func(m mutant) string { return m.Name })
+func loadMutants(names string) ([]mutant, error) {
+	return readTable("mutants.yaml", names, func(m mutant) string { return m.Name })
 }
 
-// mutantLength is enough for a round or two with every fault of a mutant; mutantTimeout is what a run may take
-// beyond it.
+// mutantLength is enough for a round or two with every fault of a mutant; mutantTimeout is what a run may take beyond it.
 const (
 	mutantLength  = 45 * time.Second
 	mutantTimeout = 4 * time.Minute
@@ -56,12 +47,6 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 	chosen, err := loadMutants(o.only)
 	if err != nil {
 		return err
-	}
-	if o.list {
-		for _, m := range chosen {
-			fmt.Fprintf(out, "%-22s %s\n%22s under %s: %v\n", m.Name, m.Does, "", m.Faults, m.Caught)
-		}
-		return nil
 	}
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
@@ -171,27 +156,21 @@ func (m *mutant) overlay(dir string) (overlay string, files []string, err error)
 func (m *mutant) apply(module string) (map[string][]byte, error) {
 	changed := make(map[string][]byte)
 	for _, e := range m.Edits {
-		words := strings.Fields(e.Old)
-		for i := range words {
-			words[i] = regexp.QuoteMeta(words[i])
-		}
-		old := regexp.MustCompile(strings.Join(words, `\s+`))
-		files, err := filepath.Glob(filepath.Join(module, e.In))
+		old := regexp.MustCompile(strings.Join(strings.Fields(regexp.QuoteMeta(e.Old)), `\s+`))
+		files, err := fs.Glob(os.DirFS(module), e.In)
 		fits := 0
-		for _, path := range files {
-			file, _ := filepath.Rel(module, path) // Glob found it there
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
 			text, failure := changed[file], error(nil)
 			if text == nil {
-				text, failure = os.ReadFile(path)
+				text, failure = os.ReadFile(filepath.Join(module, file))
 			}
 			err = errors.Join(err, failure)
-			for _, at := range old.FindAllIndex(text, -1) {
-				if strings.HasSuffix(file, "_test.go") {
-					continue
-				}
-				if fits++; fits == 1 {
-					changed[file] = slices.Concat(text[:at[0]], []byte(e.New), text[at[1]:])
-				}
+			places := old.FindAllIndex(text, -1)
+			if fits += len(places); len(places) == 1 {
+				changed[file] = slices.Concat(text[:places[0][0]], []byte(e.New), text[places[0][1]:])
 			}
 		}
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/goccy/go-yaml"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
@@ -27,17 +25,11 @@ type overloadCase struct {
 	Courier, Shim, InFlight, Receiver, Reporting bool
 }
 
-//go:embed overload.yaml
-var overloadYAML []byte
-
-func loadOverload(names string) (cases []overloadCase, err error) {
-	if err := yaml.UnmarshalWithOptions(overloadYAML, &cases, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("overload.yaml: %w", err)
-	}
-	return choose(names, cases, func(c overloadCase) string { return c.Name })
+func loadOverload(names string) ([]overloadCase, error) {
+	return readTable("overload.yaml", names, func(c overloadCase) string { return c.Name })
 }
 
-var overloadCases = map[string]func(*overloaded, context.Context) error{
+var overloadCases = map[string]func(*overloaded, context.Context){
 	"load":       (*overloaded).tenfoldLoad,
 	"memory":     (*overloaded).fullMemory,
 	"disk":       (*overloaded).fullDisk,
@@ -88,12 +80,6 @@ func runOverload(ctx context.Context, o options, out io.Writer) (err error) {
 	chosen, err := loadOverload(o.only)
 	if err != nil {
 		return err
-	}
-	if o.list {
-		for _, c := range chosen {
-			fmt.Fprintf(out, "%-12s%s\n", c.Name, c.Does)
-		}
-		return nil
 	}
 	dir, err := o.dataFolder()
 	if err != nil {
@@ -156,8 +142,7 @@ func (r *overloadRun) add(what, want, result, format string, a ...any) {
 }
 
 // checkBecomes polls until something holds. The figure says how far it came.
-func (r *overloadRun) checkBecomes(ctx context.Context, limit time.Duration, what, want string,
-	holds func() (ok bool, figure string)) {
+func (r *overloadRun) checkBecomes(ctx context.Context, limit time.Duration, what, want string, holds func() (bool, string)) {
 	began, held, figure := time.Now(), false, ""
 	_ = harness.Await(ctx, what, limit, pollInterval, func() (bool, error) { // what it is about is checked below
 		held, figure = holds()
@@ -188,6 +173,14 @@ type overloaded struct {
 	wide, ordinary []*loadVendor
 	steady         *loadVendor  // one more with limits out of reach
 	orders         atomic.Int64 // numbers that orders were given
+	cancel         context.CancelCauseFunc
+}
+
+// require ends the case with an error, unless that is nil: what follows ends at once with its context.
+func (s *overloaded) require(err error) {
+	if err != nil {
+		s.cancel(err)
+	}
 }
 
 func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
@@ -221,14 +214,15 @@ func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
 	if err != nil {
 		return err
 	}
-	vendors := make([]*loadVendor, len(opened))
-	for i, v := range opened {
-		if vendors[i], err = newLoadVendor(v); err != nil {
-			return err
-		}
+	var vendors []*loadVendor
+	for _, v := range opened {
+		vendors = append(vendors, newLoadVendor(v))
 	}
 	s.steady, s.wide, s.ordinary = vendors[0], vendors[1:wide], vendors[wide:]
-	return overloadCases[c.Name](s, ctx)
+	ctx, s.cancel = context.WithCancelCause(ctx)
+	defer s.cancel(nil)
+	overloadCases[c.Name](s, ctx)
+	return context.Cause(ctx)
 }
 
 func (s *overloaded) processes() []harness.Process {

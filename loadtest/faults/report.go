@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,20 +56,20 @@ func (s *suite) record(r *round) {
 	ops := r.log.Operations()
 	outage := longestOutage(ops, r.began, r.ended)
 	var strikes int64
-	for i, f := range r.faults {
-		l := res.line(f.Name)
+	for _, in := range r.injections {
+		l := res.line(in.Name)
 		l.Rounds++
-		l.Times += r.strikes[i]
-		strikes += r.strikes[i]
-		if len(r.faults) > 1 {
+		l.Times += in.times.Load()
+		strikes += in.times.Load()
+		if len(r.injections) > 1 {
 			continue // one fault can prevent what the other waits for
 		}
 		l.Outage = max(l.Outage, outage)
 		for _, op := range ops {
 			l.Saw[kindOf(&op)]++
 		}
-		if err := r.failures[i]; err != nil {
-			res.NotDone = append(res.NotDone, fmt.Sprintf("round %d, %s: %v", r.number, f.Name, err))
+		if in.failure != nil {
+			res.NotDone = append(res.NotDone, fmt.Sprintf("round %d, %s: %v", r.number, in.Name, in.failure))
 		}
 	}
 	res.Injected += strikes
@@ -81,9 +80,9 @@ func (s *suite) record(r *round) {
 	s.print("round %2d  %-36s %d workers, struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, "+
 		"outage %4.1f s, settled in %4.1f s, violations %d", r.number, r.name(), r.workers, strikes, len(ops), r.report.Unknown,
 		r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds(), len(r.violations))
-	for i, err := range r.failures {
-		if err != nil {
-			s.print("          %s was not done to the end: %v", r.faults[i].Name, err)
+	for _, in := range r.injections {
+		if in.failure != nil {
+			s.print("          %s was not done to the end: %v", in.Name, in.failure)
 		}
 	}
 }
@@ -117,11 +116,7 @@ func (s *suite) summary() {
 	res.Took = time.Since(s.began)
 	s.print("\n%-18s %6s %6s  %-10s %s", "fault", "rounds", "times", "outage", "what clients saw in rounds with this fault alone")
 	for _, l := range res.Faults {
-		var saw []string
-		for _, kind := range slices.Sorted(maps.Keys(l.Saw)) {
-			saw = append(saw, fmt.Sprintf("%s: %d", kind, l.Saw[kind]))
-		}
-		s.print("%-18s %6d %6d  %6.1f s   %s", l.Fault, l.Rounds, l.Times, l.Outage.Seconds(), strings.Join(saw, ", "))
+		s.print("%-18s %6d %6d  %6.1f s   %s", l.Fault, l.Rounds, l.Times, l.Outage.Seconds(), counts(l.Saw))
 	}
 	rep := &res.Report
 	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, res.Took.Seconds(), res.Seed)

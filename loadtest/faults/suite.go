@@ -40,8 +40,7 @@ type round struct {
 	ended   time.Time // when the clients had ended
 	settled time.Duration
 
-	strikes    []int64 // by fault
-	failures   []error // by fault: why it could not be done
+	injections []*injection
 	facts      *validate.Facts
 	report     validate.Report
 	violations []validate.Violation
@@ -59,18 +58,6 @@ const (
 	settleTimeout = 90 * time.Second
 	gatherTimeout = time.Minute
 )
-
-func runFaults(ctx context.Context, o options, out io.Writer) error {
-	if !o.list {
-		_, err := playAll(ctx, o, out)
-		return err
-	}
-	faults, err := loadFaults(o.only)
-	for _, f := range faults {
-		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.Name, f.Does, "", f.Expect)
-	}
-	return err
-}
 
 // playAll is a whole run with its summary. Violations are an error.
 func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
@@ -164,11 +151,10 @@ func (r *round) name() string {
 func (r *round) dice(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(r.seed, purpose)) }
 
 // play runs the round. Violations are in r; an error is about the suite, or a program that cannot be healed.
-func (s *suite) play(ctx context.Context, r *round) error {
+func (s *suite) play(ctx context.Context, r *round) (err error) {
 	if err := s.system.heal(ctx, r.workers); err != nil {
 		return err
 	}
-	var err error
 	if r.vendors, err = s.system.newVendors(ctx, r.number, s.options.accounts, r.dice(1)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
@@ -202,8 +188,7 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 	}
 	s.inject(ctx, r)
 	for _, v := range r.vendors {
-		v.inbox.Notify(nil)
-		v.inbox.Behave(0, 0)
+		v.receiveAgain()
 		if err := v.door.Heal(); err != nil {
 			return err
 		}
@@ -222,14 +207,11 @@ func (s *suite) newClient(r *round, number int, v *vendor, dice uint64) *vendorC
 func (s *suite) inject(ctx context.Context, r *round) {
 	ctx, cancel := context.WithTimeoutCause(ctx, faultTimeout, errors.New("the fault took too long"))
 	defer cancel()
-	r.strikes, r.failures = make([]int64, len(r.faults)), make([]error, len(r.faults))
 	var all sync.WaitGroup
 	for i, f := range r.faults {
 		in := &injection{system: s.system, fault: f, vendors: r.vendors, random: r.dice(10 + uint64(i)), log: s.step}
-		all.Go(func() {
-			r.failures[i] = in.inject(ctx)
-			r.strikes[i] = in.times.Load()
-		})
+		r.injections = append(r.injections, in)
+		all.Go(func() { in.failure = in.inject(ctx) })
 	}
 	all.Wait()
 }
@@ -252,16 +234,16 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	if err != nil { // the violations show what is left
 		s.step("not settled after %.0f s: %v", r.settled.Seconds(), err)
 	}
-	gather := func() (err error) {
+	err = retry(ctx, gatherTimeout, func() (err error) { // a busy machine may answer too late
 		r.facts, err = sources.Gather(ctx)
 		return err
-	}
-	if err := retry(ctx, gatherTimeout, gather); err != nil { // a busy machine may answer too late
+	})
+	if err != nil {
 		return err
 	}
 	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
-	for _, exit := range s.system.takeExits() {
-		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: exit.Error()})
+	for len(s.system.exits) > 0 {
+		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: (<-s.system.exits).Error()})
 	}
 	return nil
 }

@@ -23,8 +23,7 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// system is the whole system as processes. In the rounds of faults there is a proxy
-// between each program and what it calls.
+// system is the whole system as processes. In the rounds of faults there is a proxy between each program and what it calls.
 //
 //	clients --> gateway --> Redis
 //	            workers --> Redis, receivers
@@ -41,7 +40,7 @@ type system struct {
 	ends    []func()                    // what stop does, in the reverse order
 
 	mu    sync.Mutex // held while a process is signalled, killed or started
-	exits []error    // unexpected ones
+	exits chan error // unexpected ones
 }
 
 type process interface {
@@ -54,19 +53,15 @@ type process interface {
 
 // start starts everything below dir, with the proxies.
 func (s *system) start(ctx context.Context, dir string, from *options, out io.Writer) (err error) {
-	users := &stack.Users{Environment: "sandbox", Passwords: make(map[string]string)}
-	for _, name := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
-		users.Passwords[name] = rand.Text()
-	}
+	users := &stack.Users{Environment: "sandbox", Passwords: map[string]string{stack.GatewayUser: rand.Text(),
+		stack.WorkerUser: rand.Text(), stack.ReportingUser: rand.Text(), stack.BackupUser: rand.Text(), stack.OperatorUser: rand.Text()}}
 	if err := s.startRedis(ctx, dir, users, from.redis...); err != nil {
 		return err
 	}
 	o := stack.Options{
 		DataDir: dir, BinDir: from.bin, ConfigDir: filepath.Join(dir, "configs"), Out: out, Reporting: true, CourierStep: courierStep,
+		GatewayAddr: stack.FreeAddr(), ClickHouseAddr: stack.FreeAddr(),
 		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
-	}
-	for _, addr := range []*string{&o.GatewayAddr, &o.ClickHouseAddr} {
-		*addr = stack.FreeAddr()
 	}
 	s.proxies = make(map[string]*failpoint.Proxy)
 	for name, upstream := range map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
@@ -93,12 +88,10 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 		s.spares = append(s.spares, spare)
 	}
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
+	s.exits = make(chan error, 16)
 	go func() { // until the process ends
 		for {
-			err := s.Wait(context.Background())
-			s.mu.Lock()
-			s.exits = append(s.exits, err)
-			s.mu.Unlock()
+			s.exits <- s.Wait(context.Background())
 		}
 	}()
 	return nil
@@ -150,15 +143,14 @@ func (s *system) writeSettings(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	const redis = "url: ${REDIS_URL"
 	for program, values := range map[string]map[string]string{
-		"gateway":   {},
-		"worker":    {"timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s", "breaker_failures": "1"},
-		"reporting": {"interval": "200ms", "claim_after": "3s", "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr},
+		"gateway": {redis: s.redisURL("gateway", "gateway-redis")},
+		"worker": {redis: "$${WORKER_REDIS_URL}", // one file for all of them
+			"timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s", "breaker_failures": "1"},
+		"reporting": {redis: s.redisURL("reporting", "reporting-redis"), "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr,
+			"interval": "200ms", "claim_after": "3s"},
 	} {
-		values["url: ${REDIS_URL"] = s.redisURL(program, program+"-redis")
-		if program == "worker" { // one file for all of them
-			values["url: ${REDIS_URL"] = "$${WORKER_REDIS_URL}"
-		}
 		if _, err := harness.WriteConfig(dir, program, values); err != nil {
 			return err
 		}
@@ -189,13 +181,6 @@ func (s *system) programs() []*stack.Program {
 func (s *system) process(name string) process {
 	return map[string]process{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
 		"clickhouse": s.ClickHouse, "redis": s.redis}[name]
-}
-
-func (s *system) takeExits() (exits []error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	exits, s.exits = s.exits, nil
-	return exits
 }
 
 // signal signals a process that runs. Another's id may be that of one that does not.
@@ -245,10 +230,7 @@ func (s *system) heal(ctx context.Context, workers int) error {
 		p.Stop()
 	}
 	s.resume()
-	if err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis, time.Minute)); err != nil {
-		return err
-	}
-	err := limitMemory(ctx, s.redis, "0")
+	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis, time.Minute), limitMemory(ctx, s.redis, "0"))
 	for _, p := range s.proxies {
 		err = errors.Join(err, p.Heal())
 	}
