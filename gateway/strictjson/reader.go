@@ -130,13 +130,13 @@ func (r *Reader) Skip() {
 		r.text()
 	case c == '-' || c >= '0' && c <= '9':
 		r.number()
-	case c == 't':
-		r.literal("true")
-	case c == 'f':
-		r.literal("false")
-	case c == 'n':
-		r.literal("null")
 	default:
+		for _, word := range []string{"true", "false", "null"} {
+			if c == word[0] && strings.HasPrefix(r.src[r.pos:], word) {
+				r.pos += len(word)
+				return
+			}
+		}
 		r.fail("a JSON value is expected")
 	}
 }
@@ -294,14 +294,6 @@ func (r *Reader) take(c byte) bool {
 	return true
 }
 
-func (r *Reader) literal(word string) {
-	if !strings.HasPrefix(r.src[r.pos:], word) {
-		r.fail("a JSON value is expected")
-		return
-	}
-	r.pos += len(word)
-}
-
 func (r *Reader) fail(what string) {
 	if r.err == nil {
 		r.err = delivery.Refuse(delivery.CodeMalformedRequest, "the body is not acceptable JSON: %s, at byte %d", what, r.pos)
@@ -412,22 +404,15 @@ func (r *Reader) codeUnit(at int) (rune, bool) {
 func (r *Reader) number() string {
 	start := r.pos
 	r.take('-')
-	if !r.take('0') && !r.digits() {
+	ok := r.take('0') || r.digits()
+	ok = ok && (!r.take('.') || r.digits())
+	if ok && (r.take('e') || r.take('E')) {
+		_ = r.take('+') || r.take('-')
+		ok = r.digits()
+	}
+	if !ok {
 		r.fail("a digit is expected")
 		return ""
-	}
-	if r.take('.') && !r.digits() {
-		r.fail("a digit is expected")
-		return ""
-	}
-	if r.take('e') || r.take('E') {
-		if !r.take('+') {
-			r.take('-')
-		}
-		if !r.digits() {
-			r.fail("a digit is expected")
-			return ""
-		}
 	}
 	return r.src[start:r.pos]
 }
