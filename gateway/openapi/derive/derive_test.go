@@ -41,8 +41,8 @@ func TestErrorTable_HasEveryCode(t *testing.T) {
 		known[string(code)] = code.HTTPStatus()
 	}
 	for row := range rows {
-		if known[row.code] != row.httpStatus() {
-			t.Errorf("%s is documented with %d, the service answers %d", row.code, row.httpStatus(), known[row.code])
+		if known[row.code] != row.status {
+			t.Errorf("%s is documented with %d, the service answers %d", row.code, row.status, known[row.code])
 		}
 		delete(known, row.code)
 	}

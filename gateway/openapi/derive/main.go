@@ -42,20 +42,16 @@ func run(dir string, write bool) error {
 	if err != nil {
 		return err
 	}
-	var stale []error
+	var faults []error
 	for name, content := range files {
 		path := filepath.Join(dir, name)
 		if write {
-			if err := os.WriteFile(path, content, 0o644); err != nil {
-				return err
-			}
-			continue
-		}
-		if found, err := os.ReadFile(path); err != nil || !bytes.Equal(found, content) {
-			stale = append(stale, fmt.Errorf("%s is out of date: go run ./gateway/openapi/derive -write", path))
+			faults = append(faults, os.WriteFile(path, content, 0o644))
+		} else if found, err := os.ReadFile(path); err != nil || !bytes.Equal(found, content) {
+			faults = append(faults, fmt.Errorf("%s is out of date: go run ./gateway/openapi/derive -write", path))
 		}
 	}
-	return errors.Join(stale...)
+	return errors.Join(faults...)
 }
 
 func derived() (map[string][]byte, error) {
@@ -81,7 +77,7 @@ func derived() (map[string][]byte, error) {
 type errorCode struct {
 	code, when string
 	again, do  any // texts
-	status     any // a number
+	status     int
 }
 
 const tableHead = `# Error codes
@@ -105,20 +101,15 @@ func errorTable(documents []*openapi3.T) ([]byte, error) {
 	}
 	b := bytes.NewBufferString(tableHead)
 	for _, row := range slices.SortedFunc(maps.Keys(apis), func(a, b errorCode) int {
-		return cmp.Or(cmp.Compare(a.httpStatus(), b.httpStatus()), cmp.Compare(a.code, b.code))
+		return cmp.Or(cmp.Compare(a.status, b.status), cmp.Compare(a.code, b.code))
 	}) {
-		fmt.Fprintf(b, "| %d %s | `%s` | %s | %s | %s | %s |\n", row.httpStatus(), http.StatusText(row.httpStatus()), row.code,
+		fmt.Fprintf(b, "| %d %s | `%s` | %s | %s | %s | %s |\n", row.status, http.StatusText(row.status), row.code,
 			cell(row.when), cell(row.again), cell(row.do), strings.Join(apis[row], ", "))
 	}
 	return b.Bytes(), nil
 }
 
 func cell(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "|", `\|`) }
-
-func (e errorCode) httpStatus() int {
-	status, _ := e.status.(float64)
-	return int(status)
-}
 
 // errorCodes reads the codes, the schemas that carry x-status, and which APIs have
 // them.
@@ -131,8 +122,9 @@ func errorCodes(documents []*openapi3.T) (map[errorCode][]string, error) {
 			if more["x-status"] == nil {
 				continue
 			}
-			row := errorCode{name, ref.Value.Description, more["x-again"], more["x-do"], more["x-status"]}
-			if row.httpStatus() == 0 || row.again == nil || row.do == nil || row.when == "" {
+			status, _ := more["x-status"].(float64)
+			row := errorCode{name, ref.Value.Description, more["x-again"], more["x-do"], int(status)}
+			if row.status == 0 || row.again == nil || row.do == nil || row.when == "" {
 				return nil, fmt.Errorf("%s of the %s API lacks x-status, x-again, x-do or a description", name, api)
 			}
 			if first, known := rows[name]; known && first != row {
