@@ -99,9 +99,8 @@ func (s Site) add(name string, compose func() (*File, error)) { s[name] = sync.O
 func (s Site) addAPI(page, api, document string, links []link) {
 	s.add(api+".yaml", asset("application/yaml", document))
 	s.add(page, func() (*File, error) {
-		f := frame{Title: "Delivery " + strings.ToUpper(api[:1]) + api[1:] + " API", Here: strings.TrimSuffix("/docs/"+page, "/"), Links: links}
-		f.Document = "/api/" + api + "/v1/openapi.yaml"
-		return render(f)
+		return render(frame{Title: "Delivery " + strings.ToUpper(api[:1]) + api[1:] + " API", Links: links,
+			Here: strings.TrimSuffix("/docs/"+page, "/"), Document: "/api/" + api + "/v1/openapi.yaml"})
 	})
 }
 
