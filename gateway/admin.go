@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +19,8 @@ import (
 // listener only; its key is the operators'.
 func adminRoutes() routes {
 	const root = "/api/admin/v1"
+	confirmForFleet := answerForFleet("store confirmed for its fleet", confirmation)
+	rejectForFleet := answerForFleet("store rejected for its fleet", rejection)
 	return slices.Concat(
 		group(root, adminOnly, nil,
 			route{method: post, pattern: "/accounts", name: "admin_accounts_create", body: requiredBody, handle: (*gateway).createAccount},
@@ -40,8 +42,8 @@ func adminRoutes() routes {
 			route{method: post, pattern: "/webhook/test", name: "admin_webhook_test", body: optionalBody, handle: existing((*gateway).testWebhook)},
 		),
 		group(root+"/accounts/{}/stores/{}", adminOnly, func(x *requestContext) error { return cmp.Or(x.accountInPath(), x.storeInPath()) },
-			route{method: post, pattern: "/confirm", name: "admin_stores_confirm", body: optionalBody, handle: (*gateway).confirmForFleet},
-			route{method: post, pattern: "/reject", name: "admin_stores_reject", body: optionalBody, handle: (*gateway).rejectForFleet},
+			route{method: post, pattern: "/confirm", name: "admin_stores_confirm", body: optionalBody, handle: confirmForFleet},
+			route{method: post, pattern: "/reject", name: "admin_stores_reject", body: optionalBody, handle: rejectForFleet},
 			route{method: post, pattern: "/migrate", name: "admin_stores_migrate", body: requiredBody, handle: (*gateway).migrateStore},
 			route{method: post, pattern: "/deactivate", name: "admin_stores_deactivate", body: requiredBody, handle: (*gateway).deactivateStore},
 		),
@@ -53,22 +55,18 @@ func adminRoutes() routes {
 	)
 }
 
-// accountInPath reads the path's account id; what is no UUID names no account.
-func (x *requestContext) accountInPath() (err error) {
-	if x.account, err = delivery.ParseAccountID(x.param(0)); err != nil {
-		return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
-	}
-	return nil
+var (
+	errNoAccount = delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
+	errNoFleet   = delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+)
+
+func (x *requestContext) accountInPath() error {
+	return idInPath(x, delivery.ParseAccountID, &x.account, errNoAccount)
 }
 
-func (x *requestContext) fleetInPath() (err error) {
-	if x.fleet, err = delivery.ParseFleetID(x.param(0)); err != nil {
-		return errNoFleet
-	}
-	return nil
+func (x *requestContext) fleetInPath() error {
+	return idInPath(x, delivery.ParseFleetID, &x.fleet, errNoFleet)
 }
-
-var errNoFleet = delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 
 // existing answers ACCOUNT_NOT_FOUND unless the path's account exists.
 func existing(handle handler) handler {
@@ -98,15 +96,12 @@ const maxOperator = 64 // characters
 // operator is the header X-Operator, which the panel sends: printable characters only, so
 // that no name looks like another line or field of the log. Anything else is nobody.
 func (x *requestContext) operator() string {
-	value, _, err := x.header("X-Operator")
-	if err != nil || !utf8.Valid(value) || utf8.RuneCount(value) > maxOperator {
+	value, sent := x.header("X-Operator")
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	if sent != 1 || !utf8.Valid(value) || utf8.RuneCount(value) > maxOperator || bytes.ContainsFunc(value, hidden) {
 		return ""
 	}
-	name := string(value)
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return ""
-	}
-	return name
+	return string(value)
 }
 
 // oldSecretLifetime is how long a rotated client secret still works (design section 5).
@@ -235,9 +230,8 @@ func readRevokeOld(x *requestContext) (revokeOld bool, err error) {
 	var body struct {
 		RevokeOld *bool `json:"revokeOld"`
 	}
-	f := x.form(&body)
-	set(body.RevokeOld, &revokeOld)
-	return revokeOld, f.err()
+	err = x.form(&body).err()
+	return body.RevokeOld != nil && *body.RevokeOld, err
 }
 
 // rotateCredentials is POST /accounts/{id}/credentials {revokeOld?}. With revokeOld all

@@ -56,38 +56,35 @@ type fleetForm struct {
 	Suspended       *bool           `json:"suspended"`
 	Disabled        *bool           `json:"disabled"`
 	Coverage        strictjson.Raw  `json:"coverage"`
+
+	parsed *delivery.Coverage // Coverage, once area has read it
 }
 
-// checked is a fleet with the fields that the form names, valid if err is nil.
-func (f *fleetForm) checked() (fleet delivery.Fleet, err error) {
-	fleet.Name = f.Line("name", f.Name, false, 1, maxName)
-	fleet.DeliveryMinutes = f.Whole("avgDeliveryMinutes", f.DeliveryMinutes, 1, maxMinutes)
-	fleet.PickupMinutes = f.Whole("avgPickupMinutes", f.PickupMinutes, 0, maxMinutes)
-	fleet.SubRegion = f.Line("subRegion", f.SubRegion, false, 0, maxName)
-	fleet.RequestsPerSecond = f.Whole("requestsPerSecond", f.Requests, 1, delivery.MaxFleetRequests)
-	if f.Coverage.Text != "" {
-		coverage, err := delivery.ParseCoverage([]byte(f.Coverage.Text))
-		switch {
-		case err != nil:
-			f.Invalid("coverage", err.Error())
-		case !coverage.ReachesTurkey():
-			f.Invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")
-		}
-		fleet.Coverage = coverage
+// apply sets the fields that the form names.
+func (f *fleetForm) apply(fleet *delivery.Fleet) error {
+	take(f.Name.Set, f.Line("name", f.Name, false, 1, maxName), &fleet.Name)
+	take(f.DeliveryMinutes.Set, f.Whole("avgDeliveryMinutes", f.DeliveryMinutes, 1, maxMinutes), &fleet.DeliveryMinutes)
+	take(f.PickupMinutes.Set, f.Whole("avgPickupMinutes", f.PickupMinutes, 0, maxMinutes), &fleet.PickupMinutes)
+	take(f.SubRegion.Set, f.Line("subRegion", f.SubRegion, false, 0, maxName), &fleet.SubRegion)
+	take(f.Requests.Set, f.Whole("requestsPerSecond", f.Requests, 1, delivery.MaxFleetRequests), &fleet.RequestsPerSecond)
+	take(f.Coverage.Text != "", f.area(), &fleet.Coverage)
+	set(f.Suspended, &fleet.Suspended)
+	set(f.Disabled, &fleet.Disabled)
+	return f.err()
+}
+
+// area parses once: a large one costs time, and apply is repeated when another writer interferes.
+func (f *fleetForm) area() *delivery.Coverage {
+	if f.Coverage.Text == "" || f.parsed != nil {
+		return f.parsed
 	}
-	return fleet, f.err()
-}
-
-// merge takes over the fields of a checked fleet that the form names.
-func (f *fleetForm) merge(checked, into *delivery.Fleet) {
-	take(f.Name.Set, checked.Name, &into.Name)
-	take(f.DeliveryMinutes.Set, checked.DeliveryMinutes, &into.DeliveryMinutes)
-	take(f.PickupMinutes.Set, checked.PickupMinutes, &into.PickupMinutes)
-	take(f.SubRegion.Set, checked.SubRegion, &into.SubRegion)
-	take(f.Requests.Set, checked.RequestsPerSecond, &into.RequestsPerSecond)
-	take(f.Coverage.Text != "", checked.Coverage, &into.Coverage)
-	set(f.Suspended, &into.Suspended)
-	set(f.Disabled, &into.Disabled)
+	var err error
+	if f.parsed, err = delivery.ParseCoverage([]byte(f.Coverage.Text)); err != nil {
+		f.Invalid("coverage", err.Error())
+	} else if !f.parsed.ReachesTurkey() {
+		f.Invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")
+	}
+	return f.parsed
 }
 
 func take[T any](given bool, value T, into *T) {
@@ -103,13 +100,11 @@ func (g *gateway) createFleet(x *requestContext) error {
 	f.Require("avgDeliveryMinutes", f.DeliveryMinutes.Set)
 	f.Require("coverage", f.Coverage.Text != "")
 	f.Require("subRegion", f.SubRegion.Set)
-	checked, err := f.checked()
-	if err != nil {
-		return err
-	}
 	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), PickupMinutes: delivery.DefaultPickupMinutes, Couriers: -1,
 		RequestsPerSecond: delivery.DefaultFleetRequests}
-	f.merge(&checked, fleet)
+	if err := f.apply(fleet); err != nil {
+		return err
+	}
 	secret := token.NewSecret()
 	if err := x.ledger.Fleets.Create(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
 		return err
@@ -142,15 +137,10 @@ func (g *gateway) listFleets(x *requestContext) error {
 func (g *gateway) changeFleet(x *requestContext) error {
 	f := new(fleetForm)
 	f.form = x.form(f)
-	// Once: a large area is not parsed again when another writer interferes.
-	checked, err := f.checked()
-	if err != nil {
+	if err := f.apply(new(delivery.Fleet)); err != nil { // a wrong form is refused whether or not the fleet exists
 		return err
 	}
-	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
-		f.merge(&checked, fleet)
-		return nil
-	})
+	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, f.apply)
 	if err != nil {
 		return err
 	}

@@ -20,17 +20,10 @@ var (
 	headerReset      = []byte("X-RateLimit-Reset")
 	headerRateLimit  = []byte("RateLimit")
 	headerRatePolicy = []byte("RateLimit-Policy")
-	headerRetryAfter = []byte("Retry-After")
-	headerReplayed   = []byte("Idempotent-Replayed")
-	headerRequestID  = []byte("X-Request-Id")
-	headerCache      = []byte("Cache-Control")
-	headerChallenge  = []byte("WWW-Authenticate")
-
-	valueJSON    = []byte("application/json")
-	valueTrue    = []byte("true")
-	valueNoStore = []byte("no-store")
-	valueBearer  = []byte("Bearer")
+	typeJSON         = []byte("application/json")
 )
+
+const headerRequestID = "X-Request-Id"
 
 // data begins a successful answer; the caller appends the data object, and calls ok.
 func (x *requestContext) data() []byte { return append(x.out[:0], `{"success":true,"data":`...) }
@@ -75,7 +68,7 @@ func viewAll[T, V any](values []T, view func(T) V) []V {
 
 // okSecret sends a data object that nobody may keep a copy of.
 func (x *requestContext) okSecret(data any) error {
-	x.ctx.Response.Header.SetCanonical(headerCache, valueNoStore)
+	x.ctx.Response.Header.Set("Cache-Control", "no-store")
 	return x.okJSON(data)
 }
 
@@ -83,7 +76,7 @@ func (x *requestContext) send(status int, b []byte) {
 	x.out = b
 	r := &x.ctx.Response
 	r.SetStatusCode(status)
-	r.Header.SetContentTypeBytes(valueJSON)
+	r.Header.SetContentTypeBytes(typeJSON)
 	x.sendQuota()
 	r.SetBody(b)
 }
@@ -144,14 +137,14 @@ func (g *gateway) refuse(x *requestContext, err error) {
 	}
 	h := &x.ctx.Response.Header
 	if requestID != "" {
-		h.SetCanonical(headerRequestID, []byte(requestID))
+		h.Set(headerRequestID, requestID)
 	}
 	if wait := waitSeconds(refusal); wait > 0 {
-		h.SetCanonical(headerRetryAfter, strconv.AppendInt(nil, wait, 10))
+		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
 	status := refusal.Code.HTTPStatus()
 	if status == 401 {
-		h.SetCanonical(headerChallenge, valueBearer)
+		h.Set("WWW-Authenticate", "Bearer")
 	}
 	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
 }
@@ -200,57 +193,46 @@ func (f *faultLog) due(now time.Time) (unlogged int, ok bool) {
 
 // appendRefusal appends an error (spec, "Response envelope"; design section 9).
 func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
-	dst = append(dst, `{"success":false,"message":`...)
-	dst = delivery.AppendString(dst, e.Message)
-	dst = append(dst, `,"data":{"errorCode":`...)
-	dst = delivery.AppendString(dst, string(e.Code))
+	member := func(before, text string) { dst = delivery.AppendString(append(dst, before...), text) }
+	member(`{"success":false,"message":`, e.Message)
+	member(`,"data":{"errorCode":`, string(e.Code))
 	if wait := waitSeconds(e); wait > 0 {
-		dst = append(dst, `,"retryAfterSeconds":`...)
-		dst = strconv.AppendInt(dst, wait, 10)
+		dst = strconv.AppendInt(append(dst, `,"retryAfterSeconds":`...), wait, 10)
+	}
+	for i, f := range e.Fields {
+		before := `,{"field":`
+		if i == 0 {
+			before = `,"fields":[{"field":`
+		}
+		member(before, f.Field)
+		member(`,"message":`, f.Message)
+		dst = append(dst, '}')
 	}
 	if len(e.Fields) > 0 {
-		dst = append(dst, `,"fields":[`...)
-		for i, f := range e.Fields {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, `{"field":`...)
-			dst = delivery.AppendString(dst, f.Field)
-			dst = append(dst, `,"message":`...)
-			dst = delivery.AppendString(dst, f.Message)
-			dst = append(dst, '}')
-		}
 		dst = append(dst, ']')
 	}
 	if !e.OrderID.IsZero() {
-		dst = append(dst, `,"orderId":"`...)
-		dst = append(e.OrderID.AppendText(dst), '"')
+		dst = append(e.OrderID.AppendText(append(dst, `,"orderId":"`...)), '"')
 	}
 	if e.Status != 0 {
-		dst = append(dst, `,"status":`...)
-		dst = delivery.AppendString(dst, e.Status.String())
+		member(`,"status":`, e.Status.String())
 	}
 	if e.Store != 0 {
-		dst = append(dst, `,"status":`...)
-		dst = delivery.AppendString(dst, e.Store.String())
+		member(`,"status":`, e.Store.String())
 	}
 	if e.Courier != "" {
-		dst = append(dst, `,"courier":{"name":`...)
-		dst = append(delivery.AppendString(dst, e.Courier), '}')
+		member(`,"courier":{"name":`, e.Courier)
+		dst = append(dst, '}')
 	}
 	if requestID != "" {
-		dst = append(dst, `,"requestId":`...)
-		dst = delivery.AppendString(dst, requestID)
+		member(`,"requestId":`, requestID)
 	}
 	return append(dst, `}}`...)
 }
 
-// invalid is a VALIDATION_FAILED of pairs of field and message.
-func invalid(fieldsAndMessages ...string) *delivery.Error {
-	e := &delivery.Error{Code: delivery.CodeValidationFailed}
-	for i := 0; i+1 < len(fieldsAndMessages); i += 2 {
-		e.Fields = append(e.Fields, delivery.FieldError{Field: fieldsAndMessages[i], Message: fieldsAndMessages[i+1]})
-	}
-	e.Message = e.Fields[0].Field + " " + e.Fields[0].Message
-	return e
+// invalid is a VALIDATION_FAILED of one field.
+func invalid(field, message string) error {
+	var f delivery.Faults
+	f.Invalid(field, message)
+	return f.Err()
 }

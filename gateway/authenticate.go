@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -86,11 +87,11 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 var bearerScheme = []byte("Bearer ")
 
 func bearer(x *requestContext) ([]byte, error) {
-	value, sent, err := x.header("Authorization")
+	value, sent := x.header("Authorization")
 	switch {
-	case err != nil:
+	case sent > 1:
 		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization was sent more than once")
-	case !sent:
+	case sent == 0:
 		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "the header Authorization: Bearer <token> is missing")
 	case len(value) <= len(bearerScheme) || !bytes.EqualFold(value[:len(bearerScheme)], bearerScheme):
 		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization must be Bearer <token>")
@@ -98,28 +99,8 @@ func bearer(x *requestContext) ([]byte, error) {
 	return bytes.TrimLeft(value[len(bearerScheme):], " "), nil
 }
 
-type credentials struct {
-	clientID string
-	secret   [sha256.Size]byte
-}
-
 // maxSecret bounds what is hashed on behalf of a stranger.
 const maxSecret = 256
-
-func readCredentials(x *requestContext) (credentials, error) {
-	var body struct {
-		ClientID     delivery.Text `json:"clientId"`
-		ClientSecret delivery.Text `json:"clientSecret"`
-	}
-	f := x.form(&body)
-	f.Require("clientId", body.ClientID.Set)
-	f.Require("clientSecret", body.ClientSecret.Set)
-	secret := body.ClientSecret.Value
-	if len(secret) > maxSecret {
-		secret = "" // the digest fits none that was issued
-	}
-	return credentials{body.ClientID.Value, sha256.Sum256([]byte(secret))}, f.err()
-}
 
 // vendorToken is POST /api/vendor/v1/token. Only a right secret counts.
 func (g *gateway) vendorToken(x *requestContext) error {
@@ -169,62 +150,62 @@ func (g *gateway) fleetToken(x *requestContext) error {
 // checked first: a right one is never refused because somebody else kept guessing. All
 // client ids that cannot exist are counted as one, and so is the /64 that an IPv6 host
 // chooses its addresses from.
+//
+// Logins have a few places in flight of their own. Who has guessed too often, and everybody
+// while these are taken, is checked by what this process knows, which costs Redis next to
+// nothing: what is right goes on among the requests, what is wrong is refused.
 func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID string) (ID, bool),
 	known func(ID, [sha256.Size]byte) (bool, error), enter func(ID, [sha256.Size]byte) error) error {
-	c, err := readCredentials(x)
+	var body struct {
+		ClientID     delivery.Text `json:"clientId"`
+		ClientSecret delivery.Text `json:"clientSecret"`
+	}
+	f := x.form(&body)
+	f.Require("clientId", body.ClientID.Set)
+	f.Require("clientSecret", body.ClientSecret.Set)
+	err := f.err()
 	if err != nil {
 		return err
 	}
-	id, possible := parse(c.clientID)
+	if len(body.ClientSecret.Value) > maxSecret {
+		body.ClientSecret.Value = "" // the digest fits none that was issued
+	}
+	secret := sha256.Sum256([]byte(body.ClientSecret.Value))
+	clientID, origin := body.ClientID.Value, service.Origin(x.ctx.Conn()).String()
+	id, possible := parse(clientID)
 	if !possible {
-		c.clientID = ""
+		clientID = ""
 	}
-	leave, err := g.admitLogin(x, c.clientID, func() (bool, error) {
-		if !possible {
-			return false, nil
+
+	limiter := g.logins
+	if wait := x.ledger.Limits.LoginWait(clientID, origin); wait > 0 || !limiter.enter() {
+		limiter = g.limiterOf(x)
+		right := false
+		if possible {
+			right, err = known(id, secret)
 		}
-		return known(id, c.secret)
-	})
-	if err != nil {
-		return err
+		switch {
+		case err != nil:
+			return err
+		case !right && wait > 0:
+			return ledger.TooManyLogins(wait)
+		case !right || !limiter.enter():
+			return errOverloaded
+		}
 	}
-	defer leave()
+	defer limiter.leave()
+
 	err = errWrongCredentials
 	if possible {
-		err = enter(id, c.secret)
+		err = enter(id, secret)
 	}
 	if delivery.CodeOf(err) != delivery.CodeInvalidCredentials {
 		return err
 	}
-	if err := x.ledger.Limits.CountFailedLogin(g.work, c.clientID, service.Origin(x.ctx.Conn()).String()); err != nil {
-		return err
-	}
-	return errWrongCredentials
+	return cmp.Or(x.ledger.Limits.CountFailedLogin(g.work, clientID, origin), errWrongCredentials)
 }
 
 var errWrongCredentials error = delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
-
-// admitLogin finds a place in flight for a login; whoever got one leaves it. Logins
-// have a few places of their own. Who has guessed too often, and everybody while
-// these are taken, is checked by what this process knows, which costs Redis next to
-// nothing: what is right goes on among the requests, what is wrong is refused. clientID
-// is empty where it cannot be one.
-func (g *gateway) admitLogin(x *requestContext, clientID string, known func() (bool, error)) (leave func(), err error) {
-	wait := x.ledger.Limits.LoginWait(clientID, service.Origin(x.ctx.Conn()).String())
-	if wait <= 0 && g.logins.enter() {
-		return g.logins.leave, nil
-	}
-	limiter := g.limiterOf(x)
-	switch right, err := known(); {
-	case err != nil:
-		return nil, err
-	case !right && wait > 0:
-		return nil, ledger.TooManyLogins(wait)
-	case !right || !limiter.enter():
-		return nil, errOverloaded
-	}
-	return limiter.leave, nil
-}
 
 // issue answers with a token. One of the second in which others were revoked is
 // issued as of the next one, from which on tokens are good: a token's time has

@@ -68,12 +68,10 @@ func viewFleetStore(s *delivery.Store) fleetStoreView {
 
 // listStores is GET /stores?status=, all without a status.
 func (g *gateway) listStores(x *requestContext) error {
-	var state delivery.StoreState
-	if name := x.query("status"); name != "" {
-		var err error
-		if state, err = delivery.ParseStoreState(name); err != nil {
-			return invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
-		}
+	name := x.query("status")
+	state, err := delivery.ParseStoreState(name)
+	if name != "" && err != nil {
+		return invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 	}
 	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, state)
 	if err != nil {
@@ -95,7 +93,7 @@ func (x *requestContext) fleetStoreInPath() error {
 
 // confirmation is a fleet's yes: the store becomes Active, and store.activated
 // goes out with the same write. Confirming again announces nothing.
-func confirmation(fleet delivery.FleetID, now time.Time) storeMove {
+func confirmation(fleet delivery.FleetID, _ string, now time.Time) storeMove {
 	return func(s *delivery.Store, _ bool) ([]ledger.Notice, bool, error) {
 		if s.Fleet != fleet {
 			return nil, false, errNotYourStore
@@ -103,10 +101,8 @@ func confirmation(fleet delivery.FleetID, now time.Time) storeMove {
 		if s.State == delivery.Active {
 			return nil, false, nil
 		}
-		if err := delivery.ConfirmStore(s, now); err != nil {
-			return nil, false, err
-		}
-		return notice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)), true, nil
+		notices := notice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName))
+		return notices, true, delivery.ConfirmStore(s, now)
 	}
 }
 
@@ -126,7 +122,7 @@ func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
 }
 
 func (g *gateway) confirmStore(x *requestContext) error {
-	return g.answerPending(x, confirmation(x.fleet, x.now))
+	return g.answerPending(x, confirmation(x.fleet, "", x.now))
 }
 
 // rejectStore is POST /stores/{accountId}/{externalStoreId}/reject {reason?}.
@@ -174,12 +170,12 @@ func (g *gateway) setAvailability(x *requestContext) error {
 		fleet.Couriers = couriers
 		return nil
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
-		return err
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		x.ledger.Fleets.Owe(x.fleet, availabilityCounts)
 		g.refreshFleets(x)
+	case !errors.Is(err, errUnchanged):
+		return err
 	}
 	return x.okJSON(map[string]int{"couriers": couriers})
 }
@@ -270,12 +266,9 @@ var listedStatuses = []delivery.Status{
 
 // listJobs is GET /jobs?status=&cursor=; the last page has an empty cursor.
 func (g *gateway) listJobs(x *requestContext) error {
-	status := delivery.Searching
-	if name := x.query("status"); name != "" {
-		var err error
-		if status, err = delivery.ParseStatus(name); err != nil || !slices.Contains(listedStatuses, status) {
-			return invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
-		}
+	status, err := delivery.ParseStatus(cmp.Or(x.query("status"), "Searching"))
+	if err != nil || !slices.Contains(listedStatuses, status) {
+		return invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
 	}
 	orders, next, err := x.ledger.Orders.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
 	if err != nil {
@@ -308,12 +301,8 @@ func storeOf(o *delivery.Order) ledger.StoreName {
 
 var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
 
-// jobInPath reads the path's order id; what is no order id names none.
-func (x *requestContext) jobInPath() (err error) {
-	if x.order, err = delivery.ParseOrderID(x.param(0)); err != nil {
-		return errNotYourJob
-	}
-	return nil
+func (x *requestContext) jobInPath() error {
+	return idInPath(x, delivery.ParseOrderID, &x.order, errNotYourJob)
 }
 
 // readJob is GET /jobs/{orderId}. Another fleet's order is unknown.

@@ -39,46 +39,36 @@ func (c courierForm) given() bool { return c.Name.Set || c.Phone.Set || c.Vehicl
 
 // courier checks a courier; prefix is "courier." or empty.
 func (f *form) courier(prefix string, c courierForm) delivery.Courier {
-	courier := delivery.Courier{Name: f.Line(prefix+"name", c.Name, true, 2, maxName)}
-	if f.Require(prefix+"phone", c.Phone.Set) {
-		phone, err := delivery.NormalizePhone(c.Phone.Value)
-		if err != nil {
-			f.Invalid(prefix+"phone", err.Error())
-		}
-		courier.Phone = phone
+	name := f.Line(prefix+"name", c.Name, true, 2, maxName)
+	phone, err := delivery.NormalizePhone(c.Phone.Value)
+	if f.Require(prefix+"phone", c.Phone.Set) && err != nil {
+		f.Invalid(prefix+"phone", err.Error())
 	}
-	courier.VehicleType = f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32)
-	return courier
+	return delivery.Courier{Name: name, Phone: phone, VehicleType: f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32)}
 }
 
-// report queues an update in one round trip; the worker decides it.
-func (g *gateway) report(x *requestContext, f *form, u delivery.Update) (was delivery.Status, err error) {
+// report queues an update in one round trip; the worker decides it. After an acceptance
+// or a swap the job has a courier; that may still wait to be decided.
+func (g *gateway) report(x *requestContext, f *form, u delivery.Update) error {
 	if err := f.err(); err != nil {
-		return 0, err
+		return err
 	}
 	u.Order, u.Fleet = x.order, x.fleet
-	was, err = x.ledger.Orders.Report(g.context(x), u, x.now)
+	was, err := x.ledger.Orders.Report(g.context(x), u, x.now)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
-		err = errNotYourJob
+		return errNotYourJob
 	}
-	return was, err
-}
-
-func viewReported(order delivery.OrderID, status delivery.Status) any {
-	return struct {
-		OrderID string `json:"orderId"`
-		Status  string `json:"status"`
-	}{order.String(), status.String()}
-}
-
-// reportCourier reports an acceptance or a swap. The job has a courier then; that may still wait to
-// be decided.
-func (g *gateway) reportCourier(x *requestContext, f *form, u delivery.Update) error {
-	was, err := g.report(x, f, u)
 	if err != nil {
 		return err
 	}
-	return x.okJSON(viewReported(x.order, max(was, delivery.Assigned)))
+	code, status := 200, max(was, delivery.Assigned)
+	if u.Kind == delivery.KindStatus {
+		code, status = 202, u.Status
+	}
+	return x.sendJSON(code, struct {
+		OrderID string `json:"orderId"`
+		Status  string `json:"status"`
+	}{x.order.String(), status.String()})
 }
 
 // courierReport is the body of a report about the courier.
@@ -95,7 +85,7 @@ func (g *gateway) acceptJob(x *requestContext) error {
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
 		Courier: f.courier("courier.", body.Courier), At: f.occurred("at", body.At, x.now)}
-	return g.reportCourier(x, f, u)
+	return g.report(x, f, u)
 }
 
 // swapCourier is PUT /jobs/{orderId}/courier; the status stays. The courier is under
@@ -111,7 +101,7 @@ func (g *gateway) swapCourier(x *requestContext) error {
 		prefix, courier = "", body.courierForm
 	}
 	u := delivery.Update{Kind: delivery.KindSwap, Courier: f.courier(prefix, courier), At: f.occurred("at", body.At, x.now)}
-	return g.reportCourier(x, f, u)
+	return g.report(x, f, u)
 }
 
 // reportStatus is POST /jobs/{orderId}/status. What can be true of some order is
@@ -134,10 +124,7 @@ func (g *gateway) reportStatus(x *requestContext) error {
 	if body.Latitude.Set || body.Longitude.Set {
 		u.Location = f.location("location", body.Latitude, body.Longitude, u.At)
 	}
-	if _, err := g.report(x, f, u); err != nil {
-		return err
-	}
-	return x.sendJSON(202, viewReported(x.order, u.Status))
+	return g.report(x, f, u)
 }
 
 // reportable is a status that a fleet can report.
@@ -195,11 +182,9 @@ func (g *gateway) reportLocations(x *requestContext) error {
 	if err := x.ledger.Fleets.Charge(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
 		return err
 	}
-	ignored := 0
-	if len(positions) > 0 {
-		if ignored, err = x.ledger.Orders.ReportLocations(g.work, x.fleet, positions, x.now); err != nil {
-			return err
-		}
+	ignored, err := x.ledger.Orders.ReportLocations(g.work, x.fleet, positions, x.now)
+	if err != nil {
+		return err
 	}
 	// In one order: two alike answers are the same bytes.
 	return x.okJSON(struct {
@@ -240,13 +225,9 @@ type positionForm struct {
 }
 
 func (f *form) position(path string, given positionForm, now time.Time) ledger.Position {
-	var p ledger.Position
-	if f.Require(path+".orderId", given.Order.Set) {
-		var err error
-		if p.Order, err = delivery.ParseOrderID(given.Order.Value); err != nil {
-			f.Invalid(path+".orderId", "must be an order id")
-		}
+	order, err := delivery.ParseOrderID(given.Order.Value)
+	if f.Require(path+".orderId", given.Order.Set) && err != nil {
+		f.Invalid(path+".orderId", "must be an order id")
 	}
-	p.Location = f.location(path, given.Latitude, given.Longitude, f.occurred(path+".at", given.At, now))
-	return p
+	return ledger.Position{Order: order, Location: f.location(path, given.Latitude, given.Longitude, f.occurred(path+".at", given.At, now))}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -54,9 +53,10 @@ var requestContexts = sync.Pool{New: func() any {
 // keepBuffer is the largest buffer that is kept for the next request.
 const keepBuffer = 256 << 10
 
-func (g *gateway) acquireContext(ctx *fasthttp.RequestCtx) *requestContext {
+func (g *gateway) acquireContext(ctx *fasthttp.RequestCtx, vendor bool) *requestContext {
+	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
 	x := requestContexts.Get().(*requestContext)
-	x.ctx, x.began = ctx, time.Now()
+	x.ctx, x.vendor, x.began = ctx, vendor, time.Now()
 	x.now = x.began
 	if l := g.Ledger(); l != nil {
 		x.now = l.Clock(x.began)
@@ -78,10 +78,8 @@ func (x *requestContext) release() {
 
 // serve answers one request of a listener; vendor: it is that of the Vendor API.
 func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor bool) {
-	x := g.acquireContext(ctx)
+	x := g.acquireContext(ctx, vendor)
 	defer x.release()
-	x.vendor = vendor
-	ctx.Response.Header.DisableNormalizing() // X-RateLimit-Limit as the spec writes it
 	chunked := ctx.Request.Header.ContentLength() == -1
 	if chunked {
 		boundReading(ctx.Conn(), maxOverhead*limit)
@@ -328,19 +326,72 @@ func (x *requestContext) param(i int) string {
 	return text
 }
 
-// header is the value of a request header. Sent twice is an error.
-func (x *requestContext) header(name string) (value []byte, sent bool, err error) {
-	values := x.ctx.Request.Header.PeekAll(name)
-	switch len(values) {
-	case 0:
-		return nil, false, nil
-	case 1:
-		return values[0], true, nil
+// idInPath reads the path's first parameter. What is no id names nothing that exists.
+func idInPath[ID any](x *requestContext, parse func(string) (ID, error), into *ID, unknown error) (err error) {
+	if *into, err = parse(x.param(0)); err != nil {
+		return unknown
 	}
-	return nil, true, errRepeatedHeader
+	return nil
 }
 
-var errRepeatedHeader = errors.New("the header occurs more than once")
+// header is the value of a request header, and how often it was sent.
+func (x *requestContext) header(name string) (value []byte, times int) {
+	values := x.ctx.Request.Header.PeekAll(name)
+	if len(values) == 0 {
+		return nil, 0
+	}
+	return values[0], len(values)
+}
 
 // query is a parameter of the query; empty when absent.
 func (x *requestContext) query(name string) string { return string(x.ctx.QueryArgs().Peek(name)) }
+
+// form is a request body whose rules stand in its handler. Checks of the fields
+// gather every fault; err is the refusal. Orders, stores and cancellations are
+// checked by package delivery.
+type form struct {
+	delivery.Faults
+	malformed error
+}
+
+// form reads the body into a struct (strictjson.Bind). An optional body may be absent.
+func (x *requestContext) form(fields any) *form {
+	if len(x.body) == 0 && x.route.body == optionalBody {
+		return new(form)
+	}
+	return readForm(x.text(), fields)
+}
+
+func readForm(body string, fields any) *form {
+	r := strictjson.New(body)
+	r.Root(strictjson.Bind(fields))
+	f := &form{malformed: r.End()}
+	f.WrongType = r.Wrong
+	for _, path := range r.Unknown {
+		f.Invalid(path, "is unknown")
+	}
+	return f
+}
+
+// err is MALFORMED_REQUEST, a VALIDATION_FAILED that lists every fault, or nil.
+func (f *form) err() error {
+	if f.malformed != nil {
+		return f.malformed
+	}
+	return f.Err()
+}
+
+// decode reads a body into a request of package delivery, which ranks the wrong
+// types among its other faults. The error is MALFORMED_REQUEST.
+func decode(body string, request *strictjson.Fields, wrongType *[]delivery.FieldError) error {
+	r := strictjson.New(body)
+	r.Root(request)
+	*wrongType = r.Wrong
+	return r.End()
+}
+
+func set(flag *bool, into *bool) {
+	if flag != nil {
+		*into = *flag
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -39,7 +40,7 @@ type route struct {
 	body    bodyRule
 	// bucket is where a vendor's request counts (spec, "Limits").
 	bucket ledger.Endpoint
-	// login is a token endpoint: it finds its place in flight by itself (admitLogin).
+	// login is a token endpoint: it finds its place in flight by itself (login).
 	login bool
 	// static routes need no ledger.
 	static bool
@@ -54,10 +55,8 @@ type route struct {
 // group puts routes under a common path; about reads what it names.
 func group(root string, by access, about func(*requestContext) error, rs ...route) routes {
 	for i := range rs {
-		rs[i].pattern, rs[i].access = root+rs[i].pattern, by
-		if rs[i].about == nil {
-			rs[i].about = about
-		}
+		rs[i].pattern, rs[i].access, rs[i].about = root+rs[i].pattern, by, about
+		rs[i].segments = strings.Split(rs[i].pattern[1:], "/")
 	}
 	return rs
 }
@@ -145,13 +144,6 @@ func splitPath(path []byte, segments *[maxSegments][]byte) (n int, ok bool) {
 	return n, true
 }
 
-func (rs routes) split() routes {
-	for i := range rs {
-		rs[i].segments = strings.Split(strings.Trim(rs[i].pattern, "/"), "/")
-	}
-	return rs
-}
-
 const (
 	get    = fasthttp.MethodGet
 	post   = fasthttp.MethodPost
@@ -163,22 +155,16 @@ const (
 // documentationRoutes are pages under /docs and the OpenAPI documents. They come last,
 // so that no order is compared with them. label begins their names in the metrics.
 func documentationRoutes(label string, site docs.Site, apis ...string) routes {
-	rs := routes{
-		{method: get, pattern: "/docs", name: label + "docs_page", handle: func(_ *gateway, x *requestContext) error {
-			return x.showFile(site, "")
-		}},
-		{method: get, pattern: "/docs/{}", name: label + "docs_file", handle: func(_ *gateway, x *requestContext) error {
-			return x.showFile(site, x.param(0))
-		}},
+	show := func(pattern, name, file string) route {
+		return route{method: get, pattern: pattern, name: label + name, static: true, handle: func(_ *gateway, x *requestContext) error {
+			return x.showFile(site, cmp.Or(file, x.param(0)))
+		}}
 	}
+	rs := routes{show("/docs", "docs_page", ""), show("/docs/{}", "docs_file", "")}
 	for _, api := range apis {
-		rs = append(rs, route{method: get, pattern: "/api/" + api + "/v1/openapi.yaml", name: label + "docs_openapi",
-			handle: func(_ *gateway, x *requestContext) error { return x.showFile(site, api+".yaml") }})
+		rs = append(rs, show("/api/"+api+"/v1/openapi.yaml", "docs_openapi", api+".yaml"))
 	}
-	for i := range rs {
-		rs[i].access, rs[i].static = public, true
-	}
-	return rs
+	return group("", public, nil, rs...)
 }
 
 // showFile answers a file of the documentation, 304 to a reader who has it.

@@ -127,10 +127,9 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 		_ = ctx.Conn().Close()
 		return
 	}
-	x := g.acquireContext(ctx)
+	x := g.acquireContext(ctx, vendor)
 	defer x.release()
-	x.meter, x.vendor = g.metrics.unparsed, vendor
-	ctx.Response.Header.DisableNormalizing()
+	x.meter = g.metrics.unparsed
 	code, message := delivery.CodeMalformedRequest, "this is no HTTP request that the service accepts"
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error

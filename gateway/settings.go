@@ -94,23 +94,22 @@ func (l *listenerSettings) validate(section string) error {
 	if err := config.CheckAddr(l.Addr); err != nil {
 		return fmt.Errorf("%s.addr: %w", section, err)
 	}
-	switch {
-	case l.PublicURL != "" && !isBaseURL(l.PublicURL):
-		return fmt.Errorf("%s.public_url: want an http or https URL without query and trailing slash, or nothing", section)
-	case (l.TLSCertFile == "") != (l.TLSKeyFile == ""):
-		return fmt.Errorf("%s: tls_cert_file and tls_key_file go together", section)
-	case l.MaxBodyBytes < 1024 || l.MaxBodyBytes > 64<<20:
-		return fmt.Errorf("%s.max_body_bytes: want 1024 to 67108864", section)
-	case l.MaxHeaderBytes < 1024 || l.MaxHeaderBytes > 1<<20:
-		return fmt.Errorf("%s.max_header_bytes: want 1024 to 1048576", section)
-	case l.ReadTimeout <= 0 || l.WriteTimeout <= 0 || l.IdleTimeout <= 0:
-		return fmt.Errorf("%s: read_timeout, write_timeout and idle_timeout must be more than 0s", section)
-	case l.MaxConnections < 1:
-		return fmt.Errorf("%s.max_connections: want 1 or more", section)
-	case l.MaxConnectionsPerIP < 0:
-		return fmt.Errorf("%s.max_connections_per_ip: want 0 or more", section)
-	case l.MaxInFlight < 0:
-		return fmt.Errorf("%s.max_in_flight: want 0 or more", section)
+	for _, rule := range []struct {
+		broken bool
+		fault  string
+	}{
+		{l.PublicURL != "" && !isBaseURL(l.PublicURL), ".public_url: want an http or https URL without query and trailing slash, or nothing"},
+		{(l.TLSCertFile == "") != (l.TLSKeyFile == ""), ": tls_cert_file and tls_key_file go together"},
+		{l.MaxBodyBytes < 1024 || l.MaxBodyBytes > 64<<20, ".max_body_bytes: want 1024 to 67108864"},
+		{l.MaxHeaderBytes < 1024 || l.MaxHeaderBytes > 1<<20, ".max_header_bytes: want 1024 to 1048576"},
+		{min(l.ReadTimeout, l.WriteTimeout, l.IdleTimeout) <= 0, ": read_timeout, write_timeout and idle_timeout must be more than 0s"},
+		{l.MaxConnections < 1, ".max_connections: want 1 or more"},
+		{l.MaxConnectionsPerIP < 0, ".max_connections_per_ip: want 0 or more"},
+		{l.MaxInFlight < 0, ".max_in_flight: want 0 or more"},
+	} {
+		if rule.broken {
+			return errors.New(section + rule.fault)
+		}
 	}
 	return nil
 }

@@ -28,44 +28,29 @@ func (g *gateway) putStore(x *requestContext) error {
 	if err != nil {
 		return err
 	}
-	store, serving, err := g.upsert(x, externalID, before, &request)
-	if err != nil {
-		return err
-	}
-	return x.okJSON(viewStore(store, serving, request.FleetID.Set))
-}
-
-// upsert decides and writes until nobody wrote in between.
-func (g *gateway) upsert(x *requestContext, externalID string, before *delivery.Store, request *delivery.StoreRequest) (*delivery.Store, []*delivery.Fleet, error) {
 	for range writeTries {
 		asked, err := request.Check(before)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		serving := x.ledger.Fleets.Snapshot().Covering(asked.Point)
 		after, err := upsertStore(before, asked, request.FleetID.Set, serving, x.now)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		after.Account, after.ExternalID = x.account, externalID
-		if sameStore(before, after) {
-			return &after, serving, nil
-		}
-		if err = x.ledger.Stores.Write(g.work, &after); err == nil {
-			return &after, serving, nil
+		if !sameStore(before, after) {
+			err = x.ledger.Stores.Write(g.work, &after)
 		}
 		if !errors.Is(err, ledger.ErrConflict) {
-			return nil, nil, err
+			return show(x, func(s *delivery.Store) storeView { return viewStore(s, serving, request.FleetID.Set) })(&after, err)
 		}
 		before, err = x.ledger.Stores.Get(g.work, x.account, externalID)
-		if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
-			before, err = nil, nil
-		}
-		if err != nil {
-			return nil, nil, err
+		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
+			return err
 		}
 	}
-	return nil, nil, errContended
+	return errContended
 }
 
 var errContended = errors.Join(errors.New("the store is being written by many at once"), delivery.ErrUnavailable)
@@ -120,8 +105,7 @@ type fleetName struct {
 }
 
 type fleetOption struct {
-	FleetID         string `json:"fleetId"`
-	Name            string `json:"name"`
+	fleetName
 	Status          string `json:"status"`
 	DeliveryMinutes int    `json:"avgDeliveryMinutes"`
 }
@@ -137,7 +121,7 @@ func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeV
 	}
 	v.Available = make([]fleetOption, len(serving))
 	for i, f := range serving {
-		v.Available[i] = fleetOption{f.ID.String(), f.Name, "Unavailable", f.DeliveryMinutes}
+		v.Available[i] = fleetOption{fleetName{f.ID.String(), f.Name}, "Unavailable", f.DeliveryMinutes}
 		if f.Available() {
 			v.Available[i].Status = "Available"
 		}
@@ -208,54 +192,39 @@ func sameStore(before *delivery.Store, after delivery.Store) bool {
 	return after == *before
 }
 
-func (g *gateway) confirmForFleet(x *requestContext) error {
-	return g.answerForFleet(x, "store confirmed for its fleet", func(fleet delivery.FleetID, _ string) storeMove {
-		return confirmation(fleet, x.now)
-	})
-}
-
-// rejectForFleet is POST /accounts/{id}/stores/{externalStoreId}/reject {fleetId?, reason?}.
-func (g *gateway) rejectForFleet(x *requestContext) error {
-	return g.answerForFleet(x, "store rejected for its fleet", func(fleet delivery.FleetID, reason string) storeMove {
-		return rejection(fleet, reason, x.now)
-	})
-}
-
-// answerForFleet answers for the fleet that the body names, or without one for the one
-// that the store has chosen. Naming it keeps an operator with an old page from answering
-// for a fleet that was chosen since.
-func (g *gateway) answerForFleet(x *requestContext, what string, answer func(fleet delivery.FleetID, reason string) storeMove) error {
-	fleet, reason, err := readActingFleet(x)
-	if err != nil {
-		return err
+// answerForFleet is POST /accounts/{id}/stores/{externalStoreId}/confirm and .../reject
+// {fleetId?, reason?}: an operator answers for the fleet that the body names, or without one
+// for the one that the store has chosen. Naming it keeps an operator with an old page from
+// answering for a fleet that was chosen since.
+func answerForFleet(what string, answer func(fleet delivery.FleetID, reason string, now time.Time) storeMove) handler {
+	return func(g *gateway, x *requestContext) error {
+		var body struct {
+			FleetID delivery.Text `json:"fleetId"`
+			Reason  delivery.Text `json:"reason"`
+		}
+		f := x.form(&body)
+		fleet, err := delivery.ParseFleetID(body.FleetID.Value)
+		if body.FleetID.Set && (err != nil || fleet.IsZero()) {
+			f.Invalid("fleetId", "must be a fleet's id")
+		}
+		reason := f.Line("reason", body.Reason, false, 0, maxReason)
+		if err := f.err(); err != nil {
+			return err
+		}
+		return g.moveStore(x, what, func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+			if !retry && fleet.IsZero() {
+				fleet = s.Fleet // a later try is for the same one
+			}
+			notices, changed, err := answer(fleet, reason, x.now)(s, retry)
+			if errors.Is(err, errNotYourStore) {
+				err = errAnotherFleet
+			}
+			return notices, changed, err
+		})
 	}
-	return g.moveStore(x, what, func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
-		if !retry && fleet.IsZero() {
-			fleet = s.Fleet // a later try is for the same one
-		}
-		notices, changed, err := answer(fleet, reason)(s, retry)
-		if errors.Is(err, errNotYourStore) {
-			err = errAnotherFleet
-		}
-		return notices, changed, err
-	})
 }
 
 var errAnotherFleet = delivery.Refuse(delivery.CodeStoreNotFound, "the store is not attached to this fleet")
-
-func readActingFleet(x *requestContext) (fleet delivery.FleetID, reason string, err error) {
-	var body struct {
-		FleetID delivery.Text `json:"fleetId"`
-		Reason  delivery.Text `json:"reason"`
-	}
-	f := x.form(&body)
-	if body.FleetID.Set {
-		if fleet, err = delivery.ParseFleetID(body.FleetID.Value); err != nil || fleet.IsZero() {
-			f.Invalid("fleetId", "must be a fleet's id")
-		}
-	}
-	return fleet, f.Line("reason", body.Reason, false, 0, maxReason), f.err()
-}
 
 // migrateStore is POST /accounts/{id}/stores/{externalStoreId}/migrate
 // {closingDate}: the store stays Active until the end of that local day. The

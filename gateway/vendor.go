@@ -59,7 +59,7 @@ func (g *gateway) createOrder(x *requestContext) error {
 	}
 	x.order, x.first = created.Order.ID, !created.Replayed
 	if created.Replayed {
-		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
+		x.ctx.Response.Header.Set("Idempotent-Replayed", "true")
 	}
 	g.answerCreated(x, created.Order)
 	return nil
@@ -90,18 +90,18 @@ const (
 // spec suggests the order's own id, which needs no copy.
 func (x *requestContext) idempotencyKey(externalOrderID string) (string, error) {
 	name := headerKey
-	value, sent, err := x.header(headerKey)
-	draft, draftSent, draftErr := x.header(headerDraftKey)
+	value, sent := x.header(headerKey)
+	draft, draftSent := x.header(headerDraftKey)
 	switch {
-	case err != nil:
+	case sent > 1:
 		return "", invalid(headerKey, "must be sent once")
-	case draftErr != nil:
+	case draftSent > 1:
 		return "", invalid(headerDraftKey, "must be sent once")
-	case !sent && !draftSent:
+	case sent+draftSent == 0:
 		return "", nil
-	case !sent:
+	case sent == 0:
 		name, value = headerDraftKey, unquoted(draft)
-	case draftSent && !bytes.Equal(value, draft) && !bytes.Equal(value, unquoted(draft)):
+	case draftSent == 1 && !bytes.Equal(value, draft) && !bytes.Equal(value, unquoted(draft)):
 		return "", delivery.Refuse(delivery.CodeMalformedRequest, "%s and %s differ; send one of them", headerKey, headerDraftKey)
 	}
 	if err := delivery.CheckIdempotencyKey(name, value); err != nil {
@@ -147,13 +147,11 @@ func (g *gateway) trackingURL(id delivery.OrderID) string {
 	return string(g.tracking.AppendToken(append(url, '/'), id))
 }
 
-// orderInPath reads the path's order id. What is no order id names no order.
-func (x *requestContext) orderInPath() (err error) {
-	if x.order, err = delivery.ParseOrderID(x.param(0)); err != nil {
-		return delivery.Refuse(delivery.CodeOrderNotFound,
-			"there is no such order; use the orderId that the creation answered, not the externalOrderId")
-	}
-	return nil
+var errNoOrder = delivery.Refuse(delivery.CodeOrderNotFound,
+	"there is no such order; use the orderId that the creation answered, not the externalOrderId")
+
+func (x *requestContext) orderInPath() error {
+	return idInPath(x, delivery.ParseOrderID, &x.order, errNoOrder)
 }
 
 // readOrder is GET /orders/{orderId}.

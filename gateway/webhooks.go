@@ -78,10 +78,9 @@ func (g *gateway) putWebhook(x *requestContext) error {
 		URL delivery.Text `json:"url"`
 	}
 	f := x.form(&body)
-	if f.Require("url", body.URL.Set) {
-		if fault := webhookURLFault(body.URL.Value, g.settings.localReceivers()); fault != "" {
-			f.Invalid("url", fault)
-		}
+	fault := webhookURLFault(body.URL.Value, g.settings.localReceivers())
+	if f.Require("url", body.URL.Set) && fault != "" {
+		f.Invalid("url", fault)
 	}
 	if err := f.err(); err != nil {
 		return err
@@ -110,9 +109,6 @@ func (g *gateway) readWebhook(x *requestContext) error {
 
 // deleteWebhook is DELETE /webhook: from now on events are recorded as not sent.
 func (g *gateway) deleteWebhook(x *requestContext) error {
-	if _, err := x.ledger.Webhooks.Endpoint(g.work, x.account); err != nil {
-		return err
-	}
 	if err := x.ledger.Webhooks.Delete(g.work, x.account); err != nil {
 		return err
 	}
@@ -366,19 +362,15 @@ func viewAttempt(a ledger.AttemptRecord) attemptView {
 	return attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
 }
 
-var deliveryStates = []string{"", "delivered", "retrying", "undelivered", "notSent"}
-
 // listDeliveries is GET /accounts/{id}/webhook/deliveries?status=, newest first.
 // Probes that failed in a row are one line: of the last of them, "retrying".
 func (g *gateway) listDeliveries(x *requestContext) error {
 	state := x.query("status")
-	if !slices.Contains(deliveryStates, state) {
+	if !slices.Contains([]string{"", "delivered", "retrying", "undelivered", "notSent"}, state) {
 		return invalid("status", "must be delivered, retrying, undelivered or notSent")
 	}
 	return list(x, "deliveries", viewAttempt)(x.ledger.Webhooks.Attempts(g.work, x.account, state))
 }
-
-var replayStates = []string{"undelivered", "notSent"}
 
 // replayEvents is POST /accounts/{id}/webhook/replay: {eventIds}, or {since}, or
 // {status, since?} for everything whose final outcome was that one, since 24 hours ago
@@ -397,17 +389,15 @@ func (g *gateway) replayEvents(x *requestContext) error {
 	switch state := body.Status; {
 	case named && (since || state.Set):
 		f.Invalid("eventIds", "must stand alone, without since and status")
+	case named && (len(body.EventIDs) == 0 || len(body.EventIDs) > maxReplayed):
+		f.Invalid("eventIds", fmt.Sprintf("must have 1 to %d ids", maxReplayed))
 	case named:
-		if n := len(body.EventIDs); n == 0 || n > maxReplayed {
-			f.Invalid("eventIds", fmt.Sprintf("must have 1 to %d ids", maxReplayed))
-			break
-		}
 		for i, id := range body.EventIDs {
 			if id == "" {
 				f.Invalid(fmt.Sprintf("eventIds[%d]", i), "must not be empty")
 			}
 		}
-	case state.Set && !slices.Contains(replayStates, state.Value):
+	case state.Set && state.Value != "undelivered" && state.Value != "notSent":
 		f.Invalid("status", "must be undelivered or notSent")
 	case !state.Set && !since:
 		f.Invalid("eventIds", "is required, or since or status instead of it")
@@ -429,9 +419,8 @@ func (g *gateway) replayEvents(x *requestContext) error {
 		}
 		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, body.Status.Value, from)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		g.audit(x, "events replayed", "events", replayed)
 	}
-	g.audit(x, "events replayed", "events", replayed)
-	return x.okJSON(viewReplayed(replayed))
+	return show(x, viewReplayed)(replayed, err)
 }
