@@ -3,7 +3,6 @@ package stack
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,25 +21,22 @@ import (
 // left for the server to refuse.
 func repairTail(dir string) error {
 	path, err := NewestAOF(dir)
-	if err != nil || path == "" {
+	if err != nil {
 		return err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // the server says what it misses
+		return nil // there is none yet, or the server says what it misses
 	}
 	if err != nil {
-		return fmt.Errorf("append-only file: %w", err)
+		return err
 	}
 	defer file.Close()
 	whole, torn, err := wholeUntil(file)
 	if err == nil && torn {
 		err = errors.Join(file.Truncate(whole), file.Sync())
 	}
-	if err != nil {
-		return fmt.Errorf("append-only file: %w", err)
-	}
-	return nil
+	return err
 }
 
 // NewestAOF is the file to which the server of a Dir appends; "": there is none yet.
@@ -50,16 +46,13 @@ func NewestAOF(dir string) (path string, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("append-only file: %w", err)
-	}
 	for line := range strings.Lines(string(manifest)) {
 		// file appendonly.aof.3.incr.aof seq 3 type i
 		if fields := strings.Fields(line); len(fields) >= 6 && fields[5] == "i" {
 			path = filepath.Join(folder, fields[1])
 		}
 	}
-	return path, nil
+	return path, err
 }
 
 // errDamaged is something in the file that no unfinished write explains.

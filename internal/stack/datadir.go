@@ -26,16 +26,15 @@ type dataDir struct {
 // folder is tried for two seconds.
 func openDataDir(path string) (*dataDir, error) {
 	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
 	d := &dataDir{path: path}
 	for _, sub := range []string{"", "keys", "logs", "bin", "redis"} {
-		if err := os.MkdirAll(d.file(sub), 0o700); err != nil {
-			return nil, fmt.Errorf("data directory: %w", err)
+		if err == nil {
+			err = os.MkdirAll(d.file(sub), 0o700)
 		}
 	}
-	d.lock, err = os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		d.lock, err = os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -99,7 +98,7 @@ func (d *dataDir) secrets() ([]string, error) {
 	}
 	var env []string
 	for variable, name := range keyFiles {
-		secret := randomHex()
+		secret := hex.EncodeToString(randomKey())
 		if strings.HasSuffix(variable, "_KEYS") { // a keyring (config.Keys)
 			secret = "k1:" + base64.StdEncoding.EncodeToString(randomKey())
 		}
@@ -117,7 +116,7 @@ func (d *dataDir) redisPasswords() (map[string]string, error) {
 	passwords := map[string]string{}
 	for _, user := range redisUsers {
 		var err error
-		if passwords[user], err = d.key("redis-"+user, randomHex()); err != nil {
+		if passwords[user], err = d.key("redis-"+user, hex.EncodeToString(randomKey())); err != nil {
 			return nil, fmt.Errorf("password of redis's user %s: %w", user, err)
 		}
 	}
@@ -135,11 +134,9 @@ func (d *dataDir) key(name, fresh string) (string, error) {
 
 func randomKey() []byte {
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	rand.Read(key) // never fails: crypto/rand ends the process instead
 	return key
 }
-
-func randomHex() string { return hex.EncodeToString(randomKey()) }
 
 // adminKey is the key to present: the first of several while it is rotated.
 func (d *dataDir) adminKey() (string, error) {

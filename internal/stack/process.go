@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +16,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,14 +62,15 @@ type run struct {
 	err   error         // how it ended; set before done is closed
 }
 
-func (r *run) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
+// never stands for the run before the first one: it has ended as it was asked to.
+var never = func() *run {
+	r := &run{cmd: &exec.Cmd{Process: new(os.Process)}, done: make(chan struct{})}
+	r.asked.Store(true)
+	close(r.done)
+	return r
+}()
+
+func (p *Program) last() *run { return cmp.Or(p.run.Load(), never) }
 
 // Start runs the program and returns when it is ready; after Stop or Kill it runs
 // again. ctx bounds the start only.
@@ -159,7 +163,7 @@ func getOK(ctx context.Context, url string) error {
 func (p *Program) Stop() {
 	p.signal(syscall.SIGTERM)
 	select {
-	case <-p.exited():
+	case <-p.last().done:
 	case <-time.After(stopGrace):
 		p.Kill()
 	}
@@ -168,12 +172,11 @@ func (p *Program) Stop() {
 // Kill ends the program as a crash would (SIGKILL) and waits.
 func (p *Program) Kill() {
 	p.signal(syscall.SIGKILL)
-	<-p.exited()
+	<-p.last().done
 }
 
 func (p *Program) signal(s syscall.Signal) {
-	if p.Running() {
-		r := p.run.Load()
+	if r := p.last(); p.Running() {
 		r.asked.Store(true)
 		_ = r.cmd.Process.Signal(s) // it ended in between: that was the aim
 	}
@@ -181,25 +184,19 @@ func (p *Program) signal(s syscall.Signal) {
 
 // Running reports whether the present run has not ended.
 func (p *Program) Running() bool {
-	r := p.run.Load()
-	return r != nil && !r.ended()
-}
-
-// exited is closed when the present run has ended, or when there was none.
-func (p *Program) exited() <-chan struct{} {
-	if r := p.run.Load(); r != nil {
-		return r.done
+	select {
+	case <-p.last().done:
+		return false
+	default:
+		return true
 	}
-	none := make(chan struct{})
-	close(none)
-	return none
 }
 
 // Wait returns when the present run has ended by itself: nil with success.
 func (p *Program) Wait(ctx context.Context) error {
 	select {
-	case <-p.exited():
-		if r := p.run.Load(); r != nil && r.err != nil {
+	case <-p.last().done:
+		if p.last().err != nil {
 			return p.failure()
 		}
 		return nil
@@ -211,19 +208,14 @@ func (p *Program) Wait(ctx context.Context) error {
 
 // Check is an error once the present run has ended without being asked to.
 func (p *Program) Check() error {
-	if r := p.run.Load(); r != nil && r.ended() && !r.asked.Load() {
+	if !p.Running() && !p.last().asked.Load() {
 		return p.failure()
 	}
 	return nil
 }
 
 // PID is the process id of the present or last run; 0 before the first.
-func (p *Program) PID() int {
-	if r := p.run.Load(); r != nil {
-		return r.cmd.Process.Pid
-	}
-	return 0
-}
+func (p *Program) PID() int { return p.last().cmd.Process.Pid }
 
 // OpsURL is the origin of the program's private listener.
 func (p *Program) OpsURL() string { return strings.TrimSuffix(p.Ready, "/readyz") }
@@ -238,10 +230,7 @@ func (p *Program) Use(binDir, configDir string, env ...string) {
 }
 
 func (p *Program) failure() error {
-	err := errors.New("exit status 0")
-	if r := p.run.Load(); r != nil && r.err != nil {
-		err = r.err
-	}
+	err := cmp.Or(p.last().err, errors.New("exit status 0"))
 	return fmt.Errorf("%s ended: %w; the end of %s:\n%s", p.Name, err, p.Log, p.lastLines(15))
 }
 
@@ -252,10 +241,7 @@ func (p *Program) lastLines(n int) []byte {
 		return nil
 	}
 	defer log.Close()
-	var from int64
-	if r := p.run.Load(); r != nil {
-		from = r.from
-	}
+	from := p.last().from
 	if info, err := log.Stat(); err == nil {
 		from = max(from, info.Size()-most)
 	}
@@ -309,4 +295,52 @@ func (e *errorEcho) Write(b []byte) (int, error) {
 		}
 		e.line = rest
 	}
+}
+
+// Free ports are taken from below the range that systems give to outgoing
+// connections (32768 and up on Linux), so that no connection of a busy test
+// sits on the port by the time the child listens.
+const (
+	lowestFreePort  = 15000
+	highestFreePort = 32000
+)
+
+var given sync.Map // ports, never handed out twice by one process
+
+// FreeAddr is 127.0.0.1 with a port that was free a moment ago and that this
+// process has not been given before. It panics when there is none, as httptest does.
+func FreeAddr() string {
+	for range 1000 {
+		addr := "127.0.0.1:" + strconv.Itoa(lowestFreePort+rand.IntN(highestFreePort-lowestFreePort))
+		if requireFree("", addr) != nil {
+			continue
+		}
+		if _, before := given.LoadOrStore(addr, true); !before {
+			return addr
+		}
+	}
+	panic("found no free port on 127.0.0.1")
+}
+
+// Listen listens on an address of FreeAddr that was closed before. Another program may
+// use it for a moment, so it tries for some seconds.
+func Listen(addr string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return l, nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil, err
+}
+
+// requireFree refuses an address that something listens on already, and names
+// the variable that moves it.
+func requireFree(variable, addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; free it or set %s to another address, such as %s=127.0.0.1:18080",
+			addr, err, variable, variable)
+	}
+	return l.Close()
 }

@@ -13,9 +13,6 @@ import (
 
 func (s *Stack) startClickHouse(ctx context.Context) error {
 	o := &s.options
-	if !o.Reporting {
-		return nil
-	}
 	if o.ClickHouseURL != "" {
 		s.Demo.ClickHouseURL = o.ClickHouseURL
 		return nil
@@ -46,9 +43,6 @@ func (s *Stack) ClickHouseURL() string {
 // startReporting starts the exporter, the daily reconciliation and the panel.
 func (s *Stack) startReporting(ctx context.Context) error {
 	o := &s.options
-	if !o.Reporting {
-		return nil
-	}
 	if err := s.seedPanel(ctx); err != nil {
 		return err
 	}

@@ -40,13 +40,10 @@ func Restore(ctx context.Context, o RestoreOptions) error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	s.options.ClickHouseAddr = FreeAddr()
-	command := func(args ...string) step {
-		return func(ctx context.Context) error { return s.restoreCommand(ctx, o.From, args...) }
-	}
-	return inOrder(ctx, s.build, command("--check"),
+	return inOrder(ctx, s.build, s.restoreCommand(o.From, "--check"),
 		func(context.Context) error { return s.moveAside(o.Replace) },
-		command("--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
-		s.startRedis, s.startClickHouse, command(),
+		s.restoreCommand(o.From, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
+		s.startRedis, s.startClickHouse, s.restoreCommand(o.From),
 		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) })
 }
 
@@ -90,13 +87,15 @@ func (s *Stack) moveAside(replace bool) error {
 }
 
 // restoreCommand runs `reporting restore`, which shows its own progress.
-func (s *Stack) restoreCommand(ctx context.Context, from string, args ...string) error {
-	args = append([]string{"restore", "--from", from, "--config", filepath.Join(s.root, "configs", "reporting.yaml")}, args...)
-	cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
-	cmd.Env = append(append(os.Environ(), s.env...), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.ClickHouseURL())
-	cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("restore: reporting restore: %w", err)
+func (s *Stack) restoreCommand(from string, args ...string) step {
+	args = append([]string{"restore", "--from", from, "--config", s.configFile("reporting")}, args...)
+	return func(ctx context.Context) error {
+		cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
+		cmd.Env = append(append(os.Environ(), s.env...), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.ClickHouseURL())
+		cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("restore: reporting restore: %w", err)
+		}
+		return nil
 	}
-	return nil
 }

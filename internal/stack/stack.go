@@ -6,6 +6,8 @@
 package stack
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +69,9 @@ type Stack struct {
 	root    string
 	env     []string  // of every program
 	running []stopper // in the order of starting
-	deaths  chan *Program
+	// dead ends with the first child that nobody asked to end; the cause says how.
+	dead context.Context
+	died func(*Program)
 	// ownPorts are those that the system listens on, where no webhook goes.
 	ownPorts []string
 }
@@ -83,9 +88,11 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = inOrder(ctx, s.prepare, s.build, s.startRedis, s.startGateway, s.seed, s.startReceiver, s.startWorker,
-		s.startClickHouse, s.startReporting, s.publish)
-	if err != nil {
+	steps := []step{s.prepare, s.build, s.startRedis, s.startGateway, s.seed, s.startReceiver, s.startWorker}
+	if o.Reporting {
+		steps = append(steps, s.startClickHouse, s.startReporting)
+	}
+	if err = inOrder(ctx, append(steps, s.publish)...); err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -99,7 +106,8 @@ func open(o Options) (*Stack, error) {
 	if o.DataDir == "" {
 		return nil, errors.New("start: no data directory given")
 	}
-	s := &Stack{options: o, deaths: make(chan *Program, 16)}
+	dead, die := context.WithCancelCause(context.Background())
+	s := &Stack{options: o, dead: dead, died: func(p *Program) { die(p.failure()) }}
 	var err error
 	if s.root, err = ModuleDir(); err != nil {
 		return nil, err
@@ -123,16 +131,8 @@ func (s *Stack) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case dead := <-s.deaths:
-		return dead.failure()
-	}
-}
-
-// died notes an end for Wait, to which the first ones are enough.
-func (s *Stack) died(p *Program) {
-	select {
-	case s.deaths <- p:
-	default:
+	case <-s.dead.Done():
+		return context.Cause(s.dead)
 	}
 }
 
@@ -169,40 +169,27 @@ func (s *Stack) prepare(context.Context) error {
 		{"REPORTING_OPS_ADDR", &o.ReportingOpsAddr, o.Reporting},
 		{"CLICKHOUSE_ADDR", &o.ClickHouseAddr, o.Reporting && o.ClickHouseURL == ""},
 	} {
-		var err error
-		switch {
-		case !l.wanted:
+		if !l.wanted {
 			continue
-		case *l.addr == "":
-			*l.addr = FreeAddr()
-		default:
-			err = requireFree(l.variable, *l.addr)
 		}
-		if err != nil {
+		if *l.addr == "" {
+			*l.addr = FreeAddr()
+		} else if err := requireFree(l.variable, *l.addr); err != nil {
 			return err
 		}
 		if l.addr != &o.ReceiverAddr {
-			s.own(*l.addr)
+			s.own(origin(*l.addr))
 		}
 	}
-	s.ownURL(o.ClickHouseURL)
+	s.own(o.ClickHouseURL)
 	secrets, err := s.data.secrets()
 	if err != nil {
 		return err
 	}
-	if o.Courier == "" {
-		o.Courier = "auto"
-	}
-	if o.CourierStep == 0 {
-		o.CourierStep = 5 * time.Second
-	}
+	o.Courier, o.CourierStep = cmp.Or(o.Courier, "auto"), cmp.Or(o.CourierStep, 5*time.Second)
 	s.env = slices.Concat(secrets, []string{
-		"GATEWAY_ADDR=" + o.GatewayAddr,
-		"OPS_ADDR=" + o.OpsAddr,
-		"WORKER_OPS_ADDR=" + o.WorkerOpsAddr,
-		"ENVIRONMENT=sandbox",
-		"COURIER=" + o.Courier,
-		"COURIER_STEP=" + o.CourierStep.String(),
+		"GATEWAY_ADDR=" + o.GatewayAddr, "OPS_ADDR=" + o.OpsAddr, "WORKER_OPS_ADDR=" + o.WorkerOpsAddr,
+		"ENVIRONMENT=sandbox", "COURIER=" + o.Courier, "COURIER_STEP=" + o.CourierStep.String(),
 	})
 	if o.Reporting {
 		// Where the gateway's tracking links lead.
@@ -212,17 +199,15 @@ func (s *Stack) prepare(context.Context) error {
 	return nil
 }
 
-func (s *Stack) own(addr string) {
-	if _, port, err := net.SplitHostPort(addr); err == nil {
-		s.ownPorts = append(s.ownPorts, port)
+// own adds the ports of a URL, those of a cluster's further addresses included.
+func (s *Stack) own(text string) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return // what connects to it says so
 	}
-}
-
-// ownURL does it for a Redis or a ClickHouse; a cluster's addresses are in addr.
-func (s *Stack) ownURL(text string) {
-	if u, err := url.Parse(text); err == nil {
-		for _, addr := range append(u.Query()["addr"], u.Host) {
-			s.own(addr)
+	for _, addr := range append(u.Query()["addr"], u.Host) {
+		if _, port, err := net.SplitHostPort(addr); err == nil {
+			s.ownPorts = append(s.ownPorts, port)
 		}
 	}
 }
@@ -280,7 +265,7 @@ func (s *Stack) startGateway(ctx context.Context) error {
 
 func (s *Stack) startWorker(ctx context.Context) error {
 	o := &s.options
-	s.ownURL(s.RedisURL(WorkerUser))
+	s.own(s.RedisURL(WorkerUser))
 	s.env = append(s.env, "OWN_PORTS="+strings.Join(s.ownPorts, ","))
 	s.Worker = s.program("worker", origin(o.WorkerOpsAddr)+"/readyz", "-config", s.configFile("worker"))
 	return s.run(ctx, s.Worker, o.WorkerOpsAddr+", courier "+o.Courier)
@@ -302,11 +287,7 @@ func (s *Stack) startReceiver(ctx context.Context) error {
 }
 
 func (s *Stack) configFile(program string) string {
-	dir := s.options.ConfigDir
-	if dir == "" {
-		dir = filepath.Join(s.root, "configs")
-	}
-	return filepath.Join(dir, program+".yaml")
+	return filepath.Join(cmp.Or(s.options.ConfigDir, filepath.Join(s.root, "configs")), program+".yaml")
 }
 
 // program is a child with the stack's environment. Its log is named after it,
@@ -360,4 +341,47 @@ func (s *Stack) step(what, detail string, do func() error) error {
 	}
 	fmt.Fprintf(s.options.Out, "%5.1f s  %s\n", time.Since(began).Seconds(), detail)
 	return nil
+}
+
+// programs are the packages that Build turns into binaries of their names.
+var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/stack/run", "./internal/devclickhouse"}
+
+// Build compiles the named programs, by default all that a stack runs, into dir.
+// Go's build cache makes a second call cheap.
+func Build(ctx context.Context, dir string, names ...string) error {
+	wanted := slices.DeleteFunc(slices.Clone(programs), func(p string) bool {
+		return len(names) > 0 && !slices.Contains(names, filepath.Base(p))
+	})
+	root, err := ModuleDir()
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, wanted...)...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // nothing here needs a C compiler
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", errors.Join(err, context.Cause(ctx)), out)
+	}
+	return nil
+}
+
+// ModuleDir is the top of this project: the nearest folder at or above the
+// working directory whose go.mod names vendorapi.
+func ModuleDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the project: %w", err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(content, []byte("module vendorapi\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("run this inside the project: no go.mod of vendorapi at or above the working directory")
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,8 +21,7 @@ const stopTimeout = time.Minute
 // gone, too. The lock says which process that is. A process that is no run, such
 // as a restore, or one that got the id of a run that was killed, is left alone.
 func stopRun(dir string, out io.Writer) error {
-	path := filepath.Join(dir, "lock")
-	lock, err := os.Open(path)
+	lock, err := os.Open(filepath.Join(dir, "lock"))
 	if err == nil {
 		defer lock.Close()
 	}
@@ -33,18 +33,12 @@ func stopRun(dir string, out io.Writer) error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	content, err := io.ReadAll(lock)
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
-	}
-	if err == nil {
-		path, err = filepath.Abs(path)
-	}
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	holder := strings.TrimSpace(string(content))
 	pid, err := strconv.Atoi(holder)
-	if err != nil || !isRun(pid, path) {
+	if err != nil || !isRun(pid, lock) {
 		return fmt.Errorf("%s is in use by process %q, which is no make run; nothing was stopped", dir, holder)
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
@@ -58,6 +52,29 @@ func stopRun(dir string, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "stopped")
 	return nil
+}
+
+// isRun reports whether a process is this program, started to run the system, and has the
+// lock's file open. That is known on Linux only; elsewhere a run is stopped by its process id.
+func isRun(pid int, lock *os.File) bool {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	program, err := os.Readlink(filepath.Join(proc, "exe"))
+	if err != nil || filepath.Base(strings.TrimSuffix(program, " (deleted)")) != "run" { // deleted: built again since
+		return false
+	}
+	arguments, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil || slices.Contains(strings.Split(string(arguments), "\x00"), "-restore") {
+		return false
+	}
+	file, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	descriptors, err := os.ReadDir(filepath.Join(proc, "fd"))
+	return err == nil && slices.ContainsFunc(descriptors, func(d os.DirEntry) bool {
+		opened, err := os.Stat(filepath.Join(proc, "fd", d.Name()))
+		return err == nil && os.SameFile(opened, file)
+	})
 }
 
 // free reports whether nobody has the lock; then this process has it until the
