@@ -7,7 +7,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -160,45 +162,36 @@ func locate(path string, body ast.Node, err error) error {
 		return errors.Join(each...)
 	}
 	var line int
-	var read yaml.Error
-	text := err.Error()
-	if errors.As(err, &read) && read.GetToken() != nil {
-		at := read.GetToken().Position
-		line, text = at.Line, message(read)
+	if read, ok := errors.AsType[yaml.Error](err); ok && read.GetToken() != nil {
+		at, text := read.GetToken().Position, read.GetMessage()
+		if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+			text = "want " + plainType(wrong.DstType.String())
+		}
 		key, _ := find(body, func(_ string, pair *ast.MappingValueNode) bool {
 			return samePlace(pair.Key, at) || samePlace(pair.Value, at)
 		})
 		if key != "" {
 			text = key + ": " + text
 		}
-	} else if quoted, ok := strings.CutPrefix(text, invalidTime); ok { // its place is missing
+		line, err = at.Line, errors.New(text)
+	} else if quoted, ok := strings.CutPrefix(err.Error(), invalidTime); ok { // its place is missing
 		value, _ := strconv.Unquote(quoted)
 		var key string
 		key, line = find(body, func(_ string, pair *ast.MappingValueNode) bool {
 			scalar, ok := pair.Value.(*ast.StringNode)
 			return ok && scalar.Value == value
 		})
-		text = key + ": want " + plainType("time.Duration")
+		err = errors.New(key + ": want " + plainType("time.Duration"))
 	} else {
-		words := strings.FieldsFunc(text, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+		words := strings.FieldsFunc(err.Error(), func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
 		named := strings.Join(words, ".") + "."
 		_, line = find(body, func(key string, _ *ast.MappingValueNode) bool { return strings.HasPrefix(named, key+".") })
 	}
 	if line > 0 {
 		path = fmt.Sprintf("%s:%d", path, line)
 	}
-	return &fault{path + ": " + text, err}
+	return fmt.Errorf("%s: %w", path, err)
 }
-
-// fault is an error with its place in a settings file.
-type fault struct {
-	text  string
-	cause error
-}
-
-func (f *fault) Error() string { return f.text }
-
-func (f *fault) Unwrap() error { return f.cause }
 
 // find returns the innermost key below body that matches, dotted, and its line.
 func find(body ast.Node, matches func(key string, pair *ast.MappingValueNode) bool) (key string, line int) {
@@ -219,14 +212,6 @@ func keyOf(n ast.Node) string { return strings.TrimPrefix(n.GetPath(), "$.") }
 func samePlace(n ast.Node, at *token.Position) bool {
 	p := n.GetToken().Position
 	return p.Line == at.Line && p.Column == at.Column
-}
-
-func message(e yaml.Error) string {
-	var kind *yaml.TypeError
-	if errors.As(e, &kind) {
-		return "want " + plainType(kind.DstType.String())
-	}
-	return e.GetMessage()
 }
 
 func plainType(name string) string {
@@ -274,4 +259,69 @@ func Reachable(addr string) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// WriteEffective writes "ok", the settings as they are in force, defaults and
+// environment included, as YAML, and from where each of the named secrets comes. No
+// secret is shown: passwords in URLs are "xxxxx".
+func WriteEffective(w io.Writer, path string, settings any, secrets ...string) error {
+	var file *ast.File
+	text, err := yaml.Marshal(settings)
+	if err == nil {
+		file, err = parser.ParseBytes(text, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("write the settings: %w", err)
+	}
+	for _, n := range ast.FilterFile(ast.StringType, file) {
+		scalar := n.(*ast.StringNode)
+		scalar.Value = withoutPassword(scalar.Value)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "# %s: ok\n%s", path, file.String())
+	if len(secrets) > 0 {
+		out.WriteString("# Secrets, whose values are not shown:\n")
+	}
+	for _, name := range secrets {
+		fmt.Fprintf(&out, "#   %-14s %s\n", name, sourceOf(name))
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+// sourceOf says where a secret comes from (see Secret).
+func sourceOf(name string) string {
+	if path := os.Getenv(name + "_FILE"); path != "" {
+		return "from the file " + path
+	}
+	if os.Getenv(name) != "" {
+		return "from the environment"
+	}
+	return "not set"
+}
+
+// redacted stands for a password, as in package net/url.
+const redacted = "xxxxx"
+
+var secretParameter = regexp.MustCompile(`(?i)pass|secret|token|key`)
+
+// withoutPassword is a setting without the passwords that it holds as a URL, as
+// user:password@ or among its parameters. What looks like one and cannot be
+// read is hidden as a whole.
+func withoutPassword(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return redacted
+	}
+	values := u.Query()
+	for name := range values {
+		if secretParameter.MatchString(name) {
+			values.Set(name, redacted)
+			u.RawQuery = values.Encode()
+		}
+	}
+	return u.Redacted()
 }

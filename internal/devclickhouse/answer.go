@@ -158,11 +158,10 @@ func notImplemented(format string, args ...any) error {
 
 // asException makes every error one that clients can read by its code.
 func asException(err error) *libchdb.Exception {
-	var e *libchdb.Exception
-	switch {
-	case errors.As(err, &e):
+	if e, ok := errors.AsType[*libchdb.Exception](err); ok {
 		return e
-	case errors.Is(err, context.Canceled):
+	}
+	if errors.Is(err, context.Canceled) {
 		return libchdb.NewException(codeCancelled, "QUERY_WAS_CANCELLED", "Query was cancelled")
 	}
 	return libchdb.NewException(codeUnknown, "UNKNOWN_EXCEPTION", "%v", err)

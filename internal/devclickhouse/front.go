@@ -12,10 +12,13 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	chcompress "github.com/ClickHouse/ch-go/compress"
+	chproto "github.com/ClickHouse/ch-go/proto"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 	"github.com/google/uuid"
 
 	"vendorapi/internal/devclickhouse/libchdb"
@@ -84,10 +87,10 @@ const maxStatement = 1 << 20
 // query answers one statement. An error means that nothing was answered yet.
 func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseRequest(r)
-	if err != nil {
-		return err
+	if err == nil {
+		err = q.authorize(f.key)
 	}
-	if err := q.authorize(f.key); err != nil {
+	if err != nil {
 		return err
 	}
 	h := w.Header()
@@ -144,8 +147,7 @@ func (b blockReader) Read(p []byte) (int, error) {
 
 // unreadable makes an exception of a body that ended early or is damaged.
 func unreadable(err error) error {
-	var e *libchdb.Exception
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*libchdb.Exception](err); ok {
 		return e
 	}
 	return libchdb.NewException(codeCannotReadAllData, "CANNOT_READ_ALL_DATA", "The request's body cannot be read: %v", err)
@@ -268,4 +270,56 @@ func (q *request) setStatement() string {
 // escape makes a text safe between two of the given quotes.
 func escape(text, quote string) string {
 	return strings.NewReplacer(`\`, `\\`, quote, `\`+quote).Replace(text)
+}
+
+// helloQuery is the first thing that clickhouse-go asks of a server.
+const helloQuery = "SELECT displayName(), version(), revision(), timezone()"
+
+type identity struct {
+	name, version, timezone string
+}
+
+func readIdentity(conn *libchdb.Conn) (identity, error) {
+	result, err := conn.Query("SELECT 'embedded', version(), timezone()", "TSV", nil)
+	if err != nil {
+		return identity{}, fmt.Errorf("ask the engine who it is: %w", err)
+	}
+	fields := strings.Split(strings.TrimRight(string(result.Data), "\n"), "\t")
+	if len(fields) != 3 {
+		return identity{}, fmt.Errorf("the engine says of itself: %q", result.Data)
+	}
+	return identity{name: fields[0], version: fields[1], timezone: fields[2]}, nil
+}
+
+func isHello(q *request, text string) bool {
+	return q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery
+}
+
+// answerHello answers in the engine's place.
+//
+// clickhouse-go reads every block in the layout of a protocol revision: that of
+// its own newest one until the hello, afterwards the one that the hello says.
+// The library writes revision 0 and has no setting for another. So the hello is
+// answered in the client's revision and says revision 0, after which the
+// library's blocks are what the client expects, byte for byte. Inserts are at
+// revision 0 in either case.
+func (f *front) answerHello(w http.ResponseWriter, q *request) error {
+	revision, err := strconv.ParseUint(q.wantRevision, 10, 32)
+	if err != nil {
+		return syntaxError("client_protocol_version is %q", q.wantRevision)
+	}
+	block := proto.NewBlock()
+	var buffer chproto.Buffer
+	err = errors.Join(
+		block.AddColumn("displayName()", "String"), block.AddColumn("version()", "String"),
+		block.AddColumn("revision()", "UInt32"), block.AddColumn("timezone()", "String"),
+		block.Append(f.identity.name, f.identity.version, uint32(0), f.identity.timezone),
+		block.Encode(&buffer, revision))
+	if err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
+	a := newAnswer(w, q, "Native")
+	_ = a.write(buffer.Buf) // it is held back
+	_ = a.flush()           // a client that has gone needs none
+	return nil
 }

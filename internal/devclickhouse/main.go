@@ -8,17 +8,21 @@
 // There is one user, default, whose key changes need; reading needs none, and file()
 // reads what this process can. There are no sessions, no native protocol, and no
 // Replicated or Distributed tables: a server reached through CLICKHOUSE_URL has these.
-// In the Native format a DateTime('Zone') reads as DateTime (see hello.go).
+// In the Native format a DateTime('Zone') reads as DateTime (see answerHello).
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -75,4 +79,166 @@ func run(ctx context.Context) (err error) {
 		}
 	}
 	return serve(ctx, o)
+}
+
+type options struct {
+	addr    string // host:port of loopback; port 0 takes a free one
+	dataDir string // created when missing
+	// grace is how long statements may go on after the stop was asked for; then they
+	// are killed.
+	grace         time.Duration
+	key           string // what changes need, as the password of the user default; empty: nothing
+	dieWithParent bool
+	log           *slog.Logger
+	ready         func(addr net.Addr) // called once requests are answered
+}
+
+// maxQueries is the number of statements that run at once; further ones wait.
+const maxQueries = 32
+
+// serve runs the engine until ctx ends, then stops in order and returns nil. One
+// process can call it once: a stopped library does not start again.
+func serve(ctx context.Context, o options) error {
+	host, _, err := net.SplitHostPort(o.addr)
+	if err != nil {
+		return fmt.Errorf("address %q: %w", o.addr, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("address %s: reading needs no password, so only loopback is served", o.addr)
+	}
+	if o.dieWithParent {
+		ctx = untilOrphaned(ctx)
+	}
+	path, err := libchdb.Find()
+	if err != nil {
+		return err
+	}
+	if o.dataDir, err = filepath.Abs(o.dataDir); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := openDataDir(o.dataDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	// Before the engine starts: a port that is taken is reported at once.
+	listener, err := net.Listen("tcp", o.addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	// Logging to a pipe that nobody reads any more must not end this process.
+	signal.Ignore(syscall.SIGPIPE)
+	began := time.Now()
+	library, err := libchdb.Load(path)
+	if err != nil {
+		return err
+	}
+	arguments := []string{"--path=" + filepath.Join(o.dataDir, "clickhouse"), "--config-file=" + filepath.Join(o.dataDir, engineFile)}
+	keeper, err := library.Connect(arguments...)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", o.dataDir, err)
+	}
+	f := &front{
+		open:   func() (*libchdb.Conn, error) { return library.Connect(arguments...) },
+		keeper: keeper, slots: make(chan struct{}, maxQueries), key: o.key, log: o.log,
+	}
+	if f.identity, err = readIdentity(keeper); err != nil {
+		return err
+	}
+	err = f.serve(ctx, listener, o.grace, func() {
+		o.log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
+			"data", o.dataDir, "pid", os.Getpid(), "took", time.Since(began))
+		o.ready(listener.Addr())
+	})
+	if err != nil {
+		return err
+	}
+	keeper.Close() // the last connection: the engine stops
+	o.log.Info("the engine has stopped")
+	return nil
+}
+
+// engineFile is an empty configuration. Without one the engine would take a
+// config.xml from the working folder, ~/.clickhouse-local or /etc.
+const engineFile = "engine.xml"
+
+// openDataDir creates the folder and locks it for this process: lock, engine.xml,
+// clickhouse/ with the tables.
+func openDataDir(dir string) (lock *os.File, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "lock")
+	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, err
+	}
+	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(path) // without it the message is only less exact
+		err = fmt.Errorf("the data folder is in use: %s, by process %s (%w)", dir, strings.TrimSpace(string(holder)), err)
+	} else {
+		err = errors.Join(
+			os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600),
+			os.WriteFile(filepath.Join(dir, engineFile), []byte("<clickhouse></clickhouse>\n"), 0o600))
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// serve answers requests until ctx ends and every one of them is done.
+func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Duration, ready func()) error {
+	// Requests end with this, not with ctx: a stop lets them finish.
+	requests, killAll := context.WithCancel(context.WithoutCancel(ctx))
+	defer killAll()
+	server := &http.Server{
+		Handler:           f,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	ready()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	f.log.Info("stopping", "because", context.Cause(ctx))
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := server.Shutdown(bounded); err != nil {
+		f.log.Warn("killing what still runs", "error", err)
+		killAll()
+		_ = server.Close() // inserts end with their connections
+	}
+	ended := make(chan struct{})
+	go func() {
+		f.active.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(10 * time.Second):
+		return errors.New("statements did not end though killed; their data is what was stored")
+	}
+}
+
+// untilOrphaned ends when the parent process does. It asks for the parent's id: the
+// kernel's death signal is tied to the thread that started this process, which may
+// end before the parent, and does not exist on macOS.
+func untilOrphaned(ctx context.Context) context.Context {
+	parent := os.Getppid()
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for os.Getppid() == parent && ctx.Err() == nil {
+			time.Sleep(500 * time.Millisecond)
+		}
+		cancel(errors.New("the process that started the engine has gone"))
+	}()
+	return ctx
 }

@@ -88,12 +88,11 @@ func (m Metrics) Histogram(name, help string, buckets ...float64) prometheus.His
 // ObserveScripts measures the calls of Redis scripts, each under its operation; an
 // observer allocates nothing.
 func ObserveScripts(reg prometheus.Registerer) func(operation string) ledger.CallObserver {
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	seconds := NewMetrics(reg, nil).NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "vendorapi_redis_script_duration_seconds",
 		Help:    "From sending a call of a Redis script to its answer, repetitions included.",
 		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 3},
 	}, []string{"script"})
-	reg.MustRegister(seconds)
 	return func(operation string) ledger.CallObserver {
 		// A script that is never called has no series.
 		observer := sync.OnceValue(func() prometheus.Observer { return seconds.WithLabelValues(operation) })

@@ -39,14 +39,12 @@ func Handler(reg *prometheus.Registry, ready func(context.Context) error, profil
 		defer cancel()
 		return ready(ctx)
 	}
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "vendorapi_ready", Help: "1 when /readyz answers 200, else 0; asked at every scrape.",
-	}, func() float64 {
+	NewMetrics(reg, nil).GaugeFunc("vendorapi_ready", "1 when /readyz answers 200, else 0; asked at every scrape.", func() float64 {
 		if bounded(context.Background()) != nil {
 			return 0
 		}
 		return 1
-	}))
+	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
@@ -107,11 +105,11 @@ func Ask(ctx context.Context, addr string, secure bool) error {
 	// whoever answers, and all that is believed is "ready".
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	url := "http://" + config.Reachable(addr) + "/readyz"
+	scheme := "http://"
 	if secure {
-		url = "https" + strings.TrimPrefix(url, "http")
+		scheme = "https://"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+config.Reachable(addr)+"/readyz", nil)
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}

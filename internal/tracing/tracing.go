@@ -84,7 +84,13 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	otel.SetErrorHandler(&failures{log: log})
+	var last atomic.Int64                                        // Unix seconds
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // at most one line a minute
+		now, before := time.Now().Unix(), last.Load()
+		if now-before >= 60 && last.CompareAndSwap(before, now) {
+			log.Warn("traces are not taken", "error", err)
+		}
+	}))
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second), sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(queued/8)),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // Record leaves the others out
@@ -102,20 +108,6 @@ func (t *Tracer) Close(ctx context.Context) error {
 		return nil
 	}
 	return t.provider.Shutdown(ctx)
-}
-
-// failures writes at most one line a minute.
-type failures struct {
-	log  *slog.Logger
-	last atomic.Int64
-}
-
-// Handle implements otel.ErrorHandler.
-func (f *failures) Handle(err error) {
-	now, last := time.Now().Unix(), f.last.Load()
-	if now-last >= 60 && f.last.CompareAndSwap(last, now) {
-		f.log.Warn("traces are not taken", "error", err)
-	}
 }
 
 // Identity is a span's before it is recorded, for those who send it along.
@@ -267,9 +259,6 @@ func end(span trace.Span, s *Span) {
 }
 
 func callerOf(traceparent string) trace.SpanContext {
-	if traceparent == "" {
-		return trace.SpanContext{}
-	}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
 	return trace.SpanContextFromContext(ctx)
 }

@@ -1,6 +1,7 @@
 package libchdb
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -167,17 +168,14 @@ func (i *installer) fetch(ctx context.Context, held *os.File) error {
 			"or set %s to a libchdb %s, or CLICKHOUSE_URL to a ClickHouse server", errNoNPM, PathVariable, Version)
 	}
 	staging := i.target + ".partial"
-	if err := os.RemoveAll(staging); err != nil { // left by a download that was cut short
-		return err
-	}
 	defer func() { _ = os.RemoveAll(staging) }() // what stays is removed by the next one
-	if err := os.Mkdir(staging, 0o755); err != nil {
+	err = errors.Join(
+		os.RemoveAll(staging), // left by a download that was cut short
+		os.Mkdir(staging, 0o755),
+		os.WriteFile(filepath.Join(staging, "package.json"), i.manifest, 0o644),
+		os.WriteFile(filepath.Join(staging, "package-lock.json"), i.lock, 0o644))
+	if err != nil {
 		return err
-	}
-	for name, content := range map[string][]byte{"package.json": i.manifest, "package-lock.json": i.lock} {
-		if err := os.WriteFile(filepath.Join(staging, name), content, 0o644); err != nil {
-			return err
-		}
 	}
 	fmt.Fprintf(i.out, "libchdb %s: fetching %s with npm into %s\n", Version, i.name, i.target)
 	var progress sync.WaitGroup
@@ -199,11 +197,8 @@ func npmCI(ctx context.Context, npm, staging string, held *os.File) error {
 	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir, cmd.ExtraFiles, cmd.WaitDelay = staging, []*os.File{held}, 5*time.Second
 	out, err := cmd.CombinedOutput()
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
 	if err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
+		return fmt.Errorf("npm ci: %w\n%s", cmp.Or(ctx.Err(), err), out)
 	}
 	return nil
 }

@@ -66,13 +66,8 @@ func exceptionFrom(text string) error {
 	if text == "" {
 		return nil
 	}
-	if i := strings.Index(text, "\nStack trace:"); i >= 0 {
-		text = text[:i]
-	}
-	text = strings.TrimSpace(text)
-	if i := strings.Index(text, ", Stack trace (when copying this message"); i >= 0 {
-		text = text[:i]
-	}
+	text, _, _ = strings.Cut(text, "\nStack trace:")
+	text, _, _ = strings.Cut(strings.TrimSpace(text), ", Stack trace (when copying this message")
 	match := codePrefix.FindStringSubmatch(text)
 	if match == nil {
 		return NewException(unknownException, "UNKNOWN_EXCEPTION", "%s", text)
