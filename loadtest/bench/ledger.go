@@ -126,6 +126,11 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 	return orders, group.Wait()
 }
 
+var (
+	courier = delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}
+	place   = delivery.Point{Latitude: 40.987, Longitude: 29.027} // of the courier
+)
+
 // ordersAtOnce is how many orders an owner moves with one step.
 const ordersAtOnce = 64
 
@@ -138,43 +143,50 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 	if err != nil {
 		return err
 	}
-	point := delivery.Point{Latitude: 40.987, Longitude: 29.027}
-	update := delivery.Update{Kind: delivery.KindStatus, Status: to, At: at, Location: delivery.Location{Point: point, At: at},
-		Courier: delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}}
-	var steps []*ledger.Step
-	open, moved := make(map[int]*ledger.Step), make(map[*ledger.Step]int)
+	update := delivery.Update{Kind: delivery.KindStatus, Status: to, At: at, Location: delivery.Location{Point: place, At: at}, Courier: courier}
+	owned := make(map[int][]*order)
 	for _, o := range orders {
-		before := o.state
-		update.Order = before.ID
-		changes := delivery.Decide(&before, update, at).Changes
-		if len(changes) == 0 {
-			return fmt.Errorf("order %s does not move from %s to %s", before.ID, before.Status, to)
-		}
-		p := before.ID.Partition()
-		step := open[p]
-		if step == nil || moved[step] == ordersAtOnce {
+		p := o.state.ID.Partition()
+		owned[p] = append(owned[p], o)
+	}
+	var steps []*ledger.Step
+	for p, all := range owned {
+		for some := range slices.Chunk(all, ordersAtOnce) {
 			token, err := tokens[p].Token()
 			if err != nil {
 				return err
 			}
-			step = b.Ownership.Step(p, token)
-			open[p], tokens[p], steps = step, step.Token.Stored(), append(steps, step)
-		}
-		moved[step]++
-		step.Change(&before, changes, nil)
-		issued := time.Now()
-		for _, c := range changes {
-			o.state.Version = c.Version
-			o.state.Changes = append(slices.Clip(o.state.Changes), c)
-			o.state.Status, o.state.Courier, o.state.Location = c.Status, c.Courier, c.Location
-			if o.vendor.endpoint != nil {
-				o.vendor.expect(delivery.EventID(before.ID, c.Version), c.At, issued)
+			step := b.Ownership.Step(p, token)
+			tokens[p], steps = step.Token.Stored(), append(steps, step)
+			for _, o := range some {
+				if err := o.advance(step, update); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	if err := errors.Join(b.Ownership.Advance(ctx, steps)...); err != nil {
 		return fmt.Errorf("advance: %w", err)
 	}
+	return nil
+}
+
+// advance adds an update to a step.
+func (o *order) advance(step *ledger.Step, update delivery.Update) error {
+	update.Order = o.state.ID
+	changes := delivery.Decide(&o.state, update, update.At).Changes
+	if len(changes) == 0 {
+		return fmt.Errorf("order %s does not move from %s to %s", o.state.ID, o.state.Status, update.Status)
+	}
+	step.Change(&o.state, changes, nil)
+	issued := time.Now()
+	for _, c := range changes {
+		o.state.Status, o.state.Version, o.state.Courier, o.state.Location = c.Status, c.Version, c.Courier, c.Location
+		if o.vendor.endpoint != nil {
+			o.vendor.expect(delivery.EventID(o.state.ID, c.Version), c.At, issued)
+		}
+	}
+	o.state.Changes = slices.Concat(o.state.Changes, changes)
 	return nil
 }
 
@@ -189,9 +201,9 @@ func (b *book) report(ctx context.Context, o *order) error {
 	defer o.moving.Unlock()
 	now := time.Now()
 	u := delivery.Update{Order: o.state.ID, Fleet: b.fleet.ID, Kind: delivery.KindStatus, Status: o.state.Status + 1, At: now,
-		Location: delivery.Location{Point: delivery.Point{Latitude: 40.987, Longitude: 29.027}, At: now}}
+		Location: delivery.Location{Point: place, At: now}}
 	if u.Status == delivery.Assigned {
-		u.Kind, u.Courier = delivery.KindAccept, delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5301234567", VehicleType: "Motorcycle"}
+		u.Kind, u.Courier = delivery.KindAccept, courier
 	}
 	o.state.Status, o.state.Version = u.Status, uint64(epoch)<<32|uint64(delivery.Sequence(o.state.Version)+1)
 	o.vendor.expect(delivery.EventID(o.state.ID, o.state.Version), now, time.Now())
