@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -90,13 +89,12 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 	if err := errors.Join(y.ClickHouse.Start(ctx), y.Reporting.Start(ctx)); err != nil {
 		return nil, err
 	}
-	before, err := harness.MemoryOf(y.ClickHouse.PID())
-	if err != nil {
-		return nil, err
-	}
+	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: y.Reporting.PID()},
+		harness.Process{Name: "engine", PID: y.ClickHouse.PID()})
+	defer stop()
 	began := time.Now()
-	var resp *http.Response
-	if resp, err = y.open(ctx, "order-ledger.csv", s); err != nil {
+	resp, err := y.open(ctx, "order-ledger.csv", s)
+	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
@@ -107,22 +105,18 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 	if err == nil {
 		rest, err = io.Copy(hash, resp.Body)
 	}
-	took := time.Since(began)
+	took, watched := time.Since(began), stop()
+	if len(watched) < 2 { // one has ended
+		err = errors.Join(err, errors.New("a process was never seen"))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("download the ledger: %w", errors.Join(err, y.Reporting.Check()))
 	}
-	reporting, err := harness.MemoryOf(y.Reporting.PID())
-	if err != nil {
-		return nil, err
-	}
-	engine, err := harness.MemoryOf(y.ClickHouse.PID())
-	if err != nil {
-		return nil, err
-	}
+	reporting, engine := watched[0], watched[1]
 	y.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
 	y.bench.note("download.http.seconds", "first byte after %s ms", harness.Number(milliseconds(first)))
 	y.bench.add("download.http.engine", megabytes(engine.Peak))
-	y.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(before.Now)))
+	y.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(engine.Begin)))
 	return hash.Sum(nil), nil
 }
 
