@@ -6,43 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"runtime"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
 
 	"vendorapi/loadtest/harness"
 )
 
 const (
-	// spacing is between two steps of an order.
-	spacing = 300 * time.Millisecond
-	// eventsPerOrder is one, and so one webhook, for every status after Searching.
-	eventsPerOrder = 5
-	// fleetConnections are fewer than the 64 requests of one fleet that a gateway takes at once.
-	fleetConnections = 60
-	// deliveryTimeout is how long the last orders may take once no more are created.
-	deliveryTimeout = time.Minute
-	// deliveryQuick is how long orders are created in a quick run.
-	deliveryQuick = 300 * time.Millisecond
-	// carryDelay is until the first order is due.
-	carryDelay = 100 * time.Millisecond
-	// deliveryWarmUp is until orders of every step are in progress, and not in the histograms.
-	deliveryWarmUp = 2 * time.Second
+	spacing          = 300 * time.Millisecond // between two steps of an order
+	eventsPerOrder   = 5                      // one, and so one webhook, for every status after Searching
+	fleetConnections = 60                     // fewer than the 64 requests of one fleet that a gateway takes at once
+	deliveryTimeout  = time.Minute            // for the last orders, once no more are created
+	deliveryQuick    = 300 * time.Millisecond // how long orders are created in a quick run
+	carryDelay       = 100 * time.Millisecond // until the first order is due
+	deliveryWarmUp   = 2 * time.Second        // until orders of every step are in progress, and not in the histograms
 )
 
 // statuses of an order; step n of it, the creation being 0, leads to the status n.
 var statuses = [1 + eventsPerOrder]string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
 
-// fleetReports are steps 1 to 5.
-var fleetReports = [eventsPerOrder]struct {
+// requests of the steps; the creation's is an order.
+var requests = [len(statuses)]struct {
 	path, body string
 	want       int
 }{
+	{"", "", 201},
 	{"accept", `{"courier":{"name":"Mehmet Yılmaz","phone":"05301234567","vehicleType":"Motorcycle"}}`, 200},
 	{"status", `{"status":"PickingUp"}`, 202},
 	{"status", `{"status":"PickedUp"}`, 202},
@@ -97,23 +90,18 @@ func (t *timetable) run(ctx context.Context, due func(order, step int)) {
 // the order's step before is answered, if that is later; waits count from the instant.
 type journeys struct {
 	timetable
-	s         *system
-	measured  time.Time // what is due before is warm-up
-	request   func(dst []byte, n int) []byte
-	creations chan int
-	reports   chan reportDue
-	unsent    atomic.Int64 // reports that are still to be answered
+	measured           time.Time // what is due before is warm-up
+	creations, reports chan int  // that can be sent, by their numbers: order*len(statuses) + step
 
-	mu        sync.Mutex              // of the rest
-	states    []journey               // by order
-	created   *hdrhistogram.Histogram // answers to creations, microseconds
-	told      *hdrhistogram.Histogram // from the instant of a report to its webhook, microseconds
-	delivered int
-	last      time.Time // of the webhooks
-	growing   bool      // ever more orders were in progress
+	mu         sync.Mutex              // of the rest
+	states     []journey               // by order
+	unanswered int                     // reports
+	created    *hdrhistogram.Histogram // answers to creations, microseconds
+	told       *hdrhistogram.Histogram // from the instant of a report to its webhook, microseconds
+	delivered  int
+	last       time.Time // of the webhooks
+	growing    bool      // ever more orders were in progress
 }
-
-type reportDue struct{ order, step int }
 
 type journey struct {
 	id       string
@@ -126,44 +114,51 @@ type journey struct {
 // returns when every webhook of these has come, verified, once and in its order; anything else is an error.
 func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, length time.Duration) (*journeys, error) {
 	const longest = 3 * time.Minute // no wait is longer, see deliveryTimeout
-	j := &journeys{s: s, request: s.newOrders(), timetable: timetable{
-		start: time.Now().Add(carryDelay), rate: rate, orders: int(rate * (warmUp + length).Seconds()), every: every,
-	}, created: hdrhistogram.New(1, longest.Microseconds(), 3), told: hdrhistogram.New(1, longest.Microseconds(), 3)}
-	j.measured = j.start.Add(warmUp)
-	j.states = make([]journey, j.orders)
-	j.creations = make(chan int, j.orders)
-	j.reports = make(chan reportDue, eventsPerOrder*j.whole())
-	j.unsent.Store(int64(cap(j.reports)))
+	start, orders := time.Now().Add(carryDelay), int(rate*(warmUp+length).Seconds())
+	j := &journeys{timetable: timetable{start: start, rate: rate, orders: orders, every: every}, measured: start.Add(warmUp),
+		states: make([]journey, orders), creations: make(chan int, orders),
+		created: hdrhistogram.New(1, longest.Microseconds(), 3), told: hdrhistogram.New(1, longest.Microseconds(), 3)}
+	j.unanswered = eventsPerOrder * j.whole()
+	j.reports = make(chan int, j.unanswered)
 	seen := j.seen
 	s.seen.Store(&seen) // until the next ones: a webhook too many is an error then, too
 
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	var working sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, working := errgroup.WithContext(ctx)
+	newOrder := s.newOrders()
+	request := func(dst []byte, n int) []byte {
+		order, step := n/len(statuses), n%len(statuses)
+		if step == 0 {
+			return newOrder(dst, order)
+		}
+		j.mu.Lock()
+		id := j.states[order].id
+		j.mu.Unlock()
+		r := requests[step]
+		return fmt.Appendf(dst, "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, r.path, s.Fleet.Bearer, len(r.body), r.body)
+	}
 	for _, side := range []struct {
 		addr  string
 		conns int
-		work  func(context.Context, *harness.Conn) error
-	}{{s.addrs[0], connections, j.create}, {hostOf(s.Demo.OpsURL), fleetConnections, j.report}} {
-		for range side.conns {
-			conn, err := harness.Dial(ctx, side.addr, j.at(j.orders, eventsPerOrder).Add(deliveryTimeout))
-			if err != nil {
-				return nil, err
-			}
-			working.Go(func() {
-				if err := side.work(ctx, conn); err != nil {
-					fail(err)
-				}
-			})
+		steps <-chan int
+	}{{s.addrs[0], connections, j.creations}, {hostOf(s.Demo.OpsURL), fleetConnections, j.reports}} {
+		conns, err := harness.DialAll(working, side.conns, []string{side.addr}, j.at(j.orders, eventsPerOrder).Add(deliveryTimeout))
+		if err != nil {
+			return nil, err
 		}
+		harness.SendDue(group, conns, j.next(working, side.steps), request, j.answered)
 	}
-	working.Go(func() { j.watch(ctx) })
-	j.run(ctx, j.send)
+	group.Go(func() error { j.watch(working); return nil })
+	j.run(working, j.send)
 	close(j.creations)
-	working.Wait()
-	err := harness.Await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
-		return j.left() == 0, context.Cause(ctx)
-	})
+	err := group.Wait()
+	if err == nil {
+		err = harness.Await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
+			return j.left() == 0, context.Cause(ctx)
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%d of %d orders on their way: %w", j.left(), j.whole(), err)
 	}
@@ -178,83 +173,49 @@ func (j *journeys) left() int {
 
 // send notes that a step is due and has it sent if the one before is answered.
 func (j *journeys) send(order, step int) {
+	n := order*len(statuses) + step
 	if step == 0 {
-		j.creations <- order
+		j.creations <- n
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	state := &j.states[order]
 	if state.due = step; state.answered == step {
-		j.reports <- reportDue{order, step}
+		j.reports <- n
 	}
 }
 
-// answered has the next step sent if it is due.
-func (j *journeys) answered(order, step int) {
+func (j *journeys) next(ctx context.Context, steps <-chan int) harness.NextRequest {
+	return func() (n int, due time.Time, more bool) {
+		select {
+		case n, more = <-steps:
+		case <-ctx.Done():
+		}
+		return n, j.at(n/len(statuses), n%len(statuses)), more
+	}
+}
+
+// answered has the order's next step sent if it is due. After the last report there are none.
+func (j *journeys) answered(n int, due time.Time, a harness.Answer) error {
+	at, step := time.Now(), n%len(statuses)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	state := &j.states[order]
-	if state.answered = step + 1; state.due > step {
-		j.reports <- reportDue{order, step + 1}
+	state := &j.states[n/len(statuses)]
+	if want := requests[step].want; a.Status != want {
+		return fmt.Errorf("%s of order %s: answered %d instead of %d: %.300s", statuses[step], state.id, a.Status, want, a.Body)
 	}
-}
-
-func (j *journeys) create(_ context.Context, conn *harness.Conn) error {
-	var request []byte
-	for n := range j.creations {
-		request = j.request(request[:0], n)
-		answer, err := exchange(conn, request, http.StatusCreated)
-		if err != nil {
-			return err
-		}
-		at := time.Now()
-		id, _ := textOf(answer, `"orderId":"`)
-		j.mu.Lock()
-		j.record(j.created, n, 0, at)
-		j.states[n].id = string(id)
-		j.mu.Unlock()
-		if n%j.every == 0 {
-			j.answered(n, 0)
-		}
+	if step == 0 {
+		id, _ := textOf(a.Body, `"orderId":"`)
+		state.id = string(id)
+		j.record(j.created, due, at)
+	} else if j.unanswered--; j.unanswered == 0 {
+		close(j.reports)
+	}
+	if state.answered = step + 1; state.due > step {
+		j.reports <- n + 1
 	}
 	return nil
-}
-
-func (j *journeys) report(ctx context.Context, conn *harness.Conn) error {
-	var request []byte
-	for {
-		var r reportDue
-		select {
-		case r = <-j.reports:
-		case <-ctx.Done():
-			return nil
-		}
-		if r.step == 0 { // the end
-			return nil
-		}
-		j.mu.Lock()
-		id := j.states[r.order].id
-		j.mu.Unlock()
-		what := fleetReports[r.step-1]
-		request = fmt.Appendf(request[:0], "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
-			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, what.path, j.s.Fleet.Bearer, len(what.body), what.body)
-		if _, err := exchange(conn, request, what.want); err != nil {
-			return fmt.Errorf("report %s of order %s: %w", what.body, id, err)
-		}
-		j.answered(r.order, r.step)
-		if j.unsent.Add(-1) == 0 {
-			close(j.reports)
-		}
-	}
-}
-
-func exchange(c *harness.Conn, request []byte, want int) ([]byte, error) {
-	a, err := c.Exchange(request)
-	if err == nil && a.Status != want {
-		err = fmt.Errorf("answered %d instead of %d: %.300s", a.Status, want, a.Body)
-	}
-	return a.Body, err
 }
 
 // seen takes a verified webhook of an order: it must be that of the order's next status.
@@ -277,7 +238,7 @@ func (j *journeys) seen(body []byte, at time.Time) error {
 		j.delivered++
 	}
 	j.last = at
-	j.record(j.told, n, state.told, at)
+	j.record(j.told, j.at(n, state.told), at)
 	return nil
 }
 
@@ -289,8 +250,8 @@ func textOf(body []byte, key string) (text, rest []byte) {
 }
 
 // record is called with the lock held.
-func (j *journeys) record(h *hdrhistogram.Histogram, order, step int, at time.Time) {
-	if due := j.at(order, step); !due.Before(j.measured) {
+func (j *journeys) record(h *hdrhistogram.Histogram, due, at time.Time) {
+	if !due.Before(j.measured) {
 		_ = h.RecordValue(min(at.Sub(due).Microseconds(), h.HighestTrackableValue()))
 	}
 }
@@ -316,16 +277,6 @@ func (j *journeys) watch(ctx context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.growing = float64(fewest[1]-fewest[0]) > 1+j.rate/float64(j.every)*fair.Seconds()
-}
-
-// perSecond is the rate at which orders were delivered, from the instant at which the first was to be.
-func (j *journeys) perSecond() float64 {
-	return float64(j.whole()) / j.last.Sub(j.at(0, eventsPerOrder)).Seconds()
-}
-
-// lasts reports a rate that can go on for ever.
-func (j *journeys) lasts() bool {
-	return !j.growing && quantile(j.told, 99) < 1000
 }
 
 // quantile is in milliseconds; q from 0 to 100.
@@ -390,16 +341,11 @@ func (b *bench) findKnee(ctx context.Context, s *system) (float64, error) {
 			return 0, err
 		}
 		if holds {
-			lasts = rate
+			lasts, rate = rate, rate*coarse
 		} else {
-			beyond = rate
+			beyond, rate = rate, rate/coarse
 		}
-		switch {
-		case lasts == 0:
-			rate /= coarse
-		case beyond == 0:
-			rate *= coarse
-		default:
+		if lasts > 0 && beyond > 0 {
 			rate = math.Sqrt(lasts * beyond)
 		}
 		if beyond/lasts < fine && beyond > 0 || rate > most {
@@ -423,7 +369,7 @@ func (b *bench) tryRate(ctx context.Context, s *system, rate float64) (lasts boo
 		if err != nil {
 			return false, err
 		}
-		lasts, stall = j.lasts(), quantile(j.told, 50) < 500
+		lasts, stall = !j.growing && quantile(j.told, 99) < 1000, quantile(j.told, 50) < 500
 		b.progress("knee: %s, lasts: %v", j, lasts)
 	}
 	return lasts, nil
@@ -431,11 +377,12 @@ func (b *bench) tryRate(ctx context.Context, s *system, rate float64) (lasts boo
 
 // measureMinute measures how long webhooks take, from the reports, at a rate that lasts.
 func (b *bench) measureMinute(ctx context.Context, s *system, rate float64) error {
-	j, err := s.carry(ctx, rate, 1, b.lasting(deliveryWarmUp, 0), b.lasting(time.Minute, deliveryQuick))
+	j, err := s.carry(ctx, rate, 1, short(b, deliveryWarmUp, 0), short(b, time.Minute, deliveryQuick))
 	if err != nil {
 		return err
 	}
-	b.add("delivered_minute", j.perSecond())
+	// From the instant at which the first order was to be delivered.
+	b.add("delivered_minute", float64(j.whole())/j.last.Sub(j.at(0, eventsPerOrder)).Seconds())
 	for key, q := range map[string]float64{"told_p50": 50, "told_p99": 99, "told_p999": 99.9} {
 		b.add(key, quantile(j.told, q))
 	}
@@ -445,8 +392,8 @@ func (b *bench) measureMinute(ctx context.Context, s *system, rate float64) erro
 
 // measureOrders measures what a whole order costs, in turns with the writes alone.
 func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate float64) error {
-	length := b.lasting(6*time.Second, deliveryQuick)
-	var used, native usage
+	length := short(b, 6*time.Second, deliveryQuick)
+	var used, native harness.Usage
 	for _, own := range []bool{round%2 == 0, round%2 != 0} {
 		var err error
 		if own {
@@ -483,8 +430,8 @@ func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate fl
 
 // measureBeside measures the answers to 2,000 creations a second of which some go the whole way.
 func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64) error {
-	rate := float64(b.fewer(2000, 100))
-	j, err := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), b.lasting(deliveryWarmUp, 0), b.lasting(6*time.Second, deliveryQuick))
+	rate := float64(short(b, 2000, 100))
+	j, err := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), short(b, deliveryWarmUp, 0), short(b, 6*time.Second, deliveryQuick))
 	if err != nil {
 		return err
 	}
@@ -497,7 +444,7 @@ func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64)
 // measureCreation creates as many orders as the programs take when nothing else goes on.
 func (b *bench) measureCreation(ctx context.Context, s *system) error {
 	_, err := b.account(ctx, s, costCreated, func() (float64, error) {
-		r, err := s.create(ctx, s.addrs[:1], b.lasting(3*time.Second, deliveryQuick))
+		r, err := s.create(ctx, s.addrs[:1], short(b, 3*time.Second, deliveryQuick))
 		if err != nil {
 			return 0, err
 		}

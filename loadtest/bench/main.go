@@ -24,11 +24,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
@@ -47,9 +45,7 @@ type suite struct {
 }
 
 type part struct {
-	Name string
-	// Beside marks what a quick run does beside the other parts, because most of its time is waiting.
-	Beside  bool
+	Name    string
 	Figures []*harness.Figure
 }
 
@@ -77,10 +73,8 @@ type bench struct {
 	compiled map[string]*testBinary // by package
 	costs    map[string][]float64   // see account
 	year     *year                  // made by the first part that needs it
-
-	mu      sync.Mutex // of the rest: two parts may run at once
-	out     io.Writer
-	figures []*harness.Figure
+	out      io.Writer
+	figures  []*harness.Figure
 }
 
 func main() {
@@ -183,18 +177,13 @@ func (b *bench) parseFlags(args []string, scale suite) error {
 	if len(b.chosen) == 0 {
 		return fmt.Errorf("%q: no such part", b.only)
 	}
-	return b.setDefaults()
-}
-
-// setDefaults fills in what the flags leave open, and checks ranges.
-func (b *bench) setDefaults() error {
-	b.rounds = cmp.Or(b.rounds, b.fewer(b.Rounds, 1))
+	b.rounds = cmp.Or(b.rounds, short(b, b.Rounds, 1))
 	b.json = cmp.Or(b.json, filepath.Join(cmp.Or(os.Getenv("DATA_DIR"), ".data"), b.name+".json"))
 	if b.name == "bench-webhooks" {
 		b.seed = cmp.Or(b.seed, rand.Uint64N(1_000_000)+1)
 	}
 	if b.name == "bench-reporting" {
-		b.orders, b.history = cmp.Or(b.orders, b.fewer(100_000, 10_000)), cmp.Or(b.history, b.fewer(5_000_000, 200_000))
+		b.orders, b.history = cmp.Or(b.orders, short(b, 100_000, 10_000)), cmp.Or(b.history, short(b, 5_000_000, 200_000))
 		if b.orders < 1000 || b.orders > 1_000_000 || b.history < 10_000 || b.history > 50_000_000 {
 			return errors.New("want -orders of 1000 to 1000000, -history of 10000 to 50000000")
 		}
@@ -259,31 +248,22 @@ func (b *bench) measure(ctx context.Context) error {
 	return errors.Join(failure, missed, harness.WriteJSON(b.json, &r, b.out))
 }
 
-// runParts runs one part after the other; in a quick run some are beside the others.
 func (b *bench) runParts(ctx context.Context) error {
 	defer func() {
 		if b.year != nil {
 			b.year.Stop()
 		}
 	}()
-	group, working := errgroup.WithContext(ctx)
-	for _, beside := range []bool{false, true} {
-		group.Go(func() error {
-			for _, p := range b.chosen {
-				if (b.quick && p.Beside) != beside {
-					continue
-				}
-				if err := measurements[p.Name](b, working); err != nil {
-					if working.Err() != nil {
-						err = context.Cause(working) // what broke off because of it says less
-					}
-					return fmt.Errorf("%s: %w", p.Name, err)
-				}
-			}
-			return nil
-		})
+	for _, p := range b.chosen {
+		err := measurements[p.Name](b, ctx)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // what broke off because of it says less
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
 	}
-	return group.Wait()
+	return nil
 }
 
 // inTurns measures n things once in every round. The order turns from round to
@@ -303,8 +283,6 @@ func (b *bench) inTurns(n int, measure func(round, i int) error) error {
 // suites.yaml does not name is in the JSON only.
 func (b *bench) add(key string, value float64, base ...float64) {
 	f := b.figure(key)
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	f.Rounds, f.Bases = append(f.Rounds, value), append(f.Bases, base...)
 }
 
@@ -315,12 +293,8 @@ func (b *bench) note(key, format string, a ...any) {
 }
 
 func (b *bench) figure(key string) *harness.Figure {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, f := range b.figures {
-		if f.Key == key {
-			return f
-		}
+	if i := slices.IndexFunc(b.figures, func(f *harness.Figure) bool { return f.Key == key }); i >= 0 {
+		return b.figures[i]
 	}
 	f := &harness.Figure{Key: key, Title: key, Aside: true}
 	b.figures = append(b.figures, f)
@@ -328,25 +302,15 @@ func (b *bench) figure(key string) *harness.Figure {
 }
 
 func (b *bench) progress(format string, a ...any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	fmt.Fprintf(b.out, format+"\n", a...)
 }
 
-// lasting is d, in a quick run at most quick.
-func (b *bench) lasting(d, quick time.Duration) time.Duration {
-	if b.quick {
-		return min(d, quick)
-	}
-	return d
-}
-
-// fewer is n, in a quick run quick.
-func (b *bench) fewer(n, quick int) int {
+// short is whole, in a quick run quick.
+func short[T any](b *bench, whole, quick T) T {
 	if b.quick {
 		return quick
 	}
-	return n
+	return whole
 }
 
 func (b *bench) file(names ...string) string {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -44,10 +43,8 @@ type native struct {
 var nativeFill = strings.Repeat("0123456789abcdef", 64)
 
 const (
-	// nativeTurn is how often what has come in is worked on.
-	nativeTurn = 20 * time.Millisecond
-	// attemptLines are those of one chunk.
-	attemptLines = 16
+	nativeTurn   = 20 * time.Millisecond // how often what has come in is worked on
+	attemptLines = 16                    // of one chunk
 )
 
 func nativeKey(order int, kind string) string {
@@ -58,6 +55,8 @@ func nativeKey(order int, kind string) string {
 func nativeRecord(order int) string { return nativeKey(order, fmt.Sprintf("o%012d", order)) }
 func nativeMember(order int) string { return fmt.Sprintf("%014d", order) }
 
+type orderStep struct{ order, step int }
+
 // resp is a pipeline of commands.
 type resp struct {
 	out      []byte
@@ -66,10 +65,9 @@ type resp struct {
 
 func (r *resp) add(args ...string) {
 	r.commands++
-	r.out = append(strconv.AppendInt(append(r.out, '*'), int64(len(args)), 10), '\r', '\n')
+	r.out = fmt.Appendf(r.out, "*%d\r\n", len(args))
 	for _, a := range args {
-		r.out = append(strconv.AppendInt(append(r.out, '$'), int64(len(a)), 10), '\r', '\n')
-		r.out = append(append(r.out, a...), '\r', '\n')
+		r.out = fmt.Appendf(r.out, "$%d\r\n%s\r\n", len(a), a)
 	}
 }
 
@@ -93,7 +91,7 @@ func (n *native) arrive(r *resp, order, step int) {
 }
 
 // turn writes what follows from steps of orders of one partition.
-func (n *native) turn(r *resp, steps []reportDue) {
+func (n *native) turn(r *resp, steps []orderStep) {
 	of := func(kind string) string { return nativeKey(steps[0].order, kind) }
 	var jobs, timers, ended, events, outcomes []string
 	now := strconv.FormatInt(time.Now().UnixMilli(), 10)
@@ -170,8 +168,8 @@ func (c *nativeConn) exchange(r *resp) error {
 	return err
 }
 
-// withNative has a fresh Redis written to and returns what it used per order.
-func (b *bench) withNative(ctx context.Context, write func(dial func() (*nativeConn, error)) (orders int, err error)) (u usage, err error) {
+// withNative has a fresh Redis written to over two connections and returns what it used per order.
+func (b *bench) withNative(ctx context.Context, write func(arriving, working *nativeConn) (orders int, err error)) (u harness.Usage, err error) {
 	dir := b.file("native")
 	server, err := stack.StartRedis(ctx, stack.RedisOptions{Dir: dir, Extra: []string{"--auto-aof-rewrite-percentage", "0"}})
 	if err != nil {
@@ -181,48 +179,41 @@ func (b *bench) withNative(ctx context.Context, write func(dial func() (*nativeC
 		server.Stop()
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	before, u := usage{}, usage{}
-	if err := before.addRedis(ctx, server); err != nil {
-		return nil, err
-	}
-	orders, err := write(func() (*nativeConn, error) {
+	var conns [2]*nativeConn
+	for i := range conns {
 		conn, err := net.Dial("tcp", server.Addr)
 		if err != nil {
 			return nil, err
 		}
+		defer conn.Close()
 		context.AfterFunc(ctx, func() { conn.Close() })
-		return &nativeConn{conn, bufio.NewReader(conn)}, nil
-	})
+		conns[i] = &nativeConn{conn, bufio.NewReader(conn)}
+	}
+	before, u := harness.Usage{}, harness.Usage{}
+	if err := addRedis(ctx, before, server); err != nil {
+		return nil, err
+	}
+	orders, err := write(conns[0], conns[1])
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	err = u.addRedis(ctx, server)
+	err = addRedis(ctx, u, server)
+	u = u.Since(before)
 	for name := range u {
-		u[name] = (u[name] - before[name]) / float64(orders)
+		u[name] /= float64(orders)
 	}
 	return u, err
 }
 
 // nativeOpenLoop writes orders by the timetable of journeys.
-func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Duration) (usage, error) {
-	return b.withNative(ctx, func(dial func() (*nativeConn, error)) (int, error) {
-		arriving, err := dial()
-		if err != nil {
-			return 0, err
-		}
-		defer arriving.Close()
-		working, err := dial()
-		if err != nil {
-			return 0, err
-		}
-		defer working.Close()
+func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Duration) (harness.Usage, error) {
+	return b.withNative(ctx, func(arriving, working *nativeConn) (int, error) {
 		t := timetable{start: time.Now().Add(100 * time.Millisecond), rate: rate, orders: int(rate * length.Seconds()), every: 1}
 		var (
 			n       native
-			mu      sync.Mutex // of waiting
-			waiting [partitions][]reportDue
 			group   errgroup.Group
 			sent    = make(chan int, len(statuses)*t.orders) // commands, by arrival
+			waiting = make(chan orderStep, len(statuses)*t.orders)
 		)
 		group.Go(func() error {
 			for commands := range sent {
@@ -239,10 +230,11 @@ func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Du
 				if !harness.SleepUntil(ctx, at) {
 					return context.Cause(ctx)
 				}
-				mu.Lock()
-				taken := waiting
-				waiting = [partitions][]reportDue{}
-				mu.Unlock()
+				var taken [partitions][]orderStep
+				for range len(waiting) {
+					s := <-waiting
+					taken[s.order%partitions] = append(taken[s.order%partitions], s)
+				}
 				for _, steps := range taken {
 					if len(steps) > 0 {
 						n.turn(&r, steps)
@@ -262,9 +254,7 @@ func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Du
 			_, err := arriving.Write(r.out)
 			failure = cmp.Or(failure, err)
 			sent <- r.commands
-			mu.Lock()
-			defer mu.Unlock()
-			waiting[order%partitions] = append(waiting[order%partitions], reportDue{order, step})
+			waiting <- orderStep{order, step}
 		})
 		close(sent)
 		return t.orders, errors.Join(failure, group.Wait())
@@ -276,10 +266,10 @@ const batchEntries = 16
 
 // measureBatches is what a whole order costs Redis in batches: the worker stands still while a step of all orders is
 // reported. What waiting costs is left out, since the worker waits most of the time.
-func (b *bench) measureBatches(ctx context.Context) (cost usage, err error) {
+func (b *bench) measureBatches(ctx context.Context) (cost harness.Usage, err error) {
 	const orders, stopped, early = batchEntries * partitions, spacing / 2, 20 * time.Millisecond
 	err = b.withSystem(ctx, "batches", nil, func(ctx context.Context, s *system) error {
-		rounds, waiting := b.fewer(8, 1), b.lasting(3*time.Second, 100*time.Millisecond)
+		rounds, waiting := short(b, 8, 1), short(b, 3*time.Second, 100*time.Millisecond)
 		idle, err := s.during(ctx, func() error { time.Sleep(waiting); return nil })
 		if err != nil {
 			return err
@@ -324,30 +314,23 @@ func (b *bench) measureNative(ctx context.Context) error {
 		return err
 	}
 	for _, entries := range []int{1, 4, batchEntries, 64} {
-		used, err := b.withNative(ctx, func(dial func() (*nativeConn, error)) (int, error) {
-			conn, err := dial()
-			if err != nil {
-				return 0, err
-			}
-			defer conn.Close()
+		used, err := b.withNative(ctx, func(conn, _ *nativeConn) (orders int, err error) {
 			var n native
 			var r resp
-			orders := 0
-			for end := time.Now().Add(b.lasting(1500*time.Millisecond, 100*time.Millisecond)); time.Now().Before(end); orders += entries * partitions {
-				for step := range statuses {
-					for partition := range partitions {
-						steps := make([]reportDue, entries)
-						for i := range steps {
-							steps[i] = reportDue{orders + partition + i*partitions, step}
-							n.arrive(&r, steps[i].order, step)
-						}
-						if err := conn.exchange(&r); err != nil {
-							return 0, err
-						}
-						n.turn(&r, steps)
-						if err := conn.exchange(&r); err != nil {
-							return 0, err
-						}
+			steps := make([]orderStep, entries)
+			for end := time.Now().Add(short(b, 1500*time.Millisecond, 100*time.Millisecond)); time.Now().Before(end); orders += entries * partitions {
+				for turn := range len(statuses) * partitions {
+					step, partition := turn/partitions, turn%partitions
+					for i := range steps {
+						steps[i] = orderStep{orders + partition + i*partitions, step}
+						n.arrive(&r, steps[i].order, step)
+					}
+					if err := conn.exchange(&r); err != nil {
+						return 0, err
+					}
+					n.turn(&r, steps)
+					if err := conn.exchange(&r); err != nil {
+						return 0, err
 					}
 				}
 			}

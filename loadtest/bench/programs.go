@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
-	"golang.org/x/sync/errgroup"
 
 	"vendorapi/loadtest/harness"
 )
@@ -31,7 +29,7 @@ func (b *bench) measurePrograms(ctx context.Context) error {
 // the generator cost) and those of a server that only writes the body to the same Redis (what the disk costs, too).
 func (b *bench) measureAnswers(ctx context.Context, s *system) error {
 	const rate = 2000 // per second
-	load := harness.Load{Addrs: s.addrs[:1], Connections: connections, Rate: rate, Duration: b.lasting(5*time.Second, time.Second)}
+	load := harness.Load{Addrs: s.addrs[:1], Connections: connections, Rate: rate, Duration: short(b, 5*time.Second, time.Second)}
 	load.Want, load.Request = 404, func(dst []byte, _ int) []byte {
 		return append(dst, "GET /nothing HTTP/1.1\r\nHost: api.example.com\r\n\r\n"...)
 	}
@@ -69,19 +67,16 @@ func (s *system) bareWrites(ctx context.Context, load harness.Load) (*harness.An
 	options.PoolSize = load.Connections
 	client := redis.NewClient(options)
 	defer func() { _ = errors.Join(one.Close(), client.Close()) }()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := fasthttp.Server{NoDefaultServerHeader: true, Handler: func(c *fasthttp.RequestCtx) {
+	addr, stop, err := serveHTTP("127.0.0.1:0", func(c *fasthttp.RequestCtx) {
 		c.SetStatusCode(fasthttp.StatusCreated)
 		if err := client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"e", c.PostBody()}}).Err(); err != nil {
 			c.Error(err.Error(), fasthttp.StatusInternalServerError)
 		}
-	}}
-	var serving errgroup.Group
-	serving.Go(func() error { return server.Serve(listener) })
-	load.Addrs = []string{listener.Addr().String()}
+	})
+	if err != nil {
+		return nil, err
+	}
+	load.Addrs = []string{addr}
 	answers, err := harness.OpenLoop(ctx, load)
-	return answers, errors.Join(err, server.Shutdown(), serving.Wait(), client.Del(ctx, stream).Err())
+	return answers, errors.Join(err, stop(), client.Del(ctx, stream).Err())
 }

@@ -130,7 +130,7 @@ func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, tria
 	found := results{}
 	return found, b.inTurns(len(trials), func(round, i int) error {
 		name := benchmark + "/" + trials[i].name
-		counted, err := t.run(ctx, name, b.fewer(trials[i].n, max(trials[i].n/10, 1000)))
+		counted, err := t.run(ctx, name, short(b, trials[i].n, max(trials[i].n/10, 1000)))
 		if err != nil {
 			return err
 		}

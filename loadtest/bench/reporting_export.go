@@ -128,15 +128,15 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
 	p.Stop()
 	// An order whose events are stored apart is sent again.
 	orders, events := m[`reporting_export_rows_total{table="orders"}`], m[exportedEvents]
-	b.progress("export %d: %s rows/s", n+1, harness.Number((orders+events)/used.Seconds))
-	b.add("export.rows", (orders+events)/used.Seconds)
-	b.add("export.orders", float64(b.orders)/used.Seconds)
+	b.progress("export %d: %s rows/s", n+1, harness.Number((orders+events)/used["seconds"]))
+	b.add("export.rows", (orders+events)/used["seconds"])
+	b.add("export.orders", float64(b.orders)/used["seconds"])
 	b.add("export.rows_per_order", orders/float64(b.orders))
 	for _, process := range []string{"exporter", "engine", "redis"} {
-		b.add("export."+process+"_us", 1e6*used.CPU[process]/(orders+events))
+		b.add("export."+process+"_us", 1e6*used[process]/(orders+events))
 	}
-	b.add("export.pieces", m["reporting_export_turn_seconds_sum"]/used.Seconds)
-	b.add("export.busy", used.Busy/used.Seconds)
+	b.add("export.pieces", m["reporting_export_turn_seconds_sum"]/used["seconds"])
+	b.add("export.busy", used["busy"]/used["seconds"])
 	b.add("export.others", used.Others())
 	return e.verifyExport(ctx, o, database)
 }

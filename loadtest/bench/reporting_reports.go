@@ -63,7 +63,7 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 		}
 		if first.took >= longestRepeated {
 			b.add(key, milliseconds(first.took))
-		} else if err = y.repeat(key, b.fewer(5, 2), func() (time.Duration, error) {
+		} else if err = y.repeat(key, short(b, 5, 2), func() (time.Duration, error) {
 			again, err := y.fetch(ctx, name, s)
 			if err == nil && (again.rows != first.rows || again.bytes != first.bytes) {
 				err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, again.rows, again.bytes)
@@ -72,7 +72,7 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 		}); err != nil {
 			return err
 		}
-		return y.repeat(key+".bare", b.fewer(5, 1), func() (time.Duration, error) {
+		return y.repeat(key+".bare", short(b, 5, 1), func() (time.Duration, error) {
 			began := time.Now()
 			_, err := y.ask(ctx, query)
 			return time.Since(began), err

@@ -84,7 +84,7 @@ func (b *bench) compareTopologies(ctx context.Context, systems map[bool]*system)
 func (b *bench) measureTopology(ctx context.Context, key string, s *system, gateways int) error {
 	var r *harness.Answers
 	used, err := s.during(ctx, func() (err error) {
-		r, err = s.create(ctx, s.addrs[:gateways], b.lasting(6*time.Second, time.Second))
+		r, err = s.create(ctx, s.addrs[:gateways], short(b, 6*time.Second, time.Second))
 		return err
 	})
 	if err != nil {

@@ -62,19 +62,15 @@ func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Clus
 		}
 		ctx, s.fail = context.WithCancelCause(ctx)
 		defer s.fail(nil)
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, stop, err := serveHTTP("127.0.0.1:0", func(c *fasthttp.RequestCtx) { s.receive(ctx, c) })
 		if err != nil {
 			return err
 		}
-		// fasthttp, because it shares the processors with what is measured.
-		server := fasthttp.Server{NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
-			Handler: func(c *fasthttp.RequestCtx) { s.receive(ctx, c) }}
-		go func() { _ = server.Serve(listener) }() // ends with Shutdown
 		defer func() {
 			s.fail(nil)
-			err = errors.Join(err, server.Shutdown())
+			err = errors.Join(err, stop())
 		}()
-		if err = s.open(ctx, "http://"+listener.Addr().String()); err == nil {
+		if err = s.open(ctx, "http://"+addr); err == nil {
 			err = use(ctx, s)
 		}
 		if cause := context.Cause(ctx); cause != nil {
@@ -82,6 +78,19 @@ func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Clus
 		}
 		return err
 	})
+}
+
+// serveHTTP answers at an address until it is stopped. It is fasthttp's and says no more than it must, because it shares
+// the processors with what is measured: with net/http a webhook took 1.7 times the CPU.
+func serveHTTP(addr string, handler fasthttp.RequestHandler) (listening string, stop func() error, err error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", nil, err
+	}
+	server := &fasthttp.Server{Handler: handler, NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
+		MaxRequestBodySize: 64 << 10} // far above what is sent
+	go func() { _ = server.Serve(listener) }() // ends with stop
+	return listener.Addr().String(), server.Shutdown, nil
 }
 
 func (s *system) open(ctx context.Context, hooksURL string) error {
@@ -169,15 +178,12 @@ func (s *system) settle(ctx context.Context) error {
 		now, err := harness.Measure(worker)
 		used := now.Since(before)
 		before = now
-		return used.Seconds > interval.Seconds()/2 && used.CPU[worker.Name] <= quiet*used.Seconds, err
+		return used["seconds"] > interval.Seconds()/2 && used[worker.Name] <= quiet*used["seconds"], err
 	})
 }
 
-// usage is what has been used so far, by the names of costs.
-type usage map[string]float64
-
 // addRedis adds what a server has used. calls are those of scripts, commands all others, those within scripts included.
-func (u usage) addRedis(ctx context.Context, server *stack.Redis) error {
+func addRedis(ctx context.Context, u harness.Usage, server *stack.Redis) error {
 	info, err := harness.RedisInfo(ctx, server)
 	if err != nil {
 		return err
@@ -202,10 +208,11 @@ func (u usage) addRedis(ctx context.Context, server *stack.Redis) error {
 	return err
 }
 
-func (s *system) usage(ctx context.Context) (usage, error) {
-	u := usage{}
+// usage is what has been used so far, by the names of costs.
+func (s *system) usage(ctx context.Context) (harness.Usage, error) {
+	u := harness.Usage{}
 	for _, server := range s.redises {
-		if err := u.addRedis(ctx, server); err != nil {
+		if err := addRedis(ctx, u, server); err != nil {
 			return nil, err
 		}
 	}
@@ -217,10 +224,9 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, seconds := range machine.CPU {
+	for name, seconds := range machine {
 		u[name+"_us"] = 1e6 * seconds
 	}
-	u["busy_us"], u["idle_us"] = 1e6*machine.Busy, 1e6*machine.Idle
 	// The flushes of all disks; an fsync is one. 0 on kernels that do not count them.
 	fs, err := blockdevice.NewDefaultFS()
 	if err != nil {
@@ -234,19 +240,16 @@ func (s *system) usage(ctx context.Context) (usage, error) {
 }
 
 // during is what is used while something is done; memory may shrink.
-func (s *system) during(ctx context.Context, do func() error) (usage, error) {
+func (s *system) during(ctx context.Context, do func() error) (harness.Usage, error) {
 	before, err := s.usage(ctx)
+	if err == nil {
+		err = do()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := do(); err != nil {
-		return nil, err
-	}
 	used, err := s.usage(ctx)
-	for name := range used {
-		used[name] -= before[name]
-	}
-	return used, err
+	return used.Since(before), err
 }
 
 // The two ways of an order that are accounted for.
@@ -261,7 +264,7 @@ var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
 // account runs a measurement of orders, notes and returns what one order costs each
 // resource, by names such as "created.gateway_us": loadtest/SIZING.md computes with
 // them. What the worker still has to do for them is waited for and counted.
-func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) (usage, error) {
+func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) (harness.Usage, error) {
 	var orders float64
 	used, err := s.during(ctx, func() (err error) {
 		if orders, err = measure(); err != nil {

@@ -15,7 +15,7 @@ import (
 func (b *bench) measureThroughput(ctx context.Context) error {
 	return b.withWebhooks(ctx, "throughput", b.profileSettings(), func(e *webhookEnv) error {
 		const calm = 0.25 // of a processor for other programs
-		if _, err := b.calmest(calm, func(n int) (round, error) { return e.saturate(ctx, b.fewer(60_000, 5_000), n) }); err != nil {
+		if _, err := b.calmest(calm, func(n int) (round, error) { return e.saturate(ctx, short(b, 60_000, 5_000), n) }); err != nil {
 			return err
 		}
 		b.addLosses("throughput", sumOf(e.healthy))
@@ -48,11 +48,11 @@ func (e *webhookEnv) saturate(ctx context.Context, events, n int) (r round, err 
 	e.worker.Stop()
 	webhooks := float64(int64(events) - warm)
 	r.disturbed = used.Others()
-	r.figures = map[string]float64{"throughput": webhooks / used.Seconds, "throughput.busy": used.Busy / used.Seconds, "throughput.others": used.Others()}
-	for process, seconds := range used.CPU {
-		r.figures["throughput."+process+"_us"] = 1e6 * seconds / webhooks
+	r.figures = map[string]float64{"throughput": webhooks / used["seconds"], "throughput.busy": used["busy"] / used["seconds"], "throughput.others": used.Others()}
+	for _, p := range e.processes() {
+		r.figures["throughput."+p.Name+"_us"] = 1e6 * used[p.Name] / webhooks
 	}
-	e.bench.progress("throughput %d: %s webhooks/s; others took %s cores", n+1, harness.Number(webhooks/used.Seconds), harness.Number(used.Others()))
+	e.bench.progress("throughput %d: %s webhooks/s; others took %s cores", n+1, harness.Number(webhooks/used["seconds"]), harness.Number(used.Others()))
 	return r, nil
 }
 
@@ -64,7 +64,7 @@ func (b *bench) measureLatency(ctx context.Context) error {
 			return err
 		}
 		_, err := b.calmest(mostLeftOut, func(n int) (round, error) {
-			t, err := e.measureWaits(ctx, b.lasting(10*time.Second, 2*time.Second), nil)
+			t, err := e.measureWaits(ctx, short(b, 10*time.Second, 2*time.Second), nil)
 			b.progress("latency %d: %s", n+1, t)
 			figures := map[string]float64{"latency.p50": t.p50(), "latency.p99": t.p99(), "latency.left_out": 100 * t.leftOut}
 			return round{figures: figures, disturbed: t.leftOut}, err
@@ -95,7 +95,7 @@ func (b *bench) measureIsolation(ctx context.Context) error {
 }
 
 func (e *webhookEnv) isolate(ctx context.Context, bad bool) (t turn, err error) {
-	length := e.bench.lasting(16*time.Second, 2*time.Second)
+	length := short(e.bench, 16*time.Second, 2*time.Second)
 	sources := map[behaviour]*source{}
 	for _, how := range []behaviour{slow, refuses, silent} {
 		if !bad {

@@ -31,7 +31,7 @@ type backlog struct {
 const drainTimeout = 3 * time.Minute
 
 func (b *bench) measureBacklog(ctx context.Context) error {
-	l := &backlog{bench: b, events: b.fewer(100_000, 500)}
+	l := &backlog{bench: b, events: short(b, 100_000, 500)}
 	l.aged = l.events / 100
 	return b.withWebhooks(ctx, "backlog", nil, func(e *webhookEnv) error {
 		l.waiting = e
@@ -69,7 +69,7 @@ func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged t
 // wait lets the worker queue the events of the dead endpoint and try it, until it
 // no longer does anything with them but wait, or 40 s are over.
 func (l *backlog) wait(ctx context.Context) (err error) {
-	l.deadline = time.Now().Add(l.lasting(75*time.Second, 4*time.Second))
+	l.deadline = time.Now().Add(short(l.bench, 75*time.Second, 4*time.Second))
 	if l.dead, err = l.fill(ctx, l.waiting, refuses, l.deadline.Add(-deliveryWindow)); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (l *backlog) measureBeside(ctx context.Context) error {
 			return t, err
 		}
 		defer e.worker.Stop()
-		return e.measureWaits(ctx, l.lasting(10*time.Second, 2*time.Second), nil)
+		return e.measureWaits(ctx, short(l.bench, 10*time.Second, 2*time.Second), nil)
 	})
 }
 

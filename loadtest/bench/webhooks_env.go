@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,48 +43,38 @@ type webhookEnv struct {
 // withWebhooks starts Redis, adds the healthy vendors, and stops everything when
 // do is done. The worker is yet to start, with other values for some settings.
 func (b *bench) withWebhooks(ctx context.Context, name string, settings map[string]string, do func(*webhookEnv) error) (err error) {
+	dir := b.file(name)
 	e := &webhookEnv{bench: b}
-	defer func() {
-		if e.worker != nil {
-			e.worker.Kill()
-		}
-		for _, v := range e.vendors {
-			v.close()
-		}
-		if e.book != nil {
-			err = errors.Join(err, e.Close())
-		}
-		if e.redis != nil {
-			e.redis.Stop()
-		}
-	}()
-	if err := e.start(ctx, b.file(name), settings); err != nil {
-		return err
-	}
-	return do(e)
-}
-
-func (e *webhookEnv) start(ctx context.Context, dir string, settings map[string]string) (err error) {
 	if e.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "redis")}); err != nil {
 		return err
 	}
+	defer e.redis.Stop()
 	if e.book, err = openBook(ctx, e.redis.URL); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, e.Close()) }()
 	config, err := harness.WriteConfig(dir, "worker", settings)
 	if err != nil {
 		return err
 	}
 	addr := stack.FreeAddr()
 	e.worker = &stack.Program{
-		Name: "worker", Path: e.bench.file("bin", "worker"), Args: []string{"-config", config},
+		Name: "worker", Path: b.file("bin", "worker"), Args: []string{"-config", config},
 		Env: []string{"ENVIRONMENT=sandbox", "COURIER=manual", "WEBHOOK_LOCAL_RECEIVERS=auto", "LOG_LEVEL=error",
 			"PARTITIONS=" + fmt.Sprint(partitions), "REDIS_URL=" + e.redis.URL, "WORKER_OPS_ADDR=" + addr, "WORKER_INSTANCE=bench",
 			"WEBHOOK_KEYS=" + sealKeyID + ":" + base64.StdEncoding.EncodeToString(sealKey), "WEBHOOK_KEYS_FILE="},
 		Log: filepath.Join(dir, "worker.log"), Ready: "http://" + addr + "/readyz",
 	}
-	e.healthy, err = e.addVendors(ctx, endpoints, answers)
-	return err
+	defer func() {
+		e.worker.Kill()
+		for _, v := range e.vendors {
+			v.close()
+		}
+	}()
+	if e.healthy, err = e.addVendors(ctx, endpoints, answers); err != nil {
+		return err
+	}
+	return do(e)
 }
 
 // processes are what is measured; the endpoints run in this one.
@@ -217,16 +206,15 @@ func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, leng
 // beside does something while events flow from a source, and ends the traffic with it.
 func (e *webhookEnv) beside(ctx context.Context, s *source, rate int, longest time.Duration, do func() error) error {
 	flowing, stop := context.WithCancel(ctx)
-	defer stop()
-	flowed := make(chan error, 1)
-	go func() { flowed <- e.flow(flowing, []*source{s}, rate, longest) }()
+	var group errgroup.Group
+	group.Go(func() error { return e.flow(flowing, []*source{s}, rate, longest) })
 	err := do()
 	stop()
-	return errors.Join(err, <-flowed)
+	return errors.Join(err, group.Wait())
 }
 
 // warmUp is how long traffic runs before it is measured: connections are opened and scripts loaded.
-func (b *bench) warmUp() time.Duration { return b.lasting(2*time.Second, 500*time.Millisecond) }
+func (b *bench) warmUp() time.Duration { return short(b, 2*time.Second, 500*time.Millisecond) }
 
 // measureWaits runs traffic at steadyRate and returns how long each event for the healthy vendors took after the
 // warm-up. Of ten slots, some may belong to others. All have been received, or are lost, when it returns.
@@ -244,10 +232,16 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 		return t, err
 	}
 	began := time.Now()
-	stop := e.watchOthers(ctx)
+	watching, stop := context.WithCancel(ctx)
+	var busy noise
+	var group errgroup.Group
+	group.Go(func() (err error) {
+		busy, err = e.watchOthers(watching)
+		return err
+	})
 	err = e.flow(ctx, pattern, steadyRate, length)
-	busy, failure := stop()
-	if err = errors.Join(err, failure, context.Cause(ctx)); err != nil {
+	stop()
+	if err = errors.Join(err, group.Wait(), context.Cause(ctx)); err != nil {
 		return t, err
 	}
 	if err := e.awaitAll(ctx, receiveTimeout); err != nil {
@@ -280,28 +274,18 @@ func (n noise) around(at time.Time) bool {
 	})
 }
 
-// watchOthers measures the others until stop is called, which returns when they were busy.
-func (e *webhookEnv) watchOthers(ctx context.Context) (stop func() (noise, error)) {
-	ctx, cancel := context.WithCancel(ctx)
-	var (
-		busy     noise
-		failure  error
-		watching sync.WaitGroup
-	)
-	watching.Go(func() {
-		for failure == nil && ctx.Err() == nil {
-			var span harness.Usage
-			span, failure = harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, e.processes()...)
-			if ctx.Err() == nil && span.Others() > noisy { // a span that is cut short says nothing
-				busy = append(busy, time.Now())
-			}
+// watchOthers measures the others until ctx ends, and returns when they were busy.
+func (e *webhookEnv) watchOthers(ctx context.Context) (busy noise, err error) {
+	for ctx.Err() == nil {
+		span, err := harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, e.processes()...)
+		if err != nil {
+			return nil, err
 		}
-	})
-	return func() (noise, error) {
-		cancel()
-		watching.Wait()
-		return busy, failure
+		if ctx.Err() == nil && span.Others() > noisy { // a span that is cut short says nothing
+			busy = append(busy, time.Now())
+		}
 	}
+	return busy, nil
 }
 
 // turn is one half of a comparison, measured once: what the events took from the
@@ -341,16 +325,16 @@ func (t turn) String() string {
 }
 
 type round struct {
-	figures       map[string]float64 // by key
-	disturbed     float64            // by other programs
-	with, without turn               // of a comparison
+	figures   map[string]float64 // by key
+	disturbed float64            // by other programs
+	turns     map[bool]turn      // of a comparison, with and without
 }
 
 // calmest measures rounds until enough of them were calm, which is disturbed by at most as much as said, or until one
 // spare round is used up. It notes and returns the calm ones; if there are none, as many as were asked for, the least
 // disturbed.
 func (b *bench) calmest(calm float64, measure func(n int) (round, error)) ([]round, error) {
-	most := b.rounds + b.fewer(1, 0)
+	most := b.rounds + short(b, 1, 0)
 	var all []round
 	calmOnes := 0
 	for calmOnes < b.rounds && len(all) < most {
@@ -377,30 +361,29 @@ func (b *bench) calmest(calm float64, measure func(n int) (round, error)) ([]rou
 // the machine falls on both; which is first changes with every round.
 func (b *bench) compare(part string, measure func(n int, with bool) (turn, error)) error {
 	rounds, err := b.calmest(mostLeftOut, func(n int) (r round, err error) {
+		r.turns = map[bool]turn{}
 		for _, with := range []bool{n%2 == 0, n%2 == 1} {
-			half := &r.without
-			if with {
-				half = &r.with
-			}
-			if *half, err = measure(n, with); err != nil {
+			if r.turns[with], err = measure(n, with); err != nil {
 				return r, err
 			}
 		}
-		b.progress("%s %d: with %s; without %s", part, n+1, r.with, r.without)
-		r.disturbed = max(r.with.leftOut, r.without.leftOut)
+		with, without := r.turns[true], r.turns[false]
+		b.progress("%s %d: with %s; without %s", part, n+1, with, without)
+		r.disturbed = max(with.leftOut, without.leftOut)
 		r.figures = map[string]float64{
-			part + ".p99_ratio": r.with.p99() / r.without.p99(), part + ".left_out": 100 * r.disturbed,
-			part + ".p50": r.with.p50(), part + ".p50_without": r.without.p50(),
-			part + ".p99": r.with.p99(), part + ".p99_without": r.without.p99(),
+			part + ".p99_ratio": with.p99() / without.p99(), part + ".left_out": 100 * r.disturbed,
+			part + ".p50": with.p50(), part + ".p50_without": without.p50(),
+			part + ".p99": with.p99(), part + ".p99_without": without.p99(),
 		}
 		return r, nil
 	})
+	if err != nil {
+		return err
+	}
 	var with, without turn // of all rounds
 	for _, r := range rounds {
-		with.waits, without.waits = append(with.waits, r.with.waits...), append(without.waits, r.without.waits...)
+		with.waits, without.waits = append(with.waits, r.turns[true].waits...), append(without.waits, r.turns[false].waits...)
 	}
-	if err == nil {
-		b.add(part+".p99_ratio_pooled", with.p99()/without.p99())
-	}
-	return err
+	b.add(part+".p99_ratio_pooled", with.p99()/without.p99())
+	return nil
 }

@@ -1,16 +1,21 @@
 package harness
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // answerTimeout is how long answers may take after the last request was due.
@@ -50,14 +55,14 @@ type Answers struct {
 // PerSecond is the rate of answers with the wanted status.
 func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) / a.Elapsed.Seconds() }
 
-func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Duration) {
+func (a *Answers) count(answer Answer, wanted bool, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_ = a.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
 	a.Answered++
-	a.Sent += int64(len(request))
+	a.Sent += int64(answer.Sent)
 	a.Received += int64(answer.Size)
-	if answer.Status != l.Want {
+	if !wanted {
 		if a.Unexpected++; a.Unexpected == 1 {
 			a.Sample = fmt.Sprintf("%d %.300s", answer.Status, answer.Body)
 		}
@@ -68,7 +73,7 @@ func (a *Answers) count(l *Load, request []byte, answer Answer, took time.Durati
 // measures how much the server takes, not how long a caller waits. Its errors are OpenLoop's.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 	var sent atomic.Int64
-	return l.exchange(ctx, func(_ context.Context, start time.Time) nextRequest {
+	return l.exchange(ctx, func(_ context.Context, start time.Time) NextRequest {
 		return func() (n int, due time.Time, more bool) {
 			now := time.Now()
 			if now.Sub(start) >= l.Duration {
@@ -84,7 +89,7 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 // coordinated omission). It fails when a connection breaks, when answers are missing 10 s after the last request,
 // when one has not the wanted status, and when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
-	return l.exchange(ctx, func(ctx context.Context, start time.Time) nextRequest {
+	return l.exchange(ctx, func(ctx context.Context, start time.Time) NextRequest {
 		due := make(chan int, int(l.Rate*l.Duration.Seconds()))
 		go l.schedule(ctx, start, due)
 		return func() (n int, at time.Time, more bool) {
@@ -130,41 +135,29 @@ func SleepUntil(ctx context.Context, at time.Time) bool {
 	return true
 }
 
-// nextRequest is the request that is due next and its instant, unless there are no more.
-type nextRequest func() (n int, due time.Time, more bool)
+// nap sleeps in the kernel, which is some 50 microseconds late. A timer of the runtime is up to a millisecond late,
+// because the poller that it waits in counts in milliseconds, and that would be the larger part of what is measured.
+func nap(d time.Duration) {
+	t := unix.NsecToTimeval(int64(d))
+	_, _ = unix.Select(0, nil, nil, nil, &t) // woken early: the caller looks at the clock again
+}
 
-// exchange sends on each connection the next request that is due when the last one is answered, until there are no
-// more. begin is called when all are connected. All that happens on them ends some time after the last request was due.
-func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, start time.Time) nextRequest) (*Answers, error) {
+// exchange is what both loops have in common. begin is called when all are connected.
+func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, start time.Time) NextRequest) (*Answers, error) {
 	const longest = time.Minute // nothing lasts longer, see answerTimeout
 	connected, disconnect := context.WithCancel(ctx)
 	defer disconnect()
 	group, working := errgroup.WithContext(connected)
-	deadline := time.Now().Add(l.Duration + answerTimeout)
-	conns := make([]*Conn, l.Connections)
-	for i := range conns {
-		var err error
-		if conns[i], err = Dial(working, l.Addrs[i%len(l.Addrs)], deadline); err != nil {
-			return nil, fmt.Errorf("load: %w", err)
-		}
+	conns, err := DialAll(working, l.Connections, l.Addrs, time.Now().Add(l.Duration+answerTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("load: %w", err)
 	}
 	all := &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	start := time.Now()
-	next := begin(working, start)
-	for _, c := range conns {
-		group.Go(func() error {
-			var request []byte
-			for n, due, more := next(); more; n, due, more = next() {
-				request = l.Request(request[:0], n)
-				answer, err := c.Exchange(request)
-				if err != nil {
-					return err
-				}
-				all.count(l, request, answer, time.Since(due))
-			}
-			return nil
-		})
-	}
+	SendDue(group, conns, begin(working, start), l.Request, func(_ int, due time.Time, a Answer) error {
+		all.count(a, a.Status == l.Want, time.Since(due))
+		return nil
+	})
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
@@ -173,4 +166,116 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 		return all, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", all.Unexpected, all.Answered, all.Sample)
 	}
 	return all, nil
+}
+
+// NextRequest is the request that is due next and its instant, unless there are no more.
+type NextRequest func() (n int, due time.Time, more bool)
+
+// SendDue sends on each connection the next request that is due when the last one is answered, until there are no more.
+// An error of a connection or of answered ends the group.
+func SendDue(group *errgroup.Group, conns []*Conn, next NextRequest, request func(dst []byte, n int) []byte,
+	answered func(n int, due time.Time, a Answer) error) {
+	for _, c := range conns {
+		group.Go(func() error {
+			var buffer []byte
+			for n, due, more := next(); more; n, due, more = next() {
+				buffer = request(buffer[:0], n)
+				answer, err := c.Exchange(buffer)
+				if err == nil {
+					err = answered(n, due, answer)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// maxAnswer bounds an answer's body, in bytes. The service's largest is below 200 kB.
+const maxAnswer = 1 << 20
+
+// Conn is one keep-alive connection that sends prepared requests, so cheaply that
+// a generator on the server's own machine disturbs it little. One goroutine uses it.
+type Conn struct {
+	conn     countingConn
+	reader   *bufio.Reader
+	response fasthttp.Response
+	leave    func() bool // the context that would end it
+}
+
+type countingConn struct {
+	net.Conn
+	read int
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read += n
+	return n, err
+}
+
+// Dial connects to addr (host:port). Everything on the connection fails after deadline, and when ctx ends.
+func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	c := newConn(conn)
+	c.leave = context.AfterFunc(ctx, func() { conn.Close() })
+	return c, nil
+}
+
+// DialAll connects n times, to the addresses in turn.
+func DialAll(ctx context.Context, n int, addrs []string, deadline time.Time) ([]*Conn, error) {
+	conns := make([]*Conn, n)
+	for i := range conns {
+		var err error
+		if conns[i], err = Dial(ctx, addrs[i%len(addrs)], deadline); err != nil {
+			return nil, err
+		}
+	}
+	return conns, nil
+}
+
+func newConn(conn net.Conn) *Conn {
+	c := &Conn{conn: countingConn{Conn: conn}, leave: func() bool { return true }}
+	c.reader = bufio.NewReaderSize(&c.conn, 4<<10)
+	return c
+}
+
+// Close ends the connection; an Exchange in progress fails.
+func (c *Conn) Close() {
+	c.leave()
+	c.conn.Close()
+}
+
+// Answer is what came back.
+type Answer struct {
+	Status     int
+	Body       []byte // valid until the next Exchange
+	Size       int    // in bytes, head and body
+	Sent       int    // the same of the request
+	RetryAfter int    // the header in seconds; 0 when absent or a date
+	Close      bool   // no further request is answered on this connection
+}
+
+// Exchange sends a whole request and reads its answer.
+func (c *Conn) Exchange(request []byte) (Answer, error) {
+	if _, err := c.conn.Write(request); err != nil {
+		return Answer{}, err
+	}
+	before := c.conn.read - c.reader.Buffered()
+	if err := c.response.ReadLimitBody(c.reader, maxAnswer); err != nil {
+		return Answer{}, fmt.Errorf("read an answer: %w", err)
+	}
+	a := Answer{Status: c.response.StatusCode(), Body: c.response.Body(), Close: c.response.ConnectionClose(),
+		Sent: len(request), Size: c.conn.read - c.reader.Buffered() - before}
+	a.RetryAfter, _ = strconv.Atoi(string(c.response.Header.Peek("Retry-After")))
+	return a, nil
 }

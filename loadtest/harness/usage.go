@@ -24,16 +24,13 @@ type Process struct {
 // Self is this process.
 func Self(name string) Process { return Process{name, os.Getpid()} }
 
-// Usage is CPU time in seconds; that of processes comes in steps of 10 ms.
-type Usage struct {
-	Seconds    float64            // since the epoch, or between two measurements
-	CPU        map[string]float64 // by the processes' names
-	Busy, Idle float64            // of all processors; waiting for a disk is idle
-}
+// Usage is what has been used, by name: CPU seconds of processes, in steps of 10 ms, those of all processors ("busy"; "idle",
+// waiting for a disk included), those of programs that were not measured ("others"), and "seconds" on the clock.
+type Usage map[string]float64
 
 // Measure is what the processes and the machine have used since they started.
 func Measure(processes ...Process) (Usage, error) {
-	u := Usage{Seconds: float64(time.Now().UnixNano()) / 1e9, CPU: map[string]float64{}}
+	u := Usage{"seconds": float64(time.Now().UnixNano()) / 1e9}
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return u, err
@@ -47,22 +44,21 @@ func Measure(processes ...Process) (Usage, error) {
 		if err != nil {
 			return u, fmt.Errorf("CPU time of %s: %w", p.Name, err)
 		}
-		u.CPU[p.Name] += stat.CPUTime()
+		u[p.Name] += stat.CPUTime()
+		u["others"] -= stat.CPUTime()
 	}
 	stat, err := fs.Stat()
-	if err != nil {
-		return u, err
-	}
 	t := stat.CPUTotal
-	u.Busy, u.Idle = t.User+t.Nice+t.System+t.IRQ+t.SoftIRQ+t.Steal, t.Idle+t.Iowait
-	return u, nil
+	u["busy"], u["idle"] = t.User+t.Nice+t.System+t.IRQ+t.SoftIRQ+t.Steal, t.Idle+t.Iowait
+	u["others"] += u["busy"]
+	return u, err
 }
 
 // Since is what was used between an earlier measurement and this one.
 func (u Usage) Since(before Usage) Usage {
-	d := Usage{Seconds: u.Seconds - before.Seconds, CPU: map[string]float64{}, Busy: u.Busy - before.Busy, Idle: u.Idle - before.Idle}
-	for name, cpu := range u.CPU {
-		d.CPU[name] = cpu - before.CPU[name]
+	d := Usage{}
+	for name := range u {
+		d[name] = u[name] - before[name]
 	}
 	return d
 }
@@ -70,10 +66,10 @@ func (u Usage) Since(before Usage) Usage {
 // During is what the processes and the machine use while something is done.
 func During(do func() error, processes ...Process) (Usage, error) {
 	before, err := Measure(processes...)
-	if err != nil {
-		return before, err
+	if err == nil {
+		err = do()
 	}
-	if err := do(); err != nil {
+	if err != nil {
 		return before, err
 	}
 	after, err := Measure(processes...)
@@ -81,13 +77,7 @@ func During(do func() error, processes ...Process) (Usage, error) {
 }
 
 // Others is how many processors were kept busy by programs that were not measured.
-func (u Usage) Others() float64 {
-	others := u.Busy
-	for _, cpu := range u.CPU {
-		others -= cpu
-	}
-	return max(0, others) / u.Seconds
-}
+func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 
 // Memory is a process's resident memory in bytes.
 type Memory struct{ Now, Peak uint64 }
@@ -131,21 +121,16 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			}
 			w := &seen[i]
 			if w.Name == "" {
-				w.Name, w.Begin, begun[i] = p.Name, memory.Now, used.CPU[p.Name]
+				w.Name, w.Begin, begun[i] = p.Name, memory.Now, used[p.Name]
 			}
-			w.CPU, w.Memory = time.Duration((used.CPU[p.Name]-begun[i])*float64(time.Second)), memory
+			w.CPU, w.Memory = time.Duration((used[p.Name]-begun[i])*float64(time.Second)), memory
 		}
 	}
 	look()
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(every):
-				look()
-			}
+		for Sleep(ctx, every) == nil {
+			look()
 		}
 	})
 	return func() []Watched {

@@ -29,7 +29,7 @@ func TestWatch_KnowsWhatEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if used := after.Since(before); used.CPU["self"] < 0 || used.Seconds <= 0 || used.Busy < 0 {
+	if used := after.Since(before); used["self"] < 0 || used["seconds"] <= 0 || used["busy"] < 0 {
 		t.Errorf("%+v", used)
 	}
 }
