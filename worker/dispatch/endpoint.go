@@ -71,7 +71,7 @@ const (
 	absent itemState = iota
 	waiting
 	flying
-	leaving // until what is written about it is confirmed, and no load is under way that may not show it
+	leaving // until what is written about it is confirmed, and no load is in progress that may not show it
 )
 
 // orderKey is the part of a version's key that names its order.
@@ -97,7 +97,7 @@ type endpoint struct {
 	nextDue  int64 // the schedule's first that is not in memory; early is harmless
 	parking  int   // puts to the schedule that are not confirmed
 	spilling int   // those of them that were never attempted
-	load     Load  // under way, if any
+	load     Load  // in progress, if any
 	loading  bool
 	purge    []*Item // leaving, once the load has ended
 	// What is due after back and until ahead may have been planned by a clock that was ahead: it

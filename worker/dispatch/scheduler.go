@@ -474,7 +474,7 @@ func (s *Scheduler) Done(it *Item, r Result, now int64) {
 	default:
 		s.end(it)
 	}
-	s.judge(e, it, &r, now)
+	s.assess(e, it, &r, now)
 	if e.held == e.flying && e.nextDue == never && e.parking == 0 {
 		e.Breaker.endRecovery()
 	}
@@ -482,8 +482,8 @@ func (s *Scheduler) Done(it *Item, r Result, now int64) {
 	s.look(e, now)
 }
 
-// judge counts a result, and what it says of the receiver if that is still the same.
-func (s *Scheduler) judge(e *endpoint, it *Item, r *Result, now int64) {
+// assess counts a result, and what it says of the receiver if that is still the same.
+func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 	sent := r.Ending <= Undelivered || r.Ending == missed
 	t := &e.Tally
 	t.turn(now)
