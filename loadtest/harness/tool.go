@@ -33,9 +33,10 @@ func Main(name, usage string, run func(context.Context) error) {
 }
 
 // Run runs until the end or the first interrupt, a terminal that is gone included,
-// and exits with 1 and the error's text. A second interrupt kills.
+// and exits with 1 and the error's text. A second interrupt kills. SIGPIPE is no interrupt:
+// once asked for, a write to a connection that was cut raises it, too.
 func Run(name string, run func(context.Context) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx)
 	if ctx.Err() != nil {
