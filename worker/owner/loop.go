@@ -73,17 +73,20 @@ func newLoop(r *Role) *loop {
 		reads: make(chan *readResult, 1), results: make(chan *dispatch.Sent, resultsKept)}
 }
 
-// do lets the loop's goroutine run f, unless ctx ends.
-func (l *loop) do(ctx context.Context, f func(context.Context)) {
+// do lets the loop's goroutine run f; false: ctx ends, and it does not.
+func (l *loop) do(ctx context.Context, f func(context.Context)) bool {
 	select {
 	case l.control <- f:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
-// add begins with a partition that was taken by a write sent at that time.
+// add begins with a partition that was taken by a write sent at that time. When ctx ends, it is given
+// up again.
 func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) {
-	l.do(ctx, func(ctx context.Context) {
+	added := l.do(ctx, func(ctx context.Context) {
 		w := l.role.webhooks.Webhooks(l.sending, o.Partition, l.role.Now, l.results)
 		w.Confirm(taken)
 		h := &held{Owned: o, webhooks: w, confirmed: taken, positions: o.Token, toldAt: taken}
@@ -96,6 +99,16 @@ func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) {
 		}
 		l.held[o.Partition] = h
 	})
+	if added {
+		return
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	step := l.role.ledger.Ownership.Step(o.Partition, o.Token)
+	step.Token.Owner = ""
+	if err := l.role.ledger.Ownership.Advance(end, []*ledger.Step{step})[0]; err != nil {
+		l.role.log.Warn("a partition is not given up in order", "partition", o.Partition, "error", err)
+	}
 }
 
 func (l *loop) giveUp(ctx context.Context, partitions []int) {
@@ -115,20 +128,24 @@ func (l *loop) run(ctx context.Context) {
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	l.sending = sending
+	// What is begun ends: of a step whose outcome is unknown the partition cannot be given up in order.
+	working, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(endTimeout, abandon) })()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		l.startRead(ctx)
 		wait := l.wait()
 		if wait <= 0 {
-			l.turn(ctx)
+			l.turn(working)
 			continue
 		}
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 		case f := <-l.control:
-			f(ctx)
+			f(working)
 		case l.read = <-l.reads:
 			l.reading = false
 		case s := <-l.results:
