@@ -53,12 +53,28 @@ func New(f *layout.Layout, admin *Client) (*Pages, error) {
 
 // Routes adds the pages to mux, each for who may see it.
 func (p *Pages) Routes(mux *http.ServeMux) {
-	for pattern, show := range p.shown() {
-		p.Handle(mux, "GET "+pattern, func(w http.ResponseWriter, r *http.Request) error { return show(w, r, outcome{}) }, auth.Operator)
+	for pattern, serve := range p.routes() {
+		p.Handle(mux, pattern, serve, auth.Operator)
 	}
-	for pattern, act := range p.actions() {
-		p.Handle(mux, "POST "+pattern, p.once(act), auth.Operator)
+}
+
+func (p *Pages) routes() map[string]layout.Handler {
+	routes := map[string]layout.Handler{}
+	page := func(pattern string, show show) {
+		routes["GET "+pattern] = func(w http.ResponseWriter, r *http.Request) error { return show(w, r, outcome{}) }
 	}
+	page("/webhooks", p.listReceivers)
+	page("/webhooks/live", p.listReceivers)
+	page("/webhooks/{account}/live", p.showWebhook)
+	page("/accounts/{account}/use", p.showUse)
+	page("/stores", p.listStores)
+	for _, one := range p.records() {
+		page(one.pattern, one.show)
+		for path, a := range one.actions {
+			routes["POST "+one.pattern+path] = p.once(p.perform(&one, &a))
+		}
+	}
+	return routes
 }
 
 // show answers with a page, also after what was done or refused there.
@@ -67,18 +83,6 @@ type show func(http.ResponseWriter, *http.Request, outcome) error
 type outcome struct {
 	issued  *issued
 	refused error
-}
-
-func (p *Pages) shown() map[string]show {
-	pages := map[string]show{ // besides those of records
-		"/webhooks": p.listReceivers, "/webhooks/live": p.listReceivers, "/webhooks/{account}/live": p.showWebhook,
-		"/accounts/{account}/use": p.showUse,
-		"/stores":                 p.listStores,
-	}
-	for _, one := range p.records() {
-		pages[one.pattern] = one.show
-	}
-	return pages
 }
 
 // record is what a page has forms for. Requests have the record's method and path of the
@@ -128,16 +132,6 @@ func (p *Pages) records() []record {
 			"/deactivate": {path: "/deactivate", fields: fields{"reason": plainText}, done: "store-deactivated"},
 		}},
 	}
-}
-
-func (p *Pages) actions() map[string]layout.Handler {
-	handlers := map[string]layout.Handler{}
-	for _, one := range p.records() {
-		for path, a := range one.actions {
-			handlers[one.pattern+path] = p.perform(&one, &a)
-		}
-	}
-	return handlers
 }
 
 func accountID(r *http.Request) (delivery.AccountID, error) {
@@ -383,30 +377,28 @@ func newFormPage(r *http.Request, o outcome) formPage {
 	return formPage{Once: rand.Text(), Typed: typed{r.PostForm}, Issued: o.issued}
 }
 
-type typed struct{ form url.Values }
-
-func (t typed) Has(field string) bool { return t.form.Has(field) }
+type typed struct{ url.Values }
 
 // Or is what was typed into a field. While nothing was, and in a noted field that was not
 // changed, it is what is stored by now.
 func (t typed) Or(field string, stored any) string {
-	if changedIn(t.form, field) {
-		return t.form.Get(field)
+	if changedIn(t.Values, field) {
+		return t.Get(field)
 	}
 	return fmt.Sprint(stored)
 }
 
 // Shown is the note of a field; it stays with what was typed.
 func (t typed) Shown(field string, stored any) string {
-	if changedIn(t.form, field) && t.Has(field+shownSuffix) {
-		return t.form.Get(field + shownSuffix)
+	if changedIn(t.Values, field) && t.Has(field+shownSuffix) {
+		return t.Get(field + shownSuffix)
 	}
 	return fmt.Sprint(stored)
 }
 
 // Area is the pasted coverage; empty when it is too long, as HTML, to be shown again.
 func (t typed) Area() string {
-	area := t.form.Get("coverage")
+	area := t.Get("coverage")
 	if len(template.HTMLEscapeString(area)) > 50_000 {
 		return ""
 	}

@@ -41,11 +41,11 @@ func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) 
 		switch {
 		case s.State == delivery.AwaitingFleetApproval:
 			f.Awaiting++
-		case s.State == delivery.Active && !s.ClosingDate.IsZero():
-			f.Migrating++
-			f.Active++
 		case s.State == delivery.Active:
 			f.Active++
+			if !s.ClosingDate.IsZero() {
+				f.Migrating++
+			}
 		}
 	}
 	return stores, err
@@ -285,8 +285,6 @@ type storePage struct {
 	Reasons []delivery.DeactivationReason
 }
 
-var deactivationReasons = []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}
-
 func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) error {
 	account, err := accountID(r)
 	if err != nil {
@@ -307,10 +305,12 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err := p.Ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
-	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name}, Reasons: deactivationReasons}
+	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name},
+		Serving: p.Ledger.Fleets.Snapshot().Fleet(store.Fleet),
+		Reasons: []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}}
 	var served *delivery.Coverage
-	if fleet := p.Ledger.Fleets.Snapshot().Fleet(store.Fleet); fleet != nil {
-		page.Serving, served = fleet, fleet.Coverage
+	if page.Serving != nil {
+		served = page.Serving.Coverage
 	}
 	page.Map = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
 	return p.Show(w, r, "store", layout.View{Title: store.Name, Data: page, Refused: o.refused})
