@@ -249,11 +249,9 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	switch code := delivery.CodeOf(err); {
 	case !WantsPage(r):
 		Refuse(w, r, g.log, err)
-	case code == delivery.CodeTokenInvalid && !Reads(r):
-		redirect(w, "/login") // what was sent is lost; it cannot be sent again with GET
 	case code == delivery.CodeTokenInvalid:
-		login := "/login"
-		if next := localPath(r.URL.RequestURI()); next != "/" {
+		login := "/login" // what a form sent is lost: GET cannot send it again
+		if next := localPath(r.URL.RequestURI()); Reads(r) && next != "/" {
 			login += "?" + url.Values{"next": {next}}.Encode()
 		}
 		redirect(w, login)
