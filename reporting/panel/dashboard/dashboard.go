@@ -146,17 +146,15 @@ func (p *Pages) probe(ctx context.Context) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
-			probed[i] = readiness{program.Name, program.Ask(ctx), before[i].Since}
+			probed[i] = readiness{program.Name, program.Ask(ctx), time.Now()}
+			if before[i].Wrong != nil {
+				probed[i].Since = before[i].Since
+			}
 		})
 	}
 	all.Wait()
 	if ctx.Err() != nil {
 		return // this process ends; that says nothing of them
-	}
-	for i := range probed {
-		if before[i].Wrong == nil {
-			probed[i].Since = time.Now()
-		}
 	}
 	p.probed.Store(&probed)
 }

@@ -74,23 +74,21 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 		return nil
 	}
 	var past *pastOrder
-	var unreadable error
 	r = p.reading(ctx)
-	r.part("the order as it is in ClickHouse", func(ctx context.Context) (err error) {
-		past, err = p.pastOrder(ctx, id)
-		if errors.Is(err, errUnreadable) { // no waiting mends that
-			unreadable, err = err, nil
-		}
-		if err != nil || past == nil {
+	r.part("the order as it is in ClickHouse", func(ctx context.Context) error {
+		found, err := query(ctx, p.archive, orderArgs(delivery.AccountID{}, id), scanOrder, "columns", "order")
+		if err != nil || len(found) == 0 {
 			return err
 		}
-		v.steps, err = p.pastChanges(ctx, past.Order)
+		if past = found[0]; past.unreadable == nil {
+			v.steps, err = p.pastChanges(ctx, past.Order)
+		}
 		return err
 	})
 	v.Lost = append(v.Lost, r.wait()...)
 	switch {
-	case unreadable != nil:
-		return unreadable
+	case past != nil && past.unreadable != nil: // no waiting mends that
+		return past.unreadable
 	case past != nil:
 		v.orderRow = past.orderRow
 		return nil
@@ -133,9 +131,7 @@ func (p *Pages) readMore(ctx context.Context, v *orderView) {
 		})
 	}
 	v.Lost = append(v.Lost, more.wait()...)
-	if v.AccountName == "" {
-		v.AccountName = "account " + layout.Short(v.Account)
-	}
+	v.AccountName = cmp.Or(v.AccountName, "account "+layout.Short(v.Account))
 	if v.store != nil {
 		v.StoreName = v.store.Name
 	}
@@ -333,8 +329,6 @@ type pastOrder struct {
 	unreadable error
 }
 
-var errUnreadable = errors.New("cannot be understood")
-
 func scanOrder(rows driver.Rows) (*pastOrder, error) {
 	order := new(delivery.Order)
 	o := &pastOrder{orderRow: orderRow{Order: order}}
@@ -360,7 +354,7 @@ func scanOrder(rows driver.Rows) (*pastOrder, error) {
 		order.Payment.Type, faults[2] = delivery.ParsePaymentType(payment)
 	}
 	if err := errors.Join(faults[:]...); err != nil {
-		o.unreadable = fmt.Errorf("order %s %w: %w", id, errUnreadable, err)
+		o.unreadable = fmt.Errorf("order %s cannot be understood: %w", id, err)
 	}
 	last.Version, last.Status = order.Version, order.Status
 	order.Changes = []delivery.Change{last}
@@ -382,10 +376,7 @@ type pastPage struct {
 
 // pageOf reads at most limit rows. Those that cannot be understood are counted and logged.
 func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage, err error) {
-	after := s.after
-	if after == nil {
-		after = &cursor{created: s.until}
-	}
+	after := cmp.Or(s.after, &cursor{created: s.until})
 	orders, err := query(ctx, p.archive, map[string]any{
 		"from": layout.ISODay(s.since), "to": layout.ISODay(after.created), "since": s.since.UnixMilli(),
 		"account": s.query.Get("account"), "after": after.created.UnixMilli(), "after_order": after.order.String(),
@@ -407,15 +398,6 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 		p.Log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
 	}
 	return page, err
-}
-
-// pastOrder is nil when ClickHouse does not have it; errUnreadable as in pastOrder.
-func (p *Pages) pastOrder(ctx context.Context, id delivery.OrderID) (*pastOrder, error) {
-	found, err := query(ctx, p.archive, orderArgs(delivery.AccountID{}, id), scanOrder, "columns", "order")
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return found[0], found[0].unreadable
 }
 
 func (p *Pages) pastChanges(ctx context.Context, o *delivery.Order) ([]delivery.Change, error) {
