@@ -49,8 +49,7 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	v.Read, v.Rows = true, int64(len(lines))
 	v.Control = controlViewOf(lines, v.Filters)
 	v.Control.Last = p.lastReconciled(ctx)
-	v.Table = newTable(control, v.known, nil)
-	v.Table.fill(lines)
+	v.Table = newTable(control, v.known, nil, lines)
 	return nil
 }
 

@@ -359,8 +359,7 @@ func (p *Pages) readTable(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	v.Table = newTable(v.Report, v.known, v.roles)
-	v.Table.fill(rows)
+	v.Table = newTable(v.Report, v.known, v.roles, rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))
 	v.MadeOf = balance(v.Report, o.Summary)

@@ -54,7 +54,7 @@ var layouts, lineNames = func() (map[string][][]string, map[string][2]string) {
 //go:embed tables.yaml
 var tables []byte
 
-func newTable(r *reports.Report, known *directory, roles auth.Roles) *table {
+func newTable(r *reports.Report, known *directory, roles auth.Roles, rows [][]reports.Cell) *table {
 	t := &table{Name: r.Title, report: r, known: known, orders: roles.Include(auth.Operator)}
 	for _, keys := range layouts[r.Name] {
 		columns := make([]int, len(keys))
@@ -63,6 +63,20 @@ func newTable(r *reports.Report, known *directory, roles auth.Roles) *table {
 		}
 		c := &r.Columns[columns[0]]
 		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, cell{Text: titleOf(r, columns), Class: classes[c.Kind]})
+	}
+	for _, cells := range rows {
+		var row []cell
+		for i, columns := range t.columns {
+			shown := t.cell(columns[0], cells)
+			shown.Label = t.Columns[i].Text
+			for _, below := range columns[1:] {
+				if text := t.cell(below, cells).Text; text != "" && text != shown.Text {
+					shown.Below = append(shown.Below, text)
+				}
+			}
+			row = append(row, shown)
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
@@ -84,22 +98,6 @@ func titleOf(r *reports.Report, columns []int) string {
 }
 
 var classes = map[reports.Kind]string{reports.Money: "money number", reports.Count: "number"}
-
-func (t *table) fill(rows [][]reports.Cell) {
-	t.Rows = make([][]cell, len(rows))
-	for n, cells := range rows {
-		for i, columns := range t.columns {
-			shown := t.cell(columns[0], cells)
-			shown.Label = t.Columns[i].Text
-			for _, below := range columns[1:] {
-				if text := t.cell(below, cells).Text; text != "" && text != shown.Text {
-					shown.Below = append(shown.Below, text)
-				}
-			}
-			t.Rows[n] = append(t.Rows[n], shown)
-		}
-	}
-}
 
 func (t *table) total(s reports.Summary) {
 	sums, summed := []cell{{Text: "Total of all rows"}}, false
@@ -319,13 +317,12 @@ func (v *view) chart(o *reports.Outline) {
 // bars are the days of a chart, or the months or years of a long one, empty ones too.
 type bars struct {
 	labels []string
-	places map[string]int
 	layout string
 	every  string // day, month or year
 }
 
 func barsOf(p reports.Params) bars {
-	b := bars{layout: "2 Jan", every: "day", places: map[string]int{}}
+	b := bars{layout: "2 Jan", every: "day"}
 	first, last := p.From.Midnight(), p.To.Midnight()
 	months := (last.Year()-first.Year())*12 + int(last.Month()) - int(first.Month()) + 1
 	switch {
@@ -339,17 +336,14 @@ func barsOf(p reports.Params) bars {
 		b.layout, b.every = "2006", "year"
 	}
 	for day := p.From; day <= p.To; day++ {
-		label := day.Midnight().Format(b.layout)
-		if _, there := b.places[label]; !there {
-			b.places[label] = len(b.labels)
-			b.labels = append(b.labels, label)
-		}
+		b.labels = append(b.labels, day.Midnight().Format(b.layout))
 	}
+	b.labels = slices.Compact(b.labels)
 	return b
 }
 
 func (b *bars) add(values []int64, day reports.Day, n int64) {
-	if i, there := b.places[day.Midnight().Format(b.layout)]; there {
+	if i := slices.Index(b.labels, day.Midnight().Format(b.layout)); i >= 0 {
 		values[i] += n
 	}
 }
