@@ -338,13 +338,11 @@ func pathOf(polygon orb.Polygon) string {
 	for _, ring := range polygon {
 		var points []string
 		for i, at := range ring {
-			closing := i > 0 && i == len(ring)-1 && ring[0] == at // Z does that
-			point := fmt.Sprint(round(at[0]), " ", round(at[1]))
-			if !closing && (len(points) == 0 || points[len(points)-1] != point) {
-				points = append(points, point)
+			if i == 0 || i < len(ring)-1 || at != ring[0] { // Z leads back to the first
+				points = append(points, fmt.Sprint(round(at[0]), " ", round(at[1])))
 			}
 		}
-		path += "M" + strings.Join(points, " ") + "Z"
+		path += "M" + strings.Join(slices.Compact(points), " ") + "Z"
 	}
 	return path
 }
