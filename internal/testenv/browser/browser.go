@@ -227,6 +227,9 @@ func take[T any](t *Tab, list *[]T) []T {
 	return taken
 }
 
+var faultyCalls = []runtime.ConsoleAPICalledType{
+	runtime.ConsoleAPICalledTypeError, runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert}
+
 // notice handles the browser's events, in their order. It must not call the browser.
 func (t *Tab) notice(event any) {
 	t.mu.Lock()
@@ -253,7 +256,13 @@ func (t *Tab) notice(event any) {
 			t.faults = append(t.faults, Fault{Text: fmt.Sprintf("browser: %s (%s)", e.Entry.Text, e.Entry.URL), Native: true})
 		}
 	case *runtime.EventConsoleAPICalled:
-		t.logged(e)
+		if slices.Contains(faultyCalls, e.Type) {
+			var words []string
+			for _, arg := range e.Args {
+				words = append(words, cmp.Or(arg.Description, string(arg.Value)))
+			}
+			t.fault("console: %s", strings.Join(words, " "))
+		}
 	case *runtime.EventExceptionThrown:
 		text := e.ExceptionDetails.Text
 		if e.ExceptionDetails.Exception != nil {
@@ -282,16 +291,4 @@ func (t *Tab) requested(id network.RequestID, address string) {
 	if err != nil || u.Host != "" && u.Host != t.origin.Host { // data: and blob: have no host
 		t.fault("another host was requested: %s", address)
 	}
-}
-
-func (t *Tab) logged(e *runtime.EventConsoleAPICalled) {
-	if !slices.Contains([]runtime.ConsoleAPICalledType{
-		runtime.ConsoleAPICalledTypeError, runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert}, e.Type) {
-		return
-	}
-	var words []string
-	for _, arg := range e.Args {
-		words = append(words, cmp.Or(arg.Description, string(arg.Value)))
-	}
-	t.fault("console: %s", strings.Join(words, " "))
 }
