@@ -115,17 +115,17 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 }
 
 // chooseFormat is the flag's, the file's or the one that suits standard output.
-func (o *reportOptions) chooseFormat(stdout io.Writer) (reports.Format, error) {
+func (o *reportOptions) chooseFormat(stdout io.Writer) (*reports.Format, error) {
 	shown := o.output == "" && terminal(stdout)
 	switch byExtension, known := reports.FormatOf(filepath.Ext(o.output)); {
-	case o.format == string(reports.XLSX) && shown:
-		return "", errors.New("xlsx is not for terminals: give a file with -o")
+	case o.format == reports.XLSX.Name && shown:
+		return nil, errors.New("xlsx is not for terminals: give a file with -o")
 	case o.format != "":
 		return reports.ParseFormat(o.format)
 	case known:
 		return byExtension, nil
 	case o.output != "":
-		return "", fmt.Errorf("%s: the extension is none of .csv, .xlsx, .json and .txt; give --format", o.output)
+		return nil, fmt.Errorf("%s: the extension is none of .csv, .xlsx, .json and .txt; give --format", o.output)
 	case shown:
 		return reports.Table, nil
 	}

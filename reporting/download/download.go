@@ -135,7 +135,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 		return
 	}
 	result, took := resultOf(r.Context(), ctx, t, err), time.Since(began)
-	name, format := q.report.Name, string(q.format)
+	name, format := q.report.Name, q.format.Name
 	d.metrics.downloads.WithLabelValues(name, format, result).Inc()
 	d.metrics.rows.WithLabelValues(name, format).Add(float64(rows))
 	d.metrics.bytes.WithLabelValues(name, format).Add(float64(t.bytes))

@@ -19,7 +19,7 @@ import (
 )
 
 // written is what the report is as the program's other ways write it.
-func (e *env) written(name string, format reports.Format, values reports.Values) []byte {
+func (e *env) written(name string, format *reports.Format, values reports.Values) []byte {
 	e.T.Helper()
 	params, err := values.Parse(time.Now())
 	must(e.T, err)
@@ -40,7 +40,7 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 	for i, report := range reports.All() {
 		for _, c := range []struct {
 			extension, query string
-			format           reports.Format
+			format           *reports.Format
 			file             string
 		}{
 			{".csv", "", reports.CSV, ".csv"},
@@ -55,7 +55,7 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 			}
 			t.Run(report.Name+c.file+c.query, func(t *testing.T) {
 				a := e.client.For(t).With(panelenv.As("finance")).Page("/reports/" + report.Name + c.extension + november + c.query)
-				a.Carries(map[string]string{"Content-Type": c.format.ContentType(), "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Encoding": "",
+				a.Carries(map[string]string{"Content-Type": c.format.ContentType, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Encoding": "",
 					"Content-Disposition": `attachment; filename="` + report.Name + "_2026-11-01_2026-11-30" + c.file + `"`})
 				want := e.written(report.Name, c.format, period)
 				if c.format == reports.XLSX {

@@ -72,19 +72,16 @@ func (t *transfer) begin() {
 // send gives the client a piece, each part of it within the stall time.
 func (t *transfer) send(p []byte) (n int, err error) {
 	for n < len(p) && t.err == nil {
+		if err := t.control.SetWriteDeadline(time.Now().Add(t.stall)); err != nil {
+			t.err = fmt.Errorf("bound a write: %w", err)
+			break
+		}
 		var took int
-		took, t.err = t.give(p[n:min(n+step, len(p))])
+		took, t.err = t.w.Write(p[n:min(n+step, len(p))])
 		t.bytes += int64(took)
 		n += took
 	}
 	return n, t.err
-}
-
-func (t *transfer) give(part []byte) (int, error) {
-	if err := t.control.SetWriteDeadline(time.Now().Add(t.stall)); err != nil {
-		return 0, fmt.Errorf("bound a write: %w", err)
-	}
-	return t.w.Write(part)
 }
 
 // finish sends what is left, with its length if nothing has been sent.
@@ -128,11 +125,11 @@ func (t *transfer) copyWhole(file *os.File) (err error) {
 }
 
 // formats are those that can be downloaded. A table is for terminals.
-var formats = map[string]reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
+var formats = map[string]*reports.Format{".csv": reports.CSV, ".xlsx": reports.XLSX, ".json": reports.JSON}
 
 type request struct {
 	report *reports.Report
-	format reports.Format
+	format *reports.Format
 	params reports.Params
 	// compressed is set for a client that takes gzip, but not for a workbook, which is a ZIP file.
 	compressed bool
@@ -175,7 +172,7 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	if params.Kind != "" && !report.HasKinds() {
 		return nil, invalid(delivery.FieldError{Field: "kind", Message: "is for exceptions only"})
 	}
-	for name, other := range map[string]reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
+	for name, other := range map[string]*reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
 		wrong := delivery.FieldError{Field: name}
 		switch given := query.Get(name); {
 		case given == "" || given == "0":
@@ -183,7 +180,7 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		case given == "1" && format == reports.CSV:
 			format = other
 			continue
-		case given == "1" && extension == reports.CSV.Extension():
+		case given == "1" && extension == reports.CSV.Extension:
 			wrong = delivery.FieldError{Field: "plain", Message: "and comma are two forms of a CSV file: give one"}
 		case given == "1":
 			wrong.Message = "is for .csv only"
@@ -201,8 +198,8 @@ func invalid(fields ...delivery.FieldError) error {
 }
 
 func (q *request) name(filters string) string {
-	form := map[reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
-	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension()
+	form := map[*reports.Format]string{reports.CSVPlain: "_plain", reports.CSVComma: "_comma"}[q.format]
+	return q.report.Name + "_" + q.params.From.String() + "_" + q.params.To.String() + filters + form + q.format.Extension
 }
 
 // longestFilter is how many characters of a filter's name a file's has.
@@ -227,7 +224,7 @@ func (q *request) filters() string {
 }
 
 func (q *request) setHeaders(h http.Header) {
-	h.Set("Content-Type", q.format.ContentType())
+	h.Set("Content-Type", q.format.ContentType)
 	plain := q.name("")
 	disposition := `attachment; filename="` + plain + `"` // of letters, digits, - _ and . only
 	if full := q.name(q.filters()); full != plain {

@@ -20,69 +20,49 @@ import (
 )
 
 // Format is how a report is written.
-type Format string
+type Format struct {
+	Name        string // in commands
+	Extension   string // of files, with the point
+	ContentType string
+	sink        func(w io.Writer) Sink
+}
 
 // The formats. Table is for terminals, CSVPlain for programs, the others for
 // people's spreadsheets and for the web.
-const (
-	Table    Format = "table"
-	CSV      Format = "csv"
-	CSVComma Format = "csv-comma"
-	CSVPlain Format = "csv-plain"
-	XLSX     Format = "xlsx"
-	JSON     Format = "json"
-)
+var (
+	Table    = &Format{"table", ".txt", "text/plain; charset=utf-8", newTable}
+	CSV      = &Format{"csv", ".csv", csvType, newCSV(spreadsheetCSV)}
+	CSVComma = &Format{"csv-comma", ".csv", csvType, newCSV(commaCSV)}
+	CSVPlain = &Format{"csv-plain", ".csv", csvType, newCSV(plainCSV)}
+	XLSX     = &Format{"xlsx", ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", newXLSX}
+	JSON     = &Format{"json", ".json", "application/json; charset=utf-8", newJSON}
 
-// formats are all of them, each before others with its extension that are rarer.
-var formats = []struct {
-	Format
-	extension, contentType string
-	sink                   func(w io.Writer) Sink
-}{
-	{Table, ".txt", "text/plain; charset=utf-8", newTable},
-	{CSV, ".csv", csvType, newCSV(spreadsheetCSV)},
-	{CSVComma, ".csv", csvType, newCSV(commaCSV)},
-	{CSVPlain, ".csv", csvType, newCSV(plainCSV)},
-	{XLSX, ".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", newXLSX},
-	{JSON, ".json", "application/json; charset=utf-8", newJSON},
-}
+	// formats are all of them, each before others with its extension that are rarer.
+	formats = []*Format{Table, CSV, CSVComma, CSVPlain, XLSX, JSON}
+)
 
 const csvType = "text/csv; charset=utf-8; header=present"
 
-// place is the format's in formats; len(formats): there is no such format.
-func (f Format) place() (i int) {
-	for i < len(formats) && formats[i].Format != f {
-		i++
-	}
-	return i
-}
-
 // ParseFormat reads a format's name.
-func ParseFormat(name string) (Format, error) {
+func ParseFormat(name string) (*Format, error) {
 	var names []string
 	for _, f := range formats {
-		if string(f.Format) == name {
-			return f.Format, nil
+		if f.Name == name {
+			return f, nil
 		}
-		names = append(names, string(f.Format))
+		names = append(names, f.Name)
 	}
-	return "", fmt.Errorf("format %q is not one of %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("format %q is not one of %s", name, strings.Join(names, ", "))
 }
 
-// ContentType is the media type of a format that ParseFormat knows.
-func (f Format) ContentType() string { return formats[f.place()].contentType }
-
-// Extension is that of the files of a format that ParseFormat knows, with the point.
-func (f Format) Extension() string { return formats[f.place()].extension }
-
 // FormatOf is the format that a file's extension means: csv for .csv.
-func FormatOf(extension string) (Format, bool) {
+func FormatOf(extension string) (*Format, bool) {
 	for _, f := range formats {
-		if strings.EqualFold(extension, f.extension) {
-			return f.Format, true
+		if strings.EqualFold(extension, f.Extension) {
+			return f, true
 		}
 	}
-	return "", false
+	return nil, false
 }
 
 // Sink writes a report: Begin, Row for every row, whose cells are used again, End. Abort
@@ -94,9 +74,9 @@ type Sink interface {
 	Abort()
 }
 
-// NewSink writes a report to w in a format that ParseFormat knows: XLSX at the end, from
-// temporary files, the others as the rows come.
-func NewSink(f Format, w io.Writer) Sink { return formats[f.place()].sink(w) }
+// NewSink writes a report to w: XLSX at the end, from temporary files, the others as the
+// rows come.
+func NewSink(f *Format, w io.Writer) Sink { return f.sink(w) }
 
 const (
 	monthLayout = "2006-01"

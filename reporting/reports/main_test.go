@@ -103,7 +103,7 @@ func archiveOf(t testing.TB, s sample) *archive.Archive {
 }
 
 // written is a report in a format.
-func written(t testing.TB, a *archive.Archive, r *Report, p Params, f Format) ([]byte, Summary) {
+func written(t testing.TB, a *archive.Archive, r *Report, p Params, f *Format) ([]byte, Summary) {
 	t.Helper()
 	var b bytes.Buffer
 	s, err := r.Run(t.Context(), a, p, NewSink(f, &b), nil)

@@ -2,14 +2,18 @@ package reports
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"golang.org/x/sync/errgroup"
 
 	"vendorapi/reporting/archive"
 )
@@ -195,6 +199,97 @@ func (r *Report) explain(err error) error {
 		return fmt.Errorf("%w (`reporting migrate` makes the view %s)", err, r.View())
 	}
 	return err
+}
+
+const (
+	controlAttempts = 3
+	// readsAtOnce is how many of the five queries run together; more would take memory.
+	readsAtOnce = 3
+)
+
+// readControl is Report.read for control totals: the view's lines, each with the SHA-256
+// of its report as csv-plain.
+//
+// Orders may change between the queries. Where a report's totals are not those of its
+// line, all is read again; a line that still differs then says "changing".
+func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
+	for attempt := 1; ; attempt++ {
+		lines, steady, err := readTogether(ctx, a, p)
+		if err != nil {
+			return err
+		}
+		if !steady && attempt < controlAttempts {
+			continue
+		}
+		for _, line := range lines {
+			if err := take(line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// readTogether reads the view and digests the other reports into its lines; steady is that
+// all of them saw the same orders.
+func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][]Cell, steady bool, err error) {
+	others := []*Report{ledger, collections, statement, exceptions}
+	summaries, digests := make([]Summary, len(others)), make([]hash.Hash, len(others))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	group.Go(func() error {
+		return control.read(ctx, a, p, func(cells []Cell) error {
+			lines = append(lines, slices.Clone(cells))
+			return nil
+		})
+	})
+	for i, r := range others {
+		digests[i] = sha256.New()
+		group.Go(func() (err error) {
+			summaries[i], err = r.Run(ctx, a, *p, NewSink(CSVPlain, digests[i]), nil)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, false, err
+	}
+	steady = true
+	for i, r := range others {
+		n := slices.IndexFunc(lines, func(line []Cell) bool { return line[control.Column("line")].Text == r.Name })
+		if n < 0 {
+			return nil, false, fmt.Errorf("control totals have no line %s", r.Name)
+		}
+		lines[n][control.Column("sha256")].Text = hex.EncodeToString(digests[i].Sum(nil))
+		if !r.agrees(summaries[i], lines[n]) {
+			steady, lines[n][control.Column("ties")].Text = false, "changing"
+		}
+	}
+	return lines, steady, nil
+}
+
+// agreeing are the columns of a line that a report's totals must equal.
+var agreeing = map[*Report][]string{
+	collections: {"delivered", "cashExpected", "cardExpected", "prepaidAmount", "noPaymentTypeAmount"},
+	statement: {"created", "delivered", "failed", "cancelled", "orderAmountDelivered", "cashExpected", "cardExpected",
+		"prepaidAmount", "noPaymentTypeAmount"},
+}
+
+// agrees compares the report's totals with those of its line.
+func (r *Report) agrees(s Summary, line []Cell) bool {
+	number := func(key string) int64 { return line[control.Column(key)].Number }
+	if number("rows") != s.Rows {
+		return false
+	}
+	if r == ledger {
+		return r.Total(s, "expectedCollection") == number("cashExpected")+number("cardExpected")
+	}
+	return !slices.ContainsFunc(agreeing[r], func(key string) bool {
+		total := key
+		if r == collections && key == "delivered" {
+			total = "deliveredCount"
+		}
+		return r.Total(s, total) != number(key)
+	})
 }
 
 // CountOrders is of how many orders the exceptions are: one can have several rows.

@@ -274,7 +274,7 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 	}
 	for _, d := range []struct {
 		name, query string
-		format      reports.Format
+		format      *reports.Format
 	}{{"XLSX", "", reports.XLSX}, {"CSV with ;", "", reports.CSV}, {"CSV with ,", "&comma=1", reports.CSVComma}, {"JSON", "", reports.JSON}} {
 		v.Downloads = append(v.Downloads, layout.Link{Name: d.name, Address: address(downloadPath(r, d.format), f.Typed) + d.query}) // the period is always given
 	}
@@ -288,8 +288,8 @@ func pathOf(r *reports.Report) string {
 	return home + "/" + r.Name
 }
 
-func downloadPath(r *reports.Report, f reports.Format) string {
-	return "/reports/" + r.Name + f.Extension()
+func downloadPath(r *reports.Report, f *reports.Format) string {
+	return "/reports/" + r.Name + f.Extension
 }
 
 var outlinedBy = map[string][]string{
