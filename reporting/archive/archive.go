@@ -230,26 +230,27 @@ func (a *Archive) fault(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+	at := "clickhouse at " + a.address
 	if ended := ctx.Err(); ended != nil {
-		return fmt.Errorf("clickhouse at %s, %s: %w", a.address, doing, ended)
+		return fmt.Errorf("%s, %s: %w", at, doing, ended)
 	}
 	err = withoutURL(err)
-	if errors.Is(err, context.DeadlineExceeded) { // a limit of the driver's own
-		return &unavailable{fmt.Errorf("clickhouse at %s, %s: no answer in time: %w", a.address, doing, err)}
-	}
-	code := proto.Error(0)
+	var code proto.Error
 	if exception := (*clickhouse.Exception)(nil); errors.As(err, &exception) {
 		code = proto.Error(exception.Code)
 	}
 	switch {
+	case errors.Is(err, context.DeadlineExceeded): // a limit of the driver's own
+		err = fmt.Errorf("%s, %s: no answer in time: %w", at, doing, err)
 	case slices.Contains(authenticationErrors, code):
-		return fmt.Errorf("clickhouse at %s refuses the user or the password: %w", a.address, err)
+		err = fmt.Errorf("%s refuses the user or the password: %w", at, err)
 	case code == proto.ErrUnknownDatabase:
-		return fmt.Errorf("clickhouse at %s has no database %s (`reporting migrate` makes it): %w", a.address, a.database, err)
+		err = fmt.Errorf("%s has no database %s (`reporting migrate` makes it): %w", at, a.database, err)
 	case code == proto.ErrUnknownTable:
-		return fmt.Errorf("clickhouse at %s, %s (`reporting migrate` makes the tables): %w", a.address, doing, err)
+		err = fmt.Errorf("%s, %s (`reporting migrate` makes the tables): %w", at, doing, err)
+	default:
+		err = fmt.Errorf("%s, %s: %w", at, doing, err)
 	}
-	err = fmt.Errorf("clickhouse at %s, %s: %w", a.address, doing, err)
 	if slices.Contains(permanentErrors, code) {
 		return err
 	}

@@ -28,15 +28,12 @@ func TestStored_ClickHouseKilledWhileReading(t *testing.T) {
 	}
 	noError(t, a.Insert(t.Context(), b))
 	n := 0
-	var err error
-	for _, failure := range a.Stored(t.Context(), Selection{From: noon, To: noon}) {
-		if err = failure; err != nil {
-			break
-		}
+	err := a.Stored(t.Context(), Selection{From: noon, To: noon}, func(*Stored) error {
 		if n++; n == 10 {
 			e.Kill(t)
 		}
-	}
+		return nil
+	})
 	if !errors.Is(err, delivery.ErrUnavailable) || n >= all {
 		t.Errorf("%d of %d orders, then %v", n, all, err)
 	}

@@ -140,10 +140,10 @@ func batchOf(all ...*delivery.Order) *Batch {
 // stored collects what Stored reads.
 func stored(t testing.TB, a *Archive, s Selection) (all []*Stored) {
 	t.Helper()
-	for one, err := range a.Stored(t.Context(), s) {
-		noError(t, err)
+	noError(t, a.Stored(t.Context(), s, func(one *Stored) error {
 		all = append(all, one)
-	}
+		return nil
+	}))
 	return all
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -40,47 +39,40 @@ type Stored struct {
 
 func (s *Stored) value(name string) string { return s.order[orders.index(name)] }
 
-var errStopped = errors.New("nobody reads on")
-
-// Stored reads orders with their events, one place after the other. Nothing follows an
-// error. Memory does not grow with their number.
-func (a *Archive) Stored(ctx context.Context, s Selection) iter.Seq2[*Stored, error] {
-	return func(yield func(*Stored, error) bool) {
-		query, err := s.query()
-		one := &Stored{}
-		take := func(rows driver.Rows) error {
-			var account, order uuid.UUID
-			var day time.Time
-			var version uint64
-			var sequence int64
-			var texts []string
-			if err := rows.Scan(&account, &day, &order, &version, &sequence, &texts); err != nil {
-				return err
-			}
-			if place := readPlace(account, day, order); place != one.Place {
-				if one.events != nil && !yield(one, nil) {
-					return errStopped
-				}
-				one = &Stored{Place: place, events: map[uint32][]string{}}
-			}
-			if sequence == anOrder {
-				one.Version, one.order = version, texts
-			} else {
-				one.events[uint32(sequence)] = texts
-			}
-			return nil
-		}
-		if err == nil {
-			err = a.Each(ctx, query, take)
-		}
-		switch {
-		case errors.Is(err, errStopped):
-		case err != nil:
-			yield(nil, err)
-		case one.events != nil:
-			yield(one, nil)
-		}
+// Stored calls take for orders with their events, one place after the other; take's first
+// error ends it. Memory does not grow with their number.
+func (a *Archive) Stored(ctx context.Context, s Selection, take func(*Stored) error) error {
+	query, err := s.query()
+	if err != nil {
+		return err
 	}
+	var one *Stored
+	err = a.Each(ctx, query, func(rows driver.Rows) (err error) {
+		var account, order uuid.UUID
+		var day time.Time
+		var version uint64
+		var sequence int64
+		var texts []string
+		if err := rows.Scan(&account, &day, &order, &version, &sequence, &texts); err != nil {
+			return err
+		}
+		if place := readPlace(account, day, order); one == nil || place != one.Place {
+			if one != nil {
+				err = take(one)
+			}
+			one = &Stored{Place: place, events: map[uint32][]string{}}
+		}
+		if sequence == anOrder {
+			one.Version, one.order = version, texts
+		} else {
+			one.events[uint32(sequence)] = texts
+		}
+		return err
+	})
+	if err != nil || one == nil {
+		return err
+	}
+	return take(one)
 }
 
 // anOrder stands in the place of an event's sequence.

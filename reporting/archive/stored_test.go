@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -65,10 +66,8 @@ func TestStored_Refusals(t *testing.T) {
 		"no day is from 2026-11-21 to 2026-11-20": {From: noon, To: noon.AddDate(0, 0, -1)},
 		"at most 10000 can":                       {From: noon, To: noon, Accounts: make([]delivery.AccountID, MaxListed+1)},
 	} {
-		for _, err := range a.Stored(t.Context(), s) {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%q: %v", want, err)
-			}
+		if err := a.Stored(t.Context(), s, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
 		}
 	}
 	// The longest list fits.
@@ -90,9 +89,9 @@ func TestStored_MayBeLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)
 	defer cancel()
 	for range 30 { // there are 24 connections
-		for _, err := range a.Stored(ctx, Selection{From: noon, To: noon}) {
-			noError(t, err)
-			break
+		enough := errors.New("enough")
+		if err := a.Stored(ctx, Selection{From: noon, To: noon}, func(*Stored) error { return enough }); !errors.Is(err, enough) {
+			t.Fatal(err)
 		}
 	}
 	noError(t, a.Ping(ctx))

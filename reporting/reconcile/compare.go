@@ -52,19 +52,17 @@ func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Se
 		missing[id] = true
 	}
 	var stored []*archive.Stored
-	for one, err := range r.archive.Stored(ctx, selection) {
-		if err != nil {
-			return err
+	err := r.archive.Stored(ctx, selection, func(one *archive.Stored) (err error) {
+		if stored = append(stored, one); len(stored) == ordersAtOnce {
+			err = r.compareStored(ctx, f, stored, missing)
+			stored = stored[:0]
 		}
-		if stored = append(stored, one); len(stored) < ordersAtOnce {
-			continue
-		}
-		if err := r.compareStored(ctx, f, stored, missing); err != nil {
-			return err
-		}
-		stored = stored[:0]
+		return err
+	})
+	if err == nil {
+		err = r.compareStored(ctx, f, stored, missing)
 	}
-	if err := r.compareStored(ctx, f, stored, missing); err != nil {
+	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(slices.Collect(maps.Keys(missing)), ordersAtOnce) {
