@@ -30,6 +30,8 @@ func noError(t *testing.T, err error) {
 	}
 }
 
+func quiet(string) {}
+
 // newEnv has a Redis of its own, since all of it is copied.
 func newEnv(t *testing.T) *testenv.ArchiveEnv {
 	t.Helper()
@@ -86,7 +88,6 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
-	quiet := func(string) {}
 	_, err = m.Finish(t.Context(), to, l, a, false, quiet)
 	noError(t, err)
 	other.Want("orders that the copy had", "count() FROM "+other.Database+".orders", "1")
@@ -117,7 +118,7 @@ func made(t *testing.T) (to string, s *testenv.ArchiveEnv) {
 		noError(t, os.WriteFile(filepath.Join(keys, name), []byte("geheim "+name), 0o644))
 	}
 	to = filepath.Join(t.TempDir(), "backups", "one")
-	_, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Include: []string{keys + "/"}})
+	_, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Include: []string{keys + "/"}, Progress: quiet})
 	noError(t, err)
 	return to, s
 }
@@ -194,7 +195,7 @@ func TestPlace_OverwritesNothing(t *testing.T) {
 func TestMake_LeavesNothingHalf(t *testing.T) {
 	t.Parallel()
 	to, s := made(t)
-	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to}); err == nil {
+	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Progress: quiet}); err == nil {
 		t.Error("it was written over another")
 	}
 	parent := t.TempDir()
@@ -209,7 +210,7 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	if err == nil {
 		t.Error("it was interrupted, and says nothing")
 	}
-	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Include: []string{filepath.Join(parent, "missing")}}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Include: []string{filepath.Join(parent, "missing")}, Progress: quiet}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there was included: %v", err)
 	}
 	left, err := os.ReadDir(parent)
@@ -218,7 +219,7 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	}
 	// The hold is gone: what is settled goes.
 	noError(t, os.Mkdir(half+".partial", 0o700))
-	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half}); err == nil {
+	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Progress: quiet}); err == nil {
 		t.Error("two wrote the same backup")
 	}
 }

@@ -26,7 +26,7 @@ type Options struct {
 	To string
 	// Include are further files and folders to copy, such as the keys.
 	Include []string
-	// Progress, which is optional, is called with what has been copied so far.
+	// Progress is called with what has been copied so far.
 	Progress func(string)
 }
 
@@ -42,9 +42,6 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	defer wrap("backup", &err)
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	if o.Progress == nil {
-		o.Progress = func(string) {}
-	}
 	if _, err := os.Stat(o.To); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is there already", o.To)
 	}

@@ -82,28 +82,23 @@ func New(l *ledger.Ledger, a *archive.Archive, s Settings, consumer string, log 
 // tables must exist.
 func (e *Exporter) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return e.feed(ctx) })
 	group.Go(func() error { return e.watchLag(ctx) })
-	return group.Wait()
-}
-
-func (e *Exporter) feed(ctx context.Context) error {
-	err := e.ledger.Streams.Run(ctx, ledger.Feed{
-		Role:       ledger.RoleExport,
-		Consumer:   e.consumer,
-		Handle:     e.turn,
-		Every:      e.settings.Interval,
-		Log:        e.log.Warn,
-		Batch:      e.settings.Batch,
-		ClaimAfter: e.settings.ClaimAfter,
+	group.Go(func() error {
+		err := e.ledger.Streams.Run(ctx, ledger.Feed{
+			Role:       ledger.RoleExport,
+			Consumer:   e.consumer,
+			Handle:     e.turn,
+			Every:      e.settings.Interval,
+			Log:        e.log.Warn,
+			Batch:      e.settings.Batch,
+			ClaimAfter: e.settings.ClaimAfter,
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return errors.Join(errors.New("export feed ended by itself"), err)
 	})
-	switch {
-	case ctx.Err() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("export feed: %w", err)
-	}
-	return errors.New("export feed ended by itself")
+	return group.Wait()
 }
 
 // entriesAtOnce and piecesAtOnce bound what is in memory: the orders of so many
@@ -119,23 +114,21 @@ func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
 	var pieces errgroup.Group
 	pieces.SetLimit(piecesAtOnce)
 	for piece := range slices.Chunk(entries, entriesAtOnce) {
-		pieces.Go(func() error { return e.exportPiece(ctx, piece) })
+		pieces.Go(func() error {
+			began := time.Now()
+			if err := e.export(ctx, piece); err != nil {
+				e.metrics.turns.WithLabelValues(resultFailed).Inc()
+				return err
+			}
+			e.metrics.turns.WithLabelValues(resultStored).Inc()
+			e.metrics.lastStored.SetToCurrentTime()
+			e.metrics.entries.Add(float64(len(piece)))
+			e.trace(piece, began)
+			e.metrics.seconds.Observe(time.Since(began).Seconds())
+			return nil
+		})
 	}
 	return pieces.Wait()
-}
-
-func (e *Exporter) exportPiece(ctx context.Context, piece []ledger.Entry) error {
-	began := time.Now()
-	if err := e.export(ctx, piece); err != nil {
-		e.metrics.turns.WithLabelValues(resultFailed).Inc()
-		return err
-	}
-	e.metrics.turns.WithLabelValues(resultStored).Inc()
-	e.metrics.lastStored.SetToCurrentTime()
-	e.metrics.entries.Add(float64(len(piece)))
-	e.trace(piece, began)
-	e.metrics.seconds.Observe(time.Since(began).Seconds())
-	return nil
 }
 
 // export stores and acknowledges some entries. A crash in between stores them
@@ -162,7 +155,9 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 		}
 		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), err)
 	}
-	e.metrics.stored(&batch.Batch)
+	for i, rows := range []int{len(batch.Orders), len(batch.Events), len(batch.Late), len(batch.Outcomes)} {
+		e.metrics.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
+	}
 	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool {
 		return slices.ContainsFunc(x.Events, func(event ledger.Event) bool { return batch.unreadable[event.Order] != nil })
 	})
@@ -223,12 +218,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."),
 		lastStored: with.Gauge("reporting_export_last_stored_timestamp_seconds",
 			"When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."),
-	}
-}
-
-func (m *metrics) stored(b *archive.Batch) {
-	for i, rows := range []int{len(b.Orders), len(b.Events), len(b.Late), len(b.Outcomes)} {
-		m.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
 	}
 }
 
