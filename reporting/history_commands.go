@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"time"
 
@@ -72,7 +71,22 @@ func newReconcileCommand() *cobra.Command {
 			return err
 		}
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
-			return runReconcile(ctx, reconcile.New(s.ledger, s.archive), scope, c.OutOrStdout())
+			left, out := 0, c.OutOrStdout()
+			err := reconcile.New(s.ledger, s.archive).Run(ctx, scope, func(d *reconcile.Day) {
+				left += d.Left() + len(d.Totals)
+				for i := range d.Differences {
+					fmt.Fprintln(out, d.Differences[i].String())
+				}
+				date := d.Day.Format(time.DateOnly)
+				for _, t := range d.Totals {
+					fmt.Fprintf(out, "%s %s\n", date, t)
+				}
+				fmt.Fprintf(out, "%s: %s\n", date, summary(d))
+			})
+			if err == nil && left > 0 {
+				err = fmt.Errorf("%d differences between Redis and ClickHouse", left)
+			}
+			return err
 		})
 	})
 	f := c.Flags()
@@ -113,24 +127,6 @@ func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
 		if s.Account, err = delivery.ParseAccountID(account); err != nil {
 			err = fmt.Errorf("--account: %w", err)
 		}
-	}
-	return err
-}
-
-func runReconcile(ctx context.Context, r *reconcile.Reconciler, s reconcile.Scope, out io.Writer) error {
-	left := 0
-	err := r.Run(ctx, s, func(d *reconcile.Day) {
-		left += d.Left() + len(d.Totals)
-		for i := range d.Differences {
-			fmt.Fprintln(out, d.Differences[i].String())
-		}
-		for _, t := range d.Totals {
-			fmt.Fprintf(out, "%s %s\n", d.Day.Format(time.DateOnly), t)
-		}
-		fmt.Fprintf(out, "%s: %s\n", d.Day.Format(time.DateOnly), summary(d))
-	})
-	if err == nil && left > 0 {
-		err = fmt.Errorf("%d differences between Redis and ClickHouse", left)
 	}
 	return err
 }
