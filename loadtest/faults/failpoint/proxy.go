@@ -68,15 +68,13 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	p.mu.Lock()
-	refused := p.listener == nil
-	if !refused {
-		p.conns[client], p.conns[server] = true, true
-	}
-	p.mu.Unlock()
-	if refused {
+	if p.listener == nil {
+		p.mu.Unlock()
 		server.Close()
 		return
 	}
+	p.conns[client], p.conns[server] = true, true
+	p.mu.Unlock()
 	go func() {
 		p.passRequests(server, client)
 		server.Close()
@@ -145,8 +143,8 @@ func (p *Proxy) passRequests(server, client net.Conn) {
 		t := p.trap.Load()
 		if t == nil {
 			tail = tail[:0]
-		} else if tail = append(tail, chunk...); bytes.Contains(tail, t.marker) && t.take() {
-			return t.pass(server, chunk)
+		} else if tail = append(tail, chunk...); bytes.Contains(tail, t.marker) && p.trap.CompareAndSwap(t, nil) {
+			return t.pass(server, chunk) // no other connection was faster
 		} else {
 			tail = append(tail[:0], tail[max(0, len(tail)-len(t.marker)):]...)
 		}
@@ -198,23 +196,24 @@ const Lateness = 4500 * time.Millisecond
 
 // Trap waits for the first request that contains some bytes. Except for Late, no answer passes the proxy from then on.
 type Trap struct {
-	marker    []byte
-	moment    Moment
-	proxy     *Proxy
-	triggered chan struct{} // closed when the request has passed
-	removed   chan struct{} // closed when the trap was removed before
+	marker []byte
+	moment Moment
+	proxy  *Proxy
+	ended  chan struct{} // closed when the request has passed or the trap was removed before
+	err    error         // ErrRemoved, set before ended is closed
 }
 
 // Set replaces an earlier trap. The marker must occur in no other request: a function's name in Redis, a path.
 func (p *Proxy) Set(marker string, moment Moment) *Trap {
-	t := &Trap{[]byte(marker), moment, p, make(chan struct{}), make(chan struct{})}
+	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, ended: make(chan struct{})}
 	p.setTrap(t)
 	return t
 }
 
 func (p *Proxy) setTrap(t *Trap) {
 	if before := p.trap.Swap(t); before != nil {
-		close(before.removed)
+		before.err = ErrRemoved
+		close(before.ended)
 	}
 }
 
@@ -224,24 +223,19 @@ var ErrRemoved = errors.New("the trap was removed")
 // Await returns when the request has passed and, for Within and After, had time to take effect. The caller then kills
 // one side and calls Release. After an error, the end of ctx or ErrRemoved, the trap is gone.
 func (t *Trap) Await(ctx context.Context) error {
-	ended := ctx.Done()
-	for {
-		select {
-		case <-t.triggered:
-			if t.moment == Within || t.moment == After {
-				const effect = 50 * time.Millisecond // far more than a script and its fsync take
-				time.Sleep(effect)
-			}
-			return nil
-		case <-t.removed:
-			return ErrRemoved
-		case <-ended:
-			if t.proxy.trap.CompareAndSwap(t, nil) {
-				return fmt.Errorf("no request with %q: %w", t.marker, context.Cause(ctx))
-			}
-			ended = nil // it has been triggered or removed just now
+	select {
+	case <-t.ended:
+	case <-ctx.Done():
+		if t.proxy.trap.CompareAndSwap(t, nil) {
+			return fmt.Errorf("no request with %q: %w", t.marker, context.Cause(ctx))
 		}
+		<-t.ended // it has been triggered or removed just now
 	}
+	if t.err == nil && (t.moment == Within || t.moment == After) {
+		const effect = 50 * time.Millisecond // far more than a script and its fsync take
+		time.Sleep(effect)
+	}
+	return t.err
 }
 
 // Release closes the proxy's connections, so that what was held back is lost, and lets new ones pass.
@@ -254,26 +248,17 @@ func (t *Trap) Release() error {
 	return p.listen()
 }
 
-// take removes the trap and holds back the server's answers. It is false when another connection was faster.
-func (t *Trap) take() bool {
-	if !t.proxy.trap.CompareAndSwap(t, nil) {
-		return false
-	}
-	if t.moment != Late {
-		t.proxy.noAnswers.Store(true) // before the request is passed on
-	}
-	return true
-}
-
-// pass writes as much of the chunk as the moment allows and reports whether the connection goes on.
+// pass writes as much of the chunk as the moment allows and reports whether the connection goes on. Except for Late, it
+// holds back the server's answers.
 func (t *Trap) pass(server net.Conn, chunk []byte) bool {
 	if t.moment == Late {
-		close(t.triggered)
+		close(t.ended)
 		time.Sleep(Lateness)
 		_, err := server.Write(chunk)
 		return err == nil
 	}
-	defer close(t.triggered)
+	t.proxy.noAnswers.Store(true) // before the request is passed on
+	defer close(t.ended)
 	if t.moment == Within {
 		chunk = chunk[:(len(chunk)+1)/2]
 	}
