@@ -125,16 +125,13 @@ func (s *overloaded) checkOrdinary(t *tally, lasted time.Duration) {
 		"%d to %d", slices.Min(accepted), slices.Max(accepted))
 }
 
-// phase lets the wide vendors order, and read what was accepted before, for a while.
+// phase lets the wide vendors order, and read what was accepted before, for a while. With nothing to read, reads
+// is empty, not nil.
 func (s *overloaded) phase(ctx context.Context, d time.Duration, known []placed) (orders, reads *tally) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		orders = s.order(ctx, s.wide, load{connections: calmConnections, rate: calmOrders, duration: d})
-	})
-	if len(known) > 0 {
-		both.Go(func() { reads = s.read(ctx, known, load{connections: calmConnections, rate: calmReads, duration: d}) })
-	}
-	both.Wait()
+	var reading sync.WaitGroup
+	reading.Go(func() { reads = s.read(ctx, known, load{connections: calmConnections, rate: calmReads, duration: d}) })
+	orders = s.order(ctx, s.wide, load{connections: calmConnections, rate: calmOrders, duration: d})
+	reading.Wait()
 	return orders, reads
 }
 
@@ -259,7 +256,7 @@ type clockTest struct {
 func (s *overloaded) jumpingClock(ctx context.Context) {
 	c := &clockTest{overloaded: s, busy: s.wide[0], limited: s.ordinary[0], inbox: validate.NewInbox()}
 	s.ends = append(s.ends, c.inbox.Close)
-	secret, err := c.busy.SetWebhook(ctx, c.inbox.URL+"/")
+	secret, err := c.busy.SetWebhook(ctx, "http://"+c.inbox.Listener.Addr().String()+"/")
 	s.require(err)
 	c.inbox.Serve(c.busy.AccountID, secret)
 	few := map[string]any{"limits": map[string]any{"orders": stack.Limit(600, 60, burst, int(burstWindow/time.Second))}}
@@ -392,12 +389,6 @@ const (
 	besideRate = 500  // the vendors' orders a second beside it
 )
 
-// flood is requests to addr, whatever they are answered.
-func flood(addr string, connections int, request func(dst []byte, n int) []byte) load {
-	return load{addr: addr, connections: connections, rate: floodRate,
-		request: func(dst []byte, n int) ([]byte, placed) { return request(dst, n), placed{} }}
-}
-
 // post is a request with a JSON body and further header lines.
 func post(dst []byte, path, headers, body string) []byte {
 	return fmt.Appendf(dst, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Type: application/json\r\n"+
@@ -443,12 +434,9 @@ func (s *overloaded) during(ctx context.Context, do func()) map[string]float64 {
 	before, err := harness.RedisInfo(ctx, s.redis)
 	s.require(err)
 	do()
-	grown, err := harness.RedisInfo(ctx, s.redis)
+	after, err := harness.RedisInfo(ctx, s.redis)
 	s.require(err)
-	for name := range grown {
-		grown[name] -= before[name]
-	}
-	return grown
+	return harness.Usage(after).Since(before)
 }
 
 // floodFleet is a fleet's credential in wrong hands.
@@ -458,15 +446,16 @@ func (s *overloaded) floodFleet(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	f := flood(strings.TrimPrefix(s.Demo.OpsURL, "http://"), 32, func(dst []byte, n int) []byte {
+	f := load{addr: strings.TrimPrefix(s.Demo.OpsURL, "http://"), connections: 32, rate: floodRate}
+	f.request = func(dst []byte, n int) ([]byte, placed) {
 		statuses := []string{`Assigned`, `PickedUp`, `Delivered`, `Failed","failureReason":"Other`}
 		if n%2 == 0 { // an open order, which the flood does not end
 			statuses = []string{`Assigned`, `Failed","failureReason":"AddressNotFound`}
 		}
 		status := statuses[n/len(orders)%len(statuses)]
 		path := "/api/fleet/v1/jobs/" + orders[n%len(orders)] + "/status"
-		return post(dst, path, "Authorization: Bearer "+s.apis.Fleet.Bearer+"\r\n", `{"status":"`+status+`"}`)
-	})
+		return post(dst, path, "Authorization: Bearer "+s.apis.Fleet.Bearer+"\r\n", `{"status":"`+status+`"}`), placed{}
+	}
 	minute := func() { _ = harness.Sleep(ctx, 62*time.Second) } // the worker trims every minute
 	var calm, flooded *tally
 	calmGrowth := s.during(ctx, func() {
@@ -515,10 +504,11 @@ func (s *overloaded) openAndEnded(ctx context.Context) (ids []string) {
 // floodLogins is a stranger who guesses credentials of a client that exists, of some that do not, and of what is none.
 func (s *overloaded) floodLogins(ctx context.Context) {
 	owner := s.wide[0]
-	f := flood(s.addr, 600, func(dst []byte, n int) []byte {
+	f := load{addr: s.addr, connections: 600, rate: floodRate}
+	f.request = func(dst []byte, n int) ([]byte, placed) {
 		client := []string{owner.ClientID, fmt.Sprintf("ven_%032x", n), "nobody"}[n%3]
-		return post(dst, "/api/vendor/v1/token", "", fmt.Sprintf(`{"clientId":%q,"clientSecret":"vas_%d"}`, client, n))
-	})
+		return post(dst, "/api/vendor/v1/token", "", fmt.Sprintf(`{"clientId":%q,"clientSecret":"vas_%d"}`, client, n)), placed{}
+	}
 	s.beside(ctx, "without the wrong logins", func() {})
 	right, tries := 0, 0
 	flooding, stop := context.WithCancel(ctx)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -135,7 +134,9 @@ func (in *injection) crash(ctx context.Context) error {
 
 func (in *injection) killAndRestart(ctx context.Context, do func() error) error {
 	p := in.process(in.Process)
-	in.kill(p)
+	in.mu.Lock()
+	p.Kill()
+	in.mu.Unlock()
 	if err := do(); err != nil {
 		return err
 	}
@@ -200,26 +201,22 @@ func (in *injection) late(ctx context.Context) error {
 
 // whileSending acts while receivers hold webhooks that they have not answered.
 func (in *injection) whileSending(ctx context.Context) error {
-	arrived := make(chan struct{})
-	arrive := sync.OnceFunc(func() { close(arrived) })
 	for _, v := range in.vendors {
 		v.disturbed.Store(true)
 		v.inbox.Behave(0, 20*time.Second) // longer than any fault, unless the sender leaves
-		v.inbox.Notify(arrive)
 	}
 	defer func() {
 		for _, v := range in.vendors {
-			v.receiveAgain()
+			v.inbox.Behave(0, 0)
 		}
 	}()
-	select {
-	case <-arrived:
-		return actions[in.Action](in, ctx)
-	case <-time.After(trapTimeout):
-		return errors.New("no webhook")
-	case <-ctx.Done():
-		return fmt.Errorf("no webhook: %w", context.Cause(ctx))
+	err := harness.Await(ctx, "a webhook", trapTimeout, pollInterval, func() (bool, error) {
+		return slices.ContainsFunc(in.vendors, func(v *vendor) bool { return v.inbox.Begun() > 0 }), nil
+	})
+	if err != nil {
+		return err
 	}
+	return actions[in.Action](in, ctx)
 }
 
 func (in *injection) pause(ctx context.Context) error {

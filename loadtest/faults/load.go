@@ -30,7 +30,7 @@ type load struct {
 	most     int // requests at most; 0: as many as the duration gives
 	// request appends request n to dst and says which order it is about.
 	request func(dst []byte, n int) ([]byte, placed)
-	// accepts reports whether an answer is as it should be, and completes the order.
+	// accepts reports whether an answer is as it should be, and completes the order; nil: any answer will do.
 	accepts func(o *placed, a harness.Answer) bool
 }
 
@@ -43,9 +43,10 @@ type placed struct {
 
 // tally is what the clients of a load have seen.
 type tally struct {
-	arrived, sent int // what fell due, and of that what found a free connection
+	arrived int // what fell due
 
 	mu                      sync.Mutex
+	sent                    int                     // of that, what found a free connection
 	accepted, limited, busy *hdrhistogram.Histogram // microseconds
 	statuses                map[int]int
 	orders                  []placed // accepted
@@ -77,27 +78,23 @@ func (l load) send(ctx context.Context) *tally {
 		connections.Go(func() { l.serve(ctx, arrivals, t) })
 	}
 	for ; (l.most == 0 || t.arrived < l.most) && ctx.Err() == nil; t.arrived++ {
-		if l.rate == 0 {
-			if time.Since(began) >= l.duration {
-				break
-			}
-			select {
-			case arrivals <- arrival{n: t.arrived}:
-				t.sent++
-			case <-ctx.Done():
-			}
-			continue
+		after := time.Since(began)
+		if l.rate > 0 {
+			after = time.Duration(float64(t.arrived) / l.rate * float64(time.Second))
 		}
-		due := began.Add(time.Duration(float64(t.arrived) / l.rate * float64(time.Second)))
-		if due.Sub(began) >= l.duration {
+		if after >= l.duration {
 			break
 		}
+		if l.rate == 0 {
+			arrivals <- arrival{n: t.arrived} // the connections take it even when ctx has ended
+			continue
+		}
+		due := began.Add(after)
 		if wait := time.Until(due); wait > 0 {
 			time.Sleep(max(wait, time.Millisecond)) // then several are due
 		}
 		select {
 		case arrivals <- arrival{t.arrived, due}:
-			t.sent++
 		default:
 		}
 	}
@@ -138,13 +135,13 @@ func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.sent++
 	if err != nil {
 		t.again = append(t.again, o)
 		t.unknown++
 		return
 	}
 	t.statuses[a.Status]++
-	isRead := o.id != ""
 	var kind *hdrhistogram.Histogram
 	switch {
 	case l.accepts == nil:
@@ -154,7 +151,7 @@ func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.
 		t.orders = append(t.orders, o)
 	case a.Status == 429 && hasWait(a, delivery.CodeRateLimited):
 		kind = t.limited
-		if isRead {
+		if o.id != "" { // a read
 			t.again = append(t.again, o)
 		}
 	case a.Status == 503:
@@ -279,6 +276,9 @@ func (s *overloaded) checkResent(ctx context.Context, t *tally, what string) []p
 
 func (s *overloaded) read(ctx context.Context, orders []placed, l load) *tally {
 	l.addr, l.most = s.addr, len(orders)
+	if len(orders) == 0 {
+		l.duration = 0
+	}
 	l.request = func(dst []byte, n int) ([]byte, placed) {
 		return fmt.Appendf(dst, "GET /api/vendor/v1/orders/%s HTTP/1.1\r\nHost: api.example.com\r\n"+
 			"Authorization: Bearer %s\r\n\r\n", orders[n].id, orders[n].vendor.Bearer), orders[n]

@@ -188,7 +188,7 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 	}
 	s.inject(ctx, r)
 	for _, v := range r.vendors {
-		v.receiveAgain()
+		v.inbox.Behave(0, 0)
 		if err := v.door.Heal(); err != nil {
 			return err
 		}

@@ -202,12 +202,6 @@ func (s *system) resume() {
 	}
 }
 
-func (s *system) kill(p process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.Kill()
-}
-
 // restart starts a killed process. One that is not ready in time, for want of what it needs, becomes so later.
 func (s *system) restart(ctx context.Context, p process, timeout time.Duration) error {
 	s.mu.Lock()

@@ -69,12 +69,6 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 	return vendors, nil
 }
 
-// receiveAgain makes the receiver answer as a healthy one does.
-func (v *vendor) receiveAgain() {
-	v.inbox.Notify(nil)
-	v.inbox.Behave(0, 0)
-}
-
 func (v *vendor) latest(most int, match func(*creation) bool) (list []*creation) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -146,24 +146,21 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 		return err
 	}
 	for _, w := range webhooks {
-		f.Remains = append(f.Remains, Remains{w.Account.String(), subjects(w.Scheduled), w.Counts})
+		left := Remains{Account: w.Account.String(), Counts: w.Counts}
+		for _, e := range w.Scheduled {
+			name := e.Notice // empty: a ping
+			if !e.Order.IsZero() {
+				name = Subject(e.Order.String(), e.Sequence)
+			}
+			left.Waiting = append(left.Waiting, name)
+		}
+		f.Remains = append(f.Remains, left)
 	}
 	letters, err := s.Ledger.Monitor.DeadLetters(ctx, 100)
 	for _, l := range letters {
 		f.found(DeadLettered, l.Fields["order"], "%s gave up an entry of %s: %s", l.Role, l.Stream, l.Reason)
 	}
 	return err
-}
-
-func subjects(events []ledger.WaitingEvent) (names []string) {
-	for _, e := range events {
-		name := e.Notice // empty: a ping
-		if !e.Order.IsZero() {
-			name = Subject(e.Order.String(), e.Sequence)
-		}
-		names = append(names, name)
-	}
-	return names
 }
 
 // column is what Redis and ClickHouse must agree on: a name for reports and a String in ClickHouse. Times are

@@ -21,40 +21,39 @@ const brokeOff = "the body broke off"
 type Inbox struct {
 	*httptest.Server
 	account, secret string
-	known           chan struct{} // closed when both are
 
 	mu       sync.Mutex
 	status   int
 	delay    time.Duration
-	notify   func()
+	begun    int // requests since Behave
 	arrivals []Arrival
 }
 
-// NewInbox listens on a free port of loopback, until Close. Requests wait until Serve.
+// NewInbox listens on a free port of loopback, until Close. Connections wait until Serve.
 func NewInbox() *Inbox {
-	b := &Inbox{known: make(chan struct{})}
-	b.Server = httptest.NewServer(b)
+	b := new(Inbox)
+	b.Server = httptest.NewUnstartedServer(b)
 	return b
 }
 
 // Serve answers requests for an account, whose webhook secret the service gave.
 func (b *Inbox) Serve(account, secret string) {
 	b.account, b.secret = account, secret
-	close(b.known)
+	b.Start()
 }
 
 // Behave changes how the next requests are answered, and how late. Status 0: as a healthy receiver does.
 func (b *Inbox) Behave(status int, delay time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.status, b.delay = status, delay
+	b.status, b.delay, b.begun = status, delay, 0
 }
 
-// Notify calls f when a webhook arrives; nil: nothing. f must not wait.
-func (b *Inbox) Notify(f func()) {
+// Begun is how many requests have come since Behave.
+func (b *Inbox) Begun() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notify = f
+	return b.begun
 }
 
 // Arrivals is a copy of everything that has come, in the order of its end.
@@ -67,13 +66,10 @@ func (b *Inbox) Arrivals() []Arrival {
 // ServeHTTP takes one webhook.
 func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	began := time.Now()
-	<-b.known
 	b.mu.Lock()
-	status, delay, notify := b.status, b.delay, b.notify
+	b.begun++
+	status, delay := b.status, b.delay
 	b.mu.Unlock()
-	if notify != nil {
-		notify()
-	}
 	arrival, status := b.take(req, status)
 	arrival.Began = began
 	_ = harness.Sleep(req.Context(), delay) // whether the sender has left is asked next

@@ -6,6 +6,7 @@ package validate
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -81,19 +82,12 @@ type Report struct {
 
 // Add adds another report; of HealthyP99 it keeps the longer one.
 func (r *Report) Add(o Report) {
-	r.Operations += o.Operations
-	r.Unknown += o.Unknown
-	r.Replays += o.Replays
-	r.Refusals += o.Refusals
-	r.Limited += o.Limited
-	r.Orders += o.Orders
-	r.States += o.States
-	r.Rows += o.Rows
-	r.Webhooks += o.Webhooks
-	r.Windows += o.Windows
-	r.Histories += o.Histories
-	r.Undecided += o.Undecided
-	r.HealthyP99 = max(r.HealthyP99, o.HealthyP99)
+	longer := max(r.HealthyP99, o.HealthyP99)
+	sum, more := reflect.ValueOf(r).Elem(), reflect.ValueOf(o)
+	for i := range sum.NumField() { // all are integers
+		sum.Field(i).SetInt(sum.Field(i).Int() + more.Field(i).Int())
+	}
+	r.HealthyP99 = longer
 }
 
 // name is an order by the vendor's id, or an idempotency key.
