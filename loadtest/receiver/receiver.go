@@ -29,8 +29,6 @@ const maxBody = 256 << 10
 type Options struct {
 	// Secrets are tried in turn: two during a rotation.
 	Secrets []string
-	// Now is the clock of the replay window; default: the system's.
-	Now func() time.Time
 	// Refuse is called with every verified event before it is stored; a status
 	// other than 0 is answered instead, as a failing receiver would. Optional.
 	Refuse func(Event) int
@@ -81,12 +79,6 @@ type Counts struct {
 var knownEvents = []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected",
 	"fleet.payment_overdue", "webhook.test"}
 
-// ranks order the statuses of the spec; a terminal one is the last of an order.
-var ranks = map[string]int{
-	"Searching": 1, "Assigned": 2, "PickingUp": 3, "PickedUp": 4, "Delivering": 5,
-	"Delivered": 6, "Failed": 6, "Cancelled": 6,
-}
-
 // Serve answers with a handler on a free port of this machine until stop is called.
 func Serve(h http.Handler) (url string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,6 +93,7 @@ func Serve(h http.Handler) (url string, stop func(), err error) {
 // Receiver is an http.Handler. It is safe for concurrent use.
 type Receiver struct {
 	options Options
+	now     func() time.Time
 
 	mu     sync.Mutex
 	counts Counts
@@ -113,14 +106,11 @@ func New(o Options) (*Receiver, error) {
 	if len(o.Secrets) == 0 || slices.Contains(o.Secrets, "") {
 		return nil, errors.New("receiver: no webhook secret given")
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return &Receiver{
-		options: o,
-		counts:  Counts{Invalid: map[string]int{}, Unknown: map[string]int{}, Events: map[string]int{}},
-		bodies:  map[string][sha256.Size]byte{},
-		orders:  map[string][]Entry{},
+		options: o, now: time.Now,
+		counts: Counts{Invalid: map[string]int{}, Unknown: map[string]int{}, Events: map[string]int{}},
+		bodies: map[string][sha256.Size]byte{},
+		orders: map[string][]Entry{},
 	}, nil
 }
 
@@ -136,7 +126,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.reject(w, http.StatusRequestEntityTooLarge, "body not readable")
 		return
 	}
-	if err := snippets.Verify(r.options.Secrets, req.Header, body, r.options.Now()); err != nil {
+	if err := snippets.Verify(r.options.Secrets, req.Header, body, r.now()); err != nil {
 		r.reject(w, http.StatusUnauthorized, err.Error())
 		return
 	}
@@ -236,9 +226,9 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 // rules" 4). Steps that a fleet skipped share one time; the status orders them.
 func (r *Receiver) insert(e Event) {
 	line := r.orders[e.Order.OrderID]
-	line = append(line, Entry{e.Order.Status, e.OccurredAt, r.options.Now(), e.EventID, e.Attempt})
+	line = append(line, Entry{e.Order.Status, e.OccurredAt, r.now(), e.EventID, e.Attempt})
 	slices.SortStableFunc(line, func(a, b Entry) int {
-		return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), cmp.Compare(ranks[a.Status], ranks[b.Status]))
+		return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), cmp.Compare(snippets.Rank[a.Status], snippets.Rank[b.Status]))
 	})
 	r.orders[e.Order.OrderID] = line
 }

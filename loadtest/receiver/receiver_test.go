@@ -58,11 +58,11 @@ func newReceiver(t *testing.T, o Options) *Receiver {
 	if o.Secrets == nil {
 		o.Secrets = []string{secret}
 	}
-	o.Now = func() time.Time { return now }
 	r, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.now = func() time.Time { return now }
 	return r
 }
 

@@ -32,7 +32,8 @@ type Order struct {
 	At     time.Time
 }
 
-var rank = map[string]int{
+// Rank orders the statuses; a terminal one is the last of an order.
+var Rank = map[string]int{
 	"Searching": 1, "Assigned": 2, "PickingUp": 3, "PickedUp": 4, "Delivering": 5,
 	"Delivered": 6, "Failed": 6, "Cancelled": 6,
 }
@@ -65,7 +66,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !r.Seen[event.EventID] && event.Event == "delivery.status_changed" && json.Unmarshal(event.Data, &order) == nil {
 		known, next := r.Orders[order.OrderID], Order{order.Status, event.OccurredAt}
 		// Events may overtake each other; steps that were skipped have the same time.
-		if next.At.After(known.At) || next.At.Equal(known.At) && rank[next.Status] > rank[known.Status] {
+		if next.At.After(known.At) || next.At.Equal(known.At) && Rank[next.Status] > Rank[known.Status] {
 			r.Orders[order.OrderID] = next
 		}
 	}
