@@ -72,7 +72,7 @@ func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
 func (d *Day) expectedCollections() (expected map[string]sums, from, to string) {
 	expected = map[string]sums{}
 	for _, r := range d.plan.accepted() {
-		for _, e := range r.result.end.Events {
+		for _, e := range r.order.Events {
 			day := e.At.In(delivery.Istanbul).Format(time.DateOnly)
 			if from == "" || day < from {
 				from = day

@@ -27,9 +27,9 @@ func (d *Day) create(ctx context.Context, r *request) error {
 		return err
 	}
 	d.pace.learn(a.Header)
-	r.result = result{status: a.Status, code: a.Code, raw: a.Raw, replayed: a.Header.Get("Idempotent-Replayed") == "true"}
+	r.answer = *a
 	if tries == 1 {
-		r.result.took = float64(time.Since(began)) / float64(time.Millisecond)
+		r.took = float64(time.Since(began)) / float64(time.Millisecond)
 	}
 	if a.Status != r.want.Status || a.Code != r.want.Code {
 		d.problem("order %s: answered %d %s %s, planned %d %s", r.externalID, a.Status, a.Code, a.Message, r.want.Status, r.want.Code)
@@ -41,30 +41,31 @@ func (d *Day) create(ctx context.Context, r *request) error {
 		}
 	}
 	if a.OK() {
-		d.accepted(r, a, tries)
+		d.accepted(r, tries)
 	}
 	return nil
 }
 
 // accepted checks the answer. A first try must be fresh; a repetition must be the original's bytes. After an
 // unanswered try either may be, because the order may have been created by the try whose answer was lost.
-func (d *Day) accepted(r *request, a *client.Answer, tries int) {
+func (d *Day) accepted(r *request, tries int) {
+	a, replayed := &r.answer, r.answer.Header.Get("Idempotent-Replayed") == "true"
 	var created struct{ OrderID, ExternalOrderID, Status, TrackingURL, EstimatedPickupAt string }
 	if err := a.Into(&created); err != nil {
 		d.problem("order %s: %v", r.externalID, err)
 		return
 	}
-	r.result.orderID = created.OrderID
+	r.order.OrderID, r.order.End, r.order.Failure = created.OrderID, r.want.End, r.want.Failure
 	if created.ExternalOrderID != r.externalID || created.Status != "Searching" || created.TrackingURL == "" || created.EstimatedPickupAt == "" {
 		d.problem("order %s: creation answered %s", r.externalID, a.Raw)
 	}
 	if original := r.original; original != nil {
-		if !r.result.replayed || string(original.result.raw) != string(a.Raw) {
-			d.problem("order %s: its repetition answered %s, the original %s", r.externalID, a.Raw, original.result.raw)
+		if first := original.answer; !replayed || string(first.Raw) != string(a.Raw) {
+			d.problem("order %s: its repetition answered %s, the original %s", r.externalID, a.Raw, first.Raw)
 		}
 		return
 	}
-	if tries == 1 && r.result.replayed {
+	if tries == 1 && replayed {
 		d.problem("order %s: the first answer says that it is a repetition", r.externalID)
 	}
 	if r.want.CancelAt != "" {
@@ -113,7 +114,7 @@ func (d *Day) settle(ctx context.Context) error {
 	orders := d.plan.accepted()
 	late := d.await(ctx, "every order's last webhook", func() bool {
 		return !slices.ContainsFunc(orders, func(r *request) bool {
-			return !slices.Contains([]string{"Delivered", "Failed", "Cancelled"}, d.Last(r.result.orderID))
+			return !slices.Contains([]string{"Delivered", "Failed", "Cancelled"}, d.Last(r.order.OrderID))
 		})
 	})
 	if ctx.Err() != nil {
@@ -131,7 +132,7 @@ func (d *Day) settle(ctx context.Context) error {
 	for i, r := range orders {
 		group.Go(func() error {
 			d.read(groupCtx, r)
-			if i%50 == 0 && r.result.end.Status == "Delivered" {
+			if i%50 == 0 && r.order.Status == "Delivered" {
 				d.cancelTooLate(groupCtx, r)
 			}
 			return groupCtx.Err()
@@ -143,23 +144,23 @@ func (d *Day) settle(ctx context.Context) error {
 	// Webhooks of earlier versions may still be in flight after a retry. The summary names those that do not come.
 	_ = d.await(ctx, "every webhook", func() bool {
 		return !slices.ContainsFunc(orders, func(r *request) bool {
-			return len(d.Timeline(r.result.orderID))+1 < len(r.result.end.Events)
+			return len(d.Timeline(r.order.OrderID))+1 < len(r.order.Events)
 		})
 	})
 	return ctx.Err()
 }
 
 func (d *Day) read(ctx context.Context, r *request) {
-	if err := d.ask(ctx, http.MethodGet, "/orders/"+r.result.orderID, nil).Into(&r.result.end); err != nil {
+	if err := d.ask(ctx, http.MethodGet, "/orders/"+r.order.OrderID, nil).Into(&r.order); err != nil {
 		d.problem("read order %s: %v", r.externalID, err)
 	}
-	if c := r.result.end.Courier; c != nil && !strings.HasSuffix(c.Name, ".") {
+	if c := r.order.Courier; c != nil && !strings.HasSuffix(c.Name, ".") {
 		d.problem("order %s: the courier's surname is not abbreviated: %s", r.externalID, c.Name)
 	}
 }
 
 func (d *Day) cancelTooLate(ctx context.Context, r *request) {
-	a := d.ask(ctx, http.MethodPost, "/orders/"+r.result.orderID+"/cancel", nil)
+	a := d.ask(ctx, http.MethodPost, "/orders/"+r.order.OrderID+"/cancel", nil)
 	var detail struct{ Status string }
 	if err := json.Unmarshal(a.Data, &detail); err != nil || a.Code != "ORDER_NOT_CANCELLABLE" || detail.Status != "Delivered" {
 		d.problem("late cancel %s: answered %s", r.externalID, a.Raw)

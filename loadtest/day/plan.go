@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -67,8 +68,10 @@ type request struct {
 	// original is the request that this one repeats, sent after its answer.
 	original *request
 
-	done   chan struct{} // closed when result is final
-	result result
+	done   chan struct{}    // closed when what follows is final
+	answer client.Answer    // Status 0: there was none
+	took   float64          // milliseconds; 0: not answered at the first try
+	order  receiver.History // that was accepted, read at the end
 }
 
 // plan is a whole day before it is played.
@@ -219,20 +222,9 @@ func (p *plan) addRepeats(n int) {
 // accepted are the distinct orders that the service took.
 func (p *plan) accepted() (orders []*request) {
 	for _, r := range p.requests {
-		if r.original == nil && r.result.orderID != "" {
+		if r.original == nil && r.order.OrderID != "" {
 			orders = append(orders, r)
 		}
 	}
 	return orders
-}
-
-// result is what became of a request.
-type result struct {
-	status   int
-	code     string
-	orderID  string
-	raw      []byte
-	replayed bool
-	took     float64          // milliseconds; 0: not answered at the first try
-	end      receiver.History // of an accepted order, read at the end
 }

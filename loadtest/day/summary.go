@@ -42,17 +42,17 @@ func (d *Day) summarise() {
 	s.Codes, s.Ended, s.Payments = map[string]int{}, map[string]int{}, map[string]int{}
 	var took []float64
 	for _, r := range d.plan.requests {
-		if r.result.status == 0 {
+		if r.answer.Status == 0 {
 			continue // never answered; noted as a problem already
 		}
 		s.Sent++
-		if r.result.took > 0 {
-			took = append(took, r.result.took)
+		if r.took > 0 {
+			took = append(took, r.took)
 		}
 		switch {
-		case r.result.orderID == "":
+		case r.order.OrderID == "":
 			s.Refused++
-			s.Codes[r.result.code]++
+			s.Codes[r.answer.Code]++
 		case r.original != nil:
 			s.Replayed++
 		}
@@ -64,12 +64,10 @@ func (d *Day) summarise() {
 	for _, r := range d.plan.accepted() {
 		s.Accepted++
 		s.Payments[r.payment]++
-		o := r.result.end
-		o.OrderID, o.End, o.Failure = r.result.orderID, r.want.End, r.want.Failure
-		orders = append(orders, o)
-		s.Ended[o.Status]++
+		orders = append(orders, r.order)
+		s.Ended[r.order.Status]++
 		if r.want.Duplicates {
-			s.DuplicatesAsked += max(len(o.Events)-1, 0)
+			s.DuplicatesAsked += max(len(r.order.Events)-1, 0)
 		}
 	}
 	s.Webhooks = d.Check(orders, s.Stores)
