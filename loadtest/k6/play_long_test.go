@@ -13,6 +13,7 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/receiver"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -39,7 +40,7 @@ func sell(t *testing.T, a *account, fleet string, all *samples, ends ...string) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.orders = append(all.orders, order{created.OrderID, a.label, end})
+		all.orders[a.label] = append(all.orders[a.label], receiver.History{OrderID: created.OrderID, End: end})
 	}
 }
 
@@ -61,7 +62,7 @@ func TestCheckWebhooks(t *testing.T) {
 }
 
 func tryWebhooks(t *testing.T, accounts []*account, fleet string) error {
-	all := &samples{stores: map[string]int{}}
+	all := &samples{orders: map[string][]receiver.History{}, stores: map[string]int{}}
 	sell(t, accounts[0], fleet, all, "Delivered", "Searching")
 	sell(t, accounts[1], fleet, all, "PickingUp")
 	w, err := checkWebhooks(t.Context(), accounts, all)
@@ -72,7 +73,7 @@ func tryWebhooks(t *testing.T, accounts []*account, fleet string) error {
 	if len(w.Problems) > 0 || w.Orders != 3 || w.Histories != 2 || w.Stores != 2 || w.Expected != 9 || w.Received != 9 || w.Delay(0.99) == "-" {
 		t.Errorf("%+v", w)
 	}
-	histories, err := accounts[1].histories(t.Context(), []order{{all.orders[2].id, "2", "Assigned"}})
+	histories, err := accounts[1].histories(t.Context(), []receiver.History{{OrderID: all.orders["2"][0].OrderID, End: "Assigned"}})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func tryWebhooks(t *testing.T, accounts []*account, fleet string) error {
 	w.add(accounts[1], histories, 1)
 	w.add(accounts[0], nil, 0)
 	problems := strings.Join(w.Problems, "\n")
-	for _, problem := range []string{"the webhooks say", "should have ended Assigned", "1 store.activated for 0 stores", "webhooks of order " + all.orders[0].id} {
+	for _, problem := range []string{"the webhooks say", "should have ended Assigned", "1 store.activated for 0 stores", "webhooks of order " + all.orders["1"][0].OrderID} {
 		if !strings.Contains(problems, problem) {
 			t.Errorf("%q was not found: %s", problem, problems)
 		}
@@ -144,7 +145,7 @@ const written = `{"type":"Metric","data":{"name":"http_req_duration"},"metric":"
 func TestReadSamples(t *testing.T) {
 	t.Parallel()
 	all, err := readSamples(strings.NewReader(written))
-	if err != nil || len(all.requests) != 2 || len(all.orders) != 1 || all.stores["1"] != 1 {
+	if err != nil || len(all.requests) != 2 || len(all.orders["1"]) != 1 || all.stores["1"] != 1 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	sent := time.Date(2026, 11, 23, 15, 6, 51, 0, time.UTC)
@@ -154,8 +155,8 @@ func TestReadSamples(t *testing.T) {
 	if r := all.requests[1]; r.step != "400/s" || r.account != "2" || r.status != 0 || !r.failed {
 		t.Errorf("%+v", r)
 	}
-	if all.orders[0] != (order{"o-1", "1", "Delivered"}) {
-		t.Errorf("%+v", all.orders[0])
+	if o := all.orders["1"][0]; o.OrderID != "o-1" || o.End != "Delivered" {
+		t.Errorf("%+v", o)
 	}
 	for name, change := range map[string][2]string{
 		"no time":            {"2026-11-23T15:06:52Z", "soon"},

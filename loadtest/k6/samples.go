@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/receiver"
 )
 
 type request struct {
@@ -31,18 +32,15 @@ func (r *request) admitted() bool {
 	return r.status >= 200 && r.status < 300 || slices.Contains([]int{400, 404, 409, 422, 423}, r.status)
 }
 
-// order is an order that was accepted, and the status that it must be in at last.
-type order struct{ id, account, end string }
-
 type samples struct {
 	requests []request
-	orders   []order
-	stores   map[string]int // registered ones by account
+	orders   map[string][]receiver.History // accepted ones by account, with the status that each must be in at last
+	stores   map[string]int                // registered ones by account
 }
 
 // readSamples reads the output of `k6 run --out json=…`.
 func readSamples(r io.Reader) (*samples, error) {
-	all := &samples{stores: map[string]int{}}
+	all := &samples{orders: map[string][]receiver.History{}, stores: map[string]int{}}
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -87,7 +85,7 @@ func (s *samples) add(metric string, line []byte) error {
 		if d.Metadata["order"] == "" || d.Metadata["end"] == "" {
 			return errors.New("an accepted order without id or end")
 		}
-		s.orders = append(s.orders, order{d.Metadata["order"], account, d.Metadata["end"]})
+		s.orders[account] = append(s.orders[account], receiver.History{OrderID: d.Metadata["order"], End: d.Metadata["end"]})
 	case "stores_registered":
 		s.stores[account]++
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,17 +31,14 @@ type webhooks struct {
 // checkWebhooks waits until every order of the script has come to its end, and
 // compares what the receivers got with what the service answers.
 func checkWebhooks(ctx context.Context, accounts []*account, all *samples) (*webhooks, error) {
-	w := &webhooks{Orders: len(all.orders)}
-	orders := map[string][]order{}
-	for _, o := range all.orders {
-		orders[o.account] = append(orders[o.account], o)
-	}
+	w := &webhooks{}
 	deadline := time.Now().Add(settleTime)
 	for _, a := range accounts {
-		a.settle(ctx, time.Until(deadline), orders[a.label], all.stores[a.label])
+		a.settle(ctx, time.Until(deadline), all.orders[a.label], all.stores[a.label])
 	}
 	for _, a := range accounts {
-		histories, err := a.histories(ctx, orders[a.label])
+		w.Orders += len(all.orders[a.label])
+		histories, err := a.histories(ctx, all.orders[a.label])
 		if err != nil {
 			return nil, err
 		}
@@ -64,9 +62,9 @@ func (w *webhooks) add(a *account, histories []receiver.History, stores int) {
 
 // settle waits for the last webhook of every order of an account, and for its stores'.
 // The comparison finds what is missing.
-func (a *account) settle(ctx context.Context, timeout time.Duration, orders []order, stores int) {
+func (a *account) settle(ctx context.Context, timeout time.Duration, orders []receiver.History, stores int) {
 	_ = harness.Await(ctx, "webhooks", timeout, 20*time.Millisecond, func() (bool, error) {
-		for len(orders) > 0 && a.receiver.Last(orders[0].id) == orders[0].end {
+		for len(orders) > 0 && a.receiver.Last(orders[0].OrderID) == orders[0].End {
 			orders = orders[1:]
 		}
 		return len(orders) == 0 && a.receiver.Counts().Events["store.activated"] >= stores, nil
@@ -74,12 +72,8 @@ func (a *account) settle(ctx context.Context, timeout time.Duration, orders []or
 }
 
 // histories reads the orders that have webhooks: those that did not stay where they began.
-func (a *account) histories(ctx context.Context, orders []order) (read []receiver.History, err error) {
-	for _, o := range orders {
-		if o.end != "Searching" {
-			read = append(read, receiver.History{OrderID: o.id, End: o.end})
-		}
-	}
+func (a *account) histories(ctx context.Context, orders []receiver.History) ([]receiver.History, error) {
+	read := slices.DeleteFunc(slices.Clone(orders), func(o receiver.History) bool { return o.End == "Searching" })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
 	for i := range read {
