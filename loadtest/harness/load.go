@@ -48,26 +48,10 @@ type Answers struct {
 	Sample         string        // the first of those
 	Sent, Received int64         // bytes of all requests and answers
 	Elapsed        time.Duration // from the first scheduled instant to the last answer
-
-	mu sync.Mutex // until the load has ended
 }
 
 // PerSecond is the rate of answers with the wanted status.
 func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) / a.Elapsed.Seconds() }
-
-func (a *Answers) count(answer Answer, wanted bool, took time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_ = a.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
-	a.Answered++
-	a.Sent += int64(answer.Sent)
-	a.Received += int64(answer.Size)
-	if !wanted {
-		if a.Unexpected++; a.Unexpected == 1 {
-			a.Sample = fmt.Sprintf("%d %.300s", answer.Status, answer.Body)
-		}
-	}
-}
 
 // ClosedLoop keeps every connection busy for Duration: the next request goes when the last one is answered. It
 // measures how much the server takes, not how long a caller waits. Its errors are OpenLoop's.
@@ -91,29 +75,18 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
 	return l.exchange(ctx, func(ctx context.Context, start time.Time) NextRequest {
 		due := make(chan int, int(l.Rate*l.Duration.Seconds()))
-		go l.schedule(ctx, start, due)
-		return func() (n int, at time.Time, more bool) {
-			select {
-			case n, more = <-due:
-				return n, l.at(start, n), more
-			case <-ctx.Done():
-				return 0, start, false
+		go func() { // makes every request due at its instant; the connections that are free take them in turn
+			defer close(due)
+			for n := 0; n < cap(due) && SleepUntil(ctx, l.at(start, n)); n++ {
+				due <- n
+				runtime.Gosched() // a nap in the kernel would keep the request waiting for this processor
 			}
+		}()
+		return func() (n int, at time.Time, more bool) {
+			n, more = <-due
+			return n, l.at(start, n), more
 		}
 	})
-}
-
-// schedule makes every request due at its instant, as many as due has room for.
-// The connections that are free take them in turn.
-func (l *Load) schedule(ctx context.Context, start time.Time, due chan<- int) {
-	defer close(due)
-	for n := range cap(due) {
-		if !SleepUntil(ctx, l.at(start, n)) {
-			return
-		}
-		due <- n
-		runtime.Gosched() // a nap in the kernel would keep the request waiting for this processor
-	}
 }
 
 // SleepUntil is some 50 microseconds late at most, unless no processor is free. It is false when ctx ended before.
@@ -128,18 +101,14 @@ func SleepUntil(ctx context.Context, at time.Time) bool {
 		}
 		if wait > late {
 			time.Sleep(min(wait-late, longest))
-		} else {
-			nap(wait)
+			continue
 		}
+		// The kernel is some 50 microseconds late. A timer of the runtime is up to a millisecond late, because the poller that
+		// it waits in counts in milliseconds, and that would be the larger part of what is measured.
+		t := unix.NsecToTimeval(int64(wait))
+		_, _ = unix.Select(0, nil, nil, nil, &t) // woken early: the loop looks at the clock again
 	}
 	return true
-}
-
-// nap sleeps in the kernel, which is some 50 microseconds late. A timer of the runtime is up to a millisecond late,
-// because the poller that it waits in counts in milliseconds, and that would be the larger part of what is measured.
-func nap(d time.Duration) {
-	t := unix.NsecToTimeval(int64(d))
-	_, _ = unix.Select(0, nil, nil, nil, &t) // woken early: the caller looks at the clock again
 }
 
 // exchange is what both loops have in common. begin is called when all are connected.
@@ -154,8 +123,20 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 	}
 	all := &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	start := time.Now()
+	var mu sync.Mutex
 	SendDue(group, conns, begin(working, start), l.Request, func(_ int, due time.Time, a Answer) error {
-		all.count(a, a.Status == l.Want, time.Since(due))
+		took := time.Since(due)
+		mu.Lock()
+		defer mu.Unlock()
+		_ = all.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
+		all.Answered++
+		all.Sent += int64(a.Sent)
+		all.Received += int64(a.Size)
+		if a.Status != l.Want {
+			if all.Unexpected++; all.Unexpected == 1 {
+				all.Sample = fmt.Sprintf("%d %.300s", a.Status, a.Body)
+			}
+		}
 		return nil
 	})
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,45 +68,31 @@ func (u Usage) Since(before Usage) Usage {
 
 // During is what the processes and the machine use while something is done.
 func During(do func() error, processes ...Process) (Usage, error) {
-	before, err := Measure(processes...)
+	return Growth(do, func() (Usage, error) { return Measure(processes...) })
+}
+
+// Growth is by how much a measurement grows while something is done.
+func Growth(do func() error, measure func() (Usage, error)) (Usage, error) {
+	before, err := measure()
 	if err == nil {
 		err = do()
 	}
 	if err != nil {
-		return before, err
+		return nil, err
 	}
-	after, err := Measure(processes...)
+	after, err := measure()
 	return after.Since(before), err
 }
 
 // Others is how many processors were kept busy by programs that were not measured.
 func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 
-// Memory is a process's resident memory in bytes.
-type Memory struct{ Now, Peak uint64 }
-
-// MemoryOf asks the kernel.
-func MemoryOf(pid int) (m Memory, err error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return m, err
-	}
-	status, err := p.NewStatus()
-	if err != nil {
-		return m, err
-	}
-	if status.VmHWM == 0 {
-		return m, fmt.Errorf("process %d has no memory", pid) // it has ended and waits for its parent
-	}
-	return Memory{status.VmRSS, status.VmHWM}, nil
-}
-
 // Watched is what one process has used while it was watched.
 type Watched struct {
-	Name  string
-	CPU   time.Duration
-	Begin uint64 // resident memory in bytes, at the first look
-	Memory
+	Name string
+	CPU  time.Duration
+	// Resident memory in bytes: at the first look and the last one, and the most that it ever was.
+	Begin, Now, Peak uint64
 }
 
 // Watch looks at processes until stop is called, which returns what they have used. A process that ends is known up
@@ -114,16 +103,20 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	begun := make([]float64, len(processes)) // CPU time at the first look
 	look := func() {
 		for i, p := range processes {
-			used, err := Measure(p)
-			memory, failure := MemoryOf(p.PID)
-			if err != nil || failure != nil {
+			proc, err := procfs.NewProc(p.PID)
+			if err != nil {
+				continue
+			}
+			memory, err := proc.NewStatus()
+			used, failure := Measure(p)
+			if err != nil || failure != nil || memory.VmHWM == 0 { // 0: it has ended and waits for its parent
 				continue
 			}
 			w := &seen[i]
 			if w.Name == "" {
-				w.Name, w.Begin, begun[i] = p.Name, memory.Now, used[p.Name]
+				w.Name, w.Begin, begun[i] = p.Name, memory.VmRSS, used[p.Name]
 			}
-			w.CPU, w.Memory = time.Duration((used[p.Name]-begun[i])*float64(time.Second)), memory
+			w.CPU, w.Now, w.Peak = time.Duration((used[p.Name]-begun[i])*float64(time.Second)), memory.VmRSS, memory.VmHWM
 		}
 	}
 	look()
@@ -160,4 +153,58 @@ func Numbers(text, separator string) map[string]float64 {
 		}
 	}
 	return numbers
+}
+
+// Machine is where a measurement was taken. What could not be found out is "unknown", memory 0.
+type Machine struct {
+	CPU    string    `json:"cpu"`
+	Cores  int       `json:"cores"`
+	Memory uint64    `json:"memory_bytes"`
+	Kernel string    `json:"kernel"`
+	Go     string    `json:"go"`
+	Redis  string    `json:"redis"`
+	Commit string    `json:"commit"` // "-dirty" when files have changed since
+	Date   time.Time `json:"date"`
+}
+
+// DescribeMachine asks the system, git and redis-server.
+func DescribeMachine(ctx context.Context) Machine {
+	m := Machine{
+		CPU: "unknown", Cores: runtime.NumCPU(), Kernel: "unknown", Go: runtime.Version(),
+		Redis:  firstMatch(ctx, `\bv=([0-9.]+)`, "redis-server", "--version"),
+		Commit: firstMatch(ctx, `^(\S+)`, "git", "describe", "--always", "--dirty", "--abbrev=12"),
+		Date:   time.Now().UTC().Truncate(time.Second),
+	}
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m
+	}
+	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 && cpus[0].ModelName != "" {
+		m.CPU = strings.TrimSpace(cpus[0].ModelName)
+	}
+	if memory, err := fs.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+		m.Memory = *memory.MemTotalBytes
+	}
+	if release, err := fs.SysctlStrings("kernel.osrelease"); err == nil && len(release) > 0 {
+		m.Kernel = runtime.GOOS + " " + release[0]
+	}
+	return m
+}
+
+// firstMatch is what the pattern's group finds in the output of a command.
+func firstMatch(ctx context.Context, pattern, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	if found := regexp.MustCompile(pattern).FindSubmatch(out); found != nil {
+		return string(found[1])
+	}
+	return "unknown"
+}
+
+// String is one line for the head of a table.
+func (m Machine) String() string {
+	return fmt.Sprintf("%s, %d cores, %s, %s, Redis %s, commit %s, %s",
+		m.CPU, m.Cores, m.Kernel, m.Go, m.Redis, m.Commit, m.Date.Format(time.DateOnly))
 }
