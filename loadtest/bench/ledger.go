@@ -131,12 +131,10 @@ var (
 	place   = delivery.Point{Latitude: 40.987, Longitude: 29.027} // of the courier
 )
 
-// ordersAtOnce is how many orders an owner moves with one step.
-const ordersAtOnce = 64
-
 // advance takes orders up to a status, in one round trip. Every change is
 // expected by its vendor's endpoint from now on.
 func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, orders ...*order) error {
+	const ordersAtOnce = 64 // that an owner moves with one step
 	b.advancing.Lock()
 	defer b.advancing.Unlock()
 	tokens, err := b.Ownership.Tokens(ctx)
@@ -227,14 +225,6 @@ func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (
 		})
 	}
 	return group.Wait
-}
-
-// profileSettings are the settings of a program that can be profiled.
-func (b *bench) profileSettings() map[string]string {
-	if b.profile == "" {
-		return map[string]string{}
-	}
-	return map[string]string{"pprof": "true"}
 }
 
 // orTimeout is the error, if it is not a timeout.

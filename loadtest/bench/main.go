@@ -69,12 +69,11 @@ type bench struct {
 	rounds, orders, history           int
 	seed                              uint64
 
-	dir      string                 // temporary: binaries, data, logs
-	compiled map[string]*testBinary // by package
-	costs    map[string][]float64   // see account
-	year     *year                  // made by the first part that needs it
-	out      io.Writer
-	figures  []*harness.Figure
+	dir     string               // temporary: binaries, data, logs
+	costs   map[string][]float64 // see account
+	year    *reportingEnv        // made by the first part that needs it
+	out     io.Writer
+	figures []*harness.Figure
 }
 
 func main() {
@@ -89,7 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := yaml.UnmarshalWithOptions(suitesYAML, &suites, yaml.Strict()); err != nil {
 		return fmt.Errorf("suites.yaml: %w", err)
 	}
-	b := &bench{name: "bench", suite: suites["bench"], out: out, compiled: map[string]*testBinary{}, costs: map[string][]float64{}}
+	b := &bench{name: "bench", suite: suites["bench"], out: out, costs: map[string][]float64{}}
 	if len(args) > 0 && (args[0] == "webhooks" || args[0] == "reporting") {
 		b.name, b.suite, args = "bench-"+args[0], suites[args[0]], args[1:]
 	}

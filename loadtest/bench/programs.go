@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
 
+	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
@@ -79,4 +81,94 @@ func (s *system) bareWrites(ctx context.Context, load harness.Load) (*harness.An
 	load.Addrs = []string{addr}
 	answers, err := harness.OpenLoop(ctx, load)
 	return answers, errors.Join(err, stop(), client.Del(ctx, stream).Err())
+}
+
+// kinds of processes, as usage names them.
+var kinds = []string{"gateway", "redis", "worker", "generator"}
+
+// topologies are numbers of gateways over one Redis or a cluster, by the keys of suites.yaml, the baseline first.
+var topologies = []struct {
+	key       string
+	gateways  int
+	clustered bool
+}{
+	{"gateways_1", 1, false}, {"gateways_2", 2, false}, {"gateways_4", 4, false},
+	{"cluster_gateways_1", 1, true}, {"cluster_gateways_4", 4, true},
+}
+
+// measureTopologies puts the same load, as many orders as are accepted, on each topology in turn. All of them are up
+// all the time; those without load are idle.
+func (b *bench) measureTopologies(ctx context.Context) error {
+	const masters = 3 // the fewest that Redis Cluster takes
+	cluster, err := stack.StartCluster(ctx, b.file("cluster"), masters, 0)
+	if err != nil {
+		return err
+	}
+	defer cluster.Stop()
+	return b.withSystem(ctx, "single", nil, func(ctx context.Context, single *system) error {
+		return b.withSystem(ctx, "clustered", cluster, func(ctx context.Context, clustered *system) error {
+			return b.compareTopologies(ctx, map[bool]*system{false: single, true: clustered})
+		})
+	})
+}
+
+func (b *bench) compareTopologies(ctx context.Context, systems map[bool]*system) error {
+	for _, t := range topologies {
+		for s := systems[t.clustered]; len(s.gateways) < t.gateways; {
+			g, origin, err := s.AddGateway(ctx)
+			if err != nil {
+				return err
+			}
+			s.gateways, s.addrs = append(s.gateways, g), append(s.addrs, hostOf(origin))
+		}
+	}
+	err := b.inTurns(len(topologies), func(round, i int) error {
+		t := topologies[i]
+		if err := b.measureTopology(ctx, t.key, systems[t.clustered], t.gateways); err != nil {
+			return fmt.Errorf("%s: %w", t.key, err)
+		}
+		f := b.figure(t.key)
+		b.progress("round %d of %d  %-26s %9s orders/s", round+1, b.rounds, f.Title, harness.Number(f.Rounds[round]))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, t := range topologies {
+		if i > 0 {
+			b.figure(t.key).Bases = b.figure(topologies[0].key).Rounds
+		}
+		cores := func(kind string) float64 { return harness.Median(b.figure(t.key + "." + kind + "_cores").Rounds) }
+		separator := "busy cores, and CPU per order: "
+		for _, kind := range kinds {
+			b.note(t.key, "%s%s %.2f, %s us", separator, kind, cores(kind), harness.Number(cores(kind)*1e6/harness.Median(b.figure(t.key).Rounds)))
+			separator = ""
+		}
+		b.note(t.key, "other %.2f; idle %.2f", cores("other"), cores("idle"))
+	}
+	b.progress("Everything shares these cores, the load included: where few are idle, more processes\n" +
+		"divide what there is. Redis is the main threads alone; other is the kernel's work for\n" +
+		"the disk, and Redis rewriting its file.")
+	return nil
+}
+
+func (b *bench) measureTopology(ctx context.Context, key string, s *system, gateways int) error {
+	var r *harness.Answers
+	used, err := s.during(ctx, func() (err error) {
+		r, err = s.create(ctx, s.addrs[:gateways], short(b, 6*time.Second, time.Second))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.add(key, r.PerSecond())
+	other := used["busy_us"]
+	for _, kind := range kinds {
+		other -= used[kind+"_us"]
+	}
+	used["other_us"] = max(0, other)
+	for _, kind := range slices.Concat(kinds, []string{"other", "idle"}) {
+		b.add(key+"."+kind+"_cores", used[kind+"_us"]/1e6/r.Elapsed.Seconds())
+	}
+	return s.settle(ctx)
 }

@@ -23,46 +23,42 @@ import (
 // benchmarkTimeout bounds one benchmark, its Redis and gateway included.
 const benchmarkTimeout = 2 * time.Minute
 
-type testBinary struct {
-	path, dir string // dir is the package's folder: its tests read files there
-	tmp       string // for what they write
-}
-
-// compileTests compiles the tests of a package such as "./gateway", once.
-func (b *bench) compileTests(ctx context.Context, pkg string) (*testBinary, error) {
-	if t := b.compiled[pkg]; t != nil {
-		return t, nil
-	}
+// compileTests compiles the tests of a package such as "./gateway" to a file, once.
+// They read files in the package's folder.
+func (b *bench) compileTests(ctx context.Context, pkg string) (binary, folder string, err error) {
 	root, err := stack.ModuleDir()
-	if err != nil {
-		return nil, err
+	binary, folder = b.file(filepath.Base(pkg)+".test"), filepath.Join(root, pkg)
+	if _, missing := os.Stat(binary); err != nil || missing == nil {
+		return binary, folder, err
 	}
-	t := &testBinary{path: b.file(filepath.Base(pkg) + ".test"), dir: filepath.Join(root, pkg), tmp: b.dir}
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", t.path, pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, pkg)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compile the tests of %s: %w\n%s", pkg, err, out)
+		return "", "", fmt.Errorf("compile the tests of %s: %w\n%s", pkg, err, out)
 	}
 	b.progress("compiled the tests of %s in %.0f s", pkg, time.Since(began).Seconds())
-	b.compiled[pkg] = t
-	return t, nil
+	return binary, folder, nil
 }
 
 // measures are a benchmark's results by unit, such as "orders/s".
 type measures map[string]float64
 
-// run runs one sub-benchmark such as "BenchmarkServe/order" n times. In a name such as "BenchmarkDecode/*/sonic" the
-// star stands for all of them, and the result is their sum. A count and not a time: with a time, Go first tries how
-// many fit, and each try starts everything again.
-func (t *testBinary) run(ctx context.Context, name string, n int) (measures, error) {
+// runBenchmark runs one sub-benchmark of a package, such as "BenchmarkServe/order", n times. In a name such as
+// "BenchmarkDecode/*/sonic" the star stands for all of them, and the result is their sum. A count and not a time: with
+// a time, Go first tries how many fit, and each try starts everything again.
+func (b *bench) runBenchmark(ctx context.Context, pkg, name string, n int) (measures, error) {
+	binary, folder, err := b.compileTests(ctx, pkg)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, benchmarkTimeout)
 	defer cancel()
 	pattern := "^" + strings.ReplaceAll(strings.ReplaceAll(name, "*", ".*"), "/", "$/^") + "$"
-	cmd := exec.CommandContext(ctx, t.path, "-test.run", "^$", "-test.bench", pattern,
+	cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", pattern,
 		"-test.benchtime", fmt.Sprintf("%dx", n), "-test.benchmem", "-test.timeout", benchmarkTimeout.String())
-	cmd.Dir = t.dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.tmp)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "TMPDIR="+b.dir)
 	out, err := cmd.CombinedOutput()
 	var found measures
 	if err == nil {
@@ -123,14 +119,10 @@ type trial struct {
 type results map[string][]measures
 
 func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, trials ...trial) (results, error) {
-	t, err := b.compileTests(ctx, pkg)
-	if err != nil {
-		return nil, err
-	}
 	found := results{}
 	return found, b.inTurns(len(trials), func(round, i int) error {
 		name := benchmark + "/" + trials[i].name
-		counted, err := t.run(ctx, name, short(b, trials[i].n, max(trials[i].n/10, 1000)))
+		counted, err := b.runBenchmark(ctx, pkg, name, short(b, trials[i].n, max(trials[i].n/10, 1000)))
 		if err != nil {
 			return err
 		}

@@ -19,8 +19,9 @@ import (
 // asked, it is asked as people do, over HTTP and on the command line; what is right is asked of ClickHouse.
 type reportingEnv struct {
 	*stack.Stack
-	bench *bench
-	dir   string
+	bench          *bench
+	dir            string
+	account, fleet string // of the year: one of each, with many orders
 }
 
 // newReportingEnv starts it in a folder of its own; reporting will start with the shipped settings but those given.
@@ -87,36 +88,30 @@ const (
 	monthLast  = "2026-06-30"
 )
 
-// year is an environment whose database holds a year of orders, and in which reporting serves reports of it.
-type year struct {
-	*reportingEnv
-	account, fleet string // one of each
-}
-
-func (b *bench) openYear(ctx context.Context) (*year, error) {
+// openYear is an environment whose database holds a year of orders, and in which reporting serves reports of it.
+func (b *bench) openYear(ctx context.Context) (e *reportingEnv, err error) {
 	if b.year != nil {
 		return b.year, nil
 	}
 	// Of the panel alone, readiness would not mean that it has found ClickHouse.
-	e, err := b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"})
-	if err != nil {
+	if e, err = b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"}); err != nil {
 		return nil, err
 	}
-	b.year = &year{reportingEnv: e} // which the end of the run stops
+	b.year = e // which the end of the run stops
 	if err := e.Reporting.Start(ctx); err != nil {
 		return nil, err
 	}
-	return b.year, b.year.fill(ctx)
+	return e, e.fill(ctx)
 }
 
 // fill makes the orders. Merges of parts are switched off, so that every run finds
 // the same: some parts in each month, and FINAL at work.
-func (y *year) fill(ctx context.Context) error {
-	if _, err := y.ask(ctx, "ALTER TABLE delivery.orders MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1"); err != nil {
+func (e *reportingEnv) fill(ctx context.Context) error {
+	if _, err := e.ask(ctx, "ALTER TABLE delivery.orders MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1"); err != nil {
 		return err
 	}
 	const atOnce = 250_000 // orders made with one statement
-	orders := y.bench.history
+	orders := e.bench.history
 	began := time.Now()
 	for from := 0; from < orders; from += atOnce {
 		count := min(atOnce, orders-from)
@@ -128,26 +123,26 @@ func (y *year) fill(ctx context.Context) error {
 			}); err != nil {
 				return err
 			}
-			if _, err := y.ask(ctx, statement.String()); err != nil {
+			if _, err := e.ask(ctx, statement.String()); err != nil {
 				return err
 			}
 		}
 		if (from/atOnce)%5 == 4 {
-			y.bench.progress("year: %s of %s orders", harness.Grouped(from+count), harness.Grouped(orders))
+			e.bench.progress("year: %s of %s orders", harness.Grouped(from+count), harness.Grouped(orders))
 		}
 	}
-	if _, err := y.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 20)
+	if _, err := e.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 20)
 		FROM delivery.orders FINAL WHERE failure_reason = 'TimedOut' AND cityHash64(order_id) % 20 = 0`); err != nil {
 		return err
 	}
-	found, err := y.askNumbers(ctx, 2, "SELECT sum(rows), count() FROM system.parts WHERE database = 'delivery' AND table = 'orders' AND active")
+	found, err := e.askNumbers(ctx, 2, "SELECT sum(rows), count() FROM system.parts WHERE database = 'delivery' AND table = 'orders' AND active")
 	if err != nil {
 		return err
 	}
-	y.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", harness.Grouped(orders), harness.Grouped(found[0]), found[1], time.Since(began).Seconds())
+	e.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", harness.Grouped(orders), harness.Grouped(found[0]), found[1], time.Since(began).Seconds())
 	// The account and the fleet with the most orders in the month.
-	for name, into := range map[string]*string{"account_id": &y.account, "fleet_id": &y.fleet} {
-		if *into, err = y.ask(ctx, fmt.Sprintf(`SELECT %s FROM delivery.orders WHERE business_day BETWEEN '%s' AND '%s'
+	for name, into := range map[string]*string{"account_id": &e.account, "fleet_id": &e.fleet} {
+		if *into, err = e.ask(ctx, fmt.Sprintf(`SELECT %s FROM delivery.orders WHERE business_day BETWEEN '%s' AND '%s'
 			GROUP BY 1 ORDER BY count() DESC, 1 LIMIT 1`, name, monthFirst, monthLast)); err != nil {
 			return err
 		}
@@ -159,7 +154,7 @@ func (y *year) fill(ctx context.Context) error {
 type scope struct{ key, from, to, account, fleet string }
 
 // open asks reporting for a report, as it comes: not compressed.
-func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, error) {
+func (e *reportingEnv) open(ctx context.Context, file string, s scope) (*http.Response, error) {
 	query := url.Values{"from": {s.from}, "to": {s.to}}
 	if s.account != "" {
 		query.Set("account", s.account)
@@ -167,10 +162,10 @@ func (y *year) open(ctx context.Context, file string, s scope) (*http.Response, 
 	if s.fleet != "" {
 		query.Set("fleet", s.fleet)
 	}
-	header := http.Header{"Authorization": {"Bearer " + y.Demo.ReportsToken}, "Accept-Encoding": {"identity"}}
-	resp, err := harness.Request(ctx, http.MethodGet, y.Demo.PanelURL+"/reports/"+file+"?"+query.Encode(), "", header)
+	header := http.Header{"Authorization": {"Bearer " + e.Demo.ReportsToken}, "Accept-Encoding": {"identity"}}
+	resp, err := harness.Request(ctx, http.MethodGet, e.Demo.PanelURL+"/reports/"+file+"?"+query.Encode(), "", header)
 	if err != nil {
-		return nil, errors.Join(err, y.Reporting.Check(), fmt.Errorf("see %s", y.Reporting.Log))
+		return nil, errors.Join(err, e.Reporting.Check(), fmt.Errorf("see %s", e.Reporting.Log))
 	}
 	return resp, nil
 }

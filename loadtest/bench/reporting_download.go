@@ -18,24 +18,24 @@ import (
 // measureDownloads downloads the order ledger of the whole year over HTTP and writes it to a file, and a fifth of it
 // as a workbook. Every process is started again before, so that its peak is that of one download.
 func (b *bench) measureDownloads(ctx context.Context) error {
-	y, err := b.openYear(ctx)
+	e, err := b.openYear(ctx)
 	if err != nil {
 		return err
 	}
 	whole, fifth := scope{from: yearFirst, to: yearLast}, scope{from: yearFirst, to: "2026-03-14"} // 73 days
-	truth, err := y.truth(ctx, whole)
+	truth, err := e.truth(ctx, whole)
 	if err != nil {
 		return err
 	}
-	digest, err := y.downloadCSV(ctx, whole, truth[0])
+	digest, err := e.downloadCSV(ctx, whole, truth[0])
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(y.dir, "order-ledger.csv")
-	if err := y.writeReport(ctx, "download.file", path, whole, truth[0]); err != nil {
+	path := filepath.Join(e.dir, "order-ledger.csv")
+	if err := e.writeReport(ctx, "download.file", path, whole, truth[0]); err != nil {
 		return err
 	}
-	sums, err := y.askNumbers(ctx, 5, ledgerSums(path))
+	sums, err := e.askNumbers(ctx, 5, ledgerSums(path))
 	if err != nil {
 		return err
 	}
@@ -56,16 +56,16 @@ func (b *bench) measureDownloads(ctx context.Context) error {
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	if truth, err = y.truth(ctx, fifth); err != nil {
+	if truth, err = e.truth(ctx, fifth); err != nil {
 		return err
 	}
-	return y.writeReport(ctx, "download.xlsx", filepath.Join(y.dir, "order-ledger.xlsx"), fifth, truth[0])
+	return e.writeReport(ctx, "download.xlsx", filepath.Join(e.dir, "order-ledger.xlsx"), fifth, truth[0])
 }
 
 // truth is the rows of an order ledger, and the sums of their amounts,
 // collections and expected collections in kuruş: of the table, not of the view.
-func (y *year) truth(ctx context.Context, s scope) ([]int64, error) {
-	return y.askNumbers(ctx, 4, fmt.Sprintf(`SELECT count(), toInt64(sum(order_amount) * 100),
+func (e *reportingEnv) truth(ctx context.Context, s scope) ([]int64, error) {
+	return e.askNumbers(ctx, 4, fmt.Sprintf(`SELECT count(), toInt64(sum(order_amount) * 100),
 		toInt64(sum(collection_amount) * 100), toInt64(sumIf(collection_amount, status = 'Delivered' AND payment_type IN ('Cash', 'Card')) * 100)
 		FROM delivery.orders FINAL WHERE business_day BETWEEN '%s' AND '%s'`, s.from, s.to))
 }
@@ -83,17 +83,17 @@ func (b *bench) addDownload(key string, peak uint64, took time.Duration, rows, b
 func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
 
 // downloadCSV downloads the ledger from processes that have done nothing before and returns its SHA-256.
-func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []byte, err error) {
-	y.Reporting.Stop()
-	y.ClickHouse.Stop()
-	if err := errors.Join(y.ClickHouse.Start(ctx), y.Reporting.Start(ctx)); err != nil {
+func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (digest []byte, err error) {
+	e.Reporting.Stop()
+	e.ClickHouse.Stop()
+	if err := errors.Join(e.ClickHouse.Start(ctx), e.Reporting.Start(ctx)); err != nil {
 		return nil, err
 	}
-	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: y.Reporting.PID()},
-		harness.Process{Name: "engine", PID: y.ClickHouse.PID()})
+	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: e.Reporting.PID()},
+		harness.Process{Name: "engine", PID: e.ClickHouse.PID()})
 	defer stop()
 	began := time.Now()
-	resp, err := y.open(ctx, "order-ledger.csv", s)
+	resp, err := e.open(ctx, "order-ledger.csv", s)
 	if err != nil {
 		return nil, err
 	}
@@ -110,20 +110,20 @@ func (y *year) downloadCSV(ctx context.Context, s scope, rows int64) (digest []b
 		err = errors.Join(err, errors.New("a process was never seen"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("download the ledger: %w", errors.Join(err, y.Reporting.Check()))
+		return nil, fmt.Errorf("download the ledger: %w", errors.Join(err, e.Reporting.Check()))
 	}
 	reporting, engine := watched[0], watched[1]
-	y.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
-	y.bench.note("download.http.seconds", "first byte after %s ms", harness.Number(milliseconds(first)))
-	y.bench.add("download.http.engine", megabytes(engine.Peak))
-	y.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(engine.Begin)))
+	e.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
+	e.bench.note("download.http.seconds", "first byte after %s ms", harness.Number(milliseconds(first)))
+	e.bench.add("download.http.engine", megabytes(engine.Peak))
+	e.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(engine.Begin)))
 	return hash.Sum(nil), nil
 }
 
-func (y *year) writeReport(ctx context.Context, key, path string, s scope, rows int64) error {
-	p := &stack.Program{Name: "report", Path: y.bench.file("bin", "reporting"), Log: filepath.Join(y.dir, "report.log"),
+func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scope, rows int64) error {
+	p := &stack.Program{Name: "report", Path: e.bench.file("bin", "reporting"), Log: filepath.Join(e.dir, "report.log"),
 		Args: []string{"report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path},
-		Env:  []string{"ENVIRONMENT=sandbox", "CLICKHOUSE_URL=" + y.ClickHouseURL()}}
+		Env:  []string{"ENVIRONMENT=sandbox", "CLICKHOUSE_URL=" + e.ClickHouseURL()}}
 	began := time.Now()
 	if err := p.Start(ctx); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (y *year) writeReport(ctx context.Context, key, path string, s scope, rows 
 	if err != nil {
 		return err
 	}
-	y.bench.addDownload(key, watched[0].Peak, took, rows, file.Size())
+	e.bench.addDownload(key, watched[0].Peak, took, rows, file.Size())
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,9 +30,7 @@ func amountOf(n int) delivery.Money {
 // measureExport fills Redis while nobody exports, then lets an exporter work it off, into a new database each time.
 // Redis is filled without waiting for the disk, and synced as in production while it is measured.
 func (b *bench) measureExport(ctx context.Context) (err error) {
-	settings := b.profileSettings()
-	settings["roles"] = "[export]"
-	e, err := b.newReportingEnv(ctx, "export", settings)
+	e, err := b.newReportingEnv(ctx, "export", map[string]string{"roles": "[export]", "pprof": strconv.FormatBool(b.profile != "")})
 	if err != nil {
 		return err
 	}

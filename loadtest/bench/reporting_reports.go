@@ -7,26 +7,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vendorapi/loadtest/harness"
 )
-
-var reportNames = []string{"order-ledger", "expected-collections", "fleet-statement", "exceptions", "control-totals"}
 
 // measureReports asks for every report of every scope as JSON over HTTP: once
 // cold, then warm; and for its rows in ClickHouse alone.
 func (b *bench) measureReports(ctx context.Context) error {
-	y, err := b.openYear(ctx)
+	e, err := b.openYear(ctx)
 	if err != nil {
 		return err
 	}
-	b.progress("reports: %s", coldMeans)
+	b.progress("reports: cold: the engine started again, with none of its tables' files in the page cache")
 	scopes := []scope{
-		{key: "account_month", from: monthFirst, to: monthLast, account: y.account},
-		{key: "fleet_month", from: monthFirst, to: monthLast, fleet: y.fleet},
+		{key: "account_month", from: monthFirst, to: monthLast, account: e.account},
+		{key: "fleet_month", from: monthFirst, to: monthLast, fleet: e.fleet},
 		{key: "month", from: monthFirst, to: monthLast},
 		{key: "year", from: yearFirst, to: yearLast},
 	}
@@ -34,9 +36,9 @@ func (b *bench) measureReports(ctx context.Context) error {
 		scopes = []scope{scopes[0], scopes[3]}
 	}
 	for _, s := range scopes {
-		for i, name := range reportNames {
+		for i, name := range []string{"order-ledger", "expected-collections", "fleet-statement", "exceptions", "control-totals"} {
 			// A quick run starts the engine again for the first report only.
-			if err := y.measureReport(ctx, name, s, !b.quick || i == 0); err != nil {
+			if err := e.measureReport(ctx, name, s, !b.quick || i == 0); err != nil {
 				return fmt.Errorf("%s, %s: %w", name, s.key, err)
 			}
 		}
@@ -46,11 +48,11 @@ func (b *bench) measureReports(ctx context.Context) error {
 
 // measureReport asks for a report and, unless it took long, again and again; then
 // ClickHouse alone for its rows, unsorted, which go nowhere.
-func (y *year) measureReport(ctx context.Context, name string, s scope, cold bool) error {
+func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, cold bool) error {
 	const disturbing = 0.3 // processors that other programs may keep busy before the table notes it
-	b, key := y.bench, "reports."+s.key+"."+name
+	b, key := e.bench, "reports."+s.key+"."+name
 	if cold {
-		if err := y.restartEngine(ctx); err != nil {
+		if err := e.restartEngine(ctx); err != nil {
 			return err
 		}
 	}
@@ -58,13 +60,13 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 		strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet)
 	var first fetched
 	used, err := harness.During(func() (err error) {
-		if first, err = y.fetch(ctx, name, s); err != nil {
+		if first, err = e.fetch(ctx, name, s); err != nil {
 			return err
 		}
 		if first.took >= longestRepeated {
 			b.add(key, milliseconds(first.took))
-		} else if err = y.repeat(key, short(b, 5, 2), func() (time.Duration, error) {
-			again, err := y.fetch(ctx, name, s)
+		} else if err = e.repeat(key, short(b, 5, 2), func() (time.Duration, error) {
+			again, err := e.fetch(ctx, name, s)
 			if err == nil && (again.rows != first.rows || again.bytes != first.bytes) {
 				err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, again.rows, again.bytes)
 			}
@@ -72,13 +74,13 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 		}); err != nil {
 			return err
 		}
-		return y.repeat(key+".bare", short(b, 5, 1), func() (time.Duration, error) {
+		return e.repeat(key+".bare", short(b, 5, 1), func() (time.Duration, error) {
 			began := time.Now()
-			_, err := y.ask(ctx, query)
+			_, err := e.ask(ctx, query)
 			return time.Since(began), err
 		})
-	}, harness.Process{Name: "panel", PID: y.Reporting.PID()}, harness.Process{Name: "engine", PID: y.ClickHouse.PID()},
-		harness.Process{Name: "redis", PID: y.Redis.PID()}, harness.Self("bench"))
+	}, harness.Process{Name: "panel", PID: e.Reporting.PID()}, harness.Process{Name: "engine", PID: e.ClickHouse.PID()},
+		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench"))
 	if err != nil {
 		return err
 	}
@@ -101,29 +103,45 @@ func (y *year) measureReport(ctx context.Context, name string, s scope, cold boo
 const longestRepeated = 10 * time.Second
 
 // repeat notes the milliseconds of several answers, as many as fit into longestRepeated but at least one.
-func (y *year) repeat(key string, times int, ask func() (time.Duration, error)) error {
+func (e *reportingEnv) repeat(key string, times int, ask func() (time.Duration, error)) error {
 	began := time.Now()
 	for n := 0; n == 0 || n < times && time.Since(began) < longestRepeated; n++ {
 		took, err := ask()
 		if err != nil {
 			return err
 		}
-		y.bench.add(key, milliseconds(took))
+		e.bench.add(key, milliseconds(took))
 	}
 	return nil
 }
 
-// restartEngine starts the engine again, with a cold page cache if that can be had,
-// and returns when reporting has found it.
-func (y *year) restartEngine(ctx context.Context) error {
-	y.ClickHouse.Stop()
-	if err := dropPages(filepath.Join(y.dir, "clickhouse")); err != nil {
+// restartEngine starts the engine again, with a cold page cache, and returns when
+// reporting has found it.
+func (e *reportingEnv) restartEngine(ctx context.Context) error {
+	e.ClickHouse.Stop()
+	if err := dropPages(filepath.Join(e.dir, "clickhouse")); err != nil {
 		return fmt.Errorf("make the page cache forget the tables: %w", err)
 	}
-	if err := y.ClickHouse.Start(ctx); err != nil {
+	if err := e.ClickHouse.Start(ctx); err != nil {
 		return err
 	}
-	return y.Reporting.AwaitReady(ctx)
+	return e.Reporting.AwaitReady(ctx)
+}
+
+// dropPages takes a folder's files out of the page cache, which needs no privileges.
+func dropPages(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		// Pages that are not on the disk yet would stay.
+		return errors.Join(file.Sync(), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
+	})
 }
 
 type fetched struct {
@@ -132,9 +150,9 @@ type fetched struct {
 }
 
 // fetch downloads a report as JSON, a row a line, and reads its last line, which has the number of rows.
-func (y *year) fetch(ctx context.Context, name string, s scope) (f fetched, err error) {
+func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) (f fetched, err error) {
 	began := time.Now()
-	resp, err := y.open(ctx, name+".json", s)
+	resp, err := e.open(ctx, name+".json", s)
 	if err != nil {
 		return f, err
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -135,11 +134,7 @@ func (b *bench) printNeeds() error {
 	if err != nil {
 		return fmt.Errorf("sizing %s: %w", path, err)
 	}
-	return s.print(b.out, rates)
-}
-
-func (s *sizing) print(out io.Writer, rates []float64) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "orders per second at the peak")
 	for _, rate := range rates {
 		fmt.Fprintf(w, "\t%s", harness.Number(rate))

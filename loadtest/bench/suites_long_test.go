@@ -29,16 +29,12 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // The benchmarks of other packages run once, and say what the table asks of them.
 func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 	t.Parallel()
-	b := &bench{dir: t.TempDir(), out: io.Discard, compiled: map[string]*testBinary{}}
+	b := &bench{dir: t.TempDir(), out: io.Discard}
 	for _, c := range []struct{ pkg, name, unit string }{
 		{"./gateway", "BenchmarkServe/*", perSecond}, {"./gateway", "BenchmarkServe/*", "cpu-us/order"}, {"./gateway", "BenchmarkDecode/*/*", "ns/op"},
 		{"./internal/ledger", "BenchmarkRedisCost/*", redisCost},
 	} {
-		compiled, err := b.compileTests(t.Context(), c.pkg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found, err := compiled.run(t.Context(), c.name, 20); err != nil || found[c.unit] == 0 {
+		if found, err := b.runBenchmark(t.Context(), c.pkg, c.name, 20); err != nil || found[c.unit] == 0 {
 			t.Errorf("%s: %v, %v", c.name, found, err)
 		}
 	}

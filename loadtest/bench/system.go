@@ -165,20 +165,11 @@ func (s *system) create(ctx context.Context, addrs []string, length time.Duratio
 
 // settle waits until the worker is idle, so that no measurement pays for the one before.
 func (s *system) settle(ctx context.Context) error {
-	const (
-		interval = 250 * time.Millisecond
-		quiet    = 0.1 // of a core
-	)
-	worker := harness.Process{Name: "worker", PID: s.Worker.PID()}
-	before, err := harness.Measure(worker)
-	if err != nil {
-		return err
-	}
-	return harness.Await(ctx, "an idle worker", time.Minute, interval, func() (bool, error) {
-		now, err := harness.Measure(worker)
-		used := now.Since(before)
-		before = now
-		return used["seconds"] > interval.Seconds()/2 && used[worker.Name] <= quiet*used["seconds"], err
+	const quiet = 0.1 // of a core
+	return harness.Await(ctx, "an idle worker", time.Minute, 0, func() (bool, error) {
+		used, err := harness.During(func() error { return harness.Sleep(ctx, 250*time.Millisecond) },
+			harness.Process{Name: "worker", PID: s.Worker.PID()})
+		return used["worker"] <= quiet*used["seconds"], err
 	})
 }
 
@@ -241,15 +232,7 @@ func (s *system) usage(ctx context.Context) (harness.Usage, error) {
 
 // during is what is used while something is done; memory may shrink.
 func (s *system) during(ctx context.Context, do func() error) (harness.Usage, error) {
-	before, err := s.usage(ctx)
-	if err == nil {
-		err = do()
-	}
-	if err != nil {
-		return nil, err
-	}
-	used, err := s.usage(ctx)
-	return used.Since(before), err
+	return harness.Growth(do, func() (harness.Usage, error) { return s.usage(ctx) })
 }
 
 // The two ways of an order that are accounted for.
@@ -267,10 +250,10 @@ var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
 func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) (harness.Usage, error) {
 	var orders float64
 	used, err := s.during(ctx, func() (err error) {
-		if orders, err = measure(); err != nil {
-			return err
+		if orders, err = measure(); err == nil {
+			err = s.settle(ctx)
 		}
-		return s.settle(ctx)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -13,7 +14,7 @@ import (
 
 // measureThroughput fills the streams while no worker runs, then starts one and watches it work them off.
 func (b *bench) measureThroughput(ctx context.Context) error {
-	return b.withWebhooks(ctx, "throughput", b.profileSettings(), func(e *webhookEnv) error {
+	return b.withWebhooks(ctx, "throughput", map[string]string{"pprof": strconv.FormatBool(b.profile != "")}, func(e *webhookEnv) error {
 		const calm = 0.25 // of a processor for other programs
 		if _, err := b.calmest(calm, func(n int) (round, error) { return e.saturate(ctx, short(b, 60_000, 5_000), n) }); err != nil {
 			return err
@@ -75,8 +76,11 @@ func (b *bench) measureLatency(ctx context.Context) error {
 }
 
 // troubled is the isolation case: of ten events two go to an endpoint that takes 4 s, one to an endpoint that refuses
-// connections, and one to an endpoint that takes them and never answers. Its keys are slots of measureWaits.
-var troubled = map[int]behaviour{1: slow, 3: refuses, 6: slow, 8: silent}
+// connections, and one to an endpoint that takes them and never answers.
+var troubled = []struct {
+	how   behaviour
+	slots []int // of measureWaits
+}{{slow, []int{1, 6}}, {refuses, []int{3}}, {silent, []int{8}}}
 
 // measureIsolation compares healthy endpoints beside bad ones with the same endpoints and the same traffic to them
 // alone, each turn in a Redis of its own, so that no round inherits what another left waiting.
@@ -96,22 +100,21 @@ func (b *bench) measureIsolation(ctx context.Context) error {
 
 func (e *webhookEnv) isolate(ctx context.Context, bad bool) (t turn, err error) {
 	length := short(e.bench, 16*time.Second, 2*time.Second)
-	sources := map[behaviour]*source{}
-	for _, how := range []behaviour{slow, refuses, silent} {
-		if !bad {
-			break
-		}
-		vendors, err := e.addVendors(ctx, 1, how)
-		if err != nil {
-			return t, err
-		}
-		if sources[how], err = e.newSource(ctx, vendors, (e.bench.warmUp()+length).Seconds()*steadyRate/4); err != nil {
-			return t, err
-		}
-	}
 	others := map[int]*source{}
-	for slot, how := range troubled {
-		others[slot] = sources[how] // nil without the bad ones
+	for _, bads := range troubled {
+		var from *source // nil without the bad ones
+		if bad {
+			vendors, err := e.addVendors(ctx, 1, bads.how)
+			if err != nil {
+				return t, err
+			}
+			if from, err = e.newSource(ctx, vendors, (e.bench.warmUp()+length).Seconds()*steadyRate/4); err != nil {
+				return t, err
+			}
+		}
+		for _, slot := range bads.slots {
+			others[slot] = from
+		}
 	}
 	if err := e.worker.Start(ctx); err != nil {
 		return t, err
@@ -144,7 +147,7 @@ func (b *bench) measureKills(ctx context.Context) error {
 			return err
 		}
 		ended := time.Now()
-		if err := e.awaitAll(ctx, receiveTimeout); err != nil {
+		if err := e.awaitAll(ctx); err != nil {
 			return err
 		}
 		b.progress("kill: %d kills, all received %.1f s after the last event", kills, time.Since(ended).Seconds())

@@ -228,7 +228,7 @@ func (l *backlog) drain(ctx context.Context) error {
 		return err
 	}
 	watched := time.Since(began)
-	if err := e.awaitAll(ctx, receiveTimeout); err != nil {
+	if err := e.awaitAll(ctx); err != nil {
 		return err
 	}
 	beside, err := newTurn(receiptsOf(e.healthy, began), nil)

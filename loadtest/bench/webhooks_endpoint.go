@@ -17,13 +17,11 @@ type behaviour int
 
 const (
 	answers behaviour = iota // as soon as an event is stored
-	slow                     // takes slowAnswer, then answers
+	slow                     // takes 4 s, then answers
 	silent                   // takes connections and never answers
 	refuses                  // does not listen
 	fails                    // answers 500 and stores nothing
 )
-
-const slowAnswer = 4 * time.Second
 
 // endpoint is one vendor's receiver, with an address of its own: it verifies
 // X-Service-Signature before anything else, counts by eventId and then answers 204.
@@ -65,7 +63,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	switch e.behaviour {
 	case slow:
 		select {
-		case <-time.After(slowAnswer):
+		case <-time.After(4 * time.Second):
 		case <-e.closed:
 			return
 		}

@@ -24,8 +24,6 @@ const (
 	endpoints = 64
 	// steadyRate is the traffic beside which latency is measured, in events per second.
 	steadyRate = 200
-	// receiveTimeout is how long the last events may take when nothing is wrong.
-	receiveTimeout = 30 * time.Second
 )
 
 // webhookEnv is what one measurement stands on: a Redis with production's durability, a ledger in it, vendors with
@@ -150,10 +148,10 @@ func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Du
 	return nil
 }
 
-// awaitAll waits until the healthy vendors have received everything. What is
-// lacking after the timeout is lost, and the figures will show it.
-func (e *webhookEnv) awaitAll(ctx context.Context, timeout time.Duration) error {
-	return orTimeout(harness.Await(ctx, "all received", timeout, 10*time.Millisecond, func() (bool, error) {
+// awaitAll waits until the healthy vendors have received everything. When nothing is wrong, that takes less than half a
+// minute: what is lacking then is lost, and the figures will show it.
+func (e *webhookEnv) awaitAll(ctx context.Context) error {
+	return orTimeout(harness.Await(ctx, "all received", 30*time.Second, 10*time.Millisecond, func() (bool, error) {
 		c := sumOf(e.healthy)
 		return c.Received == c.Expected, e.worker.Check()
 	}))
@@ -244,7 +242,7 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 	if err = errors.Join(err, group.Wait(), context.Cause(ctx)); err != nil {
 		return t, err
 	}
-	if err := e.awaitAll(ctx, receiveTimeout); err != nil {
+	if err := e.awaitAll(ctx); err != nil {
 		return t, err
 	}
 	return newTurn(receiptsOf(e.healthy, began.Add(e.bench.warmUp())), busy)
@@ -267,12 +265,6 @@ const (
 
 // noise is when others were busy: the ends of the noisy spans.
 type noise []time.Time
-
-func (n noise) around(at time.Time) bool {
-	return slices.ContainsFunc(n, func(end time.Time) bool {
-		return at.After(end.Add(-noiseSpan-noiseBefore)) && at.Before(end.Add(noiseAfter))
-	})
-}
 
 // watchOthers measures the others until ctx ends, and returns when they were busy.
 func (e *webhookEnv) watchOthers(ctx context.Context) (busy noise, err error) {
@@ -301,7 +293,10 @@ func newTurn(receipts []event, n noise) (t turn, err error) {
 	for _, e := range receipts {
 		took := milliseconds(e.received.Sub(e.issued))
 		all = append(all, took)
-		if !n.around(e.issued) {
+		disturbed := slices.ContainsFunc(n, func(end time.Time) bool {
+			return e.issued.After(end.Add(-noiseSpan-noiseBefore)) && e.issued.Before(end.Add(noiseAfter))
+		})
+		if !disturbed {
 			t.waits = append(t.waits, took)
 		}
 	}
