@@ -141,11 +141,12 @@ func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.T
 			return err
 		}
 		*beat = now
+		sent := time.Now() // not when the answer came: a delay would count as a clock that is ahead
 		server, err := r.ledger.Lifecycle.ServerTime(ctx)
 		if err != nil {
 			return err
 		}
-		r.ahead.Store(int64(time.Since(server)))
+		r.ahead.Store(int64(sent.Sub(server)))
 	}
 	workers, err := r.ledger.Ownership.Workers(ctx)
 	if err != nil {
