@@ -38,10 +38,10 @@ type fleetRow struct {
 func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) {
 	stores, err := p.Ledger.Stores.OfFleet(r.Context(), f.ID, 0)
 	for _, s := range stores {
-		switch {
-		case s.State == delivery.AwaitingFleetApproval:
+		if s.State == delivery.AwaitingFleetApproval {
 			f.Awaiting++
-		case s.State == delivery.Active:
+		}
+		if s.State == delivery.Active {
 			f.Active++
 			if !s.ClosingDate.IsZero() {
 				f.Migrating++
