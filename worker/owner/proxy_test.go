@@ -21,10 +21,11 @@ type proxy struct {
 	conns  map[net.Conn]bool
 	cut    bool
 	frozen chan struct{} // while it is not nil and open, no request passes
-	step   func(request []byte) fate
+	named  []byte        // in the requests that look is called with
+	look   func(request []byte) fate
 }
 
-// fate is what becomes of a step's request.
+// fate is what becomes of a request.
 type fate int
 
 const (
@@ -93,9 +94,9 @@ func (p *proxy) serve(client net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		step := p.step
+		named, look := p.named, p.look
 		p.mu.Unlock()
-		if step != nil && bytes.Contains(buffer[:n], []byte("advance_")) && step(buffer[:n]) == replyCut {
+		if look != nil && bytes.Contains(buffer[:n], named) && look(buffer[:n]) == replyCut {
 			p.mu.Lock()
 			dropReply = true
 			p.mu.Unlock()
@@ -112,11 +113,16 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// onStep has f look at every request with a step before it passes.
-func (p *proxy) onStep(f func(request []byte) fate) {
+const (
+	step       = "advance_"
+	readOrders = "mget"
+)
+
+// on has f look at every request that names a command or script, before it passes.
+func (p *proxy) on(name string, f func(request []byte) fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.step = f
+	p.named, p.look = []byte(name), f
 }
 
 // freeze holds all requests, as if the worker's process stood still.
@@ -169,7 +175,7 @@ func (e *env) proxied(name string, edits ...func(*dispatch.Settings)) (*Role, *p
 func (p *proxy) onAccept(f func() fate) {
 	done := false
 	var mu sync.Mutex
-	p.onStep(func(request []byte) fate {
+	p.on(step, func(request []byte) fate {
 		mu.Lock()
 		defer mu.Unlock()
 		if done || !bytes.Contains(request, []byte(testenv.Courier.Name)) {

@@ -1,8 +1,10 @@
 package owner
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +117,50 @@ func TestTakeover_AnOrderlyEndHandsOver(t *testing.T) {
 	e.Start(e.newRole("w2").Run)
 	e.AwaitStatus(o, delivery.PickingUp)
 	e.checkOnce(o, "Searching Assigned PickingUp")
+}
+
+// What is begun when the worker is told to end is ended first: the partitions are free at once.
+func TestTakeover_AnEndAmidADecisionHandsOver(t *testing.T) {
+	e := newEnv(t)
+	worker, p := e.proxied("ending")
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	e.awaitOwners(testenv.Partitions, "ending")
+	o := e.order()
+	stands := make(chan struct{})
+	hold := sync.OnceFunc(func() { p.freeze(); close(stands) })
+	p.on(readOrders, func([]byte) fate { hold(); return passes }) // the step follows
+	e.Accept(o, time.Now())
+	<-stands
+	end()
+	p.thaw()
+	testenv.Must(t, <-ended)
+	e.checkFree()
+	e.CheckPath(o, "Searching Assigned")
+}
+
+// A partition that is taken while the worker ends is given up again.
+func TestTakeover_AnEndAmidATakeoverHandsOver(t *testing.T) {
+	e := newEnv(t)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	tokens, err := e.Ledger.Ownership.Tokens(t.Context())
+	testenv.Must(t, err)
+	owned, err := e.Ledger.Ownership.Take(t.Context(), 0, tokens[0], e.role.worker)
+	testenv.Must(t, err)
+	newLoop(e.role).add(ctx, owned, time.Now())
+	e.checkFree()
+}
+
+// checkFree holds that no partition has an owner.
+func (e *env) checkFree() {
+	e.T.Helper()
+	for p, token := range e.tokens() {
+		if token.Owner != "" {
+			e.T.Errorf("partition %d: %+v", p, token)
+		}
+	}
 }
 
 // A worker that stands still between its decision and its step loses its partitions. What it
