@@ -23,16 +23,6 @@ func tally(delivered, retried int) map[string]int {
 	return map[string]int{"delivered": delivered, "retried": retried, "undelivered": 0, "notSent": 0}
 }
 
-// passUntil moves the clock to a time that an answer names, unless it is past.
-func (e *env) passUntil(named any) {
-	e.Helper()
-	at, err := delivery.ParseTime(fmt.Sprint(named))
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.clock.pass(e, max(0, at.Sub(e.clock.now()))+time.Millisecond)
-}
-
 func TestWebhookHealth_NewReceiver(t *testing.T) {
 	e := newEnv(t)
 	account := e.named("New")
@@ -46,33 +36,30 @@ func TestWebhookHealth_NewReceiver(t *testing.T) {
 
 // An endpoint fails until its breaker opens, is probed, and comes back.
 func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
-	e := newClockEnv(t)
+	e := newEnv(t)
 	account := e.named("Shaky")
-	e.testEvents(account, 1+breakerAfter)
+	e.testEvents(account, 4)
 	e.attempts(1, accepted)
 	e.attempts(1, failed)
-	e.health(account, "status", "failing", "waitingEvents", breakerAfter, "successRate", 0.5, "breaker", "closed", "attempts", tally(1, 1))
+	e.health(account, "status", "failing", "waitingEvents", 3, "successRate", 0.5, "breaker", "closed", "attempts", tally(1, 1))
 
-	e.attempts(breakerAfter-1, failed)
-	got := e.health(account, "status", "failing", "waitingEvents", breakerAfter, "successRate", 0.25, "breaker", "open", "paceEventsPerSecond", absent)
+	e.attempts(2, failed)
+	hold := delivery.FormatTime(e.opens(account))
+	got := e.health(account, "status", "failing", "waitingEvents", 3, "successRate", 0.25, "breaker", "open", "paceEventsPerSecond", absent, "nextAttemptAt", hold)
 	for _, name := range []string{"breakerSince", "statusSince"} {
-		if at, err := delivery.ParseTime(fmt.Sprint(got[name])); err != nil || e.clock.now().Sub(at).Abs() > time.Second {
+		if at, err := delivery.ParseTime(fmt.Sprint(got[name])); err != nil || time.Since(at).Abs() > time.Hour {
 			t.Errorf("%s = %v", name, got[name])
 		}
 	}
-	e.passUntil(got["nextAttemptAt"])
 	e.attempts(1, failed)
-	e.passUntil(e.health(account, "breaker", "open")["nextAttemptAt"])
+	e.health(account, "breaker", "open")
 	e.attempts(1, accepted)
 	got = e.health(account, "status", "healthy", "breaker", "recovering", "breakerSince", absent)
 	if pace, _ := got["paceEventsPerSecond"].(float64); pace <= 0 {
 		t.Errorf("pace %v", got["paceEventsPerSecond"])
 	}
 	// Another receiver for which nothing waits is a clean sheet.
-	for range int(got["waitingEvents"].(float64)) {
-		e.passUntil(e.health(account)["nextAttemptAt"]) // as a retry
-		e.attempts(1, accepted)
-	}
+	e.attempts(int(got["waitingEvents"].(float64)), accepted)
 	e.admin("PUT", webhookPath(account), `{"url":"https://elsewhere.vendor.example/"}`)
 	e.health(account, "status", "healthy", "breaker", "closed", "paceEventsPerSecond", absent, "waitingEvents", 0)
 }
@@ -81,19 +68,17 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 //
 //rule:admin-api/get-accounts-id-webhook-deliveries-status
 func TestWebhookHealth_DeliveriesShowProbes(t *testing.T) {
-	e := newClockEnv(t)
+	e := newEnv(t)
 	account := e.named("Unavailable")
-	e.testEvents(account, breakerAfter)
-	e.attempts(breakerAfter, failed)
-	for range 2 {
-		e.passUntil(e.health(account, "breaker", "open")["nextAttemptAt"])
-		e.attempts(1, failed)
-	}
+	e.testEvents(account, 3)
+	e.attempts(3, failed)
+	e.opens(account)
+	e.attempts(2, failed)
 	deliveries := func(query string) []map[string]any {
 		return e.admin("GET", webhookPath(account)+"/deliveries"+query, "").list("deliveries")
 	}
 	lines := deliveries("")
-	if len(lines) != breakerAfter+1 {
+	if len(lines) != 4 {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
 	wantMembers(t, "probes", lines[0], "probe", true, "probes", 2, "status", "retrying", "httpStatus", 500, "event", "webhook.test", "answer", "out of order")
@@ -103,7 +88,7 @@ func TestWebhookHealth_DeliveriesShowProbes(t *testing.T) {
 		}
 	}
 	wantMembers(t, "an attempt", lines[1], "probe", absent, "probes", absent, "attempt", 1)
-	if n, none := len(deliveries("?status=retrying")), len(deliveries("?status=delivered")); n != breakerAfter+1 || none != 0 {
+	if n, none := len(deliveries("?status=retrying")), len(deliveries("?status=delivered")); n != 4 || none != 0 {
 		t.Errorf("%d retrying, %d delivered", n, none)
 	}
 }
@@ -156,16 +141,19 @@ func TestWebhookHealth_PutAndTestProbeAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newClockEnv(t)
+			e := newEnv(t)
 			e.account = e.named("Mended")
-			e.testEvents(e.account, breakerAfter)
-			e.attempts(breakerAfter, failed)
-			for range 4 { // the pauses grow
-				e.passUntil(e.health(e.account, "breaker", "open")["nextAttemptAt"])
-				e.attempts(1, failed)
+			e.testEvents(e.account, 1)
+			e.opens(e.account)
+			e.attempts(1, failed)
+			if _, facts := e.stands(e.account); facts.Probe || !facts.Breaker.Open {
+				t.Fatalf("%+v", facts)
 			}
 			want(t, asks(e, e.account), 200, "")
-			e.attempts(1, accepted) // the clock stands
+			if _, facts := e.stands(e.account); !facts.Probe { // by which the worker does not wait
+				t.Fatalf("%+v", facts)
+			}
+			e.attempts(1, accepted)
 			e.health(e.account, "breaker", "recovering", "status", "healthy")
 		})
 	}

@@ -42,7 +42,7 @@ func (e *env) playWorker() {
 // take decides and schedules all that has come in.
 func (e *env) take() {
 	e.Helper()
-	if err := e.owner().Take(e.Context()); err != nil {
+	if _, err := e.owner().Send(e.Context(), 0, accepted); err != nil {
 		e.Fatal(err)
 	}
 }
@@ -107,19 +107,39 @@ func (e *env) testEvents(account party, n int) {
 	e.health(account, "waitingEvents", n)
 }
 
-// breakerAfter is how many failures in a row open a breaker here.
-const breakerAfter = 3
+// opens opens the breaker of the account's receiver, as failures in a row do, and returns until when it holds.
+func (e *env) opens(account party) (hold time.Time) {
+	e.Helper()
+	now := time.Now()
+	hold = now.Add(time.Minute).Truncate(time.Millisecond)
+	p, _ := e.stands(account)
+	testenv.Must(e, testenv.Step(e.Context(), e.ledger, p, func(step *ledger.Step) {
+		step.Endpoint(account.accountID(), &ledger.EndpointChange{
+			Breaker: &ledger.Breaker{Open: true, Failures: 3, Since: now.UnixMilli(), Hold: hold.UnixMilli()}})
+	}))
+	return hold
+}
+
+// stands is what is stored about the account's receiver, and in which partition.
+func (e *env) stands(account party) (partition int, facts *ledger.Facts) {
+	e.Helper()
+	for p := range e.ledger.Partitions() {
+		found, err := e.ledger.Ownership.EndpointFacts(e.Context(), p, []delivery.AccountID{account.accountID()})
+		testenv.Must(e, err)
+		if found[0].URL != "" {
+			return p, found[0]
+		}
+	}
+	e.Fatalf("%s has no receiver", account.id)
+	return 0, nil
+}
 
 // attempts sends n events of any account, as they are due, of which outcome says what becomes.
 func (e *env) attempts(n int, outcome func(*ledger.Scheduled) ledger.AttemptRecord) (made []*ledger.Scheduled) {
 	e.Helper()
 	e.take()
 	for len(made) < n {
-		now := time.Now()
-		if e.clock != nil {
-			now = e.clock.now()
-		}
-		sent, err := e.owner().Send(e.Context(), now, n-len(made), breakerAfter, outcome)
+		sent, err := e.owner().Send(e.Context(), n-len(made), outcome)
 		if err != nil {
 			e.Fatal(err)
 		}

@@ -53,13 +53,9 @@ func (e *Env) Change(id delivery.OrderID, changes ...delivery.Change) {
 // Owner does one after the other what the owner of a ledger's partitions does in a worker, for tests of what
 // follows. It must be the only one.
 type Owner struct {
-	// Refuse replaces the decision: every update is refused. nil: the table of moves decides.
-	Refuse func(*ledger.Step, *delivery.Update)
-
 	ledger    *ledger.Ledger
 	owned     []*ledger.Owned
-	schedules bool  // webhooks are put into schedules; otherwise they wait for another owner
-	scheduled int64 // webhooks that were
+	scheduled int64 // webhooks that were put into schedules
 }
 
 // NewOwner takes all partitions.
@@ -74,7 +70,7 @@ func NewOwner(ctx context.Context, l *ledger.Ledger) (*Owner, error) {
 }
 
 // Decide takes the next of what has come, or comes before the time has passed, and reports whether there was
-// anything.
+// anything: new orders are listed, updates decided, and webhooks scheduled.
 func (o *Owner) Decide(ctx context.Context, block time.Duration) (some bool, err error) {
 	inboxes, err := o.ledger.Ownership.Read(ctx, o.owned, 1, block)
 	for _, in := range inboxes {
@@ -101,68 +97,47 @@ func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
 		w.Events = append(w.Events, e.Events...)
 	}
 	owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
-	err := ledger.ErrConflict
-	for errors.Is(err, ledger.ErrConflict) {
-		if err = o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{w}); err != nil {
-			return err
+	var unread error
+	err := Step(ctx, o.ledger, in.Partition, func(step *ledger.Step) {
+		if unread = o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{w}); unread != nil {
+			return
 		}
-		err = o.advance(ctx, owned, func(step *ledger.Step) { o.write(step, in, w, update) })
-	}
-	return err
+		o.write(step, in, w, update)
+		owned.Token = step.Token
+	})
+	return errors.Join(err, unread)
 }
 
-func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, update *delivery.Update) {
+func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *delivery.Update) {
 	for _, order := range w.News {
 		if order != nil {
 			step.List(order)
 		}
 	}
 	for _, order := range w.Orders {
-		o.move(step, order, update)
+		switch decision := delivery.Decide(order, *u, time.Now()); decision.Action {
+		case delivery.Move:
+			step.Change(order, decision.Changes, nil)
+		case delivery.Swap:
+			step.Change(order, nil, &u.Courier)
+		case delivery.Illegal:
+			step.Refuse(u, order.Status, "illegal_move", delivery.LateDelivery(order, *u))
+		default:
+		}
+	}
+	for _, d := range w.Deliveries {
+		if d != nil && (d.Order == nil || delivery.Sequence(d.Version) > 1) {
+			o.scheduled++
+			due := time.Now().Add(-oldest).UnixMilli() + o.scheduled
+			step.Schedule(d.Account, true, []ledger.Scheduled{{Key: d.Key, Due: due}})
+		}
 	}
 	if ledger.Later(in.Events, step.Token.Events) {
 		step.Token.Events = in.Events
 	}
 	step.Token.Updates = cmp.Or(in.Updates, step.Token.Updates)
-	if o.schedules {
-		o.schedule(step, w.Deliveries)
-		step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
-	}
+	step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
 	step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known
-}
-
-func (o *Owner) move(step *ledger.Step, order *delivery.Order, u *delivery.Update) {
-	if o.Refuse != nil {
-		o.Refuse(step, u)
-		return
-	}
-	switch decision := delivery.Decide(order, *u, time.Now()); decision.Action {
-	case delivery.Move:
-		step.Change(order, decision.Changes, nil)
-	case delivery.Swap:
-		step.Change(order, nil, &u.Courier)
-	case delivery.Illegal:
-		step.Refuse(u, order.Status, "illegal_move", delivery.LateDelivery(order, *u))
-	default:
-	}
-}
-
-func (o *Owner) advance(ctx context.Context, owned *ledger.Owned, f func(*ledger.Step)) error {
-	step := o.ledger.Ownership.Step(owned.Partition, owned.Token)
-	f(step)
-	err := o.ledger.Ownership.Advance(ctx, []*ledger.Step{step})[0]
-	if err == nil {
-		owned.Token = step.Token
-	}
-	return err
-}
-
-// Leave gives the partitions up.
-func (o *Owner) Leave(ctx context.Context) (err error) {
-	for _, owned := range o.owned {
-		err = errors.Join(err, o.advance(ctx, owned, func(step *ledger.Step) { step.Token.Owner = "" }))
-	}
-	return err
 }
 
 // drain decides until nothing comes any more.
@@ -176,36 +151,24 @@ func (o *Owner) drain(ctx context.Context) (err error) {
 // Decide decides everything that has come in.
 func (e *Env) Decide() { e.T.Helper(); e.own((*Owner).drain) }
 
-// DecideAll is Decide, and schedules webhooks; those of accounts without a URL are recorded as not sent.
-func (e *Env) DecideAll() { e.T.Helper(); e.own((*Owner).Take) }
-
-// RefuseUpdates takes everything that has come in, and refuses every update.
-func (e *Env) RefuseUpdates(status delivery.Status, reason string, late bool) {
-	e.T.Helper()
-	e.own(func(o *Owner, ctx context.Context) error {
-		o.Refuse = func(step *ledger.Step, u *delivery.Update) { step.Refuse(u, status, reason, late) }
-		return o.drain(ctx)
-	})
-}
-
-// Send decides everything that has come in, and sends all webhooks that are due; no breaker opens.
-func (e *Env) Send(answer func(*ledger.Scheduled) ledger.AttemptRecord) (sent []*ledger.Scheduled) {
+// Send decides everything that has come in, and sends all webhooks that are due.
+func (e *Env) Send(outcome Outcome) (sent []*ledger.Scheduled) {
 	e.T.Helper()
 	e.own(func(o *Owner, ctx context.Context) (err error) {
-		if err = o.Take(ctx); err == nil {
-			sent, err = o.Send(ctx, time.Now(), math.MaxInt, math.MaxInt, answer)
-		}
+		sent, err = o.Send(ctx, math.MaxInt, outcome)
 		return err
 	})
 	return sent
 }
 
-// own takes all partitions while the owner does something.
+// own takes all partitions while the owner does something, and gives them up.
 func (e *Env) own(do func(*Owner, context.Context) error) {
 	e.T.Helper()
 	ctx := e.T.Context()
 	o, err := NewOwner(ctx, e.Ledger)
 	Must(e.T, err)
 	Must(e.T, do(o, ctx))
-	Must(e.T, o.Leave(ctx))
+	for p := range o.owned {
+		e.Step(p, func(step *ledger.Step) { step.Token.Owner = "" })
+	}
 }

@@ -138,25 +138,13 @@ func (w *machine) reportLate() {
 	w.consumeUpdates()
 }
 
-// waiting reports whether a role has anything to do.
-func (w *machine) waiting(role ledger.Role) bool {
-	stats := w.s.Stats()
-	return stats.Unread[role]+stats.Pending[role] > 0
-}
-
 func (w *machine) consumeUpdates() {
-	if !w.waiting(ledger.RoleStatus) {
-		return
+	if stats := w.s.Stats(); stats.Unread[ledger.RoleStatus]+stats.Pending[ledger.RoleStatus] > 0 {
+		w.s.Decide()
 	}
-	w.s.RefuseUpdates(delivery.Failed, "late_delivery", true)
 }
 
-func (w *machine) tellWebhooks() {
-	if !w.waiting(ledger.RoleWebhook) {
-		return
-	}
-	w.s.DecideAll()
-}
+func (w *machine) tellWebhooks() { w.s.Send(nil) }
 
 func (w *machine) exporter(name string) *export.Exporter {
 	return export.New(w.s.Ledger, w.proxy.Archive, export.Settings{Batch: rapid.SampledFrom([]int{1, 3, 1000}).Draw(w.T, "batch"), Interval: 20 * time.Millisecond, ClaimAfter: time.Second},

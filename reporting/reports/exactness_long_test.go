@@ -295,7 +295,7 @@ func (e *env) reportLate() {
 			noError(e.T, err)
 		}
 	}
-	e.RefuseUpdates(delivery.Failed, "late_delivery", true)
+	e.Decide()
 }
 
 // awaitExported gives 50,000 orders more time than Await does.

@@ -40,8 +40,10 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 		outcome.Error = hostile
 		return outcome
 	})
-	e.Reach(o, delivery.Delivered, time.Now())
-	e.RefuseUpdates(delivery.Searching, hostile, false)
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		refused := delivery.Update{Order: o.ID, Fleet: e.Fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now()}
+		step.Refuse(&refused, delivery.Searching, hostile, false)
+	})
 	e.EachKey("e", "redis.call('XADD', k, '*', 'e', '<img src=x onerror=alert(1)>', '<img src=x onerror=alert(1)>', '1')")
 	e.export()
 	for path, times := range map[string]int{

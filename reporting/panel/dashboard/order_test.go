@@ -158,7 +158,7 @@ func TestOrder_ALateDeliveryStandsInTheTimeline(t *testing.T) {
 	o := e.Vendor.Order("", now.Add(-time.Hour))
 	e.Change(o.ID, delivery.Change{Status: delivery.Failed, At: now.Add(-time.Minute), Failure: delivery.CustomerRefused})
 	e.Reach(o, delivery.Delivered, now)
-	e.RefuseUpdates(delivery.Failed, "late_delivery", true)
+	e.Decide()
 	e.export()
 	const line = "Reported by the fleet after the order had ended: refused. The amount may have been collected."
 	e.page(o.ID).Says("Status Failed CustomerRefused", line)

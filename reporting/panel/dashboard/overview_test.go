@@ -64,11 +64,13 @@ func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 
 func TestOverview_TellsWhatCouriersReportedInVain(t *testing.T) {
 	e := newEnv(t)
-	for _, late := range []bool{true, false, false} {
-		o := e.Vendor.Order("", time.Now())
-		e.Reach(o, delivery.Delivered, time.Now())
-		e.RefuseUpdates(delivery.Failed, "illegal_move", late)
+	late := e.Vendor.Order("", time.Now())
+	e.Change(late.ID, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.TimedOut})
+	e.Reach(late, delivery.Delivered, time.Now())
+	for range 2 {
+		e.Fail(e.Vendor.Order("", time.Now()), delivery.CustomerRefused, time.Now())
 	}
+	e.Decide()
 	e.get("/overview").Says("1 late delivery late", "the amount may have been collected", "2 refused updates refused").Links("/refused-updates").Hides("What answers")
 }
 
@@ -90,6 +92,10 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	e.sends(func(*ledger.Scheduled) ledger.AttemptRecord {
 		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
 	})
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		step.Summary(map[ledger.EndpointState]ledger.QueueStats{ledger.EndpointGone: {Endpoints: 1, Events: 1}})
+	})
+	e.keepOwners()
 	suspended := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yavaş <b>Kurye", DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1,
 		Suspended: true, Coverage: e.Fleet.Coverage}
 	must(t, e.Ledger.Fleets.Create(t.Context(), suspended, [32]byte{9}))

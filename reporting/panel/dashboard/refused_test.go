@@ -17,10 +17,10 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 	late := e.Vendor.Order("", now)
 	e.Change(late.ID, delivery.Change{Status: delivery.Failed, At: now, Failure: delivery.TimedOut})
 	e.Reach(late, delivery.Delivered, now)
-	e.RefuseUpdates(delivery.Failed, "late_delivery", true)
+	e.Decide()
 	illegal := e.Vendor.Order("", now)
 	e.Fail(illegal, delivery.CustomerRefused, now)
-	e.RefuseUpdates(delivery.Searching, "illegal_move", false)
+	e.Decide()
 	a := e.get("/refused-updates")
 	e.finds(a, illegal.ID, late.ID)
 	a.Says("Failed, CustomerRefused", "The order's status does not allow it.", "late delivery Delivered was reported after the order had ended otherwise",
@@ -37,9 +37,9 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 func TestRefusedUpdates_AreCutToWhatCanBeRead(t *testing.T) {
 	e := newEnv(t)
 	for range entriesShown + 1 {
-		e.Reach(e.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
+		e.Fail(e.Vendor.Order("", time.Now()), delivery.CustomerRefused, time.Now())
 	}
-	e.RefuseUpdates(delivery.Searching, "illegal_move", false)
+	e.Decide()
 	e.get("/refused-updates").Says("Only the newest 100 are shown")
 }
 
