@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ type Env struct {
 	urlFor   func(user string) string
 	client   *redis.Client
 	orders   int
-	clock    *Clock // nil: the system's
+	clock    *atomic.Int64 // of NewWithClock, in microseconds; nil: the system's
 }
 
 // Vendor is an account with a fleet and an active store.
@@ -50,12 +51,37 @@ type Vendor struct {
 // Redis. It ends with the test.
 func New(t *testing.T) *Env {
 	t.Helper()
-	return newOn(t, testserver.NewRedis(t), nil)
+	return onShared(t).open()
 }
 
-func newOn(t *testing.T, r *testserver.Redis, clock *Clock) *Env {
+func onShared(t *testing.T) *Env {
 	t.Helper()
-	return (&Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client(), clock: clock}).open()
+	r := testserver.NewRedis(t)
+	return &Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client()}
+}
+
+// clockKey is where the scripts of an environment with a clock find the time. It
+// begins as the keys of the sandbox do, so that every program may read it.
+const clockKey = "{sclock}"
+
+// NewWithClock is New with a clock, in this process and in Redis, that stands still
+// until it is set. Rates of events a second alone go by Redis's own clock.
+func NewWithClock(t *testing.T) *Env {
+	t.Helper()
+	e := onShared(t)
+	e.clock = new(atomic.Int64)
+	e.SetClock(time.Now())
+	return e.open()
+}
+
+// Now is what the environment's clock says.
+func (e *Env) Now() time.Time { return time.UnixMicro(e.clock.Load()) }
+
+// SetClock moves the environment's clock, Redis's last.
+func (e *Env) SetClock(at time.Time) {
+	e.T.Helper()
+	e.clock.Store(at.UnixMicro())
+	e.Do("SET", clockKey, at.UnixMicro())
 }
 
 // NewOn is New on a server of the test's own (testserver.DedicatedRedis).
@@ -108,7 +134,7 @@ func (e *Env) ConfigFor(user string) ledger.Config {
 	c := ledger.Config{URL: e.urlFor(user), Environment: "sandbox", Partitions: Partitions,
 		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}}
 	if e.clock != nil {
-		c.Now, c.ClockKey = e.clock.Now, clockKey
+		c.Now, c.ClockKey = e.Now, clockKey
 	}
 	return c
 }

@@ -275,8 +275,7 @@ func TestTakeover_OfWhatGatewaysWriteMeanwhile(t *testing.T) {
 // A jump of Redis's clock moves no partition.
 func TestTakeover_WhateverRedissClockSays(t *testing.T) {
 	t.Parallel()
-	base, _ := testenv.NewWithClock(t, time.Now())
-	e := &env{Env: base}
+	e := &env{Env: testenv.NewWithClock(t)}
 	e.vendor, e.role = e.Vendor(), e.newRole("w1")
 	e.Start(e.role.Run)
 	e.Start(e.newRole("w2").Run)

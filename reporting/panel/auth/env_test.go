@@ -56,15 +56,13 @@ func mustUsers(lines string) []User {
 // for operators, which tell who asked.
 type env struct {
 	*testenv.Env
-	gate  *Gate
-	url   string
-	clock *testenv.Clock
+	gate *Gate
+	url  string
 }
 
 func newEnv(t *testing.T, change ...func(*Settings)) *env {
 	t.Helper()
-	base, clock := testenv.NewWithClock(t, time.Now())
-	e := &env{Env: base, clock: clock}
+	e := &env{Env: testenv.NewWithClock(t)}
 	e.open(cast().People, change...)
 	return e
 }
@@ -97,7 +95,7 @@ func (e *env) handler() http.Handler {
 }
 
 // pass moves the clock of the sessions.
-func (e *env) pass(d time.Duration) { e.SetClock(e.clock.Now().Add(d)) }
+func (e *env) pass(d time.Duration) { e.SetClock(e.Now().Add(d)) }
 
 func (e *env) browser() *testenv.Client { return testenv.NewClient(e.T, e.url) }
 
