@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
@@ -53,7 +54,7 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 	t.Parallel()
 	e := testenv.NewArchive(t)
 	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: wideOrders(e.Vendor.Account, e.Fleet.ID)}))
-	l := panelenv.Ledger(e.Env)
+	l := e.OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(t, l)
 	frame, err := layout.New(gate, l, "sandbox", panelenv.Log)
 	must(t, err)

@@ -7,6 +7,7 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,7 +100,7 @@ func (e *Env) open() *Env {
 	coverage, err := delivery.ParseCoverage([]byte(
 		`{"type":"Polygon","coordinates":[[[28,40.5],[30,40.5],[30,41.5],[28,41.5],[28,40.5]]]}`))
 	Must(e.T, err)
-	e.Ledger = e.Open()
+	e.Ledger = e.OpenAs(stack.OperatorUser)
 	e.Fleet = &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Hızlı Kurye", SubRegion: "Kadıköy",
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
 	Must(e.T, e.Ledger.Fleets.Create(e.T.Context(), e.Fleet, [32]byte{1}))
@@ -136,13 +137,14 @@ func (e *Env) ConfigFor(user string) ledger.Config {
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.Now, clockKey
 	}
+	if user == stack.ReportingUser { // it has no keys
+		c.Secrets, c.Log = ledger.SecretKeys{}, slog.New(slog.DiscardHandler)
+	}
 	return c
 }
 
-// Open opens the ledger once more, as another process would, until the test ends.
-func (e *Env) Open() *ledger.Ledger { return e.OpenAs(stack.OperatorUser) }
-
-// OpenAs is Open with the rights of a program: stack.WorkerUser, for example.
+// OpenAs opens the ledger once more, as another process would, until the test ends, with the
+// rights of a program: stack.WorkerUser, for example.
 func (e *Env) OpenAs(user string) *ledger.Ledger {
 	e.T.Helper()
 	l, err := ledger.Open(e.T.Context(), e.ConfigFor(user))

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
@@ -69,7 +70,7 @@ func (e *env) serve(a *archive.Archive, s Settings) {
 	var err error
 	e.downloads, err = New(a, unnamed, s, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
-	gate := panelenv.Gate(e.T, panelenv.Ledger(e.Env))
+	gate := panelenv.Gate(e.T, e.OpenAs(stack.ReportingUser))
 	mux := http.NewServeMux()
 	mux.Handle("/reports/", e.downloads.Handler(gate))
 	mux.Handle("/login", gate.Handler())

@@ -12,8 +12,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -54,7 +54,7 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 	e.store.Point = delivery.Point{Latitude: 40.9816, Longitude: 29.0258}
 	e.rename("Moda Şubesi", "Hızlı Kurye")
 	var err error
-	e.pages, err = New(panelenv.Ledger(base), keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	e.pages, err = New(base.OpenAs(stack.ReportingUser), keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	e.pages.now = func() time.Time { return time.UnixMilli(e.clock.Load()) }
 	e.at(0)

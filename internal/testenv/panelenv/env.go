@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/panel/auth"
 )
@@ -56,18 +55,6 @@ func People() auth.People { return people().People }
 // As is the header of a program with a role: operator, finance, finance2 or both.
 // A token needs no Redis.
 func As(who string) string { return "Authorization: Bearer " + people().tokens[who] }
-
-// Ledger opens the environment's ledger as the program reporting does.
-func Ledger(e *testenv.Env) *ledger.Ledger {
-	e.T.Helper()
-	config := e.ConfigFor(stack.ReportingUser)
-	config.Secrets = ledger.SecretKeys{}
-	config.Log = Log
-	l, err := ledger.Open(e.T.Context(), config)
-	testenv.Must(e.T, err)
-	e.T.Cleanup(func() { _ = l.Close() })
-	return l
-}
 
 // Gate lets these people in.
 func Gate(t testing.TB, l *ledger.Ledger) *auth.Gate {

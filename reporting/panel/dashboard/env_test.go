@@ -54,7 +54,7 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 // serve puts the pages over the environment's Redis and an archive.
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
-	l := panelenv.Ledger(e.Env)
+	l := e.OpenAs(stack.ReportingUser)
 	f, err := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
 	must(e.T, err)
 	f.Lists.Accounts.MaxAge, f.Lists.Endpoints.MaxAge = 0, 0 // tests change things themselves

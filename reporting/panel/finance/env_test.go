@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/html"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
@@ -52,7 +53,7 @@ func newEnvOn(t *testing.T, redis *testenv.Env) *env {
 // serve puts the pages over an archive.
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
-	l := panelenv.Ledger(e.Env)
+	l := e.OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(e.T, l)
 	f, err := layout.New(gate, l, "sandbox", panelenv.Log)
 	must(e.T, err)

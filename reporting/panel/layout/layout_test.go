@@ -12,6 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
@@ -33,7 +34,7 @@ type things struct{ Name, Typed string }
 func signedIn(t *testing.T, user string) *testenv.Client {
 	t.Helper()
 	t.Parallel()
-	l := panelenv.Ledger(testenv.New(t))
+	l := testenv.New(t).OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(t, l)
 	f, err := New(gate, l, "sandbox", panelenv.Log)
 	must(t, err)
