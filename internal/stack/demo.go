@@ -26,19 +26,16 @@ type Demo struct {
 	OpsURL   string      `json:"opsUrl"`  // origin of the fleet and admin APIs
 	AdminKey string      `json:"adminKey"`
 	Account  DemoAccount `json:"account"`
-	Webhook  *Webhook    `json:"webhook,omitempty"`
+	Webhook  Webhook     `json:"webhook,omitzero"`
 	Fleet    DemoFleet   `json:"fleet"`
 
-	PanelURL      string     `json:"panelUrl,omitempty"`
-	ClickHouseURL string     `json:"clickhouseUrl,omitempty"`
-	Panel         *DemoPanel `json:"panel,omitempty"`
-	ReportsToken  string     `json:"reportsToken,omitempty"` // bearer, role finance
-}
-
-// DemoPanel is who may sign in to the panel, with every role.
-type DemoPanel struct {
-	User     string `json:"user"`
-	Password string `json:"password"`
+	PanelURL      string `json:"panelUrl,omitempty"`
+	ClickHouseURL string `json:"clickhouseUrl,omitempty"`
+	Panel         struct {
+		User     string `json:"user"`
+		Password string `json:"password"`
+	} `json:"panel,omitzero"` // who may sign in, with every role
+	ReportsToken string `json:"reportsToken,omitempty"` // bearer, role finance
 }
 
 // DemoAccount is the demo vendor with its credentials.
@@ -100,7 +97,7 @@ func (s *Stack) seed(ctx context.Context) (err error) {
 		return fmt.Errorf("seed the demo account: %w", err)
 	}
 	if d.Account.AccountID != account {
-		d.Webhook = nil // it went with its account
+		d.Webhook = Webhook{} // it went with its account
 	}
 	// A patch of nothing asks whether the fleet is there.
 	if err := s.ensure(ctx, admin, "/fleets", d.Fleet.FleetID, http.MethodPatch, struct{}{}, map[string]any{
@@ -146,11 +143,11 @@ func (s *Stack) ensure(ctx context.Context, admin *client.Client, kind, id, meth
 // restart leaves that alone.
 func (s *Stack) ensureWebhook(ctx context.Context, admin *client.Client) error {
 	path, url := "/accounts/"+s.Demo.Account.AccountID+"/webhook", s.options.WebhookURL
-	if s.Demo.Webhook != nil && s.Demo.Webhook.URL == url {
+	if s.Demo.Webhook.URL == url {
 		if known, err := exists(ctx, admin, http.MethodGet, path, nil); known || err != nil {
 			return err
 		}
-		s.Demo.Webhook = nil // somebody removed it, and its secret with it
+		s.Demo.Webhook = Webhook{} // somebody removed it, and its secret with it
 	}
 	var set Webhook
 	if err := admin.Call(ctx, http.MethodPut, path, map[string]string{"url": url}, &set); err != nil {
@@ -158,14 +155,14 @@ func (s *Stack) ensureWebhook(ctx context.Context, admin *client.Client) error {
 	}
 	switch {
 	case set.Secret != "":
-	case s.Demo.Webhook != nil: // another URL keeps the secret, which is not shown again
+	case s.Demo.Webhook.Secret != "": // another URL keeps the secret, which is not shown again
 		set.Secret = s.Demo.Webhook.Secret
 	default: // registered by somebody else: only a fresh secret can be known here
 		if err := admin.Call(ctx, http.MethodPost, path+"/rotate", nil, &set); err != nil {
 			return err
 		}
 	}
-	s.Demo.Webhook = &Webhook{URL: url, Secret: set.Secret}
+	s.Demo.Webhook = Webhook{URL: url, Secret: set.Secret}
 	return s.save(partialFile)
 }
 
@@ -187,28 +184,21 @@ func (s *Stack) publish(context.Context) error {
 // variables of a shell, without those that have no value. No value has a character that
 // a shell would read as anything else.
 func (s *Stack) shell() []byte {
-	d, o := &s.Demo, &s.options
-	variables := [][2]string{
+	d, o, ca := &s.Demo, &s.options, ""
+	if s.Redis != nil && s.Redis.tls != nil {
+		ca = s.Redis.tls.CAFile
+	}
+	var text strings.Builder
+	for _, v := range [][2]string{
 		{"BASE_URL", d.BaseURL}, {"OPS_URL", d.OpsURL}, {"ADMIN_KEY", d.AdminKey},
 		{"ACCOUNT_ID", d.Account.AccountID}, {"CLIENT_ID", d.Account.ClientID}, {"CLIENT_SECRET", d.Account.ClientSecret},
 		{"FLEET_ID", d.Fleet.FleetID}, {"FLEET_CLIENT_ID", d.Fleet.ClientID}, {"FLEET_CLIENT_SECRET", d.Fleet.ClientSecret},
 		{"RUN_REDIS_URL", s.RedisURL(ReportingUser)}, {"BACKUP_REDIS_URL", s.RedisURL(BackupUser)},
-		{"WORKER_OPS_ADDR", o.WorkerOpsAddr},
-	}
-	if s.Redis != nil && s.Redis.tls != nil {
-		variables = append(variables, [2]string{"REDIS_CA_FILE", s.Redis.tls.CAFile})
-	}
-	if d.Panel != nil {
-		variables = append(variables, [][2]string{
-			{"REPORTING_OPS_ADDR", o.ReportingOpsAddr}, {"RUN_CLICKHOUSE_URL", s.ClickHouseURL()}, {"CLICKHOUSE_URL", d.ClickHouseURL},
-			{"PANEL_URL", d.PanelURL}, {"PANEL_USER", d.Panel.User}, {"PANEL_PASSWORD", d.Panel.Password}, {"REPORTS_TOKEN", d.ReportsToken},
-		}...)
-	}
-	if d.Webhook != nil {
-		variables = append(variables, [][2]string{{"WEBHOOK_URL", d.Webhook.URL}, {"WEBHOOK_SECRET", d.Webhook.Secret}}...)
-	}
-	var text strings.Builder
-	for _, v := range variables {
+		{"WORKER_OPS_ADDR", o.WorkerOpsAddr}, {"REDIS_CA_FILE", ca},
+		{"REPORTING_OPS_ADDR", o.ReportingOpsAddr}, {"RUN_CLICKHOUSE_URL", s.ClickHouseURL()}, {"CLICKHOUSE_URL", d.ClickHouseURL},
+		{"PANEL_URL", d.PanelURL}, {"PANEL_USER", d.Panel.User}, {"PANEL_PASSWORD", d.Panel.Password}, {"REPORTS_TOKEN", d.ReportsToken},
+		{"WEBHOOK_URL", d.Webhook.URL}, {"WEBHOOK_SECRET", d.Webhook.Secret},
+	} {
 		if v[1] != "" {
 			fmt.Fprintf(&text, "%s='%s'\n", v[0], v[1])
 		}

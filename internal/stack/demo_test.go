@@ -37,7 +37,9 @@ func TestDemo_FleetCoversTheSixCities(t *testing.T) {
 //rule:make-run/when-all-is-ready-it
 func TestDemo_IsWrittenAsTheContractNamesIt(t *testing.T) {
 	t.Parallel()
-	content, err := json.Marshal(Demo{PanelURL: "p", ClickHouseURL: "c", ReportsToken: "t", Webhook: &Webhook{}, Panel: &DemoPanel{}})
+	demo := Demo{PanelURL: "p", ClickHouseURL: "c", ReportsToken: "t", Webhook: Webhook{URL: "w"}}
+	demo.Panel.User = "u"
+	content, err := json.Marshal(demo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (s *Stack) seedPanel(ctx context.Context) error {
 		said = strings.TrimSpace(said)
 		return said[strings.LastIndexByte(said, '\n')+1:], line, err
 	})
-	s.Demo.Panel, s.Demo.ReportsToken = &DemoPanel{User: panelUser, Password: password}, token
+	s.Demo.Panel.User, s.Demo.Panel.Password, s.Demo.ReportsToken = panelUser, password, token
 	return err
 }
 

@@ -114,11 +114,7 @@ func (e *stackEnv) Command(t *testing.T, user string, args ...string) (string, e
 // checkGone fails the test while anything of a stopped system listens.
 func checkGone(t *testing.T, demo stack.Demo) {
 	t.Helper()
-	origins := []string{demo.BaseURL, demo.OpsURL, demo.PanelURL, demo.ClickHouseURL}
-	if demo.Webhook != nil {
-		origins = append(origins, demo.Webhook.URL)
-	}
-	for _, origin := range origins {
+	for _, origin := range []string{demo.BaseURL, demo.OpsURL, demo.PanelURL, demo.ClickHouseURL, demo.Webhook.URL} {
 		u, err := url.Parse(origin)
 		must(t, err)
 		if conn, err := net.Dial("tcp", u.Host); err == nil && u.Host != "" {

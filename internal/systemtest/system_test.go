@@ -306,7 +306,7 @@ func testRestart(t *testing.T, s *scenario) {
 	s.stackEnv = startStack(t, s.options)
 	after := s.Demo
 	if after.Account != before.Account || after.Fleet != before.Fleet || after.AdminKey != before.AdminKey ||
-		*after.Panel != *before.Panel || after.ReportsToken != before.ReportsToken {
+		after.Panel != before.Panel || after.ReportsToken != before.ReportsToken {
 		t.Errorf("credentials changed:\n%+v\n%+v", before, after)
 	}
 	s.v.Client = s.v.As(after.BaseURL+"/api/vendor/v1", s.v.Bearer) // the old token
