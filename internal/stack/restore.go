@@ -4,46 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 )
 
-// RestoreOptions say which backup goes where.
-type RestoreOptions struct {
-	From    string // the backup's folder, made with the keys and demo.json in it
-	DataDir string
-	// Replace moves what is in DataDir into a folder "before-<time>" in it;
-	// without it data that is there is an error.
-	Replace bool
-	// BinDir holds binaries that Build made; ClickHouseURL names a ClickHouse that
-	// is there already.
-	BinDir, ClickHouseURL string
-	Out                   io.Writer
-}
-
-// Restore puts a backup into a data directory that no run is using: keys, Redis
-// and ClickHouse, so that the next Start goes on from it. The private Redis and the
-// embedded engine run for as long as that takes. A backup that is damaged is
-// refused before anything is touched.
-func Restore(ctx context.Context, o RestoreOptions) error {
-	s, err := open(Options{DataDir: o.DataDir, BinDir: o.BinDir, ClickHouseURL: o.ClickHouseURL, Reporting: true, Out: o.Out,
-		Env: []string{NoEngineKey}})
+// Restore puts a backup, the folder from with the keys and demo.json in it, into a
+// data directory that no run is using: keys, Redis and ClickHouse, so that the next
+// Start goes on from it. The private Redis and the embedded engine run for as long as
+// that takes. A backup that is damaged is refused before anything is touched.
+//
+// replace moves what is in the data directory into a folder "before-<time>" in it;
+// without it data that is there is an error. Of the options DataDir, BinDir,
+// ClickHouseURL and Out count.
+func Restore(ctx context.Context, o Options, from string, replace bool) error {
+	o.ClickHouseAddr, o.Env = FreeAddr(), []string{NoEngineKey}
+	s, err := open(o)
 	if err != nil {
 		return err
 	}
 	defer s.Stop()
-	s.env = []string{NoEngineKey}
-	if o.From, err = filepath.Abs(o.From); err != nil {
+	s.env = o.Env
+	if from, err = filepath.Abs(from); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	s.options.ClickHouseAddr = FreeAddr()
-	return inOrder(ctx, s.build, s.restoreCommand(o.From, "--check"),
-		func(context.Context) error { return s.moveAside(o.Replace) },
-		s.restoreCommand(o.From, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
-		s.startRedis, s.startClickHouse, s.restoreCommand(o.From),
+	return inOrder(ctx, s.build, s.restoreCommand(from, "--check"),
+		func(context.Context) error { return s.moveAside(replace) },
+		s.restoreCommand(from, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
+		s.startRedis, s.startClickHouse, s.restoreCommand(from),
 		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) })
 }
 

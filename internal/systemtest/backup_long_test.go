@@ -146,8 +146,8 @@ func backUp(t *testing.T, s *stackEnv, data, to string) {
 // something is, it is not put.
 func loseAndRestore(t *testing.T, data, from string) {
 	t.Helper()
-	o := stack.RestoreOptions{From: from, DataDir: data, BinDir: testserver.Programs(t)}
-	if err := stack.Restore(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not empty") {
+	o := stack.Options{DataDir: data, BinDir: testserver.Programs(t)}
+	if err := stack.Restore(t.Context(), o, from, false); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Fatalf("over what is there: %v", err)
 	}
 	for _, name := range []string{"redis", "clickhouse", "keys", "demo.json", "demo.env"} {
@@ -155,7 +155,7 @@ func loseAndRestore(t *testing.T, data, from string) {
 	}
 	var said strings.Builder
 	o.Out = &said
-	if err := stack.Restore(t.Context(), o); err != nil {
+	if err := stack.Restore(t.Context(), o, from, false); err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
 	t.Log(said.String())

@@ -124,9 +124,8 @@ func putBack(from, bin string, replace bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir := cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir)
-	err := stack.Restore(ctx, stack.RestoreOptions{From: from, DataDir: dir, Replace: replace,
-		BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), Out: os.Stdout})
-	if err != nil {
+	o := stack.Options{DataDir: dir, BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), Out: os.Stdout}
+	if err := stack.Restore(ctx, o, from, replace); err != nil {
 		return err
 	}
 	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", dir)
