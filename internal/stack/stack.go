@@ -67,16 +67,14 @@ type Stack struct {
 	options Options
 	data    *dataDir
 	root    string
-	env     []string  // of every program
-	running []stopper // in the order of starting
+	env     []string   // of every program
+	running []*Program // in the order of starting
 	// dead ends with the first child that nobody asked to end; the cause says how.
 	dead context.Context
 	died func(*Program)
 	// ownPorts are those that the system listens on, where no webhook goes.
 	ownPorts []string
 }
-
-type stopper interface{ Stop() }
 
 type step = func(context.Context) error
 
@@ -250,7 +248,7 @@ func (s *Stack) startRedis(ctx context.Context) error {
 		if s.Redis, err = StartRedis(ctx, o); err != nil {
 			return err
 		}
-		s.running = append(s.running, s.Redis)
+		s.running = append(s.running, s.Redis.Program)
 		// For the commands that restore; each program has its own instead.
 		s.env = append(s.env, s.redisEnv(BackupUser)...)
 		return nil
@@ -294,7 +292,7 @@ func (s *Stack) configFile(program string) string {
 // replicas with a number.
 func (s *Stack) program(name, ready string, args ...string) *Program {
 	log := s.data.file("logs", name+".log")
-	for n := 2; slices.ContainsFunc(s.running, func(c stopper) bool { p, ok := c.(*Program); return ok && p.Log == log }); n++ {
+	for n := 2; slices.ContainsFunc(s.running, func(p *Program) bool { return p.Log == log }); n++ {
 		log = s.data.file("logs", fmt.Sprintf("%s-%d.log", name, n))
 	}
 	return &Program{
