@@ -120,9 +120,6 @@ func (i Identity) Traceparent() string {
 	return carrier["traceparent"]
 }
 
-// TraceID is the trace's, in hexadecimal digits.
-func (i Identity) TraceID() string { return i.context.TraceID().String() }
-
 // IDOf is the trace id of an order, in hexadecimal digits.
 func IDOf(order [16]byte) string { return trace.TraceID(order).String() }
 

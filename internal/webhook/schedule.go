@@ -14,8 +14,6 @@ const (
 	// Window is how long after it occurred an event may be sent (spec,
 	// "Delivery rules" 2).
 	Window = 24 * time.Hour
-	// Timeout is how long a receiver may take to answer.
-	Timeout = 10 * time.Second
 	// The last attempt begins between lastEarliest and lastLatest before the
 	// deadline: late enough to use the window, early enough to end within it,
 	// and spread so that a day's backlog does not arrive at one moment.
