@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -108,9 +108,9 @@ func (e *execution) explain(sql string) error {
 	return syntaxError("not a statement: %.100s", sql)
 }
 
-// pieces hold what is handed over of an insert's data at once. The engine keeps up to
-// 16 of them waiting.
-var pieces = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+// pieceSize is what is handed over of an insert's data at once. The engine keeps up to
+// 16 pieces waiting.
+const pieceSize = 256 << 10
 
 // insert stores data. It answers only when the engine has stored all of it; a body that
 // ends early or turns out damaged inserts nothing, as long as the data is not larger
@@ -123,21 +123,13 @@ func (e *execution) insert(head insertHead, data io.Reader) error {
 	if err != nil {
 		return err
 	}
-	buffer := pieces.Get().(*[]byte)
-	defer pieces.Put(buffer)
-	for {
-		n, readErr := fill(data, *buffer)
-		if readErr != nil && !errors.Is(readErr, io.EOF) {
-			insert.Cancel()
-			return unreadable(readErr)
-		}
-		if _, err := insert.Write((*buffer)[:n]); err != nil {
-			insert.Cancel()
-			return err
-		}
-		if readErr != nil {
-			break
-		}
+	pieces := bufio.NewWriterSize(insert, pieceSize)
+	if _, err = io.Copy(pieces, data); err == nil { // a body that was cut off is io.ErrUnexpectedEOF, which is no end
+		err = pieces.Flush()
+	}
+	if err != nil {
+		insert.Cancel()
+		return unreadable(err)
 	}
 	progress, err := insert.Commit()
 	if err != nil {
@@ -145,18 +137,6 @@ func (e *execution) insert(head insertHead, data io.Reader) error {
 	}
 	e.summarize(progress)
 	return nil // 200 with an empty body
-}
-
-// fill reads until p is full. Unlike io.ReadFull it keeps the end of the data (io.EOF)
-// and a body that was cut off (io.ErrUnexpectedEOF) apart: the one commits, the other
-// cancels.
-func fill(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var k int
-		k, err = r.Read(p[n:])
-		n += k
-	}
-	return n, err
 }
 
 // answer runs a statement that is no INSERT with data. The rows of a SELECT in a format
