@@ -53,10 +53,7 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	o := options{
-		log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		ready: func(addr net.Addr) { fmt.Printf("http://%s\n", addr) },
-	}
+	var o options
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:8123", "where to listen; loopback only")
 	flag.StringVar(&o.dataDir, "data", ".data/clickhouse", "folder of the tables; one engine at a time has it")
 	flag.DurationVar(&o.grace, "grace", 15*time.Second, "how long statements may go on after SIGTERM")
@@ -89,8 +86,6 @@ type options struct {
 	grace         time.Duration
 	key           string // what changes need, as the password of the user default; empty: nothing
 	dieWithParent bool
-	log           *slog.Logger
-	ready         func(addr net.Addr) // called once requests are answered
 }
 
 // maxQueries is the number of statements that run at once; further ones wait.
@@ -141,21 +136,20 @@ func serve(ctx context.Context, o options) error {
 	}
 	f := &front{
 		open:   func() (*libchdb.Conn, error) { return library.Connect(arguments...) },
-		keeper: keeper, slots: make(chan struct{}, maxQueries), key: o.key, log: o.log,
+		keeper: keeper, slots: make(chan struct{}, maxQueries), key: o.key,
+		log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if f.identity, err = readIdentity(keeper); err != nil {
 		return err
 	}
-	err = f.serve(ctx, listener, o.grace, func() {
-		o.log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
-			"data", o.dataDir, "pid", os.Getpid(), "took", time.Since(began))
-		o.ready(listener.Addr())
-	})
-	if err != nil {
+	f.log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
+		"data", o.dataDir, "pid", os.Getpid(), "took", time.Since(began))
+	fmt.Printf("http://%s\n", listener.Addr())
+	if err := f.serve(ctx, listener, o.grace); err != nil {
 		return err
 	}
 	keeper.Close() // the last connection: the engine stops
-	o.log.Info("the engine has stopped")
+	f.log.Info("the engine has stopped")
 	return nil
 }
 
@@ -188,7 +182,7 @@ func openDataDir(dir string) (lock *os.File, err error) {
 }
 
 // serve answers requests until ctx ends and every one of them is done.
-func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Duration, ready func()) error {
+func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	// Requests end with this, not with ctx: a stop lets them finish.
 	requests, killAll := context.WithCancel(context.WithoutCancel(ctx))
 	defer killAll()
@@ -201,7 +195,6 @@ func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Dur
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	ready()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
