@@ -58,7 +58,7 @@ func New(t *testing.T) *Env {
 func onShared(t *testing.T) *Env {
 	t.Helper()
 	r := testserver.NewRedis(t)
-	return &Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client()}
+	return &Env{T: t, RedisURL: r.URL, urlFor: r.URLFor, client: r.Client}
 }
 
 // clockKey is where the scripts of an environment with a clock find the time. It

@@ -29,10 +29,9 @@ const (
 // configs/redis-users.acl with the sandbox's keys. Each test has its own; it is
 // emptied when the test ends.
 type Redis struct {
-	URL      string // the operator's, who may do everything
-	Addr     string // host:port
-	Database int
-	client   *redis.Client
+	URL string // the operator's, who may do everything
+	// Client is the operator's connection, to look at or to break what the programs keep there.
+	Client *redis.Client
 }
 
 // NewRedis returns an empty database.
@@ -51,18 +50,17 @@ func NewRedis(t testing.TB) *Redis {
 	if err != nil {
 		t.Fatalf("a database of the shared Redis, of %d: %v", databases, err)
 	}
-	r := &Redis{URL: base + "/" + strconv.FormatInt(n, 10), Addr: options.Addr, Database: int(n)}
-	options.DB = r.Database
-	r.client = redis.NewClient(options)
+	options.DB = int(n)
+	r := &Redis{URL: base + "/" + strconv.FormatInt(n, 10), Client: redis.NewClient(options)}
 	t.Cleanup(func() {
 		ctx := context.Background() // the test's own has ended
-		_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := r.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.FlushDB(ctx)
 			p.Select(ctx, 0)
 			p.RPush(ctx, leftKey, n)
 			return nil
 		})
-		if err := errors.Join(err, r.client.Close()); err != nil {
+		if err := errors.Join(err, r.Client.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -79,12 +77,8 @@ func (r *Redis) URLFor(user string) string {
 	return u.String()
 }
 
-// Client is the operator's connection to the database, to look at or to break
-// what the programs keep there.
-func (r *Redis) Client() *redis.Client { return r.client }
-
 // Do sends one command as the operator; an error reply fails the test.
-func (r *Redis) Do(t testing.TB, args ...any) any { t.Helper(); return Do(t, r.client, args...) }
+func (r *Redis) Do(t testing.TB, args ...any) any { t.Helper(); return Do(t, r.Client, args...) }
 
 // Do sends one command; an error reply fails the test.
 func Do(t testing.TB, client *redis.Client, args ...any) any {

@@ -21,9 +21,9 @@ func TestNewRedis_IsEmptyAndNobodyElses(t *testing.T) {
 				t.Parallel()
 				r := NewRedis(t)
 				if n := r.Do(t, "DBSIZE"); n != int64(0) {
-					t.Errorf("database %d has %v keys", r.Database, n)
+					t.Errorf("%s has %v keys", r.URL, n)
 				}
-				r.Do(t, "SET", "key", r.Database)
+				r.Do(t, "SET", "key", r.URL)
 				given <- r
 			})
 		}
@@ -32,13 +32,14 @@ func TestNewRedis_IsEmptyAndNobodyElses(t *testing.T) {
 	seen := map[int]bool{0: true}
 	root := NewRedis(t)
 	for r := range given {
-		if seen[r.Database] {
-			t.Errorf("database %d was given twice", r.Database)
+		database := r.Client.Options().DB
+		if seen[database] {
+			t.Errorf("database %d was given twice", database)
 		}
-		seen[r.Database] = true
-		left := root.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]) return redis.call('DBSIZE')", 0, r.Database)
+		seen[database] = true
+		left := root.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]) return redis.call('DBSIZE')", 0, database)
 		if left != int64(0) {
-			t.Errorf("database %d was left with %v keys", r.Database, left)
+			t.Errorf("database %d was left with %v keys", database, left)
 		}
 	}
 }
