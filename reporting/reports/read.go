@@ -49,12 +49,8 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 		}
 		return err
 	}
-	read := r.read
-	if r == control {
-		read = readControl
-	}
 	if err = writing(sink.Begin(r, p)); err == nil {
-		err = read(ctx, a, &p, take)
+		err = r.read(ctx, a, &p, take)
 	}
 	if err == nil {
 		progress(s.Rows)
@@ -151,6 +147,13 @@ func (p *Params) named() []any {
 
 // read passes the rows to take, in order. The cells are used again for the next row.
 func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
+	if r == control {
+		lines, err := ControlLines(ctx, a, *p)
+		for i := 0; i < len(lines) && err == nil; i++ {
+			err = take(lines[i])
+		}
+		return err
+	}
 	windows, err := r.windows(ctx, a, p)
 	if err != nil {
 		return err
@@ -207,27 +210,16 @@ const (
 	readsAtOnce = 3
 )
 
-// readControl is Report.read for control totals: the view's lines, each with the SHA-256
+// ControlLines are the rows of control totals: the view's lines, each with the SHA-256
 // of its report as csv-plain.
 //
 // Orders may change between the queries. Where a report's totals are not those of its
 // line, all is read again; a line that still differs then says "changing".
-func readControl(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
-	for attempt := 1; ; attempt++ {
-		lines, steady, err := readTogether(ctx, a, p)
-		if err != nil {
-			return err
-		}
-		if !steady && attempt < controlAttempts {
-			continue
-		}
-		for _, line := range lines {
-			if err := take(line); err != nil {
-				return err
-			}
-		}
-		return nil
+func ControlLines(ctx context.Context, a *archive.Archive, p Params) (lines [][]Cell, err error) {
+	for attempt, steady := 1, false; attempt <= controlAttempts && !steady && err == nil; attempt++ {
+		lines, steady, err = readTogether(ctx, a, &p)
 	}
+	return lines, err
 }
 
 // readTogether reads the view and digests the other reports into its lines; steady is that
@@ -238,7 +230,7 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	group.Go(func() error {
-		return control.read(ctx, a, p, func(cells []Cell) error {
+		return control.readRows(ctx, a, control.selection()+settings, p, func(cells []Cell) error {
 			lines = append(lines, slices.Clone(cells))
 			return nil
 		})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +40,7 @@ type difference struct{ Line, Figure, Is, Compared, ShouldBe string }
 type digest struct{ Title, SHA256, Address string }
 
 func (p *Pages) readControl(ctx context.Context, v *view) error {
-	lines, err := p.controlLines(ctx, v.Filters.params)
+	lines, err := reports.ControlLines(ctx, p.archive, v.Filters.params)
 	if err != nil {
 		return err
 	}
@@ -51,12 +50,6 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	v.Control.Last = p.lastReconciled(ctx)
 	v.Table = newTable(control, v.known, nil, lines)
 	return nil
-}
-
-func (p *Pages) controlLines(ctx context.Context, params reports.Params) ([][]reports.Cell, error) {
-	var c collected
-	_, err := control.Run(ctx, p.archive, params, &c, nil)
-	return c.rows, err
 }
 
 func resultOf(lines [][]reports.Cell) string {
@@ -143,7 +136,7 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 	p.findNames(r.Context(), &directory{}, &f.params)
 	t := balanceOf(f)
 	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
-		lines, err := p.controlLines(ctx, f.params)
+		lines, err := reports.ControlLines(ctx, p.archive, f.params)
 		t.Result, t.Last = resultOf(lines), p.lastReconciled(ctx)
 		return err
 	})
@@ -157,18 +150,6 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return p.Part(w, r, "balance", t)
-}
-
-// collected is the sink of a report that is short by nature: it keeps the rows.
-type collected struct{ rows [][]reports.Cell }
-
-func (c *collected) Begin(*reports.Report, reports.Params) error { return nil }
-func (c *collected) End(reports.Summary) error                   { return nil }
-func (c *collected) Abort()                                      { c.rows = nil }
-
-func (c *collected) Row(cells []reports.Cell) error {
-	c.rows = append(c.rows, slices.Clone(cells))
-	return nil
 }
 
 const maxTyped = 100 // characters of a value; no right one is longer
