@@ -85,7 +85,7 @@ func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
 		r, found := reports.Find(name)
 		if sum := line[control.Column("sha256")].Text; found && sum != "" {
 			c.Digests = append(c.Digests, digest{Title: r.Title, SHA256: sum,
-				Address: address(downloadPath(r, reports.CSVPlain), f.Typed) + "&plain=1"}) // the period is always given
+				Address: address("/reports/"+r.Name+".csv", f.Typed) + "&plain=1"}) // the period is always given
 		}
 	}
 	return c

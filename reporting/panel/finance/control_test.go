@@ -11,6 +11,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
 )
 
 func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
@@ -145,7 +146,7 @@ func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 	}
 	e := newEnv(t)
 	e.november(3)
-	lines, err := e.pages.controlLines(t.Context(), mustParams(t, "2026-11-01", "2026-11-30"))
+	lines, err := reports.ControlLines(t.Context(), e.Archive, mustParams(t, "2026-11-01", "2026-11-30"))
 	must(t, err)
 	ties := control.Column("ties")
 	for said, want := range map[string]string{"yes": balanced, "no": differs, "changing": changing} {

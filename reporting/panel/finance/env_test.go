@@ -18,7 +18,6 @@ import (
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/panel/layout"
-	"vendorapi/reporting/reports"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -138,8 +137,6 @@ func (e *env) kept(condition func(o *archive.Order) bool) (n int64) {
 	}
 	return n
 }
-
-func reportNamed(name string) *reports.Report { return mustFind(name) }
 
 // page is an answer with a report.
 type page struct{ *testenv.Answer }

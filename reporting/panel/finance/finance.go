@@ -78,15 +78,13 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	}
 }
 
-var summary, control = mustFind("expected-collections"), mustFind("control-totals")
-
-func mustFind(name string) *reports.Report {
-	r, ok := reports.Find(name)
-	if !ok {
-		panic("finance: there is no report " + name)
-	}
-	return r
-}
+// The reports that have pages of their own kind, as reports.All lists them.
+var (
+	summary    = reports.All()[1] // expected collections
+	statement  = reports.All()[2]
+	exceptions = reports.All()[3]
+	control    = reports.All()[4]
+)
 
 // serve answers with a report. Control totals take long: their page fetches the lines,
 // which without scripts are a page of their own.
@@ -161,28 +159,20 @@ func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	go p.ping(ctx, end)
-	waiting, stop := context.WithTimeout(ctx, queueing)
+	waiting, stop := context.WithTimeoutCause(ctx, queueing, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: queueing,
+		Message: "many reports are being read right now; try again in a moment"})
 	defer stop()
 	if free.Acquire(waiting, 1) != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: queueing,
-			Message: "many reports are being read right now; try again in a moment"}
+		return context.Cause(waiting)
 	}
 	defer free.Release(1)
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, delivery.Refuse(delivery.CodeServiceUnavailable,
+		"this takes too long here; ask for a shorter period, or download the report"))
 	defer cancel()
-	err := do(limited)
-	switch cause := context.Cause(ctx); {
-	case err == nil:
-		return nil
-	case errors.Is(cause, delivery.ErrUnavailable):
-		return cause
-	case errors.Is(limited.Err(), context.DeadlineExceeded):
-		return &delivery.Error{Code: delivery.CodeServiceUnavailable, Message: "this takes too long here; ask for a shorter period, or download the report"}
+	if err := do(limited); err != nil {
+		return cmp.Or(context.Cause(limited), err)
 	}
-	return err
+	return nil
 }
 
 // ping ends what waits for ClickHouse once it does not answer.
@@ -240,7 +230,7 @@ func (v *view) Total(key string) int64 { return v.Report.Total(v.totals, key) }
 
 // ExceptionsAddress leads to the exceptions of the same period and filters.
 func (v *view) ExceptionsAddress() string {
-	return address(pathOf(mustFind("exceptions")), v.Filters.Typed)
+	return address(pathOf(exceptions), v.Filters.Typed)
 }
 
 type choice struct {
@@ -272,11 +262,10 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 	if f.params.To != f.params.From {
 		v.Period += " to " + f.params.To.Text()
 	}
-	for _, d := range []struct {
-		name, query string
-		format      *reports.Format
-	}{{"XLSX", "", reports.XLSX}, {"CSV with ;", "", reports.CSV}, {"CSV with ,", "&comma=1", reports.CSVComma}, {"JSON", "", reports.JSON}} {
-		v.Downloads = append(v.Downloads, layout.Link{Name: d.name, Address: address(downloadPath(r, d.format), f.Typed) + d.query}) // the period is always given
+	for _, d := range []struct{ name, extension, query string }{
+		{"XLSX", ".xlsx", ""}, {"CSV with ;", ".csv", ""}, {"CSV with ,", ".csv", "&comma=1"}, {"JSON", ".json", ""},
+	} { // the period is always given
+		v.Downloads = append(v.Downloads, layout.Link{Name: d.name, Address: address("/reports/"+r.Name+d.extension, f.Typed) + d.query})
 	}
 	return v
 }
@@ -286,10 +275,6 @@ func pathOf(r *reports.Report) string {
 		return home
 	}
 	return home + "/" + r.Name
-}
-
-func downloadPath(r *reports.Report, f *reports.Format) string {
-	return "/reports/" + r.Name + f.Extension
 }
 
 var outlinedBy = map[string][]string{
@@ -304,14 +289,12 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 		read(group, &v.Orders, func() (int64, error) { return reports.CountOrders(ctx, p.archive, v.Filters.params) })
 	}
 	v.Balance = balanceOf(v.Filters)
-	var exceptions, statement *reports.Outline
+	var found, ended *reports.Outline // exceptions, and fleets' outcomes
 	if v.Report == summary {
-		read(group, &statement, func() (*reports.Outline, error) {
-			return mustFind("fleet-statement").Outline(ctx, p.archive, v.Filters.params, byFleet...)
+		read(group, &ended, func() (*reports.Outline, error) {
+			return statement.Outline(ctx, p.archive, v.Filters.params, byFleet...)
 		})
-		read(group, &exceptions, func() (*reports.Outline, error) {
-			return mustFind("exceptions").Outline(ctx, p.archive, v.Filters.params)
-		})
+		read(group, &found, func() (*reports.Outline, error) { return exceptions.Outline(ctx, p.archive, v.Filters.params) })
 		group.Go(func() error {
 			v.Balance.Last = p.lastReconciled(ctx)
 			return nil
@@ -328,11 +311,11 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 	if v.Report != summary {
 		return nil
 	}
-	chart := outcomes(statement, v.known)
+	chart := outcomes(ended, v.known)
 	if len(chart.Labels) > 0 {
 		v.Charts = append(v.Charts, chart)
 	}
-	v.Exceptions, v.Balance.AtOnce = exceptions.Rows, v.Rows <= atOnceRows
+	v.Exceptions, v.Balance.AtOnce = found.Rows, v.Rows <= atOnceRows
 	v.Summary = v.Rows > 0 || v.Exceptions > 0 || len(chart.Labels) > 0
 	return nil
 }

@@ -90,7 +90,7 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 // Where amounts to collect are not the order amounts, what remains is said.
 func TestBalance_NamesWhatRemains(t *testing.T) {
 	t.Parallel()
-	r := reportNamed("fleet-statement")
+	r := statement
 	s := reports.Summary{Totals: make([]reports.Cell, len(r.Columns))}
 	set := func(key string, n int64) { s.Totals[r.Column(key)].Number = n }
 	set("orderAmountDelivered", 100_00)
@@ -171,7 +171,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	for tile, sum := range map[string]int64{"Cash expected": cash, "Card expected": card, "Prepaid": prepaid} {
 		want(tile, strings.Fields(d.tile(tile))[0], layout.Money(sum)+"TRY")
 	}
-	_, exceptions := e.downloaded(reportNamed("exceptions"), november)
+	_, exceptions := e.downloaded(exceptions, november)
 	want("exceptions", d.tile("Exceptions to look at"), layout.Count(exceptions)+"rows, of orders created in the period")
 	var drawn int64
 	for _, figures := range d.chart("collections") {

@@ -314,38 +314,27 @@ func (v *view) chart(o *reports.Outline) {
 	}
 }
 
-// bars are the days of a chart, or the months or years of a long one, empty ones too.
-type bars struct {
-	labels []string
-	layout string
-	every  string // day, month or year
-}
-
-func barsOf(p reports.Params) bars {
-	b := bars{layout: "2 Jan", every: "day"}
+// barsOf are the days of a chart, or the months or years of a long one, empty ones too, and
+// which of them a day is in.
+func barsOf(p reports.Params) (every string, labels []string, label func(reports.Day) string) {
+	every, form := "day", "2 Jan"
 	first, last := p.From.Midnight(), p.To.Midnight()
 	months := (last.Year()-first.Year())*12 + int(last.Month()) - int(first.Month()) + 1
 	switch {
 	case int(p.To-p.From) < maxBars:
 		if first.Year() != last.Year() {
-			b.layout = "2 Jan 06"
+			form = "2 Jan 06"
 		}
 	case months <= maxBars:
-		b.layout, b.every = "Jan 2006", "month"
+		every, form = "month", "Jan 2006"
 	default:
-		b.layout, b.every = "2006", "year"
+		every, form = "year", "2006"
 	}
+	label = func(day reports.Day) string { return day.Midnight().Format(form) }
 	for day := p.From; day <= p.To; day++ {
-		b.labels = append(b.labels, day.Midnight().Format(b.layout))
+		labels = append(labels, label(day))
 	}
-	b.labels = slices.Compact(b.labels)
-	return b
-}
-
-func (b *bars) add(values []int64, day reports.Day, n int64) {
-	if i := slices.Index(b.labels, day.Midnight().Format(b.layout)); i >= 0 {
-		values[i] += n
-	}
+	return every, slices.Compact(labels), label
 }
 
 type daySeries struct {
@@ -354,12 +343,14 @@ type daySeries struct {
 }
 
 func (v *view) byDay(o *reports.Outline, c layout.Chart, series []daySeries) {
-	b := barsOf(v.Filters.params)
-	c.Title, c.Stacked, c.Labels = c.Title+" per "+b.every, true, b.labels
+	every, labels, label := barsOf(v.Filters.params)
+	c.Title, c.Stacked, c.Labels = c.Title+" per "+every, true, labels
 	for _, s := range series {
-		values := make([]int64, len(b.labels))
+		values := make([]int64, len(labels))
 		for i := range o.Pieces {
-			b.add(values, o.Pieces[i].Day, s.value(&o.Pieces[i]))
+			if bar := slices.Index(labels, label(o.Pieces[i].Day)); bar >= 0 {
+				values[bar] += s.value(&o.Pieces[i])
+			}
 		}
 		c.Add(s.name, s.tone, values)
 	}
@@ -368,10 +359,9 @@ func (v *view) byDay(o *reports.Outline, c layout.Chart, series []daySeries) {
 
 // outcomes is by fleet, the largest first. It has no labels when no order has ended.
 func outcomes(o *reports.Outline, known *directory) *layout.Chart {
-	r := mustFind("fleet-statement")
-	columns := []int{r.Column("delivered"), r.Column("failed"), r.Column("cancelled")}
+	columns := []int{statement.Column("delivered"), statement.Column("failed"), statement.Column("cancelled")}
 	ended := func(g *group) int64 { return g.sums[columns[0]] + g.sums[columns[1]] + g.sums[columns[2]] }
-	groups := groupsOf(r, o, 0)
+	groups := groupsOf(statement, o, 0)
 	maps.DeleteFunc(groups, func(_ string, g *group) bool { return ended(g) == 0 })
 	c := &layout.Chart{ID: "outcomes", Title: "Orders by outcome and fleet", Stacked: true, Across: true}
 	var counts [3][]int64
