@@ -121,7 +121,7 @@ func TestValues_Parse(t *testing.T) {
 		"fleet":      {Values{Fleet: id + " "}, "fleet: \"" + id + " \" is neither the id of a fleet nor the name of exactly one"},
 		"tomorrow":   {Values{From: "2026-11-23"}, "from: 23 Nov 2026 lies in the future: give the last day, too"},
 		"month 13":   {Values{From: "2026-13-01"}, `from: "2026-13-01" is not a day such as 2026-11-21`},
-		"kind":       {Values{Kind: "late"}, "kind: is no kind of exceptions; there is " + kindNames()},
+		"kind":       {Values{Kind: "late"}, "kind: is no kind of exceptions; there is CollectionDiffers, CollectionMissing, CollectionOnPrepaid, CollectionUndelivered, CourierMissing, LateDelivery, PaymentTypeMissing"},
 		"both days":  {Values{From: "22.11.2026", To: "30.11.2026"}, `to: "30.11.2026" is not a day such as 2026-11-21; from: "22.11.2026" is not a day such as 2026-11-21`},
 		"long store": {Values{Store: strings.Repeat("ş", 65)}, "store: must be the vendor's id of a store, at most 64 characters"},
 		"bad store":  {Values{Store: "\xff"}, "store: must be the vendor's id of a store, at most 64 characters"},

@@ -172,8 +172,8 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
 		note("store", fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength))
 	}
-	if v.Kind != "" && Todo(v.Kind) == "" {
-		note("kind", "is no kind of exceptions; there is "+kindNames())
+	if kinds := ExceptionKinds(); v.Kind != "" && kinds[v.Kind] == "" {
+		note("kind", "is no kind of exceptions; there is "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
 	if len(wrong) > 0 {
 		return Params{}, wrong

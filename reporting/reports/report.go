@@ -60,16 +60,13 @@ type Report struct {
 	Threads int
 }
 
-// ExceptionKind is a kind of the report of exceptions, and what finance can do about it.
-type ExceptionKind struct{ Name, Todo string }
-
 //go:embed reports.yaml
 var definitions []byte
 
 // catalogue is reports.yaml.
 var catalogue = func() (all struct {
 	Headings   map[string]map[string]string // by kind
-	Exceptions []ExceptionKind
+	Exceptions map[string]string
 	Reports    []*Report
 }) {
 	if err := yaml.UnmarshalWithOptions(definitions, &all, yaml.Strict()); err != nil {
@@ -136,26 +133,9 @@ func (r *Report) Column(key string) int {
 // HasKinds reports whether the report can be narrowed to a kind.
 func (r *Report) HasKinds() bool { return r == exceptions }
 
-// ExceptionKinds are all of them, by name.
-func ExceptionKinds() []ExceptionKind { return slices.Clone(catalogue.Exceptions) }
-
-// Todo is what finance can do about a kind; empty for another name.
-func Todo(kind string) string {
-	for _, k := range catalogue.Exceptions {
-		if k.Name == kind {
-			return k.Todo
-		}
-	}
-	return ""
-}
-
-func kindNames() string {
-	var names []string
-	for _, k := range catalogue.Exceptions {
-		names = append(names, k.Name)
-	}
-	return strings.Join(names, ", ")
-}
+// ExceptionKinds are the kinds of the report of exceptions, and what finance can do about
+// each. Nobody may change them.
+func ExceptionKinds() map[string]string { return catalogue.Exceptions }
 
 // Cell is a value of a row. Which of the two holds it is up to the column.
 type Cell struct {

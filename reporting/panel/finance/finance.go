@@ -207,7 +207,7 @@ type view struct {
 	Unknown                    *delivery.FieldError // nobody has the id or the name that was asked for
 	Future, Filtered           bool                 // the period has not begun; there are filters besides it
 	Orders                     int64                // of how many orders the exceptions are
-	KindChoices                []reports.ExceptionKind
+	KindChoices                map[string]string
 	Summary                    bool         // home shows the tiles
 	Exceptions                 int64        // of home: how many rows there are of orders created in the period
 	Balance                    balanceView  // of home

@@ -389,7 +389,7 @@ func (v *view) kindsOf(o *reports.Outline) (kinds []kind) {
 	for name, g := range groupsOf(v.Report, o, 0) {
 		only := v.Filters.Typed
 		only.Kind = name
-		kinds = append(kinds, kind{Name: name, Meaning: g.by[1], Todo: reports.Todo(name), Address: address(pathOf(v.Report), only),
+		kinds = append(kinds, kind{Name: name, Meaning: g.by[1], Todo: reports.ExceptionKinds()[name], Address: address(pathOf(v.Report), only),
 			Rows: g.rows, Amount: g.sums[amount], Collection: g.sums[collection]})
 	}
 	slices.SortFunc(kinds, func(a, b kind) int { return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Name, b.Name)) })
