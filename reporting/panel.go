@@ -151,34 +151,21 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	if err != nil {
 		return nil, err
 	}
-	shared, err := layout.New(gate, l, p.environment, p.log)
-	if err != nil {
-		return nil, err
-	}
+	shared := layout.New(gate, l, p.environment, p.log)
 	mux := http.NewServeMux()
 	shared.Routes(mux)
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
 		mux.Handle(path, gate.Handler())
 	}
-
-	if p.overview, err = dashboard.New(shared, a); err != nil {
-		return nil, err
-	}
+	p.overview = dashboard.New(shared, a)
 	if p.overview.Programs, err = p.settings.programs(); err != nil {
 		return nil, err
 	}
 	p.overview.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
 	p.overview.Routes(mux)
-	operators, err := admin.New(shared, p.admin)
-	if err != nil {
-		return nil, err
-	}
-	operators.Routes(mux)
+	admin.New(shared, p.admin).Routes(mux)
 
-	payments, err := finance.New(shared, a)
-	if err != nil {
-		return nil, err
-	}
+	payments := finance.New(shared, a)
 	payments.Routes(mux)
 	downloads, err := download.New(a, payments.Named, p.settings.Download, p.log, p.registry)
 	if err != nil {

@@ -217,9 +217,9 @@ var (
 	//go:embed page
 	files embed.FS
 
-	templates = parsed(svgmap.Define(parsed(template.New("").Option("missingkey=error").ParseFS(files, "page/*.html"))))
+	templates = svgmap.Define(template.Must(template.New("").Option("missingkey=error").ParseFS(files, "page/*.html")))
 
-	assetFiles = parsed(layout.NewAssets(files, "page/track.css", "page/track.js", "page/icon.svg"))
+	assetFiles = layout.NewAssets(files, "page/track.css", "page/track.js", "page/icon.svg")
 )
 
 func parsed[V any](value V, err error) V {

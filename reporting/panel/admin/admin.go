@@ -43,12 +43,8 @@ type Pages struct {
 }
 
 // New parses the templates. What an operator does goes to admin.
-func New(f *layout.Layout, admin *Client) (*Pages, error) {
-	pages, err := f.Parse("admin", files)
-	if err != nil {
-		return nil, err
-	}
-	return &Pages{Pages: pages, admin: admin}, nil
+func New(f *layout.Layout, admin *Client) *Pages {
+	return &Pages{Pages: f.Parse("admin", files), admin: admin}
 }
 
 // Routes adds the pages to mux, each for who may see it.

@@ -45,17 +45,13 @@ type Pages struct {
 }
 
 // New parses the templates. Nothing is read before a page is asked for.
-func New(f *layout.Layout, a *archive.Archive) (*Pages, error) {
-	pages, err := f.Parse("dashboard", files)
-	if err != nil {
-		return nil, err
-	}
-	p := &Pages{Pages: pages, archive: a}
+func New(f *layout.Layout, a *archive.Archive) *Pages {
+	p := &Pages{Pages: f.Parse("dashboard", files), archive: a}
 	p.seen = layout.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
 	p.refused = layout.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
 	p.pinged = layout.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
 		Read: func(ctx context.Context) (bool, error) { return a.Ping(ctx) == nil, nil }}
-	return p, nil
+	return p
 }
 
 // Routes adds the pages to mux, each for who may see it.

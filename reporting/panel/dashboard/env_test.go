@@ -55,11 +55,9 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
 	l := e.OpenAs(stack.ReportingUser)
-	f, err := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
-	must(e.T, err)
+	f := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
 	f.Lists.Accounts.MaxAge, f.Lists.Endpoints.MaxAge = 0, 0 // tests change things themselves
-	e.pages, err = New(f, a)
-	must(e.T, err)
+	e.pages = New(f, a)
 	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)

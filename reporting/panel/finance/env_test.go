@@ -54,11 +54,9 @@ func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
 	l := e.OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(e.T, l)
-	f, err := layout.New(gate, l, "sandbox", panelenv.Log)
-	must(e.T, err)
+	f := layout.New(gate, l, "sandbox", panelenv.Log)
 	f.Lists.Accounts.MaxAge = 0 // tests make accounts themselves
-	e.pages, err = New(f, a)
-	must(e.T, err)
+	e.pages = New(f, a)
 	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
 	must(e.T, err)
 	downloads.Refuse = f.Refuse

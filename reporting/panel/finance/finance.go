@@ -52,15 +52,11 @@ type Pages struct {
 }
 
 // New parses the templates. Nothing is read before a page is asked for.
-func New(f *layout.Layout, a *archive.Archive) (*Pages, error) {
-	pages, err := f.Parse("finance", files)
-	if err != nil {
-		return nil, err
-	}
-	p := &Pages{Pages: pages, archive: a,
-		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce)}
-	p.pinged = layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}
-	return p, nil
+func New(f *layout.Layout, a *archive.Archive) *Pages {
+	return &Pages{Pages: f.Parse("finance", files), archive: a,
+		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce),
+		pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit,
+			Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}}
 }
 
 const (

@@ -55,23 +55,14 @@ type Layout struct {
 
 // New prepares the layout for an environment, "production" or "sandbox", which
 // every page names.
-func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) (*Layout, error) {
+func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) *Layout {
 	const timeout = 10 * time.Second
-	l := &Layout{Ledger: led, Log: log, gate: gate, environment: environment, Lists: &Lists{ledger: led,
+	l := &Layout{Ledger: led, Log: log, gate: gate, environment: environment, assets: NewAssets(files, served...), Lists: &Lists{ledger: led,
 		Accounts:  Cache[[]*delivery.Account]{MaxAge: 5 * time.Second, Timeout: timeout, Read: led.Accounts.List},
 		Endpoints: Cache[[]*ledger.WebhookEndpoint]{MaxAge: 3 * time.Second, Timeout: timeout, Read: led.Webhooks.Endpoints}}}
-	var err error
-	if l.assets, err = NewAssets(files, served...); err != nil {
-		return nil, err
-	}
-	if l.templates, err = template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html"); err != nil {
-		return nil, err
-	}
-	if _, err = svgmap.Define(l.templates); err != nil {
-		return nil, err
-	}
-	l.own, err = l.Parse("layout", files)
-	return l, err
+	l.templates = svgmap.Define(template.Must(template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html")))
+	l.own = l.Parse("layout", files)
+	return l
 }
 
 func (l *Layout) address(asset string) string { return "/assets/" + l.assets.Hash + "/" + asset }
@@ -141,13 +132,14 @@ type Assets struct {
 	contents map[string][]byte
 }
 
-// NewAssets reads the files, whose base names differ. Stylesheets get the maps' classes.
-func NewAssets(from fs.FS, names ...string) (*Assets, error) {
+// NewAssets reads the files, whose base names differ; it panics without one. Stylesheets get
+// the maps' classes.
+func NewAssets(from fs.FS, names ...string) *Assets {
 	f, all := &Assets{contents: map[string][]byte{}}, sha256.New()
 	for _, name := range names {
 		content, err := fs.ReadFile(from, name)
 		if err != nil {
-			return nil, err
+			panic(err)
 		}
 		if path.Ext(name) == ".css" {
 			content = append(content, svgmap.Stylesheet...)
@@ -156,7 +148,7 @@ func NewAssets(from fs.FS, names ...string) (*Assets, error) {
 		all.Write(content)
 	}
 	f.Hash = hex.EncodeToString(all.Sum(nil)[:8])
-	return f, nil
+	return f
 }
 
 // ServeHTTP serves a file under another hash too, but not to be kept: during an upgrade one
@@ -182,25 +174,20 @@ type Pages struct {
 	whole map[string]*template.Template // for each template a set in which it is the layout's content
 }
 
-// Parse reads the templates of a part of the panel, which are in page/. A template "done" has
-// the sentences that say what was done, by the key that Redirect puts into the address.
-func (l *Layout) Parse(part string, files fs.FS) (*Pages, error) {
-	parts, err := template.Must(l.templates.Clone()).ParseFS(files, "page/*.html")
-	if err != nil {
-		return nil, fmt.Errorf("layout: templates: %w", err)
-	}
+// Parse reads the templates of a part of the panel, which are in page/; it panics when one is
+// broken. A template "done" has the sentences that say what was done, by the key that Redirect
+// puts into the address.
+func (l *Layout) Parse(part string, files fs.FS) *Pages {
+	parts := template.Must(template.Must(l.templates.Clone()).ParseFS(files, "page/*.html"))
 	p := &Pages{Layout: l, Log: l.Log.With("part", part), parts: parts, whole: map[string]*template.Template{}}
 	for _, t := range parts.Templates() {
 		if t.Tree == nil || l.templates.Lookup(t.Name()) != nil {
 			continue
 		}
-		set := template.Must(parts.Clone())
-		if _, err := set.AddParseTree("content", t.Tree.Copy()); err != nil {
-			return nil, fmt.Errorf("layout: template %s: %w", t.Name(), err)
-		}
-		p.whole[t.Name()] = set
+		p.whole[t.Name()] = template.Must(parts.Clone())
+		template.Must(p.whole[t.Name()].AddParseTree("content", t.Tree.Copy()))
 	}
-	return p, nil
+	return p
 }
 
 // View is what a handler shows.

@@ -74,9 +74,9 @@ var templateText string
 var Stylesheet string
 
 // Define adds the template "map", of a *Map that is not nil, to a set.
-func Define(set *template.Template) (*template.Template, error) {
-	_, err := set.New("map").Parse(templateText)
-	return set, err
+func Define(set *template.Template) *template.Template {
+	template.Must(set.New("map").Parse(templateText))
+	return set
 }
 
 // Sizes of the maps. That of an order's places is about as wide as a phone.

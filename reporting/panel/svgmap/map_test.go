@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // maxBytes is what a map may weigh at most.
 const maxBytes = 40_000
 
-var set = template.Must(Define(template.New("page")))
+var set = Define(template.New("page"))
 
 // failer is what checks need of a test, rapid's or the ordinary one.
 type failer interface {
