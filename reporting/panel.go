@@ -102,6 +102,7 @@ type panel struct {
 	tracking    delivery.TrackingKeys
 	log         *slog.Logger
 	registry    prometheus.Registerer
+	gate        *auth.Gate       // nil until there are listeners
 	overview    *dashboard.Pages // asks the programs
 	// closed is how many listeners are not open yet.
 	closed atomic.Int32
@@ -147,15 +148,15 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 
 // listeners is what is served where; history reports whether ClickHouse's tables exist.
 func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
-	gate, err := auth.New(l, p.people, p.settings.Access, p.log, p.registry)
-	if err != nil {
+	var err error
+	if p.gate, err = auth.New(l, p.people, p.settings.Access, p.log, p.registry); err != nil {
 		return nil, err
 	}
-	shared := layout.New(gate, l, p.environment, p.log)
+	shared := layout.New(p.gate, l, p.environment, p.log)
 	mux := http.NewServeMux()
 	shared.Routes(mux)
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
-		mux.Handle(path, gate.Handler())
+		mux.Handle(path, p.gate.Handler())
 	}
 	p.overview = dashboard.New(shared, a)
 	if p.overview.Programs, err = p.settings.programs(); err != nil {
@@ -172,7 +173,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 		return nil, err
 	}
 	downloads.Refuse = shared.Refuse // a page for a browser
-	mux.Handle("/reports/", p.once(history, downloads.Handler(gate)))
+	mux.Handle("/reports/", p.once(history, downloads.Handler(p.gate)))
 
 	customers, err := tracking.New(l, p.tracking, p.log, p.registry)
 	if err != nil {
@@ -267,7 +268,7 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	p.closed.Add(-1)
-	limited := service.NewListener(port, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.settings.Access.Trusts})
+	limited := service.NewListener(port, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.gate.Trusts})
 	server := &http.Server{Handler: bounded(p.inFlight(l.handler)), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)

@@ -71,12 +71,6 @@ func (s *Settings) proxies() ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// Trusts reports whether an address is a trusted proxy's.
-func (s *Settings) Trusts(address netip.Addr) bool {
-	proxies, err := s.proxies()
-	return err == nil && trusted(proxies, address)
-}
-
 // Gate authenticates users and programs. It is safe for concurrent use.
 type Gate struct {
 	ledger   *ledger.Ledger
@@ -104,10 +98,10 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 			resultSignedIn, resultWrong, resultThrottled, resultFailed),
 		refused: m.Counters("reporting_refused_requests_total", "Requests that did not get past the gate, by error code.", "code"),
 	}
-	g.proxies, _ = s.proxies() // Validate has read them
 	for i := range people.Users {
 		g.users[people.Users[i].Name] = &people.Users[i]
 	}
+	g.proxies, _ = s.proxies() // Validate has read them
 	var err error
 	g.checks, err = newPasswordChecks(s.PasswordChecks, people.Users)
 	return g, err

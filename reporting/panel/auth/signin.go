@@ -105,7 +105,7 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 			return err
 		}
 	}
-	id, _, err := g.ledger.Sessions.Create(r.Context(), ledger.Session{User: user.Name, Roles: user.Roles.Names(), Credential: user.credential()})
+	id, _, err := g.ledger.Sessions.Create(r.Context(), ledger.Session{User: user.Name, Roles: user.Roles, Credential: user.credential()})
 	if err != nil {
 		return err
 	}
@@ -408,7 +408,7 @@ func (g *Gate) clientAddress(r *http.Request) string {
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		before, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil || !trusted(g.proxies, address) {
+		if err != nil || !g.Trusts(address) {
 			break
 		}
 		address = before.Unmap().WithZone("")
@@ -416,6 +416,7 @@ func (g *Gate) clientAddress(r *http.Request) string {
 	return service.Network(address).String()
 }
 
-func trusted(proxies []netip.Prefix, address netip.Addr) bool {
-	return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(address) })
+// Trusts reports whether an address is a trusted proxy's.
+func (g *Gate) Trusts(address netip.Addr) bool {
+	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }

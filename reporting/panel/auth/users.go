@@ -251,12 +251,12 @@ func findToken(tokens []Token, text string) *Token {
 }
 
 // Role is what a user or a token may do (design section 8).
-type Role string
+type Role = string
 
 // The roles.
 const (
-	Operator Role = "operator" // runs accounts, limits, webhooks, fleets
-	Finance  Role = "finance"  // reads and downloads reports
+	Operator = "operator" // runs accounts, limits, webhooks, fleets
+	Finance  = "finance"  // reads and downloads reports
 )
 
 // Roles are the roles of one user or token, each once.
@@ -267,25 +267,16 @@ type Roles []Role
 func ParseRoles(text string) (Roles, error) {
 	var roles Roles
 	for name := range strings.SplitSeq(text, ",") {
-		role := Role(name)
-		if role != Operator && role != Finance || slices.Contains(roles, role) {
+		if name != Operator && name != Finance || slices.Contains(roles, name) {
 			return nil, errors.New("want one or both of operator and finance as roles, separated by a comma")
 		}
-		roles = append(roles, role)
+		roles = append(roles, name)
 	}
 	return roles, nil
 }
 
-// Names are the roles as they are written down.
-func (rs Roles) Names() (names []string) {
-	for _, r := range rs {
-		names = append(names, string(r))
-	}
-	return names
-}
-
 // String is the inverse of ParseRoles.
-func (rs Roles) String() string { return strings.Join(rs.Names(), ",") }
+func (rs Roles) String() string { return strings.Join(rs, ",") }
 
 // Include reports whether one of the wanted roles is among them.
 func (rs Roles) Include(wanted ...Role) bool {
