@@ -168,11 +168,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 
 	payments := finance.New(shared, a)
 	payments.Routes(mux)
-	downloads, err := download.New(a, payments.Named, p.settings.Download, p.log, p.registry)
-	if err != nil {
-		return nil, err
-	}
-	downloads.Refuse = shared.Refuse // a page for a browser
+	downloads := download.New(a, payments.Named, p.settings.Download, shared.Refuse, p.log, p.registry)
 	mux.Handle("/reports/", p.once(history, downloads.Handler(p.gate)))
 
 	customers, err := tracking.New(l, p.tracking, p.log, p.registry)

@@ -59,19 +59,14 @@ type Downloads struct {
 	slots    slots
 	log      *slog.Logger
 	metrics  *metrics
-	// Refuse answers an error; by default in the service's envelope.
-	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+	answer   func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// New prepares the downloads of an archive.
-func New(a *archive.Archive, names Names, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Downloads, error) {
-	if err := s.Validate(); err != nil {
-		return nil, err
-	}
-	d := &Downloads{archive: a, settings: s, names: names, slots: slots{most: s.AtOnce, mostEach: s.AtOnceEach, by: map[string]int{}},
-		log: log.With("part", "download"), metrics: newMetrics(reg)}
-	d.Refuse = func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, d.log, err) }
-	return d, nil
+// New prepares the downloads of an archive; answer answers with an error.
+func New(a *archive.Archive, names Names, s Settings, answer func(http.ResponseWriter, *http.Request, error),
+	log *slog.Logger, reg prometheus.Registerer) *Downloads {
+	return &Downloads{archive: a, settings: s, names: names, slots: slots{most: s.AtOnce, mostEach: s.AtOnceEach, by: map[string]int{}},
+		log: log.With("part", "download"), metrics: newMetrics(reg), answer: answer}
 }
 
 // Handler serves everything below /reports/ to those with the role finance.
@@ -110,7 +105,7 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 
 func (d *Downloads) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.metrics.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc()
-	d.Refuse(w, r, err)
+	d.answer(w, r, err)
 }
 
 // download sends the report; it refuses as long as nothing was sent, then it cuts the
@@ -155,7 +150,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 		err = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
 			Message: "the report takes too long; ask for a shorter period"}
 	}
-	d.Refuse(w, r, err)
+	d.answer(w, r, err)
 }
 
 var errUnknown = errors.New("nobody has such an id or name")

@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reports"
 )
 
@@ -67,9 +68,8 @@ func unnamed(_ context.Context, v reports.Values, now time.Time) (reports.Params
 // serve puts downloads over an archive.
 func (e *env) serve(a *archive.Archive, s Settings) {
 	e.T.Helper()
-	var err error
-	e.downloads, err = New(a, unnamed, s, panelenv.Log, prometheus.NewRegistry())
-	must(e.T, err)
+	refuse := func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, panelenv.Log, err) }
+	e.downloads = New(a, unnamed, s, refuse, panelenv.Log, prometheus.NewRegistry())
 	gate := panelenv.Gate(e.T, e.OpenAs(stack.ReportingUser))
 	mux := http.NewServeMux()
 	mux.Handle("/reports/", e.downloads.Handler(gate))

@@ -57,9 +57,8 @@ func (e *env) serve(a *archive.Archive) {
 	f := layout.New(gate, l, "sandbox", panelenv.Log)
 	f.Lists.Accounts.MaxAge = 0 // tests make accounts themselves
 	e.pages = New(f, a)
-	downloads, err := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute}, panelenv.Log, prometheus.NewRegistry())
-	must(e.T, err)
-	downloads.Refuse = f.Refuse
+	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute},
+		f.Refuse, panelenv.Log, prometheus.NewRegistry())
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	f.Routes(mux)
