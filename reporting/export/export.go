@@ -56,14 +56,11 @@ type Exporter struct {
 	log      *slog.Logger
 	metrics  *metrics
 
-	// Tracer, which is optional, records in an order's trace when its events were stored.
+	// Tracer, which may be nil, records in an order's trace when its events were stored.
 	Tracer *tracing.Tracer
 }
 
 func (e *Exporter) trace(entries []ledger.Entry, began time.Time) {
-	if e.Tracer == nil {
-		return
-	}
 	ended := time.Now()
 	for _, id := range ordersOf(entries) {
 		e.Tracer.Record(&tracing.Span{Name: "export order", Kind: tracing.Consumer, Order: id, Began: began, Ended: ended,

@@ -32,7 +32,7 @@ const partTimeout = 3 * time.Second
 // Pages answers the paths that Routes registers. It is safe for concurrent use.
 type Pages struct {
 	*layout.Pages
-	// TrackingURL is the customers' link of an order; optional. Set it before Routes.
+	// TrackingURL is the customers' link of an order. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
 	Programs    []Program
 

@@ -140,9 +140,7 @@ func (p *Pages) readMore(ctx context.Context, v *orderView) {
 	}
 	v.Steps, v.Omitted = timeline(v.ID, v.steps, mergeAttempts(v.ID, live, past), v.At)
 	v.Live = v.RedisUnavailable || v.Record != nil && (!v.Status.Terminal() || v.At.Sub(v.Ended()) < refreshedAfterEnd && waiting(v.Steps))
-	if p.TrackingURL != nil {
-		v.Tracking = p.TrackingURL(v.ID)
-	}
+	v.Tracking = p.TrackingURL(v.ID)
 }
 
 func except(err error, code delivery.Code) error {
