@@ -139,7 +139,7 @@ func (g *gateway) refuse(x *requestContext, err error) {
 	if requestID != "" {
 		h.Set(headerRequestID, requestID)
 	}
-	if wait := waitSeconds(refusal); wait > 0 {
+	if wait := refusal.WaitSeconds(); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
 	status := refusal.Code.HTTPStatus()
@@ -147,15 +147,6 @@ func (g *gateway) refuse(x *requestContext, err error) {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
-}
-
-// waitSeconds is rounded up; 0 when waiting does not help. A 429 has at least 1.
-func waitSeconds(e *delivery.Error) int64 {
-	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
-	if e.Code == delivery.CodeRateLimited {
-		wait = max(wait, 1)
-	}
-	return wait
 }
 
 // fault logs an error of the service under a request id, and makes it a refusal.
@@ -196,7 +187,7 @@ func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
 	member := func(before, text string) { dst = delivery.AppendString(append(dst, before...), text) }
 	member(`{"success":false,"message":`, e.Message)
 	member(`,"data":{"errorCode":`, string(e.Code))
-	if wait := waitSeconds(e); wait > 0 {
+	if wait := e.WaitSeconds(); wait > 0 {
 		dst = strconv.AppendInt(append(dst, `,"retryAfterSeconds":`...), wait, 10)
 	}
 	for i, f := range e.Fields {

@@ -40,7 +40,7 @@ func writeRefusal(c net.Conn, perAddress bool) {
 	body := appendRefusal(nil, refusal, "")
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
-		refusal.Code.HTTPStatus(), refusal.Code, waitSeconds(refusal), len(body), body)
+		refusal.Code.HTTPStatus(), refusal.Code, refusal.WaitSeconds(), len(body), body)
 }
 
 // guardedConn is a connection of a guardedListener. The server's goroutine alone uses

@@ -106,6 +106,15 @@ type Error struct {
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
+// WaitSeconds is how long the client should wait, rounded up, at least 1 of a 429; 0: in vain.
+func (e *Error) WaitSeconds() int64 {
+	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
+	if e.Code == CodeRateLimited {
+		wait = max(wait, 1)
+	}
+	return wait
+}
+
 // Refuse builds a refusal with a formatted message.
 func Refuse(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}

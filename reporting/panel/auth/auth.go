@@ -305,7 +305,7 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 			log.Error("request failed")
 		}
 	}
-	if wait := WaitSeconds(e); wait > 0 {
+	if wait := e.WaitSeconds(); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
 	h.Set("Cache-Control", "no-store")
@@ -329,7 +329,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 		Success bool        `json:"success"`
 		Message string      `json:"message"`
 		Data    RefusalData `json:"data"`
-	}{Message: e.Message, Data: RefusalData{e.Code, WaitSeconds(e), e.Fields, requestID}})
+	}{Message: e.Message, Data: RefusalData{e.Code, e.WaitSeconds(), e.Fields, requestID}})
 	if err != nil {
 		log.Error("encode a refusal", "error", err)
 	}
@@ -341,15 +341,6 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have gone
-}
-
-// WaitSeconds is how long the client should wait, rounded up, at least 1 of a 429; 0: in vain.
-func WaitSeconds(e *delivery.Error) int64 {
-	wait := int64((e.RetryAfter + time.Second - 1) / time.Second)
-	if e.Code == delivery.CodeRateLimited {
-		wait = max(wait, 1)
-	}
-	return wait
 }
 
 var (
@@ -392,7 +383,7 @@ func (g *Gate) refuseSignIn(w http.ResponseWriter, r *http.Request, err error, p
 	text := texts[Language(r)]
 	p.Alert = text["Wrong"]
 	if wait, is := waitTexts[e.Code]; is {
-		p.Alert = fmt.Sprintf(text[wait], WaitSeconds(e))
+		p.Alert = fmt.Sprintf(text[wait], e.WaitSeconds())
 	}
 	g.write(w, r, e.Code.HTTPStatus(), "login.html", p)
 }
