@@ -67,8 +67,8 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	for range mostConcerns + 4 {
 		s.fleets = append(s.fleets, &delivery.Fleet{Name: "F", Suspended: true})
 	}
-	if v := s.view(); len(v.Attention) != mostConcerns || v.More != 4 {
-		t.Errorf("%d and %d more", len(v.Attention), v.More)
+	if s.conclude(); len(s.Attention) != mostConcerns || s.More != 4 {
+		t.Errorf("%d and %d more", len(s.Attention), s.More)
 	}
 }
 

@@ -35,7 +35,8 @@ const (
 
 const endpointsPart, queuesPart, refusedPart = "webhook endpoints", "webhook queues", "refused updates"
 
-// seen is what the overview is made of; what could not be read is nil and in Lost.
+// seen is the overview: what was read, and what follows from it. What could not be read is
+// nil and in Lost.
 type seen struct {
 	At        time.Time
 	Lost      []string
@@ -50,6 +51,11 @@ type seen struct {
 	refused   []ledger.RefusedUpdate // the newest first
 	History   bool                   // ClickHouse answers
 	Programs  []readiness
+
+	Hour                       *hour // nil: it could not be read
+	Orders, Outcomes, Refusals *layout.Chart
+	Attention                  []concern
+	More                       int // concerns that are not listed
 }
 
 type worker struct {
@@ -90,7 +96,17 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	}
 	s.Lost = r.wait()
 	s.NoOwner = s.queues == nil && !slices.Contains(s.Lost, queuesPart)
+	s.conclude()
 	return s, nil
+}
+
+func (s *seen) conclude() {
+	s.Hour = s.hour()
+	s.Orders, s.Outcomes, s.Refusals = s.Hour.charts()
+	s.Attention = s.concerns()
+	if n := len(s.Attention) - mostConcerns; n > 0 {
+		s.Attention, s.More = s.Attention[:mostConcerns], n
+	}
 }
 
 // pointed reads a value of which nil says that there is none.
@@ -106,29 +122,12 @@ func (s *seen) older(than time.Duration, t time.Time) bool { return !t.IsZero() 
 // Overdue reports whether the worker's oldest entry is too old.
 func (s *seen) Overdue(w worker) bool { return w.Lag != nil && s.older(w.overdue, w.Lag.Oldest) }
 
-type overviewView struct {
-	*seen
-	Hour                       *hour // nil: it could not be read
-	Orders, Outcomes, Refusals *layout.Chart
-	Attention                  []concern
-	More                       int // concerns that are not listed
-}
-
-func (s *seen) view() *overviewView {
-	v := &overviewView{seen: s, Hour: s.hour(), Attention: s.concerns()}
-	v.Orders, v.Outcomes, v.Refusals = v.Hour.charts()
-	if n := len(v.Attention) - mostConcerns; n > 0 {
-		v.Attention, v.More = v.Attention[:mostConcerns], n
-	}
-	return v
-}
-
 func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
 	s, err := p.seen.Get(r.Context())
 	if err != nil {
 		return err
 	}
-	return p.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s.view()})
+	return p.Show(w, r, "overview", layout.View{Title: "Overview", Charts: true, Data: s})
 }
 
 // Waiting sums up the webhook queues; nil when they could not be read, or NoOwner.
@@ -215,7 +214,7 @@ func (h *hour) charts() (orders, outcomes, byCode *layout.Chart) {
 	var labels []string
 	var created, delivered, failed, cancelled []int64
 	for _, m := range h.minutes {
-		labels, created = append(labels, layout.Minute(m.At)), append(created, m.Created)
+		labels, created = append(labels, m.At.In(delivery.Istanbul).Format("15:04")), append(created, m.Created)
 		delivered, failed, cancelled = append(delivered, m.Delivered), append(failed, m.Failed), append(cancelled, m.Cancelled)
 	}
 	orders = &layout.Chart{ID: "orders-by-minute", Title: "Orders accepted per minute", Unit: "orders", Labels: labels}

@@ -53,9 +53,6 @@ func local(t time.Time, layout string) string {
 // Clock is a moment in local time: "22 Nov 2026 14:03:05"; empty for the zero time.
 func Clock(t time.Time) string { return local(t, "2 Jan 2006 15:04:05") }
 
-// Minute is the time of day in local time: "14:03".
-func Minute(t time.Time) string { return local(t, "15:04") }
-
 // Date is the local day: "22 Nov 2026".
 func Date(t time.Time) string { return local(t, "2 Jan 2006") }
 
