@@ -239,7 +239,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
 	g.logins = &inFlightLimiter{most: maxLogins}
-	for _, key := range config.SplitSecrets(keys.AdminKey) {
+	for _, key := range config.SplitList(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))
 	}
 	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {

@@ -161,7 +161,7 @@ func readSecrets() (secrets, error) {
 	if err := errors.Join(faults[:]...); err != nil {
 		return secrets{}, err
 	}
-	adminKeys := config.SplitSecrets(s.AdminKey)
+	adminKeys := config.SplitList(s.AdminKey)
 	if len(adminKeys) == 0 || slices.ContainsFunc(adminKeys, func(key string) bool { return len(key) < minAdminKey }) {
 		return secrets{}, fmt.Errorf("ADMIN_KEY: want at least %d characters, of each where commas separate several", minAdminKey)
 	}

@@ -66,19 +66,16 @@ func (s *panelSettings) Validate() error {
 			faults = append(faults, fmt.Errorf("panel.%w", err))
 		}
 	}
-	if len(faults) == 0 {
-		_, err := s.programs()
-		return err
+	if len(faults) > 0 {
+		return errors.Join(faults...)
 	}
-	return errors.Join(faults...)
+	_, err := s.programs()
+	return err
 }
 
 func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	var programs []dashboard.Program
-	for text := range strings.SplitSeq("gateway="+s.Admin.URL+","+strings.Join(s.Programs, ","), ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
+	for _, text := range config.SplitList("gateway=" + s.Admin.URL + "," + strings.Join(s.Programs, ",")) {
 		name, address, _ := strings.Cut(text, "=")
 		u, err := url.Parse(address)
 		if err != nil || name == "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
@@ -129,7 +126,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	if err != nil {
 		return nil, err
 	}
-	if keys := config.SplitSecrets(key); len(keys) > 0 {
+	if keys := config.SplitList(key); len(keys) > 0 {
 		key = keys[0] // several while it is rotated; the gateway takes each
 	}
 	if p.admin, err = admin.NewClient(s.Panel.Admin, key); err != nil {
@@ -159,9 +156,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 		mux.Handle(path, p.gate.Handler())
 	}
 	p.overview = dashboard.New(shared, a)
-	if p.overview.Programs, err = p.settings.programs(); err != nil {
-		return nil, err
-	}
+	p.overview.Programs, _ = p.settings.programs() // Validate has read them
 	p.overview.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
 	p.overview.Routes(mux)
 	admin.New(shared, p.admin).Routes(mux)

@@ -36,10 +36,10 @@ func Secret(name string) (string, error) {
 	return value, nil
 }
 
-// SplitSecrets is a secret that may be several while it is rotated: "old,new".
+// SplitList is a value that may be several, such as a secret while it is rotated: "old,new".
 // The first is the one to present; each is accepted. Spaces around them and one comma
 // too many mean nothing.
-func SplitSecrets(value string) []string {
+func SplitList(value string) []string {
 	var each []string
 	for s := range strings.SplitSeq(value, ",") {
 		if s = strings.TrimSpace(s); s != "" {

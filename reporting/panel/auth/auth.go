@@ -31,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/text/language"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
@@ -54,10 +55,7 @@ func (s *Settings) Validate() error {
 
 func (s *Settings) proxies() ([]netip.Prefix, error) {
 	var networks []netip.Prefix
-	for text := range strings.SplitSeq(strings.Join(s.TrustedProxies, ","), ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
+	for _, text := range config.SplitList(strings.Join(s.TrustedProxies, ",")) {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
 			address, err := netip.ParseAddr(text)
