@@ -318,13 +318,11 @@ type webhookPage struct {
 	Account  *delivery.Account
 	Receiver *receiver // nil: none is registered
 	URL      string    // its own
-	// InFlight and PerSecond are stored limits; empty: the default.
-	InFlight, PerSecond string
-	Earlier             earlierSecrets
-	Tabs                []layout.Link
-	Attempts            []ledger.AttemptRecord
-	Pager               layout.Pager
-	Live                string // the address of the parts that refresh themselves
+	Earlier  earlierSecrets
+	Tabs     []layout.Link
+	Attempts []ledger.AttemptRecord
+	Pager    layout.Pager
+	Live     string // the address of the parts that refresh themselves
 }
 
 var outcomes = []layout.Choice{
@@ -342,7 +340,7 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 		return err
 	}
 	if e := page.Receiver; e != nil {
-		page.URL, page.InFlight, page.PerSecond = e.URL, inputOf(e.Limits.InFlight), inputOf(e.Limits.PerSecond)
+		page.URL = e.URL
 		for _, one := range e.Earlier {
 			page.Earlier.add(one.Until)
 		}
