@@ -92,7 +92,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	defer func() { _ = a.Close() }() // only read
 	progress, done := showProgress(c.ErrOrStderr(), r.Name, o.output == "" && terminal(c.OutOrStdout()))
 	write := func(w io.Writer) error {
-		_, err := r.Run(c.Context(), a, p, reports.NewSink(format, w), progress)
+		_, err := r.Run(c.Context(), a, p, format.Sink(w), progress)
 		done()
 		return err
 	}

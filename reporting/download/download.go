@@ -25,7 +25,6 @@ import (
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/reports"
 )
 
 // Settings are the keys below "download" of configs/reporting.yaml, which explains them.
@@ -169,7 +168,7 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os
 		}
 		out = packed
 	}
-	summary, err := q.report.Run(ctx, d.archive, q.params, reports.NewSink(q.format, out), func(n int64) { rows = n })
+	summary, err := q.report.Run(ctx, d.archive, q.params, q.format.Sink(out), func(n int64) { rows = n })
 	switch {
 	case err != nil:
 		return rows, err

@@ -25,7 +25,7 @@ func (e *env) written(name string, format *reports.Format, values reports.Values
 	must(e.T, err)
 	report, _ := reports.Find(name)
 	var b bytes.Buffer
-	_, err = report.Run(e.T.Context(), e.Archive, params, reports.NewSink(format, &b), nil)
+	_, err = report.Run(e.T.Context(), e.Archive, params, format.Sink(&b), nil)
 	must(e.T, err)
 	return b.Bytes()
 }

@@ -46,7 +46,7 @@ func TestRun_GivenUpInTheMiddleEndsTheQuery(t *testing.T) {
 		context.Canceled: func() error { cancel(); return nil },
 		gone:             func() error { return gone },
 	} {
-		s := &trap{Sink: NewSink(JSON, io.Discard), at: 20_000, spring: spring}
+		s := &trap{Sink: JSON.Sink(io.Discard), at: 20_000, spring: spring}
 		runCtx := t.Context()
 		if want == context.Canceled {
 			runCtx = ctx
@@ -75,11 +75,11 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 	unavailable := opened("http://127.0.0.1:9", "")
 	p := period(t, "2026-11-01", "2026-11-30")
 	for _, r := range All() {
-		if _, err := r.Run(t.Context(), unavailable, p, NewSink(CSV, io.Discard), nil); !errors.Is(err, delivery.ErrUnavailable) {
+		if _, err := r.Run(t.Context(), unavailable, p, CSV.Sink(io.Discard), nil); !errors.Is(err, delivery.ErrUnavailable) {
 			t.Errorf("%s, unavailable: %v", r.Name, err)
 		}
 		for name, a := range map[string]*archive.Archive{"no database": opened(e.URL, "never_migrated"), "no tables": opened(e.URL, bare)} {
-			_, err := r.Run(t.Context(), a, p, NewSink(CSV, io.Discard), nil)
+			_, err := r.Run(t.Context(), a, p, CSV.Sink(io.Discard), nil)
 			if err == nil || errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "reporting migrate") {
 				t.Errorf("%s, %s: %v", r.Name, name, err)
 			}

@@ -24,7 +24,9 @@ type Format struct {
 	Name        string // in commands
 	Extension   string // of files, with the point
 	ContentType string
-	sink        func(w io.Writer) Sink
+	// Sink writes a report to w: XLSX at the end, from temporary files, the others as the
+	// rows come.
+	Sink func(w io.Writer) Sink
 }
 
 // The formats. Table is for terminals, CSVPlain for programs, the others for
@@ -73,10 +75,6 @@ type Sink interface {
 	End(s Summary) error
 	Abort()
 }
-
-// NewSink writes a report to w: XLSX at the end, from temporary files, the others as the
-// rows come.
-func NewSink(f *Format, w io.Writer) Sink { return f.sink(w) }
 
 const (
 	monthLayout = "2006-01"

@@ -344,7 +344,7 @@ func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {
 func TestTable_AlignsTurkishAndNumbers(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	s := NewSink(Table, &b)
+	s := Table.Sink(&b)
 	r := &Report{Title: "Title", Columns: []Column{{Key: "name", Kind: Text}, {Key: "amount", Kind: Money, Sum: true}, {Key: "day", Kind: DayOnly}}}
 	noError(t, s.Begin(r, Params{From: 20000, To: 20000}))
 	noError(t, s.Row([]Cell{{Text: "Çiğköfte İğdır"}, {Number: 5, Given: true}, {Number: 20000, Given: true}}))

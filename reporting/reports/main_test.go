@@ -106,7 +106,7 @@ func archiveOf(t testing.TB, s sample) *archive.Archive {
 func written(t testing.TB, a *archive.Archive, r *Report, p Params, f *Format) ([]byte, Summary) {
 	t.Helper()
 	var b bytes.Buffer
-	s, err := r.Run(t.Context(), a, p, NewSink(f, &b), nil)
+	s, err := r.Run(t.Context(), a, p, f.Sink(&b), nil)
 	noError(t, err)
 	return b.Bytes(), s
 }

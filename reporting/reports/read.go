@@ -197,8 +197,7 @@ func (r *Report) readRows(ctx context.Context, a *archive.Archive, query string,
 
 func (r *Report) explain(err error) error {
 	const unknownFunction = 46 // what ClickHouse takes the call of a missing view for
-	var exception *clickhouse.Exception
-	if errors.As(err, &exception) && exception.Code == unknownFunction {
+	if exception, ok := errors.AsType[*clickhouse.Exception](err); ok && exception.Code == unknownFunction {
 		return fmt.Errorf("%w (`reporting migrate` makes the view %s)", err, r.View())
 	}
 	return err
@@ -238,7 +237,7 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][
 	for i, r := range others {
 		digests[i] = sha256.New()
 		group.Go(func() (err error) {
-			summaries[i], err = r.Run(ctx, a, *p, NewSink(CSVPlain, digests[i]), nil)
+			summaries[i], err = r.Run(ctx, a, *p, CSVPlain.Sink(digests[i]), nil)
 			return err
 		})
 	}

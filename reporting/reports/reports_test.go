@@ -230,7 +230,7 @@ func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 	a, s := exampleArchive(t)
 	q := allDays
 	var steps []int64
-	summary, err := ledger.Run(t.Context(), a, q.params(), NewSink(CSVPlain, &strings.Builder{}), func(rows int64) { steps = append(steps, rows) })
+	summary, err := ledger.Run(t.Context(), a, q.params(), CSVPlain.Sink(&strings.Builder{}), func(rows int64) { steps = append(steps, rows) })
 	noError(t, err)
 	var orders, amount, collection, expect int64
 	for i := range s.orders {
