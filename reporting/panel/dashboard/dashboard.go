@@ -41,7 +41,7 @@ type Pages struct {
 	refused layout.Cache[[]ledger.RefusedUpdate]
 	pinged  layout.Cache[bool] // whether ClickHouse answers
 
-	probed atomic.Pointer[[]readiness] // one for each of Programs
+	probed atomic.Value // []readiness, one for each of Programs; nil before the first time
 }
 
 // New parses the templates. Nothing is read before a page is asked for.
@@ -118,7 +118,7 @@ const (
 )
 
 type readiness struct {
-	Name  string    // empty: it was not asked yet
+	Name  string
 	Wrong error     // nil: it is ready
 	Since time.Time // when Wrong was seen first, as far as this process knows
 }
@@ -136,14 +136,14 @@ func (p *Pages) Probe(ctx context.Context) {
 
 func (p *Pages) probe(ctx context.Context) {
 	probed := make([]readiness, len(p.Programs))
-	before := p.programs()
+	before, _ := p.probed.Load().([]readiness)
 	var all sync.WaitGroup
 	for i, program := range p.Programs {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 			defer cancel()
 			probed[i] = readiness{program.Name, program.Ask(ctx), time.Now()}
-			if before[i].Wrong != nil {
+			if before != nil && before[i].Wrong != nil {
 				probed[i].Since = before[i].Since
 			}
 		})
@@ -152,14 +152,7 @@ func (p *Pages) probe(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // this process ends; that says nothing of them
 	}
-	p.probed.Store(&probed)
-}
-
-func (p *Pages) programs() []readiness {
-	if probed := p.probed.Load(); probed != nil {
-		return *probed
-	}
-	return make([]readiness, len(p.Programs))
+	p.probed.Store(probed)
 }
 
 const (

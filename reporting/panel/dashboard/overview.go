@@ -72,7 +72,8 @@ var workers = []worker{
 }
 
 func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
-	s := &seen{At: time.Now(), Workers: slices.Clone(workers), Programs: p.programs()}
+	s := &seen{At: time.Now(), Workers: slices.Clone(workers)}
+	s.Programs, _ = p.probed.Load().([]readiness)
 	r := p.reading(ctx)
 	read(r, "activity", &s.activity, func(ctx context.Context) ([]ledger.MinuteActivity, error) {
 		return p.Ledger.Monitor.Activity(ctx, chartMinutes+1)

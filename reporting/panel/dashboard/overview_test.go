@@ -48,7 +48,7 @@ func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	e.get("/overview").Says("What answers: Redis, ClickHouse.").Hides("gateway") // nobody has been asked yet
 	e.pages.probe(t.Context())
 	a := e.get("/overview").Says("gateway unavailable", "It does not answer on its private listener.", "worker-2 not ready", "waiting for Redis").Hides("worker-1")
-	since := func() time.Time { return e.pages.programs()[0].Since }
+	since := func() time.Time { return e.pages.probed.Load().([]readiness)[0].Since }
 	noticed := since()
 	if e.pages.probe(t.Context()); !since().Equal(noticed) || noticed.IsZero() || !strings.Contains(a.Text, noticed.In(delivery.Istanbul).Format("2006-01-02T15:04:05")) {
 		t.Errorf("unavailable since %s, then %s", noticed, since())
