@@ -196,25 +196,26 @@ type view struct {
 	Filters                    filters
 	Period                     string // in words: 1 Nov 2026 to 22 Nov 2026
 	Tabs, Shortcuts, Downloads []layout.Link
-	Choices                    []choice
-	Stores                     []layout.Choice
-	Read, Lost                 bool // the report was read; ClickHouse did not answer
-	Rows                       int64
-	Unknown                    *delivery.FieldError // nobody has the id or the name that was asked for
-	Future, Filtered           bool                 // the period has not begun; there are filters besides it
-	Orders                     int64                // of how many orders the exceptions are
-	KindChoices                map[string]string
-	Summary                    bool         // home shows the tiles
-	Exceptions                 int64        // of home: how many rows there are of orders created in the period
-	Balance                    balanceView  // of home
-	Control                    *controlView // of control totals
-	Lines                      string       // of control totals that are not read yet: where they are
-	Charts                     []*layout.Chart
-	Kinds                      []kind // of exceptions
-	MadeOf                     string // of the fleet statement: what its amount delivered is
-	Fleets                     *table // subtotals; nil: there are none
-	Table                      *table
-	Paging                     layout.Pager
+	// AccountChoices and FleetChoices are nil when there are too many, or none is known: then
+	// the value is typed.
+	AccountChoices, FleetChoices, Stores []layout.Choice
+	Read, Lost                           bool // the report was read; ClickHouse did not answer
+	Rows                                 int64
+	Unknown                              *delivery.FieldError // nobody has the id or the name that was asked for
+	Future, Filtered                     bool                 // the period has not begun; there are filters besides it
+	Orders                               int64                // of how many orders the exceptions are
+	KindChoices                          map[string]string
+	Summary                              bool         // home shows the tiles
+	Exceptions                           int64        // of home: how many rows there are of orders created in the period
+	Balance                              balanceView  // of home
+	Control                              *controlView // of control totals
+	Lines                                string       // of control totals that are not read yet: where they are
+	Charts                               []*layout.Chart
+	Kinds                                []kind // of exceptions
+	MadeOf                               string // of the fleet statement: what its amount delivered is
+	Fleets                               *table // subtotals; nil: there are none
+	Table                                *table
+	Paging                               layout.Pager
 
 	known  *directory
 	roles  auth.Roles
@@ -229,16 +230,9 @@ func (v *view) ExceptionsAddress() string {
 	return address(pathOf(exceptions), v.Filters.Typed)
 }
 
-type choice struct {
-	Field, Label, Value string
-	Options             []layout.Choice // nil: too many, or none is known: the value is typed
-}
-
 func newView(r *reports.Report, f filters, known *directory) *view {
-	v := &view{Report: r, Filters: f, known: known, Shortcuts: f.shortcuts(pathOf(r), time.Now()), Choices: []choice{
-		{"account", "Account", f.Typed.Account, known.Accounts.Choices(f.Typed.Account, maxChoices)},
-		{"fleet", "Fleet", f.Typed.Fleet, known.Fleets.Choices(f.Typed.Fleet, maxChoices)},
-	}}
+	v := &view{Report: r, Filters: f, known: known, Shortcuts: f.shortcuts(pathOf(r), time.Now()),
+		AccountChoices: known.Accounts.Choices(f.Typed.Account, maxChoices), FleetChoices: known.Fleets.Choices(f.Typed.Fleet, maxChoices)}
 	for _, other := range reports.All() {
 		kept := f.Typed
 		if !other.HasKinds() {
