@@ -85,34 +85,20 @@ func (l *Layout) Handle(mux *http.ServeMux, pattern string, serve Handler, roles
 	mux.Handle(pattern, auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...)))
 }
 
-type section struct {
-	Path, Name, Icon string
-	role             auth.Role
-	Current          bool
-}
-
-var sections = []section{
-	{"/overview", "Overview", "overview", auth.Operator, false},
-	{"/orders", "Orders", "orders", auth.Operator, false},
-	{"/webhooks", "Webhooks", "webhooks", auth.Operator, false},
-	{"/accounts", "Accounts", "accounts", auth.Operator, false},
-	{"/fleets", "Fleets", "fleets", auth.Operator, false},
-	{"/stores", "Stores", "stores", auth.Operator, false},
-	{"/refused-updates", "Refused updates", "refused", auth.Operator, false},
-	{"/dead-letters", "Dead letters", "letters", auth.Operator, false},
-	{"/payments", "Payments", "payments", auth.Finance, false},
-}
-
 // Routes adds / to mux, which leads to the first page that somebody may see, and for
 // everybody the stylesheet, the scripts, and the icon, also where browsers look for it on
 // pages that name none.
 func (l *Layout) Routes(mux *http.ServeMux) {
 	l.Handle(mux, "GET /{$}", func(w http.ResponseWriter, r *http.Request) error {
-		open := l.own.page(r, View{}).Sections
-		if len(open) == 0 {
+		first := "/overview"
+		switch roles := auth.IdentityOf(r.Context()).Roles; {
+		case roles.Include(auth.Operator):
+		case roles.Include(auth.Finance):
+			first = "/payments"
+		default:
 			return delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
 		}
-		http.Redirect(w, r, open[0].Path, http.StatusSeeOther)
+		http.Redirect(w, r, first, http.StatusSeeOther)
 		return nil
 	})
 	assets := http.NewServeMux()
@@ -203,7 +189,7 @@ type View struct {
 type Page struct {
 	View
 	User, CSRF  string
-	Sections    []section
+	Roles       auth.Roles
 	Environment string
 	Now         time.Time
 	Done        template.HTML
@@ -211,6 +197,9 @@ type Page struct {
 	RequestID   string
 	Path        string
 }
+
+// In reports whether it is the page at a path, or one below it.
+func (p *Page) In(path string) bool { return p.Path == path || strings.HasPrefix(p.Path, path+"/") }
 
 // Show answers with a whole page: the template of this name within the layout. Below
 // /live it is the page's part that refreshes itself, "name-live"; a refusal replaces nothing.
@@ -247,16 +236,10 @@ func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page)
 
 func (p *Pages) page(r *http.Request, v View) *Page {
 	who := auth.IdentityOf(r.Context())
-	page := &Page{View: v, User: who.Name, CSRF: who.CSRF, Environment: p.environment, Now: time.Now(), Path: r.URL.Path}
+	page := &Page{View: v, User: who.Name, CSRF: who.CSRF, Roles: who.Roles, Environment: p.environment, Now: time.Now(), Path: r.URL.Path}
 	var done strings.Builder
 	if key := r.URL.Query().Get("done"); key != "" && p.parts.ExecuteTemplate(&done, "done", key) == nil {
 		page.Done = template.HTML(strings.TrimSpace(done.String()))
-	}
-	for _, s := range sections {
-		if who.Roles.Include(s.role) {
-			s.Current = r.URL.Path == s.Path || strings.HasPrefix(r.URL.Path, s.Path+"/")
-			page.Sections = append(page.Sections, s)
-		}
 	}
 	return page
 }
