@@ -72,9 +72,6 @@ func (l Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Acc
 	if err != nil {
 		return nil, failed("reading an account", err)
 	}
-	if len(values) == 0 {
-		return nil, accountNotFound()
-	}
 	return decodeAccount(id, values, l.now())
 }
 
@@ -82,8 +79,12 @@ func accountNotFound() error {
 	return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
-// An excess without an end is of an earlier release; the next request sets it again.
+// An excess without an end is of an earlier release; the next request sets it again. ACCOUNT_NOT_FOUND
+// for no values.
 func decodeAccount(id delivery.AccountID, values map[string]string, now time.Time) (*delivery.Account, error) {
+	if len(values) == 0 {
+		return nil, accountNotFound()
+	}
 	a := &delivery.Account{ID: id, Name: values["name"], Suspended: values["suspended"] == "1"}
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
 		return nil, fmt.Errorf("limits of account %s: %w", id, err)
@@ -110,22 +111,17 @@ func number(text string) int64 {
 }
 
 func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
-	members, err := pipelined(ctx, l.rdb, "listing accounts", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringSliceCmd {
-		return pipe.SMembers(ctx, r.key(kindAccounts))
+	members, err := pipelined(ctx, l.rdb, "listing accounts", l.partitions, func(pipe redis.Pipeliner, r partition) func() []string {
+		return pipe.SMembers(ctx, r.key(kindAccounts)).Val
 	})
-	if err != nil {
-		return nil, err
-	}
 	var ids []delivery.AccountID
-	for _, some := range members {
-		for _, raw := range some.Val() {
-			if len(raw) == len(delivery.AccountID{}) {
-				ids = append(ids, delivery.AccountID([]byte(raw)))
-			}
+	for _, raw := range slices.Concat(members...) {
+		if len(raw) == len(delivery.AccountID{}) {
+			ids = append(ids, delivery.AccountID([]byte(raw)))
 		}
 	}
 	slices.SortFunc(ids, func(a, b delivery.AccountID) int { return bytes.Compare(a[:], b[:]) })
-	return ids, nil
+	return ids, err
 }
 
 // List lists every account by name.
@@ -134,19 +130,16 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	reads, err := pipelined(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) *redis.MapStringStringCmd {
-		return pipe.HGetAll(ctx, l.partitionOf(id).account(id))
+	reads, err := pipelined(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() map[string]string {
+		return pipe.HGetAll(ctx, l.partitionOf(id).account(id)).Val
 	})
 	if err != nil {
 		return nil, err
 	}
 	accounts := make([]*delivery.Account, len(ids))
 	for i, id := range ids {
-		if len(reads[i].Val()) == 0 {
-			return nil, accountNotFound() // in the set, and nowhere else: a defect
-		}
-		if accounts[i], err = decodeAccount(id, reads[i].Val(), l.now()); err != nil {
-			return nil, err
+		if accounts[i], err = decodeAccount(id, reads[i], l.now()); err != nil {
+			return nil, err // one that is in the set, and nowhere else, is a defect
 		}
 	}
 	slices.SortStableFunc(accounts, func(a, b *delivery.Account) int { return strings.Compare(a.Name, b.Name) })

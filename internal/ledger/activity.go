@@ -158,14 +158,14 @@ func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, e
 	for i := range activity {
 		activity[i].At = time.Unix((first+int64(i))*60, 0).UTC()
 	}
-	reads, err := pipelined(ctx, l.rdb, "reading activity", activity, func(pipe redis.Pipeliner, m MinuteActivity) *redis.MapStringStringCmd {
-		return pipe.HGetAll(ctx, l.activityKey(m.At.Unix()/60))
+	counts, err := pipelined(ctx, l.rdb, "reading activity", activity, func(pipe redis.Pipeliner, m MinuteActivity) func() map[string]string {
+		return pipe.HGetAll(ctx, l.activityKey(m.At.Unix()/60)).Val
 	})
 	if err != nil {
 		return nil, err
 	}
 	for i := range activity {
-		activity[i].decode(reads[i].Val())
+		activity[i].decode(counts[i])
 	}
 	return activity, nil
 }

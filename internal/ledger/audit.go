@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -67,23 +68,12 @@ func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	if err != nil {
 		return nil, err
 	}
-	type reading struct {
-		scheduled *redis.StringSliceCmd
-		counts    *redis.IntCmd
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) reading {
+	left, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() WebhooksLeft {
 		r := l.partitionOf(id)
-		return reading{pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))}
+		scheduled, counts := pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))
+		return func() WebhooksLeft { return WebhooksLeft{id, r.waitingEvents(scheduled.Val()), int(counts.Val())} }
 	})
-	var left []WebhooksLeft
-	for i, c := range reads {
-		r := l.partitionOf(ids[i])
-		w := WebhooksLeft{ids[i], r.waitingEvents(c.scheduled.Val()), int(c.counts.Val())}
-		if len(w.Scheduled)+w.Counts > 0 {
-			left = append(left, w)
-		}
-	}
-	return left, err
+	return slices.DeleteFunc(left, func(w WebhooksLeft) bool { return len(w.Scheduled)+w.Counts == 0 }), err
 }
 
 // orderItem is the length of an order's item: kind, digest, day, sequence.
@@ -147,14 +137,13 @@ func (l Audit) IndexInconsistencies(ctx context.Context, orders []*delivery.Orde
 			}
 		}
 	}
-	reads, err := pipelined(ctx, l.rdb, "reading indexes", indexes, func(pipe redis.Pipeliner, x *index) *redis.StringSliceCmd {
-		return pipe.ZRange(ctx, x.key, 0, -1)
+	listed, err := pipelined(ctx, l.rdb, "reading indexes", indexes, func(pipe redis.Pipeliner, x *index) func() []string {
+		return pipe.ZRange(ctx, x.key, 0, -1).Val
 	})
 	var inconsistent []IndexInconsistency
-	for i, read := range reads {
+	for i, members := range listed {
 		x := indexes[i]
-		for _, member := range read.Val() {
-			id := x.partition.orderOfMember(member)
+		for _, id := range x.partition.ordersOf(members) {
 			says := "names an order that is not there"
 			if s := status[id]; s != 0 {
 				says = "names an order that is " + s.String()

@@ -285,16 +285,14 @@ func integer(value any) int64 {
 
 const itemsAtOnce = 500
 
-// pipelined queues the commands of each item, 500 items in a round trip. A missing key is no error.
-func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string, items []T, read func(redis.Pipeliner, T) R) ([]R, error) {
-	reads := make([]R, 0, len(items))
+// pipelined queues the commands of each item, 500 items in a round trip, and returns what each item's
+// result makes of the replies; nil: a zero R. A missing key is no error.
+func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string, items []T, queue func(redis.Pipeliner, T) (result func() R)) ([]R, error) {
+	results := make([]func() R, 0, len(items))
 	for page := range slices.Chunk(items, itemsAtOnce) {
 		pipe := client.Pipeline()
 		for _, item := range page {
-			reads = append(reads, read(pipe, item))
-		}
-		if pipe.Len() == 0 {
-			continue
+			results = append(results, queue(pipe, item))
 		}
 		commands, _ := pipe.Exec(ctx) // each command has its own error
 		for _, c := range commands {
@@ -303,37 +301,36 @@ func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string,
 			}
 		}
 	}
-	return reads, nil
+	read := make([]R, len(items))
+	for i, result := range results {
+		if result != nil {
+			read[i] = result()
+		}
+	}
+	return read, nil
 }
 
 // readRecords reads and decodes the records under keys. What is missing, has no key or is
 // unreadable is nil in its place.
-func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, keys []string, decode func(i int, record string) (*T, error)) (found []*T, unreadable map[int]error, err error) {
-	reads, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) *redis.StringCmd {
+func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, keys []string, decode func(i int, record string) (*T, error)) (found []*T, unreadable []error, err error) {
+	records, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) func() string {
 		if key == "" {
 			return nil
 		}
-		return pipe.Get(ctx, key)
+		return pipe.Get(ctx, key).Val
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	found = make([]*T, len(keys))
-	for i, read := range reads {
-		if read == nil || read.Val() == "" {
+	found = make([]*T, len(records))
+	for i, record := range records {
+		if record == "" {
 			continue
 		}
-		value, err := decode(i, read.Val())
-		if err == nil {
+		if value, err := decode(i, record); err != nil {
+			unreadable = append(unreadable, err)
+		} else {
 			found[i] = value
-			continue
 		}
-		if unreadable == nil {
-			unreadable = make(map[int]error)
-		}
-		unreadable[i] = err
 	}
-	return found, unreadable, nil
+	return found, unreadable, err
 }
 
 func present[T any](all []*T) []*T {

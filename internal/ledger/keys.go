@@ -115,6 +115,14 @@ func (r partition) orderOfMember(member string) delivery.OrderID {
 	return delivery.MakeOrderID(r.number, uint16(member[12])<<8|uint16(member[13]), digest)
 }
 
+func (r partition) ordersOf(members []string) []delivery.OrderID {
+	ids := make([]delivery.OrderID, len(members))
+	for i, member := range members {
+		ids[i] = r.orderOfMember(member)
+	}
+	return ids
+}
+
 const clusterSlots = 16384
 
 // partitionTags names the hash tags: environment, number in hex, and letters that move

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"vendorapi/internal/delivery"
 )
 
 // refusedKept bounds the refused updates, and the dead letters, of a partition.
@@ -143,11 +141,7 @@ func (l Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.T
 		if len(members) == 0 {
 			continue
 		}
-		ids := make([]delivery.OrderID, len(members))
-		for i, member := range members {
-			ids[i] = r.orderOfMember(member)
-		}
-		orders, _, err := Orders(l).GetReadable(ctx, ids)
+		orders, _, err := Orders(l).GetReadable(ctx, r.ordersOf(members))
 		if err != nil {
 			return 0, err
 		}

@@ -31,31 +31,24 @@ type Stats struct {
 // Stats reads the figures of every partition in one round trip.
 func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
-	type reading struct {
-		events, updates, refused, dead, timers *redis.IntCmd
-		groups                                 [2]*redis.XInfoGroupsCmd
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading statistics", l.partitions, func(pipe redis.Pipeliner, r partition) reading {
-		return reading{
-			events: pipe.XLen(ctx, r.key(kindEvents)), updates: pipe.XLen(ctx, r.key(kindUpdates)),
-			refused: pipe.XLen(ctx, r.key(kindRefused)),
-			dead:    pipe.XLen(ctx, r.key(kindDeadLetters)),
-			timers:  pipe.ZCard(ctx, r.key(kindTimers)),
-			groups:  [2]*redis.XInfoGroupsCmd{pipe.XInfoGroups(ctx, r.key(kindEvents)), pipe.XInfoGroups(ctx, r.key(kindUpdates))},
+	groups, err := pipelined(ctx, l.rdb, "reading statistics", l.partitions, func(pipe redis.Pipeliner, r partition) func() map[string][]redis.XInfoGroup {
+		events, updates := r.key(kindEvents), r.key(kindUpdates)
+		entries, reports, timers := pipe.XLen(ctx, events), pipe.XLen(ctx, updates), pipe.ZCard(ctx, r.key(kindTimers))
+		refused, dead := pipe.XLen(ctx, r.key(kindRefused)), pipe.XLen(ctx, r.key(kindDeadLetters))
+		ofEvents, ofUpdates := pipe.XInfoGroups(ctx, events), pipe.XInfoGroups(ctx, updates)
+		return func() map[string][]redis.XInfoGroup {
+			s.Events += entries.Val()
+			s.Updates += reports.Val()
+			s.RefusedUpdates += refused.Val()
+			s.DeadLetters += dead.Val()
+			s.InFlight += timers.Val()
+			return map[string][]redis.XInfoGroup{events: ofEvents.Val(), updates: ofUpdates.Val()}
 		}
 	})
-	if err != nil {
-		return s, err
-	}
-	for i, p := range reads {
-		s.Events += p.events.Val()
-		s.Updates += p.updates.Val()
-		s.RefusedUpdates += p.refused.Val()
-		s.DeadLetters += p.dead.Val()
-		s.InFlight += p.timers.Val()
-		for k, groups := range p.groups {
-			for _, g := range groups.Val() {
-				unread, err := l.unread(ctx, l.partitions[i].key([]byte{kindEvents, kindUpdates}[k]), &g)
+	for _, streams := range groups {
+		for key, groups := range streams {
+			for _, g := range groups {
+				unread, err := l.unread(ctx, key, &g)
 				if err != nil {
 					return s, err
 				}
@@ -64,7 +57,7 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 			}
 		}
 	}
-	return s, nil
+	return s, err
 }
 
 // Server is what one Redis server, in a cluster one master, reports of itself.
@@ -143,12 +136,12 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
-	reads, err := pipelined(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.XMessageSliceCmd {
-		return pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit))
+	newest, err := pipelined(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.XMessage {
+		return pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit)).Val
 	})
 	var entries []historyEntry
-	for i, read := range reads {
-		for _, m := range read.Val() {
+	for i, messages := range newest {
+		for _, m := range messages {
 			entries = append(entries, historyEntry{l.partitions[i], m.ID, m.Values})
 		}
 	}
@@ -199,28 +192,22 @@ func storedStatus(digits string) delivery.Status {
 }
 
 func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
-	reads, err := pipelined(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) *redis.StringCmd {
+	heads, err := pipelined(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) func() string {
 		r, ok := l.partitionOfOrder(u.Update.Order)
 		if !ok {
 			return nil
 		}
-		return pipe.GetRange(ctx, r.order(u.Update.Order.Digest()), orderAccountAt, orderAccountAt+17)
+		return pipe.GetRange(ctx, r.order(u.Update.Order.Digest()), orderAccountAt, orderAccountAt+17).Val
 	})
-	if err != nil {
-		return err
-	}
-	for i, read := range reads {
-		if read == nil {
-			continue
-		}
+	for i, head := range heads {
 		var account delivery.AccountID
-		f := fields{rest: read.Val()}
+		f := fields{rest: head}
 		copy(account[:], f.take(len(account)))
 		if f.uint16() == refused[i].Update.Order.Day() && f.err == nil {
 			refused[i].Account = account
 		}
 	}
-	return nil
+	return err
 }
 
 // DeadLetter is an entry that could not be read or handled.
@@ -337,18 +324,18 @@ var ErrNoOwner = errors.New("no worker owns some of the partitions")
 // QueueStats sums up what waits for webhook endpoints, by their state, as the owners of the
 // partitions told it within the last seconds. ErrNoOwner.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
-	reads, err := pipelined(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringCmd {
-		return pipe.Get(ctx, r.key(kindSummary))
+	summaries, err := pipelined(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) func() string {
+		return pipe.Get(ctx, r.key(kindSummary)).Val
 	})
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[EndpointState]QueueStats)
-	for _, read := range reads {
-		if read.Val() == "" {
+	for _, summary := range summaries {
+		if summary == "" {
 			return nil, ErrNoOwner
 		}
-		if err := decode("webhook queues", read.Val(), func(c *codec) { c.summary(all) }); err != nil {
+		if err := decode("webhook queues", summary, func(c *codec) { c.summary(all) }); err != nil {
 			return nil, err
 		}
 	}

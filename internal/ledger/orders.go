@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -353,10 +352,14 @@ func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order,
 		keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
 	}
 	orders, unreadable, err := readRecords(ctx, l.rdb, "looking for orders", keys, func(i int, record string) (*delivery.Order, error) {
-		return decodeOrder(record, l.partitionOf(ids[i]).number)
+		o, err := decodeOrder(record, l.partitionOf(ids[i]).number)
+		if err != nil {
+			err = fmt.Errorf("order %q of account %s: %w", externalID, ids[i], err)
+		}
+		return o, err
 	})
-	for i, bad := range unreadable {
-		return nil, fmt.Errorf("order %q of account %s: %w", externalID, ids[i], bad)
+	if len(unreadable) > 0 {
+		return nil, unreadable[0]
 	}
 	orders = present(orders)
 	slices.SortStableFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
@@ -376,7 +379,7 @@ func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) erro
 		})
 		mu.Lock()
 		defer mu.Unlock()
-		unreadable = slices.AppendSeq(unreadable, maps.Values(bad))
+		unreadable = append(unreadable, bad...)
 		if orders = present(orders); err == nil && len(orders) > 0 {
 			err = do(orders)
 		}
@@ -400,22 +403,15 @@ const retiredEntry = 11
 
 // Retired reports which of the orders ended and left Redis (Lifecycle.Retire).
 func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
-	buckets, err := pipelined(ctx, l.rdb, "reading retired orders", ids, func(pipe redis.Pipeliner, id delivery.OrderID) *redis.StringCmd {
+	return pipelined(ctx, l.rdb, "reading retired orders", ids, func(pipe redis.Pipeliner, id delivery.OrderID) func() bool {
 		p, ok := l.partitionOfOrder(id)
 		if !ok {
 			return nil
 		}
 		suffix := retiredSuffix(id.Digest())
-		return pipe.Get(ctx, p.keyOf(kindRetired, suffix[:]))
+		bucket := pipe.Get(ctx, p.keyOf(kindRetired, suffix[:]))
+		return func() bool { return inRetired(bucket.Val(), id) }
 	})
-	if err != nil {
-		return nil, err
-	}
-	retired := make([]bool, len(ids))
-	for i, bucket := range buckets {
-		retired[i] = bucket != nil && inRetired(bucket.Val(), ids[i])
-	}
-	return retired, nil
 }
 
 func inRetired(bucket string, id delivery.OrderID) bool {

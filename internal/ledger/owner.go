@@ -58,29 +58,19 @@ func (s Stored) Token() (t Token, err error) {
 
 // Tokens reads the tokens of all partitions.
 func (l Ownership) Tokens(ctx context.Context) ([]Stored, error) {
-	reads, err := pipelined(ctx, l.rdb, "reading owners", l.partitions, func(pipe redis.Pipeliner, r partition) *redis.StringCmd {
-		return pipe.Get(ctx, r.key(kindOwner))
+	return pipelined(ctx, l.rdb, "reading owners", l.partitions, func(pipe redis.Pipeliner, r partition) func() Stored {
+		read := pipe.Get(ctx, r.key(kindOwner))
+		return func() Stored { return Stored(read.Val()) }
 	})
-	tokens := make([]Stored, len(reads))
-	for i, read := range reads {
-		tokens[i] = Stored(read.Val())
-	}
-	return tokens, err
 }
 
 // Due lists orders whose timers have run out, at most limit of each partition.
 func (l Ownership) Due(ctx context.Context, partitions []int, now time.Time, limit int) ([][]delivery.OrderID, error) {
-	reads, err := pipelined(ctx, l.rdb, "reading timers", partitions, func(pipe redis.Pipeliner, p int) *redis.StringSliceCmd {
-		return pipe.ZRangeByScore(ctx, l.partitions[p].key(kindTimers), &redis.ZRangeBy{
+	return pipelined(ctx, l.rdb, "reading timers", partitions, func(pipe redis.Pipeliner, p int) func() []delivery.OrderID {
+		members := pipe.ZRangeByScore(ctx, l.partitions[p].key(kindTimers), &redis.ZRangeBy{
 			Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)})
+		return func() []delivery.OrderID { return l.partitions[p].ordersOf(members.Val()) }
 	})
-	due := make([][]delivery.OrderID, len(reads))
-	for i, read := range reads {
-		for _, member := range read.Val() {
-			due[i] = append(due[i], l.partitions[partitions[i]].orderOfMember(member))
-		}
-	}
-	return due, err
 }
 
 func (l *core) workersKey() string { return l.global.prefix + "workers" }
@@ -351,66 +341,60 @@ type Wanted struct {
 
 // ReadOrders reads orders of several partitions in one round trip.
 func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
-	type reading struct {
-		heads   []*redis.StringCmd
-		records *redis.SliceCmd
-		events  []*redis.StringCmd
-		updates *redis.XMessageSliceCmd
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading orders", wanted, func(pipe redis.Pipeliner, w *Wanted) (read reading) {
+	_, err := pipelined(ctx, l.rdb, "reading orders", wanted, func(pipe redis.Pipeliner, w *Wanted) func() *Wanted {
 		r := l.partitions[w.Partition]
+		var heads, events []*redis.StringCmd
 		for _, id := range w.New {
-			read.heads = append(read.heads, pipe.GetRange(ctx, r.order(id.Digest()), 0, orderHead-1))
+			heads = append(heads, pipe.GetRange(ctx, r.order(id.Digest()), 0, orderHead-1))
 		}
 		keys := make([]string, len(w.Reported))
 		for i, id := range w.Reported {
 			keys[i] = r.order(id.Digest())
 		}
+		var records *redis.SliceCmd
 		if len(keys) > 0 {
-			read.records = pipe.MGet(ctx, keys...)
+			records = pipe.MGet(ctx, keys...)
 		}
 		for i := range w.Events {
-			read.events = append(read.events, r.readKey(ctx, pipe, w.Events[i].key()))
+			events = append(events, r.readKey(ctx, pipe, w.Events[i].key()))
 		}
+		var updates *redis.XMessageSliceCmd
 		if w.After != "" { // behind the orders: what is reported later shows in the record
-			read.updates = pipe.XRangeN(ctx, r.key(kindUpdates), "("+w.After, "+", mostListed)
+			updates = pipe.XRangeN(ctx, r.key(kindUpdates), "("+w.After, "+", mostListed)
 		}
-		return read
-	})
-	if err != nil {
-		return err
-	}
-	for i, w := range wanted {
-		w.Undecided = nil
-		if reads[i].updates != nil {
-			w.Undecided = undecided(reads[i].updates.Val())
-		}
-		w.News, w.Orders = make([]*NewOrder, len(w.New)), make([]*delivery.Order, len(w.Reported))
-		for n, head := range reads[i].heads {
-			w.News[n] = decodeNew(w.New[n], head.Val())
-		}
-		w.Deliveries = make([]*Delivery, len(w.Events))
-		for n, event := range reads[i].events {
-			w.Deliveries[n], _ = l.partitions[w.Partition].decodeEvent(w.Events[n].key(), event)
-		}
-		for n, id := range w.Reported {
-			record := text(reads[i].records.Val()[n])
-			if record == "" {
-				continue
+		return func() *Wanted {
+			if w.Undecided = nil; updates != nil {
+				w.Undecided = undecided(updates.Val())
 			}
-			o, err := decodeOrder(record, w.Partition)
-			switch {
-			case err != nil:
-				if w.Unreadable == nil {
-					w.Unreadable = make(map[delivery.OrderID]error)
+			w.News, w.Orders, w.Deliveries = make([]*NewOrder, len(w.New)), make([]*delivery.Order, len(w.Reported)), make([]*Delivery, len(w.Events))
+			for i, head := range heads {
+				w.News[i] = decodeNew(w.New[i], head.Val())
+			}
+			for i, event := range events {
+				w.Deliveries[i], _ = r.decodeEvent(w.Events[i].key(), event)
+			}
+			for i, id := range w.Reported {
+				if record := text(records.Val()[i]); record != "" {
+					w.decodeReported(i, id, record)
 				}
-				w.Unreadable[id] = err
-			case o.ID == id:
-				w.Orders[n] = o
 			}
+			return w
 		}
+	})
+	return err
+}
+
+func (w *Wanted) decodeReported(i int, id delivery.OrderID, record string) {
+	o, err := decodeOrder(record, w.Partition)
+	switch {
+	case err != nil:
+		if w.Unreadable == nil {
+			w.Unreadable = make(map[delivery.OrderID]error)
+		}
+		w.Unreadable[id] = err
+	case o.ID == id:
+		w.Orders[i] = o
 	}
-	return nil
 }
 
 // undecided are the orders that updates are about; nil: that is not known.

@@ -86,17 +86,17 @@ func (l *core) importQueue(ctx context.Context, step *Step, account delivery.Acc
 
 // laterVersions are those that wait for the first attempts of these.
 func (l *core) laterVersions(ctx context.Context, r partition, fresh []string) (items []string, err error) {
-	reads, err := pipelined(ctx, l.rdb, "reading orders", fresh, func(pipe redis.Pipeliner, item string) *redis.StringCmd {
+	heads, err := pipelined(ctx, l.rdb, "reading orders", fresh, func(pipe redis.Pipeliner, item string) func() string {
 		if len(item) != orderItem || item[0] != eventOrder {
 			return nil
 		}
-		return pipe.GetRange(ctx, r.keyOf(kindOrder, []byte(item[1:13])), orderVersionAt+4, orderAttemptedAt+3)
+		return pipe.GetRange(ctx, r.keyOf(kindOrder, []byte(item[1:13])), orderVersionAt+4, orderAttemptedAt+3).Val
 	})
-	for i, read := range reads {
-		if read == nil || len(read.Val()) != orderAttemptedAt-orderVersionAt {
+	for i, read := range heads {
+		head := []byte(read)
+		if len(head) != orderAttemptedAt-orderVersionAt {
 			continue
 		}
-		head := []byte(read.Val())
 		sequence, last, attempted := binary.BigEndian.Uint32([]byte(fresh[i][15:])), binary.BigEndian.Uint32(head), binary.BigEndian.Uint32(head[len(head)-4:])
 		if sequence <= attempted {
 			continue // its first attempt has ended

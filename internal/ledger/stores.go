@@ -145,8 +145,8 @@ func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store
 	stores, unreadable, err := readRecords(ctx, l.rdb, "reading stores", keys, func(_ int, record string) (*delivery.Store, error) {
 		return decodeStore(record)
 	})
-	for _, bad := range unreadable {
-		return nil, bad
+	if len(unreadable) > 0 {
+		return nil, unreadable[0]
 	}
 	return present(stores), err
 }
@@ -265,19 +265,16 @@ func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, 
 }
 
 func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
-	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) *redis.StringSliceCmd {
-		return pipe.SMembers(ctx, set.key)
+	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) func() []string {
+		return pipe.SMembers(ctx, set.key).Val
 	})
-	if err != nil {
-		return nil, err
-	}
 	var keys []string
-	for i, set := range sets {
-		for _, digest := range members[i].Val() {
-			keys = append(keys, set.partition.key(kindStore)+digest)
+	for i, digests := range members {
+		for _, digest := range digests {
+			keys = append(keys, sets[i].partition.key(kindStore)+digest)
 		}
 	}
-	return keys, nil
+	return keys, err
 }
 
 // StoreName identifies a store.
@@ -292,17 +289,18 @@ func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[Store
 	for i, n := range names {
 		keys[i] = l.partitionOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID))
 	}
-	all, bad, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
-		return decodeStore(record)
+	all, unreadable, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
+		s, err := decodeStore(record)
+		if err != nil {
+			err = fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err)
+		}
+		return s, err
 	})
 	stores = make(map[StoreName]*delivery.Store, len(names))
 	for i, s := range all {
 		if s != nil {
 			stores[names[i]] = s
 		}
-	}
-	for i, err := range bad {
-		unreadable = append(unreadable, fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err))
 	}
 	return stores, unreadable, err
 }

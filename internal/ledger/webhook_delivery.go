@@ -104,56 +104,47 @@ type ScheduleQuery struct {
 
 // Scheduled reads parts of schedules, in two round trips, in the order in which they are due.
 func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]*Scheduled, error) {
-	type reading struct {
-		due   *redis.ZSliceCmd
-		after *redis.ZSliceCmd
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading schedules", queries, func(pipe redis.Pipeliner, q ScheduleQuery) reading {
+	reads, err := pipelined(ctx, l.rdb, "reading schedules", queries, func(pipe redis.Pipeliner, q ScheduleQuery) func() []redis.Z {
 		key := l.partitions[q.Partition].keyOf(kindRetries, q.Account[:])
 		after := strconv.FormatUint(uint64(q.Until)+1, 10) // replays are due within a millisecond
-		return reading{pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: strconv.FormatInt(q.From, 10), Max: "(" + after, Count: int64(q.Limit)}),
-			pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: after, Max: "+inf", Count: 1})}
+		due := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: strconv.FormatInt(q.From, 10), Max: "(" + after, Count: int64(q.Limit)})
+		next := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: after, Max: "+inf", Count: 1})
+		return func() []redis.Z { return append(due.Val(), next.Val()...) }
 	})
 	if err != nil {
 		return nil, err
 	}
+	type queried struct {
+		*Scheduled
+		query *ScheduleQuery
+	}
 	found := make([][]*Scheduled, len(queries))
-	var all []*scheduledRead
+	var all []queried
 	for i, read := range reads {
-		q := &queries[i]
-		for _, z := range append(read.due.Val(), read.after.Val()...) {
+		for _, z := range read {
 			s := &Scheduled{Key: z.Member.(string), Due: int64(z.Score)}
-			found[i] = append(found[i], s)
-			all = append(all, &scheduledRead{Scheduled: s, query: q})
+			found[i], all = append(found[i], s), append(all, queried{s, &queries[i]})
 		}
 	}
-	reading2, err := pipelined(ctx, l.rdb, "reading scheduled events", all, func(pipe redis.Pipeliner, s *scheduledRead) *scheduledRead {
+	_, err = pipelined(ctx, l.rdb, "reading scheduled events", all, func(pipe redis.Pipeliner, s queried) func() *Delivery {
 		r := l.partitions[s.query.Partition]
-		s.attempts = pipe.HGet(ctx, r.keyOf(kindAttempts, s.query.Account[:]), s.Key)
+		attempts := pipe.HGet(ctx, r.keyOf(kindAttempts, s.query.Account[:]), s.Key)
+		var record *redis.StringCmd
 		if !s.query.Known(s.Key) {
-			s.record = r.readKey(ctx, pipe, s.Key)
+			record = r.readKey(ctx, pipe, s.Key)
 		}
-		return s
+		return func() *Delivery {
+			if s.parseAttempts(attempts.Val()); record == nil {
+				return nil
+			}
+			if s.Delivery, s.Gone = r.decodeEvent(s.Key, record); s.Delivery == nil { // only its ids are known
+				s.Delivery = r.goneEvent(s.Key, l.epoch.Load())
+			}
+			s.Delivery.Account, s.Delivery.ReplayedAt = s.query.Account, timeOf(s.ReplayedAt)
+			return s.Delivery
+		}
 	})
-	for _, s := range reading2 {
-		s.parseAttempts(s.attempts.Val())
-		if s.record == nil {
-			continue
-		}
-		r := l.partitions[s.query.Partition]
-		if s.Delivery, s.Gone = r.decodeEvent(s.Key, s.record); s.Delivery == nil { // only its ids are known
-			s.Delivery = r.goneEvent(s.Key, l.epoch.Load())
-		}
-		s.Delivery.Account, s.Delivery.ReplayedAt = s.query.Account, timeOf(s.ReplayedAt)
-	}
 	return found, err
-}
-
-type scheduledRead struct {
-	*Scheduled
-	query    *ScheduleQuery
-	attempts *redis.StringCmd
-	record   *redis.StringCmd
 }
 
 // readKey asks for an event's order or notice.
@@ -233,23 +224,15 @@ type Facts struct {
 
 // EndpointFacts reads what is stored about endpoints of a partition.
 func (l Ownership) EndpointFacts(ctx context.Context, partition int, accounts []delivery.AccountID) ([]*Facts, error) {
-	type reading struct {
-		values    *redis.MapStringStringCmd
-		scheduled *redis.IntCmd
-	}
 	r := l.partitions[partition]
-	reads, err := pipelined(ctx, l.rdb, "reading webhook endpoints", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) reading {
-		return reading{pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))}
+	return pipelined(ctx, l.rdb, "reading webhook endpoints", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) func() *Facts {
+		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
+		return func() *Facts {
+			f := l.decodeFacts(account, values.Val())
+			f.Scheduled = scheduled.Val() > 0
+			return f
+		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	facts := make([]*Facts, len(reads))
-	for i, read := range reads {
-		facts[i] = l.decodeFacts(accounts[i], read.values.Val())
-		facts[i].Scheduled = read.scheduled.Val() > 0
-	}
-	return facts, nil
 }
 
 func (l *core) decodeFacts(account delivery.AccountID, values map[string]string) *Facts {
@@ -270,16 +253,13 @@ func (l Ownership) Pending(ctx context.Context, partition int) ([]delivery.Accou
 	if err != nil {
 		return nil, failed("listing accounts", err)
 	}
-	type reading struct {
-		scheduled *redis.IntCmd
-		breaker   *redis.BoolCmd
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading schedules", all, func(pipe redis.Pipeliner, account string) reading {
-		return reading{pipe.ZCard(ctx, r.keyOf(kindRetries, []byte(account))), pipe.HExists(ctx, r.keyOf(kindEndpoint, []byte(account)), "gate")}
+	waits, err := pipelined(ctx, l.rdb, "reading schedules", all, func(pipe redis.Pipeliner, account string) func() bool {
+		scheduled, breaker := pipe.ZCard(ctx, r.keyOf(kindRetries, []byte(account))), pipe.HExists(ctx, r.keyOf(kindEndpoint, []byte(account)), "gate")
+		return func() bool { return scheduled.Val() > 0 || breaker.Val() }
 	})
 	var pending []delivery.AccountID
-	for i, read := range reads {
-		if read.scheduled.Val() > 0 || read.breaker.Val() {
+	for i, waiting := range waits {
+		if waiting {
 			pending = append(pending, delivery.AccountID([]byte(all[i])))
 		}
 	}
@@ -327,12 +307,12 @@ func (l Ownership) Backlogs(ctx context.Context, partition int, accounts []deliv
 	if err != nil {
 		return nil, false, failed("looking for queues of an earlier release", err)
 	}
-	counts, err := pipelined(ctx, l.rdb, "reading schedules", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) *redis.IntCmd {
-		return pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
+	counts, err := pipelined(ctx, l.rdb, "reading schedules", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) func() int64 {
+		return pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])).Val
 	})
 	backlogs = make([]Backlog, len(counts))
 	for i, count := range counts {
-		backlogs[i].Events = count.Val()
+		backlogs[i].Events = count
 		if len(first[i]) > 0 {
 			backlogs[i].Oldest = first[i][0].Delivery.OccurredAt
 		}

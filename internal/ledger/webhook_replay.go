@@ -204,15 +204,15 @@ func (l *core) eventsOf(ctx context.Context, r partition, account delivery.Accou
 		}
 	}
 	// The account of an expired or retired one is empty.
-	reads, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) *redis.StringCmd {
+	accounts, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) func() string {
 		if event.Notice != "" {
-			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16)
+			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16).Val
 		}
-		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15)
+		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15).Val
 	})
 	kept := events[:0]
-	for i, read := range reads {
-		if read.Val() == string(account[:]) {
+	for i, of := range accounts {
+		if of == string(account[:]) {
 			kept = append(kept, events[i])
 		}
 	}

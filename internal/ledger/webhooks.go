@@ -77,26 +77,19 @@ func webhookNotConfigured() error {
 	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered; register one with PUT /webhook")
 }
 
-type endpointReads struct {
-	values    *redis.MapStringStringCmd
-	scheduled *redis.IntCmd
-	first     *redis.ZSliceCmd // the next to be due
-	owned     *redis.IntCmd
-}
-
-// decode is the endpoint that was read; nil when it has no URL.
-func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpoint {
-	f, now := l.decodeFacts(account, c.values.Val()), l.now()
+// decodeEndpoint is the endpoint with these facts; nil when it has no URL. first is the next to be due.
+func (l *core) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled int64, first []redis.Z, owned bool) *WebhookEndpoint {
 	if f.URL == "" {
 		return nil
 	}
+	now := l.now()
 	if f.Unreadable != nil && len(l.secrets.Keys) > 0 {
 		l.log.Error("webhook secret cannot be opened", "account", account, "error", f.Unreadable)
 	}
 	t := &f.Tally
 	e := &WebhookEndpoint{
 		Account: account, Receiver: f.Receiver, Limits: f.Limits, State: f.State, StateSince: timeOf(f.StateSince),
-		Backlog: c.scheduled.Val() + int64(f.Waiting), Unknown: c.owned.Val() == 0,
+		Backlog: scheduled + int64(f.Waiting), Unknown: !owned,
 		HeldUntil: timeOf(f.Breaker.Hold), BreakerOpen: f.Breaker.Open, Pace: math.Round(f.Breaker.Rate*10) / 10,
 		Delivered: int64(t.Delivered), Retried: int64(t.Retried), Undelivered: int64(t.Undelivered), NotSent: int64(t.NotSent),
 	}
@@ -106,7 +99,7 @@ func (c endpointReads) decode(l *core, account delivery.AccountID) *WebhookEndpo
 	}
 	if f.Waiting > 0 {
 		e.NextAttempt = now
-	} else if first := c.first.Val(); len(first) > 0 {
+	} else if len(first) > 0 {
 		e.NextAttempt = time.UnixMilli(int64(first[0].Score))
 	}
 	if e.BreakerOpen || !e.NextAttempt.IsZero() && e.HeldUntil.After(e.NextAttempt) {
@@ -137,22 +130,15 @@ func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
 }
 
 func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
-	reads, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) endpointReads {
+	all, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) func() *WebhookEndpoint {
 		r := l.partitionOf(account)
-		return endpointReads{
-			values:    pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])),
-			scheduled: pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])),
-			first:     pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0),
-			owned:     pipe.Exists(ctx, r.key(kindSummary)),
+		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
+		first, owned := pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0), pipe.Exists(ctx, r.key(kindSummary))
+		return func() *WebhookEndpoint {
+			return l.decodeEndpoint(account, l.decodeFacts(account, values.Val()), scheduled.Val(), first.Val(), owned.Val() > 0)
 		}
 	})
-	var all []*WebhookEndpoint
-	for i, read := range reads {
-		if e := read.decode(l, ids[i]); e != nil {
-			all = append(all, e)
-		}
-	}
-	return all, err
+	return present(all), err
 }
 
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
