@@ -47,16 +47,9 @@ func (l *core) writeAccount(ctx context.Context, mode string, id delivery.Accoun
 		}
 		args = append(args, packed)
 	}
-	reply, err := l.runText(ctx, "write_account", keys, append(args, fieldsAndValues...)...)
-	switch {
-	case err != nil:
-		return err
-	case reply == "missing":
-		return accountNotFound()
-	case reply == "conflict":
-		return fmt.Errorf("account %s: %w", id, ErrConflict)
-	}
-	return nil
+	refused := refusals{"missing": accountNotFound(), "conflict": fmt.Errorf("account %s: %w", id, ErrConflict)}
+	_, err := l.runWord(ctx, "write_account", refused, keys, append(args, fieldsAndValues...)...)
+	return err
 }
 
 func flag(b bool) string {
@@ -175,20 +168,13 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 // revokeOld ends all earlier ones now, and every token issued before within a poll of the
 // fleets. It may be repeated. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
 func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
-	reply, err := l.runText(ctx, "rotate_credentials", []string{l.partitionOf(id).account(id)},
-		secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
-	switch {
-	case err != nil:
+	notBefore, err := l.runWord(ctx, "rotate_credentials", refusals{"missing": accountNotFound(), "full": tooManySecrets()},
+		[]string{l.partitionOf(id).account(id)}, secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
+	if err != nil || !revokeOld {
 		return err
-	case reply == "missing":
-		return accountNotFound()
-	case reply == "full":
-		return tooManySecrets()
-	case !revokeOld:
-		return nil
 	}
 	// The secrets have ended; if this fails the caller repeats it all.
 	keys := l.fleetKeys()
-	_, err = l.runText(ctx, "revoke_tokens", []string{keys[3], keys[1]}, id[:], reply)
+	_, err = l.runText(ctx, "revoke_tokens", []string{keys[3], keys[1]}, id[:], notBefore)
 	return err
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,15 @@ func (l *core) runText(ctx context.Context, file string, keys []string, args ...
 		return "", fmt.Errorf("script %s answered %T instead of a string", file, reply)
 	}
 	return text, nil
+}
+
+// refusals are the errors that replies of a script stand for.
+type refusals map[string]error
+
+// runWord runs a script that answers a word, which may be a refusal.
+func (l *core) runWord(ctx context.Context, file string, refused refusals, keys []string, args ...any) (string, error) {
+	word, err := l.runText(ctx, file, keys, args...)
+	return word, cmp.Or(err, refused[word])
 }
 
 type call struct {

@@ -95,11 +95,8 @@ func (l *core) controlsKey() string { return l.global.prefix + "fleets_controls"
 // Create stores a new fleet with the SHA-256 of its client secret.
 func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
-	reply, err := l.runText(ctx, "write_fleet", append(l.fleetKeys()[:2:2], l.controlsKey()),
-		f.ID[:], "", encodeFleet(stored), "", encodeControls(f))
-	if err == nil && reply == "conflict" {
-		err = fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)
-	}
+	_, err := l.runWord(ctx, "write_fleet", refusals{"conflict": fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)},
+		append(l.fleetKeys()[:2:2], l.controlsKey()), f.ID[:], "", encodeFleet(stored), "", encodeControls(f))
 	return err
 }
 

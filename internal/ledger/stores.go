@@ -115,16 +115,12 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	for i := range notices {
 		args = append(args, newNoticeID(), encodeNotice(&notices[i]))
 	}
-	reply, err := l.runText(ctx, "write_store", []string{
+	_, err := l.runWord(ctx, "write_store", refusals{"conflict": fmt.Errorf("store %q: %w", s.ExternalID, ErrConflict)}, []string{
 		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents)}, args...)
-	if err != nil {
-		return err
+	if err == nil {
+		s.Revision = written.Revision
 	}
-	if reply == "conflict" {
-		return fmt.Errorf("store %q: %w", s.ExternalID, ErrConflict)
-	}
-	s.Revision = written.Revision
-	return nil
+	return err
 }
 
 // OfFleet lists a fleet's stores in a state (0: any), in no particular order.

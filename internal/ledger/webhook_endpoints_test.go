@@ -13,10 +13,15 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// writes calls the script as the gateway does.
+// writes calls the script as the gateway does, and returns its answer, of a refusal the code.
 func (s *env) writes(t *testing.T, mode string, args ...any) string {
 	t.Helper()
-	return get(s.writeEndpoint(t.Context(), s.account, mode, args...))(t)
+	answer, err := s.writeEndpoint(t.Context(), s.account, mode, args...)
+	if refusal, ok := err.(*delivery.Error); ok {
+		return string(refusal.Code)
+	}
+	must(t, err)
+	return answer
 }
 
 func TestWriteEndpoint_AnswersAndNotes(t *testing.T) {
@@ -37,14 +42,14 @@ func TestWriteEndpoint_AnswersAndNotes(t *testing.T) {
 		{"a rotation", [][]any{{"set", one, "s1"}}, []any{"rotate", "0", "s2", until}, "written", true, 1},
 		{"a rotation, repeated", [][]any{{"set", one, "s1"}, {"rotate", "0", "s2", until}}, []any{"rotate", "0", "s2", until}, "written", true, 0},
 		{"a rotation too many", [][]any{{"set", one, "s1"}, {"rotate", "0", "s2", until}, {"rotate", "0", "s3", until}, {"rotate", "0", "s4", until}, {"rotate", "0", "s5", until}},
-			[]any{"rotate", "0", "s6", until}, "full", false, 0},
+			[]any{"rotate", "0", "s6", until}, string(delivery.CodeTooManySecrets), false, 0},
 		{"limits", [][]any{{"set", one, "s1"}}, []any{"limit", "7", ""}, "written", true, 0},
 		{"a probe", [][]any{{"set", one, "s1"}}, []any{"probe"}, "written", true, 0},
 		{"a deletion", [][]any{{"set", one, "s1"}}, []any{"delete"}, "written", true, 1},
-		{"a deletion, repeated", [][]any{{"set", one, "s1"}, {"delete"}}, []any{"delete"}, "missing", false, 0},
-		{"a rotation of nothing", nil, []any{"rotate", "0", "s2", until}, "missing", false, 0},
-		{"limits of nothing", nil, []any{"limit", "7", ""}, "missing", false, 0},
-		{"a probe of nothing", nil, []any{"probe"}, "missing", false, 0},
+		{"a deletion, repeated", [][]any{{"set", one, "s1"}, {"delete"}}, []any{"delete"}, string(delivery.CodeWebhookNotConfigured), false, 0},
+		{"a rotation of nothing", nil, []any{"rotate", "0", "s2", until}, string(delivery.CodeWebhookNotConfigured), false, 0},
+		{"limits of nothing", nil, []any{"limit", "7", ""}, string(delivery.CodeWebhookNotConfigured), false, 0},
+		{"a probe of nothing", nil, []any{"probe"}, string(delivery.CodeWebhookNotConfigured), false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newUnregistered(t)

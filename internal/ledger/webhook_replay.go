@@ -175,14 +175,10 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, eve
 		for i := range page {
 			args = append(args, page[i].key())
 		}
-		reply, err := l.runText(ctx, "queue_replays", []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
-		switch {
-		case err != nil:
+		_, err := l.runWord(ctx, "queue_replays", refusals{"no_endpoint": webhookNotConfigured(), "full": replaysFull(queued)},
+			[]string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
+		if err != nil {
 			return queued, err
-		case reply == "no_endpoint":
-			return queued, webhookNotConfigured()
-		case reply == "full":
-			return queued, replaysFull(queued)
 		}
 		queued += len(page)
 	}

@@ -141,24 +141,12 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 	return present(all), err
 }
 
+// writeEndpoint returns the script's reply. All modes but set need a URL: WEBHOOK_NOT_CONFIGURED.
+// TOO_MANY_SECRETS.
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.partitionOf(account)
-	return l.runText(ctx, "write_endpoint", []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)},
-		append([]any{r.prefix, account[:], mode}, args...)...)
-}
-
-// changeEndpoint needs a URL. WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
-func (l *core) changeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) error {
-	reply, err := l.writeEndpoint(ctx, account, mode, args...)
-	switch {
-	case err != nil:
-		return err
-	case reply == "missing":
-		return webhookNotConfigured()
-	case reply == "full":
-		return tooManySecrets()
-	}
-	return nil
+	return l.runWord(ctx, "write_endpoint", refusals{"missing": webhookNotConfigured(), "full": tooManySecrets()},
+		[]string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
 // SetURL registers or changes a URL, which takes the whole backlog; the same one is
@@ -195,13 +183,14 @@ const (
 // Delete removes the URL and its secrets. What waits is recorded as not sent, by the worker that
 // owns the partition. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
-	return l.changeEndpoint(ctx, account, "delete")
+	_, err := l.writeEndpoint(ctx, account, "delete")
+	return err
 }
 
 // QueueTest publishes a webhook.test event; a receiver whose breaker is open is
 // probed at once. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
-	if err := l.changeEndpoint(ctx, account, "probe"); err != nil {
+	if _, err := l.writeEndpoint(ctx, account, "probe"); err != nil {
 		return "", err
 	}
 	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: testData(account)}, newNoticeID())
@@ -213,7 +202,8 @@ func testData(account delivery.AccountID) []byte {
 
 // SetLimits changes an endpoint's limits but negative ones. WEBHOOK_NOT_CONFIGURED.
 func (l Webhooks) SetLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
-	return l.changeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
+	_, err := l.writeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
+	return err
 }
 
 func limitText(n int) string {
@@ -231,7 +221,7 @@ func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, 
 	if err != nil {
 		return "", err
 	}
-	if err := l.changeEndpoint(ctx, account, "rotate", flag(revokeOld), sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
+	if _, err := l.writeEndpoint(ctx, account, "rotate", flag(revokeOld), sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
 		return "", err
 	}
 	return secret, nil
