@@ -18,37 +18,26 @@ import (
 
 // Create stores an account with the SHA-256 of its client secret, once for each id.
 func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
-	fields, err := accountFields(a)
-	if err != nil {
-		return err
-	}
-	return l.writeAccount(ctx, "create", a.ID, "", a, append(fields, "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))...)
+	return l.writeAccount(ctx, "create", a, "", "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))
 }
 
-func accountFields(a *delivery.Account) ([]any, error) {
+// writeAccount runs write_account.lua. An empty revision is not compared. An update fails with
+// ACCOUNT_NOT_FOUND or ErrConflict. more are fields and values besides those that change.
+func (l *core) writeAccount(ctx context.Context, mode string, a *delivery.Account, revision string, more ...any) error {
 	limits, err := json.Marshal(a.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
+		return fmt.Errorf("limits: %w", err)
 	}
-	return []any{"name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits)}, nil
-}
-
-// writeAccount runs write_account.lua. A nil a keeps the windows' limits; an empty
-// revision is not compared. An update fails with ACCOUNT_NOT_FOUND or ErrConflict.
-func (l *core) writeAccount(ctx context.Context, mode string, id delivery.AccountID, revision string, a *delivery.Account, fieldsAndValues ...any) error {
-	r := l.partitionOf(id)
-	keys := []string{r.account(id), r.key(kindAccounts)}
-	args := []any{mode, id[:], revision, int(endpoints)}
+	r := l.partitionOf(a.ID)
+	keys := []string{r.account(a.ID), r.key(kindAccounts)}
+	args := []any{mode, a.ID[:], revision, int(endpoints)}
 	for e := range endpoints {
-		keys = append(keys, r.windows(e, id))
-		packed := ""
-		if a != nil {
-			packed = packLimit(e, limitOf(&a.Limits, e), a.Suspended)
-		}
-		args = append(args, packed)
+		keys = append(keys, r.windows(e, a.ID))
+		args = append(args, packLimit(e, limitOf(&a.Limits, e), a.Suspended))
 	}
-	refused := refusals{"missing": accountNotFound(), "conflict": fmt.Errorf("account %s: %w", id, ErrConflict)}
-	_, err := l.runWord(ctx, "write_account", refused, keys, append(args, fieldsAndValues...)...)
+	args = append(args, "name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits))
+	refused := refusals{"missing": accountNotFound(), "conflict": fmt.Errorf("account %s: %w", a.ID, ErrConflict)}
+	_, err = l.runWord(ctx, "write_account", refused, keys, append(args, more...)...)
 	return err
 }
 
@@ -151,11 +140,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 		if err := change(a); err != nil {
 			return nil, err
 		}
-		fields, err := accountFields(a)
-		if err != nil {
-			return nil, err
-		}
-		err = l.writeAccount(ctx, "update", id, strconv.FormatUint(a.Revision, 10), a, fields...)
+		err = l.writeAccount(ctx, "update", a, strconv.FormatUint(a.Revision, 10))
 		if !errors.Is(err, ErrConflict) {
 			a.Revision++
 			return a, err

@@ -190,7 +190,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		for _, into := range []*delivery.EndpointLimit{&a.Limits.Orders, &a.Limits.Stores, &a.Limits.Token} {
 			*into = m.limit
 		}
-		must(tb, l.writeAccount(tb.Context(), mode, account, "", a))
+		must(tb, l.writeAccount(tb.Context(), mode, a, ""))
 	}
 	write("create")
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
@@ -393,7 +393,7 @@ func TestLimits_LogOfTheReleaseBefore(t *testing.T) {
 	for range 20 {
 		id := delivery.NewAccountID()
 		write := func(l *Ledger, mode string, w delivery.Window) {
-			must(t, l.writeAccount(t.Context(), mode, id, "", &delivery.Account{ID: id, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: w}}}))
+			must(t, l.writeAccount(t.Context(), mode, &delivery.Account{ID: id, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: w}}}, ""))
 		}
 		write(old, "create", delivery.Window{Count: 1000, Seconds: 10})
 		start := 4_000_000_000 * second

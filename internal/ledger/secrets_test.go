@@ -38,7 +38,7 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	e.oldRotate = func(n byte) {
 		key := e.partitionOf(account).account(account)
 		current := get(e.rdb.HGet(t.Context(), key, "secret").Result())(t)
-		must(t, e.writeAccount(t.Context(), "update", account, "", nil,
+		must(t, e.writeAccount(t.Context(), "update", get(e.Accounts.Get(t.Context(), account))(t), "",
 			"secret", string(append([]byte{n}, make([]byte, 31)...)), "old_secret", current, "old_until", e.now.Add(24*time.Hour).UnixMilli()))
 	}
 	if kind == "account" {
