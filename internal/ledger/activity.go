@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,9 +33,8 @@ const (
 
 // Fields of a minute besides orderFields, and of each process its last addition.
 const (
-	refusedField   = "r"
-	processField   = "p"
-	processIDBytes = 8
+	refusedField = "r"
+	processField = "p"
 )
 
 // orderFields are the counts of orders by their status; Searching is a creation.
@@ -74,9 +72,7 @@ type addition struct {
 const keptAdditions = 360
 
 func newActivityCounts() *activityCounts {
-	var id [processIDBytes]byte
-	_, _ = rand.Read(id[:]) // never fails
-	a := &activityCounts{process: processField + hex.EncodeToString(id[:])}
+	a := &activityCounts{process: processField + rand.Text()}
 	a.drain()
 	return a
 }
