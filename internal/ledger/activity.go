@@ -51,7 +51,7 @@ var refusedFields = func() map[delivery.Code]string {
 // activityCounts is what this process has counted since the last flush.
 type activityCounts struct {
 	mu       sync.Mutex
-	accounts map[delivery.AccountID]*minuteCount
+	accounts map[delivery.AccountID]minuteCount
 	fields   map[string]int64 // of the minute
 
 	process  string     // field of this process, new with every start
@@ -81,14 +81,11 @@ func (a *activityCounts) request(account delivery.AccountID, refused bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.accounts[account]
-	if c == nil {
-		c = new(minuteCount)
-		a.accounts[account] = c
-	}
 	c.all++
 	if refused {
 		c.refused++
 	}
+	a.accounts[account] = c
 }
 
 func (a *activityCounts) reached(status delivery.Status) { a.add(orderFields[status]) }
@@ -101,11 +98,11 @@ func (a *activityCounts) add(field string) {
 	}
 }
 
-func (a *activityCounts) drain() (accounts map[delivery.AccountID]*minuteCount, fields map[string]int64) {
+func (a *activityCounts) drain() (accounts map[delivery.AccountID]minuteCount, fields map[string]int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	accounts, fields = a.accounts, a.fields
-	a.accounts, a.fields = map[delivery.AccountID]*minuteCount{}, map[string]int64{}
+	a.accounts, a.fields = map[delivery.AccountID]minuteCount{}, map[string]int64{}
 	return accounts, fields
 }
 
