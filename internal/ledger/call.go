@@ -288,11 +288,6 @@ func text(value any) string {
 	return s
 }
 
-func integer(value any) int64 {
-	n, _ := value.(int64)
-	return n
-}
-
 const itemsAtOnce = 500
 
 // pipelined queues the commands of each item, 500 items in a round trip, and returns what each item's

@@ -254,12 +254,9 @@ func (s *Step) read(reply *redis.Cmd) error {
 	case "lost":
 		return ErrNotOwner
 	case "conflict":
+		orders := slices.Concat(s.orders[0], s.orders[1])
 		for _, place := range values[1:] {
-			if i := int(integer(place)) - 1; i < len(s.orders[0]) {
-				s.Conflicts = append(s.Conflicts, s.orders[0][i])
-			} else {
-				s.Conflicts = append(s.Conflicts, s.orders[1][i-len(s.orders[0])])
-			}
+			s.Conflicts = append(s.Conflicts, orders[place.(int64)-1])
 		}
 		return ErrConflict
 	default:
