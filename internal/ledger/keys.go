@@ -58,12 +58,7 @@ type partition struct {
 
 func (r partition) key(kind byte) string { return r.prefix + string(rune(kind)) }
 
-func (r partition) keyOf(kind byte, suffix []byte) string {
-	b := make([]byte, 0, len(r.prefix)+1+len(suffix))
-	b = append(b, r.prefix...)
-	b = append(b, kind)
-	return string(append(b, suffix...))
-}
+func (r partition) keyOf(kind byte, suffix []byte) string { return r.key(kind) + string(suffix) }
 
 func (r partition) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
 
