@@ -164,20 +164,20 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 	}
 	call.value(appendOrderEvent(call.buf, o.ID, o.Version))
 	nonce := rand.Uint64()
-	call.value(appendCreationHead(call.buf, keyIsExternal, nonce, fingerprint, c.Candidates))
+	flags := byte(0)
+	if keyIsExternal {
+		flags = flagKeyIsExternal
+	}
+	call.value(appendCreationHead(call.buf, flags, nonce, fingerprint, c.Candidates))
 	for i := range c.Candidates {
 		if c.Candidates[i].takesOrders() {
-			call.value(appendOrderRecord(call.buf, o, &c.Candidates[i].Terms, nonce, fingerprint, keyIsExternal))
+			call.value(appendOrderRecord(call.buf, o, &c.Candidates[i].Terms, flags, nonce, fingerprint))
 		}
 	}
 }
 
 // appendCreationHead is what is compared, and the fleets that take no orders.
-func appendCreationHead(b []byte, keyIsExternal bool, nonce uint64, fingerprint [16]byte, candidates []Candidate) []byte {
-	flags := byte(0)
-	if keyIsExternal {
-		flags = flagKeyIsExternal
-	}
+func appendCreationHead(b []byte, flags byte, nonce uint64, fingerprint [16]byte, candidates []Candidate) []byte {
 	b = append(b, flags)
 	b = binary.BigEndian.AppendUint64(b, nonce)
 	b = append(b, fingerprint[:]...)

@@ -241,12 +241,8 @@ const (
 )
 
 // appendOrderRecord is the record of a new order that the given fleet takes.
-func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, nonce uint64, fingerprint [16]byte, keyIsExternal bool) []byte {
+func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, flags byte, nonce uint64, fingerprint [16]byte) []byte {
 	begin := len(b)
-	flags := byte(0)
-	if keyIsExternal {
-		flags = flagKeyIsExternal
-	}
 	created := uint64(millis(o.CreatedAt))
 	b = append(b, recordFormat, byte(delivery.Searching), 0, flags)
 	b = binary.BigEndian.AppendUint64(b, o.Version)
