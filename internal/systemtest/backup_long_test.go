@@ -91,12 +91,16 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	s := startStack(t, o)
 	v := s.Account(t, stack.Unlimited)
 	var up atomic.Bool // of the vendor's receiver, which refuses everything until the end
-	received := v.Receive(t, receiver.Options{Refuse: func(receiver.Event) int {
-		if up.Load() {
-			return 0
+	url, handle := listen(t)
+	received, err := receiver.New(receiver.Options{Secrets: []string{v.SetWebhook(t, url)}})
+	must(t, err)
+	handle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !up.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
 		}
-		return http.StatusServiceUnavailable
-	}})
+		received.ServeHTTP(w, r)
+	}))
 	v.AwaitStore(t, s)
 	c := startCreating(t, v)
 	await(t, "an order is delivered", func() bool {

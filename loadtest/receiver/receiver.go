@@ -22,16 +22,13 @@ import (
 	"vendorapi/loadtest/receiver/snippets"
 )
 
-// maxBody is far above what the service sends (below 20 kB).
-const maxBody = 256 << 10
+// MaxBody is far above what the service sends (below 20 kB).
+const MaxBody = 256 << 10
 
 // Options of a Receiver. Secrets is required.
 type Options struct {
 	// Secrets are tried in turn: two during a rotation.
 	Secrets []string
-	// Refuse is called with every verified event before it is stored; a status
-	// other than 0 is answered instead, as a failing receiver would. Optional.
-	Refuse func(Event) int
 	// Refused is called for every request that was not taken, with the answer's status and the reason. Optional.
 	Refused func(status int, reason string)
 	// Seen is called with every event that was stored, duplicates included, before the answer. Optional.
@@ -69,7 +66,6 @@ type Counts struct {
 	Distinct   int            `json:"distinct"`   // different eventIds
 	Duplicates int            `json:"duplicates"` // an eventId that was stored already
 	Changed    int            `json:"changed"`    // duplicates whose bytes differ: a defect of the sender
-	Refused    int            `json:"refused"`    // answered otherwise because of Options.Refuse
 	Invalid    map[string]int `json:"invalid"`    // not verified or not readable, by reason
 	Unknown    map[string]int `json:"unknown"`    // types this receiver does not know; answered 2xx
 	Events     map[string]int `json:"events"`     // distinct ones, by type
@@ -121,34 +117,32 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "POST only", http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxBody))
 	if err != nil {
 		r.reject(w, http.StatusRequestEntityTooLarge, "body not readable")
 		return
 	}
-	if err := snippets.Verify(r.options.Secrets, req.Header, body, r.now()); err != nil {
-		r.reject(w, http.StatusUnauthorized, err.Error())
-		return
-	}
-	event, err := parse(req.Header, body)
+	event, status, err := Read(r.options.Secrets, req.Header, body, r.now())
 	if err != nil {
-		r.reject(w, http.StatusBadRequest, err.Error())
+		r.reject(w, status, err.Error())
 		return
-	}
-	if r.options.Refuse != nil {
-		if status := r.options.Refuse(event); status != 0 {
-			r.mu.Lock()
-			r.counts.Refused++
-			r.mu.Unlock()
-			http.Error(w, "in trouble on purpose", status)
-			return
-		}
 	}
 	duplicate := r.store(event, sha256.Sum256(body))
 	if r.options.Seen != nil {
 		r.options.Seen(event, duplicate)
 	}
-	w.WriteHeader(http.StatusNoContent)
+	w.WriteHeader(status)
+}
+
+// Read is the event of a webhook and the status that it is answered with: 204, or 401 and 400 with the error.
+func Read(secrets []string, header http.Header, body []byte, now time.Time) (e Event, status int, err error) {
+	if err := snippets.Verify(secrets, header, body, now); err != nil {
+		return e, http.StatusUnauthorized, err
+	}
+	if e, err = parse(header, body); err != nil {
+		return e, http.StatusBadRequest, err
+	}
+	return e, http.StatusNoContent, nil
 }
 
 // parse reads a verified body and holds it against the headers.

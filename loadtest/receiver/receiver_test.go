@@ -135,25 +135,6 @@ func TestReceiver_UnknownTypesAreNoOps(t *testing.T) {
 	}
 }
 
-//rule:delivery-rules/1
-func TestReceiver_RefusesOnPurposeBeforeStoring(t *testing.T) {
-	r := newReceiver(t, Options{Refuse: func(e Event) int {
-		if e.Attempt == 1 {
-			return http.StatusServiceUnavailable
-		}
-		return 0
-	}})
-	m := statusChanged("e1", "o1", "Assigned", now)
-	if status := post(r, m.headers(), m.body); status != http.StatusServiceUnavailable {
-		t.Errorf("answered %d", status)
-	}
-	m.attempt = "2"
-	send(t, r, m)
-	if c := r.Counts(); c.Refused != 1 || c.Received != 1 || c.Distinct != 1 {
-		t.Errorf("%+v", c)
-	}
-}
-
 //rule:authentication/5
 func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 	good := statusChanged("e1", "o1", "Assigned", now)
@@ -200,7 +181,7 @@ func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 	if status := post(r, good.headers(), good.body+" "); status != http.StatusUnauthorized {
 		t.Errorf("one more byte: %d", status)
 	}
-	if status := post(r, good.headers(), strings.Repeat("x", maxBody+1)); status != http.StatusRequestEntityTooLarge {
+	if status := post(r, good.headers(), strings.Repeat("x", MaxBody+1)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("huge body: %d", status)
 	}
 	rec := httptest.NewRecorder()

@@ -1,7 +1,8 @@
 package validate
 
 import (
-	"bytes"
+	"cmp"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -92,21 +93,18 @@ func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 		return a, http.StatusBadRequest
 	}
 	a.Body = Digest(body)
-	verifier, err := receiver.New(receiver.Options{
-		Secrets: []string{b.secret},
-		Refuse: func(e receiver.Event) int {
-			a.EventID, a.Event, a.Attempt, a.Occurred = e.EventID, e.Event, e.Attempt, e.OccurredAt
-			a.Order, a.External, a.Status, a.Failure = e.Order.OrderID, e.Order.ExternalOrderID, e.Order.Status, e.Order.FailureReason
-			return answer
-		},
-		Refused: func(_ int, reason string) { a.Invalid = reason },
-	})
+	e, status, err := receiver.Read([]string{b.secret}, req.Header, body, time.Now())
+	switch {
+	case req.Method != http.MethodPost:
+		status, err = http.StatusMethodNotAllowed, errors.New("no POST")
+	case len(body) > receiver.MaxBody:
+		status, err = http.StatusRequestEntityTooLarge, errors.New("the body is too large")
+	}
 	if err != nil {
 		a.Invalid = err.Error()
-		return a, http.StatusInternalServerError
+		return a, status
 	}
-	req.Body = io.NopCloser(bytes.NewReader(body))
-	recorder := httptest.NewRecorder()
-	verifier.ServeHTTP(recorder, req)
-	return a, recorder.Code
+	a.EventID, a.Event, a.Attempt, a.Occurred = e.EventID, e.Event, e.Attempt, e.OccurredAt
+	a.Order, a.External, a.Status, a.Failure = e.Order.OrderID, e.Order.ExternalOrderID, e.Order.Status, e.Order.FailureReason
+	return a, cmp.Or(answer, status)
 }
