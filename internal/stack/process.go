@@ -44,6 +44,7 @@ type Program struct {
 	Ready string   // URL that answers 200 when it is ready; empty: it is at once
 
 	dir     string                      // working directory; empty: this process's own
+	prepare func() error                // before each start; optional
 	check   func(context.Context) error // in place of Ready; optional
 	timeout time.Duration               // of a start; 0: startTimeout
 	echo    io.Writer                   // lines that report errors are shown here, too; optional
@@ -77,6 +78,11 @@ func (p *Program) last() *run { return cmp.Or(p.run.Load(), never) }
 func (p *Program) Start(ctx context.Context) error {
 	if p.Running() {
 		return fmt.Errorf("%s already runs", p.Name)
+	}
+	if p.prepare != nil {
+		if err := p.prepare(); err != nil {
+			return err
+		}
 	}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

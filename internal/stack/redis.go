@@ -125,17 +125,14 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	r.Program = &Program{
 		Name: "redis-server", Path: path, Args: append(args, o.Extra...), Env: o.Env, Log: filepath.Join(dir, "redis.log"),
 		check: r.answers, timeout: redisStartTimeout, inherit: o.inherit, onDeath: o.onDeath,
+		prepare: func() error {
+			if err := repairTail(dir); err != nil {
+				return fmt.Errorf("start redis: append-only file: %w", err)
+			}
+			return nil
+		},
 	}
 	return r, nil
-}
-
-// Start runs the server again on the same folder and addresses after Stop or
-// Kill, and returns when it answers. The data is in Dir.
-func (r *Redis) Start(ctx context.Context) error {
-	if err := repairTail(r.Dir); err != nil {
-		return fmt.Errorf("start redis: append-only file: %w", err)
-	}
-	return r.Program.Start(ctx)
 }
 
 // Command gives the server one command, as an operator does, and returns its reply as

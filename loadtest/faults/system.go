@@ -43,14 +43,6 @@ type system struct {
 	exits chan error // unexpected ones
 }
 
-type process interface {
-	Start(context.Context) error
-	Stop()
-	Kill()
-	Running() bool
-	PID() int
-}
-
 // start starts everything below dir, with the proxies.
 func (s *system) start(ctx context.Context, dir string, from *options, out io.Writer) (err error) {
 	users := &stack.Users{Environment: "sandbox", Passwords: map[string]string{stack.GatewayUser: rand.Text(),
@@ -175,16 +167,16 @@ func (s *system) programs() []*stack.Program {
 	if s.spares == nil {
 		return nil
 	}
-	return append([]*stack.Program{s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
+	return append([]*stack.Program{s.redis.Program, s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
 }
 
-func (s *system) process(name string) process {
-	return map[string]process{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
-		"clickhouse": s.ClickHouse, "redis": s.redis}[name]
+func (s *system) process(name string) *stack.Program {
+	return map[string]*stack.Program{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
+		"clickhouse": s.ClickHouse, "redis": s.redis.Program}[name]
 }
 
 // signal signals a process that runs. Another's id may be that of one that does not.
-func (s *system) signal(p process, sig syscall.Signal) error {
+func (s *system) signal(p *stack.Program, sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !p.Running() {
@@ -197,13 +189,10 @@ func (s *system) resume() {
 	for _, p := range s.programs() {
 		_ = s.signal(p, syscall.SIGCONT) // no effect on the others
 	}
-	if s.redis != nil {
-		_ = s.signal(s.redis, syscall.SIGCONT)
-	}
 }
 
 // restart starts a killed process. One that is not ready in time, for want of what it needs, becomes so later.
-func (s *system) restart(ctx context.Context, p process, timeout time.Duration) error {
+func (s *system) restart(ctx context.Context, p *stack.Program, timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.Running() {
@@ -224,7 +213,7 @@ func (s *system) heal(ctx context.Context, workers int) error {
 		p.Stop()
 	}
 	s.resume()
-	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis, time.Minute), limitMemory(ctx, s.redis, "0"))
+	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, "0"))
 	for _, p := range s.proxies {
 		err = errors.Join(err, p.Heal())
 	}
