@@ -130,9 +130,12 @@ func (s *Stack) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-s.dead.Done():
-		return context.Cause(s.dead)
+		return s.Died()
 	}
 }
+
+// Died is how the first child ended that nobody had asked to end; nil: there is none.
+func (s *Stack) Died() error { return context.Cause(s.dead) }
 
 // Stop ends everything in the reverse order of starting and frees the data
 // directory. It may be called more than once.

@@ -242,8 +242,8 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 		return err
 	}
 	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
-	for len(s.system.exits) > 0 {
-		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: (<-s.system.exits).Error()})
+	if err := s.system.Died(); err != nil {
+		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: err.Error()})
 	}
 	return nil
 }

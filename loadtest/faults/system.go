@@ -39,8 +39,7 @@ type system struct {
 	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, spares-redis, reporting-redis, clickhouse
 	ends    []func()                    // what stop does, in the reverse order
 
-	mu    sync.Mutex // held while a process is signalled, killed or started
-	exits chan error // unexpected ones
+	mu sync.Mutex // held while a process is signalled, killed or started
 }
 
 // start starts everything below dir, with the proxies.
@@ -80,12 +79,6 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 		s.spares = append(s.spares, spare)
 	}
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
-	s.exits = make(chan error, 16)
-	go func() { // until the process ends
-		for {
-			s.exits <- s.Wait(context.Background())
-		}
-	}()
 	return nil
 }
 
