@@ -99,7 +99,7 @@ func (s *overloaded) checkLoad(t *tally, sustainable float64, lasted time.Durati
 }
 
 // checkMemory: a gateway needs memory for connections, Redis for orders; the worker's does not grow with the load.
-func (s *overloaded) checkMemory(used map[string]used, orders int) {
+func (s *overloaded) checkMemory(used map[string]harness.Watched, orders int) {
 	const MiB, spare, perConnection, perOrder = 1 << 20, 96 << 20, 64 << 10, 4 << 10
 	check := func(name string, most int, why string) {
 		w := used[name]
@@ -163,7 +163,7 @@ func (s *overloaded) fullMemory(ctx context.Context) {
 	full, reads := s.phase(ctx, s.form.phase, before.orders)
 	v := s.wide[0]
 	_, login := s.apis.Vendor.Login(ctx, "/token", v.ClientID, v.ClientSecret)
-	cores := watched()["worker"].cores
+	cores := watched()["worker"].Cores
 	s.check(len(full.orders) == 0 && full.served(full.busy, s.form.share), "orders at maxmemory",
 		"all 503 with Retry-After", "%d of %d%s", full.busy.TotalCount(), full.sent, full.problems())
 	s.checkServed(reads, "reads at maxmemory")
@@ -218,7 +218,7 @@ func (s *overloaded) withoutClickHouse(ctx context.Context) {
 	s.ClickHouse.Kill()
 	watched := watch(ctx, harness.Process{Name: "reporting", PID: s.Reporting.PID()})
 	without, reads := s.phase(ctx, 3*s.form.phase, with.orders) // several tries of the exporter
-	cores := watched()["reporting"].cores
+	cores := watched()["reporting"].Cores
 	s.checkServed(without, "orders without ClickHouse")
 	s.checkServed(reads, "reads without ClickHouse")
 	s.figure("an accepted order took, p99", "%s with, %s without",
@@ -404,7 +404,7 @@ func (s *overloaded) beside(ctx context.Context, when string, do func()) *tally 
 	all.Wait()
 	used := watched()
 	s.figure("cores used "+when, "gateway %.2f worker %.2f redis %.2f clients %.2f",
-		used["gateway"].cores, used["worker"].cores, used["redis"].cores, used["clients"].cores)
+		used["gateway"].Cores, used["worker"].Cores, used["redis"].Cores, used["clients"].Cores)
 	s.figure("vendors' orders "+when+", p99", "%s", milliseconds(p99(t.accepted)))
 	return t
 }
@@ -430,13 +430,13 @@ func (s *overloaded) checkCommands(ctx context.Context, what, want string, f loa
 }
 
 // during is by how much Redis's figures grow while something is done.
-func (s *overloaded) during(ctx context.Context, do func()) map[string]float64 {
+func (s *overloaded) during(ctx context.Context, do func()) harness.Usage {
 	before, err := harness.RedisInfo(ctx, s.redis)
 	s.require(err)
 	do()
 	after, err := harness.RedisInfo(ctx, s.redis)
 	s.require(err)
-	return harness.Usage(after).Since(before)
+	return after.Since(before)
 }
 
 // floodFleet is a fleet's credential in wrong hands.

@@ -230,17 +230,13 @@ func (s *overloaded) processes() []harness.Process {
 		{Name: "redis", PID: s.redis.PID()}}
 }
 
-type used struct {
-	harness.Watched
-	cores float64 // kept busy
-}
-
-func watch(ctx context.Context, processes ...harness.Process) func() map[string]used {
-	began, stop := time.Now(), harness.Watch(ctx, 200*time.Millisecond, processes...)
-	return func() map[string]used {
-		all := make(map[string]used)
+// watch watches processes until the result is called, which knows what they have used by their names.
+func watch(ctx context.Context, processes ...harness.Process) func() map[string]harness.Watched {
+	stop := harness.Watch(ctx, 200*time.Millisecond, processes...)
+	return func() map[string]harness.Watched {
+		all := make(map[string]harness.Watched)
 		for _, w := range stop() {
-			all[w.Name] = used{w, w.CPU.Seconds() / time.Since(began).Seconds()}
+			all[w.Name] = w
 		}
 		return all
 	}

@@ -89,8 +89,9 @@ func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 
 // Watched is what one process has used while it was watched.
 type Watched struct {
-	Name string
-	CPU  time.Duration
+	Name  string
+	CPU   time.Duration
+	Cores float64 // kept busy
 	// Resident memory in bytes: at the first look and the last one, and the most that it ever was.
 	Begin, Now, Peak uint64
 }
@@ -100,7 +101,7 @@ type Watched struct {
 func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop func() []Watched) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make([]Watched, len(processes))
-	begun := make([]float64, len(processes)) // CPU time at the first look
+	begun := make([]Usage, len(processes)) // at the first look
 	look := func() {
 		for i, p := range processes {
 			proc, err := procfs.NewProc(p.PID)
@@ -114,9 +115,11 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			}
 			w := &seen[i]
 			if w.Name == "" {
-				w.Name, w.Begin, begun[i] = p.Name, memory.VmRSS, used[p.Name]
+				w.Name, w.Begin, begun[i] = p.Name, memory.VmRSS, used
 			}
-			w.CPU, w.Now, w.Peak = time.Duration((used[p.Name]-begun[i])*float64(time.Second)), memory.VmRSS, memory.VmHWM
+			used = used.Since(begun[i])
+			w.CPU, w.Cores = time.Duration(used[p.Name]*float64(time.Second)), used[p.Name]/max(used["seconds"], 1e-9)
+			w.Now, w.Peak = memory.VmRSS, memory.VmHWM
 		}
 	}
 	look()
@@ -135,7 +138,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 }
 
 // RedisInfo is what a server says of itself (INFO), the fields that are numbers.
-func RedisInfo(ctx context.Context, server *stack.Redis) (map[string]float64, error) {
+func RedisInfo(ctx context.Context, server *stack.Redis) (Usage, error) {
 	text, err := server.Command(ctx, "INFO")
 	if err != nil {
 		return nil, fmt.Errorf("INFO of Redis at %s: %w", server.Addr, err)
