@@ -12,12 +12,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"vendorapi/internal/service"
@@ -32,14 +31,9 @@ GET /stats. The secret is in WEBHOOK_SECRET or a file.
 Flags:
 `
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "receive:", err)
-		os.Exit(1)
-	}
-}
+func main() { service.Main("receive", run) }
 
-func run() error {
+func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	addr := flag.String("addr", "127.0.0.1:8085", "address to listen on")
 	secretFile := flag.String("secret-file", "", "file that holds the webhook secret; WEBHOOK_SECRET is read when empty")
 	quiet := flag.Bool("quiet", false, "print no line per event")
@@ -60,8 +54,6 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
