@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -231,41 +230,29 @@ func millis(t time.Time) string {
 	return fmt.Sprint(t.UnixMilli())
 }
 
-// moment is the inverse of millis.
-func moment(text string) time.Time {
-	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}
-
-func (s *Sources) readArchive(ctx context.Context, f *Facts) (err error) {
+func (s *Sources) readArchive(ctx context.Context, f *Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	table := func(columns []column, from string) [][]string {
+	texts := func(columns []column, from string) string {
 		var expressions []string
 		for _, c := range columns {
 			expressions = append(expressions, c.sql)
 		}
-		sql := "SELECT " + strings.Join(expressions, ", ") + " FROM delivery." + from + " FORMAT JSONCompact"
-		// wait_end_of_query: an error must not come after rows.
-		text, failure := harness.Fetch(ctx, http.MethodPost, s.ClickHouseURL+"/?wait_end_of_query=1", sql)
-		var answer struct{ Data [][]string }
-		if failure == nil {
-			failure = json.Unmarshal(text, &answer)
-		}
-		err = errors.Join(err, failure)
-		return answer.Data
+		return "SELECT " + strings.Join(expressions, ", ") + " FROM delivery." + from + " FORMAT JSONCompact"
 	}
-	f.Archive = Archive{Orders: table(orderColumns, "orders FINAL"), Steps: table(stepColumns, "order_events FINAL ORDER BY sequence")}
-	attemptColumns := []column{{sql: "toString(account_id)"}, {sql: "event_id"}, {sql: "toString(state)"}, {sql: "toString(attempt)"},
-		{sql: milliseconds("at")}, {sql: "entry"}, {sql: "toString(toUInt8(probe))"}, {sql: "toString(toUInt8(replay))"}}
-	for _, r := range table(attemptColumns, "webhook_outcomes FINAL") {
-		number, _ := strconv.Atoi(r[3]) // it is a number in ClickHouse
-		recorded, _, _ := strings.Cut(r[5], "-")
-		f.Archive.Attempts = append(f.Archive.Attempts,
-			Attempt{r[0], r[1], r[2], number, moment(r[4]), moment(recorded), r[6] == "1", r[7] == "1"})
+	return errors.Join(s.query(ctx, texts(orderColumns, "orders FINAL"), &f.Archive.Orders),
+		s.query(ctx, texts(stepColumns, "order_events FINAL ORDER BY sequence"), &f.Archive.Steps),
+		s.query(ctx, `SELECT account_id AS account, event_id AS eventId, state, attempt, at, probe, replay,
+			fromUnixTimestamp64Milli(toInt64OrZero(splitByChar('-', entry)[1])) AS recorded
+			FROM delivery.webhook_outcomes FINAL FORMAT JSON`, &f.Archive.Attempts))
+}
+
+// query reads the rows of a statement into a slice.
+func (s *Sources) query(ctx context.Context, statement string, rows any) error {
+	// wait_end_of_query: an error must not come after rows.
+	text, err := harness.Fetch(ctx, http.MethodPost, s.ClickHouseURL+"/?wait_end_of_query=1&date_time_output_format=iso", statement)
+	if err != nil {
+		return err
 	}
-	return err
+	return json.Unmarshal(text, &struct{ Data any }{rows})
 }

@@ -29,15 +29,6 @@ func TestRowOf_HasAColumnForEachOfClickHouse(t *testing.T) {
 	}
 }
 
-func TestMoment_IsTheInverseOfMillis(t *testing.T) {
-	t.Parallel()
-	for _, at := range []time.Time{begin, {}} {
-		if got := moment(millis(at)); !got.Equal(at) {
-			t.Errorf("%s became %s", at, got)
-		}
-	}
-}
-
 // Facts that were kept are checked again as they were.
 func TestFacts_SurviveJSON(t *testing.T) {
 	t.Parallel()
