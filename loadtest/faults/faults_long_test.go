@@ -136,7 +136,7 @@ func TestVendorClient_KeepsItsConnectionAndSendsOnce(t *testing.T) {
 	}
 	server.Start()
 	defer server.Close()
-	c := newVendorClient(0, "", &vendor{Vendor: &stack.Vendor{Client: &client.Client{}}}, server.URL, nil, nil)
+	c := newVendorClient(0, "", &vendor{Vendor: &stack.Vendor{Client: &client.Client{}}}, server.URL, nil)
 	key := []string{"X-Idempotency-Key", "k"}
 	for _, step := range []struct {
 		method, path          string

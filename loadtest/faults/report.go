@@ -53,7 +53,7 @@ func (s *suite) record(r *round) {
 	res := &s.result
 	res.Rounds++
 	res.Report.Add(r.report)
-	ops := r.log.Operations()
+	ops := r.operations
 	outage := longestOutage(ops, r.began, r.ended)
 	var strikes int64
 	for _, in := range r.injections {
@@ -89,8 +89,7 @@ func (s *suite) record(r *round) {
 
 func longestOutage(ops []validate.Operation, began, ended time.Time) (longest time.Duration) {
 	last := began
-	slices.SortFunc(ops, func(a, b validate.Operation) int { return a.End.Compare(b.End) })
-	for _, op := range ops {
+	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b validate.Operation) int { return a.End.Compare(b.End) }) {
 		if op.OK() {
 			longest = max(longest, op.End.Sub(last))
 			last = op.End
@@ -149,7 +148,7 @@ type record struct {
 // explain keeps the round and prints the timelines of some of the subjects of its violations.
 func (s *suite) explain(r *round) error {
 	path := filepath.Join(s.dir, roundFile)
-	rec := record{r.log.Operations(), r.facts}
+	rec := record{r.operations, r.facts}
 	if err := harness.WriteJSON(path, rec, s.out); err != nil {
 		return fmt.Errorf("keeping the round: %w", err)
 	}

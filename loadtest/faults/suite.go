@@ -35,12 +35,13 @@ type round struct {
 	workers int
 
 	vendors []*vendor
-	log     validate.Log
+	clients []*vendorClient
 	began   time.Time
 	ended   time.Time // when the clients had ended
 	settled time.Duration
 
 	injections []*injection
+	operations []validate.Operation // of all clients
 	facts      *validate.Facts
 	report     validate.Report
 	violations []validate.Violation
@@ -168,6 +169,9 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	}
 	all.Wait()
 	r.ended = time.Now()
+	for _, c := range r.clients {
+		r.operations = append(r.operations, c.log...)
+	}
 	return s.validate(ctx, r)
 }
 
@@ -201,7 +205,9 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 
 func (s *suite) newClient(r *round, number int, v *vendor, dice uint64) *vendorClient {
 	base := "http://" + s.system.proxies["gateway"].Addr + "/api/vendor/v1"
-	return newVendorClient(number, fmt.Sprintf("F%d-%d", r.number, number), v, base, &r.log, r.dice(dice))
+	c := newVendorClient(number, fmt.Sprintf("F%d-%d", r.number, number), v, base, r.dice(dice))
+	r.clients = append(r.clients, c)
+	return c
 }
 
 func (s *suite) inject(ctx context.Context, r *round) {
@@ -241,7 +247,7 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	if err != nil {
 		return err
 	}
-	r.report, r.violations = validate.Check(r.log.Operations(), r.facts)
+	r.report, r.violations = validate.Check(r.operations, r.facts)
 	if err := s.system.Died(); err != nil {
 		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: err.Error()})
 	}
@@ -255,7 +261,7 @@ func (r *round) calm() bool {
 	}
 	const quick = 100 * time.Millisecond // on an idle machine it is 5
 	var took []time.Duration
-	for _, op := range r.log.Operations() {
+	for _, op := range r.operations {
 		if op.OK() {
 			took = append(took, op.End.Sub(op.Start))
 		}

@@ -93,22 +93,22 @@ func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order str
 	return c, c.order
 }
 
-// vendorClient is a vendor's program. It makes one request at a time and logs what it sees.
+// vendorClient is a vendor's program. It makes one request at a time.
 type vendorClient struct {
 	number int
 	prefix string // of its external ids, unique in a run
 	vendor *vendor
 	api    *client.Client
-	log    *validate.Log
+	log    []validate.Operation // that have ended
 	random *rand.Rand
 	next   int
 }
 
 const requestTimeout = 3 * time.Second
 
-func newVendorClient(number int, prefix string, v *vendor, base string, log *validate.Log, random *rand.Rand) *vendorClient {
+func newVendorClient(number int, prefix string, v *vendor, base string, random *rand.Rand) *vendorClient {
 	transport := sendOnce{&http.Transport{MaxIdleConnsPerHost: 1}, &http.Transport{DisableKeepAlives: true}}
-	return &vendorClient{number: number, prefix: prefix, vendor: v, log: log, random: random,
+	return &vendorClient{number: number, prefix: prefix, vendor: v, random: random,
 		api: &client.Client{Base: base, Bearer: v.Bearer, HTTP: &http.Client{Timeout: requestTimeout, Transport: transport}}}
 }
 
@@ -236,14 +236,14 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 		op.Answer = validate.Digest(raw)
 		s.order, s.unknown = op.Order, false
 	}
-	c.log.Add(*op)
+	c.log = append(c.log, *op)
 	return op
 }
 
 func (c *vendorClient) onOrder(kind validate.Kind, method, path, order string) {
 	op := &validate.Operation{Kind: kind, Order: order}
 	c.do(op, method, path, nil)
-	c.log.Add(*op)
+	c.log = append(c.log, *op)
 }
 
 // do sends one request. An answer that is no envelope was cut short or is not the gateway's: it counts as none.

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -53,26 +51,6 @@ func (o *Operation) Unknown() bool {
 
 // OK reports a success.
 func (o *Operation) OK() bool { return o.Status >= 200 && o.Status < 300 }
-
-// Log collects operations that have ended. It is safe for concurrent use.
-type Log struct {
-	mu  sync.Mutex
-	ops []Operation
-}
-
-// Add appends one operation.
-func (l *Log) Add(op Operation) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ops = append(l.ops, op)
-}
-
-// Operations is a copy of everything so far.
-func (l *Log) Operations() []Operation {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.ops)
-}
 
 // Digest is 16 hex digits of the SHA-256 of some bytes.
 func Digest(b []byte) string {

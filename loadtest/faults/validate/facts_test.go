@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"sync"
 	"testing"
 
 	"vendorapi/internal/delivery"
@@ -25,24 +24,6 @@ func TestUnknown(t *testing.T) {
 		if got := one.op.Unknown(); got != one.unknown {
 			t.Errorf("%s: unknown %t, want %t", one.name, got, one.unknown)
 		}
-	}
-}
-
-func TestLog_TakesFromManyClients(t *testing.T) {
-	t.Parallel()
-	log := new(Log)
-	var clients sync.WaitGroup
-	for client := range 8 {
-		clients.Go(func() {
-			for range 100 {
-				log.Add(Operation{Kind: Read, Client: client})
-			}
-		})
-	}
-	clients.Wait()
-	ops := log.Operations()
-	if ops[0].Kind = Create; len(ops) != 800 || log.Operations()[0].Kind != Read {
-		t.Errorf("%d operations, want 800; or the log shares its memory", len(ops))
 	}
 }
 

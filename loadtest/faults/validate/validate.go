@@ -1,4 +1,4 @@
-// Package validate checks the invariants of a system that went through faults. Clients record what they did in a Log,
+// Package validate checks the invariants of a system that went through faults. Clients record their operations,
 // receivers what they got in an Inbox; Sources.Gather reads Redis and ClickHouse, and Check compares all of it. It
 // reports only what no run of a correct system can explain: a request without an answer may have happened or not.
 package validate
