@@ -55,29 +55,22 @@ func main() {
 	})
 }
 
-// env is a running system with its vendors.
+// env is a running system with its plan.
 type env struct {
 	*harness.System
-	out     io.Writer
-	plan    plan
-	vendors []*vendor
-	names   map[string]string // what stands for $name in the plan's paths
-	locate  func() error      // reports where the courier of the tracked order is
+	out    io.Writer
+	plan   plan
+	names  map[string]string // what stands for $name in the plan's paths
+	locate func() error      // reports where the courier of the tracked order is
 }
 
 //go:embed plan.json
 var planJSON []byte
 
 type plan struct {
-	Changes map[string]any // of the demo's account and fleet, by path in the admin API
-	Fleets  []any          // bodies of the admin API
-	Vendors []struct {
-		Name     string
-		Fleet    int // place among the fleets
-		PerHour  float64
-		Receiver behaviour
-		Stores   []branch
-	}
+	Changes   map[string]any // of the demo's account and fleet, by path in the admin API
+	Fleets    []any          // bodies of the admin API
+	Vendors   []*vendor
 	Customers []string
 	Troubles  map[int]map[string]any // what is changed in which of 17 orders
 	Pictures  map[string]string      // paths by the names of files
@@ -114,7 +107,7 @@ func (e *env) play(ctx context.Context, length time.Duration) error {
 		}
 		return err
 	})
-	for i, v := range e.vendors {
+	for i, v := range e.plan.Vendors {
 		group.Go(func() error { return v.sell(within, i, length) })
 	}
 	e.log("playing the day, %v", length)

@@ -62,7 +62,7 @@ func (e *env) show(ctx context.Context, dir string, reads int) error {
 		"from": {today.AddDate(0, 0, -len(shares)).Format(time.DateOnly)}, "to": {today.Format(time.DateOnly)},
 	}.Encode()
 	e.names["order"], err = e.ask(ctx, "SELECT order_id FROM delivery.orders FINAL WHERE status = 'Delivered' AND business_day >= toDate(now('Etc/GMT-3')) "+
-		"AND account_id = '"+e.vendors[0].AccountID+"' LIMIT 1")
+		"AND account_id = '"+e.plan.Vendors[0].AccountID+"' LIMIT 1")
 	if err != nil {
 		return err
 	}

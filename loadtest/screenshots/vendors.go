@@ -30,14 +30,20 @@ type branch struct {
 	Latitude, Longitude float64
 }
 
+// vendor is as the plan has it until it is opened.
 type vendor struct {
-	*stack.Vendor
-	plan    *plan
-	perHour float64
-	stores  []branch
-	fleet   *client.Client
-	rng     *rand.Rand
-	count   int // orders so far
+	Name     string
+	Fleet    int     // place among the fleets
+	PerHour  float64 // orders
+	Receiver behaviour
+	Stores   []branch
+
+	*stack.Vendor `json:"-"`
+
+	plan  *plan
+	fleet *client.Client
+	rng   *rand.Rand
+	count int // orders so far
 }
 
 // open makes fleets, accounts, their receivers and stores.
@@ -54,16 +60,14 @@ func (e *env) open(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range e.plan.Vendors {
-		p := &e.plan.Vendors[i]
-		v := &vendor{plan: &e.plan, perHour: p.PerHour, stores: p.Stores, rng: rand.New(rand.NewPCG(uint64(p.Fleet), 7))}
-		e.vendors = append(e.vendors, v)
-		err := e.openVendor(ctx, v, p.Name, p.Receiver, fleets[p.Fleet])
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.Name, err)
+	for _, v := range e.plan.Vendors {
+		v.plan, v.rng = &e.plan, rand.New(rand.NewPCG(uint64(v.Fleet), 7))
+		if err := e.openVendor(ctx, v, fleets[v.Fleet]); err != nil {
+			return fmt.Errorf("%s: %w", v.Name, err)
 		}
 	}
-	e.names["vendor"], e.names["store"] = e.vendors[0].AccountID, e.vendors[0].stores[0].ID
+	first := e.plan.Vendors[0]
+	e.names["vendor"], e.names["store"] = first.AccountID, first.Stores[0].ID
 	suspended, err := e.OpenAccount(ctx, "Eski Terazi", nil)
 	if err != nil {
 		return err
@@ -71,17 +75,17 @@ func (e *env) open(ctx context.Context) error {
 	return e.Admin.Call(ctx, http.MethodPatch, "/accounts/"+suspended.AccountID, map[string]any{"suspended": true}, nil)
 }
 
-func (e *env) openVendor(ctx context.Context, v *vendor, name string, b behaviour, fleet stack.DemoFleet) (err error) {
-	if v.Vendor, err = e.OpenAccount(ctx, name, nil); err != nil {
+func (e *env) openVendor(ctx context.Context, v *vendor, fleet stack.DemoFleet) (err error) {
+	if v.Vendor, err = e.OpenAccount(ctx, v.Name, nil); err != nil {
 		return err
 	}
 	if v.fleet, err = e.Fleet.As(e.Fleet.Base, "").Login(ctx, "/token", fleet.ClientID, fleet.ClientSecret); err != nil {
 		return err
 	}
-	if err := e.listen(ctx, v, b); err != nil {
+	if err := e.listen(ctx, v); err != nil {
 		return err
 	}
-	for _, s := range v.stores {
+	for _, s := range v.Stores {
 		body := stack.StoreBody(fleet.FleetID)
 		body["name"], body["address"] = s.Name, place(s, 0, 0, s.Address)
 		if err := awaitStatus(ctx, "the confirmation of a store", v.Client, http.MethodPut, "/stores/"+s.ID, body, "Active"); err != nil {
@@ -92,8 +96,8 @@ func (e *env) openVendor(ctx context.Context, v *vendor, name string, b behaviou
 }
 
 // listen registers a receiver for the vendor that behaves as planned.
-func (e *env) listen(ctx context.Context, v *vendor, b behaviour) (err error) {
-	path, base := "/"+v.AccountID+"/hooks", e.HooksURL
+func (e *env) listen(ctx context.Context, v *vendor) (err error) {
+	path, base, b := "/"+v.AccountID+"/hooks", e.HooksURL, v.Receiver
 	if b.Absent {
 		base = "http://" + stack.FreeAddr()
 	}
@@ -128,7 +132,7 @@ func (e *env) giveUp(ctx context.Context, v *vendor) error {
 	}
 	err = l.Webhooks.Publish(ctx, ledger.Notice{
 		Account: account, Type: delivery.StoreActivated, OccurredAt: time.Now().Add(-24*time.Hour + 8*time.Second),
-		Data: fmt.Appendf(nil, `{"externalStoreId":%q}`, v.stores[0].ID),
+		Data: fmt.Appendf(nil, `{"externalStoreId":%q}`, v.Stores[0].ID),
 	})
 	if err != nil {
 		return err
@@ -140,7 +144,7 @@ func (e *env) giveUp(ctx context.Context, v *vendor) error {
 func (v *vendor) sell(ctx context.Context, turn int, length time.Duration) error {
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		// Exponential gaps: people do not order in step.
-		wait := time.Duration(v.rng.ExpFloat64() * float64(time.Hour) / v.perHour)
+		wait := time.Duration(v.rng.ExpFloat64() * float64(time.Hour) / v.PerHour)
 		if err := harness.Sleep(ctx, min(wait, 10*time.Second)); err != nil {
 			return err
 		}
@@ -155,7 +159,7 @@ func (v *vendor) sell(ctx context.Context, turn int, length time.Duration) error
 // order is the next order, with some of its members changed.
 func (v *vendor) order(change map[string]any) map[string]any {
 	v.count++
-	b := pick(v.rng, v.stores)
+	b := pick(v.rng, v.Stores)
 	kurus := 12000 + v.rng.IntN(90000)
 	amount := json.Number(fmt.Sprintf("%d.%02d", kurus/100, kurus%100))
 	payment := map[string]any{"type": "Prepaid"}
@@ -180,12 +184,12 @@ func place(from branch, north, east float64, text string) map[string]any {
 // leaveOpen leaves behind what operators look for: orders that wait in every status,
 // couriers' updates that were refused, and a courier on the road.
 func (e *env) leaveOpen(ctx context.Context) error {
-	v := e.vendors[0]
+	v := e.plan.Vendors[0]
 	create := func(change map[string]any) (created struct{ OrderID, TrackingURL string }, err error) {
 		return created, v.Call(ctx, http.MethodPost, "/orders", v.order(change), &created)
 	}
 	const north, east = -0.012, 0.031 // of the way to the customer
-	from := v.stores[0]
+	from := v.Stores[0]
 	followed, err := create(map[string]any{
 		"externalStoreId": from.ID, "packageNote": "SIM:HOLD=Delivering",
 		"dropoff": place(from, north, east, "Bağdat Caddesi No: 212, daire 9, Kadıköy/İstanbul"),
