@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -69,16 +70,17 @@ func (s *system) bareWrites(ctx context.Context, load harness.Load) (*harness.An
 	options.PoolSize = load.Connections
 	client := redis.NewClient(options)
 	defer func() { _ = errors.Join(one.Close(), client.Close()) }()
-	addr, stop, err := serveHTTP("127.0.0.1:0", func(c *fasthttp.RequestCtx) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	stop := serveHTTP(listener, func(c *fasthttp.RequestCtx) {
 		c.SetStatusCode(fasthttp.StatusCreated)
 		if err := client.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"e", c.PostBody()}}).Err(); err != nil {
 			c.Error(err.Error(), fasthttp.StatusInternalServerError)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	load.Addrs = []string{addr}
+	load.Addrs = []string{listener.Addr().String()}
 	answers, err := harness.OpenLoop(ctx, load)
 	return answers, errors.Join(err, stop(), client.Del(ctx, stream).Err())
 }

@@ -36,8 +36,7 @@ type system struct {
 	vendors  []*stack.Vendor
 	batches  atomic.Int64 // of orders
 
-	secrets [][]byte      // of the vendors' webhooks
-	opened  chan struct{} // closed when vendors and secrets are known
+	secrets [][]byte // of the vendors' webhooks
 	fail    context.CancelCauseFunc
 	seen    atomic.Pointer[func(body []byte, at time.Time) error] // called with every webhook of an order
 	// webhookBytes are those of all webhooks, heads and bodies.
@@ -56,23 +55,23 @@ func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Clus
 	}
 	return harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, started *harness.System) (err error) {
 		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis},
-			addrs: []string{hostOf(started.Demo.BaseURL)}, opened: make(chan struct{})}
+			addrs: []string{hostOf(started.Demo.BaseURL)}}
 		if cluster != nil {
 			s.redises = cluster.Nodes
 		}
 		ctx, s.fail = context.WithCancelCause(ctx)
 		defer s.fail(nil)
-		addr, stop, err := serveHTTP("127.0.0.1:0", func(c *fasthttp.RequestCtx) { s.receive(ctx, c) })
+		hooks, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
-		defer func() {
-			s.fail(nil)
-			err = errors.Join(err, stop())
-		}()
-		if err = s.open(ctx, "http://"+addr); err == nil {
-			err = use(ctx, s)
+		defer hooks.Close() // the server has closed it unless it never began
+		if err := s.open(ctx, "http://"+hooks.Addr().String()); err != nil {
+			return err
 		}
+		stop := serveHTTP(hooks, s.receive) // webhooks that came before have waited for the secrets to be known
+		defer func() { err = errors.Join(err, stop()) }()
+		err = use(ctx, s)
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
@@ -80,17 +79,13 @@ func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Clus
 	})
 }
 
-// serveHTTP answers at an address until it is stopped. It is fasthttp's and says no more than it must, because it shares
+// serveHTTP answers until it is stopped. It is fasthttp's and says no more than it must, because it shares
 // the processors with what is measured: with net/http a webhook took 1.7 times the CPU.
-func serveHTTP(addr string, handler fasthttp.RequestHandler) (listening string, stop func() error, err error) {
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return "", nil, err
-	}
+func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop func() error) {
 	server := &fasthttp.Server{Handler: handler, NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
 		MaxRequestBodySize: 64 << 10} // far above what is sent
 	go func() { _ = server.Serve(listener) }() // ends with stop
-	return listener.Addr().String(), server.Shutdown, nil
+	return server.Shutdown
 }
 
 func (s *system) open(ctx context.Context, hooksURL string) error {
@@ -105,18 +100,12 @@ func (s *system) open(ctx context.Context, hooksURL string) error {
 	for _, v := range s.vendors {
 		s.secrets = append(s.secrets, []byte(v.WebhookSecret))
 	}
-	close(s.opened)
 	return err
 }
 
 // receive takes a vendor's webhook. What no receiver should ever see ends the run.
-func (s *system) receive(ctx context.Context, c *fasthttp.RequestCtx) {
+func (s *system) receive(c *fasthttp.RequestCtx) {
 	at := time.Now()
-	select {
-	case <-s.opened:
-	case <-ctx.Done():
-		return
-	}
 	c.SetStatusCode(fasthttp.StatusNoContent)
 	header, body := &c.Request.Header, c.PostBody()
 	s.webhookBytes.Add(int64(len("POST  HTTP/1.1\r\n") + len(c.RequestURI()) + len(header.RawHeaders()) + len(body)))

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,10 +45,12 @@ func newEndpoint(addr string, how behaviour, received *atomic.Int64) *endpoint {
 }
 
 // listen begins to take webhooks; the secret is known by then.
-func (e *endpoint) listen() (err error) {
-	if _, e.stop, err = serveHTTP(e.addr, e.serve); err != nil {
+func (e *endpoint) listen() error {
+	listener, err := net.Listen("tcp", e.addr)
+	if err != nil {
 		return fmt.Errorf("endpoint: %w", err)
 	}
+	e.stop = serveHTTP(listener, e.serve)
 	return nil
 }
 
