@@ -105,31 +105,35 @@ type limit struct {
 // String is such as "120 in 10 s".
 func (l limit) String() string { return fmt.Sprintf("%d in %.0f s", l.count, l.span.Seconds()) }
 
-// usage is what is certain of one account's requests to one endpoint.
-type usage struct {
-	admitted, refused int
-	// most is, limit by limit, the most that was certainly admitted within its
-	// span; more than its count is a violation.
-	most []int
-	// wronged is how many were refused although every limit had room.
-	wronged int
+// limitRow is what is certain of the requests that one limit is for, of an account or of all of a script's.
+type limitRow struct {
+	Bucket   string
+	Limit    limit
+	Accounts int // that sent anything
+	Admitted int
+	Refused  int
+	Most     int // certainly admitted within the span, of the account with the most
+	Wronged  int // refused although every limit had room; -1: not known
+	Held     bool
 }
 
-// measure looks at all requests of one account in one bucket, in any order. One whose answer was lost or leaves open
-// whether it was counted counts as admitted where that favours the service, and not where it does not.
-func measure(requests []request, limits []limit) usage {
+// measure looks at all requests of one account in one bucket, in any order, and has a row for each limit. One whose
+// answer was lost or leaves open whether it was counted counts as admitted where that favours the service, and not
+// where it does not.
+func measure(requests []request, limits []limit) (rows []limitRow) {
 	certain := boundsOf(requests, (*request).admitted)
 	possible := boundsOf(requests, func(r *request) bool { return !r.refused() })
-	u := usage{admitted: len(certain.sent), refused: len(requests) - len(possible.sent), most: make([]int, len(limits))}
-	for i, l := range limits {
-		u.most[i] = certain.most(time.Duration(float64(l.span) * (1 - skew)))
-	}
+	wronged := 0
 	for _, r := range requests {
 		if r.refused() && possible.hadRoom(r, limits) {
-			u.wronged++
+			wronged++
 		}
 	}
-	return u
+	for _, l := range limits {
+		rows = append(rows, limitRow{Admitted: len(certain.sent), Refused: len(requests) - len(possible.sent),
+			Most: certain.most(time.Duration(float64(l.span) * (1 - skew))), Wronged: wronged})
+	}
+	return rows
 }
 
 // bounds are the two moments of many requests, each ascending.
@@ -165,25 +169,13 @@ func (b *bounds) hadRoom(r request, limits []limit) bool {
 			return false
 		}
 	}
-	return len(limits) > 0
+	return true
 }
 
 // upTo is how many of the ascending moments are not after t.
 func upTo(moments []time.Time, t time.Time) int {
 	n, _ := slices.BinarySearchFunc(moments, t.Add(1), time.Time.Compare)
 	return n
-}
-
-// limitRow is one limit over all of a script's accounts.
-type limitRow struct {
-	Bucket   string
-	Limit    limit
-	Accounts int // that sent anything
-	Admitted int
-	Refused  int
-	Most     int // certainly admitted within the span, of the account with the most
-	Wronged  int // refused although there was room; -1: not known
-	Held     bool
 }
 
 // checkLimits compares every account's requests with the limits of every bucket.
@@ -197,11 +189,11 @@ func checkLimits(s *script, requests []request) (rows []limitRow) {
 		for i, l := range b.limits {
 			row := limitRow{Bucket: b.name, Limit: l, Accounts: len(accounts)}
 			for _, requests := range accounts {
-				u := measure(requests, b.limits)
-				row.Admitted += u.admitted
-				row.Refused += u.refused
-				row.Most = max(row.Most, u.most[i])
-				row.Wronged += u.wronged
+				one := measure(requests, b.limits)[i]
+				row.Admitted += one.Admitted
+				row.Refused += one.Refused
+				row.Most = max(row.Most, one.Most)
+				row.Wronged += one.Wronged
 			}
 			if !b.alone {
 				row.Wronged = -1
