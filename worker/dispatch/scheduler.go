@@ -157,10 +157,9 @@ type Effect struct {
 	Waiting    int   // events in memory only
 }
 
-// NewScheduler starts an owner's. seen: what Seen was at the last commit of the owner before; 0:
-// unknown.
-func NewScheduler(l Limits, seen int64) *Scheduler {
-	return &Scheduler{limits: l, seen: seen, endpoints: make(map[delivery.AccountID]*endpoint)}
+// NewScheduler starts an owner's.
+func NewScheduler(l Limits) *Scheduler {
+	return &Scheduler{limits: l, endpoints: make(map[delivery.AccountID]*endpoint)}
 }
 
 // Add takes the next entry of the stream.
@@ -653,9 +652,6 @@ func (s *Scheduler) Leave(now int64) {
 		}
 	}
 }
-
-// Seen is the latest time that something in the schedules may have been planned by.
-func (s *Scheduler) Seen() int64 { return max(s.seen, s.ahead) }
 
 // Wake is when the next turn may have something to do if nothing happens, if Next was offered all
 // the free places.

@@ -37,7 +37,8 @@ type model struct {
 	clock    int64
 	latest   int64 // of the clock, as of the last commit
 	orders   map[string]int
-	// A takeover before what a clock that was ahead had planned is drawn back may cost the order.
+	// A takeover before what a clock that was ahead had planned is drawn back may cost the order, and
+	// so may one by a worker whose clock is behind the last owner's.
 	disturbed, unordered bool
 	endings              map[string]int  // of each event, as was committed
 	tried                map[string]bool // its first attempt ended
@@ -72,9 +73,9 @@ func newModel(rt *rapid.T) *model {
 func (m *model) pick(label string, n int) int { return rapid.IntRange(0, n-1).Draw(m.T, label) }
 
 func (m *model) takeOver() {
-	m.unordered = m.unordered || m.disturbed
-	m.disturbed = m.clock < m.latest
-	m.s = NewScheduler(m.limits, m.latest)
+	m.unordered = m.unordered || m.disturbed || m.clock < m.latest
+	m.disturbed = false
+	m.s = NewScheduler(m.limits)
 	m.read, m.taken = m.position, len(m.stream)
 	m.given, m.flying, m.results = map[string]bool{}, nil, nil
 	facts := func() {
@@ -330,7 +331,7 @@ func (m *model) commit() {
 	if position != "" {
 		fmt.Sscan(position, &m.position)
 	}
-	m.latest = m.s.Seen()
+	m.latest = max(m.latest, m.s.seen)
 	if fate == 1 {
 		m.takeOver()
 		return

@@ -88,7 +88,7 @@ var processStarted = time.Now()
 // results go to results.
 func (r *Role) Webhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Sent) *Webhooks {
 	return &Webhooks{role: r, partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)), summaryAt: time.Now().Add(-rand.N(summarizeEvery)),
-		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}, 0),
+		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}),
 		endpoints: make(map[delivery.AccountID]*ledger.Facts), unread: make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
 }
 
