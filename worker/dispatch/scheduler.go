@@ -128,9 +128,8 @@ type WriteKind byte
 
 // The kinds of writes.
 const (
-	Put    WriteKind = iota + 1 // due at Due, with so many attempts
-	Spill                       // as Put, unless it is there
-	Replay                      // as Put, but one that is there stays as it is, due no later than Due
+	Put   WriteKind = iota + 1 // due at Due, with so many attempts
+	Spill                      // as Put, unless it is there
 	Remove
 )
 
@@ -192,12 +191,9 @@ func (s *Scheduler) place(it *Item, again bool, now int64) {
 		s.needs = append(s.needs, it.Account)
 	}
 	e.active, it.endpoint = now, e
-	known := e.items[it.Key]
 	switch {
-	case known != nil && (it.ReplayedAt == 0 || known.state != leaving):
+	case e.items[it.Key] != nil:
 		s.settle(it) // it waits already
-	case it.ReplayedAt > 0:
-		s.park(it, Write{Kind: Replay, Due: now})
 	case e.behind || e.held >= s.limits.Memory || again && e.nextDue != never:
 		s.fallBehind(e)
 		s.park(it, Write{Kind: Spill, Due: now})

@@ -22,10 +22,8 @@ type stored struct {
 
 // modelEvent is one event of the stream.
 type modelEvent struct {
-	account  int
-	key      string
-	replayed int64 // when; 0: no replay
-	endings  int   // of the event before the replay
+	account int
+	key     string
 }
 
 // model plays an owner and everything around it.
@@ -41,6 +39,7 @@ type model struct {
 	// so may one by a worker whose clock is behind the last owner's.
 	disturbed, unordered bool
 	endings              map[string]int  // of each event, as was committed
+	asked                map[string]int  // how many there were when the event was last asked for
 	tried                map[string]bool // its first attempt ended
 
 	// of the owner
@@ -61,7 +60,7 @@ func versionKey(order, sequence int) string {
 }
 
 func newModel(rt *rapid.T) *model {
-	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, endings: map[string]int{}, tried: map[string]bool{},
+	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, endings: map[string]int{}, asked: map[string]int{}, tried: map[string]bool{},
 		limits: Limits{InFlight: 4, Failures: 3, Memory: 8}, free: 64}
 	for range 3 {
 		m.accounts = append(m.accounts, &stored{facts: Facts{Registered: true, Version: 1, Moved: 1}, schedule: map[string]int64{}, counts: map[string][2]int64{}})
@@ -124,21 +123,11 @@ func (m *model) publish() {
 func (m *model) add() {
 	entry := &Entry{ID: fmt.Sprint(m.read + 1), Again: m.read < m.taken}
 	for _, event := range m.stream[m.read] {
-		entry.Items = append(entry.Items, &Item{Account: accountOf(event.account), Key: event.key, ReplayedAt: event.replayed, Payload: true})
+		entry.Items = append(entry.Items, &Item{Account: accountOf(event.account), Key: event.key, Payload: true})
 		m.given[event.key] = true
 	}
 	m.read++
 	m.s.Add(entry, m.clock)
-}
-
-func (m *model) replay() {
-	if m.position == 0 {
-		return
-	}
-	events := m.stream[m.pick("entry", m.position)]
-	event := events[m.pick("event", len(events))]
-	event.replayed, event.endings = m.clock, m.endings[event.key]
-	m.stream = append(m.stream, []modelEvent{event})
 }
 
 // ask puts an event into its schedule again, past the stream, as the API does.
@@ -157,6 +146,7 @@ func (m *model) ask() {
 	} else {
 		a.schedule[event.key], a.counts[event.key] = m.clock, [2]int64{0, m.clock}
 	}
+	m.asked[event.key] = m.endings[event.key]
 	m.tried[event.key] = true // who asks does without the order
 	m.s.Scheduled(accountOf(event.account), m.clock)
 }
@@ -358,11 +348,6 @@ func (m *model) apply(x Effect) {
 			if there {
 				continue
 			}
-		case Replay:
-			if there {
-				a.schedule[w.Key] = min(a.schedule[w.Key], w.Due)
-				continue
-			}
 		case Put:
 		}
 		a.schedule[w.Key] = w.Due
@@ -382,12 +367,13 @@ func (m *model) apply(x Effect) {
 	}
 }
 
-// settled demands that of the first n entries every event has ended or is in a schedule.
+// settled demands that of the first n entries every event has ended since it was last asked for, or is
+// in a schedule.
 func (m *model) settled(n int) {
 	for i, events := range m.stream[:n] {
 		for _, event := range events {
 			_, waits := m.accounts[event.account].schedule[event.key]
-			m.must(m.endings[event.key] > event.endings || waits, "entry %d is behind the position, its event %q is lost", i+1, event.key)
+			m.must(m.endings[event.key] > m.asked[event.key] || waits, "entry %d is behind the position, its event %q is lost", i+1, event.key)
 		}
 	}
 }
@@ -576,7 +562,6 @@ func TestScheduler_LosesNothingAndKeepsTheRules(t *testing.T) {
 			"set back":   func(rt *rapid.T) { m.T = rt; m.setBack() },
 			"mood":       func(rt *rapid.T) { m.T = rt; m.accounts[m.pick("account", 3)].mood = m.pick("mood", moods) },
 			"change":     func(rt *rapid.T) { m.T = rt; m.change() },
-			"replay":     func(rt *rapid.T) { m.T = rt; m.replay() },
 			"ask":        func(rt *rapid.T) { m.T = rt; m.ask() },
 			"takes over": func(rt *rapid.T) { m.T = rt; m.takeOver() },
 		}

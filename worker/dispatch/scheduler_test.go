@@ -88,7 +88,7 @@ func (d *desk) wrote(account int, want ...string) {
 	d.Helper()
 	var got []string
 	for _, w := range d.effect(account).Writes {
-		got = append(got, fmt.Sprintf("%s %s +%d %d", [...]string{Put: "put", Spill: "spill", Replay: "replay", Remove: "remove"}[w.Kind],
+		got = append(got, fmt.Sprintf("%s %s +%d %d", [...]string{Put: "put", Spill: "spill", Remove: "remove"}[w.Kind],
 			strings.TrimLeft(w.Key, "\x02"), max(w.Due-moment, 0), w.Attempts))
 	}
 	if !slices.Equal(got, want) {
@@ -586,17 +586,13 @@ func TestScheduler_EventWaitsOnce(t *testing.T) {
 	d.add(0, "a")
 	d.add(0, "a")
 	sent := d.sent("a")
-	d.entries++
-	d.s.Add(&Entry{ID: "3", Items: []*Item{{Account: accountOf(0), Key: keyOf("a"), ReplayedAt: d.now}}}, d.now)
 	d.commit()
 	d.at(0)
 	d.done(Result{Ending: Delivered}, sent...)
 	d.commit()
-	d.at(3)
+	d.at(2)
 	// Now a replay is an event of its own, by way of the schedule.
-	d.s.Add(&Entry{ID: "4", Items: []*Item{{Account: accountOf(0), Key: keyOf("a"), ReplayedAt: d.now}}}, d.now)
-	d.commit()
-	d.wrote(0, "replay a +0 0")
+	d.s.Scheduled(accountOf(0), d.now)
 	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now})
 	d.done(Result{Ending: Delivered}, d.sent("a")...)
 	d.commit()
