@@ -73,6 +73,41 @@ func Retry[T any](ctx context.Context, log *slog.Logger, what string, connect fu
 		backoff.WithNotify(func(err error, _ time.Duration) { log.Warn("waiting for "+what, "error", err) }))
 }
 
+// Repeat works at once and then as often as said, until ctx ends. Of failures in a row it logs the first,
+// with the text failing, and their end with the text working, unless that is empty.
+func Repeat(ctx context.Context, log *slog.Logger, every time.Duration, failing, working string, work func(context.Context) error) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for failed := false; ; {
+		err := work(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failed:
+			log.Warn(failing, "error", err)
+		case err == nil && failed && working != "":
+			log.Info(working)
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Protect turns a panic into an error and counts it: one defective record must not end the process.
+func Protect(panics prometheus.Counter, work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			panics.Inc()
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return work()
+}
+
 // Ready is nil when Redis answers.
 func (p *Process) Ready(ctx context.Context) error {
 	l := p.Ledger()

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,39 +75,12 @@ func New(l *ledger.Ledger, owned func() []int, s Settings, log *slog.Logger, reg
 // Run acts until ctx ends. It returns nil then, and never because Redis is
 // unavailable.
 func (r *Role) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		if err := r.ledger.Fleets.Watch(ctx); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("watch fleets: %w", err)
-		}
-		return nil
-	})
-	group.Go(func() error { r.rounds(ctx); return nil })
-	return group.Wait()
-}
-
-func (r *Role) rounds(ctx context.Context) {
-	ticker := time.NewTicker(min(max(r.step/roundsPerStep, minPause), maxPause))
-	defer ticker.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		err := r.round(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !failing {
-			r.log.Warn("a round failed, going on", "error", err)
-		}
-		if err == nil && failing {
-			r.log.Info("rounds work again")
-		}
-		failing = err != nil
-	}
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = r.ledger.Fleets.Watch(ctx) }) // its error only says that ctx ended
+	defer watching.Wait()
+	pause := min(max(r.step/roundsPerStep, minPause), maxPause)
+	service.Repeat(ctx, r.log, pause, "a round failed, going on", "rounds work again", r.round)
+	return nil
 }
 
 // round acts once for every fleet. One fleet's failure does not keep the

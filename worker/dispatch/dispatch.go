@@ -128,14 +128,3 @@ func (r *Role) lane(send func()) {
 		}
 	}
 }
-
-// protect turns a panic into an error: one defective record must not end the process.
-func (r *Role) protect(work func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			r.metrics.panics.Inc()
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
-	return work()
-}

@@ -12,6 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 const (
@@ -380,7 +381,7 @@ func (w *Webhooks) launch(a *attempt) {
 	r.inFlight.Add(1)
 	w.inFlight++
 	r.start(func() {
-		err := r.protect(func() error {
+		err := service.Protect(r.metrics.panics, func() error {
 			r.make(w.ctx, a, w.now(), w.mayStart)
 			return nil
 		})

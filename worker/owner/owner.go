@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
@@ -89,49 +88,32 @@ func (r *Role) earlier() time.Time { return time.Now().Add(-time.Duration(max(r.
 // Run owns its share of the partitions until ctx ends, then gives all up. It returns nil then, and
 // never because Redis is unavailable.
 func (r *Role) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var group sync.WaitGroup
 	// On a single Redis one read waits for all partitions; in a cluster each is a slot of its own.
 	loops := []*loop{newLoop(r)}
 	for r.ledger.Cluster() && len(loops) < r.ledger.Partitions() {
 		loops = append(loops, newLoop(r))
 	}
 	for _, l := range loops {
-		group.Go(func() error { l.run(ctx); return nil })
+		group.Go(func() { l.run(ctx) })
 	}
-	group.Go(func() error { r.share(ctx, loops); return nil })
-	group.Go(func() error { return r.status.Run(ctx, r.Owned, r.Now) })
-	err := group.Wait()
+	group.Go(func() { r.share(ctx, loops) })
+	group.Go(func() { r.status.Run(ctx, r.Owned, r.Now) })
+	group.Wait()
 	r.status.Flush(ctx)
 	r.webhooks.Close()
-	return err
+	return nil
 }
 
 // share takes and gives up partitions until ctx ends.
 func (r *Role) share(ctx context.Context, loops []*loop) {
-	s := sharing{worker: r.worker}
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	var beat time.Time
-	failing := false
-	for {
-		err := r.poll(ctx, &s, loops, &beat)
-		if err != nil && !failing && ctx.Err() == nil {
-			r.log.Warn("sharing the partitions fails, going on", "error", err)
-		}
-		if err == nil && failing {
-			r.log.Info("sharing the partitions works again")
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-			defer cancel()
-			if err := r.ledger.Ownership.Forget(end, r.worker); err != nil {
-				r.log.Warn("the other workers see in some seconds that this one is gone", "error", err)
-			}
-			return
-		case <-ticker.C:
-		}
+	s, beat := sharing{worker: r.worker}, time.Time{}
+	service.Repeat(ctx, r.log, pollEvery, "sharing the partitions fails, going on", "sharing the partitions works again",
+		func(ctx context.Context) error { return r.poll(ctx, &s, loops, &beat) })
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if err := r.ledger.Ownership.Forget(end, r.worker); err != nil {
+		r.log.Warn("the other workers see in some seconds that this one is gone", "error", err)
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 )
 
@@ -81,36 +82,28 @@ func New(l *ledger.Ledger, s Settings, tracer *tracing.Tracer, log *slog.Logger,
 
 // Run does what needs no owner's step, for the partitions that owned lists, until ctx ends: it
 // closes stores, shrinks and retires orders, trims streams, and writes the counts of orders per minute.
-// It returns nil. Call Flush when the last step was written.
-func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return r.eachOwned(ctx, "closing of stores", r.settings.TimerInterval, owned, now, r.closeStores)
-	})
-	group.Go(func() error {
-		return r.eachOwned(ctx, "housekeeping", r.settings.HousekeepingInterval, owned, now, r.tidy)
-	})
-	group.Go(func() error { return r.flushMinutes(ctx) })
-	return group.Wait()
-}
-
-// flushMinutes adds this process's figures to the ledger's, which keeps them after a failure.
-func (r *Role) flushMinutes(ctx context.Context) error {
-	ticker := time.NewTicker(ledger.FlushMinutesEvery)
-	defer ticker.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			err := r.ledger.Limits.Flush(ctx, now)
-			if err != nil && !failing && ctx.Err() == nil {
-				r.log.Warn("orders per minute cannot be counted; they are added later", "error", err)
-			}
-			failing = err != nil
-		}
+// Call Flush when the last step was written.
+func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time) {
+	var tasks sync.WaitGroup
+	eachOwned := func(name string, every time.Duration, task func(ctx context.Context, partition int, now time.Time) error) {
+		tasks.Go(func() {
+			service.Repeat(ctx, r.log, every, name+" fails, going on", name+" works again", func(ctx context.Context) (failure error) {
+				for _, p := range owned() {
+					if err := service.Protect(r.metrics.panics, func() error { return task(ctx, p, now()) }); err != nil {
+						failure = fmt.Errorf("partition %d: %w", p, err)
+					}
+				}
+				return failure
+			})
+		})
 	}
+	eachOwned("closing of stores", r.settings.TimerInterval, r.closeStores)
+	eachOwned("housekeeping", r.settings.HousekeepingInterval, r.tidy)
+	tasks.Go(func() { // the ledger keeps this process's figures after a failure
+		service.Repeat(ctx, r.log, ledger.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
+			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, time.Now()) })
+	})
+	tasks.Wait()
 }
 
 const lastFlush = 2 * time.Second
@@ -122,46 +115,4 @@ func (r *Role) Flush(ctx context.Context) {
 	if err := r.ledger.Limits.Flush(end, time.Now()); err != nil {
 		r.log.Warn("the last orders per minute are not counted", "error", err)
 	}
-}
-
-// eachOwned runs task over the partitions, then pauses, until ctx ends. It logs a failure's
-// beginning and end.
-func (r *Role) eachOwned(ctx context.Context, name string, pause time.Duration, owned func() []int, now func() time.Time,
-	task func(ctx context.Context, partition int, now time.Time) error) error {
-	failing := false
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
-	for {
-		var failure error
-		for _, p := range owned() {
-			if err := r.protect(func() error { return task(ctx, p, now()) }); err != nil {
-				failure = fmt.Errorf("partition %d: %w", p, err)
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case failure != nil && !failing:
-			r.log.Warn(name+" fails, going on", "error", failure)
-		case failure == nil && failing:
-			r.log.Info(name + " works again")
-		}
-		failing = failure != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-// protect turns a panic into an error: one defective record must not end the process.
-func (r *Role) protect(work func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			r.metrics.panics.Inc()
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
-	return work()
 }

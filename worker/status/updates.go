@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 // Reasons of a refused update, shown to operators.
@@ -86,7 +87,7 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 	for i, g := range b.groups {
 		err := b.Unreadable[g.order]
 		if err == nil {
-			err = r.protect(func() error {
+			err = service.Protect(r.metrics.panics, func() error {
 				b.decisions = append(b.decisions, r.decideGroup(g, b.Orders[i], now))
 				return nil
 			})
