@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"hash/maphash"
 	"net"
@@ -31,11 +30,11 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// connections keeps each endpoint's connections to itself: one that never answers takes nothing
-// from others on its host. http.Transport files connections by the URL's host, so a label of the
-// endpoint stands before it (target), which dial removes. It changes after connectionLifetime; what
-// belongs to the former label ends when idle.
-type connections struct {
+// sender makes single requests without redirects, cookies and proxies. It keeps each endpoint's
+// connections to itself: one that never answers takes nothing from others on its host. http.Transport
+// files connections by the URL's host, so a label of the endpoint stands before it (target), which
+// dial removes. It changes after connectionLifetime; what belongs to the former label ends when idle.
+type sender struct {
 	*http.Transport
 	guard  guard
 	dialer net.Dialer
@@ -63,14 +62,14 @@ type target struct {
 	until time.Time
 }
 
-func newConnections(g guard, s Settings, roots *x509.CertPool) *connections {
-	c := &connections{
+func newSender(g guard, settings Settings) *sender {
+	s := &sender{
 		guard:    g,
-		timeout:  s.Timeout,
+		timeout:  settings.Timeout,
 		lifetime: connectionLifetime,
 		started:  time.Now(),
 		seed:     maphash.MakeSeed(),
-		most:     int64(openShare * s.Concurrency),
+		most:     int64(openShare * settings.Concurrency),
 		dialer: net.Dialer{
 			ControlContext:  g.control,
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
@@ -79,25 +78,24 @@ func newConnections(g guard, s Settings, roots *x509.CertPool) *connections {
 		},
 		tls: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
-			RootCAs:            roots,
 			NextProtos:         []string{"h2", "http/1.1"},
 			ClientSessionCache: tls.NewLRUClientSessionCache(sessionsKept),
 		},
 	}
-	c.dialName = c.dialer.DialContext
-	c.Transport = &http.Transport{
+	s.dialName = s.dialer.DialContext
+	s.Transport = &http.Transport{
 		Proxy:                  nil,
-		DialContext:            c.dial,
-		DialTLSContext:         c.dialTLS,
+		DialContext:            s.dial(false),
+		DialTLSContext:         s.dial(true),
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  http2Config(s.Timeout),
-		MaxIdleConns:           idleShare * s.Concurrency,
-		MaxIdleConnsPerHost:    s.Concurrency,
+		HTTP2:                  http2Config(settings.Timeout),
+		MaxIdleConns:           idleShare * settings.Concurrency,
+		MaxIdleConnsPerHost:    settings.Concurrency,
 		IdleConnTimeout:        connectionIdle,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-	return c
+	return s
 }
 
 // http2Config finds a dead connection within three quarters of an attempt's time, and bounds the
@@ -113,27 +111,27 @@ func http2Config(timeout time.Duration) *http.HTTP2Config {
 	}
 }
 
-func (c *connections) target(raw string, now time.Time) (*target, error) {
-	c.mu.RLock()
-	t := c.targets[raw]
-	c.mu.RUnlock()
+func (s *sender) target(raw string, now time.Time) (*target, error) {
+	s.mu.RLock()
+	t := s.targets[raw]
+	s.mu.RUnlock()
 	if t != nil && now.Before(t.until) {
 		return t, nil
 	}
-	u, err := c.guard.parseURL(raw)
+	u, err := s.guard.parseURL(raw)
 	if err != nil {
 		return nil, err
 	}
 	t = &target{url: u, host: u.Host}
 	var label string
-	label, t.until = c.label(raw, now)
+	label, t.until = s.label(raw, now)
 	u.Host = joinHost(label+"."+u.Hostname(), u.Port())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.targets == nil || now.After(c.forgetAt) {
-		c.targets, c.forgetAt = map[string]*target{}, now.Add(c.lifetime)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.targets == nil || now.After(s.forgetAt) {
+		s.targets, s.forgetAt = map[string]*target{}, now.Add(s.lifetime)
 	}
-	c.targets[raw] = t
+	s.targets[raw] = t
 	return t, nil
 }
 
@@ -141,62 +139,52 @@ func (c *connections) target(raw string, now time.Time) (*target, error) {
 // different times, so that not all reconnect at once. Each has two in turns: http.Transport never
 // forgets a host that it could not connect to. Endpoints with the same label would only share
 // connections.
-func (c *connections) label(raw string, now time.Time) (label string, until time.Time) {
-	sum := maphash.String(c.seed, raw)
-	shift := time.Duration(sum % uint64(c.lifetime))
-	period := (now.Sub(c.started) + shift) / c.lifetime
-	until = c.started.Add((period+1)*c.lifetime - shift)
+func (s *sender) label(raw string, now time.Time) (label string, until time.Time) {
+	sum := maphash.String(s.seed, raw)
+	shift := time.Duration(sum % uint64(s.lifetime))
+	period := (now.Sub(s.started) + shift) / s.lifetime
+	until = s.started.Add((period+1)*s.lifetime - shift)
 	return strconv.FormatUint(sum, 36) + "-" + strconv.Itoa(int(period%2)), until
 }
 
-// dial connects to <label>.<host>:<port> within the time of an attempt.
-func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	conn, _, err := c.connect(ctx, network, address)
-	return conn, err
-}
-
-// dialTLS is dial with a handshake that offers HTTP/2 and verifies the host.
-func (c *connections) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	conn, host, err := c.connect(ctx, network, address)
-	if err != nil {
-		return nil, err
+// dial connects to <label>.<host>:<port> within the time of an attempt. With TLS the handshake offers
+// HTTP/2 and verifies the host.
+func (s *sender) dial(secure bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("dial %s: %w", address, err)
+		}
+		_, host, _ = strings.Cut(host, ".")
+		reached(ctx, resolving)
+		conn, err := s.dialName(ctx, network, net.JoinHostPort(absolute(host), port))
+		if err != nil {
+			return nil, err
+		}
+		reached(ctx, connected)
+		conn = s.count(conn)
+		if !secure {
+			return conn, nil
+		}
+		reached(ctx, handshaking)
+		config := s.tls.Clone()
+		config.ServerName = host
+		secured := tls.Client(conn, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, &handshakeError{err}
+		}
+		reached(ctx, connected)
+		return secured, nil
 	}
-	reached(ctx, handshaking)
-	config := c.tls.Clone()
-	config.ServerName = host
-	secured := tls.Client(conn, config)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, &handshakeError{err}
-	}
-	reached(ctx, connected)
-	return secured, nil
 }
 
 // handshakeError is a failure between the TCP connection and the first request.
-type handshakeError struct{ cause error }
+type handshakeError struct{ error }
 
-func (e *handshakeError) Error() string { return e.cause.Error() }
-func (e *handshakeError) Unwrap() error { return e.cause }
-
-func (c *connections) connect(ctx context.Context, network, address string) (conn net.Conn, host string, err error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, "", fmt.Errorf("dial %s: %w", address, err)
-	}
-	_, host, _ = strings.Cut(host, ".")
-	reached(ctx, resolving)
-	conn, err = c.dialName(ctx, network, net.JoinHostPort(absolute(host), port))
-	if err != nil {
-		return nil, "", err
-	}
-	reached(ctx, connected)
-	return c.count(conn), host, nil
-}
+func (e *handshakeError) Unwrap() error { return e.error }
 
 // absolute ends a domain's name with a dot, so that it is not looked up in the search domains of
 // the worker's network. A single label, such as localhost, stays what it is.
@@ -219,12 +207,12 @@ func (c *counted) Close() error {
 }
 
 // count bounds the open connections: http.Transport bounds only the idle ones of HTTP/1.1.
-func (c *connections) count(conn net.Conn) net.Conn {
-	if c.open.Add(1) > c.most && c.closing.CompareAndSwap(false, true) {
+func (s *sender) count(conn net.Conn) net.Conn {
+	if s.open.Add(1) > s.most && s.closing.CompareAndSwap(false, true) {
 		go func() {
-			defer c.closing.Store(false)
-			c.CloseIdleConnections()
+			defer s.closing.Store(false)
+			s.CloseIdleConnections()
 		}()
 	}
-	return &counted{Conn: conn, open: &c.open}
+	return &counted{Conn: conn, open: &s.open}
 }

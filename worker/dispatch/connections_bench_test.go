@@ -17,7 +17,8 @@ func BenchmarkSend(b *testing.B) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					w.WriteHeader(http.StatusNoContent)
 				})
-			s := newSender(guard{local: true}, testSettings(), authority.roots())
+			s := newSender(guard{local: true}, testSettings())
+			s.tls.RootCAs = authority.roots()
 			signed := signedHeader()
 			b.ReportAllocs()
 			b.SetParallelism(16)
@@ -31,7 +32,7 @@ func BenchmarkSend(b *testing.B) {
 				}
 			})
 			b.StopTimer()
-			s.transport.CloseIdleConnections()
+			s.CloseIdleConnections()
 		})
 	}
 }

@@ -380,9 +380,10 @@ func pipeSender(t *testing.T, a *authority, l *counting) *sender {
 	if a != nil {
 		roots = a.roots()
 	}
-	s := newSender(guard{local: true}, settings, roots)
-	s.transport.dialName = l.Listener.(*pipes).dial
-	t.Cleanup(s.transport.CloseIdleConnections)
+	s := newSender(guard{local: true}, settings)
+	s.tls.RootCAs = roots
+	s.dialName = l.Listener.(*pipes).dial
+	t.Cleanup(s.CloseIdleConnections)
 	return s
 }
 

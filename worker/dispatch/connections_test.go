@@ -35,10 +35,11 @@ func localSender(t *testing.T, a *authority, names *nameServer) *sender {
 	if a != nil {
 		roots = a.roots()
 	}
-	s := newSender(guard{local: true}, testSettings(), roots)
-	s.transport.lifetime = forEver
-	s.transport.dialer.Resolver = names.resolver()
-	t.Cleanup(s.transport.CloseIdleConnections)
+	s := newSender(guard{local: true}, testSettings())
+	s.tls.RootCAs = roots
+	s.lifetime = forEver
+	s.dialer.Resolver = names.resolver()
+	t.Cleanup(s.CloseIdleConnections)
 	return s
 }
 
@@ -65,7 +66,7 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 					time.Sleep(time.Second) // all of a round are in flight together
 				})
 				s := pipeSender(t, authority, l)
-				s.transport.lifetime = forEver
+				s.lifetime = forEver
 				everywhere := func(each int) {
 					var sends sync.WaitGroup
 					for e := range endpoints {
@@ -126,7 +127,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 				}
 				lives := int(connectionLifetime / (10 * time.Second))
 				send(10)
-				s.transport.dialName = current.Listener.(*pipes).dial // the name's other address
+				s.dialName = current.Listener.(*pipes).dial // the name's other address
 				send(lives)
 				if reached[1].Load() == 0 || former.accepted.Load() > 8 { // each changes once or not at all before it moves
 					t.Errorf("%d webhooks at the current address, %d connections to the former", reached[1].Load(), former.accepted.Load())
@@ -161,9 +162,9 @@ func TestConnections_LeakNeitherConnectionsNorGoroutines(t *testing.T) {
 					})
 				}
 				sends.Wait()
-				s.transport.CloseIdleConnections()
+				s.CloseIdleConnections()
 				time.Sleep(connectionIdle)
-				if there, here := l.open.Load(), s.transport.open.Load(); there != 0 || here != 0 {
+				if there, here := l.open.Load(), s.open.Load(); there != 0 || here != 0 {
 					t.Errorf("%d and %d connections are open", there, here)
 				}
 			})
@@ -204,13 +205,13 @@ func TestConnections_AreBounded(t *testing.T) {
 		l, authority := listenPipes(), newAuthority(t)
 		start(t, l, authority.vendor(t), true, func(http.ResponseWriter, *http.Request) {})
 		s := pipeSender(t, authority, l)
-		s.transport.most = 20
+		s.most = 20
 		var highest int64
 		for e := range 50 {
 			if a := s.post(t, at("https", l, e)); !a.ok() {
 				t.Fatalf("endpoint %d: %+v", e, a)
 			}
-			highest = max(highest, s.transport.open.Load())
+			highest = max(highest, s.open.Load())
 			synctest.Wait()
 		}
 		if highest < 20 || highest > 21 {
@@ -220,7 +221,7 @@ func TestConnections_AreBounded(t *testing.T) {
 }
 
 func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
-	c := newConnections(guard{}, testSettings(), nil)
+	c := newSender(guard{}, testSettings())
 	now, quarter := time.Now(), c.lifetime/4
 	var changes [4]int
 	for e := range 1000 {
@@ -249,7 +250,7 @@ func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
 }
 
 func TestConnections_ForgetEndpointsThatAreNoLongerUsed(t *testing.T) {
-	c := newConnections(guard{}, testSettings(), nil)
+	c := newSender(guard{}, testSettings())
 	now := time.Now()
 	for e := range 1000 {
 		if _, err := c.target(fmt.Sprintf("https://vendor.example/hooks/%d", e), now.Add(time.Duration(e)*c.lifetime/100)); err != nil {
@@ -275,7 +276,7 @@ func TestConnections_DeadEndpointsLeaveNothingBehind(t *testing.T) {
 			}
 			time.Sleep(connectionLifetime)
 		}
-		if kept := reflect.ValueOf(s.transport.Transport).Elem().FieldByName("idleConnWait").Len(); kept > 6 {
+		if kept := reflect.ValueOf(s.Transport).Elem().FieldByName("idleConnWait").Len(); kept > 6 {
 			t.Errorf("%d entries for 3 endpoints", kept)
 		}
 	})

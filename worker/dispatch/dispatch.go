@@ -9,7 +9,6 @@
 package dispatch
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,8 +73,6 @@ type Options struct {
 	CourierStep time.Duration
 	// Tracer records attempts and puts a traceparent into each request; nil: off.
 	Tracer *tracing.Tracer
-	// Roots are the certificate authorities to trust; nil: the system's.
-	Roots *x509.CertPool
 }
 
 // New prepares the role.
@@ -90,14 +87,14 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		work:     make(chan func()),
 	}
 	own, _ := parsePorts(s.OwnPorts) // Validate has checked it
-	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto", own: own}, s, o.Roots)
+	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto", own: own}, s)
 	r.metrics = newMetrics(reg, s.Concurrency, func() float64 { return float64(r.inFlight.Load()) },
-		func() float64 { return float64(r.sender.transport.open.Load()) })
+		func() float64 { return float64(r.sender.open.Load()) })
 	return r
 }
 
 // Close ends idle connections.
-func (r *Role) Close() { r.sender.transport.CloseIdleConnections() }
+func (r *Role) Close() { r.sender.CloseIdleConnections() }
 
 // free is how many more sends may be in flight.
 func (r *Role) free() int { return r.settings.Concurrency - int(r.inFlight.Load()) }

@@ -23,18 +23,10 @@ type guard struct {
 	own []uint16
 }
 
-// refusedAddress is a connection that the guard has prevented.
-type refusedAddress struct {
-	address string
-	own     bool // a port of the system itself, where other ports are allowed
-}
+// refusedAddress says why the guard has prevented a connection.
+type refusedAddress string
 
-func (e *refusedAddress) Error() string {
-	if e.own {
-		return e.address + " is one of the service's own ports"
-	}
-	return e.address + " is not a public address"
-}
+func (e refusedAddress) Error() string { return string(e) }
 
 func (g guard) allows(target netip.AddrPort) bool {
 	if webhook.PublicAddress(target.Addr()) {
@@ -46,8 +38,12 @@ func (g guard) allows(target netip.AddrPort) bool {
 // control is net.Dialer.ControlContext, called with each resolved address before the connection.
 func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)
-	if err != nil || !g.allows(target) {
-		return &refusedAddress{address: address, own: g.local && target.Addr().Unmap().IsLoopback()}
+	switch {
+	case err == nil && g.allows(target):
+	case g.local && target.Addr().Unmap().IsLoopback(): // where other ports are allowed
+		return refusedAddress(address + " is one of the service's own ports")
+	default:
+		return refusedAddress(address + " is not a public address")
 	}
 	reached(ctx, connecting)
 	return nil

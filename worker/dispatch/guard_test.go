@@ -34,7 +34,7 @@ func TestGuard_LocalAllowsLoopbackAndNothingElse(t *testing.T) {
 func TestGuardControl_RefusesWhatItCannotRead(t *testing.T) {
 	for _, address := range []string{"", "127.0.0.1", "localhost:80", "[::1]:80", "10.1.1.1:443", "[fe80::1%eth0]:443"} {
 		err := guard{}.control(t.Context(), "tcp", address, nil)
-		var refused *refusedAddress
+		var refused refusedAddress
 		if !errors.As(err, &refused) {
 			t.Errorf("control(%q) = %v", address, err)
 		}

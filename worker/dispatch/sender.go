@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,15 +38,30 @@ const (
 	classURL     = "url"
 )
 
-// sender makes single requests without redirects, cookies and proxies.
-type sender struct {
-	guard     guard
-	transport *connections
-	timeout   time.Duration
+// Phases of the connection that is dialled for a send.
+const (
+	kept        uint32 = iota // none is: it has been given one that was there
+	resolving                 // its name is being looked up
+	connecting                // to an address that the guard allows
+	handshaking               // for TLS
+	connected
+)
+
+// phaseKey is of a send's context: what is dialled on its behalf finds its phase by it.
+type phaseKey struct{}
+
+// reached notes the phase of the connection that ctx's send waits for.
+func reached(ctx context.Context, phase uint32) {
+	if p, ok := ctx.Value(phaseKey{}).(*atomic.Uint32); ok {
+		p.Store(phase)
+	}
 }
 
-func newSender(g guard, s Settings, roots *x509.CertPool) *sender {
-	return &sender{guard: g, transport: newConnections(g, s, roots), timeout: s.Timeout}
+func (t *target) request(ctx context.Context, header http.Header, body []byte) *http.Request {
+	// This kind of body is known to http.Transport, which writes it together with the header.
+	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body)) // nothing of this is refused
+	r.URL, r.Host, r.Header = t.url, t.host, header
+	return r
 }
 
 // answer is what came of one request: a status, or a failure with its class.
@@ -63,19 +78,23 @@ func (a answer) ok() bool { return a.class == "" }
 
 func (s *sender) send(ctx context.Context, url string, header http.Header, body []byte) answer {
 	started := time.Now()
-	target, err := s.transport.target(url, started)
+	target, err := s.target(url, started)
 	if err != nil {
 		return answer{class: classURL, detail: err.Error()}
 	}
-	c := newCall(ctx, s.timeout, body)
-	defer c.end()
-	resp, err := s.transport.RoundTrip(c.request(target, header))
-	if err != nil && c.staleConnection() {
-		resp, err = s.transport.RoundTrip(c.request(target, header))
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	phase := new(atomic.Uint32)
+	ctx = context.WithValue(ctx, phaseKey{}, phase)
+	resp, err := s.RoundTrip(target.request(ctx, header, body))
+	// A kept connection may be stale, which a receiver's restart ends: the request may be repeated.
+	// http.Transport does that itself for HTTP/1.1 only.
+	if err != nil && phase.Load() == kept && ctx.Err() == nil {
+		resp, err = s.RoundTrip(target.request(ctx, header, body))
 	}
 	took := time.Since(started)
 	if err != nil {
-		class, detail := s.classify(c, err)
+		class, detail := s.classify(ctx, phase.Load(), err)
 		return answer{class: class, detail: detail, took: took}
 	}
 	defer resp.Body.Close()
@@ -84,7 +103,7 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 		a.class, a.detail = classStatus, statusDetail(a.status)
 	}
 	if resp.ContentLength != 0 {
-		c.setTimeout(min(answerTimeout, s.timeout-took))
+		defer time.AfterFunc(answerTimeout, cancel).Stop()
 		a.body = readAnswer(resp.Body)
 	}
 	return a
@@ -114,9 +133,9 @@ func statusDetail(status int) string {
 }
 
 // classify discloses nothing to vendors about the network of the worker.
-func (s *sender) classify(c *call, err error) (class, detail string) {
+func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, detail string) {
 	var (
-		refused   *refusedAddress
+		refused   refusedAddress
 		name      *net.DNSError
 		handshake *handshakeError
 		network   net.Error
@@ -126,12 +145,12 @@ func (s *sender) classify(c *call, err error) (class, detail string) {
 	case errors.As(err, &refused):
 		return classRefused, refused.Error()
 	case errors.As(err, &name) && name.IsTimeout:
-		return classDNS, noNames(s.timeout)
+		return timedOut(resolving, s.timeout)
 	case errors.As(err, &name):
 		return classDNS, name.Err
-	case errors.Is(context.Cause(c), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &network) && network.Timeout():
-		return c.timedOut(s.timeout)
+		return timedOut(phase, s.timeout)
 	case errors.As(err, &handshake):
 		return classTLS, handshakeDetail(handshake)
 	case errors.As(err, &operation) && operation.Op == "remote error":
@@ -139,6 +158,20 @@ func (s *sender) classify(c *call, err error) (class, detail string) {
 		return classTLS, "handshake failed: " + sanitizeError(err)
 	}
 	return classConnect, sanitizeError(err)
+}
+
+// timedOut is what a send was waiting for when its time was over.
+func timedOut(phase uint32, after time.Duration) (class, detail string) {
+	class, what := classTimeout, "answer"
+	switch phase {
+	case resolving:
+		class, what = classDNS, "answer from the name servers"
+	case connecting:
+		what = "connection"
+	case handshaking:
+		what = "TLS handshake"
+	}
+	return class, fmt.Sprintf("no %s within %s", what, after)
 }
 
 func handshakeDetail(failed *handshakeError) string {

@@ -149,7 +149,7 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 				})
 				s := pipeSender(t, nil, l)
 				if c.dial != nil {
-					s.transport.dialName = func(ctx context.Context, _, _ string) (net.Conn, error) {
+					s.dialName = func(ctx context.Context, _, _ string) (net.Conn, error) {
 						if err := c.dial(ctx, s); err != nil {
 							return nil, err
 						}

@@ -38,15 +38,15 @@ func private(t *testing.T) *counting {
 // its guard lets pass is not dialled but ends with errAllowed.
 func publicSender(t *testing.T, names *nameServer) *sender {
 	t.Helper()
-	s := newSender(guard{}, testSettings(), nil)
-	s.transport.dialer.Resolver = names.resolver()
-	s.transport.dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+	s := newSender(guard{}, testSettings())
+	s.dialer.Resolver = names.resolver()
+	s.dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
 		if err := s.guard.control(ctx, network, address, c); err != nil {
 			return err
 		}
 		return errAllowed
 	}
-	t.Cleanup(s.transport.CloseIdleConnections)
+	t.Cleanup(s.CloseIdleConnections)
 	return s
 }
 
@@ -212,8 +212,8 @@ func notations(address netip.Addr) []string {
 //rule:webhooks/urls-are-https-and-public
 func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 	names := newNameServer(t, func(string, int) record { return addresses("10.0.0.1", "169.254.169.254", "fd00::1") })
-	s := newSender(guard{local: true}, testSettings(), nil)
-	s.transport.dialer.Resolver = names.resolver()
+	s := newSender(guard{local: true}, testSettings())
+	s.dialer.Resolver = names.resolver()
 	for _, scheme := range []string{"http", "https"} {
 		for _, host := range hosts() {
 			if strings.ContainsAny(host, "#?") {
@@ -252,7 +252,7 @@ func TestSSRF_TheSandboxReachesNothingOfOurOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSender(guard{local: true, own: ports}, testSettings(), nil)
+	s := newSender(guard{local: true, own: ports}, testSettings())
 	send := func(host, port string) answer {
 		return s.send(t.Context(), "http://"+host+":"+port+"/?query=INSERT+INTO+delivery.schema_migrations+VALUES+(99)", signedHeader(), nil)
 	}
@@ -323,10 +323,10 @@ func TestSSRF_MixedAnswers(t *testing.T) {
 		{"10.0.0.1", "127.0.0.1", "2606:4700::1111", "::1", "fd00::1"}, {"::ffff:127.0.0.1", "93.184.216.34"},
 	} {
 		names := newNameServer(t, func(string, int) record { return addresses(answer...) })
-		s := newSender(guard{}, testSettings(), nil)
-		s.transport.dialer.Resolver = names.resolver()
+		s := newSender(guard{}, testSettings())
+		s.dialer.Resolver = names.resolver()
 		var passed atomic.Int32
-		s.transport.dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		s.dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
 			if err := s.guard.control(ctx, network, address, c); err != nil {
 				return err
 			}
@@ -357,9 +357,9 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 		}
 		return addresses("127.0.0.1")
 	})
-	s := newSender(guard{local: true}, testSettings(), nil)
-	s.transport.dialer.Resolver = names.resolver()
-	s.transport.lifetime, s.transport.IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
+	s := newSender(guard{local: true}, testSettings())
+	s.dialer.Resolver = names.resolver()
+	s.lifetime, s.IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
 	_, port, _ := net.SplitHostPort(receiver.Listener.Addr().String())
 	url := "http://vendor.test:" + port + "/"
 	if a := s.post(t, url); !a.ok() {
@@ -395,7 +395,8 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 			w.Header().Set("Content-Location", places[place])
 			w.WriteHeader(code)
 		})
-		s := newSender(guard{local: true}, testSettings(), authority.roots())
+		s := newSender(guard{local: true}, testSettings())
+		s.tls.RootCAs = authority.roots()
 		for _, code := range []int{300, 301, 302, 303, 305, 307, 308, 200, 401} {
 			for place := range places {
 				before := requests.Load()
@@ -405,7 +406,7 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 				}
 			}
 		}
-		s.transport.CloseIdleConnections()
+		s.CloseIdleConnections()
 	}
 	if n := target.accepted.Load(); n != 0 {
 		t.Fatalf("%d connections to private addresses", n)
