@@ -320,13 +320,16 @@ func (l Ownership) Backlogs(ctx context.Context, partition int, accounts []deliv
 	return backlogs, queues > 0, err
 }
 
-// Breaker is an endpoint's circuit breaker as it is stored; times in ms.
+// Breaker is an endpoint's circuit breaker, times in ms. The zero value holds nothing back.
 type Breaker struct {
-	Hold             int64
-	Open             bool
-	Failures, Probes uint16
-	Rate, Calm       float64
-	Forward, Since   int64
+	Hold     int64   // nothing is sent before
+	Open     bool    // one event at a time goes out, as a probe
+	Failures uint16  // attempts that failed since the last success
+	Probes   uint16  // those of them that failed since it opened
+	Rate     float64 // events per second while the endpoint recovers; 0: as many as it takes
+	Calm     float64 // the rate below which it grows fast; 0: it always does
+	Forward  int64   // retries due after this are yet to be brought forward; 0: none
+	Since    int64   // when it opened
 }
 
 func (c *codec) breaker(b *Breaker) {
@@ -349,6 +352,19 @@ type Tally struct {
 func (c *codec) tally(t *Tally) {
 	var logged uint32 // earlier releases kept the length of the log
 	c.all(&t.Hour, &t.OK, &t.Failed, &t.PreviousOK, &t.PreviousFailed, &logged, &t.Delivered, &t.Retried, &t.Undelivered, &t.NotSent)
+}
+
+// Turn begins the hour of a time in ms.
+func (t *Tally) Turn(now int64) {
+	hour := uint32(now / time.Hour.Milliseconds())
+	if t.Hour == hour {
+		return
+	}
+	previous := Tally{}
+	if t.Hour == hour-1 {
+		previous = *t
+	}
+	t.Hour, t.OK, t.Failed, t.PreviousOK, t.PreviousFailed = hour, 0, 0, previous.OK, previous.Failed
 }
 
 // recent are the attempts of this hour and the one before.

@@ -176,3 +176,17 @@ func TestPing_IsATestEventOfItsTime(t *testing.T) {
 	check(t, one.Type == delivery.WebhookTest && one.EventID == same.EventID && one.EventID != later.EventID && one.Key == "" && one.Account == account &&
 		string(one.Data) == fmt.Sprintf(`{"accountId":%q}`, account.String()), "%+v, then %+v", one, later)
 }
+
+func TestTally_TurnsWithTheHour(t *testing.T) {
+	tally := Tally{Hour: 499999, OK: 3, Failed: 4, PreviousOK: 5, PreviousFailed: 6, Delivered: 7}
+	for hour, want := range map[int64]Tally{
+		499999: tally,
+		500000: {Hour: 500000, PreviousOK: 3, PreviousFailed: 4, Delivered: 7},
+		500001: {Hour: 500001, Delivered: 7},
+	} {
+		got := tally
+		if got.Turn(hour * 3_600_000); got != want {
+			t.Errorf("hour %d: %+v, want %+v", hour, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ const usualBody = 1 << 10
 type attempt struct {
 	*ledger.Delivery
 	item     *Item
-	receiver *ledger.Receiver
+	receiver ledger.Receiver
 	number   int // 1 for the first
 	ping     bool
 	probe    bool // ping, or ahead of the event's schedule
@@ -96,7 +97,7 @@ func (a *attempt) errorText() string {
 func (a *attempt) result() Result {
 	x := Result{Ending: a.ending, At: a.next.UnixMilli(), Gone: a.answer.status == http.StatusGone,
 		Proven: a.ending == Delivered && a.Type == delivery.WebhookTest}
-	if busy(a.answer.status) {
+	if slices.Contains(busy, a.answer.status) {
 		x.Pause = max(a.wait().Milliseconds(), 1)
 	}
 	return x
@@ -124,13 +125,8 @@ func (a *attempt) record() ledger.AttemptRecord {
 	return record
 }
 
-func busy(status int) bool {
-	switch status {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
-}
+// busy are the statuses of a receiver that asks to be left alone.
+var busy = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // appendBody uses only what is stored: every attempt of an event has the same bytes.
 func appendBody(dst []byte, d *ledger.Delivery) []byte {

@@ -23,7 +23,7 @@ func newRole() *Role {
 
 func someAttempt(number int, occurred time.Time) *attempt {
 	return &attempt{Delivery: &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, OccurredAt: occurred, Data: []byte("{}")},
-		item: &Item{}, number: number, receiver: &ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+		item: &Item{}, number: number, receiver: ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
 }
 
 func always() bool { return true }
@@ -157,7 +157,7 @@ func TestSend_APanicFreesItsSlot(t *testing.T) {
 	r := newRole()
 	w, results := webhooks(r)
 	a := someAttempt(1, time.Now())
-	a.receiver = nil // as no ledger hands out
+	r.sender = nil
 	w.launch(a)
 	sent := <-results
 	if n := r.inFlight.Load(); n != 0 || testenv.Value(t, r.metrics.panics) != 1 || sent.attempt.ending != Retry {

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"math"
 	"time"
+
+	"vendorapi/internal/ledger"
 )
 
 const (
@@ -15,22 +17,12 @@ const (
 // pingFor is how long an endpoint for which nothing waits is probed, in ms.
 var pingFor = (72 * time.Hour).Milliseconds()
 
-// Breaker keeps an endpoint's events from being sent as fast as they come. Times in ms. The zero
-// value holds nothing back.
-type Breaker struct {
-	Hold     int64   // nothing is sent before
-	Open     bool    // one event at a time goes out, as a probe
-	Failures uint16  // attempts that failed since the last success
-	Probes   uint16  // those of them that failed since it opened
-	Rate     float64 // events per second while the endpoint recovers; 0: as many as it takes
-	Calm     float64 // the rate below which it grows fast; 0: it always does
-	Forward  int64   // retries due after this are yet to be brought forward; 0: none
-	Since    int64   // when it opened
-}
+// breaker keeps an endpoint's events from being sent as fast as they come.
+type breaker ledger.Breaker
 
 // failed notes an attempt that failed. pause: how long the endpoint asks to be left alone; 0: it
 // does not. threshold: failures in a row that open it. first: when the schedule's first is due.
-func (b *Breaker) failed(now, pause int64, threshold int, first int64) {
+func (b *breaker) failed(now, pause int64, threshold int, first int64) {
 	b.Failures = min(b.Failures, math.MaxUint16-1) + 1
 	pause = min(pause, longPause)
 	switch {
@@ -54,7 +46,7 @@ func (b *Breaker) failed(now, pause int64, threshold int, first int64) {
 }
 
 // planProbe awaits an event that is due about then, so that a lone one keeps to its schedule.
-func (b *Breaker) planProbe(now, pause, first int64) {
+func (b *breaker) planProbe(now, pause, first int64) {
 	gap := min(int64(lastProbe), firstProbe<<min(b.Probes, 5))
 	at := now + max(gap, pause)
 	if first > now && first <= at+gap && first >= now+pause {
@@ -65,7 +57,7 @@ func (b *Breaker) planProbe(now, pause, first int64) {
 
 // succeeded lets the rate grow by one, up to the last one that was borne, and from there by ten a
 // second from the end of the pause, so that little traffic does not make it last.
-func (b *Breaker) succeeded(now int64) {
+func (b *breaker) succeeded(now int64) {
 	if b.Open {
 		b.startSlowly(now)
 		return
@@ -86,19 +78,19 @@ func (b *Breaker) succeeded(now int64) {
 
 // startSlowly: an endpoint that answers again, or a new one with a backlog, gets all of it, what
 // was postponed by hours included.
-func (b *Breaker) startSlowly(now int64) {
-	*b = Breaker{Rate: firstRate, Forward: now, Since: b.Since}
+func (b *breaker) startSlowly(now int64) {
+	*b = breaker{Rate: firstRate, Forward: now, Since: b.Since}
 }
 
 // endRecovery is for when nothing waits. A pace that the endpoint asked for stays.
-func (b *Breaker) endRecovery() {
+func (b *breaker) endRecovery() {
 	if !b.Open && b.Calm == 0 {
 		b.Rate, b.Forward = 0, 0
 	}
 }
 
 // drawBack corrects times of a clock that was ahead by so much.
-func (b *Breaker) drawBack(now, ahead int64) {
+func (b *breaker) drawBack(now, ahead int64) {
 	b.Hold = drawnBack(b.Hold, now, ahead)
 	b.Since, b.Forward = min(b.Since, now), min(b.Forward, now)
 }
@@ -106,21 +98,20 @@ func (b *Breaker) drawBack(now, ahead int64) {
 func drawnBack(at, now, ahead int64) int64 { return min(at, max(now, at-ahead)) }
 
 // stored is the state to store: the zero value when nothing is held back.
-func (b *Breaker) stored(now int64) Breaker {
+func (b *breaker) stored(now int64) breaker {
 	if b.Hold <= now && !b.Open && b.Failures == 0 && b.Rate == 0 && b.Forward == 0 {
-		return Breaker{}
+		return breaker{}
 	}
 	return *b
 }
 
 // turned reports whether more differs than the count of failures and the growth of the rate.
-func (b *Breaker) turned(from *Breaker) bool {
-	was := *from
-	was.Failures = b.Failures
-	if was.Rate > 0 && b.Rate > 0 {
-		was.Rate = b.Rate
+func (b *breaker) turned(from breaker) bool {
+	from.Failures = b.Failures
+	if from.Rate > 0 && b.Rate > 0 {
+		from.Rate = b.Rate
 	}
-	return was != *b
+	return from != *b
 }
 
 // bucket limits the pace. Its zero value is full.

@@ -59,7 +59,7 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	for name, d := range events {
 		for earlier := range 5 {
 			d.EventID, d.OccurredAt = delivery.EventID(delivery.OrderID{}, 7), now
-			a := &attempt{Delivery: d, number: 3, receiver: &ledger.Receiver{Secret: webhook.NewSecret()}}
+			a := &attempt{Delivery: d, number: 3, receiver: ledger.Receiver{Secret: webhook.NewSecret()}}
 			for range earlier {
 				a.receiver.Earlier = append(a.receiver.Earlier, ledger.EarlierSecret{Secret: webhook.NewSecret(), Until: now.Add(time.Hour)})
 			}

@@ -2,54 +2,19 @@ package dispatch
 
 import (
 	"math"
-	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
-// Facts are what is stored about an endpoint.
-type Facts struct {
-	Registered bool  // it has a URL
-	Version    int64 // of the receiver
-	Moved      int64 // the version with which its URL last changed
-	InFlight   int   // sends in flight; 0: the default
-	Pace       int   // events per second; 0: any number
-	State      ledger.EndpointState
-	StateSince int64 // ms
-	Breaker    Breaker
-	Tally      Tally
-	Waiting    bool // its schedule is not empty
-	InMemory   int  // events that were in memory only, as the owner before has told
-}
-
-// Tally counts attempts by the hour, and events by how they ended.
-type Tally struct {
-	Hour                                     uint32 // since 1970
-	OK, Failed, PreviousOK, PreviousFailed   uint32 // attempts in it and in the one before
-	Delivered, Retried, Undelivered, NotSent uint64
-}
-
-func (t *Tally) turn(now int64) {
-	hour := uint32(now / time.Hour.Milliseconds())
-	if t.Hour == hour {
-		return
-	}
-	previous := Tally{}
-	if t.Hour == hour-1 {
-		previous = *t
-	}
-	t.Hour, t.OK, t.Failed, t.PreviousOK, t.PreviousFailed = hour, 0, 0, previous.OK, previous.Failed
-}
-
 // Item is an event of an endpoint. One key is in memory at most once.
 type Item struct {
 	Account    delivery.AccountID
 	Key        string // as it stands in the schedule
-	Payload    any    // the caller's
 	Due        int64  // in the schedule, ms; of a ping its time
-	Attempts   int    // made before
-	ReplayedAt int64  // ms; 0: no replay
+	Delivery   *ledger.Delivery
+	Attempts   int   // made before
+	ReplayedAt int64 // ms; 0: no replay
 	// Set by Next.
 	Version int64 // of the receiver to be used
 	Probe   bool  // ahead of its time in the schedule, which a failure does not change
@@ -81,48 +46,45 @@ const never = math.MaxInt64
 
 // endpoint is one account's receiver and what waits for it.
 type endpoint struct {
-	Facts
-	account delivery.AccountID
-	known   bool // Facts are
-	items   map[string]*Item
-	tails   map[string]*Item // of each order with versions in memory that were never attempted
-	fresh   fifo[*Item]      // never attempted
-	due     fifo[*Item]      // to be attempted again, and replays
-	early   *Item            // the next probe, ahead of its time
-	queued  int              // waiting in fresh and due
-	held    int              // waiting and in flight
-	flying  int              // in flight, with a ping
+	ledger.Facts // as they were read; the receiver, the limits and what the scheduler writes are kept up to date
+	account      delivery.AccountID
+	known        bool // Facts are
+	items        map[string]*Item
+	tails        map[string]*Item // of each order with versions in memory that were never attempted
+	fresh        fifo[*Item]      // never attempted
+	due          fifo[*Item]      // to be attempted again, and replays
+	early        *Item            // the next probe, ahead of its time
+	queued       int              // waiting in fresh and due
+	held         int              // waiting and in flight
+	flying       int              // in flight, with a ping
 
 	behind   bool  // the schedule may hold events never attempted that are not in memory: others go there, too
 	nextDue  int64 // the schedule's first that is not in memory; early is harmless
 	parking  int   // puts to the schedule that are not confirmed
 	spilling int   // those of them that were never attempted
-	load     Load  // in progress, if any
+	load     load  // in progress, if any
 	loading  bool
 	purge    []*Item // leaving, once the load has ended
 	// What is due after back and until ahead may have been planned by a clock that was ahead: it
 	// becomes due at back. ahead 0: nothing.
 	back, ahead int64
 
-	pace   bucket
-	active int64 // when something last happened
-	// What is to be written.
-	writes               []Write
-	notSent              []*Item
-	stateChanged         bool
+	pace bucket
+
+	next                 Effect // to be written
 	counted              bool
-	proven               bool
 	saved                int64 // when the tally was last written
-	stored               Breaker
-	writtenTally         Tally
-	waiting              int   // events in memory only, as was written
+	stored               breaker
+	writtenTally         ledger.Tally
 	dirty, ready, wanted bool  // in the scheduler's list of that name
 	look                 int64 // place in its timers
 	slot                 int   // -1: none
 }
 
+func (e *endpoint) breaker() *breaker { return (*breaker)(&e.Breaker) }
+
 func (e *endpoint) rate() float64 {
-	switch pace := float64(e.Pace); {
+	switch pace := float64(e.Limits.PerSecond); {
 	case e.Breaker.Rate == 0:
 		return pace
 	case pace == 0:
@@ -134,12 +96,12 @@ func (e *endpoint) rate() float64 {
 
 // sendAt is from when something may be sent if nothing happens.
 func (e *endpoint) sendAt(now int64, limit int) int64 {
-	if e.InFlight > 0 {
-		limit = e.InFlight
+	if e.Limits.InFlight > 0 {
+		limit = e.Limits.InFlight
 	}
 	b := &e.Breaker
 	switch {
-	case !e.known || !e.Registered || e.flying >= limit || b.Open && e.flying > 0:
+	case !e.known || e.URL == "" || e.flying >= limit || b.Open && e.flying > 0:
 		return never
 	case b.Open && (e.queued > 0 || e.early != nil || e.pings(max(now, b.Hold))):
 		return b.Hold
@@ -150,6 +112,22 @@ func (e *endpoint) sendAt(now int64, limit int) int64 {
 }
 
 func (e *endpoint) empty() bool { return len(e.items) == 0 && e.nextDue == never }
+
+// waits reports whether anything waits or is being sent.
+func (e *endpoint) waits() bool { return !e.empty() || e.flying > 0 }
+
+// scheduled reports whether something may be in the schedule.
+func (e *endpoint) scheduled() bool {
+	if e.nextDue != never {
+		return true
+	}
+	for _, it := range e.items {
+		if it.stored {
+			return true
+		}
+	}
+	return false
+}
 
 // unscheduled is how many events are in memory only.
 func (e *endpoint) unscheduled() (n int) {
@@ -173,7 +151,7 @@ func (e *endpoint) loadAt(memory int) int64 {
 		return never
 	case e.ahead > 0 || e.Breaker.Forward > 0:
 		return 0
-	case !e.Registered:
+	case e.URL == "":
 		if len(e.items) < memory {
 			return 0
 		}
@@ -186,29 +164,31 @@ func (e *endpoint) loadAt(memory int) int64 {
 	return max(e.nextDue, e.Breaker.Hold)
 }
 
+// load is a part of the schedule that is being read.
+type load struct {
+	ledger.ScheduleQuery
+	probe  bool  // the one after Until may be sent at once
+	moveTo int64 // what is found becomes due then; 0: it is taken into memory
+}
+
 // request is the load that is wanted now.
-func (e *endpoint) request(now int64, memory int) Load {
-	l := Load{Account: e.account, Until: never, Limit: loadPage + len(e.items)}
+func (e *endpoint) request(now int64, memory int) load {
+	l := load{ScheduleQuery: ledger.ScheduleQuery{Account: e.account, Until: never, Limit: loadPage + len(e.items),
+		Known: func(key string) bool { return e.items[key] != nil }}}
 	switch {
 	case e.ahead > 0:
 		l.From, l.Until, l.moveTo = e.back+1, e.ahead, e.back
 	case e.Breaker.Forward > 0:
 		l.From, l.moveTo = max(e.Breaker.Forward, now+1), now
-	case e.Registered:
-		l.Until, l.Limit, l.Probe = now, memory-e.held+len(e.items), e.Breaker.Open
+	case e.URL != "":
+		l.Until, l.Limit, l.probe = now, memory-e.held+len(e.items), e.Breaker.Open
 	}
 	return l
 }
 
-// idle reports whether nothing is lost by forgetting the endpoint.
-func (e *endpoint) idle(now int64) bool {
-	return e.known && e.empty() && e.flying == 0 && !e.dirty && !e.ready && !e.wanted && !e.loading &&
-		(!e.Breaker.Open || now >= e.Breaker.Since+pingFor)
-}
-
 // unsaved reports whether figures wait for their time to be written.
 func (e *endpoint) unsaved(now int64) bool {
-	return e.counted || e.waiting > 0 || e.Breaker.stored(now) != e.stored
+	return e.counted || e.Waiting > 0 || e.breaker().stored(now) != e.stored
 }
 
 // keep takes an event into memory, behind earlier versions of its order.
@@ -323,6 +303,11 @@ func (e *endpoint) take(now int64) *Item {
 func (e *endpoint) note(state ledger.EndpointState, now int64) {
 	worse := state != ledger.EndpointFailing || e.State == "" || e.State == ledger.EndpointHealthy
 	if e.State != state && worse {
-		e.State, e.StateSince, e.stateChanged = state, now, true
+		e.turn(state, now)
 	}
+}
+
+func (e *endpoint) turn(state ledger.EndpointState, now int64) {
+	e.State, e.StateSince = state, now
+	e.next.State, e.next.StateSince = state, now
 }

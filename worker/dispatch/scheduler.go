@@ -12,12 +12,11 @@ const (
 	// endpoints about T/(1+n/poolShare) stay free (dynamic thresholds, Choudhury and Hahne, 1998).
 	poolShare = 16
 
-	loadPage   = 500    // events of one load that leave memory at once
-	unsentPage = 500    // events that one batch records as not sent
-	spillAfter = 1000   // ms until an event that is not settled goes to the schedule
-	saveEvery  = 1000   // ms between two writes of a tally
-	idleAfter  = 60_000 // ms until an endpoint without events is forgotten
-	clockSlack = 1000   // ms by which the clock may go back without a correction
+	loadPage   = 500  // events of one load that leave memory at once
+	unsentPage = 500  // events that one batch records as not sent
+	spillAfter = 1000 // ms until an event that is not settled goes to the schedule
+	saveEvery  = 1000 // ms between two writes of a tally
+	clockSlack = 1000 // ms by which the clock may go back without a correction
 
 	itemOrder = 1 // first byte of the key of an order's version; its sequence is at the end
 )
@@ -28,11 +27,11 @@ const (
 // Redis's. A turn of the owner:
 //
 //	for each entry of the stream: Add(entry)
-//	for each of Need():           Learn(account, facts read)
+//	for each of Need():           Learn(account, facts read); also for what has changed
 //	for each of Loads():          Loaded(account, events read)
 //	for each of Next():           send it elsewhere
 //	for each result:              Done(item, result)
-//	write Effects() with the outcomes of those results and Position(), all or nothing; Committed()
+//	write Effects() with the outcomes of those results and position, all or nothing; Committed()
 //	wait for an entry, a result or Wake()
 //
 // After a takeover the owner also calls Learn for every account with a schedule that is not empty
@@ -48,8 +47,10 @@ type Scheduler struct {
 	needs     []delivery.AccountID
 	entries   fifo[*Entry] // after the position
 	spilt     int          // of them: settled or in the schedule
-	position  string
-	read      int64 // entries up to it
+	// The last entry of which, and of all before, every event has ended or is in a schedule, as was
+	// confirmed; empty: none yet. read: how many entries that are; less than 0: not known.
+	position string
+	read     int64
 
 	ready   fifo[*endpoint] // may send now
 	busy    []*endpoint     // have the share that one endpoint may have
@@ -89,17 +90,6 @@ type Entry struct {
 	left int // events that are not settled
 }
 
-// Load asks for a part of an endpoint's schedule: events due from From to Until, at most Limit of
-// the first, and the first one after Until.
-type Load struct {
-	Account     delivery.AccountID
-	From, Until int64
-	Limit       int
-	Probe       bool // the one after Until may be sent at once, so it needs its payload
-
-	moveTo int64 // what is found becomes due then; 0: it is taken into memory
-}
-
 // Ending is what became of an event that was handed out, or that waited.
 type Ending byte
 
@@ -123,37 +113,15 @@ type Result struct {
 	Proven bool  // it accepted a test event
 }
 
-// WriteKind is how an event in a schedule is changed.
-type WriteKind byte
-
-// The kinds of writes.
-const (
-	Put   WriteKind = iota + 1 // due at Due, with so many attempts
-	Spill                      // as Put, unless it is there
-	Remove
-)
-
-// Write changes one event in a schedule.
-type Write struct {
-	Kind       WriteKind
-	Key        string
-	Due        int64 // ms
-	Attempts   int   // made
-	ReplayedAt int64 // ms; 0: no replay
-}
-
-// Effect is what is to be written of one endpoint. Writes are in order.
+// Effect is what is to be written of one endpoint.
 type Effect struct {
-	Account    delivery.AccountID
-	Writes     []Write
-	NotSent    []*Item              // to be recorded as not sent: no URL is registered
-	Breaker    *Breaker             // nil: as it was; the zero value: nothing is held back
-	Tally      *Tally               // nil: as it was
-	State      ledger.EndpointState // empty: as it was
-	StateSince int64
-	Proven     bool  // the newest secret is proven, which raised the version
-	Version    int64 // of the receiver
-	Waiting    int   // events in memory only
+	Account delivery.AccountID
+	Spill   []ledger.Scheduled // into its schedule, unless they are there
+	Put     []ledger.Scheduled // into it, after Spill
+	Remove  []string           // from it, after Put
+	NotSent []*Item            // to be recorded as not sent: no URL is registered
+	ledger.EndpointChange
+	Version int64 // of the receiver, which Proven has raised
 }
 
 // NewScheduler starts an owner's.
@@ -190,14 +158,14 @@ func (s *Scheduler) place(it *Item, again bool, now int64) {
 		e = s.create(it.Account)
 		s.needs = append(s.needs, it.Account)
 	}
-	e.active, it.endpoint = now, e
+	it.endpoint = e
 	switch {
 	case e.items[it.Key] != nil:
 		s.settle(it) // it waits already
 	case e.behind || e.held >= s.limits.Memory || again && e.nextDue != never:
 		s.fallBehind(e)
-		s.park(it, Write{Kind: Spill, Due: now})
-	case e.known && !e.Registered:
+		s.shelve(it)
+	case e.known && e.URL == "":
 		s.refuse(it)
 	default:
 		e.keep(it)
@@ -206,7 +174,7 @@ func (s *Scheduler) place(it *Item, again bool, now int64) {
 }
 
 func (s *Scheduler) create(account delivery.AccountID) *endpoint {
-	e := &endpoint{account: account, nextDue: never, slot: -1, items: make(map[string]*Item), tails: make(map[string]*Item)}
+	e := &endpoint{account: account, next: Effect{Account: account}, nextDue: never, slot: -1, items: make(map[string]*Item), tails: make(map[string]*Item)}
 	s.endpoints[account] = e
 	return e
 }
@@ -218,25 +186,36 @@ func (s *Scheduler) Need() []delivery.AccountID {
 	return needs
 }
 
-// Learn takes what is stored of an endpoint that was unknown.
-func (s *Scheduler) Learn(account delivery.AccountID, f Facts, now int64) {
+// Learn takes what is stored of an endpoint: all of one that was unknown, else its settings, while its
+// breaker, state and figures are kept. What waits for a URL that was deleted is recorded as not sent;
+// until then a new one must wait.
+func (s *Scheduler) Learn(account delivery.AccountID, f *ledger.Facts, now int64) {
 	now = s.clock(now)
 	e := s.endpoints[account]
 	if e == nil {
 		e = s.create(account)
 	}
 	if e.known {
-		return
+		s.change(e, f, now)
+	} else {
+		s.begin(e, f, now)
 	}
-	e.known, e.Facts, e.stored, e.active = true, f, f.Breaker, now
-	if e.waiting = f.InMemory; e.waiting > 0 {
+	if f.Probe && e.Breaker.Open { // who asks says that the receiver is mended
+		e.Breaker.Hold = min(e.Breaker.Hold, now)
+	}
+	s.look(e, now)
+}
+
+func (s *Scheduler) begin(e *endpoint, f *ledger.Facts, now int64) {
+	e.known, e.Facts, e.stored = true, *f, breaker(f.Breaker)
+	if e.Waiting > 0 {
 		s.mark(e)
 	}
-	b := &e.Breaker
+	b := e.breaker()
 	if b.drawBack(now, 0); b.Hold > now+longPause {
 		b.Hold = now
 	}
-	if f.Waiting {
+	if f.Scheduled {
 		if now < s.ahead {
 			e.back, e.ahead = now, s.ahead
 		}
@@ -245,95 +224,53 @@ func (s *Scheduler) Learn(account delivery.AccountID, f Facts, now int64) {
 		for _, it := range e.items {
 			if it.state == waiting {
 				e.release(it)
-				s.park(it, Write{Kind: Spill})
+				s.shelve(it)
 			}
 		}
 	} else if e.nextDue == never {
 		b.Forward = 0
 	}
-	if !f.Registered {
+	if e.URL == "" {
 		s.refuseAll(e)
 	}
-	s.look(e, now)
 }
 
-// Changed takes new settings of an endpoint; its breaker, state and figures are kept. moved: the
-// URL was changed, set or deleted. probe: who asks says that the receiver is mended. What waits for
-// a URL that was deleted is recorded as not sent; until then a new one must wait (Waits).
-func (s *Scheduler) Changed(account delivery.AccountID, f Facts, moved, probe bool, now int64) {
-	s.Learn(account, f, now)
-	now = s.clock(now)
-	e := s.endpoints[account]
-	b := &e.Breaker
-	e.Registered, e.Version, e.Moved, e.InFlight, e.Pace, e.active = f.Registered, f.Version, f.Moved, f.InFlight, f.Pace, now
+func (s *Scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
+	moved := e.Moved != f.Moved
+	e.Receiver, e.Moved, e.Limits = f.Receiver, f.Moved, f.Limits
 	if moved {
-		*b = Breaker{}
-		e.State, e.StateSince, e.stateChanged = ledger.EndpointHealthy, now, true
-		if !e.Registered {
+		e.Breaker = ledger.Breaker{}
+		e.turn(ledger.EndpointHealthy, now)
+		if e.URL == "" {
 			s.refuseAll(e)
 		} else if e.held > e.flying || e.nextDue != never {
 			s.startSlowly(e, now)
 		}
 	}
-	if probe && b.Open {
-		b.Hold = min(b.Hold, now)
+	if f.Scheduled { // perhaps by somebody else
+		e.nextDue = min(e.nextDue, now)
 	}
 	s.mark(e)
-	s.look(e, now)
 }
 
 func (s *Scheduler) startSlowly(e *endpoint, now int64) {
 	if e.early != nil {
 		s.forget(e.early) // it is brought forward like the others
 	}
-	if e.Breaker.startSlowly(now); e.nextDue == never && e.parking == 0 {
+	if e.breaker().startSlowly(now); e.nextDue == never && e.parking == 0 {
 		e.Breaker.Forward = 0
 	}
 }
 
-// Waits reports whether anything waits for the endpoint or is being sent.
-func (s *Scheduler) Waits(account delivery.AccountID) bool {
-	e := s.endpoints[account]
-	return e != nil && (!e.empty() || e.flying > 0)
-}
-
-// Backlogs calls do for every endpoint for which something waits or is being sent.
-func (s *Scheduler) Backlogs(do func(Backlog)) {
-	for account, e := range s.endpoints {
-		if !e.empty() || e.flying > 0 {
-			b := Backlog{Account: account, State: e.State, Open: e.Breaker.Open, Scheduled: e.nextDue != never, Memory: e.unscheduled()}
-			for _, it := range e.items {
-				b.Scheduled = b.Scheduled || it.stored
-			}
-			do(b)
-		}
-	}
-}
-
-// Backlog is what waits for an endpoint, or is being sent.
-type Backlog struct {
-	Account   delivery.AccountID
-	State     ledger.EndpointState
-	Open      bool // its breaker
-	Memory    int  // events that are not in its schedule
-	Scheduled bool // others may be
-}
-
-// Known reports whether an event is in memory; one that is loaded then needs no payload.
-func (s *Scheduler) Known(account delivery.AccountID, key string) bool {
-	e := s.endpoints[account]
-	return e != nil && e.items[key] != nil
-}
-
-// Loads lists the schedules to be read, each until it was given to Loaded.
-func (s *Scheduler) Loads(now int64) []Load {
+// Loads lists the parts of schedules to be read, each until it was given to Loaded.
+func (s *Scheduler) Loads(now int64) []ledger.ScheduleQuery {
 	now = s.clock(now)
 	s.sweep(now)
-	var loads []Load
+	var loads []ledger.ScheduleQuery
 	for _, e := range s.wanted {
 		if e.wanted = false; e.loadAt(s.limits.Memory) <= now {
 			e.load, e.loading = e.request(now, s.limits.Memory), true
-			loads = append(loads, e.load)
+			loads = append(loads, e.load.ScheduleQuery)
 		}
 	}
 	s.wanted = s.wanted[:0]
@@ -344,9 +281,9 @@ func (s *Scheduler) Loads(now int64) []Load {
 func (s *Scheduler) Loaded(account delivery.AccountID, items []*Item, now int64) {
 	now = s.clock(now)
 	e := s.endpoints[account]
-	e.loading, e.active = false, now
+	e.loading = false
 	until := e.load.Until
-	if e.Registered && e.load.moveTo == 0 {
+	if e.URL != "" && e.load.moveTo == 0 {
 		until = min(until, now) // it was not, perhaps, when the load was asked for
 	}
 	n, next := 0, int64(never) // due until then, and the first after it
@@ -363,7 +300,7 @@ found:
 		it.endpoint, it.stored = e, true
 		switch known := e.items[it.Key]; {
 		case known != nil && known.state != leaving && e.load.moveTo > 0:
-			s.write(known, Write{Kind: Put, Due: e.load.moveTo, Attempts: it.Attempts})
+			s.write(&e.next.Put, known, e.load.moveTo, it.Attempts)
 		case known != nil && known.state == leaving && known.Due == 0 && !known.stored:
 			n = e.load.Limit // somebody asks again for what has just ended
 			break found
@@ -372,8 +309,8 @@ found:
 				known.stored, known.ReplayedAt = true, it.ReplayedAt
 			}
 		case e.load.moveTo > 0: // also what is written again: a spill does not change its time
-			s.park(it, Write{Kind: Put, Due: e.load.moveTo, Attempts: it.Attempts})
-		case known == nil && !e.Registered:
+			s.park(it, e.load.moveTo, it.Attempts)
+		case known == nil && e.URL == "":
 			s.refuse(it)
 		case known == nil && e.held < s.limits.Memory:
 			e.keep(it)
@@ -400,7 +337,7 @@ found:
 	case e.Breaker.Forward > 0:
 		e.Breaker.Forward = latest
 	}
-	if e.load.Probe && after != nil && e.Breaker.Open && len(e.items) == 0 {
+	if e.load.probe && after != nil && e.Breaker.Open && len(e.items) == 0 {
 		after.endpoint, after.stored, after.Probe, after.state = e, true, true, waiting
 		e.items[after.Key], e.early = after, after
 		e.held++
@@ -457,21 +394,21 @@ func (s *Scheduler) Done(it *Item, r Result, now int64) {
 		r.At = now // what failed at an address that has changed goes to the new one
 	}
 	e.release(it)
-	e.active, s.served = now, false
+	s.served = false
 	switch {
 	case it.Ping:
 	case r.Ending == missed && r.At == it.Due:
 		s.forget(it)
 	case r.Ending == missed || r.Ending == Deferred:
-		s.park(it, Write{Kind: Put, Due: r.At, Attempts: it.Attempts})
+		s.park(it, r.At, it.Attempts)
 	case r.Ending == Retry:
-		s.park(it, Write{Kind: Put, Due: r.At, Attempts: it.Attempts + 1})
+		s.park(it, r.At, it.Attempts+1)
 	default:
 		s.end(it)
 	}
 	s.assess(e, it, &r, now)
 	if e.held == e.flying && e.nextDue == never && e.parking == 0 {
-		e.Breaker.endRecovery()
+		e.breaker().endRecovery()
 	}
 	s.mark(e)
 	s.look(e, now)
@@ -481,7 +418,7 @@ func (s *Scheduler) Done(it *Item, r Result, now int64) {
 func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 	sent := r.Ending <= Undelivered || r.Ending == missed
 	t := &e.Tally
-	t.turn(now)
+	t.Turn(now)
 	e.counted = true
 	switch {
 	case r.Ending == Delivered:
@@ -520,10 +457,10 @@ func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 		if e.Breaker.Open {
 			s.startSlowly(e, now)
 		} else {
-			e.Breaker.succeeded(now)
+			e.breaker().succeeded(now)
 		}
 		if r.Proven {
-			e.proven = true
+			e.next.Proven = true
 			e.Version++
 		}
 	case sent:
@@ -531,7 +468,7 @@ func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 		if e.due.len() > 0 {
 			first = 0
 		}
-		e.Breaker.failed(now, r.Pause, s.limits.Failures, first)
+		e.breaker().failed(now, r.Pause, s.limits.Failures, first)
 	}
 }
 
@@ -550,8 +487,8 @@ func (s *Scheduler) Effects(now int64) []Effect {
 	for n := 0; n < unsentPage && s.unsent.len() > 0; n++ {
 		it := s.unsent.pop()
 		e := it.endpoint
-		e.notSent = append(e.notSent, it)
-		e.Tally.turn(now)
+		e.next.NotSent = append(e.next.NotSent, it)
+		e.Tally.Turn(now)
 		e.Tally.NotSent++
 		e.counted = true
 		s.end(it)
@@ -574,20 +511,17 @@ func (s *Scheduler) Effects(now int64) []Effect {
 }
 
 func (e *endpoint) effect(now int64) (x Effect, some bool) {
-	x = Effect{Account: e.account, Writes: e.writes, NotSent: e.notSent, Proven: e.proven, Version: e.Version}
-	some = len(e.writes) > 0 || len(e.notSent) > 0 || e.proven
-	e.writes, e.notSent, e.proven = nil, nil, false
-	if e.stateChanged {
-		x.State, x.StateSince, e.stateChanged, some = e.State, e.StateSince, false, true
-	}
+	x, e.next = e.next, Effect{Account: e.account}
+	x.Version = e.Version
+	some = len(x.Spill)+len(x.Put)+len(x.Remove)+len(x.NotSent) > 0 || x.Proven || x.State != ""
 	save := now >= e.saved+saveEvery
-	if b := e.Breaker.stored(now); b != e.stored && (save || b.turned(&e.stored)) {
+	if b := e.breaker().stored(now); b != e.stored && (save || b.turned(e.stored)) {
 		e.stored = b
-		x.Breaker, some = &e.stored, true
+		x.Breaker, some = (*ledger.Breaker)(&e.stored), true
 	}
-	if (e.counted || e.waiting > 0) && save {
-		e.writtenTally, e.counted, e.saved, e.waiting = e.Tally, false, now, e.unscheduled()
-		x.Tally, x.Waiting, some = &e.writtenTally, e.waiting, true
+	if (e.counted || e.Waiting > 0) && save {
+		e.writtenTally, e.counted, e.saved, e.Waiting = e.Tally, false, now, e.unscheduled()
+		x.Tally, x.EndpointChange.Waiting, some = &e.writtenTally, e.Waiting, true
 	}
 	return x, some
 }
@@ -617,22 +551,6 @@ func (s *Scheduler) advance() {
 		entry := s.entries.pop()
 		s.position, s.read = entry.ID, entry.Read
 		s.spilt = max(s.spilt-1, 0)
-	}
-}
-
-// Position is the last entry of which, and of all before, every event has ended or is in a
-// schedule, as was confirmed; empty: none yet.
-func (s *Scheduler) Position() string { return s.position }
-
-// Read is the position as a number of entries; less than 0: not known.
-func (s *Scheduler) Read() int64 { return s.read }
-
-// Scheduled says that somebody else has put something into an endpoint's schedule.
-func (s *Scheduler) Scheduled(account delivery.AccountID, now int64) {
-	now = s.clock(now)
-	if e := s.endpoints[account]; e != nil {
-		e.nextDue = min(e.nextDue, now)
-		s.look(e, now)
 	}
 }
 
@@ -681,7 +599,7 @@ func (s *Scheduler) spill(it *Item) {
 		return
 	}
 	it.stored = true
-	s.write(it, Write{Kind: Spill, Due: it.entry.came})
+	s.write(&it.endpoint.next.Spill, it, it.entry.came, 0)
 	s.settle(it)
 }
 
@@ -695,25 +613,36 @@ func (s *Scheduler) fallBehind(e *endpoint) {
 	}
 }
 
-func (s *Scheduler) write(it *Item, w Write) {
-	w.Key, w.ReplayedAt = it.Key, it.ReplayedAt
-	it.endpoint.writes = append(it.endpoint.writes, w)
+// write adds an event to one of its endpoint's lists of what is written to the schedule.
+func (s *Scheduler) write(to *[]ledger.Scheduled, it *Item, due int64, attempts int) {
+	*to = append(*to, ledger.Scheduled{Key: it.Key, Due: due, Attempts: attempts, ReplayedAt: it.ReplayedAt})
 	s.mark(it.endpoint)
 }
 
-// park moves an event from memory to the schedule.
-func (s *Scheduler) park(it *Item, w Write) {
+// park moves an event from memory to the schedule, where it is due then after so many attempts.
+func (s *Scheduler) park(it *Item, due int64, attempts int) {
+	s.write(&it.endpoint.next.Put, it, due, attempts)
+	s.parked(it, due, attempts)
+}
+
+// shelve moves an event that was never attempted to the schedule. One that is there keeps its place.
+func (s *Scheduler) shelve(it *Item) {
+	due := int64(0)
+	if it.entry != nil {
+		due = it.entry.came
+	}
+	if !it.stored {
+		s.spill(it)
+	}
+	s.parked(it, due, 0)
+}
+
+func (s *Scheduler) parked(it *Item, due int64, attempts int) {
 	e := it.endpoint
-	if w.Kind == Spill && it.entry != nil {
-		w.Due = it.entry.came
-	}
-	if w.Kind != Spill || !it.stored {
-		s.write(it, w)
-	}
-	it.Due = max(w.Due, 1)
+	it.Due = max(due, 1)
 	e.nextDue = min(e.nextDue, it.Due)
 	e.parking++
-	if it.spilling = w.Attempts == 0; it.spilling {
+	if it.spilling = attempts == 0; it.spilling {
 		e.spilling++
 	}
 	s.settle(it)
@@ -725,7 +654,8 @@ func (s *Scheduler) end(it *Item) {
 	s.settle(it)
 	it.Due = 0
 	if it.stored {
-		s.write(it, Write{Kind: Remove, Attempts: it.Attempts})
+		it.endpoint.next.Remove = append(it.endpoint.next.Remove, it.Key)
+		s.mark(it.endpoint)
 	}
 	if it.stored || it.state == leaving || it.endpoint.loading {
 		s.leave(it)
@@ -747,7 +677,7 @@ func (s *Scheduler) drop(it *Item) {
 	if e.items[it.Key] == it {
 		delete(e.items, it.Key)
 	}
-	it.Payload = nil
+	it.Delivery = nil
 	if it.Due == 0 {
 		return
 	}
@@ -818,22 +748,13 @@ func (s *Scheduler) look(e *endpoint, now int64) {
 	} else if e.dirty && e.unsaved(now) {
 		s.overdue = true
 	}
-	if e.idle(now) {
-		at = min(at, e.active+idleAfter)
-	}
 	s.timers.set(e, at)
 }
 
-// sweep looks at the endpoints whose time has come, and forgets the idle ones.
+// sweep looks at the endpoints whose time has come.
 func (s *Scheduler) sweep(now int64) {
 	for len(s.timers) > 0 && s.timers[0].look <= now {
-		e := s.timers[0]
-		if e.idle(now) && e.active+idleAfter <= now {
-			s.timers.set(e, never)
-			delete(s.endpoints, e.account)
-			continue
-		}
-		s.look(e, now)
+		s.look(s.timers[0], now)
 	}
 }
 
@@ -855,11 +776,13 @@ func (s *Scheduler) clock(now int64) int64 {
 		it.Due = drawnBack(it.Due, now, back)
 	}
 	for _, e := range s.endpoints {
-		for i := range e.writes {
-			e.writes[i].Due = drawnBack(e.writes[i].Due, now, back)
+		for _, list := range [][]ledger.Scheduled{e.next.Spill, e.next.Put} {
+			for i := range list {
+				list[i].Due = drawnBack(list[i].Due, now, back)
+			}
 		}
-		e.Breaker.drawBack(now, back)
-		e.active, e.saved, e.pace.at = min(e.active, now), min(e.saved, now), min(e.pace.at, now)
+		e.breaker().drawBack(now, back)
+		e.saved, e.pace.at = min(e.saved, now), min(e.pace.at, now)
 		if !e.empty() {
 			s.fallBehind(e)
 			if e.ahead == 0 || now < e.back {

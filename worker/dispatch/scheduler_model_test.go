@@ -10,11 +10,12 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // stored is what Redis keeps of an endpoint.
 type stored struct {
-	facts    Facts
+	facts    ledger.Facts
 	schedule map[string]int64
 	counts   map[string][2]int64 // attempts made, replayed at
 	mood     int
@@ -63,7 +64,7 @@ func newModel(rt *rapid.T) *model {
 	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, endings: map[string]int{}, asked: map[string]int{}, tried: map[string]bool{},
 		limits: Limits{InFlight: 4, Failures: 3, Memory: 8}, free: 64}
 	for range 3 {
-		m.accounts = append(m.accounts, &stored{facts: Facts{Registered: true, Version: 1, Moved: 1}, schedule: map[string]int64{}, counts: map[string][2]int64{}})
+		m.accounts = append(m.accounts, &stored{facts: healthy, schedule: map[string]int64{}, counts: map[string][2]int64{}})
 	}
 	m.takeOver()
 	return m
@@ -97,10 +98,10 @@ func (m *model) takeOver() {
 }
 
 func (m *model) learn(i int) {
-	a := m.accounts[i]
-	facts := a.facts
-	facts.Waiting = len(a.schedule) > 0
-	m.s.Learn(accountOf(i), facts, m.clock)
+	facts := m.accounts[i].facts
+	facts.Scheduled = len(m.accounts[i].schedule) > 0
+	m.s.Learn(accountOf(i), &facts, m.clock)
+	m.accounts[i].facts.Probe = false
 }
 
 func (m *model) publish() {
@@ -123,7 +124,7 @@ func (m *model) publish() {
 func (m *model) add() {
 	entry := &Entry{ID: fmt.Sprint(m.read + 1), Again: m.read < m.taken}
 	for _, event := range m.stream[m.read] {
-		entry.Items = append(entry.Items, &Item{Account: accountOf(event.account), Key: event.key, Payload: true})
+		entry.Items = append(entry.Items, &Item{Account: accountOf(event.account), Key: event.key, Delivery: &ledger.Delivery{}})
 		m.given[event.key] = true
 	}
 	m.read++
@@ -138,7 +139,7 @@ func (m *model) ask() {
 	events := m.stream[m.pick("entry", m.read)]
 	event := events[m.pick("event", len(events))]
 	a := m.accounts[event.account]
-	if !a.facts.Registered {
+	if a.facts.URL == "" {
 		return
 	}
 	if due, there := a.schedule[event.key]; there {
@@ -148,7 +149,7 @@ func (m *model) ask() {
 	}
 	m.asked[event.key] = m.endings[event.key]
 	m.tried[event.key] = true // who asks does without the order
-	m.s.Scheduled(accountOf(event.account), m.clock)
+	m.learn(event.account)
 }
 
 // load reads schedules.
@@ -180,7 +181,7 @@ func (m *model) load() {
 	}
 }
 
-func (m *model) find(l Load) (items []*Item) {
+func (m *model) find(l ledger.ScheduleQuery) (items []*Item) {
 	a := m.accounts[l.Account[15]-1]
 	keys := slices.SortedFunc(maps.Keys(a.schedule), func(x, y string) int {
 		return cmp.Or(cmp.Compare(a.schedule[x], a.schedule[y]), cmp.Compare(x, y))
@@ -193,8 +194,8 @@ func (m *model) find(l Load) (items []*Item) {
 		}
 		n++
 		it := &Item{Account: l.Account, Key: key, Due: due, Attempts: int(a.counts[key][0]), ReplayedAt: a.counts[key][1]}
-		if !m.s.Known(l.Account, key) && (due <= l.Until || l.Probe) {
-			it.Payload = true
+		if !l.Known(key) {
+			it.Delivery = &ledger.Delivery{}
 		}
 		items = append(items, it)
 		if due > l.Until {
@@ -213,12 +214,12 @@ func (m *model) next(free int) {
 	for _, it := range m.s.Next(nil, free, m.clock) {
 		e := it.endpoint
 		before[e]++
-		limit := cmp.Or(e.InFlight, m.limits.InFlight)
+		limit := cmp.Or(e.Limits.InFlight, m.limits.InFlight)
 		m.must(before[e] <= min(limit, share), "%d in flight, limits %d and %d", before[e], limit, share)
 		m.must(e.Breaker.Hold <= m.s.seen, "sent while it is held")
 		m.must(!e.Breaker.Open || before[e] == 1, "%d probes at a time", before[e])
-		m.must(it.Ping || it.Payload != nil, "sent without a payload: %q", it.Key)
-		m.must(e.Registered && (!it.Probe || e.Breaker.Open) && (!it.Ping || e.Breaker.Open && e.held == 0), "sent %+v", it)
+		m.must(it.Ping || it.Delivery != nil, "sent without a payload: %q", it.Key)
+		m.must(e.URL != "" && (!it.Probe || e.Breaker.Open) && (!it.Ping || e.Breaker.Open && e.held == 0), "sent %+v", it)
 		for _, other := range m.flying {
 			m.must(it.Ping || other.Account != it.Account || other.Key != it.Key, "in flight twice: %q", it.Key)
 		}
@@ -298,7 +299,7 @@ func (m *model) commit() {
 	effects := m.s.Effects(m.clock)
 	results := m.results
 	m.results = nil
-	position := m.s.Position()
+	position := m.s.position
 	for _, x := range effects {
 		m.must(len(x.NotSent) <= unsentPage, "%d not sent in one batch", len(x.NotSent))
 		for _, it := range x.NotSent {
@@ -328,7 +329,7 @@ func (m *model) commit() {
 	}
 	m.s.Committed()
 	m.disturbed = slices.ContainsFunc(slices.Collect(maps.Values(m.s.endpoints)), func(e *endpoint) bool { return e.ahead > 0 })
-	if position = m.s.Position(); position != "" {
+	if position = m.s.position; position != "" {
 		var n int
 		fmt.Sscan(position, &n)
 		m.settled(n)
@@ -337,21 +338,21 @@ func (m *model) commit() {
 
 func (m *model) apply(x Effect) {
 	a := m.accounts[x.Account[15]-1]
-	for _, w := range x.Writes {
-		_, there := a.schedule[w.Key]
-		switch w.Kind {
-		case Remove:
-			delete(a.schedule, w.Key)
-			delete(a.counts, w.Key)
-			continue
-		case Spill:
-			if there {
-				continue
-			}
-		case Put:
-		}
+	put := func(w ledger.Scheduled) {
 		a.schedule[w.Key] = w.Due
 		a.counts[w.Key] = [2]int64{int64(w.Attempts), w.ReplayedAt}
+	}
+	for _, w := range x.Spill {
+		if _, there := a.schedule[w.Key]; !there {
+			put(w)
+		}
+	}
+	for _, w := range x.Put {
+		put(w)
+	}
+	for _, key := range x.Remove {
+		delete(a.schedule, key)
+		delete(a.counts, key)
 	}
 	if x.Breaker != nil {
 		a.facts.Breaker = *x.Breaker
@@ -424,30 +425,30 @@ func (m *model) change() {
 	i := m.pick("account", len(m.accounts))
 	a := m.accounts[i]
 	f := &a.facts
-	moved, probe := false, false
+	moved := false
 	switch m.pick("change", 5) {
 	case 0:
-		if !f.Registered && (m.s.Waits(accountOf(i)) || len(a.schedule) > 0) {
+		if e := m.s.endpoints[accountOf(i)]; f.URL == "" && (e != nil && e.waits() || len(a.schedule) > 0) {
 			return
 		}
-		f.Registered, moved = true, true
+		f.URL, moved = healthy.URL, true
 	case 1:
-		f.Registered, moved = false, true
+		f.URL, moved = "", true
 	case 2:
 		f.Version++
 	case 3:
-		probe = f.Registered
+		f.Probe = f.URL != ""
 	case 4:
-		f.InFlight, f.Pace = m.pick("in flight", 4), rapid.SampledFrom([]int{0, 5, 1000}).Draw(m.T, "pace")
+		f.Limits = ledger.EndpointLimits{InFlight: m.pick("in flight", 4), PerSecond: rapid.SampledFrom([]int{0, 5, 1000}).Draw(m.T, "pace")}
 	}
 	if moved {
 		f.Version++
 		f.Moved = f.Version
 	}
-	m.tell(i, moved, probe)
+	m.tell(i, moved)
 }
 
-func (m *model) tell(i int, moved, probe bool) {
+func (m *model) tell(i int, moved bool) {
 	a := m.accounts[i]
 	e := m.s.endpoints[accountOf(i)]
 	if e != nil && e.known && a.facts.Version <= e.Version {
@@ -456,9 +457,7 @@ func (m *model) tell(i int, moved, probe bool) {
 			a.facts.Moved = a.facts.Version
 		}
 	}
-	facts := a.facts
-	facts.Waiting = len(a.schedule) > 0
-	m.s.Changed(accountOf(i), facts, moved, probe, m.clock)
+	m.learn(i)
 }
 
 // drain demands that everything ends once the receivers accept it, with no more than what Wake
@@ -466,8 +465,8 @@ func (m *model) tell(i int, moved, probe bool) {
 func (m *model) drain() {
 	for i, a := range m.accounts {
 		a.mood = accepting
-		a.facts.Pace = 0
-		m.tell(i, false, true)
+		a.facts.Limits.PerSecond, a.facts.Probe = 0, true
+		m.tell(i, false)
 	}
 	idle := 0
 	for range 5000 {
@@ -526,11 +525,11 @@ func (m *model) over() bool {
 			return false
 		}
 	}
-	return m.s.Position() == fmt.Sprint(len(m.stream)) || len(m.stream) == m.position
+	return m.s.position == fmt.Sprint(len(m.stream)) || len(m.stream) == m.position
 }
 
 func (m *model) String() string {
-	text := fmt.Sprintf("clock %d, position %s of %d", m.clock, m.s.Position(), len(m.stream))
+	text := fmt.Sprintf("clock %d, position %s of %d", m.clock, m.s.position, len(m.stream))
 	for _, e := range m.s.endpoints {
 		text += fmt.Sprintf("\n%+v", *e)
 	}

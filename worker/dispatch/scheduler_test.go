@@ -18,16 +18,23 @@ type desk struct {
 	effects map[string]Effect // of the last commit, by account
 }
 
-func newDesk(t *testing.T, endpoints ...Facts) *desk {
+func newDesk(t *testing.T, endpoints ...ledger.Facts) *desk {
 	t.Parallel()
 	d := &desk{T: t, s: NewScheduler(Limits{InFlight: 32, Failures: 3, Memory: 512}), now: moment}
 	for i, f := range endpoints {
-		d.s.Learn(accountOf(i), f, d.now)
+		d.s.Learn(accountOf(i), &f, d.now)
 	}
 	return d
 }
 
-var healthy = Facts{Registered: true, Version: 1, Moved: 1}
+// healthy is an endpoint that takes whatever comes.
+var healthy = ledger.Facts{Receiver: ledger.Receiver{URL: "https://vendor.test/", Version: 1}, Moved: 1}
+
+func limited(limits ledger.EndpointLimits) ledger.Facts {
+	f := healthy
+	f.Limits = limits
+	return f
+}
 
 // add adds one entry: an order's version is named by order and sequence, a notice otherwise.
 func (d *desk) add(account int, names ...string) []*Item {
@@ -84,16 +91,36 @@ func (d *desk) commit() {
 
 func (d *desk) effect(account int) Effect { return d.effects[accountOf(account).String()] }
 
+// writes are what is written to the schedule, in this order.
+func (x Effect) writes() (all []string) {
+	list := func(kind string, events []ledger.Scheduled) {
+		for _, w := range events {
+			all = append(all, fmt.Sprintf("%s %s +%d %d", kind, strings.TrimLeft(w.Key, "\x02"), max(w.Due-moment, 0), w.Attempts))
+		}
+	}
+	list("spill", x.Spill)
+	list("put", x.Put)
+	for _, key := range x.Remove {
+		all = append(all, "remove "+strings.TrimLeft(key, "\x02"))
+	}
+	return all
+}
+
 func (d *desk) wrote(account int, want ...string) {
 	d.Helper()
-	var got []string
-	for _, w := range d.effect(account).Writes {
-		got = append(got, fmt.Sprintf("%s %s +%d %d", [...]string{Put: "put", Spill: "spill", Remove: "remove"}[w.Kind],
-			strings.TrimLeft(w.Key, "\x02"), max(w.Due-moment, 0), w.Attempts))
-	}
-	if !slices.Equal(got, want) {
+	if got := d.effect(account).writes(); !slices.Equal(got, want) {
 		d.Fatalf("wrote %q, want %q", got, want)
 	}
+}
+
+// learn tells what is stored of an endpoint now.
+func (d *desk) learn(account int, f ledger.Facts) { d.s.Learn(accountOf(account), &f, d.now) }
+
+// noted: somebody else has put something into the schedule.
+func (d *desk) noted(account int) {
+	f := d.endpoint(account).Facts
+	f.Scheduled = true
+	d.learn(account, f)
 }
 
 func (d *desk) at(position int) {
@@ -102,14 +129,14 @@ func (d *desk) at(position int) {
 	if position > 0 {
 		want = fmt.Sprint(position)
 	}
-	if got := d.s.Position(); got != want {
+	if got := d.s.position; got != want {
 		d.Fatalf("position %q, want %q", got, want)
 	}
 }
 
 func (d *desk) endpoint(account int) *endpoint { return d.s.endpoints[accountOf(account)] }
 
-func (d *desk) load(account int, items ...*Item) Load {
+func (d *desk) load(account int, items ...*Item) ledger.ScheduleQuery {
 	d.Helper()
 	loads := d.s.Loads(d.now)
 	if len(loads) != 1 || loads[0].Account != accountOf(account) {
@@ -174,7 +201,9 @@ func TestScheduler_PositionAwaitsTheCommit(t *testing.T) {
 }
 
 func TestScheduler_SpillsWhatIsNotSettledInTime(t *testing.T) {
-	d := newDesk(t, healthy, Facts{Registered: true, Breaker: Breaker{Open: true, Hold: moment + 60_000, Since: moment}})
+	held := healthy
+	held.Breaker = ledger.Breaker{Open: true, Hold: moment + 60_000, Since: moment}
+	d := newDesk(t, healthy, held)
 	flying := d.add(0, "a")
 	d.sent("a")
 	d.add(1, "b", "1.2", "1.3")
@@ -185,23 +214,23 @@ func TestScheduler_SpillsWhatIsNotSettledInTime(t *testing.T) {
 	d.now++
 	d.commit()
 	d.wrote(0, "spill a +0 0")
-	d.must(len(d.effect(1).Writes) == 3, "wrote %+v", d.effect(1).Writes)
+	d.must(len(d.effect(1).writes()) == 3, "wrote %+v", d.effect(1).writes())
 	d.at(2)
 	d.done(Result{Ending: Delivered}, flying...)
 	d.commit()
-	d.wrote(0, "remove a +0 0")
+	d.wrote(0, "remove a")
 	// It stays in memory.
 	d.now += 60_000
 	d.sent("b")
 }
 
 func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
-	d := newDesk(t, Facts{Registered: true, InFlight: 1})
+	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
 	d.s.limits.Memory = 4
 	d.add(0, "1.2", "2.2", "3.2", "4.2")
 	d.add(0, "1.3", "a")
 	d.commit()
-	d.must(len(d.effect(0).Writes) == 6 && d.endpoint(0).held == 4, "wrote %+v", d.effect(0).Writes)
+	d.must(len(d.effect(0).writes()) == 6 && d.endpoint(0).held == 4, "wrote %+v", d.effect(0).writes())
 	d.at(2) // all of them are in the schedule
 	d.add(0, "b")
 	for _, name := range []string{"1.2", "2.2"} {
@@ -210,7 +239,7 @@ func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 	d.commit()
 	l := d.load(0, &Item{Key: keyOf("3.2"), Due: moment}, &Item{Key: keyOf("4.2"), Due: moment},
 		&Item{Key: keyOf("1.3"), Due: moment}, &Item{Key: keyOf("a"), Due: moment})
-	d.must(l == Load{Account: accountOf(0), Until: moment, Limit: 4}, "load %+v", l)
+	d.must(l.From == 0 && l.Until == moment && l.Limit == 4, "load %+v", l)
 	d.add(0, "c")
 	for _, name := range []string{"3.2", "4.2"} {
 		d.done(Result{Ending: Delivered}, d.sent(name)...)
@@ -230,7 +259,7 @@ func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 }
 
 func TestScheduler_SharesBetweenEndpoints(t *testing.T) {
-	d := newDesk(t, healthy, healthy, Facts{Registered: true, InFlight: 1}, healthy)
+	d := newDesk(t, healthy, healthy, limited(ledger.EndpointLimits{InFlight: 1}), healthy)
 	for i := range 50 {
 		d.add(0, fmt.Sprint("x", i))
 	}
@@ -247,7 +276,7 @@ func TestScheduler_SharesBetweenEndpoints(t *testing.T) {
 
 func TestScheduler_DeadEndpointsDelayNobody(t *testing.T) {
 	const dead = 40
-	facts := make([]Facts, dead+1)
+	facts := make([]ledger.Facts, dead+1)
 	for i := range facts {
 		facts[i] = healthy
 	}
@@ -297,7 +326,7 @@ func TestScheduler_ProbesByTurns(t *testing.T) {
 	probe = d.sent("a")
 	d.must(probe[0].Attempts == 1 && !probe[0].Probe, "probe %+v", probe[0])
 	d.done(Result{Ending: Delivered}, probe...)
-	d.must(e.Breaker == Breaker{Rate: 10, Forward: d.now, Since: moment} && e.State == ledger.EndpointHealthy, "breaker %+v", e.Breaker)
+	d.must(e.Breaker == ledger.Breaker{Rate: 10, Forward: d.now, Since: moment} && e.State == ledger.EndpointHealthy, "breaker %+v", e.Breaker)
 }
 
 func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
@@ -310,7 +339,7 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.wrote(0, "put a +10800000 1")
 	d.now += 1000
 	early := &Item{Key: keyOf("a"), Due: due, Attempts: 1}
-	d.must(d.load(0, early).Probe, "no payload is asked for")
+	d.load(0, early)
 	probe := d.sent("a")
 	d.must(probe[0] == early && early.Probe, "probe %+v", probe[0])
 	d.done(Result{Ending: Undelivered}, probe...)
@@ -324,7 +353,7 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.must(!last[0].Probe, "the attempt is a probe")
 	d.done(Result{Ending: Undelivered}, last...)
 	d.commit()
-	d.wrote(0, "remove a +0 1")
+	d.wrote(0, "remove a")
 	d.must(e.State == ledger.EndpointUnreachable, "state %s", e.State)
 	d.now = e.Breaker.Hold
 	ping := d.next(10)
@@ -335,14 +364,14 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.done(Result{Ending: Delivered, Proven: true}, d.next(10)...)
 	d.commit()
 	x := d.effect(0)
-	d.must(*x.Breaker == Breaker{} && x.Proven && x.Version == 2 && x.State == ledger.EndpointHealthy, "effect %+v", x)
+	d.must(*x.Breaker == ledger.Breaker{} && x.Proven && x.Version == 2 && x.State == ledger.EndpointHealthy, "effect %+v", x)
 	d.must(e.Tally.Delivered == 0 && e.Tally.OK == 1, "%+v", e.Tally)
 }
 
 // A new event takes the place of one that was loaded ahead of its time, and closes the breaker.
 func TestScheduler_ProbeThatWasNotNeeded(t *testing.T) {
 	f := healthy
-	f.Breaker, f.Waiting = Breaker{Open: true, Since: moment}, true
+	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment}, true
 	d := newDesk(t, f)
 	d.load(0, &Item{Key: keyOf("a"), Due: moment + 5_000_000, Attempts: 3})
 	d.must(d.endpoint(0).early != nil, "nothing was loaded")
@@ -357,17 +386,13 @@ func TestScheduler_ProbeThatWasNotNeeded(t *testing.T) {
 
 func TestScheduler_PingsEndAfterThreeDays(t *testing.T) {
 	f := healthy
-	f.Breaker = Breaker{Open: true, Since: moment - pingFor + 1000, Hold: moment + 999}
+	f.Breaker = ledger.Breaker{Open: true, Since: moment - pingFor + 1000, Hold: moment + 999}
 	d := newDesk(t, f)
 	d.must(d.s.Wake(d.now) == moment+999, "woken at +%d", d.s.Wake(d.now)-moment)
 	d.now += 1000
 	d.sent()
-	d.now += idleAfter
-	d.s.Wake(d.now)
-	d.must(d.endpoint(0) == nil, "it is kept")
+	d.must(d.s.Wake(d.now) == never, "woken at +%d", d.s.Wake(d.now)-d.now)
 	d.add(0, "a", "b") // the next event is the probe
-	d.must(len(d.s.Need()) == 1, "nothing is to be learned")
-	d.s.Learn(accountOf(0), f, d.now)
 	d.done(Result{Ending: Delivered}, d.sent("a")...)
 	d.must(!d.endpoint(0).Breaker.Open, "not healed")
 }
@@ -412,27 +437,27 @@ func TestScheduler_CountsWhatAnEndingSays(t *testing.T) {
 		kind     int
 		ending   Ending
 		gone     bool
-		tally    Tally
+		tally    ledger.Tally
 		state    ledger.EndpointState
 		failures uint16
 	}{
-		"delivered":             {0, Delivered, false, Tally{OK: 1, Delivered: 1}, up, 0},
-		"failed":                {0, Retry, false, Tally{Failed: 1, Retried: 1}, failing, 3},
-		"given up":              {0, Undelivered, false, Tally{Failed: 1, Undelivered: 1}, ledger.EndpointUnreachable, 3},
-		"gone":                  {0, Retry, true, Tally{Failed: 1, Retried: 1}, ledger.EndpointGone, 3},
-		"too late":              {0, Expired, false, Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
-		"put off":               {0, Deferred, false, Tally{}, failing, 2},
-		"not sent":              {0, NotSent, false, Tally{NotSent: 1}, failing, 2},
-		"a ping, accepted":      {ping, Delivered, false, Tally{OK: 1}, up, 0},
-		"a ping, failed":        {ping, Retry, false, Tally{Failed: 1}, failing, 3},
-		"a probe, accepted":     {probe, Delivered, false, Tally{OK: 1, Delivered: 1}, up, 0},
-		"a probe, failed":       {probe, Undelivered, false, Tally{Failed: 1}, failing, 3},
-		"a probe, that is late": {probe, Expired, false, Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
+		"delivered":             {0, Delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
+		"failed":                {0, Retry, false, ledger.Tally{Failed: 1, Retried: 1}, failing, 3},
+		"given up":              {0, Undelivered, false, ledger.Tally{Failed: 1, Undelivered: 1}, ledger.EndpointUnreachable, 3},
+		"gone":                  {0, Retry, true, ledger.Tally{Failed: 1, Retried: 1}, ledger.EndpointGone, 3},
+		"too late":              {0, Expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
+		"put off":               {0, Deferred, false, ledger.Tally{}, failing, 2},
+		"not sent":              {0, NotSent, false, ledger.Tally{NotSent: 1}, failing, 2},
+		"a ping, accepted":      {ping, Delivered, false, ledger.Tally{OK: 1}, up, 0},
+		"a ping, failed":        {ping, Retry, false, ledger.Tally{Failed: 1}, failing, 3},
+		"a probe, accepted":     {probe, Delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
+		"a probe, failed":       {probe, Undelivered, false, ledger.Tally{Failed: 1}, failing, 3},
+		"a probe, that is late": {probe, Expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy
-			f.State, f.Breaker = failing, Breaker{Failures: 2, Open: c.kind != 0, Since: moment}
-			f.Waiting = c.kind == probe
+			f.State, f.Breaker = failing, ledger.Breaker{Failures: 2, Open: c.kind != 0, Since: moment}
+			f.Scheduled = c.kind == probe
 			d := newDesk(t, f)
 			d.s.limits.Failures = 10
 			switch c.kind {
@@ -463,7 +488,7 @@ func TestScheduler_TheSlowerPaceCounts(t *testing.T) {
 		pace int
 		want float64
 	}{{0, 0, 0}, {0, 7, 7}, {100, 0, 100}, {100, 7, 7}, {3.9, 7, 3.9}, {1, 5000, 1}} {
-		e := endpoint{Facts: Facts{Pace: c.pace, Breaker: Breaker{Rate: c.rate}}}
+		e := endpoint{Facts: ledger.Facts{Limits: ledger.EndpointLimits{PerSecond: c.pace}, Breaker: ledger.Breaker{Rate: c.rate}}}
 		if got := e.rate(); got != c.want {
 			t.Errorf("rate %v, setting %d: %v, want %v", c.rate, c.pace, got, c.want)
 		}
@@ -472,7 +497,7 @@ func TestScheduler_TheSlowerPaceCounts(t *testing.T) {
 
 func TestScheduler_ForwardsWhatWasPostponed(t *testing.T) {
 	f := healthy
-	f.Breaker, f.Waiting = Breaker{Open: true, Since: moment}, true
+	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment}, true
 	d := newDesk(t, f)
 	d.load(0, &Item{Key: keyOf("a"), Due: moment + 5_000_000, Attempts: 3})
 	d.done(Result{Ending: Delivered}, d.sent("a")...)
@@ -484,8 +509,8 @@ func TestScheduler_ForwardsWhatWasPostponed(t *testing.T) {
 	l := d.load(0, items...)
 	d.must(l.From == moment+1 && l.Until == never && l.Limit == loadPage, "load %+v", l)
 	d.commit()
-	w := d.effect(0).Writes
-	d.must(len(w) == loadPage && w[0] == Write{Kind: Put, Key: keyOf("b0"), Due: moment, Attempts: 2}, "wrote %d: %+v", len(w), w[0])
+	w := d.effect(0).Put
+	d.must(len(w) == loadPage && w[0] == ledger.Scheduled{Key: keyOf("b0"), Due: moment, Attempts: 2}, "wrote %d: %+v", len(w), w[0])
 	l = d.load(0, &Item{Key: keyOf("c"), Due: moment + 7_000_000, Attempts: 5})
 	d.must(l.From == moment+6_000_000, "load %+v", l)
 	d.must(d.endpoint(0).Breaker.Forward == 0, "it goes on")
@@ -500,10 +525,10 @@ func TestScheduler_ResultsOfAnOlderReceiverSayNothing(t *testing.T) {
 	sent := d.sent("a", "b", "c", "d")
 	f := healthy
 	f.Version = 2 // a rotation
-	d.s.Changed(accountOf(0), f, false, false, d.now)
+	d.learn(0, f)
 	d.done(Result{Ending: Retry, At: d.now + 80_000}, sent[0])
 	f.Version, f.Moved = 3, 3
-	d.s.Changed(accountOf(0), f, true, false, d.now)
+	d.learn(0, f)
 	d.done(Result{Ending: Retry, At: d.now + 80_000, Gone: true}, sent[1])
 	d.done(Result{Ending: Undelivered}, sent[2])
 	d.done(Result{Ending: Delivered}, sent[3])
@@ -523,8 +548,8 @@ func TestScheduler_NewURLTakesTheBacklogSlowly(t *testing.T) {
 	d.must(e.Breaker.Open, "breaker %+v", e.Breaker)
 	f := healthy
 	f.Version, f.Moved = 2, 2
-	d.s.Changed(accountOf(0), f, true, false, d.now)
-	d.must(e.Breaker == Breaker{Rate: 10, Forward: d.now}, "breaker %+v", e.Breaker)
+	d.learn(0, f)
+	d.must(e.Breaker == ledger.Breaker{Rate: 10, Forward: d.now}, "breaker %+v", e.Breaker)
 	d.sent("d", "e")
 	d.must(d.s.Wake(d.now) == d.now, "the schedule is not read") // what was postponed is brought forward
 	d.load(0)
@@ -536,20 +561,21 @@ func TestScheduler_NewURLTakesTheBacklogSlowly(t *testing.T) {
 
 func TestScheduler_AskedToProbe(t *testing.T) {
 	f := healthy
-	f.Breaker = Breaker{Open: true, Since: moment, Hold: moment + 30_000, Probes: 9, Failures: 12}
+	f.Breaker = ledger.Breaker{Open: true, Since: moment, Hold: moment + 30_000, Probes: 9, Failures: 12}
 	d := newDesk(t, f)
 	d.sent()
-	d.s.Changed(accountOf(0), f, false, true, d.now)
+	f.Probe = true
+	d.learn(0, f)
 	d.must(len(d.next(10)) == 1, "no probe")
 }
 
 func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
-	d := newDesk(t, Facts{Registered: true, Version: 1, InFlight: 1})
+	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
 	d.add(0, "1.2", "1.3", "a", "b")
 	flying := d.sent("1.2")
-	d.s.Changed(accountOf(0), Facts{Version: 2, Moved: 2}, true, false, d.now)
+	d.learn(0, ledger.Facts{Receiver: ledger.Receiver{Version: 2}, Moved: 2})
 	d.add(0, "c")
-	d.must(d.s.Waits(accountOf(0)), "nothing waits")
+	d.must(d.endpoint(0).waits(), "nothing waits")
 	d.commit()
 	d.must(len(d.effect(0).NotSent) == 4 && d.endpoint(0).Tally.NotSent == 4, "not sent %+v", d.effect(0).NotSent)
 	d.done(Result{Ending: Retry, At: d.now + 10_000}, flying...)
@@ -557,8 +583,8 @@ func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
 	d.wrote(0, "put \x0100000000000001\x00\x00\x00\x02 +0 1")
 	d.load(0, &Item{Key: keyOf("1.2"), Due: d.now, Attempts: 1}, &Item{Key: keyOf("late"), Due: d.now + 80_000_000, Attempts: 2})
 	d.commit()
-	d.must(len(d.effect(0).NotSent) == 2 && len(d.effect(0).Writes) == 2, "effect %+v", d.effect(0))
-	d.must(!d.s.Waits(accountOf(0)), "something waits")
+	d.must(len(d.effect(0).NotSent) == 2 && len(d.effect(0).writes()) == 2, "effect %+v", d.effect(0))
+	d.must(!d.endpoint(0).waits(), "something waits")
 	d.at(2)
 }
 
@@ -571,7 +597,7 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 		t.Fatalf("needs %v", need)
 	}
 	d.sent()
-	d.s.Learn(accountOf(0), Facts{}, d.now)
+	d.learn(0, ledger.Facts{})
 	total := 0
 	for range 2 {
 		d.commit()
@@ -592,11 +618,11 @@ func TestScheduler_EventWaitsOnce(t *testing.T) {
 	d.commit()
 	d.at(2)
 	// Now a replay is an event of its own, by way of the schedule.
-	d.s.Scheduled(accountOf(0), d.now)
+	d.noted(0)
 	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now})
 	d.done(Result{Ending: Delivered}, d.sent("a")...)
 	d.commit()
-	d.wrote(0, "remove a +0 0")
+	d.wrote(0, "remove a")
 }
 
 // Who replays what is in memory only puts it into the schedule, too.
@@ -604,16 +630,16 @@ func TestScheduler_ReplayOfWhatWaits(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0, "a", "b")
 	sent := d.next(1)
-	d.s.Scheduled(accountOf(0), d.now)
+	d.noted(0)
 	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now}, &Item{Key: keyOf("b"), Due: d.now, ReplayedAt: d.now})
 	d.done(Result{Ending: Delivered}, append(sent, d.sent("b")...)...)
 	d.commit()
-	d.wrote(0, "remove a +0 0", "remove b +0 0")
-	d.must(d.endpoint(0).empty() && d.s.Read() == 0, "something waits")
+	d.wrote(0, "remove a", "remove b")
+	d.must(d.endpoint(0).empty() && d.s.read == 0, "something waits")
 }
 
 func TestScheduler_PaceHolds(t *testing.T) {
-	d := newDesk(t, Facts{Registered: true, Pace: 50})
+	d := newDesk(t, limited(ledger.EndpointLimits{PerSecond: 50}))
 	for i := range 400 {
 		d.add(0, fmt.Sprint("n", i))
 	}
@@ -651,9 +677,6 @@ func TestScheduler_TallyIsWrittenOnceASecond(t *testing.T) {
 	d.now = d.s.Wake(d.now)
 	d.commit()
 	d.must(d.effect(0).Tally.Delivered == 100 && d.effect(0).Tally.OK == 100, "tally %+v", d.effect(0).Tally)
-	d.now += idleAfter
-	d.s.Wake(d.now)
-	d.must(len(d.s.endpoints) == 0, "an idle endpoint is kept: %+v", d.endpoint(0))
 }
 
 // What is in memory only is told as long as there is some, so that nothing counts twice.
@@ -674,23 +697,11 @@ func TestScheduler_TellsWhatIsInMemoryOnly(t *testing.T) {
 }
 
 func TestScheduler_CorrectsWhatADeadOwnerHasTold(t *testing.T) {
-	d := newDesk(t, Facts{Registered: true, InMemory: 7})
+	f := healthy
+	f.Waiting = 7
+	d := newDesk(t, f)
 	d.commit()
 	d.must(d.effect(0).Tally != nil && d.effect(0).Waiting == 0, "%+v", d.effect(0))
-}
-
-func TestScheduler_TallyTurnsWithTheHour(t *testing.T) {
-	tally := Tally{Hour: 499999, OK: 3, Failed: 4, PreviousOK: 5, PreviousFailed: 6, Delivered: 7}
-	for hour, want := range map[int64]Tally{
-		499999: tally,
-		500000: {Hour: 500000, PreviousOK: 3, PreviousFailed: 4, Delivered: 7},
-		500001: {Hour: 500001, Delivered: 7},
-	} {
-		got := tally
-		if got.turn(hour * 3_600_000); got != want {
-			t.Errorf("hour %d: %+v, want %+v", hour, got, want)
-		}
-	}
 }
 
 func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
@@ -703,7 +714,7 @@ func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
 		{ledger.EndpointGone, ledger.EndpointUnreachable, ledger.EndpointUnreachable},
 		{ledger.EndpointUnreachable, ledger.EndpointHealthy, ledger.EndpointHealthy},
 	} {
-		e := endpoint{Facts: Facts{State: c.was}}
+		e := endpoint{Facts: ledger.Facts{State: c.was}}
 		if e.note(c.now, 1); e.State != c.want {
 			t.Errorf("%s after %s: %s", c.now, c.was, e.State)
 		}
@@ -725,14 +736,14 @@ func TestScheduler_ClockSetBack(t *testing.T) {
 	d.must(l.From == d.now+1 && l.Until == moment, "load %+v", l)
 	d.now += 1000
 	d.commit()
-	d.must(d.effect(0).Writes[0].Due == moment-3_600_000+600_000, "wrote %+v", d.effect(0).Writes)
+	d.must(d.effect(0).Put[0].Due == moment-3_600_000+600_000, "wrote %+v", d.effect(0).writes())
 }
 
 func BenchmarkScheduler(b *testing.B) {
 	const endpoints, batch = 64, 64
 	s := NewScheduler(Limits{InFlight: 32, Failures: 5, Memory: 512})
 	for i := range endpoints {
-		s.Learn(accountOf(i), healthy, moment)
+		s.Learn(accountOf(i), &healthy, moment)
 	}
 	items := make([]Item, batch)
 	entries := make([]Entry, batch)

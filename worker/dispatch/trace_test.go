@@ -19,7 +19,7 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 	order.PackageNote = "geheim"
 	order.Recipient = delivery.Recipient{Name: "Ayşe Geheim", Phone: "5321234567"}
 	a := &attempt{Delivery: &ledger.Delivery{EventID: "e-1", Account: order.Account, Order: order}, number: 3,
-		receiver: &ledger.Receiver{URL: "https://vendor.example/hook?key=geheim"}}
+		receiver: ledger.Receiver{URL: "https://vendor.example/hook?key=geheim"}}
 	tracer, err := tracing.Open(t.Context(), tracing.Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "worker", "sandbox", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -47,17 +46,14 @@ type Webhooks struct {
 	ctx       context.Context // of the sends
 	confirmed atomic.Int64    // when the owner last wrote, since the process started
 
-	endpoints map[delivery.AccountID]*ledger.Facts
-	unread    map[delivery.AccountID]time.Time // those that cannot be read: their events wait; when to try again
-	noted     []delivery.AccountID             // whose endpoints have changed
+	unread    map[delivery.AccountID]time.Time // endpoints that are unknown, or may have changed; when to read them
 	refreshed time.Time
 	logs      map[delivery.AccountID]*attemptLog
 	open      []*attemptLog     // with lines
 	closed    []*attemptLog     // with lines of the step that is being written
 	own       map[string]*Entry // the owner's batches that it has not read back
 	resend    []*attempt        // which were not begun
-	inFlight  int
-	ended     map[string]bool // ids of events; until all that earlier owners published has been read, and none is sent
+	ended     map[string]bool   // ids of events; until all that earlier owners published has been read, and none is sent
 	stopped   bool
 	old       bool
 	items     []*Item
@@ -90,7 +86,7 @@ var processStarted = time.Now()
 func (r *Role) Webhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Sent) *Webhooks {
 	return &Webhooks{role: r, partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)), summaryAt: time.Now().Add(-rand.N(summarizeEvery)),
 		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}),
-		endpoints: make(map[delivery.AccountID]*ledger.Facts), unread: make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
+		unread:    make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
 }
 
 func (w *Webhooks) ms() int64 { return w.now().UnixMilli() }
@@ -145,7 +141,9 @@ func (w *Webhooks) Take(in *ledger.Inbox, deliveries []*ledger.Delivery, read in
 			w.scheduler.Add(entry, now)
 		}
 	}
-	w.noted = append(w.noted, in.Notes...)
+	for _, account := range in.Notes {
+		w.unread[account] = time.Time{}
+	}
 }
 
 // CaughtUp says that all that earlier owners published has been read. Nothing is sent before: what
@@ -166,7 +164,7 @@ func (w *Webhooks) queue(deliveries []*ledger.Delivery) []*Item {
 	all := make([]*Item, 0, len(deliveries))
 	for _, d := range deliveries {
 		if d != nil && !w.ended[d.EventID] {
-			all = append(all, &Item{Account: d.Account, Key: d.Key, Payload: d})
+			all = append(all, &Item{Account: d.Account, Key: d.Key, Delivery: d})
 		}
 	}
 	w.role.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(all)))
@@ -183,18 +181,21 @@ func (w *Webhooks) summarize(ctx context.Context) error {
 	sums := make(map[ledger.EndpointState]ledger.QueueStats)
 	var scheduled []delivery.AccountID
 	var states []ledger.EndpointState
-	w.scheduler.Backlogs(func(b Backlog) {
-		sum := sums[b.State]
+	for account, e := range w.scheduler.endpoints {
+		if !e.waits() {
+			continue
+		}
+		sum := sums[e.State]
 		sum.Endpoints++
-		sum.Events += int64(b.Memory)
-		if b.Open {
+		sum.Events += int64(e.unscheduled())
+		if e.Breaker.Open {
 			sum.BreakersOpen++
 		}
-		sums[b.State] = sum
-		if b.Scheduled && len(scheduled) < summarized {
-			scheduled, states = append(scheduled, b.Account), append(states, b.State)
+		sums[e.State] = sum
+		if e.scheduled() && len(scheduled) < summarized {
+			scheduled, states = append(scheduled, account), append(states, e.State)
 		}
-	})
+	}
 	found, old, err := w.role.ledger.Ownership.Backlogs(ctx, w.partition, scheduled)
 	if err != nil {
 		return err
@@ -220,10 +221,9 @@ func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 		if err := cmp.Or(w.learn(ctx), w.summarize(ctx)); err != nil {
 			return err
 		}
-		for _, load := range w.scheduler.Loads(w.ms()) {
-			of = append(of, w)
-			queries = append(queries, ledger.ScheduleQuery{Partition: w.partition, Account: load.Account, From: load.From, Until: load.Until, Limit: load.Limit,
-				Known: func(key string) bool { return w.scheduler.Known(load.Account, key) }})
+		for _, query := range w.scheduler.Loads(w.ms()) {
+			query.Partition = w.partition
+			of, queries = append(of, w), append(queries, query)
 		}
 	}
 	if len(queries) == 0 {
@@ -247,33 +247,35 @@ func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
 	}
 	pending, err := w.role.ledger.Ownership.Pending(ctx, w.partition)
 	if err == nil {
-		err = w.read(ctx, pending, false)
+		err = w.read(ctx, pending)
 	}
 	return err
 }
 
+// learn reads endpoints again until it succeeds.
 func (w *Webhooks) learn(ctx context.Context) error {
-	needed, noted := w.scheduler.Need(), w.noted
-	if now := time.Now(); now.Sub(w.refreshed) >= refreshEvery {
-		w.refreshed = now
-		noted = slices.AppendSeq(noted, maps.Keys(w.endpoints))
+	now := time.Now()
+	for _, account := range w.scheduler.Need() {
+		w.unread[account] = time.Time{}
 	}
-	for account, at := range w.unread {
-		if time.Now().After(at) {
-			delete(w.unread, account)
-			noted = append(noted, account)
+	if now.Sub(w.refreshed) >= refreshEvery {
+		w.refreshed = now
+		for account, e := range w.scheduler.endpoints {
+			if e.known {
+				w.unread[account] = time.Time{}
+			}
 		}
 	}
-	if err := w.read(ctx, needed, false); err != nil {
-		return err
+	var accounts []delivery.AccountID
+	for account, at := range w.unread {
+		if now.After(at) {
+			accounts = append(accounts, account)
+		}
 	}
-	w.noted = nil
-	slices.SortFunc(noted, func(a, b delivery.AccountID) int { return slices.Compare(a[:], b[:]) })
-	return w.read(ctx, slices.Compact(noted), true)
+	return w.read(ctx, accounts)
 }
 
-// read learns endpoints; changed ones replace what is known.
-func (w *Webhooks) read(ctx context.Context, accounts []delivery.AccountID, changed bool) error {
+func (w *Webhooks) read(ctx context.Context, accounts []delivery.AccountID) error {
 	if len(accounts) == 0 {
 		return nil
 	}
@@ -288,20 +290,8 @@ func (w *Webhooks) read(ctx context.Context, accounts []delivery.AccountID, chan
 			w.unread[account] = time.Now().Add(unreadPause)
 			continue
 		}
-		before := w.endpoints[account]
-		w.endpoints[account] = f
-		known := Facts{Registered: f.URL != "", Version: f.Version, Moved: f.Moved,
-			InFlight: f.Limits.InFlight, Pace: f.Limits.PerSecond, State: f.State, StateSince: f.StateSince,
-			Breaker: Breaker(f.Breaker), Tally: Tally(f.Tally), Waiting: f.Scheduled, InMemory: f.Waiting}
-		if !changed {
-			w.scheduler.Learn(account, known, w.ms())
-		} else {
-			moved := before != nil && before.Moved != f.Moved
-			w.scheduler.Changed(account, known, moved, f.Probe, w.ms())
-			if f.Scheduled {
-				w.scheduler.Scheduled(account, w.ms())
-			}
-		}
+		delete(w.unread, account)
+		w.scheduler.Learn(account, f, w.ms())
 		if f.Probe {
 			w.probed = append(w.probed, account)
 		}
@@ -313,23 +303,25 @@ func (w *Webhooks) loaded(account delivery.AccountID, found []*ledger.Scheduled)
 	now := w.ms()
 	items := make([]*Item, len(found))
 	for i, s := range found {
-		items[i] = &Item{Account: account, Key: s.Key, Due: s.Due, Attempts: s.Attempts, ReplayedAt: s.ReplayedAt, Payload: s.Delivery}
+		items[i] = &Item{Account: account, Key: s.Key, Due: s.Due, Attempts: s.Attempts, ReplayedAt: s.ReplayedAt, Delivery: s.Delivery}
 	}
 	w.scheduler.Loaded(account, items, now)
 	for i, s := range found {
 		if s.Gone != "" {
-			w.end(items[i], NotSent, ledger.AttemptRecord{State: ledger.StateNotSent, Error: s.Gone})
+			w.end(items[i], NotSent, ledger.StateNotSent, s.Gone)
 		}
 	}
 }
 
 // end ends an event that is not sent.
-func (w *Webhooks) end(it *Item, ending Ending, record ledger.AttemptRecord) {
-	now := w.now()
-	d := it.Payload.(*ledger.Delivery)
-	record.At, record.Attempt, record.Replay = now, it.Attempts, it.ReplayedAt > 0
-	w.scheduler.Done(it, Result{Ending: ending, At: now.UnixMilli()}, now.UnixMilli())
-	w.keep(d, &record, false, true)
+func (w *Webhooks) end(it *Item, ending Ending, state, reason string) {
+	now := w.ms()
+	w.scheduler.Done(it, Result{Ending: ending, At: now}, now)
+	w.unsent(it, state, reason)
+}
+
+func (w *Webhooks) unsent(it *Item, state, reason string) {
+	w.keep(it.Delivery, &ledger.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: it.Attempts, Replay: it.ReplayedAt > 0}, false, true)
 }
 
 // Send starts what may be sent now.
@@ -340,7 +332,7 @@ func (w *Webhooks) Send() {
 	resend := w.resend
 	w.resend = nil
 	for _, a := range resend {
-		a.receiver = &w.endpoints[a.item.Account].Receiver // it may have moved
+		a.receiver = a.item.endpoint.Receiver // it may have moved
 		a.item.Version = a.receiver.Version
 		w.launch(a)
 	}
@@ -351,30 +343,25 @@ func (w *Webhooks) Send() {
 		}
 		now := w.now()
 		for _, it := range w.items {
-			d, _ := it.Payload.(*ledger.Delivery)
+			d := it.Delivery
 			if it.Ping {
 				d = ledger.Ping(it.Account, time.UnixMilli(it.Due))
 			}
-			d.ReplayedAt = replayedAt(it)
+			if it.ReplayedAt > 0 { // since it was loaded, perhaps
+				d.ReplayedAt = time.UnixMilli(it.ReplayedAt)
+			}
 			if !it.Ping && !now.Before(d.Deadline()) {
 				w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-				w.end(it, Expired, ledger.AttemptRecord{State: ledger.StateUndelivered, Error: expiredError})
+				w.end(it, Expired, ledger.StateUndelivered, expiredError)
 				continue
 			}
-			w.launch(&attempt{Delivery: d, item: it, receiver: &w.endpoints[it.Account].Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping})
+			w.launch(&attempt{Delivery: d, item: it, receiver: it.endpoint.Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping})
 		}
 	}
 }
 
 // expiredError is the recorded error of an event that was not sent by its deadline.
 const expiredError = "deadline: the event is older than 24 h"
-
-func replayedAt(it *Item) time.Time {
-	if it.ReplayedAt == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(it.ReplayedAt)
-}
 
 func (w *Webhooks) launch(a *attempt) {
 	r := w.role
@@ -443,8 +430,7 @@ func (w *Webhooks) Write(step *ledger.Step) {
 		w.effects = w.scheduler.Effects(w.ms())
 		for i := range w.effects {
 			for _, it := range w.effects[i].NotSent {
-				d := it.Payload.(*ledger.Delivery)
-				w.keep(d, &ledger.AttemptRecord{At: w.now(), State: ledger.StateNotSent, Error: ledger.NoEndpointError, Attempt: it.Attempts, Replay: it.ReplayedAt > 0}, false, true)
+				w.unsent(it, ledger.StateNotSent, ledger.NoEndpointError)
 			}
 		}
 		w.written, w.lines = w.lines, w.written[:0]
@@ -458,7 +444,11 @@ func (w *Webhooks) Write(step *ledger.Step) {
 		})
 	}
 	for i := range w.effects {
-		w.effects[i].write(step)
+		x := &w.effects[i]
+		step.Schedule(x.Account, true, x.Spill)
+		step.Schedule(x.Account, false, x.Put)
+		step.Unschedule(x.Account, x.Remove)
+		step.Endpoint(x.Account, &x.EndpointChange)
 	}
 	for _, account := range w.probed {
 		step.Endpoint(account, &ledger.EndpointChange{Probed: true})
@@ -472,37 +462,9 @@ func (w *Webhooks) Write(step *ledger.Step) {
 	if w.summary != nil {
 		step.Summary(w.summary)
 	}
-	if at := w.scheduler.Position(); at != "" {
+	if at := w.scheduler.position; at != "" {
 		step.Token.Webhooks = at
 	}
-}
-
-func (x *Effect) write(step *ledger.Step) {
-	var put, spill []ledger.Scheduled
-	var remove []string
-	for _, write := range x.Writes {
-		s := ledger.Scheduled{Key: write.Key, Due: write.Due, Attempts: write.Attempts, ReplayedAt: write.ReplayedAt}
-		switch write.Kind {
-		case Spill:
-			spill = append(spill, s)
-		case Remove:
-			remove = append(remove, s.Key)
-		default:
-			put = append(put, s)
-		}
-	}
-	if len(spill) > 0 {
-		step.Schedule(x.Account, true, spill)
-	}
-	if len(put) > 0 {
-		step.Schedule(x.Account, false, put)
-	}
-	if len(remove) > 0 {
-		step.Unschedule(x.Account, remove)
-	}
-	change := ledger.EndpointChange{Breaker: (*ledger.Breaker)(x.Breaker), Tally: (*ledger.Tally)(x.Tally), State: x.State,
-		StateSince: x.StateSince, Proven: x.Proven, Waiting: x.Waiting}
-	step.Endpoint(x.Account, &change)
 }
 
 // Written confirms the step.
@@ -512,11 +474,8 @@ func (w *Webhooks) Written() {
 	}
 	for i := range w.effects {
 		if x := &w.effects[i]; x.Proven {
-			if f := w.endpoints[x.Account]; f != nil {
-				proven := *f // sends have the one before
-				proven.Proven, proven.Version = true, x.Version
-				w.endpoints[x.Account] = &proven
-			}
+			r := &w.scheduler.endpoints[x.Account].Receiver
+			r.Proven, r.Version = true, x.Version
 		}
 	}
 	w.scheduler.Committed()
@@ -528,7 +487,7 @@ func (w *Webhooks) Written() {
 
 // Position is up to where all webhooks have ended or are scheduled, and how many entries that are.
 func (w *Webhooks) Position() (id string, read int64) {
-	return w.scheduler.Position(), w.scheduler.Read()
+	return w.scheduler.position, w.scheduler.read
 }
 
 // Dirty reports whether a step should be written: not for the position alone.

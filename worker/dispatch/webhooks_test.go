@@ -14,8 +14,7 @@ import (
 
 // placed is an event that only waits to be sent to a receiver nobody listens at.
 func placed(w *Webhooks, name string) {
-	w.endpoints[accountOf(0)] = &ledger.Facts{Receiver: *someAttempt(1, time.Now()).receiver}
-	w.scheduler.Learn(accountOf(0), healthy, w.ms())
+	w.scheduler.Learn(accountOf(0), &ledger.Facts{Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
 	d := &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, OccurredAt: time.Now(), Data: []byte("{}")}
 	w.Publish(name, []*ledger.Delivery{d})
 }
@@ -67,18 +66,18 @@ func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 	placed(w, "e")
 	item := w.scheduler.Next(nil, 1, w.ms())[0]
 	w.Confirm(time.Now().Add(-sendWithin))
-	w.launch(&attempt{Delivery: item.Payload.(*ledger.Delivery), item: item, number: 1, receiver: &w.endpoints[item.Account].Receiver})
+	w.launch(&attempt{Delivery: item.Delivery, item: item, number: 1, receiver: item.endpoint.Receiver})
 	s := <-results
 	if w.Done(s); s.attempt.ending != 0 || testenv.Value(t, r.metrics.aborted) != 1 || w.InFlight() != 0 || item.state != flying {
 		t.Fatalf("%+v", s.attempt)
 	}
-	moved := &ledger.Facts{Receiver: *s.attempt.receiver}
+	moved := ledger.Facts{Receiver: s.attempt.receiver}
 	moved.Version = 2
-	w.endpoints[item.Account] = moved
+	w.scheduler.Learn(item.Account, &moved, w.ms())
 	w.Confirm(time.Now())
 	w.Send()
 	s = <-results
-	if w.Done(s); s.attempt.item != item || s.attempt.ending != Retry || s.attempt.receiver != &moved.Receiver || item.Version != 2 {
+	if w.Done(s); s.attempt.item != item || s.attempt.ending != Retry || s.attempt.receiver.Version != 2 || item.Version != 2 {
 		t.Errorf("%+v", s.attempt)
 	}
 }
