@@ -38,8 +38,12 @@ const (
 
 // Webhooks are those of one partition. Its owner calls them from one goroutine.
 type Webhooks struct {
+	Partition int
+	Old       bool // a gateway of an earlier release has queued something, which a new owner finds
+	InFlight  int  // sends that have not ended
+	Stopped   bool // no more begin
+
 	role      *Role
-	partition int
 	scheduler *Scheduler
 	now       func() time.Time // the earlier of this machine's clock and Redis's
 	results   chan<- *Sent
@@ -54,8 +58,6 @@ type Webhooks struct {
 	own       map[string]*Entry // the owner's batches that it has not read back
 	resend    []*attempt        // which were not begun
 	ended     map[string]bool   // ids of events; until all that earlier owners published has been read, and none is sent
-	stopped   bool
-	old       bool
 	items     []*Item
 
 	lines     []outcomeLine // since the last step
@@ -84,7 +86,7 @@ var processStarted = time.Now()
 // Webhooks begins with what is stored, for a new owner of the partition. Sends end with ctx; their
 // results go to results.
 func (r *Role) Webhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Sent) *Webhooks {
-	return &Webhooks{role: r, partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)), summaryAt: time.Now().Add(-rand.N(summarizeEvery)),
+	return &Webhooks{role: r, Partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)), summaryAt: time.Now().Add(-rand.N(summarizeEvery)),
 		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}),
 		unread:    make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
 }
@@ -196,11 +198,11 @@ func (w *Webhooks) summarize(ctx context.Context) error {
 			scheduled, states = append(scheduled, account), append(states, e.State)
 		}
 	}
-	found, old, err := w.role.ledger.Ownership.Backlogs(ctx, w.partition, scheduled)
+	found, old, err := w.role.ledger.Ownership.Backlogs(ctx, w.Partition, scheduled)
 	if err != nil {
 		return err
 	}
-	w.old = old
+	w.Old = old
 	for i, b := range found {
 		sum := sums[states[i]]
 		sum.Events += b.Events
@@ -222,7 +224,7 @@ func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 			return err
 		}
 		for _, query := range w.scheduler.Loads(w.ms()) {
-			query.Partition = w.partition
+			query.Partition = w.Partition
 			of, queries = append(of, w), append(queries, query)
 		}
 	}
@@ -242,10 +244,10 @@ func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 // FetchAll reads what a new owner must know: every endpoint for which something is scheduled, and
 // which events have ended that are behind the position.
 func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
-	if w.ended, err = w.role.ledger.Ownership.Ended(ctx, w.partition, position); err != nil {
+	if w.ended, err = w.role.ledger.Ownership.Ended(ctx, w.Partition, position); err != nil {
 		return err
 	}
-	pending, err := w.role.ledger.Ownership.Pending(ctx, w.partition)
+	pending, err := w.role.ledger.Ownership.Pending(ctx, w.Partition)
 	if err == nil {
 		err = w.read(ctx, pending)
 	}
@@ -279,7 +281,7 @@ func (w *Webhooks) read(ctx context.Context, accounts []delivery.AccountID) erro
 	if len(accounts) == 0 {
 		return nil
 	}
-	facts, err := w.role.ledger.Ownership.EndpointFacts(ctx, w.partition, accounts)
+	facts, err := w.role.ledger.Ownership.EndpointFacts(ctx, w.Partition, accounts)
 	if err != nil {
 		return err
 	}
@@ -326,7 +328,7 @@ func (w *Webhooks) unsent(it *Item, state, reason string) {
 
 // Send starts what may be sent now.
 func (w *Webhooks) Send() {
-	if w.stopped || w.ended != nil || !w.mayStart() {
+	if w.Stopped || w.ended != nil || !w.mayStart() {
 		return
 	}
 	resend := w.resend
@@ -366,7 +368,7 @@ const expiredError = "deadline: the event is older than 24 h"
 func (w *Webhooks) launch(a *attempt) {
 	r := w.role
 	r.inFlight.Add(1)
-	w.inFlight++
+	w.InFlight++
 	r.start(func() {
 		err := service.Protect(r.metrics.panics, func() error {
 			r.make(w.ctx, a, w.now(), w.mayStart)
@@ -384,7 +386,7 @@ func (w *Webhooks) launch(a *attempt) {
 // Done takes the result of a send.
 func (w *Webhooks) Done(s *Sent) {
 	a := s.attempt
-	w.inFlight--
+	w.InFlight--
 	if a.ending == 0 {
 		w.role.metrics.aborted.Inc()
 		w.resend = append(w.resend, a)
@@ -436,7 +438,7 @@ func (w *Webhooks) Write(step *ledger.Step) {
 		w.written, w.lines = w.lines, w.written[:0]
 		now := time.Now()
 		w.open = slices.DeleteFunc(w.open, func(l *attemptLog) bool {
-			if !l.due(now) && !w.stopped {
+			if !l.due(now) && !w.Stopped {
 				return false
 			}
 			w.closed = append(w.closed, l)
@@ -506,18 +508,6 @@ func (w *Webhooks) Wake() time.Duration {
 
 // fullPause is until it is looked again whether something may be sent.
 const fullPause = 50 * time.Millisecond
-
-// Old reports whether a gateway of an earlier release has queued something, which a new owner finds.
-func (w *Webhooks) Old() bool { return w.old }
-
-// Partition is whose webhooks these are.
-func (w *Webhooks) Partition() int { return w.partition }
-
-// Stop begins no more sends.
-func (w *Webhooks) Stop() { w.stopped = true }
-
-// InFlight is how many sends have not ended.
-func (w *Webhooks) InFlight() int { return w.inFlight }
 
 // Leave lets the next step schedule everything that has not ended, and write all figures.
 func (w *Webhooks) Leave() { w.scheduler.Leave(w.ms()) }

@@ -198,7 +198,7 @@ func (l *loop) take(s *dispatch.Sent) {
 	touched := make(map[*dispatch.Webhooks]bool)
 	for {
 		l.came++
-		if h := l.held[s.Webhooks.Partition()]; h != nil && h.webhooks == s.Webhooks {
+		if h := l.held[s.Webhooks.Partition]; h != nil && h.webhooks == s.Webhooks {
 			s.Webhooks.Done(s)
 			touched[s.Webhooks] = true
 		}
@@ -270,7 +270,7 @@ func (l *loop) turn(ctx context.Context) {
 		l.role.log.Warn("reading webhooks fails, it is tried again", "error", err)
 	}
 	for _, h := range l.held {
-		if h.webhooks.Old() {
+		if h.webhooks.Old {
 			l.lose(h, errOldQueue)
 			continue
 		}
@@ -475,12 +475,12 @@ func (l *loop) drop(h *held) {
 // is scheduled for the next owner.
 func (l *loop) leave(ctx context.Context, leaving []*held) {
 	for _, h := range leaving {
-		h.webhooks.Stop()
+		h.webhooks.Stopped = true
 	}
 	for deadline := time.NewTimer(leaveAfter); ; {
 		flying := 0
 		for _, h := range leaving {
-			flying += h.webhooks.InFlight()
+			flying += h.webhooks.InFlight
 		}
 		if flying == 0 {
 			break

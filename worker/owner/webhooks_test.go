@@ -101,7 +101,7 @@ func (h *hooks) awaitIdle() {
 	h.Await("nothing to send now", func() bool {
 		idle := 0
 		h.inLoop(func(own *held) {
-			if w := own.webhooks; w.InFlight() == 0 && w.Wake() > 0 && !w.Dirty() {
+			if w := own.webhooks; w.InFlight == 0 && w.Wake() > 0 && !w.Dirty() {
 				idle++
 			}
 		})
