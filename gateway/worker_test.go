@@ -123,11 +123,15 @@ func (e *env) opens(account party) (hold time.Time) {
 // stands is what is stored about the account's receiver, and in which partition.
 func (e *env) stands(account party) (partition int, facts *ledger.Facts) {
 	e.Helper()
+	var endpoints []ledger.EndpointAt
 	for p := range e.ledger.Partitions() {
-		found, err := e.ledger.Ownership.EndpointFacts(e.Context(), p, []delivery.AccountID{account.accountID()})
-		testenv.Must(e, err)
-		if found[0].URL != "" {
-			return p, found[0]
+		endpoints = append(endpoints, ledger.EndpointAt{Partition: p, Account: account.accountID()})
+	}
+	found, err := e.ledger.Ownership.EndpointFacts(e.Context(), endpoints)
+	testenv.Must(e, err)
+	for p, facts := range found {
+		if facts.URL != "" {
+			return p, facts
 		}
 	}
 	e.Fatalf("%s has no receiver", account.id)

@@ -96,9 +96,9 @@ func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 	require(t, len(found) == 1 && found[0].Delivery.Key == key && found[0].Gone == "", "scheduled %+v", found)
 	pending := get(s.Ownership.Pending(t.Context(), partition))(t)
 	check(t, slices.Contains(pending, s.account), "pending %v", pending)
-	_, _, err := s.Ownership.Backlogs(t.Context(), partition, pending)
-	must(t, err)
-	get(s.Ownership.EndpointFacts(t.Context(), partition, pending))(t)
+	get(s.Ownership.Backlogs(t.Context(), endpointsAt(partition, pending...)))(t)
+	get(s.Ownership.EndpointFacts(t.Context(), endpointsAt(partition, pending...)))(t)
+	get(s.Ownership.OldQueues(t.Context(), []int{partition}))(t)
 	s.owns(t, func(step *Step) {
 		step.Unschedule(s.account, []string{key})
 		step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Failures: 1}, Tally: &Tally{Delivered: 1}, State: EndpointFailing})

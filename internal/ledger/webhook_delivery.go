@@ -222,13 +222,19 @@ type Facts struct {
 	Tally      Tally
 }
 
-// EndpointFacts reads what is stored about endpoints of a partition.
-func (l Ownership) EndpointFacts(ctx context.Context, partition int, accounts []delivery.AccountID) ([]*Facts, error) {
-	r := l.partitions[partition]
-	return pipelined(ctx, l.rdb, "reading webhook endpoints", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) func() *Facts {
-		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
+// EndpointAt is what a partition has of an account's endpoint.
+type EndpointAt struct {
+	Partition int
+	Account   delivery.AccountID
+}
+
+// EndpointFacts reads what is stored about endpoints.
+func (l Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([]*Facts, error) {
+	return pipelined(ctx, l.rdb, "reading webhook endpoints", endpoints, func(pipe redis.Pipeliner, e EndpointAt) func() *Facts {
+		r := l.partitions[e.Partition]
+		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, e.Account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, e.Account[:]))
 		return func() *Facts {
-			f := l.decodeFacts(account, values.Val())
+			f := l.decodeFacts(e.Account, values.Val())
 			f.Scheduled = scheduled.Val() > 0
 			return f
 		}
@@ -291,33 +297,38 @@ type Backlog struct {
 	Oldest time.Time // when the one that is next happened; zero: none
 }
 
-// Backlogs reads what stands in schedules of a partition. old: a gateway of an earlier release has
-// put something into a queue, which Take moves to the schedule.
-func (l Ownership) Backlogs(ctx context.Context, partition int, accounts []delivery.AccountID) (backlogs []Backlog, old bool, err error) {
-	queries := make([]ScheduleQuery, len(accounts))
-	for i, account := range accounts {
-		queries[i] = ScheduleQuery{Partition: partition, Account: account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}
+// Backlogs reads what stands in schedules.
+func (l Ownership) Backlogs(ctx context.Context, endpoints []EndpointAt) ([]Backlog, error) {
+	if len(endpoints) == 0 {
+		return nil, nil
+	}
+	queries := make([]ScheduleQuery, len(endpoints))
+	for i, e := range endpoints {
+		queries[i] = ScheduleQuery{Partition: e.Partition, Account: e.Account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}
 	}
 	first, err := l.Scheduled(ctx, queries)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	r := l.partitions[partition]
-	queues, err := l.rdb.Exists(ctx, r.key(kindOldLooks)).Result()
-	if err != nil {
-		return nil, false, failed("looking for queues of an earlier release", err)
-	}
-	counts, err := pipelined(ctx, l.rdb, "reading schedules", accounts, func(pipe redis.Pipeliner, account delivery.AccountID) func() int64 {
-		return pipe.ZCard(ctx, r.keyOf(kindRetries, account[:])).Val
+	backlogs, err := pipelined(ctx, l.rdb, "reading schedules", endpoints, func(pipe redis.Pipeliner, e EndpointAt) func() Backlog {
+		count := pipe.ZCard(ctx, l.partitions[e.Partition].keyOf(kindRetries, e.Account[:]))
+		return func() Backlog { return Backlog{Events: count.Val()} }
 	})
-	backlogs = make([]Backlog, len(counts))
-	for i, count := range counts {
-		backlogs[i].Events = count
+	for i := range backlogs {
 		if len(first[i]) > 0 {
 			backlogs[i].Oldest = first[i][0].Delivery.OccurredAt
 		}
 	}
-	return backlogs, queues > 0, err
+	return backlogs, err
+}
+
+// OldQueues reports of partitions whether a gateway of an earlier release has put something into a
+// queue, which Take moves to the schedule.
+func (l Ownership) OldQueues(ctx context.Context, partitions []int) ([]bool, error) {
+	return pipelined(ctx, l.rdb, "looking for queues of an earlier release", partitions, func(pipe redis.Pipeliner, partition int) func() bool {
+		queues := pipe.Exists(ctx, l.partitions[partition].key(kindOldLooks))
+		return func() bool { return queues.Val() > 0 }
+	})
 }
 
 // Breaker is an endpoint's circuit breaker, times in ms. The zero value holds nothing back.

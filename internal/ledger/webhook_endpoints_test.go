@@ -86,7 +86,7 @@ func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 			})
 			s.pass(t, time.Second)
 			s.writes(t, c.call[0].(string), c.call[1:]...)
-			f := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0]
+			f := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
 			want := Facts{State: EndpointGone, StateSince: 1}
 			if !c.open {
 				want = Facts{State: EndpointHealthy, StateSince: s.ms.Load()}
@@ -135,7 +135,7 @@ func TestLimits_KeepAndClear(t *testing.T) {
 		{EndpointLimits{InFlight: -1}, EndpointLimits{InFlight: 3}},
 	} {
 		must(t, s.Webhooks.SetLimits(t.Context(), s.account, test.set))
-		e, facts := s.endpoint(t), get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)
+		e, facts := s.endpoint(t), get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)
 		check(t, e.Limits == test.want && facts[0].Limits == test.want && e.Version == version, "set %+v: %+v and %+v, want %+v", test.set, e, facts[0].Limits, test.want)
 	}
 	// They are an operator's: the vendor's DELETE and PUT change nothing about them.
@@ -153,7 +153,7 @@ func TestQueueTest_PublishesAndProbes(t *testing.T) {
 	d := w.Deliveries[0]
 	require(t, d != nil, "it is not published")
 	check(t, d.Type == delivery.WebhookTest && d.EventID == id && d.Account == s.account && strings.Contains(string(d.Data), s.account.String()), "published %+v", d)
-	check(t, get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0].Probe, "no probe is asked for")
+	check(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0].Probe, "no probe is asked for")
 }
 
 func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
@@ -244,7 +244,7 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	e = get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == second && e.Earlier[0].Secret == first, "endpoint %+v", e)
 	// The worker has not been given the new key yet.
-	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account, s.beside(t).account}))(t)
+	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account, s.beside(t).account)))(t)
 	check(t, facts[0].URL != "" && facts[0].Unreadable != nil && facts[0].Secret == "" && facts[1].Unreadable == nil && facts[1].Secret != "", "facts %+v, %+v", facts[0], facts[1])
 }
 
@@ -400,4 +400,11 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 		t.Errorf("sealed %d secrets again without the key that opens them: %v", n, err)
 	}
 	equal(t, get(alone.Webhooks.Reseal(t.Context()))(t), 0, "after the vain try secrets were to be sealed")
+}
+
+func endpointsAt(partition int, accounts ...delivery.AccountID) (all []EndpointAt) {
+	for _, account := range accounts {
+		all = append(all, EndpointAt{partition, account})
+	}
+	return all
 }

@@ -119,8 +119,7 @@ func TestImport_TakesTheQueuesOfTheReleaseBefore(t *testing.T) {
 			notices := s.publish(t, 2)
 			s.attempted(t, o, c.queued, c.attempted)
 			s.leaves(t, c.make(versions, notices))
-			_, old, err := s.worker.Ownership.Backlogs(t.Context(), 0, nil)
-			check(t, old && err == nil, "the queue is not seen: %v", err)
+			check(t, get(s.worker.Ownership.OldQueues(t.Context(), []int{0}))(t)[0], "the queue is not seen")
 			get(s.worker.Ownership.Take(t.Context(), 0, get(s.worker.Ownership.Tokens(t.Context()))(t)[0], "w"))(t)
 			_, due := s.scheduled(t)
 			counts := map[string]string{}

@@ -148,7 +148,7 @@ func TestPending_HasAScheduleOrABreaker(t *testing.T) {
 	}{{"idle", idle, false}, {"with a schedule", late, true}, {"with a breaker", dead, true}, {"deleted, with a schedule", deleted, true}} {
 		check(t, slices.Contains(got, c.of.account) == c.want, "%s: %v", c.name, !c.want)
 	}
-	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{idle.account, late.account, deleted.account}))(t)
+	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, idle.account, late.account, deleted.account)))(t)
 	check(t, !facts[0].Scheduled && facts[1].Scheduled && facts[2].Scheduled && facts[2].URL == "" && facts[2].Unreadable == nil, "facts %+v, %+v, %+v", facts[0], facts[1], facts[2])
 }
 
@@ -161,8 +161,9 @@ func TestBacklogs_CountTheScheduleAndNameTheAgeOfTheNext(t *testing.T) {
 	s.schedules(t, 5000, s.publish(t, 3)...)
 	s.schedules(t, 4000, old...)
 	gone.schedules(t, 0, noticeKey("evt_expired"))
-	got, queues, err := s.worker.Ownership.Backlogs(t.Context(), 0, []delivery.AccountID{s.account, empty.account, gone.account})
-	require(t, err == nil && !queues, "%v, queues of an earlier release: %v", err, queues)
+	got := get(s.worker.Ownership.Backlogs(t.Context(), endpointsAt(0, s.account, empty.account, gone.account)))(t)
+	queues := get(s.worker.Ownership.OldQueues(t.Context(), []int{0}))(t)
+	require(t, len(got) == 3 && !queues[0], "%d backlogs, queues of an earlier release: %v", len(got), queues)
 	want := []Backlog{{4, happened}, {}, {1, time.Time{}}}
 	for i := range got {
 		check(t, got[i].Events == want[i].Events && got[i].Oldest.Equal(want[i].Oldest), "%d: %+v, want %+v", i, got[i], want[i])

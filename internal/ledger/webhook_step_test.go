@@ -61,7 +61,7 @@ func TestStep_TakesManyEventsOfOneEndpoint(t *testing.T) {
 func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 	s := newWebhookEnv(t)
 	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "probe", "1", "proven", "0").Err())
-	before := get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0]
+	before := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
 	require(t, before.Probe && !before.Proven && !before.Scheduled && before.Breaker == Breaker{} && before.Tally == Tally{}, "facts %+v", before)
 	breaker := Breaker{Hold: 1_795_000_000_000, Open: true, Failures: 7, Probes: 65_535, Rate: 42.5, Calm: 20, Forward: 3, Since: 4}
 	tally := Tally{Hour: 499_000, OK: 1, Failed: 2, PreviousOK: 3, PreviousFailed: 4, Delivered: 1 << 40, Retried: 6, Undelivered: 7, NotSent: 8}
@@ -81,7 +81,7 @@ func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 	} {
 		s.owns(t, func(step *Step) { step.Endpoint(s.account, &c.change) })
 		c.same()
-		equal(t, get(s.worker.Ownership.EndpointFacts(t.Context(), 0, []delivery.AccountID{s.account}))(t)[0], &want, c.name)
+		equal(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0], &want, c.name)
 	}
 	equal(t, s.rdb.HExists(t.Context(), s.key(kindEndpoint), "gate").Val(), false, "what holds nothing back is stored")
 }

@@ -26,12 +26,13 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 	}
 	for p := range o.owned {
 		accounts, err := o.ledger.Ownership.Pending(ctx, p)
-		queries := make([]ledger.ScheduleQuery, len(accounts))
+		endpoints, queries := make([]ledger.EndpointAt, len(accounts)), make([]ledger.ScheduleQuery, len(accounts))
 		for i, account := range accounts {
+			endpoints[i] = ledger.EndpointAt{Partition: p, Account: account}
 			queries[i] = ledger.ScheduleQuery{Partition: p, Account: account, Until: math.MaxInt64, Limit: 1000,
 				Known: func(string) bool { return false }}
 		}
-		facts, unread := o.ledger.Ownership.EndpointFacts(ctx, p, accounts)
+		facts, unread := o.ledger.Ownership.EndpointFacts(ctx, endpoints)
 		events, unlisted := o.ledger.Ownership.Scheduled(ctx, queries)
 		if err = errors.Join(err, unread, unlisted); err != nil {
 			return nil, err

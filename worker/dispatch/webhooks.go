@@ -86,7 +86,7 @@ var processStarted = time.Now()
 // Webhooks begins with what is stored, for a new owner of the partition. Sends end with ctx; their
 // results go to results.
 func (r *Role) Webhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Sent) *Webhooks {
-	return &Webhooks{role: r, Partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)), summaryAt: time.Now().Add(-rand.N(summarizeEvery)),
+	return &Webhooks{role: r, Partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)),
 		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}),
 		unread:    make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
 }
@@ -173,56 +173,15 @@ func (w *Webhooks) queue(deliveries []*ledger.Delivery) []*Item {
 	return all
 }
 
-// summarize counts what waits, for operators.
-func (w *Webhooks) summarize(ctx context.Context) error {
-	now := time.Now()
-	if now.Sub(w.summaryAt) < summarizeEvery {
-		return nil
-	}
-	w.summaryAt = now
-	sums := make(map[ledger.EndpointState]ledger.QueueStats)
-	var scheduled []delivery.AccountID
-	var states []ledger.EndpointState
-	for account, e := range w.scheduler.endpoints {
-		if !e.waits() {
-			continue
-		}
-		sum := sums[e.State]
-		sum.Endpoints++
-		sum.Events += int64(e.unscheduled())
-		if e.Breaker.Open {
-			sum.BreakersOpen++
-		}
-		sums[e.State] = sum
-		if e.scheduled() && len(scheduled) < summarized {
-			scheduled, states = append(scheduled, account), append(states, e.State)
-		}
-	}
-	found, old, err := w.role.ledger.Ownership.Backlogs(ctx, w.Partition, scheduled)
-	if err != nil {
+// Fetch reads what the webhooks of several partitions need: endpoints, and parts of schedules. All
+// partitions share each round trip: the owner waits for it.
+func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
+	if err := cmp.Or(r.learn(ctx, all), r.summarize(ctx, all)); err != nil {
 		return err
 	}
-	w.Old = old
-	for i, b := range found {
-		sum := sums[states[i]]
-		sum.Events += b.Events
-		if !b.Oldest.IsZero() && (sum.Oldest.IsZero() || b.Oldest.Before(sum.Oldest)) {
-			sum.Oldest = b.Oldest
-		}
-		sums[states[i]] = sum
-	}
-	w.summary = sums
-	return nil
-}
-
-// Fetch reads what the webhooks of several partitions need: endpoints, and parts of schedules.
-func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 	var queries []ledger.ScheduleQuery
 	var of []*Webhooks
 	for _, w := range all {
-		if err := cmp.Or(w.learn(ctx), w.summarize(ctx)); err != nil {
-			return err
-		}
 		for _, query := range w.scheduler.Loads(w.ms()) {
 			query.Partition = w.Partition
 			of, queries = append(of, w), append(queries, query)
@@ -248,14 +207,36 @@ func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
 		return err
 	}
 	pending, err := w.role.ledger.Ownership.Pending(ctx, w.Partition)
-	if err == nil {
-		err = w.read(ctx, pending)
+	if err != nil {
+		return err
+	}
+	for _, account := range pending {
+		w.unread[account] = time.Time{}
+	}
+	return w.role.learn(ctx, []*Webhooks{w})
+}
+
+// learn reads endpoints again until it succeeds.
+func (r *Role) learn(ctx context.Context, all []*Webhooks) error {
+	var endpoints []ledger.EndpointAt
+	var of []*Webhooks
+	for _, w := range all {
+		for _, account := range w.wanted() {
+			of, endpoints = append(of, w), append(endpoints, ledger.EndpointAt{Partition: w.Partition, Account: account})
+		}
+	}
+	if len(endpoints) == 0 {
+		return nil
+	}
+	facts, err := r.ledger.Ownership.EndpointFacts(ctx, endpoints)
+	for i, f := range facts {
+		of[i].learn(endpoints[i].Account, f)
 	}
 	return err
 }
 
-// learn reads endpoints again until it succeeds.
-func (w *Webhooks) learn(ctx context.Context) error {
+// wanted are the endpoints to be read now.
+func (w *Webhooks) wanted() (accounts []delivery.AccountID) {
 	now := time.Now()
 	for _, account := range w.scheduler.Need() {
 		w.unread[account] = time.Time{}
@@ -268,35 +249,74 @@ func (w *Webhooks) learn(ctx context.Context) error {
 			}
 		}
 	}
-	var accounts []delivery.AccountID
 	for account, at := range w.unread {
 		if now.After(at) {
 			accounts = append(accounts, account)
 		}
 	}
-	return w.read(ctx, accounts)
+	return accounts
 }
 
-func (w *Webhooks) read(ctx context.Context, accounts []delivery.AccountID) error {
-	if len(accounts) == 0 {
+func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
+	if f.Unreadable != nil {
+		w.role.log.Error("webhook endpoint cannot be read, its events wait", "account", account, "error", f.Unreadable)
+		w.unread[account] = time.Now().Add(unreadPause)
+		return
+	}
+	delete(w.unread, account)
+	w.scheduler.Learn(account, f, w.ms())
+	if f.Probe {
+		w.probed = append(w.probed, account)
+	}
+}
+
+// summarize counts what waits, for operators.
+func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
+	now := time.Now()
+	if !slices.ContainsFunc(all, func(w *Webhooks) bool { return now.Sub(w.summaryAt) >= summarizeEvery }) {
 		return nil
 	}
-	facts, err := w.role.ledger.Ownership.EndpointFacts(ctx, w.Partition, accounts)
-	if err != nil {
+	type sum struct {
+		of    map[ledger.EndpointState]ledger.QueueStats
+		state ledger.EndpointState
+	}
+	partitions, summaries := make([]int, len(all)), make([]map[ledger.EndpointState]ledger.QueueStats, len(all))
+	var scheduled []ledger.EndpointAt
+	var sums []sum // that they belong to
+	for i, w := range all {
+		summary, most := make(map[ledger.EndpointState]ledger.QueueStats), len(scheduled)+summarized
+		partitions[i], summaries[i], w.summaryAt = w.Partition, summary, now
+		for account, e := range w.scheduler.endpoints {
+			if !e.waits() {
+				continue
+			}
+			stats := summary[e.State]
+			stats.Endpoints++
+			stats.Events += int64(e.unscheduled())
+			if e.Breaker.Open {
+				stats.BreakersOpen++
+			}
+			summary[e.State] = stats
+			if e.scheduled() && len(scheduled) < most {
+				scheduled, sums = append(scheduled, ledger.EndpointAt{Partition: w.Partition, Account: account}), append(sums, sum{summary, e.State})
+			}
+		}
+	}
+	backlogs, err := r.ledger.Ownership.Backlogs(ctx, scheduled)
+	old, failure := r.ledger.Ownership.OldQueues(ctx, partitions)
+	if err = cmp.Or(err, failure); err != nil {
 		return err
 	}
-	for i, f := range facts {
-		account := accounts[i]
-		if f.Unreadable != nil {
-			w.role.log.Error("webhook endpoint cannot be read, its events wait", "account", account, "error", f.Unreadable)
-			w.unread[account] = time.Now().Add(unreadPause)
-			continue
+	for i, b := range backlogs {
+		stats := sums[i].of[sums[i].state]
+		stats.Events += b.Events
+		if !b.Oldest.IsZero() && (stats.Oldest.IsZero() || b.Oldest.Before(stats.Oldest)) {
+			stats.Oldest = b.Oldest
 		}
-		delete(w.unread, account)
-		w.scheduler.Learn(account, f, w.ms())
-		if f.Probe {
-			w.probed = append(w.probed, account)
-		}
+		sums[i].of[sums[i].state] = stats
+	}
+	for i, w := range all {
+		w.summary, w.Old = summaries[i], old[i]
 	}
 	return nil
 }
