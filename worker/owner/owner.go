@@ -49,7 +49,7 @@ type Role struct {
 	log      *slog.Logger
 	taken    prometheus.Counter
 
-	now   func() time.Time // earlier, but in tests
+	Now   func() time.Time // earlier, but in tests
 	ahead atomic.Int64     // how far this machine's clock is ahead of Redis's, ns
 
 	mu   sync.Mutex
@@ -61,7 +61,7 @@ type Role struct {
 func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Settings, name string, log *slog.Logger, reg prometheus.Registerer) *Role {
 	r := &Role{ledger: l, status: s, webhooks: w, worker: name + " " + rand.Text()[:8], batch: settings.Batch, timers: settings.TimerInterval,
 		log: log.With("role", "owner"), held: make(map[int]*loop)}
-	r.now = r.earlier
+	r.Now = r.earlier
 	all := service.NewMetrics(reg, nil)
 	all.GaugeFunc("worker_partitions_owned", "Partitions that this worker owns.", func() float64 { return float64(len(r.Owned())) })
 	r.taken = all.Counter("worker_partitions_taken_total", "Partitions that this worker has become the owner of.")
@@ -79,10 +79,8 @@ func (r *Role) Owned() (partitions []int) {
 	return partitions
 }
 
-// Now is a time that has come by this machine's clock and by Redis's: what is ended is ended for
+// earlier is a time that has come by this machine's clock and by Redis's: what is ended is ended for
 // good, so one clock that is ahead must not do it.
-func (r *Role) Now() time.Time { return r.now() }
-
 func (r *Role) earlier() time.Time { return time.Now().Add(-time.Duration(max(r.ahead.Load(), 0))) }
 
 // Run owns its share of the partitions until ctx ends, then gives all up. It returns nil then, and

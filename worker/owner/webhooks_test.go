@@ -71,7 +71,7 @@ func (h *hooks) start(name string, edits ...func(*dispatch.Settings)) (stop func
 	h.T.Helper()
 	h.role = h.newRole(name, edits...)
 	if h.clock != nil {
-		h.role.now = h.now
+		h.role.Now = h.now
 	}
 	return h.Start(h.role.Run)
 }
