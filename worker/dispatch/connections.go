@@ -88,27 +88,23 @@ func newSender(g guard, settings Settings) *sender {
 		DialContext:            s.dial(false),
 		DialTLSContext:         s.dial(true),
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  http2Config(settings.Timeout),
 		MaxIdleConns:           idleShare * settings.Concurrency,
 		MaxIdleConnsPerHost:    settings.Concurrency,
 		IdleConnTimeout:        connectionIdle,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
+		// Finds a dead connection within three quarters of an attempt's time, and bounds the memory
+		// that a receiver can use.
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout:               settings.Timeout / 2,
+			PingTimeout:                   settings.Timeout / 4,
+			WriteByteTimeout:              settings.Timeout / 2,
+			MaxReadFrameSize:              16 << 10,
+			MaxReceiveBufferPerStream:     64 << 10,
+			MaxReceiveBufferPerConnection: 1 << 20,
+		},
 	}
 	return s
-}
-
-// http2Config finds a dead connection within three quarters of an attempt's time, and bounds the
-// memory that a receiver can use.
-func http2Config(timeout time.Duration) *http.HTTP2Config {
-	return &http.HTTP2Config{
-		SendPingTimeout:               timeout / 2,
-		PingTimeout:                   timeout / 4,
-		WriteByteTimeout:              timeout / 2,
-		MaxReadFrameSize:              16 << 10,
-		MaxReceiveBufferPerStream:     64 << 10,
-		MaxReceiveBufferPerConnection: 1 << 20,
-	}
 }
 
 func (s *sender) target(raw string, now time.Time) (*target, error) {

@@ -116,27 +116,17 @@ func (e *endpoint) empty() bool { return len(e.items) == 0 && e.nextDue == never
 // waits reports whether anything waits or is being sent.
 func (e *endpoint) waits() bool { return !e.empty() || e.flying > 0 }
 
-// scheduled reports whether something may be in the schedule.
-func (e *endpoint) scheduled() bool {
-	if e.nextDue != never {
-		return true
-	}
+// backlog is how many events are in memory only, and whether others may be in the schedule.
+func (e *endpoint) backlog() (memory int, scheduled bool) {
+	scheduled = e.nextDue != never
 	for _, it := range e.items {
 		if it.stored {
-			return true
+			scheduled = true
+		} else if it.state != leaving {
+			memory++
 		}
 	}
-	return false
-}
-
-// unscheduled is how many events are in memory only.
-func (e *endpoint) unscheduled() (n int) {
-	for _, it := range e.items {
-		if !it.stored && it.state != leaving {
-			n++
-		}
-	}
-	return n
+	return memory, scheduled
 }
 
 // pings reports whether a test event is the next probe.

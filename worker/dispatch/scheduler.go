@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"container/heap"
+	"slices"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -494,18 +495,14 @@ func (s *Scheduler) Effects(now int64) []Effect {
 		s.end(it)
 	}
 	s.effects, s.overdue = s.effects[:0], false
-	kept := s.dirty[:0]
-	for _, e := range s.dirty {
+	s.dirty = slices.DeleteFunc(s.dirty, func(e *endpoint) bool {
 		if effect, some := e.effect(now); some {
 			s.effects = append(s.effects, effect)
 		}
-		if e.dirty = e.unsaved(now); e.dirty {
-			kept = append(kept, e)
-		}
+		e.dirty = e.unsaved(now)
 		s.look(e, now)
-	}
-	clear(s.dirty[len(kept):])
-	s.dirty = kept
+		return !e.dirty
+	})
 	s.batch, s.written, s.out = batch{s.written.settled[:0], s.written.leaving[:0]}, s.batch, true
 	return s.effects
 }
@@ -520,7 +517,8 @@ func (e *endpoint) effect(now int64) (x Effect, some bool) {
 		x.Breaker, some = (*ledger.Breaker)(&e.stored), true
 	}
 	if (e.counted || e.Waiting > 0) && save {
-		e.writtenTally, e.counted, e.saved, e.Waiting = e.Tally, false, now, e.unscheduled()
+		e.writtenTally, e.counted, e.saved = e.Tally, false, now
+		e.Waiting, _ = e.backlog()
 		x.Tally, x.EndpointChange.Waiting, some = &e.writtenTally, e.Waiting, true
 	}
 	return x, some

@@ -276,13 +276,9 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 	if !slices.ContainsFunc(all, func(w *Webhooks) bool { return now.Sub(w.summaryAt) >= summarizeEvery }) {
 		return nil
 	}
-	type sum struct {
-		of    map[ledger.EndpointState]ledger.QueueStats
-		state ledger.EndpointState
-	}
 	partitions, summaries := make([]int, len(all)), make([]map[ledger.EndpointState]ledger.QueueStats, len(all))
 	var scheduled []ledger.EndpointAt
-	var sums []sum // that they belong to
+	var of []int // of the partitions
 	for i, w := range all {
 		summary, most := make(map[ledger.EndpointState]ledger.QueueStats), len(scheduled)+summarized
 		partitions[i], summaries[i], w.summaryAt = w.Partition, summary, now
@@ -290,15 +286,16 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 			if !e.waits() {
 				continue
 			}
-			stats := summary[e.State]
-			stats.Endpoints++
-			stats.Events += int64(e.unscheduled())
+			sum := summary[e.State]
+			sum.Endpoints++
+			memory, more := e.backlog()
+			sum.Events += int64(memory)
 			if e.Breaker.Open {
-				stats.BreakersOpen++
+				sum.BreakersOpen++
 			}
-			summary[e.State] = stats
-			if e.scheduled() && len(scheduled) < most {
-				scheduled, sums = append(scheduled, ledger.EndpointAt{Partition: w.Partition, Account: account}), append(sums, sum{summary, e.State})
+			summary[e.State] = sum
+			if more && len(scheduled) < most {
+				of, scheduled = append(of, i), append(scheduled, ledger.EndpointAt{Partition: w.Partition, Account: account})
 			}
 		}
 	}
@@ -308,12 +305,13 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 		return err
 	}
 	for i, b := range backlogs {
-		stats := sums[i].of[sums[i].state]
-		stats.Events += b.Events
-		if !b.Oldest.IsZero() && (stats.Oldest.IsZero() || b.Oldest.Before(stats.Oldest)) {
-			stats.Oldest = b.Oldest
+		summary, state := summaries[of[i]], all[of[i]].scheduler.endpoints[scheduled[i].Account].State
+		sum := summary[state]
+		sum.Events += b.Events
+		if !b.Oldest.IsZero() && (sum.Oldest.IsZero() || b.Oldest.Before(sum.Oldest)) {
+			sum.Oldest = b.Oldest
 		}
-		sums[i].of[sums[i].state] = stats
+		summary[state] = sum
 	}
 	for i, w := range all {
 		w.summary, w.Old = summaries[i], old[i]
@@ -434,13 +432,12 @@ func (w *Webhooks) keep(d *ledger.Delivery, record *ledger.AttemptRecord, failed
 		w.open = append(w.open, l)
 	}
 	l.add(line, failedProbe)
-	if !publish {
-		return
-	}
-	if final := record.State != ledger.StateRetrying; final {
-		w.lines = append(w.lines, outcomeLine{d.Account, line, true})
-	} else {
-		w.lines = append(w.lines, outcomeLine{d.Account, unanswered, false})
+	if publish {
+		final := record.State != ledger.StateRetrying
+		if !final {
+			line = unanswered
+		}
+		w.lines = append(w.lines, outcomeLine{d.Account, line, final})
 	}
 }
 
