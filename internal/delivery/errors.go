@@ -12,72 +12,56 @@ import (
 // Code is an errorCode of the envelope (spec, "Errors"; design section 9).
 type Code string
 
-// The codes of the spec.
-const (
-	CodeTokenExpired          Code = "TOKEN_EXPIRED"
-	CodeStoreNotConfigured    Code = "STORE_NOT_CONFIGURED"
-	CodeDuplicateOrder        Code = "DUPLICATE_ORDER"
-	CodeInvalidRecipient      Code = "INVALID_RECIPIENT"
-	CodeInvalidPhone          Code = "INVALID_PHONE"
-	CodeInvalidAddress        Code = "INVALID_ADDRESS"
-	CodeCoordinateMismatch    Code = "COORDINATE_MISMATCH"
-	CodeDropoffOutOfCoverage  Code = "DROPOFF_OUT_OF_COVERAGE"
-	CodeReadyAtTooFar         Code = "READY_AT_TOO_FAR"
-	CodeFleetSuspended        Code = "FLEET_SUSPENDED"
-	CodeRateLimited           Code = "RATE_LIMITED"
-	CodeFleetUnavailable      Code = "FLEET_UNAVAILABLE"
-	CodeMalformedRequest      Code = "MALFORMED_REQUEST"
-	CodeValidationFailed      Code = "VALIDATION_FAILED"
-	CodeNotFound              Code = "NOT_FOUND"
-	CodeMethodNotAllowed      Code = "METHOD_NOT_ALLOWED"
-	CodeLengthRequired        Code = "LENGTH_REQUIRED"
-	CodePayloadTooLarge       Code = "PAYLOAD_TOO_LARGE"
-	CodeUnsupportedMediaType  Code = "UNSUPPORTED_MEDIA_TYPE"
-	CodeInternal              Code = "INTERNAL_ERROR"
-	CodeInvalidCredentials    Code = "INVALID_CREDENTIALS"
-	CodeTokenInvalid          Code = "TOKEN_INVALID"
-	CodeAccountSuspended      Code = "ACCOUNT_SUSPENDED"
-	CodeOrderNotFound         Code = "ORDER_NOT_FOUND"
-	CodeOrderNotCancellable   Code = "ORDER_NOT_CANCELLABLE"
-	CodeFleetNotAvailable     Code = "FLEET_NOT_AVAILABLE"
-	CodeServiceUnavailable    Code = "SERVICE_UNAVAILABLE"
-	CodeAccountNotFound       Code = "ACCOUNT_NOT_FOUND"
-	CodeFleetNotFound         Code = "FLEET_NOT_FOUND"
-	CodeStoreNotFound         Code = "STORE_NOT_FOUND"
-	CodeStoreNotPending       Code = "STORE_NOT_PENDING"
-	CodeWebhookNotConfigured  Code = "WEBHOOK_NOT_CONFIGURED"
-	CodeJobNotAvailable       Code = "JOB_NOT_AVAILABLE"
-	CodeEventNotFound         Code = "EVENT_NOT_FOUND"
-	CodeRequestHeaderTooLarge Code = "REQUEST_HEADER_TOO_LARGE"
-	CodeForbidden             Code = "FORBIDDEN"
-	CodeFleetDisabled         Code = "FLEET_DISABLED"
-	CodeOrderEnded            Code = "ORDER_ENDED"
-	CodeJobTaken              Code = "JOB_TAKEN"
-	CodeTooManyReports        Code = "TOO_MANY_REPORTS"
-	CodeTooManySecrets        Code = "TOO_MANY_SECRETS"
+// The codes of the spec, each with its HTTP status.
+var (
+	CodeMalformedRequest      = code(400, "MALFORMED_REQUEST")
+	CodeTokenExpired          = code(401, "TOKEN_EXPIRED")
+	CodeInvalidCredentials    = code(401, "INVALID_CREDENTIALS")
+	CodeTokenInvalid          = code(401, "TOKEN_INVALID")
+	CodeAccountSuspended      = code(403, "ACCOUNT_SUSPENDED")
+	CodeForbidden             = code(403, "FORBIDDEN")
+	CodeFleetDisabled         = code(403, "FLEET_DISABLED")
+	CodeNotFound              = code(404, "NOT_FOUND")
+	CodeOrderNotFound         = code(404, "ORDER_NOT_FOUND")
+	CodeAccountNotFound       = code(404, "ACCOUNT_NOT_FOUND")
+	CodeFleetNotFound         = code(404, "FLEET_NOT_FOUND")
+	CodeStoreNotFound         = code(404, "STORE_NOT_FOUND")
+	CodeWebhookNotConfigured  = code(404, "WEBHOOK_NOT_CONFIGURED")
+	CodeEventNotFound         = code(404, "EVENT_NOT_FOUND")
+	CodeMethodNotAllowed      = code(405, "METHOD_NOT_ALLOWED")
+	CodeStoreNotConfigured    = code(409, "STORE_NOT_CONFIGURED")
+	CodeDuplicateOrder        = code(409, "DUPLICATE_ORDER")
+	CodeOrderNotCancellable   = code(409, "ORDER_NOT_CANCELLABLE")
+	CodeStoreNotPending       = code(409, "STORE_NOT_PENDING")
+	CodeJobNotAvailable       = code(409, "JOB_NOT_AVAILABLE")
+	CodeOrderEnded            = code(409, "ORDER_ENDED")
+	CodeJobTaken              = code(409, "JOB_TAKEN")
+	CodeTooManyReports        = code(409, "TOO_MANY_REPORTS")
+	CodeTooManySecrets        = code(409, "TOO_MANY_SECRETS")
+	CodeLengthRequired        = code(411, "LENGTH_REQUIRED")
+	CodePayloadTooLarge       = code(413, "PAYLOAD_TOO_LARGE")
+	CodeUnsupportedMediaType  = code(415, "UNSUPPORTED_MEDIA_TYPE")
+	CodeInvalidRecipient      = code(422, "INVALID_RECIPIENT")
+	CodeInvalidPhone          = code(422, "INVALID_PHONE")
+	CodeInvalidAddress        = code(422, "INVALID_ADDRESS")
+	CodeCoordinateMismatch    = code(422, "COORDINATE_MISMATCH")
+	CodeDropoffOutOfCoverage  = code(422, "DROPOFF_OUT_OF_COVERAGE")
+	CodeReadyAtTooFar         = code(422, "READY_AT_TOO_FAR")
+	CodeValidationFailed      = code(422, "VALIDATION_FAILED")
+	CodeFleetNotAvailable     = code(422, "FLEET_NOT_AVAILABLE")
+	CodeFleetSuspended        = code(423, "FLEET_SUSPENDED")
+	CodeRateLimited           = code(429, "RATE_LIMITED")
+	CodeRequestHeaderTooLarge = code(431, "REQUEST_HEADER_TOO_LARGE")
+	CodeInternal              = code(500, "INTERNAL_ERROR")
+	CodeFleetUnavailable      = code(503, "FLEET_UNAVAILABLE")
+	CodeServiceUnavailable    = code(503, "SERVICE_UNAVAILABLE")
 )
 
-// httpStatuses is the one table of codes and HTTP statuses.
-var httpStatuses = map[Code]int{
-	CodeMalformedRequest: 400,
-	CodeTokenExpired:     401, CodeInvalidCredentials: 401, CodeTokenInvalid: 401,
-	CodeAccountSuspended: 403, CodeForbidden: 403, CodeFleetDisabled: 403,
-	CodeNotFound: 404, CodeOrderNotFound: 404, CodeAccountNotFound: 404, CodeFleetNotFound: 404,
-	CodeStoreNotFound: 404, CodeWebhookNotConfigured: 404, CodeEventNotFound: 404,
-	CodeMethodNotAllowed:   405,
-	CodeStoreNotConfigured: 409, CodeDuplicateOrder: 409, CodeOrderNotCancellable: 409, CodeStoreNotPending: 409,
-	CodeJobNotAvailable: 409, CodeOrderEnded: 409, CodeJobTaken: 409, CodeTooManyReports: 409,
-	CodeTooManySecrets:       409,
-	CodeLengthRequired:       411,
-	CodePayloadTooLarge:      413,
-	CodeUnsupportedMediaType: 415,
-	CodeInvalidRecipient:     422, CodeInvalidPhone: 422, CodeInvalidAddress: 422, CodeCoordinateMismatch: 422,
-	CodeDropoffOutOfCoverage: 422, CodeReadyAtTooFar: 422, CodeValidationFailed: 422, CodeFleetNotAvailable: 422,
-	CodeFleetSuspended:        423,
-	CodeRateLimited:           429,
-	CodeRequestHeaderTooLarge: 431,
-	CodeInternal:              500,
-	CodeFleetUnavailable:      503, CodeServiceUnavailable: 503,
+var httpStatuses = map[Code]int{}
+
+func code(status int, name Code) Code {
+	httpStatuses[name] = status
+	return name
 }
 
 // HTTPStatus is the status of an answer with this code; 500 for an unknown code.
