@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,12 +40,11 @@ func (c courierForm) given() bool { return c.Name.Set || c.Phone.Set || c.Vehicl
 
 // courier checks a courier; prefix is "courier." or empty.
 func (f *form) courier(prefix string, c courierForm) delivery.Courier {
-	name := f.Line(prefix+"name", c.Name, true, 2, maxName)
-	phone, err := delivery.NormalizePhone(c.Phone.Value)
-	if f.Require(prefix+"phone", c.Phone.Set) && err != nil {
-		f.Invalid(prefix+"phone", err.Error())
+	return delivery.Courier{
+		Name:        f.Line(prefix+"name", c.Name, true, 2, maxName),
+		Phone:       delivery.Parse(&f.Faults, prefix+"phone", c.Phone, true, "", delivery.NormalizePhone),
+		VehicleType: f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32),
 	}
-	return delivery.Courier{Name: name, Phone: phone, VehicleType: f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32)}
 }
 
 // report queues an update in one round trip; the worker decides it. After an acceptance
@@ -119,7 +119,7 @@ func (g *gateway) reportStatus(x *requestContext) error {
 	}
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", body.At, x.now), ETA: f.Time("etaDropoffAt", body.ETA)}
-	u.Status = f.reportable("status", body.Status)
+	u.Status = delivery.Parse(&f.Faults, "status", body.Status, true, "", reportable)
 	u.Failure = f.failure("failureReason", body.Failure, u.Status)
 	if body.Latitude.Set || body.Longitude.Set {
 		u.Location = f.location("location", body.Latitude, body.Longitude, u.At)
@@ -128,32 +128,24 @@ func (g *gateway) reportStatus(x *requestContext) error {
 }
 
 // reportable is a status that a fleet can report.
-func (f *form) reportable(path string, t delivery.Text) delivery.Status {
-	if !f.Require(path, t.Set) {
-		return 0
-	}
-	status, err := delivery.ParseStatus(t.Value)
+func reportable(name string) (delivery.Status, error) {
+	status, err := delivery.ParseStatus(name)
 	if err != nil || status == delivery.Searching || status == delivery.Cancelled {
-		f.Invalid(path, "must be Assigned, PickingUp, PickedUp, Delivering, Delivered or Failed")
-		return 0
+		return 0, errors.New("must be Assigned, PickingUp, PickedUp, Delivering, Delivered or Failed")
 	}
-	return status
+	return status, nil
 }
 
 // failure is required with Failed and refused with anything else.
 func (f *form) failure(path string, t delivery.Text, status delivery.Status) delivery.FailureReason {
 	switch {
-	case status == delivery.Failed && !f.Require(path, t.Set), status != delivery.Failed && !t.Set:
+	case status != delivery.Failed && !t.Set:
 		return ""
 	case status != delivery.Failed && status != 0:
 		f.Invalid(path, "belongs to status Failed only")
 		return ""
 	}
-	reason, err := delivery.ParseFailureReason(t.Value)
-	if err != nil {
-		f.Invalid(path, err.Error())
-	}
-	return reason
+	return delivery.Parse(&f.Faults, path, t, status == delivery.Failed, "", delivery.ParseFailureReason)
 }
 
 func (f *form) location(path string, latitude, longitude delivery.Number, at time.Time) delivery.Location {
@@ -225,9 +217,6 @@ type positionForm struct {
 }
 
 func (f *form) position(path string, given positionForm, now time.Time) ledger.Position {
-	order, err := delivery.ParseOrderID(given.Order.Value)
-	if f.Require(path+".orderId", given.Order.Set) && err != nil {
-		f.Invalid(path+".orderId", "must be an order id")
-	}
+	order := delivery.Parse(&f.Faults, path+".orderId", given.Order, true, "must be an order id", delivery.ParseOrderID)
 	return ledger.Position{Order: order, Location: f.location(path, given.Latitude, given.Longitude, f.occurred(path+".at", given.At, now))}
 }

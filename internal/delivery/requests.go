@@ -63,7 +63,7 @@ func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 		}
 	}
 	d.OrderAmount = f.money("orderAmount", r.OrderAmount)
-	d.Payment.Type = f.paymentType("payment.type", r.PaymentType)
+	d.Payment.Type = Parse(&f, "payment.type", r.PaymentType, false, "must be Cash, Card or Prepaid", ParsePaymentType)
 	d.Payment.CollectionAmount = f.money("payment.collectionAmount", r.PaymentCollectionAmount)
 
 	if err := f.Err(); err != nil {
@@ -84,17 +84,6 @@ func (f *Faults) readyAt(t Text, now time.Time) time.Time {
 		f.refuse(CodeReadyAtTooFar, "readyAt", "must be at most 4 hours ahead of "+FormatTime(now)+ReadAs(t.Value, at))
 	}
 	return at
-}
-
-func (f *Faults) paymentType(field string, t Text) PaymentType {
-	if !f.present(field, t.Set, false) {
-		return PaymentUnknown
-	}
-	kind, err := ParsePaymentType(t.Value)
-	if err != nil {
-		f.Invalid(field, "must be Cash, Card or Prepaid")
-	}
-	return kind
 }
 
 // StoreRequest is the unchecked body of PUT /stores/{externalStoreId}.

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -201,26 +202,31 @@ func (f *Faults) Within(field string, n Number, most float64) float64 {
 
 // Time is an optional time, see ParseTime; zero when it is absent or wrong.
 func (f *Faults) Time(field string, t Text) time.Time {
-	return parse(f, field, t.Value, t.Set, CodeValidationFailed, ParseTime)
+	return Parse(f, field, t, false, "", ParseTime)
 }
 
 func (f *Faults) money(field string, n Number) Money {
-	return parse(f, field, n.Literal, n.Set, CodeValidationFailed, ParseMoney)
+	return Parse(f, field, Text{Value: n.Literal, Set: n.Set}, false, "", ParseMoney)
 }
 
 // phone is a phone number; a wrong one answers INVALID_PHONE.
 func (f *Faults) phone(field string, t Text, required bool) string {
-	return parse(f, field, t.Value, f.present(field, t.Set, required), CodeInvalidPhone, NormalizePhone)
+	return parse(f, field, t, required, CodeInvalidPhone, "", NormalizePhone)
 }
 
-// parse is a field's value; zero when it is absent or wrong.
-func parse[T any](f *Faults, field, given string, set bool, code Code, read func(string) (T, error)) (value T) {
-	if !f.present(field, set, false) {
+// Parse is a field's value; zero when it is absent or wrong. An empty fault stands for
+// read's error, whose text then continues the field's name.
+func Parse[T any](f *Faults, field string, t Text, required bool, fault string, read func(string) (T, error)) T {
+	return parse(f, field, t, required, CodeValidationFailed, fault, read)
+}
+
+func parse[T any](f *Faults, field string, t Text, required bool, code Code, fault string, read func(string) (T, error)) (value T) {
+	if !f.present(field, t.Set, required) {
 		return value
 	}
-	value, err := read(given)
+	value, err := read(t.Value)
 	if err != nil {
-		f.refuse(code, field, err.Error())
+		f.refuse(code, field, cmp.Or(fault, err.Error()))
 	}
 	return value
 }
