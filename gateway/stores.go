@@ -150,7 +150,7 @@ func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeV
 //	                        the address        AwaitingFleet
 //
 // A store that does not stay Active does not migrate any more.
-func upsertStore(before *delivery.Store, asked delivery.StoreFields, chosen bool, serving []*delivery.Fleet, now time.Time) (delivery.Store, error) {
+func upsertStore(before *delivery.Store, asked delivery.Store, chosen bool, serving []*delivery.Fleet, now time.Time) (delivery.Store, error) {
 	after := delivery.Store{State: delivery.AwaitingFleet}
 	if before != nil {
 		after.Revision = before.Revision

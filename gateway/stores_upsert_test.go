@@ -75,7 +75,7 @@ func TestUpsertStore(t *testing.T) {
 			if c.before != none {
 				before = storedStore(c.before, c.at)
 			}
-			asked := delivery.StoreFields{TaxNumber: "99999999999", Name: "New", Phone: "2169999999", Address: "New street 2", Point: besiktas}
+			asked := delivery.Store{TaxNumber: "99999999999", Name: "New", Phone: "2169999999", Address: "New street 2", Point: besiktas}
 			if before != nil && c.before != closed {
 				asked.Fleet = before.Fleet // as StoreRequest.Check merges
 			}
@@ -136,7 +136,7 @@ func TestUpsertStore_KeepsTheClosingDateWhileActive(t *testing.T) {
 	} {
 		before := storedStore(c.before, fleetA)
 		before.ClosingDate = closing
-		asked := delivery.StoreFields{Point: kadikoy, Fleet: fleetA.ID}
+		asked := delivery.Store{Point: kadikoy, Fleet: fleetA.ID}
 		if c.chosen != nil {
 			asked.Fleet = c.chosen.ID
 		}

@@ -99,24 +99,14 @@ type StoreRequest struct {
 	WrongType []FieldError // as in OrderRequest; "address" when it is no object
 }
 
-// StoreFields is a request merged with the stored fields.
-type StoreFields struct {
-	TaxNumber string // 10 or 11 digits
-	Name      string
-	Phone     string // 10 digits
-	Address   string
-	Point     Point
-	Fleet     FleetID // zero when none is chosen
-}
-
 // Check applies every rule that needs no ledger and merges with the existing store (spec,
-// "Store"; design section 9). Absent fields keep what is stored, latitude and longitude
+// "Store"; design section 9); only the fields of the request are set. Absent fields keep what is stored, latitude and longitude
 // together; without a store all but fleetId are required. A Deactivated store registers
 // again without its fleet. The error is always a *Error.
-func (r *StoreRequest) Check(existing *Store) (StoreFields, error) {
+func (r *StoreRequest) Check(existing *Store) (Store, error) {
 	first := existing == nil
 	f := Faults{WrongType: r.WrongType}
-	given := StoreFields{
+	given := Store{
 		Name:    f.text("name", r.Name, first, 1, maxStoreName),
 		Phone:   f.phone("phone", r.Phone, first),
 		Address: f.text("address.text", r.AddressText, first, 1, maxStoreAddress),
@@ -126,7 +116,7 @@ func (r *StoreRequest) Check(existing *Store) (StoreFields, error) {
 	given.TaxNumber = f.taxNumber("taxNumber", r.TaxNumber, first)
 	given.Fleet = f.fleetID("fleetId", r.FleetID)
 	if err := f.Err(); err != nil {
-		return StoreFields{}, err
+		return Store{}, err
 	}
 	if first {
 		return given, nil

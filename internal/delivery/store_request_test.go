@@ -20,7 +20,7 @@ func storedStore() *Store {
 //rule:store/request-fields/address.latitude store/request-fields/address.longitude store/request-fields/fleetId
 func TestStoreRequest_FirstOneNamesEveryField(t *testing.T) {
 	r := validStore()
-	want := StoreFields{TaxNumber: "1234567890", Name: "Kadıköy", Phone: "2161234567", Address: "Bağdat Cd. 12", Point: Point{40.9903, 29.029}}
+	want := Store{TaxNumber: "1234567890", Name: "Kadıköy", Phone: "2161234567", Address: "Bağdat Cd. 12", Point: Point{40.9903, 29.029}}
 	if got, err := r.Check(nil); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -34,19 +34,19 @@ func TestStoreRequest_FirstOneNamesEveryField(t *testing.T) {
 //rule:decisions/store-fields-required
 func TestStoreRequest_LaterOnesKeepWhatTheyOmit(t *testing.T) {
 	stored := storedStore()
-	kept := StoreFields{TaxNumber: stored.TaxNumber, Name: stored.Name, Phone: stored.Phone, Address: stored.Address, Point: stored.Point, Fleet: stored.Fleet}
+	kept := Store{TaxNumber: stored.TaxNumber, Name: stored.Name, Phone: stored.Phone, Address: stored.Address, Point: stored.Point, Fleet: stored.Fleet}
 	other := FleetID{2}
 	for name, c := range map[string]struct {
 		r    StoreRequest
-		want func(*StoreFields)
+		want func(*Store)
 	}{
-		"nothing":     {StoreRequest{}, func(*StoreFields) {}},
-		"name":        {StoreRequest{Name: text("New")}, func(s *StoreFields) { s.Name = "New" }},
-		"phone":       {StoreRequest{Phone: text("2161234567")}, func(s *StoreFields) { s.Phone = "2161234567" }},
-		"tax number":  {StoreRequest{TaxNumber: text("1234567890")}, func(s *StoreFields) { s.TaxNumber = "1234567890" }},
-		"address":     {StoreRequest{AddressText: text("New")}, func(s *StoreFields) { s.Address = "New" }},
-		"coordinates": {StoreRequest{AddressLatitude: literal("39.93"), AddressLongitude: literal("32.86")}, func(s *StoreFields) { s.Point = Point{39.93, 32.86} }},
-		"fleet":       {StoreRequest{FleetID: text(other.String())}, func(s *StoreFields) { s.Fleet = other }},
+		"nothing":     {StoreRequest{}, func(*Store) {}},
+		"name":        {StoreRequest{Name: text("New")}, func(s *Store) { s.Name = "New" }},
+		"phone":       {StoreRequest{Phone: text("2161234567")}, func(s *Store) { s.Phone = "2161234567" }},
+		"tax number":  {StoreRequest{TaxNumber: text("1234567890")}, func(s *Store) { s.TaxNumber = "1234567890" }},
+		"address":     {StoreRequest{AddressText: text("New")}, func(s *Store) { s.Address = "New" }},
+		"coordinates": {StoreRequest{AddressLatitude: literal("39.93"), AddressLongitude: literal("32.86")}, func(s *Store) { s.Point = Point{39.93, 32.86} }},
+		"fleet":       {StoreRequest{FleetID: text(other.String())}, func(s *Store) { s.Fleet = other }},
 	} {
 		want := kept
 		c.want(&want)
