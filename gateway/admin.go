@@ -110,20 +110,18 @@ const oldSecretLifetime = 24 * time.Hour
 const maxName = 200
 
 type accountView struct {
-	AccountID string          `json:"accountId"`
-	ClientID  string          `json:"clientId"`
-	Name      string          `json:"name"`
-	Suspended bool            `json:"suspended"`
-	Limits    delivery.Limits `json:"limits"`
-	CreatedAt string          `json:"createdAt"`
+	AccountID string `json:"accountId"`
+	ClientID  string `json:"clientId"`
+	*delivery.Account
+	CreatedAt string `json:"createdAt"`
 	// ExcessSince marks an account in sustained excess of its limits.
 	ExcessSince string `json:"excessSince,omitempty"`
 }
 
 func viewAccount(a *delivery.Account) accountView {
 	return accountView{
-		AccountID: a.ID.String(), ClientID: a.ID.ClientID(), Name: a.Name, Suspended: a.Suspended,
-		Limits: a.Limits, CreatedAt: formatTime(a.CreatedAt), ExcessSince: formatTime(a.ExcessSince),
+		AccountID: a.ID.String(), ClientID: a.ID.ClientID(), Account: a,
+		CreatedAt: formatTime(a.CreatedAt), ExcessSince: formatTime(a.ExcessSince),
 	}
 }
 

@@ -16,15 +16,9 @@ import (
 const maxMinutes = 240
 
 type fleetView struct {
-	FleetID         string `json:"fleetId"`
-	ClientID        string `json:"clientId"`
-	Name            string `json:"name"`
-	SubRegion       string `json:"subRegion"`
-	DeliveryMinutes int    `json:"avgDeliveryMinutes"`
-	PickupMinutes   int    `json:"avgPickupMinutes"`
-	Suspended       bool   `json:"suspended"`
-	Disabled        bool   `json:"disabled"`
-	RequestsPerSec  int    `json:"requestsPerSecond"`
+	FleetID  string `json:"fleetId"`
+	ClientID string `json:"clientId"`
+	*delivery.Fleet
 	// Couriers is absent while the fleet never reported.
 	Couriers *int `json:"couriers,omitempty"`
 	// Coverage is GeoJSON; lists leave it out unless asked for it.
@@ -32,11 +26,7 @@ type fleetView struct {
 }
 
 func viewFleet(f *delivery.Fleet, coverage bool) fleetView {
-	v := fleetView{
-		FleetID: f.ID.String(), ClientID: f.ID.ClientID(), Name: f.Name, SubRegion: f.SubRegion,
-		DeliveryMinutes: f.DeliveryMinutes, PickupMinutes: f.PickupMinutes, Suspended: f.Suspended,
-		Disabled: f.Disabled, RequestsPerSec: f.RequestsPerSecond,
-	}
+	v := fleetView{FleetID: f.ID.String(), ClientID: f.ID.ClientID(), Fleet: f}
 	if f.Couriers >= 0 {
 		v.Couriers = &f.Couriers
 	}

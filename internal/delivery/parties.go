@@ -22,16 +22,16 @@ type Store struct {
 	Revision    uint64 // counts the stored changes; a writer that read another one decides again
 }
 
-// Account is a vendor without credentials.
+// Account is a vendor without credentials. What the admin API shows as it is has a tag.
 type Account struct {
-	ID             AccountID
-	Name           string
-	Suspended      bool
-	Limits         Limits
-	CreatedAt      time.Time
-	ExcessSince    time.Time   // when sustained excess began (spec, "Limits", rule 3); zero: none
-	EarlierSecrets []time.Time // until when earlier client secrets work, or worked
-	Revision       uint64      // counts the stored changes, like a store's
+	ID             AccountID   `json:"-"`
+	Name           string      `json:"name"`
+	Suspended      bool        `json:"suspended"`
+	Limits         Limits      `json:"limits"`
+	CreatedAt      time.Time   `json:"-"`
+	ExcessSince    time.Time   `json:"-"` // when sustained excess began (spec, "Limits", rule 3); zero: none
+	EarlierSecrets []time.Time `json:"-"` // until when earlier client secrets work, or worked
+	Revision       uint64      `json:"-"` // counts the stored changes, like a store's
 }
 
 // Window is "Count requests in any Seconds seconds"; none with a zero Count.
@@ -79,19 +79,20 @@ const (
 	MaxBucket = 9_000_000_000
 )
 
-// Fleet is a courier fleet as every gateway knows it.
+// Fleet is a courier fleet as every gateway knows it. What the admin API shows as it is has
+// a tag.
 type Fleet struct {
-	ID              FleetID
-	Name            string
-	SubRegion       string
-	DeliveryMinutes int
-	PickupMinutes   int
-	Suspended       bool // no new orders; couriers go on reporting
-	Disabled        bool // nothing at all: no token and no request either
+	ID              FleetID `json:"-"`
+	Name            string  `json:"name"`
+	SubRegion       string  `json:"subRegion"`
+	DeliveryMinutes int     `json:"avgDeliveryMinutes"`
+	PickupMinutes   int     `json:"avgPickupMinutes"`
+	Suspended       bool    `json:"suspended"` // no new orders; couriers go on reporting
+	Disabled        bool    `json:"disabled"`  // nothing at all: no token and no request either
 	// RequestsPerSecond bounds the fleet's requests on the average, over all gateways.
-	RequestsPerSecond int
-	Couriers          int // how many couriers the fleet has; -1, unknown, is available
-	Coverage          *Coverage
+	RequestsPerSecond int       `json:"requestsPerSecond"`
+	Couriers          int       `json:"-"` // how many couriers the fleet has; -1, unknown, is available
+	Coverage          *Coverage `json:"-"`
 }
 
 // Terms is what an order keeps of the fleet.
