@@ -100,11 +100,6 @@ func (c *Coverage) Polygons() (polygons [][][]Point) {
 // JSON is the GeoJSON without white space. The caller must not change it.
 func (c *Coverage) JSON() []byte { return c.json }
 
-// Bounds is the smallest box of latitudes and longitudes around the area.
-func (c *Coverage) Bounds() (southWest, northEast Point) {
-	return Point{c.bounds.Min.Y, c.bounds.Min.X}, Point{c.bounds.Max.Y, c.bounds.Max.X}
-}
-
 // position is [longitude, latitude, ...]. The pointers distinguish null from 0.
 type position []*float64
 
@@ -203,10 +198,10 @@ func InTurkey(p Point) bool {
 		return true
 	}
 	const reach = 0.02 // degrees, more than the tolerance at these latitudes
-	southWest, northEast := turkey.Bounds()
+	southWest, northEast := turkey.bounds.Min, turkey.bounds.Max
 	// Written so that NaN is refused as well.
-	if !(p.Latitude >= southWest.Latitude-reach && p.Latitude <= northEast.Latitude+reach &&
-		p.Longitude >= southWest.Longitude-reach && p.Longitude <= northEast.Longitude+reach) {
+	if !(p.Latitude >= southWest.Y-reach && p.Latitude <= northEast.Y+reach &&
+		p.Longitude >= southWest.X-reach && p.Longitude <= northEast.X+reach) {
 		return false
 	}
 	for _, polygon := range turkey.polygons {

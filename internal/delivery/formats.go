@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -175,13 +176,7 @@ func AbbreviateName(full string) string {
 
 func initial(word string) string {
 	runes := []rune(word)
-	start := 0
-	for i, r := range runes {
-		if unicode.IsLetter(r) {
-			start = i
-			break
-		}
-	}
+	start := max(slices.IndexFunc(runes, unicode.IsLetter), 0)
 	end := start + 1
 	for end < len(runes) && unicode.Is(unicode.Mn, runes[end]) {
 		end++
