@@ -226,9 +226,7 @@ type healthView struct {
 	BreakerSince string       `json:"breakerSince,omitempty"` // when it opened
 	// Pace is how many events a second go out while it recovers.
 	Pace float64 `json:"paceEventsPerSecond,omitempty"`
-	// Settings; 0: the worker's default, or no pace.
-	MaxInFlight  int `json:"maxInFlight"`
-	MaxPerSecond int `json:"maxPerSecond"`
+	ledger.EndpointLimits
 }
 
 // attemptsView are the attempts by how they ended, since the account exists.
@@ -242,8 +240,8 @@ type attemptsView struct {
 func viewHealth(e *ledger.WebhookEndpoint) healthView {
 	v := healthView{
 		AccountID: e.Account.String(), webhookView: viewWebhook(e, ""), Breaker: "closed",
-		Attempts:    attemptsView{Delivered: e.Delivered, Retried: e.Retried, Undelivered: e.Undelivered, NotSent: e.NotSent},
-		MaxInFlight: e.Limits.InFlight, MaxPerSecond: e.Limits.PerSecond,
+		Attempts:       attemptsView{Delivered: e.Delivered, Retried: e.Retried, Undelivered: e.Undelivered, NotSent: e.NotSent},
+		EndpointLimits: e.Limits,
 	}
 	switch {
 	case e.BreakerOpen:

@@ -37,8 +37,8 @@ const secretOverlap = 24 * time.Hour
 
 // EndpointLimits are an endpoint's own settings, over all workers.
 type EndpointLimits struct {
-	InFlight  int // sends in flight, 1 to 1024; 0: the worker's default
-	PerSecond int // events a second, 1 to 10,000; 0: no pace
+	InFlight  int `json:"maxInFlight"`  // sends in flight, 1 to 1024; 0: the worker's default
+	PerSecond int `json:"maxPerSecond"` // events a second, 1 to 10,000; 0: no pace
 }
 
 // WebhookEndpoint is an account's receiver and the state of its queue. Its secrets
