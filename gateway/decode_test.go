@@ -28,8 +28,8 @@ func number(s string) delivery.Number { return delivery.Number{Literal: s, Set: 
 //rule:order-creation-request/payment.collectionAmount post-orders/request-order-fields-see-resources
 func TestDecodeOrder_EveryField(t *testing.T) {
 	var got delivery.OrderRequest
-	if err := decode(everyField, strictjson.Bind(&got), &got.WrongType); err != nil {
-		t.Fatal(err)
+	if wrong, err := decode(everyField, strictjson.Bind(&got)); err != nil || wrong != nil {
+		t.Fatal(wrong, err)
 	}
 	want := delivery.OrderRequest{
 		ExternalStoreID: text("a"), ExternalOrderID: text("b"), OrderedAt: text("c"), ReadyAt: text("d"),
@@ -47,22 +47,22 @@ func TestDecodeOrder_EveryField(t *testing.T) {
 //rule:store/request-fields/address.latitude store/request-fields/address.longitude put-stores-externalstoreid/request-store-fields-see-resources
 func TestDecodeStore_EveryField(t *testing.T) {
 	var got delivery.StoreRequest
-	err := decode(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, strictjson.Bind(&got), &got.WrongType)
+	wrong, err := decode(`{"taxNumber":"a","name":"b","phone":"c","address":{"text":"d","latitude":1,"longitude":2,"x":0},"fleetId":"e","x":{}}`, strictjson.Bind(&got))
 	want := delivery.StoreRequest{
 		TaxNumber: text("a"), Name: text("b"), Phone: text("c"), AddressText: text("d"),
 		AddressLatitude: number("1"), AddressLongitude: number("2"), FleetID: text("e"),
 	}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+	if err != nil || wrong != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v, %v", got, wrong, err)
 	}
-	if err := decode(`{"address":"Moda"}`, strictjson.Bind(&got), &got.WrongType); err != nil || len(got.WrongType) != 1 || got.WrongType[0].Field != "address" {
-		t.Errorf("%+v, %v", got.WrongType, err)
+	if wrong, err := decode(`{"address":"Moda"}`, strictjson.Bind(&got)); err != nil || len(wrong) != 1 || wrong[0].Field != "address" {
+		t.Errorf("%+v, %v", wrong, err)
 	}
 }
 
 func TestDecodeCancel_EveryField(t *testing.T) {
 	var got delivery.CancelRequest
-	if err := decode(`{"reason":"a","note":"b","x":[]}`, strictjson.Bind(&got), &got.WrongType); err != nil || got.Reason != text("a") || got.Note != text("b") {
+	if _, err := decode(`{"reason":"a","note":"b","x":[]}`, strictjson.Bind(&got)); err != nil || got.Reason != text("a") || got.Note != text("b") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -73,7 +73,7 @@ func TestDecodeOrder_DoesNotAllocateForPlainBodies(t *testing.T) {
 	fields := strictjson.Bind(&o)
 	if n := testing.AllocsPerRun(100, func() {
 		o = delivery.OrderRequest{}
-		if err := decode(body, fields, &o.WrongType); err != nil {
+		if _, err := decode(body, fields); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
@@ -92,7 +92,8 @@ func FuzzDecodeOrder(f *testing.F) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	f.Fuzz(func(t *testing.T, body string) {
 		var o delivery.OrderRequest
-		if decode(body, strictjson.Bind(&o), &o.WrongType) != nil {
+		wrong, err := decode(body, strictjson.Bind(&o))
+		if err != nil {
 			return
 		}
 		if !json.Valid([]byte(body)) {
@@ -106,7 +107,7 @@ func FuzzDecodeOrder(f *testing.F) {
 		if json.Unmarshal(members["packageNote"], &note) == nil && note != nil && (!o.PackageNote.Set || o.PackageNote.Value != *note) {
 			t.Errorf("packageNote = %+v, want %q", o.PackageNote, *note)
 		}
-		_, err := o.Check(now)
+		_, err = o.Check(&delivery.Faults{WrongType: wrong}, now)
 		var refusal *delivery.Error
 		if err != nil && !errors.As(err, &refusal) {
 			t.Errorf("the domain says %v", err)

@@ -114,19 +114,20 @@ func FuzzDecodeStore(f *testing.F) {
 	stored := &delivery.Store{State: delivery.Active, Name: "n", Phone: "2161234567", TaxNumber: "1234567890", Address: "a", Point: besiktas}
 	f.Fuzz(func(t *testing.T, body string) {
 		var s delivery.StoreRequest
-		if err := decode(body, strictjson.Bind(&s), &s.WrongType); err != nil {
+		wrong, err := decode(body, strictjson.Bind(&s))
+		if err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
 		want := standard(t, body)
 		for path, got := range map[string]delivery.Text{"taxNumber": s.TaxNumber, "name": s.Name, "phone": s.Phone,
 			"address.text": s.AddressText, "fleetId": s.FleetID} {
-			sameText(t, want, path, got, s.WrongType)
+			sameText(t, want, path, got, wrong)
 		}
-		sameNumber(t, want, "address.latitude", s.AddressLatitude, s.WrongType)
-		sameNumber(t, want, "address.longitude", s.AddressLongitude, s.WrongType)
+		sameNumber(t, want, "address.latitude", s.AddressLatitude, wrong)
+		sameNumber(t, want, "address.longitude", s.AddressLongitude, wrong)
 		for _, existing := range []*delivery.Store{nil, stored} {
-			fields, err := s.Check(existing)
+			fields, err := s.Check(&delivery.Faults{WrongType: wrong}, existing)
 			if err != nil {
 				if code := delivery.CodeOf(err); code.HTTPStatus() != 422 {
 					t.Errorf("refused with %v", err)
@@ -147,14 +148,15 @@ func FuzzDecodeCancel(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var c delivery.CancelRequest
-		if err := decode(body, strictjson.Bind(&c), &c.WrongType); err != nil {
+		wrong, err := decode(body, strictjson.Bind(&c))
+		if err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
 		want := standard(t, body)
-		sameText(t, want, "reason", c.Reason, c.WrongType)
-		sameText(t, want, "note", c.Note, c.WrongType)
-		reason, note, err := c.Check()
+		sameText(t, want, "reason", c.Reason, wrong)
+		sameText(t, want, "note", c.Note, wrong)
+		reason, note, err := c.Check(&delivery.Faults{WrongType: wrong})
 		if err != nil {
 			checkRefusal(t, err, delivery.CodeValidationFailed)
 		} else if string(reason) != c.Reason.Value || utf8.RuneCountInString(note) > 256 || strings.ContainsRune(note, 0) {

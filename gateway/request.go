@@ -347,8 +347,8 @@ func (x *requestContext) header(name string) (value []byte, times int) {
 func (x *requestContext) query(name string) string { return string(x.ctx.QueryArgs().Peek(name)) }
 
 // form is a request body whose rules stand in its handler. Checks of the fields
-// gather every fault; err is the refusal. Orders, stores and cancellations are
-// checked by package delivery.
+// gather every fault; err is the refusal. What orders, stores and cancellations hold
+// is checked by package delivery.
 type form struct {
 	delivery.Faults
 	malformed error
@@ -381,13 +381,11 @@ func (f *form) err() error {
 	return f.Err()
 }
 
-// decode reads a body into a request of package delivery, which ranks the wrong
-// types among its other faults. The error is MALFORMED_REQUEST.
-func decode(body string, request *strictjson.Fields, wrongType *[]delivery.FieldError) error {
+// decode reads a body and names the fields of a wrong type. The error is MALFORMED_REQUEST.
+func decode(body string, into *strictjson.Fields) ([]delivery.FieldError, error) {
 	r := strictjson.New(body)
-	r.Root(request)
-	*wrongType = r.Wrong
-	return r.End()
+	r.Root(into)
+	return r.Wrong, r.End()
 }
 
 func set(flag *bool, into *bool) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -20,8 +19,9 @@ func (g *gateway) putStore(x *requestContext) error {
 		return g.counted(x, err)
 	}
 	var request delivery.StoreRequest
-	if err := decode(x.text(), strictjson.Bind(&request), &request.WrongType); err != nil {
-		return g.counted(x, err)
+	f := x.form(&request)
+	if f.malformed != nil {
+		return g.counted(x, f.malformed)
 	}
 	before, quota, err := x.ledger.Stores.CountAndGet(g.work, x.account, externalID)
 	x.quota = quota
@@ -29,7 +29,7 @@ func (g *gateway) putStore(x *requestContext) error {
 		return err
 	}
 	for range writeTries {
-		asked, err := request.Check(before)
+		asked, err := request.Check(&f.Faults, before)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
-	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -69,14 +69,15 @@ func (g *gateway) createOrder(x *requestContext) error {
 // not sent. broken is the rule that the body breaks; err that body or key could not be
 // read.
 func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error) {
-	if err := decode(x.text(), x.fields, &x.request.WrongType); err != nil {
+	var f delivery.Faults
+	if f.WrongType, err = decode(x.text(), x.fields); err != nil {
 		return "", nil, err
 	}
 	if key, err = x.idempotencyKey(x.request.ExternalOrderID.Value); err != nil {
 		return "", nil, err
 	}
 	x.request.Sandbox = sandbox
-	x.draft, broken = x.request.Check(x.now)
+	x.draft, broken = x.request.Check(&f, x.now)
 	return key, broken, nil
 }
 
@@ -173,13 +174,9 @@ func (x *requestContext) okOrder(order *delivery.Order, quota ledger.Quota, err 
 // readOrder does.
 func (g *gateway) cancelOrder(x *requestContext) error {
 	var request delivery.CancelRequest
-	if len(x.body) > 0 {
-		if err := decode(x.text(), strictjson.Bind(&request), &request.WrongType); err != nil {
-			return g.counted(x, err)
-		}
-	}
-	reason, note, err := request.Check()
-	if err != nil {
+	f := x.form(&request)
+	reason, note, err := request.Check(&f.Faults)
+	if err = cmp.Or(f.malformed, err); err != nil {
 		return g.counted(x, err)
 	}
 	order, quota, err := x.ledger.Orders.Cancel(g.context(x), x.account, x.order, reason, note, x.now)

@@ -44,7 +44,7 @@ func validOrder() OrderRequest {
 //rule:order-creation-request/payment.collectionAmount
 func TestOrderRequest_BecomesADraft(t *testing.T) {
 	r := validOrder()
-	got, err := r.Check(noon)
+	got, err := r.Check(new(Faults), noon)
 	must(t, err)
 	want := OrderDraft{
 		ExternalStoreID: "store-1", ExternalOrderID: "order-1",
@@ -67,7 +67,7 @@ func TestOrderRequest_NeedsOnlyTheRequired(t *testing.T) {
 		RecipientName: full.RecipientName, RecipientPhone: full.RecipientPhone,
 		DropoffText: full.DropoffText, DropoffLatitude: full.DropoffLatitude, DropoffLongitude: full.DropoffLongitude,
 	}
-	got, err := r.Check(noon)
+	got, err := r.Check(new(Faults), noon)
 	must(t, err)
 	check(t, got.ReadyAt.Equal(noon) && got.OrderedAt.IsZero() && !got.OrderAmount.Set && got.Payment == (Payment{}) && got.PackageNote == "", "defaults: %+v", got)
 }
@@ -135,7 +135,7 @@ func TestOrderRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 	} {
 		r := validOrder()
 		c.change(&r)
-		_, err := r.Check(noon)
+		_, err := r.Check(new(Faults), noon)
 		checkRefusal(t, name, err, c.code, c.fields)
 	}
 }
@@ -173,7 +173,7 @@ func TestOrderRequest_TheFirstOfSeveralFaultsDecides(t *testing.T) {
 		for _, f := range faults[i:] {
 			f.spoil(&r)
 		}
-		_, err := r.Check(noon)
+		_, err := r.Check(new(Faults), noon)
 		all := []string{"recipient.name", "recipient.phone", "dropoff.text", "dropoff.latitude,dropoff.longitude", "readyAt", "payment.type"}
 		checkRefusal(t, fmt.Sprintf("from fault %d on", i), err, first.code, strings.Join(all[i:], ","))
 	}
@@ -183,12 +183,12 @@ func TestOrderRequest_ListsEveryField(t *testing.T) {
 	r := validOrder()
 	r.RecipientName, r.RecipientPhone = Text{}, text("too short to matter")
 	r.ExternalOrderID, r.OrderAmount = Text{}, literal("-1")
-	_, err := r.Check(noon)
+	_, err := r.Check(new(Faults), noon)
 	checkRefusal(t, "mixed", err, CodeValidationFailed, "recipient.name,recipient.phone,externalOrderId,orderAmount")
 	want := "VALIDATION_FAILED: recipient.name is required (and 3 more in data.fields)"
 	check(t, err.Error() == want, "got %q, want %q", err, want)
 	empty := OrderRequest{}
-	_, err = empty.Check(noon)
+	_, err = empty.Check(new(Faults), noon)
 	checkRefusal(t, "empty", err, CodeValidationFailed,
 		"recipient.name,recipient.phone,dropoff.text,dropoff.latitude,dropoff.longitude,externalStoreId,externalOrderId")
 }
@@ -211,10 +211,11 @@ func TestOrderRequest_RefusesWrongTypes(t *testing.T) {
 	} {
 		r := validOrder()
 		c.change(&r)
+		var f Faults
 		for _, field := range c.wrong {
-			r.WrongType = append(r.WrongType, FieldError{field, "must be something else"})
+			f.WrongType = append(f.WrongType, FieldError{field, "must be something else"})
 		}
-		_, err := r.Check(noon)
+		_, err := r.Check(&f, noon)
 		checkRefusal(t, name, err, c.code, c.fields)
 	}
 }
@@ -234,7 +235,7 @@ func TestRefusals_SayWhatToDo(t *testing.T) {
 	} {
 		r := validOrder()
 		change(&r)
-		_, err := r.Check(noon)
+		_, err := r.Check(new(Faults), noon)
 		var refusal *Error
 		check(t, errors.As(err, &refusal) && refusal.Message == want, "got  %v\nwant %s", err, want)
 	}
@@ -246,7 +247,7 @@ func TestReadyAt_IsNeverPastNorTooFar(t *testing.T) {
 		lead := time.Duration(rapid.Int64Range(int64(-48*time.Hour), int64(48*time.Hour)).Draw(t, "lead")).Truncate(time.Millisecond)
 		r := validOrder()
 		r.ReadyAt = text(FormatTime(noon.Add(lead)))
-		d, err := r.Check(noon)
+		d, err := r.Check(new(Faults), noon)
 		switch {
 		case lead > MaxReadyAtLead:
 			require(t, CodeOf(err) == CodeReadyAtTooFar, "%v ahead: %v", lead, err)
@@ -268,7 +269,7 @@ func FuzzOrderRequestCheck(f *testing.F) {
 			DropoffText: text(address), DropoffLatitude: literal(lat), DropoffLongitude: literal(lon), ReadyAt: text(ready),
 			OrderAmount: literal(amount), PaymentType: text(payment),
 		}
-		d, err := r.Check(noon)
+		d, err := r.Check(new(Faults), noon)
 		if err != nil {
 			checkFuzzedRefusal(t, err)
 			return
@@ -304,12 +305,12 @@ func checkFuzzedRefusal(t *testing.T, err error) {
 func TestCancelRequest_TakesEveryReasonAndNone(t *testing.T) {
 	for _, reason := range []CancelReason{CustomerRequest, CancelStoreRequest, DuplicateOrder, CancelNotReady, OtherCancel} {
 		r := CancelRequest{Reason: text(string(reason)), Note: text(" " + chars(256) + " ")}
-		if got, note, err := r.Check(); err != nil || got != reason || note != chars(256) {
+		if got, note, err := r.Check(new(Faults)); err != nil || got != reason || note != chars(256) {
 			t.Errorf("%s: got %s, %q, %v", reason, got, note, err)
 		}
 	}
 	none := CancelRequest{}
-	if reason, note, err := none.Check(); err != nil || reason != "" || note != "" {
+	if reason, note, err := none.Check(new(Faults)); err != nil || reason != "" || note != "" {
 		t.Errorf("no body: %q, %q, %v", reason, note, err)
 	}
 }
@@ -318,16 +319,17 @@ func TestCancelRequest_TakesEveryReasonAndNone(t *testing.T) {
 func TestCancelRequest_RefusesByField(t *testing.T) {
 	for name, c := range map[string]struct {
 		r      CancelRequest
+		wrong  []FieldError
 		fields string
 	}{
-		"unknown reason": {CancelRequest{Reason: text("customerRequest")}, "reason"},
-		"empty reason":   {CancelRequest{Reason: text("")}, "reason"},
-		"long note":      {CancelRequest{Note: text(chars(257))}, "note"},
-		"note with NUL":  {CancelRequest{Note: text("\x00")}, "note"},
-		"both":           {CancelRequest{Reason: text("x"), Note: text(chars(257))}, "reason,note"},
-		"wrong type":     {CancelRequest{WrongType: []FieldError{{"note", "must be a string"}}}, "note"},
+		"unknown reason": {CancelRequest{Reason: text("customerRequest")}, nil, "reason"},
+		"empty reason":   {CancelRequest{Reason: text("")}, nil, "reason"},
+		"long note":      {CancelRequest{Note: text(chars(257))}, nil, "note"},
+		"note with NUL":  {CancelRequest{Note: text("\x00")}, nil, "note"},
+		"both":           {CancelRequest{Reason: text("x"), Note: text(chars(257))}, nil, "reason,note"},
+		"wrong type":     {CancelRequest{}, []FieldError{{"note", "must be a string"}}, "note"},
 	} {
-		_, _, err := c.r.Check()
+		_, _, err := c.r.Check(&Faults{WrongType: c.wrong})
 		checkRefusal(t, name, err, CodeValidationFailed, c.fields)
 	}
 }

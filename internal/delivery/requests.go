@@ -31,17 +31,12 @@ type OrderRequest struct {
 	PaymentCollectionAmount Number `json:"payment.collectionAmount"`
 
 	Sandbox bool // makes a packageNote that begins like a trigger, and is none, a fault
-
-	// WrongType names the fields, and objects, of the wrong JSON type, with a message
-	// such as "must be a string".
-	WrongType []FieldError
 }
 
 // Check applies every rule that needs no ledger (spec, "Order (creation request)" and
-// "Errors"; design section 9), in the order of the Faults. A readyAt that is absent or
-// past becomes now. The error is always a *Error.
-func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
-	f := Faults{WrongType: r.WrongType}
+// "Errors"; design section 9), in the order of the Faults, which have the fields of a wrong
+// type. A readyAt that is absent or past becomes now. The error is always a *Error.
+func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	var d OrderDraft
 	d.Recipient.Name = f.text("recipient.name", r.RecipientName, true, minRecipientName, maxRecipientName, CodeInvalidRecipient)
 	d.Recipient.Phone = f.phone("recipient.phone", r.RecipientPhone, true)
@@ -63,7 +58,7 @@ func (r *OrderRequest) Check(now time.Time) (OrderDraft, error) {
 		}
 	}
 	d.OrderAmount = f.money("orderAmount", r.OrderAmount)
-	d.Payment.Type = Parse(&f, "payment.type", r.PaymentType, false, "must be Cash, Card or Prepaid", ParsePaymentType)
+	d.Payment.Type = Parse(f, "payment.type", r.PaymentType, false, "must be Cash, Card or Prepaid", ParsePaymentType)
 	d.Payment.CollectionAmount = f.money("payment.collectionAmount", r.PaymentCollectionAmount)
 
 	if err := f.Err(); err != nil {
@@ -95,17 +90,14 @@ type StoreRequest struct {
 	AddressLatitude  Number `json:"address.latitude"`
 	AddressLongitude Number `json:"address.longitude"`
 	FleetID          Text   `json:"fleetId"`
-
-	WrongType []FieldError // as in OrderRequest; "address" when it is no object
 }
 
 // Check applies every rule that needs no ledger and merges with the existing store (spec,
 // "Store"; design section 9); only the fields of the request are set. Absent fields keep what is stored, latitude and longitude
 // together; without a store all but fleetId are required. A Deactivated store registers
 // again without its fleet. The error is always a *Error.
-func (r *StoreRequest) Check(existing *Store) (Store, error) {
+func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	first := existing == nil
-	f := Faults{WrongType: r.WrongType}
 	given := Store{
 		Name:    f.text("name", r.Name, first, 1, maxStoreName),
 		Phone:   f.phone("phone", r.Phone, first),
@@ -177,13 +169,10 @@ func CheckExternalStoreID(s string) error {
 type CancelRequest struct {
 	Reason Text `json:"reason"`
 	Note   Text `json:"note"`
-
-	WrongType []FieldError // as in OrderRequest
 }
 
 // Check accepts a reason or none, and a note. The error is a *Error VALIDATION_FAILED.
-func (r *CancelRequest) Check() (CancelReason, string, error) {
-	f := Faults{WrongType: r.WrongType}
+func (r *CancelRequest) Check(f *Faults) (CancelReason, string, error) {
 	var reason CancelReason
 	if f.present("reason", r.Reason.Set, false) {
 		switch reason = CancelReason(r.Reason.Value); reason {

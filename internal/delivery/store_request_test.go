@@ -21,12 +21,12 @@ func storedStore() *Store {
 func TestStoreRequest_FirstOneNamesEveryField(t *testing.T) {
 	r := validStore()
 	want := Store{TaxNumber: "1234567890", Name: "Kadıköy", Phone: "2161234567", Address: "Bağdat Cd. 12", Point: Point{40.9903, 29.029}}
-	if got, err := r.Check(nil); err != nil || got != want {
+	if got, err := r.Check(new(Faults), nil); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	fleet := NewFleetID()
 	r.FleetID, want.Fleet = text(fleet.String()), fleet
-	if got, err := r.Check(nil); err != nil || got != want {
+	if got, err := r.Check(new(Faults), nil); err != nil || got != want {
 		t.Errorf("with a fleet: got %+v, %v", got, err)
 	}
 }
@@ -50,7 +50,7 @@ func TestStoreRequest_LaterOnesKeepWhatTheyOmit(t *testing.T) {
 	} {
 		want := kept
 		c.want(&want)
-		got, err := c.r.Check(stored)
+		got, err := c.r.Check(new(Faults), stored)
 		check(t, err == nil && got == want, "%s: got %+v, %v, want %+v", name, got, err, want)
 	}
 }
@@ -59,7 +59,7 @@ func TestStoreRequest_AfterDeactivationForgetsTheFleet(t *testing.T) {
 	stored := storedStore()
 	stored.State = Deactivated
 	r := StoreRequest{}
-	got, err := r.Check(stored)
+	got, err := r.Check(new(Faults), stored)
 	check(t, err == nil && got.Fleet.IsZero() && got.Name == "Old", "got %+v, %v", got, err)
 }
 
@@ -88,20 +88,22 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"name before phone": {func(r *StoreRequest) { r.Name, r.Phone = text(""), text("1") }, CodeValidationFailed, "name,phone"},
 		"phone before rest": {func(r *StoreRequest) { r.Phone, r.AddressText, r.TaxNumber = text("1"), text(""), text("") }, CodeInvalidPhone, "phone,address.text,taxNumber"},
 		"place before tax":  {func(r *StoreRequest) { r.AddressLongitude, r.TaxNumber = literal("0"), text("") }, CodeCoordinateMismatch, "address.latitude,address.longitude,taxNumber"},
-		"address no object": {func(r *StoreRequest) {
-			r.AddressText, r.AddressLatitude, r.AddressLongitude = Text{}, Number{}, Number{}
-			r.WrongType = []FieldError{{"address", "must be an object"}}
-		}, CodeValidationFailed, "address"},
 	} {
 		for _, existing := range []*Store{nil, storedStore()} {
 			r := validStore()
 			c.change(&r)
-			_, err := r.Check(existing)
+			_, err := r.Check(new(Faults), existing)
 			checkRefusal(t, name, err, c.code, c.fields)
 		}
 	}
+	for _, existing := range []*Store{nil, storedStore()} {
+		r := validStore()
+		r.AddressText, r.AddressLatitude, r.AddressLongitude = Text{}, Number{}, Number{}
+		_, err := r.Check(&Faults{WrongType: []FieldError{{"address", "must be an object"}}}, existing)
+		checkRefusal(t, "address no object", err, CodeValidationFailed, "address")
+	}
 	empty := StoreRequest{}
-	_, err := empty.Check(nil)
+	_, err := empty.Check(new(Faults), nil)
 	checkRefusal(t, "empty", err, CodeValidationFailed, "name,phone,address.text,address.latitude,address.longitude,taxNumber")
 }
 

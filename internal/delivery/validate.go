@@ -25,8 +25,9 @@ type Number struct {
 // Faults collects what is wrong with a request: the first of each field, and the first of
 // all decides the code (design section 9). The zero value is empty.
 type Faults struct {
-	// WrongType are the fields, objects included, whose JSON type is wrong; each is
-	// recorded when it, or a field in it, is checked, and at the end.
+	// WrongType are the fields, objects included, whose JSON type is wrong, with a message
+	// such as "must be a string"; each is recorded when it, or a field in it, is checked,
+	// and at the end.
 	WrongType []FieldError
 
 	code   Code
