@@ -101,16 +101,11 @@ func wellFormed(h *fasthttp.RequestHeader) bool {
 // folded lines, and "X Y" for a name (RFC 9112, sections 2.2, 5.1 and 5.2), where a
 // proxy in front may see other headers, a length among them.
 func plainLines(section []byte) bool {
-	for len(section) > 0 {
-		end := bytes.IndexByte(section, '\n')
-		if end < 1 || section[end-1] != '\r' {
+	for line := range bytes.Lines(section) {
+		name, _, _ := bytes.Cut(line, []byte{':'})
+		if !bytes.HasSuffix(line, []byte("\r\n")) || bytes.ContainsAny(name, " \t") {
 			return false
 		}
-		name, _, _ := bytes.Cut(section[:end-1], []byte{':'})
-		if bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0 {
-			return false
-		}
-		section = section[end+1:]
 	}
 	return true
 }

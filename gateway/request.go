@@ -313,12 +313,7 @@ func (x *requestContext) checkPath() error {
 }
 
 // decodeSegment undoes the percent-encoding of one segment. A plus stays a plus.
-func decodeSegment(raw []byte) (string, error) {
-	if bytes.IndexByte(raw, '%') < 0 {
-		return string(raw), nil
-	}
-	return url.PathUnescape(string(raw))
-}
+func decodeSegment(raw []byte) (string, error) { return url.PathUnescape(string(raw)) }
 
 // param is the i-th "{}" of the route's pattern, decoded.
 func (x *requestContext) param(i int) string {
@@ -336,11 +331,8 @@ func idInPath[ID any](x *requestContext, parse func(string) (ID, error), into *I
 
 // header is the value of a request header, and how often it was sent.
 func (x *requestContext) header(name string) (value []byte, times int) {
-	values := x.ctx.Request.Header.PeekAll(name)
-	if len(values) == 0 {
-		return nil, 0
-	}
-	return values[0], len(values)
+	h := &x.ctx.Request.Header
+	return h.Peek(name), len(h.PeekAll(name))
 }
 
 // query is a parameter of the query; empty when absent.
