@@ -220,10 +220,3 @@ func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
 	}
 	return append(dst, `}}`...)
 }
-
-// invalid is a VALIDATION_FAILED of one field.
-func invalid(field, message string) error {
-	var f delivery.Faults
-	f.Invalid(field, message)
-	return f.Err()
-}

@@ -71,7 +71,7 @@ func (g *gateway) listStores(x *requestContext) error {
 	name := x.query("status")
 	state, err := delivery.ParseStoreState(name)
 	if name != "" && err != nil {
-		return invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
+		return delivery.Invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 	}
 	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, state)
 	if err != nil {
@@ -268,7 +268,7 @@ var listedStatuses = []delivery.Status{
 func (g *gateway) listJobs(x *requestContext) error {
 	status, err := delivery.ParseStatus(cmp.Or(x.query("status"), "Searching"))
 	if err != nil || !slices.Contains(listedStatuses, status) {
-		return invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
+		return delivery.Invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
 	}
 	orders, next, err := x.ledger.Orders.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
 	if err != nil {

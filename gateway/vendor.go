@@ -95,9 +95,9 @@ func (x *requestContext) idempotencyKey(externalOrderID string) (string, error) 
 	draft, draftSent := x.header(headerDraftKey)
 	switch {
 	case sent > 1:
-		return "", invalid(headerKey, "must be sent once")
+		return "", delivery.Invalid(headerKey, "must be sent once")
 	case draftSent > 1:
-		return "", invalid(headerDraftKey, "must be sent once")
+		return "", delivery.Invalid(headerDraftKey, "must be sent once")
 	case sent+draftSent == 0:
 		return "", nil
 	case sent == 0:

@@ -316,7 +316,7 @@ func (f *form) setting(path string, given strictjson.Raw, most int) int {
 func (g *gateway) listWebhooks(x *requestContext) error {
 	state := ledger.EndpointState(x.query("status"))
 	if state != "" && state.Severity() < 0 {
-		return invalid("status", "must be healthy, failing, unreachable or gone")
+		return delivery.Invalid("status", "must be healthy, failing, unreachable or gone")
 	}
 	endpoints, err := x.ledger.Webhooks.Endpoints(g.work)
 	if err != nil {
@@ -365,7 +365,7 @@ func viewAttempt(a ledger.AttemptRecord) attemptView {
 func (g *gateway) listDeliveries(x *requestContext) error {
 	state := x.query("status")
 	if !slices.Contains([]string{"", "delivered", "retrying", "undelivered", "notSent"}, state) {
-		return invalid("status", "must be delivered, retrying, undelivered or notSent")
+		return delivery.Invalid("status", "must be delivered, retrying, undelivered or notSent")
 	}
 	return list(x, "deliveries", viewAttempt)(x.ledger.Webhooks.Attempts(g.work, x.account, state))
 }

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"bytes"
 	"cmp"
 	"strings"
 	"time"
@@ -190,14 +191,9 @@ func (r *CancelRequest) Check(f *Faults) (CancelReason, string, error) {
 
 // CheckIdempotencyKey checks a header's key. The error is a *Error VALIDATION_FAILED.
 func CheckIdempotencyKey(header string, key []byte) error {
-	ok := len(key) >= 1 && len(key) <= maxIdempotencyKey
-	for _, c := range key {
-		ok = ok && c >= 0x21 && c <= 0x7e
+	invisible := func(r rune) bool { return r < 0x21 || r > 0x7e }
+	if len(key) < 1 || len(key) > maxIdempotencyKey || bytes.ContainsFunc(key, invisible) {
+		return Invalid(header, "must have 1 to 255 visible ASCII characters")
 	}
-	if ok {
-		return nil
-	}
-	var f Faults
-	f.Invalid(header, "must have 1 to 255 visible ASCII characters")
-	return f.Err()
+	return nil
 }

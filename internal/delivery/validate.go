@@ -51,6 +51,13 @@ func (f *Faults) refuse(code Code, field, message string) {
 	f.fields = append(f.fields, FieldError{Field: field, Message: message})
 }
 
+// Invalid is a *Error VALIDATION_FAILED of one field.
+func Invalid(field, message string) error {
+	var f Faults
+	f.Invalid(field, message)
+	return f.Err()
+}
+
 // Faulty reports whether the field, or an object that holds it, is recorded.
 func (f *Faults) Faulty(field string) bool {
 	_, faulty := covering(f.fields, field)
