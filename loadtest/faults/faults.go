@@ -231,8 +231,12 @@ func (in *injection) pause(ctx context.Context) error {
 }
 
 func (in *injection) delay(ctx context.Context) error {
-	for _, name := range slices.Sorted(maps.Keys(in.proxies)) {
-		by := in.between(5*time.Millisecond, 150*time.Millisecond)
+	names := in.Proxies
+	if names == nil {
+		names = slices.Sorted(maps.Keys(in.proxies))
+	}
+	for _, name := range names {
+		by := in.between(in.Length[0], in.Length[1])
 		in.proxies[name].Delay(by, by/2)
 		in.times.Add(1)
 	}
