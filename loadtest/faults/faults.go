@@ -275,9 +275,17 @@ func (in *injection) tearAOF(ctx context.Context) error {
 }
 
 // cutAOF removes bytes that Redis had written. With appendfsync always an answer means that they are on the disk,
-// so first every answer is held back; of what is written from then on a part is cut, as a power failure does.
+// so first every answer is held back; of what is written from then on a part is cut, as a power failure does. If
+// another fault heals a connection meanwhile, something may have been answered, and nothing is cut.
 func (in *injection) cutAOF(ctx context.Context) error {
 	proxies := []*failpoint.Proxy{in.proxies["gateway-redis"], in.proxies["worker-redis"], in.proxies["spares-redis"], in.proxies["reporting-redis"]}
+	heals := func() (n int64) {
+		for _, p := range proxies {
+			n += p.Heals.Load()
+		}
+		return n
+	}
+	before := heals()
 	for _, p := range proxies {
 		p.Mute()
 	}
@@ -287,9 +295,12 @@ func (in *injection) cutAOF(ctx context.Context) error {
 	}
 	in.wait(ctx, 200*time.Millisecond, 800*time.Millisecond)
 	in.times.Add(1)
-	return in.killAndRestart(ctx, func() error {
-		cut, of, err := end.CutSince(in.redis.Dir, func(n int64) int64 { return 1 + in.random.Int64N(n) })
-		in.log("cut %d of %d bytes", cut, of)
+	return in.killAndRestart(ctx, func() (err error) {
+		if heals() == before {
+			var cut, of int64
+			cut, of, err = end.CutSince(in.redis.Dir, func(n int64) int64 { return 1 + in.random.Int64N(n) })
+			in.log("cut %d of %d bytes", cut, of)
+		}
 		for _, p := range proxies {
 			err = errors.Join(err, p.Heal())
 		}

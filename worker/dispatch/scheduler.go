@@ -519,7 +519,7 @@ func (e *endpoint) effect(now int64) (x Effect, some bool) {
 	if (e.counted || e.Waiting > 0) && save {
 		e.writtenTally, e.counted, e.saved = e.Tally, false, now
 		e.Waiting, _ = e.backlog()
-		x.Tally, x.EndpointChange.Waiting, some = &e.writtenTally, e.Waiting, true
+		x.Tally, x.Waiting, some = &e.writtenTally, e.Waiting, true
 	}
 	return x, some
 }

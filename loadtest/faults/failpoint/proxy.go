@@ -20,7 +20,8 @@ import (
 
 // Proxy passes connections on to one server.
 type Proxy struct {
-	Addr string // where the program connects
+	Addr  string       // where the program connects
+	Heals atomic.Int64 // how often answers were let pass again
 
 	upstream  string
 	trap      atomic.Pointer[Trap]
@@ -120,6 +121,7 @@ func (p *Proxy) Delay(by, jitter time.Duration) { p.delay.Store(&delay{by, jitte
 
 // Heal undoes everything. It closes the connections that may have lost bytes.
 func (p *Proxy) Heal() error {
+	p.Heals.Add(1) // before an answer passes
 	p.setTrap(nil)
 	p.delay.Store(nil)
 	p.mu.Lock()
@@ -241,6 +243,7 @@ func (t *Trap) Await(ctx context.Context) error {
 // Release closes the proxy's connections, so that what was held back is lost, and lets new ones pass.
 func (t *Trap) Release() error {
 	p := t.proxy
+	p.Heals.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closeAll()
