@@ -143,7 +143,12 @@ func (w *Webhooks) Take(in *ledger.Inbox, deliveries []*ledger.Delivery, read in
 			w.scheduler.Add(entry, now)
 		}
 	}
-	for _, account := range in.Notes {
+}
+
+// Noted says that endpoints have changed. They must be read (Learn) before what happened then is taken:
+// an endpoint that has just got a URL again would otherwise count as without one.
+func (w *Webhooks) Noted(accounts []delivery.AccountID) {
+	for _, account := range accounts {
 		w.unread[account] = time.Time{}
 	}
 }
@@ -176,7 +181,7 @@ func (w *Webhooks) queue(deliveries []*ledger.Delivery) []*Item {
 // Fetch reads what the webhooks of several partitions need: endpoints, and parts of schedules. All
 // partitions share each round trip: the owner waits for it.
 func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
-	if err := cmp.Or(r.learn(ctx, all), r.summarize(ctx, all)); err != nil {
+	if err := cmp.Or(r.Learn(ctx, all), r.summarize(ctx, all)); err != nil {
 		return err
 	}
 	var queries []ledger.ScheduleQuery
@@ -213,11 +218,11 @@ func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
 	for _, account := range pending {
 		w.unread[account] = time.Time{}
 	}
-	return w.role.learn(ctx, []*Webhooks{w})
+	return w.role.Learn(ctx, []*Webhooks{w})
 }
 
-// learn reads endpoints again until it succeeds.
-func (r *Role) learn(ctx context.Context, all []*Webhooks) error {
+// Learn reads endpoints that are unknown or may have changed, again until it succeeds.
+func (r *Role) Learn(ctx context.Context, all []*Webhooks) error {
 	var endpoints []ledger.EndpointAt
 	var of []*Webhooks
 	for _, w := range all {

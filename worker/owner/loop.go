@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"vendorapi/internal/ledger"
@@ -260,12 +261,18 @@ func (l *loop) turn(ctx context.Context) {
 	writes := l.begin()
 	l.rate += (float64(l.came)/passed.Seconds() - l.rate) * min(passed.Seconds()*smoothing, 1)
 	l.came = 0
-	l.decide(ctx, writes)
-	l.fire(ctx)
 	all := make([]*dispatch.Webhooks, 0, len(l.held))
 	for _, h := range l.held {
 		all = append(all, h.webhooks)
 	}
+	if slices.ContainsFunc(writes, func(w *write) bool { return w.inbox != nil && len(w.inbox.Notes) > 0 }) {
+		if err := l.role.webhooks.Learn(ctx, all); err != nil { // what was read is read again
+			l.role.log.Warn("reading webhook endpoints fails, it is tried again", "error", err)
+			return
+		}
+	}
+	l.decide(ctx, writes)
+	l.fire(ctx)
 	if err := l.role.webhooks.Fetch(ctx, all); err != nil && ctx.Err() == nil {
 		l.role.log.Warn("reading webhooks fails, it is tried again", "error", err)
 	}
@@ -317,6 +324,7 @@ func (l *loop) begin() []*write {
 	for p, h := range l.held {
 		w := &write{held: h, inbox: inboxes[p]}
 		if w.inbox != nil {
+			h.webhooks.Noted(w.inbox.Notes)
 			w.batch = status.NewBatch(w.inbox)
 			w.batch.Events = h.webhooks.Wanted(w.inbox)
 		}
