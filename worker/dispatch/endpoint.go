@@ -192,13 +192,19 @@ func (e *endpoint) keep(it *Item) {
 	}
 	if it.Key[0] == itemOrder && len(it.Key) > orderKey {
 		order := it.Key[:orderKey]
-		tail := e.tails[order]
-		if tail == nil || tail.Key < it.Key { // one that is late waits for nobody
-			it.bound, e.tails[order] = true, it
-			if tail != nil {
-				it.before, tail.after = tail, it
-				return
-			}
+		before, after := e.tails[order], (*Item)(nil)
+		for before != nil && before.Key > it.Key { // a later one was asked for again, which brought it forward
+			before, after = before.before, before
+		}
+		it.bound, it.before, it.after = true, before, after
+		if after == nil {
+			e.tails[order] = it
+		} else {
+			after.before = it
+		}
+		if before != nil {
+			before.after = it
+			return
 		}
 	}
 	e.enqueue(&e.fresh, it)
@@ -241,7 +247,7 @@ func (e *endpoint) release(it *Item) {
 	}
 	switch order := it.Key[:orderKey]; {
 	case after != nil:
-		if after.before = before; before == nil {
+		if after.before = before; before == nil && after.state == waiting && !after.queued {
 			e.enqueue(&e.fresh, after)
 		}
 	case before != nil:

@@ -181,6 +181,30 @@ func TestScheduler_LaterVersionGoesWhenOneThatWaitsEnds(t *testing.T) {
 	d.sent("1.4")
 }
 
+// Whoever asks for a later version that waits brings it forward; those before it keep their order.
+func TestScheduler_EarlierVersionsKeepTheirOrderBehindOneAskedFor(t *testing.T) {
+	for name, first := range map[string]string{"the later one ends first": "1.4", "the earlier one ends first": "1.2"} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, healthy)
+			d.noted(0)
+			var items []*Item
+			for _, name := range []string{"1.4", "1.2", "1.3"} {
+				items = append(items, &Item{Key: keyOf(name), Due: d.now})
+			}
+			d.load(0, items...)
+			d.sent("1.4", "1.2")
+			if first == "1.2" {
+				slices.Reverse(items[:2])
+			}
+			d.done(Result{Ending: Delivered}, items[:2]...)
+			d.sent("1.3")
+			d.done(Result{Ending: Delivered}, items[2])
+			d.commit()
+			d.must(len(d.endpoint(0).tails) == 0 && !d.endpoint(0).waits(), "something waits")
+		})
+	}
+}
+
 func TestScheduler_PositionAwaitsTheCommit(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0)
