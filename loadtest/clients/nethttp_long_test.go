@@ -1,4 +1,6 @@
-package main
+//go:build long
+
+package clients
 
 import (
 	"context"
