@@ -90,8 +90,8 @@ vulncheck: ## known vulnerabilities in what the programs call (VULNDB=file:///..
 	@go run $(GOVULNCHECK) $(if $(VULNDB),-db "$(VULNDB)") $(SHIPPED) || { \
 		echo "vulncheck: failed: what was found stands above, or the database could not be read and nothing was checked" >&2; exit 1; }
 
-licences: ## list what others wrote in the programs and under which licence; fails on one that is not allowed (ARGS=-write renews configs/licences.md)
-	@go run ./internal/licences $(ARGS)
+licences: ## renew configs/licences.md, what others wrote in the programs and under which licence; fails on one that is not allowed (ARGS=-texts=/FILE: all texts, to go with the programs)
+	@CGO_ENABLED=0 go test -count 1 ./internal/licences -write $(ARGS)
 
 # GOGC: the compiler collects less often, which saves a fresh machine seconds.
 build: ## compile the programs into DATA_DIR/bin
