@@ -68,3 +68,28 @@ func TestOrders_AreCreatedByRedissClock(t *testing.T) {
 		t.Errorf("created %s, by Redis's clock it is %s", read.CreatedAt, time.Now().Add(behind))
 	}
 }
+
+func TestTokens_ExpireWhenBothClocksSaySo(t *testing.T) {
+	for name, behind := range map[string]time.Duration{"Redis ahead": 2 * time.Hour, "Redis behind": -2 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, behindRedis(t, behind))
+			e.account = e.newAccount("")
+			now := time.Now()
+			for _, c := range []struct {
+				issued time.Time
+				status int
+			}{
+				{now, 404},
+				{now.Add(behind), 404},
+				{now.Add(min(behind, 0) - time.Hour - time.Second), 401},
+			} {
+				var err error
+				e.account.token, err = e.g.vendorTokens.Issue(e.account.accountID(), c.issued)
+				testenv.Must(t, err)
+				if a := e.call("GET", "/orders/"+delivery.OrderID{}.String(), ""); a.status != c.status {
+					t.Errorf("a token issued %s: %d %s, want %d", c.issued.Sub(now), a.status, a.body, c.status)
+				}
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -271,6 +272,24 @@ func TestURL_DeletedEndsWhatWaits(t *testing.T) {
 			t.Errorf("%s is not recorded as not sent", id)
 		}
 	}
+}
+
+// The change of a URL and an event after it may come in one read: the event goes to the new URL.
+func TestURL_RegisteredJustBeforeAnEvent(t *testing.T) {
+	h := &hooks{env: newEnv(t)}
+	worker, p := h.proxied("w1")
+	h.Start(worker.Run)
+	h.awaitOwners(testenv.Partitions, "w1")
+	h.cancelled(h.now())
+	h.AwaitSettled(ledger.RoleWebhook) // the worker knows that there is no URL
+	reads := make(chan struct{})
+	hold := sync.OnceFunc(func() { p.freeze(); close(reads) })
+	p.on("xread", func([]byte) fate { hold(); return passes })
+	<-reads
+	h.receiver = h.register(h.vendor, nil)
+	event := h.cancelled(h.now())
+	p.thaw()
+	h.Await("the event", func() bool { return len(h.of(event)) == 1 })
 }
 
 // Whoever replays what waits gets it now, once; what has ended is sent again under its own id.
