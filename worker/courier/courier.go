@@ -111,7 +111,7 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 	if err != nil {
 		return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
 	}
-	now := time.Now()
+	now := r.ledger.Clock(time.Now())
 	for _, s := range stores {
 		if delivery.ConfirmStore(s, now) != nil {
 			continue // no longer pending
@@ -140,7 +140,7 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 			if err != nil {
 				return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 			}
-			now := time.Now()
+			now := r.ledger.Clock(time.Now())
 			for _, o := range orders {
 				u, moves := nextMove(o, now, r.step)
 				if !moves || !slices.Contains(owned, o.ID.Partition()) {
@@ -207,12 +207,12 @@ func (c storeCache) locate(ctx context.Context, l *ledger.Ledger, o *delivery.Or
 
 // nextMove is what the courier reports of the order next; false when it is not
 // time yet, when an earlier report still waits to be decided, or when the
-// order's trigger says to stop.
+// order's trigger says to stop. An order that a clock dated ahead moves at once.
 func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.Update, moves bool) {
 	// An unknown one, which the gateway once accepted, is a note like any other.
 	trigger, _ := delivery.ParseTrigger(o.PackageNote)
 	switch {
-	case o.Status.Terminal(), o.Reported > o.Status, now.Sub(o.UpdatedAt()) < step:
+	case o.Status.Terminal(), o.Reported > o.Status, now.Sub(o.UpdatedAt()).Abs() < step:
 		return u, false
 	case trigger.Kind == delivery.TriggerNoCourier && o.Status == delivery.Searching, trigger.Hold == o.Status:
 		return u, false

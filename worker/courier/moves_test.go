@@ -79,6 +79,8 @@ func TestNextMove_WaitsForItsTime(t *testing.T) {
 	}{
 		"before the step is over":      {delivery.Assigned, 0, step - time.Millisecond, false},
 		"after a step":                 {delivery.Assigned, 0, step, true},
+		"a step before, less a moment": {delivery.Assigned, 0, time.Millisecond - step, false},
+		"dated ahead by a clock":       {delivery.Assigned, 0, -time.Hour, true},
 		"a report waits to be decided": {delivery.Assigned, delivery.PickingUp, time.Hour, false},
 		"a report that was decided":    {delivery.Assigned, delivery.Assigned, time.Hour, true},
 		"it has been delivered":        {delivery.Delivered, 0, time.Hour, false},
