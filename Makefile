@@ -161,7 +161,7 @@ loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, le
 check-clients: ## clients of other languages walk to a delivered order, over HTTP/1.1 and over TLS with HTTP/2, 2 minutes; installs them
 	@for name in redis-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done
 	@go run ./loadtest/k6 -install
-	@CGO_ENABLED=0 go test -tags long -count 1 -v ./loadtest/clients
+	@CGO_ENABLED=0 go test -tags clients -count 1 -v ./loadtest/clients
 
 rolling: ## replace the programs of the commit BASE by these and some of them back, under load: nothing may be lost
 	@sh internal/stack/deps.sh redis-server gcc

@@ -1,4 +1,4 @@
-//go:build long
+//go:build clients
 
 // Package clients tests the service with clients that integrators use.
 package clients
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 
 // Clients with their default settings get a token, an order delivered, one replayed and one cancelled. Each does so
 // over plain HTTP/1.1 and over TLS through haproxy, where a client that knows HTTP/2 chooses it; "no length" sends
-// chunked bodies. A client that is not installed is skipped.
+// chunked bodies. A client that is not installed fails.
 func TestClients_GetFromATokenToADeliveredOrder(t *testing.T) {
 	t.Parallel()
 	walks, err := filepath.Abs("walks")
@@ -75,7 +75,7 @@ func TestClients_GetFromATokenToADeliveredOrder(t *testing.T) {
 					t.Run(w.name+" "+transport, func(t *testing.T) {
 						t.Parallel()
 						if missing := w.missing(); missing != "" || url == "" {
-							t.Skip("not installed: " + cmp.Or(missing, "haproxy"))
+							t.Fatal("not installed: " + cmp.Or(missing, "haproxy"))
 						}
 						version, err := c.walk(ctx, w, url)
 						must(t, err)
