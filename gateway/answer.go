@@ -156,8 +156,11 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 		if unlogged, now := g.faults.due(x.now); now {
 			g.Log.Error("the ledger is unavailable", g.about(x, requestID, "error", err, "unlogged", unlogged)...)
 		}
-		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
-			Message: "the service cannot answer right now; sending the same request again is safe"}, requestID
+		message := "the service cannot answer right now; sending the same request again is safe"
+		if errors.Is(err, ledger.ErrUnconfirmed) {
+			message = "the outcome is not known yet; send the same request again, and it is recognised"
+		}
+		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: message}, requestID
 	}
 	g.Log.Error("request failed", g.about(x, requestID, "error", err)...)
 	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID

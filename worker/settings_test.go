@@ -18,7 +18,7 @@ import (
 const settingsFile = "../configs/worker.yaml"
 
 // variables are those that the settings file reads.
-var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE",
+var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE", "REDIS_DURABILITY", "REDIS_REPLICAS",
 	"LOG_LEVEL", "LOG_FORMAT", "WEBHOOK_LOCAL_RECEIVERS", "COURIER", "COURIER_STEP"}
 
 func load(t *testing.T, env map[string]string) settings {
@@ -87,6 +87,8 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 		{"environment: ${ENVIRONMENT:-production}", "environment: staging", "environment"},
 		{"partitions: ${PARTITIONS:-16}", "partitions: 1025", "redis.partitions"},
 		{"pool_size: 0", "pool_size: -1", "redis.pool_size"},
+		{"durability: ${REDIS_DURABILITY:-local}", "durability: both", "redis.durability"},
+		{"replicas: ${REDIS_REPLICAS:-1}", "replicas: 0", "redis.replicas"},
 		{"batch: 64", "batch: 0", "status.batch"},
 		{"timer_interval: 1s", "timer_interval: 1ms", "status.timer_interval"},
 		{"housekeeping_interval: 60s", "housekeeping_interval: 1ms", "status.housekeeping_interval"},

@@ -291,7 +291,10 @@ func (r *feedReader) gather(ctx context.Context) error {
 	var errs []error
 	full := false
 	for i, read := range reads {
-		errs = append(errs, readFailure(read.Err()))
+		if read.Err() != nil { // what it brought all the same is handed out again
+			errs = append(errs, readFailure(read.Err()))
+			continue
+		}
 		for _, stream := range read.Val() {
 			full = full || len(stream.Messages) == count
 			batch = append(batch, r.parse(ctx, r.streams[i], stream.Messages)...)

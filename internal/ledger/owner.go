@@ -175,16 +175,13 @@ type Counts struct{ Events, Updates, Webhooks int64 }
 // takeGroup finds where to go on and empties the group, whose consumers are gone.
 func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, id *string, read *int64) error {
 	key := step.partition.key(kind)
-	var groups *redis.XInfoGroupsCmd
-	var stream *redis.XInfoStreamCmd
-	var consumers *redis.XInfoConsumersCmd
-	_, err := l.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error { // which of them count is one moment's
-		groups, stream, consumers = pipe.XInfoGroups(ctx, key), pipe.XInfoStream(ctx, key), pipe.XInfoConsumers(ctx, key, string(role))
-		return nil
-	})
-	if err != nil {
+	pipe := l.rdb.Pipeline()
+	before, groups := pipe.XInfoStream(ctx, key), pipe.XInfoGroups(ctx, key)
+	consumers, after := pipe.XInfoConsumers(ctx, key, string(role)), pipe.XInfoStream(ctx, key)
+	if _, err := pipe.Exec(ctx); err != nil {
 		return failed("reading a group", err)
 	}
+	added := before.Val().EntriesAdded
 	for _, c := range consumers.Val() {
 		if c.Idle < consumersGone {
 			return fmt.Errorf("partition %d, %s: %w", step.partition.number, c.Name, ErrConsumersActive)
@@ -202,8 +199,9 @@ func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, 
 	}
 	*read = -1
 	switch {
-	case *id == stream.Val().LastGeneratedID:
-		*read = stream.Val().EntriesAdded
+	case added != after.Val().EntriesAdded: // the counts are not one moment's
+	case *id == before.Val().LastGeneratedID:
+		*read = added
 	case group.Lag >= 0:
 		ahead, err := l.countBetween(ctx, key, group.LastDeliveredID, *id)
 		if err != nil {
@@ -213,7 +211,7 @@ func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, 
 		if err != nil {
 			return err
 		}
-		*read = stream.Val().EntriesAdded - group.Lag + ahead - behind
+		*read = added - group.Lag + ahead - behind
 	}
 	step.command("XGROUP", "DESTROY", key, string(role))
 	step.command("XGROUP", "CREATE", key, string(role), *id)

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"log/slog"
 	"math"
 	"reflect"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 func TestUpdate_SurvivesItsEncoding(t *testing.T) {
@@ -56,6 +58,15 @@ func TestOpen_RefusesOtherPartitions(t *testing.T) {
 	other := get(Open(t.Context(), cfg))(t)
 	check(t, other.Partitions() == DefaultPartitions, "production has %d partitions", other.Partitions())
 	must(t, other.Close())
+}
+
+// The shared server knows no WAITAOF, or has no append-only file.
+func TestOpen_RefusesAServerThatCannotConfirm(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), Config{URL: testserver.NewRedis(t).URL, Environment: "sandbox", Replicas: 1, Log: slog.New(slog.DiscardHandler)})
+	if err == nil || errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "redis.durability: replica needs Valkey, or Redis 7.2") {
+		t.Error(err)
+	}
 }
 
 func TestOpen_ReportsAnUnavailableRedis(t *testing.T) {

@@ -30,7 +30,15 @@ type Redis struct {
 	CAFile     string `yaml:"ca_file"`
 	CertFile   string `yaml:"cert_file"`
 	KeyFile    string `yaml:"key_file"`
+	Durability string `yaml:"durability"` // durabilityLocal or durabilityReplica
+	Replicas   int    `yaml:"replicas"`   // of each master, for durabilityReplica
 }
+
+// On whose disks what Redis answers must be.
+const (
+	durabilityLocal   = "local"
+	durabilityReplica = "replica"
+)
 
 // Validate names the keys whose value is out of range.
 func (r *Redis) Validate() error {
@@ -44,13 +52,23 @@ func (r *Redis) Validate() error {
 	if r.PoolSize < 0 {
 		faults = append(faults, errors.New("redis.pool_size: want 0 or more"))
 	}
+	if r.Durability != durabilityLocal && r.Durability != durabilityReplica {
+		faults = append(faults, fmt.Errorf("redis.durability: want %q or %q", durabilityLocal, durabilityReplica))
+	}
+	if r.Replicas < 1 || r.Replicas > 5 {
+		faults = append(faults, errors.New("redis.replicas: want 1 to 5"))
+	}
 	return errors.Join(faults...)
 }
 
 // Ledger is the ledger's configuration for an environment.
 func (r *Redis) Ledger(environment string, log *slog.Logger) ledger.Config {
+	replicas := 0
+	if r.Durability == durabilityReplica {
+		replicas = r.Replicas
+	}
 	return ledger.Config{
-		URL: r.URL, TLS: ledger.TLSFiles{CA: r.CAFile, Cert: r.CertFile, Key: r.KeyFile},
+		URL: r.URL, Replicas: replicas, TLS: ledger.TLSFiles{CA: r.CAFile, Cert: r.CertFile, Key: r.KeyFile},
 		Environment: environment, Partitions: r.Partitions, PoolSize: r.PoolSize, Log: log,
 	}
 }

@@ -53,7 +53,7 @@ func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int) 
 	}
 	err := c.AwaitWhole(ctx)
 	for _, replica := range c.Nodes[masters:] {
-		err = errors.Join(err, c.AwaitSynced(ctx, replica))
+		err = errors.Join(err, replica.AwaitSynced(ctx))
 	}
 	return err
 }
@@ -115,13 +115,32 @@ func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	})
 }
 
+// Follow makes a server the replica of another, or of none when master is nil, and returns when it has
+// all of its data. With users, it logs in as the operator.
+func (r *Redis) Follow(ctx context.Context, master *Redis) error {
+	if master == nil {
+		_, err := r.Command(ctx, "REPLICAOF", "NO", "ONE")
+		return err
+	}
+	host, port, err := net.SplitHostPort(master.Addr)
+	if err == nil && r.users != nil {
+		_, err = r.Command(ctx, "CONFIG", "SET", "masteruser", OperatorUser, "masterauth", r.users.Passwords[OperatorUser])
+	}
+	if err == nil {
+		_, err = r.Command(ctx, "REPLICAOF", host, port)
+	}
+	return errors.Join(err, r.AwaitSynced(ctx))
+}
+
 // AwaitSynced returns when a node that was a master, or is new, follows its
-// present master and has all its data.
-func (c *Cluster) AwaitSynced(ctx context.Context, replica *Redis) error {
+// present master and has all its data, on its disk, too.
+func (r *Redis) AwaitSynced(ctx context.Context) error {
 	return poll(ctx, clusterTimeout, func() error {
-		info, err := replica.Command(ctx, "INFO", "replication")
-		if err == nil && (!strings.Contains(info, "role:slave\r\n") || !strings.Contains(info, "master_link_status:up\r\n")) {
-			err = errors.New(replica.Addr + " has not all data of its master yet")
+		info, err := r.Command(ctx, "INFO")
+		for _, want := range []string{"role:slave", "master_link_status:up", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"} {
+			if err == nil && !strings.Contains(info, want+"\r\n") {
+				err = fmt.Errorf("%s has not all data of its master yet: not %s", r.Addr, want)
+			}
 		}
 		return err
 	})

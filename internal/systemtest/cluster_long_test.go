@@ -133,7 +133,7 @@ func (s *clusterEnv) sides(t *testing.T, slot int) (master, replica *stack.Redis
 		}
 		return at >= 0
 	})
-	must(t, s.AwaitSynced(t.Context(), replica))
+	must(t, replica.AwaitSynced(t.Context()))
 	return master, replica
 }
 
