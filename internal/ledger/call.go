@@ -245,8 +245,8 @@ var unavailablePrefixes = []string{
 // failure wraps delivery.ErrUnavailable around every error but a server's reply
 // that shows a defect of this program; nil stays nil.
 func failure(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, delivery.ErrUnavailable) {
+		return err
 	}
 	var reply redis.Error
 	if !errors.As(err, &reply) || isUnknownFunction(err) ||

@@ -44,7 +44,7 @@ const (
 	kindDeadLetters   = 'z' // stream: dead letters; y, string: an order being copied, gone when the script ends
 	kindSentinel      = '0' // never there; every call in a cluster names it (sentinel)
 
-	kindConfirmed     = 'B' // string: written behind what replicas must confirm (replicas.go)
+	kindConfirmed = 'B' // string: written behind what replicas must confirm (replicas.go)
 
 	// Keys of no account have a partition of their own, tag {<env>g}: the fleets,
 	// what operators control of them, when they were last refused for their limit,

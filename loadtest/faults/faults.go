@@ -29,6 +29,7 @@ type fault struct {
 	Proxies            []string
 	Length, Every      []time.Duration
 	Workers            []int
+	Replica            bool
 }
 
 type way struct {
@@ -36,8 +37,15 @@ type way struct {
 	Calls []string
 }
 
-func loadFaults(names string) ([]fault, error) {
+func loadFaults(names string, replica bool) ([]fault, error) {
 	faults, err := readTable("faults.yaml", names, func(f fault) string { return f.Name })
+	if !replica {
+		all := len(faults)
+		faults = slices.DeleteFunc(faults, func(f fault) bool { return f.Replica })
+		if names != "" && len(faults) < all {
+			return nil, errors.New("-only: some of these need -replica")
+		}
+	}
 	for _, f := range faults {
 		if actions[f.Action] == nil {
 			return nil, fmt.Errorf("faults.yaml: %s has unknown action %q", f.Name, f.Action)
@@ -62,6 +70,8 @@ var actions = map[string]func(*injection, context.Context) error{
 	"destroy-groups": (*injection).destroyGroups,
 	"fill-memory":    (*injection).fillMemory,
 	"receivers":      (*injection).disturbReceivers,
+	"kill-machine":   (*injection).killMachine,
+	"split":          (*injection).split,
 }
 
 const (

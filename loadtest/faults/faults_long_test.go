@@ -28,14 +28,17 @@ func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%q was taken", args)
 		}
 	}
-	if _, err := loadFaults("kill-redis,kill-cat"); err == nil {
+	if _, err := loadFaults("kill-redis,kill-cat", true); err == nil {
 		t.Error("an unknown fault was taken")
+	}
+	if _, err := loadFaults("kill-redis,split", false); err == nil {
+		t.Error("a fault that needs a replica was taken without one")
 	}
 }
 
 func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	t.Parallel()
-	faults, err := loadFaults("")
+	faults, err := loadFaults("", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +64,19 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	if r := short.draw(1, faults); len(r.faults) != 2 {
 		t.Errorf("a short run begins with %v", r.name())
 	}
+	replacing, err := loadFaults("kill-redis,split", true)
+	if r := s.draw(1, replacing); err != nil || len(r.faults) != 1 || r.name() != "kill-redis" {
+		t.Errorf("%v: %v", r.name(), err)
+	}
+	if r := s.draw(3, replacing); r.name() != "split" {
+		t.Errorf("a master is replaced beside another fault: %v", r.name())
+	}
 }
 
 // Every fault names processes and proxies that there are, and has what its action needs.
 func TestLoadFaults_AreComplete(t *testing.T) {
 	t.Parallel()
-	faults, err := loadFaults("")
+	faults, err := loadFaults("", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +106,8 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 			t.Errorf("%+v is not complete", f)
 		}
 	}
-	if len(faults) != 34 {
-		t.Errorf("%d faults, want 34", len(faults))
+	if len(faults) != 36 {
+		t.Errorf("%d faults, want 36", len(faults))
 	}
 }
 

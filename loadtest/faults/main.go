@@ -47,6 +47,7 @@ type options struct {
 	verbose         bool
 	form            form     // of overload
 	redis           []string // of a mutant: further settings of redis-server
+	replica         bool
 }
 
 const usage = `usage: go run ./loadtest/faults [mutants | overload] [flags]
@@ -109,6 +110,7 @@ func parse(args []string) (options, error) {
 		flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
 		flags.StringVar(&o.json, "json", "", "write the result to this `file`")
 		flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
+		flags.BoolVar(&o.replica, "replica", false, "redis.durability: replica, and the faults that need it; the server must know WAITAOF")
 		flags.BoolVar(&o.verbose, "v", false, "print every step")
 	case "mutants":
 		flags.Uint64Var(&o.seed, "seed", 1, "the suite's seed")
@@ -204,7 +206,7 @@ func list(o options, out io.Writer) error {
 		}
 		return err
 	}
-	faults, err := loadFaults(o.only)
+	faults, err := loadFaults(o.only, true)
 	for _, f := range faults {
 		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.Name, f.Does, "", f.Expect)
 	}

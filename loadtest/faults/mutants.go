@@ -26,6 +26,7 @@ type mutant struct {
 	Caught             []validate.Invariant
 	Edits              []edit
 	Redis              []string // further settings of redis-server
+	Replica            bool     // under redis.durability: replica
 }
 
 // edit replaces a piece of code that stands exactly once in the files of a pattern.
@@ -57,7 +58,7 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 	var all []mutant
 	for _, m := range chosen {
 		if !slices.ContainsFunc(all, func(other mutant) bool { return other.Faults == m.Faults }) {
-			all = append(all, mutant{Name: "(none)", Does: "the system as it is, under " + m.Faults, Faults: m.Faults})
+			all = append(all, mutant{Name: "(none)", Does: "the system as it is, under " + m.Faults, Faults: m.Faults, Replica: m.Replica})
 		}
 	}
 	all = append(all, chosen...)
@@ -103,7 +104,7 @@ func (m *mutant) play(ctx context.Context, o options, dir string, out io.Writer)
 	}
 	options := defaults
 	options.only, options.seed, options.duration, options.redis = m.Faults, o.seed, mutantLength, m.Redis
-	options.keep = filepath.Join(dir, "data")
+	options.replica, options.keep = m.Replica, filepath.Join(dir, "data")
 	options.bin = filepath.Join(options.keep, "bin")
 	limited, cancel := context.WithTimeout(ctx, mutantLength+mutantTimeout)
 	defer cancel()

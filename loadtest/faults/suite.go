@@ -64,7 +64,7 @@ const (
 func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	s := &suite{options: o, out: out, system: new(system), random: rand.New(rand.NewPCG(o.seed, 0)), began: time.Now(),
 		result: result{Seed: o.seed, ByInvariant: make(map[validate.Invariant]int)}}
-	chosen, err := loadFaults(o.only)
+	chosen, err := loadFaults(o.only, o.replica)
 	if err != nil {
 		return &s.result, err
 	}
@@ -128,6 +128,10 @@ func (s *suite) draw(number int, chosen []fault) *round {
 	default:
 		pair := s.random.Perm(len(chosen))[:2]
 		r.faults = []fault{chosen[pair[0]], chosen[pair[1]]}
+		// Another fault must not act on a server that is no longer the master.
+		if i := slices.IndexFunc(r.faults, func(f fault) bool { return f.Replica }); i >= 0 {
+			r.faults = r.faults[i : i+1]
+		}
 	}
 	if r.workers = s.options.workers; r.workers == 0 {
 		r.workers = 1 + r.dice(3).IntN(maxWorkers)

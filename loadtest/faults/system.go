@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -30,11 +31,16 @@ import (
 //	            reporting --> Redis, ClickHouse
 type system struct {
 	*stack.Stack
-	redis  *stack.Redis
-	disk   *failpoint.Shim  // Redis's disk and clock; nil: they are the machine's
-	spares []*stack.Program // further workers, which run in some rounds; the first has a proxy of its own
-	ledger *ledger.Ledger   // past the proxies
-	apis   *stack.APIs      // the fleet's and the admin API have no proxy
+	redis *stack.Redis
+	// With -replica: what the master's replica is started with, the replica, and what leads the suite's ledger to the master.
+	server  stack.RedisOptions
+	servers int
+	replica *stack.Redis
+	master  *failpoint.Proxy
+	disk    *failpoint.Shim  // Redis's disk and clock; nil: they are the machine's
+	spares  []*stack.Program // further workers, which run in some rounds; the first has a proxy of its own
+	ledger  *ledger.Ledger   // past the proxies
+	apis    *stack.APIs      // the fleet's and the admin API have no proxy
 
 	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, spares-redis, reporting-redis, clickhouse
 	ends    []func()                    // what stop does, in the reverse order
@@ -54,6 +60,12 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 		GatewayAddr: stack.FreeAddr(), ClickHouseAddr: stack.FreeAddr(),
 		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
 	}
+	if from.replica {
+		if err := s.addReplica(ctx); err != nil {
+			return err
+		}
+		o.RedisURL, o.Env = s.redisURL(stack.OperatorUser, s.master), append(o.Env, "REDIS_DURABILITY=replica")
+	}
 	s.proxies = make(map[string]*failpoint.Proxy)
 	for name, upstream := range map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
 		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "spares-redis": s.redis.Addr, "reporting-redis": s.redis.Addr} {
@@ -65,7 +77,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	if err := s.writeSettings(o.ConfigDir); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	o.Env = append(o.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "worker-redis"))
+	o.Env = append(o.Env, "WORKER_REDIS_URL="+s.redisURL("worker", s.proxies["worker-redis"]))
 	if err := s.startPrograms(ctx, o); err != nil {
 		return err
 	}
@@ -75,7 +87,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 			return err
 		}
 		spare.Stop()
-		spare.Env = append(spare.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "spares-redis"))
+		spare.Env = append(spare.Env, "WORKER_REDIS_URL="+s.redisURL("worker", s.proxies["spares-redis"]))
 		s.spares = append(s.spares, spare)
 	}
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
@@ -88,7 +100,8 @@ func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users,
 		return err
 	}
 	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes
-	s.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env(), Extra: extra})
+	s.server = stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env(), Extra: extra}
+	s.redis, err = stack.StartRedis(ctx, s.server)
 	if err == nil {
 		s.ends = append(s.ends, s.redis.Stop)
 	}
@@ -97,7 +110,7 @@ func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users,
 
 // startPrograms starts the programs on the Redis that was started, or on one of their own, and connects to them.
 func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error) {
-	if s.redis != nil {
+	if s.redis != nil && o.RedisURL == "" {
 		o.RedisURL = s.redis.URL
 	}
 	if s.Stack, err = stack.Start(ctx, o); err != nil {
@@ -107,7 +120,7 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 	if s.redis == nil {
 		s.redis = s.Redis
 	}
-	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: s.redis.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
+	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: cmp.Or(o.RedisURL, s.redis.URL), Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -130,10 +143,10 @@ func (s *system) writeSettings(dir string) error {
 	}
 	const redis = "url: ${REDIS_URL"
 	for program, values := range map[string]map[string]string{
-		"gateway": {redis: s.redisURL("gateway", "gateway-redis")},
+		"gateway": {redis: s.redisURL("gateway", s.proxies["gateway-redis"])},
 		"worker": {redis: "$${WORKER_REDIS_URL}", // one file for all of them
 			"timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s", "breaker_failures": "1"},
-		"reporting": {redis: s.redisURL("reporting", "reporting-redis"), "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr,
+		"reporting": {redis: s.redisURL("reporting", s.proxies["reporting-redis"]), "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr,
 			"interval": "200ms", "claim_after": "3s"},
 	} {
 		if _, err := harness.WriteConfig(dir, program, values); err != nil {
@@ -143,9 +156,9 @@ func (s *system) writeSettings(dir string) error {
 	return nil
 }
 
-// redisURL is where a program finds Redis behind a proxy.
-func (s *system) redisURL(program, proxy string) string {
-	return strings.Replace(s.redis.URLFor(program), s.redis.Addr, s.proxies[proxy].Addr, 1)
+// redisURL is where a user finds Redis behind a proxy.
+func (s *system) redisURL(user string, proxy *failpoint.Proxy) string {
+	return strings.Replace(s.redis.URLFor(user), s.redis.Addr, proxy.Addr, 1)
 }
 
 func (s *system) stop() {
@@ -160,7 +173,11 @@ func (s *system) programs() []*stack.Program {
 	if s.spares == nil {
 		return nil
 	}
-	return append([]*stack.Program{s.redis.Program, s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
+	programs := append([]*stack.Program{s.redis.Program, s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
+	if s.replica != nil {
+		programs = append(programs, s.replica.Program)
+	}
+	return programs
 }
 
 func (s *system) process(name string) *stack.Program {
@@ -207,6 +224,9 @@ func (s *system) heal(ctx context.Context, workers int) error {
 	}
 	s.resume()
 	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, "0"))
+	if s.replica != nil {
+		err = errors.Join(err, s.replica.AwaitSynced(ctx))
+	}
 	for _, p := range s.proxies {
 		err = errors.Join(err, p.Heal())
 	}

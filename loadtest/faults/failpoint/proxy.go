@@ -23,7 +23,7 @@ type Proxy struct {
 	Addr  string       // where the program connects
 	Heals atomic.Int64 // how often answers were let pass again
 
-	upstream  string
+	upstream  atomic.Pointer[string]
 	trap      atomic.Pointer[Trap]
 	noAnswers atomic.Bool // what the server answers is dropped
 	noRequest atomic.Bool // what the program sends is dropped
@@ -38,7 +38,8 @@ type delay struct{ by, jitter time.Duration }
 
 // NewProxy passes connections on to upstream (host:port), which need not listen yet.
 func NewProxy(upstream string) (*Proxy, error) {
-	p := &Proxy{Addr: stack.FreeAddr(), upstream: upstream, conns: make(map[net.Conn]bool)}
+	p := &Proxy{Addr: stack.FreeAddr(), conns: make(map[net.Conn]bool)}
+	p.upstream.Store(&upstream)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p, p.listen()
@@ -51,7 +52,7 @@ func (p *Proxy) listen() error {
 	}
 	l, err := stack.Listen(p.Addr)
 	if err != nil {
-		return fmt.Errorf("proxy to %s: %w", p.upstream, err)
+		return fmt.Errorf("proxy to %s: %w", *p.upstream.Load(), err)
 	}
 	p.listener = l
 	go func() {
@@ -64,7 +65,7 @@ func (p *Proxy) listen() error {
 
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
-	server, err := net.Dial("tcp", p.upstream)
+	server, err := net.Dial("tcp", *p.upstream.Load())
 	if err != nil {
 		return
 	}
@@ -104,6 +105,14 @@ func (p *Proxy) Refuse() {
 		p.listener.Close()
 		p.listener = nil
 	}
+	p.closeAll()
+}
+
+// Redirect passes connections on to another server from now on, and closes those to the one before.
+func (p *Proxy) Redirect(upstream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream.Store(&upstream)
 	p.closeAll()
 }
 
