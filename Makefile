@@ -13,7 +13,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-webhooks bench-reporting loadtest check-clients rolling env clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -114,6 +114,10 @@ bench: ## measure against Redis's own limit: one table of ratios, 8 minutes; fai
 bench-scale: ## the same load on 1, 2 and 4 gateways and on a cluster of three, 3 minutes
 	@sh internal/stack/deps.sh redis-server
 	@go run ./loadtest/bench -scale $(ARGS)
+
+bench-replica: ## what redis.durability: replica costs, in turns with the default, 5 minutes; SERVER=valkey
+	@sh internal/stack/deps.sh redis-server
+	@go run ./loadtest/bench -replica $(ARGS)
 
 # Needs 10 GB of memory and of disk; GROWTH_ORDERS and GROWTH_ACCOUNTS shorten it.
 bench-growth: ## the same figures with up to 5 million orders and 50,000 accounts, 20 minutes

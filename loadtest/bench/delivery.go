@@ -14,6 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
@@ -292,7 +293,7 @@ func (j *journeys) String() string {
 // measureDelivery measures whole orders: the highest rate that lasts, how long webhooks take, what an order costs beside
 // the writes alone that it needs, and how long creations wait meanwhile.
 func (b *bench) measureDelivery(ctx context.Context) error {
-	return b.withSystem(ctx, "delivery", nil, func(ctx context.Context, s *system) error {
+	return b.withSystem(ctx, "delivery", stack.Options{}, nil, func(ctx context.Context, s *system) error {
 		// When Redis rewrites its file is chance, and what was appended to it is not known then.
 		if _, err := s.Redis.Command(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"); err != nil {
 			return err

@@ -2,6 +2,7 @@
 //
 //	bench            ratios to what Redis itself can do (make bench)
 //	bench -scale     several gateways, a cluster (make bench-scale)
+//	bench -replica   what redis.durability: replica costs (make bench-replica)
 //	bench webhooks   delivery of webhooks (make bench-webhooks)
 //	bench reporting  export, reports, downloads (make bench-reporting)
 //
@@ -52,7 +53,7 @@ type part struct {
 // measurements are what the parts do, by their names.
 var measurements = map[string]func(*bench, context.Context) error{
 	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms, "delivery": (*bench).measureDelivery,
-	"native": (*bench).measureNative, "topologies": (*bench).measureTopologies,
+	"native": (*bench).measureNative, "topologies": (*bench).measureTopologies, "replica": (*bench).measureReplica,
 	"throughput": (*bench).measureThroughput, "latency": (*bench).measureLatency, "isolation": (*bench).measureIsolation,
 	"backlog": (*bench).measureBacklog, "kill": (*bench).measureKills,
 	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads,
@@ -61,11 +62,11 @@ var measurements = map[string]func(*bench, context.Context) error{
 // bench is one run of a suite.
 type bench struct {
 	suite
-	name   string // "bench", "bench-scale", "bench-webhooks" or "bench-reporting"
+	name   string // "bench", "bench-scale", "bench-replica", "bench-webhooks" or "bench-reporting"
 	chosen []part
 	// Flags; each suite has some of them.
 	only, json, profile, need, sizing string
-	quick, keep, scale                bool
+	quick, keep, scale, replica       bool
 	rounds, orders, history           int
 	seed                              uint64
 
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if len(args) > 0 && (args[0] == "webhooks" || args[0] == "reporting") {
 		b.name, b.suite, args = "bench-"+args[0], suites[args[0]], args[1:]
 	}
-	if err := b.parseFlags(args, suites["scale"]); err != nil {
+	if err := b.parseFlags(args, suites); err != nil {
 		return err
 	}
 	if b.need != "" {
@@ -118,8 +119,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return b.measure(ctx)
 }
 
-// parseFlags also chooses the parts; scale is the suite of -scale.
-func (b *bench) parseFlags(args []string, scale suite) error {
+// parseFlags also chooses the parts, of another suite with -scale and -replica.
+func (b *bench) parseFlags(args []string, suites map[string]suite) error {
 	var names []string
 	for _, p := range b.Parts {
 		names = append(names, p.Name)
@@ -140,6 +141,7 @@ func (b *bench) parseFlags(args []string, scale suite) error {
 	switch b.name {
 	case "bench":
 		set.BoolVar(&b.scale, "scale", false, "several gateways and a cluster instead of the table of ratios; 3 rounds")
+		set.BoolVar(&b.replica, "replica", false, "what redis.durability: replica costs instead of the table of ratios, with a server that knows WAITAOF; 5 rounds")
 		set.StringVar(&b.need, "need", "", "measure nothing; print what these rates of orders per second need, such as 10000,100000")
 		set.StringVar(&b.sizing, "sizing", "", "with -need: what an order costs (default loadtest/bench/sizing.json)")
 	case "bench-webhooks":
@@ -166,7 +168,10 @@ func (b *bench) parseFlags(args []string, scale suite) error {
 		return fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 	if b.scale {
-		b.name, b.suite, b.only = "bench-scale", scale, ""
+		b.name, b.suite, b.only = "bench-scale", suites["scale"], ""
+	}
+	if b.replica {
+		b.name, b.suite, b.only = "bench-replica", suites["replica"], ""
 	}
 	only, err := regexp.Compile(b.only)
 	if err != nil {

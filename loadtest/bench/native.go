@@ -268,7 +268,7 @@ const batchEntries = 16
 // reported. What waiting costs is left out, since the worker waits most of the time.
 func (b *bench) measureBatches(ctx context.Context) (cost harness.Usage, err error) {
 	const orders, stopped, early = batchEntries * partitions, spacing / 2, 20 * time.Millisecond
-	err = b.withSystem(ctx, "batches", nil, func(ctx context.Context, s *system) error {
+	err = b.withSystem(ctx, "batches", stack.Options{}, nil, func(ctx context.Context, s *system) error {
 		rounds, waiting := short(b, 8, 1), short(b, 3*time.Second, 100*time.Millisecond)
 		idle, err := s.during(ctx, func() error { time.Sleep(waiting); return nil })
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +19,7 @@ import (
 // measurePrograms measures the programs as they run in production: a gateway, a worker and a Redis that syncs every
 // write, over TCP, the load in this process.
 func (b *bench) measurePrograms(ctx context.Context) error {
-	return b.withSystem(ctx, "programs", nil, func(ctx context.Context, s *system) error {
+	return b.withSystem(ctx, "programs", stack.Options{}, nil, func(ctx context.Context, s *system) error {
 		for range b.rounds {
 			if err := b.measureAnswers(ctx, s); err != nil {
 				return fmt.Errorf("open loop: %w", err)
@@ -107,8 +108,8 @@ func (b *bench) measureTopologies(ctx context.Context) error {
 		return err
 	}
 	defer cluster.Stop()
-	return b.withSystem(ctx, "single", nil, func(ctx context.Context, single *system) error {
-		return b.withSystem(ctx, "clustered", cluster, func(ctx context.Context, clustered *system) error {
+	return b.withSystem(ctx, "single", stack.Options{}, nil, func(ctx context.Context, single *system) error {
+		return b.withSystem(ctx, "clustered", stack.Options{RedisURL: cluster.URL}, cluster.Nodes, func(ctx context.Context, clustered *system) error {
 			return b.compareTopologies(ctx, map[bool]*system{false: single, true: clustered})
 		})
 	})
@@ -172,5 +173,60 @@ func (b *bench) measureTopology(ctx context.Context, key string, s *system, gate
 	for _, kind := range slices.Concat(kinds, []string{"other", "idle"}) {
 		b.add(key+"."+kind+"_cores", used[kind+"_us"]/1e6/r.Elapsed.Seconds())
 	}
+	return s.settle(ctx)
+}
+
+// measureReplica puts the same loads on a system whose answers are on its Redis's disk and, in turn, on one whose answers
+// are on the disk of a replica, too.
+func (b *bench) measureReplica(ctx context.Context) error {
+	master, err := stack.StartRedis(ctx, stack.RedisOptions{Dir: b.file("master")})
+	if err != nil {
+		return err
+	}
+	defer master.Stop()
+	replica, err := stack.StartRedis(ctx, stack.RedisOptions{Dir: b.file("replica")})
+	if err != nil {
+		return err
+	}
+	defer replica.Stop()
+	if err := replica.Follow(ctx, master); err != nil {
+		return err
+	}
+	confirmed := stack.Options{RedisURL: master.URL, Env: []string{"REDIS_DURABILITY=replica"}}
+	return b.withSystem(ctx, "local", stack.Options{}, nil, func(ctx context.Context, local *system) error {
+		return b.withSystem(ctx, "confirmed", confirmed, []*stack.Redis{master}, func(ctx context.Context, confirmed *system) error {
+			err := b.inTurns(2, func(_, i int) error {
+				return b.measureConfirmed(ctx, []*system{local, confirmed}[i], []string{"local", "replica"}[i])
+			})
+			for _, f := range b.figures {
+				if of, ok := strings.CutPrefix(f.Key, "replica_"); ok {
+					f.Bases = b.figure("local_" + of).Rounds
+				}
+			}
+			return err
+		})
+	})
+}
+
+func (b *bench) measureConfirmed(ctx context.Context, s *system, how string) error {
+	const created, carried = 500, 100 // orders a second
+	if err := b.measureTopology(ctx, how+"_orders", s, 1); err != nil {
+		return err
+	}
+	length := short(b, 10*time.Second, time.Second)
+	open, err := harness.OpenLoop(ctx, harness.Load{Addrs: s.addrs, Connections: connections, Rate: created, Duration: length, Want: 201, Request: s.newOrders()})
+	if err != nil {
+		return err
+	}
+	whole, err := s.carry(ctx, carried, 1, short(b, deliveryWarmUp, 0), length)
+	if err != nil {
+		return err
+	}
+	b.progress("%-8s %s orders/s; at %d/s an answer after %s ms (p99 %s); %s", how, harness.Number(b.figure(how + "_orders").Rounds[len(b.figure(how+"_orders").Rounds)-1]),
+		created, harness.Number(quantile(open.Latency, 50)), harness.Number(quantile(open.Latency, 99)), whole)
+	b.add(how+"_wait_p50", quantile(open.Latency, 50))
+	b.add(how+"_wait_p99", quantile(open.Latency, 99))
+	b.add(how+"_told_p50", quantile(whole.told, 50))
+	b.add(how+"_told_p99", quantile(whole.told, 99))
 	return s.settle(ctx)
 }

@@ -44,20 +44,17 @@ type system struct {
 }
 
 // withSystem starts the programs, opens the vendors' stores and stops everything after
-// use. Orders move by requests to the fleet API only. cluster may be nil.
-func (b *bench) withSystem(ctx context.Context, name string, cluster *stack.Cluster, use func(context.Context, *system) error) error {
-	options := stack.Options{DataDir: b.file(name), BinDir: b.file("bin"), Courier: "manual", Out: b.out}
-	if cluster != nil {
-		options.RedisURL = cluster.URL
-	}
+// use. Orders move by requests to the fleet API only. masters are those of the options' RedisURL, if they have one.
+func (b *bench) withSystem(ctx context.Context, name string, options stack.Options, masters []*stack.Redis, use func(context.Context, *system) error) error {
+	options.DataDir, options.BinDir, options.Courier, options.Out = b.file(name), b.file("bin"), "manual", b.out
 	if err := stack.Build(ctx, options.BinDir); err != nil {
 		return err
 	}
 	return harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, started *harness.System) (err error) {
-		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: []*stack.Redis{started.Redis},
+		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: masters,
 			addrs: []string{hostOf(started.Demo.BaseURL)}}
-		if cluster != nil {
-			s.redises = cluster.Nodes
+		if masters == nil {
+			s.redises = []*stack.Redis{started.Redis}
 		}
 		ctx, s.fail = context.WithCancelCause(ctx)
 		defer s.fail(nil)
