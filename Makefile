@@ -4,6 +4,9 @@
 SHELL := /bin/sh
 DATA_DIR ?= .data
 export DATA_DIR
+# Which server: redis or valkey.
+SERVER ?= redis
+export SERVER
 
 # Pinned: a tool's release must not change the result.
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -18,12 +21,12 @@ FUZZ_TIME ?= 15s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking: redis-server, gcc, curl, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
-	@sh internal/stack/deps.sh redis-server gcc curl libreoffice chromium
+deps: ## install what is lacking: redis-server (SERVER=valkey: valkey-server), gcc, curl, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
+	@sh internal/stack/deps.sh $(SERVER)-server gcc curl libreoffice chromium
 	@go run ./internal/devclickhouse install
 
 run: ## start everything and print how to use it; Ctrl-C or make stop stops it
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@$(MAKE) -s build
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
 	@exec "$(DATA_DIR)/bin/run" -die-with-parent -bin "$(DATA_DIR)/bin"
@@ -32,12 +35,12 @@ stop: ## stop the run of DATA_DIR, wherever it was started; says so when there i
 	@if [ -x "$(DATA_DIR)/bin/run" ]; then "$(DATA_DIR)/bin/run" -stop; else echo "nothing runs on $(DATA_DIR)"; fi
 
 demo: ## play a vendor's day against a system of its own, with its reports; balances or fails (ARGS='-orders 300')
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/demo $(ARGS)
 
 screenshots: ## take PANEL.md's pictures of the panel from a day that is played for them (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server chromium
+	@sh internal/stack/deps.sh $(SERVER)-server chromium
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/screenshots $(ARGS)
 
@@ -52,14 +55,14 @@ backup: ## copy the running system, keys included, to TO (default: DATA_DIR/back
 
 restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside)
 	@[ -n "$(FROM)" ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@$(MAKE) -s build
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
 	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
 test: ## every rule once and the whole system once, 5 minutes; installs gcc, Redis and the ClickHouse library
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
 	GOGC=400 CGO_ENABLED=0 go vet ./...
@@ -69,7 +72,7 @@ test-long: deps ## all of it and what takes real time, kills, clusters, a browse
 	@CGO_ENABLED=0 go run ./internal/testenv/run -long $(ARGS)
 
 flaky: ## run the tests of the packages that differ from BASE 20 times while other processes keep every core busy
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@CGO_ENABLED=0 go run ./internal/testenv/run -changed $(or $(BASE),HEAD~1) -count 20 -load $(ARGS)
 
 openapi: ## renew what is derived from the OpenAPI documents: the Postman collection and the table of error codes
@@ -108,11 +111,11 @@ fuzz: ## run every fuzz target for FUZZ_TIME each
 	done
 
 bench: ## measure against Redis's own limit: one table of ratios, 8 minutes; fails below a floor (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/bench $(ARGS)
 
 bench-scale: ## the same load on 1, 2 and 4 gateways and on a cluster of three, 3 minutes
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/bench -scale $(ARGS)
 
 bench-replica: ## what redis.durability: replica costs, in turns with the default, 5 minutes; SERVER=valkey
@@ -121,54 +124,54 @@ bench-replica: ## what redis.durability: replica costs, in turns with the defaul
 
 # Needs 10 GB of memory and of disk; GROWTH_ORDERS and GROWTH_ACCOUNTS shorten it.
 bench-growth: ## the same figures with up to 5 million orders and 50,000 accounts, 20 minutes
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go test -tags growth -run '^$$' -bench '^BenchmarkGrowth$$' -benchtime 1x -timeout 90m ./internal/ledger
 
 bench-webhooks: ## webhooks: rate, latency, isolation, 100,000 waiting, kill -9; 8 minutes; fails beyond a limit (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/bench webhooks $(ARGS)
 
 bench-reporting: ## rows exported a second, reports over 5 million orders, memory of a download, 10 minutes (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/bench reporting $(ARGS)
 
 faults: ## every fault of the table, alone and in pairs, against the real system, 10 minutes; SEED=n repeats a run (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults -duration 10m $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 faults-minute: ## a minute of it, as a test with the race detector
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	CGO_ENABLED=1 go test -tags long -race -count=1 -v -timeout 15m -run '^TestSuite_' ./loadtest/faults
 
 mutants: ## programs built with one defect at a time: make faults must catch each one (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults mutants $(ARGS)
 
 overload: ## ten times the sustainable load, full memory, full disk, ClickHouse unavailable, a clock that jumps, a flood from a fleet, logins without credentials: seven cases, 12 minutes (ARGS=-help)
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults overload $(ARGS)
 
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./internal/devclickhouse install
 	@FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports
 
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/k6 $(ARGS)
 
 check-clients: ## clients of other languages walk to a delivered order, over HTTP/1.1 and over TLS with HTTP/2, 2 minutes; installs them
-	@for name in redis-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done
+	@for name in $(SERVER)-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done
 	@go run ./loadtest/k6 -install
 	@CGO_ENABLED=0 go test -tags clients -count 1 -v ./loadtest/clients
 
 rolling: ## replace the programs of the commit BASE by these and some of them back, under load: nothing may be lost
-	@sh internal/stack/deps.sh redis-server gcc
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@ROLLING_BASE=$(or $(BASE),HEAD~1) CGO_ENABLED=0 go run ./internal/testenv/run -long -run '^TestRolling_UpgradeAndWayBackLoseNothing$$' ./internal/systemtest
 
 env: ## write fresh keys for docker-compose.yml to .env, once

@@ -63,9 +63,10 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 // Server is what one Redis server, in a cluster one master, reports of itself.
 type Server struct {
 	Addr                  string
-	MemoryUsed, MemoryMax int64 // bytes; a MemoryMax of 0 means no limit
-	Clients               int64 // connections
-	Commands              int64 // since its start
+	Name, Version         string // "redis" or "valkey"; three numbers
+	MemoryUsed, MemoryMax int64  // bytes; a MemoryMax of 0 means no limit
+	Clients               int64  // connections
+	Commands              int64  // since its start
 	// AOFBroken: the last write or rewrite failed. AOFDelayed counts writes that
 	// waited for the disk.
 	AOF, AOFBroken bool
@@ -98,8 +99,12 @@ func parseServer(addr, info string) Server {
 		}
 	}
 	broken := func(name string) bool { return values[name] != "" && values[name] != "ok" }
+	server := "redis"
+	if values["valkey_version"] != "" { // redis_version is then the release that it is compatible with
+		server = "valkey"
+	}
 	return Server{
-		Addr:       addr,
+		Addr: addr, Name: server, Version: values[server+"_version"],
 		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]),
 		Clients: number(values["connected_clients"]), Commands: number(values["total_commands_processed"]),
 		AOF:        values["aof_enabled"] == "1",
@@ -107,6 +112,29 @@ func parseServer(addr, info string) Server {
 		AOFDelayed: number(values["aof_delayed_fsync"]),
 		Replicas:   number(values["connected_slaves"]),
 	}
+}
+
+// mended are the first releases of each line without CVE-2025-49844: by a script, which
+// gateways and workers may load, that runs code in the server.
+var mended = map[string][][3]int{
+	"redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
+	"valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
+}
+
+// IsMended is false for a release with CVE-2025-49844, going by its number:
+// distributions mend a release without changing that.
+func (s Server) IsMended() bool {
+	var v [3]int
+	if _, err := fmt.Sscanf(s.Version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
+		return false
+	}
+	var latest [3]int
+	for _, latest = range mended[s.Name] {
+		if slices.Equal(v[:2], latest[:2]) {
+			return v[2] >= latest[2]
+		}
+	}
+	return slices.Compare(v[:], latest[:]) > 0 // a line that began after the mend
 }
 
 // Epochs are this process's epoch and the stored one; another one was restored.

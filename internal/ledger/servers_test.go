@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -21,6 +24,7 @@ func TestServers_SayWhatOperatorsWatch(t *testing.T) {
 	require(t, len(all) != 0, "no server")
 	for _, s := range all {
 		check(t, s.Addr != "" && s.MemoryUsed > 0 && s.Clients > 0 && s.Commands > 0 && !s.AOFBroken, "%+v", s)
+		check(t, s.Name == cmp.Or(os.Getenv("SERVER"), "redis") && s.Version != "", "%+v", s)
 	}
 }
 
@@ -37,6 +41,26 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 	}
 	if s := parseServer("a:1", ""); s.AOF || s.AOFBroken {
 		t.Errorf("of nothing: %+v", s)
+	}
+}
+
+// Valkey names the release of Redis that it is compatible with, too.
+func TestIsMended_ComparesWithinALine(t *testing.T) {
+	t.Parallel()
+	for info, want := range map[string]string{
+		"redis_version:7.0.15": "redis 7.0.15 false", "redis_version:7.2.10": "redis 7.2.10 false", "redis_version:7.2.11": "redis 7.2.11 true",
+		"redis_version:7.4.6": "redis 7.4.6 true", "redis_version:8.0.3": "redis 8.0.3 false", "redis_version:8.2.2": "redis 8.2.2 true",
+		"redis_version:8.4.0": "redis 8.4.0 true", "redis_version:6.2.20": "redis 6.2.20 true", "redis_version:5.0.14": "redis 5.0.14 false",
+		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1":  "valkey 8.0.1 false",
+		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.10": "valkey 8.0.10 true",
+		"redis_version:7.2.4\r\nvalkey_version:8.1.3":                        "valkey 8.1.3 false",
+		"redis_version:7.2.4\r\nvalkey_version:9.0.0":                        "valkey 9.0.0 true",
+		"redis_version:unstable":                                             "redis unstable false", "": "redis  false",
+	} {
+		s := parseServer("a:1", info+"\r\n")
+		if got := fmt.Sprint(s.Name, " ", s.Version, " ", s.IsMended()); got != want {
+			t.Errorf("%q: %s, want %s", info, got, want)
+		}
 	}
 }
 

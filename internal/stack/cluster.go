@@ -60,9 +60,13 @@ func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int) 
 
 // manage runs a command of Redis's own manager of clusters.
 func manage(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"--cluster"}, args...)...).CombinedOutput()
+	cli, err := RedisProgram("cli")
 	if err != nil {
-		return fmt.Errorf("redis-cli --cluster %s: %w\n%s", args[0], err, out)
+		return err
+	}
+	out, err := exec.CommandContext(ctx, cli, append([]string{"--cluster"}, args...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s --cluster %s: %w\n%s", cli, args[0], err, out)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is lacking of the named things (redis-server, gcc, curl,
+# Installs what is lacking of the named things (redis-server, valkey-server, gcc, curl,
 # libreoffice, chromium, haproxy, php, java, python-requests) from the system's
 # packages, says so, and skips what is there.
 # Nothing else on the machine is touched: a service that the package brings
@@ -9,7 +9,7 @@ set -eu
 
 present() {
     case $1 in
-    redis-server | curl | haproxy | java) command -v "$1" >/dev/null ;;
+    redis-server | valkey-server | curl | haproxy | java) command -v "$1" >/dev/null ;;
     php) php -r 'exit(function_exists("curl_init") ? 0 : 1);' >/dev/null 2>&1 ;;
     # Another Python may come first on PATH than the one that the package is for.
     python-requests) python3 -c 'import requests' 2>/dev/null || /usr/bin/python3 -c 'import requests' 2>/dev/null ;;
@@ -29,6 +29,8 @@ present() {
 packages() {
     case $1 in
     redis-server | curl | haproxy) echo "$1" ;;
+    # The package valkey-server has nothing more than a link and a service that starts.
+    valkey-server) echo valkey-tools ;;
     php) echo php-cli php-curl ;;
     java) echo default-jdk-headless ;;
     python-requests) echo python3-requests ;;
@@ -60,8 +62,19 @@ fi
 
 echo "deps: installing$missing"
 install() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null; }
+# Debian 12 has Valkey in its backports only. From there apt takes nothing that it
+# is not asked for and has elsewhere: their priority is 100.
+backports() {
+    case $missing in *valkey*) ;; *) return 1 ;; esac
+    . /etc/os-release
+    apt-get indextargets --format "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \$(REPO_URI) $VERSION_CODENAME-backports main" \
+        "Codename: $VERSION_CODENAME" 'Origin: Debian' 'Component: main' 'Created-By: Packages' |
+        $sudo tee /etc/apt/sources.list.d/vendorapi-backports.list >/dev/null
+}
 # The lists are fetched only when the packages cannot be had without.
-install 2>/dev/null || { $sudo apt-get update -qq && install; }
+install 2>/dev/null || { $sudo apt-get update -qq && install 2>/dev/null; } ||
+    { backports && $sudo apt-get update -qq; install; }
+case $missing in *valkey-tools*) $sudo ln -sf "$(command -v valkey-check-rdb)" /usr/local/bin/valkey-server ;; esac
 
 for name; do
     present "$name" || { echo "deps: $name is still missing after installing$missing" >&2; exit 1; }

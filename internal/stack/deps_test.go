@@ -43,10 +43,11 @@ esac`
 func TestDeps_KnowsWhatToInstall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ command, packages string }{
-		"redis-server": {"redis-server", "redis-server"},
-		"curl":         {"curl", "curl"},
-		"libreoffice":  {"soffice", "libreoffice-calc-nogui"},
-		"chromium":     {"google-chrome", "chromium"},
+		"redis-server":  {"redis-server", "redis-server"},
+		"valkey-server": {"valkey-server", "valkey-tools"},
+		"curl":          {"curl", "curl"},
+		"libreoffice":   {"soffice", "libreoffice-calc-nogui"},
+		"chromium":      {"google-chrome", "chromium"},
 	} {
 		out, err := depsIn(t, map[string]string{"go": works, "id": "echo 0"}, name)
 		if err == nil || !strings.Contains(out, "missing: "+c.packages+".") {
@@ -70,6 +71,30 @@ func TestDeps_ChromiumMayBeNamed(t *testing.T) {
 		if missing := strings.Contains(out, "missing: chromium."); missing != wanted || (err != nil) != wanted {
 			t.Errorf("CHROMIUM=%q: %v, said %q", named, err, out)
 		}
+	}
+}
+
+// apt-get that has Valkey in the backports only.
+const backported = `case $1 in
+indextargets) echo "$2 $3" ;;
+update) [ ! -e $BIN/added ] || : >$BIN/updated ;;
+install) [ -e $BIN/updated ] || { echo "E: no such package" >&2; exit 100; }
+    printf '#!/bin/sh\n' >$BIN/valkey-check-rdb; /bin/chmod +x $BIN/valkey-check-rdb ;;
+esac`
+
+// No service comes along that would start a server of its own.
+func TestDeps_TakesValkeyFromBackports(t *testing.T) {
+	t.Parallel()
+	out, err := depsIn(t, map[string]string{
+		"go": works, "id": "echo 0", "apt-get": backported, "env": runs,
+		"tee": `while read -r line; do echo "$1: $line"; done >&2; : >$BIN/added`,
+		"ln":  `[ "$*" = "-sf $BIN/valkey-check-rdb /usr/local/bin/valkey-server" ] && : >$BIN/valkey-server && /bin/chmod +x $BIN/valkey-server`,
+	}, "valkey-server")
+	if err != nil || !strings.Contains(out, "deps: installing valkey-tools\n") || !strings.Contains(out, "/etc/apt/sources.list.d/vendorapi-backports.list: ") || !strings.Contains(out, "-backports main") {
+		t.Errorf("%v, said %q", err, out)
+	}
+	if _, err := depsIn(t, map[string]string{"go": works, "id": "echo 0", "apt-get": installs, "env": runs}, "redis-server"); err != nil {
+		t.Errorf("another package needs no backports: %v", err)
 	}
 }
 

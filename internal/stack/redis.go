@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -21,6 +22,21 @@ import (
 // redisStartTimeout bounds one start when the caller's context does not: an
 // append-only file of several gigabytes takes a while to load.
 const redisStartTimeout = 5 * time.Minute
+
+// RedisProgram is the path of one of the programs that come with the server named in
+// SERVER, redis (also when it is unset) or valkey: "server" or "cli". It is never the
+// other's: what was measured or tested would be said of the wrong one.
+func RedisProgram(name string) (string, error) {
+	kind := cmp.Or(os.Getenv("SERVER"), "redis")
+	if kind != "redis" && kind != "valkey" {
+		return "", fmt.Errorf("SERVER=%q is neither redis nor valkey", kind)
+	}
+	path, err := exec.LookPath(kind + "-" + name)
+	if err != nil {
+		return "", fmt.Errorf("%w (`make deps SERVER=%s` installs it)", err, kind)
+	}
+	return path, nil
+}
 
 // RedisOptions say where a private redis-server keeps its data and listens.
 type RedisOptions struct {
@@ -83,9 +99,9 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := exec.LookPath("redis-server")
+	path, err := RedisProgram("server")
 	if err != nil {
-		return nil, fmt.Errorf("start redis: %w (`make deps` installs it)", err)
+		return nil, fmt.Errorf("start redis: %w", err)
 	}
 	addr := o.Addr
 	if addr == "" {
@@ -123,7 +139,7 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 		r.URL = r.URLFor(OperatorUser)
 	}
 	r.Program = &Program{
-		Name: "redis-server", Path: path, Args: append(args, o.Extra...), Env: o.Env, Log: filepath.Join(dir, "redis.log"),
+		Name: filepath.Base(path), Path: path, Args: append(args, o.Extra...), Env: o.Env, Log: filepath.Join(dir, "redis.log"),
 		check: r.answers, timeout: redisStartTimeout, inherit: o.inherit, onDeath: o.onDeath,
 		prepare: func() error {
 			if err := repairTail(dir); err != nil {

@@ -174,7 +174,9 @@ func (s *clusterEnv) moveSlot(t *testing.T, slot int, to *stack.Redis) {
 	setSlot(from, "MIGRATING", to)
 	keys, err := from.Command(t.Context(), "CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(slot))
 	must(t, err)
-	if out, err := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "fix", to.Addr).CombinedOutput(); err != nil {
+	cli, err := stack.RedisProgram("cli")
+	must(t, err)
+	if out, err := exec.CommandContext(t.Context(), cli, "--cluster", "fix", to.Addr).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	must(t, s.AwaitWhole(t.Context()))

@@ -165,18 +165,21 @@ type Machine struct {
 	Memory uint64    `json:"memory_bytes"`
 	Kernel string    `json:"kernel"`
 	Go     string    `json:"go"`
-	Redis  string    `json:"redis"`
+	Redis  string    `json:"redis"`  // which server, and its version
 	Commit string    `json:"commit"` // "-dirty" when files have changed since
 	Date   time.Time `json:"date"`
 }
 
-// DescribeMachine asks the system, git and redis-server.
+// DescribeMachine asks the system, git and the server of Redis that SERVER names.
 func DescribeMachine(ctx context.Context) Machine {
 	m := Machine{
 		CPU: "unknown", Cores: runtime.NumCPU(), Kernel: "unknown", Go: runtime.Version(),
-		Redis:  firstMatch(ctx, `\bv=([0-9.]+)`, "redis-server", "--version"),
+		Redis:  "unknown",
 		Commit: firstMatch(ctx, `^(\S+)`, "git", "describe", "--always", "--dirty", "--abbrev=12"),
 		Date:   time.Now().UTC().Truncate(time.Second),
+	}
+	if server, err := stack.RedisProgram("server"); err == nil {
+		m.Redis = firstMatch(ctx, `^(\S+ server v=[0-9.]+)`, server, "--version")
 	}
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -208,6 +211,6 @@ func firstMatch(ctx context.Context, pattern, name string, args ...string) strin
 
 // String is one line for the head of a table.
 func (m Machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %s, %s, Redis %s, commit %s, %s",
+	return fmt.Sprintf("%s, %d cores, %s, %s, %s, commit %s, %s",
 		m.CPU, m.Cores, m.Kernel, m.Go, m.Redis, m.Commit, m.Date.Format(time.DateOnly))
 }
