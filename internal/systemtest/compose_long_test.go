@@ -4,6 +4,8 @@ package systemtest
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"vendorapi/internal/testenv/testserver"
 )
 
 // variables are those that `make env` writes, with values that say so.
@@ -188,6 +192,18 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	}
 	if !strings.Contains(readFile(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
 		t.Error("a full Redis drops orders")
+	}
+}
+
+func TestCompose_RunsTheClickHouseThatTheTestsRunOn(t *testing.T) {
+	t.Parallel()
+	resp, err := http.Get(testserver.SharedClickHouse(t).URL + "/?query=SELECT+version()")
+	must(t, err)
+	defer resp.Body.Close()
+	version, err := io.ReadAll(resp.Body)
+	must(t, err)
+	if image, line, _ := strings.Cut(whole(t).Services["clickhouse"].Image, ":"); !strings.HasPrefix(string(version), line+".") {
+		t.Errorf("%s:%s, and the tests run on %s", image, line, version)
 	}
 }
 
