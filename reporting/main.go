@@ -23,6 +23,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/version"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
 )
@@ -44,6 +45,7 @@ func newRoot() *cobra.Command {
 		Short:         "Finance: ClickHouse, reports, reconciliation",
 		SilenceUsage:  true, // an error of the work is not one of the command line
 		SilenceErrors: true, // main prints it, once
+		Version:       version.String(),
 		Args:          cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if flagSet(c, checkFlag) {
@@ -52,6 +54,7 @@ func newRoot() *cobra.Command {
 			return c.Help()
 		},
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Flags().Bool(checkFlag, false, "the same as reporting serve --check-config")
 	addConfigFlag(root)

@@ -28,6 +28,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/devclickhouse/libchdb"
+	"vendorapi/internal/version"
 )
 
 const usage = `Usage: devclickhouse [flags]     serve the embedded ClickHouse over HTTP on loopback
@@ -62,6 +63,7 @@ func run(ctx context.Context) (err error) {
 		fmt.Fprint(os.Stderr, usage)
 		flag.PrintDefaults()
 	}
+	version.AddFlag("devclickhouse")
 	flag.Parse()
 	switch {
 	case flag.NArg() == 1 && flag.Arg(0) == "install":

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -12,25 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/version"
 )
-
-// revision is the commit that the program was built from, when the build says so:
-// -ldflags "-X vendorapi/internal/service.revision=…".
-var revision string
-
-func builtFrom() string {
-	if revision != "" {
-		return revision
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return s.Value
-			}
-		}
-	}
-	return "unknown"
-}
 
 // NewRegistry is a registry that already holds the Go runtime's and the process's own
 // metrics, and what was built.
@@ -41,7 +23,7 @@ func NewRegistry() *prometheus.Registry {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vendorapi_build_info", Help: "Always 1; the labels say what is running.",
-			ConstLabels: prometheus.Labels{"revision": builtFrom(), "goversion": runtime.Version()},
+			ConstLabels: prometheus.Labels{"version": version.Release(), "revision": version.Revision(), "goversion": runtime.Version()},
 		}, func() float64 { return 1 }),
 	)
 	return reg

@@ -26,7 +26,7 @@ func TestMetrics_OfEveryProgram(t *testing.T) {
 	var reason error
 	text := scrape(t, &reason)
 	for _, want := range []string{
-		"vendorapi_ready 1\n", "vendorapi_build_info{goversion=\"go", "revision=\"",
+		"vendorapi_ready 1\n", "vendorapi_build_info{goversion=\"go", "revision=\"", "version=\"",
 		`vendorapi_redis_script_duration_seconds_count{script="create_order"} 1`,
 		`vendorapi_redis_script_duration_seconds_bucket{script="create_order",le="0.0025"} 0`,
 		`vendorapi_redis_script_duration_seconds_bucket{script="create_order",le="3"} 1`,

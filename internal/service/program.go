@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"vendorapi/internal/config"
+	"vendorapi/internal/version"
 )
 
 // Main runs a program until it ends by itself, or by SIGINT or SIGTERM. An error is
@@ -67,6 +68,7 @@ func (p *Program) Execute(ctx context.Context, args []string, out, logs io.Write
 	flags.StringVar(&c.Config, "config", "configs/"+p.Name+".yaml", "the settings `file`")
 	flags.BoolVar(&c.Check, "check-config", false, CheckUsage)
 	flags.BoolVar(&c.Health, "health", false, fmt.Sprintf(HealthUsage, p.Name))
+	asked := flags.Bool("version", false, version.Usage)
 	if p.Flags != nil {
 		p.Flags(flags)
 	}
@@ -82,6 +84,9 @@ func (p *Program) Execute(ctx context.Context, args []string, out, logs io.Write
 		return err
 	case flags.NArg() > 0:
 		return fmt.Errorf("%q is no flag; see %s --help", flags.Arg(0), p.Name)
+	case *asked:
+		_, _ = fmt.Fprintln(out, p.Name, version.String())
+		return nil
 	}
 	return p.Start(ctx, c, out, logs)
 }

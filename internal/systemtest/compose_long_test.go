@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -204,6 +205,23 @@ func TestCompose_RunsTheClickHouseThatTheTestsRunOn(t *testing.T) {
 	must(t, err)
 	if image, line, _ := strings.Cut(whole(t).Services["clickhouse"].Image, ":"); !strings.HasPrefix(string(version), line+".") {
 		t.Errorf("%s:%s, and the tests run on %s", image, line, version)
+	}
+}
+
+// A -X that names no variable is no error of the linker.
+func TestDockerfile_ProgramsSayWhichReleaseTheyAre(t *testing.T) {
+	t.Parallel()
+	flags := regexp.MustCompile(`ARG FLAGS="(.*)"`).FindStringSubmatch(readFile(t, "configs/Dockerfile"))[1]
+	flags = strings.NewReplacer("${VERSION}", "1.2.3", "${REVISION}", "abcdef").Replace(flags)
+	program := filepath.Join(t.TempDir(), "worker")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags="+flags, "-o", program, "vendorapi/worker").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), program, "--version").Output(); err != nil || !strings.HasPrefix(string(out), "worker 1.2.3 (commit abcdef, ") {
+		t.Errorf("%v, %q", err, out)
+	}
+	if image := whole(t).Services["worker-1"].Image; image != "vendorapi:dev" {
+		t.Errorf("the image %s has no version", image)
 	}
 }
 

@@ -4,10 +4,14 @@ package systemtest
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,21 +23,24 @@ import (
 )
 
 // release is the programs of a release and their settings.
-type release struct{ programs, settings string }
+type release struct {
+	programs, settings string
+	returns            bool // its reporting goes on where the one of the release after it has been
+}
 
 // releases are two releases: the one of the commit ROLLING_BASE and
 // this one; where that is not given, this one and one with another text in a
-// script, so that its library is another one.
+// script, so that its library is another one, and with one schema file more.
 func releases(t *testing.T) (replaced, replacing release) {
 	t.Helper()
 	root, err := stack.ModuleDir()
 	must(t, err)
-	present := release{testserver.Programs(t), filepath.Join(root, "configs")}
-	other := release{t.TempDir(), present.settings}
+	present := release{testserver.Programs(t), filepath.Join(root, "configs"), true}
+	other := release{t.TempDir(), present.settings, true}
 	build := func(dir string, args ...string) {
 		t.Helper()
 		args = append(append([]string{"build", "-ldflags=-s -w", "-o", other.programs + string(filepath.Separator)}, args...),
-			"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive")
+			"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/devclickhouse")
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -48,6 +55,8 @@ func releases(t *testing.T) (replaced, replacing release) {
 			t.Fatalf("release %s: %v\n%s", base, err, out)
 		}
 		other.settings = filepath.Join(tree, "configs")
+		_, unknown := os.Stat(filepath.Join(tree, "CHANGELOG.md")) // 1.0.0 was the last whose reporting ended then
+		other.returns = unknown == nil
 		build(tree)
 		return other, present
 	}
@@ -56,7 +65,16 @@ func releases(t *testing.T) (replaced, replacing release) {
 	must(t, err)
 	changed := filepath.Join(other.programs, "clock.lua")
 	must(t, os.WriteFile(changed, append(text, "\nlocal release = 'next'\n"...), 0o600))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {script: changed}})
+	schema := filepath.Join(root, "reporting", "archive", "schema")
+	files, err := os.ReadDir(schema)
+	must(t, err)
+	added := filepath.Join(other.programs, "next.sql")
+	must(t, os.WriteFile(added, []byte(`ALTER TABLE {{local "orders"}} {{onCluster}} ADD COLUMN IF NOT EXISTS next_release LowCardinality(String);
+CREATE TABLE IF NOT EXISTS {{local "next_release"}} {{onCluster}} (account_id UUID) ENGINE = {{replacing "next_release" ""}} ORDER BY account_id;
+`), 0o600))
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+		script: changed, filepath.Join(schema, fmt.Sprintf("%04d_next.sql", len(files)+1)): added,
+	}})
 	must(t, err)
 	file := filepath.Join(other.programs, "overlay.json")
 	must(t, os.WriteFile(file, overlay, 0o600))
@@ -65,12 +83,13 @@ func releases(t *testing.T) (replaced, replacing release) {
 }
 
 // Two gateways and two workers are replaced one after the other by a release
-// with other scripts, and two of them by the old one again, while tills go on.
-// In between both releases work on the same streams and queues.
+// with other scripts, then reporting by one with further tables; then reporting and
+// two of the others by the old one again, while tills go on. In between both releases
+// work on the same streams, queues and tables.
 func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	t.Parallel()
 	before, next := releases(t)
-	s := startStack(t, stack.Options{CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings, Env: []string{stack.NoEngineKey}})
+	s := startStack(t, stack.Options{Reporting: true, CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings, Env: []string{stack.NoEngineKey}})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	worker, err := s.AddWorker(t.Context(), "pod-1")
@@ -96,6 +115,10 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	c.passes(t, 100) // one of each, side by side
 	replace(gateway, next)
 	replace(worker, next, "WORKER_INSTANCE=pod-2")
+	replace(s.Reporting, next)
+	if before.returns {
+		replace(s.Reporting, before)
+	}
 	replace(s.Gateway, before)
 	replace(s.Worker, before)
 	c.passes(t, 60)
@@ -106,6 +129,21 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	redis.settled(t)
 	if names := redis.consumers(t); slices.Contains(names, "pod-1") {
 		t.Errorf("a worker that ended is still a consumer: %v", names)
+	}
+	if out, err := s.Command(t, stack.ReportingUser, "reconcile"); err != nil {
+		t.Errorf("reconcile: %v\n%s", err, out)
+	}
+	if before.settings == next.settings {
+		resp, err := http.Get(s.Demo.ClickHouseURL + "/?query=SELECT+max(version)+FROM+delivery.schema_migrations")
+		must(t, err)
+		defer resp.Body.Close()
+		latest, err := io.ReadAll(resp.Body)
+		must(t, err)
+		known, err := os.ReadDir(moduleFile(t, "reporting/archive/schema"))
+		must(t, err)
+		if got := strings.TrimSpace(string(latest)); got != strconv.Itoa(len(known)+1) {
+			t.Errorf("file %s is the last of ClickHouse's, want that of the next release", got)
+		}
 	}
 	memory, err := s.Redis.Command(t.Context(), "INFO", "memory")
 	must(t, err)

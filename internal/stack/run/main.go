@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/version"
 )
 
 const defaultDataDir = ".data"
@@ -32,7 +33,7 @@ it, and stops everything on Ctrl-C or when one of its programs ends.
 
   run [flags]
 
-Variables (configs/CONFIGURATION.md): DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
+Variables (configs/CONFIGURATION.md): SERVER, DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
 REDIS_URL, REDIS_TLS, CLICKHOUSE_URL, CLICKHOUSE_ADDR, COURIER, COURIER_STEP,
 WORKER_OPS_ADDR, RECEIVER_ADDR, REPORTING_OPS_ADDR.
 
@@ -50,6 +51,7 @@ func main() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
+	version.AddFlag("run")
 	flag.Parse()
 	var err error
 	switch {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"vendorapi/internal/service"
+	"vendorapi/internal/version"
 	"vendorapi/loadtest/receiver"
 )
 
@@ -41,6 +42,7 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
+	version.AddFlag("receive")
 	flag.Parse()
 	secret, err := readSecret(*secretFile)
 	if err != nil {
