@@ -37,7 +37,15 @@ func newReplicated(t *testing.T) *replicated {
 
 func newServer(t *testing.T) *stack.Redis {
 	t.Helper()
+	needsWaitAOF(t)
 	return testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--repl-diskless-sync-delay", "0"}})
+}
+
+func needsWaitAOF(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SERVER") != "valkey" {
+		t.Skip("Redis 7.0 has no WAITAOF: make test-long SERVER=valkey")
+	}
 }
 
 func openReplicated(t *testing.T, url string) *Ledger {
@@ -148,6 +156,7 @@ func TestReplicas_AnOldMasterIsFencedByThePromotion(t *testing.T) {
 
 // TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered kills a master, whose replica is elected.
 func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
+	needsWaitAOF(t)
 	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3, 1))(t)
 	t.Cleanup(cluster.Stop)
 	s := newVendor(t, openReplicated(t, cluster.URL))
