@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report backup restore openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -53,12 +53,18 @@ backup: ## copy the running system, keys included, to TO (default: DATA_DIR/back
 	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" backup \
 		--to "$(or $(TO),$(DATA_DIR)/backups/$$(date -u +%Y%m%dT%H%M%SZ))" --include "$(DATA_DIR)/keys" --include "$(DATA_DIR)/demo.json"
 
-restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside)
+restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside; IDENTITY=file: age's private key)
 	@[ -n "$(FROM)" ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@$(MAKE) -s build
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
-	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" $(if $(REPLACE),-replace)
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" -age-identity "$(IDENTITY)" $(if $(REPLACE),-replace)
+
+restore-drill: ## try FROM, a backup or a folder of them (default: the newest of DATA_DIR/backups), on a system of its own that ends with reconcile
+	@sh internal/stack/deps.sh $(SERVER)-server
+	@$(MAKE) -s build
+	@"$(DATA_DIR)/bin/devclickhouse" install
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore-drill "$(or $(FROM),$(DATA_DIR)/backups)" -age-identity "$(IDENTITY)"
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
 test: ## every rule once and the whole system once, 5 minutes; installs gcc, Redis and the ClickHouse library
@@ -119,7 +125,7 @@ bench-scale: ## the same load on 1, 2 and 4 gateways and on a cluster of three, 
 	@go run ./loadtest/bench -scale $(ARGS)
 
 bench-replica: ## what redis.durability: replica costs, in turns with the default, 5 minutes; SERVER=valkey
-	@sh internal/stack/deps.sh redis-server
+	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/bench -replica $(ARGS)
 
 # Needs 10 GB of memory and of disk; GROWTH_ORDERS and GROWTH_ACCOUNTS shorten it.

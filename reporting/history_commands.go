@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"filippo.io/age"
 	"github.com/spf13/cobra"
 
 	"vendorapi/internal/delivery"
@@ -150,37 +154,97 @@ func summary(d *reconcile.Day) string {
 
 func newBackupCommand() *cobra.Command {
 	var o backup.Options
+	var recipients []string
+	var every time.Duration
+	var keep int
 	var withoutHistory bool
-	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) error {
-		began, out := time.Now(), c.OutOrStdout()
+	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) (err error) {
+		if keep < 1 || every < time.Minute {
+			return errors.New("--keep: want 1 or more; --every: 1m or more")
+		}
+		if o.Recipients, err = readAge("recipient", age.ParseRecipients, strings.Join(recipients, "\n")); err != nil {
+			return err
+		}
+		place, err := backup.OpenPlace(o.To)
+		if err != nil {
+			return err
+		}
+		if flagSet(c, healthFlag) {
+			left, err := place.Due(c.Context(), every+every/12)
+			if err == nil && left <= 0 {
+				err = fmt.Errorf("no backup in %s is younger than %s", o.To, every+every/12)
+			}
+			return err
+		}
 		o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-		return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
-			m, err := backup.Make(ctx, s.ledger, s.archive, o)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
-				m.ID, m.Began.Format(time.RFC3339), time.Since(began).Seconds(), o.To)
-			if len(m.Included) == 0 {
-				fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
-			}
-			return nil
-		})
+		repeated := c.Flags().Changed("every")
+		one := func(context.Context) error {
+			began, out := time.Now(), c.OutOrStdout()
+			return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
+				var m *backup.Manifest
+				if repeated || strings.HasPrefix(o.To, "s3://") {
+					m, err = place.Take(ctx, s.ledger, s.archive, o, keep)
+				} else {
+					m, err = backup.Make(ctx, s.ledger, s.archive, o)
+				}
+				if m == nil {
+					return err
+				}
+				fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
+					m.ID, m.Began.Format(time.RFC3339), time.Since(began).Seconds(), o.To)
+				if len(m.Included) == 0 {
+					fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
+				}
+				return errors.Join(err, s.ledger.Backup.Note(ctx, m.Began))
+			})
+		}
+		if !repeated {
+			return one(c.Context())
+		}
+		place.Repeat(c.Context(), every, one, o.Progress)
+		return nil
 	})
 	f := c.Flags()
-	f.StringVar(&o.To, "to", "", "the folder to make")
+	f.StringVar(&o.To, "to", "", "the folder to make; with --every, or as s3://bucket/prefix, where each gets a folder named by its time")
 	f.StringArrayVar(&o.Include, "include", nil, "a further file or folder to copy, such as the keys; may be repeated")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse out: it has a backup of its own")
+	f.DurationVar(&every, "every", 24*time.Hour, "go on, and make one whenever the newest is older")
+	f.IntVar(&keep, "keep", 14, "how many whole ones to leave there, the new one included; older ones are removed")
+	f.StringSliceVar(&recipients, "age-recipient", nil, "encrypt for this public key of age; may be repeated")
+	f.Bool(healthFlag, false, "ask whether the newest backup is younger than --every and a twelfth, and end: 0 if so, else 1")
 	requireFlag(c, "to")
 	return c
 }
 
+// readAge reads keys of age, one a line; none is no error.
+func readAge[K any](flag string, parse func(io.Reader) ([]K, error), text string) ([]K, error) {
+	if text == "" {
+		return nil, nil
+	}
+	keys, err := parse(strings.NewReader(text))
+	if err != nil {
+		err = fmt.Errorf("--age-%s: %w", flag, err)
+	}
+	return keys, err
+}
+
 func newRestoreCommand() *cobra.Command {
-	var from, redisDir, includedDir string
+	var from, redisDir, includedDir, identity string
 	var node int
 	var check, merge, withoutHistory bool
 	c := newSettingsCommand("restore --from FOLDER", func(c *cobra.Command) error {
-		m, err := backup.Open(from)
+		var key []byte
+		var err error
+		if identity != "" {
+			if key, err = os.ReadFile(identity); err != nil {
+				return err
+			}
+		}
+		identities, err := readAge("identity", age.ParseIdentities, string(key))
+		if err != nil {
+			return err
+		}
+		m, err := backup.Open(from, identities...)
 		if err != nil {
 			return err
 		}
@@ -227,6 +291,7 @@ start the programs, and then: reporting reconcile
 	f.StringVar(&redisDir, "redis-dir", "", "data folder of a Redis that does not run")
 	f.IntVar(&node, "node", 0, "which master's snapshot goes into --redis-dir, from 0")
 	f.StringVar(&includedDir, "included-dir", "", "where to put the included files")
+	f.StringVar(&identity, "age-identity", "", "file with the private key of age, of an encrypted backup")
 	f.BoolVar(&merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
 	requireFlag(c, "from")

@@ -136,7 +136,11 @@ func (g *gauges) readServers(ctx context.Context) error {
 		s.gauge(float64(r.MemoryUsed), "worker_redis_memory_used_bytes", "Memory that a Redis server uses.", "server", addr)
 		s.gauge(float64(r.MemoryMax), "worker_redis_memory_max_bytes", "Memory that a Redis server may use; 0: no limit.", "server", addr)
 		s.gauge(float64(r.Clients), "worker_redis_clients", "Connections to a Redis server.", "server", addr)
-		s.gauge(float64(r.Replicas), "worker_redis_replicas", "Replicas that are connected to a Redis server.", "server", addr)
+		s.gauge(float64(r.Replicas), "worker_redis_replicas", "Replicas of a Redis server that are in sync with it.", "server", addr)
+		if r.Replicas > 0 {
+			s.gauge(float64(r.ReplicaLagBytes), "worker_redis_replica_lag_bytes", "What the slowest replica of a Redis server has not got yet.", "server", addr)
+			s.gauge(r.ReplicaLag.Seconds(), "worker_redis_replica_lag_seconds", "Since the slowest replica of a Redis server last said how far it is.", "server", addr)
+		}
 		s.gauge(truth(r.AOF), "worker_redis_aof_enabled",
 			"1 when a Redis server writes an append-only file, without which a restart loses orders.", "server", addr)
 		s.gauge(truth(r.AOFBroken), "worker_redis_aof_failed", "1 when the last write or rewrite of the append-only file failed.", "server", addr)
@@ -148,6 +152,13 @@ func (g *gauges) readServers(ctx context.Context) error {
 		return err
 	}
 	s.gauge(truth(own != stored), "worker_ledger_epoch_stale", "1 when a backup was restored under this process, which must be restarted.")
+	at, err := g.ledger.Monitor.LastBackup(ctx)
+	if err != nil {
+		return err
+	}
+	if !at.IsZero() {
+		s.gauge(float64(at.Unix()), "worker_last_backup_timestamp_seconds", "When the latest whole backup began; absent: none was ever made.")
+	}
 	g.servers.Store(s)
 	return nil
 }

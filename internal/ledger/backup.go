@@ -80,6 +80,11 @@ func (l Backup) Release(ctx context.Context, hold string) error {
 	return nil
 }
 
+// Note keeps when the latest whole backup began, for Monitor.LastBackup.
+func (l Backup) Note(ctx context.Context, began time.Time) error {
+	return failed("noting the backup", l.rdb.HSet(ctx, l.metaKey(), "backed_up", began.Unix()).Err())
+}
+
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
 	return l.eachStream(RoleExport, func(_ partition, key string) error {
 		groups, there, err := l.groupsOf(ctx, key)

@@ -71,7 +71,10 @@ type Server struct {
 	// waited for the disk.
 	AOF, AOFBroken bool
 	AOFDelayed     int64
-	Replicas       int64
+	// Replicas are those in sync; of the slowest, the bytes it lacks and the time since it
+	// last said how far it is.
+	Replicas, ReplicaLagBytes int64
+	ReplicaLag                time.Duration
 }
 
 // Servers asks every server.
@@ -103,15 +106,29 @@ func parseServer(addr, info string) Server {
 	if values["valkey_version"] != "" { // redis_version is then the release that it is compatible with
 		server = "valkey"
 	}
-	return Server{
+	s := Server{
 		Addr: addr, Name: server, Version: values[server+"_version"],
 		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]),
 		Clients: number(values["connected_clients"]), Commands: number(values["total_commands_processed"]),
 		AOF:        values["aof_enabled"] == "1",
 		AOFBroken:  broken("aof_last_write_status") || broken("aof_last_bgrewrite_status"),
 		AOFDelayed: number(values["aof_delayed_fsync"]),
-		Replicas:   number(values["connected_slaves"]),
 	}
+	for i := range number(values["connected_slaves"]) {
+		// ip=10.0.0.2,port=6379,state=online,offset=1234,lag=1
+		replica := map[string]string{}
+		for pair := range strings.SplitSeq(values[fmt.Sprint("slave", i)], ",") {
+			name, value, _ := strings.Cut(pair, "=")
+			replica[name] = value
+		}
+		if replica["state"] != "online" {
+			continue
+		}
+		s.Replicas++
+		s.ReplicaLagBytes = max(s.ReplicaLagBytes, number(values["master_repl_offset"])-number(replica["offset"]))
+		s.ReplicaLag = max(s.ReplicaLag, time.Duration(number(replica["lag"]))*time.Second)
+	}
+	return s
 }
 
 // mended are the first releases of each line without CVE-2025-49844: by a script, which
@@ -141,6 +158,15 @@ func (s Server) IsMended() bool {
 func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
 	epoch, err := l.rdb.HGet(ctx, l.metaKey(), "epoch").Uint64()
 	return l.epoch.Load(), uint32(epoch), failed("reading the ledger's epoch", err)
+}
+
+// LastBackup is when the latest whole backup began; zero: none was ever made.
+func (l Monitor) LastBackup(ctx context.Context) (time.Time, error) {
+	at, err := l.rdb.HGet(ctx, l.metaKey(), "backed_up").Int64()
+	if errors.Is(err, redis.Nil) {
+		return time.Time{}, nil
+	}
+	return time.Unix(at, 0), failed("reading the last backup", err)
 }
 
 const mostListed = 1000

@@ -2,12 +2,16 @@ package stack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"vendorapi/internal/delivery"
 )
 
 // Restore puts a backup, the folder from with the keys and demo.json in it, into a
@@ -17,9 +21,14 @@ import (
 //
 // replace moves what is in the data directory into a folder "before-<time>" in it;
 // without it data that is there is an error. Of the options DataDir, BinDir,
-// ClickHouseURL and Out count.
+// ClickHouseURL, AgeIdentity and Out count.
 func Restore(ctx context.Context, o Options, from string, replace bool) error {
-	o.ClickHouseAddr, o.Env = FreeAddr(), []string{NoEngineKey}
+	return restore(ctx, o, from, replace, nil)
+}
+
+// restore also does what drill says while Redis and ClickHouse still run.
+func restore(ctx context.Context, o Options, from string, replace bool, drill func(*Stack) []step) error {
+	o.ClickHouseAddr, o.Env = FreeAddr(), append([]string{NoEngineKey, "ENVIRONMENT=sandbox"}, o.Env...)
 	s, err := open(o)
 	if err != nil {
 		return err
@@ -29,11 +38,61 @@ func Restore(ctx context.Context, o Options, from string, replace bool) error {
 	if from, err = filepath.Abs(from); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	return inOrder(ctx, s.build, s.restoreCommand(from, "--check"),
+	command := []string{"restore", "--from", from, "--age-identity", o.AgeIdentity}
+	steps := []step{s.build, s.command(BackupUser, append(command, "--check")...),
 		func(context.Context) error { return s.moveAside(replace) },
-		s.restoreCommand(from, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
-		s.startRedis, s.startClickHouse, s.restoreCommand(from),
-		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) })
+		s.command(BackupUser, append(command, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path)...),
+		s.startRedis, s.startClickHouse, s.command(BackupUser, command...),
+		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) }}
+	if drill != nil {
+		steps = append(steps, drill(s)...)
+	}
+	return inOrder(ctx, steps...)
+}
+
+// Drill restores a backup, or the newest of a folder of them, into a data directory of its
+// own, compares Redis with ClickHouse there, and removes it. Of the programs only the
+// exporter runs: nothing is sent to anybody. Of the options BinDir, AgeIdentity and Out count.
+func Drill(ctx context.Context, o Options, from string) (err error) {
+	if whole, _ := filepath.Glob(filepath.Join(from, "*Z", "backup.json")); len(whole) > 0 { // the pattern is well-formed
+		from = filepath.Dir(slices.Max(whole))
+	}
+	var backup struct {
+		Environment   string
+		Partitions    int
+		Began         time.Time
+		Redis, Tables []any
+	}
+	text, err := os.ReadFile(filepath.Join(from, "backup.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &backup)
+	}
+	if err != nil {
+		return fmt.Errorf("restore drill: %w", err)
+	}
+	if len(backup.Redis) != 1 || len(backup.Tables) == 0 {
+		return errors.New("restore drill: only a backup of one Redis with its history can be tried by itself")
+	}
+	if o.DataDir, err = os.MkdirTemp("", "restore-drill-"); err != nil {
+		return fmt.Errorf("restore drill: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(o.DataDir)) }()
+	fmt.Fprintf(o.Out, "trying %s in %s\n", from, o.DataDir)
+	o.environment = backup.Environment
+	o.Env = []string{"ENVIRONMENT=" + backup.Environment, fmt.Sprint("PARTITIONS=", backup.Partitions)}
+	// What Redis keeps of ended orders by default.
+	day := backup.Began.In(delivery.Istanbul)
+	return restore(ctx, o, from, false, func(s *Stack) []step {
+		return []step{s.startExporter, s.command(ReportingUser, "reconcile", "--wait", "10m",
+			"--from", day.AddDate(0, 0, -7).Format(time.DateOnly), "--to", day.Format(time.DateOnly))}
+	})
+}
+
+func (s *Stack) startExporter(ctx context.Context) error {
+	addr := FreeAddr()
+	p := s.program("reporting", origin(addr)+"/readyz", "export", "--config", s.configFile("reporting"))
+	p.Env = append(p.Env, "CLICKHOUSE_URL="+s.ClickHouseURL(), "REPORTING_OPS_ADDR="+addr)
+	return s.run(ctx, p, "only the exporter")
 }
 
 // restoringFile is there from a restore's first change to its end: what lies beside
@@ -75,15 +134,14 @@ func (s *Stack) moveAside(replace bool) error {
 	return nil
 }
 
-// restoreCommand runs `reporting restore`, which shows its own progress.
-func (s *Stack) restoreCommand(from string, args ...string) step {
-	args = append([]string{"restore", "--from", from, "--config", s.configFile("reporting")}, args...)
+// command runs a command of reporting as a user of Redis. It shows its own progress.
+func (s *Stack) command(user string, args ...string) step {
 	return func(ctx context.Context) error {
-		cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), args...)
-		cmd.Env = append(append(os.Environ(), s.env...), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+s.ClickHouseURL())
+		cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), append(args, "--config", s.configFile("reporting"))...)
+		cmd.Env = slices.Concat(os.Environ(), s.env, s.redisEnv(user), []string{"CLICKHOUSE_URL=" + s.ClickHouseURL()})
 		cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
 		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("restore: reporting restore: %w", err)
+			return fmt.Errorf("reporting %s: %w", args[0], err)
 		}
 		return nil
 	}

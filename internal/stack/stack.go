@@ -47,10 +47,13 @@ type Options struct {
 	Receiver     bool   // a verifying receiver is started at ReceiverAddr and registered instead
 	ReceiverAddr string
 
-	BinDir    string    // binaries that Build made; empty: they are built now, into DataDir
-	ConfigDir string    // the programs' settings (gateway.yaml and so on); empty: the project's own
-	Env       []string  // further NAME=value settings for the programs
-	Out       io.Writer // shows progress and the programs' errors; optional
+	BinDir      string    // binaries that Build made; empty: they are built now, into DataDir
+	ConfigDir   string    // the programs' settings (gateway.yaml and so on); empty: the project's own
+	Env         []string  // further NAME=value settings for the programs
+	AgeIdentity string    // the file with the private key of age, of an encrypted backup
+	Out         io.Writer // shows progress and the programs' errors; optional
+
+	environment string // of the private Redis; empty: sandbox
 }
 
 // Stack is the running system.
@@ -237,7 +240,7 @@ func (s *Stack) startRedis(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		o := RedisOptions{Dir: s.data.file("redis"), Users: &Users{Passwords: passwords, Environment: "sandbox"},
+		o := RedisOptions{Dir: s.data.file("redis"), Users: &Users{Passwords: passwords, Environment: cmp.Or(s.options.environment, "sandbox")},
 			inherit: s.data.lock, onDeath: s.died}
 		if s.options.RedisTLS {
 			authority, err := NewAuthority("make run")

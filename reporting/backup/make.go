@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
 	"vendorapi/internal/ledger"
@@ -26,6 +27,8 @@ type Options struct {
 	To string
 	// Include are further files and folders to copy, such as the keys.
 	Include []string
+	// Recipients may decrypt the files; none: nothing is encrypted.
+	Recipients []age.Recipient
 	// Progress is called with what has been copied so far.
 	Progress func(string)
 }
@@ -57,7 +60,8 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 			err = errors.Join(err, os.RemoveAll(partial))
 		}
 	}()
-	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Partitions: l.Partitions(), Began: time.Now().UTC()}
+	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Partitions: l.Partitions(), Began: time.Now().UTC(),
+		Encrypted: len(o.Recipients) > 0, recipients: o.Recipients}
 	for _, path := range o.Include {
 		if err := m.include(partial, path); err != nil {
 			return nil, fmt.Errorf("include: %w", err)
@@ -103,7 +107,7 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 		return err
 	}
 	t := Table{File: name + ".native.zst", Name: name}
-	err = create(filepath.Join(dir, t.File), func(w io.Writer) error {
+	err = m.create(dir, t.File, func(w io.Writer) error {
 		packed, err := zstd.NewWriter(w)
 		if err != nil {
 			return err
@@ -124,7 +128,7 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progress func(string)) error {
 	r := Redis{File: "redis-" + strconv.Itoa(len(m.Redis)) + ".rdb", Addr: node.Addr, Slots: node.Slots}
 	var sum ledger.RDBSum
-	err := create(filepath.Join(dir, r.File), func(w io.Writer) (err error) {
+	err := m.create(dir, r.File, func(w io.Writer) (err error) {
 		counted := &counter{report: everySecond(func(n uint64) { progress(fmt.Sprintf("Redis %s: %d MB", node.Addr, n>>20)) })}
 		buffered := bufio.NewWriterSize(w, 1<<20)
 		r.Bytes, err = io.Copy(io.MultiWriter(buffered, &sum, counted), rdb)
@@ -168,7 +172,15 @@ func (m *Manifest) include(dir, path string) error {
 			return fmt.Errorf("%s is neither a file nor a folder", from)
 		}
 		m.Included = append(m.Included, name)
-		return copyFile(from, filepath.Join(dir, name))
+		in, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = in.Close() }() // only read
+		return m.create(dir, name, func(w io.Writer) error {
+			_, err := io.Copy(w, in)
+			return err
+		})
 	})
 }
 
@@ -200,7 +212,7 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 		return err
 	}
 	if err := errors.Join(
-		copyFile(filepath.Join(from, m.Redis[node].File), filepath.Join(partial, appendBase)),
+		m.copyOut(from, m.Redis[node].File, filepath.Join(partial, appendBase)),
 		writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n")),
 		syncFolder(partial)); err != nil {
 		return err
@@ -216,15 +228,15 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		source, target := filepath.Join(from, name), filepath.Join(dir, rel)
-		if err := copyFile(source, target); !errors.Is(err, fs.ErrExist) {
+		target := filepath.Join(dir, rel)
+		if err := m.copyOut(from, name, target); !errors.Is(err, fs.ErrExist) {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		there, err := sumOf(target)
-		wanted, other := sumOf(source)
+		there, err := sumOf(os.Open(target))
+		wanted, other := sumOf(m.open(from, name))
 		if err := errors.Join(err, other); err != nil {
 			return err
 		}
@@ -272,7 +284,7 @@ func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, me
 		return fmt.Errorf("%w: it has %s", ErrHistory, strings.Join(has, ", "))
 	}
 	for _, t := range m.Tables {
-		if err := t.load(ctx, from, a, progress); err != nil {
+		if err := m.loadTable(ctx, &t, from, a, progress); err != nil {
 			return err
 		}
 		progress(fmt.Sprintf("ClickHouse %s: %d rows", t.Name, t.Rows))
@@ -280,8 +292,8 @@ func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, me
 	return nil
 }
 
-func (t *Table) load(ctx context.Context, from string, a *archive.Archive, progress func(string)) error {
-	f, err := os.Open(filepath.Join(from, t.File))
+func (m *Manifest) loadTable(ctx context.Context, t *Table, from string, a *archive.Archive, progress func(string)) error {
+	f, err := m.open(from, t.File)
 	if err != nil {
 		return err
 	}

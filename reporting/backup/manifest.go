@@ -11,10 +11,12 @@
 // snapshot, and the restored exporter goes on from there. Rows that come twice count once.
 //
 // backup.json lists the files, SHA256SUMS their sums (`sha256sum -c`). Until it is whole
-// the folder has another name. It is not encrypted, and readable by its owner only.
+// the folder has another name. It is readable by its owner only. With recipients every
+// file but these two is encrypted with age as it is written, and its name ends in .age.
 package backup
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +29,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"filippo.io/age"
 )
 
 // Manifest is backup.json.
@@ -43,6 +47,12 @@ type Manifest struct {
 	Tables []Table `json:"tables"` // none: ClickHouse was left out
 	// Included are further files, below the folder included.
 	Included []string `json:"included,omitempty"`
+	// Encrypted: the files' names end in .age, besides what is listed.
+	Encrypted bool `json:"encrypted,omitempty"`
+
+	name       string // of its folder in a Place
+	recipients []age.Recipient
+	identities []age.Identity
 }
 
 // Redis is the snapshot of one master.
@@ -70,28 +80,24 @@ const (
 // ErrDamaged says that a folder is no backup, or not the one that was made.
 var ErrDamaged = errors.New("not a whole backup")
 
-// Open reads a backup and checks every file's sum.
-func Open(dir string) (*Manifest, error) {
+// Open reads a backup and checks every file's sum. What is encrypted is read later, with the
+// identities.
+func Open(dir string, identities ...age.Identity) (*Manifest, error) {
 	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	var m Manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
+	m, err := parse(dir, text)
+	if err != nil {
+		return nil, err
 	}
-	if m.Format != format {
-		return nil, fmt.Errorf("backup %s has format %d, this program reads %d", dir, m.Format, format)
-	}
+	m.identities = identities
 	sums, err := readSums(dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range m.files() {
-		if !filepath.IsLocal(name) {
-			return nil, fmt.Errorf("%w: %s names %q", ErrDamaged, manifestFile, name)
-		}
-		sum, err := sumOf(filepath.Join(dir, name))
+		sum, err := sumOf(os.Open(filepath.Join(dir, name)))
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -101,18 +107,95 @@ func Open(dir string) (*Manifest, error) {
 			return nil, fmt.Errorf("%w: %s has changed since it was written", ErrDamaged, name)
 		}
 	}
+	return m, nil
+}
+
+// parse reads backup.json of the backup at from, and refuses names that lead out of it.
+func parse(from string, text []byte) (*Manifest, error) {
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
+	}
+	if m.Format != format {
+		return nil, fmt.Errorf("backup %s has format %d, this program reads %d", from, m.Format, format)
+	}
+	for _, name := range m.files() {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("%w: %s names %q", ErrDamaged, manifestFile, name)
+		}
+	}
 	return &m, nil
 }
 
+// files are those that have sums, by their names in the folder.
 func (m *Manifest) files() []string {
-	names := append([]string{manifestFile}, m.Included...)
+	names := []string{manifestFile}
+	for _, name := range m.Included {
+		names = append(names, m.stored(name))
+	}
 	for _, r := range m.Redis {
-		names = append(names, r.File)
+		names = append(names, m.stored(r.File))
 	}
 	for _, t := range m.Tables {
-		names = append(names, t.File)
+		names = append(names, m.stored(t.File))
 	}
 	return names
+}
+
+func (m *Manifest) stored(name string) string {
+	if m.Encrypted {
+		return name + ".age"
+	}
+	return name
+}
+
+// create writes a listed file.
+func (m *Manifest) create(dir, name string, write func(io.Writer) error) error {
+	return create(filepath.Join(dir, m.stored(name)), func(w io.Writer) error {
+		if !m.Encrypted {
+			return write(w)
+		}
+		sealed, err := age.Encrypt(w, m.recipients...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(sealed), sealed.Close())
+	})
+}
+
+// ErrIdentity says that an encrypted backup cannot be read with what was given.
+var ErrIdentity = errors.New("the backup is encrypted, and no identity opens it")
+
+// open reads a listed file as it was before it was encrypted.
+func (m *Manifest) open(dir, name string) (io.ReadCloser, error) {
+	f, err := os.Open(filepath.Join(dir, m.stored(name)))
+	if err != nil || !m.Encrypted {
+		return f, err
+	}
+	if len(m.identities) == 0 {
+		return nil, errors.Join(ErrIdentity, f.Close())
+	}
+	plain, err := age.Decrypt(bufio.NewReaderSize(f, 1<<20), m.identities...)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrIdentity, err), f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{plain, f}, nil
+}
+
+// copyOut writes a listed file elsewhere.
+func (m *Manifest) copyOut(dir, name, to string) error {
+	in, err := m.open(dir, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // only read
+	return create(to, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
 }
 
 func readSums(dir string) (map[string]string, error) {
@@ -131,8 +214,7 @@ func readSums(dir string) (map[string]string, error) {
 	return sums, nil
 }
 
-func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
+func sumOf(f io.ReadCloser, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -153,7 +235,7 @@ func (m *Manifest) seal(dir string) error {
 	}
 	var sums []byte
 	for _, name := range slices.Sorted(slices.Values(m.files())) {
-		sum, err := sumOf(filepath.Join(dir, name))
+		sum, err := sumOf(os.Open(filepath.Join(dir, name)))
 		if err != nil {
 			return err
 		}
@@ -192,18 +274,6 @@ func create(path string, write func(io.Writer) error) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // only read
-	return create(to, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
-		return err
-	})
 }
 
 func syncFolder(path string) error {
