@@ -64,7 +64,7 @@ restore-drill: ## try FROM, a backup or a folder of them (default: the newest of
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@$(MAKE) -s build
 	@"$(DATA_DIR)/bin/devclickhouse" install
-	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore-drill "$(or $(FROM),$(DATA_DIR)/backups)" -age-identity "$(IDENTITY)"
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -drill -restore "$(or $(FROM),$(DATA_DIR)/backups)" -age-identity "$(IDENTITY)"
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
 test: ## every rule once and the whole system once, 5 minutes; installs gcc, Redis and the ClickHouse library

@@ -85,6 +85,7 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 		right |= subtle.ConstantTimeCompare(given[:], g.adminKeys[i][:])
 	}
 	if right != 1 {
+		g.metrics.adminKeys.Inc()
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -156,14 +154,13 @@ func newBackupCommand() *cobra.Command {
 	var o backup.Options
 	var recipients []string
 	var every time.Duration
-	var keep int
 	var withoutHistory bool
 	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) (err error) {
-		if keep < 1 || every < time.Minute {
+		if o.Keep < 1 || every < time.Minute {
 			return errors.New("--keep: want 1 or more; --every: 1m or more")
 		}
-		if o.Recipients, err = readAge("recipient", age.ParseRecipients, strings.Join(recipients, "\n")); err != nil {
-			return err
+		if o.Recipients, err = age.ParseRecipients(strings.NewReader(strings.Join(recipients, "\n"))); err != nil && len(recipients) > 0 {
+			return fmt.Errorf("--age-recipient: %w", err)
 		}
 		place, err := backup.OpenPlace(o.To)
 		if err != nil {
@@ -177,16 +174,14 @@ func newBackupCommand() *cobra.Command {
 			return err
 		}
 		o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-		repeated := c.Flags().Changed("every")
+		repeated, take := c.Flags().Changed("every"), backup.Make
+		if repeated || strings.HasPrefix(o.To, "s3://") {
+			take = place.Take
+		}
 		one := func(context.Context) error {
 			began, out := time.Now(), c.OutOrStdout()
 			return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
-				var m *backup.Manifest
-				if repeated || strings.HasPrefix(o.To, "s3://") {
-					m, err = place.Take(ctx, s.ledger, s.archive, o, keep)
-				} else {
-					m, err = backup.Make(ctx, s.ledger, s.archive, o)
-				}
+				m, err := take(ctx, s.ledger, s.archive, o)
 				if m == nil {
 					return err
 				}
@@ -209,41 +204,19 @@ func newBackupCommand() *cobra.Command {
 	f.StringArrayVar(&o.Include, "include", nil, "a further file or folder to copy, such as the keys; may be repeated")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse out: it has a backup of its own")
 	f.DurationVar(&every, "every", 24*time.Hour, "go on, and make one whenever the newest is older")
-	f.IntVar(&keep, "keep", 14, "how many whole ones to leave there, the new one included; older ones are removed")
+	f.IntVar(&o.Keep, "keep", 14, "how many whole ones to leave there, the new one included; older ones are removed")
 	f.StringSliceVar(&recipients, "age-recipient", nil, "encrypt for this public key of age; may be repeated")
 	f.Bool(healthFlag, false, "ask whether the newest backup is younger than --every and a twelfth, and end: 0 if so, else 1")
 	requireFlag(c, "to")
 	return c
 }
 
-// readAge reads keys of age, one a line; none is no error.
-func readAge[K any](flag string, parse func(io.Reader) ([]K, error), text string) ([]K, error) {
-	if text == "" {
-		return nil, nil
-	}
-	keys, err := parse(strings.NewReader(text))
-	if err != nil {
-		err = fmt.Errorf("--age-%s: %w", flag, err)
-	}
-	return keys, err
-}
-
 func newRestoreCommand() *cobra.Command {
-	var from, redisDir, includedDir, identity string
+	var from, redisDir, includedDir string
+	var identities []string
 	var node int
 	var check, merge, withoutHistory bool
 	c := newSettingsCommand("restore --from FOLDER", func(c *cobra.Command) error {
-		var key []byte
-		var err error
-		if identity != "" {
-			if key, err = os.ReadFile(identity); err != nil {
-				return err
-			}
-		}
-		identities, err := readAge("identity", age.ParseIdentities, string(key))
-		if err != nil {
-			return err
-		}
 		m, err := backup.Open(from, identities...)
 		if err != nil {
 			return err
@@ -291,7 +264,7 @@ start the programs, and then: reporting reconcile
 	f.StringVar(&redisDir, "redis-dir", "", "data folder of a Redis that does not run")
 	f.IntVar(&node, "node", 0, "which master's snapshot goes into --redis-dir, from 0")
 	f.StringVar(&includedDir, "included-dir", "", "where to put the included files")
-	f.StringVar(&identity, "age-identity", "", "file with the private key of age, of an encrypted backup")
+	f.StringArrayVar(&identities, "age-identity", nil, "a file with the private key of an encrypted backup; may be repeated")
 	f.BoolVar(&merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
 	requireFlag(c, "from")

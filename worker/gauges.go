@@ -137,10 +137,7 @@ func (g *gauges) readServers(ctx context.Context) error {
 		s.gauge(float64(r.MemoryMax), "worker_redis_memory_max_bytes", "Memory that a Redis server may use; 0: no limit.", "server", addr)
 		s.gauge(float64(r.Clients), "worker_redis_clients", "Connections to a Redis server.", "server", addr)
 		s.gauge(float64(r.Replicas), "worker_redis_replicas", "Replicas of a Redis server that are in sync with it.", "server", addr)
-		if r.Replicas > 0 {
-			s.gauge(float64(r.ReplicaLagBytes), "worker_redis_replica_lag_bytes", "What the slowest replica of a Redis server has not got yet.", "server", addr)
-			s.gauge(r.ReplicaLag.Seconds(), "worker_redis_replica_lag_seconds", "Since the slowest replica of a Redis server last said how far it is.", "server", addr)
-		}
+		s.gauge(float64(r.ReplicaLag), "worker_redis_replica_lag_bytes", "What the slowest replica of a Redis server has not got yet.", "server", addr)
 		s.gauge(truth(r.AOF), "worker_redis_aof_enabled",
 			"1 when a Redis server writes an append-only file, without which a restart loses orders.", "server", addr)
 		s.gauge(truth(r.AOFBroken), "worker_redis_aof_failed", "1 when the last write or rewrite of the append-only file failed.", "server", addr)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,10 +72,8 @@ type Server struct {
 	// waited for the disk.
 	AOF, AOFBroken bool
 	AOFDelayed     int64
-	// Replicas are those in sync; of the slowest, the bytes it lacks and the time since it
-	// last said how far it is.
-	Replicas, ReplicaLagBytes int64
-	ReplicaLag                time.Duration
+	Replicas       int64 // in sync
+	ReplicaLag     int64 // bytes that the slowest of them lacks
 }
 
 // Servers asks every server.
@@ -116,17 +115,11 @@ func parseServer(addr, info string) Server {
 	}
 	for i := range number(values["connected_slaves"]) {
 		// ip=10.0.0.2,port=6379,state=online,offset=1234,lag=1
-		replica := map[string]string{}
-		for pair := range strings.SplitSeq(values[fmt.Sprint("slave", i)], ",") {
-			name, value, _ := strings.Cut(pair, "=")
-			replica[name] = value
+		replica, _ := url.ParseQuery(strings.ReplaceAll(values[fmt.Sprint("slave", i)], ",", "&"))
+		if replica.Get("state") == "online" {
+			s.Replicas++
+			s.ReplicaLag = max(s.ReplicaLag, number(values["master_repl_offset"])-number(replica.Get("offset")))
 		}
-		if replica["state"] != "online" {
-			continue
-		}
-		s.Replicas++
-		s.ReplicaLagBytes = max(s.ReplicaLagBytes, number(values["master_repl_offset"])-number(replica["offset"]))
-		s.ReplicaLag = max(s.ReplicaLag, time.Duration(number(replica["lag"]))*time.Second)
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,11 +39,15 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 	if from, err = filepath.Abs(from); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	command := []string{"restore", "--from", from, "--age-identity", o.AgeIdentity}
-	steps := []step{s.build, s.command(BackupUser, append(command, "--check")...),
+	command := []string{"restore", "--from", from}
+	if o.AgeIdentity != "" {
+		command = append(command, "--age-identity", o.AgeIdentity)
+	}
+	restore := func(args ...string) step { return s.command(BackupUser, slices.Concat(command, args)...) }
+	steps := []step{s.build, restore("--check"),
 		func(context.Context) error { return s.moveAside(replace) },
-		s.command(BackupUser, append(command, "--redis-dir", s.data.file("redis"), "--included-dir", s.data.path)...),
-		s.startRedis, s.startClickHouse, s.command(BackupUser, command...),
+		restore("--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
+		s.startRedis, s.startClickHouse, restore(),
 		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) }}
 	if drill != nil {
 		steps = append(steps, drill(s)...)
@@ -54,6 +59,7 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 // own, compares Redis with ClickHouse there, and removes it. Of the programs only the
 // exporter runs: nothing is sent to anybody. Of the options BinDir, AgeIdentity and Out count.
 func Drill(ctx context.Context, o Options, from string) (err error) {
+	began := time.Now()
 	if whole, _ := filepath.Glob(filepath.Join(from, "*Z", "backup.json")); len(whole) > 0 { // the pattern is well-formed
 		from = filepath.Dir(slices.Max(whole))
 	}
@@ -64,10 +70,7 @@ func Drill(ctx context.Context, o Options, from string) (err error) {
 		Redis, Tables []any
 	}
 	text, err := os.ReadFile(filepath.Join(from, "backup.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &backup)
-	}
-	if err != nil {
+	if err = cmp.Or(err, json.Unmarshal(text, &backup)); err != nil {
 		return fmt.Errorf("restore drill: %w", err)
 	}
 	if len(backup.Redis) != 1 || len(backup.Tables) == 0 {
@@ -78,14 +81,18 @@ func Drill(ctx context.Context, o Options, from string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.DataDir)) }()
 	fmt.Fprintf(o.Out, "trying %s in %s\n", from, o.DataDir)
-	o.environment = backup.Environment
+	o.ClickHouseURL, o.environment = "", backup.Environment
 	o.Env = []string{"ENVIRONMENT=" + backup.Environment, fmt.Sprint("PARTITIONS=", backup.Partitions)}
 	// What Redis keeps of ended orders by default.
 	day := backup.Began.In(delivery.Istanbul)
-	return restore(ctx, o, from, false, func(s *Stack) []step {
+	err = restore(ctx, o, from, false, func(s *Stack) []step {
 		return []step{s.startExporter, s.command(ReportingUser, "reconcile", "--wait", "10m",
 			"--from", day.AddDate(0, 0, -7).Format(time.DateOnly), "--to", day.Format(time.DateOnly))}
 	})
+	if err == nil {
+		fmt.Fprintf(o.Out, "\n%s was restored and reconciled within %.0f s\n", from, time.Since(began).Seconds())
+	}
+	return err
 }
 
 func (s *Stack) startExporter(ctx context.Context) error {

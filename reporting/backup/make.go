@@ -29,6 +29,8 @@ type Options struct {
 	Include []string
 	// Recipients may decrypt the files; none: nothing is encrypted.
 	Recipients []age.Recipient
+	// Keep is how many whole ones Place.Take leaves there, at least 1.
+	Keep int
 	// Progress is called with what has been copied so far.
 	Progress func(string)
 }
@@ -172,15 +174,7 @@ func (m *Manifest) include(dir, path string) error {
 			return fmt.Errorf("%s is neither a file nor a folder", from)
 		}
 		m.Included = append(m.Included, name)
-		in, err := os.Open(from)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = in.Close() }() // only read
-		return m.create(dir, name, func(w io.Writer) error {
-			_, err := io.Copy(w, in)
-			return err
-		})
+		return m.create(dir, name, content(os.Open(from)))
 	})
 }
 
@@ -212,7 +206,7 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 		return err
 	}
 	if err := errors.Join(
-		m.copyOut(from, m.Redis[node].File, filepath.Join(partial, appendBase)),
+		create(filepath.Join(partial, appendBase), content(m.open(from, m.Redis[node].File))),
 		writeFile(filepath.Join(partial, appendList), []byte("file "+appendBase+" seq 1 type b\n")),
 		syncFolder(partial)); err != nil {
 		return err
@@ -229,8 +223,8 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 			return err
 		}
 		target := filepath.Join(dir, rel)
-		if err := m.copyOut(from, name, target); !errors.Is(err, fs.ErrExist) {
-			if err != nil {
+		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+			if err := create(target, content(m.open(from, name))); err != nil {
 				return err
 			}
 			continue

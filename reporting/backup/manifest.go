@@ -16,7 +16,8 @@
 package backup
 
 import (
-	"bufio"
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -50,7 +51,6 @@ type Manifest struct {
 	// Encrypted: the files' names end in .age, besides what is listed.
 	Encrypted bool `json:"encrypted,omitempty"`
 
-	name       string // of its folder in a Place
 	recipients []age.Recipient
 	identities []age.Identity
 }
@@ -80,23 +80,36 @@ const (
 // ErrDamaged says that a folder is no backup, or not the one that was made.
 var ErrDamaged = errors.New("not a whole backup")
 
-// Open reads a backup and checks every file's sum. What is encrypted is read later, with the
-// identities.
-func Open(dir string, identities ...age.Identity) (*Manifest, error) {
+// Open reads a backup and checks every file's sum. identities are files with private keys of
+// age: what is encrypted is read with them later.
+func Open(dir string, identities ...string) (*Manifest, error) {
 	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	m, err := parse(dir, text)
-	if err != nil {
-		return nil, err
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
 	}
-	m.identities = identities
+	if m.Format != format {
+		return nil, fmt.Errorf("backup %s has format %d, this program reads %d", dir, m.Format, format)
+	}
+	for _, file := range identities {
+		text, err := os.ReadFile(file)
+		keys, malformed := age.ParseIdentities(bytes.NewReader(text))
+		if err := cmp.Or(err, malformed); err != nil {
+			return nil, fmt.Errorf("age's identity %s: %w", file, err)
+		}
+		m.identities = append(m.identities, keys...)
+	}
 	sums, err := readSums(dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range m.files() {
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("%w: %s names %q", ErrDamaged, manifestFile, name)
+		}
 		sum, err := sumOf(os.Open(filepath.Join(dir, name)))
 		switch {
 		case err != nil:
@@ -105,23 +118,6 @@ func Open(dir string, identities ...age.Identity) (*Manifest, error) {
 			return nil, fmt.Errorf("%w: %s lacks %s", ErrDamaged, sumsFile, name)
 		case sums[name] != sum:
 			return nil, fmt.Errorf("%w: %s has changed since it was written", ErrDamaged, name)
-		}
-	}
-	return m, nil
-}
-
-// parse reads backup.json of the backup at from, and refuses names that lead out of it.
-func parse(from string, text []byte) (*Manifest, error) {
-	var m Manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
-	}
-	if m.Format != format {
-		return nil, fmt.Errorf("backup %s has format %d, this program reads %d", from, m.Format, format)
-	}
-	for _, name := range m.files() {
-		if !filepath.IsLocal(name) {
-			return nil, fmt.Errorf("%w: %s names %q", ErrDamaged, manifestFile, name)
 		}
 	}
 	return &m, nil
@@ -172,10 +168,7 @@ func (m *Manifest) open(dir, name string) (io.ReadCloser, error) {
 	if err != nil || !m.Encrypted {
 		return f, err
 	}
-	if len(m.identities) == 0 {
-		return nil, errors.Join(ErrIdentity, f.Close())
-	}
-	plain, err := age.Decrypt(bufio.NewReaderSize(f, 1<<20), m.identities...)
+	plain, err := age.Decrypt(f, m.identities...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrIdentity, err), f.Close())
 	}
@@ -185,17 +178,16 @@ func (m *Manifest) open(dir, name string) (io.ReadCloser, error) {
 	}{plain, f}, nil
 }
 
-// copyOut writes a listed file elsewhere.
-func (m *Manifest) copyOut(dir, name, to string) error {
-	in, err := m.open(dir, name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // only read
-	return create(to, func(w io.Writer) error {
+// content copies what was opened, or has the error of opening it.
+func content(in io.ReadCloser, err error) func(io.Writer) error {
+	return func(w io.Writer) error {
+		if err != nil {
+			return err
+		}
+		defer func() { _ = in.Close() }() // only read
 		_, err := io.Copy(w, in)
 		return err
-	})
+	}
 }
 
 func readSums(dir string) (map[string]string, error) {
@@ -214,13 +206,9 @@ func readSums(dir string) (map[string]string, error) {
 	return sums, nil
 }
 
-func sumOf(f io.ReadCloser, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read
+func sumOf(in io.ReadCloser, err error) (string, error) {
 	h := sha256.New()
-	_, err = io.Copy(h, f)
+	err = content(in, err)(h)
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
@@ -260,7 +248,7 @@ func writeFile(path string, content []byte) error {
 }
 
 // create writes a new file, and folders that are lacking, readable by their owner only, and
-// syncs the file.
+// syncs the file. What could not be written is removed.
 func create(path string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -269,11 +257,10 @@ func create(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
+	if err = write(f); err != nil {
+		return errors.Join(err, f.Close(), os.Remove(path))
 	}
-	return errors.Join(err, f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func syncFolder(path string) error {

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -23,18 +23,20 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// Place holds backups, each in a folder that is named by its time: below a folder, or below
-// a prefix in S3. A folder without backup.json is none: it is being written or was cut short.
+// Place holds the backups of one environment, each named by the time at which it began: in a
+// folder, or below a prefix in S3. One without backup.json is being written or was cut short.
 type Place struct {
-	dir string // of the backups, or where one is made before it is uploaded
-
+	dir            string        // of the backups, or where one is made before it is uploaded
 	s3             *minio.Client // nil: the place is dir
 	bucket, prefix string        // prefix is empty or ends in /
 }
 
 const (
-	nameForm      = "20060102T150405Z" // when it began, in UTC
+	nameForm      = "20060102T150405Z"
 	partialSuffix = ".partial"
+	abandoned     = 2 * longest // nobody writes any more what was begun so long ago
+	retryAfter    = 10 * time.Minute
+	lookAgain     = time.Hour // clocks are set, and backups removed by hand
 )
 
 // OpenPlace reads the path of a folder, or s3://bucket/prefix. It connects to nothing. The
@@ -50,44 +52,42 @@ func OpenPlace(at string) (_ *Place, err error) {
 	id, missing := config.Secret("AWS_ACCESS_KEY_ID")
 	key, other := config.Secret("AWS_SECRET_ACCESS_KEY")
 	endpoint, malformed := url.Parse(cmp.Or(os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
-	if err := errors.Join(missing, other, malformed); err != nil {
-		return nil, err
+	if err := errors.Join(missing, other, malformed); err != nil || bucket == "" {
+		return nil, cmp.Or(err, errors.New("no bucket is named"))
 	}
 	client, err := minio.New(endpoint.Host, &minio.Options{Creds: credentials.NewStaticV4(id, key, ""),
 		Secure: endpoint.Scheme != "http", Region: cmp.Or(os.Getenv("AWS_REGION"), "us-east-1")})
 	return &Place{filepath.Join(os.TempDir(), "reporting-backup"), client, bucket, prefix}, err
 }
 
-// Take makes a backup there, and then removes whole ones of the same environment beside the
-// newest keep, and what was cut short so long ago that nobody writes it any more. Whatever
-// else is there is left alone. After an error with a manifest the backup is whole.
-func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options, keep int) (*Manifest, error) {
+// Take makes a backup there, then removes older whole ones until there are o.Keep, and what
+// was abandoned. Whatever has another name is left alone. The backup is whole when one is
+// returned, even with an error.
+func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) (*Manifest, error) {
 	name := time.Now().UTC().Format(nameForm)
 	o.To = filepath.Join(p.dir, name)
 	m, err := Make(ctx, l, a, o)
-	if err == nil && p.s3 != nil {
-		err = p.upload(ctx, m, name, o.Progress)
-	}
 	if err != nil {
 		return nil, err
 	}
-	if err = p.prune(ctx, m, keep, o.Progress); err == nil && p.s3 != nil {
-		err = (&Place{dir: p.dir}).prune(ctx, m, 1, o.Progress)
+	if p.s3 != nil {
+		if err = p.upload(ctx, m, name, o.Progress); err != nil {
+			return nil, err
+		}
+		err = (&Place{dir: p.dir}).prune(ctx, name, 1, o.Progress)
 	}
-	return m, err
+	return m, errors.Join(err, p.prune(ctx, name, o.Keep, o.Progress))
 }
 
-// upload moves a folder to S3, backup.json last. Meanwhile its name here is that of a partial one.
+// upload moves a folder to S3, backup.json last. Meanwhile it has the name of a partial one.
 func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress func(string)) (err error) {
 	defer wrap("backup: uploading", &err)
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
 	dir := filepath.Join(p.dir, name+partialSuffix)
 	if err := os.Rename(filepath.Join(p.dir, name), dir); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for _, file := range append(append([]string{sumsFile}, m.files()[1:]...), manifestFile) { // files()[0] is backup.json
+	for _, file := range slices.Backward(append(m.files(), sumsFile)) {
 		done, err := p.s3.FPutObject(ctx, p.bucket, p.prefix+path.Join(name, filepath.ToSlash(file)), filepath.Join(dir, file), minio.PutObjectOptions{})
 		if err != nil {
 			return err
@@ -97,90 +97,46 @@ func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress f
 	return nil
 }
 
-func (p *Place) prune(ctx context.Context, made *Manifest, keep int, progress func(string)) (err error) {
+func (p *Place) prune(ctx context.Context, made string, keep int, progress func(string)) (err error) {
 	defer wrap("backup: removing old ones", &err)
-	whole, partial, err := p.list(ctx)
-	if err != nil {
-		return err
-	}
-	whole = slices.DeleteFunc(whole, func(m *Manifest) bool { return m.Environment != made.Environment || m.ID == made.ID })
-	for _, m := range whole[:max(len(whole)+1-keep, 0)] {
-		partial = append(partial, m.name)
-		progress("removing " + m.name)
-	}
-	for _, name := range partial {
+	whole, gone, err := p.list(ctx)
+	whole = slices.DeleteFunc(whole, func(name string) bool { return name == made })
+	for _, name := range append(gone, whole[:max(len(whole)+1-keep, 0)]...) {
+		progress("removing " + name)
 		err = errors.Join(err, p.remove(ctx, name))
 	}
 	return err
 }
 
-// list reads the whole backups, oldest first, and names those that were cut short more than
-// the time that two of them may take ago.
-func (p *Place) list(ctx context.Context) (whole []*Manifest, partial []string, err error) {
-	names, err := p.names(ctx)
-	slices.Sort(names)
-	for _, name := range names {
-		began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix))
-		if foreign != nil {
-			continue
-		}
-		m, err := p.manifest(ctx, name)
-		switch {
-		case err == nil:
-			m.name = name
-			whole = append(whole, m)
-		case errors.Is(err, fs.ErrNotExist) && time.Since(began) > 2*longest:
-			partial = append(partial, name)
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrDamaged): // a damaged one is for people to look at
-			return nil, nil, err
-		}
-	}
-	return whole, partial, err
-}
-
-func (p *Place) names(ctx context.Context) (names []string, err error) {
+// list names the whole backups, oldest first, and the abandoned ones.
+func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
+	found := map[string]bool{} // whether backup.json is there
 	if p.s3 == nil {
-		entries, err := os.ReadDir(p.dir)
+		entries, unread := os.ReadDir(p.dir)
+		if !errors.Is(unread, fs.ErrNotExist) { // the first backup makes it
+			err = unread
+		}
 		for _, e := range entries {
-			names = append(names, e.Name())
+			_, none := os.Stat(filepath.Join(p.dir, e.Name(), manifestFile))
+			found[e.Name()] = none == nil && !strings.HasSuffix(e.Name(), partialSuffix)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // the first backup makes it
-			err = nil
-		}
-		return names, err
-	}
-	for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix}) {
-		if o.Err != nil {
-			return nil, o.Err
-		}
-		names = append(names, path.Base(o.Key))
-	}
-	return names, nil
-}
-
-// manifest is fs.ErrNotExist where there is no whole backup.
-func (p *Place) manifest(ctx context.Context, name string) (*Manifest, error) {
-	var text []byte
-	var err error
-	switch {
-	case strings.HasSuffix(name, partialSuffix):
-		return nil, fs.ErrNotExist
-	case p.s3 == nil:
-		text, err = os.ReadFile(filepath.Join(p.dir, name, manifestFile))
-	default:
-		var o *minio.Object
-		if o, err = p.s3.GetObject(ctx, p.bucket, p.prefix+path.Join(name, manifestFile), minio.GetObjectOptions{}); err == nil {
-			defer func() { _ = o.Close() }() // only read
-			text, err = io.ReadAll(o)
-		}
-		if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
-			err = fs.ErrNotExist
+	} else {
+		for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix, Recursive: true}) {
+			name, file, _ := strings.Cut(strings.TrimPrefix(o.Key, p.prefix), "/")
+			found[name] = found[name] || file == manifestFile
+			err = errors.Join(err, o.Err)
 		}
 	}
-	if err != nil {
-		return nil, err
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		switch began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix)); {
+		case foreign != nil:
+		case found[name]:
+			whole = append(whole, name)
+		case time.Since(began) > abandoned:
+			gone = append(gone, name)
+		}
 	}
-	return parse(name, text)
+	return whole, gone, err
 }
 
 // remove begins with what makes it a backup: after a crash it is none.
@@ -197,37 +153,30 @@ func (p *Place) remove(ctx context.Context, name string) error {
 		return err
 	}
 	for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix + name + "/", Recursive: true}) {
-		if o.Err != nil {
-			return o.Err
-		}
-		err = errors.Join(err, p.s3.RemoveObject(ctx, p.bucket, o.Key, minio.RemoveObjectOptions{}))
+		err = errors.Join(err, o.Err, p.s3.RemoveObject(ctx, p.bucket, o.Key, minio.RemoveObjectOptions{}))
 	}
 	return err
 }
 
-// Due is how long the newest whole backup is good for, if each is for every: at most 0 when
-// the next one is due. One that is said to have begun in the future does not count.
+// Due is how long the newest backup is good for, if each is for every; 0: the next one is
+// due. One that is said to have begun in the future does not count.
 func (p *Place) Due(ctx context.Context, every time.Duration) (left time.Duration, err error) {
 	whole, _, err := p.list(ctx)
-	for _, m := range whole {
-		if good := every - time.Since(m.Began); good <= every {
+	for _, name := range whole {
+		began, _ := time.Parse(nameForm, name) // so it is named
+		if good := every - time.Since(began); good <= every {
 			left = max(left, good)
 		}
 	}
 	return left, err
 }
 
-const (
-	retryAfter = 10 * time.Minute
-	lookAgain  = time.Hour // clocks are set, and backups removed by hand
-)
-
 // Repeat calls take whenever the newest backup is older than every, and after a failure again
 // in ten minutes, until ctx ends.
 func (p *Place) Repeat(ctx context.Context, every time.Duration, take func(context.Context) error, report func(string)) {
 	for ctx.Err() == nil {
 		wait, err := p.Due(ctx, every)
-		if err == nil && wait <= 0 {
+		if err == nil && wait == 0 {
 			err = take(ctx)
 		}
 		if err != nil && ctx.Err() == nil {

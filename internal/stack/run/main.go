@@ -45,8 +45,8 @@ func main() {
 	bin := flag.String("bin", "", "folder of binaries that were built already; empty: they are built now")
 	restore := flag.String("restore", "", "put this backup into DATA_DIR, and end")
 	replace := flag.Bool("replace", false, "with -restore: move what is in DATA_DIR aside")
-	drill := flag.String("restore-drill", "", "try this backup, or the newest in this folder, apart from DATA_DIR, and end")
-	identity := flag.String("age-identity", "", "with these two: the file with the private key of an encrypted backup")
+	drill := flag.Bool("drill", false, "with -restore: only try this backup, or the newest in this folder, apart from DATA_DIR")
+	identity := flag.String("age-identity", "", "with -restore: the file with the private key of an encrypted backup")
 	check := flag.Bool("check-config", false, "check the variables without starting anything, print what is in force, and end")
 	stop := flag.Bool("stop", false, "stop the run of DATA_DIR, if there is one, and end (Linux)")
 	flag.Usage = func() {
@@ -58,9 +58,7 @@ func main() {
 	var err error
 	switch {
 	case *restore != "":
-		err = putBack(*restore, *bin, *identity, *replace)
-	case *drill != "":
-		err = tryRestore(*drill, *bin, *identity)
+		err = putBack(*restore, *bin, *identity, *replace, *drill)
 	case *stop:
 		err = stopRun(cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), os.Stdout)
 	case *check:
@@ -122,31 +120,22 @@ var (
 	ready     = template.Must(template.New("ready").Parse(readyText))
 )
 
-// putBack is `make restore`.
-func putBack(from, bin, identity string, replace bool) error {
-	if os.Getenv("REDIS_URL") != "" {
-		return errors.New("REDIS_URL names a Redis of its own: see `reporting restore -h`")
-	}
+// putBack is `make restore` and `make restore-drill`.
+func putBack(from, bin, identity string, replace, drill bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir := cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir)
 	o := stack.Options{DataDir: dir, BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), AgeIdentity: identity, Out: os.Stdout}
+	if drill {
+		return stack.Drill(ctx, o, from)
+	}
+	if os.Getenv("REDIS_URL") != "" {
+		return errors.New("REDIS_URL names a Redis of its own: see `reporting restore -h`")
+	}
 	if err := stack.Restore(ctx, o, from, replace); err != nil {
 		return err
 	}
 	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", dir)
-	return nil
-}
-
-// tryRestore is `make restore-drill`.
-func tryRestore(from, bin, identity string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	began := time.Now()
-	if err := stack.Drill(ctx, stack.Options{BinDir: bin, AgeIdentity: identity, Out: os.Stdout}, from); err != nil {
-		return err
-	}
-	fmt.Printf("\nrestored and reconciled after %.0f s; nothing is left of it\n", time.Since(began).Seconds())
 	return nil
 }
 
