@@ -19,6 +19,10 @@ func TestAdmin_NeedsItsKey(t *testing.T) {
 		}
 	}
 	want(t, e.get(e.vendor+"/api/admin/v1/webhooks", adminKey), 404, "NOT_FOUND") // the vendors' listener
+	want(t, e.get(e.private+"/api/admin/v1/accounts", adminKey), 200, "")
+	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, "\ngateway_admin_key_failures_total 4\n") {
+		t.Error("keys that were tried are not counted, or no key at all is, or the right one")
+	}
 }
 
 // While the admin key is rotated each of several opens, and nothing else does.

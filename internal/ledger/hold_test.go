@@ -50,6 +50,21 @@ func (s *env) eventsHeld(t *testing.T) int64 {
 	return get(s.rdb.XLen(t.Context(), s.partitionOf(s.account).key(kindEvents)).Result())(t)
 }
 
+// Operators are told the latest backup, and a restored Redis knows of those before its own.
+func TestNote_KeepsTheLatestBackup(t *testing.T) {
+	t.Parallel()
+	l := openTest(t)
+	if at := get(l.Monitor.LastBackup(t.Context()))(t); !at.IsZero() {
+		t.Errorf("there was none, and it says %s", at)
+	}
+	for _, began := range []time.Time{time.Unix(1_700_000_000, 0), time.Unix(1_800_000_000, 0)} {
+		require(t, l.Backup.Note(t.Context(), began) == nil, "it cannot be noted")
+		if at := get(l.Monitor.LastBackup(t.Context()))(t); !at.Equal(began) {
+			t.Errorf("it says %s, not %s", at, began)
+		}
+	}
+}
+
 // While a hold is there, nothing that was exported after it began is trimmed; a
 // hold that nobody has released for a day keeps nothing.
 func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {

@@ -39,6 +39,11 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 			t.Errorf("%s: %+v", broken, s)
 		}
 	}
+	replicas := "# Replication\r\nrole:master\r\nconnected_slaves:3\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=900,lag=1\r\n" +
+		"slave1:ip=::1,port=6379,state=online,offset=400,lag=0\r\nslave2:ip=10.0.0.4,port=6379,state=wait_bgsave,offset=0,lag=0\r\nmaster_repl_offset:1000\r\n"
+	if s := parseServer("a:1", replicas); s.Replicas != 2 || s.ReplicaLag != 600 {
+		t.Errorf("two of three replicas are in sync, one lacks 600 bytes: %+v", s)
+	}
 	if s := parseServer("a:1", ""); s.AOF || s.AOFBroken {
 		t.Errorf("of nothing: %+v", s)
 	}

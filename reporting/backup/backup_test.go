@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
@@ -221,5 +223,74 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	noError(t, os.Mkdir(half+".partial", 0o700))
 	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Progress: quiet}); err == nil {
 		t.Error("two wrote the same backup")
+	}
+}
+
+// What is encrypted shows nothing but sums and counts; only its recipient puts it back, and
+// whoever fails leaves nothing where it would go.
+func TestMake_EncryptsForItsRecipients(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.Delivered(time.Now())
+	dir := t.TempDir()
+	identity := func(name string) (file string, recipient age.Recipient) {
+		key, err := age.GenerateX25519Identity()
+		noError(t, err)
+		file = filepath.Join(dir, name)
+		noError(t, os.WriteFile(file, []byte("# created\n"+key.String()+"\n"), 0o600))
+		return file, key.Recipient()
+	}
+	mine, recipient := identity("mine")
+	others, _ := identity("others")
+	key := filepath.Join(dir, "webhook-keys")
+	noError(t, os.WriteFile(key, []byte("geheim"), 0o600))
+	to := filepath.Join(dir, "b")
+	made, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Include: []string{key}, Recipients: []age.Recipient{recipient}, Progress: quiet})
+	noError(t, err)
+	for _, name := range made.files() {
+		text, err := os.ReadFile(filepath.Join(to, name))
+		noError(t, err)
+		if name != manifestFile && (!strings.HasSuffix(name, ".age") || !bytes.HasPrefix(text, []byte("age-encryption.org/v1\n"))) {
+			t.Errorf("%s is not encrypted", name)
+		}
+	}
+	for name, identities := range map[string][]string{"none": nil, "another's": {others}} {
+		m, err := Open(to, identities...)
+		noError(t, err) // its sums can be checked by everybody
+		out := t.TempDir()
+		if err := m.PlaceRedis(to, 0, out); !errors.Is(err, ErrIdentity) {
+			t.Errorf("%s, Redis: %v", name, err)
+		}
+		if err := m.PlaceIncluded(to, out); !errors.Is(err, ErrIdentity) {
+			t.Errorf("%s, keys: %v", name, err)
+		}
+		for _, left := range []string{"webhook-keys", appendFolder} {
+			if _, err := os.Stat(filepath.Join(out, left)); err == nil {
+				t.Errorf("%s: %s is left", name, left)
+			}
+		}
+	}
+	m, err := Open(to, others, mine)
+	noError(t, err)
+	out := t.TempDir()
+	noError(t, m.PlaceRedis(to, 0, out))
+	for range 2 {
+		noError(t, m.PlaceIncluded(to, out))
+	}
+	for name, want := range map[string]string{"webhook-keys": "geheim", appendFolder + "/" + appendBase: "REDIS0"} {
+		if text, err := os.ReadFile(filepath.Join(out, name)); err != nil || !bytes.HasPrefix(text, []byte(want)) {
+			t.Errorf("%s begins with %.10q, %v", name, text, err)
+		}
+	}
+	other := &testenv.ArchiveEnv{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
+	a := other.OpenArchive()
+	_, err = a.Migrate(t.Context())
+	noError(t, err)
+	noError(t, m.load(t.Context(), to, a, false, quiet))
+
+	for _, wrong := range []string{key, filepath.Join(dir, "missing")} {
+		if _, err := Open(to, wrong); err == nil || !strings.Contains(err.Error(), wrong) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("identity %s: %v", wrong, err)
+		}
 	}
 }

@@ -142,11 +142,10 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 // remove begins with what makes it a backup: after a crash it is none.
 func (p *Place) remove(ctx context.Context, name string) error {
 	if p.s3 == nil {
-		partial := filepath.Join(p.dir, strings.TrimSuffix(name, partialSuffix)+partialSuffix)
-		if err := os.Rename(filepath.Join(p.dir, name), partial); err != nil {
+		if err := os.Remove(filepath.Join(p.dir, name, manifestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return os.RemoveAll(partial)
+		return os.RemoveAll(filepath.Join(p.dir, name))
 	}
 	err := p.s3.RemoveObject(ctx, p.bucket, p.prefix+path.Join(name, manifestFile), minio.RemoveObjectOptions{})
 	if err != nil {

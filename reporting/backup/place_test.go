@@ -1,0 +1,149 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// folderWith is a place with whole backups and, of names that end in /, folders without backup.json.
+func folderWith(t *testing.T, names ...string) *Place {
+	t.Helper()
+	p := &Place{dir: filepath.Join(t.TempDir(), "[backups]")}
+	for _, name := range names {
+		p.make(t, name)
+	}
+	return p
+}
+
+func (p *Place) make(t *testing.T, name string) {
+	t.Helper()
+	dir := filepath.Join(p.dir, name)
+	noError(t, os.MkdirAll(dir, 0o700))
+	if !strings.HasSuffix(name, "/") {
+		noError(t, os.WriteFile(filepath.Join(dir, manifestFile), []byte("{}"), 0o600))
+	}
+}
+
+func (p *Place) left(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(p.dir)
+	noError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	soon, now := time.Now().Add(time.Hour).UTC().Format(nameForm), time.Now().UTC().Format(nameForm)
+	foreign := []string{"20250101", "20250101T000000Z-mine", "before-20250101T000000Z", "notes"}
+	for name, c := range map[string]struct {
+		keep        int
+		there, want []string
+	}{
+		"the newest two":             {2, []string{"20250101T000000Z", "20250102T000000Z", "20250103T000000Z", now}, []string{"20250103T000000Z", now}},
+		"fewer than to be kept":      {14, []string{"20250101T000000Z", now}, []string{"20250101T000000Z", now}},
+		"the new one, whatever else": {1, []string{"20250101T000000Z", now, soon}, []string{now}},
+		"none but the new one":       {3, []string{now}, []string{now}},
+		"cut short long ago":         {2, []string{"20250101T000000Z/", "20250102T000000Z.partial", "20250103T000000Z.partial/", now}, []string{now}},
+		"being written":              {1, []string{now, soon + ".partial", soon[:15] + "Z/"}, []string{now, soon, soon + ".partial"}},
+	} {
+		p := folderWith(t, append(c.there, foreign...)...)
+		noError(t, p.prune(t.Context(), now, c.keep, quiet))
+		want := append(slices.Clone(c.want), foreign...)
+		slices.Sort(want)
+		if left := p.left(t); !slices.Equal(left, want) {
+			t.Errorf("%s: left are %v, want %v", name, left, want)
+		}
+	}
+}
+
+func TestDue_GoesByTheNewestWholeBackup(t *testing.T) {
+	t.Parallel()
+	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
+	for name, c := range map[string]struct {
+		there []string
+		want  time.Duration
+	}{
+		"none":                {nil, 0},
+		"a fresh one":         {[]string{ago(50 * time.Hour), ago(2 * time.Hour)}, 22 * time.Hour},
+		"an old one":          {[]string{ago(25 * time.Hour)}, 0},
+		"one cut short":       {[]string{ago(25 * time.Hour), ago(time.Hour) + "/", ago(2*time.Hour) + ".partial"}, 0},
+		"one of the future":   {[]string{ago(-48 * time.Hour)}, 0},
+		"what is not its own": {[]string{"latest"}, 0},
+	} {
+		left, err := folderWith(t, c.there...).Due(t.Context(), 24*time.Hour)
+		if err != nil || left > c.want || left < c.want-time.Hour {
+			t.Errorf("%s: due in %s (%v), want %s", name, left, err, c.want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	noError(t, os.WriteFile(file, nil, 0o600))
+	if _, err := (&Place{dir: file}).Due(t.Context(), time.Hour); err == nil {
+		t.Error("what cannot be listed counts as empty: a backup would be made again and again")
+	}
+}
+
+func TestRepeat_BeginsWhenDueAndAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	p := folderWith(t)
+	synctest.Test(t, func(t *testing.T) {
+		p.make(t, time.Now().Add(-23*time.Hour).UTC().Format(nameForm)) // an hour is left
+		began, tries := time.Now(), 0
+		var said, at []string
+		ctx, cancel := context.WithCancel(t.Context())
+		p.Repeat(ctx, 24*time.Hour, func(context.Context) error {
+			at = append(at, time.Since(began).String())
+			switch tries++; tries {
+			case 1, 2:
+				return errors.New("Redis is unavailable")
+			case 5:
+				cancel()
+				return ctx.Err()
+			}
+			p.make(t, time.Now().UTC().Format(nameForm))
+			return nil
+		}, func(text string) { said = append(said, text) })
+		if want := []string{"1h0m0s", "1h10m0s", "1h20m0s", "25h20m0s", "49h20m0s"}; !slices.Equal(at, want) {
+			t.Errorf("begun after %v, want %v", at, want)
+		}
+		if len(said) != 2 || said[0] != "FAILED, and begun again in 10m0s: Redis is unavailable" {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
+func TestOpenPlace_NamesWhatIsLacking(t *testing.T) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_ENDPOINT_URL": "", "AWS_REGION": ""} {
+		t.Setenv(name, value)
+		t.Setenv(name+"_FILE", "")
+	}
+	p, err := OpenPlace("s3://bucket/a/b/")
+	if err != nil || p.bucket != "bucket" || p.prefix != "a/b/" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := OpenPlace("s3://bucket"); err != nil || p.bucket != "bucket" || p.prefix != "" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, at := range []string{"s3://", "s3:///a"} {
+		if _, err := OpenPlace(at); err == nil || !strings.Contains(err.Error(), "bucket") {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "http://ho st")
+	if _, err := OpenPlace("s3://bucket"); err == nil {
+		t.Error("no URL is taken")
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	if _, err := OpenPlace("s3://bucket"); err == nil || !strings.Contains(err.Error(), "set AWS_ACCESS_KEY_ID, or AWS_ACCESS_KEY_ID_FILE") || strings.Contains(err.Error(), "geheim") {
+		t.Error(err)
+	}
+}
