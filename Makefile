@@ -21,8 +21,8 @@ FUZZ_TIME ?= 15s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking: redis-server (SERVER=valkey: valkey-server), gcc, curl, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
-	@sh internal/stack/deps.sh $(SERVER)-server gcc curl libreoffice chromium
+deps: ## install what is lacking: redis-server (SERVER=valkey: valkey-server), gcc, curl, haproxy, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
+	@sh internal/stack/deps.sh $(SERVER)-server gcc curl haproxy libreoffice chromium
 	@go run ./internal/devclickhouse install
 
 run: ## start everything and print how to use it; Ctrl-C or make stop stops it
@@ -84,8 +84,11 @@ flaky: ## run the tests of the packages that differ from BASE 20 times while oth
 openapi: ## renew what is derived from the OpenAPI documents: the Postman collection and the table of error codes
 	@go run ./gateway/openapi/derive -write
 
-alerts: ## check the alert rules and play their tests with promtool (Debian's, fetched once into the cache, not installed)
-	@cd configs/prometheus && sh promtool.sh check rules alerts.yml && sh promtool.sh check config prometheus.yml && sh promtool.sh test rules alerts_test.yml
+alerts: ## check the alert rules and who hears of them: promtool and amtool (Debian's, fetched once into the cache, not installed), and one delivery of a real Prometheus and Alertmanager
+	@sh internal/stack/deps.sh haproxy
+	@cd configs/prometheus && sh tool.sh promtool check rules alerts.yml && sh tool.sh promtool check config prometheus.yml && \
+		sh tool.sh promtool test rules alerts_test.yml && sh tool.sh amtool check-config alertmanager.yml
+	@CGO_ENABLED=0 go test -count 1 -tags long -run '^TestOnCall_' -v ./internal/systemtest
 
 check-config: ## check each program's settings and secrets, as they are in the environment, without starting anything (those of make run: check in the runbook)
 	@for program in "gateway -check-config" "worker -check-config" "reporting serve --check-config"; do \
