@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -13,23 +16,15 @@ func TestBackup_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	to := filepath.Join(t.TempDir(), "place")
 	for want, args := range map[string][]string{
-		"--to":                              {},
-		"--keep: want 1 or more":            {"--to", to, "--keep", "0"},
-		"--every: 1m or more":               {"--to", to, "--every", "59s"},
-		"--age-recipient: ":                 {"--to", to, "--age-recipient", "AGE-SECRET-KEY-1GEHEIM"},
-		"set AWS_ACCESS_KEY_ID":             {"--to", "s3://bucket"},
-		"is younger than 1h5m0s":            {"--to", to, "--every", "1h", "--health"},
-		"connection refused":                {"--to", to, "--age-recipient", ""},
-		"FAILED, and begun again in 10m0s:": {"--to", to, "--every", "24h"},
+		`flag(s) "to"`:           {},
+		"--keep: want 1 or more": {"--to", to, "--keep", "0"},
+		"--every: 1m or more":    {"--to", to, "--every", "59s"},
+		"--age-recipient: ":      {"--to", to, "--age-recipient", "AGE-SECRET-KEY-1GEHEIM"},
+		"set AWS_ACCESS_KEY_ID":  {"--to", "s3://bucket"},
+		"is younger than 1h5m0s": {"--to", to, "--every", "1h", "--health"},
+		"connection refused":     {"--to", to, "--age-recipient", ""},
 	} {
 		cmd := program(t, append(rightEnvironment(), "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=geheim"), append([]string{"backup", "--config", settingsFile(t)}, args...)...)
-		if args != nil && args[len(args)-1] == "24h" { // it goes on
-			said := endsAfter(t, cmd, want)
-			if !strings.Contains(said, "connection refused") {
-				t.Errorf("%s: said %s", want, said)
-			}
-			continue
-		}
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) || strings.Contains(strings.ToLower(string(out)), "geheim") {
 			t.Errorf("%v: %v, said %s", args, err, out)
@@ -38,14 +33,31 @@ func TestBackup_RefusesWhatCannotWork(t *testing.T) {
 	if _, err := os.Stat(to); err == nil {
 		t.Error("a folder is left")
 	}
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+}
+
+// A schedule outlives what fails, says so, and ends with SIGTERM; its health is the age of the newest backup.
+func TestBackup_ScheduleGoesOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	to := filepath.Join(t.TempDir(), "place")
+	cmd := program(t, rightEnvironment(), "backup", "--config", settingsFile(t), "--to", to, "--every", "24h")
+	said, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "FAILED, and begun again in 10m0s: ") || !strings.Contains(line, "connection refused") || strings.Contains(line, "geheim") {
+		t.Errorf("%v, said %s", err, line)
+	}
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		t.Errorf("ended with %v", err)
 	}
 	fresh := filepath.Join(to, time.Now().UTC().Format("20060102T150405Z"))
-	must(os.MkdirAll(fresh, 0o700))
-	must(os.WriteFile(filepath.Join(fresh, "backup.json"), nil, 0o600))
+	if err := errors.Join(os.MkdirAll(fresh, 0o700), os.WriteFile(filepath.Join(fresh, "backup.json"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := program(t, rightEnvironment(), "backup", "--config", settingsFile(t), "--to", to, "--health").CombinedOutput(); err != nil {
 		t.Errorf("%v, said %s", err, out)
 	}
