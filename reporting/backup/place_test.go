@@ -121,6 +121,18 @@ func TestRepeat_BeginsWhenDueAndAgainAfterAFailure(t *testing.T) {
 	})
 }
 
+// A place that cannot be listed may have a fresh one: none is made until that is known.
+func TestRepeat_MakesNothingWhereItCannotLook(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	noError(t, os.WriteFile(file, nil, 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	(&Place{dir: file}).Repeat(ctx, time.Hour, func(context.Context) error {
+		t.Error("one was made")
+		return nil
+	}, func(string) { cancel() })
+}
+
 func TestOpenPlace_NamesWhatIsLacking(t *testing.T) {
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_ENDPOINT_URL": "", "AWS_REGION": ""} {
 		t.Setenv(name, value)
