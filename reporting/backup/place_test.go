@@ -129,6 +129,7 @@ func TestRepeat_MakesNothingWhereItCannotLook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	(&Place{dir: file}).Repeat(ctx, time.Hour, func(context.Context) error {
 		t.Error("one was made")
+		cancel()
 		return nil
 	}, func(string) { cancel() })
 }
