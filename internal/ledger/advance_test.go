@@ -139,7 +139,7 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 	refused := get(s.Monitor.RefusedUpdates(t.Context(), 10))(t)
 	check(t, len(refused) == 1 && refused[0].Update == *u && refused[0].Late && refused[0].Reason == "late_delivery", "refused %+v", refused)
 	orders := get(s.Orders.GetAll(t.Context(), w.New))(t)
-	wrong := get(s.Audit.IndexInconsistencies(t.Context(), orders))(t)
+	wrong := get(s.Consistency.IndexInconsistencies(t.Context(), orders))(t)
 	check(t, len(wrong) == 0, "a new order that left its list in the same step: %+v", wrong)
 }
 
@@ -473,12 +473,12 @@ func TestTrimAndRetire_WaitForTheOwner(t *testing.T) {
 	}
 	trimmed, retired := sweep()
 	check(t, trimmed == 0 && retired == 0, "%d trimmed, %d retired before the owner has read", trimmed, retired)
-	left := get(s.Audit.GroupsLeft(t.Context()))(t)
+	left := get(s.Consistency.GroupsLeft(t.Context()))(t)
 	check(t, slices.Equal(left, []GroupLeft{{r.number, "events", RoleStatus, 3, 0}, {r.number, "updates", RoleStatus, 1, 0}}), "left: %+v", left)
 	s.process(t, o, false)
 	trimmed, retired = sweep()
 	check(t, trimmed == 2 && retired == 1, "%d trimmed, %d retired", trimmed, retired)
-	left = get(s.Audit.GroupsLeft(t.Context()))(t)
+	left = get(s.Consistency.GroupsLeft(t.Context()))(t)
 	check(t, len(left) == 0, "left: %+v", left)
 }
 
@@ -497,7 +497,7 @@ func TestAdvance_MakesADestroyedGroupAgain(t *testing.T) {
 	step.Positions(o.Read)
 	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
 	o.Token = step.Token
-	wrong := get(s.Audit.IndexInconsistencies(t.Context(), []*delivery.Order{get(s.Orders.Get(t.Context(), order.ID))(t)}))(t)
+	wrong := get(s.Consistency.IndexInconsistencies(t.Context(), []*delivery.Order{get(s.Orders.Get(t.Context(), order.ID))(t)}))(t)
 	check(t, len(wrong) == 0, "%+v", wrong)
 	s.process(t, o, false)
 	equal(t, get(s.Streams.Lag(t.Context(), RoleStatus))(t).Entries, 0, "lag")

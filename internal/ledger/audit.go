@@ -2,160 +2,86 @@ package ledger
 
 import (
 	"context"
-	"encoding/binary"
-	"slices"
-	"strings"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
 )
 
-// What an audit of a settled ledger reads besides orders, entries and history. It reads
-// every partition and account: for tests and damaged ledgers only.
-
-// GroupLeft is what one group has yet to settle of one stream.
-type GroupLeft struct {
-	Partition int
-	Stream    string // events, updates, outcomes or tries
-	Role      Role
-	Unread    int64 // entries behind the last one that was handed out
-	Pending   int64 // handed out and not settled
+// AuditEntry says who did what. It holds ids, no secret, and nothing of a recipient.
+//
+// It is appended before what it is about is done: a crash in between leaves an entry without
+// an effect, never an effect without an entry. What then came of it is a further entry of the
+// same ID with a higher Version, which takes the place of the first where it is exported.
+type AuditEntry struct {
+	At         time.Time // in milliseconds; the same in all versions
+	ID         string
+	Version    int
+	Actor      string // a user, the name of a key, an account's or client's id
+	Credential string // what showed that
+	Address    string // of the actor
+	RequestID  string
+	Action     string
+	Account    delivery.AccountID // what it is about, as far as it is that; the account of an order or a store, too
+	Fleet      delivery.FleetID
+	Order      delivery.OrderID
+	Store      string // the vendor's id of it
+	Old, New   string // what was changed, as JSON
+	Outcome    string // the error code if it was refused or failed; empty: it was done, as far as is known
 }
 
-// GroupsLeft lists the groups that have not settled everything. It counts by
-// position: the server's own figure is wrong once entries in the middle were
-// removed. A missing group has everything unread.
-func (l Audit) GroupsLeft(ctx context.Context) ([]GroupLeft, error) {
-	var left []GroupLeft
-	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		err := l.eachStream(role, func(r partition, key string) error {
-			groups, _, err := l.groupsOf(ctx, key)
-			if err != nil {
-				return err
-			}
-			group, _ := groupOf(groups, role)
-			unread, err := l.rdb.XRangeN(ctx, key, "("+group.LastDeliveredID, "+", mostListed).Result()
-			if len(unread) > 0 || group.Pending > 0 {
-				left = append(left, GroupLeft{r.number, streamNames[strings.TrimPrefix(key, r.prefix)], role, int64(len(unread)), group.Pending})
-			}
-			return failed("reading a stream", err)
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return left, nil
+// NewAuditID is an ID of its own.
+func NewAuditID() string { return rand.Text() }
+
+func (c *codec) audit(e *AuditEntry) {
+	c.all(&e.At, &e.ID, &e.Version, &e.Actor, &e.Credential, &e.Address, &e.RequestID, &e.Action,
+		e.Account[:], e.Fleet[:], e.Order[:], &e.Store, &e.Old, &e.New, &e.Outcome)
 }
 
-// WebhooksLeft is what waits for the webhooks of one account.
-type WebhooksLeft struct {
-	Account   delivery.AccountID
-	Scheduled []WaitingEvent
-	Counts    int // how many counts of attempts are kept for events that failed
+func decodeAudit(record string) (*AuditEntry, error) {
+	e := new(AuditEntry)
+	return e, decode("audit entry", record, func(c *codec) { c.audit(e) })
 }
 
-// WaitingEvent is a scheduled version of an order, or a notice.
-type WaitingEvent struct {
-	Order    delivery.OrderID
-	Sequence uint32
-	Notice   string
+// Append returns when the entry is stored. It lies in the account's partition: a replica that has
+// the effect, which is written later, has the entry, too (in a cluster not of a fleet). A
+// repetition after an error is the same entry.
+func (l Audit) Append(ctx context.Context, e *AuditEntry) error {
+	r := l.partitions[0]
+	if !e.Account.IsZero() {
+		r = l.partitionOf(e.Account)
+	}
+	record := encode(func(c *codec) { c.audit(e) })
+	return failed("writing the audit stream", l.rdb.XAdd(ctx, &redis.XAddArgs{Stream: r.key(kindAudit), Values: []any{"w", record}}).Err())
 }
 
-// WebhooksLeft lists the accounts for whose webhooks anything is kept.
-func (l Audit) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
-	ids, err := l.accountIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	left, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() WebhooksLeft {
-		r := l.partitionOf(id)
-		scheduled, counts := pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))
-		return func() WebhooksLeft { return WebhooksLeft{id, r.waitingEvents(scheduled.Val()), int(counts.Val())} }
-	})
-	return slices.DeleteFunc(left, func(w WebhooksLeft) bool { return len(w.Scheduled)+w.Counts == 0 }), err
+// notedKept bounds what AppendUnless remembers.
+const notedKept = 4096
+
+type noted struct {
+	mu sync.Mutex
+	at map[string]time.Time
 }
 
-// orderItem is the length of an order's item: kind, digest, day, sequence.
-const orderItem = 1 + delivery.OrderDigestSize + 2 + 4
-
-func (r partition) waitingEvents(items []string) []WaitingEvent {
-	events := make([]WaitingEvent, len(items))
-	for i, item := range items {
-		switch {
-		case len(item) >= orderItem && item[0] == eventOrder:
-			events[i].Order = r.orderOfMember(item[1:15])
-			events[i].Sequence = binary.BigEndian.Uint32([]byte(item[15:19]))
-		case item != "" && item[0] == eventNotice:
-			events[i].Notice = item[1:]
-		}
+// AppendUnless is Append, but for what this process has noted within a time: the same action
+// of the same actor from the same address about the same.
+func (l Audit) AppendUnless(ctx context.Context, e *AuditEntry, within time.Duration) error {
+	key := fmt.Sprintln(e.Action, e.Actor, e.Address, e.Account, e.Fleet, e.Order)
+	l.noted.mu.Lock()
+	last, known := l.noted.at[key]
+	l.noted.mu.Unlock()
+	if known && e.At.Sub(last) < within {
+		return nil
 	}
-	return events
-}
-
-// IndexInconsistency is an index that disagrees with an order.
-type IndexInconsistency struct {
-	Index string // timers, or the status whose list of jobs it is
-	Order delivery.OrderID
-	Says  string // what is wrong
-}
-
-// IndexInconsistencies compares the timers and lists of jobs of a settled ledger with all
-// orders: one that has not ended has a timer and is on the list of its status; a
-// cancelled one is on its list; nothing else is listed.
-func (l Audit) IndexInconsistencies(ctx context.Context, orders []*delivery.Order) ([]IndexInconsistency, error) {
-	type index struct {
-		name, key string
-		partition partition
-		belong    map[delivery.OrderID]bool
+	if err := l.Append(ctx, e); err != nil {
+		return err
 	}
-	var indexes []*index
-	byKey, status := make(map[string]*index), make(map[delivery.OrderID]delivery.Status, len(orders))
-	find := func(name string, r partition, key string) *index {
-		if byKey[key] == nil {
-			byKey[key] = &index{name, key, r, make(map[delivery.OrderID]bool)}
-			indexes = append(indexes, byKey[key])
-		}
-		return byKey[key]
-	}
-	fleets := make(map[delivery.FleetID]bool)
-	for _, o := range orders {
-		r := l.partitions[o.ID.Partition()]
-		status[o.ID], fleets[o.Fleet.ID] = o.Status, true
-		if !o.Status.Terminal() {
-			find("timers", r, r.key(kindTimers)).belong[o.ID] = true
-		}
-		if !o.Status.Terminal() || o.Status == delivery.Cancelled {
-			find(o.Status.String(), r, r.jobs(o.Status, o.Fleet.ID)).belong[o.ID] = true
-		}
-	}
-	for _, r := range l.partitions { // those that nothing belongs to are read, too
-		find("timers", r, r.key(kindTimers))
-		for fleet := range fleets {
-			for s := delivery.Searching; s <= delivery.Cancelled; s++ {
-				find(s.String(), r, r.jobs(s, fleet))
-			}
-		}
-	}
-	listed, err := pipelined(ctx, l.rdb, "reading indexes", indexes, func(pipe redis.Pipeliner, x *index) func() []string {
-		return pipe.ZRange(ctx, x.key, 0, -1).Val
-	})
-	var inconsistent []IndexInconsistency
-	for i, members := range listed {
-		x := indexes[i]
-		for _, id := range x.partition.ordersOf(members) {
-			says := "names an order that is not there"
-			if s := status[id]; s != 0 {
-				says = "names an order that is " + s.String()
-			}
-			if !x.belong[id] {
-				inconsistent = append(inconsistent, IndexInconsistency{x.name, id, says})
-			}
-			delete(x.belong, id)
-		}
-		for id := range x.belong {
-			inconsistent = append(inconsistent, IndexInconsistency{x.name, id, "lacks an order that is " + status[id].String()})
-		}
-	}
-	return inconsistent, err
+	l.noted.mu.Lock()
+	defer l.noted.mu.Unlock()
+	remember(&l.noted.at, notedKept, key, e.At)
+	return nil
 }

@@ -32,19 +32,22 @@ type Event struct {
 	LateAt  time.Time        // that of a delivery.LateDelivery; else zero
 }
 
-// Entry is one entry of a partition's streams. It has one of the last three.
+// Entry is one entry of a partition's streams. It has one of the last four.
 type Entry struct {
 	Partition int
 	ID        string
 	Events    []Event
 	Update    *delivery.Update
 	Outcomes  []AttemptRecord // final outcomes, or failed attempts ("retrying")
+	Audit     *AuditEntry
 }
 
 func (e *Entry) kind() byte {
 	switch {
 	case e.Update != nil:
 		return kindUpdates
+	case e.Audit != nil:
+		return kindAudit
 	case e.Outcomes == nil:
 		return kindEvents
 	case e.Outcomes[0].State == StateRetrying:
@@ -146,7 +149,7 @@ func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 	return r
 }
 
-var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries}}
+var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries, kindAudit}}
 
 func (r *feedReader) run(ctx context.Context) {
 	pause := minPause
@@ -433,6 +436,10 @@ func (r *feedReader) parse(ctx context.Context, s streamRef, messages []redis.XM
 func (e *Entry) read(partition partition, values map[string]any) (err error) {
 	if update, ok := values["u"].(string); ok {
 		e.Update, err = decodeUpdate(update)
+		return err
+	}
+	if entry, ok := values["w"].(string); ok {
+		e.Audit, err = decodeAudit(entry)
 		return err
 	}
 	if values["a"] != nil || values["o"] != nil {

@@ -39,6 +39,7 @@ const (
 	kindReplaying     = 'p' // <account>, string: there while a replay of the account runs
 	kindOutcomes      = 'v' // stream: final outcomes of webhook events
 	kindTries         = 'V' // stream: failed attempts that go on, until exported; missing where nobody exports
+	kindAudit         = 'U' // stream: who did what (audit.go)
 	kindOwner         = 'O' // string: who owns the partition, and how far it has got (owner.go)
 	kindRefused       = 'f' // stream: updates that were refused, capped
 	kindDeadLetters   = 'z' // stream: dead letters; y, string: an order being copied, gone when the script ends

@@ -72,19 +72,20 @@ type CallObserver func(ctx context.Context, began time.Time, err error)
 // Ledger is the connection to Redis. It is safe for concurrent use.
 type Ledger struct {
 	*core
-	Orders    Orders
-	Lifecycle Lifecycle
-	Ownership Ownership
-	Limits    Limits
-	Accounts  Accounts
-	Fleets    Fleets
-	Stores    Stores
-	Webhooks  Webhooks
-	Streams   Streams
-	Sessions  Sessions
-	Monitor   Monitor
-	Backup    Backup
-	Audit     Audit
+	Orders      Orders
+	Lifecycle   Lifecycle
+	Ownership   Ownership
+	Limits      Limits
+	Accounts    Accounts
+	Fleets      Fleets
+	Stores      Stores
+	Webhooks    Webhooks
+	Streams     Streams
+	Sessions    Sessions
+	Monitor     Monitor
+	Backup      Backup
+	Consistency Consistency
+	Audit       Audit
 }
 
 // The consumers' calls.
@@ -111,7 +112,9 @@ type (
 	Monitor struct{ *core }
 	// Backup copies Redis, and makes a restored copy fit to go on.
 	Backup struct{ *core }
-	// Audit compares what a settled ledger holds.
+	// Consistency compares what a settled ledger holds.
+	Consistency struct{ *core }
+	// Audit notes who did what.
 	Audit struct{ *core }
 )
 
@@ -136,6 +139,7 @@ type core struct {
 	now         func() time.Time
 	ahead       atomic.Int64 // this process's clock of Redis's, ns
 	activity    *activityCounts
+	noted       noted // audit entries that are not repeated
 	log         *slog.Logger
 }
 
@@ -154,7 +158,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 	env := cfg.Environment[0] // p or s, in every key
 	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentWait: unsentTimeout}
-	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Audit{c}}
+	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Consistency{c}, Audit{c}}
 	if l.now == nil {
 		l.now = time.Now
 	}

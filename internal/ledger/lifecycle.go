@@ -25,7 +25,7 @@ const firstTimerAfter = 15 * time.Minute
 func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.partitions[partition]
 	total := int64(0)
-	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries} {
+	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries, kindAudit} {
 		key := r.key(kind)
 		floor, _, err := l.floor(ctx, key)
 		if err != nil {

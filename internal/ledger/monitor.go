@@ -261,7 +261,7 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 type DeadLetter struct {
 	At        time.Time // when it was given up
 	Partition int
-	Stream    string // events, updates, outcomes or tries
+	Stream    string // events, updates, outcomes, tries or audit
 	EntryID   string
 	Role      string // whose entry it was
 	Reason    string
@@ -270,7 +270,7 @@ type DeadLetter struct {
 
 var streamNames = map[string]string{
 	string(rune(kindEvents)): "events", string(rune(kindUpdates)): "updates", string(rune(kindOutcomes)): "outcomes",
-	string(rune(kindTries)): "tries",
+	string(rune(kindTries)): "tries", string(rune(kindAudit)): "audit",
 }
 
 // DeadLetters lists the newest, at most limit, 1 to 1000, newest first.

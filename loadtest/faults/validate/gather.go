@@ -109,7 +109,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	if err != nil {
 		f.found(Unreadable, "", "%v", err)
 	}
-	inconsistent, err := s.Ledger.Audit.IndexInconsistencies(ctx, all)
+	inconsistent, err := s.Ledger.Consistency.IndexInconsistencies(ctx, all)
 	for _, a := range inconsistent {
 		f.found(IndexInconsistent, a.Order.String(), "%s %s", a.Index, a.Says)
 	}
@@ -130,7 +130,7 @@ func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
 }
 
 func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
-	groups, err := s.Ledger.Audit.GroupsLeft(ctx)
+	groups, err := s.Ledger.Consistency.GroupsLeft(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 				g.Partition, g.Unread, g.Role, g.Pending)
 		}
 	}
-	webhooks, err := s.Ledger.Audit.WebhooksLeft(ctx)
+	webhooks, err := s.Ledger.Consistency.WebhooksLeft(ctx)
 	if err != nil {
 		return err
 	}

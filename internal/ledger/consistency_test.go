@@ -13,12 +13,12 @@ import (
 func TestGroupsLeft_CountsUnreadAndPending(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(c *Config) { c.Partitions = 1 })
-	equal(t, len(get(s.Audit.GroupsLeft(t.Context()))(t)), 0, "of nothing")
+	equal(t, len(get(s.Consistency.GroupsLeft(t.Context()))(t)), 0, "of nothing")
 	order := s.create(t, "A-1")
 	s.report(t, order.ID, delivery.Assigned)
 	want := func(what string, want ...GroupLeft) {
 		t.Helper()
-		left := get(s.Audit.GroupsLeft(t.Context()))(t)
+		left := get(s.Consistency.GroupsLeft(t.Context()))(t)
 		// Stores and fleets publish, too; only streams that exist count.
 		check(t, slices.Equal(left, want), "%s: %+v, want %+v", what, left, want)
 	}
@@ -37,17 +37,17 @@ func TestWebhooksLeft_NamesWhatWaits(t *testing.T) {
 	t.Parallel()
 	s := newWebhookEnv(t)
 	s.beside(t) // nothing waits for it
-	equal(t, len(get(s.Audit.WebhooksLeft(t.Context()))(t)), 0, "accounts")
+	equal(t, len(get(s.Consistency.WebhooksLeft(t.Context()))(t)), 0, "accounts")
 	o, versions := s.moved(t, "X-1", delivery.Assigned)
 	notice := s.publish(t, 1)[0]
 	s.owns(t, func(step *Step) {
 		step.Schedule(s.account, false, []Scheduled{{Key: versions[0], Due: 1, Attempts: 2}, {Key: notice, Due: 2}})
 	})
 	want := []WebhooksLeft{{s.account, []WaitingEvent{{Order: o.ID, Sequence: 2}, {Notice: notice[1:]}}, 1}}
-	equal(t, get(s.Audit.WebhooksLeft(t.Context()))(t), want, "what waits")
+	equal(t, get(s.Consistency.WebhooksLeft(t.Context()))(t), want, "what waits")
 	s.owns(t, func(step *Step) { step.Unschedule(s.account, []string{versions[0], notice}) })
 	must(t, s.rdb.HSet(t.Context(), s.key(kindAttempts), notice, "1").Err())
-	equal(t, get(s.Audit.WebhooksLeft(t.Context()))(t), []WebhooksLeft{{s.account, []WaitingEvent{}, 1}}, "a count that is left")
+	equal(t, get(s.Consistency.WebhooksLeft(t.Context()))(t), []WebhooksLeft{{s.account, []WaitingEvent{}, 1}}, "a count that is left")
 }
 
 func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
@@ -70,7 +70,7 @@ func TestIndexInconsistencies_HoldsIndexesAgainstOrders(t *testing.T) {
 	s.advance(t, delivered, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered)
 	find := func() []IndexInconsistency {
 		orders := get(s.Orders.GetAll(t.Context(), []delivery.OrderID{searching, cancelled, delivered}))(t)
-		return get(s.Audit.IndexInconsistencies(t.Context(), orders))(t)
+		return get(s.Consistency.IndexInconsistencies(t.Context(), orders))(t)
 	}
 	equal(t, len(find()), 0, "of a ledger that is right")
 	r := s.partitions[0]
