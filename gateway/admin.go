@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
@@ -76,32 +73,6 @@ func existing(handle handler) handler {
 		}
 		return handle(g, x)
 	}
-}
-
-// audit notes what an operator changed, and which operator if the request says so;
-// never names of customers, addresses or secrets. What vendors change is not noted.
-func (g *gateway) audit(x *requestContext, what string, about ...any) {
-	if x.route.access != adminOnly {
-		return
-	}
-	var line []any
-	if operator := x.operator(); operator != "" {
-		line = append(line, "operator", operator)
-	}
-	g.Log.Info("admin: "+what, append(x.subject(line...), about...)...)
-}
-
-const maxOperator = 64 // characters
-
-// operator is the header X-Operator, which the panel sends: printable characters only, so
-// that no name looks like another line or field of the log. Anything else is nobody.
-func (x *requestContext) operator() string {
-	value, sent := x.header("X-Operator")
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
-	if sent != 1 || !utf8.Valid(value) || utf8.RuneCount(value) > maxOperator || bytes.ContainsFunc(value, hidden) {
-		return ""
-	}
-	return string(value)
 }
 
 // oldSecretLifetime is how long a rotated client secret still works (design section 5).
@@ -193,11 +164,13 @@ func (g *gateway) createAccount(x *requestContext) error {
 		return err
 	}
 	secret := token.NewSecret()
+	x.account = account.ID
+	if err := g.audit(x, "account created", nil, account); err != nil {
+		return err
+	}
 	if err := x.ledger.Accounts.Create(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
-	x.account = account.ID
-	g.audit(x, "account created")
 	return x.okSecret(map[string]string{
 		"accountId": account.ID.String(), "clientId": account.ID.ClientID(), "clientSecret": secret,
 	})
@@ -216,12 +189,13 @@ func (g *gateway) readAccount(x *requestContext) error {
 func (g *gateway) changeAccount(x *requestContext) error {
 	f := new(accountForm)
 	f.form = x.form(f)
-	changed, err := x.ledger.Accounts.Update(g.work, x.account, f.apply)
-	if err != nil {
-		return err
-	}
-	g.audit(x, "account changed", "suspended", changed.Suspended, "limits", changed.Limits)
-	return x.okJSON(viewAccount(changed))
+	return show(x, viewAccount)(x.ledger.Accounts.Update(g.work, x.account, func(a *delivery.Account) error {
+		before := *a
+		if err := f.apply(a); err != nil {
+			return err
+		}
+		return g.audit(x, "account changed", &before, a)
+	}))
 }
 
 func readRevokeOld(x *requestContext) (revokeOld bool, err error) {
@@ -248,10 +222,12 @@ func rotateSecret[ID ~[16]byte](g *gateway, x *requestContext, id ID, clientID s
 	if !revokeOld {
 		oldUntil = x.now.Add(oldSecretLifetime)
 	}
+	if err := g.audit(x, "client secret rotated", nil, map[string]bool{"revokeOld": revokeOld}); err != nil {
+		return err
+	}
 	if err := rotate(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
 		return err
 	}
-	g.audit(x, "client secret rotated", "revokeOld", revokeOld)
 	g.refreshFleets(x)
 	return x.okSecret(map[string]string{
 		"clientId": clientID, "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),

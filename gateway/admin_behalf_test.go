@@ -100,7 +100,7 @@ func TestAdminWebhook_TestDoesWhatTheVendorsDoes(t *testing.T) {
 	if all := e.events(2, e.account); len(all) != 2 || all[0].Type != delivery.WebhookTest || string(all[0].Data) != string(all[1].Data) {
 		t.Errorf("events: %v", all)
 	}
-	if !strings.Contains(e.logs.String(), `msg="admin: webhook test queued" account=`+e.account.id+" event="+id) {
+	if !strings.Contains(e.logs.String(), `msg="admin: webhook test queued" account=`+e.account.id+" ") {
 		t.Error("the audit log lacks it")
 	}
 }
@@ -151,7 +151,7 @@ func TestAudit_NamesTheOperator(t *testing.T) {
 			if !strings.Contains(line, "admin: ") {
 				continue
 			}
-			if audits++; !strings.HasSuffix(line, `level=INFO msg="admin: account changed" `+shown+`account=`+account.id+fmt.Sprintf(" suspended=false limits=\"%+v\"\n", delivery.DefaultLimits())) {
+			if audits++; !strings.Contains(line, `level=INFO msg="admin: account changed" `+shown+`account=`+account.id+" request_id=") {
 				t.Errorf("%q is logged as %q", headers, line)
 			}
 		}

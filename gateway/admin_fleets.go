@@ -96,11 +96,13 @@ func (g *gateway) createFleet(x *requestContext) error {
 		return err
 	}
 	secret := token.NewSecret()
+	x.fleet = fleet.ID
+	if err := g.audit(x, "fleet created", nil, auditFleet(fleet)); err != nil {
+		return err
+	}
 	if err := x.ledger.Fleets.Create(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
-	x.fleet = fleet.ID
-	g.audit(x, "fleet created")
 	g.refreshFleets(x)
 	return x.okSecret(map[string]string{
 		"fleetId": fleet.ID.String(), "clientId": fleet.ID.ClientID(), "clientSecret": secret,
@@ -130,12 +132,16 @@ func (g *gateway) changeFleet(x *requestContext) error {
 	if err := f.apply(new(delivery.Fleet)); err != nil { // a wrong form is refused whether or not the fleet exists
 		return err
 	}
-	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, f.apply)
+	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
+		before := auditFleet(fleet)
+		if err := f.apply(fleet); err != nil {
+			return err
+		}
+		return g.audit(x, "fleet changed", before, auditFleet(fleet))
+	})
 	if err != nil {
 		return err
 	}
-	g.audit(x, "fleet changed", "suspended", changed.Suspended,
-		"disabled", changed.Disabled, "requestsPerSecond", changed.RequestsPerSecond)
 	g.refreshFleets(x)
 	return x.okJSON(viewFleet(changed, false))
 }
@@ -173,9 +179,11 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 			Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
 		})
 	}
+	if err := g.audit(x, "payment overdue announced", nil, map[string]int{"accounts": len(notices)}); err != nil {
+		return err
+	}
 	if err := x.ledger.Webhooks.Publish(g.work, notices...); err != nil {
 		return err
 	}
-	g.audit(x, "payment overdue announced", "accounts", len(notices))
 	return x.okJSON(map[string]int{"accounts": len(notices), "stores": len(stores)})
 }

@@ -149,9 +149,14 @@ func (g *gateway) refuse(x *requestContext, err error) {
 	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
 }
 
+func newRequestID() string { return fmt.Sprintf("%016x", rand.Uint64()) }
+
 // fault logs an error of the service under a request id, and makes it a refusal.
 func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) {
-	requestID := fmt.Sprintf("%016x", rand.Uint64())
+	requestID := newRequestID()
+	if x.audited != nil {
+		requestID = x.audited.RequestID
+	}
 	if errors.Is(err, delivery.ErrUnavailable) {
 		if unlogged, now := g.faults.due(x.now); now {
 			g.Log.Error("the ledger is unavailable", g.about(x, requestID, "error", err, "unlogged", unlogged)...)

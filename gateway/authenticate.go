@@ -80,14 +80,15 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 		return err
 	}
 	given := sha256.Sum256(raw)
-	right := 0
+	right := -1
 	for i := range g.adminKeys {
-		right |= subtle.ConstantTimeCompare(given[:], g.adminKeys[i][:])
+		right = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], g.adminKeys[i].digest[:]), i, right)
 	}
-	if right != 1 {
-		g.metrics.adminKeys.Inc()
+	if right < 0 {
+		g.failedKeys.count(x.began, service.Origin(x.ctx.Conn()).String())
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
 	}
+	x.keyName = g.adminKeys[right].name
 	return nil
 }
 
@@ -117,11 +118,17 @@ func (g *gateway) vendorToken(x *requestContext) error {
 			return limits.KnowsAccountSecret(g.work, account, secret)
 		},
 		func(account delivery.AccountID, secret [sha256.Size]byte) (err error) {
-			var notBefore int64
-			if x.quota, notBefore, err = limits.CountToken(g.work, account, secret); err != nil {
+			var known ledger.Known
+			if x.quota, known, err = limits.CountToken(g.work, account, secret); err != nil {
 				return err
 			}
-			return g.issue(x, g.vendorTokens, account, notBefore)
+			if known.Replaced {
+				x.account = account
+				if err := g.auditReplaced(x, account.ClientID()); err != nil {
+					return err
+				}
+			}
+			return g.issue(x, g.vendorTokens, account, known.NotBefore)
 		})
 }
 
@@ -147,6 +154,12 @@ func (g *gateway) fleetToken(x *requestContext) error {
 			}
 			if err := g.knownFleet(fleet); err != nil {
 				return err
+			}
+			if fleets.Snapshot().Replaced(fleet, secret) {
+				x.fleet = fleet
+				if err := g.auditReplaced(x, fleet.ClientID()); err != nil {
+					return err
+				}
 			}
 			return g.issue(x, g.fleetTokens, fleet, notBefore)
 		})

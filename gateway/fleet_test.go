@@ -338,8 +338,9 @@ func TestFleet_DisabledIsRefusedAndCostsRedisNothing(t *testing.T) {
 	}
 	e.admin("PATCH", "/fleets/"+e.courier.id, `{"disabled":false}`)
 	want(t, e.fleet(e.courier, "POST", path, `{"status":"PickingUp"}`), 202, "")
-	if log := e.logs.String(); !strings.Contains(log, "disabled=true") || !strings.Contains(log, "disabled=false") {
-		t.Errorf("no audit line says that the fleet was disabled: %s", log)
+	noted := e.audited()
+	if n := len(noted); noted[n-2].New != `{"disabled":true,"suspended":false}` || noted[n-1].New != `{"disabled":false}` || noted[n-1].Fleet.String() != e.courier.id {
+		t.Errorf("no entry says that the fleet was disabled: %+v, %+v", noted[n-2], noted[n-1])
 	}
 }
 

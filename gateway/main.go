@@ -48,8 +48,8 @@ and admin APIs with /metrics, /healthz and /readyz. SIGTERM ends it in order.
   gateway [flags]
 
 Secrets come from the environment or, with _FILE behind the name, from a file:
-TOKEN_KEYS, TRACKING_KEYS, WEBHOOK_KEYS and ADMIN_KEY. The settings file explains
-them and every setting, and names the variables that change one.
+TOKEN_KEYS, TRACKING_KEYS, WEBHOOK_KEYS, ADMIN_KEY and, optional, ADMIN_KEYS. The
+settings file explains them and every setting, and names the variables that change one.
 
 Flags:
 `
@@ -175,6 +175,9 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 			if err := l.Limits.Flush(ctx, now); err != nil && ctx.Err() == nil {
 				g.Log.Warn("refusals per minute were not counted", "error", err)
 			}
+			if err := g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)); err != nil && ctx.Err() == nil {
+				g.Log.Warn("wrong admin keys are not in the audit stream yet", "error", err)
+			}
 		}
 	}
 }
@@ -188,6 +191,9 @@ func (g *gateway) close() {
 		defer cancel()
 		if err := l.Limits.Flush(ctx, time.Now()); err != nil {
 			g.Log.Warn("the last figures per minute were not counted", "error", err)
+		}
+		if err := g.failedKeys.flush(ctx, l, time.Now().Add(time.Minute)); err != nil {
+			g.Log.Warn("the last wrong admin keys are not in the audit stream", "error", err)
 		}
 	}
 	g.Close(g.work)
@@ -208,7 +214,8 @@ type gateway struct {
 
 	vendorTokens *token.Authority
 	fleetTokens  *token.Authority
-	adminKeys    [][sha256.Size]byte
+	adminKeys    []operatorKey
+	failedKeys   *failedKeys
 	tracking     *delivery.TrackingSigner
 
 	vendorRoutes  routes
@@ -239,9 +246,11 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
 	g.logins = &inFlightLimiter{most: maxLogins}
+	g.failedKeys = &failedKeys{counter: g.metrics.keyFailures, process: ledger.NewAuditID(), counts: map[failedKey]int{}}
 	for _, key := range config.SplitList(keys.AdminKey) {
-		g.adminKeys = append(g.adminKeys, sha256.Sum256([]byte(key)))
+		g.adminKeys = append(g.adminKeys, operatorKey{digest: sha256.Sum256([]byte(key))})
 	}
+	g.adminKeys = append(g.adminKeys, keys.NamedAdminKeys...)
 	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type metrics struct {
 	ledgerErrors *prometheus.CounterVec
 	connections  *prometheus.CounterVec
 	shed         *prometheus.CounterVec
-	adminKeys    prometheus.Counter
+	keyFailures  prometheus.Counter
 	// unknown are requests that no route takes, unparsed what is no HTTP.
 	unknown, unparsed *meter
 }
@@ -44,7 +44,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		ledgerErrors: r.Counters("gateway_ledger_errors_total", "Requests that failed because Redis was unavailable or refused to write, by endpoint.", "endpoint"),
 		connections:  r.Counters("gateway_connections_refused_total", "Connections over a limit, by listener.", "listener"),
 		shed:         r.Counters("gateway_shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
-		adminKeys:    r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
+		keyFailures:  r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
 	}
 	for _, code := range delivery.Codes() { // so that the first of a kind is an increase, too
 		m.refusals.WithLabelValues(string(code))

@@ -35,6 +35,8 @@ type requestContext struct {
 	first   bool               // the request has created the order
 	calls   *scriptCalls       // nil while tracing is off
 	quota   ledger.Quota       // the bucket that the request was counted in
+	keyName string             // of the admin key; empty: ADMIN_KEY
+	audited *ledger.AuditEntry // what was noted of the request; nil: nothing
 
 	body     []byte
 	out      []byte
@@ -167,7 +169,11 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 	if unfit != nil {
 		return g.counted(x, unfit)
 	}
-	return x.route.handle(g, x)
+	err = x.route.handle(g, x)
+	if x.audited != nil {
+		g.endAudit(x, err)
+	}
+	return err
 }
 
 // errStarting is the answer, 503 SERVICE_UNAVAILABLE, until the ledger is open.

@@ -137,7 +137,7 @@ func (s *settings) ledgerConfig(keys secrets, log *slog.Logger) ledger.Config {
 	return connection
 }
 
-var secretNames = []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY"}
+var secretNames = []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", adminKeysVariable}
 
 type secrets struct {
 	TokenKeys    config.Keyring
@@ -145,6 +145,8 @@ type secrets struct {
 	WebhookKeys  config.Keyring
 	// AdminKey is one key or several with commas: each opens the admin API.
 	AdminKey string
+	// NamedAdminKeys open it, too, each in the name of one operator.
+	NamedAdminKeys []operatorKey
 }
 
 // minAdminKey keeps a forgotten placeholder from opening the admin API.
@@ -152,12 +154,13 @@ const minAdminKey = 16
 
 func readSecrets() (secrets, error) {
 	var s secrets
-	var faults [4]error
+	var faults [5]error
 	s.TokenKeys, faults[0] = config.Keys("TOKEN_KEYS")
 	tracking, err := config.Keys("TRACKING_KEYS")
 	s.TrackingKeys, faults[1] = delivery.TrackingKeys(tracking), err
 	s.WebhookKeys, faults[2] = config.Keys("WEBHOOK_KEYS")
 	s.AdminKey, faults[3] = config.Secret("ADMIN_KEY")
+	s.NamedAdminKeys, faults[4] = readAdminKeys()
 	if err := errors.Join(faults[:]...); err != nil {
 		return secrets{}, err
 	}

@@ -278,14 +278,20 @@ func (g *gateway) deactivateStore(x *requestContext) error {
 }
 
 func (g *gateway) moveStore(x *requestContext, what string, move storeMove) error {
-	store, err := g.changeStore(x, move)
-	if err != nil {
-		return err
+	return show(x, viewMoved)(g.changeStore(x, func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+		before := viewMoved(s)
+		notices, changed, err := move(s, retry)
+		if err == nil {
+			err = g.audit(x, what, before, viewMoved(s))
+		}
+		return notices, changed, err
+	}))
+}
+
+func viewMoved(s *delivery.Store) map[string]string {
+	view := map[string]string{"externalStoreId": s.ExternalID, "status": s.State.String()}
+	if !s.ClosingDate.IsZero() {
+		view["closingDate"] = s.ClosingDate.In(delivery.Istanbul).Format(time.DateOnly)
 	}
-	g.audit(x, what)
-	view := map[string]string{"externalStoreId": x.store, "status": store.State.String()}
-	if !store.ClosingDate.IsZero() {
-		view["closingDate"] = store.ClosingDate.In(delivery.Istanbul).Format(time.DateOnly)
-	}
-	return x.okJSON(view)
+	return view
 }

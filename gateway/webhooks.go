@@ -85,11 +85,17 @@ func (g *gateway) putWebhook(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+	before, err := g.auditedURL(x)
+	if err != nil {
+		return err
+	}
+	if err := g.audit(x, "webhook registered", before, auditURL(body.URL.Value)); err != nil {
+		return err
+	}
 	endpoint, issued, err := x.ledger.Webhooks.SetURL(g.work, x.account, body.URL.Value)
 	if err != nil {
 		return err
 	}
-	g.audit(x, "webhook registered")
 	return x.okSecret(viewWebhook(endpoint, issued))
 }
 
@@ -109,6 +115,13 @@ func (g *gateway) readWebhook(x *requestContext) error {
 
 // deleteWebhook is DELETE /webhook: from now on events are recorded as not sent.
 func (g *gateway) deleteWebhook(x *requestContext) error {
+	before, err := g.auditedURL(x)
+	if err != nil {
+		return err
+	}
+	if err := g.audit(x, "webhook deleted", before, nil); err != nil {
+		return err
+	}
 	if err := x.ledger.Webhooks.Delete(g.work, x.account); err != nil {
 		return err
 	}
@@ -117,11 +130,15 @@ func (g *gateway) deleteWebhook(x *requestContext) error {
 
 // testWebhook is POST /webhook/test: queues a webhook.test event.
 func (g *gateway) testWebhook(x *requestContext) error {
+	if x.route.access == adminOnly {
+		if err := g.audit(x, "webhook test queued", nil, nil); err != nil {
+			return err
+		}
+	}
 	eventID, err := x.ledger.Webhooks.QueueTest(g.work, x.account, x.now)
 	if err != nil {
 		return err
 	}
-	g.audit(x, "webhook test queued", "event", eventID)
 	return x.okJSON(map[string]string{"eventId": eventID})
 }
 
@@ -286,14 +303,20 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
+	if err != nil {
+		return err
+	}
+	after := endpoint.Limits
+	take(limits.InFlight >= 0, limits.InFlight, &after.InFlight)
+	take(limits.PerSecond >= 0, limits.PerSecond, &after.PerSecond)
+	if err := g.audit(x, "webhook limits changed", endpoint.Limits, after); err != nil {
+		return err
+	}
 	if err := x.ledger.Webhooks.SetLimits(g.work, x.account, limits); err != nil {
 		return err
 	}
-	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
-	if err == nil {
-		g.audit(x, "webhook limits changed", "maxInFlight", endpoint.Limits.InFlight, "maxPerSecond", endpoint.Limits.PerSecond)
-	}
-	return show(x, viewHealth)(endpoint, err)
+	return show(x, viewHealth)(x.ledger.Webhooks.Endpoint(g.work, x.account))
 }
 
 // setting is a whole number up to most, 0 for null, and -1, which the ledger takes for
@@ -342,11 +365,13 @@ func (g *gateway) rotateWebhookSecret(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+	if err := g.audit(x, "webhook secret rotated", nil, map[string]bool{"revokeOld": revokeOld}); err != nil {
+		return err
+	}
 	secret, err := x.ledger.Webhooks.RotateSecret(g.work, x.account, revokeOld)
 	if err != nil {
 		return err
 	}
-	g.audit(x, "webhook secret rotated", "revokeOld", revokeOld)
 	return x.okSecret(map[string]string{"secret": secret})
 }
 
@@ -404,6 +429,9 @@ func (g *gateway) replayEvents(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+	if err := g.audit(x, "events replayed", nil, map[string]any{"events": len(body.EventIDs), "status": body.Status.Value, "since": formatTime(from)}); err != nil {
+		return err
+	}
 	var replayed int
 	var err error
 	switch webhooks := x.ledger.Webhooks; {
@@ -416,9 +444,6 @@ func (g *gateway) replayEvents(x *requestContext) error {
 			from = x.now.Add(-replayReach)
 		}
 		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, body.Status.Value, from)
-	}
-	if err == nil {
-		g.audit(x, "events replayed", "events", replayed)
 	}
 	return show(x, viewReplayed)(replayed, err)
 }

@@ -74,7 +74,8 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 		must(t, l.Accounts.RotateSecret(t.Context(), id, fresh, now.Add(time.Hour), false))
 	}
 	for _, hash := range [][32]byte{testHash, fresh} {
-		get2(l.Limits.CountToken(t.Context(), id, hash))(t)
+		_, known := get2(l.Limits.CountToken(t.Context(), id, hash))(t)
+		equal(t, known, Known{Replaced: hash == testHash}, "of a secret that is right")
 	}
 	wantCode(t, errOf(l.Limits.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
 	l.setClock(t, now.Add(time.Hour+time.Second).UnixMicro())

@@ -74,7 +74,7 @@ func (l Audit) AppendUnless(ctx context.Context, e *AuditEntry, within time.Dura
 	l.noted.mu.Lock()
 	last, known := l.noted.at[key]
 	l.noted.mu.Unlock()
-	if known && e.At.Sub(last) < within {
+	if known && e.At.Sub(last).Abs() < within {
 		return nil
 	}
 	if err := l.Append(ctx, e); err != nil {

@@ -219,6 +219,12 @@ func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.
 	return knows(s.byID[id].secretHash, s.byID[id].earlier, secretHash, now)
 }
 
+// Replaced reports whether there is a newer secret than one that VerifySecret knows.
+func (s *FleetSnapshot) Replaced(id delivery.FleetID, secretHash [32]byte) bool {
+	f := s.byID[id]
+	return f != nil && f.secretHash != string(secretHash[:])
+}
+
 // Snapshot is the latest snapshot; nil before the first was loaded.
 func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
 

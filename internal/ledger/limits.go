@@ -115,18 +115,25 @@ func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoin
 	return c.quota, err
 }
 
+// Known is what there is to say of a client secret that is right.
+type Known struct {
+	NotBefore int64 // the token must not be issued before, see FleetSnapshot
+	Replaced  bool  // there is a newer secret
+}
+
 // CountToken verifies a client secret's SHA-256 and counts the token, in one script.
 // Besides Consume's: INVALID_CREDENTIALS, also for an unknown account, without counting.
-// The token must not be issued before notBefore, see FleetSnapshot.
-func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, notBefore int64, err error) {
+func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, known Known, err error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "count_token", account,
 		[]string{r.windows(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {
-		return Quota{}, 0, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
+		return Quota{}, Known{}, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 	}
 	f := fields{rest: c.payload}
-	return c.quota, int64(f.uint16())<<32 | int64(f.uint32()), err
+	known.NotBefore = int64(f.uint16())<<32 | int64(f.uint32())
+	known.Replaced = f.byte() != 0
+	return c.quota, known, err
 }
 
 // allow asks a spacing limit for up to n. When Redis's clock has gone back, the stored

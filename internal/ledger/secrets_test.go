@@ -173,10 +173,10 @@ func TestCountToken_TellsFromWhenOnTokensAreGood(t *testing.T) {
 	e := newSecretsEnv(t, "account")
 	e.at(t, 0)
 	_, from := get2(e.Limits.CountToken(t.Context(), e.subject, testHash))(t)
-	equal(t, from, 0, "never revoked: from")
+	equal(t, from, Known{}, "never revoked")
 	must(t, e.rotate(10, true))
 	_, from = get2(e.Limits.CountToken(t.Context(), e.subject, [32]byte{10}))(t)
-	equal(t, from, e.now.Unix()+1, "revoked: from")
+	equal(t, from, Known{NotBefore: e.now.Unix() + 1}, "revoked")
 }
 
 // Of a webhook every secret signs until its own time, and the spec's header stays

@@ -4,7 +4,7 @@
 -- ARGV 1 SHA-256 of the secret
 -- Replies: unknown and wrong_secret (nothing counted); with a quota: limited,
 --   suspended, counted and from when on the account's tokens are good (6 bytes, Unix
---   seconds)
+--   seconds), then 1 if the secret was replaced and works for a while yet, else 0
 -- Repeated call: counts again.
 local started = clock()
 local known = call('HMGET', KEYS[2], 'secret', 'old_secret', 'old_until', 'previous', 'not_before')
@@ -14,4 +14,5 @@ for _, earlier in ipairs(earlier_secrets(started / 1000, known[2], known[3], kno
   right = right or earlier[2] == ARGV[1]
 end
 if not right then return 'wrong_secret' end
-return count_request(KEYS[1], started) or reply('counted', pack('>I6', tonumber(known[5] or 0)))
+return count_request(KEYS[1], started) or
+  reply('counted', pack('>I6B', tonumber(known[5] or 0), known[1] == ARGV[1] and 0 or 1))

@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+func auditEntry(account delivery.AccountID) *AuditEntry {
+	return &AuditEntry{At: time.UnixMilli(1_795_000_000_123), ID: NewAuditID(), Version: 1, Actor: "ayşe", Credential: "admin key", Address: "2001:db8::1",
+		RequestID: "00112233aabbccdd", Action: "account changed", Account: account, Fleet: delivery.FleetID{2}, Order: delivery.OrderID{3}, Store: "moda",
+		Old: `{"a":1}`, New: `{"a":2}`, Outcome: "INTERNAL_ERROR"}
+}
+
+func TestAudit_IsHandedToTheExporterAndKeptUntilItIsExported(t *testing.T) {
+	s := newEnv(t)
+	must(t, newFeedReader(s.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
+	before, entry := s.lag(t).Entries, auditEntry(s.account)
+	r := s.partitionOf(s.account)
+	must(t, s.Audit.Append(t.Context(), entry))
+	must(t, s.Audit.Append(t.Context(), auditEntry(delivery.AccountID{})))
+	equal(t, s.lag(t).Entries, before+2, "entries that are not exported")
+	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val()+s.rdb.XLen(t.Context(), s.partitions[0].key(kindAudit)).Val(), int64(2)+
+		map[bool]int64{true: 2}[r.number == 0], "in the account's partition, and in the first")
+	trim := func() {
+		t.Helper()
+		for n := range s.partitions {
+			get(s.Lifecycle.Trim(t.Context(), n, -time.Hour))(t)
+		}
+	}
+	trim()
+	var got []Entry
+	for _, e := range collect(t, s.Ledger, RoleExport, "x", int(before)+2) {
+		if e.Audit != nil {
+			got = append(got, e)
+		}
+	}
+	require(t, len(got) == 2, "%d entries were handed out after trimming", len(got))
+	for _, e := range got {
+		if e.Audit.ID == entry.ID {
+			e.Audit.At = e.Audit.At.In(entry.At.Location())
+			equal(t, *e.Audit, *entry, "entry")
+		}
+		equal(t, e.kind(), byte(kindAudit), "stream")
+	}
+	trim()
+	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val() > 0, true, "kept while it is being exported")
+	must(t, s.Streams.Ack(t.Context(), RoleExport, got...))
+	equal(t, s.lag(t).Entries, before, "entries that are not exported")
+	must(t, s.Audit.Append(t.Context(), auditEntry(s.account)))
+	must(t, s.Streams.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "x", 1)...))
+	trim()
+	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val(), 1, "the last one read stays as the mark")
+}
+
+func TestAudit_UnreadableEntryIsSetAside(t *testing.T) {
+	s := newEnv(t)
+	must(t, newFeedReader(s.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
+	key := s.partitions[0].key(kindAudit)
+	for _, record := range []string{"", "\x01", "\xff", "text"} {
+		must(t, s.rdb.Do(t.Context(), "XADD", key, "*", "w", record).Err())
+	}
+	must(t, s.Audit.Append(t.Context(), auditEntry(delivery.AccountID{})))
+	for _, e := range collect(t, s.Ledger, RoleExport, "x", 1) {
+		check(t, e.Audit == nil || e.Audit.Actor == "ayşe", "handed out %+v", e.Audit)
+	}
+	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
+	check(t, len(letters) == 4 && letters[0].Stream == "audit", "dead letters %+v", letters)
+}
+
+// The same of the same about the same within the time is one entry; anything else is another.
+func TestAudit_AppendUnlessNotesOnceWithinATime(t *testing.T) {
+	s := newEnv(t)
+	at := time.UnixMilli(1_795_000_000_000)
+	key := s.partitions[0].key(kindAudit)
+	for i, c := range []struct {
+		change func(*AuditEntry)
+		within time.Duration
+		added  int64
+	}{
+		{func(*AuditEntry) {}, time.Hour, 1},
+		{func(*AuditEntry) {}, time.Hour, 0},
+		{func(e *AuditEntry) { e.At = at.Add(time.Hour - 1) }, time.Hour, 0},
+		{func(e *AuditEntry) { e.At = at.Add(time.Hour) }, time.Hour, 1},
+		{func(e *AuditEntry) { e.At = at.Add(2*time.Hour - 1) }, time.Hour, 0},
+		{func(*AuditEntry) {}, 0, 1},
+		{func(e *AuditEntry) { e.Actor = "deniz" }, time.Hour, 1},
+		{func(e *AuditEntry) { e.Address = "192.0.2.1" }, time.Hour, 1},
+		{func(e *AuditEntry) { e.Order[0]++ }, time.Hour, 1},
+		{func(e *AuditEntry) { e.Fleet[0]++ }, time.Hour, 1},
+		{func(e *AuditEntry) { e.Action = "another" }, time.Hour, 1},
+	} {
+		e := auditEntry(delivery.AccountID{})
+		e.At = at
+		c.change(e)
+		before := s.rdb.XLen(t.Context(), key).Val()
+		must(t, s.Audit.AppendUnless(t.Context(), e, c.within))
+		equal(t, s.rdb.XLen(t.Context(), key).Val()-before, c.added, fmt.Sprint("entries of case ", i))
+	}
+	must(t, s.rdb.Set(t.Context(), key, "no stream", 0).Err())
+	e := auditEntry(delivery.AccountID{})
+	e.Actor = "ece"
+	check(t, s.Audit.AppendUnless(t.Context(), e, time.Hour) != nil, "what was not stored is no error")
+	must(t, s.rdb.Del(t.Context(), key).Err())
+	must(t, s.Audit.AppendUnless(t.Context(), e, time.Hour))
+	equal(t, s.rdb.XLen(t.Context(), key).Val(), 1, "what was not stored is remembered: entries")
+}
