@@ -62,7 +62,7 @@ func newRoot() *cobra.Command {
 		newServeCommand(), newServingCommand("export", &[]string{roleExport}),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
 		newBackupCommand(), newRestoreCommand(),
-		newUserCommand(), newTokenCommand(),
+		newUserCommand(), newTokenCommand(), newAdminKeyCommand(), newAuditCommand(),
 	)
 	return root
 }
@@ -179,6 +179,18 @@ func newTokenCommand() *cobra.Command {
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "The token of %s, shown this once:\n%s\n", name, text)
 		fmt.Fprintln(c.OutOrStdout(), token.Line())
+		return nil
+	})
+}
+
+func newAdminKeyCommand() *cobra.Command {
+	return newCommand("admin-key NAME", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		key, line, err := auth.NewAdminKey(args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.ErrOrStderr(), "The admin key of %s, shown this once:\n%s\n", args[0], key)
+		fmt.Fprintln(c.OutOrStdout(), line)
 		return nil
 	})
 }

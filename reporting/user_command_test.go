@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -37,6 +39,27 @@ func TestUser_PrintsALineThatIsTaken(t *testing.T) {
 		}
 		if strings.Contains(out+said, longPassword) || strings.Count(out, "\n") != 1 {
 			t.Errorf("it printed %q and %q", out, said)
+		}
+	}
+}
+
+func TestAdminKey_PrintsItOnceAndALineOfItsDigest(t *testing.T) {
+	t.Parallel()
+	out, said, err := call(t, newAdminKeyCommand(), "", "ayse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	key := lines[len(lines)-1]
+	if !strings.HasPrefix(key, "adm_") || len(key) != 47 || out != fmt.Sprintf("ayse:sha256:%x\n", sha256.Sum256([]byte(key))) {
+		t.Errorf("the key is %q, the line %q", key, out)
+	}
+	if again, _, err := call(t, newAdminKeyCommand(), "", "ayse"); err != nil || again == out {
+		t.Errorf("%v, again %q", err, again)
+	}
+	for _, args := range [][]string{{"Ayşe"}, {""}, {"a b"}, {"a:b"}, {strings.Repeat("a", 65)}, {}, {"a", "b"}} {
+		if out, said, err := call(t, newAdminKeyCommand(), "", args...); err == nil || out+said != "" {
+			t.Errorf("%q: printed %q", args, out+said)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (e *ArchiveEnv) Want(what, query, want string) {
 // SetExportBack makes the group of exporters begin again with the oldest entry.
 func (e *ArchiveEnv) SetExportBack() {
 	e.T.Helper()
-	for _, kind := range []string{"e", "v", "V"} {
+	for _, kind := range []string{"e", "v", "V", "U"} {
 		e.EachKey(kind, "redis.call('XGROUP', 'SETID', k, 'export', '0')")
 	}
 }

@@ -83,6 +83,25 @@ type Outcome struct {
 	Line         int                `ch:"line UInt32"`
 }
 
+// Audit is who did what: a ledger.AuditEntry with the columns that it goes into.
+type Audit struct {
+	At         time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"`
+	ID         string             `ch:"id String"`
+	Version    int                `ch:"version UInt32"`
+	Actor      string             `ch:"actor String"`
+	Credential string             `ch:"credential String"`
+	Address    string             `ch:"address String"`
+	RequestID  string             `ch:"request_id String"`
+	Action     string             `ch:"action String"`
+	Account    delivery.AccountID `ch:"account_id UUID"`
+	Fleet      delivery.FleetID   `ch:"fleet_id UUID"`
+	Order      delivery.OrderID   `ch:"order_id UUID"`
+	Store      string             `ch:"external_store_id String"`
+	Old        string             `ch:"old_values String"`
+	New        string             `ch:"new_values String"`
+	Outcome    string             `ch:"outcome String"`
+}
+
 // Place is the key of an order's rows. It never changes: a row under another
 // one would stay for ever.
 type Place struct {
@@ -108,10 +127,13 @@ type Batch struct {
 	Events   []Event
 	Late     []LateDelivery
 	Outcomes []Outcome
+	Audit    []Audit
 }
 
 // Rows is how many rows the batch has.
-func (b *Batch) Rows() int { return len(b.Orders) + len(b.Events) + len(b.Late) + len(b.Outcomes) }
+func (b *Batch) Rows() int {
+	return len(b.Orders) + len(b.Events) + len(b.Late) + len(b.Outcomes) + len(b.Audit)
+}
 
 // OrderOf is the row of an order as it is now. s is its store, nil when that is
 // not there any more.
@@ -201,7 +223,8 @@ var (
 	orderEvents     = newTable[Event]("order_events")
 	lateDeliveries  = newTable[LateDelivery]("late_deliveries")
 	webhookOutcomes = newTable[Outcome]("webhook_outcomes")
-	rowTables       = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes}
+	audit           = newTable[Audit]("audit")
+	rowTables       = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit}
 )
 
 // Tables are the names of the tables that hold rows.

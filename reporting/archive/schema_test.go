@@ -84,9 +84,9 @@ func TestSchema_ClusterSQLParses(t *testing.T) {
 func TestSchema_ClusterTables(t *testing.T) {
 	t.Parallel()
 	sql := strings.Join(clusterSQL(t), ";\n")
-	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes", "reconciliations"} {
+	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes", "reconciliations", "audit"} {
 		version := ""
-		if table == "orders" || table == "order_events" {
+		if table == "orders" || table == "order_events" || table == "audit" {
 			version = ", version"
 		}
 		for _, want := range []string{
@@ -100,7 +100,7 @@ func TestSchema_ClusterTables(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 5 {
+	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 6 {
 		t.Errorf("%d tables recognise repeated inserts", n)
 	}
 	if strings.Contains(sql, "non_replicated") {

@@ -1,5 +1,5 @@
 // Package export carries the ledger's history to ClickHouse: orders, their
-// events, deliveries reported too late, and what became of webhooks.
+// events, deliveries reported too late, what became of webhooks, and who did what.
 //
 // An entry of the streams is acknowledged after its rows are stored, so a crash repeats
 // work and loses none; a repetition is harmless (package archive). While ClickHouse is
@@ -152,7 +152,7 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err erro
 		}
 		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), err)
 	}
-	for i, rows := range []int{len(batch.Orders), len(batch.Events), len(batch.Late), len(batch.Outcomes)} {
+	for i, rows := range []int{len(batch.Orders), len(batch.Events), len(batch.Late), len(batch.Outcomes), len(batch.Audit)} {
 		e.metrics.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
 	}
 	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool {
@@ -271,6 +271,10 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 	}
 	for i := range entries {
 		e := &entries[i]
+		if e.Audit != nil {
+			batch.Audit = append(batch.Audit, archive.Audit(*e.Audit))
+			continue
+		}
 		if e.Outcomes != nil {
 			batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
 			continue

@@ -70,6 +70,32 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 	s.Want("late deliveries", "count(), any(order_id) FROM "+s.Database+".late_deliveries", "1\t"+o.ID.String())
 }
 
+// An entry has one row, with what came of it, however often the streams are exported.
+func TestExport_WritesAuditEntriesOnce(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	_, stop := s.export("x1")
+	note := func(id string, version int, account delivery.AccountID, outcome string) {
+		t.Helper()
+		testenv.Must(t, s.Ledger.Audit.Append(t.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Hour), ID: id, Version: version, Actor: "ayşe",
+			Action: "account changed", Account: account, Old: "{}", New: `{"name":"ğ"}`, Outcome: outcome}))
+	}
+	note("a", 1, s.Vendor.Account, "")
+	note("b", 1, delivery.AccountID{}, "")
+	s.AwaitExported()
+	note("a", 2, s.Vendor.Account, "INTERNAL_ERROR")
+	note("b", 1, delivery.AccountID{}, "") // a repetition, because its answer was lost
+	s.AwaitExported()
+	for range 2 {
+		s.Want("entries", "arrayStringConcat(arraySort(groupArray(id || version::String || actor || outcome || new_values)), ' ') FROM "+s.Database+".audit",
+			`a2ayşeINTERNAL_ERROR{"name":"ğ"} b1ayşe{"name":"ğ"}`)
+		stop()
+		s.SetExportBack()
+		_, stop = s.export("x2")
+		s.AwaitExported()
+	}
+}
+
 // Every attempt to deliver an event has its row, however often it is exported,
 // and not only those that fit into the endpoint's log in Redis.
 func TestExport_WritesEveryAttempt(t *testing.T) {

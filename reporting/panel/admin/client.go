@@ -117,7 +117,8 @@ func (c *Client) send(ctx context.Context, operator, method, path string, body a
 	if !printable(operator) {
 		return 0, nil, fmt.Errorf("the operator's name must be 1 to %d printable characters", mostOperator)
 	}
-	header := http.Header{"Accept": {"application/json"}, "Authorization": {"Bearer " + c.key}, "X-Operator": {operator}}
+	header := http.Header{"Accept": {"application/json"}, "Authorization": {"Bearer " + c.key}, "X-Operator": {operator},
+		"X-Operator-Address": {auth.IdentityOf(ctx).Address}, "X-Request-Id": {auth.NewRequestID()}} // both for the audit stream
 	content := new(bytes.Buffer)
 	if body != nil {
 		if err := json.NewEncoder(content).Encode(body); err != nil {

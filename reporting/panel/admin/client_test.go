@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,10 +53,16 @@ func TestDo_SendsWhatTheGatewayNeeds(t *testing.T) {
 	t.Parallel()
 	type seen struct{ method, uri, body, key, kind, operator, length string }
 	var got seen
+	var requests []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h := r.Header
 		got = seen{r.Method, r.RequestURI, string(body), h.Get("Authorization"), h.Get("Content-Type"), h.Get("X-Operator"), fmt.Sprint(r.ContentLength)}
+		if id := h.Get("X-Request-Id"); len(id) != 16 || slices.Contains(requests, id) {
+			t.Errorf("request id %q, before %q", id, requests)
+		} else {
+			requests = append(requests, id)
+		}
 		_, _ = io.WriteString(w, empty)
 	}))
 	defer s.Close()

@@ -109,9 +109,13 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 type Identity struct {
 	Name    string
 	Roles   Roles
+	Address string // where the browser is
 	CSRF    string // the field "csrf" of forms, the header X-CSRF-Token of scripts; empty for a bearer token
 	session string // its id; empty for a bearer token
 }
+
+// NewRequestID names a request in the log and in the audit stream.
+func NewRequestID() string { return fmt.Sprintf("%016x", rand.Uint64()) }
 
 // BySession reports whether it is a browser's session and no bearer token.
 func (i *Identity) BySession() bool { return i.session != "" }
@@ -187,6 +191,7 @@ func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 			g.reject(w, r, err)
 			return
 		}
+		identity.Address = g.address(r).String()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, identity)))
 	})
 }
@@ -288,7 +293,7 @@ const unavailableFor = 2 * time.Second
 func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) (e *delivery.Error, requestID string) {
 	h := w.Header()
 	if !errors.As(err, &e) {
-		requestID = fmt.Sprintf("%016x", rand.Uint64())
+		requestID = NewRequestID()
 		h.Set("X-Request-Id", requestID)
 		log = log.With("request_id", requestID, "path", r.URL.Path, "error", err)
 		e = delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id")

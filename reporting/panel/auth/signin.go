@@ -397,13 +397,18 @@ func (t *turns) order() func(a, b *attempt) int {
 	}
 }
 
-// clientAddress stands for who asks when attempts are counted. X-Forwarded-For is
-// read from its end, as far as trusted proxies have written it.
+// clientAddress stands for who asks when attempts are counted.
 func (g *Gate) clientAddress(r *http.Request) string {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
+	if address := g.address(r); address.IsValid() {
+		return service.Network(address).String()
 	}
+	return r.RemoteAddr
+}
+
+// address is who asks. X-Forwarded-For is read from its end, as far as trusted proxies have
+// written it. It is not valid for a connection without an IP address.
+func (g *Gate) address(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address := peer.Addr().Unmap().WithZone("")
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
@@ -413,7 +418,7 @@ func (g *Gate) clientAddress(r *http.Request) string {
 		}
 		address = before.Unmap().WithZone("")
 	}
-	return service.Network(address).String()
+	return address
 }
 
 // Trusts reports whether an address is a trusted proxy's.

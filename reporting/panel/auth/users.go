@@ -196,13 +196,22 @@ type Token struct {
 
 // NewToken makes a token. The text is what the program sends; it cannot be had again.
 func NewToken(name string, roles Roles) (text string, t Token, err error) {
-	if err := checkName(name); err != nil {
-		return "", Token{}, err
-	}
+	text, digest, err := newSecret(tokenPrefix, name)
+	return text, Token{Name: name, Roles: roles, digest: digest}, err
+}
+
+// NewAdminKey makes a key of the gateway's admin API that speaks for one operator, and its line in
+// the gateway's ADMIN_KEYS.
+func NewAdminKey(name string) (key, line string, err error) {
+	key, digest, err := newSecret("adm_", name)
+	return key, name + ":" + digestPrefix + hex.EncodeToString(digest[:]), err
+}
+
+func newSecret(prefix, name string) (text string, digest [sha256.Size]byte, err error) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails, crypto/rand ends the program instead
-	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
-	return text, Token{Name: name, Roles: roles, digest: sha256.Sum256([]byte(text))}, nil
+	text = prefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return text, sha256.Sum256([]byte(text)), checkName(name)
 }
 
 // Line is the token's line in REPORT_TOKENS.

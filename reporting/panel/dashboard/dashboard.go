@@ -1,5 +1,5 @@
 // Package dashboard serves the pages on which operators look: overview, orders with their
-// timelines, refused courier updates and dead letters. It changes nothing.
+// timelines, refused courier updates, dead letters and who did what. It changes nothing.
 //
 // What is live comes from Redis, what was from ClickHouse, without duplicates; Redis is right
 // where both know something. A page names what cannot be read, and shows the rest.
@@ -59,6 +59,7 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		"/overview": p.overview, "/overview/live": p.overview, "/orders": p.orders, "/orders/{id}": p.order, "/orders/{id}/live": p.order,
 		"/refused-updates": p.refusedUpdates, "/dead-letters": p.deadLetters,
+		"/audit": p.auditTrail,
 	} {
 		p.Handle(mux, "GET "+pattern, serve, auth.Operator)
 	}

@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/panel/svgmap"
 )
@@ -57,8 +58,31 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 	if err := p.findOrder(r.Context(), id, v); err != nil {
 		return err
 	}
+	if v.Record != nil && !v.Shrunk() {
+		if err := p.noteView(r, v.Order); err != nil {
+			return err
+		}
+	}
 	p.readMore(r.Context(), v)
 	return p.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
+}
+
+// refreshes is how long the refreshes of a page that was noted count as the same view.
+const refreshes = time.Hour
+
+// noteView notes who looks at a recipient's data before it is shown.
+func (p *Pages) noteView(r *http.Request, o *delivery.Order) error {
+	who, within := auth.IdentityOf(r.Context()), time.Duration(0)
+	if strings.HasSuffix(r.URL.Path, "/live") {
+		within = refreshes
+	}
+	credential := "token"
+	if who.BySession() {
+		credential = "session"
+	}
+	return p.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
+		Actor: who.Name, Credential: credential, Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
+		Account: o.Account, Order: o.ID}, within)
 }
 
 func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView) error {

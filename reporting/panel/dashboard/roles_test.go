@@ -11,7 +11,7 @@ import (
 )
 
 var routes = []string{"/overview", "/overview/live", "/orders", "/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String(),
-	"/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String() + "/live", "/refused-updates", "/dead-letters"}
+	"/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String() + "/live", "/refused-updates", "/dead-letters", "/audit"}
 
 func TestRoutes_AreForOperatorsAndReadOnly(t *testing.T) {
 	e := newEnv(t)
