@@ -198,12 +198,16 @@ func (g *gateway) changeAccount(x *requestContext) error {
 	}))
 }
 
-func readRevokeOld(x *requestContext) (revokeOld bool, err error) {
+// readRotation reads {revokeOld?}, and notes what is about to be done.
+func (g *gateway) readRotation(x *requestContext, action string) (revokeOld bool, err error) {
 	var body struct {
 		RevokeOld *bool `json:"revokeOld"`
 	}
-	err = x.form(&body).err()
-	return body.RevokeOld != nil && *body.RevokeOld, err
+	if err = x.form(&body).err(); err == nil {
+		set(body.RevokeOld, &revokeOld)
+		err = g.audit(x, action, nil, map[string]bool{"revokeOld": revokeOld})
+	}
+	return revokeOld, err
 }
 
 // rotateCredentials is POST /accounts/{id}/credentials {revokeOld?}. With revokeOld all
@@ -214,16 +218,13 @@ func (g *gateway) rotateCredentials(x *requestContext) error {
 
 func rotateSecret[ID ~[16]byte](g *gateway, x *requestContext, id ID, clientID string,
 	rotate func(ctx context.Context, id ID, digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error) error {
-	revokeOld, err := readRevokeOld(x)
+	revokeOld, err := g.readRotation(x, "client secret rotated")
 	if err != nil {
 		return err
 	}
 	secret, oldUntil := token.NewSecret(), x.now
 	if !revokeOld {
 		oldUntil = x.now.Add(oldSecretLifetime)
-	}
-	if err := g.audit(x, "client secret rotated", nil, map[string]bool{"revokeOld": revokeOld}); err != nil {
-		return err
 	}
 	if err := rotate(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
 		return err

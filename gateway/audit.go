@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -19,8 +20,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
@@ -42,9 +41,8 @@ func (g *gateway) audit(x *requestContext, action string, before, after any) (er
 	return x.ledger.Audit.Append(g.work, e)
 }
 
-// endAudit notes, and logs, what became of a change. An entry without that note is of one that
-// was made, or whose gateway died meanwhile. Values are not logged: a receiver's address is its
-// vendor's matter.
+// endAudit notes a change that was refused or failed, and logs every one, without values. An entry
+// without that note is of a change that was made, or whose gateway died meanwhile.
 func (g *gateway) endAudit(x *requestContext, err error) {
 	e := x.audited
 	if err != nil {
@@ -55,26 +53,16 @@ func (g *gateway) endAudit(x *requestContext, err error) {
 		err = x.ledger.Audit.Append(g.work, e)
 	}
 	if x.route.access == adminOnly {
-		var line []any
-		if e.Actor != adminKeyVariable {
-			line = append(line, "operator", e.Actor)
-		}
-		if line = append(x.subject(line...), "request_id", e.RequestID); e.Outcome != "" {
-			line = append(line, "refused", e.Outcome)
-		}
-		g.Log.Info("admin: "+e.Action, line...)
+		g.Log.Info("admin: "+e.Action, append(x.subject("operator", e.Actor), "request_id", e.RequestID, "refused", e.Outcome)...)
 	}
 	if err != nil {
 		g.Log.Error("what became of a change is not in the audit stream", "request_id", e.RequestID, "outcome", e.Outcome, "error", err)
 	}
 }
 
-const (
-	adminKeyVariable  = "ADMIN_KEY"
-	adminKeysVariable = "ADMIN_KEYS"
+const adminKeyVariable, adminKeysVariable = "ADMIN_KEY", "ADMIN_KEYS"
 
-	maxOperator = 64 // characters
-)
+const maxOperator = 64 // characters
 
 var requestIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
@@ -85,6 +73,8 @@ func (x *requestContext) newAuditEntry(action string) *ledger.AuditEntry {
 	e := &ledger.AuditEntry{At: x.now, ID: ledger.NewAuditID(), Action: action, Address: peer.Unmap().String(), RequestID: newRequestID(),
 		Account: x.account, Fleet: x.fleet, Order: x.order, Store: x.store}
 	switch {
+	case x.route.access != adminOnly && x.account.IsZero():
+		e.Actor = x.fleet.ClientID()
 	case x.route.access != adminOnly:
 		e.Actor, e.Credential = x.account.ClientID(), "token"
 	case x.keyName != "":
@@ -116,82 +106,67 @@ func (x *requestContext) operator() string {
 
 // auditReplaced notes that a token is issued for a secret that was replaced and still works:
 // once an hour for each client, address and gateway.
-func (g *gateway) auditReplaced(x *requestContext, clientID string) error {
+func (g *gateway) auditReplaced(x *requestContext) error {
 	e := x.newAuditEntry("token issued for a replaced secret")
-	e.Version, e.Actor, e.Credential = 1, clientID, "replaced secret"
+	e.Version, e.Credential = 1, "replaced secret"
 	return x.ledger.Audit.AppendUnless(g.work, e, time.Hour)
 }
 
 // changes are the members of two objects that differ, as JSON; empty for none.
 func changes(before, after any) (removed, added string, err error) {
-	members := func(of any) (object map[string]any, err error) {
-		text, err := json.Marshal(of)
-		if err == nil {
-			err = json.Unmarshal(text, &object)
-		}
-		return object, err
+	var objects [2]map[string]any
+	for i, of := range []any{before, after} {
+		encoded, failed := json.Marshal(of)
+		err = cmp.Or(err, failed, json.Unmarshal(encoded, &objects[i]))
 	}
-	was, err := members(before)
-	is, other := members(after)
-	if err = cmp.Or(err, other); err != nil {
-		return "", "", fmt.Errorf("audit: %w", err)
-	}
-	dropEqual(was, is)
-	for object, text := range map[*map[string]any]*string{&was: &removed, &is: &added} {
-		if len(*object) > 0 {
-			encoded, _ := json.Marshal(*object) // it was read from JSON
+	dropEqual(objects[0], objects[1])
+	for i, text := range []*string{&removed, &added} {
+		if len(objects[i]) > 0 && err == nil {
+			encoded, _ := json.Marshal(objects[i]) // it was read from JSON
 			*text = string(encoded)
 		}
 	}
-	return removed, added, nil
+	return removed, added, err
 }
 
 func dropEqual(was, is map[string]any) {
 	for name, old := range was {
-		if reflect.DeepEqual(old, is[name]) {
+		inOld, _ := old.(map[string]any)
+		inNew, _ := is[name].(map[string]any)
+		if dropEqual(inOld, inNew); reflect.DeepEqual(old, is[name]) {
 			delete(was, name)
 			delete(is, name)
-			continue
-		}
-		inOld, isObject := old.(map[string]any)
-		inNew, both := is[name].(map[string]any)
-		if isObject && both {
-			dropEqual(inOld, inNew)
 		}
 	}
 }
 
 // auditFleet is a copy of a fleet with the digest of its area, which may be long.
 func auditFleet(f *delivery.Fleet) fleetView {
-	copied := *f
-	v := viewFleet(&copied, true)
+	v := viewFleet(new(*f), true)
 	v.Coverage = fmt.Appendf(nil, `"%d bytes, SHA-256 %x"`, len(v.Coverage), sha256.Sum256(v.Coverage))
 	return v
 }
 
-// auditURL is a receiver's URL without query and credentials, which may be secrets.
-func auditURL(text string) map[string]string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return nil
+// auditURL notes a change of the account's webhook URL; empty: none. Query and credentials, which
+// may be secrets, are left out.
+func (g *gateway) auditURL(x *requestContext, action, after string) error {
+	shown := func(text string) any {
+		u, err := url.Parse(text)
+		if err != nil || text == "" {
+			return nil
+		}
+		if u.User = nil; u.RawQuery != "" {
+			u.RawQuery = "…"
+		}
+		return map[string]string{"url": u.String()}
 	}
-	u.User = nil
-	if u.RawQuery != "" {
-		u.RawQuery = "…"
+	before, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
+	if delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured {
+		return g.audit(x, action, nil, shown(after))
+	} else if err != nil {
+		return err
 	}
-	return map[string]string{"url": u.String()}
-}
-
-// auditedURL is that of the registered URL; nil for none.
-func (g *gateway) auditedURL(x *requestContext) (map[string]string, error) {
-	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
-	switch {
-	case delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured:
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return auditURL(endpoint.URL), nil
+	return g.audit(x, action, shown(before.URL), shown(after))
 }
 
 // operatorKey opens the admin API.
@@ -212,18 +187,14 @@ func readAdminKeys() (keys []operatorKey, err error) {
 	if err != nil {
 		return nil, err
 	}
-	number, seen := 0, map[string]bool{}
-	for line := range strings.Lines(text) {
-		number++
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+	seen := map[string]bool{fmt.Sprintf("%x", sha256.Sum256(nil)): true} // the key that is nothing
+	for i, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
 		parts := adminKeyLine.FindStringSubmatch(line)
-		switch {
-		case parts == nil:
-			return nil, fmt.Errorf("%s: line %d: want name:sha256:<64 hexadecimal digits>, as `reporting admin-key` prints it", adminKeysVariable, number)
-		case seen[parts[1]] || seen[parts[2]]:
-			return nil, fmt.Errorf("%s: line %d: an earlier line has the same name or the same key", adminKeysVariable, number)
+		if parts == nil || seen[parts[1]] || seen[parts[2]] {
+			return nil, fmt.Errorf("%s: line %d: want name:sha256:<64 hexadecimal digits>, as `reporting admin-key` prints it, each name and each key once", adminKeysVariable, i+1)
 		}
 		key := operatorKey{name: parts[1]}
 		seen[parts[1]], seen[parts[2]] = true, true
@@ -239,11 +210,9 @@ const failedKeysKept = 64
 // failedKeys counts requests with a wrong admin key by address and minute, so that many of them
 // make few entries. A crash loses what the last minute brought.
 type failedKeys struct {
-	counter prometheus.Counter
 	process string // in the entries' IDs: a repetition after an error is the same entry
-
-	mu     sync.Mutex
-	counts map[failedKey]int
+	mu      sync.Mutex
+	counts  map[failedKey]int
 }
 
 type failedKey struct {
@@ -252,7 +221,6 @@ type failedKey struct {
 }
 
 func (f *failedKeys) count(now time.Time, origin string) {
-	f.counter.Inc()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := failedKey{now.Truncate(time.Minute).Unix(), strings.TrimSuffix(origin, "/32")}
@@ -263,25 +231,22 @@ func (f *failedKeys) count(now time.Time, origin string) {
 }
 
 // flush notes the minutes before a time. What cannot be noted is kept.
-func (f *failedKeys) flush(ctx context.Context, l *ledger.Ledger, before time.Time) (failed error) {
+func (f *failedKeys) flush(ctx context.Context, l *ledger.Ledger, before time.Time) error {
 	f.mu.Lock()
-	over := map[failedKey]int{}
-	for key, n := range f.counts {
-		if key.minute < before.Unix() {
-			over[key] = n
-		}
-	}
+	counts := maps.Clone(f.counts)
 	f.mu.Unlock()
-	for key, n := range over {
+	for key, n := range counts {
+		if key.minute >= before.Unix() {
+			continue
+		}
 		err := l.Audit.Append(ctx, &ledger.AuditEntry{At: time.Unix(key.minute, 0), ID: fmt.Sprint(f.process, key.origin, key.minute), Version: 1,
 			Action: "admin key refused", Address: key.origin, New: fmt.Sprintf(`{"count":%d}`, n)})
 		if err != nil {
-			failed = errors.Join(failed, err)
-			break // each would wait for the same
+			return err
 		}
 		f.mu.Lock()
 		delete(f.counts, key)
 		f.mu.Unlock()
 	}
-	return failed
+	return nil
 }

@@ -311,8 +311,8 @@ func TestAdminKeys_AreReadOrRefused(t *testing.T) {
 	for text, wanted := range map[string]string{
 		"ayse:sha256:" + digest: "ayse",
 		"# keys\n\n ayse:sha256:" + digest + "\r\nk.w+x@y:sha256:" + other + "\n": "ayse k.w+x@y",
-		"ayse:sha256:" + digest + "\nayse:sha256:" + other:                        "line 2: an earlier line",
-		"ayse:sha256:" + digest + "\ndeniz:sha256:" + digest:                      "line 2: an earlier line",
+		"ayse:sha256:" + digest + "\nayse:sha256:" + other:                        "line 2: want name:sha256:",
+		"ayse:sha256:" + digest + "\ndeniz:sha256:" + digest:                      "line 2: want name:sha256:",
 		"\nayse:sha256:" + digest[1:]:                                             "line 2: want name:sha256:",
 		"ayse:sha256:" + strings.ToUpper(digest):                                  "line 1: want name:sha256:",
 		"ayse:" + ayseKey:                                                         "line 1: want name:sha256:",

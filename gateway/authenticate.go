@@ -85,6 +85,7 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 		right = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], g.adminKeys[i].digest[:]), i, right)
 	}
 	if right < 0 {
+		g.metrics.keyFailures.Inc()
 		g.failedKeys.count(x.began, service.Origin(x.ctx.Conn()).String())
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
 	}
@@ -122,13 +123,8 @@ func (g *gateway) vendorToken(x *requestContext) error {
 			if x.quota, known, err = limits.CountToken(g.work, account, secret); err != nil {
 				return err
 			}
-			if known.Replaced {
-				x.account = account
-				if err := g.auditReplaced(x, account.ClientID()); err != nil {
-					return err
-				}
-			}
-			return g.issue(x, g.vendorTokens, account, known.NotBefore)
+			x.account = account
+			return g.issue(x, g.vendorTokens, account, known)
 		})
 }
 
@@ -148,20 +144,15 @@ func (g *gateway) fleetToken(x *requestContext) error {
 			if err := fleets.Load(g.work); err != nil {
 				return err
 			}
-			notBefore := fleets.Snapshot().NotBefore(fleet) // of no later state than the secret is checked by
+			known := ledger.Known{NotBefore: fleets.Snapshot().NotBefore(fleet)} // of no later state than the secret is checked by
 			if !fleets.VerifySecret(fleet, secret, x.now) {
 				return errWrongCredentials
 			}
 			if err := g.knownFleet(fleet); err != nil {
 				return err
 			}
-			if fleets.Snapshot().Replaced(fleet, secret) {
-				x.fleet = fleet
-				if err := g.auditReplaced(x, fleet.ClientID()); err != nil {
-					return err
-				}
-			}
-			return g.issue(x, g.fleetTokens, fleet, notBefore)
+			x.fleet, known.Replaced = fleet, fleets.Snapshot().Replaced(fleet, secret)
+			return g.issue(x, g.fleetTokens, fleet, known)
 		})
 }
 
@@ -230,10 +221,15 @@ var errWrongCredentials error = delivery.Refuse(delivery.CodeInvalidCredentials,
 // issue answers with a token. One of the second in which others were revoked is
 // issued as of the next one, from which on tokens are good: a token's time has
 // whole seconds.
-func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, notBefore int64) error {
+func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, known ledger.Known) error {
+	if known.Replaced {
+		if err := g.auditReplaced(x); err != nil {
+			return err
+		}
+	}
 	at := x.now
-	if at.Unix() < notBefore {
-		at = time.Unix(notBefore, 0)
+	if at.Unix() < known.NotBefore {
+		at = time.Unix(known.NotBefore, 0)
 	}
 	signed, err := authority.Issue(subject, at)
 	if err != nil {

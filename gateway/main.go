@@ -172,11 +172,9 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if err := l.Limits.Flush(ctx, now); err != nil && ctx.Err() == nil {
-				g.Log.Warn("refusals per minute were not counted", "error", err)
-			}
-			if err := g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)); err != nil && ctx.Err() == nil {
-				g.Log.Warn("wrong admin keys are not in the audit stream yet", "error", err)
+			over := now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)
+			if err := errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, over)); err != nil && ctx.Err() == nil {
+				g.Log.Warn("refusals per minute, or wrong admin keys, were not counted", "error", err)
 			}
 		}
 	}
@@ -189,11 +187,8 @@ func (g *gateway) close() {
 	if l := g.Ledger(); l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
 		defer cancel()
-		if err := l.Limits.Flush(ctx, time.Now()); err != nil {
+		if err := errors.Join(l.Limits.Flush(ctx, time.Now()), g.failedKeys.flush(ctx, l, time.Now().Add(time.Minute))); err != nil {
 			g.Log.Warn("the last figures per minute were not counted", "error", err)
-		}
-		if err := g.failedKeys.flush(ctx, l, time.Now().Add(time.Minute)); err != nil {
-			g.Log.Warn("the last wrong admin keys are not in the audit stream", "error", err)
 		}
 	}
 	g.Close(g.work)
@@ -246,7 +241,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
 	g.logins = &inFlightLimiter{most: maxLogins}
-	g.failedKeys = &failedKeys{counter: g.metrics.keyFailures, process: ledger.NewAuditID(), counts: map[failedKey]int{}}
+	g.failedKeys = &failedKeys{process: ledger.NewAuditID(), counts: map[failedKey]int{}}
 	for _, key := range config.SplitList(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, operatorKey{digest: sha256.Sum256([]byte(key))})
 	}

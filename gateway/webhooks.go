@@ -85,11 +85,7 @@ func (g *gateway) putWebhook(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	before, err := g.auditedURL(x)
-	if err != nil {
-		return err
-	}
-	if err := g.audit(x, "webhook registered", before, auditURL(body.URL.Value)); err != nil {
+	if err := g.auditURL(x, "webhook registered", body.URL.Value); err != nil {
 		return err
 	}
 	endpoint, issued, err := x.ledger.Webhooks.SetURL(g.work, x.account, body.URL.Value)
@@ -115,11 +111,7 @@ func (g *gateway) readWebhook(x *requestContext) error {
 
 // deleteWebhook is DELETE /webhook: from now on events are recorded as not sent.
 func (g *gateway) deleteWebhook(x *requestContext) error {
-	before, err := g.auditedURL(x)
-	if err != nil {
-		return err
-	}
-	if err := g.audit(x, "webhook deleted", before, nil); err != nil {
+	if err := g.auditURL(x, "webhook deleted", ""); err != nil {
 		return err
 	}
 	if err := x.ledger.Webhooks.Delete(g.work, x.account); err != nil {
@@ -361,11 +353,8 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 // rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: the secret
 // before signs, too, for 24 hours, or the earlier ones end now.
 func (g *gateway) rotateWebhookSecret(x *requestContext) error {
-	revokeOld, err := readRevokeOld(x)
+	revokeOld, err := g.readRotation(x, "webhook secret rotated")
 	if err != nil {
-		return err
-	}
-	if err := g.audit(x, "webhook secret rotated", nil, map[string]bool{"revokeOld": revokeOld}); err != nil {
 		return err
 	}
 	secret, err := x.ledger.Webhooks.RotateSecret(g.work, x.account, revokeOld)

@@ -174,25 +174,23 @@ func newUserCommand() *cobra.Command {
 func newTokenCommand() *cobra.Command {
 	return accessCommand("token NAME --roles ROLES", func(c *cobra.Command, name string, roles auth.Roles) error {
 		text, token, err := auth.NewToken(name, roles)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(c.ErrOrStderr(), "The token of %s, shown this once:\n%s\n", name, text)
-		fmt.Fprintln(c.OutOrStdout(), token.Line())
-		return nil
+		return printSecret(c, "token", name, text, token.Line(), err)
 	})
 }
 
 func newAdminKeyCommand() *cobra.Command {
 	return newCommand("admin-key NAME", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		key, line, err := auth.NewAdminKey(args[0])
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(c.ErrOrStderr(), "The admin key of %s, shown this once:\n%s\n", args[0], key)
-		fmt.Fprintln(c.OutOrStdout(), line)
-		return nil
+		return printSecret(c, "admin key", args[0], key, line, err)
 	})
+}
+
+func printSecret(c *cobra.Command, what, name, secret, line string, err error) error {
+	if err == nil {
+		fmt.Fprintf(c.ErrOrStderr(), "The %s of %s, shown this once:\n%s\n", what, name, secret)
+		_, err = fmt.Fprintln(c.OutOrStdout(), line)
+	}
+	return err
 }
 
 // askPassword asks twice on a terminal, which shows nothing of what is typed,

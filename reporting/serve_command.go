@@ -165,7 +165,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 			p.Log.Info("schema brought up to date", "file", name)
 		}
 		if err == nil && p.settings.has(roleExport) {
-			err = a.KeepAudit(ctx, p.settings.Audit.KeepDays)
+			err = a.KeepAudit(ctx, p.settings.Export.AuditDays)
 		}
 		return applied, err
 	})
@@ -200,7 +200,6 @@ type settings struct {
 	Log         service.Log        `yaml:"log"`
 	Tracing     tracing.Settings   `yaml:"tracing"`
 	Export      export.Settings    `yaml:"export"`
-	Audit       auditSettings      `yaml:"audit"`
 	Reconcile   reconcile.Settings `yaml:"reconcile"`
 	Panel       panelSettings      `yaml:"panel"`
 }
@@ -216,7 +215,7 @@ const (
 func (s *settings) Validate() error {
 	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(),
 		checkRoles("roles", s.Roles), s.ClickHouse.Validate(),
-		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Audit.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
+		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
 }
 
 func checkRoles(key string, roles []string) error {

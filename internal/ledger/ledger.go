@@ -139,8 +139,11 @@ type core struct {
 	now         func() time.Time
 	ahead       atomic.Int64 // this process's clock of Redis's, ns
 	activity    *activityCounts
-	noted       noted // audit entries that are not repeated
-	log         *slog.Logger
+	noted       struct { // when which audit entries were, see AppendUnless
+		mu sync.Mutex
+		at map[string]time.Time
+	}
+	log *slog.Logger
 }
 
 // Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS.

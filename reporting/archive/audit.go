@@ -1,10 +1,9 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
+	"net/url"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // KeepAudit lets ClickHouse drop entries of the audit stream so many days after theirs; 0: never.
@@ -30,29 +30,49 @@ func (a *Archive) KeepAudit(ctx context.Context, days int) error {
 	return a.exec(ctx, fmt.Sprintf("ALTER TABLE %s %s %s", a.local(audit.name), a.onCluster(), change))
 }
 
-// AuditSearch says which entries of the audit stream are meant; an empty text: all.
-type AuditSearch struct {
-	From, To                      time.Time // local days, both included
-	Actor, Action, Address, Store string
-	About                         string // the id of an account, a fleet or an order
-	Limit                         int
+// auditDays are the days that a search looks at when it does not name the first.
+const auditDays = 30
+
+// auditFilters are the conditions by the names of what is searched for.
+var auditFilters = map[string]string{
+	"from": "day >= {from:Date}", "to": "day <= {to:Date}", "actor": "actor = {actor:String}", "action": "action = {action:String}",
+	"about": "has([toString(account_id), toString(fleet_id), toString(order_id)], {about:String})",
 }
 
-// AuditEntries are the newest that a search finds, newest first.
-func (a *Archive) AuditEntries(ctx context.Context, s AuditSearch) (found []Audit, err error) {
-	where := "day BETWEEN {from:Date} AND {to:Date}"
-	args := []any{clickhouse.Named("from", dateOf(s.From)), clickhouse.Named("to", dateOf(s.To)), clickhouse.Named("limit", s.Limit)}
-	for _, c := range [][3]string{{"actor", s.Actor, "actor = {actor:String}"}, {"action", s.Action, "action = {action:String}"},
-		{"address", s.Address, "address = {address:String}"}, {"store", s.Store, "external_store_id = {store:String}"},
-		{"about", s.About, "has([toString(account_id), toString(fleet_id), toString(order_id)], {about:String})"}} {
-		if c[1] != "" {
-			where += " AND " + c[2]
-			args = append(args, clickhouse.Named(c[0], c[1]))
+// AuditSearch completes what is searched for: from and to, local days that are both included, actor,
+// action and about, the id of an account, a fleet or an order. It names what cannot be understood.
+func AuditSearch(s url.Values, now time.Time) (wrong []delivery.FieldError) {
+	day := func(name string, preset time.Time) time.Time {
+		if s.Get(name) == "" {
+			s.Set(name, dateOf(preset))
+		}
+		at, err := time.ParseInLocation(time.DateOnly, s.Get(name), delivery.Istanbul)
+		if err != nil || checkTime(at) != nil {
+			wrong = append(wrong, delivery.FieldError{Field: name, Message: "must be a day such as 2026-11-21"})
+		}
+		return at
+	}
+	to := day("to", now)
+	if from := day("from", to.AddDate(0, 0, 1-auditDays)); len(wrong) == 0 && from.After(to) {
+		wrong = append(wrong, delivery.FieldError{Field: "from", Message: "is after the last day"})
+	}
+	if _, err := delivery.ParseAccountID(s.Get("about")); err != nil && s.Get("about") != "" {
+		wrong = append(wrong, delivery.FieldError{Field: "about", Message: "must be the id of an account, a fleet or an order, a UUID of 36 characters"})
+	}
+	return wrong
+}
+
+// AuditEntries are the newest that a search finds, at most limit, newest first.
+func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (found []ledger.AuditEntry, err error) {
+	where, args := "true", []any{clickhouse.Named("limit", limit)}
+	for name, condition := range auditFilters {
+		if value := s.Get(name); value != "" {
+			where, args = where+" AND "+condition, append(args, clickhouse.Named(name, value))
 		}
 	}
 	err = a.Each(ctx, `SELECT at, id, version, actor, credential, address, request_id, action, account_id, fleet_id, order_id, external_store_id,
 	old_values, new_values, outcome FROM audit WHERE `+where+" ORDER BY at DESC, id LIMIT {limit:UInt32}", func(rows driver.Rows) error {
-		var e Audit
+		var e ledger.AuditEntry
 		var version uint32
 		var account, fleet, order uuid.UUID
 		err := rows.Scan(&e.At, &e.ID, &version, &e.Actor, &e.Credential, &e.Address, &e.RequestID, &e.Action, &account, &fleet, &order, &e.Store,
@@ -62,25 +82,4 @@ func (a *Archive) AuditEntries(ctx context.Context, s AuditSearch) (found []Audi
 		return err
 	}, args...)
 	return found, err
-}
-
-// About names what an entry is about: "account 0d3c… store moda"; "-" for nothing.
-func (e *Audit) About() string {
-	var parts []string
-	for _, part := range []struct{ kind, id string }{{"account", id(e.Account)}, {"fleet", id(e.Fleet)}, {"order", id(e.Order)}, {"store", e.Store}} {
-		if part.id != "" {
-			parts = append(parts, part.kind+" "+part.id)
-		}
-	}
-	return cmp.Or(strings.Join(parts, " "), "-")
-}
-
-func id(of interface {
-	fmt.Stringer
-	IsZero() bool
-}) string {
-	if of.IsZero() {
-		return ""
-	}
-	return of.String()
 }

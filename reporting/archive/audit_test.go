@@ -1,16 +1,18 @@
 package archive
 
 import (
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
-func auditOf(id string, version int, at time.Time) Audit {
-	return Audit{At: at, ID: id, Version: version, Actor: "ayşe", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd",
+func auditOf(id string, version int, at time.Time) ledger.AuditEntry {
+	return ledger.AuditEntry{At: at, ID: id, Version: version, Actor: "ayşe", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd",
 		Action: "account changed", Account: account(1), Store: "moda", Old: `{"a":"ğ"}`, New: `{"a":2}`}
 }
 
@@ -19,7 +21,7 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 	t.Parallel()
 	first, second := auditOf("X", 1, noon), auditOf("X", 2, noon)
 	second.Outcome = "ACCOUNT_NOT_FOUND"
-	for name, order := range map[string][][]Audit{
+	for name, order := range map[string][][]ledger.AuditEntry{
 		"in order": {{first}, {second}}, "backwards": {{second}, {first}}, "together, twice": {{first, second}, {second, first}},
 		"again and again": {{first}, {first}, {second}, {first}, {first, first}},
 	} {
@@ -27,12 +29,12 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 		for _, rows := range order {
 			noError(t, a.Insert(t.Context(), &Batch{Audit: rows}))
 		}
-		found, err := a.AuditEntries(t.Context(), AuditSearch{From: noon, To: noon, Limit: 10})
+		found, err := a.AuditEntries(t.Context(), url.Values{"from": {dateOf(noon)}}, 10)
 		noError(t, err)
 		for i := range found {
 			found[i].At = found[i].At.In(noon.Location())
 		}
-		if !reflect.DeepEqual(found, []Audit{second}) {
+		if !reflect.DeepEqual(found, []ledger.AuditEntry{second}) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
@@ -43,33 +45,49 @@ func TestAudit_SearchFindsWhatIsAskedForNewestFirst(t *testing.T) {
 	a := newArchive(t)
 	at := func(n int) time.Time { return noon.AddDate(0, 0, n) }
 	fleet, order := delivery.FleetID{7}, delivery.OrderID{8}
-	rows := []Audit{auditOf("0", 1, at(0)), auditOf("1", 1, at(1)), auditOf("2", 1, at(2)), auditOf("3", 1, at(3)), auditOf("4", 1, at(3).Add(time.Second))}
+	rows := []ledger.AuditEntry{auditOf("0", 1, at(0)), auditOf("1", 1, at(1)), auditOf("2", 1, at(2)), auditOf("3", 1, at(3)), auditOf("4", 1, at(3).Add(time.Second))}
 	rows[1].Actor, rows[2].Action, rows[3].Fleet, rows[3].Account, rows[4].Order, rows[4].Store = "deniz", "recipient viewed", fleet, delivery.AccountID{}, order, ""
-	rows[1].Address = "2001:db8::/64"
 	noError(t, a.Insert(t.Context(), &Batch{Audit: rows}))
-	for want, s := range map[string]AuditSearch{
-		"43210": {}, "43": {Limit: 2}, "4320": {Actor: "ayşe"}, "1": {Actor: "deniz"}, "2": {Action: "recipient viewed"}, "3": {About: fleet.String()},
-		"4": {About: order.String()}, "4210": {About: account(1).String()}, "3210": {Store: "moda"}, "10": {To: at(1)}, "432": {From: at(2)},
-		"1 ": {Address: "2001:db8::/64"}, "": {Actor: "' OR 1 = 1 --"}, " ": {Action: "account changed", Actor: "deniz", Store: "x"},
-		"  ": {About: order.String(), Actor: "deniz"},
+	all := "from=" + dateOf(at(0)) + "&to=" + dateOf(at(3))
+	for _, c := range []struct {
+		search string
+		limit  int
+		want   string
+	}{
+		{all, 10, "43210"}, {all, 2, "43"}, {all + "&actor=ayşe", 10, "4320"}, {all + "&actor=deniz", 10, "1"}, {all + "&action=recipient+viewed", 10, "2"},
+		{all + "&about=" + fleet.String(), 10, "3"}, {all + "&about=" + order.String(), 10, "4"}, {all + "&about=" + account(1).String(), 10, "4210"},
+		{"to=" + dateOf(at(1)), 10, "10"}, {"from=" + dateOf(at(2)), 10, "432"}, {"from=" + dateOf(at(4)), 10, ""}, {all + "&actor=%27+OR+1+%3D+1+--", 10, ""},
+		{all + "&action=recipient+viewed&actor=deniz", 10, ""},
 	} {
-		if s.From.IsZero() {
-			s.From = at(0)
-		}
-		if s.To.IsZero() {
-			s.To = at(3)
-		}
-		if s.Limit == 0 {
-			s.Limit = 10
-		}
-		found, err := a.AuditEntries(t.Context(), s)
+		s, err := url.ParseQuery(c.search)
+		noError(t, err)
+		found, err := a.AuditEntries(t.Context(), s, c.limit)
 		noError(t, err)
 		var ids strings.Builder
 		for _, one := range found {
 			ids.WriteString(one.ID)
 		}
-		if ids.String() != strings.TrimSpace(want) {
-			t.Errorf("%+v: %q, want %q", s, ids.String(), want)
+		if ids.String() != c.want {
+			t.Errorf("%s: %q, want %q", c.search, ids.String(), c.want)
+		}
+	}
+}
+
+func TestAuditSearch_IsCompletedOrRefused(t *testing.T) {
+	t.Parallel()
+	id := account(1).String()
+	for _, c := range []struct{ search, want string }{
+		{"", "from=2026-10-23&to=2026-11-21"}, {"to=2026-11-02", "from=2026-10-04&to=2026-11-02"}, {"from=2026-11-02&actor=x", "actor=x&from=2026-11-02&to=2026-11-21"},
+		{"about=" + id, "about=" + id + "&from=2026-10-23&to=2026-11-21"},
+		{"from=x", "from must be a day"}, {"to=2026-13-01", "to must be a day"}, {"to=1969-01-01", "to must be a day"}, {"from=9999-01-01", "from must be a day"},
+		{"from=2026-11-22", "from is after the last day"}, {"about=me", "about must be the id"}, {"about=" + strings.ToUpper(id), "about must be the id"},
+		{"from=x&about=y", "from must be a day"},
+	} {
+		s, err := url.ParseQuery(c.search)
+		noError(t, err)
+		wrong := AuditSearch(s, noon)
+		if len(wrong) == 0 && s.Encode() != c.want || len(wrong) > 0 && !strings.HasPrefix(wrong[0].Field+" "+wrong[0].Message, c.want) {
+			t.Errorf("%s: %s, %v, want %s", c.search, s.Encode(), wrong, c.want)
 		}
 	}
 }
@@ -80,7 +98,7 @@ func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 	count := func() uint64 { return one[uint64](t, a, "SELECT count() FROM audit FINAL") }
 	now := time.Now()
 	fill := func() {
-		noError(t, a.InsertAgain(t.Context(), &Batch{Audit: []Audit{auditOf("old", 1, now.AddDate(0, 0, -40)), auditOf("new", 1, now)}}))
+		noError(t, a.InsertAgain(t.Context(), &Batch{Audit: []ledger.AuditEntry{auditOf("old", 1, now.AddDate(0, 0, -40)), auditOf("new", 1, now)}}))
 	}
 	for _, c := range []struct {
 		days int

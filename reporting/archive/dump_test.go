@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 func nobody(uint64) {}
@@ -33,7 +34,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		{Account: account(1), EventID: "evt_1", Event: delivery.StoreActivated, At: at, State: "delivered", Attempt: 3, HTTPStatus: 200, Milliseconds: 7, Partition: 3, Entry: "1-2", Line: 1},
 		{Account: account(1), EventID: "evt_2", Order: all[0].ID, At: at, State: "undelivered", Error: "çöktü; \"x\"\n", Replay: true, Probe: true, Partition: 3, Entry: "1-2", Line: 2},
 	}
-	b.Audit = []Audit{auditOf("X", 1, at), auditOf("X", 2, at), auditOf("Y", 1, at)}
+	b.Audit = []ledger.AuditEntry{auditOf("X", 1, at), auditOf("X", 2, at), auditOf("Y", 1, at)}
 	noError(t, from.Insert(t.Context(), b))
 	noError(t, from.InsertAgain(t.Context(), b)) // rows that replace each other
 	for range 2 {

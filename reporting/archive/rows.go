@@ -12,6 +12,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // Order is a row of orders: an order as of one version. A zero time is NULL where allowed.
@@ -83,25 +84,6 @@ type Outcome struct {
 	Line         int                `ch:"line UInt32"`
 }
 
-// Audit is who did what: a ledger.AuditEntry with the columns that it goes into.
-type Audit struct {
-	At         time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"`
-	ID         string             `ch:"id String"`
-	Version    int                `ch:"version UInt32"`
-	Actor      string             `ch:"actor String"`
-	Credential string             `ch:"credential String"`
-	Address    string             `ch:"address String"`
-	RequestID  string             `ch:"request_id String"`
-	Action     string             `ch:"action String"`
-	Account    delivery.AccountID `ch:"account_id UUID"`
-	Fleet      delivery.FleetID   `ch:"fleet_id UUID"`
-	Order      delivery.OrderID   `ch:"order_id UUID"`
-	Store      string             `ch:"external_store_id String"`
-	Old        string             `ch:"old_values String"`
-	New        string             `ch:"new_values String"`
-	Outcome    string             `ch:"outcome String"`
-}
-
 // Place is the key of an order's rows. It never changes: a row under another
 // one would stay for ever.
 type Place struct {
@@ -127,7 +109,7 @@ type Batch struct {
 	Events   []Event
 	Late     []LateDelivery
 	Outcomes []Outcome
-	Audit    []Audit
+	Audit    []ledger.AuditEntry
 }
 
 // Rows is how many rows the batch has.
@@ -223,7 +205,7 @@ var (
 	orderEvents     = newTable[Event]("order_events")
 	lateDeliveries  = newTable[LateDelivery]("late_deliveries")
 	webhookOutcomes = newTable[Outcome]("webhook_outcomes")
-	audit           = newTable[Audit]("audit")
+	audit           = newTable[ledger.AuditEntry]("audit")
 	rowTables       = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit}
 )
 

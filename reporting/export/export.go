@@ -32,6 +32,7 @@ type Settings struct {
 	Batch      int           `yaml:"batch"`
 	Interval   time.Duration `yaml:"interval"`
 	ClaimAfter time.Duration `yaml:"claim_after"`
+	AuditDays  int           `yaml:"audit_days"`
 }
 
 // Validate names the first key whose value is out of range.
@@ -43,6 +44,8 @@ func (s *Settings) Validate() error {
 		return errors.New("export.interval: want 100ms to 1m")
 	case s.ClaimAfter < time.Second:
 		return errors.New("export.claim_after: want at least 1s")
+	case s.AuditDays < 0 || s.AuditDays > 36_500:
+		return errors.New("export.audit_days: want 0 to 36500")
 	}
 	return nil
 }
@@ -272,7 +275,7 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 	for i := range entries {
 		e := &entries[i]
 		if e.Audit != nil {
-			batch.Audit = append(batch.Audit, archive.Audit(*e.Audit))
+			batch.Audit = append(batch.Audit, *e.Audit)
 			continue
 		}
 		if e.Outcomes != nil {

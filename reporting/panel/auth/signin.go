@@ -398,12 +398,7 @@ func (t *turns) order() func(a, b *attempt) int {
 }
 
 // clientAddress stands for who asks when attempts are counted.
-func (g *Gate) clientAddress(r *http.Request) string {
-	if address := g.address(r); address.IsValid() {
-		return service.Network(address).String()
-	}
-	return r.RemoteAddr
-}
+func (g *Gate) clientAddress(r *http.Request) string { return service.Network(g.address(r)).String() }
 
 // address is who asks. X-Forwarded-For is read from its end, as far as trusted proxies have
 // written it. It is not valid for a connection without an IP address.

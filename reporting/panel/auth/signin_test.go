@@ -510,7 +510,7 @@ func TestClientAddress_BelievesTrustedProxiesOnly(t *testing.T) {
 		{"10.1.2.3:1", []string{"10.9.9.9"}, "10.9.9.9/32"},
 		{"[::ffff:10.1.2.3]:1", []string{"::ffff:203.0.113.9"}, "203.0.113.9/32"},
 		{"[2001:db8:1:2:3::4]:1", nil, "2001:db8:1:2::/64"},
-		{"nonsense", []string{"203.0.113.9"}, "nonsense"},
+		{"nonsense", []string{"203.0.113.9"}, "invalid Prefix"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = c.peer

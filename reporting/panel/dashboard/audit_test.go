@@ -12,6 +12,7 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/panel/layout"
 )
 
 // viewed are the entries of who looked at recipients, oldest first.
@@ -79,25 +80,27 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 	e.get("/audit").Says("Audit trail", "There is no such entry in these days")
 	now := time.Now().Truncate(time.Millisecond)
 	order := delivery.MakeOrderID(0, 20000, [12]byte{1})
-	entry := func(id string, change func(*archive.Audit)) archive.Audit {
-		a := archive.Audit{At: now, ID: id, Version: 1, Actor: "ayse", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd", Action: "account changed"}
+	entry := func(id string, change func(*ledger.AuditEntry)) ledger.AuditEntry {
+		a := ledger.AuditEntry{At: now, ID: id, Version: 1, Actor: "ayse", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd", Action: "account changed"}
 		change(&a)
 		return a
 	}
-	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: []archive.Audit{
-		entry("a", func(a *archive.Audit) {
+	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
+		entry("a", func(a *ledger.AuditEntry) {
 			a.Account, a.Store, a.Old, a.New = e.Vendor.Account, "s1", `{"name":"<b>A</b>"}`, `{"name":"B"}`
 		}),
-		entry("b", func(a *archive.Audit) {
+		entry("b", func(a *ledger.AuditEntry) {
 			a.Actor, a.Action, a.Fleet, a.Outcome = "deniz", "fleet changed", e.Fleet.ID, "INTERNAL_ERROR"
 		}),
-		entry("c", func(a *archive.Audit) { a.Action, a.Order, a.At = "recipient viewed", order, now.AddDate(0, 0, -60) }),
-		entry("d", func(a *archive.Audit) {
+		entry("c", func(a *ledger.AuditEntry) {
+			a.Action, a.Order, a.At = "recipient viewed", order, now.AddDate(0, 0, -60)
+		}),
+		entry("d", func(a *ledger.AuditEntry) {
 			a.Actor, a.Credential, a.RequestID, a.Action, a.New = "", "", "", "admin key refused", `{"count":7}`
 		}),
 	}}))
 	a := e.get("/audit")
-	a.Says("ayse by admin key 192.0.2.1", "account changed 00112233aabbccdd", `{"name":"<b>A</b>"}`, `{"name":"B"}`, "Hızlı Kurye", "INTERNAL_ERROR", `{"count":7}`).Hides("recipient viewed 0")
+	a.Says("ayse by admin key 192.0.2.1", "account changed 00112233aabbccdd", `{"name":"<b>A</b>"}`, `{"name":"B"}`, "fleet "+layout.Short(e.Fleet.ID), "account "+layout.Short(e.Vendor.Account)+" store s1", "INTERNAL_ERROR", `{"count":7}`).Hides("recipient viewed 0")
 	a.Links("/accounts/"+e.Vendor.Account.String(), "/fleets/"+e.Fleet.ID.String())
 	day := now.AddDate(0, 0, -60).In(delivery.Istanbul).Format(time.DateOnly)
 	for query, says := range map[string]string{
@@ -120,9 +123,9 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 
 func TestAudit_PageIsCutToTheNewest(t *testing.T) {
 	e := newEnv(t)
-	var all []archive.Audit
+	var all []ledger.AuditEntry
 	for i := range auditRows + 1 {
-		all = append(all, archive.Audit{At: time.Now().Add(-time.Duration(i) * time.Millisecond), ID: cmp.Or(strings.Repeat("x", i), "y"), Version: 1, Actor: "ayse", Action: "account changed"})
+		all = append(all, ledger.AuditEntry{At: time.Now().Add(-time.Duration(i) * time.Millisecond), ID: cmp.Or(strings.Repeat("x", i), "y"), Version: 1, Actor: "ayse", Action: "account changed"})
 	}
 	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: all}))
 	e.get("/audit").Says("The newest 200; narrow the search to see others")
