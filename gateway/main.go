@@ -172,8 +172,7 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			over := now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)
-			if err := errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, over)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute))); err != nil && ctx.Err() == nil {
 				g.Log.Warn("refusals per minute, or wrong admin keys, were not counted", "error", err)
 			}
 		}

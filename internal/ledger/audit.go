@@ -60,24 +60,21 @@ func (l Audit) Append(ctx context.Context, e *AuditEntry) error {
 	return failed("writing the audit stream", l.rdb.XAdd(ctx, &redis.XAddArgs{Stream: r.key(kindAudit), Values: values}).Err())
 }
 
-// notedKept bounds what AppendUnless remembers.
-const notedKept = 4096
-
 // AppendUnless is Append, but for what this process has noted within a time: the same action
-// of the same actor from the same address about the same.
+// of the same actor from the same address about the same. It remembers 4096 of them.
 func (l Audit) AppendUnless(ctx context.Context, e *AuditEntry, within time.Duration) error {
 	key := fmt.Sprintln(e.Action, e.Actor, e.Address, e.Account, e.Fleet, e.Order)
-	l.noted.mu.Lock()
-	last, known := l.noted.at[key]
-	l.noted.mu.Unlock()
+	l.notedMu.Lock()
+	last, known := l.noted[key]
+	l.notedMu.Unlock()
 	if known && e.At.Sub(last).Abs() < within {
 		return nil
 	}
 	if err := l.Append(ctx, e); err != nil {
 		return err
 	}
-	l.noted.mu.Lock()
-	defer l.noted.mu.Unlock()
-	remember(&l.noted.at, notedKept, key, e.At)
+	l.notedMu.Lock()
+	defer l.notedMu.Unlock()
+	remember(&l.noted, 4096, key, e.At)
 	return nil
 }

@@ -139,11 +139,9 @@ type core struct {
 	now         func() time.Time
 	ahead       atomic.Int64 // this process's clock of Redis's, ns
 	activity    *activityCounts
-	noted       struct { // when which audit entries were, see AppendUnless
-		mu sync.Mutex
-		at map[string]time.Time
-	}
-	log *slog.Logger
+	notedMu     sync.Mutex
+	noted       map[string]time.Time // when AppendUnless noted what
+	log         *slog.Logger
 }
 
 // Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS.

@@ -42,7 +42,7 @@ const scenarioKey = "scenario-1"
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	panel := stack.FreeAddr() // tracking links name it, and a creation's answer holds one
-	o := stack.Options{DataDir: t.TempDir(), PanelAddr: panel}
+	o := stack.Options{DataDir: t.TempDir(), PanelAddr: panel, Env: []string{ayseKeyLine()}}
 	e := newEnv(t, o)
 	o.Courier, o.Reporting = "manual", true
 	s := &scenario{env: e, v: newVendor(t, e.stackEnv), orders: map[string]int{}, options: o}
@@ -60,6 +60,7 @@ func TestSystem(t *testing.T) {
 		{"no webhook reaches the system itself", func(t *testing.T, s *scenario) { testOwnPorts(t, s.env) }},
 		{"a second run is refused", testSecondRun},
 		{"reports balance", testReportsBalance},
+		{"who did what is on record", testAudit},
 		{"nothing is lost over a restart", testRestart},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(t, s) }) {
@@ -303,6 +304,7 @@ func testRestart(t *testing.T, s *scenario) {
 	before := s.Demo
 	s.Stop()
 	checkGone(t, before)
+	s.options.Env = nil
 	s.stackEnv = startStack(t, s.options)
 	after := s.Demo
 	if after.Account != before.Account || after.Fleet != before.Fleet || after.AdminKey != before.AdminKey ||
@@ -313,4 +315,5 @@ func testRestart(t *testing.T, s *scenario) {
 	s.replayed(t)
 	s.notified(t, waiting, "Cancelled")
 	testReportsBalance(t, s)
+	testAuditAfterwards(t, s)
 }

@@ -16,10 +16,9 @@ import (
 
 // KeepAudit lets ClickHouse drop entries of the audit stream so many days after theirs; 0: never.
 func (a *Archive) KeepAudit(ctx context.Context, days int) error {
-	wanted, change := "", "REMOVE TTL"
-	if days > 0 {
-		wanted = fmt.Sprintf("day + toIntervalDay(%d)", days)
-		change = "MODIFY TTL " + wanted
+	wanted, change := fmt.Sprintf("day + toIntervalDay(%d)", days), "MODIFY TTL "
+	if days == 0 {
+		wanted, change = "", "REMOVE TTL"
 	}
 	var kept string
 	row := a.conn.QueryRow(ctx, "SELECT extract(engine_full, ' TTL (.*?) SETTINGS') FROM system.tables WHERE database = {database:String} AND name = {table:String}",
@@ -27,7 +26,7 @@ func (a *Archive) KeepAudit(ctx context.Context, days int) error {
 	if err := row.Scan(&kept); err != nil || kept == wanted {
 		return a.fault(ctx, "reading system.tables", err)
 	}
-	return a.exec(ctx, fmt.Sprintf("ALTER TABLE %s %s %s", a.local(audit.name), a.onCluster(), change))
+	return a.exec(ctx, fmt.Sprintf("ALTER TABLE %s %s %s", a.local(audit.name), a.onCluster(), change+wanted))
 }
 
 // auditDays are the days that a search looks at when it does not name the first.

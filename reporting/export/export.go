@@ -276,7 +276,6 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 		e := &entries[i]
 		if e.Audit != nil {
 			batch.Audit = append(batch.Audit, *e.Audit)
-			continue
 		}
 		if e.Outcomes != nil {
 			batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
