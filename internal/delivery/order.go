@@ -76,6 +76,7 @@ type Order struct {
 	LastCourierUpdate time.Time // when the fleet last reported; zero: never
 	Location          Location  // the courier's last known position
 	Courier           Courier   // carries it now: the last Change's courier unless swapped since
+	ErasedAt          time.Time // when the recipient's data was erased on request; zero: it was not
 }
 
 // Change is one version of an order: a status reached.
@@ -113,6 +114,15 @@ func (l Location) IsZero() bool { return l.At.IsZero() }
 // Shrunk reports whether the ledger has dropped what is not needed a day after the end: recipient,
 // drop-off, package note and positions.
 func (o *Order) Shrunk() bool { return o.Recipient.Name == "" }
+
+// Erase drops what the recipient, or the vendor about the recipient, has given, and where couriers
+// were with the order: they end at the recipient's door.
+func (o *Order) Erase(at time.Time) {
+	o.Recipient, o.Dropoff, o.PackageNote, o.Location, o.ErasedAt = Recipient{}, Dropoff{}, "", Location{}, at
+	for i := range o.Changes {
+		o.Changes[i].Location, o.Changes[i].Note = Location{}, ""
+	}
+}
 
 // Sequence is the low half of a version: 1 at creation, one more per change.
 func Sequence(version uint64) uint32 { return uint32(version) }

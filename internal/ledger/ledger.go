@@ -84,6 +84,7 @@ type Ledger struct {
 	Sessions    Sessions
 	Monitor     Monitor
 	Backup      Backup
+	Erasure     Erasure
 	Consistency Consistency
 	Audit       Audit
 }
@@ -112,6 +113,8 @@ type (
 	Monitor struct{ *core }
 	// Backup copies Redis, and makes a restored copy fit to go on.
 	Backup struct{ *core }
+	// Erasure drops recipients' data on request.
+	Erasure struct{ *core }
 	// Consistency compares what a settled ledger holds.
 	Consistency struct{ *core }
 	// Audit notes who did what.
@@ -159,7 +162,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 	env := cfg.Environment[0] // p or s, in every key
 	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentWait: unsentTimeout}
-	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Consistency{c}, Audit{c}}
+	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -238,6 +238,7 @@ const (
 	entryChange   = 'S'
 	entrySwap     = 'C'
 	entryAccepted = 'A' // whose accept was confirmed, by lua/report_update.lua
+	entryErased   = 'E' // no courier, as lua/order.lua takes entries to begin with one, and the time of the erasure
 )
 
 // appendOrderRecord is the record of a new order that the given fleet takes.
@@ -346,6 +347,10 @@ func (c *codec) shrunk(o *delivery.Order) {
 	if n := len(o.Changes); n > 0 { // only an end has these
 		c.all((*string)(&o.Changes[n-1].Failure), (*string)(&o.Changes[n-1].Cancel), &o.Changes[n-1].Note)
 	}
+	// Earlier releases write nothing here, and read nothing. Padding reads as no time.
+	if c.writing && !o.ErasedAt.IsZero() || !c.writing && c.rest != "" {
+		c.all(&o.ErasedAt)
+	}
 }
 
 func encodeShrunk(o *delivery.Order) []byte {
@@ -438,6 +443,8 @@ func (c *codec) history(o *delivery.Order) error {
 			entry.all(&o.Courier)
 		case entryAccepted:
 			entry.all(&o.Accepted)
+		case entryErased:
+			entry.all(new(delivery.Courier), &o.ErasedAt)
 		}
 		if entry.err != nil {
 			return fmt.Errorf("order %s, entry %d: %w", o.ID, sequence, entry.err)

@@ -152,10 +152,13 @@ func (s *Step) Postpone(id delivery.OrderID, until time.Time) {
 	}
 }
 
-// Refuse keeps a forbidden update for the panel. late: a delivery.LateDelivery, of which one
+// Refuse keeps a forbidden update for the panel, but for the courier's position, which may be the
+// recipient's door: no time ends these entries. late: a delivery.LateDelivery, of which one
 // event informs finance.
 func (s *Step) Refuse(u *delivery.Update, status delivery.Status, reason string, late bool) {
-	fields := []any{"u", encodeUpdate(u), "status", byte(status), "reason", reason}
+	kept := *u
+	kept.Location = delivery.Location{}
+	fields := []any{"u", encodeUpdate(&kept), "status", byte(status), "reason", reason}
 	if late {
 		fields = append(fields, "late", "1")
 		s.events = append(append(s.events, eventLate), orderMember(u.Order)...)

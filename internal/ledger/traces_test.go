@@ -67,6 +67,7 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		n := 7 - i
 		want := RefusedUpdate{At: r.At, Account: vendors[n%len(vendors)].account, Update: updates[n],
 			Status: delivery.Searching, Reason: "illegal_move", Late: n == 7}
+		want.Update.Location = delivery.Location{} // it may be the recipient's door, and nothing ends the entry
 		check(t, r == want, "%d: %+v, want %+v", i, r, want)
 		check(t, !r.At.Before(began) && !r.At.After(time.Now()), "%d at %s", i, r.At)
 	}

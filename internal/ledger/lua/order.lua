@@ -20,7 +20,7 @@ local function order_day(head) return sub(head, 93, 94) end
 -- Whether the courier of an entry ('A', its length, the courier) is the one who has
 -- the job: same, other, or none while nobody has it. Who got that answer last has
 -- it, even if the worker has not decided yet; an order from before that was noted
--- is whoever's its changes say.
+-- is whoever's its changes say. An erasure ('E') begins with no courier.
 local function order_courier(order, entry)
   local at, length, factor, last = 143, 0, 1, nil -- the fleet's name, behind its id and minutes
   repeat
