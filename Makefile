@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,11 @@ screenshots: ## take PANEL.md's pictures of the panel from a day that is played 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \
 	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
+
+erase: ## erase the data of an order's recipient, also when a backup is restored (ARGS='--phone 05321234567', ARGS='--order ID')
+	@. "$(DATA_DIR)/demo.env"; \
+	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" erase \
+		--record "$(DATA_DIR)/backups/erasures" $(ARGS)
 
 backup: ## copy the running system, keys included, to TO (default: DATA_DIR/backups/<time>)
 	@. "$(DATA_DIR)/demo.env"; \

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,7 +213,7 @@ func newBackupCommand() *cobra.Command {
 }
 
 func newRestoreCommand() *cobra.Command {
-	var from, redisDir, includedDir string
+	var from, redisDir, includedDir, list string
 	var identities []string
 	var node int
 	var check, merge, withoutHistory bool
@@ -221,9 +222,16 @@ func newRestoreCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out := c.OutOrStdout()
+		out, step := c.OutOrStdout(), redisDir != "" || includedDir != ""
+		var erasures backup.Erasures
+		if !step {
+			if erasures, err = backup.ReadErasures(cmp.Or(list, backup.ErasuresBeside(from))); err != nil {
+				return err
+			}
+		}
 		if check {
-			fmt.Fprintf(out, "backup %s is whole: everything acknowledged before %s\n", m.ID, m.Began.Format(time.RFC3339))
+			fmt.Fprintf(out, "backup %s is whole: everything acknowledged before %s\nthe list of erasures has %d orders\n",
+				m.ID, m.Began.Format(time.RFC3339), len(erasures))
 			return nil
 		}
 		if includedDir != "" {
@@ -239,10 +247,17 @@ func newRestoreCommand() *cobra.Command {
 			fmt.Fprintf(out, "put the snapshot of %s into %s; start Redis there, then: reporting restore --from %s\n",
 				m.Redis[node].Addr, filepath.Clean(redisDir), from)
 		}
-		if redisDir != "" || includedDir != "" {
+		if step {
 			return nil
 		}
 		return withStores(c, true, !withoutHistory && len(m.Tables) > 0, func(ctx context.Context, s stores) error {
+			// Before programs may start, and in that Redis only.
+			if err := s.ledger.Backup.Resumable(ctx, m.ID); err != nil {
+				return err
+			}
+			if err := eraseAll(ctx, c, s.ledger, erasures, true); err != nil {
+				return err
+			}
 			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
 			switch {
 			case err != nil:
@@ -265,6 +280,7 @@ start the programs, and then: reporting reconcile
 	f.IntVar(&node, "node", 0, "which master's snapshot goes into --redis-dir, from 0")
 	f.StringVar(&includedDir, "included-dir", "", "where to put the included files")
 	f.StringArrayVar(&identities, "age-identity", nil, "a file with the private key of an encrypted backup; may be repeated")
+	f.StringVar(&list, "erasures", "", "the list of what was erased on request, which is erased again (default: the file erasures beside the backup)")
 	f.BoolVar(&merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
 	requireFlag(c, "from")

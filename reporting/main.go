@@ -35,7 +35,11 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reporting:", err)
-		os.Exit(1)
+		status := 1
+		if e, ok := errors.AsType[*exitError](err); ok {
+			status = e.status
+		}
+		os.Exit(status)
 	}
 }
 
@@ -61,7 +65,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newServeCommand(), newServingCommand("export", &[]string{roleExport}),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
-		newBackupCommand(), newRestoreCommand(),
+		newBackupCommand(), newRestoreCommand(), newEraseCommand(),
 		newUserCommand(), newTokenCommand(), newAdminKeyCommand(), newAuditCommand(),
 	)
 	return root

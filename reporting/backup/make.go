@@ -76,7 +76,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err := m.seal(partial); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(partial, o.To); err != nil {
+	if err := errors.Join(makeErasures(o.To), os.Rename(partial, o.To)); err != nil {
 		return nil, err
 	}
 	return m, syncFolder(filepath.Dir(o.To))
