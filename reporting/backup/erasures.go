@@ -45,7 +45,7 @@ func ReadErasures(path string) (Erasures, error) {
 func openErasures(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %s is not there; a backup makes it beside itself, so it was left behind, or there was no backup yet", ErrNoErasures, path)
+		err = fmt.Errorf("%w: %s is not there; a backup makes it beside itself: bring it, or, where nothing was erased and no backup made yet, make an empty file", ErrNoErasures, path)
 	}
 	return f, err
 }
