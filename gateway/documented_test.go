@@ -116,6 +116,8 @@ func contractOf(listener, target string) *apiContract {
 		return nil
 	case listener == vendorListener:
 		return document("vendor")
+	case listener == fleetListener && !strings.HasPrefix(path, "/api/fleet/"):
+		return nil // what is not there
 	case strings.HasPrefix(path, "/api/fleet/"):
 		return document("fleet")
 	case strings.HasPrefix(path, "/api/"), target == "":

@@ -43,6 +43,7 @@ type env struct {
 	g       *gateway
 	vendor  string // base URL of the Vendor API
 	private string
+	fleets  string // the fleets' own listener, where the settings open one; else private
 	logs    *logBuffer
 	stop    func()         // shuts the gateway down and waits
 	ledger  *ledger.Ledger // opened as the operator, for what a worker does and a test looks at
@@ -210,7 +211,8 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	})
 	t.Cleanup(e.stop)
 	e.vendor = "http://" + fronts[0].listener.Addr().String()
-	e.private = "http://" + fronts[1].listener.Addr().String()
+	e.private = "http://" + fronts[len(fronts)-1].listener.Addr().String()
+	e.fleets = "http://" + fronts[1].listener.Addr().String()
 	return e
 }
 

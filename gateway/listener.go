@@ -192,11 +192,18 @@ func (c *inFlightLimiter) leave() { c.inside.Add(-1) }
 var errOverloaded = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 	Message: "the service is busy; sending the same request again is safe"}
 
-const maxLogins = 32
+// Places that requests of no other kind take: of logins, and of operators.
+const (
+	maxLogins = 32
+	maxAdmin  = 64
+)
 
 func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
-	if x.vendor {
+	switch {
+	case x.vendor:
 		return g.vendorLimiter
+	case x.route.access == adminOnly:
+		return g.adminLimiter
 	}
 	return g.privateLimiter
 }

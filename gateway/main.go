@@ -96,7 +96,7 @@ func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) erro
 	group.Go(func() error { return g.keep(ctx) })
 	for _, f := range fronts {
 		group.Go(func() error {
-			if f.name == vendorListener {
+			if f.name != privateListener {
 				g.waitReady()
 			}
 			return f.serve()
@@ -213,15 +213,16 @@ type gateway struct {
 	tracking     *delivery.TrackingSigner
 
 	vendorRoutes  routes
+	fleetRoutes   routes
 	privateRoutes routes
 	operations    fasthttp.RequestHandler // /metrics, /healthz, /readyz
 
 	// draining is set by the shutdown: not ready, and every response closes.
 	draining atomic.Bool
 	faults   faultLog
-	// vendorLimiter and privateLimiter bound the requests in work of each listener.
-	vendorLimiter, privateLimiter *inFlightLimiter
-	fleetLimiters                 sync.Map // by delivery.FleetID
+	// The limiters bound the requests in work of vendors, of fleets, and of operators.
+	vendorLimiter, privateLimiter, adminLimiter *inFlightLimiter
+	fleetLimiters                               sync.Map // by delivery.FleetID
 	// logins bounds the logins of both, so that guesses take no places of requests.
 	logins *inFlightLimiter
 }
@@ -239,6 +240,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	}
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
+	g.adminLimiter = &inFlightLimiter{most: maxAdmin, shed: g.privateLimiter.shed}
 	g.logins = &inFlightLimiter{most: maxLogins}
 	g.failedKeys = &failedKeys{process: ledger.NewAuditID(), counts: map[failedKey]int{}}
 	for _, key := range config.SplitList(keys.AdminKey) {
@@ -252,6 +254,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		return nil, err
 	}
 	g.vendorRoutes = g.metrics.measure(append(vendorRoutes(), documentationRoutes("", docs.Vendor(s.VendorAPI.PublicURL), "vendor")...))
+	g.fleetRoutes = g.metrics.measure(append(fleetRoutes(), documentationRoutes("private_", docs.Fleet(s.FleetAPI.PublicURL), "fleet")...))
 	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(),
 		documentationRoutes("private_", docs.Private(s.PrivateAPI.PublicURL), "fleet", "admin")))
 	g.operations = fasthttpadaptor.NewFastHTTPHandler(service.Handler(g.Registry, g.ready, s.Pprof))

@@ -26,6 +26,7 @@ type metrics struct {
 	connections  *prometheus.CounterVec
 	shed         *prometheus.CounterVec
 	keyFailures  prometheus.Counter
+	proxyHeaders *prometheus.CounterVec
 	// unknown are requests that no route takes, unparsed what is no HTTP.
 	unknown, unparsed *meter
 }
@@ -43,6 +44,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		limited:      r.Counters("gateway_limited_total", "Requests answered 429 by endpoint.", "endpoint"),
 		ledgerErrors: r.Counters("gateway_ledger_errors_total", "Requests that failed because Redis was unavailable or refused to write, by endpoint.", "endpoint"),
 		connections:  r.Counters("gateway_connections_refused_total", "Connections over a limit, by listener.", "listener"),
+		proxyHeaders: r.Counters("gateway_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header, by listener.", "listener"),
 		shed:         r.Counters("gateway_shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
 		keyFailures:  r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
 	}

@@ -27,22 +27,32 @@ type front struct {
 
 const (
 	vendorListener  = "vendor_api"
+	fleetListener   = "fleet_api"
 	privateListener = "private_api"
 )
 
-// listen opens both listeners; the vendor's comes first.
-func (g *gateway) listen() ([]*front, error) {
-	vendor, err := g.newFront(vendorListener, &g.settings.VendorAPI, func(ctx *fasthttp.RequestCtx) {
-		g.serve(ctx, g.vendorRoutes, g.settings.VendorAPI.MaxBodyBytes, true)
-	})
-	if err != nil {
-		return nil, err
+// listen opens the listeners; the vendor's comes first, the private one last.
+func (g *gateway) listen() (fronts []*front, err error) {
+	handlers := map[string]fasthttp.RequestHandler{
+		vendorListener: func(ctx *fasthttp.RequestCtx) {
+			g.serve(ctx, g.vendorRoutes, g.settings.VendorAPI.MaxBodyBytes, true)
+		},
+		fleetListener: func(ctx *fasthttp.RequestCtx) {
+			g.serve(ctx, g.fleetRoutes, g.settings.FleetAPI.MaxBodyBytes, false)
+		},
+		privateListener: g.servePrivate,
 	}
-	private, err := g.newFront(privateListener, &g.settings.PrivateAPI, g.servePrivate)
-	if err != nil {
-		return nil, errors.Join(err, vendor.listener.Close())
+	for _, l := range g.settings.listeners() {
+		f, err := g.newFront(l.name, l.listenerSettings, handlers[l.name])
+		if err != nil {
+			for _, open := range fronts {
+				err = errors.Join(err, open.listener.Close())
+			}
+			return nil, err
+		}
+		fronts = append(fronts, f)
 	}
-	return []*front{vendor, private}, nil
+	return fronts, nil
 }
 
 func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
@@ -66,7 +76,9 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	refused := g.metrics.connections.WithLabelValues(name)
-	var listener net.Listener = guardedListener{service.NewListener(plain, service.Limits{
+	trusted, _ := service.ParseNetworks(s.ProxyProtocolFrom) // Validate has read them
+	addressed := service.NewProxyListener(plain, trusted, g.metrics.proxyHeaders.WithLabelValues(name).Inc)
+	var listener net.Listener = guardedListener{service.NewListener(addressed, service.Limits{
 		Connections: s.MaxConnections, PerAddress: s.MaxConnectionsPerIP,
 		Refused: func(c net.Conn, perAddress bool) {
 			if refused.Inc(); secure == nil { // over TLS it could only be sent after a handshake

@@ -26,6 +26,7 @@ type settings struct {
 	Environment     string           `yaml:"environment"`
 	TrackingBaseURL string           `yaml:"tracking_base_url"`
 	VendorAPI       listenerSettings `yaml:"vendor_api"`
+	FleetAPI        listenerSettings `yaml:"fleet_api"` // without an address: private_api serves fleets alone
 	PrivateAPI      listenerSettings `yaml:"private_api"`
 	Pprof           bool             `yaml:"pprof"`
 	Redis           redisSettings    `yaml:"redis"`
@@ -52,6 +53,7 @@ type listenerSettings struct {
 	IdleTimeout         time.Duration `yaml:"idle_timeout"`
 	MaxConnections      int           `yaml:"max_connections"`
 	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
+	ProxyProtocolFrom   []string      `yaml:"proxy_protocol_from"`
 	MaxInFlight         int           `yaml:"max_in_flight"`
 }
 
@@ -77,11 +79,29 @@ func (s *settings) Validate() error {
 		`webhook.local_receivers: want "auto" or "never"`)
 	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")
 	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
-	demand(s.VendorAPI.Addr != s.PrivateAPI.Addr || strings.HasSuffix(s.VendorAPI.Addr, ":0"),
-		"private_api.addr: the same as vendor_api.addr")
-	faults = append(faults, service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
-		s.VendorAPI.validate(vendorListener), s.PrivateAPI.validate(privateListener))
+	faults = append(faults, service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate())
+	listeners := map[string]string{}
+	for _, l := range s.listeners() {
+		other, taken := listeners[l.Addr]
+		demand(!taken || strings.HasSuffix(l.Addr, ":0"), fmt.Sprintf("%s.addr: the same as %s.addr", l.name, other))
+		listeners[l.Addr] = l.name
+		faults = append(faults, l.validate(l.name))
+	}
 	return errors.Join(faults...)
+}
+
+type namedListener struct {
+	*listenerSettings
+	name string
+}
+
+// listeners are those that are open.
+func (s *settings) listeners() []namedListener {
+	open := []namedListener{{&s.VendorAPI, vendorListener}}
+	if s.FleetAPI.Addr != "" {
+		open = append(open, namedListener{&s.FleetAPI, fleetListener})
+	}
+	return append(open, namedListener{&s.PrivateAPI, privateListener})
 }
 
 func isBaseURL(text string) bool {
@@ -93,6 +113,9 @@ func isBaseURL(text string) bool {
 func (l *listenerSettings) validate(section string) error {
 	if err := config.CheckAddr(l.Addr); err != nil {
 		return fmt.Errorf("%s.addr: %w", section, err)
+	}
+	if _, err := service.ParseNetworks(l.ProxyProtocolFrom); err != nil {
+		return fmt.Errorf("%s.proxy_protocol_from: %w", section, err)
 	}
 	for _, rule := range []struct {
 		broken bool
@@ -122,9 +145,9 @@ func (s *settings) localReceivers() bool {
 // check reads the listeners' certificates, and validates how Redis is reached.
 func (s *settings) check(keys secrets) error {
 	var faults []error
-	for name, l := range map[string]*listenerSettings{vendorListener: &s.VendorAPI, privateListener: &s.PrivateAPI} {
-		if _, err := tlsConfig(l, slog.New(slog.DiscardHandler)); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
+	for _, l := range s.listeners() {
+		if _, err := tlsConfig(l.listenerSettings, slog.New(slog.DiscardHandler)); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 		}
 	}
 	connection := s.ledgerConfig(keys, nil)

@@ -35,6 +35,8 @@ type panelSettings struct {
 	MaxConnectionsPerIP int    `yaml:"max_connections_per_ip"`
 	MaxInFlight         int    `yaml:"max_in_flight"`
 
+	ProxyProtocolFrom []string `yaml:"proxy_protocol_from"`
+
 	Programs []string `yaml:"programs"`
 
 	Access   auth.Settings     `yaml:"access"`
@@ -61,6 +63,9 @@ func (s *panelSettings) Validate() error {
 		return errors.New("panel.max_in_flight: want 1 or more")
 	}
 	var faults []error
+	if _, err := service.ParseNetworks(s.ProxyProtocolFrom); err != nil {
+		faults = append(faults, fmt.Errorf("panel.proxy_protocol_from: %w", err))
+	}
 	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
 		if err != nil {
 			faults = append(faults, fmt.Errorf("panel.%w", err))
@@ -101,6 +106,8 @@ type panel struct {
 	registry    prometheus.Registerer
 	gate        *auth.Gate       // nil until there are listeners
 	overview    *dashboard.Pages // asks the programs
+	// proxyHeaders counts malformed ones.
+	proxyHeaders prometheus.Counter
 	// closed is how many listeners are not open yet.
 	closed atomic.Int32
 }
@@ -114,7 +121,8 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	if s.Environment == delivery.Production && !s.Panel.Access.SecureCookies {
 		return nil, errInsecure
 	}
-	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg}
+	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg,
+		proxyHeaders: service.NewMetrics(reg, nil).Counter("reporting_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header.")}
 	if p.closed.Store(1); s.Panel.TrackingAddr != "" {
 		p.closed.Store(2)
 	}
@@ -259,7 +267,9 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	p.closed.Add(-1)
-	limited := service.NewListener(port, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.gate.Trusts})
+	trusted, _ := service.ParseNetworks(p.settings.ProxyProtocolFrom) // Validate has read them
+	addressed := service.NewProxyListener(port, trusted, p.proxyHeaders.Inc)
+	limited := service.NewListener(addressed, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.gate.Trusts})
 	server := &http.Server{Handler: bounded(p.inFlight(l.handler)), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)

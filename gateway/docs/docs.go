@@ -67,6 +67,14 @@ func Vendor(base string) Site {
 	return s
 }
 
+// Fleet is the documentation on the fleets' own listener.
+func Fleet(base string) Site {
+	links := []link{{"Fleet API", "/docs"}, {"Error codes", "/docs/errors"}, {"fleet.yaml", "/api/fleet/v1/openapi.yaml"}}
+	s := newSite(links)
+	s.addAPI("", "fleet", at(base, openapi.Fleet), links)
+	return s
+}
+
 // Private is the private listener's documentation.
 func Private(base string) Site {
 	links := []link{{"Fleet API", "/docs"}, {"Admin API", "/docs/admin"}, {"Error codes", "/docs/errors"},

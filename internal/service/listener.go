@@ -113,8 +113,10 @@ func (c *countedConn) Close() error {
 
 // CloseWrite lets a server end its side first, so that a client that still sends
 // receives the answer and no reset.
-func (c *countedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c *countedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil

@@ -22,7 +22,6 @@ import (
 	"math/rand/v2"
 	"mime"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -31,7 +30,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/text/language"
 
-	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
@@ -53,18 +51,10 @@ func (s *Settings) Validate() error {
 	return err
 }
 
-func (s *Settings) proxies() ([]netip.Prefix, error) {
-	var networks []netip.Prefix
-	for _, text := range config.SplitList(strings.Join(s.TrustedProxies, ",")) {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			address, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, fmt.Errorf("access.trusted_proxies: %q is neither an address nor a network", text)
-			}
-			network = netip.PrefixFrom(address, address.BitLen())
-		}
-		networks = append(networks, network)
+func (s *Settings) proxies() (service.Networks, error) {
+	networks, err := service.ParseNetworks(s.TrustedProxies)
+	if err != nil {
+		return nil, fmt.Errorf("access.trusted_proxies: %w", err)
 	}
 	return networks, nil
 }
@@ -77,7 +67,7 @@ type Gate struct {
 	checks   *passwordChecks
 	refusals refusalLog
 	settings Settings
-	proxies  []netip.Prefix
+	proxies  service.Networks
 	origins  *http.CrossOriginProtection
 	log      *slog.Logger
 

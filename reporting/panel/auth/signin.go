@@ -417,6 +417,4 @@ func (g *Gate) address(r *http.Request) netip.Addr {
 }
 
 // Trusts reports whether an address is a trusted proxy's.
-func (g *Gate) Trusts(address netip.Addr) bool {
-	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
-}
+func (g *Gate) Trusts(address netip.Addr) bool { return g.proxies.Contain(address) }
