@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env certificate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -197,6 +197,14 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
 		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
 	@echo "wrote .env"
+
+certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
+	@test ! -e .certificate.pem || { echo ".certificate.pem is there already"; exit 1; }
+	@openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
+		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout .certificate.key -out .certificate.pem 2>/dev/null
+	@cat .certificate.key >> .certificate.pem; rm .certificate.key; chmod 644 .certificate.pem # haproxy is another user in its container
+	@echo "BALANCER_CERTIFICATE=./.certificate.pem" >> .env
+	@echo "wrote .certificate.pem"
 
 clean: ## forget everything under DATA_DIR (orders, keys, logs, binaries), but for backups and what a restore moved aside
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \

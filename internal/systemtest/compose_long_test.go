@@ -156,7 +156,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 		}
 		return false
 	}
-	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 6, "configs/prometheus/prometheus.yml": 5} {
+	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 8, "configs/prometheus/prometheus.yml": 5} {
 		found := target.FindAllStringSubmatch(readFile(t, name), -1)
 		if len(found) != want {
 			t.Errorf("%s names %v, want %d targets", name, found, want)
@@ -172,18 +172,18 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 	}
 }
 
-// Behind a balancer every connection has its address, so a limit for each address
-// would be one for all vendors together; and Redis has a limit, without which no
-// alert warns of full memory.
+// Behind a balancer every connection has its address, unless its PROXY header is
+// believed: a limit for each address would be one for all vendors together. And Redis has
+// a limit, without which no alert warns of full memory.
 func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	t.Parallel()
 	p := whole(t)
 	for _, name := range []string{"gateway-1", "gateway-2"} {
-		if limit := p.Services[name].Environment["MAX_CONNECTIONS_PER_IP"]; limit == nil || *limit != "0" {
-			t.Errorf("%s lets in %v connections of one address", name, limit)
+		if from := p.Services[name].Environment["PROXY_PROTOCOL_FROM"]; from == nil || !strings.HasPrefix(*from, "172.16.0.0/12") {
+			t.Errorf("%s believes the balancer at %v", name, from)
 		}
 	}
-	for variable, want := range map[string]string{"PANEL_SECURE_COOKIES": "true", "PANEL_TRUSTED_PROXIES": "172.16.0.0/12", "TRACKING_ADDR": "0.0.0.0:8084"} {
+	for variable, want := range map[string]string{"PANEL_SECURE_COOKIES": "true", "PANEL_TRUSTED_PROXIES": "172.16.0.0/12", "PANEL_PROXY_PROTOCOL_FROM": "172.16.0.0/12", "TRACKING_ADDR": "0.0.0.0:8084"} {
 		if value := p.Services["reporting"].Environment[variable]; value == nil || !strings.HasPrefix(*value, want) {
 			t.Errorf("reporting's %s is %v", variable, value)
 		}
