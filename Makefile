@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients rolling env certificate clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients compose-test rolling env certificate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -183,6 +183,14 @@ check-clients: ## clients of other languages walk to a delivered order, over HTT
 	@for name in $(SERVER)-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done
 	@go run ./loadtest/k6 -install
 	@CGO_ENABLED=0 go test -tags clients -count 1 -v ./loadtest/clients
+
+# Not by go test: signals must reach what removes the containers. In a network of its own,
+# whose ports are free.
+compose-test: ## build and run docker-compose.yml under a Docker daemon of its own: walk, day, kills, upgrade, restore; nothing is left; root, 15 minutes
+	@sh internal/stack/deps.sh docker mmdebstrap
+	@mkdir -p "$(DATA_DIR)/bin"
+	@CGO_ENABLED=0 go test -tags compose -c -o "$(DATA_DIR)/bin/compose-test" ./internal/composetest
+	@bin=$$(cd "$(DATA_DIR)/bin" && pwd) && cd internal/composetest && exec unshare --net "$$bin/compose-test" -test.timeout 30m
 
 rolling: ## replace the programs of the commit BASE by these and some of them back, under load: nothing may be lost
 	@sh internal/stack/deps.sh $(SERVER)-server gcc

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is lacking of the named things (redis-server, valkey-server, gcc, curl,
-# libreoffice, chromium, haproxy, php, java, python-requests) from the system's
+# libreoffice, chromium, haproxy, php, java, python-requests, docker, mmdebstrap) from the system's
 # packages, says so, and skips what is there.
 # Nothing else on the machine is touched: a service that the package brings
 # along is of no use here, since this project's Redis has ports and folders of
@@ -9,7 +9,8 @@ set -eu
 
 present() {
     case $1 in
-    redis-server | valkey-server | curl | haproxy | java) command -v "$1" >/dev/null ;;
+    redis-server | valkey-server | curl | haproxy | java | mmdebstrap) command -v "$1" >/dev/null ;;
+    docker) command -v docker >/dev/null && command -v dockerd >/dev/null && command -v docker-init >/dev/null ;;
     php) php -r 'exit(function_exists("curl_init") ? 0 : 1);' >/dev/null 2>&1 ;;
     # Another Python may come first on PATH than the one that the package is for.
     python-requests) python3 -c 'import requests' 2>/dev/null || /usr/bin/python3 -c 'import requests' 2>/dev/null ;;
@@ -28,9 +29,10 @@ present() {
 
 packages() {
     case $1 in
-    redis-server | curl | haproxy) echo "$1" ;;
+    redis-server | curl | haproxy | mmdebstrap) echo "$1" ;;
     # The package valkey-server has nothing more than a link and a service that starts.
     valkey-server) echo valkey-tools ;;
+    docker) echo docker.io ;;
     php) echo php-cli php-curl ;;
     java) echo default-jdk-headless ;;
     python-requests) echo python3-requests ;;

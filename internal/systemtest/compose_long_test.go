@@ -78,7 +78,10 @@ func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
 				t.Errorf("%s publishes %s on %q", name, p.Published, p.HostIP)
 			}
 		}
-		if s.Build != nil && (!s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true")) {
+		if !slices.Contains(s.SecurityOpt, "no-new-privileges:true") || s.MemLimit == 0 || s.Logging == nil || s.Logging.Options["max-size"] == "" || s.Logging.Options["max-file"] == "" {
+			t.Errorf("%s may gain rights, take all memory or fill the disk with its log", name)
+		}
+		if (s.Build != nil || name == "redis" || name == "balancer") && (!s.ReadOnly || !slices.Contains(s.CapDrop, "ALL")) {
 			t.Errorf("%s has more rights than it needs", name)
 		}
 	}
