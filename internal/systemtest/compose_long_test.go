@@ -26,9 +26,8 @@ var variables = []string{
 }
 
 // project is docker-compose.yml as `docker compose config` would read it.
-func project(t *testing.T, without string, profiles ...string) (*types.Project, error) {
+func project(t *testing.T, without string, env []string, profiles ...string) (*types.Project, error) {
 	t.Helper()
-	var env []string
 	for _, name := range variables {
 		if name != without {
 			env = append(env, name+"=value-of-"+name)
@@ -42,7 +41,7 @@ func project(t *testing.T, without string, profiles ...string) (*types.Project, 
 
 func whole(t *testing.T) *types.Project {
 	t.Helper()
-	p, err := project(t, "", "observe")
+	p, err := project(t, "", nil, "observe")
 	must(t, err)
 	return p
 }
@@ -50,7 +49,7 @@ func whole(t *testing.T) *types.Project {
 func TestCompose_RefusesAMissingKeyAndSaysHowToGetIt(t *testing.T) {
 	t.Parallel()
 	for _, name := range variables {
-		if _, err := project(t, name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
+		if _, err := project(t, name, nil); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
 			t.Errorf("without %s: %v", name, err)
 		}
 		if !strings.Contains(readFile(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
@@ -193,6 +192,19 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	}
 	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {
 		t.Errorf("redis has no limit of memory: %s", command)
+	}
+	// The container's limit never ends a Redis that its own would let be.
+	for _, c := range []struct {
+		env  []string
+		want types.UnitBytes
+	}{
+		{nil, 3 << 30},
+		{[]string{"REDIS_MAXMEMORY=8gb"}, 993 << 30},
+		{[]string{"REDIS_MAXMEMORY=8gb", "REDIS_MEMORY_LIMIT=11g"}, 11 << 30},
+	} {
+		if p, err := project(t, "", c.env); err != nil || p.Services["redis"].MemLimit != c.want {
+			t.Errorf("with %v Redis's container is limited to %v: %v", c.env, p.Services["redis"].MemLimit, err)
+		}
 	}
 	if !strings.Contains(readFile(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
 		t.Error("a full Redis drops orders")
