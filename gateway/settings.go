@@ -97,11 +97,8 @@ type namedListener struct {
 
 // listeners are those that are open.
 func (s *settings) listeners() []namedListener {
-	open := []namedListener{{&s.VendorAPI, vendorListener}}
-	if s.FleetAPI.Addr != "" {
-		open = append(open, namedListener{&s.FleetAPI, fleetListener})
-	}
-	return append(open, namedListener{&s.PrivateAPI, privateListener})
+	return slices.DeleteFunc([]namedListener{{&s.VendorAPI, vendorListener}, {&s.FleetAPI, fleetListener}, {&s.PrivateAPI, privateListener}},
+		func(l namedListener) bool { return l.name == fleetListener && l.Addr == "" })
 }
 
 func isBaseURL(text string) bool {

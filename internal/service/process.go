@@ -53,24 +53,19 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
-		p.logServers(servers)
+		for _, s := range servers {
+			p.Log.Info("connected to Redis", "server", s.Name, "version", s.Version, "address", s.Addr)
+			if !s.IsMended() {
+				p.Log.Warn("this release of the server lacks the mend of CVE-2025-49844, unless a distribution has mended it without changing the number, as Debian has in redis 7.0.15",
+					"server", s.Name, "version", s.Version)
+			}
+		}
 		return l, nil
 	})
 	if err == nil {
 		p.ledger.Store(l)
 	}
 	return l, err
-}
-
-// logServers names what the ledger is kept in.
-func (p *Process) logServers(servers []ledger.Server) {
-	for _, s := range servers {
-		p.Log.Info("connected to Redis", "server", s.Name, "version", s.Version, "address", s.Addr)
-		if !s.IsMended() {
-			p.Log.Warn("this release of the server lacks the mend of CVE-2025-49844, unless a distribution has mended it without changing the number, as Debian has in redis 7.0.15",
-				"server", s.Name, "version", s.Version)
-		}
-	}
 }
 
 // Retry repeats connect while it answers delivery.ErrUnavailable, with a line in the log

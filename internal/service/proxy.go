@@ -48,7 +48,6 @@ const proxyHeaderTimeout = 5 * time.Second
 // trusted peer names. A header is waited for outside Accept, so it holds up no other.
 type proxyListener struct {
 	net.Listener
-	trusted   Networks
 	malformed func()
 	accepted  chan acceptance
 	closed    context.Context
@@ -67,7 +66,7 @@ func NewProxyListener(l net.Listener, trusted Networks, malformed func()) net.Li
 	if len(trusted) == 0 {
 		return l
 	}
-	p := &proxyListener{Listener: l, trusted: trusted, malformed: malformed, accepted: make(chan acceptance)}
+	p := &proxyListener{Listener: l, malformed: malformed, accepted: make(chan acceptance)}
 	p.closed, p.close = context.WithCancel(context.Background())
 	go func() {
 		for p.closed.Err() == nil {

@@ -197,21 +197,12 @@ func TestEdge(t *testing.T) {
 			}
 		}()
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.7")}}
-		refused := 0
 		for range 700 {
 			c, err := dialer.DialContext(t.Context(), "tcp", e.frontend["8080"])
 			must(t, err)
 			flood = append(flood, c)
 		}
-		for _, c := range flood { // the balancer closes those over the limit, and sends nothing to the others
-			must(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
-			if _, err := c.Read(make([]byte, 1)); err != nil && !os.IsTimeout(err) {
-				refused++
-			}
-		}
-		if refused < 150 {
-			t.Errorf("%d of 700 connections were closed", refused)
-		}
+		// Before the balancer closes those that send nothing (timeout http-request).
 		if _, status, err := e.ask(t, "127.0.0.7", http.MethodGet, "http://"+e.frontend["8080"]+"/docs", ""); err == nil {
 			t.Errorf("the flood's address is answered %d", status)
 		}

@@ -47,16 +47,10 @@ func (s *Settings) Validate() error {
 	if s.PasswordChecks < 1 || s.PasswordChecks > 64 {
 		return errors.New("access.password_checks: want 1 to 64")
 	}
-	_, err := s.proxies()
-	return err
-}
-
-func (s *Settings) proxies() (service.Networks, error) {
-	networks, err := service.ParseNetworks(s.TrustedProxies)
-	if err != nil {
-		return nil, fmt.Errorf("access.trusted_proxies: %w", err)
+	if _, err := service.ParseNetworks(s.TrustedProxies); err != nil {
+		return fmt.Errorf("access.trusted_proxies: %w", err)
 	}
-	return networks, nil
+	return nil
 }
 
 // Gate authenticates users and programs. It is safe for concurrent use.
@@ -89,7 +83,7 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 	for i := range people.Users {
 		g.users[people.Users[i].Name] = &people.Users[i]
 	}
-	g.proxies, _ = s.proxies() // Validate has read them
+	g.proxies, _ = service.ParseNetworks(s.TrustedProxies) // Validate has read them
 	var err error
 	g.checks, err = newPasswordChecks(s.PasswordChecks, people.Users)
 	return g, err
