@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,26 +30,19 @@ const (
 func newEraseCommand() *cobra.Command {
 	var order, account, externalID, phone, record string
 	c := newSettingsCommand("erase (--order ID | --account ID --external-order-id ID | --phone NUMBER) --record FILE", func(c *cobra.Command) error {
-		find, err := wanted(order, account, externalID, phone, progressTo(c.ErrOrStderr(), "looked at %d orders"))
-		if err != nil {
-			return err
-		}
-		if _, err := backup.ReadErasures(record); err != nil {
-			return err
-		}
 		return withStores(c, true, false, func(ctx context.Context, s stores) error {
-			ids, unreadable := find(ctx, s.ledger)
-			if errors.Is(unreadable, delivery.ErrUnavailable) {
-				return unreadable
+			ids, err := findOrders(ctx, s.ledger, order, account, externalID, phone, progressOf(c))
+			if err != nil && len(ids) == 0 || errors.Is(err, delivery.ErrUnavailable) {
+				return err
 			}
-			return cmp.Or(unreadable, erase(ctx, c, s.ledger, ids, record))
+			return cmp.Or(err, erase(ctx, c, s.ledger, ids, record)) // err: further orders could not be read
 		})
 	})
 	f := c.Flags()
 	f.StringVar(&order, "order", "", "the order's id")
 	f.StringVar(&account, "account", "", "the vendor's account id, with --external-order-id")
-	f.StringVar(&externalID, "external-order-id", "", "the vendor's own id of the order")
-	f.StringVar(&phone, "phone", "", "the recipient's telephone number: all of their orders that Redis has not shrunk yet")
+	f.StringVar(&externalID, "external-order-id", "", "the vendor's own id of the order, as long as Redis has it")
+	f.StringVar(&phone, "phone", "", "the recipient's telephone number: all of their orders, until a day after their end")
 	f.StringVar(&record, "record", "", "the list of erasures beside the backups")
 	requireFlag(c, "record")
 	c.MarkFlagsOneRequired("order", "account", "phone")
@@ -58,60 +51,51 @@ func newEraseCommand() *cobra.Command {
 	return c
 }
 
-// finder names the orders to erase. An error besides delivery.ErrUnavailable names orders that
-// could not be read.
-type finder func(context.Context, *ledger.Ledger) ([]delivery.OrderID, error)
-
-func wanted(order, account, externalID, phone string, progress func(int)) (finder, error) {
+func findOrders(ctx context.Context, l *ledger.Ledger, order, account, externalID, phone string, progress func(string, int)) (ids []delivery.OrderID, err error) {
 	switch {
 	case order != "":
 		id, err := delivery.ParseOrderID(order)
-		return func(context.Context, *ledger.Ledger) ([]delivery.OrderID, error) { return []delivery.OrderID{id}, nil }, named("order", err)
+		if err != nil {
+			return nil, fmt.Errorf("--order: %w", err)
+		}
+		return []delivery.OrderID{id}, nil
 	case account != "":
 		id, err := delivery.ParseAccountID(account)
-		return func(ctx context.Context, l *ledger.Ledger) ([]delivery.OrderID, error) {
-			switch order, err := l.Erasure.Find(ctx, id, externalID); {
-			case err == nil:
-				return []delivery.OrderID{order}, nil
-			case delivery.CodeOf(err) == delivery.CodeOrderNotFound:
-				return nil, nil
-			default:
-				return nil, err
+		if err != nil {
+			return nil, fmt.Errorf("--account: %w", err)
+		}
+		found, err := l.Orders.Find(ctx, externalID)
+		for _, o := range found {
+			if o.Account == id {
+				ids = append(ids, o.ID)
 			}
-		}, named("account", err)
-	}
-	phone, err := delivery.NormalizePhone(phone)
-	return func(ctx context.Context, l *ledger.Ledger) (ids []delivery.OrderID, err error) {
-		looked, seen := 0, make(map[delivery.OrderID]bool)
-		err = l.Orders.Each(ctx, func(orders []*delivery.Order) error {
-			for _, o := range orders {
-				if o.Recipient.Phone == phone && !seen[o.ID] {
-					seen[o.ID] = true
-					ids = append(ids, o.ID)
-				}
-			}
-			looked += len(orders)
-			progress(looked)
-			return nil
-		})
+		}
 		return ids, err
-	}, named("phone", err)
-}
-
-func named(flag string, err error) error {
-	if err != nil {
-		err = fmt.Errorf("--%s: %w", flag, err)
 	}
-	return err
+	if phone, err = delivery.NormalizePhone(phone); err != nil {
+		return nil, fmt.Errorf("--phone: %w", err)
+	}
+	looked := 0
+	err = l.Orders.Each(ctx, func(orders []*delivery.Order) error {
+		for _, o := range orders {
+			if o.Recipient.Phone == phone && !slices.Contains(ids, o.ID) {
+				ids = append(ids, o.ID)
+			}
+		}
+		looked += len(orders)
+		progress("orders looked at", looked)
+		return nil
+	})
+	return ids, err
 }
 
-// progressTo writes how far long work has got, once a second.
-func progressTo(w io.Writer, format string) func(int) {
+// progressOf writes how far long work has got, once a second.
+func progressOf(c *cobra.Command) func(string, int) {
 	last := time.Now()
-	return func(n int) {
+	return func(what string, n int) {
 		if time.Since(last) > time.Second {
 			last = time.Now()
-			fmt.Fprintf(w, format+"\n", n)
+			fmt.Fprintf(c.ErrOrStderr(), "%s: %d\n", what, n)
 		}
 	}
 }
@@ -127,10 +111,7 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 	if err != nil {
 		return err
 	}
-	now, out := time.Now().UTC().Truncate(time.Second), c.OutOrStdout()
-	var ended []delivery.OrderID
-	var said []string
-	waiting, erasures := 0, make(map[delivery.OrderID]time.Time)
+	now, erasures, waiting, said := time.Now().UTC().Truncate(time.Second), backup.Erasures{}, 0, ""
 	for i, o := range orders {
 		text := "erased"
 		switch {
@@ -139,27 +120,25 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 		case o == nil:
 			text = "has left Redis before; a backup that holds it is erased when it is restored"
 		case !o.Status.Terminal():
-			fmt.Fprintf(out, "order %s (%s): is %s; its courier needs the address: erase it after its end\n", o.ID, o.ExternalOrderID, o.Status)
+			fmt.Fprintf(c.OutOrStdout(), "order %s (%s) is %s; its courier needs the address: erase it after its end\n", o.ID, o.ExternalOrderID, o.Status)
 			waiting++
 			continue
 		case !o.ErasedAt.IsZero():
 			text = "was erased before, on " + o.ErasedAt.In(delivery.Istanbul).Format(time.DateOnly)
 		}
-		ended, erasures[ids[i]] = append(ended, ids[i]), now
-		said = append(said, fmt.Sprintf("order %s: %s", ids[i], text))
+		erasures[ids[i]] = now
+		said += fmt.Sprintf("order %s: %s\n", ids[i], text)
 	}
-	if len(ended)+waiting == 0 {
-		return &exitError{errors.New("nothing found: no order in Redis has that (a telephone number is kept until a day after an order's end; name older orders by their ids)"), statusNothingFound}
+	if len(erasures)+waiting == 0 {
+		return &exitError{errors.New("nothing found (Redis has a telephone number until a day after an order's end: name older orders by their ids)"), statusNothingFound}
 	}
-	if err := backup.Record(record, ended, now); err != nil {
+	if err := erasures.Record(record); err != nil {
 		return err
 	}
 	if err := eraseAll(ctx, c, l, erasures, false); err != nil {
 		return err
 	}
-	for _, text := range said {
-		fmt.Fprintln(out, text)
-	}
+	fmt.Fprint(c.OutOrStdout(), said)
 	if waiting > 0 {
 		return &exitError{fmt.Errorf("%d orders are in progress and were not erased", waiting), statusInProgress}
 	}
@@ -170,15 +149,7 @@ func eraseAll(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasures 
 	if len(erasures) == 0 {
 		return nil
 	}
-	orders, logs := progressTo(c.ErrOrStderr(), "went through %d orders"), progressTo(c.ErrOrStderr(), "went through the webhooks of %d accounts")
-	err := l.Erasure.Erase(ctx, erasures, unended, func(done, accounts int) {
-		if accounts == 0 {
-			orders(done)
-		} else {
-			logs(accounts)
-		}
-	})
-	if err != nil {
+	if err := l.Erasure.Erase(ctx, erasures, unended, progressOf(c)); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.ErrOrStderr(), "Redis writes its append-only file anew")

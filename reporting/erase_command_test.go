@@ -68,7 +68,7 @@ func TestErase_ByPhoneErasesWhatHasEnded(t *testing.T) {
 	done, open := e.Delivered(time.Now()), e.Vendor.Order("", time.Now())
 	e.Vendor.Edit = func(d *delivery.OrderDraft) { d.Recipient.Phone = "5329999999" }
 	other := e.Delivered(time.Now())
-	e.run(statusInProgress, "order "+open.ID.String()+" (order-2): is Searching", "--phone", "+905321234567")
+	e.run(statusInProgress, "order "+open.ID.String()+" (order-2) is Searching", "--phone", "+905321234567")
 	if o := e.Read(done.ID); o.ErasedAt.IsZero() || o.Recipient.Name != "" || e.recorded() != 1 {
 		t.Errorf("%+v, %d in the list", o, e.recorded())
 	}
@@ -96,7 +96,7 @@ func TestErase_ByOrderFindsWhatHasLeftRedis(t *testing.T) {
 	e.run(0, o.ID.String()+": erased", "--account", account, "--external-order-id", o.ExternalOrderID)
 	e.Record("o", o.ID.Digest(), `local bucket = string.char(string.byte(d, 11) % 64, string.byte(d, 12))
 		redis.call('APPEND', string.sub(k, 1, #k - 13) .. 'x' .. bucket, string.sub(d, 1, 9) .. string.sub(redis.call('GET', k), 93, 94)) redis.call('DEL', k)`)
-	e.run(0, "has left Redis before", "--account", account, "--external-order-id", o.ExternalOrderID)
+	e.run(statusNothingFound, "name older orders by their ids", "--account", account, "--external-order-id", o.ExternalOrderID)
 	e.run(0, "has left Redis before", "--order", o.ID.String())
 	e.run(statusNothingFound, "nothing found", "--account", account, "--external-order-id", "another")
 	e.run(statusNothingFound, "nothing found", "--order", e.MakeID("another").String())

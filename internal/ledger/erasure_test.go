@@ -1,8 +1,9 @@
 package ledger
 
 import (
+	"context"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func (s *env) everything(t *testing.T) string {
 	return all.String()
 }
 
-func silent(int, int) {}
+func silent(string, int) {}
 
 var erasedAt = time.Date(2026, time.November, 26, 9, 0, 0, 123e6, time.UTC)
 
@@ -163,67 +164,64 @@ func TestErase_IsNotUndoneByShrinking(t *testing.T) {
 	equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Changes[0].Note, "", "the note")
 }
 
-// What a gateway notes in the order while it is rewritten stays: it is rewritten again.
-func TestRewrite_RepeatsWhatOthersHaveOvertaken(t *testing.T) {
-	s, _ := newErasureEnv(t)
-	key, tries := s.key(kindAttemptLog), 0
-	must(t, s.rewrite(t.Context(), key, func(tx *redis.Tx, pipe redis.Pipeliner) error {
-		if tries++; tries < 3 {
-			must(t, s.rdb.RPush(t.Context(), key, "line").Err())
-		}
-		pipe.RPush(t.Context(), key, fmt.Sprint("of try ", tries))
-		return nil
-	}))
-	equal(t, fmt.Sprint(get(s.rdb.LRange(t.Context(), key, 0, -1).Result())(t)), "[line line of try 3]", "the list")
-	must(t, s.rdb.Set(t.Context(), key, "no list", 0).Err())
-	err := s.rewrite(t.Context(), key, func(tx *redis.Tx, _ redis.Pipeliner) error { return tx.LRange(t.Context(), key, 0, -1).Err() })
-	check(t, redis.HasErrorPrefix(err, "WRONGTYPE"), "%v", err)
+// overtaking has somebody write before the next transaction.
+type overtaking struct {
+	redis.Hook
+	times int
+	write func()
 }
 
-// Receivers answer whatever they like. Only the erased order's answers go, from single lines, from
-// lines that were written together, and from those of failed probes.
+func (o *overtaking) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (o *overtaking) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (o *overtaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if commands[0].Name() == "multi" && o.times > 0 {
+			o.times--
+			o.write()
+		}
+		return next(ctx, commands)
+	}
+}
+
+// What a gateway notes in the order while it is rewritten stays: it is rewritten again.
+func TestErase_RepeatsWhatOthersHaveOvertaken(t *testing.T) {
+	s, erasure := newErasureEnv(t)
+	o := s.create(t, "X-1")
+	s.change(t, o, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.OtherFailure})
+	key := s.partitionOf(s.account).order(o.ID.Digest())
+	others := &overtaking{times: 2, write: func() {
+		must(t, s.rdb.SetRange(t.Context(), key, orderReportedAt, string(rune(delivery.Delivered))).Err())
+	}}
+	erasure.rdb.AddHook(others)
+	must(t, erasure.Erase(t.Context(), one(o.ID), false, silent))
+	got := get(s.Orders.Get(t.Context(), o.ID))(t)
+	check(t, others.times == 0 && got.Reported == delivery.Delivered && got.ErasedAt.Equal(erasedAt), "%+v", got)
+	must(t, s.rdb.SetRange(t.Context(), key, 0, "\x09").Err())
+	err := erasure.Erase(t.Context(), one(o.ID), false, silent)
+	check(t, errors.Is(err, errShortRecord) && !errors.Is(err, delivery.ErrUnavailable), "%v", err)
+}
+
+// Receivers answer whatever they like. What names the erased order goes, also where it was written
+// together with others.
 func TestErase_DropsWhatReceiversAnswered(t *testing.T) {
 	s := newWebhookEnv(t)
 	gone, keys := s.moved(t, "X-1", delivery.Assigned, delivery.Failed)
-	_, kept := s.moved(t, "X-2", delivery.Assigned)
+	kept, others := s.moved(t, "X-2", delivery.Assigned)
 	notice := s.publish(t, 1)[0]
-	var lines [][]byte
-	for i, key := range []string{keys[0], kept[0], notice, keys[1], keys[0]} {
-		a := AttemptRecord{Attempt: i + 1, At: s.now(), State: StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "Ayşe " + fmt.Sprint(i), Probe: i == 4}
-		d := s.partitions[0].goneEvent(key, 1)
-		line, _ := a.Lines(d, a.Probe)
-		lines = append(lines, line)
-	}
-	lines[4][4] = 3 // probes in a row
-	s.owns(t, func(step *Step) { step.Log(s.account, lines[:4], 10, false) })
-	s.owns(t, func(step *Step) { step.Log(s.account, lines[4:], 10, false) })
-	want := s.attempts(t, "")
-	must(t, s.Erasure.Erase(t.Context(), one(gone.ID), false, silent))
-	for i := range want {
-		if want[i].OrderID == gone.ID.String() {
-			want[i].Answer = ""
+	for _, together := range [][]string{{keys[0]}, {others[0]}, {notice, keys[1]}, {notice, others[0]}, {keys[0]}} {
+		var lines [][]byte
+		for _, key := range together {
+			a := AttemptRecord{Attempt: 1, At: s.now(), State: StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "Ayşe"}
+			line, _ := a.Lines(s.partitions[0].goneEvent(key, 1), false)
+			lines = append(lines, line)
 		}
+		s.owns(t, func(step *Step) { step.Log(s.account, lines, 10, false) })
 	}
-	got := s.attempts(t, "")
-	equal(t, got, want, "the log")
-	check(t, len(got) == 5 && got[0].Probes == 3 && got[2].Answer != "" && got[3].Answer != "", "%+v", got)
-	must(t, s.Erasure.Erase(t.Context(), one(gone.ID), false, silent))
-	equal(t, s.attempts(t, ""), want, "the log after a repetition")
-}
-
-func TestErasure_FindsWhatHasLeftRedis(t *testing.T) {
-	s, erasure := newErasureEnv(t)
-	o := s.create(t, "X-1")
-	equal(t, get(erasure.Find(t.Context(), s.account, "X-1"))(t), o.ID, "an order in progress")
-	s.advance(t, o.ID, delivery.Delivered)
-	r := s.partitionOf(s.account)
-	hour := s.keys(t, kindEnded)[0]
-	get(s.run(t.Context(), "retire_orders", []string{hour, r.key(kindEndedHours)}, r.prefix, hour[len(r.key(kindEnded)):], 100, retiredBits))(t)
-	equal(t, get(erasure.Find(t.Context(), s.account, "X-1"))(t), o.ID, "a retired order")
-	must(t, erasure.Erase(t.Context(), one(o.ID), false, silent))
-	for account, id := range map[delivery.AccountID]string{s.account: "X-2", delivery.NewAccountID(): "X-1"} {
-		_, err := erasure.Find(t.Context(), account, id)
-		wantCode(t, err, delivery.CodeOrderNotFound)
+	equal(t, len(s.attempts(t, "")), 7, "lines before")
+	for range 2 {
+		must(t, s.Erasure.Erase(t.Context(), one(gone.ID), false, silent))
+		left := s.attempts(t, "")
+		check(t, len(left) == 3 && left[0].OrderID == kept.ID.String() && left[1].OrderID == "" && left[2].Answer == "Ayşe", "%+v", left)
 	}
 }
 

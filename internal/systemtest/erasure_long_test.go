@@ -55,7 +55,7 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 			}
 		}
 	}
-	erase("3", "order "+done+": erased", "order "+open, "is Assigned")
+	erase("3", "order "+done+": erased", "order "+open, " is Assigned")
 	s.Report(t, open, "Delivered", "")
 	erase("", "order "+open+": erased")
 	erase("2", "nothing found")

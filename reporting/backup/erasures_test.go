@@ -2,6 +2,7 @@ package backup
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,16 +24,24 @@ func someOrders(n int) (ids []delivery.OrderID) {
 func TestRecord_AddsEachOrderOnce(t *testing.T) {
 	t.Parallel()
 	list, ids, at := filepath.Join(t.TempDir(), "backups", "erasures"), someOrders(3), time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
-	if err := Record(list, ids, at); !errors.Is(err, ErrNoErasures) {
+	record := func(at time.Time, ids ...delivery.OrderID) error {
+		e := make(Erasures)
+		for _, id := range ids {
+			e[id] = at
+		}
+		return e.Record(list)
+	}
+	if err := record(at, ids...); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no list of erasures") {
 		t.Errorf("without a list: %v", err)
 	}
 	for range 2 {
 		noError(t, makeErasures(filepath.Join(filepath.Dir(list), "20261126T030000Z/")))
 	}
-	noError(t, Record(list, ids[:2], at))
+	noError(t, record(at, ids[0]))
+	noError(t, record(at, ids[:2]...))
 	noError(t, makeErasures(filepath.Join(filepath.Dir(list), "another")))
-	noError(t, Record(list, ids[1:], at.Add(time.Hour)))
-	noError(t, Record(list, nil, at))
+	noError(t, record(at.Add(time.Hour), ids[1:]...))
+	noError(t, record(at))
 	got, err := ReadErasures(ErasuresBeside(filepath.Join(filepath.Dir(list), "another")))
 	noError(t, err)
 	if len(got) != 3 || !got[ids[1]].Equal(at) || !got[ids[2]].Equal(at.Add(time.Hour)) {
@@ -55,7 +64,7 @@ func TestRecord_LosesNothingAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for _, id := range ids {
 		all.Go(func() {
-			if err := Record(ErasuresBeside(backup), []delivery.OrderID{id}, time.Now()); err != nil {
+			if err := (Erasures{id: time.Now()}).Record(ErasuresBeside(backup)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -66,14 +75,15 @@ func TestRecord_LosesNothingAtOnce(t *testing.T) {
 	}
 }
 
-// A line that was cut off by the end of the machine was never acted on; any other that cannot be
-// read may be an erasure.
+// A line that cannot be read may be an erasure. One that was cut off is refused, too: the list
+// would go on in it.
 func TestReadErasures_RefusesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	line := "2026-11-26T09:00:00Z " + someOrders(1)[0].String()
 	for text, orders := range map[string]int{
-		"": 0, line + "\n": 1, line: 0, line + "\n2026-11-26T09:": 1,
-		"\n": -1, "2026-11-26 " + line[21:] + "\n": -1, line + " Ali Veli\n": -1, line[:40] + "\n" + line + "\n": -1, line + "\r\n": -1,
+		"": 0, line + "\n": 1, line + "\n" + line + "\n": 1,
+		line: -1, line + "\n2026-11-26T09:": -1, "\n": -1, "2026-11-26 " + line[21:] + "\n": -1,
+		line + " Ali Veli\n": -1, line[:40] + "\n" + line + "\n": -1, line + "\r\n": -1,
 	} {
 		path := filepath.Join(t.TempDir(), "erasures")
 		noError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -81,10 +91,14 @@ func TestReadErasures_RefusesWhatItCannotRead(t *testing.T) {
 		if (err != nil) != (orders < 0) || len(list) != max(orders, 0) {
 			t.Errorf("%q: %v, %v", text, list, err)
 		}
-		recorded := Record(path, someOrders(2)[1:], time.Now())
-		list, again := ReadErasures(path)
-		if (recorded != nil) != (err != nil) || (again != nil) != (err != nil) || len(list) != max(orders+1, 0) {
-			t.Errorf("%q and one more: %v, %v, %v", text, list, recorded, again)
+		recorded := Erasures{someOrders(2)[1]: time.Now()}.Record(path)
+		after, again := os.ReadFile(path)
+		noError(t, again)
+		if (recorded != nil) != (err != nil) || (recorded != nil) != (string(after) == text) {
+			t.Errorf("%q and one more: %q, %v", text, after, recorded)
 		}
+	}
+	if _, err := ReadErasures(t.TempDir()); err == nil {
+		t.Error("a folder is read as a list")
 	}
 }

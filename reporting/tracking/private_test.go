@@ -72,6 +72,16 @@ func TestPrivacy_NeighboursLookAlikeOnTheMap(t *testing.T) {
 	}
 }
 
+// A backup of before its end was restored, and its recipient was erased since.
+func TestPrivacy_AnErasedOrderHasNoMap(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.order()
+	e.reach(o, delivery.Delivering, time.Minute)
+	must(t, e.Ledger.Erasure.Erase(t.Context(), map[delivery.OrderID]time.Time{o.ID: time.Now()}, true, func(string, int) {}))
+	e.get(o).Lacks("<svg")
+}
+
 func TestCoarsely_MovesAPlaceByLessThanItSays(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

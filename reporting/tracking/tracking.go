@@ -290,7 +290,7 @@ func newView(w *words, o *delivery.Order, store *delivery.Store, now time.Time) 
 	}
 	v.addSteps(w, o, now)
 	v.addEstimates(w, o, now)
-	if !v.Ended {
+	if !v.Ended && !o.Shrunk() {
 		v.addMap(w, o, store, now)
 	}
 	return v

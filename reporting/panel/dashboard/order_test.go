@@ -83,7 +83,7 @@ func TestOrder_RecipientIsFolded(t *testing.T) {
 		t.Error("a map without a drop-off")
 	}
 	erased := map[delivery.OrderID]time.Time{o.ID: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)}
-	testenv.Must(t, e.Ledger.Erasure.Erase(t.Context(), erased, false, func(int, int) {}))
+	testenv.Must(t, e.Ledger.Erasure.Erase(t.Context(), erased, false, func(string, int) {}))
 	e.page(o.ID).Says("Status Delivered", "Erased on 26 Nov 2026, on request").Hides("is not known any more")
 }
 
