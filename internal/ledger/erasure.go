@@ -76,8 +76,7 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 	inHead := orderFleetAt - orderLocationAt
 	if o.Status.Terminal() {
 		kept := encodeShrunk(o)
-		return bytes.Join([][]byte{{shrunkFormat}, []byte(record[1:orderLocationAt]), kept[:inHead],
-			[]byte(record[orderFleetAt:orderHead]), kept[inHead:]}, nil)
+		return bytes.Join([][]byte{{shrunkFormat}, []byte(record[1:orderLocationAt]), kept[:inHead], []byte(record[orderFleetAt:orderHead]), kept[inHead:]}, nil)
 	}
 	c := codec{out: append([]byte(record[:orderLocationAt]), make([]byte, inHead)...), writing: true}
 	c.terms(&o.Fleet)

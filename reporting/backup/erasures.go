@@ -40,9 +40,7 @@ func ReadErasures(path string) (Erasures, error) {
 		if unread != nil || other != nil || !whole {
 			return nil, fmt.Errorf("%s, line %d: %q is not a time and an order's id", path, n, line)
 		}
-		if list[order].IsZero() {
-			list[order] = erased
-		}
+		list[order] = erased
 	}
 	return list, err
 }
