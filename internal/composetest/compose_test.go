@@ -28,6 +28,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/day"
@@ -365,6 +366,26 @@ func (s *story) day(ctx context.Context) error {
 		return errors.New("the day does not balance")
 	}
 	say("150 orders of every kind: answers, webhooks, histories and the reports agree")
+	return s.download(ctx)
+}
+
+// download gets a report that is composed in a file, for which a program has one folder.
+func (s *story) download(ctx context.Context) error {
+	today := time.Now().In(delivery.Istanbul).Format(time.DateOnly)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.demo.PanelURL+"/reports/order-ledger.xlsx?from="+today+"&to="+today, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.demo.ReportsToken)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(string(content), "PK") {
+		return fmt.Errorf("the XLSX file was answered %d with %d bytes: %w", resp.StatusCode, len(content), err)
+	}
 	return nil
 }
 

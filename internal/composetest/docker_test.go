@@ -324,7 +324,7 @@ func (d *docker) makeImages(ctx context.Context) error {
 // makeToolchain makes the image of the machine's Go, which fetches modules from within.
 func (d *docker) makeToolchain(ctx context.Context, images, root, image string) error {
 	_, err := d.online(ctx, "sh", "-ec", `mkdir "$3"; sh "$1/golang.sh" "$2" "$3" >"$3.tar"; docker import --change "ENV PATH=/usr/local/go/bin:/bin" \
-		--change "ENV GOTOOLCHAIN=local" --change "ENV GOPROXY=file:///modules" --change "ENV GOSUMDB=off" "$3.tar" "$4"`,
+		--change "ENV HOME=/root" --change "ENV GOTOOLCHAIN=local" --change "ENV GOPROXY=file:///modules" --change "ENV GOSUMDB=off" "$3.tar" "$4"`,
 		"sh", images, root, filepath.Join(d.dir, "golang"), image)
 	return err
 }
