@@ -126,6 +126,7 @@ func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 	}
 	e.EachRecord("o", `redis.call('APPEND', k, 'S')`)
 	e.run(1, "ends early", "--phone", "5321234567")
+	o = e.Delivered(time.Now())
 	testenv.Must(t, os.Remove(e.list))
 	e.run(1, "no list of erasures", "--order", o.ID.String())
 	testenv.Must(t, os.WriteFile(e.list, []byte("?\n"), 0o600))
