@@ -45,6 +45,7 @@ func (l Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Ti
 		return nil
 	}
 	key := r.order(id.Digest())
+	ctx = unconfirmed(ctx) // reading the accounts, at the end, confirms it
 	for {
 		err := l.rdb.Watch(ctx, func(tx *redis.Tx) error {
 			record, err := tx.Get(ctx, key).Result()

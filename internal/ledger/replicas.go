@@ -32,11 +32,19 @@ const confirmTimeout = 500 * time.Millisecond
 //
 // The same connection matters: another may lead to the new master, and there the write that was lost
 // would pass for confirmed. Commands without a key are not made to wait, nor are transactions, which
-// only a restore uses, before anybody depends on it.
+// only restoring and erasing use.
 type confirmed struct {
 	server   *redis.Client
 	replicas int
 }
+
+// unconfirmed is a context for optimistic transactions, which must stay on their connection. What is read
+// or written with another one afterwards is confirmed together with them.
+func unconfirmed(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unconfirmedKey{}, true)
+}
+
+type unconfirmedKey struct{}
 
 // confirmBy lets replicas confirm what the server of a client answers.
 func confirmBy(replicas int) func(*redis.Client) {
@@ -53,7 +61,7 @@ func (confirmed) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook sends a command that has a key as a pipeline.
 func (h confirmed) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if tagOf(cmd) == "" {
+		if tagOf(cmd) == "" || ctx.Value(unconfirmedKey{}) != nil {
 			return next(ctx, cmd)
 		}
 		pipe := h.server.Pipeline()
@@ -70,7 +78,7 @@ func (h confirmed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		for i := 0; i < len(cmds) && tag == ""; i++ {
 			tag = tagOf(cmds[i])
 		}
-		if tag == "" || cmds[0].Name() == "multi" {
+		if tag == "" || cmds[0].Name() == "multi" || ctx.Value(unconfirmedKey{}) != nil {
 			return next(ctx, cmds)
 		}
 		write := redis.NewStatusCmd(ctx, "set", tag+string(rune(kindConfirmed)), "")
