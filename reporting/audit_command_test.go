@@ -68,10 +68,10 @@ func TestAudit_SaysWhatIsWrong(t *testing.T) {
 	bare := e.NewDatabase(t)
 	e.Exec(t, "CREATE DATABASE "+bare)
 	for _, c := range []struct{ args, want string }{
-		{"--from 2026-13-01", `--from: "2026-13-01" is no day such as 2026-11-01`},
-		{"--to today", `--to: "today" is no day`},
-		{"--from 2026-11-02 --to 2026-11-01", "--from: that is after --to"},
-		{"--about me", `--about: "me" is not the id of an account`},
+		{"--from 2026-13-01", "--from: must be a day such as 2026-11-21"},
+		{"--to today", "--to: must be a day"},
+		{"--from 2026-11-02 --to 2026-11-01", "--from: is after the last day"},
+		{"--about me", "--about: must be the id of an account"},
 		{"--limit -1", "invalid argument"},
 		{"--limit x", "invalid argument"},
 		{"--colour red", "unknown flag"},

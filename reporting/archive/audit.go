@@ -52,10 +52,15 @@ func AuditSearch(s url.Values, now time.Time) (wrong []delivery.FieldError) {
 		return at
 	}
 	to := day("to", now)
+	if len(wrong) > 0 {
+		to = now
+	}
 	if from := day("from", to.AddDate(0, 0, 1-auditDays)); len(wrong) == 0 && from.After(to) {
 		wrong = append(wrong, delivery.FieldError{Field: "from", Message: "is after the last day"})
 	}
-	if _, err := delivery.ParseAccountID(s.Get("about")); err != nil && s.Get("about") != "" {
+	if id, err := delivery.ParseAccountID(s.Get("about")); err == nil {
+		s.Set("about", id.String())
+	} else if s.Get("about") != "" {
 		wrong = append(wrong, delivery.FieldError{Field: "about", Message: "must be the id of an account, a fleet or an order, a UUID of 36 characters"})
 	}
 	return wrong

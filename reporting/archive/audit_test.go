@@ -80,7 +80,7 @@ func TestAuditSearch_IsCompletedOrRefused(t *testing.T) {
 		{"", "from=2026-10-23&to=2026-11-21"}, {"to=2026-11-02", "from=2026-10-04&to=2026-11-02"}, {"from=2026-11-02&actor=x", "actor=x&from=2026-11-02&to=2026-11-21"},
 		{"about=" + id, "about=" + id + "&from=2026-10-23&to=2026-11-21"},
 		{"from=x", "from must be a day"}, {"to=2026-13-01", "to must be a day"}, {"to=1969-01-01", "to must be a day"}, {"from=9999-01-01", "from must be a day"},
-		{"from=2026-11-22", "from is after the last day"}, {"about=me", "about must be the id"}, {"about=" + strings.ToUpper(id), "about must be the id"},
+		{"from=2026-11-22", "from is after the last day"}, {"about=me", "about must be the id"}, {"about=" + strings.ToUpper(id), "about=" + id + "&from=2026-10-23&to=2026-11-21"},
 		{"from=x&about=y", "from must be a day"},
 	} {
 		s, err := url.ParseQuery(c.search)
