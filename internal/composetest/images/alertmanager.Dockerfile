@@ -1,5 +1,6 @@
 FROM packages
-RUN mkdir /alertmanager && chown 65534:65534 /alertmanager
+# The public image has the program at /bin/alertmanager.
+RUN mkdir /alertmanager && chown 65534:65534 /alertmanager && ln -sf /usr/bin/prometheus-alertmanager /bin/alertmanager
 USER 65534:65534
 VOLUME /alertmanager
 WORKDIR /alertmanager
