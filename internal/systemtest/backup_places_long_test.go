@@ -96,7 +96,9 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Error(err)
 	}
-	if out, err := s.commandWith(t, env, "restore", "--check", "--from", filepath.Join(place, made[2])); err != nil {
+	list := filepath.Join(t.TempDir(), "erasures")
+	must(t, os.WriteFile(list, nil, 0o600))
+	if out, err := s.commandWith(t, env, "restore", "--check", "--from", filepath.Join(place, made[2]), "--erasures", list); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := s.commandWith(t, env, "backup", "--health", "--to", "s3://bucket/a/b"); err != nil {

@@ -79,14 +79,15 @@ func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, 
 	return m, errors.Join(err, p.prune(ctx, name, o.Keep, o.Progress))
 }
 
-// upload moves a folder to S3, backup.json last. Meanwhile it has the name of a partial one.
+// upload moves a folder to S3, backup.json last. Meanwhile it has the name of a partial one. The list of
+// erasures is not there: it has to be kept where whoever erases can add to it.
 func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress func(string)) (err error) {
 	defer wrap("backup: uploading", &err)
 	dir := filepath.Join(p.dir, name+partialSuffix)
 	if err := os.Rename(filepath.Join(p.dir, name), dir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(dir), os.Remove(ErasuresBeside(dir))) }()
 	for _, file := range slices.Backward(append(m.files(), sumsFile)) {
 		done, err := p.s3.FPutObject(ctx, p.bucket, p.prefix+path.Join(name, filepath.ToSlash(file)), filepath.Join(dir, file), minio.PutObjectOptions{})
 		if err != nil {
