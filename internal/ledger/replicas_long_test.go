@@ -48,10 +48,16 @@ func needsWaitAOF(t *testing.T) {
 	}
 }
 
-func openReplicated(t *testing.T, url string) *Ledger {
+// openReplicated tries again while replicas do not confirm yet, as programs do.
+func openReplicated(t *testing.T, url string) (l *Ledger) {
 	t.Helper()
-	l := get(Open(t.Context(), Config{URL: url, Environment: "sandbox", Pipelines: 1, Replicas: 1, Secrets: testSecrets,
-		Log: slog.New(slog.DiscardHandler)}))(t)
+	testserver.Await(t, "the replicas confirm", func() (opened bool) {
+		var err error
+		l, err = Open(t.Context(), Config{URL: url, Environment: "sandbox", Pipelines: 1, Replicas: 1, Secrets: testSecrets,
+			Log: slog.New(slog.DiscardHandler)})
+		require(t, err == nil || errors.Is(err, ErrUnconfirmed), "%v", err)
+		return err == nil
+	})
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
