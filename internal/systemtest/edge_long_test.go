@@ -57,12 +57,12 @@ func startEdge(t *testing.T) *edge {
 	_, ops, err := net.SplitHostPort(host(s.Demo.OpsURL))
 	must(t, err)
 	text := readFile(t, "configs/haproxy/haproxy.cfg")
-	change := func(old, new string) {
+	change := func(old, replacement string) {
 		t.Helper()
 		if !strings.Contains(text, old) {
 			t.Fatalf("haproxy.cfg has no %q", old)
 		}
-		text = strings.ReplaceAll(text, old, new)
+		text = strings.ReplaceAll(text, old, replacement)
 	}
 	for port, addr := range map[string]string{"8080": host(s.Demo.BaseURL), "8081": host(s.Demo.OpsURL), "8086": fleets} {
 		change("gateway-1:"+port, addr)
