@@ -149,6 +149,6 @@ func eraseAll(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasures 
 	if err := l.Erasure.Erase(ctx, erasures, unended, progressOf(c)); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.ErrOrStderr(), "Redis writes its append-only file anew")
+	fmt.Fprintln(c.ErrOrStderr(), "Redis rewrites its append-only file")
 	return l.Erasure.RewriteFiles(ctx)
 }

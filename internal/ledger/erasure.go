@@ -112,7 +112,7 @@ func (l Erasure) eraseAttempts(ctx context.Context, account delivery.AccountID, 
 	return err
 }
 
-// RewriteFiles has each master write its append-only file anew, without what was erased, and waits
+// RewriteFiles has each master rewrite its append-only file, without what was erased, and waits
 // until it has. Replicas have files of their own.
 func (l Erasure) RewriteFiles(ctx context.Context) error {
 	return failed("rewriting the append-only file", l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {

@@ -37,16 +37,12 @@ func newReplicated(t *testing.T) *replicated {
 
 func newServer(t *testing.T) *stack.Redis {
 	t.Helper()
-	needsWaitAOF(t)
+	onValkey(t)
 	return testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--repl-diskless-sync-delay", "0"}})
 }
 
-func needsWaitAOF(t *testing.T) {
-	t.Helper()
-	if os.Getenv("SERVER") != "valkey" {
-		t.Skip("Redis 7.0 has no WAITAOF: make test-long SERVER=valkey")
-	}
-}
+// onValkey starts Valkey, whatever the other tests run on: Redis 7.0 has no WAITAOF.
+func onValkey(t *testing.T) { t.Setenv("SERVER", "valkey") }
 
 // openReplicated tries again while replicas do not confirm yet, as programs do.
 func openReplicated(t *testing.T, url string) (l *Ledger) {
@@ -162,7 +158,7 @@ func TestReplicas_AnOldMasterIsFencedByThePromotion(t *testing.T) {
 
 // TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered kills a master, whose replica is elected.
 func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
-	needsWaitAOF(t)
+	onValkey(t)
 	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3, 1))(t)
 	t.Cleanup(cluster.Stop)
 	s := newVendor(t, openReplicated(t, cluster.URL))
