@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"slices"
 	"time"
 
@@ -28,14 +30,14 @@ const (
 )
 
 func newEraseCommand() *cobra.Command {
-	var order, account, externalID, phone, record string
+	var order, account, externalID, phone, record, actor string
 	c := newSettingsCommand("erase (--order ID | --account ID --external-order-id ID | --phone NUMBER) --record FILE", func(c *cobra.Command) error {
 		return withStores(c, true, false, func(ctx context.Context, s stores) error {
 			ids, err := findOrders(ctx, s.ledger, order, account, externalID, phone, progressOf(c))
 			if err != nil && len(ids) == 0 || errors.Is(err, delivery.ErrUnavailable) {
 				return err
 			}
-			return cmp.Or(err, erase(ctx, c, s.ledger, ids, record)) // err: further orders could not be read
+			return cmp.Or(err, erase(ctx, c, s.ledger, ids, record, actor)) // err: further orders could not be read
 		})
 	})
 	f := c.Flags()
@@ -44,6 +46,7 @@ func newEraseCommand() *cobra.Command {
 	f.StringVar(&externalID, "external-order-id", "", "the vendor's own id of the order, as long as Redis has it")
 	f.StringVar(&phone, "phone", "", "the recipient's telephone number: all of their orders, until a day after their end")
 	f.StringVar(&record, "record", "", "the list of erasures beside the backups")
+	f.StringVar(&actor, "actor", systemUser(), "who erases, for the audit trail")
 	requireFlag(c, "record")
 	c.MarkFlagsOneRequired("order", "account", "phone")
 	c.MarkFlagsMutuallyExclusive("order", "account", "phone")
@@ -100,17 +103,30 @@ func progressOf(c *cobra.Command) func(string, int) {
 	}
 }
 
-// erase erases the orders that have ended, or left Redis: those are in backups only. The list comes
-// first: whatever is erased in Redis is in it.
-func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delivery.OrderID, record string) error {
+// systemUser is who runs this program, as far as the system knows.
+func systemUser() string {
+	u, err := user.Current()
+	if err != nil {
+		return fmt.Sprintf("user %d", os.Getuid())
+	}
+	return u.Username
+}
+
+// erase erases the orders that have ended, or left Redis: those are in backups only. The list and the
+// audit stream come first: whatever is erased in Redis is in both.
+func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delivery.OrderID, record, actor string) error {
 	orders, err := l.Orders.GetAll(ctx, ids)
 	retired, other := l.Orders.Retired(ctx, ids)
 	if err := cmp.Or(err, other); err != nil {
 		return err
 	}
 	now, erasures, waiting, said := time.Now().UTC().Truncate(time.Second), backup.Erasures{}, 0, ""
+	var notes []*ledger.AuditEntry
 	for i, o := range orders {
-		text := "erased"
+		text, account := "erased", delivery.AccountID{}
+		if o != nil {
+			account = o.Account
+		}
 		switch {
 		case o == nil && !retired[i]:
 			continue
@@ -124,6 +140,8 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 			text = "was erased before, on " + o.ErasedAt.In(delivery.Istanbul).Format(time.DateOnly)
 		}
 		erasures[ids[i]] = now
+		notes = append(notes, &ledger.AuditEntry{At: now, ID: ledger.NewAuditID(), Version: 1, Actor: actor, Credential: "reporting erase",
+			Action: "recipient erased", Account: account, Order: ids[i]})
 		said += fmt.Sprintf("order %s: %s\n", ids[i], text)
 	}
 	if len(erasures)+waiting == 0 {
@@ -131,6 +149,11 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 	}
 	if err := erasures.Record(record); err != nil {
 		return err
+	}
+	for _, note := range notes {
+		if err := l.Audit.Append(ctx, note); err != nil {
+			return err
+		}
 	}
 	if err := eraseAll(ctx, c, l, erasures, false); err != nil {
 		return err

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,7 +159,10 @@ func TestErase_ReportsStayExact(t *testing.T) {
 			t.Errorf("ClickHouse holds %s", personal)
 		}
 	}
-	e.run(0, done.ID.String()+": erased", "--phone", "05321234567")
+	e.run(0, done.ID.String()+": erased", "--phone", "05321234567", "--actor", "ayse")
+	e.AwaitExported()
+	e.Want("who erased", fmt.Sprintf("groupUniqArray(actor), groupUniqArray(action), countIf(account_id = '%s'), countIf(order_id = '%s') FROM %s.audit",
+		e.Vendor.Account, done.ID, e.Database), "['ayse']\t['recipient erased']\t2\t1")
 	_, err = export.Rebuild(t.Context(), e.Ledger, e.Archive, time.Now().AddDate(0, 0, -2), func(export.Rebuilt) {})
 	testenv.Must(t, err)
 	if after := e.history(); after != before || !strings.Contains(after, done.ID.String()) || !strings.Contains(after, "123.45") {
@@ -172,10 +177,10 @@ func TestErase_ReportsStayExact(t *testing.T) {
 		}))
 }
 
-// history is all that the tables hold.
+// history is all that the tables hold of orders.
 func (e *erasing) history() (all string) {
 	for table := range strings.FieldsSeq(e.Ask("name FROM system.tables WHERE database = '" + e.Database + "' AND engine LIKE '%MergeTree' ORDER BY name")) {
-		if table != "schema_migrations" && table != "reconciliations" {
+		if !slices.Contains([]string{"audit", "reconciliations", "schema_migrations"}, table) {
 			all += e.Ask("* FROM " + e.Database + "." + table + " ORDER BY ALL")
 		}
 	}

@@ -352,18 +352,8 @@ func (s *story) day(ctx context.Context) error {
 		return err
 	}
 	s.mux.Handle("/day", d)
-	summary, err := d.Play(ctx)
-	if err != nil {
+	if err := d.Run(ctx, os.Stdout); err != nil {
 		return err
-	}
-	finance, err := d.ReadFinance(ctx)
-	if err != nil {
-		return err
-	}
-	if len(summary.Problems)+len(finance.Problems) > 0 {
-		_ = summary.Print(os.Stdout) // a terminal that is gone changes nothing
-		finance.Print(os.Stdout)
-		return errors.New("the day does not balance")
 	}
 	say("150 orders of every kind: answers, webhooks, histories and the reports agree")
 	return s.download(ctx)

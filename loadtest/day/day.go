@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -82,6 +83,26 @@ func New(o Options) (*Day, error) {
 		d.cancelIfDue(e.Order.OrderID)
 	}})
 	return d, err
+}
+
+// Run plays the day, reads the reports, prints both, and fails when they do not balance.
+func (d *Day) Run(ctx context.Context, out io.Writer) error {
+	summary, err := d.Play(ctx)
+	if err != nil {
+		return err
+	}
+	finance, err := d.readFinance(ctx)
+	if err != nil {
+		return err
+	}
+	if err := summary.Print(out); err != nil {
+		return err
+	}
+	finance.Print(out)
+	if len(summary.Problems)+len(finance.Problems) > 0 {
+		return errors.New("the day does not balance")
+	}
+	return nil
 }
 
 // Play plays the day and returns when everything has settled or cannot settle any more. The error is for a day that

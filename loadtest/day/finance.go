@@ -43,9 +43,9 @@ var columns = []string{"deliveredCount", "cashCount", "cashExpected", "cardCount
 // sums are the columns of a row; amounts are in kuruş.
 type sums [7]int64
 
-// ReadFinance reads the account's reports for the days of a day that was played, over HTTP as anyone in finance
+// readFinance reads the account's reports for the days of a day that was played, over HTTP as anyone in finance
 // would, and waits until they have caught up. The error is for reports that could not be read.
-func (d *Day) ReadFinance(ctx context.Context) (*Finance, error) {
+func (d *Day) readFinance(ctx context.Context) (*Finance, error) {
 	reports := client.New(d.options.Demo.PanelURL+"/reports", 2)
 	reports.Bearer = d.options.Demo.ReportsToken
 	expected, from, to := d.expectedCollections()

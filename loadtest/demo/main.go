@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -52,22 +51,7 @@ func play(ctx context.Context, s *harness.System, out *os.File, o day.Options) e
 		return err
 	}
 	s.Hooks.Handle("/", d)
-	summary, err := d.Play(ctx)
-	if err != nil {
-		return err
-	}
-	finance, err := d.ReadFinance(ctx)
-	if err != nil {
-		return err
-	}
-	if err := summary.Print(out); err != nil {
-		return err
-	}
-	finance.Print(out)
-	if len(summary.Problems)+len(finance.Problems) > 0 {
-		return errors.New("the day does not balance")
-	}
-	return nil
+	return d.Run(ctx, out)
 }
 
 // newBar draws into a terminal as things happen; into a log, every few seconds.
