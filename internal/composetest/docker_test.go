@@ -207,7 +207,11 @@ func (d *docker) api(ctx context.Context, path string, dst any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return fmt.Errorf("docker: %s: %w", path, fs.ErrNotExist)
+	default:
 		return fmt.Errorf("docker answers %s with %d", path, resp.StatusCode)
 	}
 	if dst == nil {
@@ -412,7 +416,8 @@ type container struct {
 	Config struct{ Labels map[string]string }
 }
 
-// containers are the services' containers, by service.
+// containers are the services' containers, by service. One that is being made or removed at this moment
+// may be left out.
 func (d *docker) containers(ctx context.Context) (map[string]*container, error) {
 	var list []struct {
 		ID     string `json:"Id"`
@@ -424,10 +429,13 @@ func (d *docker) containers(ctx context.Context) (map[string]*container, error) 
 	all := map[string]*container{}
 	for _, entry := range list {
 		c := &container{Service: entry.Labels["com.docker.compose.service"]}
-		if err := d.api(ctx, "/containers/"+entry.ID+"/json", c); err != nil {
+		switch err := d.api(ctx, "/containers/"+entry.ID+"/json", c); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
 			return nil, err
+		default:
+			all[c.Service] = c
 		}
-		all[c.Service] = c
 	}
 	return all, nil
 }
