@@ -240,7 +240,7 @@ func (f *failedKeys) flush(ctx context.Context, l *ledger.Ledger, before time.Ti
 			continue
 		}
 		err := l.Audit.Append(ctx, &ledger.AuditEntry{At: time.Unix(key.minute, 0), ID: fmt.Sprint(f.process, key.origin, key.minute), Version: 1,
-			Action: "admin key refused", Address: key.origin, New: fmt.Sprintf(`{"count":%d}`, n)})
+			Action: "admin key refused", Address: key.origin, Outcome: string(delivery.CodeTokenInvalid), New: fmt.Sprintf(`{"count":%d}`, n)})
 		if err != nil {
 			return err
 		}

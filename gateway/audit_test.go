@@ -291,7 +291,7 @@ func TestFailedKeys_AreCountedByAddressAndMinute(t *testing.T) {
 	counts := map[string]string{}
 	for _, a := range e.audited() {
 		counts[a.Address] = a.New
-		if !a.At.Equal(minute) || a.Action != "admin key refused" || a.Actor != "" {
+		if !a.At.Equal(minute) || a.Action != "admin key refused" || a.Actor != "" || a.Outcome != "TOKEN_INVALID" {
 			t.Errorf("%+v", a)
 		}
 	}

@@ -69,11 +69,11 @@ func newAuditCommand() *cobra.Command {
 
 func writeAudit(w io.Writer, found []ledger.AuditEntry) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tACTOR\tBY\tADDRESS\tACTION\tABOUT\tFROM\tTO\tOUTCOME\tREQUEST")
+	fmt.Fprintln(t, "TIME\tACTOR\tBY\tADDRESS\tACTION\tABOUT\tOUTCOME\tREQUEST\tFROM\tTO")
 	for _, e := range found {
 		about := fmt.Sprintf("account %s fleet %s order %s store %s", e.Account, e.Fleet, e.Order, e.Store)
 		about = strings.TrimSpace(absent.ReplaceAllString(about, ""))
-		row := []string{delivery.FormatTime(e.At), e.Actor, e.Credential, e.Address, e.Action, about, e.Old, e.New, cmp.Or(e.Outcome, "done"), e.RequestID}
+		row := []string{delivery.FormatTime(e.At), e.Actor, e.Credential, e.Address, e.Action, about, cmp.Or(e.Outcome, "done"), e.RequestID, e.Old, e.New}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()

@@ -55,9 +55,9 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 		}
 	}
 	table, _, err := call(t, newAuditCommand(), "", flags...)
-	if words := strings.Join(strings.Fields(table), " "); err != nil || !strings.HasPrefix(words, "TIME ACTOR BY ADDRESS ACTION ABOUT FROM TO OUTCOME REQUEST ") ||
-		!strings.Contains(words, " ayşe admin key 192.0.2.1 account changed account "+account.String()+` store <s1> {"name":"<A>"} {"name":"B"} done 00112233aabbccdd `) ||
-		!strings.HasSuffix(words, ` 192.0.2.1 admin key refused {"count":2} X`) {
+	if words := strings.Join(strings.Fields(table), " "); err != nil || !strings.HasPrefix(words, "TIME ACTOR BY ADDRESS ACTION ABOUT OUTCOME REQUEST FROM TO ") ||
+		!strings.Contains(words, " ayşe admin key 192.0.2.1 account changed account "+account.String()+` store <s1> done 00112233aabbccdd {"name":"<A>"} {"name":"B"} `) ||
+		!strings.HasSuffix(words, ` 192.0.2.1 admin key refused X {"count":2}`) {
 		t.Errorf("%v, %s", err, table)
 	}
 }
