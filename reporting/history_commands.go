@@ -255,6 +255,7 @@ func newRestoreCommand() *cobra.Command {
 			if err := eraseAll(ctx, c, s.ledger, erasures, true); err != nil {
 				return err
 			}
+			fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(erasures))
 			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
 			switch {
 			case err != nil:

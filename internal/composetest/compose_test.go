@@ -77,7 +77,7 @@ func (d *docker) run(ctx context.Context) (err error) {
 	}{
 		{"a Docker daemon, compose, a copy of the working tree, make env", s.prepare},
 		{"images of others", d.makeImages},
-		{"docker compose build, without a network", func(ctx context.Context) error { return s.build(ctx, "first") }},
+		{"docker compose build, without a network", func(ctx context.Context) error { return s.build(ctx, "1.0.0", "first") }},
 		{"docker compose up", s.up},
 		{"rights and limits of the containers", s.hardened},
 		{"the walk of README.md", s.walk},
@@ -170,8 +170,17 @@ func (s *story) readEnv() error {
 	return err
 }
 
-func (s *story) build(ctx context.Context, revision string) error {
-	_, err := s.compose(ctx, "build", "--build-arg", "REVISION="+revision)
+// build makes a release, and names it in .env.
+func (s *story) build(ctx context.Context, version, revision string) error {
+	f, err := os.OpenFile(filepath.Join(s.checkout, ".env"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "VERSION=%s\nREVISION=%s\n", version, revision)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	_, err = s.compose(ctx, "build")
 	return err
 }
 
@@ -441,12 +450,12 @@ func (s *story) reconcile(ctx context.Context) error {
 // replace upgrades to a second build as OPERATIONS.md says.
 func (s *story) replace(ctx context.Context) error {
 	// Built beforehand, so that the orders do not wait for a compiler.
-	if err := s.build(ctx, "second"); err != nil {
+	if err := s.build(ctx, "1.1.0", "second"); err != nil {
 		return err
 	}
 	err := s.load.during(ctx, func(ctx context.Context) error {
-		return s.shell(ctx, "configs/OPERATIONS.md", "git checkout RELEASE && docker compose build", "",
-			"git checkout RELEASE && docker compose build", "docker compose build --build-arg REVISION=second")
+		return s.shell(ctx, "configs/OPERATIONS.md", "git checkout $REVISION && docker compose build", "",
+			"REVISION=…", "REVISION=second", "git checkout $REVISION && docker", "docker")
 	})
 	if err != nil {
 		return err
@@ -459,7 +468,7 @@ func (s *story) replace(ctx context.Context) error {
 		}
 		metrics, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || !strings.Contains(string(metrics), `revision="second"`) {
+		if err != nil || !strings.Contains(string(metrics), `revision="second",version="1.1.0"`) {
 			return fmt.Errorf("%s is not of the second build: %w", name, err)
 		}
 	}
@@ -472,19 +481,39 @@ func (s *story) replace(ctx context.Context) error {
 	return s.reconcile(ctx)
 }
 
-// restore takes a backup, empties everything and restores it as on a new host.
+// restore takes a backup, and restores it on this host, beside what is there, then as on a new one.
 func (s *story) restore(ctx context.Context) error {
 	backups := filepath.Join(s.dir, "backups")
 	if err := os.Mkdir(backups, 0o700); err != nil {
 		return err
 	}
-	if err := s.shell(ctx, "configs/OPERATIONS.md", "as_backup backup", "", "/mnt/safe", backups); err != nil {
+	const inBackup = "as_backup backup"
+	if err := s.shell(ctx, "configs/OPERATIONS.md", inBackup, "", "/mnt/safe", backups); err != nil {
 		return err
 	}
-	made, err := os.ReadDir(backups)
+	made, err := filepath.Glob(filepath.Join(backups, "*", "backup.json"))
 	if err != nil || len(made) != 1 {
 		return fmt.Errorf("%v is in the folder of backups: %w", made, err)
 	}
+	from := filepath.Dir(made[0])
+	functions, err := s.block("configs/OPERATIONS.md", inBackup)
+	if err != nil {
+		return err
+	}
+	script, err := s.block("configs/OPERATIONS.md", "RENAME DATABASE")
+	if err != nil {
+		return err
+	}
+	functions, _, _ = strings.Cut(strings.ReplaceAll(functions, "/mnt/safe", backups), inBackup)
+	script = functions + regexp.MustCompile(`B=\S+`).ReplaceAllString(script, "B=/backups/"+filepath.Base(from))
+	if _, err := s.command(ctx, "sh", "-ec", script); err != nil {
+		return err
+	}
+	if err := s.load.known(ctx); err != nil {
+		return err
+	}
+	say("all %d orders are there on this host; now as on a new one", len(s.load.orders))
+
 	if _, err := s.compose(ctx, "--profile", "*", "down", "-v"); err != nil {
 		return err
 	}
@@ -492,22 +521,11 @@ func (s *story) restore(ctx context.Context) error {
 	if err := os.Remove(environment); err != nil {
 		return err
 	}
-	if _, err := s.command(ctx, "cp", filepath.Join(backups, made[0].Name(), "included", ".env"), environment); err != nil {
-		return err
-	}
-	// The functions are those of the backup's block, and the RENAME is for a host that had data.
-	functions, err := s.block("configs/OPERATIONS.md", "as_backup backup")
-	if err != nil {
-		return err
-	}
-	functions, _, _ = strings.Cut(strings.ReplaceAll(functions, "/mnt/safe", backups), "as_backup backup")
-	script, err := s.block("configs/OPERATIONS.md", "RENAME DATABASE")
-	if err != nil {
+	if _, err := s.command(ctx, "cp", filepath.Join(from, "included", ".env"), environment); err != nil {
 		return err
 	}
 	script = regexp.MustCompile(`(?s)docker compose exec -T clickhouse sh -c.*?RENAME[^\n]*\n`).ReplaceAllString(script, "")
-	script = regexp.MustCompile(`B=\S+`).ReplaceAllString(script, "B=/backups/"+made[0].Name())
-	if _, err := s.command(ctx, "sh", "-ec", functions+script); err != nil {
+	if _, err := s.command(ctx, "sh", "-ec", script); err != nil {
 		return err
 	}
 	if err := s.readEnv(); err != nil {

@@ -3,6 +3,7 @@
 # The program and its library are mounted below /opt.
 FROM packages
 COPY clickhouse.cfg /etc/clickhouse.cfg
+COPY clickhouse-client /usr/bin/
 RUN mkdir /var/lib/clickhouse && chown 101:101 /var/lib/clickhouse
 VOLUME /var/lib/clickhouse
 USER 101:101
