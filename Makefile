@@ -187,7 +187,7 @@ check-clients: ## clients of other languages walk to a delivered order, over HTT
 # Not by go test: signals must reach what removes the containers. In a network of its own,
 # whose ports are free.
 compose-test: ## build and run docker-compose.yml under a Docker daemon of its own: walk, day, kills, upgrade, restore; nothing is left; root, 15 minutes
-	@sh internal/stack/deps.sh docker mmdebstrap
+	@sh internal/stack/deps.sh docker mmdebstrap openssl
 	@mkdir -p "$(DATA_DIR)/bin"
 	@CGO_ENABLED=0 go test -tags compose -c -o "$(DATA_DIR)/bin/compose-test" ./internal/composetest
 	@bin=$$(cd "$(DATA_DIR)/bin" && pwd) && cd internal/composetest && exec unshare --net "$$bin/compose-test" -test.timeout 30m
@@ -208,6 +208,7 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 
 certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
 	@test ! -e .certificate.pem || { echo ".certificate.pem is there already"; exit 1; }
+	@sh internal/stack/deps.sh openssl
 	@openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
 		-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout .certificate.key -out .certificate.pem 2>/dev/null
 	@cat .certificate.key >> .certificate.pem; rm .certificate.key; chmod 644 .certificate.pem # haproxy is another user in its container

@@ -9,6 +9,8 @@ package composetest
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,11 +82,12 @@ func (d *docker) run(ctx context.Context) (err error) {
 		{"docker compose build, without a network", func(ctx context.Context) error { return s.build(ctx, "1.0.0", "first") }},
 		{"docker compose up", s.up},
 		{"rights and limits of the containers", s.hardened},
+		{"TLS and HTTP/2, with the certificate of `make certificate`", s.secure},
 		{"the walk of README.md", s.walk},
 		{"a day of a vendor, balanced with the reports", s.day},
 		{"kill -9 of a gateway, a worker, ClickHouse, reporting, the balancer and Redis while orders come", s.kills},
 		{"a second build, one container at a time, while orders come (OPERATIONS.md, Upgrading)", s.replace},
-		{"a backup, empty volumes, the restore (OPERATIONS.md)", s.restore},
+		{"a backup, the restore on this host and as on a new one (OPERATIONS.md)", s.restore},
 		{"docker compose down -v", s.down},
 	} {
 		say("%s ...", step.name)
@@ -147,7 +150,7 @@ func (s *story) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err := s.command(ctx, "sh", "-ec", `cd "$1"; git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$2"
-		cd "$2"; make -s env`, "sh", s.module, s.checkout)
+		cd "$2"; make -s env certificate`, "sh", s.module, s.checkout)
 	if err != nil {
 		return err
 	}
@@ -312,6 +315,33 @@ func (s *story) shell(ctx context.Context, document, text, before string, replac
 	}
 	_, err = s.command(ctx, "sh", "-ec", before+"\n"+strings.NewReplacer(replace...).Replace(script))
 	return err
+}
+
+// secure asks each frontend of the balancer.
+func (s *story) secure(ctx context.Context) error {
+	certificate, err := os.ReadFile(filepath.Join(s.checkout, ".certificate.pem"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	secure := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer secure.CloseIdleConnections()
+	for port, path := range map[string]string{"8443": "/docs", "8446": "/docs", "8441": "/api/admin/v1/fleets", "8490": "/sign-in", "8491": "/track/x"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+port+path, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := secure.Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.ProtoMajor != 2 || resp.StatusCode >= http.StatusInternalServerError {
+			return fmt.Errorf("%s answers %d with %s", req.URL, resp.StatusCode, resp.Proto)
+		}
+	}
+	return nil
 }
 
 // walk runs the commands of README.md, with the environment that `make run` would give them.
@@ -579,7 +609,7 @@ func (s *story) measure(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		s.memory[c.Service] = fmt.Sprintf("%d of %d MiB", used>>20, limit>>20)
-		s.sizes[c.Service] = fmt.Sprintf("%d MB", image.Size/1e6)
+		s.sizes[c.Service] = fmt.Sprintf("%s\t%d MB", c.Config.Image, image.Size/1e6)
 		return nil
 	})
 }
@@ -590,7 +620,7 @@ func (s *story) print() {
 	names := s.project.ServiceNames()
 	slices.Sort(names)
 	for _, name := range names {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f s\t%s\n", name, s.project.Services[name].Image, s.sizes[name], s.started[name].Seconds(), s.memory[name])
+		fmt.Fprintf(table, "%s\t%s\t%.1f s\t%s\n", name, s.sizes[name], s.started[name].Seconds(), s.memory[name])
 	}
 	_ = table.Flush() // a terminal that is gone changes nothing
 	fmt.Println("sizes of images but vendorapi are those of this test's own, which have all of Debian's packages in them")

@@ -413,7 +413,7 @@ type container struct {
 			Config map[string]string
 		}
 	}
-	Config struct{ Labels map[string]string }
+	Config struct{ Image string } // by name
 }
 
 // containers are the services' containers, by service. One that is being made or removed at this moment
