@@ -150,7 +150,8 @@ func (s *story) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err := s.command(ctx, "sh", "-ec", `cd "$1"; git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$2"
-		cd "$2"; make -s env certificate`, "sh", s.module, s.checkout)
+		cd "$2"; make -s env certificate
+		printf "ADMIN_KEYS='# of operators\nayse:sha256:%s\n'\n" "$(printf %s "$3" | sha256sum | cut -d ' ' -f 1)" >> .env`, "sh", s.module, s.checkout, operatorKey)
 	if err != nil {
 		return err
 	}
@@ -317,7 +318,10 @@ func (s *story) shell(ctx context.Context, document, text, before string, replac
 	return err
 }
 
-// secure asks each frontend of the balancer.
+// operatorKey is an operator's own key of the admin API.
+const operatorKey = "adm_ayses-own-key"
+
+// secure asks each frontend of the balancer, that of the admin API with an operator's own key.
 func (s *story) secure(ctx context.Context) error {
 	certificate, err := os.ReadFile(filepath.Join(s.checkout, ".certificate.pem"))
 	if err != nil {
@@ -327,17 +331,18 @@ func (s *story) secure(ctx context.Context) error {
 	roots.AppendCertsFromPEM(certificate)
 	secure := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	defer secure.CloseIdleConnections()
-	for port, path := range map[string]string{"8443": "/docs", "8446": "/docs", "8441": "/api/admin/v1/fleets", "8490": "/sign-in", "8491": "/track/x"} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+port+path, nil)
+	for page, status := range map[string]int{"8443/docs": 200, "8446/docs": 200, "8441/api/admin/v1/fleets": 200, "8490/login": 200, "8491/track/none": 404} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost:"+page, nil)
 		if err != nil {
 			return err
 		}
+		req.Header.Set("Authorization", "Bearer "+operatorKey)
 		resp, err := secure.Do(req)
 		if err != nil {
 			return err
 		}
 		resp.Body.Close()
-		if resp.ProtoMajor != 2 || resp.StatusCode >= http.StatusInternalServerError {
+		if resp.ProtoMajor != 2 || resp.StatusCode != status {
 			return fmt.Errorf("%s answers %d with %s", req.URL, resp.StatusCode, resp.Proto)
 		}
 	}

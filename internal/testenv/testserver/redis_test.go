@@ -56,6 +56,7 @@ func TestDenied_TellsWhatAProgramMayNotDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	options.DisableIdentity = true // as programs do
 	program := redis.NewClient(options)
 	defer program.Close()
 	if err := program.Get(t.Context(), "{s0}o").Err(); !errors.Is(err, redis.Nil) {
