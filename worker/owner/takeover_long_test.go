@@ -88,7 +88,7 @@ func TestTakeover_IsSoon(t *testing.T) {
 	even("first", "third")
 	changed = time.Now()
 	go stop()
-	soon("all is handed over", 300*time.Millisecond, func() bool { return owned()["first"] == 16 })
+	soon("all is handed over", 2*time.Second, func() bool { return owned()["first"] == 16 })
 }
 
 // A process that stands still for 10 s, its connections open, writes nothing when it goes on, and sends
