@@ -177,6 +177,10 @@ func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
 	must(t, master.Start(t.Context())) // as the replica of the elected one
 	must(t, master.AwaitSynced(t.Context()))
 	for _, id := range ids {
-		get(s.Orders.Get(t.Context(), id))(t)
+		testserver.Await(t, "an order, confirmed", func() bool {
+			_, err := s.Orders.Get(t.Context(), id)
+			require(t, err == nil || errors.Is(err, ErrUnconfirmed), "%v", err)
+			return err == nil
+		})
 	}
 }
