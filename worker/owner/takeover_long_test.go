@@ -71,21 +71,23 @@ func TestTakeover_IsSoon(t *testing.T) {
 			return sum == 16
 		})
 	}
-	start := func(l *ledger.Ledger, name string) (stop func()) {
-		changed = time.Now()
-		return e.Start(e.roleOf(l, name).Run)
+	start := func(l *ledger.Ledger, name string) (r *Role, stop func()) {
+		changed, r = time.Now(), e.roleOf(l, name)
+		return r, e.Start(r.Run)
 	}
 
 	start(direct, "first")
 	even("first")
 	start(proxied, "second")
 	even("first", "second")
-	stop := start(direct, "third")
+	third, stop := start(direct, "third")
 	even("first", "second", "third")
 	changed = time.Now()
 	p.kill()
 	soon("nothing is the killed worker's", 5*time.Second, func() bool { return owned()["second"] == 0 })
 	even("first", "third")
+	// One that it is told of after it was stopped would end with its lease.
+	e.Await("the third knows all that it has", func() bool { return len(third.Owned()) == owned()["third"] })
 	changed = time.Now()
 	go stop()
 	soon("all is handed over", 2*time.Second, func() bool { return owned()["first"] == 16 })
