@@ -135,6 +135,23 @@ func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 	e.run(1, "line 1", "--order", o.ID.String())
 }
 
+// What is erased is in the list and in the audit stream before: what cannot be noted is not erased.
+func TestErase_WaitsForItsAuditEntry(t *testing.T) {
+	t.Parallel()
+	e := newErasing(t)
+	o := e.Delivered(time.Now())
+	e.EachKey("U", `redis.call('SET', k, 'not a stream')`)
+	e.run(1, "audit stream", "--order", o.ID.String())
+	if o := e.Read(o.ID); !o.ErasedAt.IsZero() || o.Recipient.Name != "Ali Veli" || e.recorded() != 1 {
+		t.Errorf("%+v, %d in the list", o, e.recorded())
+	}
+	e.EachKey("U", `redis.call('DEL', k)`)
+	e.run(0, o.ID.String()+": erased", "--order", o.ID.String())
+	if o := e.Read(o.ID); o.ErasedAt.IsZero() || o.Recipient.Name != "" || e.recorded() != 1 {
+		t.Errorf("repeated: %+v, %d in the list", o, e.recorded())
+	}
+}
+
 // Nothing of a recipient is ever exported, so an erasure leaves ClickHouse as it is: reports are the
 // same, all orders still agree, and what is exported again changes nothing.
 func TestErase_ReportsStayExact(t *testing.T) {

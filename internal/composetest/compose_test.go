@@ -531,6 +531,9 @@ func (s *story) restore(ctx context.Context) error {
 		return fmt.Errorf("%v is in the folder of backups: %w", made, err)
 	}
 	from := filepath.Dir(made[0])
+	if err := s.load.createUnsaved(ctx); err != nil {
+		return err
+	}
 	functions, err := s.block("configs/OPERATIONS.md", inBackup)
 	if err != nil {
 		return err
@@ -547,7 +550,10 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.load.known(ctx); err != nil {
 		return err
 	}
-	say("all %d orders are there on this host; now as on a new one", len(s.load.orders))
+	if err := s.load.unsavedGone(ctx); err != nil {
+		return err
+	}
+	say("all %d orders are there on this host, the %d from after the backup are not; now as on a new one", len(s.load.orders), len(s.load.unsaved))
 
 	if _, err := s.compose(ctx, "--profile", "*", "down", "-v"); err != nil {
 		return err

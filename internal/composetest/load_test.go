@@ -4,6 +4,7 @@ package composetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,6 +107,7 @@ type load struct {
 
 	mu       sync.Mutex
 	orders   []*order
+	unsaved  []*order // that the backup does not have
 	retries  int
 	longest  time.Duration // from the first attempt to the answer
 	reported int           // orders
@@ -263,6 +265,28 @@ func (l *load) known(ctx context.Context) error {
 			return err
 		}
 	})
+}
+
+// createUnsaved creates orders that a restore of the backup that there is takes away.
+func (l *load) createUnsaved(ctx context.Context) error {
+	saved := len(l.orders)
+	err := l.during(ctx, func(ctx context.Context) error { return harness.Sleep(ctx, time.Second) })
+	l.orders, l.unsaved = l.orders[:saved:saved], l.orders[saved:]
+	if err == nil && len(l.unsaved) == 0 {
+		err = errors.New("no order was created after the backup")
+	}
+	return err
+}
+
+// unsavedGone checks that none of those is known.
+func (l *load) unsavedGone(ctx context.Context) error {
+	for _, o := range l.unsaved {
+		a, err := o.vendor.Do(ctx, http.MethodGet, "/orders/"+o.id, nil)
+		if err != nil || a.Code != "ORDER_NOT_FOUND" {
+			return fmt.Errorf("order %s is younger than the backup and was not gone: %w", o.id, cmp.Or(err, fmt.Errorf("%d, %s", a.Status, a.Raw)))
+		}
+	}
+	return nil
 }
 
 // report says what was done since the last call.
