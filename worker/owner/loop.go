@@ -129,10 +129,8 @@ func (l *loop) run(ctx context.Context) {
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	l.sending = sending
-	// What is begun ends: of a step whose outcome is unknown the partition cannot be given up in order.
-	working, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(endTimeout, abandon) })()
+	working, done := outlasting(ctx)
+	defer done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {

@@ -145,9 +145,14 @@ func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.T
 		held[p] = true
 	}
 	take, giveUp := s.plan(held)
+	taking, done := outlasting(ctx)
+	defer done()
 	for _, p := range take {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		taken := time.Now()
-		owned, failure := r.ledger.Ownership.Take(ctx, p, tokens[p], r.worker)
+		owned, failure := r.ledger.Ownership.Take(taking, p, tokens[p], r.worker)
 		switch {
 		case failure == nil:
 			r.hold(ctx, loops[p%len(loops)], owned, taken)
@@ -165,6 +170,14 @@ func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.T
 		l.giveUp(ctx, partitions)
 	}
 	return err
+}
+
+// outlasting is a context that ends endTimeout after ctx: what is begun ends. Of a write whose outcome is
+// unknown a partition cannot be given up in order, and waits for takeoverAfter.
+func outlasting(ctx context.Context) (context.Context, func()) {
+	longer, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(endTimeout, end) })
+	return longer, func() { stop(); end() }
 }
 
 func (r *Role) hold(ctx context.Context, l *loop, o *ledger.Owned, taken time.Time) {

@@ -143,13 +143,20 @@ func TestTakeover_AnEndAmidADecisionHandsOver(t *testing.T) {
 // A partition that is taken while the worker ends is given up again.
 func TestTakeover_AnEndAmidATakeoverHandsOver(t *testing.T) {
 	e := newEnv(t)
+	worker, p := e.proxied("ending")
 	ctx, end := context.WithCancel(t.Context())
+	taking := make(chan struct{})
+	hold := sync.OnceFunc(func() { p.freeze(); close(taking) })
+	p.on(step, func([]byte) fate { hold(); return passes })
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	<-taking
 	end()
-	tokens, err := e.Ledger.Ownership.Tokens(t.Context())
-	testenv.Must(t, err)
-	owned, err := e.Ledger.Ownership.Take(t.Context(), 0, tokens[0], e.role.worker)
-	testenv.Must(t, err)
-	newLoop(e.role).add(ctx, owned, time.Now())
+	p.thaw()
+	testenv.Must(t, <-ended)
+	if taken := slices.ContainsFunc(e.tokens(), func(token ledger.Token) bool { return token.Epoch > 0 }); !taken {
+		t.Error("no partition was taken")
+	}
 	e.checkFree()
 }
 
