@@ -163,7 +163,7 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 		}
 		message := "the service cannot answer right now; sending the same request again is safe"
 		if errors.Is(err, ledger.ErrUnconfirmed) {
-			message = "the outcome is not known yet; send the same request again, and it is recognised"
+			message = "the outcome is not known yet; send the same request again, as after a lost answer"
 		}
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: message}, requestID
 	}

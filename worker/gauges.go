@@ -127,6 +127,7 @@ func (g *gauges) readServers(ctx context.Context) error {
 		s.gauge(age(lag.Oldest), "worker_feed_oldest_seconds",
 			"Age of the oldest entry that a role has not settled yet; 0: there is none.", "role", string(role))
 	}
+	s.gauge(float64(g.ledger.ReplicasAwaited()), "worker_redis_replicas_awaited", "Replicas of a master that must confirm what is answered; 0: none.")
 	servers, err := g.ledger.Monitor.Servers(ctx)
 	if err != nil {
 		return err

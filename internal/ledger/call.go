@@ -224,10 +224,15 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	return err
 }
 
-// isRetryable reports a failure that may soon pass; nothing replaces a single Redis.
+// isRetryable reports a failure that may soon pass; nothing replaces a single Redis. What was done, and only
+// lacks a replica's confirmation, is not done again: a poll would count twice.
 func (l *core) isRetryable(err error) bool {
 	if isUnknownFunction(err) {
 		return true
+	}
+	var reply redis.Error
+	if errors.Is(err, ErrUnconfirmed) && !errors.As(err, &reply) {
+		return false
 	}
 	return l.cluster && !errors.Is(err, context.Canceled) && errors.Is(failure(err), delivery.ErrUnavailable)
 }

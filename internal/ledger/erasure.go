@@ -45,26 +45,39 @@ func (l Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Ti
 		return nil
 	}
 	key := r.order(id.Digest())
-	ctx = unconfirmed(ctx) // reading the accounts, at the end, confirms it
+	// read returns no order where nothing is to be erased.
+	read := func(ctx context.Context, rdb redis.Cmdable) (record string, o *delivery.Order, err error) {
+		if record, err = rdb.Get(ctx, key).Result(); err != nil {
+			return "", nil, err
+		}
+		if o, err = decodeOrder(record, r.number); err != nil || o.ID != id || !o.ErasedAt.IsZero() || !unended && !o.Status.Terminal() {
+			o = nil
+		}
+		return record, o, err
+	}
 	for {
-		err := l.rdb.Watch(ctx, func(tx *redis.Tx) error {
-			record, err := tx.Get(ctx, key).Result()
-			if err != nil {
-				return err
-			}
-			o, err := decodeOrder(record, r.number)
-			if err != nil || o.ID != id || !o.ErasedAt.IsZero() || !unended && !o.Status.Terminal() {
-				return err
-			}
-			_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error { return pipe.Set(ctx, key, eraseRecord(record, o, at), 0).Err() })
-			return err
-		}, key)
+		// Only what is read with confirmation counts: the transaction may have been at a master that is replaced.
+		_, o, err := read(ctx, l.rdb)
 		switch {
 		case errors.Is(err, redis.Nil):
 			return nil
 		case errors.Is(err, errShortRecord):
 			return err
-		case !errors.Is(err, redis.TxFailedErr): // else somebody has changed it meanwhile
+		case err != nil || o == nil:
+			return failure(err)
+		}
+		transaction := unconfirmed(ctx)
+		err = l.rdb.Watch(transaction, func(tx *redis.Tx) error {
+			record, o, err := read(transaction, tx)
+			if err != nil || o == nil {
+				return err
+			}
+			_, err = tx.TxPipelined(transaction, func(pipe redis.Pipeliner) error {
+				return pipe.Set(transaction, key, eraseRecord(record, o, at), 0).Err()
+			})
+			return err
+		}, key)
+		if err != nil && !errors.Is(err, redis.Nil) && !errors.Is(err, redis.TxFailedErr) { // others may have changed it meanwhile
 			return failure(err)
 		}
 	}

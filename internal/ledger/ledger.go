@@ -126,6 +126,7 @@ type core struct {
 	calls       redis.UniversalClient // single scripts, in pipelines if so configured
 	readers     redis.UniversalClient // blocking reads, so that they never starve requests of connections
 	cluster     bool
+	replicas    int // Config.Replicas
 	env         string
 	partitions  []partition
 	global      partition
@@ -161,7 +162,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	env := cfg.Environment[0] // p or s, in every key
-	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentWait: unsentTimeout}
+	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentWait: unsentTimeout}
 	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}}
 	if l.now == nil {
 		l.now = time.Now
@@ -177,7 +178,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if err = l.checkConfirming(ctx, cfg.Replicas); err == nil {
+	if err = l.checkConfirming(ctx); err == nil {
 		err = errors.Join(l.checkMeta(ctx, cfg, env), l.noteLibrary(ctx), l.openPipelines(&cfg))
 	}
 	if err != nil {
@@ -281,6 +282,9 @@ func (l *core) Clock(at time.Time) time.Time { return at.Add(-time.Duration(l.ah
 
 // Partitions is the number of partitions, numbered from 0.
 func (l *Ledger) Partitions() int { return len(l.partitions) }
+
+// ReplicasAwaited is how many of a master's replicas must confirm what is answered; 0: none.
+func (l *Ledger) ReplicasAwaited() int { return l.replicas }
 
 // Cluster reports whether each partition must be read by itself.
 func (l *Ledger) Cluster() bool { return l.cluster }

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrUnconfirmed says that Redis has done what it was asked, but replicas have not confirmed in time
-// that it is on their disks: it may be lost yet. The same request may be repeated, and is recognised.
+// that it is on their disks: it may be lost yet. The same request may be repeated, as after a lost answer.
 var ErrUnconfirmed = fmt.Errorf("%w: the replicas have not confirmed in time", delivery.ErrUnavailable)
 
 // confirmTimeout is how long replicas may take to receive, and once more to write: together less than
@@ -28,7 +28,9 @@ const confirmTimeout = 500 * time.Millisecond
 //
 // The write fences: a reply that was only read may come from a master that has been replaced without
 // knowing it. From the moment at which a replica is promoted it confirms nothing to its old master, so
-// that no reply of that master is taken for an answer, be it of a write or of a read.
+// that no reply of that master is taken for an answer, be it of a write or of a read. A server without
+// memory refuses SET, but not EXPIRE, which is written and sent on wherever the key is: there, too, what
+// makes room is answered.
 //
 // The same connection matters: another may lead to the new master, and there the write that was lost
 // would pass for confirmed. Commands without a key are not made to wait, nor are transactions, which
@@ -81,11 +83,12 @@ func (h confirmed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		if tag == "" || cmds[0].Name() == "multi" || ctx.Value(unconfirmedKey{}) != nil {
 			return next(ctx, cmds)
 		}
-		write := redis.NewStatusCmd(ctx, "set", tag+string(rune(kindConfirmed)), "")
+		key := tag + string(rune(kindConfirmed))
+		set, expire := redis.NewStatusCmd(ctx, "set", key, ""), redis.NewIntCmd(ctx, "expire", key, fenceSeconds)
 		received := redis.NewIntCmd(ctx, "wait", h.replicas, confirmTimeout.Milliseconds())
 		onDisk := redis.NewIntSliceCmd(ctx, "waitaof", 1, h.replicas, confirmTimeout.Milliseconds())
-		err := next(ctx, append(cmds[:len(cmds):len(cmds)], write, received, onDisk))
-		missing := h.missing(write, onDisk)
+		err := next(ctx, append(cmds[:len(cmds):len(cmds)], set, expire, received, onDisk))
+		missing := h.missing(expire, onDisk)
 		if missing == nil {
 			return err
 		}
@@ -98,10 +101,16 @@ func (h confirmed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
+// fenceSeconds is longer than a server stays without memory: a week.
+const fenceSeconds = 7 * 24 * 3600
+
 // missing is nil when this server and enough replicas have confirmed the write.
-func (h confirmed) missing(write *redis.StatusCmd, onDisk *redis.IntSliceCmd) error {
-	if err := errors.Join(write.Err(), onDisk.Err()); err != nil {
+func (h confirmed) missing(expire *redis.IntCmd, onDisk *redis.IntSliceCmd) error {
+	if err := errors.Join(expire.Err(), onDisk.Err()); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+	}
+	if expire.Val() != 1 {
+		return fmt.Errorf("%w: nothing could be written", ErrUnconfirmed)
 	}
 	if got := onDisk.Val(); len(got) != 2 || got[0] < 1 || got[1] < int64(h.replicas) {
 		return fmt.Errorf("%w: own disk and replicas: %d, of 1 and %d", ErrUnconfirmed, got, h.replicas)
@@ -111,7 +120,8 @@ func (h confirmed) missing(write *redis.StatusCmd, onDisk *redis.IntSliceCmd) er
 
 // tagOf is the hash tag of a command's first key, {…}; empty when it has none.
 func tagOf(cmd redis.Cmder) string {
-	if cmd.Name() == "scan" { // its pattern is no key
+	switch cmd.Name() {
+	case "scan", "hello", "auth": // patterns and passwords are no keys
 		return ""
 	}
 	for _, arg := range cmd.Args()[1:] {
@@ -129,26 +139,29 @@ func tagOf(cmd redis.Cmder) string {
 	return ""
 }
 
-// checkConfirming fails when a master cannot confirm at all, and warns when another number of
-// replicas is there: one that is not waited for could be elected.
-func (l *core) checkConfirming(ctx context.Context, replicas int) error {
-	if replicas == 0 {
+// checkConfirming fails when a master cannot confirm at all, or has further replicas: WAITAOF takes any
+// for one that is to confirm, and another could be elected. The alert RedisReplicaTooMany watches later ones.
+func (l *core) checkConfirming(ctx context.Context) error {
+	if l.replicas == 0 {
 		return nil
 	}
 	return l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		if err := one.Do(ctx, "waitaof", 1, 0, 1).Err(); err != nil {
-			if failure := failure(err); errors.Is(failure, delivery.ErrUnavailable) {
-				return failed("asking for confirmations", err)
+			if text := err.Error(); strings.Contains(text, "unknown command") || strings.Contains(text, "appendonly is disabled") {
+				return fmt.Errorf("redis.durability: replica needs Valkey, or Redis 7.2 or later, with an append-only file: %w", err)
 			}
-			return fmt.Errorf("redis.durability: replica needs Valkey, or Redis 7.2 or later, with an append-only file: %w", err)
+			return fmt.Errorf("asking for confirmations: %w: %w", delivery.ErrUnavailable, err) // such as a replica, before it is promoted
 		}
-		info, err := one.InfoMap(ctx, "replication").Result()
+		info, err := one.Info(ctx, "replication").Result()
 		if err != nil {
 			return failed("asking for replicas", err)
 		}
-		if there := info["Replication"]["connected_slaves"]; there != fmt.Sprint(replicas) {
-			l.log.Warn("redis.replicas should be the number of all replicas that can be promoted",
-				"master", one.Options().Addr, "connected", there, "redis.replicas", replicas)
+		at := one.Options().Addr
+		switch there := parseServer(at, info).Replicas; {
+		case there > int64(l.replicas):
+			return fmt.Errorf("%w: %s has %d replicas, and redis.replicas, which is the number of all, is %d", delivery.ErrUnavailable, at, there, l.replicas)
+		case there < int64(l.replicas):
+			l.log.Warn("replicas are missing, without which nothing is answered", "master", at, "in sync", there, "redis.replicas", l.replicas)
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -154,6 +155,38 @@ func TestReplicas_AnOldMasterIsFencedByThePromotion(t *testing.T) {
 	o := s.create(t, "before")
 	must(t, s.replica.Follow(t.Context(), nil))
 	s.refusesAll(t, o)
+}
+
+// TestReplicas_WithoutMemoryOnlyWhatNeedsSomeIsRefused fills the master: the fence is written even so.
+func TestReplicas_WithoutMemoryOnlyWhatNeedsSomeIsRefused(t *testing.T) {
+	s := newReplicated(t)
+	o := s.create(t, "before")
+	s.command(t, s.master, "config", "set", "maxmemory", "1")
+	_, _, err := s.Orders.Create(t.Context(), s.creation("during", ""))
+	check(t, errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, ErrUnconfirmed), "a creation: %v", err)
+	get(s.Orders.Get(t.Context(), o.ID))(t)
+	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
+	get(s.Lifecycle.Retire(t.Context(), o.ID.Partition(), time.Now(), 10))(t)
+	get(s.Lifecycle.Trim(t.Context(), o.ID.Partition(), time.Hour))(t)
+	must(t, s.replica.Follow(t.Context(), nil))
+	_, err = s.Orders.Get(t.Context(), o.ID)
+	check(t, errors.Is(err, ErrUnconfirmed), "from a master without memory that was replaced: %v", err)
+}
+
+func (s *replicated) command(t *testing.T, server *stack.Redis, args ...string) {
+	t.Helper()
+	get(server.Command(t.Context(), args...))(t)
+}
+
+// TestReplicas_NoneMayBeThereThatIsNotAwaited: WAITAOF would take the answer of either for the other's.
+func TestReplicas_NoneMayBeThereThatIsNotAwaited(t *testing.T) {
+	s := newReplicated(t)
+	further := newServer(t)
+	must(t, further.Follow(t.Context(), s.master))
+	for what, url := range map[string]string{"has 2 replicas": s.master.URL, "asking for confirmations": s.replica.URL} {
+		_, err := Open(t.Context(), Config{URL: url, Environment: "sandbox", Replicas: 1, Secrets: testSecrets})
+		check(t, errors.Is(err, delivery.ErrUnavailable) && strings.Contains(err.Error(), what), "want %q, which may pass: %v", what, err)
+	}
 }
 
 // TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered kills a master, whose replica is elected.
