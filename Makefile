@@ -48,28 +48,29 @@ report: ## a command of reporting against the running system (ARGS='report expec
 	@. "$(DATA_DIR)/demo.env"; \
 	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
 
-erase: ## erase the data of an order's recipient, also when a backup is restored (ARGS='--phone 05321234567', ARGS='--order ID')
+erase: ## erase the data of an order's recipient, also when a backup is restored (ARGS='--phone 05321234567', ARGS='--order ID'; ERASURES=file: the list of erasures, unless in DATA_DIR/backups)
+	@mkdir -p -m 700 "$(DATA_DIR)/backups"
 	@. "$(DATA_DIR)/demo.env"; \
 	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" erase \
-		--record "$(DATA_DIR)/backups/erasures" $(ARGS)
+		--record "$(or $(ERASURES),$(DATA_DIR)/backups/erasures)" $(ARGS)
 
 backup: ## copy the running system, keys included, to TO (default: DATA_DIR/backups/<time>)
 	@. "$(DATA_DIR)/demo.env"; \
 	REDIS_URL="$$BACKUP_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" backup \
 		--to "$(or $(TO),$(DATA_DIR)/backups/$$(date -u +%Y%m%dT%H%M%SZ))" --include "$(DATA_DIR)/keys" --include "$(DATA_DIR)/demo.json"
 
-restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside; IDENTITY=file: age's private key)
+restore: ## put the backup FROM=folder into DATA_DIR, which no run may be using (REPLACE=1 moves what is there aside; IDENTITY=file: age's private key; ERASURES=file: the list of erasures, unless beside FROM)
 	@[ -n "$(FROM)" ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@$(MAKE) -s build
 	@[ -n "$(CLICKHOUSE_URL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
-	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" -age-identity "$(IDENTITY)" $(if $(REPLACE),-replace)
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -restore "$(FROM)" -age-identity "$(IDENTITY)" -erasures "$(ERASURES)" $(if $(REPLACE),-replace)
 
 restore-drill: ## try FROM, a backup or a folder of them (default: the newest of DATA_DIR/backups), on a system of its own that ends with reconcile
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@$(MAKE) -s build
 	@"$(DATA_DIR)/bin/devclickhouse" install
-	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -drill -restore "$(or $(FROM),$(DATA_DIR)/backups)" -age-identity "$(IDENTITY)"
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -drill -restore "$(or $(FROM),$(DATA_DIR)/backups)" -age-identity "$(IDENTITY)" -erasures "$(ERASURES)"
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
 test: ## every rule once and the whole system once, 5 minutes; installs gcc, Redis and the ClickHouse library
@@ -207,6 +208,7 @@ env: ## write fresh keys for docker-compose.yml to .env, once
 	@echo "wrote .env"
 
 certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
+	@test -e .env || { echo "run make env first"; exit 1; }
 	@test ! -e .certificate.pem || { echo ".certificate.pem is there already"; exit 1; }
 	@sh internal/stack/deps.sh openssl
 	@openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \

@@ -45,7 +45,7 @@ func newEraseCommand() *cobra.Command {
 	f.StringVar(&account, "account", "", "the vendor's account id, with --external-order-id")
 	f.StringVar(&externalID, "external-order-id", "", "the vendor's own id of the order, as long as Redis has it")
 	f.StringVar(&phone, "phone", "", "the recipient's telephone number: all of their orders, until a day after their end")
-	f.StringVar(&record, "record", "", "the list of erasures beside the backups")
+	f.StringVar(&record, "record", "", "the environment's list of erasures, beside its backups; the first of all makes it")
 	f.StringVar(&actor, "actor", systemUser(), "who erases, for the audit trail")
 	requireFlag(c, "record")
 	c.MarkFlagsOneRequired("order", "account", "phone")
@@ -147,7 +147,14 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 	if len(erasures)+waiting == 0 {
 		return &exitError{errors.New("nothing found (Redis has a telephone number until a day after an order's end: name older orders by their ids)"), statusNothingFound}
 	}
-	if err := erasures.Record(record); err != nil {
+	list, there, err := backup.FindErasures(ctx, l, record)
+	if err == nil && !there {
+		err = fmt.Errorf("%s is not this environment's list of erasures, which has the line `list %s`: name that one, or a restore knows nothing of this", record, list)
+	}
+	if err == nil {
+		err = erasures.Record(record)
+	}
+	if err != nil {
 		return err
 	}
 	for _, note := range notes {

@@ -31,9 +31,7 @@ type erasing struct {
 
 func newErasing(t *testing.T) *erasing {
 	t.Helper()
-	e := &erasing{testenv.NewArchive(t), filepath.Join(t.TempDir(), "erasures")}
-	testenv.Must(t, os.WriteFile(e.list, nil, 0o600))
-	return e
+	return &erasing{testenv.NewArchive(t), filepath.Join(t.TempDir(), "erasures")}
 }
 
 // run wants an exit status and the words in what is said.
@@ -61,7 +59,7 @@ func (e *erasing) run(status int, words string, args ...string) {
 func (e *erasing) recorded() int {
 	text, err := os.ReadFile(e.list)
 	testenv.Must(e.T, err)
-	return strings.Count(string(text), "\n")
+	return strings.Count(string(text), "\n") - 1 // the list's own line
 }
 
 func TestErase_ByPhoneErasesWhatHasEnded(t *testing.T) {
@@ -129,10 +127,24 @@ func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 	e.EachRecord("o", `redis.call('APPEND', k, 'S')`)
 	e.run(1, "ends early", "--phone", "5321234567")
 	o = e.Delivered(time.Now())
-	testenv.Must(t, os.Remove(e.list))
-	e.run(1, "no list of erasures", "--order", o.ID.String())
 	testenv.Must(t, os.WriteFile(e.list, []byte("?\n"), 0o600))
 	e.run(1, "line 1", "--order", o.ID.String())
+	testenv.Must(t, os.Remove(e.list))
+	e.run(0, "erased", "--order", o.ID.String()) // the first of all makes it
+	named, err := os.ReadFile(e.list)
+	testenv.Must(t, err)
+	id, _, _ := strings.Cut(string(named), "\n")
+	o = e.Delivered(time.Now())
+	for name, text := range map[string]string{"empty": "", "another": "list ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"} {
+		e.list = filepath.Join(t.TempDir(), name)
+		testenv.Must(t, os.WriteFile(e.list, []byte(text), 0o600))
+		e.run(1, "which has the line `"+id+"`", "--order", o.ID.String())
+	}
+	e.list = filepath.Join(t.TempDir(), "none")
+	e.run(1, "which has the line `"+id+"`", "--order", o.ID.String())
+	if _, err := os.Stat(e.list); err == nil || !e.Read(o.ID).ErasedAt.IsZero() {
+		t.Errorf("a second list was made (%v), or the order was erased", err)
+	}
 }
 
 // What is erased is in the list and in the audit stream before: what cannot be noted is not erased.

@@ -222,7 +222,7 @@ func newRestoreCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		erasures, err := backup.ReadErasures(cmp.Or(list, backup.ErasuresBeside(from)))
+		erasures, lists, err := m.ReadErasures(cmp.Or(list, backup.ErasuresBeside(from)))
 		if err != nil && redisDir == "" && includedDir == "" { // those need no list
 			return err
 		}
@@ -254,6 +254,11 @@ func newRestoreCommand() *cobra.Command {
 			}
 			if err := eraseAll(ctx, c, s.ledger, erasures, true); err != nil {
 				return err
+			}
+			if len(lists) > 0 { // a backup from before there was one
+				if _, err := s.ledger.Backup.ErasureList(ctx, lists[0]); err != nil {
+					return err
+				}
 			}
 			fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(erasures))
 			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })

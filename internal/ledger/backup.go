@@ -85,6 +85,22 @@ func (l Backup) Note(ctx context.Context, began time.Time) error {
 	return failed("noting the backup", l.rdb.HSet(ctx, l.metaKey(), "backed_up", began.Unix()).Err())
 }
 
+// ErasureList is the id of the environment's list of erasures: the one that it has, or the one given,
+// whose list must be on a disk already. Both may be empty.
+func (l Backup) ErasureList(ctx context.Context, id string) (string, error) {
+	if id != "" {
+		if err := l.rdb.HSetNX(ctx, l.metaKey(), "erasures", id).Err(); err != nil {
+			return "", failed("naming the list of erasures", err)
+		}
+	}
+	known, err := l.rdb.HMGet(ctx, l.metaKey(), "erasures").Result()
+	if err != nil {
+		return "", failed("reading the ledger's meta", err)
+	}
+	id, _ = known[0].(string)
+	return id, nil
+}
+
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
 	return l.eachStream(RoleExport, func(_ partition, key string) error {
 		groups, there, err := l.groupsOf(ctx, key)

@@ -20,7 +20,7 @@ import (
 //
 // replace moves what is in the data directory into a folder "before-<time>" in it;
 // without it data that is there is an error. Of the options DataDir, BinDir,
-// ClickHouseURL, AgeIdentity and Out count.
+// ClickHouseURL, AgeIdentity, Erasures and Out count.
 func Restore(ctx context.Context, o Options, from string, replace bool) error {
 	return restore(ctx, o, from, replace, nil)
 }
@@ -37,7 +37,7 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 	if from, err = filepath.Abs(from); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	command := []string{"restore", "--from", from}
+	command := []string{"restore", "--from", from, "--erasures", o.Erasures}
 	if o.AgeIdentity != "" {
 		command = append(command, "--age-identity", o.AgeIdentity)
 	}
@@ -55,7 +55,7 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 
 // Drill restores a backup, or the newest of a folder of them, into a data directory of its
 // own, compares Redis with ClickHouse there, and removes it. Of the programs only the
-// exporter runs: nothing is sent to anybody. Of the options BinDir, AgeIdentity and Out count.
+// exporter runs: nothing is sent to anybody. Of the options BinDir, AgeIdentity, Erasures and Out count.
 func Drill(ctx context.Context, o Options, from string) (err error) {
 	began := time.Now()
 	if whole, _ := filepath.Glob(filepath.Join(from, "*Z", "backup.json")); len(whole) > 0 { // the pattern is well-formed

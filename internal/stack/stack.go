@@ -51,6 +51,7 @@ type Options struct {
 	ConfigDir   string    // the programs' settings (gateway.yaml and so on); empty: the project's own
 	Env         []string  // further NAME=value settings for the programs
 	AgeIdentity string    // the file with the private key of age, of an encrypted backup
+	Erasures    string    // the list of erasures, if it does not lie beside the backup
 	Out         io.Writer // shows progress and the programs' errors; optional
 
 	environment string // of the private Redis; empty: sandbox

@@ -41,6 +41,8 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 	}
 	s.Report(t, done, "Delivered", "")
 	backUp(t, s, data, to)
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere", "second")
+	backUp(t, s, data, elsewhere)
 	wantPersonal(t, filepath.Join(data, "redis"), true)
 
 	erase := func(status string, words ...string) {
@@ -74,12 +76,14 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 
 	must(t, os.Rename(list, list+".away"))
 	fresh := stack.Options{DataDir: t.TempDir(), Courier: "manual", Reporting: true}
-	if err := stack.Restore(t.Context(), fresh, to, false); err == nil {
-		t.Fatal("it is restored without the list of erasures")
+	for _, from := range []string{to, elsewhere} {
+		if err := stack.Restore(t.Context(), fresh, from, false); err == nil {
+			t.Fatal("it is restored without the list of erasures")
+		}
 	}
 	must(t, os.Rename(list+".away", list))
-	fresh.Out = echo{t}
-	must(t, stack.Restore(t.Context(), fresh, to, false))
+	fresh.Out, fresh.Erasures = echo{t}, list
+	must(t, stack.Restore(t.Context(), fresh, elsewhere, false))
 	s2 := startStack(t, fresh)
 	reconciled(t, s2)
 	wantPersonal(t, fresh.DataDir, false)

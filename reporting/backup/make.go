@@ -18,6 +18,7 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	Keep int
 	// Progress is called with what has been copied so far.
 	Progress func(string)
+
+	uploaded bool // and so no list of erasures lies beside it
 }
 
 // longest is well within the life of a hold.
@@ -69,6 +72,9 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 			return nil, fmt.Errorf("include: %w", err)
 		}
 	}
+	if err := m.nameErasures(ctx, l, &o); err != nil {
+		return nil, err
+	}
 	if err := m.copyBoth(ctx, l, a, partial, o.Progress); err != nil {
 		return nil, err
 	}
@@ -76,10 +82,30 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err := m.seal(partial); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(makeErasures(o.To), os.Rename(partial, o.To)); err != nil {
+	if err := os.Rename(partial, o.To); err != nil {
 		return nil, err
 	}
 	return m, syncFolder(filepath.Dir(o.To))
+}
+
+// nameErasures says which list a restore needs. The first backup makes it beside itself, unless it is
+// uploaded: then the first erasure does. A list that cannot be read is no reason to make no backup.
+func (m *Manifest) nameErasures(ctx context.Context, l *ledger.Ledger, o *Options) (err error) {
+	there := false
+	if o.uploaded {
+		m.Erasures, err = l.Backup.ErasureList(ctx, "")
+	} else {
+		m.Erasures, there, err = FindErasures(ctx, l, ErasuresBeside(o.To))
+	}
+	switch {
+	case errors.Is(err, delivery.ErrUnavailable):
+		return err
+	case err != nil:
+		o.Progress(fmt.Sprintf("the list of erasures beside it: %v", err))
+	case m.Erasures != "" && !there:
+		o.Progress(fmt.Sprintf("a restore needs the list of erasures with the line `list %s`, which does not lie beside it (--erasures FILE)", m.Erasures))
+	}
+	return nil
 }
 
 func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Archive, dir string, progress func(string)) (err error) {

@@ -48,6 +48,8 @@ type Manifest struct {
 	Tables []Table `json:"tables"` // none: ClickHouse was left out
 	// Included are further files, below the folder included.
 	Included []string `json:"included,omitempty"`
+	// Erasures is the list of erasures without which it is not restored; empty: any will do.
+	Erasures string `json:"erasures,omitempty"`
 	// Encrypted: the files' names end in .age, besides what is listed.
 	Encrypted bool `json:"encrypted,omitempty"`
 

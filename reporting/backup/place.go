@@ -65,7 +65,7 @@ func OpenPlace(at string) (_ *Place, err error) {
 // returned, even with an error.
 func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) (*Manifest, error) {
 	name := time.Now().UTC().Format(nameForm)
-	o.To = filepath.Join(p.dir, name)
+	o.To, o.uploaded = filepath.Join(p.dir, name), p.s3 != nil
 	m, err := Make(ctx, l, a, o)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress f
 	if err := os.Rename(filepath.Join(p.dir, name), dir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir), os.Remove(ErasuresBeside(dir))) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, file := range slices.Backward(append(m.files(), sumsFile)) {
 		done, err := p.s3.FPutObject(ctx, p.bucket, p.prefix+path.Join(name, filepath.ToSlash(file)), filepath.Join(dir, file), minio.PutObjectOptions{})
 		if err != nil {

@@ -47,6 +47,7 @@ func main() {
 	replace := flag.Bool("replace", false, "with -restore: move what is in DATA_DIR aside")
 	drill := flag.Bool("drill", false, "with -restore: only try this backup, or the newest in this folder, apart from DATA_DIR")
 	identity := flag.String("age-identity", "", "with -restore: the file with the private key of an encrypted backup")
+	erasures := flag.String("erasures", "", "with -restore: the list of erasures, if it does not lie beside the backup")
 	check := flag.Bool("check-config", false, "check the variables without starting anything, print what is in force, and end")
 	stop := flag.Bool("stop", false, "stop the run of DATA_DIR, if there is one, and end (Linux)")
 	flag.Usage = func() {
@@ -58,7 +59,7 @@ func main() {
 	var err error
 	switch {
 	case *restore != "":
-		err = putBack(*restore, *bin, *identity, *replace, *drill)
+		err = putBack(stack.Options{BinDir: *bin, AgeIdentity: *identity, Erasures: *erasures}, *restore, *replace, *drill)
 	case *stop:
 		err = stopRun(cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), os.Stdout)
 	case *check:
@@ -121,11 +122,10 @@ var (
 )
 
 // putBack is `make restore` and `make restore-drill`.
-func putBack(from, bin, identity string, replace, drill bool) error {
+func putBack(o stack.Options, from string, replace, drill bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dir := cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir)
-	o := stack.Options{DataDir: dir, BinDir: bin, ClickHouseURL: os.Getenv("CLICKHOUSE_URL"), AgeIdentity: identity, Out: os.Stdout}
+	o.DataDir, o.ClickHouseURL, o.Out = cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), os.Getenv("CLICKHOUSE_URL"), os.Stdout
 	if drill {
 		return stack.Drill(ctx, o, from)
 	}
@@ -135,7 +135,7 @@ func putBack(from, bin, identity string, replace, drill bool) error {
 	if err := stack.Restore(ctx, o, from, replace); err != nil {
 		return err
 	}
-	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", dir)
+	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", o.DataDir)
 	return nil
 }
 
