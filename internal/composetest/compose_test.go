@@ -518,32 +518,31 @@ func (s *story) replace(ctx context.Context) error {
 
 // restore takes a backup, and restores it on this host, beside what is there, then as on a new one.
 func (s *story) restore(ctx context.Context) error {
-	backups := filepath.Join(s.dir, "backups")
-	if err := os.Mkdir(backups, 0o700); err != nil {
+	const document, inBackup = "configs/OPERATIONS.md", "as_backup backup"
+	if err := s.shell(ctx, document, inBackup, ""); err != nil {
 		return err
 	}
-	const inBackup = "as_backup backup"
-	if err := s.shell(ctx, "configs/OPERATIONS.md", inBackup, "", "/mnt/safe", backups); err != nil {
+	functions, err := s.block(document, inBackup)
+	if err != nil {
 		return err
 	}
-	made, err := filepath.Glob(filepath.Join(backups, "*", "backup.json"))
-	if err != nil || len(made) != 1 {
-		return fmt.Errorf("%v is in the folder of backups: %w", made, err)
+	functions, _, _ = strings.Cut(functions, inBackup)
+	said, err := s.command(ctx, "sh", "-ec", functions+"in_backups sh -c 'cd /backups && ls -d *Z'")
+	if err != nil {
+		return err
 	}
-	from := filepath.Dir(made[0])
+	made := strings.Fields(said)
+	if len(made) != 2 { // the service made one when it was started
+		return fmt.Errorf("the volume has the backups %q", made)
+	}
 	if err := s.load.createUnsaved(ctx); err != nil {
 		return err
 	}
-	functions, err := s.block("configs/OPERATIONS.md", inBackup)
+	script, err := s.block(document, "RENAME DATABASE")
 	if err != nil {
 		return err
 	}
-	script, err := s.block("configs/OPERATIONS.md", "RENAME DATABASE")
-	if err != nil {
-		return err
-	}
-	functions, _, _ = strings.Cut(strings.ReplaceAll(functions, "/mnt/safe", backups), inBackup)
-	script = functions + regexp.MustCompile(`B=\S+`).ReplaceAllString(script, "B=/backups/"+filepath.Base(from))
+	script = functions + regexp.MustCompile(`B=\S+`).ReplaceAllString(script, "B=/backups/"+slices.Max(made))
 	if _, err := s.command(ctx, "sh", "-ec", script); err != nil {
 		return err
 	}
@@ -555,14 +554,11 @@ func (s *story) restore(ctx context.Context) error {
 	}
 	say("all %d orders are there on this host, the %d from after the backup are not; now as on a new one", len(s.load.orders), len(s.load.unsaved))
 
-	if _, err := s.compose(ctx, "--profile", "*", "down", "-v"); err != nil {
-		return err
-	}
-	environment := filepath.Join(s.checkout, ".env")
-	if err := os.Remove(environment); err != nil {
-		return err
-	}
-	if _, err := s.command(ctx, "cp", filepath.Join(from, "included", ".env"), environment); err != nil {
+	// What its owner has kept elsewhere: .env, and the folder of backups as the volume has it.
+	backups := filepath.Join(s.dir, "backups")
+	if _, err := s.command(ctx, "sh", "-ec", functions+`cp .env "$1.env"; mkdir "$1"; in_backups tar -C /backups -c . | tar -C "$1" -x
+		docker compose --profile "*" down -v; rm .env
+		cp "$1.env" .env; echo "BACKUPS=$1" >> .env`, "sh", backups); err != nil {
 		return err
 	}
 	script = regexp.MustCompile(`(?s)docker compose exec -T clickhouse sh -c.*?RENAME[^\n]*\n`).ReplaceAllString(script, "")
