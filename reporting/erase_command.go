@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"slices"
@@ -140,8 +141,7 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 			text = "was erased before, on " + o.ErasedAt.In(delivery.Istanbul).Format(time.DateOnly)
 		}
 		erasures[ids[i]] = now
-		notes = append(notes, &ledger.AuditEntry{At: now, ID: ledger.NewAuditID(), Version: 1, Actor: actor, Credential: "reporting erase",
-			Action: "recipient erased", Account: account, Order: ids[i]})
+		notes = append(notes, erasureNote(now, actor, "reporting erase", account, ids[i]))
 		said += fmt.Sprintf("order %s: %s\n", ids[i], text)
 	}
 	if len(erasures)+waiting == 0 {
@@ -162,6 +162,9 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 			return err
 		}
 	}
+	for id := range erasures { // a telephone number finds no more what is erased
+		fmt.Fprintf(c.ErrOrStderr(), "erasing order %s; should this be cut short, --order %s repeats it\n", id, id)
+	}
 	if err := eraseAll(ctx, c, l, erasures, false); err != nil {
 		return err
 	}
@@ -170,6 +173,24 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 		return &exitError{fmt.Errorf("%d orders are in progress and were not erased", waiting), statusInProgress}
 	}
 	return nil
+}
+
+func erasureNote(at time.Time, actor, credential string, account delivery.AccountID, order delivery.OrderID) *ledger.AuditEntry {
+	return &ledger.AuditEntry{At: at, ID: ledger.NewAuditID(), Version: 1, Actor: actor, Credential: credential, Action: "recipient erased", Account: account, Order: order}
+}
+
+// eraseAgain erases what a restored Redis has again.
+func eraseAgain(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasures backup.Erasures) error {
+	orders, err := l.Orders.GetAll(ctx, slices.Collect(maps.Keys(erasures)))
+	for _, o := range orders {
+		if err == nil && o != nil && o.ErasedAt.IsZero() {
+			err = l.Audit.Append(ctx, erasureNote(time.Now().Truncate(time.Millisecond), systemUser(), "reporting restore", o.Account, o.ID))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return eraseAll(ctx, c, l, erasures, true)
 }
 
 func eraseAll(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasures backup.Erasures, unended bool) error {

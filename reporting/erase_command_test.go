@@ -164,6 +164,22 @@ func TestErase_WaitsForItsAuditEntry(t *testing.T) {
 	}
 }
 
+// After the first step of it the telephone number is gone, and the order's id ends what was begun.
+func TestErase_CutShortIsRepeatedByOrder(t *testing.T) {
+	t.Parallel()
+	e := newErasing(t)
+	o := e.Delivered(time.Now())
+	attempts := func(lua string) {
+		account := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(o.Account[:]), "[]")), ",")
+		e.EachRecord("o", "local log = string.sub(k, 1, #k - 13) .. 'g' .. string.char("+account+") "+lua)
+	}
+	attempts("redis.call('SET', log, 'no list')")
+	e.run(1, "--order "+o.ID.String()+" repeats it", "--phone", "05321234567")
+	e.run(statusNothingFound, "nothing found", "--phone", "05321234567")
+	attempts("redis.call('DEL', log)")
+	e.run(0, "was erased before", "--order", o.ID.String())
+}
+
 // Nothing of a recipient is ever exported, so an erasure leaves ClickHouse as it is: reports are the
 // same, all orders still agree, and what is exported again changes nothing.
 func TestErase_ReportsStayExact(t *testing.T) {

@@ -252,7 +252,7 @@ func newRestoreCommand() *cobra.Command {
 			if err := s.ledger.Backup.Resumable(ctx, m.ID); err != nil {
 				return err
 			}
-			if err := eraseAll(ctx, c, s.ledger, erasures, true); err != nil {
+			if err := eraseAgain(ctx, c, s.ledger, erasures); err != nil {
 				return err
 			}
 			if len(lists) > 0 { // a backup from before there was one

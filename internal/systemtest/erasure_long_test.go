@@ -86,6 +86,13 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 	must(t, stack.Restore(t.Context(), fresh, elsewhere, false))
 	s2 := startStack(t, fresh)
 	reconciled(t, s2)
+	for _, id := range []string{done, open} {
+		await(t, "the trail says that it was erased again", func() bool {
+			out, err := s2.Command(t, stack.ReportingUser, "audit", "--about", id, "--action", "recipient erased")
+			must(t, err)
+			return strings.Count(out, "reporting restore") == 1 && !strings.Contains(out, "reporting erase") // the backup is older
+		})
+	}
 	wantPersonal(t, fresh.DataDir, false)
 	wantNothingExported(t, s2)
 	if status := s2.StatusOf(t, open); status != "Assigned" { // as it was when the backup was made
