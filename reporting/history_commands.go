@@ -176,6 +176,9 @@ func newBackupCommand() *cobra.Command {
 		}
 		o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 		repeated, take := c.Flags().Changed("every"), backup.Make
+		if !repeated && !c.Flags().Changed("keep") {
+			o.Keep = 0 // one by hand is no reason to remove others
+		}
 		if repeated || strings.HasPrefix(o.To, "s3://") {
 			take = place.Take
 		}
@@ -205,7 +208,7 @@ func newBackupCommand() *cobra.Command {
 	f.StringArrayVar(&o.Include, "include", nil, "a further file or folder to copy, such as the keys; may be repeated")
 	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse out: it has a backup of its own")
 	f.DurationVar(&every, "every", 24*time.Hour, "go on, and make one whenever the newest is older")
-	f.IntVar(&o.Keep, "keep", 14, "how many whole ones to leave there, the new one included; older ones are removed")
+	f.IntVar(&o.Keep, "keep", 14, "how many whole ones to leave there, the new one included; older ones are removed, without --every only when this is given")
 	f.StringSliceVar(&recipients, "age-recipient", nil, "encrypt for this public key of age; may be repeated")
 	f.Bool(healthFlag, false, "ask whether the newest backup is younger than --every and a twelfth, and end: 0 if so, else 1")
 	requireFlag(c, "to")

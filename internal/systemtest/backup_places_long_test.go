@@ -75,14 +75,22 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 		}
 		return names
 	}
-	backup := func() (string, error) {
+	backup := func(keep ...string) (string, error) {
 		// Names are of seconds.
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-		return s.commandWith(t, env, "backup", "--to", "s3://bucket/a/b", "--keep", "2", "--include", filepath.Join(data, "keys"))
+		return s.commandWith(t, env, append([]string{"backup", "--to", "s3://bucket/a/b", "--include", filepath.Join(data, "keys")}, keep...)...)
+	}
+	for i := range 20 { // old ones, of which one by hand removes none
+		old := filepath.Join(place, fmt.Sprintf("20250101T0000%02dZ", i))
+		must(t, os.MkdirAll(old, 0o700))
+		must(t, os.WriteFile(filepath.Join(old, "backup.json"), nil, 0o600))
+	}
+	if out, err := backup(); err != nil || len(whole()) != 21 {
+		t.Errorf("%v, and there are %v\n%s", err, whole(), out)
 	}
 	var made []string
 	for range 3 {
-		if out, err := backup(); err != nil {
+		if out, err := backup("--keep", "2"); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		made = append(made, whole()[len(whole())-1])

@@ -30,7 +30,7 @@ type Options struct {
 	Include []string
 	// Recipients may decrypt the files; none: nothing is encrypted.
 	Recipients []age.Recipient
-	// Keep is how many whole ones Place.Take leaves there, at least 1.
+	// Keep is how many whole ones Place.Take leaves there; 0: it removes nothing.
 	Keep int
 	// Progress is called with what has been copied so far.
 	Progress func(string)

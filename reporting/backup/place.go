@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -61,7 +62,7 @@ func OpenPlace(at string) (_ *Place, err error) {
 }
 
 // Take makes a backup there, then removes older whole ones until there are o.Keep, and what
-// was abandoned. Whatever has another name is left alone. The backup is whole when one is
+// was abandoned, unless that is 0. Whatever has another name is left alone. The backup is whole when one is
 // returned, even with an error.
 func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) (*Manifest, error) {
 	name := time.Now().UTC().Format(nameForm)
@@ -76,7 +77,10 @@ func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, 
 		}
 		err = (&Place{dir: p.dir}).prune(ctx, name, 1, o.Progress)
 	}
-	return m, errors.Join(err, p.prune(ctx, name, o.Keep, o.Progress))
+	if o.Keep > 0 {
+		err = errors.Join(err, p.prune(ctx, name, o.Keep, o.Progress))
+	}
+	return m, err
 }
 
 // upload moves a folder to S3, backup.json last. Meanwhile it has the name of a partial one. The list of
@@ -101,6 +105,9 @@ func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress f
 func (p *Place) prune(ctx context.Context, made string, keep int, progress func(string)) (err error) {
 	defer wrap("backup: removing old ones", &err)
 	whole, gone, err := p.list(ctx)
+	if err != nil {
+		return err
+	}
 	whole = slices.DeleteFunc(whole, func(name string) bool { return name == made })
 	for _, name := range append(gone, whole[:max(len(whole)+1-keep, 0)]...) {
 		progress("removing " + name)
@@ -118,8 +125,14 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 			err = unread
 		}
 		for _, e := range entries {
+			if _, foreign := beganAt(e.Name()); foreign != nil {
+				continue // it may be nobody's to look into, as lost+found is
+			}
 			_, none := os.Stat(filepath.Join(p.dir, e.Name(), manifestFile))
 			found[e.Name()] = none == nil && !strings.HasSuffix(e.Name(), partialSuffix)
+			if none != nil && !errors.Is(none, fs.ErrNotExist) && !errors.Is(none, syscall.ENOTDIR) {
+				err = errors.Join(err, none)
+			}
 		}
 	} else {
 		for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix, Recursive: true}) {
@@ -129,7 +142,7 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		switch began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix)); {
+		switch began, foreign := beganAt(name); {
 		case foreign != nil:
 		case found[name]:
 			whole = append(whole, name)
@@ -138,6 +151,10 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 		}
 	}
 	return whole, gone, err
+}
+
+func beganAt(name string) (time.Time, error) {
+	return time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix))
 }
 
 // remove begins with what makes it a backup: after a crash it is none.

@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"vendorapi/internal/stack"
 )
 
 // folderWith is a place with whole backups and, of names that end in /, folders without backup.json.
@@ -63,6 +66,41 @@ func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
 		if left := p.left(t); !slices.Equal(left, want) {
 			t.Errorf("%s: left are %v, want %v", name, left, want)
 		}
+	}
+}
+
+// A schedule that cannot see what is there removes nothing, nor does a backup by hand.
+func TestPrune_RemovesNothingOnADoubt(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Format(nameForm)
+	p := folderWith(t, "20250101T000000Z", "20250102T000000Z", "20250103T000000Z/", now)
+	unknown := filepath.Join(p.dir, "20250104T000000Z")
+	noError(t, os.Symlink(unknown, unknown)) // root may look into every folder, but not follow that
+	before := p.left(t)
+	if err := p.prune(t.Context(), now, 1, quiet); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("what cannot be looked into: %v", err)
+	}
+	if left := p.left(t); !slices.Equal(left, before) {
+		t.Errorf("left are %v of %v", left, before)
+	}
+	noError(t, os.Remove(unknown))
+	noError(t, os.Symlink("self", filepath.Join(p.dir, "self"))) // not its own, whatever it is
+	noError(t, os.WriteFile(filepath.Join(p.dir, "20250105T000000Z"), nil, 0o600))
+	if whole, gone, err := p.list(t.Context()); err != nil || len(whole) != 3 || len(gone) != 2 {
+		t.Errorf("%v, %v, %v", whole, gone, err)
+	}
+}
+
+func TestTake_RemovesOldOnesOnlyWhenToldHowManyToKeep(t *testing.T) {
+	t.Parallel()
+	p, l := folderWith(t, "20250101T000000Z", "20250102T000000Z", "20250103T000000Z/"), newEnv(t).OpenAs(stack.BackupUser)
+	for keep, want := range []int{5, 2} { // with the list of erasures
+		_, err := p.Take(t.Context(), l, nil, Options{Keep: keep, Progress: quiet})
+		noError(t, err)
+		if left := p.left(t); len(left) != want {
+			t.Errorf("keep %d: left are %v", keep, left)
+		}
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // names are of seconds
 	}
 }
 
