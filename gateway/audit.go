@@ -177,14 +177,15 @@ type operatorKey struct {
 
 var adminKeyLine = regexp.MustCompile(`^([a-z0-9][a-z0-9._@+-]{0,63}):sha256:([0-9a-f]{64})$`)
 
-// readAdminKeys reads the lines of ADMIN_KEYS, which may be absent. Errors show nothing of a line
+// readAdminKeys reads the lines of ADMIN_KEYS, which may be absent, or empty after the last key was
+// taken back. Errors show nothing of a line
 // but its number: somebody may have put the key itself there.
 func readAdminKeys() (keys []operatorKey, err error) {
 	if os.Getenv(adminKeysVariable) == "" && os.Getenv(adminKeysVariable+"_FILE") == "" {
 		return nil, nil
 	}
 	text, err := config.Secret(adminKeysVariable)
-	if err != nil {
+	if err != nil && !errors.Is(err, config.ErrEmpty) {
 		return nil, err
 	}
 	seen := map[string]bool{fmt.Sprintf("%x", sha256.Sum256(nil)): true} // the key that is nothing

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -335,5 +337,18 @@ func TestAdminKeys_AreReadOrRefused(t *testing.T) {
 	t.Setenv(adminKeysVariable, "")
 	if keys, err := readAdminKeys(); keys != nil || err != nil {
 		t.Errorf("without any: %v, %v", keys, err)
+	}
+	file := filepath.Join(t.TempDir(), "admin-keys")
+	t.Setenv(adminKeysVariable+"_FILE", file)
+	if _, err := readAdminKeys(); err == nil {
+		t.Error("a file that is not there has no keys")
+	}
+	for _, text := range []string{"", "\n", "\n\n", "# none\n"} { // the last one was taken back
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if keys, err := readAdminKeys(); keys != nil || err != nil {
+			t.Errorf("in a file with %q: %v, %v", text, keys, err)
+		}
 	}
 }

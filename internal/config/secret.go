@@ -12,6 +12,9 @@ import (
 // KeySize is the length in bytes of every key of a Keyring.
 const KeySize = 32
 
+// ErrEmpty says that the file of a secret holds nothing.
+var ErrEmpty = errors.New("is empty")
+
 // Secret is the value of the environment variable name, or the contents of the file that
 // the variable name_FILE names, without one newline at its end. Both set, none set, and
 // empty are errors that never show a value.
@@ -31,7 +34,7 @@ func Secret(name string) (string, error) {
 	}
 	value = strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
 	if value == "" {
-		return "", fmt.Errorf("%s_FILE: %s is empty", name, path)
+		return "", fmt.Errorf("%s_FILE: %s %w", name, path, ErrEmpty)
 	}
 	return value, nil
 }
