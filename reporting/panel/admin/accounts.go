@@ -354,6 +354,11 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 		return err
 	}
 	page.Attempts, page.Pager = layout.Cut(records, attemptsListed, path, query)
+	if slices.ContainsFunc(page.Attempts, func(a ledger.AttemptRecord) bool { return a.Answer != "" }) {
+		if err := p.NoteView(r, account.ID, delivery.OrderID{}); err != nil {
+			return err
+		}
+	}
 	page.Tabs, page.Live = query.Tabs(path, "status", outcomes), layout.Address(path+"/live", query.Values)
 	return p.Show(w, r, "webhook", layout.View{Title: "Webhook of " + account.Name, Data: page, Refused: cmp.Or(o.refused, query.Err())})
 }

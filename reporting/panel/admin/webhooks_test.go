@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -165,6 +166,40 @@ func TestReplay_SendsWhatHadNoReceiver(t *testing.T) {
 	e.done(e.Press(page, page+"/replay", "status", "notSent"), "replayed")
 	e.await("the event", func() bool { return len(r.got()) >= 1 })
 	e.await("its attempt", func() bool { return strings.Contains(e.Get(page+"?status=delivered").Text, "store.activated") })
+}
+
+// What a receiver answered may be about a recipient: who looks at it is noted, and its refreshes are the same view.
+func TestWebhook_WhoLooksAtAnswersIsNoted(t *testing.T) {
+	e := newEnv(t)
+	v := e.newAccount("Yanıtlar")
+	e.register(v, e.receiver(500, "no such person").URL)
+	page := "/webhooks/" + v.id
+	viewed := func() (n int) {
+		must(t, e.ledger.Streams.EachEntry(t.Context(), ledger.RoleExport, time.Time{}, func(batch []ledger.Entry) error {
+			for _, one := range batch {
+				if a := one.Audit; a != nil && a.Action == "recipient viewed" && a.Account == v.account() && a.Actor != "" && a.Order.IsZero() {
+					n++
+				}
+			}
+			return nil
+		}))
+		return n
+	}
+	e.Get(page).Want(200)
+	if n := viewed(); n != 0 {
+		t.Errorf("%d entries of a page without answers", n)
+	}
+	e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil)
+	e.await("the attempt", func() bool { return strings.Contains(e.Get(page+"/live").Text, "no such person") })
+	e.Get(page + "/live").Want(200)
+	if n := viewed(); n != 1 {
+		t.Errorf("%d entries of a page that refreshes itself", n)
+	}
+	e.Get(page).Want(200, "no such person")
+	e.Get(page + "?status=delivered").Want(200).Lacks("no such person")
+	if n := viewed(); n != 2 {
+		t.Errorf("%d entries after it was opened again", n)
+	}
 }
 
 func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {

@@ -70,6 +70,21 @@ func TestOrder_WhoLooksAtARecipientIsNoted(t *testing.T) {
 	if n := len(e.viewed()); n != before {
 		t.Errorf("%d entries of a page without a recipient", n-before)
 	}
+	// What a vendor wrote of a cancellation, and what its receiver answered, may be about the recipient.
+	cancelled, answered := e.Vendor.Order("", time.Now()), e.Vendor.Order("", time.Now())
+	_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.Vendor.Account, cancelled.ID, delivery.CustomerRequest, "Ali Veli vazgeçti", time.Now())
+	must(t, err)
+	e.register(e.Vendor)
+	e.Move(answered, delivery.Delivered, time.Now())
+	e.sends(failed("no Ali Veli here"))
+	testenv.Shrink(t, e.Ledger)
+	for _, shrunk := range []*delivery.Order{cancelled, answered} {
+		before := len(e.viewed())
+		e.page(shrunk.ID).Says("Who received it is not known any more", "Ali Veli")
+		if n := len(e.viewed()); n != before+1 {
+			t.Errorf("%d entries of a page with a note or an answer", n-before)
+		}
+	}
 	// What cannot be noted is not shown.
 	e.EachKey("U", "redis.call('SET', k, 'no stream')")
 	e.client.Get("/orders/"+other.ID.String()).Want(http.StatusInternalServerError).Hides("Ali Veli", "5321234567")

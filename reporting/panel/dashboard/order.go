@@ -19,7 +19,6 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/panel/svgmap"
 )
@@ -55,29 +54,28 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 		return errNoOrder
 	}
 	v := &orderView{At: time.Now()}
-	if err := p.findOrder(r, id, v); err != nil {
+	if err := p.findOrder(r.Context(), id, v); err != nil {
 		return err
 	}
 	p.readMore(r.Context(), v)
+	if v.personal() {
+		if err := p.NoteView(r, v.Account, v.ID); err != nil {
+			return err
+		}
+	}
 	return p.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
 }
 
-// noteView notes who looks at a recipient's data before it is shown. For an hour the refreshes of
-// a page are the same view.
-func (p *Pages) noteView(r *http.Request, o *delivery.Order) error {
-	who, within := auth.IdentityOf(r.Context()), time.Duration(0)
-	if o.Shrunk() {
-		return nil // there is nothing of the recipient any more
-	} else if strings.HasSuffix(r.URL.Path, "/live") {
-		within = time.Hour
-	}
-	return p.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
-		Actor: who.Name, Credential: map[bool]string{true: "session", false: "token"}[who.BySession()], Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
-		Account: o.Account, Order: o.ID}, within)
+// personal reports whether the page has anything of the recipient: what was given, the vendor's notes, or
+// what a receiver answered.
+func (v *orderView) personal() bool {
+	return v.Record != nil && !v.Shrunk() || slices.ContainsFunc(v.Steps, func(s stepView) bool {
+		return s.Note != "" || slices.ContainsFunc(s.Attempts, func(a ledger.AttemptRecord) bool { return a.Answer != "" })
+	})
 }
 
-func (p *Pages) findOrder(by *http.Request, id delivery.OrderID, v *orderView) error {
-	r := p.reading(by.Context())
+func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView) error {
+	r := p.reading(ctx)
 	read(r, "the order as it is in Redis", &v.Record, func(ctx context.Context) (*delivery.Order, error) {
 		o, err := p.Ledger.Orders.Get(ctx, id)
 		return o, except(err, delivery.CodeOrderNotFound)
@@ -86,10 +84,10 @@ func (p *Pages) findOrder(by *http.Request, id delivery.OrderID, v *orderView) e
 	v.RedisUnavailable = len(v.Lost) > 0
 	if v.Order = v.Record; v.Order != nil {
 		v.steps = slices.Concat([]delivery.Change{{Version: 1, Status: delivery.Searching, At: v.CreatedAt}}, v.Changes)
-		return p.noteView(by, v.Record)
+		return nil
 	}
 	var past *pastOrder
-	r = p.reading(by.Context())
+	r = p.reading(ctx)
 	r.part("the order as it is in ClickHouse", func(ctx context.Context) error {
 		found, err := query(ctx, p.archive, orderArgs(delivery.AccountID{}, id), scanOrder, "columns", "order")
 		if err != nil || len(found) == 0 {

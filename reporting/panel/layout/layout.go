@@ -85,6 +85,18 @@ func (l *Layout) Handle(mux *http.ServeMux, pattern string, serve Handler, roles
 	mux.Handle(pattern, auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...)))
 }
 
+// NoteView notes who looks at a recipient's data before it is shown: of an order, or what the receivers
+// of an account have answered. For an hour the refreshes of a page are the same view.
+func (l *Layout) NoteView(r *http.Request, account delivery.AccountID, order delivery.OrderID) error {
+	who, within := auth.IdentityOf(r.Context()), time.Duration(0)
+	if strings.HasSuffix(r.URL.Path, "/live") {
+		within = time.Hour
+	}
+	return l.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
+		Actor: who.Name, Credential: map[bool]string{true: "session", false: "token"}[who.BySession()], Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
+		Account: account, Order: order}, within)
+}
+
 // Routes adds / to mux, which leads to the first page that somebody may see, and for
 // everybody the stylesheet, the scripts, and the icon, also where browsers look for it on
 // pages that name none.
