@@ -258,10 +258,8 @@ func newRestoreCommand() *cobra.Command {
 			if err := eraseAgain(ctx, c, s.ledger, erasures); err != nil {
 				return err
 			}
-			if len(lists) > 0 { // a backup from before there was one
-				if _, err := s.ledger.Backup.ErasureList(ctx, lists[0]); err != nil {
-					return err
-				}
+			if _, err := s.ledger.Backup.ErasureList(ctx, append(lists, "")[0]); err != nil { // a backup of before names none
+				return err
 			}
 			fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(erasures))
 			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })

@@ -88,16 +88,15 @@ func (l Backup) Note(ctx context.Context, began time.Time) error {
 // ErasureList is the id of the environment's list of erasures: the one that it has, or the one given,
 // whose list must be on a disk already. Both may be empty.
 func (l Backup) ErasureList(ctx context.Context, id string) (string, error) {
+	pipe := l.rdb.Pipeline()
 	if id != "" {
-		if err := l.rdb.HSetNX(ctx, l.metaKey(), "erasures", id).Err(); err != nil {
-			return "", failed("naming the list of erasures", err)
-		}
+		pipe.HSetNX(ctx, l.metaKey(), "erasures", id)
 	}
-	known, err := l.rdb.HMGet(ctx, l.metaKey(), "erasures").Result()
-	if err != nil {
-		return "", failed("reading the ledger's meta", err)
+	known := pipe.HMGet(ctx, l.metaKey(), "erasures")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return "", failed("reading the list of erasures' id", err)
 	}
-	id, _ = known[0].(string)
+	id, _ = known.Val()[0].(string)
 	return id, nil
 }
 

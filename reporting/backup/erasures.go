@@ -73,24 +73,18 @@ func (m *Manifest) ReadErasures(path string) (erasures Erasures, lists []string,
 // there is none yet, it becomes it: on the disk before in Redis, which never names a list that is not.
 func FindErasures(ctx context.Context, l *ledger.Ledger, path string) (list string, there bool, err error) {
 	list, err = l.Backup.ErasureList(ctx, "")
-	if err != nil {
-		return "", false, err
+	_, lists, unread := ReadErasures(path)
+	if err == nil && !errors.Is(unread, fs.ErrNotExist) {
+		err = unread
 	}
-	_, lists, err := ReadErasures(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if list == "" && err == nil {
+		fresh := rand.Text()
+		if err = addTo(path, []byte("list "+fresh+"\n")); err == nil {
+			list, err = l.Backup.ErasureList(ctx, fresh)
+			_, lists, _ = ReadErasures(path) // another's that came at once may have become it
+		}
 	}
-	if list != "" || err != nil {
-		return list, slices.Contains(lists, list), err
-	}
-	list = rand.Text()
-	if err := addTo(path, []byte("list "+list+"\n")); err != nil {
-		return "", false, err
-	}
-	if _, err := l.Backup.ErasureList(ctx, list); err != nil {
-		return "", false, err
-	}
-	return FindErasures(ctx, l, path) // somebody else's may have become it
+	return list, slices.Contains(lists, list), err
 }
 
 // Record adds the orders that the list lacks, and syncs it before it returns: what is erased

@@ -92,9 +92,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 // uploaded: then the first erasure does. A list that cannot be read is no reason to make no backup.
 func (m *Manifest) nameErasures(ctx context.Context, l *ledger.Ledger, o *Options) (err error) {
 	there := false
-	if o.uploaded {
-		m.Erasures, err = l.Backup.ErasureList(ctx, "")
-	} else {
+	if m.Erasures, err = l.Backup.ErasureList(ctx, ""); err == nil && !o.uploaded {
 		m.Erasures, there, err = FindErasures(ctx, l, ErasuresBeside(o.To))
 	}
 	switch {

@@ -118,20 +118,17 @@ func (p *Place) prune(ctx context.Context, made string, keep int, progress func(
 
 // list names the whole backups, oldest first, and the abandoned ones.
 func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
-	found := map[string]bool{} // whether backup.json is there
+	found, unknown := map[string]bool{}, map[string]error{} // whether backup.json is there
 	if p.s3 == nil {
 		entries, unread := os.ReadDir(p.dir)
 		if !errors.Is(unread, fs.ErrNotExist) { // the first backup makes it
 			err = unread
 		}
 		for _, e := range entries {
-			if _, foreign := beganAt(e.Name()); foreign != nil {
-				continue // it may be nobody's to look into, as lost+found is
-			}
 			_, none := os.Stat(filepath.Join(p.dir, e.Name(), manifestFile))
 			found[e.Name()] = none == nil && !strings.HasSuffix(e.Name(), partialSuffix)
 			if none != nil && !errors.Is(none, fs.ErrNotExist) && !errors.Is(none, syscall.ENOTDIR) {
-				err = errors.Join(err, none)
+				unknown[e.Name()] = none
 			}
 		}
 	} else {
@@ -142,8 +139,10 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		switch began, foreign := beganAt(name); {
-		case foreign != nil:
+		switch began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix)); {
+		case foreign != nil: // it may be nobody's to look into, as lost+found is
+		case unknown[name] != nil:
+			err = errors.Join(err, unknown[name])
 		case found[name]:
 			whole = append(whole, name)
 		case time.Since(began) > abandoned:
@@ -151,10 +150,6 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 		}
 	}
 	return whole, gone, err
-}
-
-func beganAt(name string) (time.Time, error) {
-	return time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix))
 }
 
 // remove begins with what makes it a backup: after a crash it is none.
