@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -55,7 +56,33 @@ func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int) 
 	for _, replica := range c.Nodes[masters:] {
 		err = errors.Join(err, replica.AwaitSynced(ctx))
 	}
-	return err
+	return errors.Join(err, c.awaitShards(ctx))
+}
+
+// awaitShards returns when each node's file has all replicas in the shards of their masters: Valkey
+// calls another one corrupted, and does not start again (valkey-io/valkey#774).
+func (c *Cluster) awaitShards(ctx context.Context) error {
+	return poll(ctx, clusterTimeout, func() error {
+		for _, node := range c.Nodes {
+			text, err := os.ReadFile(filepath.Join(node.Dir, "nodes.conf"))
+			if err != nil {
+				return err
+			}
+			shards, masters := map[string]string{}, map[string]string{} // by node
+			for line := range strings.Lines(string(text)) {
+				if fields := strings.Fields(line); len(fields) > 4 && fields[0] != "vars" {
+					_, shards[fields[0]], _ = strings.Cut(fields[1], "shard-id=") // Redis 7.0 has none
+					masters[fields[0]] = fields[3]
+				}
+			}
+			for replica, master := range masters {
+				if master != "-" && shards[replica] != shards[master] {
+					return fmt.Errorf("%s: %s is not in the shard of its master", node.Addr, replica)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // manage runs a command of Redis's own manager of clusters.

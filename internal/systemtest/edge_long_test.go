@@ -70,8 +70,8 @@ func startEdge(t *testing.T) *edge {
 	}
 	change("reporting:8090", host(s.Demo.PanelURL))
 	change("reporting:8084", pages)
-	change("check port 8081", "check port "+ops)
-	change("check port 8083", "check port "+host(s.Reporting.Ready[:len(s.Reporting.Ready)-len("/readyz")])[len("127.0.0.1:"):])
+	change(" port 8081 ", " port "+ops+" ")
+	change(" port 8083 ", " port "+host(s.Reporting.Ready[:len(s.Reporting.Ready)-len("/readyz")])[len("127.0.0.1:"):]+" ")
 	change("/usr/local/etc/haproxy/503.http", moduleFile(t, "configs/haproxy/503.http"))
 	for _, port := range []string{"8080", "8443", "8086", "8446", "8081", "8441", "8090", "8490", "8091", "8491"} {
 		e.frontend[port] = stack.FreeAddr()
