@@ -170,7 +170,7 @@ func TestErase_CutShortIsRepeatedByOrder(t *testing.T) {
 	e := newErasing(t)
 	o := e.Delivered(time.Now())
 	attempts := func(lua string) {
-		account := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(o.Account[:]), "[]")), ",")
+		account := strings.Join(strings.Fields(strings.Trim(fmt.Sprintf("%d", o.Account[:]), "[]")), ",")
 		e.EachRecord("o", "local log = string.sub(k, 1, #k - 13) .. 'g' .. string.char("+account+") "+lua)
 	}
 	attempts("redis.call('SET', log, 'no list')")

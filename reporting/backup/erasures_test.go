@@ -109,7 +109,7 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	l, dir, said := s.OpenAs(stack.BackupUser), t.TempDir(), ""
-	make := func(name string, uploaded bool) *Manifest {
+	makeBackup := func(name string, uploaded bool) *Manifest {
 		t.Helper()
 		to := filepath.Join(dir, name)
 		said = ""
@@ -120,11 +120,11 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 		return m
 	}
 	list := func(folder string) string { return filepath.Join(dir, folder, "erasures") }
-	early := make("s3/early", true)
+	early := makeBackup("s3/early", true)
 	if _, err := os.Stat(list("s3")); early.Erasures != "" || err == nil {
 		t.Errorf("an upload made the list %s", early.Erasures)
 	}
-	first := make("first/one", false)
+	first := makeBackup("first/one", false)
 	id := first.Erasures
 	text, err := os.ReadFile(list("first"))
 	noError(t, err)
@@ -134,10 +134,10 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 	if info, err := os.Stat(list("first")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if m := make("first/two", false); m.Erasures != id || strings.Contains(said, "list of erasures") {
+	if m := makeBackup("first/two", false); m.Erasures != id || strings.Contains(said, "list of erasures") {
 		t.Errorf("beside the list: %q, said %s", m.Erasures, said)
 	}
-	other := make("other/one", false)
+	other := makeBackup("other/one", false)
 	if _, err := os.Stat(list("other")); other.Erasures != id || err == nil || !strings.Contains(said, "the line `list "+id+"`, which does not lie beside it") {
 		t.Errorf("elsewhere: %q, said %s", other.Erasures, said)
 	}
@@ -166,7 +166,7 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 		t.Errorf("joined: %v, %v, %v", got, lists, err)
 	}
 	noError(t, os.WriteFile(list("first"), text[:len(text)-1], 0o600))
-	if m := make("first/three", false); m.Erasures != id || !strings.Contains(said, "line 2") {
+	if m := makeBackup("first/three", false); m.Erasures != id || !strings.Contains(said, "line 2") {
 		t.Errorf("beside a list that cannot be read: %q, said %s", m.Erasures, said)
 	}
 }
