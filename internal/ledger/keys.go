@@ -49,7 +49,8 @@ const (
 
 	// Keys of no account have a partition of their own, tag {<env>g}: the fleets,
 	// what operators control of them, when they were last refused for their limit,
-	// meta (partitions, format, fleets' version, epoch), the libraries' last use, and:
+	// meta (partitions, format, fleets' version, epoch), the libraries' last use, closings
+	// (closings.go), and:
 	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)
 	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)
 )

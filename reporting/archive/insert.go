@@ -248,6 +248,9 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		}
 		loaded += uint64(block.Rows())
 	}
+	if t.appended && rows > 0 { // what an interrupted restore had loaded
+		return a.exec(ctx, fmt.Sprintf("OPTIMIZE TABLE %s %s FINAL DEDUPLICATE", a.physical(t), a.onCluster()))
+	}
 	return nil
 }
 

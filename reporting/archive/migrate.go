@@ -62,10 +62,6 @@ func (a *Archive) makeDatabase(ctx context.Context) error {
 }
 
 func (l layout) migrationsTable() string {
-	engine := "ReplacingMergeTree"
-	if l.cluster != "" {
-		engine = fmt.Sprintf("ReplicatedReplacingMergeTree('/clickhouse/tables/all/%s/schema_migrations', '{shard}_{replica}')", l.database)
-	}
 	return "CREATE TABLE IF NOT EXISTS schema_migrations " + l.onCluster() + `
 (
     version UInt32,
@@ -73,7 +69,7 @@ func (l layout) migrationsTable() string {
     sha256 String,
     applied_at DateTime64(3, 'Etc/GMT-3')
 )
-ENGINE = ` + engine + `
+ENGINE = ` + l.engine("Replacing", "all", "schema_migrations", "{shard}_{replica}", "") + `
 ORDER BY (version, sha256)`
 }
 
@@ -199,6 +195,14 @@ func (l layout) local(table string) string {
 	return table + "_local"
 }
 
+// physical is the table that holds the rows of t: one that all servers share is not distributed.
+func (l layout) physical(t *table) string {
+	if t == seals || t == reconciledDays {
+		return t.name
+	}
+	return l.local(t.name)
+}
+
 func (l layout) onCluster() string {
 	if l.cluster == "" {
 		return ""
@@ -209,14 +213,29 @@ func (l layout) onCluster() string {
 // replacing is the engine: rows of one key replace each other, the highest
 // version stays.
 func (l layout) replacing(table, version string) string {
-	if l.cluster == "" {
-		return "ReplacingMergeTree(" + version + ")"
+	return l.engine("Replacing", "{shard}", l.local(table), "{replica}", version)
+}
+
+// appended is the engine of a table whose rows are only ever added.
+func (l layout) appended(table string) string {
+	return l.engine("", "{shard}", l.local(table), "{replica}", "")
+}
+
+// shared is the same for a small table that every server of a cluster has whole.
+func (l layout) shared(table string) string {
+	return l.engine("", "all", table, "{shard}_{replica}", "")
+}
+
+func (l layout) engine(kind, shard, table, replica, version string) string {
+	switch {
+	case l.cluster == "" && kind == "":
+		return "MergeTree"
+	case l.cluster == "":
+		return kind + "MergeTree(" + version + ")"
+	case version != "":
+		version = ", " + version
 	}
-	arguments := fmt.Sprintf("'/clickhouse/tables/{shard}/%s/%s', '{replica}'", l.database, l.local(table))
-	if version != "" {
-		arguments += ", " + version
-	}
-	return "ReplicatedReplacingMergeTree(" + arguments + ")"
+	return fmt.Sprintf("Replicated%sMergeTree('/clickhouse/tables/%s/%s/%s', '%s'%s)", kind, shard, l.database, table, replica, version)
 }
 
 // durability are the settings of a table that holds rows. An answered insert outlives a
@@ -249,7 +268,7 @@ var comment, semicolon = regexp.MustCompile(`(?m)^[ \t]*--.*\n?`), regexp.MustCo
 // lines that begin with -- are comments.
 func (l layout) statements(m *migration) ([]string, error) {
 	parsed, err := template.New(m.name).Funcs(template.FuncMap{
-		"local": l.local, "onCluster": l.onCluster, "replacing": l.replacing, "durability": l.durability, "distributed": l.distributed,
+		"local": l.local, "onCluster": l.onCluster, "replacing": l.replacing, "appended": l.appended, "shared": l.shared, "durability": l.durability, "distributed": l.distributed,
 		"database": func() string { return "`" + l.database + "`" }, // for a view that calls another one with parameters
 	}).Option("missingkey=error").Parse(m.source)
 	var rendered strings.Builder

@@ -189,6 +189,8 @@ func EventsOf(o *delivery.Order) []Event {
 type table struct {
 	name    string
 	columns []column
+	// appended: rows do not replace each other, so none may be stored twice.
+	appended bool
 }
 
 type column struct {
@@ -206,7 +208,24 @@ var (
 	lateDeliveries  = newTable[LateDelivery]("late_deliveries")
 	webhookOutcomes = newTable[Outcome]("webhook_outcomes")
 	audit           = newTable[ledger.AuditEntry]("audit")
-	rowTables       = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit}
+	seals           = &table{"seals", columnsOf[Seal](), true}
+
+	// What ClickHouse fills itself, for copies of it.
+	closedOrders = listedTable("closed_orders", "batch UUID; account_id UUID; business_day Date; order_id UUID; entry UInt32; sign Int8; "+
+		"posted_day Date; correction_of Date; cause String; version UInt64; external_order_id String; external_store_id String; store_name String; "+
+		"tax_number String; fleet_id UUID; fleet_name String; status String; failure_reason String; cancel_reason String; created_at DateTime64(3, 'UTC'); "+
+		"ordered_at Nullable(DateTime64(3, 'UTC')); picked_up_at Nullable(DateTime64(3, 'UTC')); delivered_at Nullable(DateTime64(3, 'UTC')); "+
+		"ended_at Nullable(DateTime64(3, 'UTC')); payment_type String; order_amount Nullable(Decimal(18, 2)); collection_amount Nullable(Decimal(18, 2)); "+
+		"courier_name String; without_courier Bool; reported_at Nullable(DateTime64(3, 'UTC'))")
+	closedDays = listedTable("closed_days", "batch UUID; account_id UUID; booked_day Date; day Date; correction_of Date; fleet_id UUID; "+
+		"external_store_id String; created Int64; delivered Int64; failed Int64; cancelled Int64; cash_count Int64; card_count Int64; prepaid_count Int64; "+
+		"no_payment_type_count Int64; cash_without_amount_count Int64; order_amount_delivered Decimal(18, 2); cash_expected Decimal(18, 2); "+
+		"card_expected Decimal(18, 2); prepaid_amount Decimal(18, 2); no_payment_type_amount Decimal(18, 2); fleet_name String; fleet_youngest UInt256; "+
+		"store_name String; store_youngest UInt256; delivered_fleet_name String; delivered_fleet_youngest UInt256; delivered_store_name String; "+
+		"delivered_store_youngest UInt256")
+	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
+
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, seals, closedOrders, closedDays, reconciledDays}
 )
 
 // Tables are the names of the tables that hold rows.
@@ -217,16 +236,26 @@ func Tables() (names []string) {
 	return names
 }
 
-func newTable[R any](name string) *table {
-	t := &table{name: name}
+func newTable[R any](name string) *table { return &table{name: name, columns: columnsOf[R]()} }
+
+func listedTable(name, columns string) *table {
+	t := &table{name: name, appended: true}
+	for text := range strings.SplitSeq(columns, "; ") {
+		name, kind, _ := strings.Cut(text, " ")
+		t.columns = append(t.columns, column{name: name, kind: kind})
+	}
+	return t
+}
+
+func columnsOf[R any]() (columns []column) {
 	for i, field := range reflect.VisibleFields(reflect.TypeFor[R]()) {
 		_, volatile := field.Tag.Lookup("volatile")
 		for text := range strings.SplitSeq(field.Tag.Get("ch"), "; ") {
 			name, kind, _ := strings.Cut(text, " ")
-			t.columns = append(t.columns, column{name: name, kind: kind, field: i, nullable: strings.HasPrefix(kind, "Nullable"), volatile: volatile})
+			columns = append(columns, column{name: name, kind: kind, field: i, nullable: strings.HasPrefix(kind, "Nullable"), volatile: volatile})
 		}
 	}
-	return t
+	return columns
 }
 
 func (t *table) index(name string) int {

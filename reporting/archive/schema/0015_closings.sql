@@ -1,0 +1,114 @@
+-- The books (reporting/CLOSING.md). Rows of these tables are only ever added, so they are
+-- read without FINAL. Rows of a batch count once its seal is there.
+
+-- The log of what was decided, copied from Redis. Every server of a cluster has all of it.
+CREATE TABLE IF NOT EXISTS seals {{onCluster}}
+(
+    sequence UInt32 COMMENT 'from 1 without a gap; a row can be there twice',
+    kind LowCardinality(String) COMMENT 'hold, release, close or correction',
+    month Date COMMENT 'the first day of the month that it is about; of a correction: the month in which it is booked',
+    batch UUID COMMENT 'whose rows it seals; zero: none',
+    at DateTime64(3, 'Etc/GMT-3'),
+    recorded_at DateTime64(3, 'Etc/GMT-3') COMMENT 'when it became visible here: what as_of goes by',
+    manifest String COMMENT 'JSON: who, why, the sums, the digests, the seal before',
+    seal String COMMENT 'SHA-256 of the manifest'
+)
+ENGINE = {{shared "seals"}}
+ORDER BY sequence
+SETTINGS {{durability}};
+
+-- What the orders of closed months were, and what was corrected since.
+CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
+(
+    batch UUID,
+    account_id UUID,
+    business_day Date COMMENT 'local day of the creation',
+    order_id UUID,
+    entry UInt32 COMMENT 'counts what was said of the order, from 1; a reversal has that of what it reverses',
+    sign Int8 COMMENT '1: the order, -1: reverses an earlier entry, 0: a late delivery was reported',
+    posted_day Date COMMENT 'business_day; of a correction: the day on which it was booked',
+    correction_of Date COMMENT 'the first day of the closed month; 1970-01-01: it is no correction',
+    cause LowCardinality(String) COMMENT 'of a correction',
+    version UInt64,
+    external_order_id String,
+    external_store_id LowCardinality(String),
+    store_name LowCardinality(String),
+    tax_number LowCardinality(String),
+    fleet_id UUID,
+    fleet_name LowCardinality(String),
+    status LowCardinality(String),
+    failure_reason LowCardinality(String),
+    cancel_reason LowCardinality(String),
+    created_at DateTime64(3, 'Etc/GMT-3'),
+    ordered_at Nullable(DateTime64(3, 'Etc/GMT-3')),
+    picked_up_at Nullable(DateTime64(3, 'Etc/GMT-3')),
+    delivered_at Nullable(DateTime64(3, 'Etc/GMT-3')),
+    ended_at Nullable(DateTime64(3, 'Etc/GMT-3')),
+    payment_type LowCardinality(String),
+    order_amount Nullable(Decimal(18, 2)),
+    collection_amount Nullable(Decimal(18, 2)),
+    courier_name LowCardinality(String),
+    without_courier Bool,
+    reported_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'of a late delivery'
+)
+ENGINE = {{appended "closed_orders"}}
+PARTITION BY toYYYYMM(posted_day)
+ORDER BY (account_id, business_day, order_id, entry, sign)
+SETTINGS {{durability}};
+
+{{distributed "closed_orders"}};
+
+-- Their sums by day, account, fleet and store. *_youngest say which name is the
+-- youngest order's: its creation and its id as one number.
+CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
+(
+    batch UUID,
+    account_id UUID,
+    booked_day Date COMMENT 'day; of a correction: the day on which it was booked',
+    day Date COMMENT 'of the creation for created, of the end for all else',
+    correction_of Date,
+    fleet_id UUID,
+    external_store_id LowCardinality(String),
+    created Int64,
+    delivered Int64,
+    failed Int64,
+    cancelled Int64,
+    cash_count Int64,
+    card_count Int64,
+    prepaid_count Int64,
+    no_payment_type_count Int64,
+    cash_without_amount_count Int64,
+    order_amount_delivered Decimal(18, 2),
+    cash_expected Decimal(18, 2),
+    card_expected Decimal(18, 2),
+    prepaid_amount Decimal(18, 2),
+    no_payment_type_amount Decimal(18, 2),
+    fleet_name LowCardinality(String),
+    fleet_youngest UInt256,
+    store_name LowCardinality(String),
+    store_youngest UInt256 COMMENT '0: no order names the store',
+    delivered_fleet_name LowCardinality(String),
+    delivered_fleet_youngest UInt256,
+    delivered_store_name LowCardinality(String),
+    delivered_store_youngest UInt256
+)
+ENGINE = {{appended "closed_days"}}
+PARTITION BY toYYYYMM(booked_day)
+ORDER BY (booked_day, account_id, fleet_id, external_store_id)
+SETTINGS {{durability}};
+
+{{distributed "closed_days"}};
+
+-- One row for every local day that a comparison of Redis with ClickHouse came to the end of.
+CREATE TABLE IF NOT EXISTS reconciled_days {{onCluster}}
+(
+    day Date,
+    at DateTime64(3, 'Etc/GMT-3') COMMENT 'when it was compared',
+    orders UInt64 COMMENT 'that Redis held and were compared',
+    retired UInt64 COMMENT 'that had left Redis and were checked by themselves',
+    differences UInt64 COMMENT 'orders that differed and were not repaired',
+    totals UInt64 COMMENT 'sums of reports that did not balance'
+)
+ENGINE = {{shared "reconciled_days"}}
+ORDER BY (day, at)
+SETTINGS {{durability}};
