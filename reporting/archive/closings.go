@@ -44,10 +44,10 @@ func (a *Archive) Seals(ctx context.Context) (all []Seal, err error) {
 	return all, err
 }
 
-// InsertSeals stores entries. Stored twice, one counts once.
-func (a *Archive) InsertSeals(ctx context.Context, all []Seal) error {
-	columns, err := seals.values(reflect.ValueOf(all))
-	if err != nil || len(all) == 0 {
+// InsertSeal stores an entry. Stored twice, it counts once.
+func (a *Archive) InsertSeal(ctx context.Context, s *Seal) error {
+	columns, err := seals.values(reflect.ValueOf([]Seal{*s}))
+	if err != nil {
 		return err
 	}
 	return a.insertRows(ctx, seals, columns, false)
@@ -136,27 +136,21 @@ func (a *Archive) fill(ctx context.Context, statement string, args ...any) error
 	return a.exec(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), statement+closingSettings, args...)
 }
 
-// BatchRows is how many rows of orders and of days each batch has.
-func (a *Archive) BatchRows(ctx context.Context) (orders, days map[uuid.UUID]int64, err error) {
-	orders, days = map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
-	for table, counts := range map[string]map[uuid.UUID]int64{"closed_orders": orders, "closed_days": days} {
-		if err = a.Each(ctx, "SELECT batch, toInt64(count()) FROM "+table+" GROUP BY batch", func(rows driver.Rows) error {
-			var batch uuid.UUID
-			var n int64
-			err := rows.Scan(&batch, &n)
-			counts[batch] = n
+// RemoveBatch removes the rows of a batch that is not sealed.
+func (a *Archive) RemoveBatch(ctx context.Context, batch uuid.UUID) error {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"lightweight_deletes_sync": 2}))
+	for _, t := range []*table{closedOrders, closedDays} {
+		if err := a.exec(ctx, fmt.Sprintf("DELETE FROM %s %s WHERE batch = '%s'", a.physical(t), a.onCluster(), batch)); err != nil {
 			return err
-		}); err != nil {
-			break
 		}
 	}
-	return orders, days, err
+	return nil
 }
 
 // DaysDiffering lists days and stores of which closed_days says something else than the batch's rows; at most 20.
 func (a *Archive) DaysDiffering(ctx context.Context, batch uuid.UUID) (found []string, err error) {
 	part := func(from string, sign int) string {
-		return fmt.Sprintf("SELECT booked_day, account_id, external_store_id, sipHash128(%s) AS hash, toInt8(%d) AS sign FROM %s", dayColumns, sign, from)
+		return fmt.Sprintf("SELECT booked_day, account_id, external_store_id, sipHash128(toString(tuple(%s))) AS hash, toInt8(%d) AS sign FROM %s", dayColumns, sign, from)
 	}
 	err = a.Each(ctx, `SELECT concat(toString(booked_day), ', account ', toString(account_id), ', store ', external_store_id) FROM (`+
 		part("closed_days WHERE batch = {batch:UUID}", 1)+" UNION ALL "+part("batch_days(batch={batch:UUID})", -1)+

@@ -48,6 +48,11 @@ func ParseDay(s string) (Day, error) {
 	return day, nil
 }
 
+// asOfMargin is longer than a seal takes from its time to its place in ClickHouse, with the clocks' differences.
+const asOfMargin = 5 * time.Minute
+
+func (d Day) end() time.Time { return time.Unix(int64(d+1)*86400, 0).Add(-3 * time.Hour) }
+
 // Midnight is the day's beginning as if it were UTC, for formatting.
 func (d Day) Midnight() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 
@@ -67,18 +72,32 @@ type Params struct {
 	Fleet    delivery.FleetID   // zero: all
 	Store    string             // the vendor's id of a store, in any account; empty: all
 	Kind     string             // of exceptions; empty: all
+	// Basis is what counts of closed months: what was booked, or what is known now.
+	Basis Basis
+	AsOf  Day // closed months as of the end of that day; 0: now
 	// AccountName and FleetName stand in titles instead of the ids; empty: not known.
 	AccountName, FleetName string
 	Asked                  time.Time // when it was asked for
 }
 
+// Basis says what a report of closed months is made of.
+type Basis string
+
+// Booked takes closed months as they were closed, and corrections on the day on which they were
+// booked. Known calculates from the orders, as they are or, with AsOf, as they were known.
+const (
+	Booked Basis = "booked"
+	Known  Basis = "known"
+)
+
 // Values are parameters as people write them; an empty one is not given.
 type Values struct {
-	From, To, Account, Fleet, Store, Kind string
+	From, To, Account, Fleet, Store, Kind, Basis, AsOf string
 }
 
 func (v *Values) byName() map[string]*string {
-	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind}
+	return map[string]*string{"from": &v.From, "to": &v.To, "account": &v.Account, "fleet": &v.Fleet, "store": &v.Store, "kind": &v.Kind,
+		"basis": &v.Basis, "as_of": &v.AsOf}
 }
 
 // longestName is how many characters of an unknown parameter's name are repeated.
@@ -90,7 +109,7 @@ func ReadValues(query url.Values, what string, others ...string) (v Values, wron
 	for name, value := range v.byName() {
 		*value = query.Get(name)
 	}
-	names := append([]string{"from", "to", "account", "fleet", "store", "kind"}, others...)
+	names := append([]string{"from", "to", "account", "fleet", "store", "kind", "basis", "as_of"}, others...)
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(names, name):
@@ -136,7 +155,7 @@ const maxStoreLength = 64
 // Parse checks the values. By default from is the first day of to's month, and to is
 // today, the day of now. An error is a ParamErrors.
 func (v Values) Parse(now time.Time) (Params, error) {
-	p := Params{To: DayOf(now), Store: v.Store, Kind: v.Kind, Asked: now}
+	p := Params{To: DayOf(now), Store: v.Store, Kind: v.Kind, Asked: now, Basis: cmp.Or(Basis(v.Basis), Booked)}
 	var wrong ParamErrors
 	note := func(param, reason string) { wrong = append(wrong, delivery.FieldError{Field: param, Message: reason}) }
 	day := func(param, value string, to *Day) {
@@ -151,6 +170,13 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	day("to", v.To, &p.To)
 	p.From = p.To.FirstOfMonth()
 	day("from", v.From, &p.From)
+	day("as_of", v.AsOf, &p.AsOf)
+	if p.Basis != Booked && p.Basis != Known {
+		note("basis", "is booked or known")
+	}
+	if p.AsOf != 0 && !now.After(p.AsOf.end().Add(asOfMargin)) {
+		note("as_of", "must be a day that is over: the last one is "+(DayOf(now.Add(-asOfMargin))-1).Text())
+	}
 	switch {
 	case len(wrong) > 0 || p.To >= p.From:
 	case v.To == "":
@@ -213,5 +239,13 @@ type Filter struct{ Name, Value string }
 func (p *Params) Filters() []Filter {
 	return slices.DeleteFunc([]Filter{
 		{"account", cmp.Or(p.AccountName, idText(p.Account))}, {"fleet", cmp.Or(p.FleetName, idText(p.Fleet))}, {"store", p.Store}, {"kind", p.Kind},
+		{"basis", strings.TrimPrefix(string(p.Basis), string(Booked))}, {"as of", p.asOfText()},
 	}, func(f Filter) bool { return f.Value == "" })
+}
+
+func (p *Params) asOfText() string {
+	if p.AsOf == 0 {
+		return ""
+	}
+	return p.AsOf.String()
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -93,7 +94,7 @@ const (
 	missing = math.MinInt64
 
 	// call are a view's parameters.
-	call = "(from = {from:Date}, to = {to:Date}, account = {account:String}, fleet = {fleet:String}, store = {store:String})"
+	call = "(from = {from:Date}, to = {to:Date}, account = {account:String}, fleet = {fleet:String}, store = {store:String}"
 
 	// settings end a query. Above 1 GiB ClickHouse sorts and groups with files. Its own
 	// block size, eight times as large, takes 100 MB here instead of 40, and as long.
@@ -104,22 +105,44 @@ const (
 )
 
 // from is the report's rows, in a query.
-func (r *Report) from() string {
-	if r.HasKinds() {
-		return " FROM " + r.View() + call + " WHERE {kind:String} = '' OR kind = {kind:String}"
+func (r *Report) from(b books) string {
+	from := " FROM " + r.View() + string(b) + call
+	if b != live {
+		from += ", as_of = {as_of:Date}"
 	}
-	return " FROM " + r.View() + call
+	if r.HasKinds() {
+		return from + ") WHERE {kind:String} = '' OR kind = {kind:String}"
+	}
+	return from + ")"
 }
 
 // selection is the query of the report's rows, without settings.
-func (r *Report) selection() string {
+func (r *Report) selection(b books) string {
 	var sources []string
 	for i := range r.Columns {
-		if r.Columns[i].Source != "" {
-			sources = append(sources, r.Columns[i].expression())
+		switch c := &r.Columns[i]; {
+		case c.Source == "":
+		case b == live && c.booked() && c.Kind == Text:
+			sources = append(sources, "''")
+		case b == live && c.booked():
+			sources = append(sources, fmt.Sprintf("toInt64(%d)", missing))
+		default:
+			sources = append(sources, c.expression())
 		}
 	}
-	return "SELECT " + strings.Join(sources, ", ") + r.from() + " ORDER BY " + r.Order
+	order := r.Order
+	if b != live {
+		order = cmp.Or(r.BookedOrder, r.Order)
+	}
+	return "SELECT " + strings.Join(sources, ", ") + r.from(b) + " ORDER BY " + order
+}
+
+// settings end a query of these books. Those of closed months are small and long: they are not compiled.
+func (b books) settings() string {
+	if b == live {
+		return settings
+	}
+	return settings + uncompiled
 }
 
 // expression is the column in SQL. Numbers of all kinds are read as int64.
@@ -141,12 +164,16 @@ func (p *Params) named() []any {
 	return []any{
 		clickhouse.Named("from", p.From.String()), clickhouse.Named("to", p.To.String()),
 		clickhouse.Named("account", idText(p.Account)), clickhouse.Named("fleet", idText(p.Fleet)),
-		clickhouse.Named("store", p.Store), clickhouse.Named("kind", p.Kind),
+		clickhouse.Named("store", p.Store), clickhouse.Named("kind", p.Kind), clickhouse.Named("as_of", cmp.Or(p.AsOf, lastDate).String()),
 	}
 }
 
 // read passes the rows to take, in order. The cells are used again for the next row.
 func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
+	b, err := booksOf(ctx, a, p)
+	if err != nil {
+		return err
+	}
 	if r == control {
 		lines, err := ControlLines(ctx, a, *p)
 		for i := 0; i < len(lines) && err == nil; i++ {
@@ -158,7 +185,7 @@ func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take f
 	if err != nil {
 		return err
 	}
-	query := r.selection() + settings
+	query := r.selection(b) + b.settings()
 	if r.Threads > 0 {
 		query += fmt.Sprintf(", max_threads = %d", r.Threads)
 	}
@@ -198,7 +225,7 @@ func (r *Report) readRows(ctx context.Context, a *archive.Archive, query string,
 func (r *Report) explain(err error) error {
 	const unknownFunction = 46 // what ClickHouse takes the call of a missing view for
 	if exception, ok := errors.AsType[*clickhouse.Exception](err); ok && exception.Code == unknownFunction {
-		return fmt.Errorf("%w (`reporting migrate` makes the view %s)", err, r.View())
+		return fmt.Errorf("%w (`reporting migrate` makes the view %s and those beside it)", err, r.View())
 	}
 	return err
 }
@@ -214,22 +241,38 @@ const (
 //
 // Orders may change between the queries. Where a report's totals are not those of its
 // line, all is read again; a line that still differs then says "changing".
+//
+// Those of whole closed months, of everything, were stored when these were closed. Of several months the digest is that of
+// the months' digests, each with a line feed behind it.
 func ControlLines(ctx context.Context, a *archive.Archive, p Params) (lines [][]Cell, err error) {
+	b, err := booksOf(ctx, a, &p)
+	if err != nil {
+		return nil, err
+	}
+	if b == asBooked && len(p.narrowing()) == 0 {
+		if lines, err = storedLines(ctx, a, &p); lines != nil || err != nil {
+			return lines, err
+		}
+	}
+	return b.controlLines(ctx, a, p)
+}
+
+func (b books) controlLines(ctx context.Context, a *archive.Archive, p Params) (lines [][]Cell, err error) {
 	for attempt, steady := 1, false; attempt <= controlAttempts && !steady && err == nil; attempt++ {
-		lines, steady, err = readTogether(ctx, a, &p)
+		lines, steady, err = readTogether(ctx, a, &p, b)
 	}
 	return lines, err
 }
 
 // readTogether reads the view and digests the other reports into its lines; steady is that
 // all of them saw the same orders.
-func readTogether(ctx context.Context, a *archive.Archive, p *Params) (lines [][]Cell, steady bool, err error) {
+func readTogether(ctx context.Context, a *archive.Archive, p *Params, b books) (lines [][]Cell, steady bool, err error) {
 	others := []*Report{ledger, collections, statement, exceptions}
 	summaries, digests := make([]Summary, len(others)), make([]hash.Hash, len(others))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	group.Go(func() error {
-		return control.readRows(ctx, a, control.selection()+settings, p, func(cells []Cell) error {
+		return control.readRows(ctx, a, control.selection(b)+b.settings(), p, func(cells []Cell) error {
 			lines = append(lines, slices.Clone(cells))
 			return nil
 		})
@@ -285,7 +328,11 @@ func (r *Report) agrees(s Summary, line []Cell) bool {
 
 // CountOrders is of how many orders the exceptions are: one can have several rows.
 func CountOrders(ctx context.Context, a *archive.Archive, p Params) (n int64, err error) {
-	query := "SELECT toInt64(uniqExact(order_id))" + exceptions.from() + settings + uncompiled
+	b, err := booksOf(ctx, a, &p)
+	if err != nil {
+		return 0, err
+	}
+	query := "SELECT toInt64(uniqExact(order_id))" + exceptions.from(b) + settings + uncompiled
 	err = a.Each(ctx, query, func(rows driver.Rows) error { return rows.Scan(&n) }, p.named()...)
 	return n, exceptions.explain(err)
 }
@@ -358,16 +405,21 @@ type Outline struct {
 
 	report *Report
 	params Params
+	books  books
 }
 
 // Outline sums the report, each day (in fleet-statement: month) by the values of some
 // columns of texts, given by their keys. It lacks days without rows. Errors are Run's.
 func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by ...string) (*Outline, error) {
-	query, err := r.outlineSQL(by)
+	b, err := booksOf(ctx, a, &p)
 	if err != nil {
 		return nil, err
 	}
-	o := &Outline{Summary: r.nothing(), report: r, params: p}
+	query, err := r.outlineSQL(b, by)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outline{Summary: r.nothing(), report: r, params: p, books: b}
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var day int64
 		piece := Piece{By: make([]string, len(by)), Summary: r.nothing()}
@@ -394,12 +446,16 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	return o, nil
 }
 
-func (r *Report) outlineSQL(by []string) (string, error) {
+func (r *Report) outlineSQL(b books, by []string) (string, error) {
 	if r.Step == "" {
 		return "", fmt.Errorf("%s has no sums by days", r.Name)
 	}
-	keys := []string{r.Step}
-	selected := []string{"toInt64(" + r.Step + ")"}
+	step := r.Step
+	if b != live {
+		step = cmp.Or(r.BookedStep, r.Step)
+	}
+	keys := []string{step}
+	selected := []string{"toInt64(" + step + ")"}
 	for _, key := range by {
 		i := r.Column(key)
 		if i < 0 || r.Columns[i].Kind != Text {
@@ -419,7 +475,7 @@ func (r *Report) outlineSQL(by []string) (string, error) {
 		}
 	}
 	list := strings.Join(keys, ", ")
-	return "SELECT " + strings.Join(selected, ", ") + r.from() + " GROUP BY " + list + " ORDER BY " + list + settings + uncompiled, nil
+	return "SELECT " + strings.Join(selected, ", ") + r.from(b) + " GROUP BY " + list + " ORDER BY " + list + settings + uncompiled, nil
 }
 
 // Page reads rows of the report, in its order: at most limit, 1 to 1000, after
@@ -432,7 +488,7 @@ func (o *Outline) Page(ctx context.Context, a *archive.Archive, skip int64, limi
 	if !found {
 		return nil, nil
 	}
-	query := fmt.Sprintf("%s LIMIT %d OFFSET %d%s", o.report.selection(), limit, within, settings+uncompiled)
+	query := fmt.Sprintf("%s LIMIT %d OFFSET %d%s", o.report.selection(o.books), limit, within, settings+uncompiled)
 	page := make([][]Cell, 0, limit)
 	err := o.report.readRows(ctx, a, query, &p, func(cells []Cell) error {
 		page = append(page, slices.Clone(cells))

@@ -39,6 +39,11 @@ type Column struct {
 	Sum     bool // has a total
 }
 
+// booked reports whether the column says something of what was booked only.
+func (c *Column) booked() bool {
+	return c.Key == "correctionOf" || c.Key == "bookedOn" || c.Key == "booking"
+}
+
 // Numeric reports whether the column is written to the right.
 func (c *Column) Numeric() bool { return c.Kind == Count || c.Kind == Money }
 
@@ -53,6 +58,9 @@ type Report struct {
 	Sources map[string]string // of columns whose source is not their key
 	Order   string            // of the rows
 	Step    string            // the day, or the month, of a row; empty: the report cannot be read in pages
+	// BookedOrder and BookedStep are the same in the views of what was booked; empty: no other.
+	BookedOrder string `yaml:"bookedOrder"`
+	BookedStep  string `yaml:"bookedStep"`
 	// Window is about how many orders are read with one query, when Order begins with time;
 	// 0: all of them.
 	Window int64

@@ -1,0 +1,115 @@
+package closing
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+// env is Redis, ClickHouse and the books. Its orders lie in ClickHouse alone unless they are made otherwise.
+type env struct {
+	*testenv.ArchiveEnv
+	books *Books
+	clock time.Time
+	made  int
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	e := &env{ArchiveEnv: testenv.NewArchive(t)}
+	e.books = e.newBooks()
+	return e
+}
+
+func (e *env) newBooks() *Books {
+	b := New(e.Ledger, e.OpenArchive(), slog.New(slog.DiscardHandler))
+	b.now = func() time.Time { return e.clock }
+	return b
+}
+
+func month(text string) Month {
+	m, err := ParseMonth(text)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// order is an order of a day and hour, to be stored.
+func (e *env) order(at time.Time, status delivery.Status, kurus int64) archive.Order {
+	e.made++
+	external := fmt.Sprintf("C-%05d", e.made)
+	o := archive.Order{Account: e.Vendor.Account, Version: 1<<32 | 7, ExternalOrderID: external, ExternalStoreID: "moda", StoreName: "Moda",
+		TaxNumber: "0123456789", Fleet: e.Fleet.ID, FleetName: e.Fleet.Name, Status: status, CreatedAt: at, ReadyAt: at, UpdatedAt: at,
+		PaymentType: delivery.Cash, OrderAmount: delivery.Money{Minor: kurus, Set: true}, Collection: delivery.Money{Minor: kurus, Set: true}}
+	o.ID = delivery.MakeOrderID(e.made%testenv.Partitions, delivery.DayOf(at), delivery.OrderDigest(o.Account, external))
+	if status.Terminal() {
+		o.EndedAt = at.Add(30 * time.Minute)
+	}
+	switch status {
+	case delivery.Delivered:
+		o.PickedUpAt, o.DeliveredAt = at, o.EndedAt
+	case delivery.Failed:
+		o.Failure = delivery.TimedOut
+	}
+	return o
+}
+
+func (e *env) store(orders ...archive.Order) {
+	e.T.Helper()
+	testenv.Must(e.T, e.Archive.InsertAgain(e.T.Context(), &archive.Batch{Orders: orders}))
+}
+
+// close holds and closes a month.
+func (e *env) close(m Month) {
+	e.T.Helper()
+	e.clock = m.Next().Add(Grace + time.Hour)
+	_, err := e.books.Hold(e.T.Context(), m, "ayse", "seen")
+	testenv.Must(e.T, err)
+	_, err = e.books.Close(e.T.Context(), m, "ece", "", func(string) {})
+	testenv.Must(e.T, err)
+}
+
+// csv is a report of a month.
+func (e *env) csv(name string, m Month, basis reports.Basis, asOf string) string {
+	e.T.Helper()
+	r, _ := reports.Find(name)
+	p := params(m)
+	p.Basis = basis
+	if asOf != "" {
+		day, err := reports.ParseDay(asOf)
+		testenv.Must(e.T, err)
+		p.AsOf = day
+	}
+	var out bytes.Buffer
+	_, err := r.Run(e.T.Context(), e.Archive, p, reports.CSVPlain.Sink(&out), nil)
+	testenv.Must(e.T, err)
+	return out.String()
+}
+
+func (e *env) verify() *Verified {
+	e.T.Helper()
+	v, err := e.books.Verify(e.T.Context(), func(string) {})
+	testenv.Must(e.T, err)
+	return v
+}
+
+func wantContains(t *testing.T, what, text string, wanted ...string) {
+	t.Helper()
+	for _, w := range wanted {
+		if !strings.Contains(text, w) {
+			t.Errorf("%s has no %q:\n%s", what, w, text)
+		}
+	}
+}

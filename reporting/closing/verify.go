@@ -1,0 +1,186 @@
+package closing
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+
+	"vendorapi/reporting/reports"
+)
+
+// Verified is what Verify found.
+type Verified struct {
+	Findings []string // each a sentence; none: the books are what they were
+	Pending  []string // what became known since and is not booked; the books are no less what they were
+	Months   int
+	Orders   int64
+	Entries  int
+	Head     string    // the seal of the last entry, which proves all before it
+	At       time.Time // of the last entry
+}
+
+// Verify calculates everything again: the chain of seals, in Redis and its copy; the rows of every batch and their
+// sums; the reports of every closed month; and what orders say now. It changes nothing and believes no stored sum.
+func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, error) {
+	v := &Verified{}
+	l, err := b.verifyLog(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		if e.Batch == uuid.Nil {
+			continue
+		}
+		progress(fmt.Sprintf("%s of %s, entry %d", e.Kind, e.Month, e.Sequence))
+		if err := b.verifyBatch(ctx, v, e); err != nil {
+			return nil, err
+		}
+		if e.Kind == KindClose {
+			v.Months, v.Orders = v.Months+1, v.Orders+e.Digest.Rows
+			if err := b.verifyReports(ctx, v, e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	progress("what orders say now")
+	return v, b.pending(ctx, v)
+}
+
+func (v *Verified) find(form string, args ...any) {
+	v.Findings = append(v.Findings, fmt.Sprintf(form, args...))
+}
+
+// verifyLog reads the log as it is, and goes on after an entry that is wrong.
+func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
+	texts, err := b.ledger.Closings.After(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	copies, err := b.archive.Seals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{}
+	for _, text := range texts {
+		e, err := parse(text)
+		if err == nil {
+			err = l.add(e)
+		}
+		if err != nil {
+			v.find("the log in Redis: %v", err)
+			l.Entries = append(l.Entries, e)
+		}
+		v.Head, v.At = e.Seal, e.At
+	}
+	v.Entries = len(texts)
+	if len(copies) != len(texts) {
+		v.find("Redis has %d entries of the log, ClickHouse %d", len(texts), len(copies))
+	}
+	for i := range min(len(copies), len(texts)) {
+		if c := &copies[i]; c.Manifest != texts[i] || c.Seal != l.Entries[i].Seal || c.Batch != l.Entries[i].Batch || c.Sequence != i+1 {
+			v.find("entry %d (%s of %s) is not the same in ClickHouse as in Redis", i+1, l.Entries[i].Kind, l.Entries[i].Month)
+		}
+	}
+	return l, nil
+}
+
+func (b *Books) verifyBatch(ctx context.Context, v *Verified, e *Entry) error {
+	digest, err := b.archive.DigestBatch(ctx, e.Batch)
+	if err != nil {
+		return err
+	}
+	if digest != e.Digest {
+		v.find("%s of %s, entry %d: %d rows with the digest %.12s were sealed, there are %d with %.12s: rows were changed, removed or added",
+			e.Kind, e.Month, e.Sequence, e.Digest.Rows, e.Digest.SHA256, digest.Rows, digest.SHA256)
+	}
+	if e.Kind == KindCorrection {
+		if err := b.verifyCorrections(ctx, v, e); err != nil {
+			return err
+		}
+	}
+	differing, err := b.archive.DaysDiffering(ctx, e.Batch)
+	for _, day := range differing {
+		v.find("%s of %s, entry %d: the sums of %s are not those of its rows", e.Kind, e.Month, e.Sequence, day)
+	}
+	return err
+}
+
+// verifyCorrections names the orders whose rows are not what the manifest says.
+func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) error {
+	rows, err := b.archive.ClosedRows(ctx, e.Batch)
+	if err != nil {
+		return err
+	}
+	for _, want := range e.Corrections {
+		have := Correction{Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
+		for _, r := range rows {
+			if r.Order == want.Order && r.Cause == want.Cause && (r.Sign != 0 || r.ReportedAt.UnixMilli() == want.ReportedAt) {
+				have.add(&r)
+			}
+		}
+		if have.Month.IsZero() {
+			v.find("the correction of order %s of %s (%s, entry %d) is missing", want.Order, want.Month, want.Cause, e.Sequence)
+		} else if have != want {
+			v.find("the correction of order %s of %s (%s, entry %d) was changed", want.Order, want.Month, want.Cause, e.Sequence)
+		}
+	}
+	return nil
+}
+
+// verifyReports calculates the reports of a closed month, as they were booked, and compares sums and digests.
+func (b *Books) verifyReports(ctx context.Context, v *Verified, e *Entry) error {
+	control, err := reports.CloseLines(ctx, b.archive, params(e.Month))
+	if err != nil {
+		return err
+	}
+	for i, have := range control {
+		switch {
+		case i >= len(e.Control):
+			v.find("%s: %s was not sealed", e.Month, have.Line)
+		case !maps.Equal(have.Figures, e.Control[i].Figures):
+			v.find("%s: the sums of %s are not those that were sealed", e.Month, have.Line)
+		case have.SHA256 != e.Control[i].SHA256:
+			v.find("%s: the report %s is not the one that was sealed (SHA-256 %.12s, was %.12s)", e.Month, have.Line, have.SHA256, e.Control[i].SHA256)
+		}
+	}
+	return nil
+}
+
+// pending names orders of which orders says something else than was booked. Beside a batch that was changed it says which.
+func (b *Books) pending(ctx context.Context, v *Verified) error {
+	months, err := b.archive.MonthsDiffering(ctx)
+	if err != nil {
+		return err
+	}
+	for _, month := range months {
+		all, err := b.archive.DifferingIn(ctx, month, 20)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			u := Unexplained{all[i], causeOf(&all[i])}
+			v.Pending = append(v.Pending, u.String())
+		}
+	}
+	late, err := b.archive.UnbookedLate(ctx, 20)
+	for _, d := range late {
+		v.Pending = append(v.Pending, fmt.Sprintf("order %s of %s: a late delivery", d.Order, d.CreatedAt.Format(time.DateOnly)))
+	}
+	return err
+}
+
+// String is the result in one line.
+func (v *Verified) String() string {
+	if len(v.Findings) > 0 {
+		return fmt.Sprintf("the books are NOT what they were: %d findings", len(v.Findings))
+	}
+	text := fmt.Sprintf("the books are what they were: %d closings, %d rows, %d entries; the last seal is %s", v.Months, v.Orders, v.Entries, v.Head)
+	if len(v.Pending) > 0 {
+		text += fmt.Sprintf("; %d orders are not booked yet as they are known now", len(v.Pending))
+	}
+	return text
+}

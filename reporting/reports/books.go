@@ -1,0 +1,183 @@
+package reports
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"vendorapi/reporting/archive"
+)
+
+// books are the views that a report is read from, by the end of their names.
+type books string
+
+const (
+	live     books = ""        // the orders as they are
+	asBooked books = "_booked" // closed months as they were closed, and corrections where they were booked
+	asKnown  books = "_known"  // closed months as they were known on a day
+)
+
+// lastDate is the last day of ClickHouse's Date: every seal counts.
+var lastDate = dayOf(2149, time.June, 6)
+
+// booksOf chooses the views. The error is a ParamErrors when the period was not closed on the day that is asked for.
+func booksOf(ctx context.Context, a *archive.Archive, p *Params) (books, error) {
+	if p.Basis == Known && p.AsOf == 0 {
+		return live, nil
+	}
+	var closed, last int64
+	err := a.Each(ctx, "SELECT toInt64(count()), toInt64(max(month)) FROM seals WHERE kind = 'close' AND toDate(recorded_at) <= {as_of:Date}",
+		func(rows driver.Rows) error { return rows.Scan(&closed, &last) }, p.named()...)
+	switch {
+	case err != nil:
+		return live, err
+	case p.AsOf != 0 && (closed == 0 || p.To > Day(last).lastOfMonth()):
+		return live, ParamErrors{{Field: "as_of", Message: fmt.Sprintf("%s was not closed on %s: what was known of months that are open is not kept",
+			p.To.Midnight().Format("January 2006"), p.AsOf.Text())}}
+	case closed == 0:
+		return live, nil
+	case p.Basis == Known:
+		return asKnown, nil
+	}
+	return asBooked, nil
+}
+
+func (d Day) lastOfMonth() Day { return (d.FirstOfMonth() + 31).FirstOfMonth() - 1 }
+
+// narrowing are the filters that leave out rows.
+func (p *Params) narrowing() []Filter {
+	everything := *p
+	everything.Basis, everything.AsOf = "", 0
+	return everything.Filters()
+}
+
+// StoredLine is a line of the control totals of a closed month. Figures are by the keys of columns, amounts in kuruş.
+type StoredLine struct {
+	Line    string           `json:"line"`
+	Figures map[string]int64 `json:"figures"`
+	Ties    string           `json:"ties,omitempty"`
+	SHA256  string           `json:"sha256,omitempty"`
+}
+
+// CloseLines are the control totals of a month as it was booked, to be stored.
+func CloseLines(ctx context.Context, a *archive.Archive, p Params) (stored []StoredLine, err error) {
+	lines, err := asBooked.controlLines(ctx, a, p)
+	for _, line := range lines {
+		s := StoredLine{Line: line[control.Column("line")].Text, Figures: map[string]int64{},
+			Ties: line[control.Column("ties")].Text, SHA256: line[control.Column("sha256")].Text}
+		for i := range control.Columns {
+			if c := &control.Columns[i]; c.Numeric() && line[i].Given {
+				s.Figures[c.Key] = line[i].Number
+			}
+		}
+		stored = append(stored, s)
+	}
+	return stored, err
+}
+
+// storedLines are the control totals of a period of whole closed months; nil when it is none. Carried in is of the
+// first month, carried out of the last, everything else is added up. Orders with exceptions are counted month by month.
+func storedLines(ctx context.Context, a *archive.Archive, p *Params) (lines [][]Cell, err error) {
+	if p.From != p.From.FirstOfMonth() || p.To != p.To.lastOfMonth() {
+		return nil, nil
+	}
+	var sums []StoredLine
+	var digests []string // of each line, the months' one after the other
+	next := p.From
+	err = a.Each(ctx, `SELECT toInt64(month), manifest FROM seals WHERE kind = 'close' AND month BETWEEN {from:Date} AND {to:Date}
+	AND toDate(recorded_at) <= {as_of:Date} ORDER BY sequence, recorded_at LIMIT 1 BY sequence`, func(rows driver.Rows) error {
+		var month int64
+		var manifest string
+		var closing struct {
+			Control []StoredLine `json:"control"`
+		}
+		if err := rows.Scan(&month, &manifest); err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(manifest), &closing); err != nil {
+			return fmt.Errorf("the seal of %s: %w", Day(month), err)
+		}
+		if Day(month) != next { // before the first closing, or after the last
+			return nil
+		}
+		if next = Day(month).lastOfMonth() + 1; sums == nil {
+			sums, digests = closing.Control, make([]string, len(closing.Control))
+		} else {
+			addStored(sums, closing.Control)
+		}
+		for i, line := range closing.Control {
+			digests[i] += line.SHA256 + "\n"
+		}
+		return nil
+	}, p.named()...)
+	if err != nil || next != p.To+1 || !carried(sums) {
+		return nil, err
+	}
+	for i, s := range sums {
+		line := make([]Cell, len(control.Columns))
+		for j := range control.Columns {
+			line[j].Number, line[j].Given = s.Figures[control.Columns[j].Key]
+		}
+		line[control.Column("line")].Text, line[control.Column("ties")].Text = s.Line, s.Ties
+		if s.SHA256 != "" && p.To > p.From.lastOfMonth() {
+			sum := sha256.Sum256([]byte(digests[i]))
+			s.SHA256 = hex.EncodeToString(sum[:])
+		}
+		line[control.Column("sha256")].Text = s.SHA256
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+const carriedIn, carriedOut = "carried-in", "carried-out"
+
+// addStored adds a later month.
+func addStored(sums, later []StoredLine) {
+	for i := range sums {
+		for key, n := range later[i].Figures {
+			switch sums[i].Line {
+			case carriedIn:
+			case carriedOut:
+				sums[i].Figures[key] = n
+			default:
+				sums[i].Figures[key] += n
+			}
+		}
+		if later[i].Ties == "no" {
+			sums[i].Ties = "no"
+		}
+	}
+}
+
+// carried reports whether what ended is what was created, with what was carried in and without what was carried out:
+// an order that lives longer than a month is carried over more than one end.
+func carried(sums []StoredLine) bool {
+	byName := map[string]map[string]int64{}
+	for _, s := range sums {
+		byName[s.Line] = s.Figures
+	}
+	for key, ended := range byName["ended-in-period"] {
+		if byName["order-ledger"][key]+byName[carriedIn][key]-byName[carriedOut][key] != ended {
+			return false
+		}
+	}
+	return true
+}
+
+// Balance reports whether the control totals of a period balance, and how many rows its exceptions have.
+func Balance(ctx context.Context, a *archive.Archive, p Params) (balanced bool, found int64, err error) {
+	balanced = true
+	err = control.readRows(ctx, a, control.selection(asBooked)+asBooked.settings(), &p, func(line []Cell) error {
+		balanced = balanced && line[control.Column("ties")].Text != "no"
+		if line[control.Column("line")].Text == exceptions.Name {
+			found = line[control.Column("rows")].Number
+		}
+		return nil
+	})
+	return balanced, found, err
+}
