@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -66,7 +67,7 @@ func newRoot() *cobra.Command {
 		newServeCommand(), newServingCommand("export", &[]string{roleExport}),
 		newReportCommand(), newReconcileCommand(), newRebuildCommand(), newMigrateCommand(),
 		newBackupCommand(), newRestoreCommand(), newEraseCommand(),
-		newUserCommand(), newTokenCommand(), newAdminKeyCommand(), newAuditCommand(),
+		newUserCommand(), newTokenCommand(), newAdminKeyCommand(), newAuditCommand(), newMonthCommand(),
 	)
 	return root
 }
@@ -117,6 +118,7 @@ type stores struct {
 	ledger  *ledger.Ledger
 	archive *archive.Archive
 	applied []string // files of the schema that were lacking
+	log     *slog.Logger
 }
 
 // withStores reads the settings, opens ClickHouse, whose tables it brings up to date,
@@ -126,7 +128,7 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
 		return err
 	}
-	var s stores
+	s := stores{log: settings.Log.Logger(c.ErrOrStderr())}
 	if clickHouse {
 		if s.archive, err = archive.Open(settings.ClickHouse); err != nil {
 			return err
@@ -137,8 +139,7 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 		}
 	}
 	if redis {
-		log := settings.Log.Logger(c.ErrOrStderr())
-		if s.ledger, err = ledger.Open(c.Context(), settings.Redis.Ledger(settings.Environment, log)); err != nil {
+		if s.ledger, err = ledger.Open(c.Context(), settings.Redis.Ledger(settings.Environment, s.log)); err != nil {
 			return fmt.Errorf("open the ledger: %w", err)
 		}
 		defer func() { err = errors.Join(err, s.ledger.Close()) }()
@@ -155,14 +156,14 @@ func accessCommand(use string, run func(c *cobra.Command, name string, roles aut
 		}
 		return run(c, args[0], roles)
 	})
-	c.Flags().StringVar(&text, "roles", "", "operator, finance, or both with a comma")
+	c.Flags().StringVar(&text, "roles", "", "operator, finance, closer (with finance), or several with commas")
 	requireFlag(c, "roles")
 	return c
 }
 
 func newUserCommand() *cobra.Command {
 	return accessCommand("user NAME --roles ROLES", func(c *cobra.Command, name string, roles auth.Roles) error {
-		password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), name)
+		password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), name, true)
 		if err != nil {
 			return err
 		}
@@ -197,9 +198,9 @@ func printSecret(c *cobra.Command, what, name, secret, line string, err error) e
 	return err
 }
 
-// askPassword asks twice on a terminal, which shows nothing of what is typed,
+// askPassword asks on a terminal, which shows nothing of what is typed, twice for a new password,
 // and reads one line of anything else.
-func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
+func askPassword(in io.Reader, prompt io.Writer, name string, isNew bool) (string, error) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		line, err := bufio.NewReader(io.LimitReader(in, 4*auth.MostPassword)).ReadString('\n')
@@ -218,8 +219,8 @@ func askPassword(in io.Reader, prompt io.Writer, name string) (string, error) {
 		return string(typed), nil
 	}
 	first, err := ask("Password for " + name + ": ")
-	if err != nil {
-		return "", err
+	if err != nil || !isNew {
+		return first, err
 	}
 	second, err := ask("Once more: ")
 	if err == nil && first != second {

@@ -18,6 +18,7 @@ import (
 	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/closing"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reconcile"
@@ -184,6 +185,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	}
 	if p.settings.has(roleReconcile) {
 		daily := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry)
+		daily.Then = closing.NewNightly(closing.New(l, a, p.Log), p.Registry).Run
 		group.Go(func() error { return daily.Run(ctx) })
 	}
 	return group.Wait()

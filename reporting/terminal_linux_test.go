@@ -78,7 +78,7 @@ func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 			}
 			return len(p), nil
 		})
-		password, err := askPassword(tty, prompts, "ayse")
+		password, err := askPassword(tty, prompts, "ayse", true)
 		if c.want == "" && (err != nil || password != c.first) || c.want != "" && (err == nil || err.Error() != c.want) {
 			t.Errorf("%q, %v, want %q", password, err, c.want)
 		}

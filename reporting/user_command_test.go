@@ -95,13 +95,13 @@ func TestUserAndToken_SayWhatIsWrong(t *testing.T) {
 	}{
 		{newUserCommand(), longPassword, []string{"ayse"}, `required flag(s) "roles" not set`},
 		{newUserCommand(), longPassword, []string{"--roles", "finance"}, "accepts 1 arg(s)"},
-		{newUserCommand(), longPassword, []string{"ayse", "--roles", "admin"}, "--roles: want one or both of operator and finance"},
+		{newUserCommand(), longPassword, []string{"ayse", "--roles", "admin"}, "--roles: want operator, finance and closer"},
 		{newUserCommand(), longPassword, []string{"Ayşe", "--roles", "finance"}, "a name has 1 to 64 characters"},
 		{newUserCommand(), "too short\n", []string{"ayse", "--roles", "finance"}, "a password has at least 15 characters"},
 		{newUserCommand(), "", []string{"ayse", "--roles", "finance"}, "a password has at least 15 characters"},
 		{newUserCommand(), strings.Repeat("x", 100_000), []string{"ayse", "--roles", "finance"}, "at most 256 bytes"},
 		{newTokenCommand(), "", []string{"erp"}, `required flag(s) "roles" not set`},
-		{newTokenCommand(), "", []string{"erp", "--roles", ""}, "--roles: want one or both"},
+		{newTokenCommand(), "", []string{"erp", "--roles", ""}, "--roles: want operator, finance and closer"},
 		{newTokenCommand(), "", []string{"e:p", "--roles", "finance"}, "a name has 1 to 64 characters"},
 	} {
 		out, _, err := call(t, c.command, c.in, c.args...)

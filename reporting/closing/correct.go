@@ -41,6 +41,29 @@ func (u *Unexplained) String() string {
 		orNothing(u.BookedSays), orNothing(u.KnownSays), u.Why)
 }
 
+// String is for people.
+func (c *Correction) String() string {
+	text := fmt.Sprintf("order %s of %s, %s: %s", c.Order, c.Month, c.Cause, orNothing(c.From))
+	if c.To != c.From {
+		text += " is " + orNothing(c.To)
+	}
+	switch {
+	case c.Cause == CauseLate:
+		text += fmt.Sprintf(", %s TRY may have been collected", money(c.PossiblyCollected))
+	case c.Expected != 0:
+		text += fmt.Sprintf(", expected collections %s TRY", money(c.Expected))
+	}
+	return text
+}
+
+func money(kurus int64) string {
+	sign := ""
+	if kurus < 0 {
+		sign, kurus = "-", -kurus
+	}
+	return fmt.Sprintf("%s%d.%02d", sign, kurus/100, kurus%100)
+}
+
 func orNothing(says string) string {
 	if says == "" {
 		return "nothing"

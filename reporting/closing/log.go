@@ -158,6 +158,33 @@ func (l *Log) Head() string {
 // Closed reports whether the month, or one behind it, was closed.
 func (l *Log) Closed(m Month) bool { return l.Last != nil && !m.After(l.Last.Month.Time) }
 
+// NextMonth is the one that is held or can be closed next: by default the one before now's.
+func (l *Log) NextMonth(now time.Time) Month {
+	switch {
+	case l.Held != nil:
+		return l.Held.Month
+	case l.Last != nil:
+		return l.Last.Month.Next()
+	}
+	return MonthOf(MonthOf(now).AddDate(0, 0, -1))
+}
+
+// State is what a month is, in words.
+func (l *Log) State(m Month) string {
+	if l.Held != nil && l.Held.Month == m {
+		return fmt.Sprintf("held by %s since %s", l.Held.By, l.Held.At.Format("2 Jan 2006 15:04"))
+	}
+	if !l.Closed(m) {
+		return "open"
+	}
+	for i := range l.Entries {
+		if e := &l.Entries[i]; e.Kind == KindClose && e.Month == m {
+			return fmt.Sprintf("closed by %s on %s, seal %.12s", e.By, e.At.Format("2 Jan 2006 15:04"), e.Seal)
+		}
+	}
+	return "closed with the first closing"
+}
+
 // add checks that an entry may follow, and adds it.
 func (l *Log) add(e Entry) error {
 	switch {

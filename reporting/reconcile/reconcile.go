@@ -110,6 +110,12 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
 		note.Orders, note.Differences, note.Totals = note.Orders+d.Compared, note.Differences+d.Left(), note.Totals+len(d.Totals)
+		if s.Account.IsZero() && unreadable == nil {
+			if err := r.archive.NoteReconciledDay(ctx, &archive.ReconciledDay{Day: day, At: time.Now(), Orders: d.Compared, Retired: d.Retired,
+				Differences: d.Left(), Totals: len(d.Totals)}); err != nil {
+				return err
+			}
+		}
 		done(d)
 	}
 	if unreadable != nil { // such an order is compared with nothing
@@ -362,6 +368,9 @@ type Daily struct {
 	settings   Settings
 	log        *slog.Logger
 
+	// Then is called after each comparison; nil: nothing.
+	Then func(context.Context)
+
 	found, unbalanced int // what the gauges show
 
 	differences, totals, succeeded prometheus.Gauge
@@ -387,6 +396,9 @@ func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger
 func (d *Daily) Run(ctx context.Context) error {
 	for {
 		d.compare(ctx, time.Now())
+		if d.Then != nil {
+			d.Then(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -92,7 +92,7 @@ func (s sample) ledger(q asked) (rows [][]string) {
 			o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.TaxNumber, o.Fleet.String(), o.FleetName,
 			o.Status.String(), string(o.Failure), timeText(o.CreatedAt), timeText(o.OrderedAt), timeText(o.PickedUpAt), timeText(o.DeliveredAt), timeText(o.EndedAt),
 			o.PaymentType.String(), moneyText(o.OrderAmount), moneyText(o.Collection), lira(expected(o)), "TRY",
-			string(o.Cancel), o.CourierName,
+			string(o.Cancel), o.CourierName, "", "", "",
 		})
 	}
 	return rows
@@ -183,7 +183,7 @@ func (s sample) collections(q asked) (rows [][]string) {
 		rows = append(rows, []string{
 			k.when, k.account, k.fleet, f.fleetName, k.store, f.storeName, number(f.delivered),
 			number(f.cashCount), lira(f.cash), number(f.cardCount), lira(f.card), number(f.prepaidCount), lira(f.prepaid),
-			number(f.cashWithoutAmount), number(f.noPaymentType), lira(f.untyped),
+			number(f.cashWithoutAmount), number(f.noPaymentType), lira(f.untyped), "",
 		})
 	}
 	return rows
@@ -208,7 +208,7 @@ func (s sample) statement(q asked) (rows [][]string) {
 		rows = append(rows, []string{
 			k.when, k.account, k.fleet, f.fleetName, k.store, f.storeName,
 			number(f.created), number(f.delivered), number(f.failed), number(f.cancelled), lira(f.amount), lira(f.cash), lira(f.card),
-			number(f.prepaidCount), lira(f.prepaid), number(f.noPaymentType), lira(f.untyped),
+			number(f.prepaidCount), lira(f.prepaid), number(f.noPaymentType), lira(f.untyped), "",
 		})
 	}
 	return rows
@@ -241,7 +241,7 @@ func (s sample) exceptions(q asked) (rows [][]string) {
 				kind, o.Account.String(), o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.Fleet.String(), o.FleetName,
 				o.Status.String(), string(o.Failure), timeText(o.CreatedAt), timeText(o.EndedAt), timeText(reported),
 				o.PaymentType.String(), moneyText(o.OrderAmount), moneyText(o.Collection),
-				string(o.Cancel), o.CourierName,
+				string(o.Cancel), o.CourierName, "", "",
 			})
 		}
 		all := kinds(o)

@@ -34,14 +34,15 @@ SELECT account_id, business_day, order_id, toUInt32(1) AS entry, toInt8(1) AS si
     {{template "open_columns"}}, CAST(NULL, 'Nullable(DateTime64(3, ''Etc/GMT-3''))') AS reported_at
 FROM orders FINAL
 WHERE business_day >= {{template "open_from"}} AND {{.}}
-UNION ALL
-SELECT account_id, business_day, order_id, toUInt32(0), toInt8(0), business_day, toDate(0), '',
-    {{template "open_columns"}}, late.reported_at
+{{- end}}
+
+{{- define "open_late"}}
+SELECT account_id, business_day, order_id, toUInt32(0) AS entry, toInt8(0) AS sign, business_day AS posted_day, toDate(0) AS correction_of, '' AS cause,
+    {{template "open_columns"}}, late.reported_at AS reported_at
 FROM
 (
     SELECT * FROM orders FINAL
-    WHERE business_day >= {{template "open_from"}} AND {{.}}
-        AND (account_id, business_day, order_id) GLOBAL IN
+    WHERE {{.}} AND (account_id, business_day, order_id) GLOBAL IN
         (
             SELECT account_id, business_day, order_id FROM late_deliveries WHERE business_day >= {{template "open_from"}}
         )
@@ -90,14 +91,19 @@ ARRAY JOIN multiIf(
 GROUP BY account_id, booked_day, day, correction_of, fleet_id, external_store_id
 {{- end}}
 
--- The rows of closed_orders that closing the months up to to would add, and those of which
--- closed_days is made.
-CREATE OR REPLACE VIEW open_rows {{onCluster}} AS
+-- The rows of closed_orders that closing the months up to to would add: orders, and late deliveries besides.
+CREATE OR REPLACE VIEW open_orders {{onCluster}} AS
 {{template "open" "business_day BETWEEN {from:Date} - 31 AND {to:Date} AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})) AND ({fleet:String} = '' OR fleet_id = toUUIDOrZero({fleet:String})) AND ({store:String} = '' OR external_store_id = {store:String})"}}
 COMMENT 'Orders of months that are not closed, from 31 days before from on, as closed_orders has those of closed ones.';
 
+CREATE OR REPLACE VIEW open_rows {{onCluster}} AS
+{{template "open" "business_day BETWEEN {from:Date} - 31 AND {to:Date} AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})) AND ({fleet:String} = '' OR fleet_id = toUUIDOrZero({fleet:String})) AND ({store:String} = '' OR external_store_id = {store:String})"}}
+UNION ALL
+{{template "open_late" "business_day BETWEEN {from:Date} - 31 AND {to:Date} AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})) AND ({fleet:String} = '' OR fleet_id = toUUIDOrZero({fleet:String})) AND ({store:String} = '' OR external_store_id = {store:String})"}}
+COMMENT 'The same with late deliveries.';
+
 CREATE OR REPLACE VIEW open_days {{onCluster}} AS
-{{template "facts" (printf "SELECT * FROM %s.open_rows(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String}) WHERE sign != 0" database)}}
+{{template "facts" (printf "SELECT * FROM %s.open_orders(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})" database)}}
 COMMENT 'Their sums, as closed_days has those of closed months.';
 
 CREATE OR REPLACE VIEW batch_days {{onCluster}} AS
@@ -107,9 +113,9 @@ COMMENT 'What closed_days must have of a batch of closed_orders.';
 {{- define "rows"}}
 SELECT {{template "columns"}} FROM closed_orders
 WHERE {{template "sealed"}} AND {{template "narrowed"}}
-{{- if eq . "booked"}} AND posted_day BETWEEN {from:Date} AND {to:Date}
+{{- if ne . "known"}} AND posted_day BETWEEN {from:Date} AND {to:Date}
 UNION ALL
-SELECT {{template "columns"}} FROM {{database}}.open_rows(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
+SELECT {{template "columns"}} FROM {{database}}.{{if eq . "booked"}}open_orders{{else}}open_rows{{end}}(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
 WHERE posted_day BETWEEN {from:Date} AND {to:Date}
 {{- else}} AND sign >= 0 AND business_day BETWEEN {from:Date} AND {to:Date}
     AND (order_id, entry) GLOBAL NOT IN (SELECT order_id, entry FROM closed_orders WHERE sign = -1 AND {{template "sealed"}})
@@ -154,7 +160,7 @@ SELECT
     r.cancel_reason AS cancel_reason, r.courier_name AS courier_name,
     {{template "corrected" .}},
     {{if eq . "booked"}}r.posted_day{{else}}r.business_day{{end}} AS booked_day, r.entry AS entry
-FROM ({{template "rows" .}}) AS r
+FROM ({{if eq . "booked"}}{{template "rows" "booked, late deliveries too"}}{{else}}{{template "rows" .}}{{end}}) AS r
 ARRAY JOIN arrayFilter(f -> f.1 != '', [
     if(r.sign = 0,
         ('LateDelivery', 'a delivery was reported after the order had failed or been cancelled: the amount may have been collected'), ('', '')),
@@ -318,8 +324,8 @@ FROM
             {{- if eq . "booked"}}
             UNION ALL
             SELECT {{template "carried_columns"}}
-            FROM {{database}}.open_rows(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
-            WHERE sign != 0 AND business_day < {from:Date} AND toDate(ended_at) BETWEEN {from:Date} AND {to:Date}
+            FROM {{database}}.open_orders(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
+            WHERE business_day < {from:Date} AND toDate(ended_at) BETWEEN {from:Date} AND {to:Date}
             {{- end}}
         ) AS s
     ) AS carried_in

@@ -165,6 +165,20 @@ func ParseUsers(text string) ([]User, error) {
 	return users, err
 }
 
+// Check is nil when a user has this password and the role. It does not say which of them is wrong.
+func (p *People) Check(name, password string, role Role) error {
+	for i := range p.Users {
+		u := &p.Users[i]
+		if u.Name != name || !u.Roles.Include(role) {
+			continue
+		}
+		if fits, err := argon2id.ComparePasswordAndHash(password, u.hash); err != nil || fits {
+			return err
+		}
+	}
+	return fmt.Errorf("no user %q with the role %s has this password", name, role)
+}
+
 // checkHash refuses what is weak, what is costly, and anything before, between or behind the parts.
 func checkHash(hash string) error {
 	p, salt, key, err := argon2id.DecodeHash(hash) // knows version 19 only
@@ -197,6 +211,9 @@ type Token struct {
 // NewToken makes a token. The text is what the program sends; it cannot be had again.
 func NewToken(name string, roles Roles) (text string, t Token, err error) {
 	text, digest, err := newSecret(tokenPrefix, name)
+	if err == nil && roles.Include(Closer) {
+		err = errors.New("the role closer is for people, who sign in")
+	}
 	return text, Token{Name: name, Roles: roles, digest: digest}, err
 }
 
@@ -228,6 +245,9 @@ func ParseTokens(text string) ([]Token, error) {
 		digest, err := hex.DecodeString(digits)
 		if !ok || err != nil || len(digest) != sha256.Size {
 			return errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
+		}
+		if roles.Include(Closer) {
+			return errors.New("the role closer is for people, who sign in")
 		}
 		t := Token{Name: name, Roles: roles, digest: [sha256.Size]byte(digest)}
 		if seen[t.digest] {
@@ -266,20 +286,24 @@ type Role = string
 const (
 	Operator = "operator" // runs accounts, limits, webhooks, fleets
 	Finance  = "finance"  // reads and downloads reports
+	Closer   = "closer"   // holds and closes months, and books corrections; people of finance only
 )
 
 // Roles are the roles of one user or token, each once.
 type Roles []Role
 
-// ParseRoles reads "operator", "finance" or both with a comma. The error does not repeat
-// the text, which may be a secret in a line with a missing part.
+// ParseRoles reads one or several roles with commas. The error does not repeat the text, which
+// may be a secret in a line with a missing part.
 func ParseRoles(text string) (Roles, error) {
 	var roles Roles
 	for name := range strings.SplitSeq(text, ",") {
-		if name != Operator && name != Finance || slices.Contains(roles, name) {
-			return nil, errors.New("want one or both of operator and finance as roles, separated by a comma")
+		if !slices.Contains([]Role{Operator, Finance, Closer}, name) || slices.Contains(roles, name) {
+			return nil, errors.New("want operator, finance and closer as roles, or some of them, separated by commas")
 		}
 		roles = append(roles, name)
+	}
+	if roles.Include(Closer) && !roles.Include(Finance) {
+		return nil, errors.New("who has the role closer needs finance, too")
 	}
 	return roles, nil
 }
