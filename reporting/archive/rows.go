@@ -210,7 +210,7 @@ var (
 	audit           = newTable[ledger.AuditEntry]("audit")
 	seals           = &table{"seals", columnsOf[Seal](), true}
 
-	// What ClickHouse fills itself, for copies of it.
+	// What ClickHouse fills itself, for copies of it. The driver writes no UInt256: ClickHouse reads it from a String.
 	closedOrders = listedTable("closed_orders", "batch UUID; account_id UUID; business_day Date; order_id UUID; entry UInt32; sign Int8; "+
 		"posted_day Date; correction_of Date; cause String; version UInt64; external_order_id String; external_store_id String; store_name String; "+
 		"tax_number String; fleet_id UUID; fleet_name String; status String; failure_reason String; cancel_reason String; created_at DateTime64(3, 'UTC'); "+
@@ -220,9 +220,9 @@ var (
 	closedDays = listedTable("closed_days", "batch UUID; account_id UUID; booked_day Date; day Date; correction_of Date; fleet_id UUID; "+
 		"external_store_id String; created Int64; delivered Int64; failed Int64; cancelled Int64; cash_count Int64; card_count Int64; prepaid_count Int64; "+
 		"no_payment_type_count Int64; cash_without_amount_count Int64; order_amount_delivered Decimal(18, 2); cash_expected Decimal(18, 2); "+
-		"card_expected Decimal(18, 2); prepaid_amount Decimal(18, 2); no_payment_type_amount Decimal(18, 2); fleet_name String; fleet_youngest UInt256; "+
-		"store_name String; store_youngest UInt256; delivered_fleet_name String; delivered_fleet_youngest UInt256; delivered_store_name String; "+
-		"delivered_store_youngest UInt256")
+		"card_expected Decimal(18, 2); prepaid_amount Decimal(18, 2); no_payment_type_amount Decimal(18, 2); fleet_name String; fleet_youngest String; "+
+		"store_name String; store_youngest String; delivered_fleet_name String; delivered_fleet_youngest String; delivered_store_name String; "+
+		"delivered_store_youngest String")
 	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
 
 	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, seals, closedOrders, closedDays, reconciledDays}
