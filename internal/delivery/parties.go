@@ -124,6 +124,7 @@ const (
 	StoreRejected    EventType = "store.rejected" // design section 6
 	PaymentOverdue   EventType = "fleet.payment_overdue"
 	WebhookTest      EventType = "webhook.test"
+	ReportAvailable  EventType = "report.available" // of FinanceAccount only
 )
 
 // Update is a fleet's report about one order.

@@ -104,6 +104,20 @@ func TestPartyEvents_AreWrittenAsDecided(t *testing.T) {
 	}
 }
 
+func TestReportAvailable_IsWrittenAsDocumented(t *testing.T) {
+	at := time.Date(2026, 11, 2, 3, 0, 0, 0, time.UTC)
+	for want, report := range map[string]AvailableReport{
+		`{"id":"a \"b\"","kind":"scheduled","files":[],"at":"2026-11-02T06:00:00.000+03:00"}`: {ID: `a "b"`, Kind: ReportScheduled, At: at},
+		`{"id":"c","kind":"closing","month":"2026-10","seal":{"sequence":7,"sha256":"0a"},"files":[` +
+			`{"target":"erp","name":"şube.csv","sha256":"0b","bytes":12},{"target":"erp","name":"x","sha256":"0c","bytes":0}],"at":"2026-11-02T06:00:00.000+03:00"}`: {
+			ID: "c", Kind: ReportClosing, Month: "2026-10", Seal: Seal{7, "0a"}, At: at,
+			Files: []DeliveredFile{{"erp", "şube.csv", "0b", 12}, {"erp", "x", "0c", 0}}},
+	} {
+		got := AppendReportAvailable(nil, &report)
+		check(t, string(got) == want, "got  %s\nwant %s", got, want)
+	}
+}
+
 func TestRendered_IsJSONForAnyText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := history()

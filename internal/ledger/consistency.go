@@ -64,7 +64,7 @@ type WaitingEvent struct {
 
 // WebhooksLeft lists the accounts for whose webhooks anything is kept.
 func (l Consistency) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
-	ids, err := l.accountIDs(ctx)
+	ids, err := l.receiverIDs(ctx)
 	if err != nil {
 		return nil, err
 	}

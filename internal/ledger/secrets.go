@@ -132,7 +132,7 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 // so that older keys can be removed. It may be repeated. One that cannot be opened stays,
 // and is an error after the others were sealed.
 func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
-	ids, err := l.accountIDs(ctx)
+	ids, err := l.receiverIDs(ctx)
 	if err != nil {
 		return 0, err
 	}

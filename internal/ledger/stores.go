@@ -165,17 +165,17 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 // Publish appends notices to the event streams of their accounts.
 func (l Webhooks) Publish(ctx context.Context, notices ...Notice) error {
 	for i := range notices {
-		if _, err := l.publish(ctx, &notices[i], notices[i].id()); err != nil {
+		if _, err := l.publish(ctx, &notices[i], notices[i].id(), noticeLifetime); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *core) publish(ctx context.Context, n *Notice, eventID string) (string, error) {
+func (l *core) publish(ctx context.Context, n *Notice, eventID string, lifetime time.Duration) (string, error) {
 	r := l.partitionOf(n.Account)
 	_, err := l.run(ctx, "publish_notices", []string{r.key(kindEvents)},
-		r.prefix, noticeLifetime.Milliseconds(), eventID, encodeNotice(n))
+		r.prefix, lifetime.Milliseconds(), eventID, encodeNotice(n))
 	return eventID, err
 }
 

@@ -259,6 +259,9 @@ func (l Ownership) Pending(ctx context.Context, partition int) ([]delivery.Accou
 	if err != nil {
 		return nil, failed("listing accounts", err)
 	}
+	if l.partitionOf(delivery.FinanceAccount) == r { // it is not in the set
+		all = append(all, string(delivery.FinanceAccount[:]))
+	}
 	waits, err := pipelined(ctx, l.rdb, "reading schedules", all, func(pipe redis.Pipeliner, account string) func() bool {
 		scheduled, breaker := pipe.ZCard(ctx, r.keyOf(kindRetries, []byte(account))), pipe.HExists(ctx, r.keyOf(kindEndpoint, []byte(account)), "gate")
 		return func() bool { return scheduled.Val() > 0 || breaker.Val() }

@@ -375,7 +375,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	}
 	old := openTest(t, with("a", "a"))
 	again := sameDatabase(old)
-	accounts := []delivery.AccountID{newAccount(t, old, plenty()), newAccount(t, old, plenty()), newAccount(t, old, plenty())}
+	accounts := []delivery.AccountID{newAccount(t, old, plenty()), delivery.FinanceAccount, newAccount(t, old, plenty())}
 	secrets := map[delivery.AccountID]string{}
 	for _, id := range accounts[:2] {
 		_, issued := get2(old.Webhooks.SetURL(t.Context(), id, "https://example.com/"))(t)
@@ -385,7 +385,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	rotated := get(old.Webhooks.RotateSecret(t.Context(), accounts[1], false))(t)
 
 	both := openTest(t, again, with("b", "a", "b"))
-	for _, want := range []int{4, 0} { // three of them are one account's; then there is nothing left
+	for _, want := range []int{4, 0} { // three of them are finance's; then there is nothing left
 		equal(t, get(both.Webhooks.Reseal(t.Context()))(t), want, "sealed again")
 	}
 	alone := openTest(t, again, with("b", "b"))

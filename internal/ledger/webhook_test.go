@@ -89,7 +89,7 @@ func (s *env) publish(t *testing.T, n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
 		id := get(s.Webhooks.publish(t.Context(), &Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)},
-			newNoticeID()))(t)
+			newNoticeID(), noticeLifetime))(t)
 		keys[i] = noticeKey(id)
 	}
 	return keys

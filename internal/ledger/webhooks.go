@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
@@ -122,11 +123,25 @@ func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*We
 
 // Endpoints reads the endpoints that have a URL, by the account's id.
 func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
-	ids, err := l.accountIDs(ctx)
+	ids, err := l.receiverIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return l.readEndpoints(ctx, ids)
+}
+
+// receiverIDs are those who may have an endpoint: finance and all accounts.
+func (l *core) receiverIDs(ctx context.Context) ([]delivery.AccountID, error) {
+	ids, err := l.accountIDs(ctx)
+	return append(ids, delivery.FinanceAccount), err
+}
+
+// Owner is whose endpoint it is: an account, or finance with nothing but id and name. ACCOUNT_NOT_FOUND.
+func (l Webhooks) Owner(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
+	if id == delivery.FinanceAccount {
+		return &delivery.Account{ID: id, Name: delivery.FinanceName}, nil
+	}
+	return Accounts(l).Get(ctx, id)
 }
 
 func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
@@ -193,7 +208,23 @@ func (l Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now
 	if _, err := l.writeEndpoint(ctx, account, "probe"); err != nil {
 		return "", err
 	}
-	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: testData(account)}, newNoticeID())
+	return l.publish(ctx, &Notice{Account: account, Type: delivery.WebhookTest, OccurredAt: now, Data: testData(account)}, newNoticeID(), noticeLifetime)
+}
+
+// reportLifetime is for how long an id of a report is known: a year is closed in it, and audited.
+const reportLifetime = 400 * 24 * time.Hour
+
+// AnnounceReport publishes report.available to finance, once for each id: a repetition, also a concurrent
+// one, changes nothing and is answered the same event id, which is made of the report's. It occurred now:
+// a late announcement has its 24 hours, too. WEBHOOK_NOT_CONFIGURED; a URL that is deleted meanwhile
+// leaves an event that is recorded as not sent.
+func (l Webhooks) AnnounceReport(ctx context.Context, report *delivery.AvailableReport, now time.Time) (eventID string, err error) {
+	if _, err := l.Endpoint(ctx, delivery.FinanceAccount); err != nil {
+		return "", err
+	}
+	return l.publish(ctx, &Notice{Account: delivery.FinanceAccount, Type: delivery.ReportAvailable, OccurredAt: now,
+		Data: delivery.AppendReportAvailable(nil, report)},
+		"evt_"+uuid.NewSHA1(uuid.UUID(delivery.FinanceAccount), []byte(report.ID)).String(), reportLifetime)
 }
 
 func testData(account delivery.AccountID) []byte {
