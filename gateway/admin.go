@@ -49,6 +49,12 @@ func adminRoutes() routes {
 			route{method: post, pattern: "/credentials", name: "admin_fleets_credentials", body: optionalBody, handle: (*gateway).rotateFleetCredentials},
 			route{method: post, pattern: "/payment-overdue", name: "admin_fleets_overdue", body: optionalBody, handle: (*gateway).announceOverdue},
 		),
+		group(root+"/finance", adminOnly, (*requestContext).ofFinance,
+			route{method: put, pattern: "/webhook", name: "admin_finance_webhook_put", body: requiredBody, handle: (*gateway).putWebhook},
+			route{method: get, pattern: "/webhook", name: "admin_finance_webhook_read", handle: (*gateway).readWebhookHealth},
+			route{method: post, pattern: "/reports/available", name: "admin_finance_announce", body: requiredBody, handle: (*gateway).announceReport},
+			route{method: remove, pattern: "/webhook", name: "admin_finance_webhook_delete", handle: (*gateway).deleteWebhook},
+		),
 	)
 }
 
@@ -61,14 +67,19 @@ func (x *requestContext) accountInPath() error {
 	return idInPath(x, delivery.ParseAccountID, &x.account, errNoAccount)
 }
 
+func (x *requestContext) ofFinance() error {
+	x.account = delivery.FinanceAccount
+	return nil
+}
+
 func (x *requestContext) fleetInPath() error {
 	return idInPath(x, delivery.ParseFleetID, &x.fleet, errNoFleet)
 }
 
-// existing answers ACCOUNT_NOT_FOUND unless the path's account exists.
+// existing answers ACCOUNT_NOT_FOUND unless the path's account exists, or is finance.
 func existing(handle handler) handler {
 	return func(g *gateway, x *requestContext) error {
-		if _, err := x.ledger.Accounts.Get(g.work, x.account); err != nil {
+		if _, err := x.ledger.Webhooks.Owner(g.work, x.account); err != nil {
 			return err
 		}
 		return handle(g, x)

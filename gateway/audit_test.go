@@ -84,6 +84,10 @@ func TestAudit_EveryChangeOfTheAdminAPIIsNoted(t *testing.T) {
 		"admin_fleets_change":      {fleet, `{"requestsPerSecond":7}`, "fleet changed"},
 		"admin_fleets_credentials": {fleet + "/credentials", "", "client secret rotated"},
 		"admin_fleets_overdue":     {fleet + "/payment-overdue", "", "payment overdue announced"},
+
+		"admin_finance_webhook_put":    {"/finance/webhook", `{"url":"https://erp.example.com/b?key=hidden"}`, "webhook registered"},
+		"admin_finance_announce":       {"/finance/reports/available", reportBody(), "report announced"},
+		"admin_finance_webhook_delete": {"/finance/webhook", "", "webhook deleted"},
 	}
 	for _, r := range adminRoutes() {
 		_, before := e.lastAudited()

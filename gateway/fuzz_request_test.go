@@ -40,6 +40,8 @@ var fuzzedRoutes = []struct{ caller, method, path string }{
 	{"admin", post, "/api/admin/v1/accounts/{account}/stores/s1/deactivate"},
 	{"admin", patch, "/api/admin/v1/fleets/{fleet}"},
 	{"admin", get, "/api/admin/v1/webhooks?status={}"},
+	{"admin", put, "/api/admin/v1/finance/webhook"},
+	{"admin", post, "/api/admin/v1/finance/reports/available"},
 }
 
 // FuzzRequest asks every route that reads anything, against a real Redis: a
@@ -104,5 +106,6 @@ func fuzzedBodies(s *env) []string {
 		`{"name":"V","limits":{"orders":{"burst":{"count":1000000,"seconds":1}}}}`, "", `{"url":"http://127.0.0.1:1/"}`,
 		`{"paused":true}`, `{"eventIds":["evt_1"]}`, "", `{"fleetId":"` + s.courier.id + `"}`, `{"closingDate":"2026-12-01"}`,
 		`{"reason":"VendorRequest"}`, `{"avgDeliveryMinutes":25,"coverage":` + istanbul + `}`, "",
+		`{"url":"https://erp.example/"}`, reportBody(),
 	}
 }

@@ -247,5 +247,6 @@ func TestProduction_AndSandbox(t *testing.T) {
 	never := newEnvOn(t, redis, nil, func(s *settings) { s.Webhook.LocalReceivers = receiversNever })
 	for _, e := range []*env{live, never.as(t, box.account)} {
 		want(t, e.call("PUT", "/webhook", `{"url":"http://127.0.0.1:9000/"}`), 422, "VALIDATION_FAILED")
+		want(t, e.tryAdmin("PUT", "/finance/webhook", `{"url":"http://127.0.0.1:9000/"}`), 422, "VALIDATION_FAILED")
 	}
 }

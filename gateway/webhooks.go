@@ -341,7 +341,7 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	slices.SortFunc(endpoints, ledger.WorstFirst)
 	views := viewAll(endpoints, viewHealth)
 	for i, e := range endpoints {
-		account, err := x.ledger.Accounts.Get(g.work, e.Account)
+		account, err := x.ledger.Webhooks.Owner(g.work, e.Account)
 		if err != nil {
 			return err
 		}

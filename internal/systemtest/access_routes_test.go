@@ -65,6 +65,10 @@ var apiRoutes = map[string][]apiRoute{
 		{"admin_fleets_change", "PATCH", "/fleets/{fleet}", "{}"},
 		{"admin_fleets_credentials", "POST", "/fleets/{fleet}/credentials", "{}"},
 		{"admin_fleets_overdue", "POST", "/fleets/{fleet}/payment-overdue", "{}"},
+		{"admin_finance_webhook_put", "PUT", "/finance/webhook", "{}"},
+		{"admin_finance_webhook_read", "GET", "/finance/webhook", ""},
+		{"admin_finance_announce", "POST", "/finance/reports/available", "{}"},
+		{"admin_finance_webhook_delete", "DELETE", "/finance/webhook", ""},
 	},
 }
 

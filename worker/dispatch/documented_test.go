@@ -3,6 +3,7 @@ package dispatch
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,11 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 		"rejected":    {Type: delivery.StoreRejected, Data: delivery.AppendStoreRejected(nil, "moda", fleet, "Kurye", "çok \"uzak\"")},
 		"no reason":   {Type: delivery.StoreRejected, Data: delivery.AppendStoreRejected(nil, "moda", fleet, "Kurye", "")},
 		"overdue":     {Type: delivery.PaymentOverdue, Data: delivery.AppendPaymentOverdue(nil, fleet, "Kurye", []string{"moda", "şişli"})},
-		"test":        {Type: delivery.WebhookTest, Data: fmt.Appendf(nil, `{"accountId":%q}`, delivery.NewAccountID())},
+		"report": {Type: delivery.ReportAvailable, Data: delivery.AppendReportAvailable(nil, &delivery.AvailableReport{
+			ID: "closing \"2026-10\"", Kind: delivery.ReportClosing, Month: "2026-10", Seal: delivery.Seal{Sequence: 7, SHA256: strings.Repeat("0a", 32)}, At: now,
+			Files: []delivery.DeliveredFile{{Target: "erp", Name: "şubeler.csv", SHA256: strings.Repeat("f1", 32), Bytes: 1}, {Target: "b", Name: "b", SHA256: strings.Repeat("00", 32)}}})},
+		"report without files": {Type: delivery.ReportAvailable, Data: delivery.AppendReportAvailable(nil, &delivery.AvailableReport{ID: "s", Kind: delivery.ReportScheduled, At: now})},
+		"test":                 {Type: delivery.WebhookTest, Data: fmt.Appendf(nil, `{"accountId":%q}`, delivery.NewAccountID())},
 	} {
 		events[name] = d
 	}

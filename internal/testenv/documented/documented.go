@@ -1,4 +1,4 @@
-// Package documented holds webhooks to the Vendor API's document.
+// Package documented holds webhooks to the documents of the APIs.
 package documented
 
 import (
@@ -15,51 +15,68 @@ import (
 	"vendorapi/gateway/openapi"
 )
 
-// Events are those of the document, each with the schema of its headers and its body, which may
+// Events are those of the documents, each with the schema of its headers and its body, which may
 // have nothing that is not documented.
 var Events = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
-	spec, err := openapi3.NewLoader().LoadFromData(openapi.Vendor)
-	if err != nil {
+	events := map[string]*jsonschema.Schema{}
+	if err := addEvents(events, "vendor", openapi.Vendor); err != nil {
 		return nil, err
 	}
-	type object = map[string]any
+	return events, addEvents(events, "admin", openapi.Admin)
+})
+
+type object = map[string]any
+
+// addEvents adds the events of a document. The headers of all are those of webhook.test in the Vendor API's.
+func addEvents(events map[string]*jsonschema.Schema, name string, text []byte) error {
+	spec, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return err
+	}
+	vendor, err := openapi3.NewLoader().LoadFromData(openapi.Vendor)
+	if err != nil {
+		return err
+	}
 	checks := object{}
-	for name, item := range spec.Webhooks {
+	for event, item := range spec.Webhooks {
+		parameters := item.Post.Parameters
+		if parameters == nil {
+			parameters = vendor.Webhooks["webhook.test"].Post.Parameters
+		}
 		known := object{"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Content-Type": true, "User-Agent": true}
 		required := []string{}
-		for _, p := range item.Post.Parameters {
+		for _, p := range parameters {
 			header := http.CanonicalHeaderKey(p.Value.Name)
 			if known[header] = p.Value.Schema; p.Value.Required {
 				required = append(required, header)
 			}
 		}
-		checks[name] = object{"required": []string{"body"}, "properties": object{
+		checks[event] = object{"required": []string{"body"}, "properties": object{
 			"header": object{"properties": known, "required": required},
 			"body":   item.Post.RequestBody.Value.Content["application/json"].Schema,
 		}}
 	}
-	text, err := json.Marshal(object{"components": spec.Components, "checks": checks})
+	encoded, err := json.Marshal(object{"components": spec.Components, "checks": checks})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(encoded))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	closeObjects(content)
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
-	if err := compiler.AddResource("mem:vendor", content); err != nil {
-		return nil, err
+	if err := compiler.AddResource("mem:"+name, content); err != nil {
+		return err
 	}
-	events := map[string]*jsonschema.Schema{}
-	for name := range checks {
-		if events[name], err = compiler.Compile("mem:vendor#/checks/" + name); err != nil {
-			return nil, err
+	for event := range checks {
+		if events[event], err = compiler.Compile("mem:" + name + "#/checks/" + event); err != nil {
+			return err
 		}
 	}
-	return events, nil
-})
+	return nil
+}
 
 // closeObjects forbids members that an object schema does not name.
 func closeObjects(value any) {
