@@ -288,7 +288,7 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	var found []receiver
 	counts := map[ledger.EndpointState]int64{}
 	for _, e := range endpoints {
-		one := receiver{e, names[e.Account.String()]}
+		one := receiver{e, names.Of(e.Account, "account ")}
 		if _, known := names[e.Account.String()]; known {
 			list.Without--
 		}
@@ -331,7 +331,11 @@ var outcomes = []layout.Choice{
 }
 
 func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) error {
-	account, err := p.account(r)
+	id, err := accountID(r)
+	if err != nil {
+		return err
+	}
+	account, err := p.Ledger.Webhooks.Owner(r.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -240,8 +240,13 @@ func (n Names) Find(typed string) string {
 	return typed
 }
 
-// Of is a name, or the beginning of the id where there is none.
-func (n Names) Of(id fmt.Stringer, kind string) string { return cmp.Or(n[id.String()], kind+Short(id)) }
+// Of is a name, or the beginning of the id where there is none. Finance has one in no list.
+func (n Names) Of(id fmt.Stringer, kind string) string {
+	if id == fmt.Stringer(delivery.FinanceAccount) {
+		return delivery.FinanceName
+	}
+	return cmp.Or(n[id.String()], kind+Short(id))
+}
 
 // Known is the name of an id; it fails for one that nobody has.
 func (n Names) Known(id string) (string, error) {
