@@ -68,6 +68,8 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		"wrong key":       {old: "days: 3", replacement: "dayz: 3", want: []string{"reporting.yaml:", ": reconcile.dayz: unknown field"}},
 		"wrong type":      {old: "batch: 1000", replacement: "batch: many", want: []string{"reporting.yaml:", ": export.batch: want a whole number"}},
 		"wrong values":    {old: "days: 3", replacement: "days: 0", variable: "LOG_LEVEL=loud", want: []string{": reconcile.days: ", ": log.level: "}},
+		"wrong target":    {old: "targets: []", replacement: "targets: [{name: erp, url: 'sftp://u:geheim@x/y'}]", want: []string{"reporting.yaml:", ": deliver.targets[0].url: want "}},
+		"unknown of it":   {old: "targets: []", replacement: "targets: [{name: erp, uri: 's3://x'}]", want: []string{"reporting.yaml:", "uri: unknown field"}},
 		"wrong redis":     {variable: "REDIS_URL=http://u:geheim@x", want: []string{"reporting.yaml:", ": redis url: "}},
 		"wrong history":   {variable: "CLICKHOUSE_URL=ftp://u:geheim@x", want: []string{"reporting.yaml:", ": clickhouse: url "}},
 		"no admin key":    {variable: "ADMIN_KEY=", want: []string{"set ADMIN_KEY, or ADMIN_KEY_FILE"}},

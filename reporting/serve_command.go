@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
+	"vendorapi/reporting/deliver"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reconcile"
@@ -203,6 +204,7 @@ type settings struct {
 	Tracing     tracing.Settings   `yaml:"tracing"`
 	Export      export.Settings    `yaml:"export"`
 	Reconcile   reconcile.Settings `yaml:"reconcile"`
+	Deliver     deliver.Settings   `yaml:"deliver"`
 	Panel       panelSettings      `yaml:"panel"`
 }
 
@@ -217,7 +219,8 @@ const (
 func (s *settings) Validate() error {
 	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(),
 		checkRoles("roles", s.Roles), s.ClickHouse.Validate(),
-		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(), s.Panel.Validate())
+		s.Log.Validate(), s.Tracing.Validate(), s.Export.Validate(), s.Reconcile.Validate(),
+		s.Deliver.Validate(), s.Panel.Validate())
 }
 
 func checkRoles(key string, roles []string) error {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is lacking of the named things (redis-server, valkey-server, gcc, curl,
-# libreoffice, chromium, haproxy, php, java, python-requests, docker, mmdebstrap, openssl) from the
-# system's packages, says so, and skips what is there.
+# libreoffice, chromium, haproxy, openssh-server, php, java, python-requests, docker, mmdebstrap,
+# openssl) from the system's packages, says so, and skips what is there.
 # Nothing else on the machine is touched: a service that the package brings
 # along is of no use here, since this project's Redis has ports and folders of
 # its own.
@@ -10,6 +10,7 @@ set -eu
 present() {
     case $1 in
     redis-server | valkey-server | curl | haproxy | java | mmdebstrap | openssl) command -v "$1" >/dev/null ;;
+    openssh-server) PATH=$PATH:/usr/sbin command -v sshd >/dev/null ;;
     docker) command -v docker >/dev/null && command -v dockerd >/dev/null && command -v docker-init >/dev/null ;;
     php) php -r 'exit(function_exists("curl_init") ? 0 : 1);' >/dev/null 2>&1 ;;
     # Another Python may come first on PATH than the one that the package is for.
@@ -29,7 +30,7 @@ present() {
 
 packages() {
     case $1 in
-    redis-server | curl | haproxy | mmdebstrap | openssl) echo "$1" ;;
+    redis-server | curl | haproxy | openssh-server | mmdebstrap | openssl) echo "$1" ;;
     # The package valkey-server has nothing more than a link and a service that starts.
     valkey-server) echo valkey-tools ;;
     docker) echo docker.io ;;

@@ -1,0 +1,234 @@
+// Package deliver puts sets of files where finance's books are kept: below a prefix in S3, or
+// in a folder reached by SFTP. Of a set the manifest comes last, so whoever finds it there has
+// the whole set. A file is complete under its name or not there, is never overwritten, and is
+// sent once: after a failure the same call goes on with the file that it failed at.
+package deliver
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/pkg/sftp"
+
+	"vendorapi/internal/delivery"
+)
+
+// ErrDiffers means that a file is there with other content. It stays as it is.
+var ErrDiffers = errors.New("it is there with other content, which was not touched")
+
+const (
+	connectLimit = 10 * time.Second
+	longestPause = time.Minute // a transfer without progress ends
+)
+
+var errStalled = fmt.Errorf("no progress for %s", longestPause)
+
+// Target is one place, named in the settings.
+type Target struct {
+	Name string
+	open func(context.Context) (place, error)
+}
+
+// place is where the files of a target are; names are paths below it.
+type place interface {
+	// read fails with fs.ErrNotExist if the file is not there.
+	read(ctx context.Context, name string, to io.Writer) error
+	// write leaves a file that is there as it is and fails with fs.ErrExist.
+	write(ctx context.Context, name string, content io.Reader, size int64, sum []byte) error
+	close()
+}
+
+// Open reads the secrets of a target. It connects to nothing.
+func Open(s TargetSettings) (*Target, error) {
+	t := &Target{Name: s.Name}
+	at, server, err := s.parse()
+	switch {
+	case err != nil:
+	case server != nil:
+		t.open, err = openBucket(s, at, server)
+	default:
+		t.open, err = openFolder(s, at)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deliver to %s: %w", s.Name, err)
+	}
+	return t, nil
+}
+
+// File is one of a set.
+type File struct {
+	Name   string
+	SHA256 string // of its content, in lower-case hex
+	// Write writes the content. It is not called for a file that is there.
+	Write func(context.Context, io.Writer) error
+}
+
+// Deliver puts the files into a folder, in their order; the last one is the manifest. done is
+// called after each file that is there; sent is false if another call sent it. The content
+// goes through a temporary file and is compared with its digest before any of it is sent.
+//
+// An error wraps delivery.ErrUnavailable when the call may succeed later, and ErrDiffers when
+// a file is there with other content. The end of ctx is neither.
+func (t *Target) Deliver(ctx context.Context, folder string, files []File, done func(f File, sent bool)) error {
+	return t.each(ctx, folder, files, func(ctx context.Context, s session, f File) error {
+		there, err := s.holds(ctx, f)
+		sent := false
+		if err == nil && !there {
+			sent, err = s.send(ctx, f)
+		}
+		if err == nil {
+			done(f, sent)
+		}
+		return err
+	})
+}
+
+// Check reads the files that are there and compares them with their digests. It returns one
+// sentence for each file that is missing or differs. Errors are as those of Deliver.
+func (t *Target) Check(ctx context.Context, folder string, files []File) (wrong []string, err error) {
+	err = t.each(ctx, folder, files, func(ctx context.Context, s session, f File) error {
+		there, err := s.holds(ctx, f)
+		if errors.Is(err, ErrDiffers) {
+			wrong = append(wrong, fmt.Sprintf("%s/%s at %s is not what was delivered.", folder, f.Name, t.Name))
+			return nil
+		}
+		if err == nil && !there {
+			wrong = append(wrong, fmt.Sprintf("%s/%s is missing at %s.", folder, f.Name, t.Name))
+		}
+		return err
+	})
+	return wrong, err
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+
+// session is a connection to a place, and a timer that ends it when nothing is written to the
+// session for longestPause.
+type session struct {
+	place
+	folder string
+	pause  *time.Timer
+}
+
+func (s session) Write(b []byte) (int, error) {
+	s.pause.Reset(longestPause)
+	return len(b), nil
+}
+
+// each connects and works on one file after the other.
+func (t *Target) each(ctx context.Context, folder string, files []File, work func(context.Context, session, File) error) error {
+	for _, f := range append([]File{{Name: folder}}, files...) {
+		if !plainName.MatchString(f.Name) {
+			return fmt.Errorf("deliver to %s: %q: want a name of A-Z, a-z, 0-9, dots, _ and -", t.Name, f.Name)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := session{folder: folder, pause: time.AfterFunc(longestPause, func() { cancel(errStalled) })}
+	defer s.pause.Stop()
+	var err error
+	if s.place, err = t.open(ctx); err != nil {
+		return fmt.Errorf("deliver to %s: %w", t.Name, fault(ctx, err))
+	}
+	defer s.close()
+	for _, f := range files {
+		s.pause.Reset(longestPause)
+		if err := work(ctx, s, f); err != nil {
+			return fmt.Errorf("deliver to %s: %s/%s: %w", t.Name, folder, f.Name, fault(ctx, err))
+		}
+	}
+	return nil
+}
+
+// holds reports whether a file is there with its content.
+func (s session) holds(ctx context.Context, f File) (bool, error) {
+	hash := sha256.New()
+	err := s.read(ctx, path.Join(s.folder, f.Name), io.MultiWriter(hash, s))
+	switch got := hex.EncodeToString(hash.Sum(nil)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case got != f.SHA256:
+		return false, fmt.Errorf("%w: its SHA-256 is %s, not %s", ErrDiffers, got, f.SHA256)
+	}
+	return true, nil
+}
+
+// send reports whether this call sent the file; another process may have been faster.
+func (s session) send(ctx context.Context, f File) (bool, error) {
+	s.pause.Stop() // how long it takes to write the content is not the target's fault
+	content, err := os.CreateTemp("", "deliver-")
+	if err != nil {
+		return false, err
+	}
+	defer content.Close()
+	hash := sha256.New()
+	if err := errors.Join(os.Remove(content.Name()), f.Write(ctx, io.MultiWriter(content, hash))); err != nil {
+		return false, err
+	}
+	sum := hash.Sum(nil)
+	if hex.EncodeToString(sum) != f.SHA256 {
+		return false, fmt.Errorf("what would be delivered is not what was sealed: its SHA-256 is %x, not %s", sum, f.SHA256)
+	}
+	size, err := content.Seek(0, io.SeekEnd)
+	if err != nil {
+		return false, err
+	}
+	s.pause.Reset(longestPause)
+	err = s.write(ctx, path.Join(s.folder, f.Name), io.TeeReader(io.NewSectionReader(content, 0, size), s), size, sum)
+	if !errors.Is(err, fs.ErrExist) {
+		return err == nil, err
+	}
+	there, err := s.holds(ctx, f)
+	if err == nil && !there {
+		err = &unavailable{errors.New("it was there and is no longer")}
+	}
+	return false, err
+}
+
+// unavailable adds nothing to the text of its cause.
+type unavailable struct{ cause error }
+
+func (u *unavailable) Error() string   { return u.cause.Error() }
+func (u *unavailable) Unwrap() []error { return []error{delivery.ErrUnavailable, u.cause} }
+
+// fault says why something failed that was done until ctx ended, and whether that may pass.
+func fault(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		if err = context.Cause(ctx); !errors.Is(err, errStalled) {
+			return err
+		}
+	}
+	if passes(err) {
+		return &unavailable{err}
+	}
+	return err
+}
+
+func passes(err error) bool {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return answer.StatusCode >= http.StatusInternalServerError || answer.Code == "RequestTimeout" ||
+			slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}, answer.StatusCode)
+	}
+	if _, refused := errors.AsType[*tls.CertificateVerificationError](err); refused {
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, errStalled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, sftp.ErrSSHFxConnectionLost)
+}
