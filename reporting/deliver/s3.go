@@ -58,9 +58,10 @@ func (b *bucket) read(ctx context.Context, name string, to io.Writer) error {
 }
 
 // write sends a file in one request, since of several the server would compute another digest.
-// The server compares the content with the digest.
+// The server compares the content with the digest, which is signed. The other way to sign it
+// sends an empty file without its length.
 func (b *bucket) write(ctx context.Context, name string, content io.Reader, size int64, sum []byte) error {
-	options := minio.PutObjectOptions{DisableMultipart: true, UserMetadata: map[string]string{
+	options := minio.PutObjectOptions{DisableMultipart: true, DisableContentSha256: true, UserMetadata: map[string]string{
 		"sha256": hex.EncodeToString(sum), "x-amz-checksum-sha256": base64.StdEncoding.EncodeToString(sum),
 	}}
 	options.SetMatchETagExcept("*")

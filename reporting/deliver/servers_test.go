@@ -1,0 +1,259 @@
+package deliver
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+)
+
+// server is a real one, behind a front.
+type server struct {
+	*front
+	url     string            // of a target, with %s for the address
+	secrets map[string]string // of a target, such as KEY_ID
+	files   func() map[string]string
+	put     func(name, content string)
+}
+
+// servers are those that need nothing installed; tests with the tag long add others.
+var servers = map[string]func(*testing.T) *server{"S3": fakeS3, "SFTP": goSFTP}
+
+// onEach runs a test against each kind of server.
+func onEach(t *testing.T, test func(*testing.T, *server)) {
+	t.Parallel()
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t))
+		})
+	}
+}
+
+var targets atomic.Int64
+
+// settings are those of a new target, with its secrets in the environment.
+func (s *server) settings(t *testing.T) TargetSettings {
+	t.Helper()
+	settings := TargetSettings{Name: fmt.Sprint("t-", targets.Add(1)), URL: fmt.Sprintf(s.url, s.addr)}
+	for of, secret := range s.secrets {
+		must(t, os.Setenv(settings.variable(of), secret))
+	}
+	return settings
+}
+
+func (s *server) open(t *testing.T) *Target {
+	t.Helper()
+	target, err := Open(s.settings(t))
+	must(t, err)
+	return target
+}
+
+// front passes connections on to a server.
+type front struct {
+	addr, to string
+	left     atomic.Int64 // bytes for the server until do is called
+	do       atomic.Pointer[func(down, up net.Conn)]
+	passes   atomic.Pointer[func()]
+}
+
+func newFront(t *testing.T, to string) *front {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	f := &front{addr: l.Addr().String(), to: to}
+	f.mend()
+	var open sync.WaitGroup
+	t.Cleanup(func() { l.Close(); open.Wait() })
+	open.Go(func() {
+		for {
+			down, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go f.pass(down)
+		}
+	})
+	return f
+}
+
+func (f *front) mend() { f.left.Store(math.MaxInt64) }
+
+// after has something done when n bytes have passed to the server.
+func (f *front) after(n int64, do func(down, up net.Conn)) {
+	f.do.Store(&do)
+	f.left.Store(n)
+}
+
+func cut(down, up net.Conn) { down.Close(); up.Close() }
+
+func (f *front) pass(down net.Conn) {
+	defer down.Close()
+	up, err := net.Dial("tcp", f.to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go func() { io.Copy(down, up); down.Close() }()
+	for b := make([]byte, 16<<10); ; {
+		n, err := down.Read(b)
+		if err != nil {
+			return
+		}
+		if f.left.Add(-int64(n)) < 0 {
+			(*f.do.Load())(down, up)
+		}
+		if passes := f.passes.Load(); passes != nil {
+			(*passes)()
+		}
+		if _, err := up.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// folderFiles are the files below a folder, without those that interrupted calls left.
+func folderFiles(t *testing.T, dir string) map[string]string {
+	files := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		files[name] = string(content)
+		return err
+	}))
+	return files
+}
+
+// onFolder is a server of the files below dir.
+func onFolder(t *testing.T, s *server, dir string) *server {
+	s.files = func() map[string]string { return folderFiles(t, dir) }
+	s.put = func(name, content string) {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	return s
+}
+
+// fakeS3 takes every key for good.
+func fakeS3(t *testing.T) *server {
+	backend := s3mem.New()
+	must(t, backend.CreateBucket("books"))
+	listener := httptest.NewServer(gofakes3.New(backend).Server())
+	t.Cleanup(listener.Close)
+	return &server{
+		front: newFront(t, listener.Listener.Addr().String()), url: "s3://books/closed?endpoint=http://%s",
+		secrets: map[string]string{"KEY_ID": "me", "SECRET": "geheim-geheim"},
+		files: func() map[string]string {
+			files := map[string]string{}
+			all, err := backend.ListBucket("books", nil, gofakes3.ListBucketPage{})
+			must(t, err)
+			for _, one := range all.Contents {
+				object, err := backend.GetObject("books", one.Key, nil)
+				must(t, err)
+				content, err := io.ReadAll(object.Contents)
+				must(t, err)
+				files[strings.TrimPrefix(one.Key, "closed/")] = string(content)
+			}
+			return files
+		},
+		put: func(name, content string) {
+			_, err := backend.PutObject("books", "closed/"+name, map[string]string{"Last-Modified": "Mon, 02 Nov 2026 00:00:00 GMT"}, strings.NewReader(content), int64(len(content)), nil)
+			must(t, err)
+		},
+	}
+}
+
+// newKey returns a key for servers and clients, and the private one in PEM.
+func newKey(t *testing.T) (ssh.Signer, string) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	signer, err := ssh.NewSignerFromKey(private)
+	must(t, err)
+	block, err := ssh.MarshalPrivateKey(private, "")
+	must(t, err)
+	return signer, string(pem.EncodeToMemory(block))
+}
+
+// goSFTP is pkg/sftp's server. Its rename replaces files, as that of some others does.
+func goSFTP(t *testing.T) *server {
+	host, _ := newKey(t)
+	mine, private := newKey(t)
+	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		if !bytes.Equal(key.Marshal(), mine.PublicKey().Marshal()) {
+			return nil, fs.ErrPermission
+		}
+		return nil, nil
+	}}
+	config.AddHostKey(host)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			connection, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serveSFTP(connection, config)
+		}
+	}()
+	dir := t.TempDir()
+	s := &server{front: newFront(t, l.Addr().String()), url: "sftp://me@%s" + dir + "/closed/months"}
+	s.secrets = map[string]string{"SSH_KEY": private, "KNOWN_HOSTS": knownhosts.Line([]string{s.addr}, host.PublicKey())}
+	return onFolder(t, s, filepath.Join(dir, "closed", "months"))
+}
+
+func serveSFTP(connection net.Conn, config *ssh.ServerConfig) {
+	defer connection.Close()
+	_, channels, requests, err := ssh.NewServerConn(connection, config)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	for offered := range channels {
+		channel, requests, err := offered.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			for r := range requests {
+				r.Reply(r.Type == "subsystem", nil)
+			}
+		}()
+		go func() {
+			defer channel.Close()
+			if s, err := sftp.NewServer(channel); err == nil {
+				s.Serve()
+			}
+		}()
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
