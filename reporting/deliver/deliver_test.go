@@ -270,8 +270,8 @@ func TestDeliver_SaysWhatIsWrongWithSFTP(t *testing.T) {
 		"a file in its way":  {s.with(t, "", "", s.url[len("sftp://me@%s"):], blocked), "not a directory", false},
 		"no folder possible": {s.with(t, "", "", s.url[len("sftp://me@%s"):], "/proc/books"), "make /proc/books", false},
 	})
-	s.to = "127.0.0.1:1"
-	testFailures(t, map[string]failure{"nobody there": {s.settings(t), "ssh: handshake failed: ", true}})
+	s.after(0, cut)
+	testFailures(t, map[string]failure{"cut off": {s.settings(t), "ssh: handshake failed: ", true}})
 }
 
 func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
