@@ -91,6 +91,7 @@ func (t *Target) Deliver(ctx context.Context, folder string, files []File, done 
 			sent, err = s.send(ctx, f)
 		}
 		if err == nil {
+			s.pause.Stop() // done takes the time that it needs
 			done(f, sent)
 		}
 		return err

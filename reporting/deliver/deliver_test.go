@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"path"
 	"slices"
@@ -246,10 +248,15 @@ func (s *server) with(t *testing.T, of, secret, old, replacement string) TargetS
 func TestDeliver_SaysWhatIsWrongWithS3(t *testing.T) {
 	t.Parallel()
 	s := fakeS3(t)
+	stranger := httptest.NewUnstartedServer(nil)
+	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
+	stranger.StartTLS()
+	t.Cleanup(stranger.Close)
 	testFailures(t, map[string]failure{
 		"no secret":      {s.with(t, "SECRET", "", "", ""), "set DELIVER_T_", false},
 		"missing bucket": {s.with(t, "", "", "books", "nobodys-books"), "bucket does not exist", false},
 		"nobody there":   {s.with(t, "", "", s.addr, "127.0.0.1:1"), "connection refused", true},
+		"certificate":    {s.with(t, "", "", "http://"+s.addr, stranger.URL), "certificate signed by unknown authority", false},
 		"no TLS":         {s.with(t, "", "", "http:", "https:"), "server gave HTTP response to HTTPS client", true},
 	})
 }

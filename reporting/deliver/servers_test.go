@@ -130,7 +130,7 @@ func (f *front) pass(down net.Conn) {
 	}
 }
 
-// folderFiles are the files below a folder, without those that interrupted calls left.
+// folderFiles are the files below a folder with their content.
 func folderFiles(t *testing.T, dir string) map[string]string {
 	files := map[string]string{}
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -184,7 +184,7 @@ func fakeS3(t *testing.T) *server {
 	}
 }
 
-// newKey returns a key for servers and clients, and the private one in PEM.
+// newKey returns a key for servers and clients, and the private one in PEM, as a secret of a file is read.
 func newKey(t *testing.T) (ssh.Signer, string) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -193,7 +193,7 @@ func newKey(t *testing.T) (ssh.Signer, string) {
 	must(t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
 	must(t, err)
-	return signer, string(pem.EncodeToMemory(block))
+	return signer, strings.TrimSpace(string(pem.EncodeToMemory(block)))
 }
 
 // goSFTP is pkg/sftp's server. Its rename replaces files, as that of some others does.

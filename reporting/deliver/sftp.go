@@ -52,13 +52,9 @@ func trust(config *ssh.ClientConfig, addr, hosts string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name())
 	_, err = file.WriteString(hosts)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	known, err := knownhosts.New(file.Name())
-	if err != nil {
+	known, malformed := knownhosts.New(file.Name())
+	if err := errors.Join(err, malformed, file.Close(), os.Remove(file.Name())); err != nil {
 		return err
 	}
 	config.HostKeyCallback = func(host string, remote net.Addr, key ssh.PublicKey) error {
@@ -120,8 +116,8 @@ func (f *folder) read(_ context.Context, name string, to io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	defer file.Close()
-	if _, err = file.WriteTo(to); err != nil {
+	_, err = file.WriteTo(to)
+	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
 	return nil
