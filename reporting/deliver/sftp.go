@@ -116,8 +116,8 @@ func (f *folder) read(_ context.Context, name string, to io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	_, err = file.WriteTo(to)
-	if err = errors.Join(err, file.Close()); err != nil {
+	defer func() { _ = file.Close() }()
+	if _, err = file.WriteTo(to); err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
 	return nil
@@ -140,7 +140,7 @@ func (f *folder) write(_ context.Context, name string, content io.Reader, _ int6
 	if _, supported := f.client.HasExtension("fsync@openssh.com"); err == nil && supported {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err = cmp.Or(err, file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", part, err)
 	}
 	for _, publish := range []func(from, to string) error{f.client.Link, f.client.Rename} {
