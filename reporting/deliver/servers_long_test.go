@@ -244,13 +244,17 @@ func TestDeliver_NeedsLittleMemory(t *testing.T) {
 
 // A server that takes no more loses its connection after a minute.
 func TestDeliver_EndsWithoutProgress(t *testing.T) {
-	onEach(t, func(t *testing.T, s *server) {
-		done := make(chan struct{})
-		t.Cleanup(func() { close(done) })
-		s.after(1<<20, func(_, _ net.Conn) { <-done })
-		said, err := deliverTo(t.Context(), s.open(t), theSet())
-		if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "payments.csv: no progress for 1m0s") || len(said) != 1 {
-			t.Errorf("said %q and %v", said, err)
-		}
-	})
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) *server{"S3": fakeS3, "SFTP": goSFTP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, done := start(t), make(chan struct{})
+			t.Cleanup(func() { close(done) })
+			s.after(1<<20, func(_, _ net.Conn) { <-done })
+			said, err := deliverTo(t.Context(), s.open(t), theSet())
+			if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "payments.csv: no progress for 1m0s") || len(said) != 1 {
+				t.Errorf("said %q and %v", said, err)
+			}
+		})
+	}
 }
