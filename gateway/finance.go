@@ -33,10 +33,9 @@ type reportForm struct {
 }
 
 type fileForm struct {
-	Target delivery.Text   `json:"target"`
-	Name   delivery.Text   `json:"name"`
-	SHA256 delivery.Text   `json:"sha256"`
-	Bytes  delivery.Number `json:"bytes"`
+	Target delivery.Text `json:"target"`
+	Name   delivery.Text `json:"name"`
+	SHA256 delivery.Text `json:"sha256"`
 }
 
 // announceReport is POST /finance/reports/available: finance's own system gets one event for each id,
@@ -98,9 +97,8 @@ func (f *reportForm) files() (files []delivery.DeliveredFile) {
 		f.WrongType = slices.Concat(wrong, r.Wrong)
 		files = append(files, delivery.DeliveredFile{
 			Target: f.Line(path+".target", given.Target, true, 1, maxName), Name: f.Line(path+".name", given.Name, true, 1, maxFileName),
-			SHA256: f.digest(path+".sha256", given.SHA256), Bytes: f.Whole(path+".bytes", given.Bytes, 0, maxExact),
+			SHA256: f.digest(path+".sha256", given.SHA256),
 		})
-		f.Require(path+".bytes", given.Bytes.Set)
 	})
 	return files
 }

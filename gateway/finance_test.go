@@ -18,7 +18,7 @@ const digest = `"2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7a
 // reportBody is an announcement with these members instead of its own; "" leaves one out.
 func reportBody(changes ...string) string {
 	members := map[string]string{"id": `"closing-2026-10"`, "kind": `"closing"`, "month": `"2026-10"`, "seal": `{"sequence":7,"sha256":` + digest + `}`,
-		"files": `[{"target":"erp","name":"2026-10/order-ledger.csv","sha256":` + digest + `,"bytes":48213}]`, "at": `"2026-11-02T06:00:00+03:00"`}
+		"files": `[{"target":"erp","name":"2026-10/order-ledger.csv","sha256":` + digest + `}]`, "at": `"2026-11-02T06:00:00+03:00"`}
 	for i := 0; i+1 < len(changes); i += 2 {
 		members[changes[i]] = changes[i+1]
 	}
@@ -140,7 +140,7 @@ func TestFinance_URLIsGuardedAsVendorsAre(t *testing.T) {
 func TestFinance_WrongReportsAreRefused(t *testing.T) {
 	e := newEnv(t)
 	want(t, e.tryAdmin("PUT", "/finance/webhook", `{"url":"https://erp.example/"}`), 200, "")
-	one := `{"target":"a","name":"b","sha256":` + digest + `,"bytes":1}`
+	one := `{"target":"a","name":"b","sha256":` + digest + `}`
 	file := func(member, value string) string { return strings.Replace("["+one+","+one+"]", member, value, 1) }
 	long := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
 	for field, values := range map[string][]string{
@@ -162,8 +162,7 @@ func TestFinance_WrongReportsAreRefused(t *testing.T) {
 	for _, c := range [][3]string{
 		{`"target":"a"`, `"target":` + long(201), "files[0].target"}, {`"target":"a",`, "", "files[0].target"}, {`"name":"b"`, `"name":` + long(256), "files[0].name"},
 		{`"name":"b"`, `"name":1`, "files[0].name"}, {digest, `"2C26"`, "files[0].sha256"}, {digest, strings.ToUpper(digest), "files[0].sha256"},
-		{`"bytes":1`, `"bytes":-1`, "files[0].bytes"}, {`,"bytes":1}`, "}", "files[0].bytes"}, {`"bytes":1`, `"bytes":"1"`, "files[0].bytes"},
-		{`"bytes":1}]`, `"bytes":1e3}]`, "files[1].bytes"}, {"[{", "[7,{", "files[0]"}, {"[{", "[null,{", "files[0].target"},
+		{"[{", "[7,{", "files[0]"}, {"[{", "[null,{", "files[0].target"},
 	} {
 		wantField(t, e.announce("files", file(c[0], c[1])), 422, "VALIDATION_FAILED", c[2])
 	}

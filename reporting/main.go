@@ -26,6 +26,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/version"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/deliver"
 	"vendorapi/reporting/panel/auth"
 )
 
@@ -119,6 +120,7 @@ type stores struct {
 	archive *archive.Archive
 	applied []string // files of the schema that were lacking
 	log     *slog.Logger
+	deliver deliver.Settings
 }
 
 // withStores reads the settings, opens ClickHouse, whose tables it brings up to date,
@@ -128,7 +130,7 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
 		return err
 	}
-	s := stores{log: settings.Log.Logger(c.ErrOrStderr())}
+	s := stores{log: settings.Log.Logger(c.ErrOrStderr()), deliver: settings.Deliver}
 	if clickHouse {
 		if s.archive, err = archive.Open(settings.ClickHouse); err != nil {
 			return err

@@ -187,10 +187,20 @@ func newMonthCorrectCommand() *cobra.Command {
 
 func newMonthVerifyCommand() *cobra.Command {
 	c := newCommand("verify", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
-		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
+		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+			b := closing.New(s.ledger, s.archive, s.log)
 			v, err := b.Verify(ctx, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
 			if err != nil {
 				return err
+			}
+			if targets, err := s.deliver.Open(); err != nil {
+				fmt.Fprintln(c.ErrOrStderr(), "delivered files are not compared:", err)
+			} else {
+				wrong, err := b.CheckDelivered(ctx, targets)
+				if err != nil {
+					return err
+				}
+				v.Findings = append(v.Findings, wrong...)
 			}
 			for _, text := range v.Findings {
 				fmt.Fprintln(c.OutOrStdout(), text)

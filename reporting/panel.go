@@ -130,14 +130,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	if p.people, err = auth.FromEnvironment(); err != nil {
 		return nil, err
 	}
-	key, err := config.Secret("ADMIN_KEY")
-	if err != nil {
-		return nil, err
-	}
-	if keys := config.SplitList(key); len(keys) > 0 {
-		key = keys[0] // several while it is rotated; the gateway takes each
-	}
-	if p.admin, err = admin.NewClient(s.Panel.Admin, key); err != nil {
+	if p.admin, err = adminClient(s.Panel.Admin); err != nil {
 		return nil, err
 	}
 	ring, err := config.Keys("TRACKING_KEYS")
@@ -149,6 +142,18 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 		return nil, fmt.Errorf("TRACKING_KEYS: %w", err)
 	}
 	return p, nil
+}
+
+// adminClient is that of the gateway's admin API.
+func adminClient(s admin.Settings) (*admin.Client, error) {
+	key, err := config.Secret("ADMIN_KEY")
+	if err != nil {
+		return nil, err
+	}
+	if keys := config.SplitList(key); len(keys) > 0 {
+		key = keys[0] // several while it is rotated; the gateway takes each
+	}
+	return admin.NewClient(s, key)
 }
 
 // listeners is what is served where; history reports whether ClickHouse's tables exist.

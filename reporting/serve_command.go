@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/config"
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
@@ -75,6 +77,10 @@ func (s *settings) checkSecrets() ([]string, error) {
 func (s *settings) check() error {
 	connection := s.Redis.Ledger(s.Environment, nil)
 	wrong := connection.Check()
+	if s.has(roleReconcile) {
+		_, err := s.Deliver.Open()
+		wrong = errors.Join(wrong, err)
+	}
 	if _, missing := s.checkSecrets(); missing != nil || !s.has(rolePanel) {
 		return wrong
 	}
@@ -185,11 +191,35 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 		group.Go(func() error { return exporter.Run(ctx) })
 	}
 	if p.settings.has(roleReconcile) {
-		daily := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry)
-		daily.Then = closing.NewNightly(closing.New(l, a, p.Log), p.Registry).Run
+		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.Log)
+		daily.Then = closing.NewNightly(books, p.Registry).Run
 		group.Go(func() error { return daily.Run(ctx) })
+		targets, err := p.settings.Deliver.Open()
+		if err != nil {
+			return err
+		}
+		announce, err := p.settings.announcer()
+		if err != nil {
+			return err
+		}
+		deliverer := closing.NewDeliverer(books, targets, p.settings.Deliver.Daily, announce, p.Registry)
+		group.Go(func() error { return deliverer.Run(ctx) })
 	}
 	return group.Wait()
+}
+
+// announcer tells finance's own system of deliveries, through the gateway. Without the gateway's key nobody is told.
+func (s *settings) announcer() (func(context.Context, *delivery.AvailableReport) error, error) {
+	if os.Getenv("ADMIN_KEY")+os.Getenv("ADMIN_KEY_FILE") == "" {
+		return func(context.Context, *delivery.AvailableReport) error { return nil }, nil
+	}
+	client, err := adminClient(s.Panel.Admin)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, r *delivery.AvailableReport) error {
+		return client.ReportAvailable(ctx, closing.Automatic, r)
+	}, nil
 }
 
 // settings is the whole of configs/reporting.yaml, where each key is explained.

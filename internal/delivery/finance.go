@@ -54,7 +54,6 @@ type DeliveredFile struct {
 	Target string // the name of where it was put
 	Name   string
 	SHA256 string // as a Seal's
-	Bytes  int
 }
 
 // AppendReportAvailable appends the data of report.available, which is also the body of the request
@@ -76,8 +75,7 @@ func AppendReportAvailable(dst []byte, r *AvailableReport) []byte {
 		}
 		dst = AppendString(append(dst, `{"target":`...), f.Target)
 		dst = appendText(dst, "name", f.Name)
-		dst = appendText(dst, "sha256", f.SHA256)
-		dst = append(strconv.AppendInt(appendKey(dst, "bytes"), int64(f.Bytes), 10), '}')
+		dst = append(appendText(dst, "sha256", f.SHA256), '}')
 	}
 	return append(appendTimeField(append(dst, ']'), "at", r.At), '}')
 }

@@ -109,9 +109,9 @@ func TestReportAvailable_IsWrittenAsDocumented(t *testing.T) {
 	for want, report := range map[string]AvailableReport{
 		`{"id":"a \"b\"","kind":"scheduled","files":[],"at":"2026-11-02T06:00:00.000+03:00"}`: {ID: `a "b"`, Kind: ReportScheduled, At: at},
 		`{"id":"c","kind":"closing","month":"2026-10","seal":{"sequence":7,"sha256":"0a"},"files":[` +
-			`{"target":"erp","name":"şube.csv","sha256":"0b","bytes":12},{"target":"erp","name":"x","sha256":"0c","bytes":0}],"at":"2026-11-02T06:00:00.000+03:00"}`: {
+			`{"target":"erp","name":"şube.csv","sha256":"0b"},{"target":"erp","name":"x","sha256":"0c"}],"at":"2026-11-02T06:00:00.000+03:00"}`: {
 			ID: "c", Kind: ReportClosing, Month: "2026-10", Seal: Seal{7, "0a"}, At: at,
-			Files: []DeliveredFile{{"erp", "şube.csv", "0b", 12}, {"erp", "x", "0c", 0}}},
+			Files: []DeliveredFile{{"erp", "şube.csv", "0b"}, {"erp", "x", "0c"}}},
 	} {
 		got := AppendReportAvailable(nil, &report)
 		check(t, string(got) == want, "got  %s\nwant %s", got, want)

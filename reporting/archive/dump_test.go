@@ -44,6 +44,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 	noError(t, from.InsertDays(t.Context(), batch))
 	noError(t, from.InsertSeal(t.Context(), &Seal{Sequence: 1, Kind: "close", Month: noon, Batch: batch, At: at, RecordedAt: at, Manifest: "{}", Seal: "x"}))
 	noError(t, from.NoteReconciledDay(t.Context(), &ReconciledDay{Day: noon, At: at, Orders: 1}))
+	noError(t, from.NoteDelivery(t.Context(), &Delivered{"erp", "2026-11-closing-000001", "manifest.json", "x", at}))
 	for range 2 {
 		for _, table := range Tables() {
 			var file bytes.Buffer

@@ -224,8 +224,9 @@ var (
 		"store_name String; store_youngest String; delivered_fleet_name String; delivered_fleet_youngest String; delivered_store_name String; "+
 		"delivered_store_youngest String")
 	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
+	deliveries     = listedTable("deliveries", "target String; folder String; file String; sha256 String; at DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, seals, closedOrders, closedDays, reconciledDays}
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, seals, closedOrders, closedDays, reconciledDays, deliveries}
 )
 
 // Tables are the names of the tables that hold rows.

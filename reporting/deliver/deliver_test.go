@@ -290,7 +290,7 @@ func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 		"s3://me@books": false, "s3://books:1": false, "s3://books?key=geheim": false, "s3://books?endpoint=host:9000": false, "s3://books?endpoint=https://me:geheim@host": false, "s3://books?endpoint=https://host/a": false, "s3://books#a": false,
 		"sftp://host/a": false, "sftp://me:geheim@host/a": false, "sftp://me@host/a/..": false, "sftp://me@host/a?b=c": false, "sftp://me:ge heim@host": false, "sftp://me@host:geheim": false,
 	} {
-		s := Settings{[]TargetSettings{{"erp", url}}}
+		s := Settings{Targets: []TargetSettings{{"erp", url}}}
 		err := s.Validate()
 		if (err == nil) != fine || err != nil && (!strings.HasPrefix(err.Error(), "deliver.targets[0].url: want ") || strings.Contains(err.Error(), "geheim")) {
 			t.Errorf("%q: %v", url, err)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"vendorapi/internal/config"
 )
@@ -16,6 +17,7 @@ import (
 // Settings are the section deliver of configs/reporting.yaml, where each key is explained.
 type Settings struct {
 	Targets []TargetSettings `yaml:"targets"`
+	Daily   string           `yaml:"daily"`
 }
 
 // TargetSettings are an entry of deliver.targets.
@@ -28,6 +30,9 @@ var targetName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 // Validate names the first key that is wrong.
 func (s *Settings) Validate() error {
+	if _, err := time.Parse("15:04", s.Daily); err != nil && s.Daily != "" {
+		return errors.New("deliver.daily: want a time such as 07:00, or nothing")
+	}
 	for i, t := range s.Targets {
 		key := fmt.Sprintf("deliver.targets[%d]", i)
 		if !targetName.MatchString(t.Name) {
@@ -68,6 +73,15 @@ func (s TargetSettings) parse() (at, server *url.URL, err error) {
 }
 
 var errWant = errors.New("want s3://bucket/prefix?endpoint=https://host:port&region=name or sftp://user@host:port/folder, without . and .. and without password")
+
+// Open reads the secrets of all targets.
+func (s *Settings) Open() (targets []*Target, err error) {
+	for _, t := range s.Targets {
+		target, wrong := Open(t)
+		targets, err = append(targets, target), errors.Join(err, wrong)
+	}
+	return targets, err
+}
 
 // secrets reads two of a target from the environment, and names both when both are missing.
 func (s TargetSettings) secrets(one, other string) (first, second string, err error) {

@@ -54,7 +54,7 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 		"overdue":     {Type: delivery.PaymentOverdue, Data: delivery.AppendPaymentOverdue(nil, fleet, "Kurye", []string{"moda", "şişli"})},
 		"report": {Type: delivery.ReportAvailable, Data: delivery.AppendReportAvailable(nil, &delivery.AvailableReport{
 			ID: "closing \"2026-10\"", Kind: delivery.ReportClosing, Month: "2026-10", Seal: delivery.Seal{Sequence: 7, SHA256: strings.Repeat("0a", 32)}, At: now,
-			Files: []delivery.DeliveredFile{{Target: "erp", Name: "şubeler.csv", SHA256: strings.Repeat("f1", 32), Bytes: 1}, {Target: "b", Name: "b", SHA256: strings.Repeat("00", 32)}}})},
+			Files: []delivery.DeliveredFile{{Target: "erp", Name: "şubeler.csv", SHA256: strings.Repeat("f1", 32)}, {Target: "b", Name: "b", SHA256: strings.Repeat("00", 32)}}})},
 		"report without files": {Type: delivery.ReportAvailable, Data: delivery.AppendReportAvailable(nil, &delivery.AvailableReport{ID: "s", Kind: delivery.ReportScheduled, At: now})},
 		"test":                 {Type: delivery.WebhookTest, Data: fmt.Appendf(nil, `{"accountId":%q}`, delivery.NewAccountID())},
 	} {

@@ -112,3 +112,16 @@ CREATE TABLE IF NOT EXISTS reconciled_days {{onCluster}}
 ENGINE = {{shared "reconciled_days"}}
 ORDER BY (day, at)
 SETTINGS {{durability}};
+
+-- What was delivered where; a row can be there twice. The file announced: finance's own system was told.
+CREATE TABLE IF NOT EXISTS deliveries {{onCluster}}
+(
+    target LowCardinality(String),
+    folder String,
+    file String,
+    sha256 String,
+    at DateTime64(3, 'Etc/GMT-3')
+)
+ENGINE = {{shared "deliveries"}}
+ORDER BY (target, folder, file)
+SETTINGS {{durability}};
