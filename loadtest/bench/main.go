@@ -56,7 +56,7 @@ var measurements = map[string]func(*bench, context.Context) error{
 	"native": (*bench).measureNative, "topologies": (*bench).measureTopologies, "replica": (*bench).measureReplica,
 	"throughput": (*bench).measureThroughput, "latency": (*bench).measureLatency, "isolation": (*bench).measureIsolation,
 	"backlog": (*bench).measureBacklog, "kill": (*bench).measureKills,
-	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads,
+	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads, "closing": (*bench).measureClosing,
 }
 
 // bench is one run of a suite.

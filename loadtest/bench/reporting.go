@@ -82,10 +82,10 @@ var yearSQL string
 var yearTemplate = template.Must(template.New("year").Parse(yearSQL))
 
 const (
-	yearFirst  = "2026-01-01"
-	yearLast   = "2026-12-31"
-	monthFirst = "2026-06-01"
-	monthLast  = "2026-06-30"
+	yearFirst  = "2025-01-01"
+	yearLast   = "2025-12-31"
+	monthFirst = "2025-06-01"
+	monthLast  = "2025-06-30"
 )
 
 // openYear is an environment whose database holds a year of orders, and in which reporting serves reports of it.
