@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,16 +59,21 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	return s.run(ctx, s.Reporting, o.PanelAddr+" and "+o.ReportingOpsAddr)
 }
 
-// panelUser is the demo's user, and the name of its token.
-const panelUser = "demo"
+// panelUser is the demo's user, and the name of its token. secondUser has the same password: closing a
+// month takes two people.
+const (
+	panelUser  = "demo"
+	secondUser = "second"
+)
 
 // seedPanel makes the demo's user and token once. The files that reporting reads
 // hold only hashes; what they stand for lies beside them.
 func (s *Stack) seedPanel(ctx context.Context) error {
 	password, err := s.panelSecret("panel-password", "panel-users", func() (secret, line string, err error) {
 		secret = rand.Text()
-		line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance")
-		return secret, line, err
+		line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance,closer")
+		second, _, other := s.reporting(ctx, secret+"\n", "user", secondUser, "--roles", "finance,closer")
+		return secret, line + second, errors.Join(err, other)
 	})
 	if err != nil {
 		return err

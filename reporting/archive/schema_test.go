@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,6 +121,33 @@ func TestSchema_ClusterTables(t *testing.T) {
 	for _, view := range regexp.MustCompile(`(?s)CREATE OR REPLACE VIEW.*?;\n`).FindAllString(sql, -1) {
 		if strings.Contains(view, "_local") {
 			t.Errorf("%s", view)
+		}
+	}
+}
+
+// The embedded engine makes no users, but it knows the settings, and a query beyond them is refused.
+func TestBISettings_BoundAQuery(t *testing.T) {
+	t.Parallel()
+	a := idleArchive(t)
+	source, err := os.ReadFile("../../configs/clickhouse/bi.sql")
+	noError(t, err)
+	profile := comment.ReplaceAllString(string(source), "")
+	for statement := range strings.SplitSeq(strings.TrimSpace(profile), ";") {
+		if statement = strings.TrimSpace(statement); statement != "" {
+			noError(t, a.conn.QueryRow(t.Context(), "SELECT formatQuery({sql:String})", clickhouse.Named("sql", statement)).Err())
+		}
+	}
+	_, settings, _ := strings.Cut(profile, "SETTINGS\n")
+	settings, _, _ = strings.Cut(settings, ";")
+	for query, refused := range map[string]bool{"SELECT count() FROM booked_days": false, "SELECT * FROM numbers(2000000)": true} {
+		rows, err := a.conn.Query(t.Context(), query+" SETTINGS "+settings)
+		if err == nil {
+			for rows.Next() {
+			}
+			err = rows.Err()
+		}
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "max_result_rows") && !strings.Contains(err.Error(), "RESULT") {
+			t.Errorf("%s: %v", query, err)
 		}
 	}
 }
