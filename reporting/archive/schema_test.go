@@ -146,7 +146,7 @@ func TestBISettings_BoundAQuery(t *testing.T) {
 			}
 			err = rows.Err()
 		}
-		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "max_result_rows") && !strings.Contains(err.Error(), "RESULT") {
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "Limit for result exceeded") {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
