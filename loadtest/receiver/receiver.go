@@ -71,9 +71,9 @@ type Counts struct {
 	Events     map[string]int `json:"events"`     // distinct ones, by type
 }
 
-// knownEvents are the types of the spec, and two of the service's own.
+// knownEvents are the types of the spec, and three of the service's own.
 var knownEvents = []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected",
-	"fleet.payment_overdue", "webhook.test"}
+	"fleet.payment_overdue", "webhook.test", "report.available"}
 
 // Serve answers with a handler on a free port of this machine until stop is called.
 func Serve(h http.Handler) (url string, stop func(), err error) {
