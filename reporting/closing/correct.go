@@ -87,12 +87,13 @@ func causeOf(d *archive.ClosedDifference) string {
 // deliveries, and newer versions of orders that Redis holds as well. Everything else is returned, and booked when a
 // person names the orders. It may run in several processes at once.
 func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.OrderID) (booked []Correction, left []Unexplained, err error) {
+	done := map[delivery.OrderID]bool{} // what was booked here
 	for {
 		l, err := b.Read(ctx)
 		if err != nil || l.Last == nil {
 			return booked, nil, err
 		}
-		orders, late, unexplained, err := b.find(ctx, named)
+		orders, late, unexplained, err := b.find(ctx, named, done)
 		if err != nil {
 			return booked, nil, err
 		}
@@ -119,11 +120,15 @@ func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.
 			return booked, unexplained, err
 		}
 		booked = append(booked, m.Corrections...)
+		for _, d := range orders {
+			done[d.Order] = true
+		}
 	}
 }
 
-// find lists what can be booked, at most ordersAtOnce, and what cannot.
-func (b *Books) find(ctx context.Context, named []delivery.OrderID) (orders []archive.ClosedDifference, late []archive.LateDelivery, left []Unexplained, err error) {
+// find lists what can be booked, at most ordersAtOnce, and what cannot. An order that was booked and still differs cannot:
+// it would be booked without end.
+func (b *Books) find(ctx context.Context, named []delivery.OrderID, done map[delivery.OrderID]bool) (orders []archive.ClosedDifference, late []archive.LateDelivery, left []Unexplained, err error) {
 	if late, err = b.archive.UnbookedLate(ctx, ordersAtOnce); err != nil {
 		return nil, nil, nil, err
 	}
@@ -143,6 +148,8 @@ func (b *Books) find(ctx context.Context, named []delivery.OrderID) (orders []ar
 			}
 			for _, d := range part {
 				switch {
+				case done[d.Order]:
+					left = append(left, Unexplained{d, "it was booked just now and differs all the same: it has changed again, or rows were (`reporting month verify`)"})
 				case why[d.Order] != "" && !slices.Contains(named, d.Order):
 					left = append(left, Unexplained{d, why[d.Order]})
 				case len(orders)+len(late) < ordersAtOnce:

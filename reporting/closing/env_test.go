@@ -46,6 +46,14 @@ func month(text string) Month {
 	return m
 }
 
+// dayText is the local day of a time; empty for none.
+func dayText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.In(time.FixedZone("", 3*3600)).Format(time.DateOnly)
+}
+
 // order is an order of a day and hour, to be stored.
 func (e *env) order(at time.Time, status delivery.Status, kurus int64) archive.Order {
 	e.made++

@@ -59,7 +59,7 @@ SETTINGS {{durability}};
 {{distributed "closed_orders"}};
 
 -- Their sums by day, account, fleet and store. *_youngest say which name is the
--- youngest order's: its creation and its id as one number.
+-- youngest order's: its creation, its id and the entry as one number.
 CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
 (
     batch UUID,

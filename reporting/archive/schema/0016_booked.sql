@@ -53,8 +53,10 @@ GLOBAL INNER JOIN
 ) AS late USING (account_id, business_day, order_id)
 {{- end}}
 
+{{- /* Larger for a younger order, and for a later entry of the same one: no two rows of an order are equal, so that a name
+never depends on the sequence in which rows are read. */}}
 {{- define "youngest" -}}
-bitOr(bitShiftLeft(toUInt256(toUnixTimestamp64Milli(r.created_at)), 128), toUInt256(toUInt128(r.order_id)))
+bitOr(bitShiftLeft(toUInt256(toUnixTimestamp64Milli(r.created_at)), 168), bitOr(bitShiftLeft(toUInt256(toUInt128(r.order_id)), 40), toUInt256(r.entry) * 2 + if(r.sign > 0, 1, 0)))
 {{- end}}
 
 {{- /* The columns of closed_days behind batch, of a source of rows. fact is a day, whether the
@@ -308,7 +310,7 @@ FROM
             ({{template "sums" "s.later"}}) AS o
         FROM
         (
-            SELECT *, correction_of IS NULL AND ifNull(toDate(ended_at) > {to:Date}, true) AS later
+            SELECT *, if(correction_of IS NULL, ifNull(toDate(ended_at) > {to:Date}, true), ended_at IS NULL) AS later
             FROM {{database}}.order_ledger_{{.}}{{template "period"}}
         ) AS s
     ) AS ledger

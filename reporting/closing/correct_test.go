@@ -1,0 +1,110 @@
+package closing
+
+import (
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
+)
+
+// correct books what is named, and wants so many corrections booked and so many left.
+func (e *env) correct(booked, left int, named ...delivery.OrderID) {
+	e.T.Helper()
+	done, rest, err := e.books.Correct(e.T.Context(), "ece", "", named...)
+	testenv.Must(e.T, err)
+	if len(done) != booked || len(rest) != left {
+		e.T.Fatalf("booked %+v, left %+v, want %d and %d", done, rest, booked, left)
+	}
+}
+
+// An order that was not there when its month was closed, and has not ended, is carried over like any other.
+func TestCorrect_AnOrderThatHasNotEndedBalances(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	at := october.Add(12 * time.Hour)
+	e.store(e.order(at, delivery.Delivered, 100))
+	e.close(october)
+	o := e.order(at, delivery.Assigned, 250)
+	balances := func(when string, p reports.Params) {
+		t.Helper()
+		balanced, _, err := reports.Balance(t.Context(), e.Archive, p)
+		testenv.Must(t, err)
+		if !balanced {
+			t.Errorf("%s, the control totals of %s to %s do not balance", when, p.From, p.To)
+		}
+	}
+	e.store(o)
+	e.correct(1, 0, o.ID)
+	november := params(october.Next())
+	balances("booked as assigned", november)
+	o.Version++
+	o.Status, o.EndedAt, o.DeliveredAt = delivery.Delivered, at.Add(time.Hour), at.Add(time.Hour)
+	e.store(o)
+	e.correct(1, 0, o.ID)
+	balances("booked as delivered", november)
+	both := november
+	both.From = params(october).From
+	balances("both months", both)
+}
+
+// A falsified row can keep an order different whatever is booked: it is booked once, not without end.
+func TestCorrect_EndsThoughAnOrderStaysDifferent(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
+	e.store(o)
+	e.close(october)
+	o.Collection.Minor++
+	e.store(o)
+	e.correct(1, 0, o.ID)
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders DELETE WHERE sign = -1 SETTINGS mutations_sync = 2")
+	e.correct(1, 1, o.ID)
+}
+
+// A store's name in booked reports is that of the latest entry of its youngest order, in whatever order rows are read.
+func TestBooked_NamesAreThoseOfTheLatestEntry(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	at := october.Add(12 * time.Hour)
+	older, o := e.order(at.Add(-time.Hour), delivery.Delivered, 100), e.order(at, delivery.Delivered, 200)
+	older.StoreName = "Eski Moda"
+	e.store(older, o)
+	e.close(october)
+	for _, name := range []string{"Zeytin", "Ayva"} {
+		o.Collection.Minor++
+		o.StoreName = name
+		e.store(o)
+		e.correct(1, 0, o.ID)
+	}
+	november, day := october.Next(), dayText(e.clock)
+	wantContains(t, "November's statement", e.csv("fleet-statement", november, reports.Booked, ""), ",moda,Ayva,0,0,")
+	wantContains(t, "November's collections", e.csv("expected-collections", november, reports.Booked, ""), ",moda,Ayva,0,0,0.02,")
+	wantContains(t, "October's statement as it is known", e.csv("fleet-statement", october, reports.Known, day), ",moda,Ayva,2,2,")
+	wantContains(t, "October's statement", e.csv("fleet-statement", october, reports.Booked, ""), ",moda,Moda,2,2,")
+}
+
+// Late deliveries of an order that is booked by itself are booked once each, by their times.
+func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Failed, 9900)
+	e.store(o)
+	late := func(after time.Duration) {
+		testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: o.EndedAt.Add(after)}}}))
+	}
+	late(time.Hour)
+	e.close(october)
+	e.correct(0, 0)
+	late(time.Hour) // exported again
+	e.correct(0, 0)
+	late(time.Hour + time.Millisecond)
+	late(2 * time.Hour)
+	e.correct(2, 0)
+	e.correct(0, 0)
+	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
+		t.Errorf("%+v", v)
+	}
+}
