@@ -28,7 +28,7 @@ type Seal struct {
 	Seal       string    `ch:"seal String"`
 }
 
-// Seals lists the log, each entry once, as it was first recorded.
+// Seals lists the log, each entry once, as it was first recorded. Rows that say something else of an entry are listed, too.
 func (a *Archive) Seals(ctx context.Context) (all []Seal, err error) {
 	err = a.Each(ctx, `SELECT toInt64(sequence), kind, month, batch, at, recorded_at, manifest, seal FROM seals ORDER BY sequence, recorded_at`,
 		func(rows driver.Rows) error {
@@ -36,12 +36,18 @@ func (a *Archive) Seals(ctx context.Context) (all []Seal, err error) {
 			var sequence int64
 			err := rows.Scan(&sequence, &s.Kind, &s.Month, &s.Batch, &s.At, &s.RecordedAt, &s.Manifest, &s.Seal)
 			s.Sequence = int(sequence)
-			if n := len(all); n == 0 || all[n-1].Sequence != s.Sequence || all[n-1].Seal != s.Seal {
+			if n := len(all); n == 0 || !all[n-1].same(&s) {
 				all = append(all, s)
 			}
 			return err
 		})
 	return all, err
+}
+
+// same reports whether both say the same of an entry, whenever it was recorded.
+func (s *Seal) same(other *Seal) bool {
+	return s.Sequence == other.Sequence && s.Kind == other.Kind && s.Month.Equal(other.Month) && s.Batch == other.Batch && s.At.Equal(other.At) &&
+		s.Manifest == other.Manifest && s.Seal == other.Seal
 }
 
 // InsertSeal stores an entry. Stored twice, it counts once.
