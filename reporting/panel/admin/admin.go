@@ -5,27 +5,21 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
-	"maps"
 	"net/http"
 	"net/url"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/panel/auth"
@@ -39,12 +33,14 @@ var files embed.FS
 type Pages struct {
 	*layout.Pages
 	admin *Client
-	sent  sentForms
+	forms layout.Once
 }
+
+const actionTimeout = 20 * time.Second
 
 // New parses the templates. What an operator does goes to admin.
 func New(f *layout.Layout, admin *Client) *Pages {
-	return &Pages{Pages: f.Parse("admin", files), admin: admin}
+	return &Pages{Pages: f.Parse("admin", files), admin: admin, forms: layout.Once{Timeout: actionTimeout}}
 }
 
 // Routes adds the pages to mux, each for who may see it.
@@ -67,7 +63,7 @@ func (p *Pages) routes() map[string]layout.Handler {
 	for _, one := range p.records() {
 		page(one.pattern, one.show)
 		for path, a := range one.actions {
-			routes["POST "+one.pattern+path] = p.once(p.perform(&one, &a))
+			routes["POST "+one.pattern+path] = p.forms.Handler(p.perform(&one, &a))
 		}
 	}
 	return routes
@@ -238,7 +234,7 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 		}
 		body := a.body(r.PostForm)
 		if body != nil && len(body) == 0 {
-			return layout.Redirect(w, r, pageOf(r.URL), "unchanged")
+			return layout.Redirect(w, r, layout.PageOf(r.URL), "unchanged")
 		}
 		if a.secret {
 			var version uint64
@@ -270,7 +266,7 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 		if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil { // a form of the fleet's page
 			return layout.Redirect(w, r, "/fleets/"+fleet.String(), done)
 		}
-		return layout.Redirect(w, r, pageOf(r.URL), done)
+		return layout.Redirect(w, r, layout.PageOf(r.URL), done)
 	}
 }
 
@@ -363,7 +359,7 @@ func changedIn(form url.Values, field string) bool {
 }
 
 type formPage struct {
-	// Once numbers this showing of the page; see Pages.once.
+	// Once numbers this showing of the page; see layout.Once.
 	Once   string
 	Typed  typed
 	Issued *issued // nil: no secret was
@@ -399,123 +395,4 @@ func (t typed) Area() string {
 		return ""
 	}
 	return area
-}
-
-// Every showing of a form has a number. A form that arrives again with the same number and
-// content is a double click or a reload: within repeatAnswer it gets the first answer, which
-// may hold a secret; after that it reads that it was sent before. Other replicas do not know
-// it: where doing it twice would hurt, the form carries the version of its record.
-const (
-	repeatAnswer  = 30 * time.Second
-	rememberSent  = time.Hour
-	mostSentForms = 4096
-	actionTimeout = 20 * time.Second
-)
-
-func (p *Pages) once(act layout.Handler) layout.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if !utf8.ValidString(fmt.Sprint(r.PostForm)) { // it could not be sent on as it was typed
-			return delivery.Refuse(delivery.CodeMalformedRequest, "the form is not UTF-8")
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
-		defer cancel()
-		r = r.WithContext(ctx)
-		if r.PostForm.Get("once") == "" {
-			return delivery.Refuse(delivery.CodeMalformedRequest, "the form lacks its number; load the page again")
-		}
-		key := sha256.Sum256([]byte(auth.IdentityOf(ctx).Name + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))
-		answer, err := p.sent.carryOut(key, func() (*recording, error) {
-			answer := &recording{header: w.Header().Clone()}
-			return answer, act(answer, r)
-		})
-		switch {
-		case err != nil:
-			return err
-		case answer == nil:
-			return layout.Redirect(w, r, pageOf(r.URL), "sent-before")
-		}
-		maps.Copy(w.Header(), answer.header)
-		w.WriteHeader(answer.status)
-		_, _ = w.Write(answer.body.Bytes()) // the browser may have gone
-		return nil
-	}
-}
-
-type formKey [sha256.Size]byte
-
-// pageOf is the page on which a form stands: an action's path is one segment
-// longer, and forms that create stand on the list itself.
-func pageOf(action *url.URL) string {
-	escaped := action.EscapedPath()
-	if strings.Count(escaped, "/") == 1 {
-		return escaped
-	}
-	page := path.Dir(escaped)
-	if action.RawQuery != "" {
-		page += "?" + action.RawQuery
-	}
-	return page
-}
-
-// sentForms are the answers of the forms that were carried out, or are just now.
-type sentForms struct {
-	mu      sync.Mutex
-	answers map[formKey]func() (*recording, error)
-}
-
-// carryOut is act's answer, of the first call with this key for all; nil when that was
-// longer than repeatAnswer ago.
-func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*recording, error) {
-	s.mu.Lock()
-	answer := s.answers[key]
-	if answer == nil {
-		answer = sync.OnceValues(func() (answer *recording, err error) {
-			defer func() { // also when act panics
-				if err != nil || answer == nil || answer.status >= http.StatusBadRequest {
-					s.set(key, nil) // what was refused may be sent again
-					return
-				}
-				time.AfterFunc(repeatAnswer, func() { s.set(key, sentBefore) })
-				time.AfterFunc(rememberSent, func() { s.set(key, nil) })
-			}()
-			return act()
-		})
-		if s.answers == nil {
-			s.answers = map[formKey]func() (*recording, error){}
-		}
-		if len(s.answers) < mostSentForms {
-			s.answers[key] = answer
-		}
-	}
-	s.mu.Unlock()
-	return answer()
-}
-
-func sentBefore() (*recording, error) { return nil, nil }
-
-// set replaces an answer that is remembered; nil forgets it.
-func (s *sentForms) set(key formKey, answer func() (*recording, error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.answers[key] != nil {
-		s.answers[key] = answer
-	}
-	if answer == nil {
-		delete(s.answers, key)
-	}
-}
-
-type recording struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (a *recording) Header() http.Header { return a.header }
-
-func (a *recording) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
-
-func (a *recording) Write(b []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(b)
 }

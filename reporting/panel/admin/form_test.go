@@ -80,8 +80,8 @@ func TestStorePath_LeadsBackToItsStore(t *testing.T) {
 		found, _ = storeID(r)
 	})
 	mux.HandleFunc("GET /stores/{account}/{store}/confirm", func(_ http.ResponseWriter, r *http.Request) {
-		if found, _ = storeID(r); pageOf(r.URL) != layout.StorePath(delivery.AccountID{1}, found, "") {
-			found = "another page: " + pageOf(r.URL)
+		if found, _ = storeID(r); layout.PageOf(r.URL) != layout.StorePath(delivery.AccountID{1}, found, "") {
+			found = "another page: " + layout.PageOf(r.URL)
 		}
 	})
 	runes := rapid.RuneFrom([]rune("./%?#&;:@+=_-~ \\'\"<>aZşİ店😀"))

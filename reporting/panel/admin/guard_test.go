@@ -139,11 +139,6 @@ func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 	if n := strings.Count(e.Get("/accounts?text="+url.QueryEscape(form.Get("name"))).Text, `<th scope="row">`); n != 1 {
 		t.Errorf("%d accounts", n)
 	}
-	// What is remembered of it later says only that it was done.
-	for key := range e.pages.sent.answers {
-		e.pages.sent.set(key, sentBefore)
-	}
-	e.done(e.Post("/accounts", form), "sent-before")
 	// Another content under the same number is another request.
 	form.Set("name", "Başka bir "+t.Name())
 	if v := issuedTo(t, e.Post("/accounts", form).Want(200)); v == secrets[0] {
@@ -181,41 +176,6 @@ func TestForms_ThatAreNotUTF8AreRefused(t *testing.T) {
 	}
 	if e.account(v).Name != "Okunur ad" || e.fleet(fleet).Name != "Okunur filo" {
 		t.Error("something was changed")
-	}
-}
-
-func TestOnce_PanicEndsTheAction(t *testing.T) {
-	t.Parallel()
-	var forms sentForms
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
-		}()
-		_, _ = forms.carryOut(formKey{1}, func() (*recording, error) { panic("broken") })
-	}()
-	answer, err := forms.carryOut(formKey{1}, func() (*recording, error) { return &recording{status: http.StatusOK}, nil })
-	if answer == nil || err != nil {
-		t.Errorf("it may not be sent again: %v", err)
-	}
-}
-
-func TestOnce_IsBounded(t *testing.T) {
-	t.Parallel()
-	var forms sentForms
-	for i := range mostSentForms + 10 {
-		first := false
-		_, _ = forms.carryOut(formKey{byte(i), byte(i >> 8), byte(i >> 16)}, func() (*recording, error) {
-			first = true
-			return &recording{status: http.StatusOK}, nil
-		})
-		if !first {
-			t.Fatal("not the first")
-		}
-	}
-	if len(forms.answers) != mostSentForms {
-		t.Error(len(forms.answers))
 	}
 }
 
