@@ -18,13 +18,13 @@ import (
 func newMonthCommand() *cobra.Command {
 	c := newCommand("month", cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() })
 	c.AddCommand(newMonthStatusCommand(), newMonthVerifyCommand(), newMonthCorrectCommand(),
-		newDecideCommand("hold MONTH", func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
+		newDecideCommand("hold MONTH", closing.KindHold, func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
 			return b.Hold(ctx, d.month, d.user, d.note)
 		}),
-		newDecideCommand("release MONTH", func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
+		newDecideCommand("release MONTH", closing.KindRelease, func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
 			return b.Release(ctx, d.month, d.user, d.note)
 		}),
-		newDecideCommand("close MONTH", func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
+		newDecideCommand("close MONTH", closing.KindClose, func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
 			return b.Close(ctx, d.month, d.user, d.note, d.progress)
 		}))
 	return c
@@ -59,13 +59,18 @@ func (d *decision) signIn(c *cobra.Command) error {
 	return people.Check(d.user, password, auth.Closer)
 }
 
+// person is who is noted in the audit trail.
+func (d *decision) person() closing.Person {
+	return closing.Person{Name: d.user, Credential: "reporting month"}
+}
+
 func withBooks(c *cobra.Command, work func(ctx context.Context, b *closing.Books) error) error {
 	return withStores(c, true, true, func(ctx context.Context, s stores) error {
 		return work(ctx, closing.New(s.ledger, s.archive, s.log))
 	})
 }
 
-func newDecideCommand(use string, decide func(context.Context, *closing.Books, *decision) (*closing.Entry, error)) *cobra.Command {
+func newDecideCommand(use, kind string, decide func(context.Context, *closing.Books, *decision) (*closing.Entry, error)) *cobra.Command {
 	var d decision
 	c := newCommand(use, cobra.ExactArgs(1), func(c *cobra.Command, args []string) (err error) {
 		if d.month, err = closing.ParseMonth(args[0]); err != nil {
@@ -75,11 +80,14 @@ func newDecideCommand(use string, decide func(context.Context, *closing.Books, *
 			return err
 		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			e, err := decide(ctx, b, &d)
-			if err == nil {
+			return b.Audited(ctx, d.person(), kind, d.month, d.note, nil, func() error {
+				e, err := decide(ctx, b, &d)
+				if err != nil {
+					return err
+				}
 				fmt.Fprintf(c.OutOrStdout(), "%s: %s of %s by %s, entry %d\nseal %s\n", e.At.Format(time.DateTime), e.Kind, e.Month.Name(), e.By, e.Sequence, e.Seal)
-			}
-			return err
+				return nil
+			})
 		})
 	})
 	d.flags(c)
@@ -162,7 +170,18 @@ func newMonthCorrectCommand() *cobra.Command {
 			by = d.user
 		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			booked, left, err := b.Correct(ctx, by, d.note, ids...)
+			var booked []closing.Correction
+			var left []closing.Unexplained
+			correct := func() (err error) {
+				booked, left, err = b.Correct(ctx, by, d.note, ids...)
+				return err
+			}
+			var err error
+			if len(ids) > 0 {
+				err = b.Audited(ctx, d.person(), closing.KindCorrection, closing.MonthOf(time.Now()), d.note, ids, correct)
+			} else {
+				err = correct()
+			}
 			for i := range booked {
 				fmt.Fprintln(c.OutOrStdout(), "booked:", booked[i].String())
 			}

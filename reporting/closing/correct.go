@@ -126,6 +126,13 @@ func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.
 	}
 }
 
+// Unbooked is what Correct would find, and changes nothing: how much explains itself, at most ordersAtOnce, and what a
+// person has to decide on.
+func (b *Books) Unbooked(ctx context.Context) (explained int, left []Unexplained, err error) {
+	orders, late, left, err := b.find(ctx, nil, nil)
+	return len(orders) + len(late), left, err
+}
+
 // find lists what can be booked, at most ordersAtOnce, and what cannot. An order that was booked and still differs cannot:
 // it would be booked without end.
 func (b *Books) find(ctx context.Context, named []delivery.OrderID, done map[delivery.OrderID]bool) (orders []archive.ClosedDifference, late []archive.LateDelivery, left []Unexplained, err error) {

@@ -177,12 +177,20 @@ func (l *Log) State(m Month) string {
 	if !l.Closed(m) {
 		return "open"
 	}
-	for i := range l.Entries {
-		if e := &l.Entries[i]; e.Kind == KindClose && e.Month == m {
-			return fmt.Sprintf("closed by %s on %s, seal %.12s", e.By, e.At.Format("2 Jan 2006 15:04"), e.Seal)
-		}
+	if e := l.Closing(m); e != nil {
+		return fmt.Sprintf("closed by %s on %s, seal %.12s", e.By, e.At.Format("2 Jan 2006 15:04"), e.Seal)
 	}
 	return "closed with the first closing"
+}
+
+// Closing is the entry that closed the month; nil: it is open, or was closed with the first one.
+func (l *Log) Closing(m Month) *Entry {
+	for i := range l.Entries {
+		if e := &l.Entries[i]; e.Kind == KindClose && e.Month == m {
+			return e
+		}
+	}
+	return nil
 }
 
 // add checks that an entry may follow, and adds it.

@@ -27,15 +27,16 @@ var roles = map[string]auth.Roles{
 	"operator": {auth.Operator}, "finance": {auth.Finance}, "both": {auth.Operator, auth.Finance}, "finance2": {auth.Finance},
 }
 
-// people are the users ayse (finance), deniz (operator) and ece (both), and a
-// token for each name of roles.
+// people are the users ayse (finance), deniz (operator), ece (both), cem and defne
+// (closers), and a token for each name of roles.
 var people = sync.OnceValue(func() (p struct {
 	auth.People
 	tokens map[string]string
 }) {
 	p.tokens = map[string]string{}
 	var err error
-	p.Users, err = auth.ParseUsers("ayse:finance:" + hash + "\ndeniz:operator:" + hash + "\nece:finance,operator:" + hash)
+	p.Users, err = auth.ParseUsers("ayse:finance:" + hash + "\ndeniz:operator:" + hash + "\nece:finance,operator:" + hash +
+		"\ncem:finance,closer:" + hash + "\ndefne:finance,closer,operator:" + hash)
 	if err != nil {
 		panic(err)
 	}
