@@ -52,6 +52,8 @@ func newReportCommand() *cobra.Command {
 	f.StringVar(&o.values.Account, "account", "", "only this account (id)")
 	f.StringVar(&o.values.Fleet, "fleet", "", "only this fleet (id)")
 	f.StringVar(&o.values.Store, "store", "", "only stores that the vendor calls so (externalStoreId)")
+	f.StringVar(&o.values.Basis, "basis", "", "booked: closed months as they were closed, corrections where they were booked; known: as orders say now (default: booked)")
+	f.StringVar(&o.values.AsOf, "as-of", "", "closed months as of the end of this day")
 	f.StringVar(&o.format, "format", "", "table, csv, csv-comma, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
 	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
 	f.StringVar(&o.archive.URL, clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
@@ -71,14 +73,8 @@ func listReports(w io.Writer) error {
 
 func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	p, err := o.values.Parse(time.Now())
-	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
-		err = nil
-		for _, w := range wrong {
-			err = errors.Join(err, fmt.Errorf("--%s: %s", w.Field, w.Message))
-		}
-	}
 	if err != nil {
-		return err
+		return explainFlags(err)
 	}
 	format, err := o.chooseFormat(c.OutOrStdout())
 	if err != nil {
@@ -110,6 +106,19 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 		return errors.New("interrupted, the report is not complete")
 	case errors.Is(err, delivery.ErrUnavailable):
 		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
+	}
+	return explainFlags(err)
+}
+
+// explainFlags names the flags where parameters are wrong.
+func explainFlags(err error) error {
+	var wrong reports.ParamErrors
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	err = nil
+	for _, w := range wrong {
+		err = errors.Join(err, fmt.Errorf("--%s: %s", strings.ReplaceAll(w.Field, "_", "-"), w.Message))
 	}
 	return err
 }

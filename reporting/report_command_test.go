@@ -90,7 +90,10 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 	bare := e.NewDatabase(t)
 	e.Exec(t, "CREATE DATABASE "+bare)
 	dir := t.TempDir()
+	october := "order-ledger --from 2025-10-01 --to 2025-10-31 " + strings.Join(archiveWith(t, e, 1), " ")
 	for _, c := range []struct{ args, want string }{
+		{october + " --as-of 2025-12-01", "--as-of: October 2025 was not closed on 1 Dec 2025"},
+		{october + " --as-of tomorrow --basis both", "--basis: is booked or known"},
 		{"orders", `there is no report "orders"; there are order-ledger, expected-collections, fleet-statement, exceptions, control-totals`},
 		{"order-ledger --from 2026-13-01", `--from: "2026-13-01" is not a day such as 2026-11-21`},
 		{"order-ledger --from 2026-11-02 --to 2026-11-01", "--to: 1 Nov 2026 is before the first day, 2 Nov 2026"},

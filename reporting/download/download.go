@@ -25,6 +25,7 @@ import (
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/reports"
 )
 
 // Settings are the keys below "download" of configs/reporting.yaml, which explains them.
@@ -126,6 +127,10 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	rows, err := d.write(ctx, q, t, file)
 	if errors.Is(err, errUnknown) {
 		d.refuse(w, r, &delivery.Error{Code: delivery.CodeValidationFailed, Message: q.unknown.Message, Fields: []delivery.FieldError{*q.unknown}})
+		return
+	}
+	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
+		d.refuse(w, r, invalid(wrong...))
 		return
 	}
 	result, took := resultOf(r.Context(), ctx, t, err), time.Since(began)
