@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/layout"
@@ -17,10 +18,12 @@ type auditView struct {
 	Rows   []ledger.AuditEntry
 	Lost   []string
 	More   bool
+
+	Finance delivery.AccountID // has no page of an account
 }
 
 func (p *Pages) auditTrail(w http.ResponseWriter, r *http.Request) error {
-	v := &auditView{Search: layout.FiltersOf(r, "from", "to", "actor", "action", "about")}
+	v := &auditView{Finance: delivery.FinanceAccount, Search: layout.FiltersOf(r, "from", "to", "actor", "action", "about")}
 	v.Search.Faults = archive.AuditSearch(v.Search.Values, time.Now())
 	if v.Search.Err() == nil {
 		parts := p.reading(r.Context())

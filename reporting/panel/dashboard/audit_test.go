@@ -113,10 +113,14 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 		entry("d", func(a *ledger.AuditEntry) {
 			a.Actor, a.Credential, a.RequestID, a.Action, a.New = "", "", "", "admin key refused", `{"count":7}`
 		}),
+		entry("e", func(a *ledger.AuditEntry) {
+			a.Action, a.Account = "webhook changed", delivery.FinanceAccount
+		}),
 	}}))
 	a := e.get("/audit")
 	a.Says("ayse by admin key 192.0.2.1", "account changed 00112233aabbccdd", `{"name":"<b>A</b>"}`, `{"name":"B"}`, "fleet "+layout.Short(e.Fleet.ID), "account "+layout.Short(e.Vendor.Account)+" store s1", "INTERNAL_ERROR", `{"count":7}`).Hides("recipient viewed 0")
-	a.Links("/accounts/"+e.Vendor.Account.String(), "/fleets/"+e.Fleet.ID.String())
+	a.Links("/accounts/"+e.Vendor.Account.String(), "/fleets/"+e.Fleet.ID.String(), "/webhooks/"+delivery.FinanceAccount.String())
+	a.Lacks("/accounts/" + delivery.FinanceAccount.String())
 	day := now.AddDate(0, 0, -60).In(delivery.Istanbul).Format(time.DateOnly)
 	for query, says := range map[string]string{
 		"?actor=deniz": "fleet changed", "?about=" + e.Vendor.Account.String(): "account changed 0", "?action=admin+key+refused": `{"count":7}`,

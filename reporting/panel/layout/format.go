@@ -254,7 +254,7 @@ func fieldName(name string) string {
 	if limit, is := strings.CutSuffix(name, ".count"); is {
 		name = limit + ".requests"
 	}
-	name = capital.ReplaceAllStringFunc(strings.ReplaceAll(name, ".", ", "), func(c string) string { return " " + strings.ToLower(c) })
+	name = capital.ReplaceAllStringFunc(strings.NewReplacer(".", ", ", "_", " ").Replace(name), func(c string) string { return " " + strings.ToLower(c) })
 	return beginning.ReplaceAllStringFunc(name, strings.ToUpper)
 }
 

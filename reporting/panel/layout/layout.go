@@ -195,6 +195,7 @@ type View struct {
 	Charts  bool  // the page has some: their script is loaded
 	Refused error // why nothing was done: its message stands above the content, its code decides the status
 	Plain   bool  // leaves the code out of a refusal
+	Status  int   // of a refusal, in place of its code's; 0: its code's
 }
 
 // Page is what the layout and every content template gets.
@@ -226,7 +227,7 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 	status := http.StatusOK
 	if v.Refused != nil {
 		page.Alert, page.RequestID = auth.Explain(w, r, p.Layout.Log, v.Refused)
-		status = page.Alert.Code.HTTPStatus()
+		status = cmp.Or(v.Status, page.Alert.Code.HTTPStatus())
 	}
 	return p.show(w, status, name, page)
 }
