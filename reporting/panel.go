@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/closing"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/auth"
@@ -174,7 +175,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	p.overview.Routes(mux)
 	admin.New(shared, p.admin).Routes(mux)
 
-	payments := finance.New(shared, a)
+	payments := finance.New(shared, a, closing.New(l, a, p.log), p.admin)
 	payments.Routes(mux)
 	downloads := download.New(a, payments.Named, p.settings.Download, shared.Refuse, p.log, p.registry)
 	mux.Handle("/reports/", p.once(history, downloads.Handler(p.gate)))

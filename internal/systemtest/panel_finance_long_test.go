@@ -14,6 +14,7 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/closing"
 	financepages "vendorapi/reporting/panel/finance"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
@@ -57,7 +58,7 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 	l := e.OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(t, l)
 	frame := layout.New(gate, l, "sandbox", panelenv.Log)
-	pages := financepages.New(frame, e.Archive)
+	pages := financepages.New(frame, e.Archive, closing.New(l, e.Archive, panelenv.Log), nil)
 	mux := http.NewServeMux()
 	pages.Routes(mux)
 	frame.Routes(mux)

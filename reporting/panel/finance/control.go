@@ -44,7 +44,7 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	v.Stores = p.stores(ctx, v.Filters.params.Account)
+	v.Stores, v.Books = p.stores(ctx, v.Filters.params.Account), p.booksOf(ctx, &v.Filters.params)
 	v.Read, v.Rows = true, int64(len(lines))
 	v.Control = controlViewOf(lines, v.Filters)
 	v.Control.Last = p.lastReconciled(ctx)
@@ -141,7 +141,10 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 		return err
 	})
 	var refused *delivery.Error
+	var wrong reports.ParamErrors
 	switch {
+	case errors.As(err, &wrong):
+		return layout.Invalid(senseless, wrong...)
 	case errors.As(err, &refused): // it is not this one's turn, or takes too long
 		t.Result, t.Remark = "", "Not read: "+refused.Message
 	case errors.Is(err, delivery.ErrUnavailable):

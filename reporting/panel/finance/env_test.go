@@ -1,6 +1,7 @@
 package finance
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,7 +17,9 @@ import (
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/closing"
 	"vendorapi/reporting/download"
+	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/layout"
 )
 
@@ -29,6 +32,8 @@ type env struct {
 	*testenv.ArchiveEnv
 	pages  *Pages
 	client *testenv.Client // finance's browser, which sends a token
+	// gateway is where the admin API is; empty: nowhere.
+	gateway string
 	// account and fleet are known in Redis; the others only in ClickHouse.
 	account, stranger delivery.AccountID
 	fleets            []delivery.FleetID
@@ -56,7 +61,10 @@ func (e *env) serve(a *archive.Archive) {
 	gate := panelenv.Gate(e.T, l)
 	f := layout.New(gate, l, "sandbox", panelenv.Log)
 	f.Lists.Accounts.MaxAge = 0 // tests make accounts themselves
-	e.pages = New(f, a)
+	gateway, err := admin.NewClient(admin.Settings{URL: cmp.Or(e.gateway, "http://127.0.0.1:1")}, strings.Repeat("k", 16))
+	must(e.T, err)
+	e.pages = New(f, a, closing.New(l, a, panelenv.Log), gateway)
+	e.pages.logs.MaxAge = 0
 	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute},
 		f.Refuse, panelenv.Log, prometheus.NewRegistry())
 	mux := http.NewServeMux()

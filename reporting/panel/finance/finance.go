@@ -1,5 +1,7 @@
 // Package finance shows the five reports (design section 8) as pages: filters, totals,
-// rows page by page, charts, downloads, and whether the control totals balance.
+// rows page by page, charts, downloads, and whether the control totals balance. It shows the
+// months of the books, and lets people with the role closer hold and close them and book what
+// became known of them (package closing); and where finance's own system is told of reports.
 //
 // A page is two questions to ClickHouse: the totals by day, and the rows of the days that
 // it shows (reports.Outline). Control totals read every row, for their digests; they are
@@ -21,6 +23,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/closing"
+	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
@@ -46,14 +50,20 @@ const (
 type Pages struct {
 	*layout.Pages
 	archive *archive.Archive
+	books   *closing.Books
+	admin   *admin.Client
+	forms   layout.Once
+
+	logs layout.Cache[*closing.Log] // of what pages of payments say of their period
 
 	reading, digesting *semaphore.Weighted
 	pinged             layout.Cache[error] // nil: ClickHouse answers
 }
 
 // New parses the templates. Nothing is read before a page is asked for.
-func New(f *layout.Layout, a *archive.Archive) *Pages {
-	return &Pages{Pages: f.Parse("finance", files), archive: a,
+func New(f *layout.Layout, a *archive.Archive, books *closing.Books, admin *admin.Client) *Pages {
+	return &Pages{Pages: f.Parse("finance", files), archive: a, books: books, admin: admin, forms: layout.Once{Timeout: digestLimit + 2*queueing},
+		logs:    layout.Cache[*closing.Log]{MaxAge: 5 * time.Second, Timeout: pageLimit, Read: books.Read},
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce),
 		pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit,
 			Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}}
@@ -72,6 +82,8 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	} {
 		p.Handle(mux, "GET "+pattern, serve, auth.Finance)
 	}
+	p.monthRoutes(mux)
+	p.deliveryRoutes(mux)
 }
 
 // The reports that have pages of their own kind, as reports.All lists them.
@@ -101,7 +113,7 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 		return p.show(w, r, v, err)
 	case report != control:
 		err = p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error { return p.readReport(ctx, v) })
-	case lines:
+	case lines || v.Filters.params.AsOf != 0: // which may not be answered
 		err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
 	default:
 		v.Lines = address(linesPath, v.Filters.Typed)
@@ -110,7 +122,11 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 		p.Log.Warn("a page without figures", "report", report.Name, "error", err)
 		v.Lost, v.Read, v.Summary, v.Control, v.Charts, v.Kinds, err = true, false, false, nil, nil, nil, nil
 	}
+	var wrong reports.ParamErrors
 	switch {
+	case errors.As(err, &wrong):
+		v.Filters = v.Filters.refuse()
+		return p.show(w, r, v, layout.Invalid(senseless, wrong...))
 	case err != nil:
 		return err
 	case lines && r.Header.Get("HX-Request") != "":
@@ -195,6 +211,7 @@ type view struct {
 	Report                     *reports.Report
 	Filters                    filters
 	Period                     string // in words: 1 Nov 2026 to 22 Nov 2026
+	Books                      string // whether it is closed; empty: not known
 	Tabs, Shortcuts, Downloads []layout.Link
 	// AccountChoices and FleetChoices are nil when there are too many, or none is known: then
 	// the value is typed.
@@ -240,6 +257,7 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 		}
 		v.Tabs = append(v.Tabs, layout.Link{Name: other.Title, Address: address(pathOf(other), kept), Current: other == r})
 	}
+	v.Tabs = append(v.Tabs, booksTabs("")...)
 	if r.HasKinds() {
 		v.KindChoices = reports.ExceptionKinds()
 	}
@@ -291,7 +309,7 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 		})
 	}
 	group.Go(func() error {
-		v.Stores = p.stores(ctx, v.Filters.params.Account)
+		v.Stores, v.Books = p.stores(ctx, v.Filters.params.Account), p.booksOf(ctx, &v.Filters.params)
 		return nil
 	})
 	if err := group.Wait(); err != nil {

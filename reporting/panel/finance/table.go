@@ -87,6 +87,7 @@ func titleOf(r *reports.Report, columns []int) string {
 	for _, i := range columns[1:] {
 		switch c := &r.Columns[i]; c.Key {
 		case "externalStoreId": // stands below the store's name
+		case "correctionOf": // says what it is
 		case "failureReason":
 			title += ", reason"
 		case "cancelReason": // an order has one of both reasons
@@ -136,6 +137,10 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 		if t.orders {
 			shown.Address = "/orders/" + value.Text
 		}
+	case "correctionOf":
+		if value.Given {
+			shown.Text = t.booking(row) + " of " + shown.Text
+		}
 	case "paymentType":
 		shown.Text = cmp.Or(value.Text, "not given")
 	case "orderAmount", "collectionAmount":
@@ -158,6 +163,14 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 		}
 	}
 	return shown
+}
+
+// booking is what a row that was booked later is: of an order there are two, which take back and set.
+func (t *table) booking(row []reports.Cell) string {
+	if i := t.report.Column("booking"); i >= 0 {
+		return row[i].Text
+	}
+	return "correction"
 }
 
 func write(kind reports.Kind, n int64) string {

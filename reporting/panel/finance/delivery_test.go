@@ -1,0 +1,92 @@
+package finance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+
+	"vendorapi/internal/testenv/panelenv"
+)
+
+// gateway answers as the admin API does where finance's receiver is concerned
+// (reporting/panel/admin tests the client with the gateway itself).
+type gateway struct {
+	mu        sync.Mutex
+	url       string
+	operators []string
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	answer := func(status int, data string) {
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"success":%t,"message":"url must be https","data":%s}`, status == 200, data)
+	}
+	if r.Method != http.MethodGet {
+		g.operators = append(g.operators, r.Method+" "+r.Header.Get("X-Operator"))
+	}
+	var body struct{ URL string }
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	switch {
+	case r.URL.Path != "/api/admin/v1/finance/webhook":
+		answer(404, `{"errorCode":"NOT_FOUND"}`)
+	case r.Method == http.MethodPut && body.URL == "http://erp.example":
+		answer(422, `{"errorCode":"VALIDATION_FAILED","fields":[{"field":"url","message":"must be https"}]}`)
+	case r.Method == http.MethodPut && g.url == "":
+		g.url = body.URL
+		answer(200, `{"secret":"whsec_once"}`)
+	case r.Method == http.MethodPut:
+		g.url = body.URL
+		answer(200, `{}`)
+	case g.url == "":
+		answer(404, `{"errorCode":"WEBHOOK_NOT_CONFIGURED"}`)
+	case r.Method == http.MethodDelete:
+		g.url = ""
+		answer(200, `{}`)
+	default:
+		answer(200, fmt.Sprintf(`{"url":%q,"status":"healthy","waitingEvents":3}`, g.url))
+	}
+}
+
+func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
+	t.Parallel()
+	e, g := newEnv(t), new(gateway)
+	server := httptest.NewServer(g)
+	t.Cleanup(server.Close)
+	e.gateway = server.URL
+	e.serve(e.Archive)
+	cem, ayse := e.browser("cem"), e.browser("ayse")
+	const set, remove = deliveryPath + "/url", deliveryPath + "/remove"
+	ayse.Page(deliveryPath).Says("No receiver is registered", "People with the role closer can change it").Lacks(set, remove)
+	proof := fill(ayse, deliveryPath, "/logout")["csrf"]
+	for _, action := range []string{set, remove} {
+		ayse.Post(action, url.Values{"csrf": proof, "once": {"1"}, "url": {"https://erp.example"}}).Want(http.StatusForbidden)
+		e.client.Post(action, url.Values{"once": {"1"}, "url": {"https://erp.example"}}).Want(http.StatusForbidden)
+	}
+	a := cem.Post(set, fill(cem, deliveryPath, set, "url", "http://erp.example")).Want(422).Says("must be https")
+	if a.ByID("url-fault") == nil || a.Form(set, "", "").Get("url") != "http://erp.example" {
+		t.Error("what was typed is not shown again")
+	}
+	form := fill(cem, deliveryPath, set, "url", "https://erp.example")
+	for range 2 { // a double click gets the secret, too
+		cem.Post(set, form).Want(200, "whsec_once").Says("This is the only time that the secret is shown.", "https://erp.example", "healthy", "Waiting events 3")
+	}
+	ayse.Page(deliveryPath).Says("https://erp.example").Lacks("whsec_")
+	cem.Post(set, fill(cem, deliveryPath, set, "url", "https://erp2.example")).Leads(deliveryPath + "?done=receiver-moved")
+	cem.Post(remove, fill(cem, deliveryPath, remove)).Leads(deliveryPath + "?done=receiver-removed")
+	cem.Page(deliveryPath+"?done=receiver-removed").Says("Finance has no receiver any more", "No receiver is registered")
+	if got := fmt.Sprint(g.operators); got != "[PUT cem PUT cem PUT cem DELETE cem]" {
+		t.Error(got)
+	}
+	server.Close()
+	cem.Page(deliveryPath).Says("the gateway does not answer")
+	cem.Post(set, form).Want(200, "whsec_once") // the first answer
+	form.Set("once", "another showing")
+	cem.Post(set, form).Want(http.StatusServiceUnavailable).Says("It is not known whether this was done, because the gateway does not answer")
+	e.client.Get(deliveryPath, panelenv.As("operator")).Want(http.StatusForbidden)
+}

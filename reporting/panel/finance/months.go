@@ -1,0 +1,475 @@
+package finance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/closing"
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/reports"
+)
+
+const (
+	monthsPath    = home + "/months"
+	unbookedPath  = monthsPath + "/unbooked"
+	rowsShown     = 200  // of corrections, and of orders to decide on
+	longestNote   = 1000 // characters
+	closingsFile  = "/reports/closings.json"
+	closingsLimit = time.Minute // for the client to take the file
+)
+
+func (p *Pages) monthRoutes(mux *http.ServeMux) {
+	for pattern, serve := range map[string]layout.Handler{
+		monthsPath:              p.serveMonths,
+		monthsPath + "/{month}": func(w http.ResponseWriter, r *http.Request) error { return p.showMonth(w, r, nil) },
+		unbookedPath:            func(w http.ResponseWriter, r *http.Request) error { return p.showUnbooked(w, r, nil) },
+		closingsFile:            p.serveClosings,
+	} {
+		p.Handle(mux, "GET "+pattern, serve, auth.Finance)
+	}
+	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
+		p.Handle(mux, "POST "+monthsPath+"/{month}/"+kind, p.forms.Handler(p.decide(kind)), auth.Closer)
+	}
+	p.Handle(mux, "POST "+unbookedPath+"/book", p.forms.Handler(p.book), auth.Closer)
+}
+
+// booksTabs stand behind the reports'.
+func booksTabs(current string) []layout.Link {
+	return []layout.Link{{Name: "Months", Address: monthsPath, Current: current == monthsPath}, {Name: "Delivery", Address: deliveryPath, Current: current == deliveryPath}}
+}
+
+// booksView is what the pages of the books have in common.
+type booksView struct {
+	Tabs   []layout.Link
+	Once   string // numbers this showing of the forms
+	Note   string // as it was typed
+	Closer bool   // who looks may decide
+	Lost   bool   // Redis or ClickHouse does not answer
+}
+
+func newBooksView(r *http.Request, current string) booksView {
+	v := booksView{Once: rand.Text(), Note: strings.ToValidUTF8(r.PostForm.Get("note"), ""), Closer: auth.IdentityOf(r.Context()).Roles.Include(auth.Closer)}
+	for _, report := range reports.All() {
+		v.Tabs = append(v.Tabs, layout.Link{Name: report.Title, Address: pathOf(report)})
+	}
+	v.Tabs = append(v.Tabs, booksTabs(current)...)
+	return v
+}
+
+// showBooks answers with a page of the books: with what could be read, and why nothing was done.
+func (p *Pages) showBooks(w http.ResponseWriter, r *http.Request, name, title string, v any, lost *bool, err, refused error) error {
+	if errors.Is(err, delivery.ErrUnavailable) {
+		p.Log.Warn("a page without the books", "page", name, "error", err)
+		*lost, err = true, nil
+	}
+	if err != nil {
+		return err
+	}
+	status := 0
+	if errors.Is(refused, closing.ErrRefused) || errors.Is(refused, closing.ErrChanged) {
+		// The lines of a checklist are errors of their own.
+		said := strings.NewReplacer(closing.ErrRefused.Error()+": ", "", closing.ErrRefused.Error()+" without a note: ", "a note is needed: ", "\n", "; ").Replace(refused.Error())
+		status, refused = http.StatusConflict, delivery.Refuse(delivery.CodeValidationFailed, "Nothing was done: %s.", said)
+	} else if e := (*delivery.Error)(nil); errors.Is(refused, delivery.ErrUnavailable) || errors.As(refused, &e) && e.Code == delivery.CodeServiceUnavailable && e.RetryAfter == 0 {
+		p.Log.Warn("it is not known whether something was decided", "error", refused)
+		refused = delivery.Refuse(delivery.CodeServiceUnavailable, "It is not known whether this was done, because %s does not answer in time. Look at what the page shows now, then send it again if need be.",
+			map[bool]string{true: "the gateway", false: "Redis or ClickHouse"}[name == "delivery"])
+	}
+	return p.Show(w, r, name, layout.View{Title: title, Data: v, Refused: refused, Status: status, Plain: true})
+}
+
+// closedMonth is a month that was closed, on the page and in the file.
+type closedMonth struct {
+	Month       closing.Month `json:"month"`
+	First       bool          `json:"first,omitempty"` // everything before it is closed with it
+	ClosedAt    time.Time     `json:"closedAt"`
+	ClosedBy    string        `json:"closedBy"`
+	HeldAt      time.Time     `json:"heldAt"`
+	HeldBy      string        `json:"heldBy"`
+	HeldNote    string        `json:"heldNote,omitempty"`
+	Note        string        `json:"note,omitempty"`
+	Sequence    int           `json:"sequence"`
+	Seal        string        `json:"seal"`
+	Corrections int           `json:"corrections"` // of its orders, booked since
+
+	Sums map[string]int64 `json:"-"` // of the orders that ended in it
+}
+
+// closedMonths are the latest first.
+func closedMonths(l *closing.Log) []closedMonth {
+	months := []closedMonth{}
+	var hold *closing.Entry
+	for i := range l.Entries {
+		switch e := &l.Entries[i]; e.Kind {
+		case closing.KindHold:
+			hold = e
+		case closing.KindClose:
+			m := closedMonth{Month: e.Month, First: len(months) == 0, ClosedAt: e.At, ClosedBy: e.By, HeldAt: hold.At, HeldBy: hold.By, HeldNote: hold.Note,
+				Note: e.Note, Sequence: e.Sequence, Seal: e.Seal}
+			for _, line := range e.Control {
+				if line.Line == "ended-in-period" {
+					m.Sums = line.Figures
+				}
+			}
+			months = append(months, m)
+		case closing.KindCorrection:
+			for _, c := range e.Corrections {
+				if n := slices.IndexFunc(months, func(m closedMonth) bool { return !c.Month.After(m.Month.Time) }); n >= 0 {
+					months[n].Corrections++
+				}
+			}
+		}
+	}
+	slices.Reverse(months)
+	return months
+}
+
+func (p *Pages) serveMonths(w http.ResponseWriter, r *http.Request) error {
+	v := &struct {
+		booksView
+		Months []closedMonth
+		Held   *closing.Entry
+		Next   closing.Month
+	}{booksView: newBooksView(r, monthsPath)}
+	err := p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
+		l, err := p.books.Read(ctx)
+		if err == nil {
+			v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(time.Now())
+		}
+		return err
+	})
+	return p.showBooks(w, r, "months", "Months", v, &v.Lost, err, nil)
+}
+
+// serveClosings answers with the log of closings. A seal is the SHA-256 of a manifest's text.
+func (p *Pages) serveClosings(w http.ResponseWriter, r *http.Request) error {
+	l, err := p.books.Read(r.Context())
+	if err != nil {
+		return err
+	}
+	type sealed struct {
+		Seal     string          `json:"seal"`
+		Sealed   string          `json:"sealed"`
+		Manifest json.RawMessage `json:"manifest"`
+	}
+	var file struct {
+		Success bool `json:"success"`
+		Data    struct {
+			Months  []closedMonth   `json:"months"`
+			Held    json.RawMessage `json:"held"` // the manifest of the hold
+			Entries []sealed        `json:"entries"`
+		} `json:"data"`
+	}
+	file.Success, file.Data.Months, file.Data.Held, file.Data.Entries = true, closedMonths(l), json.RawMessage("null"), []sealed{}
+	if l.Held != nil {
+		file.Data.Held = json.RawMessage(l.Held.JSON)
+	}
+	for i := range l.Entries {
+		file.Data.Entries = append(file.Data.Entries, sealed{l.Entries[i].Seal, l.Entries[i].JSON, json.RawMessage(l.Entries[i].JSON)})
+	}
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(closingsLimit)); err != nil {
+		return fmt.Errorf("bound a write: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(&file) // the client may have gone
+	return nil
+}
+
+type monthView struct {
+	booksView
+	Month     closing.Month
+	State     string
+	Closed    *closing.Entry // its closing
+	Covered   bool           // it was closed with a later one, the first
+	Hold      *closing.Entry
+	Changed   bool // since it was held
+	Mine      bool // who looks has held it
+	Checklist []check
+	Refused   bool // the checklist does not allow a hold
+	Control   *table
+	Digests   []digest
+	In, Of    []correction
+	More      bool // corrections than are shown
+}
+
+// check is a line of the checklist with what to do about it.
+type check struct {
+	closing.Check
+	Todo string
+	Path string // where to look, of the month; empty: nowhere
+}
+
+// todos are what to do about the lines of a checklist, and the reports that show more.
+var todos = map[string][2]string{
+	"The month is over":                 {"Wait until then: by that time its orders have ended and every night was compared."},
+	"The month before is closed":        {"Months are closed one after the other: close that one first."},
+	"Everything is in ClickHouse":       {"Load the page again in a minute. If it stays so, operations must see why nothing is exported."},
+	"Every order has ended":             {"Wait for their ends, or let operators look under Orders. `reporting reconcile` finds those that have ended in Redis only.", "order-ledger"},
+	"No dead letters":                   {"Operators look at them under Dead letters. The note says why they change nothing in this month."},
+	"The reports balance":               {"The control totals name the lines that differ, and the command that finds the orders.", "control-totals"},
+	"Every day was compared with Redis": {"`reporting reconcile --from DAY --to DAY` compares again; Redis holds orders for 7 days after their end. The note says why the other days are right."},
+	"Exceptions were looked at":         {"Look at the exceptions. The note says what came of them.", "exceptions"},
+}
+
+// correction is an order of a closed month, as it was booked.
+type correction struct {
+	closing.Correction
+	Booked *closing.Entry
+}
+
+func (v *monthView) corrections(l *closing.Log) {
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		for _, c := range e.Corrections {
+			for _, list := range []struct {
+				rows  *[]correction
+				wants bool
+			}{{&v.In, e.Month == v.Month}, {&v.Of, c.Month == v.Month}} {
+				if list.wants && len(*list.rows) == rowsShown {
+					v.More = true
+				} else if list.wants {
+					*list.rows = append(*list.rows, correction{c, e})
+				}
+			}
+		}
+	}
+}
+
+// Address leads to a report of the month as it is booked.
+func (v *monthView) Address(report, extension string) string {
+	path := home + "/" + report
+	values := reports.Values{From: layout.ISODay(v.Month.Time), To: layout.ISODay(v.Month.LastDay())}
+	if extension != "" {
+		path, values.Basis = "/reports/"+report+extension, string(reports.Booked)
+	}
+	return address(path, values)
+}
+
+func monthOf(r *http.Request) (closing.Month, error) {
+	m, err := closing.ParseMonth(r.PathValue("month"))
+	if err != nil {
+		return m, delivery.Refuse(delivery.CodeNotFound, "there is no such month; they are written as 2026-10")
+	}
+	return m, nil
+}
+
+func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error) error {
+	m, err := monthOf(r)
+	if err != nil {
+		return err
+	}
+	v := &monthView{booksView: newBooksView(r, monthsPath), Month: m}
+	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
+		l, err := p.books.Read(ctx)
+		if err != nil {
+			return err
+		}
+		v.corrections(l)
+		v.State, v.Closed = l.State(m), l.Closing(m)
+		switch {
+		case v.Closed != nil:
+			v.manifest()
+			return nil
+		case l.Closed(m):
+			v.Covered = true
+			return nil
+		case l.Held != nil && l.Held.Month == m:
+			v.Hold, v.Mine = l.Held, l.Held.By == auth.IdentityOf(r.Context()).Name
+			now, err := p.archive.DigestOpen(ctx, m.LastDay())
+			v.Changed = now != l.Held.Digest
+			return err
+		}
+		return p.readChecklist(ctx, l, v)
+	})
+	return p.showBooks(w, r, "month", m.Name(), v, &v.Lost, err, refused)
+}
+
+func (p *Pages) readChecklist(ctx context.Context, l *closing.Log, v *monthView) error {
+	list, err := p.books.Checklist(ctx, l, v.Month)
+	for _, c := range list {
+		shown := check{Check: c}
+		if !c.OK {
+			shown.Todo = todos[c.Name][0]
+			if report := todos[c.Name][1]; report != "" {
+				shown.Path = v.Address(report, "")
+			}
+		}
+		v.Refused = v.Refused || !c.OK && !c.NeedsNote
+		v.Checklist = append(v.Checklist, shown)
+	}
+	return err
+}
+
+// manifest is a closing in words.
+func (v *monthView) manifest() {
+	var lines [][]reports.Cell
+	for _, s := range v.Closed.Control {
+		line := make([]reports.Cell, len(control.Columns))
+		for i := range line {
+			line[i].Number, line[i].Given = s.Figures[control.Columns[i].Key]
+		}
+		line[control.Column("line")].Text, line[control.Column("ties")].Text = s.Line, s.Ties
+		lines = append(lines, line)
+		if r, found := reports.Find(s.Line); found && s.SHA256 != "" {
+			v.Digests = append(v.Digests, digest{Title: r.Title, SHA256: s.SHA256, Address: v.Address(r.Name, ".csv") + "&plain=1"})
+		}
+	}
+	v.Control = newTable(control, &directory{}, nil, lines)
+}
+
+// noteOf is the note of a form.
+func noteOf(r *http.Request) (string, error) {
+	note := strings.TrimSpace(r.PostForm.Get("note"))
+	if utf8.RuneCountInString(note) > longestNote {
+		return "", layout.Invalid("Nothing was done.", delivery.FieldError{Field: "note", Message: fmt.Sprintf("must have at most %d characters", longestNote)})
+	}
+	return note, nil
+}
+
+// audited lets who asks decide something, within the bounds of all that reads much.
+func (p *Pages) audited(r *http.Request, kind string, m closing.Month, note string, orders []delivery.OrderID, decide func(ctx context.Context, by string) error) error {
+	who := auth.IdentityOf(r.Context())
+	defer p.logs.Forget()
+	return p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
+		return p.books.Audited(ctx, closing.Person{Name: who.Name, Credential: "session", Address: who.Address, RequestID: auth.NewRequestID()},
+			kind, m, note, orders, func() error {
+				if err := decide(ctx, who.Name); err != nil {
+					return cmp.Or(context.Cause(ctx), err) // such as that ClickHouse does not answer
+				}
+				return nil
+			})
+	})
+}
+
+// decide holds, releases or closes a month.
+func (p *Pages) decide(kind string) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := monthOf(r)
+		if err != nil {
+			return err
+		}
+		note, err := noteOf(r)
+		if err == nil {
+			err = p.audited(r, kind, m, note, nil, func(ctx context.Context, by string) error {
+				if kind == closing.KindHold {
+					_, err := p.books.Hold(ctx, m, by, note)
+					return err
+				}
+				// What is released or closed is the hold that the page showed.
+				if l, err := p.books.Read(ctx); err != nil {
+					return err
+				} else if l.Held != nil && l.Held.Month == m && l.Held.Seal != r.PostForm.Get("held") {
+					return closing.ErrChanged
+				}
+				var err error
+				if kind == closing.KindRelease {
+					_, err = p.books.Release(ctx, m, by, note)
+				} else {
+					_, err = p.books.Close(ctx, m, by, note, func(string) {})
+				}
+				return err
+			})
+		}
+		if err != nil {
+			return p.showMonth(w, r, err)
+		}
+		return layout.Redirect(w, r, monthsPath+"/"+m.String(), kind)
+	}
+}
+
+func (p *Pages) showUnbooked(w http.ResponseWriter, r *http.Request, refused error) error {
+	v := &struct {
+		booksView
+		Explained int
+		Left      []closing.Unexplained
+		More      bool
+	}{booksView: newBooksView(r, monthsPath)}
+	err := p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) (err error) {
+		v.Explained, v.Left, err = p.books.Unbooked(ctx)
+		return err
+	})
+	v.More, v.Left = len(v.Left) > rowsShown, v.Left[:min(len(v.Left), rowsShown)]
+	return p.showBooks(w, r, "unbooked", "Not booked yet", v, &v.Lost, err, refused)
+}
+
+// book books the orders that were chosen.
+func (p *Pages) book(w http.ResponseWriter, r *http.Request) error {
+	note, err := noteOf(r)
+	if err == nil && note == "" {
+		err = layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "note", Message: "says why this is right; it is needed"})
+	}
+	var orders []delivery.OrderID
+	for _, text := range r.PostForm["order"] {
+		id, wrong := delivery.ParseOrderID(text)
+		if wrong != nil && err == nil {
+			err = layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "is no order's id"})
+		}
+		orders = append(orders, id)
+	}
+	if err == nil && len(orders) == 0 {
+		err = layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "choose those to book"})
+	}
+	done := "booked"
+	if err == nil {
+		err = p.audited(r, closing.KindCorrection, closing.MonthOf(time.Now()), note, orders, func(ctx context.Context, by string) error {
+			booked, _, err := p.books.Correct(ctx, by, note, orders...)
+			if !slices.ContainsFunc(booked, func(c closing.Correction) bool { return slices.Contains(orders, c.Order) }) {
+				done = "booked-none"
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return p.showUnbooked(w, r, err)
+	}
+	return layout.Redirect(w, r, unbookedPath, done)
+}
+
+// booksOf says whether a period is closed; empty when that cannot be read now.
+func (p *Pages) booksOf(ctx context.Context, params *reports.Params) string {
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	defer cancel()
+	l, err := p.logs.Get(ctx)
+	if err != nil {
+		p.Log.Warn("whether months are closed cannot be read", "error", err)
+		return ""
+	}
+	return sayClosed(l, params)
+}
+
+func sayClosed(l *closing.Log, p *reports.Params) (text string) {
+	first, last := closing.MonthOf(p.From.Midnight()), closing.MonthOf(p.To.Midnight())
+	switch {
+	case !l.Closed(first):
+		return "Open: figures can change."
+	case !l.Closed(last):
+		text = "Closed up to " + layout.Date(l.Last.Month.LastDay()) + "; what is later is open: figures can change."
+	default:
+		e := l.Closing(last)
+		if text = "Closed"; e == nil {
+			i := slices.IndexFunc(l.Entries, func(e closing.Entry) bool { return e.Kind == closing.KindClose })
+			e, text = &l.Entries[i], "Closed with "+l.Entries[i].Month.Name()
+		} else if first != last {
+			text = "Closed, the last month of it"
+		}
+		text += " by " + e.By + " on " + layout.Date(e.At) + "."
+	}
+	switch {
+	case p.AsOf != 0:
+		text += " Shown as of " + p.AsOf.Text() + ", " + string(cmp.Or(p.Basis, reports.Booked)) + "."
+	case p.Basis == reports.Known:
+		text += " Shown is what is known now, not what was booked."
+	}
+	return text
+}
