@@ -21,8 +21,10 @@ import (
 	"vendorapi/reporting/reports"
 )
 
+// ManifestFile is the last of each set: once it is there, the set is whole.
+const ManifestFile = "manifest.json"
+
 const (
-	manifestFile    = "manifest.json"
 	correctionsFile = "corrections.csv"
 	announced       = "announced" // in the place of a file
 	deliverEvery    = time.Minute
@@ -103,7 +105,7 @@ func (d *Deliverer) Once(ctx context.Context) error {
 			case failed != nil: // in order: a manifest follows those before it
 				left++
 			default:
-				if failed = d.deliver(ctx, t, name, make, is(manifestFile)); failed != nil {
+				if failed = d.deliver(ctx, t, name, make, is(ManifestFile)); failed != nil {
 					left++
 					d.books.log.Error("a delivery failed and will be tried again", "target", name, "folder", folder, "error", failed)
 				}
@@ -185,7 +187,7 @@ func (b *Books) setOf(e *Entry) (*set, error) {
 		}
 		s.files = append(s.files, fileOf(correctionsFile, content))
 	}
-	s.files = append(s.files, fileOf(manifestFile, []byte(e.JSON)))
+	s.files = append(s.files, fileOf(ManifestFile, []byte(e.JSON)))
 	return s, nil
 }
 
@@ -247,7 +249,7 @@ func (b *Books) daySet(ctx context.Context, day time.Time, folder string) (*set,
 		s.files, manifest.Files[f.Name] = append(s.files, f), f.SHA256
 	}
 	content, err := json.Marshal(manifest)
-	s.files = append(s.files, fileOf(manifestFile, content))
+	s.files = append(s.files, fileOf(ManifestFile, content))
 	return s, err
 }
 
@@ -265,7 +267,7 @@ func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (
 		e := &l.Entries[i]
 		for _, t := range targets {
 			for _, one := range all {
-				if one.Target != t.Name || one.Folder != e.folder() || one.File != manifestFile {
+				if one.Target != t.Name || one.Folder != e.folder() || one.File != ManifestFile {
 					continue
 				}
 				s, err := b.setOf(e)

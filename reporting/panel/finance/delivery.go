@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/closing"
 	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
@@ -25,10 +27,21 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 		Receiver admin.FinanceReceiver
 		Typed    string
 		Secret   string
+		Sets     []archive.Delivered // the latest manifests at targets
+		Unread   bool                // ClickHouse, which knows them, does not answer
 	}{booksView: newBooksView(r, deliveryPath), Secret: secret}
 	var err error
 	if v.Receiver, err = p.admin.FinanceWebhook(r.Context()); secret != "" && err != nil {
 		v.Lost, err = true, nil // the secret is shown only once
+	}
+	all, unread := p.archive.Deliveries(r.Context())
+	for _, d := range all {
+		if d.File == closing.ManifestFile && len(v.Sets) < rowsShown {
+			v.Sets = append(v.Sets, d)
+		}
+	}
+	if v.Unread = errors.Is(unread, delivery.ErrUnavailable); err == nil && !v.Unread {
+		err = unread
 	}
 	if v.Typed = v.Receiver.URL; r.PostForm.Has("url") && refused != nil {
 		v.Typed = r.PostForm.Get("url")
