@@ -29,7 +29,8 @@ var (
 	financePages = []string{
 		"/payments", "/payments/ties", "/payments/order-ledger", "/payments/expected-collections", "/payments/fleet-statement",
 		"/payments/exceptions", "/payments/control-totals", "/payments/control-totals/lines", "/payments/ties", "/reports/", "/reports/order-ledger.csv",
-		"/reports/order-ledger.xlsx", "/reports/control-totals.json",
+		"/reports/order-ledger.xlsx", "/reports/control-totals.json", "/reports/closings.json",
+		"/payments/months", "/payments/months/2026-10", "/payments/months/unbooked", "/payments/delivery",
 	}
 )
 

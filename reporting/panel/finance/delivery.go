@@ -61,7 +61,7 @@ func (p *Pages) setReceiver(w http.ResponseWriter, r *http.Request) error {
 func (p *Pages) removeReceiver(w http.ResponseWriter, r *http.Request) error {
 	err := p.admin.RemoveFinanceWebhook(r.Context(), auth.IdentityOf(r.Context()).Name)
 	p.Lists.Endpoints.Forget()
-	if refused := (*delivery.Error)(nil); err != nil && !(errors.As(err, &refused) && refused.Code == delivery.CodeWebhookNotConfigured) {
+	if err != nil && delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
 		return p.showDelivery(w, r, "", err)
 	}
 	return layout.Redirect(w, r, deliveryPath, "receiver-removed")
