@@ -5,24 +5,26 @@ package systemtest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
+	"vendorapi/reporting/panel/admin"
 	financepages "vendorapi/reporting/panel/finance"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 
 // wideOrders have the longest names, ids and amounts that there may be.
-func wideOrders(account delivery.AccountID, fleet delivery.FleetID) (orders []archive.Order) {
-	created := time.Date(2026, 11, 15, 12, 0, 0, 0, delivery.Istanbul)
+func wideOrders(account delivery.AccountID, fleet delivery.FleetID, created time.Time) (orders []archive.Order) {
 	for i := range 60 {
 		external := strings.Repeat("SIPARIS", 9) + "X"
 		o := archive.Order{
@@ -54,18 +56,9 @@ func wideOrders(account delivery.AccountID, fleet delivery.FleetID) (orders []ar
 func TestFinance_ShowsEveryAmount(t *testing.T) {
 	t.Parallel()
 	e := testenv.NewArchive(t)
-	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: wideOrders(e.Vendor.Account, e.Fleet.ID)}))
-	l := e.OpenAs(stack.ReportingUser)
-	gate := panelenv.Gate(t, l)
-	frame := layout.New(gate, l, "sandbox", panelenv.Log)
-	pages := financepages.New(frame, e.Archive, closing.New(l, e.Archive, panelenv.Log), nil)
-	mux := http.NewServeMux()
-	pages.Routes(mux)
-	frame.Routes(mux)
-	for _, path := range []string{"/login", "/login.css"} {
-		mux.Handle(path, gate.Handler())
-	}
-	p := openPage(t, startBrowser(t), testenv.Serve(t, mux).URL)
+	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: wideOrders(e.Vendor.Account, e.Fleet.ID,
+		time.Date(2026, 11, 15, 12, 0, 0, 0, delivery.Istanbul))}))
+	p := openPage(t, startBrowser(t), serveFinance(e))
 	p.Visit("/login?next=/payments/control-totals", http.StatusOK)
 	submitSignIn(p, "ece", panelenv.Password)
 	for _, report := range append([]string{""}, reports.Names()...) {
@@ -75,4 +68,60 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 		}
 		p.Usable()
 	}
+}
+
+// serveFinance serves finance's pages alone, without a gateway.
+func serveFinance(e *testenv.ArchiveEnv) string {
+	e.T.Helper()
+	l := e.OpenAs(stack.ReportingUser)
+	gate := panelenv.Gate(e.T, l)
+	frame := layout.New(gate, l, "sandbox", panelenv.Log)
+	nowhere, err := admin.NewClient(admin.Settings{URL: "http://127.0.0.1:1"}, strings.Repeat("k", 16))
+	must(e.T, err)
+	mux := http.NewServeMux()
+	financepages.New(frame, e.Archive, closing.New(l, e.Archive, panelenv.Log), nowhere).Routes(mux)
+	frame.Routes(mux)
+	for _, path := range []string{"/login", "/login.css"} {
+		mux.Handle(path, gate.Handler())
+	}
+	return testenv.Serve(e.T, mux).URL
+}
+
+// A month is closed by two people in their browsers, on pages that fit a phone.
+func TestMonths_AreClosedInTheBrowser(t *testing.T) {
+	t.Parallel()
+	e := testenv.NewArchive(t)
+	orders := slices.DeleteFunc(wideOrders(e.Vendor.Account, e.Fleet.ID, time.Date(2026, 10, 15, 12, 0, 0, 0, delivery.Istanbul)),
+		func(o archive.Order) bool { return !o.Status.Terminal() })
+	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: orders}))
+	origin := serveFinance(e)
+	const october, note = "/payments/months/2026-10", "Uzunbirsözcükolmadandahauzunbirsözcükolan <b>not</b> and some more words"
+	cem, defne := openPage(t, startBrowser(t), origin), openPage(t, startBrowser(t), origin)
+	for user, p := range map[string]*Page{"cem": cem, "defne": defne} {
+		p.Visit("/login?next=/payments/months", http.StatusOK)
+		submitSignIn(p, user, panelenv.Password)
+		p.WaitText("October 2026 can be the first to close")
+	}
+	usable := func(p *Page, path string) {
+		p.Visit(path, http.StatusOK)
+		p.Usable()
+	}
+	usable(cem, "/payments/months")
+	usable(cem, "/payments/months/2026-12")
+	usable(cem, october)
+	e.Consume(ledger.RoleExport)
+	cem.Fill("Note: why what is not so is right all the same; empty if everything is so", note)
+	cem.Press("Hold October 2026")
+	cem.WaitText("The month is held.")
+	usable(cem, october)
+	usable(defne, october)
+	defne.Press("Close October 2026")
+	defne.WaitText("The month is closed.")
+	usable(defne, october)
+	orders[0].Version++
+	orders[0].Collection.Minor -= 100
+	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: orders[:1]}))
+	usable(cem, "/payments/months/unbooked")
+	usable(cem, "/payments/months")
+	usable(cem, "/payments/delivery")
 }
