@@ -420,22 +420,13 @@ func TestTake_KeepsLagExact(t *testing.T) {
 	}
 }
 
-// Consumers of an earlier release are waited for; after them it goes on behind what they have settled.
-func TestTake_GoesOnWhereTheConsumersWere(t *testing.T) {
+func TestTake_WithoutATokenGoesOnWhereTheGroupsAre(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
 	for i := range 3 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "old", 3)...))
 	last := s.create(t, "last")
-	before := s.content(t, r)
-	_, err := s.Ownership.Take(t.Context(), r.number, "", "w1")
-	wantError(t, err, ErrConsumersActive)
-	check(t, maps.Equal(s.content(t, r), before), "the refused call wrote something")
-	for _, kind := range []byte{kindEvents, kindUpdates} {
-		must(t, s.rdb.XGroupDelConsumer(t.Context(), r.key(kind), string(RoleStatus), "old").Err())
-	}
 	in := get(s.Ownership.Read(t.Context(), []*Owned{s.own(t, "w1")}, 100, -1))(t)
 	require(t, len(in) == 1 && len(in[0].Entries) == 1 && in[0].Entries[0].Events[0].Order == last.ID, "%+v", in)
 }

@@ -98,7 +98,6 @@ func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 	check(t, slices.Contains(pending, s.account), "pending %v", pending)
 	get(s.Ownership.Backlogs(t.Context(), endpointsAt(partition, pending...)))(t)
 	get(s.Ownership.EndpointFacts(t.Context(), endpointsAt(partition, pending...)))(t)
-	get(s.Ownership.OldQueues(t.Context(), []int{partition}))(t)
 	s.owns(t, func(step *Step) {
 		step.Unschedule(s.account, []string{key})
 		step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Failures: 1}, Tally: &Tally{Delivered: 1}, State: EndpointFailing})

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -37,9 +36,6 @@ func (t *Token) Stored() Stored {
 	}
 	return Stored(encode(func(c *codec) { c.token(t) }))
 }
-
-// consumersGone is how long a consumer of an earlier release must have been silent.
-const consumersGone = time.Minute
 
 // Ownership is how workers share the partitions: each has one owner, which alone reads its
 // streams of events and updates, moves its orders and sends its webhooks.
@@ -92,12 +88,8 @@ func (l Ownership) Forget(ctx context.Context, workers ...string) error {
 	return failed("removing a worker", l.rdb.HDel(ctx, l.workersKey(), workers...).Err())
 }
 
-// ErrConsumersActive says that workers of an earlier release still read a partition by group.
-var ErrConsumersActive = errors.New("workers of an earlier release read the partition")
-
 // Take makes the worker the owner of a partition whose token is still the one seen. It goes on
-// where the last owner was, or before that the consumers of the groups. ErrNotOwner when the token
-// has changed; ErrConsumersActive.
+// where the last owner was, without one where the groups are. ErrNotOwner when the token has changed.
 func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker string) (*Owned, error) {
 	r := l.partitions[partition]
 	token, err := seen.Token()
@@ -123,9 +115,6 @@ func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker 
 		if err := l.takeGroup(ctx, step, g.role, g.kind, g.id, g.read); err != nil {
 			return nil, err
 		}
-	}
-	if err := l.importQueues(ctx, step); err != nil {
-		return nil, err
 	}
 	notes, err := l.rdb.XRevRangeN(ctx, r.key(kindNotes), "+", "-", 1).Result()
 	if err != nil {
@@ -172,30 +161,19 @@ func Later(id, than string) bool { return streamIDLess(than, id) }
 // Counts are positions as numbers of entries since the streams began; less than 0: not known.
 type Counts struct{ Events, Updates, Webhooks int64 }
 
-// takeGroup finds where to go on and empties the group, whose consumers are gone.
+// takeGroup finds where to go on, and notes that in the group, which nobody reads by.
 func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, id *string, read *int64) error {
 	key := step.partition.key(kind)
 	pipe := l.rdb.Pipeline()
 	before, groups := pipe.XInfoStream(ctx, key), pipe.XInfoGroups(ctx, key)
-	consumers, after := pipe.XInfoConsumers(ctx, key, string(role)), pipe.XInfoStream(ctx, key)
+	after := pipe.XInfoStream(ctx, key)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return failed("reading a group", err)
 	}
 	added := before.Val().EntriesAdded
-	for _, c := range consumers.Val() {
-		if c.Idle < consumersGone {
-			return fmt.Errorf("partition %d, %s: %w", step.partition.number, c.Name, ErrConsumersActive)
-		}
-	}
 	group, _ := groupOf(groups.Val(), role)
-	settled := group.LastDeliveredID
-	if pending, err := l.oldestPending(ctx, key, group); err != nil {
-		return err
-	} else if pending != "" {
-		settled = idBefore(pending)
-	}
-	if *id == "" || streamIDLess(*id, settled) {
-		*id = settled
+	if *id == "" || streamIDLess(*id, group.LastDeliveredID) {
+		*id = group.LastDeliveredID
 	}
 	*read = -1
 	switch {
@@ -213,8 +191,6 @@ func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, 
 		}
 		*read = added - group.Lag + ahead - behind
 	}
-	step.command("XGROUP", "DESTROY", key, string(role))
-	step.command("XGROUP", "CREATE", key, string(role), *id)
 	step.position(role, kind, *id, *read)
 	return nil
 }

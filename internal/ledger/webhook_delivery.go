@@ -325,15 +325,6 @@ func (l Ownership) Backlogs(ctx context.Context, endpoints []EndpointAt) ([]Back
 	return backlogs, err
 }
 
-// OldQueues reports of partitions whether a gateway of an earlier release has put something into a
-// queue, which Take moves to the schedule.
-func (l Ownership) OldQueues(ctx context.Context, partitions []int) ([]bool, error) {
-	return pipelined(ctx, l.rdb, "looking for queues of an earlier release", partitions, func(pipe redis.Pipeliner, partition int) func() bool {
-		queues := pipe.Exists(ctx, l.partitions[partition].key(kindOldLooks))
-		return func() bool { return queues.Val() > 0 }
-	})
-}
-
 // Breaker is an endpoint's circuit breaker, times in ms. The zero value holds nothing back.
 type Breaker struct {
 	Hold     int64   // nothing is sent before

@@ -25,8 +25,8 @@ const (
 	logEvery = time.Second
 	// logKept and logBytes are what is kept of a log, at least and at most.
 	logKept, logBytes = 200, 256 << 10
-	// refreshEvery is how often endpoints are read though no note says that they have changed: what
-	// an earlier release changes makes none.
+	// refreshEvery is how often endpoints are read though no note says that they have changed, should
+	// a note be lost.
 	refreshEvery = 30 * time.Second
 	// unreadPause is until an endpoint is read again whose secret cannot be opened.
 	unreadPause = 10 * time.Second
@@ -39,7 +39,6 @@ const (
 // Webhooks are those of one partition. Its owner calls them from one goroutine.
 type Webhooks struct {
 	Partition int
-	Old       bool // a gateway of an earlier release has queued something, which a new owner finds
 	InFlight  int  // sends that have not ended
 	Stopped   bool // no more begin
 
@@ -281,12 +280,12 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 	if !slices.ContainsFunc(all, func(w *Webhooks) bool { return now.Sub(w.summaryAt) >= summarizeEvery }) {
 		return nil
 	}
-	partitions, summaries := make([]int, len(all)), make([]map[ledger.EndpointState]ledger.QueueStats, len(all))
+	summaries := make([]map[ledger.EndpointState]ledger.QueueStats, len(all))
 	var scheduled []ledger.EndpointAt
 	var of []int // of the partitions
 	for i, w := range all {
 		summary, most := make(map[ledger.EndpointState]ledger.QueueStats), len(scheduled)+summarized
-		partitions[i], summaries[i], w.summaryAt = w.Partition, summary, now
+		summaries[i], w.summaryAt = summary, now
 		for account, e := range w.scheduler.endpoints {
 			if !e.waits() {
 				continue
@@ -305,8 +304,7 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 		}
 	}
 	backlogs, err := r.ledger.Ownership.Backlogs(ctx, scheduled)
-	old, failure := r.ledger.Ownership.OldQueues(ctx, partitions)
-	if err = cmp.Or(err, failure); err != nil {
+	if err != nil {
 		return err
 	}
 	for i, b := range backlogs {
@@ -319,7 +317,7 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 		summary[state] = sum
 	}
 	for i, w := range all {
-		w.summary, w.Old = summaries[i], old[i]
+		w.summary = summaries[i]
 	}
 	return nil
 }

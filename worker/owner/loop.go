@@ -275,16 +275,9 @@ func (l *loop) turn(ctx context.Context) {
 		l.role.log.Warn("reading webhooks fails, it is tried again", "error", err)
 	}
 	for _, h := range l.held {
-		if h.webhooks.Old {
-			l.lose(h, errOldQueue)
-			continue
-		}
 		h.webhooks.Send()
 	}
 }
-
-// errOldQueue lets a partition be taken again, by which the queues of an earlier release are found.
-var errOldQueue = errors.New("a gateway of an earlier release has queued webhooks")
 
 // write is a step of one partition in the making.
 type write struct {
