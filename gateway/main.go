@@ -163,20 +163,13 @@ func (g *gateway) connect(ctx context.Context, connection ledger.Config) (*ledge
 // maintain keeps the fleets fresh and writes the counts of refusals until ctx ends.
 func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = l.Fleets.Watch(ctx) }) // its error only says that ctx ended
+	watching.Go(func() { service.WatchFleets(ctx, g.Log, l) })
 	defer watching.Wait()
-	tick := time.NewTicker(ledger.FlushMinutesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			if err := errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute))); err != nil && ctx.Err() == nil {
-				g.Log.Warn("refusals per minute, or wrong admin keys, were not counted", "error", err)
-			}
-		}
-	}
+	service.Repeat(ctx, g.Log, ledger.FlushMinutesEvery, "refusals per minute, or wrong admin keys, are not counted",
+		"refusals and wrong admin keys are counted again", func(ctx context.Context) error {
+			now := time.Now()
+			return errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)))
+		})
 }
 
 // lastFlush bounds how long an orderly end waits for the last counts to be written.

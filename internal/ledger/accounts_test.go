@@ -163,7 +163,7 @@ func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 
 //rule:fleets-and-operators/a-change-by-an-operator
 func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
-	check(t, 2*fleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", fleetPoll)
+	check(t, 2*FleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", FleetPoll)
 	l := openTest(t)
 	must(t, l.Fleets.Load(t.Context()))
 	f := newFleet(t, l)

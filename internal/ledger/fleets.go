@@ -18,8 +18,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// fleetPoll: a change holds on every gateway within a second (design section 5).
-const fleetPoll = 250 * time.Millisecond
+// FleetPoll is how often Load is to be repeated: a change holds on every gateway within a second
+// (design section 5).
+const FleetPoll = 250 * time.Millisecond
 
 // updateTries bounds how often a change that met a conflict is repeated.
 const updateTries = 16
@@ -307,30 +308,6 @@ func newFleetSnapshot(version string, records, previous, controls map[string]str
 		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return s, nil
-}
-
-// Watch repeats Load until ctx ends.
-func (l Fleets) Watch(ctx context.Context) error {
-	tick := time.NewTicker(fleetPoll)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := l.Load(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && !failing:
-			l.log.Error("fleets cannot be refreshed; the last known ones stay in force", "error", err)
-		case err == nil && failing:
-			l.log.Info("fleets are refreshed again")
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
 }
 
 // A fleet's requests are held to its limit by permits. Redis has the bucket; each gateway

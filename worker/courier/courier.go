@@ -76,7 +76,7 @@ func New(l *ledger.Ledger, owned func() []int, s Settings, log *slog.Logger, reg
 // unavailable.
 func (r *Role) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
-	watching.Go(func() { _ = r.ledger.Fleets.Watch(ctx) }) // its error only says that ctx ended
+	watching.Go(func() { service.WatchFleets(ctx, r.log, r.ledger) })
 	defer watching.Wait()
 	pause := min(max(r.step/roundsPerStep, minPause), maxPause)
 	service.Repeat(ctx, r.log, pause, "a round failed, going on", "rounds work again", r.round)
