@@ -116,7 +116,7 @@ func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
 	for piece := range slices.Chunk(entries, entriesAtOnce) {
 		pieces.Go(func() error {
 			began := time.Now()
-			if err := e.export(ctx, piece); err != nil {
+			if err := service.Protect(e.metrics.panics, func() error { return e.export(ctx, piece) }); err != nil {
 				e.metrics.turns.WithLabelValues(resultFailed).Inc()
 				return err
 			}
@@ -133,13 +133,7 @@ func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
 
 // export stores and acknowledges some entries. A crash in between stores them
 // again.
-func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			e.metrics.panics.Inc()
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
+func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) error {
 	batch, err := compose(ctx, e.ledger, entries)
 	if err != nil {
 		return err
