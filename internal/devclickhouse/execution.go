@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -131,12 +130,7 @@ func (e *execution) insert(head insertHead, data io.Reader) error {
 		insert.Cancel()
 		return unreadable(err)
 	}
-	progress, err := insert.Commit()
-	if err != nil {
-		return err
-	}
-	e.summarize(progress)
-	return nil // 200 with an empty body
+	return insert.Commit() // nil: 200 with an empty body
 }
 
 // answer runs a statement that is no INSERT with data. The rows of a SELECT in a format
@@ -154,12 +148,9 @@ func (e *execution) answer(sql string, reads bool) error {
 	if reads && (verb == "SELECT" || verb == "WITH") && inParts.MatchString(format) {
 		err = e.conn.Stream(e.marked(sql), e.q.format, e.q.params, a.write)
 	} else {
-		var result libchdb.Result
-		if result, err = e.conn.Query(e.marked(sql), e.q.format, e.q.params); err == nil {
-			if !reads {
-				e.summarize(result.Progress)
-			}
-			err = a.write(result.Data)
+		var rows []byte
+		if rows, err = e.conn.Query(e.marked(sql), e.q.format, e.q.params); err == nil {
+			err = a.write(rows)
 		}
 	}
 	switch {
@@ -171,13 +162,6 @@ func (e *execution) answer(sql string, reads bool) error {
 		_ = a.flush() // a client that has gone needs none
 	}
 	return nil
-}
-
-// summarize reports what was read and written, as the server does.
-func (e *execution) summarize(p libchdb.Progress) {
-	e.w.Header().Set("X-ClickHouse-Summary", fmt.Sprintf(
-		`{"read_rows":"%d","read_bytes":"%d","written_rows":"%d","written_bytes":"%d"}`,
-		p.ReadRows, p.ReadBytes, p.WrittenRows, p.WrittenBytes))
 }
 
 // killInterval is the time between two attempts to kill a statement. The first may come

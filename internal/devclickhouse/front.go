@@ -280,13 +280,13 @@ type identity struct {
 }
 
 func readIdentity(conn *libchdb.Conn) (identity, error) {
-	result, err := conn.Query("SELECT 'embedded', version(), timezone()", "TSV", nil)
+	row, err := conn.Query("SELECT 'embedded', version(), timezone()", "TSV", nil)
 	if err != nil {
 		return identity{}, fmt.Errorf("ask the engine who it is: %w", err)
 	}
-	fields := strings.Split(strings.TrimRight(string(result.Data), "\n"), "\t")
+	fields := strings.Split(strings.TrimRight(string(row), "\n"), "\t")
 	if len(fields) != 3 {
-		return identity{}, fmt.Errorf("the engine says of itself: %q", result.Data)
+		return identity{}, fmt.Errorf("the engine says of itself: %q", row)
 	}
 	return identity{name: fields[0], version: fields[1], timezone: fields[2]}, nil
 }

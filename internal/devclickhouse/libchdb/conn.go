@@ -72,20 +72,20 @@ func (c *Conn) Classify(sql string) (Analysis, error) {
 	return Analysis{Statements: int(report.statements), Class: Class(report.class)}, nil
 }
 
-// Query runs sql and returns its result as a whole, in format unless the text
+// Query runs sql and returns its rows as a whole, in format unless the text
 // names another one. Errors of the engine are of type *Exception.
 //
 // The text goes through ClickHouse's client code, which has habits that a
 // server has not: several statements run one after the other, data after an
 // INSERT ends at the first blank line and what follows is run as SQL, `exit`
 // does nothing and succeeds. The caller must rule these out.
-func (c *Conn) Query(sql, format string, params Params) (Result, error) {
+func (c *Conn) Query(sql, format string, params Params) ([]byte, error) {
 	result := c.call(c.library.query, sql, format, params)
 	defer c.library.destroyResult(result)
 	if err := exceptionFrom(c.library.resultError(result)); err != nil {
-		return Result{}, err
+		return nil, err
 	}
-	return Result{Progress: c.library.progress(result), Data: slices.Clone(c.library.data(result))}, nil
+	return slices.Clone(c.library.data(result)), nil
 }
 
 // Stream runs sql, a SELECT, as Query does and hands its result over in parts, each of
@@ -151,13 +151,6 @@ func (l *Library) data(result unsafe.Pointer) []byte {
 	return unsafe.Slice((*byte)(l.resultBuffer(result)), l.resultLength(result))
 }
 
-func (l *Library) progress(result unsafe.Pointer) Progress {
-	return Progress{
-		ReadRows: l.resultReadRows(result), ReadBytes: l.resultReadBytes(result),
-		WrittenRows: l.resultRows(result), WrittenBytes: l.resultBytes(result),
-	}
-}
-
 // Insert begins an insert whose data follows. head is the statement up to its
 // data, without a FORMAT clause. Nothing but an INSERT with data is accepted,
 // and nothing else is run. Exactly one of Commit and Cancel must end it, before
@@ -194,14 +187,11 @@ func (i *Insert) Write(data []byte) (int, error) {
 }
 
 // Commit says that the data is complete and waits until it is stored.
-func (i *Insert) Commit() (Progress, error) {
+func (i *Insert) Commit() error {
 	result := i.library.insertDone(i.stream)
 	defer i.library.destroyInsert(i.stream)
 	defer i.library.destroyResult(result)
-	if err := exceptionFrom(i.library.resultError(result)); err != nil {
-		return Progress{}, err
-	}
-	return i.library.progress(result), nil
+	return exceptionFrom(i.library.resultError(result))
 }
 
 // Cancel gives the insert up. What the engine has not stored by then, it
@@ -216,28 +206,24 @@ func (i *Insert) Cancel() {
 // the pinned release declares them. The variants ending in _n take lengths, so a NUL byte
 // is data like any other. chdb_connection and the results are opaque pointers.
 type Library struct {
-	signalHandlers  func(enabled int32)                         `symbol:"chdb_set_signal_handlers_enabled"`
-	connect         func(argc int32, argv pointer) pointer      `symbol:"chdb_connect"`
-	closeConn       func(conn pointer)                          `symbol:"chdb_close_conn"`
-	classify        classifyCall                                `symbol:"chdb_classify_query_n"`
-	query           statementCall                               `symbol:"chdb_query_with_params_n"`
-	resultBuffer    func(result pointer) pointer                `symbol:"chdb_result_buffer"`
-	resultLength    func(result pointer) uintptr                `symbol:"chdb_result_length"`
-	resultError     func(result pointer) string                 `symbol:"chdb_result_error"`
-	resultReadRows  func(result pointer) uint64                 `symbol:"chdb_result_storage_rows_read"`
-	resultReadBytes func(result pointer) uint64                 `symbol:"chdb_result_storage_bytes_read"`
-	resultRows      func(result pointer) uint64                 `symbol:"chdb_result_rows_written"`
-	resultBytes     func(result pointer) uint64                 `symbol:"chdb_result_bytes_written"`
-	destroyResult   func(result pointer)                        `symbol:"chdb_destroy_query_result"`
-	stream          statementCall                               `symbol:"chdb_stream_query_with_params_n"`
-	fetch           func(conn, stream pointer) pointer          `symbol:"chdb_stream_fetch_result"`
-	cancelStream    func(conn, stream pointer)                  `symbol:"chdb_stream_cancel_query"`
-	insert          statementCall                               `symbol:"chdb_stream_insert_with_params_n"`
-	insertAppend    func(stream, data pointer, n uintptr) int32 `symbol:"chdb_stream_append"`
-	insertDone      func(stream pointer) pointer                `symbol:"chdb_stream_done"`
-	insertCancel    func(stream pointer)                        `symbol:"chdb_stream_cancel_insert"`
-	insertError     func(stream pointer) string                 `symbol:"chdb_stream_insert_error"`
-	destroyInsert   func(stream pointer)                        `symbol:"chdb_destroy_insert_stream"`
+	signalHandlers func(enabled int32)                         `symbol:"chdb_set_signal_handlers_enabled"`
+	connect        func(argc int32, argv pointer) pointer      `symbol:"chdb_connect"`
+	closeConn      func(conn pointer)                          `symbol:"chdb_close_conn"`
+	classify       classifyCall                                `symbol:"chdb_classify_query_n"`
+	query          statementCall                               `symbol:"chdb_query_with_params_n"`
+	resultBuffer   func(result pointer) pointer                `symbol:"chdb_result_buffer"`
+	resultLength   func(result pointer) uintptr                `symbol:"chdb_result_length"`
+	resultError    func(result pointer) string                 `symbol:"chdb_result_error"`
+	destroyResult  func(result pointer)                        `symbol:"chdb_destroy_query_result"`
+	stream         statementCall                               `symbol:"chdb_stream_query_with_params_n"`
+	fetch          func(conn, stream pointer) pointer          `symbol:"chdb_stream_fetch_result"`
+	cancelStream   func(conn, stream pointer)                  `symbol:"chdb_stream_cancel_query"`
+	insert         statementCall                               `symbol:"chdb_stream_insert_with_params_n"`
+	insertAppend   func(stream, data pointer, n uintptr) int32 `symbol:"chdb_stream_append"`
+	insertDone     func(stream pointer) pointer                `symbol:"chdb_stream_done"`
+	insertCancel   func(stream pointer)                        `symbol:"chdb_stream_cancel_insert"`
+	insertError    func(stream pointer) string                 `symbol:"chdb_stream_insert_error"`
+	destroyInsert  func(stream pointer)                        `symbol:"chdb_destroy_insert_stream"`
 }
 
 type pointer = unsafe.Pointer

@@ -30,18 +30,6 @@ type Analysis struct {
 	Class      Class
 }
 
-// Progress counts what a statement read and wrote.
-type Progress struct {
-	ReadRows, ReadBytes       uint64
-	WrittenRows, WrittenBytes uint64
-}
-
-// Result is the outcome of a statement.
-type Result struct {
-	Data []byte // the rows in the format asked for
-	Progress
-}
-
 // Exception is the engine's refusal of a statement.
 type Exception struct {
 	Code int    // ClickHouse's error code, 1 or higher
