@@ -31,23 +31,20 @@ import (
 )
 
 type options struct {
-	command         string // empty, mutants or overload
-	seed            uint64
-	duration        time.Duration
-	bin             string
-	only            string
-	accounts        int
-	clients         int
-	ordersPerSecond float64
-	workers         int // 0: drawn for each round
-	keep            string
-	json            string
-	record          string
-	list            bool
-	verbose         bool
-	form            form     // of overload
-	redis           []string // of a mutant: further settings of redis-server
-	replica         bool
+	command  string // empty, mutants or overload
+	seed     uint64
+	duration time.Duration
+	bin      string
+	only     string
+	workers  int // 0: drawn for each round
+	keep     string
+	json     string
+	record   string
+	list     bool
+	verbose  bool
+	form     form     // of overload
+	redis    []string // of a mutant: further settings of redis-server
+	replica  bool
 }
 
 const usage = `usage: go run ./loadtest/faults [mutants | overload] [flags]
@@ -81,7 +78,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-var defaults = options{duration: 10 * time.Minute, accounts: 4, clients: 8, ordersPerSecond: 20, form: wholeForm}
+var defaults = options{duration: 10 * time.Minute, form: wholeForm}
 
 func parse(args []string) (options, error) {
 	o := defaults
@@ -104,9 +101,6 @@ func parse(args []string) (options, error) {
 	case "":
 		flags.Uint64Var(&o.seed, "seed", o.seed, "what is drawn; 0: another one each time, printed first")
 		flags.DurationVar(&o.duration, "duration", o.duration, "how long to play once the system is up; one round at least")
-		flags.IntVar(&o.accounts, "accounts", o.accounts, "accounts in a round, 2 to 64; every second one has low limits")
-		flags.IntVar(&o.clients, "clients", o.clients, "clients in a round, 1 to 256")
-		flags.Float64Var(&o.ordersPerSecond, "orders-per-second", o.ordersPerSecond, "new orders, on the average, 1 to 1000")
 		flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
 		flags.StringVar(&o.json, "json", "", "write the result to this `file`")
 		flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
@@ -117,8 +111,6 @@ func parse(args []string) (options, error) {
 		flags.BoolVar(&o.verbose, "v", false, "print the suite's output for each")
 	case "overload":
 		flags.DurationVar(&o.form.load, "duration", o.form.load, "how long the overload lasts, 5s to 10m")
-		flags.Float64Var(&o.form.times, "times", o.form.times, "how many times the sustainable rate, 1 to 100")
-		flags.IntVar(&o.form.connections, "connections", o.form.connections, "connections of the overload, 64 to 4000")
 	}
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -136,16 +128,10 @@ func parse(args []string) (options, error) {
 }
 
 func (o *options) check() error {
-	f := &o.form
 	for want, ok := range map[string]bool{
-		"-accounts: want 2 to 64":            o.accounts >= 2 && o.accounts <= 64,
-		"-clients: want 1 to 256":            o.clients >= 1 && o.clients <= 256,
-		"-orders-per-second: want 1 to 1000": o.ordersPerSecond >= 1 && o.ordersPerSecond <= 1000,
-		"-workers: want 0 to 3":              o.workers >= 0 && o.workers <= maxWorkers,
-		"-duration: want more than 0":        o.duration > 0,
-		"-duration: want 5s to 10m":          f.load >= 5*time.Second && f.load <= 10*time.Minute,
-		"-times: want 1 to 100":              f.times >= 1 && f.times <= 100,
-		"-connections: want 64 to 4000":      f.connections >= 64 && f.connections <= 4000,
+		"-workers: want 0 to 3":       o.workers >= 0 && o.workers <= maxWorkers,
+		"-duration: want more than 0": o.duration > 0,
+		"-duration: want 5s to 10m":   o.form.load >= 5*time.Second && o.form.load <= 10*time.Minute,
 	} {
 		if !ok {
 			return errors.New(want)

@@ -58,6 +58,10 @@ const (
 	faultTimeout  = 40 * time.Second
 	settleTimeout = 90 * time.Second
 	gatherTimeout = time.Minute
+
+	accounts        = 4 // in a round; every second one has low limits
+	clients         = 8
+	ordersPerSecond = 20 // new ones, on the average
 )
 
 // playAll is a whole run with its summary. Violations are an error.
@@ -160,7 +164,7 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	if err := s.system.heal(ctx, r.workers); err != nil {
 		return err
 	}
-	if r.vendors, err = s.system.newVendors(ctx, r.number, s.options.accounts, r.dice(1)); err != nil {
+	if r.vendors, err = s.system.newVendors(ctx, r.number, accounts, r.dice(1)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	if err := s.disturb(ctx, r); err != nil {
@@ -168,7 +172,7 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	}
 	var all sync.WaitGroup
 	for i, v := range r.vendors {
-		c := s.newClient(r, s.options.clients+i, v, 1000+uint64(i))
+		c := s.newClient(r, clients+i, v, 1000+uint64(i))
 		all.Go(c.clarify)
 	}
 	all.Wait()
@@ -184,9 +188,9 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	pause := time.Duration(float64(s.options.clients) * newOrders / s.options.ordersPerSecond * float64(time.Second))
+	pause := time.Duration(clients * newOrders / ordersPerSecond * float64(time.Second))
 	r.began = time.Now()
-	for i := range s.options.clients {
+	for i := range clients {
 		c := s.newClient(r, i, r.vendors[i%len(r.vendors)], 100+uint64(i))
 		all.Go(func() { c.run(acting, pause) })
 	}
