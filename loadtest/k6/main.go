@@ -35,13 +35,12 @@ func main() {
 	p := &player{out: os.Stdout}
 	names := flag.String("scripts", "", "which ones, separated by commas; empty: all")
 	flag.Float64Var(&p.scale, "duration-scale", 1, "multiplies the lengths of those whose length is free")
-	report := flag.String("report", "", "where the page goes; empty: DATA_DIR/loadtest/report.html")
 	flag.BoolVar(&p.keep, "keep", false, "keep the system's data and every sample")
 	install := flag.Bool("install", false, "only make sure that k6 is there")
-	harness.Main("loadtest", manual, func(ctx context.Context) error { return p.main(ctx, *names, *report, *install) })
+	harness.Main("loadtest", manual, func(ctx context.Context) error { return p.main(ctx, *names, *install) })
 }
 
-func (p *player) main(ctx context.Context, names, report string, install bool) error {
+func (p *player) main(ctx context.Context, names string, install bool) error {
 	chosen, err := choose(names)
 	if err != nil {
 		return err
@@ -52,11 +51,11 @@ func (p *player) main(ctx context.Context, names, report string, install bool) e
 	if p.root, err = stack.ModuleDir(); err != nil {
 		return err
 	}
-	data := cmp.Or(os.Getenv("DATA_DIR"), filepath.Join(p.root, ".data"))
-	if report, err = filepath.Abs(cmp.Or(report, filepath.Join(data, "loadtest", "report.html"))); err != nil {
+	data, err := filepath.Abs(cmp.Or(os.Getenv("DATA_DIR"), filepath.Join(p.root, ".data")))
+	if err != nil {
 		return err
 	}
-	p.dir = filepath.Dir(report)
+	p.dir = filepath.Join(data, "loadtest")
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return err
 	}
@@ -71,16 +70,12 @@ func (p *player) main(ctx context.Context, names, report string, install bool) e
 	if err := stack.Build(ctx, p.bin); err != nil {
 		return err
 	}
-	return p.playAll(ctx, chosen, report)
+	return p.playAll(ctx, chosen, filepath.Join(p.dir, "report.html"))
 }
 
-// ensureK6 makes sure that the pinned k6 lies in dir and returns its path. It is
+// ensureK6 makes sure that the pinned k6 lies in dir, an absolute path, and returns its own. It is
 // compiled when it is not there, which needs Go's module proxy.
 func ensureK6(ctx context.Context, dir string, out io.Writer) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(dir, "k6")
 	if info, err := buildinfo.ReadFile(path); err == nil && info.Main.Path == k6Module && info.Main.Version == k6Version {
 		return path, nil

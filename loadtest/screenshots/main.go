@@ -40,7 +40,6 @@ small enough and no browser complained.
 func main() {
 	dir := flag.String("out", filepath.Join("reporting", "screenshots"), "folder for the pictures")
 	minutes := flag.Float64("minutes", 3, "length of the day that is played")
-	reads := flag.Int("reads", 20, "reads of each page for its median time")
 	keep := flag.Bool("keep", false, "keep the folder with data and logs")
 	harness.Main("screenshots", usage, func(ctx context.Context) error {
 		out := os.Stdout
@@ -50,7 +49,7 @@ func main() {
 			if err := e.play(ctx, time.Duration(*minutes*float64(time.Minute))); err != nil {
 				return err
 			}
-			return e.show(ctx, *dir, *reads)
+			return e.show(ctx, *dir)
 		})
 	})
 }

@@ -36,7 +36,7 @@ type screen struct{ width, height, shown int }
 var screens = []screen{{1280, 900, 1100}, {390, 844, 1500}}
 
 // show takes the pictures, and measures every page.
-func (e *env) show(ctx context.Context, dir string, reads int) error {
+func (e *env) show(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (e *env) show(ctx context.Context, dir string, reads int) error {
 			}
 		}
 	}
-	troubles := []error{e.measure(ctx, tab, reads)}
+	troubles := []error{e.measure(ctx, tab)}
 	for _, f := range tab.Faults() {
 		troubles = append(troubles, errors.New(f.Text))
 	}
@@ -115,7 +115,7 @@ func (e *env) take(tab *browser.Tab, path string, s screen, file string) error {
 
 // measure reads every page of the panel some times, as the browser that has
 // signed in does, and prints what each takes.
-func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
+func (e *env) measure(ctx context.Context, tab *browser.Tab) error {
 	cookie, err := tab.Cookies()
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
 	var large, slow []string
 	for _, path := range e.plan.Pages {
 		path = e.path(path)
-		size, median, err := e.read(ctx, tab, path, cookie, reads)
+		size, median, err := e.read(ctx, tab, path, cookie)
 		if err != nil {
 			return err
 		}
@@ -151,9 +151,9 @@ func (e *env) measure(ctx context.Context, tab *browser.Tab, reads int) error {
 
 // read measures one page. Its bytes are those over the wire as a browser sees them the first time: of the page, its
 // stylesheet and scripts, compressed where they come compressed, without the charts' script.
-func (e *env) read(ctx context.Context, tab *browser.Tab, path, cookie string, reads int) (size int, median time.Duration, err error) {
+func (e *env) read(ctx context.Context, tab *browser.Tab, path, cookie string) (size int, median time.Duration, err error) {
 	var took []time.Duration
-	for range reads {
+	for range 20 {
 		began := time.Now()
 		if size, err = e.fetch(ctx, path, cookie); err != nil {
 			return 0, 0, err
