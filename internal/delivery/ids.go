@@ -34,6 +34,18 @@ func (id AccountID) String() string { return uuid.UUID(id).String() }
 func (id FleetID) String() string   { return uuid.UUID(id).String() }
 func (id OrderID) String() string   { return uuid.UUID(id).String() }
 
+// MarshalText is String.
+func (id AccountID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
+
+// MarshalText is String.
+func (id OrderID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
+
+// UnmarshalText takes any UUID.
+func (id *AccountID) UnmarshalText(text []byte) error { return (*uuid.UUID)(id).UnmarshalText(text) }
+
+// UnmarshalText takes any UUID.
+func (id *OrderID) UnmarshalText(text []byte) error { return (*uuid.UUID)(id).UnmarshalText(text) }
+
 // LogValue is the canonical form in logs.
 func (id AccountID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 

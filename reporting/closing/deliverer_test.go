@@ -105,6 +105,7 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 			t.Errorf("the manifest in %s is not what was sealed: %q", folder, manifest)
 		}
 	}
+	wantContains(t, "the manifest of the correction", files["2025-11-correction-000003/manifest.json"], `"order":"`+failed.ID.String()+`"`)
 	for _, line := range l.Entries[1].Control {
 		if line.SHA256 != "" && sumOf(files["2025-10-closing-000002/"+line.Line+".csv"]) != line.SHA256 {
 			t.Errorf("%s is not what was sealed", line.Line)
