@@ -171,10 +171,11 @@ overload: ## ten times the sustainable load, full memory, full disk, ClickHouse 
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults overload $(ARGS)
 
-faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact, 5 minutes
+faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact; months that are closed and corrected while all of it is killed after each step; 10 minutes
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./internal/devclickhouse install
 	@FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports
+	@go test -tags long -count=1 -timeout 30m -v -run '^Test(Crash|Books)_' ./reporting/closing
 
 loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
 	@sh internal/stack/deps.sh $(SERVER)-server

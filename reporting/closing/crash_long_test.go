@@ -1,0 +1,172 @@
+//go:build long
+
+package closing
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive"
+)
+
+// What a child process is told, see TestCrash_Child.
+const (
+	childMonth = "CLOSING_CHILD_MONTH" // that it closes; empty: it corrects
+	childOrder = "CLOSING_CHILD_ORDER" // that it corrects
+	childStep  = "CLOSING_CHILD_STEP"  // behind which it kills itself
+	childNow   = "CLOSING_CHILD_NOW"
+	childRedis = "CLOSING_CHILD_REDIS"
+	childStore = "CLOSING_CHILD_CLICKHOUSE"
+	childBase  = "CLOSING_CHILD_DATABASE"
+)
+
+// TestCrash_Child is the process that is killed. Without its variables it is no test.
+func TestCrash_Child(t *testing.T) {
+	step := os.Getenv(childStep)
+	if step == "" {
+		return
+	}
+	now, err := time.Parse(time.RFC3339, os.Getenv(childNow))
+	testenv.Must(t, err)
+	l, err := ledger.Open(t.Context(), ledger.Config{URL: os.Getenv(childRedis), Environment: "sandbox", Partitions: testenv.Partitions,
+		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}})
+	testenv.Must(t, err)
+	a, err := archive.Open(archive.Settings{URL: os.Getenv(childStore), Database: os.Getenv(childBase)})
+	testenv.Must(t, err)
+	b := New(l, a, slog.New(slog.DiscardHandler))
+	b.now = func() time.Time { return now }
+	b.step = func(name string) {
+		if name == step {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if m := os.Getenv(childMonth); m != "" {
+		_, err = b.Close(t.Context(), month(m), "ece", "", func(string) {})
+	} else {
+		id, wrong := delivery.ParseOrderID(os.Getenv(childOrder))
+		testenv.Must(t, wrong)
+		_, _, err = b.Correct(t.Context(), "ece", "", id)
+	}
+	t.Fatalf("it went on behind %s: %v", step, err)
+}
+
+type crash struct {
+	*env
+	redis *stack.Redis
+}
+
+// killed runs the child until it kills itself.
+func (c *crash) killed(step string, m Month, o delivery.OrderID) {
+	c.T.Helper()
+	self, err := os.Executable()
+	testenv.Must(c.T, err)
+	cmd := exec.Command(self, "-test.run", "^TestCrash_Child$")
+	cmd.Env = append(os.Environ(), childStep+"="+step, childNow+"="+c.clock.Format(time.RFC3339), childRedis+"="+c.ConfigFor(stack.OperatorUser).URL,
+		childStore+"="+c.ClickHouse.URL, childBase+"="+c.Database, childOrder+"="+o.String())
+	if !m.IsZero() {
+		cmd.Env = append(cmd.Env, childMonth+"="+m.String())
+	}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(err.Error(), "killed") {
+		c.T.Fatalf("the child ended with %v\n%s", err, out)
+	}
+}
+
+// Whatever is killed after whatever step: a month is closed with all its rows or not at all, and can be closed then; a correction
+// is booked once.
+func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
+	c := &crash{env: &env{}, redis: testserver.DedicatedRedis(t, stack.RedisOptions{})}
+	c.ArchiveEnv = testenv.NewArchiveOn(testenv.NewOn(t, c.redis), testserver.DedicatedClickHouse(t))
+	c.books = c.newBooks()
+	m := month("2023-01")
+	o := c.order(m.Add(12*time.Hour), delivery.Delivered, 100)
+	c.store(o)
+	c.close(m)
+	closings, corrections := 1, 0
+	for _, what := range []string{"process", "ClickHouse", "Redis"} {
+		// after runs what is to be done in a process that dies, or while a server dies, and starts that again.
+		after := func(step string, child func(), do func(b *Books) error) {
+			t.Helper()
+			if what == "process" {
+				child()
+				return
+			}
+			b := c.newBooks()
+			died := false
+			b.step = func(name string) {
+				switch {
+				case name != step || died:
+				case what == "Redis":
+					c.redis.Kill()
+				default:
+					c.ClickHouse.Kill(t)
+				}
+				died = died || name == step
+			}
+			err := do(b)
+			if !died {
+				t.Fatalf("%s: there was no step %s: %v", what, step, err)
+			}
+			if what == "Redis" {
+				testenv.Must(t, c.redis.Start(t.Context()))
+			} else {
+				c.ClickHouse.Start(t)
+			}
+			c.books = c.newBooks() // as a new process
+		}
+		for _, step := range []string{"calculated", "stored", "added up", "decided", "copied"} {
+			m = m.Next()
+			c.store(c.order(m.Add(12*time.Hour), delivery.Delivered, 100), c.order(m.Next().Add(-time.Millisecond), delivery.Failed, 100))
+			c.hold(m)
+			before := c.csv("fleet-statement", m, "booked", "")
+			closing := func(b *Books) error {
+				_, err := b.Close(t.Context(), m, "ece", "", func(string) {})
+				return err
+			}
+			after(step, func() { c.killed(step, m, o.ID) }, closing)
+			decided := c.log().Closed(m)
+			// Without Redis nothing is decided, whatever step it died behind.
+			if want := step == "decided" || step == "copied"; decided != want && what != "ClickHouse" || want && !decided {
+				t.Errorf("%s died behind %s, closed: %v", what, step, decided)
+			}
+			if !decided {
+				testenv.Must(t, closing(c.books))
+			}
+			closings++
+			c.requireLog(closings, corrections)
+			if now := c.csv("fleet-statement", m, "booked", ""); now != before {
+				t.Errorf("%s died behind %s: the statement was\n%s\nand is\n%s", what, step, before, now)
+			}
+		}
+		for _, step := range []string{"stored", "added up", "decided", "copied"} {
+			o.Collection.Minor++
+			c.store(o)
+			correcting := func(b *Books) error {
+				_, left, err := b.Correct(t.Context(), "ece", "", o.ID)
+				if err == nil && len(left) > 0 {
+					t.Errorf("%v are left", left)
+				}
+				return err
+			}
+			after(step, func() { c.killed(step, Month{}, o.ID) }, correcting)
+			testenv.Must(t, correcting(c.books))
+			corrections++
+			c.requireLog(closings, corrections)
+		}
+		if v := c.verify(); len(v.Findings)+len(v.Pending) > 0 {
+			t.Errorf("%s: %+v", what, v)
+		}
+		t.Logf("%s was killed behind each step: %d closings, %d corrections", what, closings, corrections)
+	}
+}
