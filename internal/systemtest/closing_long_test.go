@@ -59,7 +59,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 	a, err := archive.Open(archive.Settings{URL: e.ClickHouseURL()})
 	must(t, err)
 	t.Cleanup(func() { a.Close() })
-	orders := wideOrders(delivery.NewAccountID(), delivery.NewFleetID())
+	orders := wideOrders(delivery.NewAccountID(), delivery.NewFleetID(), month)
 	for i := range orders {
 		o := &orders[i]
 		o.Status, o.Failure = delivery.Delivered, ""
