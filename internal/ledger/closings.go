@@ -2,7 +2,12 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
+	"time"
+
+	"vendorapi/internal/delivery"
 )
 
 // Closings is the log of what was decided of the books' months: one JSON document under each
@@ -23,6 +28,26 @@ func (l Closings) Append(ctx context.Context, number int, entry string) (stored 
 		return "", failed("appending to the closings", err)
 	}
 	return text(reply.Val()[0]), nil
+}
+
+// alone is how long one process may be in Alone; so long others wait for one that died there.
+const alone = 5 * time.Minute
+
+// Alone calls do unless another process is in it, and then fails with delivery.ErrUnavailable. A slow one must end
+// before the context that do gets.
+func (l Closings) Alone(ctx context.Context, do func(context.Context) error) error {
+	key := l.global.prefix + "lock_closings"
+	free, err := l.rdb.SetNX(ctx, key, 1, alone).Result()
+	if err != nil {
+		return failed("locking the closings", err)
+	}
+	if !free {
+		return fmt.Errorf("%w: another process completes the closings, or has died doing so: at most %s", delivery.ErrUnavailable, alone)
+	}
+	limited, cancel := context.WithTimeout(ctx, alone-time.Minute)
+	defer cancel()
+	err = do(limited)
+	return errors.Join(err, failed("unlocking the closings", l.rdb.Del(context.WithoutCancel(ctx), key).Err()))
 }
 
 const closingsAtOnce = 50

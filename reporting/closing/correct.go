@@ -93,7 +93,7 @@ func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.
 		if err != nil || l.Last == nil {
 			return booked, nil, err
 		}
-		orders, late, unexplained, err := b.find(ctx, named, done)
+		orders, late, unexplained, err := b.find(ctx, l, named, done)
 		if err != nil {
 			return booked, nil, err
 		}
@@ -129,14 +129,27 @@ func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.
 // Unbooked is what Correct would find, and changes nothing: how much explains itself, at most ordersAtOnce, and what a
 // person has to decide on.
 func (b *Books) Unbooked(ctx context.Context) (explained int, left []Unexplained, err error) {
-	orders, late, left, err := b.find(ctx, nil, nil)
+	l, err := b.Read(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	orders, late, left, err := b.find(ctx, l, nil, nil)
 	return len(orders) + len(late), left, err
 }
 
 // find lists what can be booked, at most ordersAtOnce, and what cannot. An order that was booked and still differs cannot:
-// it would be booked without end.
-func (b *Books) find(ctx context.Context, named []delivery.OrderID, done map[delivery.OrderID]bool) (orders []archive.ClosedDifference, late []archive.LateDelivery, left []Unexplained, err error) {
+// it would be booked without end. Nothing explains itself in a month of which rows were changed or removed.
+func (b *Books) find(ctx context.Context, l *Log, named []delivery.OrderID, done map[delivery.OrderID]bool) (orders []archive.ClosedDifference, late []archive.LateDelivery, left []Unexplained, err error) {
 	if late, err = b.archive.UnbookedLate(ctx, ordersAtOnce); err != nil {
+		return nil, nil, nil, err
+	}
+	changed := map[Month]bool{}
+	late = slices.DeleteFunc(late, func(d archive.LateDelivery) bool {
+		is, failed := b.changed(ctx, l, MonthOf(d.CreatedAt), changed)
+		err = errors.Join(err, failed)
+		return is
+	})
+	if err != nil {
 		return nil, nil, nil, err
 	}
 	months, err := b.archive.MonthsDiffering(ctx)
@@ -148,12 +161,19 @@ func (b *Books) find(ctx context.Context, named []delivery.OrderID, done map[del
 		if err != nil {
 			return nil, nil, nil, err
 		}
+		rows, err := b.changed(ctx, l, MonthOf(month), changed)
+		if err != nil {
+			return nil, nil, nil, err
+		}
 		for part := range slices.Chunk(all, ordersAtOnce) {
 			why, err := b.unexplained(ctx, part)
 			if err != nil {
 				return nil, nil, nil, err
 			}
 			for _, d := range part {
+				if rows {
+					why[d.Order] = "rows of the closed month were changed or removed (`reporting month verify`)"
+				}
 				switch {
 				case done[d.Order]:
 					left = append(left, Unexplained{d, "it was booked just now and differs all the same: it has changed again, or rows were (`reporting month verify`)"})
@@ -166,6 +186,27 @@ func (b *Books) find(ctx context.Context, named []delivery.OrderID, done map[del
 		}
 	}
 	return orders, late, left, nil
+}
+
+// changed reports whether rows of a month are not those that were sealed; known keeps the answers.
+func (b *Books) changed(ctx context.Context, l *Log, m Month, known map[Month]bool) (is bool, err error) {
+	is, looked := known[m]
+	closed := false
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		holds := e.Kind == KindClose && !closed && !e.Month.Before(m.Time)
+		closed = closed || holds
+		if looked || !holds && !slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m }) {
+			continue
+		}
+		whole, err := b.whole(ctx, e)
+		if err != nil {
+			return false, err
+		}
+		is = is || !whole
+	}
+	known[m] = is
+	return is, nil
 }
 
 // unexplained says of which orders, and why, a person has to decide. A newer version explains itself if Redis says the same.

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -262,23 +263,29 @@ func (b *Books) Read(ctx context.Context) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{}
-	for i := range max(len(texts), len(copies)) {
-		if i >= len(texts) {
-			text, err := b.ledger.Closings.Append(ctx, i+1, copies[i].Manifest)
+	l, copied := &Log{}, map[int]string{}
+	for _, c := range copies {
+		if text, twice := copied[c.Sequence]; twice && text != c.Manifest {
+			return nil, fmt.Errorf("%w: entry %d", ErrForked, c.Sequence)
+		}
+		copied[c.Sequence] = c.Manifest
+	}
+	for i := 1; i <= len(texts) || copied[i] != ""; i++ {
+		if i > len(texts) {
+			text, err := b.ledger.Closings.Append(ctx, i, copied[i])
 			if err != nil {
 				return nil, err
 			}
 			texts = append(texts, text)
 		}
-		if i < len(copies) && texts[i] != copies[i].Manifest {
-			return nil, fmt.Errorf("%w: entry %d", ErrForked, i+1)
+		if copied[i] != "" && copied[i] != texts[i-1] {
+			return nil, fmt.Errorf("%w: entry %d", ErrForked, i)
 		}
-		e, err := parse(texts[i])
+		e, err := parse(texts[i-1])
 		if err == nil {
 			err = l.add(e)
 		}
-		if err == nil && i >= len(copies) {
+		if err == nil && copied[i] == "" {
 			err = b.complete(ctx, &e)
 		}
 		if err != nil {
@@ -288,22 +295,30 @@ func (b *Books) Read(ctx context.Context) (*Log, error) {
 	return l, nil
 }
 
-// complete copies an entry to ClickHouse, once its rows are there.
+// complete copies an entry to ClickHouse, once its rows are there. Rows are made again by one process at a time: once the
+// entry is copied, nothing is open of which they could be made.
 func (b *Books) complete(ctx context.Context, e *Entry) error {
-	if e.Batch != uuid.Nil {
+	whole, err := b.whole(ctx, e)
+	switch {
+	case err != nil:
+		return err
+	case whole:
+		return b.copyToArchive(ctx, e)
+	}
+	return b.ledger.Closings.Alone(ctx, func(ctx context.Context) error {
+		copies, err := b.archive.Seals(ctx)
+		if err != nil || slices.ContainsFunc(copies, func(c archive.Seal) bool { return c.Sequence == e.Sequence }) {
+			return err
+		}
 		if err := b.restoreRows(ctx, e); err != nil {
 			return err
 		}
-	}
-	return b.copyToArchive(ctx, e)
+		return b.copyToArchive(ctx, e)
+	})
 }
 
-// restoreRows makes the rows of a batch as they were made before it was sealed, unless they are there.
-func (b *Books) restoreRows(ctx context.Context, e *Entry) error {
-	whole, err := b.whole(ctx, e)
-	if whole || err != nil {
-		return err
-	}
+// restoreRows makes the rows of a batch as they were made before it was sealed.
+func (b *Books) restoreRows(ctx context.Context, e *Entry) (err error) {
 	b.log.Warn("rows that were sealed are missing and are made again", "entry", e.Sequence, "kind", e.Kind, "month", e.Month.String())
 	if err = b.archive.RemoveBatch(ctx, e.Batch); err == nil {
 		if e.Kind == KindClose {
@@ -315,9 +330,10 @@ func (b *Books) restoreRows(ctx context.Context, e *Entry) error {
 	if err == nil {
 		err = b.archive.InsertDays(ctx, e.Batch)
 	}
-	if err == nil {
-		whole, err = b.whole(ctx, e)
+	if err != nil {
+		return err
 	}
+	whole, err := b.whole(ctx, e)
 	if err == nil && !whole {
 		err = fmt.Errorf("entry %d (%s of %s): its rows are not in ClickHouse, and the orders there are not any more what was sealed: restore a backup of ClickHouse that has them, or run `reporting rebuild`",
 			e.Sequence, e.Kind, e.Month)
@@ -325,8 +341,11 @@ func (b *Books) restoreRows(ctx context.Context, e *Entry) error {
 	return err
 }
 
-// whole reports whether the rows of a batch are what was sealed.
+// whole reports whether the rows of an entry's batch, if it has one, are what was sealed.
 func (b *Books) whole(ctx context.Context, e *Entry) (bool, error) {
+	if e.Batch == uuid.Nil {
+		return true, nil
+	}
 	d, err := b.archive.DigestBatch(ctx, e.Batch)
 	if err != nil || d != e.Digest {
 		return false, err
@@ -335,8 +354,13 @@ func (b *Books) whole(ctx context.Context, e *Entry) (bool, error) {
 	return len(differing) == 0, err
 }
 
+// copyToArchive makes an entry visible to reports. One that is copied much later was there before, and lost.
 func (b *Books) copyToArchive(ctx context.Context, e *Entry) error {
-	return b.archive.InsertSeal(ctx, &archive.Seal{Sequence: e.Sequence, Kind: e.Kind, Month: e.Month.Time, Batch: e.Batch, At: e.At, RecordedAt: b.now(),
+	recorded := b.now()
+	if recorded.Sub(e.At) > 24*time.Hour {
+		recorded = e.At
+	}
+	return b.archive.InsertSeal(ctx, &archive.Seal{Sequence: e.Sequence, Kind: e.Kind, Month: e.Month.Time, Batch: e.Batch, At: e.At, RecordedAt: recorded,
 		Manifest: e.JSON, Seal: e.Seal})
 }
 
