@@ -14,6 +14,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
 
@@ -136,7 +137,9 @@ func TestBooks_WhatWasFalsifiedOrLostIsFound(t *testing.T) {
 	t.Parallel()
 	f := newFalsified(t)
 	t.Run("Verify names it", f.verifyFinds)
-	t.Run("no column can be changed", f.verifyCoversEveryColumn)
+	if testserver.Long { // each of 52 columns
+		t.Run("no column can be changed", f.verifyCoversEveryColumn)
+	}
 	t.Run("Read completes the log and refuses another", f.readCompletes)
 	t.Run("Read makes rows again", f.readMakesRowsAgain)
 	f.T = t

@@ -28,12 +28,15 @@ func TestBooks_AreWhatTheModelSays(t *testing.T) {
 	}
 }
 
-// playsWanted: each is several months.
-func playsWanted() int {
+// In the gate one play of a few actions a month, else several with more.
+func playsWanted() int   { return longOr(4, 1) }
+func actionsAMonth() int { return longOr(10, 4) }
+
+func longOr(long, gate int) int {
 	if testserver.Long {
-		return 6
+		return long
 	}
-	return 1
+	return gate
 }
 
 // draft is what is drawn of an order; numbers choose among what the play has.
@@ -99,7 +102,7 @@ var plays = rapid.Custom(func(t *rapid.T) plan {
 		for range rapid.IntRange(5, 9).Draw(t, "orders") {
 			p[i] = append(p[i], action{kind: "order", draft: drafts.Draw(t, "order")})
 		}
-		for range 10 {
+		for range actionsAMonth() {
 			p[i] = append(p[i], action{kind: rapid.SampledFrom(kindsOfActions).Draw(t, "kind"), which: rapid.IntRange(0, 1000).Draw(t, "which"),
 				draft: drafts.Draw(t, "draft"), later: time.Duration(rapid.IntRange(1, 47).Draw(t, "hours")) * time.Hour, count: rapid.IntRange(1, 3).Draw(t, "count")})
 		}

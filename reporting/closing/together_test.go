@@ -53,12 +53,7 @@ func (e *env) requireLog(closings, corrections int) {
 }
 
 // roundsTogether: in each a month is closed, and an order corrected.
-func roundsTogether() int {
-	if testserver.Long {
-		return 12
-	}
-	return 2
-}
+func roundsTogether() int { return longOr(12, 1) }
 
 // Two who close at once and two who correct at once: one closing, each correction once.
 func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
