@@ -16,7 +16,6 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/testserver"
 )
 
 // hold holds a month whose orders are stored.
