@@ -99,13 +99,13 @@ func (d *Deliverer) Once(ctx context.Context) error {
 			name = t.Name
 		}
 		var failed error
-		one := func(make func() (*set, error), folder string) {
+		one := func(build func() (*set, error), folder string) {
 			switch is := func(file string) bool { return done[archive.Delivered{Target: name, Folder: folder, File: file}] }; {
 			case is(announced):
 			case failed != nil: // in order: a manifest follows those before it
 				left++
 			default:
-				if failed = d.deliver(ctx, t, name, make, is(ManifestFile)); failed != nil {
+				if failed = d.deliver(ctx, t, name, build, is(ManifestFile)); failed != nil {
 					left++
 					d.books.log.Error("a delivery failed and will be tried again", "target", name, "folder", folder, "error", failed)
 				}
@@ -126,8 +126,8 @@ func (d *Deliverer) Once(ctx context.Context) error {
 }
 
 // deliver takes a set to a target and announces it. there: only the announcement is missing.
-func (d *Deliverer) deliver(ctx context.Context, t *deliver.Target, name string, make func() (*set, error), there bool) error {
-	s, err := make()
+func (d *Deliverer) deliver(ctx context.Context, t *deliver.Target, name string, build func() (*set, error), there bool) error {
+	s, err := build()
 	if err != nil {
 		return err
 	}
