@@ -59,12 +59,19 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	return s.run(ctx, s.Reporting, o.PanelAddr+" and "+o.ReportingOpsAddr)
 }
 
-// panelUser is the demo's user, and the name of its token. secondUser has the same password: closing a
+// panelUser is the demo's user, and the name of its token. SecondUser has the same password: closing a
 // month takes two people.
 const (
 	panelUser  = "demo"
-	secondUser = "second"
+	SecondUser = "second"
 )
+
+// Month is a command of `reporting month` as somebody runs it who knows the password of the panel's users.
+func (s *Stack) Month(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.Reporting.Path, append(append([]string{"month"}, args...), s.Reporting.Args[1:]...)...)
+	cmd.Env, cmd.Stdin = append(os.Environ(), s.Reporting.Env...), strings.NewReader(s.Demo.Panel.Password+"\n")
+	return cmd
+}
 
 // seedPanel makes the demo's user and token once. The files that reporting reads
 // hold only hashes; what they stand for lies beside them.
@@ -72,7 +79,7 @@ func (s *Stack) seedPanel(ctx context.Context) error {
 	password, err := s.panelSecret("panel-password", "panel-users", func() (secret, line string, err error) {
 		secret = rand.Text()
 		line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance,closer")
-		second, _, other := s.reporting(ctx, secret+"\n", "user", secondUser, "--roles", "finance,closer")
+		second, _, other := s.reporting(ctx, secret+"\n", "user", SecondUser, "--roles", "finance,closer")
 		return secret, line + second, errors.Join(err, other)
 	})
 	if err != nil {

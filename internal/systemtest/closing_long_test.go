@@ -67,19 +67,16 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		o.EndedAt, o.DeliveredAt = o.CreatedAt.Add(time.Minute), o.CreatedAt.Add(time.Minute)
 	}
 	must(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: orders}))
-	command := func(input string, args ...string) string {
+	command := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(filepath.Join(testserver.Programs(t), "reporting"), append(append([]string{"month"}, args...), "--config", filepath.Join(configs, "reporting.yaml"))...)
-		cmd.Env, cmd.Stdin = append(os.Environ(), e.Reporting.Env...), strings.NewReader(input+"\n")
-		out, err := cmd.CombinedOutput()
+		out, err := e.Month(t.Context(), args...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 		return string(out)
 	}
-	password := e.Demo.Panel.Password
-	command(password, "hold", text, "--user", "demo", "--note", "a test")
-	said := command(password, "close", text, "--user", "second")
+	command("hold", text, "--user", e.Demo.Panel.User, "--note", "a test")
+	said := command("close", text, "--user", stack.SecondUser)
 	_, seal, _ := strings.Cut(said, "\nseal ")
 	seal = strings.TrimSpace(seal)
 
@@ -115,7 +112,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 			t.Errorf("%s has the digest %s, announced is %s", f.Name, got, f.SHA256)
 		}
 	}
-	if said := command("", "verify"); !strings.Contains(said, fmt.Sprintf("the books are what they were: 1 closings, 60 rows, 2 entries; the last seal is %s", seal)) {
+	if said := command("verify"); !strings.Contains(said, fmt.Sprintf("the books are what they were: 1 closings, 60 rows, 2 entries; the last seal is %s", seal)) {
 		t.Error(said)
 	}
 }

@@ -3,17 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 
+	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
-	"vendorapi/reporting/panel/auth"
 )
-
-// closersPassword is that of two people.
-const closersPassword = "iki kisi kapatir"
 
 // measureClosing closes the year month by month, as two people do with the command, asks for what then answers from
 // frozen rows, and verifies all of it. It is the last part: reports before it are of open months.
@@ -22,24 +17,16 @@ func (b *bench) measureClosing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var users []string
-	for _, name := range []string{"ayse", "ece"} {
-		user, err := auth.NewUser(name, auth.Roles{auth.Finance, auth.Closer}, closersPassword)
-		if err != nil {
-			return err
-		}
-		users = append(users, user.Line())
-	}
 	for month := 1; month <= 12; month++ {
 		m := fmt.Sprintf("%s-%02d", yearFirst[:4], month)
 		rows, err := e.askNumbers(ctx, 1, fmt.Sprintf("SELECT count() FROM delivery.orders FINAL WHERE toYYYYMM(business_day) = %s", strings.ReplaceAll(m, "-", "")))
 		if err != nil {
 			return err
 		}
-		if _, err := e.month(ctx, "closing.hold", users, "hold", m, "--user", "ayse", "--note", "bench"); err != nil {
+		if _, err := e.month(ctx, "closing.hold", "hold", m, "--user", e.Demo.Panel.User, "--note", "bench"); err != nil {
 			return err
 		}
-		took, err := e.month(ctx, "closing.close", users, "close", m, "--user", "ece")
+		took, err := e.month(ctx, "closing.close", "close", m, "--user", stack.SecondUser)
 		if err != nil {
 			return err
 		}
@@ -48,7 +35,7 @@ func (b *bench) measureClosing(ctx context.Context) error {
 		}
 		b.progress("closed %s, %s orders, in %.1f s", m, harness.Grouped(rows[0]), took)
 	}
-	if _, err := e.month(ctx, "closing.verify", users, "verify"); err != nil {
+	if _, err := e.month(ctx, "closing.verify", "verify"); err != nil {
 		return err
 	}
 	year := scope{key: "closed_year", from: yearFirst, to: yearLast}
@@ -70,10 +57,8 @@ func (b *bench) measureClosing(ctx context.Context) error {
 }
 
 // month runs a command of `reporting month` and notes its seconds and its peak memory.
-func (e *reportingEnv) month(ctx context.Context, key string, users []string, args ...string) (seconds float64, err error) {
-	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), append(append([]string{"month"}, args...), "--config", e.Reporting.Args[2])...)
-	cmd.Env = append(append(os.Environ(), e.Reporting.Env...), "PANEL_USERS="+strings.Join(users, "\n"), "PANEL_USERS_FILE=")
-	cmd.Stdin = strings.NewReader(closersPassword + "\n")
+func (e *reportingEnv) month(ctx context.Context, key string, args ...string) (seconds float64, err error) {
+	cmd := e.Month(ctx, args...)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	began := time.Now()

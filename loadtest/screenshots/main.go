@@ -25,6 +25,7 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/harness"
+	"vendorapi/reporting/closing"
 )
 
 // courierStep makes a delivery take half a minute: the courier's moves then have different times.
@@ -120,6 +121,9 @@ func (e *env) play(ctx context.Context, length time.Duration) error {
 	if err := e.fillEarlierDays(ctx); err != nil {
 		return err
 	}
+	if err := e.closeMonth(ctx); err != nil {
+		return fmt.Errorf("close a month: %w", err)
+	}
 	return e.locate()
 }
 
@@ -146,12 +150,47 @@ func (e *env) fillEarlierDays(ctx context.Context) error {
 		return err
 	}
 	for i, share := range shares {
-		var statement strings.Builder
-		if err := earlier.Execute(&statement, map[string]int{"Back": i + 1, "Share": share}); err != nil {
+		if err := e.fillDay(ctx, i+1, share); err != nil {
 			return err
 		}
-		if _, err := e.ask(ctx, statement.String()); err != nil {
-			return fmt.Errorf("%d days ago: %w", i+1, err)
+	}
+	return nil
+}
+
+func (e *env) fillDay(ctx context.Context, back, share int) error {
+	var statement strings.Builder
+	if err := earlier.Execute(&statement, map[string]int{"Back": back, "Share": share}); err != nil {
+		return err
+	}
+	if _, err := e.ask(ctx, statement.String()); err != nil {
+		return fmt.Errorf("%d days ago: %w", back, err)
+	}
+	return nil
+}
+
+// closeMonth closes the latest month that can be, of which there are two days, and books a late delivery of it.
+func (e *env) closeMonth(ctx context.Context) error {
+	month := closing.MonthOf(closing.MonthOf(time.Now().Add(-closing.Grace)).AddDate(0, 0, -1))
+	e.names["month"] = month.String()
+	for _, day := range []int{10, 11} {
+		back := int(time.Since(month.AddDate(0, 0, day-1)) / (24 * time.Hour))
+		if err := e.fillDay(ctx, back, 100); err != nil {
+			return err
+		}
+	}
+	for _, command := range [][]string{
+		{"hold", month.String(), "--user", e.Demo.Panel.User, "--note", "exceptions discussed with the fleets"},
+		{"close", month.String(), "--user", stack.SecondUser},
+		{"correct"},
+	} {
+		if command[0] == "correct" {
+			if _, err := e.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 25)
+				FROM delivery.orders FINAL WHERE failure_reason != '' AND collection_amount > 0 AND toStartOfMonth(business_day) = '`+month.Format(time.DateOnly)+`' LIMIT 1`); err != nil {
+				return err
+			}
+		}
+		if out, err := e.Month(ctx, command...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", command, err, out)
 		}
 	}
 	return nil
