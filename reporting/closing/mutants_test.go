@@ -166,6 +166,10 @@ func (f *falsified) verifyPart(findings []string) *Verified {
 	return v
 }
 
+// inGate are those of each kind.
+var inGate = []string{"a kuruş more in a frozen row", "a frozen row removed", "a correction removed", "a correction changed", "two entries exchanged in both",
+	"an amount in an entry in both, with its seal", "another month in a copy"}
+
 // Whatever is falsified is found, by the month or the entry and, where an order does not say any more what was known, by the order.
 func (f *falsified) verifyFinds(t *testing.T) {
 	row := func(o *archive.Order) string { return "order_id = '" + o.ID.String() + "'" }
@@ -237,6 +241,9 @@ func (f *falsified) verifyFinds(t *testing.T) {
 		}, []string{"ClickHouse 6"}, nil},
 		"no JSON in an entry": {func() { f.redis(5, "{") }, []string{"the log in Redis: unexpected end of JSON input"}, nil},
 	} {
+		if !testserver.Long && !slices.Contains(inGate, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			f.T = t
 			defer f.restore()

@@ -1,3 +1,5 @@
+//go:build long
+
 package closing
 
 import (
@@ -52,7 +54,7 @@ func (e *env) requireLog(closings, corrections int) {
 }
 
 // roundsTogether: in each a month is closed, and an order corrected.
-func roundsTogether() int { return longOr(12, 1) }
+const roundsTogether = 6
 
 // Two who close at once and two who correct at once: one closing, each correction once.
 func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
@@ -61,7 +63,7 @@ func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 	o := e.order(m.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
 	e.close(m)
-	for round := range roundsTogether() {
+	for round := range roundsTogether {
 		m = m.Next()
 		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 100))
 		e.hold(m)
