@@ -321,7 +321,8 @@ FROM
         (
             SELECT {{template "carried_columns"}}
             FROM closed_orders
-            WHERE {{template "sealed"}} AND {{template "narrowed"}} AND sign != 0{{if eq . "booked"}} AND correction_of = toDate(0){{end}}
+            WHERE {{template "sealed"}} AND {{template "narrowed"}} AND sign != 0
+                {{- if eq . "booked"}} AND correction_of = toDate(0) AND posted_day >= {from:Date} - 366{{end}}
                 AND business_day < {from:Date} AND toDate(ended_at) BETWEEN {from:Date} AND {to:Date}
             {{- if eq . "booked"}}
             UNION ALL
