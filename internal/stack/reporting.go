@@ -3,7 +3,6 @@ package stack
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -79,8 +78,12 @@ func (s *Stack) seedPanel(ctx context.Context) error {
 	password, err := s.panelSecret("panel-password", "panel-users", func() (secret, line string, err error) {
 		secret = rand.Text()
 		line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance,closer")
-		second, _, other := s.reporting(ctx, secret+"\n", "user", SecondUser, "--roles", "finance,closer")
-		return secret, line + second, errors.Join(err, other)
+		if err != nil { // a release before closings
+			line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance")
+			return secret, line, err
+		}
+		second, _, err := s.reporting(ctx, secret+"\n", "user", SecondUser, "--roles", "finance,closer")
+		return secret, line + second, err
 	})
 	if err != nil {
 		return err
