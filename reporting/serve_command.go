@@ -208,7 +208,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	return group.Wait()
 }
 
-// announcer tells finance's own system of deliveries, through the gateway. Without the gateway's key nobody is told.
+// announcer notifies finance's own system of deliveries, through the gateway; without the gateway's key it does nothing.
 func (s *settings) announcer() (func(context.Context, *delivery.AvailableReport) error, error) {
 	if os.Getenv("ADMIN_KEY")+os.Getenv("ADMIN_KEY_FILE") == "" {
 		return func(context.Context, *delivery.AvailableReport) error { return nil }, nil

@@ -127,7 +127,7 @@ func (a *Archive) Freeze(ctx context.Context, batch uuid.UUID, to time.Time) err
 // dayColumns are those of closed_days behind batch.
 var dayColumns = strings.TrimPrefix(closedDays.list("%[1]s"), "batch, ")
 
-// InsertDays adds up a batch, whose rows are there, in closed_days.
+// InsertDays stores the sums of a batch, whose rows are there, in closed_days.
 func (a *Archive) InsertDays(ctx context.Context, batch uuid.UUID) error {
 	return a.fill(ctx, "INSERT INTO closed_days (batch, "+dayColumns+") SELECT {batch:UUID}, "+dayColumns+" FROM batch_days(batch={batch:UUID})",
 		clickhouse.Named("batch", batch.String()))

@@ -457,7 +457,7 @@ func (q *query) control(lines []line) map[string]figures {
 	return all
 }
 
-// sums adds up lines, whatever the day on which they are booked, by a key.
+// sums is the sum of the lines by a key, whatever the day on which they are booked.
 func sums(lines []line, key func(*line) string) map[string]figures {
 	all := map[string]figures{}
 	for _, l := range lines {

@@ -20,7 +20,7 @@ func (p *Pages) deliveryRoutes(mux *http.ServeMux) {
 	p.Handle(mux, "POST "+deliveryPath+"/remove", p.forms.Handler(p.removeReceiver), auth.Closer)
 }
 
-// showDelivery shows where finance's own system is told of reports, and a secret that was issued just now.
+// showDelivery shows where finance's own system is notified of reports, and a secret that was issued just now.
 func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret string, refused error) error {
 	v := &struct {
 		booksView

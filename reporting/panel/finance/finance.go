@@ -1,7 +1,7 @@
 // Package finance shows the five reports (design section 8) as pages: filters, totals,
 // rows page by page, charts, downloads, and whether the control totals balance. It shows the
 // months of the books, and lets people with the role closer hold and close them and book what
-// became known of them (package closing); and where finance's own system is told of reports.
+// became known of them (package closing); and where finance's own system is notified of reports.
 //
 // A page is two questions to ClickHouse: the totals by day, and the rows of the days that
 // it shows (reports.Outline). Control totals read every row, for their digests; they are
