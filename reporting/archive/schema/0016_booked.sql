@@ -28,12 +28,12 @@ version, external_order_id, external_store_id, store_name, tax_number, fleet_id,
     created_at, ordered_at, picked_up_at, delivered_at, ended_at, payment_type, order_amount, collection_amount, courier_name, without_courier
 {{- end}}
 
-{{- /* The rows of orders in months that are not closed, as closed_orders would have them. */}}
+{{- /* The rows of orders in months that are not closed, as closed_orders would have them: all, or those of the parameters. */}}
 {{- define "open"}}
 SELECT account_id, business_day, order_id, toUInt32(1) AS entry, toInt8(1) AS sign, business_day AS posted_day, toDate(0) AS correction_of, '' AS cause,
     {{template "open_columns"}}, CAST(NULL, 'Nullable(DateTime64(3, ''Etc/GMT-3''))') AS reported_at
 FROM orders FINAL
-WHERE business_day >= {{template "open_from"}} AND {{.}}
+WHERE business_day >= {{template "open_from"}}{{if eq . "narrowed"}} AND {{template "open_narrowed"}}{{end}}
 {{- end}}
 
 {{- define "open_late"}}
@@ -42,7 +42,7 @@ SELECT account_id, business_day, order_id, toUInt32(0) AS entry, toInt8(0) AS si
 FROM
 (
     SELECT * FROM orders FINAL
-    WHERE {{.}} AND (account_id, business_day, order_id) GLOBAL IN
+    WHERE {{template "open_narrowed"}} AND (account_id, business_day, order_id) GLOBAL IN
         (
             SELECT account_id, business_day, order_id FROM late_deliveries WHERE business_day >= {{template "open_from"}}
         )
@@ -53,63 +53,70 @@ GLOBAL INNER JOIN
 ) AS late USING (account_id, business_day, order_id)
 {{- end}}
 
-{{- /* Larger for a younger order, and for a later entry of the same one: no two rows of an order are equal, so that a name
-never depends on the sequence in which rows are read. */}}
-{{- define "youngest" -}}
-bitOr(bitShiftLeft(toUInt256(toUnixTimestamp64Milli(r.created_at)), 168), bitOr(bitShiftLeft(toUInt256(toUInt128(r.order_id)), 40), toUInt256(r.entry) * 2 + if(r.sign > 0, 1, 0)))
+{{- define "open_narrowed" -}}
+business_day BETWEEN {from:Date} - 31 AND {to:Date} AND {{template "narrowed"}}
 {{- end}}
 
-{{- /* The columns of closed_days behind batch, of a source of rows. fact is a day, whether the
-order was created on it, and whether it ended on it. */}}
-{{- define "facts"}}
-SELECT
+{{- /* What each of some rows r adds to closed_days. fact is a day, whether the order was created on it, and whether it
+ended on it. A name counts from the youngest order that has one: *_youngest is larger for a younger order, and for a later
+entry of the same one. No two rows of an order are equal, so that a name never depends on the sequence in which rows are
+read. */}}
+{{- define "fact_columns" -}}
     r.account_id AS account_id, if(r.correction_of = toDate(0), fact.1, r.posted_day) AS booked_day, fact.1 AS day, r.correction_of AS correction_of,
     r.fleet_id AS fleet_id, r.external_store_id AS external_store_id,
-    sumIf(toInt64(r.sign), fact.2) AS created,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Delivered') AS delivered,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Failed') AS failed,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Cancelled') AS cancelled,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Cash') AS cash_count,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Card') AS card_count,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Prepaid') AS prepaid_count,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Delivered' AND r.payment_type = '') AS no_payment_type_count,
-    sumIf(toInt64(r.sign), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Cash' AND r.collection_amount IS NULL) AS cash_without_amount_count,
-    sumIf(r.sign * ifNull(r.order_amount, 0), fact.3 AND r.status = 'Delivered') AS order_amount_delivered,
-    sumIf(r.sign * ifNull(r.collection_amount, 0), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Cash') AS cash_expected,
-    sumIf(r.sign * ifNull(r.collection_amount, 0), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Card') AS card_expected,
-    sumIf(r.sign * ifNull(r.order_amount, 0), fact.3 AND r.status = 'Delivered' AND r.payment_type = 'Prepaid') AS prepaid_amount,
-    sumIf(r.sign * ifNull(r.order_amount, 0), fact.3 AND r.status = 'Delivered' AND r.payment_type = '') AS no_payment_type_amount,
-    argMax(r.fleet_name, {{template "youngest"}}) AS fleet_name, max({{template "youngest"}}) AS fleet_youngest,
-    argMaxIf(r.store_name, {{template "youngest"}}, r.store_name != '') AS store_name, maxIf({{template "youngest"}}, r.store_name != '') AS store_youngest,
-    argMaxIf(r.fleet_name, {{template "youngest"}}, fact.3 AND r.status = 'Delivered') AS delivered_fleet_name,
-    maxIf({{template "youngest"}}, fact.3 AND r.status = 'Delivered') AS delivered_fleet_youngest,
-    argMaxIf(r.store_name, {{template "youngest"}}, fact.3 AND r.status = 'Delivered' AND r.store_name != '') AS delivered_store_name,
-    maxIf({{template "youngest"}}, fact.3 AND r.status = 'Delivered' AND r.store_name != '') AS delivered_store_youngest
-FROM ({{.}}) AS r
+    if(fact.2, r.sign, 0) AS created,
+    if(fact.3 AND r.status = 'Delivered', r.sign, 0) AS delivered,
+    if(fact.3 AND r.status = 'Failed', r.sign, 0) AS failed,
+    if(fact.3 AND r.status = 'Cancelled', r.sign, 0) AS cancelled,
+    if(r.payment_type = 'Cash', delivered, 0) AS cash_count,
+    if(r.payment_type = 'Card', delivered, 0) AS card_count,
+    if(r.payment_type = 'Prepaid', delivered, 0) AS prepaid_count,
+    if(r.payment_type = '', delivered, 0) AS no_payment_type_count,
+    if(r.collection_amount IS NULL, cash_count, 0) AS cash_without_amount_count,
+    delivered * ifNull(r.order_amount, 0) AS order_amount_delivered,
+    cash_count * ifNull(r.collection_amount, 0) AS cash_expected,
+    card_count * ifNull(r.collection_amount, 0) AS card_expected,
+    prepaid_count * ifNull(r.order_amount, 0) AS prepaid_amount,
+    no_payment_type_count * ifNull(r.order_amount, 0) AS no_payment_type_amount,
+    r.fleet_name AS fleet_name,
+    bitOr(bitShiftLeft(toUInt256(toUnixTimestamp64Milli(r.created_at)), 168),
+        bitOr(bitShiftLeft(toUInt256(toUInt128(r.order_id)), 40), toUInt256(r.entry) * 2 + if(r.sign > 0, 1, 0))) AS fleet_youngest,
+    r.store_name AS store_name, if(r.store_name = '', 0, fleet_youngest) AS store_youngest,
+    if(delivered = 0, '', r.fleet_name) AS delivered_fleet_name, if(delivered = 0, 0, fleet_youngest) AS delivered_fleet_youngest,
+    if(delivered = 0, '', r.store_name) AS delivered_store_name, if(delivered = 0, 0, store_youngest) AS delivered_store_youngest
+{{- end}}
+
+{{- define "facts" -}}
 ARRAY JOIN multiIf(
     r.ended_at IS NULL, [(r.business_day, true, false)],
     toDate(assumeNotNull(r.ended_at)) = r.business_day, [(r.business_day, true, true)],
     [(r.business_day, true, false), (toDate(assumeNotNull(r.ended_at)), false, true)]) AS fact
-GROUP BY account_id, booked_day, day, correction_of, fleet_id, external_store_id
 {{- end}}
 
--- The rows of closed_orders that closing the months up to to would add: orders, and late deliveries besides.
-CREATE OR REPLACE VIEW open_orders {{onCluster}} AS
-{{template "open" "business_day BETWEEN {from:Date} - 31 AND {to:Date} AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})) AND ({fleet:String} = '' OR fleet_id = toUUIDOrZero({fleet:String})) AND ({store:String} = '' OR external_store_id = {store:String})"}}
-COMMENT 'Orders of months that are not closed, from 31 days before from on, as closed_orders has those of closed ones.';
-
 CREATE OR REPLACE VIEW open_rows {{onCluster}} AS
-{{template "open" "business_day BETWEEN {from:Date} - 31 AND {to:Date} AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})) AND ({fleet:String} = '' OR fleet_id = toUUIDOrZero({fleet:String})) AND ({store:String} = '' OR external_store_id = {store:String})"}}
+{{template "open" "narrowed"}}
 UNION ALL
-{{template "open_late" "business_day BETWEEN {from:Date} - 31 AND {to:Date} AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})) AND ({fleet:String} = '' OR fleet_id = toUUIDOrZero({fleet:String})) AND ({store:String} = '' OR external_store_id = {store:String})"}}
-COMMENT 'The same with late deliveries.';
-
-CREATE OR REPLACE VIEW open_days {{onCluster}} AS
-{{template "facts" (printf "SELECT * FROM %s.open_orders(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})" database)}}
-COMMENT 'Their sums, as closed_days has those of closed months.';
+{{template "open_late"}}
+COMMENT 'The rows of closed_orders that closing the months up to to would add, from 31 days before from on: orders, and late deliveries besides.';
 
 CREATE OR REPLACE VIEW batch_days {{onCluster}} AS
-{{template "facts" "SELECT * FROM closed_orders WHERE batch = {batch:UUID} AND sign != 0"}}
+SELECT
+    s.account_id AS account_id, s.booked_day AS booked_day, s.day AS day, s.correction_of AS correction_of, s.fleet_id AS fleet_id,
+    s.external_store_id AS external_store_id,
+    sum(s.created) AS created, sum(s.delivered) AS delivered, sum(s.failed) AS failed, sum(s.cancelled) AS cancelled,
+    sum(s.cash_count) AS cash_count, sum(s.card_count) AS card_count, sum(s.prepaid_count) AS prepaid_count,
+    sum(s.no_payment_type_count) AS no_payment_type_count, sum(s.cash_without_amount_count) AS cash_without_amount_count,
+    sum(s.order_amount_delivered) AS order_amount_delivered, sum(s.cash_expected) AS cash_expected, sum(s.card_expected) AS card_expected,
+    sum(s.prepaid_amount) AS prepaid_amount, sum(s.no_payment_type_amount) AS no_payment_type_amount,
+    argMax(s.fleet_name, s.fleet_youngest) AS fleet_name, max(s.fleet_youngest) AS fleet_youngest,
+    argMax(s.store_name, s.store_youngest) AS store_name, max(s.store_youngest) AS store_youngest,
+    argMax(s.delivered_fleet_name, s.delivered_fleet_youngest) AS delivered_fleet_name, max(s.delivered_fleet_youngest) AS delivered_fleet_youngest,
+    argMax(s.delivered_store_name, s.delivered_store_youngest) AS delivered_store_name, max(s.delivered_store_youngest) AS delivered_store_youngest
+FROM
+(
+    SELECT {{template "fact_columns"}} FROM closed_orders AS r {{template "facts"}} WHERE r.batch = {batch:UUID} AND r.sign != 0
+) AS s
+GROUP BY account_id, booked_day, day, correction_of, fleet_id, external_store_id
 COMMENT 'What closed_days must have of a batch of closed_orders.';
 
 {{- define "rows"}}
@@ -117,7 +124,7 @@ SELECT {{template "columns"}} FROM closed_orders
 WHERE {{template "sealed"}} AND {{template "narrowed"}}
 {{- if ne . "known"}} AND posted_day BETWEEN {from:Date} AND {to:Date}
 UNION ALL
-SELECT {{template "columns"}} FROM {{database}}.{{if eq . "booked"}}open_orders{{else}}open_rows{{end}}(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
+SELECT {{template "columns"}} FROM ({{template "open" "narrowed"}}{{if ne . "booked"}} UNION ALL {{template "open_late"}}{{end}})
 WHERE posted_day BETWEEN {from:Date} AND {to:Date}
 {{- else}} AND sign >= 0 AND business_day BETWEEN {from:Date} AND {to:Date}
     AND (order_id, entry) GLOBAL NOT IN (SELECT order_id, entry FROM closed_orders WHERE sign = -1 AND {{template "sealed"}})
@@ -204,7 +211,7 @@ WHERE {{template "sealed"}} AND on_day BETWEEN {from:Date} AND {to:Date} AND {{t
 {{- if eq . "booked"}}
 UNION ALL
 SELECT booked_day, correction_of, {{template "day_columns"}}
-FROM {{database}}.open_days(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
+FROM (SELECT {{template "fact_columns"}} FROM ({{template "open" "narrowed"}}) AS r {{template "facts"}})
 WHERE booked_day BETWEEN {from:Date} AND {to:Date}
 {{- end}}{{end}}
 
@@ -277,10 +284,6 @@ toInt64(sign) AS sign, status, payment_type, sign * order_amount AS order_amount
             if(status = 'Delivered' AND payment_type IN ('Cash', 'Card'), sign * ifNull(collection_amount, 0), 0) AS expected_collection
 {{- end}}
 
-{{- define "period" -}}
-(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String}, as_of={as_of:Date})
-{{- end}}
-
 {{- define "control"}}
 SELECT
     figures.1 AS line_number, figures.2 AS line, figures.3 AS rows, figures.4 AS created, figures.5 AS orders,
@@ -311,7 +314,7 @@ FROM
         FROM
         (
             SELECT *, if(correction_of IS NULL, ifNull(toDate(ended_at) > {to:Date}, true), ended_at IS NULL) AS later
-            FROM {{database}}.order_ledger_{{.}}{{template "period"}}
+            FROM ({{template "ledger" .}})
         ) AS s
     ) AS ledger
     CROSS JOIN
@@ -327,7 +330,7 @@ FROM
             {{- if eq . "booked"}}
             UNION ALL
             SELECT {{template "carried_columns"}}
-            FROM {{database}}.open_orders(from={from:Date}, to={to:Date}, account={account:String}, fleet={fleet:String}, store={store:String})
+            FROM ({{template "open" "narrowed"}})
             WHERE business_day < {from:Date} AND toDate(ended_at) BETWEEN {from:Date} AND {to:Date}
             {{- end}}
         ) AS s
@@ -337,7 +340,7 @@ FROM
         SELECT
             toInt64(count()) AS c_rows,
             (toInt64(sum(delivered_count)), sum(cash_expected), sum(card_expected), sum(prepaid_amount), sum(no_payment_type_amount)) AS c
-        FROM {{database}}.expected_collections_{{.}}{{template "period"}}
+        FROM ({{template "collections" .}})
     ) AS collections
     CROSS JOIN
     (
@@ -345,12 +348,12 @@ FROM
             toInt64(count()) AS s_rows, toInt64(sum(created)) AS s_created,
             (toInt64(sum(delivered) + sum(failed) + sum(cancelled)), toInt64(sum(delivered)), toInt64(sum(failed)), toInt64(sum(cancelled)),
                 sum(order_amount_delivered), sum(cash_expected), sum(card_expected), sum(prepaid_amount), sum(no_payment_type_amount)) AS s
-        FROM {{database}}.fleet_statement_{{.}}{{template "period"}}
+        FROM ({{template "statement" .}})
     ) AS statement
     CROSS JOIN
     (
         SELECT toInt64(count()) AS x_rows, toInt64(uniqExact(order_id)) AS x_orders
-        FROM {{database}}.exceptions_{{.}}{{template "period"}}
+        FROM ({{template "exceptions" .}})
     ) AS found
 )
 ARRAY JOIN lines AS figures
@@ -378,7 +381,7 @@ FROM
 (
     SELECT {{template "columns"}} FROM closed_orders WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction'))
     UNION ALL
-    {{template "open" "true"}}
+    {{template "open" "all"}}
 ) AS r
 WHERE r.sign != 0
 COMMENT 'Every order as it was booked, by the day of its creation; a correction by the day on which it was booked, as two rows. Sum orders and the amounts. SELECT day, sum(orders), sum(expected_collection) FROM booked_orders WHERE day >= ''2026-10-01'' GROUP BY day';
@@ -396,6 +399,6 @@ FROM
     FROM closed_days WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction'))
     UNION ALL
     SELECT booked_day, correction_of, {{template "day_columns"}}
-    FROM {{database}}.open_days(from='1970-02-01', to='2149-06-06', account='', fleet='', store='')
+    FROM (SELECT {{template "fact_columns"}} FROM ({{template "open" "all"}}) AS r {{template "facts"}})
 ) AS r
 COMMENT 'The sums of a day, account, fleet and store as they were booked, created by the day of the creation, all else by that of the end. A day can have several rows: sum them. SELECT fleet_id, sum(cash_expected) FROM booked_days WHERE day BETWEEN ''2026-01-01'' AND ''2026-12-31'' GROUP BY fleet_id';
