@@ -108,3 +108,40 @@ func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// In a month of which rows were changed nothing explains itself: what differs can be the falsified row.
+func TestCorrect_NothingExplainsItselfWhereRowsWereChanged(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	falsified, failed := e.order(october.Add(12*time.Hour), delivery.Delivered, 100), e.order(october.Add(12*time.Hour), delivery.Failed, 9900)
+	late := func(o archive.Order) {
+		testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: o.EndedAt.Add(time.Hour)}}}))
+	}
+	e.store(falsified, failed)
+	e.close(october)
+	other := e.order(october.Next().Add(12*time.Hour), delivery.Failed, 500)
+	e.store(other)
+	e.close(october.Next())
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE collection_amount = 2 WHERE order_id = '"+falsified.ID.String()+"' SETTINGS mutations_sync = 2")
+	late(failed)
+	e.correct(0, 1)
+	late(other) // of another month
+	e.correct(1, 1)
+}
+
+// A copy of an entry that is lost and made again much later is as old as the entry: answers as of a day stay what they were.
+func TestBooks_AnEntryIsAsOldAsItWas(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 100))
+	e.close(october)
+	asked := dayText(e.clock)
+	e.clock = e.clock.Add(48 * time.Hour)
+	before := e.csv("order-ledger", october, reports.Known, asked)
+	e.ClickHouse.Exec(t, "TRUNCATE TABLE "+e.Database+".seals")
+	_, err := e.books.Read(t.Context())
+	testenv.Must(t, err)
+	if now := e.csv("order-ledger", october, reports.Known, asked); now != before {
+		t.Errorf("as of %s it was\n%s\nand is\n%s", asked, before, now)
+	}
+}

@@ -152,3 +152,33 @@ func TestDeliverer_AnnouncesWithoutTargets(t *testing.T) {
 		t.Errorf("announced: %v", told)
 	}
 }
+
+// A day's set that was cut off, and whose orders have changed since, stays as it is; another folder has what is true now.
+func TestDeliverer_BeginsADailySetAnew(t *testing.T) {
+	e, b := newEnv(t), newBucket(t, "daily")
+	day := month("2025-11").AddDate(0, 0, 1)
+	e.store(e.order(day.Add(12*time.Hour), delivery.Delivered, 25000))
+	e.close(month("2025-10"))
+	e.clock = day.Add(32 * time.Hour) // the morning after
+	const cutOff = "half of what it was"
+	_, err := b.client.PutObject(t.Context(), "books", "finance/2025-11-02-daily/order-ledger.csv", strings.NewReader(cutOff), int64(len(cutOff)), minio.PutObjectOptions{})
+	testenv.Must(t, err)
+	var told []delivery.AvailableReport
+	d := NewDeliverer(e.books, []*deliver.Target{b.target}, "07:00", func(_ context.Context, r *delivery.AvailableReport) error {
+		told = append(told, *r)
+		return nil
+	}, prometheus.NewRegistry())
+	for range 2 {
+		testenv.Must(t, d.Once(t.Context()))
+	}
+	files := b.files(t)
+	if _, whole := files["2025-11-02-daily/manifest.json"]; whole || files["2025-11-02-daily/order-ledger.csv"] != cutOff || len(files) != 5+1+5 {
+		t.Errorf("%d files, the folder that was begun is whole: %v", len(files), whole)
+	}
+	wantContains(t, "the ledger", files["2025-11-02-daily-2/order-ledger.csv"], ",moda,", ",250.00,")
+	last := told[len(told)-1]
+	if len(told) != 2 || last.Kind != delivery.ReportScheduled || len(last.Files) != 5 || last.Files[4].Name != "2025-11-02-daily-2/manifest.json" ||
+		last.Files[4].SHA256 != sumOf(files["2025-11-02-daily-2/manifest.json"]) {
+		t.Errorf("announced: %+v", told)
+	}
+}
