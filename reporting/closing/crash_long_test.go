@@ -3,13 +3,19 @@
 package closing
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -17,6 +23,7 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/deliver"
 )
 
 // What a child process is told, see TestCrash_Child.
@@ -28,6 +35,7 @@ const (
 	childRedis = "CLOSING_CHILD_REDIS"
 	childStore = "CLOSING_CHILD_CLICKHOUSE"
 	childBase  = "CLOSING_CHILD_DATABASE"
+	childURL   = "CLOSING_CHILD_TARGET" // to which it delivers instead
 )
 
 // TestCrash_Child is the process that is killed. Without its variables it is no test.
@@ -51,7 +59,15 @@ func TestCrash_Child(t *testing.T) {
 			select {}
 		}
 	}
-	if m := os.Getenv(childMonth); m != "" {
+	if target := os.Getenv(childURL); target != "" {
+		var to *deliver.Target
+		to, err = deliver.Open(deliver.TargetSettings{Name: "crash", URL: target})
+		testenv.Must(t, err)
+		err = NewDeliverer(b, []*deliver.Target{to}, "", func(_ context.Context, r *delivery.AvailableReport) error {
+			fmt.Println("announced", r.ID)
+			return nil
+		}, prometheus.NewRegistry()).Once(t.Context())
+	} else if m := os.Getenv(childMonth); m != "" {
 		_, err = b.Close(t.Context(), month(m), "ece", "", func(string) {})
 	} else {
 		id, wrong := delivery.ParseOrderID(os.Getenv(childOrder))
@@ -66,21 +82,19 @@ type crash struct {
 	redis *stack.Redis
 }
 
-// killed runs the child until it kills itself.
-func (c *crash) killed(step string, m Month, o delivery.OrderID) {
-	c.T.Helper()
+// killed runs the child with these variables until it kills itself behind a step, and returns what it printed.
+func (e *env) killed(step string, variables ...string) string {
+	e.T.Helper()
 	self, err := os.Executable()
-	testenv.Must(c.T, err)
+	testenv.Must(e.T, err)
 	cmd := exec.Command(self, "-test.run", "^TestCrash_Child$")
-	cmd.Env = append(os.Environ(), childStep+"="+step, childNow+"="+c.clock.Format(time.RFC3339), childRedis+"="+c.ConfigFor(stack.OperatorUser).URL,
-		childStore+"="+c.ClickHouse.URL, childBase+"="+c.Database, childOrder+"="+o.String())
-	if !m.IsZero() {
-		cmd.Env = append(cmd.Env, childMonth+"="+m.String())
-	}
+	cmd.Env = append(append(os.Environ(), childStep+"="+step, childNow+"="+e.clock.Format(time.RFC3339), childRedis+"="+e.ConfigFor(stack.OperatorUser).URL,
+		childStore+"="+e.ClickHouse.URL, childBase+"="+e.Database), variables...)
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(err.Error(), "killed") {
-		c.T.Fatalf("the child ended with %v\n%s", err, out)
+		e.T.Fatalf("the child ended with %v\n%s", err, out)
 	}
+	return string(out)
 }
 
 // Whatever is killed after whatever step: a month is closed with all its rows or not at all, and can be closed then; a correction
@@ -134,7 +148,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				_, err := b.Close(t.Context(), m, "ece", "", func(string) {})
 				return err
 			}
-			after(step, func() { c.killed(step, m, o.ID) }, closing)
+			after(step, func() { c.killed(step, childMonth+"="+m.String()) }, closing)
 			decided := c.log().Closed(m)
 			// Without Redis nothing is decided, whatever step it died behind.
 			if want := step == "decided" || step == "copied"; decided != want && what != "ClickHouse" || want && !decided {
@@ -159,7 +173,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				}
 				return err
 			}
-			after(step, func() { c.killed(step, Month{}, o.ID) }, correcting)
+			after(step, func() { c.killed(step, childOrder+"="+o.ID.String()) }, correcting)
 			testenv.Must(t, correcting(c.books))
 			corrections++
 			c.requireLog(closings, corrections)
@@ -168,5 +182,42 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 			t.Errorf("%s: %+v", what, v)
 		}
 		t.Logf("%s was killed behind each step: %d closings, %d corrections", what, closings, corrections)
+	}
+}
+
+// Whoever delivers is killed behind each file: the next one goes on with the file after it. A set is announced once it is whole.
+func TestCrash_BehindEachFileDeliveryGoesOn(t *testing.T) {
+	e, b := newEnv(t), newBucket(t, "crash")
+	october := month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
+	e.store(o)
+	e.close(october)
+	o.Collection.Minor++
+	e.store(o)
+	e.correct(1, 0, o.ID)
+	var said []string
+	files := []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", ManifestFile, correctionsFile, ManifestFile}
+	for i, file := range files {
+		out := e.killed("delivered "+file, childURL+"="+b.url)
+		said = append(said, regexp.MustCompile("announced .*").FindAllString(out, -1)...)
+		if n := len(b.files(t)); n != i+1 {
+			t.Errorf("killed behind %d files, %d are there", i+1, n)
+		}
+	}
+	d := NewDeliverer(e.books, []*deliver.Target{b.target}, "", func(_ context.Context, r *delivery.AvailableReport) error {
+		said = append(said, "announced "+r.ID)
+		return nil
+	}, prometheus.NewRegistry())
+	for range 2 {
+		testenv.Must(t, d.Once(t.Context()))
+	}
+	// The first was announced by whoever was killed behind the corrections' first file.
+	if want := []string{"announced 2025-10-closing-000002@crash", "announced 2025-11-correction-000003@crash"}; !slices.Equal(said, want) {
+		t.Errorf("%q, want %q", said, want)
+	}
+	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
+	testenv.Must(t, err)
+	if now := b.files(t); len(wrong) > 0 || len(now) != len(files) {
+		t.Errorf("%d files, %q", len(now), wrong)
 	}
 }

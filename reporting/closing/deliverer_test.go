@@ -29,6 +29,7 @@ import (
 type bucket struct {
 	client *minio.Client
 	target *deliver.Target
+	url    string // of the target
 }
 
 func newBucket(t *testing.T, name string) *bucket {
@@ -40,9 +41,9 @@ func newBucket(t *testing.T, name string) *bucket {
 	variable := "DELIVER_" + strings.ToUpper(name)
 	t.Setenv(variable+"_KEY_ID", "id")
 	t.Setenv(variable+"_SECRET", "secret")
-	b := &bucket{}
+	b := &bucket{url: "s3://books/finance?endpoint=" + url.QueryEscape(server.URL)}
 	var err error
-	b.target, err = deliver.Open(deliver.TargetSettings{Name: name, URL: "s3://books/finance?endpoint=" + url.QueryEscape(server.URL)})
+	b.target, err = deliver.Open(deliver.TargetSettings{Name: name, URL: b.url})
 	testenv.Must(t, err)
 	b.client, err = minio.New(strings.TrimPrefix(server.URL, "http://"), &minio.Options{Creds: credentials.NewStaticV4("id", "secret", "")})
 	testenv.Must(t, err)
