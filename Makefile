@@ -46,7 +46,8 @@ screenshots: ## take PANEL.md's pictures of the panel from a day that is played 
 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \
-	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox "$(DATA_DIR)/bin/reporting" $(ARGS)
+	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox PANEL_USERS_FILE="$(DATA_DIR)/keys/panel-users" \
+	"$(DATA_DIR)/bin/reporting" $(ARGS)
 
 erase: ## erase the data of an order's recipient, also when a backup is restored (ARGS='--phone 05321234567', ARGS='--order ID'; ERASURES=file: the list of erasures, unless in DATA_DIR/backups)
 	@mkdir -p -m 700 "$(DATA_DIR)/backups"
