@@ -71,13 +71,9 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 // Release ends a hold. It may be repeated.
 func (l Backup) Release(ctx context.Context, hold string) error {
 	err := l.rdb.HDel(ctx, l.metaKey(), "backup").Err()
-	err = errors.Join(failure(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
+	return failed("releasing the streams", errors.Join(failure(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
 		return l.rdb.XGroupDestroy(ctx, key, hold).Err()
-	}))
-	if err != nil {
-		return fmt.Errorf("releasing the streams: %w", err)
-	}
-	return nil
+	})))
 }
 
 // Note keeps when the latest whole backup began, for Monitor.LastBackup.
@@ -96,8 +92,7 @@ func (l Backup) ErasureList(ctx context.Context, id string) (string, error) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return "", failed("reading the list of erasures' id", err)
 	}
-	id, _ = known.Val()[0].(string)
-	return id, nil
+	return text(known.Val()[0]), nil
 }
 
 func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
@@ -176,7 +171,7 @@ func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch
 	if err != nil {
 		return false, 0, failed("reading the ledger's meta", err)
 	}
-	n, err := metaNumber(known, 2)
+	n, err := strconv.Atoi(text(known[2]))
 	if err != nil {
 		return false, 0, fmt.Errorf("the ledger's epoch: %w", err)
 	}
@@ -198,15 +193,10 @@ func nextEpoch(epoch uint32, now time.Time) uint32 {
 // setBack moves the exporter's group to the hold's position, and removes all holds.
 func (l *core) setBack(ctx context.Context, hold string) (streams int, err error) {
 	err = l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
-		from := "0-0" // a stream that is younger than the hold
-		for _, g := range groups {
-			if g.Name == hold {
-				from = g.LastDeliveredID
-			}
-		}
+		held, _ := groupOf(groups, Role(hold)) // 0-0 of a stream that is younger than the hold
 		pipe := l.rdb.TxPipeline()
 		pipe.XGroupDestroy(ctx, key, string(RoleExport))
-		pipe.XGroupCreate(ctx, key, string(RoleExport), from)
+		pipe.XGroupCreate(ctx, key, string(RoleExport), held.LastDeliveredID)
 		for _, g := range groups {
 			if strings.HasPrefix(g.Name, holdPrefix) {
 				pipe.XGroupDestroy(ctx, key, g.Name)
@@ -216,10 +206,7 @@ func (l *core) setBack(ctx context.Context, hold string) (streams int, err error
 		_, err := pipe.Exec(ctx)
 		return err
 	})
-	if err != nil {
-		err = fmt.Errorf("setting the exporter back: %w", err)
-	}
-	return streams, err
+	return streams, failed("setting the exporter back", err)
 }
 
 func (l *core) endSessions(ctx context.Context) (ended int, err error) {
@@ -230,10 +217,7 @@ func (l *core) endSessions(ctx context.Context) (ended int, err error) {
 			return nil
 		}
 		ended += len(keys)
-		if err := one.Del(ctx, keys...).Err(); err != nil {
-			return failed("ending sessions", err)
-		}
-		return nil
+		return failed("ending sessions", one.Del(ctx, keys...).Err())
 	})
 	return ended, err
 }

@@ -476,8 +476,6 @@ func (l Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
 	for stream, ids := range ids {
 		pipe.XAck(ctx, stream, string(role), ids...)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return failed("acknowledging entries", err)
-	}
-	return nil
+	_, err := pipe.Exec(ctx)
+	return failed("acknowledging entries", err)
 }

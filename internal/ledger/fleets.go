@@ -239,10 +239,10 @@ func (l Fleets) Load(ctx context.Context) error {
 	if err := l.compareClocks(ctx); err != nil {
 		return err
 	}
-	if epoch, err := metaNumber(meta, 1); err == nil {
+	if epoch, err := strconv.Atoi(text(meta[1])); err == nil {
 		l.raiseEpoch(uint32(epoch))
 	}
-	version, _ := meta[0].(string)
+	version := text(meta[0])
 	if before != nil && before.version == version {
 		return nil
 	}

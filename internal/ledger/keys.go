@@ -60,11 +60,11 @@ type partition struct {
 	prefix string
 }
 
-func (r partition) key(kind byte) string { return r.prefix + string(rune(kind)) }
-
+func (r partition) key(kind byte) string                  { return r.prefix + string(rune(kind)) }
 func (r partition) keyOf(kind byte, suffix []byte) string { return r.key(kind) + string(suffix) }
-
-func (r partition) account(id delivery.AccountID) string { return r.keyOf(kindAccount, id[:]) }
+func (r partition) account(id delivery.AccountID) string  { return r.keyOf(kindAccount, id[:]) }
+func (r partition) order(digest delivery.Digest) string   { return r.keyOf(kindOrder, digest[:]) }
+func (r partition) store(digest delivery.Digest) string   { return r.keyOf(kindStore, digest[:]) }
 
 func (r partition) windows(e Endpoint, id delivery.AccountID) string {
 	suffix := windowsSuffix(e, id)
@@ -72,14 +72,10 @@ func (r partition) windows(e Endpoint, id delivery.AccountID) string {
 }
 
 func windowsSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
-	suffix[0] = e.letter()
+	suffix[0] = endpointLetters[e]
 	copy(suffix[1:], id[:])
 	return suffix
 }
-
-func (r partition) order(digest delivery.Digest) string { return r.keyOf(kindOrder, digest[:]) }
-
-func (r partition) store(digest delivery.Digest) string { return r.keyOf(kindStore, digest[:]) }
 
 func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {
 	return r.keyOf(kindJobs, append([]byte{byte(status)}, fleet[:]...))

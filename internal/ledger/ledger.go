@@ -200,17 +200,17 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return failed("reading the ledger's meta", err)
 	}
-	partitions, err := metaNumber(known.Val(), 0)
+	partitions, err := strconv.Atoi(text(known.Val()[0]))
 	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
 		return fmt.Errorf("the ledger's meta names %d partitions: %w", partitions, err)
 	}
 	if cfg.Partitions != 0 && partitions != cfg.Partitions {
 		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
 	}
-	if format, err := metaNumber(known.Val(), 1); err != nil || format != recordFormat {
+	if format, err := strconv.Atoi(text(known.Val()[1])); err != nil || format != recordFormat {
 		return fmt.Errorf("the ledger's records have format %d, this program reads %d", format, recordFormat)
 	}
-	epoch, err := metaNumber(known.Val(), 2)
+	epoch, err := strconv.Atoi(text(known.Val()[2]))
 	if err != nil {
 		return fmt.Errorf("the ledger's epoch: %w", err)
 	}
@@ -222,11 +222,6 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 }
 
 func (l *core) metaKey() string { return l.global.prefix + "meta" }
-
-func metaNumber(values []any, i int) (int, error) {
-	text, _ := values[i].(string)
-	return strconv.Atoi(text)
-}
 
 // Close closes the connections. Calls in flight fail.
 func (l *Ledger) Close() error {
@@ -375,13 +370,12 @@ func (l *core) connect(ctx context.Context, cfg *Config) error {
 		l.openCluster(many, cfg)
 		return client.Close()
 	}
-	l.rdb = client
 	blocking := *one
 	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
-	l.readers = redis.NewClient(&blocking)
-	for _, c := range []*redis.Client{client, l.readers.(*redis.Client)} {
-		confirmBy(cfg.Replicas)(c)
-	}
+	readers := redis.NewClient(&blocking)
+	confirmBy(cfg.Replicas)(client)
+	confirmBy(cfg.Replicas)(readers)
+	l.rdb, l.readers = client, readers
 	return nil
 }
 

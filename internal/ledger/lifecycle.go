@@ -174,10 +174,7 @@ func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGr
 	if redis.HasErrorPrefix(err, "no such key") {
 		return nil, false, nil
 	}
-	if err != nil {
-		return nil, false, failed("reading groups", err)
-	}
-	return groups, true, nil
+	return groups, err == nil, failed("reading groups", err)
 }
 
 // groupOf is a role's group; a missing one has read nothing.

@@ -30,8 +30,6 @@ const (
 // endpointLetters are stored; never change them.
 const endpointLetters = "oscpt"
 
-func (e Endpoint) letter() byte { return endpointLetters[e] }
-
 // Quota is the bucket's state for the X-RateLimit headers (spec, "Limits", rule 2):
 // Remaining more requests pass now. A zero Limit: nothing was counted.
 type Quota struct {

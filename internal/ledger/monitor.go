@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -229,13 +228,8 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 	if err != nil {
 		return RefusedUpdate{At: t.at(), Reason: "unreadable: " + err.Error()}
 	}
-	return RefusedUpdate{At: t.at(), Update: *update, Status: storedStatus(status),
+	return RefusedUpdate{At: t.at(), Update: *update, Status: delivery.Status(number(status)),
 		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}
-}
-
-func storedStatus(digits string) delivery.Status {
-	n, _ := strconv.ParseUint(digits, 10, 8)
-	return delivery.Status(n)
 }
 
 func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {

@@ -85,14 +85,10 @@ func (f *fields) uint(n int) (v uint64) {
 	return v
 }
 
-func (f *fields) byte() byte { return byte(f.uint(1)) }
-
+func (f *fields) byte() byte     { return byte(f.uint(1)) }
 func (f *fields) uint16() uint16 { return uint16(f.uint(2)) }
-
 func (f *fields) uint32() uint32 { return uint32(f.uint(4)) }
-
 func (f *fields) uint64() uint64 { return f.uint(8) }
-
 func (f *fields) float() float64 { return math.Float64frombits(f.uint64()) }
 
 // codec writes a record or reads it, so that each format is one list of fields.

@@ -50,10 +50,7 @@ func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Se
 	s.CreatedAt = l.now().Truncate(time.Millisecond)
 	s.SeenAt, s.CSRF = s.CreatedAt, randomText()
 	id = randomText()
-	if err := l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err(); err != nil {
-		return "", nil, failed("storing a session", err)
-	}
-	return id, &s, nil
+	return id, &s, failed("storing a session", l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err())
 }
 
 // Get finds a session and extends it. TOKEN_INVALID for every other id.
@@ -87,10 +84,7 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if errors.Is(err, redis.Nil) {
 		return nil, noSession()
 	}
-	if err != nil {
-		return nil, failed("keeping a session", err)
-	}
-	return s, nil
+	return s, failed("keeping a session", err)
 }
 
 // End removes a session on every replica at once. An unknown one is no error.

@@ -27,6 +27,11 @@ type Notice struct {
 	Day        string // makes the same notice of that day one event; empty: each is new
 }
 
+// StoreNotice is an event about a store.
+func StoreNotice(s *delivery.Store, event delivery.EventType, at time.Time, data []byte) Notice {
+	return Notice{Account: s.Account, Type: event, OccurredAt: at, Data: data}
+}
+
 // noticeLifetime covers the webhook's 24 hours and a replay of them.
 const noticeLifetime = 72 * time.Hour
 
@@ -278,6 +283,9 @@ type StoreName struct {
 	Account    delivery.AccountID
 	ExternalID string
 }
+
+// StoreOf identifies the store of an order.
+func StoreOf(o *delivery.Order) StoreName { return StoreName{o.Account, o.ExternalStoreID} }
 
 // GetAll reads stores, without missing ones, and unreadable ones, which are reported.
 func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {

@@ -59,10 +59,6 @@ func ofOrder(o *delivery.Order, sequence uint32) *Delivery {
 		Type: delivery.StatusChanged, OccurredAt: change.At, Order: o, Version: change.Version}
 }
 
-func ofNotice(eventID string, n *Notice) *Delivery {
-	return &Delivery{Account: n.Account, Key: noticeKey(eventID), EventID: eventID, Type: n.Type, OccurredAt: n.OccurredAt, Data: n.Data}
-}
-
 // Ping is a webhook.test event to probe an idle receiver; its id is made of account and time.
 func Ping(account delivery.AccountID, at time.Time) *Delivery {
 	id := hex.EncodeToString(binary.BigEndian.AppendUint64(account[:], uint64(at.UnixMilli())))
@@ -167,7 +163,7 @@ func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery
 	case notice:
 		var n *Notice
 		if n, err = decodeNotice(record.Val()); err == nil {
-			return ofNotice(key[1:], n), ""
+			return &Delivery{Account: n.Account, Key: key, EventID: key[1:], Type: n.Type, OccurredAt: n.OccurredAt, Data: n.Data}, ""
 		}
 	default:
 		var o *delivery.Order

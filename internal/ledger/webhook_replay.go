@@ -19,12 +19,6 @@ const replayLease = 10 * time.Second
 // mostWaiting bounds an endpoint's schedule, if replays are to be added: about 20 MB of Redis.
 const mostWaiting = 100_000
 
-// replaysFull refuses more replayed events; some may be queued already.
-func replaysFull(queued int) error {
-	return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Minute, Message: fmt.Sprintf(
-		"%d events of this replay were queued; no more replayed events may wait until some are sent, or given up after 24 hours: mend the receiver, then ask again", queued)}
-}
-
 // replaying runs one replay of an account at a time: each may read a partition's day.
 // RATE_LIMITED while another runs; one that outlasts the lease only costs time.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
@@ -175,7 +169,10 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, eve
 		for i := range page {
 			args = append(args, page[i].key())
 		}
-		_, err := l.runWord(ctx, "queue_replays", refusals{"no_endpoint": webhookNotConfigured(), "full": replaysFull(queued)},
+		full := &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Minute, Message: fmt.Sprintf(
+			"%d events of this replay were queued; no more replayed events may wait until some are sent, "+
+				"or given up after 24 hours: mend the receiver, then ask again", queued)}
+		_, err := l.runWord(ctx, "queue_replays", refusals{"no_endpoint": webhookNotConfigured(), "full": full},
 			[]string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
 		if err != nil {
 			return queued, err
