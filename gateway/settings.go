@@ -67,25 +67,21 @@ const maxPipelines = 8
 
 // Validate names the keys whose value is out of range.
 func (s *settings) Validate() error {
-	var faults []error
-	demand := func(ok bool, fault string) {
-		if !ok {
-			faults = append(faults, errors.New(fault))
-		}
+	faults := []error{
+		config.Demand(isBaseURL(s.TrackingBaseURL), "tracking_base_url: want an http or https URL without query and trailing slash"),
+		config.Demand(s.Redis.Pipelines >= 0 && s.Redis.Pipelines <= maxPipelines, "redis.pipelines: want 0 to 8"),
+		config.Demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
+			`webhook.local_receivers: want "auto" or "never"`),
+		config.Demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more"),
+		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
+		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
 	}
-	demand(isBaseURL(s.TrackingBaseURL), "tracking_base_url: want an http or https URL without query and trailing slash")
-	demand(s.Redis.Pipelines >= 0 && s.Redis.Pipelines <= maxPipelines, "redis.pipelines: want 0 to 8")
-	demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
-		`webhook.local_receivers: want "auto" or "never"`)
-	demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more")
-	demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s")
-	faults = append(faults, service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate())
 	listeners := map[string]string{}
 	for _, l := range s.listeners() {
 		other, taken := listeners[l.Addr]
-		demand(!taken || strings.HasSuffix(l.Addr, ":0"), fmt.Sprintf("%s.addr: the same as %s.addr", l.name, other))
+		faults = append(faults, l.validate(l.name),
+			config.Demand(!taken || strings.HasSuffix(l.Addr, ":0"), fmt.Sprintf("%s.addr: the same as %s.addr", l.name, other)))
 		listeners[l.Addr] = l.name
-		faults = append(faults, l.validate(l.name))
 	}
 	return errors.Join(faults...)
 }
@@ -108,30 +104,21 @@ func isBaseURL(text string) bool {
 }
 
 func (l *listenerSettings) validate(section string) error {
-	if err := config.CheckAddr(l.Addr); err != nil {
-		return fmt.Errorf("%s.addr: %w", section, err)
-	}
-	if _, err := service.ParseNetworks(l.ProxyProtocolFrom); err != nil {
-		return fmt.Errorf("%s.proxy_protocol_from: %w", section, err)
-	}
-	for _, rule := range []struct {
-		broken bool
-		fault  string
-	}{
-		{l.PublicURL != "" && !isBaseURL(l.PublicURL), ".public_url: want an http or https URL without query and trailing slash, or nothing"},
-		{(l.TLSCertFile == "") != (l.TLSKeyFile == ""), ": tls_cert_file and tls_key_file go together"},
-		{l.MaxBodyBytes < 1024 || l.MaxBodyBytes > 64<<20, ".max_body_bytes: want 1024 to 67108864"},
-		{l.MaxHeaderBytes < 1024 || l.MaxHeaderBytes > 1<<20, ".max_header_bytes: want 1024 to 1048576"},
-		{min(l.ReadTimeout, l.WriteTimeout, l.IdleTimeout) <= 0, ": read_timeout, write_timeout and idle_timeout must be more than 0s"},
-		{l.MaxConnections < 1, ".max_connections: want 1 or more"},
-		{l.MaxConnectionsPerIP < 0, ".max_connections_per_ip: want 0 or more"},
-		{l.MaxInFlight < 0, ".max_in_flight: want 0 or more"},
-	} {
-		if rule.broken {
-			return errors.New(section + rule.fault)
-		}
-	}
-	return nil
+	addr := config.CheckAddr(l.Addr)
+	_, networks := service.ParseNetworks(l.ProxyProtocolFrom)
+	return errors.Join(
+		config.Demand(addr == nil, fmt.Sprintf("%s.addr: %v", section, addr)),
+		config.Demand(networks == nil, fmt.Sprintf("%s.proxy_protocol_from: %v", section, networks)),
+		config.Demand(l.PublicURL == "" || isBaseURL(l.PublicURL),
+			section+".public_url: want an http or https URL without query and trailing slash, or nothing"),
+		config.Demand((l.TLSCertFile == "") == (l.TLSKeyFile == ""), section+": tls_cert_file and tls_key_file go together"),
+		config.Demand(l.MaxBodyBytes >= 1024 && l.MaxBodyBytes <= 64<<20, section+".max_body_bytes: want 1024 to 67108864"),
+		config.Demand(l.MaxHeaderBytes >= 1024 && l.MaxHeaderBytes <= 1<<20, section+".max_header_bytes: want 1024 to 1048576"),
+		config.Demand(min(l.ReadTimeout, l.WriteTimeout, l.IdleTimeout) > 0,
+			section+": read_timeout, write_timeout and idle_timeout must be more than 0s"),
+		config.Demand(l.MaxConnections >= 1, section+".max_connections: want 1 or more"),
+		config.Demand(l.MaxConnectionsPerIP >= 0, section+".max_connections_per_ip: want 0 or more"),
+		config.Demand(l.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"))
 }
 
 // localReceivers reports whether webhooks may go to http and to this machine.
@@ -147,8 +134,7 @@ func (s *settings) check(keys secrets) error {
 			faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 		}
 	}
-	connection := s.ledgerConfig(keys, nil)
-	return errors.Join(append(faults, connection.Check())...)
+	return errors.Join(append(faults, s.ledgerConfig(keys, nil).Check())...)
 }
 
 func (s *settings) ledgerConfig(keys secrets, log *slog.Logger) ledger.Config {

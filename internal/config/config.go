@@ -24,6 +24,14 @@ import (
 // Validator is what a settings type implements. It is asked after loading.
 type Validator interface{ Validate() error }
 
+// Demand is an error with the text fault, which begins with the key and says what is wanted, unless ok.
+func Demand(ok bool, fault string) error {
+	if ok {
+		return nil
+	}
+	return errors.New(fault)
+}
+
 // Load reads the YAML file at path into dst, a pointer to a struct, and validates it. In
 // every value, quoted or not, ${NAME} and ${NAME:-default} are replaced from the
 // environment first; an empty variable counts as unset, an unset one without a default
@@ -242,10 +250,8 @@ func CheckAddr(addr string) error {
 	if err != nil {
 		return errors.New("want host:port")
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errors.New("want a port from 0 to 65535")
-	}
-	return nil
+	_, err = strconv.ParseUint(port, 10, 16)
+	return Demand(err == nil, "want a port from 0 to 65535")
 }
 
 // Reachable turns an address to listen on into one to call: a wildcard means every

@@ -16,10 +16,7 @@ import (
 
 // CheckEnvironment validates the key "environment".
 func CheckEnvironment(environment string) error {
-	if environment != delivery.Production && environment != delivery.Sandbox {
-		return fmt.Errorf("environment: want %q or %q", delivery.Production, delivery.Sandbox)
-	}
-	return nil
+	return config.Demand(environment == delivery.Production || environment == delivery.Sandbox, `environment: want "production" or "sandbox"`)
 }
 
 // Redis are the keys below "redis".
@@ -42,23 +39,12 @@ const (
 
 // Validate names the keys whose value is out of range.
 func (r *Redis) Validate() error {
-	var faults []error
-	if r.URL == "" {
-		faults = append(faults, errors.New("redis.url: missing"))
-	}
-	if r.Partitions < 1 || r.Partitions > delivery.MaxPartitions {
-		faults = append(faults, fmt.Errorf("redis.partitions: want 1 to %d", delivery.MaxPartitions))
-	}
-	if r.PoolSize < 0 {
-		faults = append(faults, errors.New("redis.pool_size: want 0 or more"))
-	}
-	if r.Durability != durabilityLocal && r.Durability != durabilityReplica {
-		faults = append(faults, fmt.Errorf("redis.durability: want %q or %q", durabilityLocal, durabilityReplica))
-	}
-	if r.Replicas < 1 || r.Replicas > 5 {
-		faults = append(faults, errors.New("redis.replicas: want 1 to 5"))
-	}
-	return errors.Join(faults...)
+	return errors.Join(
+		config.Demand(r.URL != "", "redis.url: missing"),
+		config.Demand(r.Partitions >= 1 && r.Partitions <= delivery.MaxPartitions, "redis.partitions: want 1 to 1024"),
+		config.Demand(r.PoolSize >= 0, "redis.pool_size: want 0 or more"),
+		config.Demand(r.Durability == durabilityLocal || r.Durability == durabilityReplica, `redis.durability: want "local" or "replica"`),
+		config.Demand(r.Replicas >= 1 && r.Replicas <= 5, "redis.replicas: want 1 to 5"))
 }
 
 // Ledger is the ledger's configuration for an environment.
@@ -81,10 +67,8 @@ type Ops struct {
 
 // Validate names the key whose value is out of range.
 func (o *Ops) Validate() error {
-	if err := config.CheckAddr(o.Addr); err != nil {
-		return fmt.Errorf("ops.addr: %w", err)
-	}
-	return nil
+	err := config.CheckAddr(o.Addr)
+	return config.Demand(err == nil, fmt.Sprintf("ops.addr: %v", err))
 }
 
 // Log are the keys below "log".
@@ -95,14 +79,10 @@ type Log struct {
 
 // Validate names the keys whose value is unknown.
 func (l *Log) Validate() error {
-	var faults []error
-	if err := new(slog.Level).UnmarshalText([]byte(l.Level)); err != nil {
-		faults = append(faults, fmt.Errorf("log.level: %q is none of debug, info, warn, error", l.Level))
-	}
-	if l.Format != "text" && l.Format != "json" {
-		faults = append(faults, fmt.Errorf("log.format: %q is neither text nor json", l.Format))
-	}
-	return errors.Join(faults...)
+	err := new(slog.Level).UnmarshalText([]byte(l.Level))
+	return errors.Join(
+		config.Demand(err == nil, fmt.Sprintf("log.level: %q is none of debug, info, warn, error", l.Level)),
+		config.Demand(l.Format == "text" || l.Format == "json", fmt.Sprintf("log.format: %q is neither text nor json", l.Format)))
 }
 
 // Logger writes to w as the valid settings say.

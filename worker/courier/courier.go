@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
@@ -38,15 +39,11 @@ type Settings struct {
 	Step time.Duration `yaml:"step"` // between two moves of an order, 10ms to 1h
 }
 
-// Validate names the first key whose value is out of range.
+// Validate names the keys whose value is out of range.
 func (s *Settings) Validate() error {
-	switch {
-	case s.Mode != Auto && s.Mode != Manual:
-		return fmt.Errorf("courier.mode: want %q or %q", Auto, Manual)
-	case s.Step < 10*time.Millisecond || s.Step > time.Hour:
-		return errors.New("courier.step: want 10ms to 1h")
-	}
-	return nil
+	return errors.Join(
+		config.Demand(s.Mode == Auto || s.Mode == Manual, `courier.mode: want "auto" or "manual"`),
+		config.Demand(s.Step >= 10*time.Millisecond && s.Step <= time.Hour, "courier.step: want 10ms to 1h"))
 }
 
 const (
@@ -116,10 +113,8 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 		if delivery.ConfirmStore(s, now) != nil {
 			continue // no longer pending
 		}
-		err := r.ledger.Stores.Write(ctx, s, ledger.Notice{
-			Account: s.Account, Type: delivery.StoreActivated, OccurredAt: now,
-			Data: delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName),
-		})
+		data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
+		err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreActivated, now, data))
 		if err == nil {
 			r.reports.WithLabelValues(delivery.Active.String()).Inc()
 		} else if !errors.Is(err, ledger.ErrConflict) { // the vendor or another replica was faster
@@ -177,23 +172,17 @@ func (r *Role) report(ctx context.Context, u delivery.Update, now time.Time) err
 }
 
 // storeCache keeps for one round where the stores are.
-type storeCache map[storeKey]*delivery.Store
-
-type storeKey struct {
-	account delivery.AccountID
-	store   string
-}
+type storeCache map[ledger.StoreName]*delivery.Store
 
 // locate adds to an update where the courier is; nothing when the order's store is gone.
 func (c storeCache) locate(ctx context.Context, l *ledger.Ledger, o *delivery.Order, u *delivery.Update) (err error) {
-	key := storeKey{o.Account, o.ExternalStoreID}
-	s, cached := c[key]
+	s, cached := c[ledger.StoreOf(o)]
 	if !cached {
 		s, err = l.Stores.Get(ctx, o.Account, o.ExternalStoreID)
 		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
 			return fmt.Errorf("store of order %s: %w", o.ID, err)
 		}
-		c[key] = s
+		c[ledger.StoreOf(o)] = s
 	}
 	reached := u.Status
 	if reached == delivery.Failed {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/tracing"
 )
@@ -31,24 +32,16 @@ type Settings struct {
 	OwnPorts        string        `yaml:"own_ports"`
 }
 
-// Validate names the first key whose value is out of range.
+// Validate names the keys whose value is out of range.
 func (s *Settings) Validate() error {
-	switch {
-	case s.Concurrency < 1 || s.Concurrency > 65_536:
-		return errors.New("webhook.concurrency: want 1 to 65536")
-	case s.PerEndpoint < 1 || s.PerEndpoint > 1024:
-		return errors.New("webhook.per_endpoint: want 1 to 1024")
-	case s.BreakerFailures < 1 || s.BreakerFailures > 10_000:
-		return errors.New("webhook.breaker_failures: want 1 to 10000")
-	case s.Timeout < 100*time.Millisecond || s.Timeout > time.Minute:
-		return errors.New("webhook.timeout: want 100ms to 1m")
-	case s.LocalReceivers != "auto" && s.LocalReceivers != "never":
-		return errors.New(`webhook.local_receivers: want "auto" or "never"`)
-	}
-	if _, err := parsePorts(s.OwnPorts); err != nil {
-		return fmt.Errorf("webhook.own_ports: %w", err)
-	}
-	return nil
+	_, err := parsePorts(s.OwnPorts)
+	return errors.Join(
+		config.Demand(s.Concurrency >= 1 && s.Concurrency <= 65_536, "webhook.concurrency: want 1 to 65536"),
+		config.Demand(s.PerEndpoint >= 1 && s.PerEndpoint <= 1024, "webhook.per_endpoint: want 1 to 1024"),
+		config.Demand(s.BreakerFailures >= 1 && s.BreakerFailures <= 10_000, "webhook.breaker_failures: want 1 to 10000"),
+		config.Demand(s.Timeout >= 100*time.Millisecond && s.Timeout <= time.Minute, "webhook.timeout: want 100ms to 1m"),
+		config.Demand(s.LocalReceivers == "auto" || s.LocalReceivers == "never", `webhook.local_receivers: want "auto" or "never"`),
+		config.Demand(err == nil, fmt.Sprintf("webhook.own_ports: %v", err)))
 }
 
 // Role sends the webhooks of one process.

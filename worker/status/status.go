@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
@@ -38,23 +39,16 @@ const (
 	leastRetention = 25 * time.Hour
 )
 
-// Validate names the first key whose value is out of range.
+// Validate names the keys whose value is out of range.
 func (s *Settings) Validate() error {
-	switch {
-	case s.Batch < 1 || s.Batch > 10_000:
-		return errors.New("status.batch: want 1 to 10000")
-	case s.TimerInterval < 100*time.Millisecond:
-		return errors.New("status.timer_interval: want at least 100ms")
-	case s.HousekeepingInterval < time.Second:
-		return errors.New("status.housekeeping_interval: want at least 1s")
-	case s.ShrinkAfter != 0 && s.ShrinkAfter < leastShrinkAfter:
-		return errors.New("status.shrink_after: want 0, or at least 24h, the webhooks' retry window")
-	case s.Retention < leastRetention:
-		return errors.New("status.retention: want at least 25h, the webhooks' retry window and an hour")
-	case s.StreamRetention < leastRetention:
-		return errors.New("status.stream_retention: want at least 25h, the webhooks' retry window and an hour")
-	}
-	return nil
+	return errors.Join(
+		config.Demand(s.Batch >= 1 && s.Batch <= 10_000, "status.batch: want 1 to 10000"),
+		config.Demand(s.TimerInterval >= 100*time.Millisecond, "status.timer_interval: want at least 100ms"),
+		config.Demand(s.HousekeepingInterval >= time.Second, "status.housekeeping_interval: want at least 1s"),
+		config.Demand(s.ShrinkAfter == 0 || s.ShrinkAfter >= leastShrinkAfter,
+			"status.shrink_after: want 0, or at least 24h, the webhooks' retry window"),
+		config.Demand(s.Retention >= leastRetention, "status.retention: want at least 25h, the webhooks' retry window and an hour"),
+		config.Demand(s.StreamRetention >= leastRetention, "status.stream_retention: want at least 25h, the webhooks' retry window and an hour"))
 }
 
 // Role decides for the partitions that this process owns.

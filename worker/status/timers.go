@@ -88,12 +88,8 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 		if err := delivery.DeactivateStore(s, now); err != nil {
 			return fmt.Errorf("close store %s: %w", s.ExternalID, err)
 		}
-		err := r.ledger.Stores.Write(ctx, s, ledger.Notice{
-			Account:    s.Account,
-			Type:       delivery.StoreDeactivated,
-			OccurredAt: now,
-			Data:       delivery.AppendStoreDeactivated(nil, s.ExternalID, delivery.MigratedToHizliyo),
-		})
+		data := delivery.AppendStoreDeactivated(nil, s.ExternalID, delivery.MigratedToHizliyo)
+		err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreDeactivated, now, data))
 		switch {
 		case errors.Is(err, ledger.ErrConflict): // changed meanwhile: the next visit decides again
 		case err != nil:
