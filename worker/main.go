@@ -60,44 +60,27 @@ Flags:
 var secretNames = []string{"WEBHOOK_KEYS"}
 
 func run(ctx context.Context, args []string, out, logs io.Writer) error {
-	w := new(program)
-	start := service.Program{
-		Name: "worker", Usage: usage, Settings: &w.settings, Log: &w.settings.Log,
-		Health: func() (string, bool) { return w.settings.Ops.Addr, false },
-		Secrets: func() ([]string, error) {
-			keys, err := config.Keys("WEBHOOK_KEYS")
-			w.secrets = ledger.SecretKeys(keys)
+	var s settings
+	var keys config.Keyring
+	program := service.Program{
+		Name: "worker", Usage: usage, Settings: &s, Log: &s.Log,
+		Health: func() (string, bool) { return s.Ops.Addr, false },
+		Secrets: func() (variables []string, err error) {
+			keys, err = config.Keys("WEBHOOK_KEYS")
 			return secretNames, err
 		},
-		Check: func() error {
-			connection := w.ledgerConfig(nil)
-			return connection.Check()
+		Check: func() error { return s.Redis.Ledger(s.Environment, nil).Check() },
+		Run: func(ctx context.Context, log *slog.Logger) error {
+			p, err := service.NewProcess(ctx, "worker", s.Environment, s.Tracing, log)
+			if err != nil {
+				return err
+			}
+			connection := s.Redis.Ledger(s.Environment, log)
+			connection.Secrets, connection.Observe = ledger.SecretKeys(keys), service.ObserveScripts(p.Registry)
+			return p.Run(ctx, s.Ops, connection, p.Ready, func(ctx context.Context, l *ledger.Ledger) error { return s.work(ctx, p, l) })
 		},
-		Run: w.run,
 	}
-	return start.Execute(ctx, args, out, logs)
-}
-
-type program struct {
-	settings settings
-	secrets  ledger.SecretKeys
-}
-
-func (w *program) ledgerConfig(log *slog.Logger) ledger.Config {
-	connection := w.settings.Redis.Ledger(w.settings.Environment, log)
-	connection.Secrets = w.secrets
-	return connection
-}
-
-func (w *program) run(ctx context.Context, log *slog.Logger) error {
-	s := &w.settings
-	p, err := service.NewProcess(ctx, "worker", s.Environment, s.Tracing, log)
-	if err != nil {
-		return err
-	}
-	connection := w.ledgerConfig(log)
-	connection.Observe = service.ObserveScripts(p.Registry)
-	return p.Run(ctx, s.Ops, connection, p.Ready, func(ctx context.Context, l *ledger.Ledger) error { return s.work(ctx, p, l) })
+	return program.Execute(ctx, args, out, logs)
 }
 
 func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledger) error {

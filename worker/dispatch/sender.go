@@ -100,7 +100,10 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	defer resp.Body.Close()
 	a := answer{status: resp.StatusCode, took: took, retryAfter: resp.Header.Get("Retry-After")}
 	if a.status < 200 || a.status > 299 {
-		a.class, a.detail = classStatus, statusDetail(a.status)
+		a.class, a.detail = classStatus, strconv.Itoa(a.status)
+		if a.status >= 300 && a.status <= 399 {
+			a.detail += ", redirects are not followed"
+		}
 	}
 	if resp.ContentLength != 0 {
 		defer time.AfterFunc(answerTimeout, cancel).Stop()
@@ -125,13 +128,6 @@ func readAnswer(body io.Reader) (kept []byte) {
 	return kept
 }
 
-func statusDetail(status int) string {
-	if status >= 300 && status <= 399 {
-		return fmt.Sprintf("%d, redirects are not followed", status)
-	}
-	return strconv.Itoa(status)
-}
-
 // classify discloses nothing to vendors about the network of the worker.
 func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, detail string) {
 	var (
@@ -152,7 +148,10 @@ func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, 
 		errors.As(err, &network) && network.Timeout():
 		return timedOut(phase, s.timeout)
 	case errors.As(err, &handshake):
-		return classTLS, handshakeDetail(handshake)
+		if certificate, ok := errors.AsType[*tls.CertificateVerificationError](handshake); ok {
+			return classTLS, certificate.Err.Error()
+		}
+		return classTLS, "handshake failed: " + sanitizeError(handshake)
 	case errors.As(err, &operation) && operation.Op == "remote error":
 		// In TLS 1.3 a server's alert may follow the client's handshake.
 		return classTLS, "handshake failed: " + sanitizeError(err)
@@ -172,14 +171,6 @@ func timedOut(phase uint32, after time.Duration) (class, detail string) {
 		what = "TLS handshake"
 	}
 	return class, fmt.Sprintf("no %s within %s", what, after)
-}
-
-func handshakeDetail(failed *handshakeError) string {
-	var certificate *tls.CertificateVerificationError
-	if errors.As(failed, &certificate) {
-		return certificate.Err.Error()
-	}
-	return "handshake failed: " + sanitizeError(failed)
 }
 
 // sanitizeError leaves out a connection's addresses and the names of system calls.

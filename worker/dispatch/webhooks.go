@@ -214,9 +214,7 @@ func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, account := range pending {
-		w.unread[account] = time.Time{}
-	}
+	w.Noted(pending)
 	return w.role.Learn(ctx, []*Webhooks{w})
 }
 
@@ -242,9 +240,7 @@ func (r *Role) Learn(ctx context.Context, all []*Webhooks) error {
 // wanted are the endpoints to be read now.
 func (w *Webhooks) wanted() (accounts []delivery.AccountID) {
 	now := time.Now()
-	for _, account := range w.scheduler.Need() {
-		w.unread[account] = time.Time{}
-	}
+	w.Noted(w.scheduler.Need())
 	if now.Sub(w.refreshed) >= refreshEvery {
 		w.refreshed = now
 		for account, e := range w.scheduler.endpoints {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -154,11 +155,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	all := make([]*held, 0, len(l.held))
-	for _, h := range l.held {
-		all = append(all, h)
-	}
-	l.leave(end, all)
+	l.leave(end, slices.Collect(maps.Values(l.held)))
 }
 
 // startRead begins to wait for entries, unless some are yet to be processed.
@@ -327,7 +324,13 @@ func (l *loop) begin() []*write {
 // decide writes until no order was changed in between. What cannot be read is read again later.
 func (l *loop) decide(ctx context.Context, writes []*write) {
 	for round := 0; len(writes) > 0 && round < maxRounds; round++ {
-		if !l.readOrders(ctx, writes) {
+		var wanted []*ledger.Wanted
+		for _, w := range writes {
+			if w.batch != nil {
+				wanted = append(wanted, &w.batch.Wanted)
+			}
+		}
+		if !l.readOrders(ctx, wanted) {
 			return
 		}
 		now := l.role.Now()
@@ -348,13 +351,7 @@ func (l *loop) decide(ctx context.Context, writes []*write) {
 	}
 }
 
-func (l *loop) readOrders(ctx context.Context, writes []*write) bool {
-	var wanted []*ledger.Wanted
-	for _, w := range writes {
-		if w.batch != nil {
-			wanted = append(wanted, &w.batch.Wanted)
-		}
-	}
+func (l *loop) readOrders(ctx context.Context, wanted []*ledger.Wanted) bool {
 	if len(wanted) == 0 {
 		return true
 	}
@@ -536,11 +533,7 @@ func (l *loop) fire(ctx context.Context) {
 			timers, wanted = append(timers, t), append(wanted, &t.Wanted)
 		}
 	}
-	if len(timers) == 0 {
-		return
-	}
-	if err := l.role.ledger.Ownership.ReadOrders(ctx, wanted); err != nil {
-		l.role.log.Warn("reading orders fails, it is tried again", "error", err)
+	if !l.readOrders(ctx, wanted) {
 		return
 	}
 	writes := make([]*write, len(timers))

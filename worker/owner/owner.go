@@ -17,6 +17,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,14 +70,10 @@ func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Set
 }
 
 // Owned lists the partitions that this process owns.
-func (r *Role) Owned() (partitions []int) {
+func (r *Role) Owned() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p := range r.held {
-		partitions = append(partitions, p)
-	}
-	slices.Sort(partitions)
-	return partitions
+	return slices.Sorted(maps.Keys(r.held))
 }
 
 // earlier is a time that has come by this machine's clock and by Redis's: what is ended is ended for

@@ -97,7 +97,13 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 		}
 	}
 	for i := range b.decisions {
-		b.decisions[i].write(step)
+		d := &b.decisions[i]
+		if len(d.changes) > 0 || d.swap != nil {
+			step.Change(d.read, d.changes, d.swap)
+		}
+		for _, f := range d.refused {
+			step.Refuse(f.update, f.status, f.reason, f.reason == reasonLateDelivery)
+		}
 	}
 	for _, e := range b.dead {
 		step.DeadLetter(e, ledger.RoleStatus)
@@ -160,15 +166,6 @@ func apply(state *delivery.Order, changes []delivery.Change) {
 	state.Status = last.Status
 	state.Courier = last.Courier
 	state.Location = last.Location
-}
-
-func (d *decision) write(step *ledger.Step) {
-	if len(d.changes) > 0 || d.swap != nil {
-		step.Change(d.read, d.changes, d.swap)
-	}
-	for _, f := range d.refused {
-		step.Refuse(f.update, f.status, f.reason, f.reason == reasonLateDelivery)
-	}
 }
 
 // Written counts and logs a batch whose step was written.
