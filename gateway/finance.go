@@ -2,9 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
-	"slices"
 	"time"
 
 	"vendorapi/gateway/strictjson"
@@ -50,11 +48,7 @@ func (g *gateway) announceReport(x *requestContext) error {
 	if err := g.audit(x, "report announced", nil, map[string]any{"id": report.ID, "kind": report.Kind, "month": report.Month}); err != nil {
 		return err
 	}
-	eventID, err := x.ledger.Webhooks.AnnounceReport(g.work, report, x.now)
-	if err != nil {
-		return err
-	}
-	return x.okJSON(map[string]string{"eventId": eventID})
+	return show(x, viewQueued)(x.ledger.Webhooks.AnnounceReport(g.work, report, x.now))
 }
 
 func (f *reportForm) read() *delivery.AvailableReport {
@@ -81,20 +75,7 @@ func (f *reportForm) files() (files []delivery.DeliveredFile) {
 		f.Invalid("files", "must be an array")
 		return nil
 	}
-	var given fileForm
-	fields, wrong := strictjson.Bind(&given), f.WrongType
-	r := strictjson.New(f.Files.Text)
-	r.RootArray(func(i int) {
-		if i >= maxReportFiles {
-			r.Skip()
-			f.Invalid("files", fmt.Sprintf("must have at most %d elements", maxReportFiles))
-			return
-		}
-		given = fileForm{}
-		path := fmt.Sprintf("files[%d]", i)
-		r.Object(path, fields)
-		r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]
-		f.WrongType = slices.Concat(wrong, r.Wrong)
+	readElements(f.form, f.Files.Text, "files", maxReportFiles, "must have at most %d elements", func(path string, given fileForm) {
 		files = append(files, delivery.DeliveredFile{
 			Target: f.Line(path+".target", given.Target, true, 1, maxName), Name: f.Line(path+".name", given.Name, true, 1, maxFileName),
 			SHA256: f.digest(path+".sha256", given.SHA256),

@@ -94,30 +94,30 @@ func (x *requestContext) fleetStoreInPath() error {
 // confirmation is a fleet's yes: the store becomes Active, and store.activated
 // goes out with the same write. Confirming again announces nothing.
 func confirmation(fleet delivery.FleetID, _ string, now time.Time) storeMove {
-	return func(s *delivery.Store, _ bool) ([]ledger.Notice, bool, error) {
+	return func(s *delivery.Store, _ bool) (ledger.Notice, bool, error) {
 		if s.Fleet != fleet {
-			return nil, false, errNotYourStore
+			return ledger.Notice{}, false, errNotYourStore
 		}
 		if s.State == delivery.Active {
-			return nil, false, nil
+			return ledger.Notice{}, false, nil
 		}
-		notices := notice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName))
-		return notices, true, delivery.ConfirmStore(s, now)
+		notice := ledger.StoreNotice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName))
+		return notice, true, delivery.ConfirmStore(s, now)
 	}
 }
 
 // rejection is a fleet's no: the vendor has to choose again, and store.rejected goes
 // out with the same write.
 func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
-	return func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+	return func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
 		if retry && s.State == delivery.AwaitingFleet {
-			return nil, false, nil // an earlier try was written, and its answer lost
+			return ledger.Notice{}, false, nil // an earlier try was written, and its answer lost
 		}
 		if s.Fleet != fleet {
-			return nil, false, errNotYourStore
+			return ledger.Notice{}, false, errNotYourStore
 		}
-		notices := notice(s, delivery.StoreRejected, now, delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason))
-		return notices, true, delivery.RejectStore(s, now)
+		notice := ledger.StoreNotice(s, delivery.StoreRejected, now, delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason))
+		return notice, true, delivery.RejectStore(s, now)
 	}
 }
 
@@ -279,7 +279,7 @@ func (g *gateway) listJobs(x *requestContext) error {
 	if err != nil {
 		return err
 	}
-	view := func(o *delivery.Order) jobView { return viewJob(o, stores[storeOf(o)], x.now) }
+	view := func(o *delivery.Order) jobView { return viewJob(o, stores[ledger.StoreOf(o)], x.now) }
 	return x.okJSON(map[string]any{"jobs": viewAll(orders, view), "cursor": next})
 }
 
@@ -287,16 +287,12 @@ func (g *gateway) listJobs(x *requestContext) error {
 func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order) (map[ledger.StoreName]*delivery.Store, error) {
 	var names []ledger.StoreName
 	for _, o := range orders {
-		if name := storeOf(o); !slices.Contains(names, name) {
+		if name := ledger.StoreOf(o); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	stores, unreadable, err := x.ledger.Stores.GetAll(ctx, names)
 	return stores, cmp.Or(err, errors.Join(unreadable...))
-}
-
-func storeOf(o *delivery.Order) ledger.StoreName {
-	return ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
 }
 
 var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
@@ -318,5 +314,5 @@ func (g *gateway) readJob(x *requestContext) error {
 	if err != nil {
 		return err
 	}
-	return x.okJSON(viewJob(order, stores[storeOf(order)], x.now))
+	return x.okJSON(viewJob(order, stores[ledger.StoreOf(order)], x.now))
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
-	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -185,27 +183,11 @@ func (g *gateway) reportLocations(x *requestContext) error {
 	}{len(positions) - ignored, ignored})
 }
 
-func decodePositions(body string, now time.Time) ([]ledger.Position, error) {
+func decodePositions(body string, now time.Time) (positions []ledger.Position, err error) {
 	var f form
-	var positions []ledger.Position
-	var given positionForm
-	fields := strictjson.Bind(&given)
-	r := strictjson.New(body)
-	r.RootArray(func(i int) {
-		if i >= maxPositions {
-			r.Skip()
-			f.Invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
-			return
-		}
-		given = positionForm{}
-		path := fmt.Sprintf("[%d]", i)
-		isObject := r.Object(path, fields)
-		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; isObject {
-			f.WrongType = r.Wrong
-			positions = append(positions, f.position(path, given, now))
-		}
+	readElements(&f, body, "", maxPositions, "the batch must have at most %d positions", func(path string, given positionForm) {
+		positions = append(positions, f.position(path, given, now))
 	})
-	f.WrongType, f.malformed = r.Wrong, r.End()
 	return positions, f.err()
 }
 

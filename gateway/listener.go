@@ -14,24 +14,11 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/service"
 )
 
-// guardedListener answers connections over its limits itself, in the envelope where
-// fasthttp would in plain text, and wraps the others.
-type guardedListener struct{ *service.Listener }
-
-// Accept implements net.Listener.
-func (l guardedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &guardedConn{Conn: c}, nil
-}
-
-// writeRefusal answers a connection without reading. The few bytes fit an empty send
-// buffer, so this never holds up the next connection.
+// writeRefusal answers a connection over a limit without reading, in the envelope where
+// fasthttp would in plain text. The few bytes fit an empty send buffer, so this never
+// holds up the next connection.
 func writeRefusal(c net.Conn, perAddress bool) {
 	refusal := &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: "too many connections"}
 	if perAddress {
@@ -43,8 +30,7 @@ func writeRefusal(c net.Conn, perAddress bool) {
 		refusal.Code.HTTPStatus(), refusal.Code, refusal.WaitSeconds(), len(body), body)
 }
 
-// guardedConn is a connection of a guardedListener. The server's goroutine alone uses
-// its fields.
+// guardedConn is a connection within the limits. The server's goroutine alone uses its fields.
 type guardedConn struct {
 	net.Conn
 	firstByte bool // of a request has come
@@ -87,13 +73,6 @@ func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
 	if g := guarded(c); g != nil && state == fasthttp.StateActive {
 		g.firstByte = true
 	}
-}
-
-// wellFormed reports whether a request is of HTTP/1.0, HTTP/1.1 or a later minor
-// version (RFC 9110, section 2.5), with a header section that everybody reads
-// alike. The server takes more than that.
-func wellFormed(h *fasthttp.RequestHeader) bool {
-	return bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) && plainLines(h.RawHeaders())
 }
 
 // plainLines reports whether every line of a header section ends in CR LF and

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -226,12 +228,13 @@ func (x *requestContext) checkHeaders() error {
 	return nil
 }
 
-// checkFraming wants the end of the body announced in one way. Transfer-Encoding next
-// to Content-Length, with which requests are smuggled past proxies, is refused and the
+// checkFraming wants HTTP/1.0, HTTP/1.1 or a later minor version (RFC 9110, section 2.5), a
+// header section that everybody reads alike, where the server takes more, and the end of the
+// body announced in one way. Transfer-Encoding next to Content-Length, with which requests are smuggled past proxies, is refused and the
 // connection closed. The server has refused every coding but chunked and identity.
 func (x *requestContext) checkFraming() error {
 	h := &x.ctx.Request.Header
-	if !wellFormed(h) {
+	if !bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) || !plainLines(h.RawHeaders()) {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, "send HTTP/1.1, with header lines that end in CR LF and are not folded")
 	}
@@ -369,6 +372,31 @@ func readForm(body string, fields any) *form {
 		f.Invalid(path, "is unknown")
 	}
 	return f
+}
+
+// readElements reads an array of objects, of which take gets each with its path. More than most
+// are one fault, and of wrong types no more than maxMistyped are looked at.
+func readElements[T any](f *form, text, path string, most int, tooMany string, take func(path string, given T)) {
+	var given, none T
+	fields, before := strictjson.Bind(&given), f.WrongType
+	r := strictjson.New(text)
+	r.RootArray(func(i int) {
+		if i >= most {
+			r.Skip()
+			f.Invalid(path, fmt.Sprintf(tooMany, most))
+			return
+		}
+		given = none
+		at, known := fmt.Sprintf("%s[%d]", path, i), len(r.Wrong)
+		isObject := r.Object(at, fields)
+		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; len(r.Wrong) > known {
+			f.WrongType = slices.Concat(before, r.Wrong)
+		}
+		if isObject {
+			take(at, given)
+		}
+	})
+	f.malformed = cmp.Or(f.malformed, r.End())
 }
 
 // err is MALFORMED_REQUEST, a VALIDATION_FAILED that lists every fault, or nil.

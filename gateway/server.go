@@ -78,14 +78,15 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 	refused := g.metrics.connections.WithLabelValues(name)
 	trusted, _ := service.ParseNetworks(s.ProxyProtocolFrom) // Validate has read them
 	addressed := service.NewProxyListener(plain, trusted, g.metrics.proxyHeaders.WithLabelValues(name).Inc)
-	var listener net.Listener = guardedListener{service.NewListener(addressed, service.Limits{
+	var listener net.Listener = service.NewListener(addressed, service.Limits{
 		Connections: s.MaxConnections, PerAddress: s.MaxConnectionsPerIP,
 		Refused: func(c net.Conn, perAddress bool) {
 			if refused.Inc(); secure == nil { // over TLS it could only be sent after a handshake
 				writeRefusal(c, perAddress)
 			}
 		},
-	})}
+		Wrap: func(c net.Conn) net.Conn { return &guardedConn{Conn: c} },
+	})
 	if secure != nil {
 		g.showExpiry(name, secure)
 		listener = tls.NewListener(listener, secure)

@@ -55,10 +55,10 @@ func (g *gateway) putStore(x *requestContext) error {
 
 var errContended = errors.Join(errors.New("the store is being written by many at once"), delivery.ErrUnavailable)
 
-// storeMove decides what becomes of a store and the webhooks about it; changed is false
+// storeMove decides what becomes of a store and the webhook about it; changed is false
 // when there is nothing to write. retry: an earlier try of this request was not written,
 // or was and the answer got lost, so that the move may find its own work.
-type storeMove = func(s *delivery.Store, retry bool) (notices []ledger.Notice, changed bool, err error)
+type storeMove = func(s *delivery.Store, retry bool) (notice ledger.Notice, changed bool, err error)
 
 // changeStore applies a move until nobody wrote in between.
 func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Store, error) {
@@ -67,19 +67,15 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 		if err != nil {
 			return nil, err
 		}
-		notices, changed, err := move(store, try > 0)
+		notice, changed, err := move(store, try > 0)
 		if err != nil || !changed {
 			return store, err
 		}
-		if err = x.ledger.Stores.Write(g.work, store, notices...); !errors.Is(err, ledger.ErrConflict) {
+		if err = x.ledger.Stores.Write(g.work, store, notice); !errors.Is(err, ledger.ErrConflict) {
 			return store, err
 		}
 	}
 	return nil, errContended
-}
-
-func notice(s *delivery.Store, event delivery.EventType, at time.Time, data []byte) []ledger.Notice {
-	return []ledger.Notice{{Account: s.Account, Type: event, OccurredAt: at, Data: data}}
 }
 
 // storeInPath reads the path's second parameter; what is no store's id names none.
@@ -203,23 +199,20 @@ func answerForFleet(what string, answer func(fleet delivery.FleetID, reason stri
 			Reason  delivery.Text `json:"reason"`
 		}
 		f := x.form(&body)
-		fleet, err := delivery.ParseFleetID(body.FleetID.Value)
-		if body.FleetID.Set && (err != nil || fleet.IsZero()) {
-			f.Invalid("fleetId", "must be a fleet's id")
-		}
+		fleet := delivery.Parse(&f.Faults, "fleetId", body.FleetID, false, "must be a fleet's id", delivery.ParseChosenFleet)
 		reason := f.Line("reason", body.Reason, false, 0, maxReason)
 		if err := f.err(); err != nil {
 			return err
 		}
-		return g.moveStore(x, what, func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+		return g.moveStore(x, what, func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
 			if !retry && fleet.IsZero() {
 				fleet = s.Fleet // a later try is for the same one
 			}
-			notices, changed, err := answer(fleet, reason, x.now)(s, retry)
+			notice, changed, err := answer(fleet, reason, x.now)(s, retry)
 			if errors.Is(err, errNotYourStore) {
 				err = errAnotherFleet
 			}
-			return notices, changed, err
+			return notice, changed, err
 		})
 	}
 }
@@ -241,15 +234,15 @@ func (g *gateway) migrateStore(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	return g.moveStore(x, "store migrating", func(s *delivery.Store, _ bool) ([]ledger.Notice, bool, error) {
+	return g.moveStore(x, "store migrating", func(s *delivery.Store, _ bool) (ledger.Notice, bool, error) {
 		before := s.ClosingDate
 		if err := delivery.MigrateStore(s, closing, x.now); err != nil {
-			return nil, false, err
+			return ledger.Notice{}, false, err
 		}
 		if s.ClosingDate.Equal(before) {
-			return nil, false, nil
+			return ledger.Notice{}, false, nil
 		}
-		return notice(s, delivery.StoreMigrating, x.now, delivery.AppendStoreMigrating(nil, s.ExternalID, s.ClosingDate)), true, nil
+		return ledger.StoreNotice(s, delivery.StoreMigrating, x.now, delivery.AppendStoreMigrating(nil, s.ExternalID, s.ClosingDate)), true, nil
 	})
 }
 
@@ -266,25 +259,25 @@ func (g *gateway) deactivateStore(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	return g.moveStore(x, "store deactivated", func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+	return g.moveStore(x, "store deactivated", func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
 		if retry && s.State == delivery.Deactivated {
-			return nil, false, nil // an earlier try was written, and its answer lost
+			return ledger.Notice{}, false, nil // an earlier try was written, and its answer lost
 		}
 		if err := delivery.DeactivateStore(s, x.now); err != nil {
-			return nil, false, err
+			return ledger.Notice{}, false, err
 		}
-		return notice(s, delivery.StoreDeactivated, x.now, delivery.AppendStoreDeactivated(nil, s.ExternalID, reason)), true, nil
+		return ledger.StoreNotice(s, delivery.StoreDeactivated, x.now, delivery.AppendStoreDeactivated(nil, s.ExternalID, reason)), true, nil
 	})
 }
 
 func (g *gateway) moveStore(x *requestContext, what string, move storeMove) error {
-	return show(x, viewMoved)(g.changeStore(x, func(s *delivery.Store, retry bool) ([]ledger.Notice, bool, error) {
+	return show(x, viewMoved)(g.changeStore(x, func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
 		before := viewMoved(s)
-		notices, changed, err := move(s, retry)
+		notice, changed, err := move(s, retry)
 		if err == nil {
 			err = g.audit(x, what, before, viewMoved(s))
 		}
-		return notices, changed, err
+		return notice, changed, err
 	}))
 }
 

@@ -127,12 +127,10 @@ func (g *gateway) testWebhook(x *requestContext) error {
 			return err
 		}
 	}
-	eventID, err := x.ledger.Webhooks.QueueTest(g.work, x.account, x.now)
-	if err != nil {
-		return err
-	}
-	return x.okJSON(map[string]string{"eventId": eventID})
+	return show(x, viewQueued)(x.ledger.Webhooks.QueueTest(g.work, x.account, x.now))
 }
+
+func viewQueued(eventID string) map[string]string { return map[string]string{"eventId": eventID} }
 
 // replayOwn is POST /webhook/replay {since}: events are sent once more, under their own
 // ids. Another replay of the account meanwhile is RATE_LIMITED, and counts.
@@ -272,8 +270,7 @@ func successRate(ok, failed int64) *float64 {
 	if ok > 0 && failed > 0 {
 		tenThousandths = min(max(tenThousandths, 1), 9999)
 	}
-	rate := tenThousandths / 1e4
-	return &rate
+	return new(tenThousandths / 1e4)
 }
 
 func (g *gateway) readWebhookHealth(x *requestContext) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -30,14 +31,23 @@ func ParseAccountID(s string) (AccountID, error) { return parseUUID[AccountID](s
 // ParseFleetID reads the canonical UUID form, 36 characters.
 func ParseFleetID(s string) (FleetID, error) { return parseUUID[FleetID](s) }
 
+// ParseChosenFleet is ParseFleetID but for the zero id, which names no fleet.
+func ParseChosenFleet(s string) (FleetID, error) {
+	id, err := ParseFleetID(s)
+	if err == nil && id.IsZero() {
+		err = errors.New("names no fleet")
+	}
+	return id, err
+}
+
 func (id AccountID) String() string { return uuid.UUID(id).String() }
 func (id FleetID) String() string   { return uuid.UUID(id).String() }
 func (id OrderID) String() string   { return uuid.UUID(id).String() }
 
-// MarshalText is String.
+// MarshalText is String, also in logs.
 func (id AccountID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
 
-// MarshalText is String.
+// MarshalText is String, also in logs.
 func (id OrderID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
 
 // UnmarshalText takes any UUID.
@@ -47,13 +57,7 @@ func (id *AccountID) UnmarshalText(text []byte) error { return (*uuid.UUID)(id).
 func (id *OrderID) UnmarshalText(text []byte) error { return (*uuid.UUID)(id).UnmarshalText(text) }
 
 // LogValue is the canonical form in logs.
-func (id AccountID) LogValue() slog.Value { return slog.StringValue(id.String()) }
-
-// LogValue is the canonical form in logs.
 func (id FleetID) LogValue() slog.Value { return slog.StringValue(id.String()) }
-
-// LogValue is the canonical form in logs.
-func (id OrderID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 
 // IsZero reports whether no account is named.
 func (id AccountID) IsZero() bool { return id == AccountID{} }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -106,8 +107,8 @@ func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	}
 	placed := first || r.AddressLatitude.Set || r.AddressLongitude.Set
 	given.Point, placed = f.point("address.latitude", r.AddressLatitude, "address.longitude", r.AddressLongitude, placed)
-	given.TaxNumber = f.taxNumber("taxNumber", r.TaxNumber, first)
-	given.Fleet = f.fleetID("fleetId", r.FleetID)
+	given.TaxNumber = Parse(f, "taxNumber", r.TaxNumber, first, "", parseTaxNumber)
+	given.Fleet = Parse(f, "fleetId", r.FleetID, false, "must be the UUID of a fleet in availableFleets", ParseChosenFleet)
 	if err := f.Err(); err != nil {
 		return Store{}, err
 	}
@@ -127,26 +128,11 @@ func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	return given, nil
 }
 
-func (f *Faults) taxNumber(field string, t Text, required bool) string {
-	if !f.present(field, t.Set, required) {
-		return ""
+func parseTaxNumber(s string) (string, error) {
+	if s = strings.TrimSpace(s); !isDigits(s) || len(s) != 10 && len(s) != 11 {
+		return "", errors.New("must have 10 or 11 digits")
 	}
-	value := strings.TrimSpace(t.Value)
-	if !isDigits(value) || len(value) != 10 && len(value) != 11 {
-		f.Invalid(field, "must have 10 or 11 digits")
-	}
-	return value
-}
-
-func (f *Faults) fleetID(field string, t Text) FleetID {
-	if !f.present(field, t.Set, false) {
-		return FleetID{}
-	}
-	fleet, err := ParseFleetID(t.Value)
-	if err != nil || fleet.IsZero() {
-		f.Invalid(field, "must be the UUID of a fleet in availableFleets")
-	}
-	return fleet
+	return s, nil
 }
 
 // CheckExternalStoreID checks the path parameter: 1 to 64 code points without control

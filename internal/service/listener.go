@@ -15,6 +15,8 @@ type Limits struct {
 	// Refused gets a connection over a limit, and which of the two it is, before
 	// it is closed; it must not block. Optional.
 	Refused func(c net.Conn, perAddress bool)
+	// Wrap makes what Accept returns of a connection. Optional.
+	Wrap func(net.Conn) net.Conn
 }
 
 // Listener is a listener with limits.
@@ -66,7 +68,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 		}
 		ok, perAddress := l.enter(from)
 		if ok {
-			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
+			c = &countedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}
+			if l.limits.Wrap != nil {
+				c = l.limits.Wrap(c)
+			}
+			return c, nil
 		}
 		if l.limits.Refused != nil {
 			l.limits.Refused(c, perAddress)
