@@ -115,7 +115,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 		text += "\n" // as ClickHouse joins them
 	}
 	text += string(window)
-	if isHello(q, text) {
+	if q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery {
 		return f.answerHello(w, q)
 	}
 	select {
@@ -289,10 +289,6 @@ func readIdentity(conn *libchdb.Conn) (identity, error) {
 		return identity{}, fmt.Errorf("the engine says of itself: %q", row)
 	}
 	return identity{name: fields[0], version: fields[1], timezone: fields[2]}, nil
-}
-
-func isHello(q *request, text string) bool {
-	return q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery
 }
 
 // answerHello answers in the engine's place.

@@ -212,7 +212,9 @@ func (t *Tracer) Record(s *Span) {
 	if t == nil {
 		return
 	}
-	caller, self, known := callerOf(s.Caller), s.Identity.context, s.Order != [16]byte{}
+	carrier := propagation.MapCarrier{"traceparent": s.Caller}
+	caller := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+	self, known := s.Identity.context, s.Order != [16]byte{}
 	var parent trace.SpanContext
 	switch {
 	case known && !s.First:
@@ -253,9 +255,4 @@ func end(span trace.Span, s *Span) {
 		span.SetStatus(codes.Error, s.Failure)
 	}
 	span.End(trace.WithTimestamp(s.Ended))
-}
-
-func callerOf(traceparent string) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
-	return trace.SpanContextFromContext(ctx)
 }
