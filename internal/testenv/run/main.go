@@ -24,7 +24,6 @@ import (
 	"syscall"
 	"time"
 
-	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -72,26 +71,12 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil || len(packages) == 0 {
 		return errors.Join(err, errors.New("no package with tests was named or has changed"))
 	}
-	dir, err := os.MkdirTemp("", "tests-")
-	if err != nil {
+	defer func() { err = errors.Join(err, testserver.Stop()) }()
+	env, err := testserver.Start()
+	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	programs := filepath.Join(dir, "bin")
-	if err := stack.Build(ctx, programs); err != nil {
-		return err
-	}
-	fmt.Printf("programs built after %.0f s\n", time.Since(began).Seconds())
-	redis, err := testserver.StartRedis(ctx, filepath.Join(dir, "redis"))
-	if err != nil {
-		return err
-	}
-	defer redis.Stop()
-	clickHouse, err := testserver.StartClickHouse(filepath.Join(dir, "clickhouse"), programs)
-	if err != nil {
-		return err
-	}
-	env := append(os.Environ(), testserver.Environment(redis.URL, clickHouse.URL, programs)...)
+	fmt.Printf("programs built and servers started after %.0f s\n", time.Since(began).Seconds())
 	if o.load {
 		for range runtime.NumCPU() { // each keeps a core busy
 			go func() {
@@ -100,8 +85,7 @@ func run(ctx context.Context, o options) (err error) {
 			}()
 		}
 	}
-	err = goTests(ctx, o, packages, env)
-	err = errors.Join(err, testserver.Denied(context.WithoutCancel(ctx), redis), clickHouse.Close())
+	err = goTests(ctx, o, packages, append(os.Environ(), env...))
 	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
 	return err
 }

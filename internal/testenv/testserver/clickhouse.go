@@ -37,27 +37,19 @@ func newClickHouse(ctx context.Context, dir, programs string) (*ClickHouse, erro
 	return c, c.start(ctx)
 }
 
-// StartClickHouse starts the engine that tests share. The engine's library is installed
-// first, unless it is there.
-func StartClickHouse(dir, programs string) (*ClickHouse, error) {
-	install := exec.Command(filepath.Join(programs, "devclickhouse"), "install")
-	install.Stdout, install.Stderr = os.Stderr, os.Stderr
-	if err := install.Run(); err != nil {
-		return nil, fmt.Errorf("devclickhouse install: %w", err)
-	}
-	return newClickHouse(context.Background(), dir, programs)
-}
-
+// sharedClickHouse is the engine's URL. The engine's library is installed first, unless it is there.
 var sharedClickHouse = shared(clickHouseVariable, func(dir string) (string, func() error, error) {
 	programs, err := builtPrograms()
 	if err != nil {
 		return "", nil, err
 	}
-	c, err := StartClickHouse(dir, programs)
-	if err != nil {
-		return "", nil, err
+	install := exec.Command(filepath.Join(programs, "devclickhouse"), "install")
+	install.Stdout, install.Stderr = os.Stderr, os.Stderr
+	if err := install.Run(); err != nil {
+		return "", nil, fmt.Errorf("devclickhouse install: %w", err)
 	}
-	return c.URL, c.Close, nil
+	c, err := newClickHouse(context.Background(), dir, programs)
+	return c.URL, c.Close, err
 })
 
 // SharedClickHouse is the engine that the tests of a run share. It must not be

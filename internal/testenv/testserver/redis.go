@@ -117,7 +117,7 @@ func passwords() map[string]string {
 // sharedRedis is the operator's URL. Its end reports what the programs' users were
 // denied: a part of the tests is held to the shipped rights like all of them.
 var sharedRedis = shared(redisVariable, func(dir string) (string, func() error, error) {
-	server, err := StartRedis(context.Background(), dir)
+	server, err := startRedis(context.Background(), dir)
 	if err != nil {
 		return "", nil, err
 	}
@@ -127,9 +127,9 @@ var sharedRedis = shared(redisVariable, func(dir string) (string, func() error, 
 	}, nil
 })
 
-// StartRedis starts the server that tests share. It keeps nothing on disk. Beside
+// startRedis starts the server that tests share. It keeps nothing on disk. Beside
 // the shipped rights its users may SELECT, because every test has a database.
-func StartRedis(ctx context.Context, dir string) (*stack.Redis, error) {
+func startRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 	server, err := stack.StartRedis(ctx, stack.RedisOptions{
 		Dir: dir,
 		// On a machine full of other work a script may stand still for a second.

@@ -47,7 +47,7 @@ func TestNewRedis_IsEmptyAndNobodyElses(t *testing.T) {
 // A program may do in its database what the shipped rights allow, and what they
 // do not is seen at the end of a run.
 func TestDenied_TellsWhatAProgramMayNotDo(t *testing.T) {
-	server, err := StartRedis(t.Context(), t.TempDir())
+	server, err := startRedis(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,16 @@ const (
 	programsVariable   = "TESTSERVER_PROGRAMS"
 )
 
-// Environment is what a run hands to its test binaries.
-func Environment(redisURL, clickHouseURL, programs string) []string {
-	return []string{redisVariable + "=" + redisURL, clickHouseVariable + "=" + clickHouseURL, programsVariable + "=" + programs}
+// Start builds the programs, starts both servers, and returns what a run hands to its test binaries. Stop ends them.
+func Start() (env []string, err error) {
+	for _, s := range []struct {
+		variable string
+		start    func() (string, error)
+	}{{programsVariable, builtPrograms}, {redisVariable, sharedRedis}, {clickHouseVariable, sharedClickHouse}} {
+		value, failure := s.start()
+		env, err = append(env, s.variable+"="+value), errors.Join(err, failure)
+	}
+	return env, err
 }
 
 // own is what this process started because nobody handed it one: a folder, and what is
@@ -78,7 +85,15 @@ func Run(m *testing.M) int {
 		_ = f.Value.Set("1") // a number, so it cannot fail
 	}
 	code := m.Run()
-	var err error
+	if err := Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "the servers of the tests:", err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// Stop ends what this process has started. The error says, too, what Redis has denied to programs.
+func Stop() (err error) {
 	for _, stop := range own.stops {
 		err = errors.Join(err, stop())
 	}
@@ -86,11 +101,7 @@ func Run(m *testing.M) int {
 		dir, _ := own.dir() // something was started in it
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the servers of the tests:", err)
-		code = max(code, 1)
-	}
-	return code
+	return err
 }
 
 // Parallel lets n tests of this binary run at once unless -parallel says otherwise.
