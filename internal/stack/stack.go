@@ -283,11 +283,8 @@ func (s *Stack) startReceiver(ctx context.Context) error {
 	if !o.Receiver {
 		return nil
 	}
-	if err := s.data.write("keys/webhook-secret", []byte(s.Demo.Webhook.Secret+"\n")); err != nil {
-		return fmt.Errorf("start receiver: %w", err)
-	}
-	s.Receiver = s.program("receive", origin(o.ReceiverAddr)+"/healthz",
-		"-addr", o.ReceiverAddr, "-secret-file", s.data.file("keys", "webhook-secret"))
+	s.Receiver = s.program("receive", origin(o.ReceiverAddr)+"/healthz", "-addr", o.ReceiverAddr)
+	s.Receiver.Env = append(s.Receiver.Env, "WEBHOOK_SECRET="+s.Demo.Webhook.Secret, "WEBHOOK_SECRET_FILE=")
 	return s.run(ctx, s.Receiver, o.ReceiverAddr)
 }
 

@@ -9,16 +9,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/service"
 	"vendorapi/internal/version"
 	"vendorapi/loadtest/receiver"
@@ -27,7 +25,8 @@ import (
 const usage = `Usage: go run ./loadtest/receiver/receive [flags]
 
 Receives webhooks and verifies their signatures: one line per event, figures at
-GET /stats. The secret is in WEBHOOK_SECRET or a file.
+GET /stats. The secret is in WEBHOOK_SECRET or the file that WEBHOOK_SECRET_FILE
+names.
 
 Flags:
 `
@@ -36,23 +35,17 @@ func main() { service.Main("receive", run) }
 
 func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	addr := flag.String("addr", "127.0.0.1:8085", "address to listen on")
-	secretFile := flag.String("secret-file", "", "file that holds the webhook secret; WEBHOOK_SECRET is read when empty")
-	quiet := flag.Bool("quiet", false, "print no line per event")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	version.AddFlag("receive")
 	flag.Parse()
-	secret, err := readSecret(*secretFile)
+	secret, err := config.Secret("WEBHOOK_SECRET")
 	if err != nil {
 		return err
 	}
-	options := receiver.Options{Secrets: []string{secret}}
-	if !*quiet {
-		options.Seen, options.Refused = printEvent, printRefusal
-	}
-	r, err := receiver.New(options)
+	r, err := receiver.New(receiver.Options{Secrets: []string{secret}, Seen: printEvent, Refused: printRefusal})
 	if err != nil {
 		return err
 	}
@@ -61,21 +54,6 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 		return err
 	}
 	return service.Serve(ctx, listener, routes(r))
-}
-
-func readSecret(path string) (string, error) {
-	secret := os.Getenv("WEBHOOK_SECRET")
-	if path != "" {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return "", fmt.Errorf("read the webhook secret: %w", err)
-		}
-		secret = string(content)
-	}
-	if secret = strings.TrimSpace(secret); secret == "" {
-		return "", errors.New("give the webhook secret with -secret-file or in WEBHOOK_SECRET")
-	}
-	return secret, nil
 }
 
 func routes(r *receiver.Receiver) http.Handler {
