@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
@@ -38,12 +39,7 @@ func openDataDir(path string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		err = syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
-			break
-		}
-	}
+	err = poll(context.Background(), 2*time.Second, func() error { return syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) })
 	if err != nil {
 		holder, _ := os.ReadFile(d.file("lock")) // without it the message is only less exact
 		d.lock.Close()

@@ -124,7 +124,7 @@ func (p *Program) AwaitReady(ctx context.Context) error {
 	case check == nil && p.Ready == "":
 		return nil
 	case check == nil:
-		check = func(ctx context.Context) error { return getOK(ctx, p.Ready) }
+		check = p.answersOK
 	}
 	err := poll(ctx, cmp.Or(p.timeout, startTimeout), func() error {
 		err := check(ctx)
@@ -146,20 +146,15 @@ func poll(ctx context.Context, timeout time.Duration, ask func() error) error {
 	return err
 }
 
-func getOK(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
+func (p *Program) answersOK(context.Context) error {
+	client := http.Client{Timeout: 3 * time.Second}
+	resp, err := client.Get(p.Ready)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %d", url, resp.StatusCode)
+		return fmt.Errorf("%s answers %d", p.Ready, resp.StatusCode)
 	}
 	return nil
 }
@@ -331,13 +326,11 @@ func FreeAddr() string {
 // Listen listens on an address of FreeAddr that was closed before. Another program may
 // use it for a moment, so it tries for some seconds.
 func Listen(addr string) (l net.Listener, err error) {
-	for range 100 {
-		if l, err = net.Listen("tcp", addr); err == nil {
-			return l, nil
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return nil, err
+	err = poll(context.Background(), 5*time.Second, func() error {
+		l, err = net.Listen("tcp", addr)
+		return err
+	})
+	return l, err
 }
 
 // requireFree refuses an address that something listens on already, and names
