@@ -60,15 +60,14 @@ type Entry struct {
 	Attempt               int
 }
 
-// Counts are what has arrived. Received = Duplicates + the distinct events.
+// Counts are what has arrived.
 type Counts struct {
-	Received   int            `json:"received"`   // verified and answered 2xx
-	Distinct   int            `json:"distinct"`   // different eventIds
-	Duplicates int            `json:"duplicates"` // an eventId that was stored already
-	Changed    int            `json:"changed"`    // duplicates whose bytes differ: a defect of the sender
-	Invalid    map[string]int `json:"invalid"`    // not verified or not readable, by reason
-	Unknown    map[string]int `json:"unknown"`    // types this receiver does not know; answered 2xx
-	Events     map[string]int `json:"events"`     // distinct ones, by type
+	Received   int            // verified and answered 2xx
+	Duplicates int            // an eventId that was stored already
+	Changed    int            // duplicates whose bytes differ: a defect of the sender
+	Invalid    map[string]int // not verified or not readable, by reason
+	Unknown    map[string]int // types this receiver does not know; answered 2xx
+	Events     map[string]int // distinct ones, by type
 }
 
 // knownEvents are the types of the spec, and three of the service's own.
@@ -205,7 +204,6 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 		return true
 	}
 	r.bodies[e.EventID] = body
-	r.counts.Distinct++
 	r.counts.Events[e.Event]++
 	if !slices.Contains(knownEvents, e.Event) {
 		r.counts.Unknown[e.Event]++

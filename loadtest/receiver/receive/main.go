@@ -1,14 +1,11 @@
-// Command receive is a verifying webhook receiver of its own: it prints one
-// line per event and its figures at GET /stats.
+// Command receive is a verifying webhook receiver of its own: it prints one line per event.
 //
 //	POST /        a webhook
-//	GET  /stats   receiver.Counts as JSON
 //	GET  /healthz 200 while it runs
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -24,9 +21,8 @@ import (
 
 const usage = `Usage: go run ./loadtest/receiver/receive [flags]
 
-Receives webhooks and verifies their signatures: one line per event, figures at
-GET /stats. The secret is in WEBHOOK_SECRET or the file that WEBHOOK_SECRET_FILE
-names.
+Receives webhooks, verifies their signatures and prints one line per event. The
+secret is in WEBHOOK_SECRET or the file that WEBHOOK_SECRET_FILE names.
 
 Flags:
 `
@@ -53,18 +49,10 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return service.Serve(ctx, listener, routes(r))
-}
-
-func routes(r *receiver.Receiver) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", r)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r.Counts()) // the client disconnected: nothing to do
-	})
-	return mux
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200
+	return service.Serve(ctx, listener, mux)
 }
 
 func printRefusal(status int, reason string) {
