@@ -332,11 +332,9 @@ func (in *injection) command(ctx context.Context, args ...string) (reply string,
 // flushScripts leaves Redis without functions and scripts, as a failover may.
 func (in *injection) flushScripts(ctx context.Context) error {
 	in.times.Add(1)
-	if _, err := in.command(ctx, "FUNCTION", "FLUSH", "SYNC"); err != nil {
-		return err
-	}
-	_, err := in.command(ctx, "SCRIPT", "FLUSH")
-	return err
+	_, functions := in.command(ctx, "FUNCTION", "FLUSH", "SYNC")
+	_, scripts := in.command(ctx, "SCRIPT", "FLUSH")
+	return errors.Join(functions, scripts)
 }
 
 //go:embed destroy_groups.lua

@@ -38,7 +38,6 @@ type options struct {
 	only     string
 	workers  int // 0: drawn for each round
 	keep     string
-	json     string
 	record   string
 	list     bool
 	verbose  bool
@@ -102,7 +101,6 @@ func parse(args []string) (options, error) {
 		flags.Uint64Var(&o.seed, "seed", o.seed, "what is drawn; 0: another one each time, printed first")
 		flags.DurationVar(&o.duration, "duration", o.duration, "how long to play once the system is up; one round at least")
 		flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
-		flags.StringVar(&o.json, "json", "", "write the result to this `file`")
 		flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
 		flags.BoolVar(&o.replica, "replica", false, "redis.durability: replica, and the faults that need it; the server must know WAITAOF")
 		flags.BoolVar(&o.verbose, "v", false, "print every step")
@@ -112,14 +110,17 @@ func parse(args []string) (options, error) {
 	case "overload":
 		flags.DurationVar(&o.form.load, "duration", o.form.load, "how long the overload lasts, 5s to 10m")
 	}
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case err != nil:
 		return o, err
-	}
-	if flags.NArg() > 0 {
+	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if err := o.check(); err != nil {
-		return o, err
+	case o.workers < 0 || o.workers > maxWorkers:
+		return o, errors.New("-workers: want 0 to 3")
+	case o.duration <= 0:
+		return o, errors.New("-duration: want more than 0")
+	case o.form.load < 5*time.Second || o.form.load > 10*time.Minute:
+		return o, errors.New("-duration: want 5s to 10m")
 	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32 // short enough to type
@@ -127,27 +128,21 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-func (o *options) check() error {
-	for want, ok := range map[string]bool{
-		"-workers: want 0 to 3":       o.workers >= 0 && o.workers <= maxWorkers,
-		"-duration: want more than 0": o.duration > 0,
-		"-duration: want 5s to 10m":   o.form.load >= 5*time.Second && o.form.load <= 10*time.Minute,
-	} {
-		if !ok {
-			return errors.New(want)
-		}
-	}
-	return nil
-}
-
-func (o *options) dataFolder() (dir string, err error) {
+func (o *options) dataFolder() (string, error) {
 	if o.keep == "" {
 		return os.MkdirTemp("", "faults-")
 	}
-	if dir, err = filepath.Abs(o.keep); err == nil {
-		err = os.MkdirAll(dir, 0o700)
+	dir, err := filepath.Abs(o.keep)
+	return dir, errors.Join(err, os.MkdirAll(dir, 0o700))
+}
+
+// leave removes the data, unless a folder was named for it or something is wrong.
+func (o *options) leave(dir string, err error, out io.Writer) error {
+	if err == nil && o.keep == "" {
+		return os.RemoveAll(dir)
 	}
-	return dir, err
+	fmt.Fprintln(out, "kept:", dir)
+	return err
 }
 
 //go:embed faults.yaml mutants.yaml overload.yaml

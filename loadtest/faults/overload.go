@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -85,13 +84,7 @@ func runOverload(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil || o.keep != "" {
-			fmt.Fprintln(out, "kept:", dir)
-			return
-		}
-		err = os.RemoveAll(dir)
-	}()
+	defer func() { err = o.leave(dir, err, out) }()
 	fmt.Fprintln(out, harness.DescribeMachine(ctx))
 	r := &overloadRun{form: o.form, dir: dir, bin: o.bin, out: out}
 	if r.bin == "" {

@@ -17,27 +17,25 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// result is what a run came to; -json writes it.
+// result is what a run came to.
 type result struct {
-	Seed        uint64                     `json:"seed"`
-	Rounds      int                        `json:"rounds"`
-	Faults      []*faultLine               `json:"faults"`
-	Report      validate.Report            `json:"report"`
-	Injected    int64                      `json:"injected"` // how often any fault struck
-	Violations  []validate.Violation       `json:"violations"`
-	ByInvariant map[validate.Invariant]int `json:"byInvariant"`
-	NotDone     []string                   `json:"notDone"` // faults that could not be done, and why
-	Kept        string                     `json:"kept,omitempty"`
-	Took        time.Duration              `json:"took"`
+	Seed        uint64
+	Rounds      int
+	Faults      []*faultLine
+	Report      validate.Report
+	Injected    int64 // how often any fault struck
+	Violations  []validate.Violation
+	ByInvariant map[validate.Invariant]int
+	NotDone     []string // faults that could not be done, and why
 }
 
 type faultLine struct {
-	Fault  string `json:"fault"`
-	Rounds int    `json:"rounds"`
-	Times  int64  `json:"times"`
+	Fault  string
+	Rounds int
+	Times  int64
 	// In rounds with this fault alone: the longest time without a success for any client, the answers by kind.
-	Outage time.Duration  `json:"outage"`
-	Saw    map[string]int `json:"saw"`
+	Outage time.Duration
+	Saw    map[string]int
 }
 
 func (res *result) line(name string) *faultLine {
@@ -112,13 +110,12 @@ func kindOf(op *validate.Operation) string {
 
 func (s *suite) summary() {
 	res := &s.result
-	res.Took = time.Since(s.began)
 	s.print("\n%-18s %6s %6s  %-10s %s", "fault", "rounds", "times", "outage", "what clients saw in rounds with this fault alone")
 	for _, l := range res.Faults {
 		s.print("%-18s %6d %6d  %6.1f s   %s", l.Fault, l.Rounds, l.Times, l.Outage.Seconds(), counts(l.Saw))
 	}
 	rep := &res.Report
-	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, res.Took.Seconds(), res.Seed)
+	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, time.Since(s.began).Seconds(), res.Seed)
 	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits), %d orders with %d states, "+
 		"%d webhooks, %d rows of ClickHouse, %d windows of limits, %d histories (%d undecided)",
 		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Orders, rep.States,
@@ -130,9 +127,6 @@ func (s *suite) summary() {
 		lost, duplicates, illegal, len(res.Violations)-lost-duplicates-illegal)
 	for _, line := range res.NotDone {
 		s.print("not done: %s", line)
-	}
-	if res.Kept != "" {
-		s.print("kept: %s", res.Kept)
 	}
 }
 
