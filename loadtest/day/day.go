@@ -177,10 +177,7 @@ func (d *Day) createOrders(ctx context.Context) error {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return ctx.Err()
+	return cmp.Or(group.Wait(), ctx.Err())
 }
 
 func (d *Day) problem(format string, args ...any) {

@@ -185,19 +185,12 @@ func (p *page) Passed() bool {
 	return p.Interrupted == "" && len(p.Scripts) > 0 && !slices.ContainsFunc(p.Scripts, func(r *result) bool { return len(r.Failures) > 0 })
 }
 
-// write puts the page into the file, in one step.
+// write puts the page into the file.
 func (p *page) write(path string) error {
 	p.Took = time.Since(p.Began).Round(time.Second)
 	var out bytes.Buffer
-	err := pageTemplate.Execute(&out, p)
-	if err == nil {
-		err = os.WriteFile(path+".partial", out.Bytes(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(path+".partial", path)
-	}
-	if err != nil {
+	if err := pageTemplate.Execute(&out, p); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	return nil
+	return os.WriteFile(path, out.Bytes(), 0o644)
 }

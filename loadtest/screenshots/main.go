@@ -118,8 +118,13 @@ func (e *env) play(ctx context.Context, length time.Duration) error {
 	if err := e.leaveOpen(ctx); err != nil {
 		return err
 	}
-	if err := e.fillEarlierDays(ctx); err != nil {
+	if err := e.awaitExport(ctx); err != nil {
 		return err
+	}
+	for i, share := range shares {
+		if err := e.fillDay(ctx, i+1, share); err != nil {
+			return err
+		}
 	}
 	if err := e.closeMonth(ctx); err != nil {
 		return fmt.Errorf("close a month: %w", err)
@@ -144,18 +149,6 @@ var earlier = template.Must(template.New("earlier").Parse(earlierSQL))
 // shares are how busy the days before today were, yesterday first, in percent of
 // today: quiet ones in the middle of a week, full ones at its end.
 var shares = []int{82, 61, 55, 58, 66, 91, 97, 78, 60, 52, 57, 63, 88}
-
-func (e *env) fillEarlierDays(ctx context.Context) error {
-	if err := e.awaitExport(ctx); err != nil {
-		return err
-	}
-	for i, share := range shares {
-		if err := e.fillDay(ctx, i+1, share); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func (e *env) fillDay(ctx context.Context, back, share int) error {
 	var statement strings.Builder
