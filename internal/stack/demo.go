@@ -168,16 +168,10 @@ func (s *Stack) ensureWebhook(ctx context.Context, admin *client.Client) error {
 
 // publish writes demo.env and demo.json: from now on everything in them works.
 func (s *Stack) publish(context.Context) error {
-	if err := s.data.write(envFile, s.shell()); err != nil {
-		return fmt.Errorf("seed: %w", err)
-	}
-	if err := s.save(demoFile); err != nil {
+	if err := errors.Join(s.data.write(envFile, s.shell()), s.save(demoFile)); err != nil {
 		return err
 	}
-	if err := os.Remove(s.data.file(partialFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("seed: %w", err)
-	}
-	return nil
+	return os.RemoveAll(s.data.file(partialFile)) // after a restart there is none
 }
 
 // shell is what demo.json holds, and what commands of this run need besides, as

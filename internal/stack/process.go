@@ -236,18 +236,9 @@ func (p *Program) failure() error {
 }
 
 func (p *Program) lastLines(n int) []byte {
-	const most = 16 << 10
-	log, err := os.Open(p.Log)
-	if err != nil {
-		return nil
-	}
-	defer log.Close()
-	from := p.last().from
-	if info, err := log.Stat(); err == nil {
-		from = max(from, info.Size()-most)
-	}
-	text, _ := io.ReadAll(io.NewSectionReader(log, from, most))
-	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
+	log, _ := os.ReadFile(p.Log) // without it there is less to read
+	log = log[min(int(p.last().from), len(log)):]
+	lines := bytes.Split(bytes.TrimRight(log, "\n"), []byte("\n"))
 	return bytes.Join(lines[max(0, len(lines)-n):], []byte("\n"))
 }
 

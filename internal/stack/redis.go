@@ -141,12 +141,7 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	r.Program = &Program{
 		Name: filepath.Base(path), Path: path, Args: append(args, o.Extra...), Env: o.Env, Log: filepath.Join(dir, "redis.log"),
 		check: r.answers, timeout: redisStartTimeout, inherit: o.inherit, onDeath: o.onDeath,
-		prepare: func() error {
-			if err := repairTail(dir); err != nil {
-				return fmt.Errorf("start redis: append-only file: %w", err)
-			}
-			return nil
-		},
+		prepare: func() error { return repairTail(dir) },
 	}
 	return r, nil
 }

@@ -355,10 +355,8 @@ func Build(ctx context.Context, dir string, names ...string) error {
 		return len(names) > 0 && !slices.Contains(names, filepath.Base(p))
 	})
 	root, err := ModuleDir()
-	if err != nil {
-		return err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	dir, failure := filepath.Abs(dir)
+	if err = errors.Join(err, failure); err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, wanted...)...)
