@@ -99,7 +99,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 		}
 		wantsProcess := slices.Contains([]string{"crash", "stop", "pause", "slow-fsync", "tear-aof", "cut-aof"}, f.Action)
 		wantsWay := f.Action == "lose" || f.Action == "late"
-		if f.Does == "" || f.Expect == "" || wantsProcess != (f.Process != "") || wantsWay && len(f.At) == 0 ||
+		if f.Does == "" || f.Expect == "" || actions[f.Action] == nil || wantsProcess != (f.Process != "") || wantsWay && len(f.At) == 0 ||
 			slices.Contains([]string{"pause", "partition", "delay"}, f.Action) != (len(f.Length) == 2) || f.Action == "partition" && len(f.Proxies) == 0 ||
 			len(f.Proxies) > 0 && f.Action != "partition" && f.Action != "delay" ||
 			f.Every != nil && len(f.Every) != 2 || f.Workers != nil && (len(f.Workers) != 2 || f.Workers[0] < 1 || f.Workers[1] > maxWorkers) || (f.Action == "lose" || f.Action == "crash" && len(f.At) > 0) != (len(f.Moments) > 0) {
