@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ import (
 
 // concurrent are the packages, with those below them, whose goroutines share state:
 // the gate runs their tests under the race detector. The long run does so with all.
-var concurrent = []string{"gateway", "internal/ledger", "worker", "reporting/export", "reporting/panel/auth", "internal/devclickhouse"}
+var concurrent = regexp.MustCompile(`^vendorapi/(gateway|internal/ledger|worker|reporting/export|reporting/panel/auth|internal/devclickhouse)(/|$)`)
 
 type options struct {
 	long, load, verbose bool
@@ -55,7 +56,9 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "as go test -v")
 	flag.StringVar(&o.changed, "changed", "", "only packages with files that differ from this commit")
 	flag.Parse()
-	o.packages = flag.Args()
+	if o.packages = flag.Args(); len(o.packages) == 0 && o.changed == "" {
+		o.packages = []string{"./..."}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
@@ -111,7 +114,7 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 	// debugger's tables.
 	raced, plain := []string{"-race", "-gcflags=all=-dwarf=false"}, []string(nil)
 	for _, p := range packages {
-		if o.long || isConcurrent(p) {
+		if o.long || concurrent.MatchString(p) {
 			raced = append(raced, p)
 		} else {
 			plain = append(plain, p)
@@ -126,17 +129,10 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 		err = errors.Join(err, goTest("0", plain...))
 	}
 	// What is allocated is measured without the race detector, which allocates.
-	if slices.Contains(packages, module+"gateway") && o.pattern == "" && ctx.Err() == nil {
-		err = errors.Join(err, goTest("0", "-run", "^TestAllocations", module+"gateway"))
+	if slices.Contains(packages, "vendorapi/gateway") && o.pattern == "" && ctx.Err() == nil {
+		err = errors.Join(err, goTest("0", "-run", "^TestAllocations", "vendorapi/gateway"))
 	}
 	return err
-}
-
-const module = "vendorapi/"
-
-func isConcurrent(importPath string) bool {
-	path := strings.TrimPrefix(importPath, module)
-	return slices.ContainsFunc(concurrent, func(c string) bool { return path == c || strings.HasPrefix(path, c+"/") })
 }
 
 func testPackages(ctx context.Context, o options) ([]string, error) {
@@ -155,9 +151,6 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 		if len(wanted) == 0 {
 			return nil, nil
 		}
-	}
-	if len(wanted) == 0 {
-		wanted = []string{"./..."}
 	}
 	list := []string{"list", o.tags(), "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
 	cmd := exec.CommandContext(ctx, "go", append(list, wanted...)...)
