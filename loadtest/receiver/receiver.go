@@ -47,8 +47,6 @@ type Event struct {
 // Order is the part of an order status object that a receiver acts on.
 type Order struct {
 	OrderID, ExternalOrderID, Status, FailureReason string
-	UpdatedAt                                       time.Time
-	Courier                                         *struct{ Name, Phone, VehicleType string }
 	Events                                          json.RawMessage // must be absent in a webhook
 }
 
