@@ -413,7 +413,7 @@ func (s *overloaded) flooded(ctx context.Context, f load, what string) *tally {
 	f.duration = s.form.load
 	s.figure(what+" a second", "%d over %d connections for %.0f s; vendors at %d orders a second",
 		floodRate, f.connections, s.form.load.Seconds(), besideRate)
-	return s.beside(ctx, "beside "+what, func() { s.figure("answers to "+what, "%s", f.send(ctx).answers()) })
+	return s.beside(ctx, "beside "+what, func() { s.figure("answers to "+what, "%s", counts(f.send(ctx).statuses)) })
 }
 
 // checkCommands checks that a refused flood costs Redis next to nothing, compared with a phase without it.

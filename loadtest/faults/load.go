@@ -175,8 +175,6 @@ func (t *tally) served(answers *hdrhistogram.Histogram, share float64) bool {
 	return t.wrong == 0 && n > 0 && float64(n) >= share*float64(t.sent)
 }
 
-func (t *tally) answers() string { return counts(t.statuses) }
-
 func counts[K cmp.Ordered](of map[K]int) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(of)) {

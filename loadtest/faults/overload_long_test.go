@@ -99,7 +99,7 @@ func TestLoad_SortsAnswers(t *testing.T) {
 		t.Errorf("orders %+v", tally.orders)
 	}
 	if tally.accepted.TotalCount() != 1 || tally.limited.TotalCount() != 1 || tally.busy.TotalCount() != 1 || len(tally.again) != 3 ||
-		tally.unknown != 1 || tally.wrong != 3 || tally.sent != 7 || tally.answers() != "201: 2, 429: 1, 500: 1, 503: 2" {
+		tally.unknown != 1 || tally.wrong != 3 || tally.sent != 7 || counts(tally.statuses) != "201: 2, 429: 1, 500: 1, 503: 2" {
 		t.Errorf("%+v", tally)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"vendorapi/internal/delivery"
 )
@@ -61,33 +60,29 @@ func (v Violation) String() string {
 
 // Report counts what was checked.
 type Report struct {
-	Operations int `json:"operations"`
-	Unknown    int `json:"unknown"`  // operations whose outcome their client could not see
-	Replays    int `json:"replays"`  // answered with Idempotent-Replayed
-	Refusals   int `json:"refusals"` // answered 4xx, and 503 FLEET_UNAVAILABLE
-	Limited    int `json:"limited"`  // those of them that were 429
+	Operations int
+	Unknown    int // operations whose outcome their client could not see
+	Replays    int // answered with Idempotent-Replayed
+	Refusals   int // answered 4xx, and 503 FLEET_UNAVAILABLE
+	Limited    int // those of them that were 429
 
-	Orders   int `json:"orders"`   // in Redis
-	States   int `json:"states"`   // that these orders went through, creations included
-	Rows     int `json:"rows"`     // of ClickHouse that were compared
-	Webhooks int `json:"webhooks"` // requests that reached a receiver
-	Windows  int `json:"windows"`  // limits of an account that were checked
+	Orders   int // in Redis
+	States   int // that these orders went through, creations included
+	Rows     int // of ClickHouse that were compared
+	Webhooks int // requests that reached a receiver
+	Windows  int // limits of an account that were checked
 
 	// Histories were searched for a linearization; for Undecided ones the search did not end in time.
-	Histories int `json:"histories"`
-	Undecided int `json:"undecided"`
-	// HealthyP99 is from a change to its arrival at a healthy receiver.
-	HealthyP99 time.Duration `json:"healthyP99"`
+	Histories int
+	Undecided int
 }
 
-// Add adds another report; of HealthyP99 it keeps the longer one.
+// Add adds another report.
 func (r *Report) Add(o Report) {
-	longer := max(r.HealthyP99, o.HealthyP99)
 	sum, more := reflect.ValueOf(r).Elem(), reflect.ValueOf(o)
 	for i := range sum.NumField() { // all are integers
 		sum.Field(i).SetInt(sum.Field(i).Int() + more.Field(i).Int())
 	}
-	r.HealthyP99 = longer
 }
 
 // name is an order by the vendor's id, or an idempotency key.
