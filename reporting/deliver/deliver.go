@@ -5,6 +5,7 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -15,52 +16,130 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/pkg/sftp"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 )
 
 // ErrDiffers means that a file is there with other content. It stays as it is.
 var ErrDiffers = errors.New("it is there with other content, which was not touched")
 
-const (
-	connectLimit = 10 * time.Second
-	longestPause = time.Minute // a transfer without progress ends
-)
+// longestPause is after which a connection or a transfer without progress ends.
+const longestPause = time.Minute
 
 var errStalled = fmt.Errorf("no progress for %s", longestPause)
+
+// Settings are the section deliver of configs/reporting.yaml, where each key is explained.
+type Settings struct {
+	Targets []TargetSettings `yaml:"targets"`
+	Daily   string           `yaml:"daily"`
+}
+
+// TargetSettings are an entry of deliver.targets.
+type TargetSettings struct {
+	Name string `yaml:"name"`
+	URL  string `yaml:"url"`
+}
+
+var targetName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+// Validate names the first key that is wrong.
+func (s *Settings) Validate() error {
+	if _, err := time.Parse("15:04", s.Daily); err != nil && s.Daily != "" {
+		return errors.New("deliver.daily: want a time such as 07:00, or nothing")
+	}
+	for i, t := range s.Targets {
+		key := fmt.Sprintf("deliver.targets[%d]", i)
+		if !targetName.MatchString(t.Name) {
+			return fmt.Errorf("%s.name: want a-z, 0-9 and -", key)
+		}
+		if slices.ContainsFunc(s.Targets[:i], func(other TargetSettings) bool { return other.Name == t.Name }) {
+			return fmt.Errorf("%s.name: %s is there twice", key, t.Name)
+		}
+		if _, _, err := t.parse(); err != nil {
+			return fmt.Errorf("%s.url: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// parse returns the address and, for S3, that of the server. It does not repeat what it refuses: there
+// may be a password in it.
+func (s TargetSettings) parse() (at, server *url.URL, err error) {
+	at, err = url.Parse(s.URL)
+	if err != nil || at.Hostname() == "" || at.Fragment != "" || path.Clean("/"+at.Path) != "/"+strings.Trim(at.Path, "/") {
+		return nil, nil, errWant
+	}
+	query, user := at.Query(), at.User.Username()
+	switch _, password := at.User.Password(); {
+	case at.Scheme == "sftp" && user != "" && !password && at.RawQuery == "":
+		return at, nil, nil
+	case at.Scheme != "s3" || at.User != nil || at.Port() != "":
+		return nil, nil, errWant
+	}
+	server, err = url.Parse(cmp.Or(query.Get("endpoint"), "https://s3.amazonaws.com"))
+	query.Del("endpoint")
+	query.Del("region")
+	if err != nil || len(query) > 0 || server.Host == "" || server.User != nil || strings.Trim(server.Path, "/") != "" ||
+		server.Scheme != "https" && server.Scheme != "http" {
+		return nil, nil, errWant
+	}
+	return at, server, nil
+}
+
+var errWant = errors.New("want s3://bucket/prefix?endpoint=https://host:port&region=name or sftp://user@host:port/folder, without . and .. and without password")
+
+// Open reads the secrets of all targets.
+func (s *Settings) Open() (targets []*Target, err error) {
+	for _, t := range s.Targets {
+		target, wrong := Open(t)
+		targets, err = append(targets, target), errors.Join(err, wrong)
+	}
+	return targets, err
+}
+
+// secrets reads two of a target from the environment, and names both when both are missing.
+func (s TargetSettings) secrets(one, other string) (first, second string, err error) {
+	first, missing := config.Secret(s.variable(one))
+	second, absent := config.Secret(s.variable(other))
+	return first, second, errors.Join(missing, absent)
+}
+
+func (s TargetSettings) variable(of string) string {
+	return "DELIVER_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_")) + "_" + of
+}
 
 // Target is one place, named in the settings.
 type Target struct {
 	Name string
-	open func(context.Context) (place, error)
+	open func(context.Context) (place, error) // which works until the context ends
 }
 
 // place is where the files of a target are; names are paths below it.
 type place interface {
 	// read fails with fs.ErrNotExist if the file is not there.
-	read(ctx context.Context, name string, to io.Writer) error
+	read(ctx context.Context, name string) (io.ReadCloser, error)
 	// write leaves a file that is there as it is and fails with fs.ErrExist.
 	write(ctx context.Context, name string, content io.Reader, size int64, sum []byte) error
-	close()
 }
 
 // Open reads the secrets of a target. It connects to nothing.
 func Open(s TargetSettings) (*Target, error) {
 	t := &Target{Name: s.Name}
 	at, server, err := s.parse()
-	switch {
-	case err != nil:
-	case server != nil:
+	if err == nil && server != nil {
 		t.open, err = openBucket(s, at, server)
-	default:
+	} else if err == nil {
 		t.open, err = openFolder(s, at)
 	}
 	if err != nil {
@@ -145,7 +224,6 @@ func (t *Target) each(ctx context.Context, folder string, files []File, work fun
 	if s.place, err = t.open(ctx); err != nil {
 		return fmt.Errorf("deliver to %s: %w", t.Name, fault(ctx, err))
 	}
-	defer s.close()
 	for _, f := range files {
 		s.pause.Reset(longestPause)
 		if err := work(ctx, s, f); err != nil {
@@ -157,14 +235,19 @@ func (t *Target) each(ctx context.Context, folder string, files []File, work fun
 
 // holds reports whether a file is there with its content.
 func (s session) holds(ctx context.Context, f File) (bool, error) {
-	hash := sha256.New()
-	err := s.read(ctx, path.Join(s.folder, f.Name), io.MultiWriter(hash, s))
-	switch got := hex.EncodeToString(hash.Sum(nil)); {
+	content, err := s.read(ctx, path.Join(s.folder, f.Name))
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
 		return false, err
-	case got != f.SHA256:
+	}
+	defer content.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(hash, s), content); err != nil {
+		return false, fmt.Errorf("read: %w", err)
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); got != f.SHA256 {
 		return false, fmt.Errorf("%w: its SHA-256 is %s, not %s", ErrDiffers, got, f.SHA256)
 	}
 	return true, nil
