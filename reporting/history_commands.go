@@ -174,7 +174,7 @@ func newBackupCommand() *cobra.Command {
 			}
 			return err
 		}
-		o.Progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+		o.Progress = progressTo(c)
 		repeated, take := c.Flags().Changed("every"), backup.Make
 		if !repeated && !c.Flags().Changed("keep") {
 			o.Keep = 0 // one by hand is no reason to remove others
@@ -262,7 +262,7 @@ func newRestoreCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(erasures))
-			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
+			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, progressTo(c))
 			switch {
 			case err != nil:
 				return err

@@ -103,6 +103,11 @@ func newSettingsCommand(use string, run func(c *cobra.Command) error) *cobra.Com
 	return c
 }
 
+// progressTo writes how far long work has got.
+func progressTo(c *cobra.Command) func(text string) {
+	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+}
+
 func requireFlag(c *cobra.Command, name string) {
 	if err := c.MarkFlagRequired(name); err != nil {
 		panic(err) // the flag's name is misspelt

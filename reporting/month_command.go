@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -18,32 +19,12 @@ import (
 func newMonthCommand() *cobra.Command {
 	c := newCommand("month", cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() })
 	c.AddCommand(newMonthStatusCommand(), newMonthVerifyCommand(), newMonthCorrectCommand(),
-		newDecideCommand("hold MONTH", closing.KindHold, func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
-			return b.Hold(ctx, d.month, d.user, d.note)
-		}),
-		newDecideCommand("release MONTH", closing.KindRelease, func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
-			return b.Release(ctx, d.month, d.user, d.note)
-		}),
-		newDecideCommand("close MONTH", closing.KindClose, func(ctx context.Context, b *closing.Books, d *decision) (*closing.Entry, error) {
-			return b.Close(ctx, d.month, d.user, d.note, d.progress)
-		}))
+		newDecideCommand(closing.KindHold), newDecideCommand(closing.KindRelease), newDecideCommand(closing.KindClose))
 	return c
 }
 
-// decision is who decides what about a month.
-type decision struct {
-	month      closing.Month
-	user, note string
-	progress   func(string)
-}
-
-// flags adds --user and --note.
-func (d *decision) flags(c *cobra.Command) {
-	c.Flags().StringVar(&d.user, "user", "", "who you are: a user of the panel with the role closer, whose password is asked for")
-	c.Flags().StringVar(&d.note, "note", "", "why")
-	requireFlag(c, "user")
-	addConfigFlag(c)
-}
+// decision is who decides about months, and why.
+type decision struct{ user, note string }
 
 // signIn asks for the password.
 func (d *decision) signIn(c *cobra.Command) error {
@@ -55,7 +36,6 @@ func (d *decision) signIn(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	d.progress = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 	return people.Check(d.user, password, auth.Closer)
 }
 
@@ -70,18 +50,20 @@ func withBooks(c *cobra.Command, work func(ctx context.Context, b *closing.Books
 	})
 }
 
-func newDecideCommand(use, kind string, decide func(context.Context, *closing.Books, *decision) (*closing.Entry, error)) *cobra.Command {
+// newDecideCommand is that of a kind of entries in the log: hold, release or close.
+func newDecideCommand(kind string) *cobra.Command {
 	var d decision
-	c := newCommand(use, cobra.ExactArgs(1), func(c *cobra.Command, args []string) (err error) {
-		if d.month, err = closing.ParseMonth(args[0]); err != nil {
+	c := newCommand(kind+" MONTH", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		m, err := closing.ParseMonth(args[0])
+		if err != nil {
 			return err
 		}
 		if err := d.signIn(c); err != nil {
 			return err
 		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			return b.Audited(ctx, d.person(), kind, d.month, d.note, nil, func() error {
-				e, err := decide(ctx, b, &d)
+			return b.Audited(ctx, d.person(), kind, m, d.note, nil, func() error {
+				e, err := b.Decide(ctx, kind, m, d.user, d.note, progressTo(c))
 				if err != nil {
 					return err
 				}
@@ -90,7 +72,10 @@ func newDecideCommand(use, kind string, decide func(context.Context, *closing.Bo
 			})
 		})
 	})
-	d.flags(c)
+	c.Flags().StringVar(&d.user, "user", "", "who you are: a user of the panel with the role closer, whose password is asked for")
+	c.Flags().StringVar(&d.note, "note", "", "why")
+	requireFlag(c, "user")
+	addConfigFlag(c)
 	return c
 }
 
@@ -150,7 +135,7 @@ func writeStatus(w io.Writer, l *closing.Log, m closing.Month, list []closing.Ch
 func newMonthCorrectCommand() *cobra.Command {
 	var d decision
 	var named []string
-	c := newCommand("correct", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+	c := newSettingsCommand("correct", func(c *cobra.Command) error {
 		var ids []delivery.OrderID
 		for _, text := range named {
 			id, err := delivery.ParseOrderID(text)
@@ -200,15 +185,14 @@ func newMonthCorrectCommand() *cobra.Command {
 	c.Flags().StringVar(&d.user, "user", "", "with --order, who you are: a user of the panel with the role closer, whose password is asked for")
 	c.Flags().StringVar(&d.note, "note", "", "with --order, why")
 	c.Flags().StringArrayVar(&named, "order", nil, "an order (id) that is listed as not booked; may be repeated")
-	addConfigFlag(c)
 	return c
 }
 
 func newMonthVerifyCommand() *cobra.Command {
-	c := newCommand("verify", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+	return newSettingsCommand("verify", func(c *cobra.Command) error {
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
 			b := closing.New(s.ledger, s.archive, s.log)
-			v, err := b.Verify(ctx, func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) })
+			v, err := b.Verify(ctx, progressTo(c))
 			if err != nil {
 				return err
 			}
@@ -221,10 +205,7 @@ func newMonthVerifyCommand() *cobra.Command {
 				}
 				v.Findings = append(v.Findings, wrong...)
 			}
-			for _, text := range v.Findings {
-				fmt.Fprintln(c.OutOrStdout(), text)
-			}
-			for _, text := range v.Pending {
+			for _, text := range slices.Concat(v.Findings, v.Pending) {
 				fmt.Fprintln(c.OutOrStdout(), text)
 			}
 			if len(v.Findings) > 0 {
@@ -234,6 +215,4 @@ func newMonthVerifyCommand() *cobra.Command {
 			return nil
 		})
 	})
-	addConfigFlag(c)
-	return c
 }

@@ -192,7 +192,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	}
 	if p.settings.has(roleReconcile) {
 		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.Log)
-		daily.Then = closing.NewNightly(books, p.Registry).Run
+		daily.Then = closing.NewNightly(books, p.Registry)
 		group.Go(func() error { return daily.Run(ctx) })
 		targets, err := p.settings.Deliver.Open()
 		if err != nil {
@@ -203,7 +203,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 			return err
 		}
 		deliverer := closing.NewDeliverer(books, targets, p.settings.Deliver.Daily, announce, p.Registry)
-		group.Go(func() error { return deliverer.Run(ctx) })
+		group.Go(func() error { deliverer.Run(ctx); return nil })
 	}
 	return group.Wait()
 }

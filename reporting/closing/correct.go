@@ -1,6 +1,7 @@
 package closing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
 
@@ -38,14 +41,14 @@ type Unexplained struct {
 // String names the order and both sides.
 func (u *Unexplained) String() string {
 	return fmt.Sprintf("order %s of %s: booked is %s, orders says %s: %s", u.Order, u.Day.Format(time.DateOnly),
-		orNothing(u.BookedSays), orNothing(u.KnownSays), u.Why)
+		cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
 }
 
 // String is for people.
 func (c *Correction) String() string {
-	text := fmt.Sprintf("order %s of %s, %s: %s", c.Order, c.Month, c.Cause, orNothing(c.From))
+	text := fmt.Sprintf("order %s of %s, %s: %s", c.Order, c.Month, c.Cause, cmp.Or(c.From, nothing))
 	if c.To != c.From {
-		text += " is " + orNothing(c.To)
+		text += " is " + cmp.Or(c.To, nothing)
 	}
 	switch {
 	case c.Cause == CauseLate:
@@ -56,20 +59,9 @@ func (c *Correction) String() string {
 	return text
 }
 
-func money(kurus int64) string {
-	sign := ""
-	if kurus < 0 {
-		sign, kurus = "-", -kurus
-	}
-	return fmt.Sprintf("%s%d.%02d", sign, kurus/100, kurus%100)
-}
+const nothing = "nothing" // what is said of an order that is not there
 
-func orNothing(says string) string {
-	if says == "" {
-		return "nothing"
-	}
-	return says
-}
+func money(kurus int64) string { return delivery.Money{Minor: kurus, Set: true}.String() }
 
 func causeOf(d *archive.ClosedDifference) string {
 	switch {
@@ -161,12 +153,13 @@ func (b *Books) find(ctx context.Context, l *Log, named []delivery.OrderID, done
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		rows, err := b.changed(ctx, l, MonthOf(month), changed)
+		m := MonthOf(month)
+		rows, err := b.changed(ctx, l, m, changed)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		for part := range slices.Chunk(all, ordersAtOnce) {
-			why, err := b.unexplained(ctx, part)
+			why, err := b.unexplained(ctx, m, part)
 			if err != nil {
 				return nil, nil, nil, err
 			}
@@ -190,13 +183,13 @@ func (b *Books) find(ctx context.Context, l *Log, named []delivery.OrderID, done
 
 // changed reports whether rows of a month are not those that were sealed; known keeps the answers.
 func (b *Books) changed(ctx context.Context, l *Log, m Month, known map[Month]bool) (is bool, err error) {
-	is, looked := known[m]
-	closed := false
+	if is, looked := known[m]; looked {
+		return is, nil
+	}
+	closed := slices.IndexFunc(l.Entries, func(e Entry) bool { return e.Kind == KindClose && !e.Month.Before(m.Time) })
 	for i := range l.Entries {
 		e := &l.Entries[i]
-		holds := e.Kind == KindClose && !closed && !e.Month.Before(m.Time)
-		closed = closed || holds
-		if looked || !holds && !slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m }) {
+		if i != closed && !slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m }) {
 			continue
 		}
 		whole, err := b.whole(ctx, e)
@@ -209,19 +202,13 @@ func (b *Books) changed(ctx context.Context, l *Log, m Month, known map[Month]bo
 	return is, nil
 }
 
-// unexplained says of which orders, and why, a person has to decide. A newer version explains itself if Redis says the same.
-func (b *Books) unexplained(ctx context.Context, all []archive.ClosedDifference) (map[delivery.OrderID]string, error) {
+// unexplained says of which orders of a month, and why, a person has to decide. A newer version explains itself if Redis
+// says the same.
+func (b *Books) unexplained(ctx context.Context, m Month, all []archive.ClosedDifference) (map[delivery.OrderID]string, error) {
 	why := map[delivery.OrderID]string{}
 	ids := make([]delivery.OrderID, len(all))
-	from, to := all[0].Day, all[0].Day
 	for i := range all {
 		ids[i] = all[i].Order
-		if from.After(all[i].Day) {
-			from = all[i].Day
-		}
-		if to.Before(all[i].Day) {
-			to = all[i].Day
-		}
 		switch causeOf(&all[i]) {
 		case CauseRemoved:
 			why[ids[i]] = "it is not in ClickHouse any more"
@@ -235,15 +222,9 @@ func (b *Books) unexplained(ctx context.Context, all []archive.ClosedDifference)
 	if err != nil {
 		return nil, err
 	}
-	byID := map[delivery.OrderID]*delivery.Order{}
-	for _, o := range held {
-		if o != nil {
-			byID[o.ID] = o
-		}
-	}
-	return why, b.archive.Stored(ctx, archive.Selection{From: from, To: to, Orders: ids}, func(s *archive.Stored) error {
+	return why, b.archive.Stored(ctx, archive.Selection{From: m.Time, To: m.LastDay(), Orders: ids}, func(s *archive.Stored) error {
 		i := slices.Index(ids, s.Order)
-		o := byID[s.Order]
+		o := held[i]
 		if o == nil || causeOf(&all[i]) == CauseChanged || s.Version != all[i].KnownVersion {
 			return nil
 		}
@@ -297,26 +278,53 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 		}
 	}
 	for i := range m.Corrections {
-		c := &m.Corrections[i]
-		for _, r := range rows {
-			if r.Order == c.Order && (r.Cause == CauseLate) == (c.Cause == CauseLate) && (r.Sign != 0 || r.ReportedAt.UnixMilli() == c.ReportedAt) {
-				c.add(&r)
-			}
-		}
+		m.Corrections[i].describe(rows)
 	}
 	return nil
 }
 
-func (c *Correction) add(r *archive.ClosedRow) {
-	c.Account, c.Month = r.Account, MonthOf(r.Day)
-	c.Expected += r.Expected
-	c.PossiblyCollected += r.Collection
-	switch r.Sign {
-	case -1:
-		c.From = r.Status
-	case 1:
-		c.To = r.Status
-	default:
-		c.From, c.To = r.Status, r.Status
+// describe fills in what the rows of its batch say.
+func (c *Correction) describe(rows []archive.ClosedRow) {
+	for _, r := range rows {
+		if r.Order != c.Order || r.Cause != c.Cause || r.Sign == 0 && r.ReportedAt.UnixMilli() != c.ReportedAt {
+			continue
+		}
+		c.Account, c.Month = r.Account, MonthOf(r.Day)
+		c.Expected += r.Expected
+		c.PossiblyCollected += r.Collection
+		if r.Sign <= 0 {
+			c.From = r.Status
+		}
+		if r.Sign >= 0 {
+			c.To = r.Status
+		}
+	}
+}
+
+// NewNightly prepares what corrects closed months after the comparison with Redis.
+func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
+	m := service.NewMetrics(reg, nil)
+	unexplained := m.Gauge("reporting_closed_orders_unexplained",
+		"Orders of closed months that have changed in a way that a person has to decide on, at the last look.")
+	completed := m.Gauge("reporting_closings_last_completed_timestamp_seconds",
+		"When closed months were last compared with what orders say; 0: not since the start.")
+	corrections := m.Counter("reporting_corrections_total", "Corrections of closed months that were booked.")
+	return func(ctx context.Context) {
+		booked, left, err := b.Correct(ctx, Automatic, "")
+		corrections.Add(float64(len(booked)))
+		for i := range booked {
+			b.log.Info("a correction of a closed month was booked", "correction", booked[i].String())
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				b.log.Error("closed months could not be compared", "error", err)
+			}
+			return
+		}
+		for i := range left {
+			b.log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", left[i].String())
+		}
+		unexplained.Set(float64(len(left)))
+		completed.SetToCurrentTime()
 	}
 }

@@ -33,9 +33,8 @@ const (
 
 // set is what is delivered together.
 type set struct {
-	folder string
-	files  []deliver.File // the manifest last
-	about  delivery.AvailableReport
+	files []deliver.File           // the manifest last
+	about delivery.AvailableReport // its ID is the folder
 }
 
 // Deliverer takes closings, corrections and each day's reports to the targets. Any number of them
@@ -60,23 +59,14 @@ func NewDeliverer(b *Books, targets []*deliver.Target, daily string, announce fu
 			Help: "Sets of files by target and what became of them."}, []string{"target", "result"}),
 	}
 	if len(targets) == 0 { // closings are announced all the same: the files are there for download
-		d.targets = []*deliver.Target{nil}
+		d.targets = []*deliver.Target{{}}
 	}
 	return d
 }
 
-// Run delivers until ctx ends, and returns nil then.
-func (d *Deliverer) Run(ctx context.Context) error {
-	for {
-		if err := d.Once(ctx); err != nil && ctx.Err() == nil {
-			d.books.log.Error("deliveries could not be looked at", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(deliverEvery):
-		}
-	}
+// Run delivers until ctx ends.
+func (d *Deliverer) Run(ctx context.Context) {
+	service.Repeat(ctx, d.books.log, deliverEvery, "deliveries cannot be looked at", "deliveries are looked at again", d.Once)
 }
 
 // Once delivers what is pending. What fails is logged, and tried again the next time.
@@ -94,22 +84,19 @@ func (d *Deliverer) Once(ctx context.Context) error {
 		done[archive.Delivered{Target: one.Target, Folder: one.Folder, File: one.File}] = true
 	}
 	for _, t := range d.targets {
-		name, left := "", 0
-		if t != nil {
-			name = t.Name
-		}
+		left := 0
 		var failed error
 		one := func(build func() (*set, error), folder string) {
-			switch is := func(file string) bool { return done[archive.Delivered{Target: name, Folder: folder, File: file}] }; {
+			switch is := func(file string) bool { return done[archive.Delivered{Target: t.Name, Folder: folder, File: file}] }; {
 			case is(announced):
 			case failed != nil: // in order: a manifest follows those before it
 				left++
 			default:
-				if failed = d.deliver(ctx, t, name, build, is(ManifestFile)); failed != nil {
+				if failed = d.deliver(ctx, t, build, is(ManifestFile)); failed != nil {
 					left++
-					d.books.log.Error("a delivery failed and will be tried again", "target", name, "folder", folder, "error", failed)
+					d.books.log.Error("a delivery failed and will be tried again", "target", t.Name, "folder", folder, "error", failed)
 				}
-				d.sets.WithLabelValues(name, map[bool]string{true: "delivered", false: "failed"}[failed == nil]).Inc()
+				d.sets.WithLabelValues(t.Name, map[bool]string{true: "delivered", false: "failed"}[failed == nil]).Inc()
 			}
 		}
 		for i := range l.Entries {
@@ -117,51 +104,51 @@ func (d *Deliverer) Once(ctx context.Context) error {
 				one(func() (*set, error) { return d.books.setOf(e) }, e.folder())
 			}
 		}
-		if day, due := d.due(); due && t != nil {
-			one(func() (*set, error) { return d.books.daySet(ctx, day, dayFolder(day)) }, dayFolder(day))
+		if day, due := d.due(); due && t.Name != "" {
+			one(func() (*set, error) { return d.books.daySet(ctx, day) }, dayFolder(day))
 		}
-		d.pending.WithLabelValues(name).Set(float64(left))
+		d.pending.WithLabelValues(t.Name).Set(float64(left))
 	}
 	return nil
 }
 
-// deliver takes a set to a target and announces it. there: only the announcement is missing.
-func (d *Deliverer) deliver(ctx context.Context, t *deliver.Target, name string, build func() (*set, error), there bool) error {
+// deliver takes a set to a target, if it is one, and announces it. there: only the announcement is missing.
+func (d *Deliverer) deliver(ctx context.Context, t *deliver.Target, build func() (*set, error), there bool) error {
 	s, err := build()
 	if err != nil {
 		return err
 	}
-	note := func(folder, file, sum string) error {
-		return d.books.archive.NoteDelivery(ctx, &archive.Delivered{Target: name, Folder: folder, File: file, SHA256: sum, At: d.books.now()})
+	noted, folder := s.about.ID, s.about.ID
+	note := func(file, sum string) error {
+		return d.books.archive.NoteDelivery(ctx, &archive.Delivered{Target: t.Name, Folder: noted, File: file, SHA256: sum, At: d.books.now()})
 	}
-	folder := s.folder
-	if t != nil && !there {
+	if t.Name != "" && !there {
 		var lost error
 		for n := 2; ; n++ {
 			err = t.Deliver(ctx, folder, s.files, func(f deliver.File, _ bool) {
-				lost = errors.Join(lost, note(s.folder, f.Name, f.SHA256))
+				lost = errors.Join(lost, note(f.Name, f.SHA256))
 				d.books.step("delivered " + f.Name)
 			})
 			// An attempt that was cut off has begun a day's set, whose orders have changed since.
 			if s.about.Kind != delivery.ReportScheduled || !errors.Is(err, deliver.ErrDiffers) || n > mostDailySets {
 				break
 			}
-			folder = fmt.Sprintf("%s-%d", s.folder, n)
+			folder = fmt.Sprintf("%s-%d", noted, n)
 		}
 		if err := errors.Join(err, lost); err != nil {
 			return err
 		}
 	}
-	if t != nil {
-		s.about.ID += "@" + name
+	if t.Name != "" {
+		s.about.ID += "@" + t.Name
 		for _, f := range s.files {
-			s.about.Files = append(s.about.Files, delivery.DeliveredFile{Target: name, Name: folder + "/" + f.Name, SHA256: f.SHA256})
+			s.about.Files = append(s.about.Files, delivery.DeliveredFile{Target: t.Name, Name: folder + "/" + f.Name, SHA256: f.SHA256})
 		}
 	}
 	if err := d.announce(ctx, &s.about); err != nil && delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
 		return fmt.Errorf("announce %s: %w", s.about.ID, err)
 	}
-	return note(s.folder, announced, "")
+	return note(announced, "")
 }
 
 func (e *Entry) folder() string {
@@ -171,7 +158,7 @@ func (e *Entry) folder() string {
 
 // setOf are the files of an entry. The manifest is the entry itself: its SHA-256 is the seal.
 func (b *Books) setOf(e *Entry) (*set, error) {
-	s := &set{folder: e.folder(), about: delivery.AvailableReport{ID: e.folder(), Kind: delivery.ReportCorrection, Month: e.Month.String(),
+	s := &set{about: delivery.AvailableReport{ID: e.folder(), Kind: delivery.ReportCorrection, Month: e.Month.String(),
 		Seal: delivery.Seal{Sequence: e.Sequence, SHA256: e.Seal}, At: e.At}}
 	if e.Kind == KindClose {
 		s.about.Kind = delivery.ReportClosing
@@ -232,8 +219,8 @@ func (d *Deliverer) due() (day time.Time, due bool) {
 func dayFolder(day time.Time) string { return day.Format(time.DateOnly) + "-daily" }
 
 // daySet are a day's reports as they are now.
-func (b *Books) daySet(ctx context.Context, day time.Time, folder string) (*set, error) {
-	s := &set{folder: folder, about: delivery.AvailableReport{ID: folder, Kind: delivery.ReportScheduled, At: b.now()}}
+func (b *Books) daySet(ctx context.Context, day time.Time) (*set, error) {
+	s := &set{about: delivery.AvailableReport{ID: dayFolder(day), Kind: delivery.ReportScheduled, At: b.now()}}
 	p := reports.Params{From: reports.DayOf(day), To: reports.DayOf(day), Basis: reports.Booked}
 	manifest := struct {
 		Format int               `json:"format"`
@@ -274,7 +261,7 @@ func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (
 				if err != nil {
 					return wrong, err
 				}
-				found, err := t.Check(ctx, s.folder, s.files)
+				found, err := t.Check(ctx, s.about.ID, s.files)
 				if wrong = append(wrong, found...); err != nil {
 					return wrong, err
 				}

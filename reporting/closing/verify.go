@@ -120,11 +120,7 @@ func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) er
 	}
 	for _, want := range e.Corrections {
 		have := Correction{Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
-		for _, r := range rows {
-			if r.Order == want.Order && r.Cause == want.Cause && (r.Sign != 0 || r.ReportedAt.UnixMilli() == want.ReportedAt) {
-				have.add(&r)
-			}
-		}
+		have.describe(rows)
 		if have.Month.IsZero() {
 			v.find("the correction of order %s of %s (%s, entry %d) is missing", want.Order, want.Month, want.Cause, e.Sequence)
 		} else if have != want {
