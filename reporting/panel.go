@@ -45,38 +45,36 @@ type panelSettings struct {
 	Download download.Settings `yaml:"download"`
 }
 
-// Validate names the first key whose value is out of range.
+// Validate names the keys whose values are out of range.
 func (s *panelSettings) Validate() error {
-	if err := config.CheckAddr(s.Addr); err != nil {
-		return fmt.Errorf("panel.addr: %w", err)
-	}
-	if s.TrackingAddr != "" {
-		if err := config.CheckAddr(s.TrackingAddr); err != nil {
-			return fmt.Errorf("panel.tracking_addr: %w", err)
-		}
-	}
-	switch {
-	case s.MaxConnections < 1:
-		return errors.New("panel.max_connections: want 1 or more")
-	case s.MaxConnectionsPerIP < 0:
-		return errors.New("panel.max_connections_per_ip: want 0 or more")
-	case s.MaxInFlight < 1:
-		return errors.New("panel.max_in_flight: want 1 or more")
-	}
 	var faults []error
-	if _, err := service.ParseNetworks(s.ProxyProtocolFrom); err != nil {
-		faults = append(faults, fmt.Errorf("panel.proxy_protocol_from: %w", err))
-	}
-	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
+	note := func(key string, err error) {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("panel.%w", err))
+			faults = append(faults, fmt.Errorf("panel.%s%w", key, err))
 		}
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
+	note("addr: ", config.CheckAddr(s.Addr))
+	if s.TrackingAddr != "" {
+		note("tracking_addr: ", config.CheckAddr(s.TrackingAddr))
 	}
-	_, err := s.programs()
-	return err
+	for _, number := range []struct {
+		key       string
+		is, least int
+	}{{"max_connections: ", s.MaxConnections, 1}, {"max_connections_per_ip: ", s.MaxConnectionsPerIP, 0}, {"max_in_flight: ", s.MaxInFlight, 1}} {
+		if number.is < number.least {
+			note(number.key, fmt.Errorf("want %d or more", number.least))
+		}
+	}
+	_, err := service.ParseNetworks(s.ProxyProtocolFrom)
+	note("proxy_protocol_from: ", err)
+	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
+		note("", err)
+	}
+	if len(faults) == 0 { // the gateway of Admin is one of them
+		_, err := s.programs()
+		note("programs: ", err)
+	}
+	return errors.Join(faults...)
 }
 
 func (s *panelSettings) programs() ([]dashboard.Program, error) {
@@ -85,7 +83,7 @@ func (s *panelSettings) programs() ([]dashboard.Program, error) {
 		name, address, _ := strings.Cut(text, "=")
 		u, err := url.Parse(address)
 		if err != nil || name == "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-			return nil, errors.New("panel.programs: want name=http://host:port, or several with commas")
+			return nil, errors.New("want name=http://host:port, or several with commas")
 		}
 		host, secure := u.Host, u.Scheme == "https"
 		if u.Port() == "" {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,22 +18,33 @@ import (
 	"golang.org/x/term"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
 
-// Where `reporting report` finds ClickHouse: flag, environment, else the engine.
+// Where a command that only reads finds ClickHouse without a settings file: flag, environment, else the engine.
 const (
 	clickHouseFlag     = "clickhouse-url"
 	clickHouseVariable = "CLICKHOUSE_URL"
 	embeddedEngine     = "http://127.0.0.1:8123"
 )
 
+func addArchiveFlags(c *cobra.Command, s *archive.Settings) {
+	c.Flags().StringVar(&s.URL, clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
+	c.Flags().StringVar(&s.Database, "database", archive.DefaultDatabase, "its database")
+}
+
+func openArchive(s archive.Settings) (*archive.Archive, error) {
+	s.URL = cmp.Or(s.URL, os.Getenv(clickHouseVariable), embeddedEngine)
+	return archive.Open(s)
+}
+
 type reportOptions struct {
 	values  reports.Values
 	format  string
 	output  string
-	archive archive.Settings // a command that only reads needs no settings file
+	archive archive.Settings
 }
 
 func newReportCommand() *cobra.Command {
@@ -56,8 +69,7 @@ func newReportCommand() *cobra.Command {
 	f.StringVar(&o.values.AsOf, "as-of", "", "closed months as of the end of this day")
 	f.StringVar(&o.format, "format", "", "table, csv, csv-comma, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
 	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
-	f.StringVar(&o.archive.URL, clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
-	f.StringVar(&o.archive.Database, "database", archive.DefaultDatabase, "its database")
+	addArchiveFlags(c, &o.archive)
 	return c
 }
 
@@ -80,8 +92,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	if err != nil {
 		return err
 	}
-	o.archive.URL = cmp.Or(o.archive.URL, os.Getenv(clickHouseVariable), embeddedEngine)
-	a, err := archive.Open(o.archive)
+	a, err := openArchive(o.archive)
 	if err != nil {
 		return err
 	}
@@ -199,3 +210,64 @@ func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// auditFlags are the parameters of archive.AuditSearch.
+var auditFlags = map[string]string{
+	"from":   "first local day, 2026-11-01 (default: 30 days with --to)",
+	"to":     "last local day (default: today)",
+	"actor":  "only of this user, key or client",
+	"action": "only this action, such as 'account changed'",
+	"about":  "only about this account, fleet or order (id)",
+}
+
+func newAuditCommand() *cobra.Command {
+	var limit uint32
+	var source archive.Settings
+	c := newCommand("audit", cobra.NoArgs, func(c *cobra.Command, _ []string) (err error) {
+		s := url.Values{}
+		for name := range auditFlags {
+			s.Set(name, c.Flag(name).Value.String())
+		}
+		for _, wrong := range archive.AuditSearch(s, time.Now()) {
+			err = errors.Join(err, fmt.Errorf("--%s: %s", wrong.Field, wrong.Message))
+		}
+		if err != nil {
+			return err
+		}
+		a, err := openArchive(source)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = a.Close() }() // only read
+		found, err := a.AuditEntries(c.Context(), s, int(limit))
+		if err != nil {
+			return err
+		}
+		if len(found) == int(limit) {
+			fmt.Fprintf(c.ErrOrStderr(), "only the newest %d are shown; narrow the search, or give a higher --limit\n", limit)
+		}
+		return writeAudit(c.OutOrStdout(), found)
+	})
+	f := c.Flags()
+	for name, usage := range auditFlags {
+		f.String(name, "", usage)
+	}
+	f.Uint32Var(&limit, "limit", 1000, "how many entries at most, the newest")
+	addArchiveFlags(c, &source)
+	return c
+}
+
+func writeAudit(w io.Writer, found []ledger.AuditEntry) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tACTOR\tBY\tADDRESS\tACTION\tABOUT\tOUTCOME\tREQUEST\tFROM\tTO")
+	for _, e := range found {
+		about := fmt.Sprintf("account %s fleet %s order %s store %s", e.Account, e.Fleet, e.Order, e.Store)
+		about = strings.TrimSpace(absent.ReplaceAllString(about, ""))
+		row := []string{delivery.FormatTime(e.At), e.Actor, e.Credential, e.Address, e.Action, about, cmp.Or(e.Outcome, "done"), e.RequestID, e.Old, e.New}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	return t.Flush()
+}
+
+// absent is what an entry is not about.
+var absent = regexp.MustCompile(`(account|fleet|order) 00000000-0000-0000-0000-000000000000 |store $`)
