@@ -29,8 +29,6 @@ type controlView struct {
 	Result      string
 	Differences []difference
 	Digests     []digest
-	// Reconcile is the command that compares the period with Redis.
-	Reconcile string
 	Empty     bool                    // the period has no orders
 	Last      *archive.Reconciliation // when Redis and ClickHouse were compared; nil: never, or not known
 }
@@ -67,11 +65,7 @@ func resultOf(lines [][]reports.Cell) string {
 }
 
 func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
-	c := &controlView{Result: resultOf(lines), Empty: true,
-		Reconcile: "reporting reconcile --from " + f.params.From.String() + " --to " + f.params.To.String()}
-	if !f.params.Account.IsZero() {
-		c.Reconcile += " --account " + f.params.Account.String()
-	}
+	c := &controlView{Result: resultOf(lines), Empty: true}
 	named := map[string][]reports.Cell{}
 	for _, line := range lines {
 		named[line[control.Column("line")].Text] = line

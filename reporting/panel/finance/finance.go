@@ -248,16 +248,8 @@ func (v *view) ExceptionsAddress() string {
 }
 
 func newView(r *reports.Report, f filters, known *directory) *view {
-	v := &view{Report: r, Filters: f, known: known, Shortcuts: f.shortcuts(pathOf(r), time.Now()),
+	v := &view{Report: r, Filters: f, known: known, Tabs: tabs(pathOf(r), f.Typed), Shortcuts: f.shortcuts(pathOf(r), time.Now()),
 		AccountChoices: known.Accounts.Choices(f.Typed.Account, maxChoices), FleetChoices: known.Fleets.Choices(f.Typed.Fleet, maxChoices)}
-	for _, other := range reports.All() {
-		kept := f.Typed
-		if !other.HasKinds() {
-			kept.Kind = ""
-		}
-		v.Tabs = append(v.Tabs, layout.Link{Name: other.Title, Address: address(pathOf(other), kept), Current: other == r})
-	}
-	v.Tabs = append(v.Tabs, booksTabs("")...)
 	if r.HasKinds() {
 		v.KindChoices = reports.ExceptionKinds()
 	}

@@ -14,13 +14,16 @@ import (
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
+	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 
 const (
+	deliveryPath  = home + "/delivery"
 	monthsPath    = home + "/months"
 	unbookedPath  = monthsPath + "/unbooked"
 	rowsShown     = 200  // of corrections, and of orders to decide on
@@ -44,9 +47,17 @@ func (p *Pages) monthRoutes(mux *http.ServeMux) {
 	p.Handle(mux, "POST "+unbookedPath+"/book", p.forms.Handler(p.book), auth.Closer)
 }
 
-// booksTabs stand behind the reports'.
-func booksTabs(current string) []layout.Link {
-	return []layout.Link{{Name: "Months", Address: monthsPath, Current: current == monthsPath}, {Name: "Delivery", Address: deliveryPath, Current: current == deliveryPath}}
+// tabs lead to the reports with the same filters, and to the books.
+func tabs(current string, filters reports.Values) (tabs []layout.Link) {
+	for _, r := range reports.All() {
+		kept := filters
+		if !r.HasKinds() {
+			kept.Kind = ""
+		}
+		tabs = append(tabs, layout.Link{Name: r.Title, Address: address(pathOf(r), kept), Current: pathOf(r) == current})
+	}
+	return append(tabs, layout.Link{Name: "Months", Address: monthsPath, Current: monthsPath == current},
+		layout.Link{Name: "Delivery", Address: deliveryPath, Current: deliveryPath == current})
 }
 
 // booksView is what the pages of the books have in common.
@@ -59,12 +70,8 @@ type booksView struct {
 }
 
 func newBooksView(r *http.Request, current string) booksView {
-	v := booksView{Once: rand.Text(), Note: strings.ToValidUTF8(r.PostForm.Get("note"), ""), Closer: auth.IdentityOf(r.Context()).Roles.Include(auth.Closer)}
-	for _, report := range reports.All() {
-		v.Tabs = append(v.Tabs, layout.Link{Name: report.Title, Address: pathOf(report)})
-	}
-	v.Tabs = append(v.Tabs, booksTabs(current)...)
-	return v
+	return booksView{Tabs: tabs(current, reports.Values{}), Once: rand.Text(), Note: strings.ToValidUTF8(r.PostForm.Get("note"), ""),
+		Closer: auth.IdentityOf(r.Context()).Roles.Include(auth.Closer)}
 }
 
 // showBooks answers with a page of the books: with what could be read, and why nothing was done.
@@ -163,26 +170,20 @@ func (p *Pages) serveClosings(w http.ResponseWriter, r *http.Request) error {
 		Sealed   string          `json:"sealed"`
 		Manifest json.RawMessage `json:"manifest"`
 	}
-	var file struct {
-		Success bool `json:"success"`
-		Data    struct {
-			Months  []closedMonth   `json:"months"`
-			Held    json.RawMessage `json:"held"` // the manifest of the hold
-			Entries []sealed        `json:"entries"`
-		} `json:"data"`
-	}
-	file.Success, file.Data.Months, file.Data.Held, file.Data.Entries = true, closedMonths(l), json.RawMessage("null"), []sealed{}
-	if l.Held != nil {
-		file.Data.Held = json.RawMessage(l.Held.JSON)
-	}
+	entries := []sealed{}
 	for i := range l.Entries {
-		file.Data.Entries = append(file.Data.Entries, sealed{l.Entries[i].Seal, l.Entries[i].JSON, json.RawMessage(l.Entries[i].JSON)})
+		entries = append(entries, sealed{l.Entries[i].Seal, l.Entries[i].JSON, json.RawMessage(l.Entries[i].JSON)})
+	}
+	var held any // the manifest of the hold
+	if l.Held != nil {
+		held = json.RawMessage(l.Held.JSON)
 	}
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(closingsLimit)); err != nil {
 		return fmt.Errorf("bound a write: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(&file) // the client may have gone
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may have gone
+		"success": true, "data": map[string]any{"months": closedMonths(l), "held": held, "entries": entries}})
 	return nil
 }
 
@@ -195,19 +196,13 @@ type monthView struct {
 	Hold      *closing.Entry
 	Changed   bool // since it was held
 	Mine      bool // who looks has held it
-	Checklist []check
+	Checklist []closing.Check
+	Todos     map[string][2]string
 	Refused   bool // the checklist does not allow a hold
 	Control   *table
 	Digests   []digest
 	In, Of    []correction
 	More      bool // corrections than are shown
-}
-
-// check is a line of the checklist with what to do about it.
-type check struct {
-	closing.Check
-	Todo string
-	Path string // where to look, of the month; empty: nowhere
 }
 
 // todos are what to do about the lines of a checklist, and the reports that show more.
@@ -232,18 +227,16 @@ func (v *monthView) corrections(l *closing.Log) {
 	for i := range l.Entries {
 		e := &l.Entries[i]
 		for _, c := range e.Corrections {
-			for _, list := range []struct {
-				rows  *[]correction
-				wants bool
-			}{{&v.In, e.Month == v.Month}, {&v.Of, c.Month == v.Month}} {
-				if list.wants && len(*list.rows) == rowsShown {
-					v.More = true
-				} else if list.wants {
-					*list.rows = append(*list.rows, correction{c, e})
-				}
+			if e.Month == v.Month {
+				v.In = append(v.In, correction{c, e})
+			}
+			if c.Month == v.Month {
+				v.Of = append(v.Of, correction{c, e})
 			}
 		}
 	}
+	v.More = max(len(v.In), len(v.Of)) > rowsShown
+	v.In, v.Of = v.In[:min(len(v.In), rowsShown)], v.Of[:min(len(v.Of), rowsShown)]
 }
 
 // Address leads to a report of the month as it is booked.
@@ -269,7 +262,7 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 	if err != nil {
 		return err
 	}
-	v := &monthView{booksView: newBooksView(r, monthsPath), Month: m}
+	v := &monthView{booksView: newBooksView(r, monthsPath), Month: m, Todos: todos}
 	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
 		if err != nil {
@@ -290,25 +283,11 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 			v.Changed = now != l.Held.Digest
 			return err
 		}
-		return p.readChecklist(ctx, l, v)
+		v.Checklist, err = p.books.Checklist(ctx, l, m)
+		v.Refused = slices.ContainsFunc(v.Checklist, func(c closing.Check) bool { return !c.OK && !c.NeedsNote })
+		return err
 	})
 	return p.showBooks(w, r, "month", m.Name(), v, &v.Lost, err, refused)
-}
-
-func (p *Pages) readChecklist(ctx context.Context, l *closing.Log, v *monthView) error {
-	list, err := p.books.Checklist(ctx, l, v.Month)
-	for _, c := range list {
-		shown := check{Check: c}
-		if !c.OK {
-			shown.Todo = todos[c.Name][0]
-			if report := todos[c.Name][1]; report != "" {
-				shown.Path = v.Address(report, "")
-			}
-		}
-		v.Refused = v.Refused || !c.OK && !c.NeedsNote
-		v.Checklist = append(v.Checklist, shown)
-	}
-	return err
 }
 
 // manifest is a closing in words.
@@ -362,22 +341,13 @@ func (p *Pages) decide(kind string) layout.Handler {
 		note, err := noteOf(r)
 		if err == nil {
 			err = p.audited(r, kind, m, note, nil, func(ctx context.Context, by string) error {
-				if kind == closing.KindHold {
-					_, err := p.books.Hold(ctx, m, by, note)
-					return err
-				}
 				// What is released or closed is the hold that the page showed.
 				if l, err := p.books.Read(ctx); err != nil {
 					return err
-				} else if l.Held != nil && l.Held.Month == m && l.Held.Seal != r.PostForm.Get("held") {
+				} else if kind != closing.KindHold && l.Held != nil && l.Held.Month == m && l.Held.Seal != r.PostForm.Get("held") {
 					return closing.ErrChanged
 				}
-				var err error
-				if kind == closing.KindRelease {
-					_, err = p.books.Release(ctx, m, by, note)
-				} else {
-					_, err = p.books.Close(ctx, m, by, note, func(string) {})
-				}
+				_, err := p.books.Decide(ctx, kind, m, by, note, func(string) {})
 				return err
 			})
 		}
@@ -472,4 +442,57 @@ func sayClosed(l *closing.Log, p *reports.Params) (text string) {
 		text += " Shown is what is known now, not what was booked."
 	}
 	return text
+}
+
+func (p *Pages) deliveryRoutes(mux *http.ServeMux) {
+	p.Handle(mux, "GET "+deliveryPath, func(w http.ResponseWriter, r *http.Request) error { return p.showDelivery(w, r, "", nil) }, auth.Finance)
+	p.Handle(mux, "POST "+deliveryPath+"/url", p.forms.Handler(p.setReceiver), auth.Closer)
+	p.Handle(mux, "POST "+deliveryPath+"/remove", p.forms.Handler(p.removeReceiver), auth.Closer)
+}
+
+// showDelivery shows where finance's own system is notified of reports, and a secret that was issued just now.
+func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret string, refused error) error {
+	v := &struct {
+		booksView
+		Receiver admin.FinanceReceiver
+		Typed    string
+		Secret   string
+		Sets     []archive.Delivered // the latest manifests at targets
+		Unread   bool                // ClickHouse, which knows them, does not answer
+	}{booksView: newBooksView(r, deliveryPath), Secret: secret}
+	var err error
+	if v.Receiver, err = p.admin.FinanceWebhook(r.Context()); secret != "" && err != nil {
+		v.Lost, err = true, nil // the secret is shown only once
+	}
+	all, unread := p.archive.Deliveries(r.Context())
+	for _, d := range all {
+		if d.File == closing.ManifestFile && len(v.Sets) < rowsShown {
+			v.Sets = append(v.Sets, d)
+		}
+	}
+	if v.Unread = errors.Is(unread, delivery.ErrUnavailable); err == nil && !v.Unread {
+		err = unread
+	}
+	if v.Typed = v.Receiver.URL; r.PostForm.Has("url") && refused != nil {
+		v.Typed = r.PostForm.Get("url")
+	}
+	return p.showBooks(w, r, "delivery", "Delivery", v, &v.Lost, err, refused)
+}
+
+func (p *Pages) setReceiver(w http.ResponseWriter, r *http.Request) error {
+	secret, err := p.admin.SetFinanceWebhook(r.Context(), auth.IdentityOf(r.Context()).Name, r.PostForm.Get("url"))
+	p.Lists.Endpoints.Forget()
+	if err != nil || secret != "" {
+		return p.showDelivery(w, r, secret, err)
+	}
+	return layout.Redirect(w, r, deliveryPath, "receiver-moved")
+}
+
+func (p *Pages) removeReceiver(w http.ResponseWriter, r *http.Request) error {
+	err := p.admin.RemoveFinanceWebhook(r.Context(), auth.IdentityOf(r.Context()).Name)
+	p.Lists.Endpoints.Forget()
+	if err != nil && delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
+		return p.showDelivery(w, r, "", err)
+	}
+	return layout.Redirect(w, r, deliveryPath, "receiver-removed")
 }
