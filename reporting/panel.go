@@ -122,9 +122,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	}
 	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg,
 		proxyHeaders: service.NewMetrics(reg, nil).Counter("reporting_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header.")}
-	if p.closed.Store(1); s.Panel.TrackingAddr != "" {
-		p.closed.Store(2)
-	}
+	p.closed.Store(1)
 	var err error
 	if p.people, err = auth.FromEnvironment(); err != nil {
 		return nil, err
@@ -188,6 +186,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 		alone := http.NewServeMux()
 		alone.Handle("/track/", customers.Handler())
 		list = append(list, listener{"tracking", p.settings.TrackingAddr, alone})
+		p.closed.Add(1)
 	}
 	return list, nil
 }

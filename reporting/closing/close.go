@@ -180,11 +180,8 @@ func (b *Books) Hold(ctx context.Context, m Month, by, note string) (*Entry, err
 		return nil, err
 	}
 	for _, c := range list {
-		switch {
-		case !c.OK && !c.NeedsNote:
-			err = errors.Join(err, fmt.Errorf("%w: not so: %s (%s)", ErrRefused, c.Name, c.Detail))
-		case !c.OK && note == "":
-			err = errors.Join(err, fmt.Errorf("%w without a note: not so: %s (%s)", ErrRefused, c.Name, c.Detail))
+		if without := map[bool]string{true: " without a note"}[c.NeedsNote]; !c.OK && (!c.NeedsNote || note == "") {
+			err = errors.Join(err, fmt.Errorf("%w%s: not so: %s (%s)", ErrRefused, without, c.Name, c.Detail))
 		}
 	}
 	if err != nil {

@@ -120,25 +120,16 @@ func (m Month) Next() Month { return Month{m.AddDate(0, 1, 0)} }
 // LastDay is its last day's midnight.
 func (m Month) LastDay() time.Time { return m.AddDate(0, 1, -1) }
 
-// MarshalText is String.
-func (m Month) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
-
-// UnmarshalText is ParseMonth.
-func (m *Month) UnmarshalText(text []byte) (err error) {
-	*m, err = ParseMonth(string(text))
-	return err
-}
-
 // MarshalJSON takes the place of that of the time.
 func (m Month) MarshalJSON() ([]byte, error) { return json.Marshal(m.String()) }
 
 // UnmarshalJSON takes the place of that of the time.
-func (m *Month) UnmarshalJSON(text []byte) error {
+func (m *Month) UnmarshalJSON(text []byte) (err error) {
 	var s string
-	if err := json.Unmarshal(text, &s); err != nil {
-		return err
+	if err = json.Unmarshal(text, &s); err == nil {
+		*m, err = ParseMonth(s)
 	}
-	return m.UnmarshalText([]byte(s))
+	return err
 }
 
 // Log is all that was decided.

@@ -82,7 +82,10 @@ func New(l *ledger.Ledger, a *archive.Archive, s Settings, consumer string, log 
 // tables must exist.
 func (e *Exporter) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return e.watchLag(ctx) })
+	group.Go(func() error {
+		service.Repeat(ctx, e.log, lagInterval, "the exporter's lag cannot be read", "", e.measureLag)
+		return nil
+	})
 	group.Go(func() error {
 		err := e.ledger.Streams.Run(ctx, ledger.Feed{
 			Role:       ledger.RoleExport,
@@ -217,24 +220,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 const lagInterval = 5 * time.Second
 
-// watchLag refreshes the lag until ctx ends. While Redis is unavailable the figures
-// keep their last values.
-func (e *Exporter) watchLag(ctx context.Context) error {
-	for tick := time.Tick(lagInterval); ; {
-		if lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport); err == nil {
-			age := 0.0
-			if !lag.Oldest.IsZero() {
-				age = max(time.Since(lag.Oldest).Seconds(), 0)
-			}
-			e.metrics.lagEntries.Set(float64(lag.Entries))
-			e.metrics.lagSeconds.Set(age)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick:
-		}
+// measureLag refreshes the figures. While Redis is unavailable they keep their last values.
+func (e *Exporter) measureLag(ctx context.Context) error {
+	lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport)
+	if err != nil {
+		return err
 	}
+	age := 0.0
+	if !lag.Oldest.IsZero() {
+		age = max(time.Since(lag.Oldest).Seconds(), 0)
+	}
+	e.metrics.lagEntries.Set(float64(lag.Entries))
+	e.metrics.lagSeconds.Set(age)
+	return nil
 }
 
 // composed are the rows of some entries, and what stood in their way.

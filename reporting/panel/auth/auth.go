@@ -235,7 +235,7 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 		if next := localPath(r.URL.RequestURI()); Reads(r) && next != "/" {
 			login += "?" + url.Values{"next": {next}}.Encode()
 		}
-		redirect(w, login)
+		http.Redirect(w, r, login, http.StatusSeeOther)
 	default:
 		g.refusePage(w, r, err)
 	}

@@ -67,7 +67,7 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 	g.record(a, err)
 	switch code := delivery.CodeOf(err); {
 	case err == nil:
-		redirect(w, localPath(next))
+		http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 	case code == delivery.CodeInvalidCredentials || code == delivery.CodeRateLimited || code == delivery.CodeServiceUnavailable:
 		g.refuseSignIn(w, r, err, page{User: name, Next: next})
 	default:
@@ -176,7 +176,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 		g.setCookie(w, r, sessionCookie, "", -time.Second)
 		g.log.Info("signed out", "user", identity.Name)
 	}
-	redirect(w, "/login")
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
 const maxNext = 2048
@@ -196,13 +196,6 @@ func localPath(next string) string {
 		}
 	}
 	return u.String()
-}
-
-func redirect(w http.ResponseWriter, path string) {
-	h := w.Header()
-	h.Set("Location", path)
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusSeeOther)
 }
 
 // The cookies. With the prefix, browsers refuse what another host or a page without TLS has set.

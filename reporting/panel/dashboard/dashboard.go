@@ -19,6 +19,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
@@ -126,13 +127,10 @@ type readiness struct {
 
 // Probe asks the programs until ctx ends.
 func (p *Pages) Probe(ctx context.Context) {
-	for ctx.Err() == nil {
+	service.Repeat(ctx, p.Log, probePause, "", "", func(ctx context.Context) error {
 		p.probe(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(probePause):
-		}
-	}
+		return nil
+	})
 }
 
 func (p *Pages) probe(ctx context.Context) {
@@ -239,4 +237,31 @@ func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
 	})
 	v := &lettersView{Lost: parts.wait(), Letters: letters[:min(len(letters), entriesShown)], More: len(letters) > entriesShown}
 	return p.Show(w, r, "dead-letters", layout.View{Title: "Dead letters", Data: v})
+}
+
+const auditRows = 200 // of the page
+
+type auditView struct {
+	Search *layout.Filters
+	Rows   []ledger.AuditEntry
+	Lost   []string
+	More   bool
+
+	Finance delivery.AccountID // has no page of an account
+}
+
+func (p *Pages) auditTrail(w http.ResponseWriter, r *http.Request) error {
+	v := &auditView{Finance: delivery.FinanceAccount, Search: layout.FiltersOf(r, "from", "to", "actor", "action", "about")}
+	v.Search.Faults = archive.AuditSearch(v.Search.Values, time.Now())
+	if v.Search.Err() == nil {
+		parts := p.reading(r.Context())
+		read(parts, "who did what (ClickHouse)", &v.Rows, func(ctx context.Context) ([]ledger.AuditEntry, error) {
+			return p.archive.AuditEntries(ctx, v.Search.Values, auditRows+1)
+		})
+		v.Lost = parts.wait()
+	}
+	if v.More = len(v.Rows) > auditRows; v.More {
+		v.Rows = v.Rows[:auditRows]
+	}
+	return p.Show(w, r, "audit", layout.View{Title: "Audit trail", Refused: v.Search.Err(), Data: v})
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/panel/admin"
@@ -189,16 +190,13 @@ func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time
 
 // ping ends what waits for ClickHouse once it does not answer.
 func (p *Pages) ping(ctx context.Context, end context.CancelCauseFunc) {
-	for ctx.Err() == nil {
+	service.Repeat(ctx, p.Log, pingPause, "", "", func(ctx context.Context) error {
 		failed, err := p.pinged.Get(ctx)
 		if err == nil && (errors.Is(failed, delivery.ErrUnavailable) || errors.Is(failed, context.DeadlineExceeded)) {
 			end(fmt.Errorf("%w: ClickHouse does not answer: %w", delivery.ErrUnavailable, failed))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pingPause):
-		}
-	}
+		return nil
+	})
 }
 
 // pageRows of the longest kind stay below 100 kB with all else.
