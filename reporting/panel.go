@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
@@ -244,16 +245,15 @@ func bounded(next http.Handler) http.Handler {
 
 // inFlight bounds how many requests are in progress; one more gets 503 at once.
 func (p *panel) inFlight(next http.Handler) http.Handler {
-	places := make(chan struct{}, p.settings.MaxInFlight)
+	places := semaphore.NewWeighted(int64(p.settings.MaxInFlight))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			next.ServeHTTP(w, r)
-		default:
+		if !places.TryAcquire(1) {
 			auth.Refuse(w, r, p.log, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 				Message: "too many requests at once; sending the same request again is safe"})
+			return
 		}
+		defer places.Release(1)
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -86,7 +86,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 		v.steps = slices.Concat([]delivery.Change{{Version: 1, Status: delivery.Searching, At: v.CreatedAt}}, v.Changes)
 		return nil
 	}
-	var past *pastOrder
+	var past *orderRow
 	r = p.reading(ctx)
 	r.part("the order as it is in ClickHouse", func(ctx context.Context) error {
 		found, err := query(ctx, p.archive, orderArgs(delivery.AccountID{}, id), scanOrder, "columns", "order")
@@ -103,7 +103,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	case past != nil && past.unreadable != nil: // no waiting mends that
 		return past.unreadable
 	case past != nil:
-		v.orderRow = past.orderRow
+		v.orderRow = *past
 		return nil
 	case len(v.Lost) > 0: // it is not in Redis, and ClickHouse does not answer
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: 5 * time.Second,
@@ -333,16 +333,10 @@ func orderArgs(account delivery.AccountID, id delivery.OrderID) map[string]any {
 	return map[string]any{"account": account.String(), "from": layout.ISODay(from), "to": layout.ISODay(to), "order": id.String()}
 }
 
-// pastOrder is what ClickHouse has of an order, with its last change only.
-type pastOrder struct {
-	orderRow
-	// unreadable is why the row cannot be understood: it may be of a newer release.
-	unreadable error
-}
-
-func scanOrder(rows driver.Rows) (*pastOrder, error) {
+// scanOrder reads what ClickHouse has of an order, with its last change only.
+func scanOrder(rows driver.Rows) (*orderRow, error) {
 	order := new(delivery.Order)
-	o := &pastOrder{orderRow: orderRow{Order: order}}
+	o := &orderRow{Order: order}
 	var last delivery.Change
 	var account, id, fleet uuid.UUID
 	var status, payment string
@@ -399,7 +393,7 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 			page.unread++
 			first = cmp.Or(first, o.unreadable)
 		} else {
-			page.rows = append(page.rows, o.orderRow)
+			page.rows = append(page.rows, *o)
 		}
 	}
 	if n := len(orders); n == limit {

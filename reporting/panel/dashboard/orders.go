@@ -153,6 +153,7 @@ func parseCursor(text string) (*cursor, error) {
 type orderRow struct {
 	*delivery.Order
 	AccountName, StoreName string // StoreName is empty while it is not known
+	unreadable             error  // why a row of ClickHouse cannot be understood: it may be of a newer release
 }
 
 func (o orderRow) last() (c delivery.Change) {

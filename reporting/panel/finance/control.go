@@ -29,8 +29,8 @@ type controlView struct {
 	Result      string
 	Differences []difference
 	Digests     []digest
-	Empty     bool                    // the period has no orders
-	Last      *archive.Reconciliation // when Redis and ClickHouse were compared; nil: never, or not known
+	Empty       bool                    // the period has no orders
+	Last        *archive.Reconciliation // when Redis and ClickHouse were compared; nil: never, or not known
 }
 
 type difference struct{ Line, Figure, Is, Compared, ShouldBe string }

@@ -76,15 +76,24 @@ const (
 	linesPath   = home + "/control-totals/lines"
 )
 
-// Routes adds the pages to mux, for finance alone.
+// Routes adds the pages to mux, for finance alone; what changes something, for people with the role closer.
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		home: p.serve, home + "/{report}": p.serve, linesPath: p.serve, balancePath: p.serveBalance,
+		monthsPath: p.serveMonths, closingsFile: p.serveClosings,
+		monthsPath + "/{month}": func(w http.ResponseWriter, r *http.Request) error { return p.showMonth(w, r, nil) },
+		unbookedPath:            func(w http.ResponseWriter, r *http.Request) error { return p.showUnbooked(w, r, nil) },
+		deliveryPath:            func(w http.ResponseWriter, r *http.Request) error { return p.showDelivery(w, r, "", nil) },
 	} {
 		p.Handle(mux, "GET "+pattern, serve, auth.Finance)
 	}
-	p.monthRoutes(mux)
-	p.deliveryRoutes(mux)
+	forms := map[string]layout.Handler{unbookedPath + "/book": p.book, deliveryPath + "/url": p.setReceiver, deliveryPath + "/remove": p.removeReceiver}
+	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
+		forms[monthsPath+"/{month}/"+kind] = p.decide(kind)
+	}
+	for pattern, act := range forms {
+		p.Handle(mux, "POST "+pattern, p.forms.Handler(act), auth.Closer)
+	}
 }
 
 // The reports that have pages of their own kind, as reports.All lists them.

@@ -32,21 +32,6 @@ const (
 	closingsLimit = time.Minute // for the client to take the file
 )
 
-func (p *Pages) monthRoutes(mux *http.ServeMux) {
-	for pattern, serve := range map[string]layout.Handler{
-		monthsPath:              p.serveMonths,
-		monthsPath + "/{month}": func(w http.ResponseWriter, r *http.Request) error { return p.showMonth(w, r, nil) },
-		unbookedPath:            func(w http.ResponseWriter, r *http.Request) error { return p.showUnbooked(w, r, nil) },
-		closingsFile:            p.serveClosings,
-	} {
-		p.Handle(mux, "GET "+pattern, serve, auth.Finance)
-	}
-	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
-		p.Handle(mux, "POST "+monthsPath+"/{month}/"+kind, p.forms.Handler(p.decide(kind)), auth.Closer)
-	}
-	p.Handle(mux, "POST "+unbookedPath+"/book", p.forms.Handler(p.book), auth.Closer)
-}
-
 // tabs lead to the reports with the same filters, and to the books.
 func tabs(current string, filters reports.Values) (tabs []layout.Link) {
 	for _, r := range reports.All() {
@@ -442,12 +427,6 @@ func sayClosed(l *closing.Log, p *reports.Params) (text string) {
 		text += " Shown is what is known now, not what was booked."
 	}
 	return text
-}
-
-func (p *Pages) deliveryRoutes(mux *http.ServeMux) {
-	p.Handle(mux, "GET "+deliveryPath, func(w http.ResponseWriter, r *http.Request) error { return p.showDelivery(w, r, "", nil) }, auth.Finance)
-	p.Handle(mux, "POST "+deliveryPath+"/url", p.forms.Handler(p.setReceiver), auth.Closer)
-	p.Handle(mux, "POST "+deliveryPath+"/remove", p.forms.Handler(p.removeReceiver), auth.Closer)
 }
 
 // showDelivery shows where finance's own system is notified of reports, and a secret that was issued just now.
