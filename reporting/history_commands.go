@@ -46,13 +46,8 @@ func newRebuildCommand() *cobra.Command {
 			return err
 		}
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
-			reported := time.Now()
-			done, err := export.Rebuild(ctx, s.ledger, s.archive, begin, func(r export.Rebuilt) {
-				if time.Since(reported) > time.Second {
-					reported = time.Now()
-					fmt.Fprintf(c.ErrOrStderr(), "rebuilt %d orders so far\n", r.Orders)
-				}
-			})
+			progress := progressOf(c)
+			done, err := export.Rebuild(ctx, s.ledger, s.archive, begin, func(r export.Rebuilt) { progress("orders rebuilt so far", r.Orders) })
 			fmt.Fprintf(c.OutOrStdout(), "rebuilt %d orders, %d events, %d late deliveries, %d outcomes of webhooks\n",
 				done.Orders, done.Events, done.Late, done.Outcomes)
 			return err

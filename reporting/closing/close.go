@@ -120,15 +120,11 @@ const Refused = "REFUSED"
 // Audited lets a person decide something of a month, or of orders of closed months. It is noted in the audit trail
 // before it is done, and once more if it is refused or fails.
 func (b *Books) Audited(ctx context.Context, who Person, kind string, m Month, note string, orders []delivery.OrderID, decide func() error) error {
-	var ids []string
-	for _, id := range orders {
-		ids = append(ids, id.String())
-	}
 	values, err := json.Marshal(struct {
-		Month  Month    `json:"month"`
-		Note   string   `json:"note,omitempty"`
-		Orders []string `json:"orders,omitempty"`
-	}{m, note, ids})
+		Month  Month              `json:"month"`
+		Note   string             `json:"note,omitempty"`
+		Orders []delivery.OrderID `json:"orders,omitempty"`
+	}{m, note, orders})
 	if err != nil {
 		return err
 	}

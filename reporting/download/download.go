@@ -130,12 +130,8 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	}
 	t := newTransfer(w, d.settings.Stall, q.setHeaders)
 	rows, err := d.write(ctx, q, t, file)
-	if errors.Is(err, errUnknown) {
-		d.refuse(w, r, &delivery.Error{Code: delivery.CodeValidationFailed, Message: q.unknown.Message, Fields: []delivery.FieldError{*q.unknown}})
-		return
-	}
-	if wrong := (reports.ParamErrors)(nil); errors.As(err, &wrong) {
-		d.refuse(w, r, invalid(wrong...))
+	if delivery.CodeOf(err) == delivery.CodeValidationFailed {
+		d.refuse(w, r, err)
 		return
 	}
 	result, took := resultOf(r.Context(), ctx, t, err), time.Since(began)
@@ -162,10 +158,8 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	d.answer(w, r, err)
 }
 
-var errUnknown = errors.New("nobody has such an id or name")
-
 // write runs the report into the transfer, by way of the file unless that is nil; rows is
-// how many were read, to the last thousand if it fails.
+// how many were read, to the last thousand if it fails. VALIDATION_FAILED comes before anything is sent.
 func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os.File) (rows int64, err error) {
 	var out io.Writer = t
 	if file != nil {
@@ -179,11 +173,13 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os
 		out = packed
 	}
 	summary, err := q.report.Run(ctx, d.archive, q.params, q.format.Sink(out), func(n int64) { rows = n })
-	switch {
+	switch wrong := (reports.ParamErrors)(nil); {
+	case errors.As(err, &wrong):
+		return 0, invalid(wrong...)
 	case err != nil:
 		return rows, err
 	case summary.Rows == 0 && q.unknown != nil:
-		return 0, errUnknown
+		return 0, &delivery.Error{Code: delivery.CodeValidationFailed, Message: q.unknown.Message, Fields: []delivery.FieldError{*q.unknown}}
 	case packed != nil:
 		err = packed.Close()
 	}
