@@ -223,16 +223,13 @@ var auditFlags = map[string]string{
 func newAuditCommand() *cobra.Command {
 	var limit uint32
 	var source archive.Settings
-	c := newCommand("audit", cobra.NoArgs, func(c *cobra.Command, _ []string) (err error) {
+	c := newCommand("audit", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		s := url.Values{}
 		for name := range auditFlags {
 			s.Set(name, c.Flag(name).Value.String())
 		}
-		for _, wrong := range archive.AuditSearch(s, time.Now()) {
-			err = errors.Join(err, fmt.Errorf("--%s: %s", wrong.Field, wrong.Message))
-		}
-		if err != nil {
-			return err
+		if wrong := reports.ParamErrors(archive.AuditSearch(s, time.Now())); len(wrong) > 0 {
+			return explainFlags(wrong)
 		}
 		a, err := openArchive(source)
 		if err != nil {

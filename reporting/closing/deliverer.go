@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -250,22 +251,19 @@ func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (
 	if err != nil {
 		return nil, err
 	}
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		for _, t := range targets {
-			for _, one := range all {
-				if one.Target != t.Name || one.Folder != e.folder() || one.File != ManifestFile {
-					continue
-				}
-				s, err := b.setOf(e)
-				if err != nil {
-					return wrong, err
-				}
-				found, err := t.Check(ctx, s.about.ID, s.files)
-				if wrong = append(wrong, found...); err != nil {
-					return wrong, err
-				}
-			}
+	for _, one := range slices.Backward(all) { // oldest first
+		t := slices.IndexFunc(targets, func(t *deliver.Target) bool { return t.Name == one.Target })
+		e := slices.IndexFunc(l.Entries, func(e Entry) bool { return e.folder() == one.Folder })
+		if one.File != ManifestFile || t < 0 || e < 0 {
+			continue
+		}
+		s, err := b.setOf(&l.Entries[e])
+		if err != nil {
+			return wrong, err
+		}
+		found, err := targets[t].Check(ctx, s.about.ID, s.files)
+		if wrong = append(wrong, found...); err != nil {
+			return wrong, err
 		}
 	}
 	return wrong, nil
