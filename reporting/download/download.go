@@ -366,21 +366,18 @@ func (q *request) name(filters string) string {
 const longestFilter = 40
 
 // filters are those of the report, as letters and digits of any language.
-func (q *request) filters() string {
-	var filters strings.Builder
-	for _, filter := range q.params.Filters() {
-		filters.WriteByte('_')
-		for n, c := range []rune(filter.Value) {
-			switch {
-			case n >= longestFilter:
-			case unicode.IsLetter(c), unicode.IsDigit(c):
-				filters.WriteRune(c)
-			default:
-				filters.WriteByte('-')
-			}
+func (q *request) filters() (filters string) {
+	plain := func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return c
 		}
+		return '-'
 	}
-	return filters.String()
+	for _, filter := range q.params.Filters() {
+		text := []rune(filter.Value)
+		filters += "_" + strings.Map(plain, string(text[:min(len(text), longestFilter)]))
+	}
+	return filters
 }
 
 func (q *request) setHeaders(h http.Header) {
