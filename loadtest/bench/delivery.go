@@ -67,10 +67,7 @@ func (t *timetable) run(ctx context.Context, due func(order, step int)) {
 	for {
 		soonest, at := -1, time.Time{}
 		for step, order := range next {
-			if order >= t.orders {
-				continue
-			}
-			if a := t.at(order, step); soonest < 0 || a.Before(at) {
+			if a := t.at(order, step); order < t.orders && (soonest < 0 || a.Before(at)) {
 				soonest, at = step, a
 			}
 		}
@@ -91,69 +88,57 @@ func (t *timetable) run(ctx context.Context, due func(order, step int)) {
 // the order's step before is answered, if that is later; waits count from the instant.
 type journeys struct {
 	timetable
-	measured           time.Time // what is due before is warm-up
-	creations, reports chan int  // that can be sent, by their numbers: order*len(statuses) + step
+	measured time.Time // what is due before is warm-up
 
-	mu         sync.Mutex              // of the rest
-	states     []journey               // by order
-	unanswered int                     // reports
-	created    *hdrhistogram.Histogram // answers to creations, microseconds
-	told       *hdrhistogram.Histogram // from the instant of a report to its webhook, microseconds
-	delivered  int
-	last       time.Time // of the webhooks
-	growing    bool      // ever more orders were in progress
+	mu        sync.Mutex              // of the rest
+	states    []journey               // by order
+	created   *hdrhistogram.Histogram // answers to creations, microseconds
+	told      *hdrhistogram.Histogram // from the instant of a report to its webhook, microseconds
+	delivered int
+	last      time.Time // of the webhooks
+	growing   bool      // ever more orders were in progress
 }
 
 type journey struct {
 	id       string
-	due      int // steps
-	answered int // steps
-	told     int // the status of the last webhook
+	told     int           // the status of the last webhook
+	answered chan struct{} // closed when the last step that was due is answered; only journeys.run uses it
 }
 
 // carry creates rate orders a second for a time after the warm-up and takes one of every so many the whole way. It
 // returns when every webhook of these has come, verified, once and in its order; anything else is an error.
-func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, length time.Duration) (*journeys, error) {
+func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, length time.Duration) *journeys {
 	const longest = 3 * time.Minute // no wait is longer, see deliveryTimeout
 	start, orders := time.Now().Add(carryDelay), int(rate*(warmUp+length).Seconds())
-	j := &journeys{timetable: timetable{start: start, rate: rate, orders: orders, every: every}, measured: start.Add(warmUp),
-		states: make([]journey, orders), creations: make(chan int, orders),
+	j := &journeys{timetable: timetable{start: start, rate: rate, orders: orders, every: every},
+		measured: start.Add(warmUp), states: make([]journey, orders),
 		created: hdrhistogram.New(1, longest.Microseconds(), 3), told: hdrhistogram.New(1, longest.Microseconds(), 3)}
-	j.unanswered = eventsPerOrder * j.whole()
-	j.reports = make(chan int, j.unanswered)
 	seen := j.seen
 	s.seen.Store(&seen) // until the next ones: a webhook too many is an error then, too
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, working := errgroup.WithContext(ctx)
+	end := j.at(j.orders, eventsPerOrder).Add(deliveryTimeout)
+	gateway := got(harness.DialAll(working, connections, s.addrs[:1], end))
+	fleet := got(harness.DialAll(working, fleetConnections, []string{hostOf(s.Demo.OpsURL)}, end))
 	newOrder := s.newOrders()
-	request := func(dst []byte, n int) []byte {
-		order, step := n/len(statuses), n%len(statuses)
-		if step == 0 {
-			return newOrder(dst, order)
-		}
-		j.mu.Lock()
-		id := j.states[order].id
-		j.mu.Unlock()
-		r := requests[step]
-		return fmt.Appendf(dst, "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\nAuthorization: Bearer %s\r\n"+
-			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, r.path, s.Fleet.Bearer, len(r.body), r.body)
-	}
-	for _, side := range []struct {
-		addr  string
-		conns int
-		steps <-chan int
-	}{{s.addrs[0], connections, j.creations}, {hostOf(s.Demo.OpsURL), fleetConnections, j.reports}} {
-		conns, err := harness.DialAll(working, side.conns, []string{side.addr}, j.at(j.orders, eventsPerOrder).Add(deliveryTimeout))
-		if err != nil {
-			return nil, err
-		}
-		harness.SendDue(group, conns, j.next(working, side.steps), request, j.answered)
-	}
 	group.Go(func() error { j.watch(working); return nil })
-	j.run(working, j.send)
-	close(j.creations)
+	j.run(working, func(order, step int) {
+		before, answered := j.states[order].answered, make(chan struct{})
+		j.states[order].answered = answered
+		group.Go(func() error {
+			defer close(answered)
+			if step == 0 {
+				return j.send(gateway, order, step, newOrder(nil, order))
+			}
+			<-before
+			r := requests[step]
+			return j.send(fleet, order, step, fmt.Appendf(nil, "POST /api/fleet/v1/jobs/%s/%s HTTP/1.1\r\nHost: fleet.example.com\r\n"+
+				"Authorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+				j.states[order].id, r.path, s.Fleet.Bearer, len(r.body), r.body))
+		})
+	})
 	err := group.Wait()
 	if err == nil {
 		err = harness.Await(ctx, "every order delivered", deliveryTimeout, 5*time.Millisecond, func() (bool, error) {
@@ -161,62 +146,37 @@ func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, len
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%d of %d orders on their way: %w", j.left(), j.whole(), err)
+		must(fmt.Errorf("%d of %d orders on their way: %w", j.left(), j.whole(), err))
 	}
-	return j, nil
+	return j
+}
+
+// send sends a step as soon as a connection is free, and takes its answer.
+func (j *journeys) send(conns harness.Conns, order, step int, request []byte) error {
+	conn := <-conns
+	defer func() { conns <- conn }()
+	a, err := conn.Exchange(request)
+	at := time.Now()
+	if err != nil {
+		return err
+	}
+	if want := requests[step].want; a.Status != want {
+		return fmt.Errorf("%s of order %d: answered %d instead of %d: %.300s", statuses[step], order, a.Status, want, a.Body)
+	}
+	if step == 0 {
+		id, _ := textOf(a.Body, `"orderId":"`)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.states[order].id = string(id)
+		j.record(j.created, j.at(order, step), at)
+	}
+	return nil
 }
 
 func (j *journeys) left() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.whole() - j.delivered
-}
-
-// send notes that a step is due and has it sent if the one before is answered.
-func (j *journeys) send(order, step int) {
-	n := order*len(statuses) + step
-	if step == 0 {
-		j.creations <- n
-		return
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	state := &j.states[order]
-	if state.due = step; state.answered == step {
-		j.reports <- n
-	}
-}
-
-func (j *journeys) next(ctx context.Context, steps <-chan int) harness.NextRequest {
-	return func() (n int, due time.Time, more bool) {
-		select {
-		case n, more = <-steps:
-		case <-ctx.Done():
-		}
-		return n, j.at(n/len(statuses), n%len(statuses)), more
-	}
-}
-
-// answered has the order's next step sent if it is due. After the last report there are none.
-func (j *journeys) answered(n int, due time.Time, a harness.Answer) error {
-	at, step := time.Now(), n%len(statuses)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	state := &j.states[n/len(statuses)]
-	if want := requests[step].want; a.Status != want {
-		return fmt.Errorf("%s of order %s: answered %d instead of %d: %.300s", statuses[step], state.id, a.Status, want, a.Body)
-	}
-	if step == 0 {
-		id, _ := textOf(a.Body, `"orderId":"`)
-		state.id = string(id)
-		j.record(j.created, due, at)
-	} else if j.unanswered--; j.unanswered == 0 {
-		close(j.reports)
-	}
-	if state.answered = step + 1; state.due > step {
-		j.reports <- n + 1
-	}
-	return nil
 }
 
 // seen takes a verified webhook of an order: it must be that of the order's next status.
@@ -234,8 +194,7 @@ func (j *journeys) seen(body []byte, at time.Time) error {
 	if state.told == eventsPerOrder || string(status) != statuses[state.told+1] {
 		return fmt.Errorf("a webhook for %s after that for %s: %s", status, statuses[state.told], body)
 	}
-	state.told++
-	if state.told == eventsPerOrder {
+	if state.told++; state.told == eventsPerOrder {
 		j.delivered++
 	}
 	j.last = at
@@ -292,56 +251,38 @@ func (j *journeys) String() string {
 
 // measureDelivery measures whole orders: the highest rate that lasts, how long webhooks take, what an order costs beside
 // the writes alone that it needs, and how long creations wait meanwhile.
-func (b *bench) measureDelivery(ctx context.Context) error {
-	return b.withSystem(ctx, "delivery", stack.Options{}, nil, func(ctx context.Context, s *system) error {
+func (b *bench) measureDelivery(ctx context.Context) {
+	b.withVendors(ctx, "delivery", stack.Options{}, nil, func(ctx context.Context, s *system) {
 		// When Redis rewrites its file is chance, and what was appended to it is not known then.
-		if _, err := s.Redis.Command(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"); err != nil {
-			return err
-		}
+		got(s.Redis.Command(ctx, "CONFIG", "SET", "auto-aof-rewrite-percentage", "0"))
 		knee := 40.0 // of a quick run
 		if !b.quick {
-			var err error
-			if knee, err = b.findKnee(ctx, s); err != nil {
-				return fmt.Errorf("knee: %w", err)
-			}
+			knee = b.findKnee(ctx, s)
 			b.add("delivered_knee", knee)
 		}
 		rate := min(1000, 0.9*knee)
-		if err := b.measureMinute(ctx, s, rate); err != nil {
-			return fmt.Errorf("a minute: %w", err)
-		}
+		b.measureMinute(ctx, s, rate)
 		// Fewer rounds than of the other parts, because they are longer.
 		for round := range min(b.rounds, 5) {
-			if err := b.measureOrders(ctx, s, round, rate); err != nil {
-				return fmt.Errorf("whole orders: %w", err)
-			}
+			b.measureOrders(ctx, s, round, rate)
 		}
 		for range min(b.rounds, 3) {
-			if err := b.measureBeside(ctx, s, min(500, knee/2)); err != nil {
-				return fmt.Errorf("creations beside: %w", err)
-			}
-			if err := b.measureCreation(ctx, s); err != nil {
-				return fmt.Errorf("creation: %w", err)
-			}
+			b.measureBeside(ctx, s, min(500, knee/2))
+			b.measureCreation(ctx, s)
 		}
-		return nil
 	})
 }
 
 // findKnee returns the highest rate of orders per second that lasts, within 10 %: from the first one upwards, or
 // downwards, until one rate lasts and the next does not, and then between those.
-func (b *bench) findKnee(ctx context.Context, s *system) (float64, error) {
+func (b *bench) findKnee(ctx context.Context, s *system) float64 {
 	const (
 		first, most  = 300, 1900 // beyond it the fleet would reach its limit, 10,000 requests a second
 		coarse, fine = 1.4641, 1.11
 	)
 	lasts, beyond := 0.0, 0.0
 	for rate := float64(first); ; {
-		holds, err := b.tryRate(ctx, s, rate)
-		if err != nil {
-			return 0, err
-		}
-		if holds {
+		if b.tryRate(ctx, s, rate) {
 			lasts, rate = rate, rate*coarse
 		} else {
 			beyond, rate = rate, rate/coarse
@@ -350,71 +291,55 @@ func (b *bench) findKnee(ctx context.Context, s *system) (float64, error) {
 			rate = math.Sqrt(lasts * beyond)
 		}
 		if beyond/lasts < fine && beyond > 0 || rate > most {
-			return lasts, nil
+			return lasts
 		}
 		if rate < 10 {
-			return 0, errors.New("not even 10 orders/s last")
+			must(errors.New("not even 10 orders/s last"))
 		}
 	}
 }
 
 // tryRate tries a rate that does not last once more, unless half of the webhooks were late: a stall of the machine is
 // not the service's.
-func (b *bench) tryRate(ctx context.Context, s *system, rate float64) (lasts bool, err error) {
+func (b *bench) tryRate(ctx context.Context, s *system, rate float64) (lasts bool) {
 	stall := true
 	for try := 0; try < 2 && !lasts && stall; try++ {
-		j, err := s.carry(ctx, rate, 1, deliveryWarmUp, 5*time.Second)
-		if err == nil {
-			err = s.settle(ctx)
-		}
-		if err != nil {
-			return false, err
-		}
+		j := s.carry(ctx, rate, 1, deliveryWarmUp, 5*time.Second)
+		s.settle(ctx)
 		lasts, stall = !j.growing && quantile(j.told, 99) < 1000, quantile(j.told, 50) < 500
 		b.progress("knee: %s, lasts: %v", j, lasts)
 	}
-	return lasts, nil
+	return lasts
 }
 
 // measureMinute measures how long webhooks take, from the reports, at a rate that lasts.
-func (b *bench) measureMinute(ctx context.Context, s *system, rate float64) error {
-	j, err := s.carry(ctx, rate, 1, short(b, deliveryWarmUp, 0), short(b, time.Minute, deliveryQuick))
-	if err != nil {
-		return err
-	}
+func (b *bench) measureMinute(ctx context.Context, s *system, rate float64) {
+	j := s.carry(ctx, rate, 1, short(b, deliveryWarmUp, 0), short(b, time.Minute, deliveryQuick))
 	// From the instant at which the first order was to be delivered.
 	b.add("delivered_minute", float64(j.whole())/j.last.Sub(j.at(0, eventsPerOrder)).Seconds())
 	for key, q := range map[string]float64{"told_p50": 50, "told_p99": 99, "told_p999": 99.9} {
 		b.add(key, quantile(j.told, q))
 	}
 	b.progress("a minute: %s", j)
-	return s.settle(ctx)
+	s.settle(ctx)
 }
 
 // measureOrders measures what a whole order costs, in turns with the writes alone.
-func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate float64) error {
+func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate float64) {
 	length := short(b, 6*time.Second, deliveryQuick)
 	var used, native harness.Usage
 	for _, own := range []bool{round%2 == 0, round%2 != 0} {
-		var err error
-		if own {
-			used, err = b.account(ctx, s, costDelivered, func() (float64, error) {
-				before := s.webhookBytes.Load()
-				j, err := s.carry(ctx, rate, 1, 0, length)
-				if err != nil {
-					return 0, err
-				}
-				orders := float64(j.orders)
-				b.addCost(costDelivered+"webhooks", eventsPerOrder)
-				b.addCost(costDelivered+"webhook_bytes", float64(s.webhookBytes.Load()-before)/orders)
-				return orders, nil
-			})
-		} else {
-			native, err = b.nativeOpenLoop(ctx, rate, length)
+		if !own {
+			native = b.nativeOpenLoop(ctx, rate, length)
+			continue
 		}
-		if err != nil {
-			return err
-		}
+		used = b.account(ctx, s, costDelivered, func() int {
+			before := s.webhookBytes.Load()
+			j := s.carry(ctx, rate, 1, 0, length)
+			b.addCost(costDelivered+"webhooks", eventsPerOrder)
+			b.addCost(costDelivered+"webhook_bytes", float64(s.webhookBytes.Load()-before)/float64(j.orders))
+			return j.orders
+		})
 	}
 	b.add("delivered_redis", used["redis_us"], native["redis_us"])
 	b.add("delivered_file", used["aof_bytes"], native["aof_bytes"])
@@ -426,34 +351,25 @@ func (b *bench) measureOrders(ctx context.Context, s *system, round int, rate fl
 	b.add("delivered_generator", used["generator_us"])
 	b.progress("round %d  at %s orders/s an order takes %s us of Redis, its writes alone %s us", round+1, harness.Number(rate),
 		harness.Number(used["redis_us"]), harness.Number(native["redis_us"]))
-	return nil
 }
 
 // measureBeside measures the answers to 2,000 creations a second of which some go the whole way.
-func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64) error {
+func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64) {
 	rate := float64(short(b, 2000, 100))
-	j, err := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), short(b, deliveryWarmUp, 0), short(b, 6*time.Second, deliveryQuick))
-	if err != nil {
-		return err
-	}
+	j := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), short(b, deliveryWarmUp, 0), short(b, 6*time.Second, deliveryQuick))
 	wait := quantile(j.created, 99)
 	b.add("wait_p99_delivering", wait)
 	b.progress("p99 of the answers to %s orders/s %s ms; of these delivered: %s", harness.Number(rate), harness.Number(wait), j)
-	return s.settle(ctx)
+	s.settle(ctx)
 }
 
 // measureCreation creates as many orders as the programs take when nothing else goes on.
-func (b *bench) measureCreation(ctx context.Context, s *system) error {
-	_, err := b.account(ctx, s, costCreated, func() (float64, error) {
-		r, err := s.create(ctx, s.addrs[:1], short(b, 3*time.Second, deliveryQuick))
-		if err != nil {
-			return 0, err
-		}
+func (b *bench) measureCreation(ctx context.Context, s *system) {
+	b.account(ctx, s, costCreated, func() int {
+		r := s.create(ctx, s.addrs[:1], short(b, 3*time.Second, deliveryQuick))
 		b.add("created", r.PerSecond())
-		orders := float64(r.Answered)
-		b.addCost(costCreated+"http_in_bytes", float64(r.Sent)/orders)
-		b.addCost(costCreated+"http_out_bytes", float64(r.Received)/orders)
-		return orders, nil
+		b.addCost(costCreated+"http_in_bytes", float64(r.Sent)/float64(r.Answered))
+		b.addCost(costCreated+"http_out_bytes", float64(r.Received)/float64(r.Answered))
+		return r.Answered
 	})
-	return err
 }

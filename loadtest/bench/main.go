@@ -51,9 +51,10 @@ type part struct {
 }
 
 // measurements are what the parts do, by their names.
-var measurements = map[string]func(*bench, context.Context) error{
-	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms, "delivery": (*bench).measureDelivery,
-	"native": (*bench).measureNative, "topologies": (*bench).measureTopologies, "replica": (*bench).measureReplica,
+var measurements = map[string]func(*bench, context.Context){
+	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms,
+	"delivery": (*bench).measureDelivery, "native": (*bench).measureNative,
+	"topologies": (*bench).measureTopologies, "replica": (*bench).measureReplica,
 	"throughput": (*bench).measureThroughput, "latency": (*bench).measureLatency, "isolation": (*bench).measureIsolation,
 	"backlog": (*bench).measureBacklog, "kill": (*bench).measureKills,
 	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads, "closing": (*bench).measureClosing,
@@ -97,7 +98,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	if b.need != "" {
-		return b.printNeeds()
+		return caught(b.printNeeds)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
@@ -111,10 +112,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(b.dir))
 	}()
-	if len(b.Programs) > 0 {
-		if err := stack.Build(ctx, b.file("bin"), b.Programs...); err != nil {
-			return err
-		}
+	if err := stack.Build(ctx, b.file("bin"), b.Programs...); err != nil {
+		return err
 	}
 	return b.measure(ctx)
 }
@@ -125,6 +124,7 @@ func (b *bench) parseFlags(args []string, suites map[string]suite) error {
 	for _, p := range b.Parts {
 		names = append(names, p.Name)
 	}
+	listed := 1 // at least so many parts
 	set := flag.NewFlagSet(b.name, flag.ContinueOnError)
 	set.SetOutput(b.out)
 	set.Usage = func() {
@@ -149,12 +149,7 @@ func (b *bench) parseFlags(args []string, suites map[string]suite) error {
 		set.Uint64Var(&b.seed, "seed", 0, "decides when the worker is killed; 0: another one every time, which the table names")
 	case "bench-reporting":
 		set.Func("parts", "measure only these, with commas between: "+strings.Join(names, ", "), func(list string) error {
-			for name := range strings.SplitSeq(list, ",") {
-				if !slices.Contains(names, name) {
-					return fmt.Errorf("there is no %q", name)
-				}
-			}
-			b.only = "^(" + strings.ReplaceAll(list, ",", "|") + ")$"
+			b.only, listed = "^("+strings.ReplaceAll(list, ",", "|")+")$", strings.Count(list, ",")+1
 			return nil
 		})
 		set.IntVar(&b.orders, "orders", 0, "orders to export, 1000 to 1000000 (default 100000, quick 10000)")
@@ -167,18 +162,17 @@ func (b *bench) parseFlags(args []string, suites map[string]suite) error {
 	if set.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
-	if b.scale {
-		b.name, b.suite, b.only = "bench-scale", suites["scale"], ""
-	}
-	if b.replica {
-		b.name, b.suite, b.only = "bench-replica", suites["replica"], ""
+	for name, asked := range map[string]bool{"scale": b.scale, "replica": b.replica} {
+		if asked {
+			b.name, b.suite, b.only = "bench-"+name, suites[name], ""
+		}
 	}
 	only, err := regexp.Compile(b.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
 	b.chosen = slices.DeleteFunc(slices.Clone(b.Parts), func(p part) bool { return !only.MatchString(p.Name) })
-	if len(b.chosen) == 0 {
+	if len(b.chosen) < listed {
 		return fmt.Errorf("%q: no such part", b.only)
 	}
 	b.rounds = cmp.Or(b.rounds, short(b, b.Rounds, 1))
@@ -207,8 +201,7 @@ type report struct {
 	Orders  int               `json:"orders,omitempty"`
 	History int               `json:"history,omitempty"`
 	Seconds float64           `json:"seconds"`
-	Lines   []*harness.Figure `json:"lines,omitempty"` // of the ratios
-	Figures []*harness.Figure `json:"figures,omitempty"`
+	Figures []*harness.Figure `json:"figures"`
 	// Costs are per order; see account.
 	Costs map[string]*harness.Spread `json:"costs,omitempty"`
 }
@@ -228,16 +221,14 @@ func (b *bench) measure(ctx context.Context) error {
 	if len(b.figures) == 0 {
 		return failure
 	}
-	figures, missed := harness.Check(b.figures, b.quick)
+	var missed error
+	r.Figures, missed = harness.Check(b.figures, b.quick)
 	r.Seconds, r.Costs = time.Since(began).Seconds(), map[string]*harness.Spread{}
 	for name, rounds := range b.costs {
 		r.Costs[name] = harness.SpreadOf(rounds)
 	}
 	about := ""
-	r.Figures = figures
 	switch b.name {
-	case "bench":
-		r.Lines, r.Figures = figures, nil
 	case "bench-webhooks":
 		about = fmt.Sprintf(", seed %d", b.seed)
 	case "bench-reporting":
@@ -248,7 +239,7 @@ func (b *bench) measure(ctx context.Context) error {
 		b.progress("A quick run: too short, and beside too much else, for its times and rates to say anything.")
 	}
 	b.progress("")
-	harness.Print(b.out, figures)
+	harness.Print(b.out, r.Figures)
 	return errors.Join(failure, missed, harness.WriteJSON(b.json, &r, b.out))
 }
 
@@ -259,7 +250,7 @@ func (b *bench) runParts(ctx context.Context) error {
 		}
 	}()
 	for _, p := range b.chosen {
-		err := measurements[p.Name](b, ctx)
+		err := caught(func() { measurements[p.Name](b, ctx) })
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // what broke off because of it says less
 		}
@@ -270,17 +261,47 @@ func (b *bench) runParts(ctx context.Context) error {
 	return nil
 }
 
+// failure is what a part ends with at its first error: what follows would measure nothing. Where the error is, must and
+// got panic with it, as in a test that fails; caught, around each part and around what other packages call back, returns
+// it. Other goroutines than the part's own return errors as usual.
+type failure struct{ error }
+
+// must ends the part unless err is nil.
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// got is a result, unless there is none: then it ends the part.
+func got[T any](result T, err error) T {
+	must(err)
+	return result
+}
+
+// caught does something and returns the error that ended it.
+func caught(do func()) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			f, ended := reason.(failure)
+			if !ended {
+				panic(reason)
+			}
+			err = f.error
+		}
+	}()
+	do()
+	return nil
+}
+
 // inTurns measures n things once in every round. The order turns from round to
 // round, so that none always runs behind the same other.
-func (b *bench) inTurns(n int, measure func(round, i int) error) error {
+func (b *bench) inTurns(n int, measure func(round, i int)) {
 	for round := range b.rounds {
 		for i := range n {
-			if err := measure(round, (i+round)%n); err != nil {
-				return err
-			}
+			measure(round, (i+round)%n)
 		}
 	}
-	return nil
 }
 
 // add notes one round of a figure, and of its baseline if it has one. What

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/stack"
@@ -31,10 +29,10 @@ import (
 //	timer        1 ZADD, 1 ZREM
 //	end          1 RPUSH
 //
-// Creations and reports go when they are due, each by itself. All else follows in turns, in which the changes of one
-// partition share a ZADD and a ZREM for each index, one RPUSH, one XADD of their events (23 bytes each), one of the
-// webhooks' outcomes (64 each), and one SET (60) that says how far the turn came. Of an endpoint's log of attempts,
-// 16 lines (64 bytes each) make an LPUSH.
+// Creations and reports go when they are due; those that come due while Redis answers go together. All else follows in
+// turns, in which the changes of one partition share a ZADD and a ZREM for each index, one RPUSH, one XADD of their
+// events (23 bytes each), one of the webhooks' outcomes (64 each), and one SET (60) that says how far the turn came. Of
+// an endpoint's log of attempts, 16 lines (64 bytes each) make an LPUSH.
 type native struct {
 	attempts [vendorCount]int // lines of each endpoint's log
 }
@@ -51,52 +49,38 @@ func nativeKey(order int, kind string) string {
 	return fmt.Sprintf("{s%02d}%s", order%partitions, kind)
 }
 
-// nativeRecord and nativeMember are named by 12 and 14 bytes.
+// A record is named by 12 bytes, a member of an index by 14.
 func nativeRecord(order int) string { return nativeKey(order, fmt.Sprintf("o%012d", order)) }
-func nativeMember(order int) string { return fmt.Sprintf("%014d", order) }
 
 type orderStep struct{ order, step int }
 
-// resp is a pipeline of commands.
-type resp struct {
-	out      []byte
-	commands int
-}
-
-func (r *resp) add(args ...string) {
-	r.commands++
-	r.out = fmt.Appendf(r.out, "*%d\r\n", len(args))
-	for _, a := range args {
-		r.out = fmt.Appendf(r.out, "$%d\r\n%s\r\n", len(a), a)
-	}
-}
-
 // arrive writes what a creation (step 0) or a report brings, as a gateway would.
-func (n *native) arrive(r *resp, order, step int) {
-	switch step {
+func (n *native) arrive(ctx context.Context, to redis.Pipeliner, s orderStep) {
+	key := func(kind string) string { return nativeKey(s.order, kind) }
+	switch s.step {
 	case 0:
-		account := fmt.Sprintf("%016d:", order%vendorCount)
-		r.add("SET", nativeKey(order, "idempotency:"+account+strconv.Itoa(order)), nativeFill[:36])
-		r.add("SET", nativeKey(order, "external:"+account+strconv.Itoa(order)), nativeFill[:36])
-		r.add("SET", nativeRecord(order), nativeFill[:304])
-		r.add("XADD", nativeKey(order, "e"), "*", "e", nativeFill[:23])
+		account := fmt.Sprintf("%016d:%d", s.order%vendorCount, s.order)
+		to.Do(ctx, "SET", key("idempotency:"+account), nativeFill[:36])
+		to.Do(ctx, "SET", key("external:"+account), nativeFill[:36])
+		to.Do(ctx, "SET", nativeRecord(s.order), nativeFill[:304])
+		to.Do(ctx, "XADD", key("e"), "*", "e", nativeFill[:23])
 	case 1:
-		r.add("XADD", nativeKey(order, "u"), "*", "u", nativeFill[:104])
+		to.Do(ctx, "XADD", key("u"), "*", "u", nativeFill[:104])
 	default:
-		r.add("XADD", nativeKey(order, "u"), "*", "u", nativeFill[:70])
-		if statuses[step] == "PickedUp" {
-			r.add("SETRANGE", nativeRecord(order), "2", nativeFill[:2])
+		to.Do(ctx, "XADD", key("u"), "*", "u", nativeFill[:70])
+		if statuses[s.step] == "PickedUp" {
+			to.Do(ctx, "SETRANGE", nativeRecord(s.order), "2", nativeFill[:2])
 		}
 	}
 }
 
 // turn writes what follows from steps of orders of one partition.
-func (n *native) turn(r *resp, steps []orderStep) {
-	of := func(kind string) string { return nativeKey(steps[0].order, kind) }
-	var jobs, timers, ended, events, outcomes []string
+func (n *native) turn(ctx context.Context, to redis.Pipeliner, steps []orderStep) {
+	key := func(kind string) string { return nativeKey(steps[0].order, kind) }
 	now := strconv.FormatInt(time.Now().UnixMilli(), 10)
+	var jobs, timers, ended, events, outcomes []any
 	for _, s := range steps {
-		member := nativeMember(s.order)
+		member := fmt.Sprintf("%014d", s.order)
 		if s.step < eventsPerOrder {
 			jobs = append(jobs, now, member)
 		}
@@ -105,159 +89,100 @@ func (n *native) turn(r *resp, steps []orderStep) {
 			timers = append(timers, now, member)
 			continue
 		case eventsPerOrder:
-			r.add("SET", nativeRecord(s.order), nativeFill[:749])
+			to.Do(ctx, "SET", nativeRecord(s.order), nativeFill[:749])
 			ended = append(ended, member)
 		default:
-			r.add("SETRANGE", nativeRecord(s.order), "1", nativeFill[:19])
-			r.add("APPEND", nativeRecord(s.order), nativeFill[:81])
+			to.Do(ctx, "SETRANGE", nativeRecord(s.order), "1", nativeFill[:19])
+			to.Do(ctx, "APPEND", nativeRecord(s.order), nativeFill[:81])
 		}
-		events = append(events, "e", nativeFill[:23])
-		outcomes = append(outcomes, "1", nativeFill[:64])
+		events, outcomes = append(events, "e", nativeFill[:23]), append(outcomes, "1", nativeFill[:64])
 		vendor := s.order % vendorCount
 		if n.attempts[vendor]++; n.attempts[vendor]%attemptLines == 0 {
-			r.add("LPUSH", of(fmt.Sprintf("g%016d", vendor)), nativeFill[:64*attemptLines])
+			to.Do(ctx, "LPUSH", key(fmt.Sprintf("g%016d", vendor)), nativeFill[:64*attemptLines])
 		}
 	}
-	shared := func(items []string, command ...string) {
+	shared := func(items []any, command ...any) {
 		if len(items) > 0 {
-			r.add(append(command, items...)...)
+			to.Do(ctx, append(command, items...)...)
 		}
 	}
-	shared(jobs, "ZADD", of("j"))
-	shared(timers, "ZADD", of("t"))
-	shared(ended, "ZREM", of("j"))
-	shared(ended, "ZREM", of("t"))
-	shared(ended, "RPUSH", of("R"))
-	shared(events, "XADD", of("e"), "*")
-	shared(outcomes, "XADD", of("v"), "*")
-	r.add("SET", of("k"), nativeFill[:60])
-}
-
-// nativeConn is a connection to Redis.
-type nativeConn struct {
-	net.Conn
-	replies *bufio.Reader
-}
-
-// await reads so many replies; one that is an error ends it.
-func (c *nativeConn) await(replies int) error {
-	for range replies {
-		line, err := c.replies.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		switch line[0] {
-		case '-':
-			return errors.New(strings.TrimSpace(line))
-		case '$': // an entry's id
-			if _, err := c.replies.ReadString('\n'); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// exchange sends a pipeline, awaits its replies and empties it.
-func (c *nativeConn) exchange(r *resp) error {
-	_, err := c.Write(r.out)
-	if err == nil {
-		err = c.await(r.commands)
-	}
-	*r = resp{out: r.out[:0]}
-	return err
+	shared(jobs, "ZADD", key("j"))
+	shared(timers, "ZADD", key("t"))
+	shared(ended, "ZREM", key("j"))
+	shared(ended, "ZREM", key("t"))
+	shared(ended, "RPUSH", key("R"))
+	shared(events, "XADD", key("e"), "*")
+	shared(outcomes, "XADD", key("v"), "*")
+	to.Do(ctx, "SET", key("k"), nativeFill[:60])
 }
 
 // withNative has a fresh Redis written to over two connections and returns what it used per order.
-func (b *bench) withNative(ctx context.Context, write func(arriving, working *nativeConn) (orders int, err error)) (u harness.Usage, err error) {
+func (b *bench) withNative(ctx context.Context, write func(*redis.Client) (orders int)) harness.Usage {
 	dir := b.file("native")
-	server, err := stack.StartRedis(ctx, stack.RedisOptions{Dir: dir, Extra: []string{"--auto-aof-rewrite-percentage", "0"}})
-	if err != nil {
-		return nil, err
-	}
+	server := got(stack.StartRedis(ctx, stack.RedisOptions{Dir: dir, Extra: []string{"--auto-aof-rewrite-percentage", "0"}}))
 	defer func() {
 		server.Stop()
-		err = errors.Join(err, os.RemoveAll(dir))
+		_ = os.RemoveAll(dir) // it is within the run's folder
 	}()
-	var conns [2]*nativeConn
-	for i := range conns {
-		conn, err := net.Dial("tcp", server.Addr)
-		if err != nil {
-			return nil, err
-		}
-		defer conn.Close()
-		context.AfterFunc(ctx, func() { conn.Close() })
-		conns[i] = &nativeConn{conn, bufio.NewReader(conn)}
+	client := connect(server, 2)
+	defer client.Close()
+	before := redisUsage(ctx, server)
+	orders := write(client)
+	used := redisUsage(ctx, server).Since(before)
+	for name := range used {
+		used[name] /= float64(orders)
 	}
-	before, u := harness.Usage{}, harness.Usage{}
-	if err := addRedis(ctx, before, server); err != nil {
-		return nil, err
-	}
-	orders, err := write(conns[0], conns[1])
-	if err != nil {
-		return nil, fmt.Errorf("native: %w", err)
-	}
-	err = addRedis(ctx, u, server)
-	u = u.Since(before)
-	for name := range u {
-		u[name] /= float64(orders)
-	}
-	return u, err
+	return used
 }
 
-// nativeOpenLoop writes orders by the timetable of journeys.
-func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Duration) (harness.Usage, error) {
-	return b.withNative(ctx, func(arriving, working *nativeConn) (int, error) {
+// nativeOpenLoop writes orders by the timetable of journeys. What arrives while Redis answers goes in one pipeline.
+func (b *bench) nativeOpenLoop(ctx context.Context, rate float64, length time.Duration) harness.Usage {
+	return b.withNative(ctx, func(client *redis.Client) int {
 		t := timetable{start: time.Now().Add(100 * time.Millisecond), rate: rate, orders: int(rate * length.Seconds()), every: 1}
-		var (
-			n       native
-			group   errgroup.Group
-			sent    = make(chan int, len(statuses)*t.orders) // commands, by arrival
-			waiting = make(chan orderStep, len(statuses)*t.orders)
-		)
+		var n native
+		arriving, waiting := make(chan orderStep, len(statuses)*t.orders), make(chan orderStep, len(statuses)*t.orders)
+		group, working := errgroup.WithContext(ctx)
 		group.Go(func() error {
-			for commands := range sent {
-				if err := arriving.await(commands); err != nil {
+			pipe := client.Pipeline()
+			for s := range arriving {
+				n.arrive(working, pipe, s)
+				for range len(arriving) {
+					n.arrive(working, pipe, <-arriving)
+				}
+				if _, err := pipe.Exec(working); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
 		group.Go(func() error {
-			var r resp
-			last := t.at(t.orders, eventsPerOrder)
-			for at := t.start; at.Before(last.Add(2 * nativeTurn)); at = at.Add(nativeTurn) {
-				if !harness.SleepUntil(ctx, at) {
-					return context.Cause(ctx)
+			pipe := client.Pipeline()
+			end := t.at(t.orders, eventsPerOrder).Add(2 * nativeTurn)
+			for at := t.start; at.Before(end); at = at.Add(nativeTurn) {
+				if !harness.SleepUntil(working, at) {
+					return context.Cause(working)
 				}
-				var taken [partitions][]orderStep
+				taken := map[int][]orderStep{}
 				for range len(waiting) {
 					s := <-waiting
 					taken[s.order%partitions] = append(taken[s.order%partitions], s)
 				}
 				for _, steps := range taken {
-					if len(steps) > 0 {
-						n.turn(&r, steps)
-					}
+					n.turn(working, pipe, steps)
 				}
-				if err := working.exchange(&r); err != nil {
+				if _, err := pipe.Exec(working); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		var r resp
-		var failure error
-		t.run(ctx, func(order, step int) {
-			r = resp{out: r.out[:0]}
-			n.arrive(&r, order, step)
-			_, err := arriving.Write(r.out)
-			failure = cmp.Or(failure, err)
-			sent <- r.commands
+		t.run(working, func(order, step int) {
+			arriving <- orderStep{order, step}
 			waiting <- orderStep{order, step}
 		})
-		close(sent)
-		return t.orders, errors.Join(failure, group.Wait())
+		close(arriving)
+		must(group.Wait())
+		return t.orders
 	})
 }
 
@@ -266,21 +191,17 @@ const batchEntries = 16
 
 // measureBatches is what a whole order costs Redis in batches: the worker stands still while a step of all orders is
 // reported. What waiting costs is left out, since the worker waits most of the time.
-func (b *bench) measureBatches(ctx context.Context) (cost harness.Usage, err error) {
+func (b *bench) measureBatches(ctx context.Context) (cost harness.Usage) {
 	const orders, stopped, early = batchEntries * partitions, spacing / 2, 20 * time.Millisecond
-	err = b.withSystem(ctx, "batches", stack.Options{}, nil, func(ctx context.Context, s *system) error {
+	b.withVendors(ctx, "batches", stack.Options{}, nil, func(ctx context.Context, s *system) {
 		rounds, waiting := short(b, 8, 1), short(b, 3*time.Second, 100*time.Millisecond)
-		idle, err := s.during(ctx, func() error { time.Sleep(waiting); return nil })
-		if err != nil {
-			return err
-		}
+		idle := s.during(ctx, func() { time.Sleep(waiting) })
 		began := time.Now()
-		cost, err = s.during(ctx, func() error {
+		cost = s.during(ctx, func() {
 			for range rounds {
 				var pausing errgroup.Group
 				start := time.Now().Add(carryDelay)
-				pausing.Go(func() error {
-					var err error
+				pausing.Go(func() (err error) {
 					for step := range statuses {
 						at := start.Add(time.Duration(step) * spacing)
 						harness.SleepUntil(ctx, at.Add(-early))
@@ -291,34 +212,25 @@ func (b *bench) measureBatches(ctx context.Context) (cost harness.Usage, err err
 					return err
 				})
 				const atOnce = 1e6
-				_, err := s.carry(ctx, atOnce, 1, 0, orders*time.Second/atOnce)
-				if err := errors.Join(err, pausing.Wait()); err != nil {
-					return err
-				}
+				err := caught(func() { s.carry(ctx, atOnce, 1, 0, orders*time.Second/atOnce) })
+				must(errors.Join(err, pausing.Wait()))
 			}
-			return s.settle(ctx)
+			s.settle(ctx)
 		})
 		for name := range cost {
 			cost[name] = (cost[name] - idle[name]*time.Since(began).Seconds()/waiting.Seconds()) / float64(rounds*orders)
 		}
-		return err
 	})
-	return cost, err
+	return cost
 }
 
 // measureNative is what the writes alone cost when so many entries are in every pipeline and turn, and what the service
 // costs beside them.
-func (b *bench) measureNative(ctx context.Context) error {
+func (b *bench) measureNative(ctx context.Context) {
 	for range min(b.rounds, 3) { // each takes half a minute
-		own, err := b.measureBatches(ctx)
-		if err != nil {
-			return err
-		}
+		own := b.measureBatches(ctx)
 		for _, entries := range []int{1, 4, batchEntries, 64} {
-			used, err := b.nativeBatches(ctx, entries)
-			if err != nil {
-				return err
-			}
+			used := b.nativeBatches(ctx, entries)
 			b.add(fmt.Sprintf("native_%d", entries), used["redis_us"])
 			b.progress("the writes of an order, %d entries at once: %s us of Redis, %s commands, %s B of file", entries,
 				harness.Number(used["redis_us"]), harness.Number(used["commands"]), harness.Number(used["aof_bytes"]))
@@ -329,31 +241,25 @@ func (b *bench) measureNative(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // nativeBatches writes the steps of so many orders of a partition at once.
-func (b *bench) nativeBatches(ctx context.Context, entries int) (harness.Usage, error) {
-	return b.withNative(ctx, func(conn, _ *nativeConn) (orders int, err error) {
+func (b *bench) nativeBatches(ctx context.Context, entries int) harness.Usage {
+	return b.withNative(ctx, func(client *redis.Client) (orders int) {
 		var n native
-		var r resp
-		steps := make([]orderStep, entries)
+		pipe, steps := client.Pipeline(), make([]orderStep, entries)
 		for end := time.Now().Add(short(b, 1500*time.Millisecond, 100*time.Millisecond)); time.Now().Before(end); orders += entries * partitions {
 			for turn := range len(statuses) * partitions {
 				step, partition := turn/partitions, turn%partitions
 				for i := range steps {
 					steps[i] = orderStep{orders + partition + i*partitions, step}
-					n.arrive(&r, steps[i].order, step)
+					n.arrive(ctx, pipe, steps[i])
 				}
-				if err := conn.exchange(&r); err != nil {
-					return 0, err
-				}
-				n.turn(&r, steps)
-				if err := conn.exchange(&r); err != nil {
-					return 0, err
-				}
+				got(pipe.Exec(ctx))
+				n.turn(ctx, pipe, steps)
+				got(pipe.Exec(ctx))
 			}
 		}
-		return orders, nil
+		return orders
 	})
 }

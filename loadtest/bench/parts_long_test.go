@@ -86,7 +86,7 @@ func post(t *testing.T, e *endpoint, key, event, eventID, body string) (status s
 func newTestEndpoint(t *testing.T, how behaviour) *endpoint {
 	t.Helper()
 	e := newEndpoint(stack.FreeAddr(), how, new(atomic.Int64))
-	e.secret = []byte(secret)
+	e.secret = secret
 	if err := e.listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,12 +119,11 @@ func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 			t.Errorf("%s: answered %s", c.name, got)
 		}
 	}
-	e.expire(time.Now())
 	want := counts{Expected: 3, Received: 2, Expired: 1, Duplicates: 1, Late: 1, Invalid: 4}
-	if got := e.sum(); got != want || e.received.Load() != 2 {
+	if got := sumOf(&vendor{endpoint: e}); got != want || e.received.Load() != 2 {
 		t.Errorf("%+v, want %+v; %d counted", got, want, e.received.Load())
 	}
-	if receipts := receiptsOf([]*vendor{{endpoint: e}}, now); len(receipts) != 2 {
+	if receipts := receiptsOf(now, &vendor{endpoint: e}); len(receipts) != 2 {
 		t.Errorf("receipts %v", receipts)
 	}
 }
@@ -148,8 +147,8 @@ func TestEndpoint_SilentAnswersNothingAndEnds(t *testing.T) {
 	}
 	conn.Close()
 	e.close()
-	if _, err := net.Dial("tcp", e.addr); err == nil || e.sum() != (counts{}) {
-		t.Errorf("a closed endpoint takes connections, or counted %+v", e.sum())
+	if _, err := net.Dial("tcp", e.addr); err == nil || sumOf(&vendor{endpoint: e}) != (counts{}) {
+		t.Errorf("a closed endpoint takes connections, or counted %+v", sumOf(&vendor{endpoint: e}))
 	}
 }
 
@@ -167,12 +166,12 @@ func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 	} {
 		measured := 0
 		b := &bench{rounds: 3}
-		_, err := b.calmest(mostLeftOut, func(n int) (round, error) {
+		b.calmest(mostLeftOut, func(n int) round {
 			measured++
-			return round{figures: map[string]float64{"n": float64(n)}, disturbed: c.disturbed[n]}, nil
+			return round{figures: map[string]float64{"n": float64(n)}, disturbed: c.disturbed[n]}
 		})
-		if got := b.figure("n").Rounds; err != nil || measured != len(c.disturbed) || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v of %d, %v", c.name, got, measured, err)
+		if got := b.figure("n").Rounds; measured != len(c.disturbed) || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v of %d", c.name, got, measured)
 		}
 	}
 }
@@ -187,7 +186,7 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 			took = 90 * time.Millisecond
 		}
 		issued := start.Add(time.Duration(i) * 100 * time.Millisecond)
-		receipts = append(receipts, event{issued: issued, received: issued.Add(took)})
+		receipts = append(receipts, event{issued: issued, receipts: []time.Time{issued.Add(took)}})
 	}
 	got, err := newTurn(receipts, noise{start.Add(3105 * time.Millisecond)})
 	if err != nil || harness.Quantile(got.waits, 1) != 2 || len(got.waits) != 96 {

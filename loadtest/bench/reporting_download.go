@@ -8,64 +8,40 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
-	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
 // measureDownloads downloads the order ledger of the whole year over HTTP and writes it to a file, and a fifth of it
 // as a workbook. Every process is started again before, so that its peak is that of one download.
-func (b *bench) measureDownloads(ctx context.Context) error {
-	e, err := b.openYear(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bench) measureDownloads(ctx context.Context) {
+	e := b.openYear(ctx)
 	whole, fifth := scope{from: yearFirst, to: yearLast}, scope{from: yearFirst, to: "2025-03-14"} // 73 days
-	truth, err := e.truth(ctx, whole)
-	if err != nil {
-		return err
-	}
-	digest, err := e.downloadCSV(ctx, whole, truth[0])
-	if err != nil {
-		return err
-	}
+	truth := e.truth(ctx, whole)
+	digest := e.downloadCSV(ctx, whole, truth[0])
 	path := filepath.Join(e.dir, "order-ledger.csv")
-	if err := e.writeReport(ctx, "download.file", path, whole, truth[0]); err != nil {
-		return err
-	}
-	sums, err := e.askNumbers(ctx, 5, ledgerSums(path))
-	if err != nil {
-		return err
-	}
-	differs := differences(sums, append(truth, 0))
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
+	e.writeReport(ctx, "download.file", path, whole, truth[0])
+	differs := differences(e.askNumbers(ctx, ledgerSums(path)), append(truth, 0))
+	file := got(os.Open(path))
 	defer file.Close()
 	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return err
-	}
+	got(io.Copy(hash, file))
 	if !bytes.Equal(digest, hash.Sum(nil)) {
 		differs++
 	}
-	b.add("download.differs", float64(differs))
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	if truth, err = e.truth(ctx, fifth); err != nil {
-		return err
-	}
-	return e.writeReport(ctx, "download.xlsx", filepath.Join(e.dir, "order-ledger.xlsx"), fifth, truth[0])
+	b.add("download.differs", differs)
+	must(os.Remove(path))
+	e.writeReport(ctx, "download.xlsx", filepath.Join(e.dir, "order-ledger.xlsx"), fifth, e.truth(ctx, fifth)[0])
 }
 
 // truth is the rows of an order ledger, and the sums of their amounts,
 // collections and expected collections in kuruş: of the table, not of the view.
-func (e *reportingEnv) truth(ctx context.Context, s scope) ([]int64, error) {
-	return e.askNumbers(ctx, 4, fmt.Sprintf(`SELECT count(), toInt64(sum(order_amount) * 100),
+func (e *reportingEnv) truth(ctx context.Context, s scope) []int64 {
+	return e.askNumbers(ctx, fmt.Sprintf(`SELECT count(), toInt64(sum(order_amount) * 100),
 		toInt64(sum(collection_amount) * 100), toInt64(sumIf(collection_amount, status = 'Delivered' AND payment_type IN ('Cash', 'Card')) * 100)
 		FROM delivery.orders FINAL WHERE business_day BETWEEN '%s' AND '%s'`, s.from, s.to))
 }
@@ -80,26 +56,19 @@ func (b *bench) addDownload(key string, peak uint64, took time.Duration, rows, b
 	b.progress("%s: %s rows in %.1f s, peak of reporting %.0f MB", key, harness.Grouped(rows), took.Seconds(), megabytes(peak))
 }
 
-func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
-
 // downloadCSV downloads the ledger from processes that have done nothing before and returns its SHA-256.
-func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (digest []byte, err error) {
+func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (digest []byte) {
 	e.Reporting.Stop()
 	e.ClickHouse.Stop()
-	if err := errors.Join(e.ClickHouse.Start(ctx), e.Reporting.Start(ctx)); err != nil {
-		return nil, err
-	}
+	must(errors.Join(e.ClickHouse.Start(ctx), e.Reporting.Start(ctx)))
 	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: e.Reporting.PID()},
 		harness.Process{Name: "engine", PID: e.ClickHouse.PID()})
 	defer stop()
 	began := time.Now()
-	resp, err := e.open(ctx, "order-ledger.csv", s)
-	if err != nil {
-		return nil, err
-	}
+	resp := e.open(ctx, "order-ledger.csv", s)
 	defer resp.Body.Close()
 	hash := sha256.New()
-	_, err = io.CopyN(hash, resp.Body, 1)
+	_, err := io.CopyN(hash, resp.Body, 1)
 	first := time.Since(began)
 	var rest int64
 	if err == nil {
@@ -110,39 +79,40 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 		err = errors.Join(err, errors.New("a process was never seen"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("download the ledger: %w", errors.Join(err, e.Reporting.Check()))
+		must(fmt.Errorf("download the ledger: %w", errors.Join(err, e.Reporting.Check())))
 	}
 	reporting, engine := watched[0], watched[1]
 	e.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
 	e.bench.note("download.http.seconds", "first byte after %s ms", harness.Number(milliseconds(first)))
 	e.bench.add("download.http.engine", megabytes(engine.Peak))
 	e.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(engine.Begin)))
-	return hash.Sum(nil), nil
+	return hash.Sum(nil)
 }
 
-func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scope, rows int64) error {
-	p := &stack.Program{Name: "report", Path: e.bench.file("bin", "reporting"), Log: filepath.Join(e.dir, "report.log"),
-		Args: []string{"report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path},
-		Env:  []string{"ENVIRONMENT=sandbox", "CLICKHOUSE_URL=" + e.ClickHouseURL()}}
+func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scope, rows int64) {
+	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), "report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path)
+	cmd.Env = append(os.Environ(), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+e.ClickHouseURL())
+	took, peak := runWatched(ctx, cmd)
+	e.bench.addDownload(key, peak, took, rows, got(os.Stat(path)).Size())
+}
+
+// runWatched runs a command of reporting to its end and returns how long it took and its peak memory in bytes.
+func runWatched(ctx context.Context, cmd *exec.Cmd) (took time.Duration, peak uint64) {
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
 	began := time.Now()
-	if err := p.Start(ctx); err != nil {
-		return err
+	must(cmd.Start())
+	stop := harness.Watch(ctx, 10*time.Millisecond, harness.Process{Name: "command", PID: cmd.Process.Pid})
+	err := cmd.Wait()
+	took = time.Since(began)
+	watched := stop()
+	if err == nil && len(watched) == 0 {
+		err = errors.New("the process was never seen")
 	}
-	stop := harness.Watch(ctx, 10*time.Millisecond, harness.Process{Name: "report", PID: p.PID()})
-	err := p.Wait(ctx)
-	watched, took := stop(), time.Since(began)
 	if err != nil {
-		return err
+		must(fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, said.String()))
 	}
-	if len(watched) == 0 {
-		return errors.New("the report's process was never seen")
-	}
-	file, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	e.bench.addDownload(key, watched[0].Peak, took, rows, file.Size())
-	return nil
+	return took, watched[0].Peak
 }
 
 // ledgerSums has ClickHouse read an order ledger as spreadsheets get it (semicolons, decimal commas, a byte order mark):

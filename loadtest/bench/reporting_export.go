@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
@@ -23,73 +21,37 @@ const (
 	exportedEvents  = `reporting_export_rows_total{table="order_events"}`
 )
 
-func amountOf(n int) delivery.Money {
-	return delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
-}
-
 // measureExport fills Redis while nobody exports, then lets an exporter work it off, into a new database each time.
 // Redis is filled without waiting for the disk, and synced as in production while it is measured.
-func (b *bench) measureExport(ctx context.Context) (err error) {
-	e, err := b.newReportingEnv(ctx, "export", map[string]string{"roles": "[export]", "pprof": strconv.FormatBool(b.profile != "")})
-	if err != nil {
-		return err
-	}
+func (b *bench) measureExport(ctx context.Context) {
+	e := b.newReportingEnv(ctx, "export", map[string]string{"roles": "[export]", "pprof": strconv.FormatBool(b.profile != "")})
 	defer e.Stop()
-	if _, err := e.Redis.Command(ctx, "CONFIG", "SET", "appendfsync", "no"); err != nil {
-		return err
-	}
-	o, err := openBook(ctx, e.RedisURL(stack.OperatorUser))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.Close()) }()
+	got(e.Redis.Command(ctx, "CONFIG", "SET", "appendfsync", "no"))
+	o := openBook(ctx, e.Stack)
+	defer o.Close()
 	began := time.Now()
-	if err := o.fill(ctx, b.orders); err != nil {
-		return err
-	}
+	o.fill(ctx, b.orders)
 	b.progress("export: filled Redis with %s orders in %.0f s", harness.Grouped(b.orders), time.Since(began).Seconds())
-	if _, err := e.Redis.Command(ctx, "CONFIG", "SET", "appendfsync", "always"); err != nil {
-		return err
-	}
+	got(e.Redis.Command(ctx, "CONFIG", "SET", "appendfsync", "always"))
 	for n := range b.rounds {
-		if err := e.export(ctx, o, n); err != nil {
-			return err
-		}
+		e.export(ctx, o, n)
 	}
-	return nil
 }
 
 // fill makes the orders and takes them to their end, a few thousand at a time, so that the events of an order lie as
 // near each other in the streams as in a busy hour. Each order has two commits, of two and of three changes.
-func (b *book) fill(ctx context.Context, count int) error {
-	const some = 250
+func (b *book) fill(ctx context.Context, count int) {
+	const some = 4096
 	began := time.Now().Add(-2 * time.Hour)
 	vendors := make([]*vendor, exportAccounts)
 	for i := range vendors {
 		vendors[i] = &vendor{account: delivery.NewAccountID()}
-		if err := b.addAccount(ctx, vendors[i].account, began); err != nil {
-			return err
-		}
+		b.addAccount(ctx, vendors[i].account, began)
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
 	for first := 0; first < count; first += some {
-		group.Go(func() error {
-			at := began.Add(time.Duration(first) * time.Millisecond / 2)
-			orders, err := b.createOrders(ctx, vendors, min(some, count-first), at, amountOf)
-			if err != nil {
-				return err
-			}
-			for _, to := range []delivery.Status{delivery.PickingUp, delivery.Delivered} {
-				at = at.Add(10 * time.Minute)
-				if err := b.advance(ctx, to, at, orders...); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		at := began.Add(time.Duration(first) * time.Millisecond / 2)
+		b.makeEvents(ctx, vendors, min(some, count-first), at, delivery.PickingUp, delivery.Delivered)
 	}
-	return group.Wait()
 }
 
 // forgetExporters removes the exporters' group from the streams: without it an exporter begins at the oldest entry.
@@ -103,27 +65,18 @@ return redis.status_reply('OK')`
 
 // export is one round: a new exporter exports everything into a new database. It
 // is measured from its readiness until everything was stored and acknowledged.
-func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
-	if _, err := e.Redis.Command(ctx, "EVAL", forgetExporters, "0"); err != nil {
-		return err
-	}
+func (e *reportingEnv) export(ctx context.Context, o *book, n int) {
+	got(e.Redis.Command(ctx, "EVAL", forgetExporters, "0"))
 	p, b, database := e.Reporting, e.bench, fmt.Sprintf("round%d", n+1)
-	p.Use(b.file("bin"), e.dir, "CLICKHOUSE_DATABASE="+database)
+	p.Use(b.file("bin"), b.dir, "CLICKHOUSE_DATABASE="+database)
 	defer p.Stop()
-	if err := p.Start(ctx); err != nil {
-		return err
-	}
+	must(p.Start(ctx))
 	profiled := b.startProfile(ctx, p, n)
-	used, err := harness.During(func() error { return awaitExported(ctx, p, o, float64(b.orders*changesPerOrder)) },
+	used := got(harness.During(func() error { return awaitExported(ctx, p, o, float64(b.orders*changesPerOrder)) },
 		harness.Process{Name: "exporter", PID: p.PID()}, harness.Process{Name: "engine", PID: e.ClickHouse.PID()},
-		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench"))
-	if err = errors.Join(err, profiled(), p.Check()); err != nil {
-		return err
-	}
-	m, err := readMetrics(ctx, p)
-	if err != nil {
-		return err
-	}
+		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench")))
+	must(errors.Join(profiled(), p.Check()))
+	m := got(readMetrics(ctx, p))
 	p.Stop()
 	// An order whose events are stored apart is sent again.
 	orders, events := m[`reporting_export_rows_total{table="orders"}`], m[exportedEvents]
@@ -137,7 +90,8 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) error {
 	b.add("export.pieces", m["reporting_export_turn_seconds_sum"]/used["seconds"])
 	b.add("export.busy", used["busy"]/used["seconds"])
 	b.add("export.others", used.Others())
-	return e.verifyExport(ctx, o, database)
+	b.add("export.left", float64(got(o.Streams.Lag(ctx, ledger.RoleExport)).Entries))
+	e.verifyExport(ctx, database)
 }
 
 // awaitExported returns when the exporter has stored so many events and acknowledged everything. It fails when none is
@@ -164,28 +118,19 @@ func awaitExported(ctx context.Context, p *stack.Program, o *book, wanted float6
 }
 
 // verifyExport compares what ClickHouse has with what was made, and drops it.
-func (e *reportingEnv) verifyExport(ctx context.Context, o *book, database string) error {
-	lag, err := o.Streams.Lag(ctx, ledger.RoleExport)
-	if err != nil {
-		return err
-	}
-	e.bench.add("export.left", float64(lag.Entries))
-	found, err := e.askNumbers(ctx, 4, fmt.Sprintf(`SELECT
+func (e *reportingEnv) verifyExport(ctx context.Context, database string) {
+	found := e.askNumbers(ctx, fmt.Sprintf(`SELECT
 		(SELECT countIf(status = 'Delivered') FROM %[1]s.orders FINAL),
 		(SELECT toInt64(sum(expected_collection) * 100) FROM %[1]s.orders FINAL),
 		(SELECT count() FROM %[1]s.order_events FINAL),
 		(SELECT uniqExact(order_id, status) FROM %[1]s.order_events)`, database))
-	if err != nil {
-		return err
-	}
 	orders, kurus := e.bench.orders, int64(0)
 	for n := range orders {
 		kurus += amountOf(n).Minor
 	}
 	changes := int64(orders * changesPerOrder)
-	e.bench.add("export.wrong", float64(differences(found, []int64{int64(orders), kurus, changes, changes})))
-	_, err = e.ask(ctx, "DROP DATABASE "+database+" SYNC")
-	return err
+	e.bench.add("export.wrong", differences(found, []int64{int64(orders), kurus, changes, changes}))
+	e.ask(ctx, "DROP DATABASE "+database+" SYNC")
 }
 
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {

@@ -20,11 +20,8 @@ import (
 
 // measureReports asks for every report of every scope as JSON over HTTP: once
 // cold, then warm; and for its rows in ClickHouse alone.
-func (b *bench) measureReports(ctx context.Context) error {
-	e, err := b.openYear(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bench) measureReports(ctx context.Context) {
+	e := b.openYear(ctx)
 	b.progress("reports: cold: the engine started again, with none of its tables' files in the page cache")
 	scopes := []scope{
 		{key: "account_month", from: monthFirst, to: monthLast, account: e.account},
@@ -38,55 +35,44 @@ func (b *bench) measureReports(ctx context.Context) error {
 	for _, s := range scopes {
 		for i, name := range []string{"order-ledger", "expected-collections", "fleet-statement", "exceptions", "control-totals"} {
 			// A quick run starts the engine again for the first report only.
-			if err := e.measureReport(ctx, name, s, !b.quick || i == 0); err != nil {
-				return fmt.Errorf("%s, %s: %w", name, s.key, err)
-			}
+			e.measureReport(ctx, name, s, !b.quick || i == 0)
 		}
 	}
-	return nil
 }
 
 // measureReport asks for a report and, unless it took long, again and again; then
 // ClickHouse alone for its rows, unsorted, which go nowhere.
-func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, cold bool) error {
+func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, cold bool) {
 	const disturbing = 0.3 // processors that other programs may keep busy before the table notes it
 	b, key := e.bench, "reports."+s.key+"."+name
 	if cold {
-		if err := e.restartEngine(ctx); err != nil {
-			return err
-		}
+		e.restartEngine(ctx)
 	}
-	query := fmt.Sprintf("SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '') SETTINGS final = 1 FORMAT Null",
-		strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet)
 	var first fetched
-	used, err := harness.During(func() (err error) {
-		if first, err = e.fetch(ctx, name, s); err != nil {
-			return err
-		}
-		if first.took >= longestRepeated {
-			b.add(key, milliseconds(first.took))
-		} else if err = e.repeat(key, short(b, 5, 2), func() (time.Duration, error) {
-			again, err := e.fetch(ctx, name, s)
-			if err == nil && (again.rows != first.rows || again.bytes != first.bytes) {
-				err = fmt.Errorf("it has %d rows in %d bytes, then %d in %d", first.rows, first.bytes, again.rows, again.bytes)
-			}
-			return again.took, err
-		}); err != nil {
-			return err
-		}
-		return e.repeat(key+".bare", short(b, 5, 1), func() (time.Duration, error) {
+	var took time.Duration // of the first
+	used := got(harness.During(func() error {
+		return caught(func() {
 			began := time.Now()
-			_, err := e.ask(ctx, query)
-			return time.Since(began), err
+			first = e.fetch(ctx, name, s)
+			if took = time.Since(began); took >= longestRepeated {
+				b.add(key, milliseconds(took))
+			} else {
+				b.repeat(key, short(b, 5, 2), func() {
+					if again := e.fetch(ctx, name, s); again != first {
+						must(fmt.Errorf("%s has %d rows in %d bytes, then %d in %d", key, first.rows, first.bytes, again.rows, again.bytes))
+					}
+				})
+			}
+			b.repeat(key+".bare", short(b, 5, 1), func() {
+				e.ask(ctx, fmt.Sprintf(`SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '')
+					SETTINGS final = 1 FORMAT Null`, strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet))
+			})
 		})
 	}, harness.Process{Name: "panel", PID: e.Reporting.PID()}, harness.Process{Name: "engine", PID: e.ClickHouse.PID()},
-		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench"))
-	if err != nil {
-		return err
-	}
+		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench")))
 	if cold {
-		b.add(key+".cold", milliseconds(first.took))
-		b.note(key, "cold %s ms", harness.Number(milliseconds(first.took)))
+		b.add(key+".cold", milliseconds(took))
+		b.note(key, "cold %s ms", harness.Number(milliseconds(took)))
 	}
 	b.add(key+".rows", float64(first.rows))
 	b.note(key, "bare query %s ms; %s rows, %s kB", harness.Number(harness.Median(b.figure(key+".bare").Rounds)),
@@ -96,36 +82,28 @@ func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, 
 	}
 	f := b.figure(key)
 	b.progress("%s: %s ms, %s", f.Title, harness.Number(harness.Median(f.Rounds)), f.Note)
-	return nil
 }
 
 // longestRepeated is after how long nothing is asked once more: the state of the caches does not matter then.
 const longestRepeated = 10 * time.Second
 
 // repeat notes the milliseconds of several answers, as many as fit into longestRepeated but at least one.
-func (e *reportingEnv) repeat(key string, times int, ask func() (time.Duration, error)) error {
+func (b *bench) repeat(key string, times int, ask func()) {
 	began := time.Now()
 	for n := 0; n == 0 || n < times && time.Since(began) < longestRepeated; n++ {
-		took, err := ask()
-		if err != nil {
-			return err
-		}
-		e.bench.add(key, milliseconds(took))
+		asked := time.Now()
+		ask()
+		b.add(key, milliseconds(time.Since(asked)))
 	}
-	return nil
 }
 
 // restartEngine starts the engine again, with a cold page cache, and returns when
 // reporting has found it.
-func (e *reportingEnv) restartEngine(ctx context.Context) error {
+func (e *reportingEnv) restartEngine(ctx context.Context) {
 	e.ClickHouse.Stop()
-	if err := dropPages(filepath.Join(e.dir, "clickhouse")); err != nil {
-		return fmt.Errorf("make the page cache forget the tables: %w", err)
-	}
-	if err := e.ClickHouse.Start(ctx); err != nil {
-		return err
-	}
-	return e.Reporting.AwaitReady(ctx)
+	must(dropPages(filepath.Join(e.dir, "clickhouse")))
+	must(e.ClickHouse.Start(ctx))
+	must(e.Reporting.AwaitReady(ctx))
 }
 
 // dropPages takes a folder's files out of the page cache, which needs no privileges.
@@ -144,18 +122,11 @@ func dropPages(dir string) error {
 	})
 }
 
-type fetched struct {
-	took        time.Duration // from the request to the last byte
-	rows, bytes int64
-}
+type fetched struct{ rows, bytes int64 }
 
 // fetch downloads a report as JSON, a row a line, and reads its last line, which has the number of rows.
-func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) (f fetched, err error) {
-	began := time.Now()
-	resp, err := e.open(ctx, name+".json", s)
-	if err != nil {
-		return f, err
-	}
+func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) (f fetched) {
+	resp := e.open(ctx, name+".json", s)
 	defer resp.Body.Close()
 	var last []byte
 	balances := true
@@ -165,21 +136,21 @@ func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) (f fetch
 		f.bytes += int64(len(last)) + 1
 		balances = balances && !bytes.Contains(last, []byte(`"ties":"no"`))
 	}
-	f.took = time.Since(began)
-	if err := lines.Err(); err != nil {
-		return f, fmt.Errorf("read %s: %w", name, err)
-	}
+	must(lines.Err())
 	end, found := bytes.CutPrefix(last, []byte(`],"totals":`))
 	var totals struct{ Rows int64 }
-	if err := json.Unmarshal(bytes.TrimSuffix(end, []byte("}}")), &totals); !found || err != nil {
-		return f, fmt.Errorf("%s ends with %.100q", name, last)
-	}
+	err := json.Unmarshal(bytes.TrimSuffix(end, []byte("}}")), &totals)
 	f.rows = totals.Rows
 	switch {
+	case err != nil || !found:
+		err = fmt.Errorf("ends with %.100q", last)
 	case f.rows == 0 && name != "exceptions":
-		return f, errors.New("it has no rows")
+		err = errors.New("has no rows")
 	case !balances:
-		return f, errors.New("it does not balance")
+		err = errors.New("does not balance")
 	}
-	return f, nil
+	if err != nil {
+		must(fmt.Errorf("%s, %s: it %w", name, s.key, err))
+	}
+	return f
 }

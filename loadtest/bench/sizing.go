@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/goccy/go-yaml"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
@@ -45,10 +45,8 @@ var optionalCosts = []string{
 }
 
 func readSizing(content []byte) (*sizing, error) {
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
 	var s sizing
-	if err := decoder.Decode(&s); err != nil {
+	if err := yaml.UnmarshalWithOptions(content, &s, yaml.Strict()); err != nil { // JSON is YAML, too
 		return nil, err
 	}
 	for name := range s.Costs {
@@ -112,27 +110,19 @@ func (s *sizing) needs(rate float64) []need {
 	}
 }
 
-func (b *bench) printNeeds() error {
+func (b *bench) printNeeds() {
 	var rates []float64
 	for text := range strings.SplitSeq(b.need, ",") {
 		rate, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		if err != nil || rate <= 0 || math.IsInf(rate, 0) {
-			return fmt.Errorf("-need: %q is no rate of orders per second", text)
+			must(fmt.Errorf("-need: %q is no rate of orders per second", text))
 		}
 		rates = append(rates, rate)
 	}
-	root, err := stack.ModuleDir()
+	path := cmp.Or(b.sizing, filepath.Join(got(stack.ModuleDir()), "loadtest", "bench", "sizing.json"))
+	s, err := readSizing(got(os.ReadFile(path)))
 	if err != nil {
-		return err
-	}
-	path := cmp.Or(b.sizing, filepath.Join(root, "loadtest", "bench", "sizing.json"))
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("sizing: %w", err)
-	}
-	s, err := readSizing(content)
-	if err != nil {
-		return fmt.Errorf("sizing %s: %w", path, err)
+		must(fmt.Errorf("sizing %s: %w", path, err))
 	}
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "orders per second at the peak")
@@ -151,5 +141,5 @@ func (b *bench) printNeeds() error {
 		}
 		fmt.Fprintf(w, "\t= %s\n", n.formula)
 	}
-	return w.Flush()
+	must(w.Flush())
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/harness"
 )
@@ -34,7 +35,8 @@ func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 		{"./gateway", "BenchmarkServe/*", perSecond}, {"./gateway", "BenchmarkServe/*", "cpu-us/order"}, {"./gateway", "BenchmarkDecode/*/*", "ns/op"},
 		{"./internal/ledger", "BenchmarkRedisCost/*", redisCost},
 	} {
-		if found, err := b.runBenchmark(t.Context(), c.pkg, c.name, 20); err != nil || found[c.unit] == 0 {
+		var found measures
+		if err := caught(func() { found = b.runBenchmark(t.Context(), c.pkg, c.name, 20) }); err != nil || found[c.unit] == 0 {
 			t.Errorf("%s: %v, %v", c.name, found, err)
 		}
 	}
@@ -45,7 +47,11 @@ func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 func TestDelivery_CarriesOrdersTheWholeWay(t *testing.T) {
 	t.Parallel()
 	b := &bench{rounds: 1, quick: true, dir: t.TempDir(), out: io.Discard, costs: map[string][]float64{}}
-	if err := errors.Join(b.measureDelivery(t.Context()), b.measureNative(t.Context())); err != nil {
+	if err := caught(func() {
+		must(stack.Build(t.Context(), b.file("bin")))
+		b.measureDelivery(t.Context())
+		b.measureNative(t.Context())
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for name, rounds := range b.costs {

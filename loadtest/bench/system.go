@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs/blockdevice"
+	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
@@ -36,21 +36,25 @@ type system struct {
 	vendors  []*stack.Vendor
 	batches  atomic.Int64 // of orders
 
-	secrets [][]byte // of the vendors' webhooks
-	fail    context.CancelCauseFunc
-	seen    atomic.Pointer[func(body []byte, at time.Time) error] // called with every webhook of an order
+	fail context.CancelCauseFunc
+	seen atomic.Pointer[func(body []byte, at time.Time) error] // called with every webhook of an order
 	// webhookBytes are those of all webhooks, heads and bodies.
 	webhookBytes atomic.Int64
 }
 
-// withSystem starts the programs, opens the vendors' stores and stops everything after
-// use. Orders move by requests to the fleet API only. masters are those of the options' RedisURL, if they have one.
-func (b *bench) withSystem(ctx context.Context, name string, options stack.Options, masters []*stack.Redis, use func(context.Context, *system) error) error {
-	options.DataDir, options.BinDir, options.Courier, options.Out = b.file(name), b.file("bin"), "manual", b.out
-	if err := stack.Build(ctx, options.BinDir); err != nil {
-		return err
-	}
-	return harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, started *harness.System) (err error) {
+// withSystem starts the programs and stops them after use, whose context ends when one of them dies. Orders move by
+// requests to the fleet API only.
+func (b *bench) withSystem(ctx context.Context, name string, options stack.Options, use func(context.Context, *harness.System)) {
+	options.DataDir, options.BinDir, options.Courier = b.file(name), b.file("bin"), "manual"
+	must(harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, s *harness.System) error {
+		return caught(func() { use(ctx, s) })
+	}))
+}
+
+// withVendors opens the vendors' stores in a system, too. masters are those of the options' RedisURL, if they have one.
+func (b *bench) withVendors(ctx context.Context, name string, options stack.Options, masters []*stack.Redis, use func(context.Context, *system)) {
+	options.Out = b.out
+	b.withSystem(ctx, name, options, func(ctx context.Context, started *harness.System) {
 		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: masters,
 			addrs: []string{hostOf(started.Demo.BaseURL)}}
 		if masters == nil {
@@ -58,46 +62,30 @@ func (b *bench) withSystem(ctx context.Context, name string, options stack.Optio
 		}
 		ctx, s.fail = context.WithCancelCause(ctx)
 		defer s.fail(nil)
-		hooks, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
+		limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
+		must(s.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.FleetID, limit, nil))
+		hooks := got(net.Listen("tcp", "127.0.0.1:0"))
 		defer hooks.Close() // the server has closed it unless it never began
-		if err := s.open(ctx, "http://"+hooks.Addr().String()); err != nil {
-			return err
-		}
+		s.vendors = got(s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
+			return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: fmt.Sprintf("http://%s/%d", hooks.Addr(), i)}
+		}))
 		stop := serveHTTP(hooks, s.receive) // webhooks that came before have waited for the secrets to be known
-		defer func() { err = errors.Join(err, stop()) }()
-		err = use(ctx, s)
+		defer stop()
+		err := caught(func() { use(ctx, s) })
 		if cause := context.Cause(ctx); cause != nil {
-			return cause
+			err = cause
 		}
-		return err
+		must(err)
 	})
 }
 
 // serveHTTP answers until it is stopped. It is fasthttp's and says no more than it must, because it shares
 // the processors with what is measured: with net/http a webhook took 1.7 times the CPU.
-func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop func() error) {
+func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop func()) {
 	server := &fasthttp.Server{Handler: handler, NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
 		MaxRequestBodySize: 64 << 10} // far above what is sent
 	go func() { _ = server.Serve(listener) }() // ends with stop
-	return server.Shutdown
-}
-
-func (s *system) open(ctx context.Context, hooksURL string) error {
-	limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
-	err := s.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.FleetID, limit, nil)
-	if err != nil {
-		return err
-	}
-	s.vendors, err = s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
-		return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: hooksURL + "/" + strconv.Itoa(i)}
-	})
-	for _, v := range s.vendors {
-		s.secrets = append(s.secrets, []byte(v.WebhookSecret))
-	}
-	return err
+	return func() { _ = server.Shutdown() }    // nothing of it is needed any more
 }
 
 // receive takes a vendor's webhook. What no receiver should ever see ends the run.
@@ -108,7 +96,7 @@ func (s *system) receive(c *fasthttp.RequestCtx) {
 	s.webhookBytes.Add(int64(len("POST  HTTP/1.1\r\n") + len(c.RequestURI()) + len(header.RawHeaders()) + len(body)))
 	i, err := strconv.Atoi(string(c.Path()[1:]))
 	switch {
-	case err != nil || i >= len(s.secrets) || !signed(s.secrets[i], body, header.Peek("webhook-id"), header.Peek("X-Service-Signature")):
+	case err != nil || i >= len(s.vendors) || !signed(s.vendors[i].WebhookSecret, body, header.Peek("webhook-id"), header.Peek("X-Service-Signature")):
 		err = fmt.Errorf("a webhook at %s cannot be verified: %.500s", c.Path(), body)
 	case string(header.Peek("X-Service-Event")) == string(delivery.StatusChanged):
 		if seen := s.seen.Load(); seen != nil {
@@ -145,80 +133,74 @@ func (s *system) newOrders() func(dst []byte, n int) []byte {
 	}
 }
 
-func (s *system) create(ctx context.Context, addrs []string, length time.Duration) (*harness.Answers, error) {
-	return harness.ClosedLoop(ctx, harness.Load{Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()})
+func (s *system) create(ctx context.Context, addrs []string, length time.Duration) *harness.Answers {
+	return got(harness.ClosedLoop(ctx, harness.Load{Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()}))
 }
 
 // settle waits until the worker is idle, so that no measurement pays for the one before.
-func (s *system) settle(ctx context.Context) error {
+func (s *system) settle(ctx context.Context) {
 	const quiet = 0.1 // of a core
-	return harness.Await(ctx, "an idle worker", time.Minute, 0, func() (bool, error) {
+	must(harness.Await(ctx, "an idle worker", time.Minute, 0, func() (bool, error) {
 		used, err := harness.During(func() error { return harness.Sleep(ctx, 250*time.Millisecond) },
 			harness.Process{Name: "worker", PID: s.Worker.PID()})
 		return used["worker"] <= quiet*used["seconds"], err
-	})
+	}))
 }
 
-// addRedis adds what a server has used. calls are those of scripts, commands all others, those within scripts included.
-func addRedis(ctx context.Context, u harness.Usage, server *stack.Redis) error {
-	info, err := harness.RedisInfo(ctx, server)
-	if err != nil {
-		return err
-	}
-	// The main thread alone is what one partition can have of a machine.
-	u["redis_us"] += 1e6 * (info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"])
-	u["redis_memory_bytes"] += info["used_memory"]
-	u["redis_net_in_bytes"] += info["total_net_input_bytes"]
-	u["redis_net_out_bytes"] += info["total_net_output_bytes"]
-	u["aof_bytes"] += info["aof_current_size"]
-	stats, err := server.Command(ctx, "INFO", "commandstats") // cmdstat_fcall:calls=7,usec=…
-	for line := range strings.Lines(stats) {
-		name, rest, _ := strings.Cut(line, ":calls=")
-		number, _, _ := strings.Cut(rest, ",")
-		n, _ := strconv.ParseFloat(number, 64) // the section's heading is no number
-		kind := "commands"
-		if strings.HasPrefix(name, "cmdstat_fcall") || strings.HasPrefix(name, "cmdstat_eval") {
-			kind = "calls"
+// redisUsage is what servers have used. calls are those of scripts, commands all others, those within scripts included.
+func redisUsage(ctx context.Context, servers ...*stack.Redis) harness.Usage {
+	u := harness.Usage{}
+	for _, server := range servers {
+		info := got(harness.RedisInfo(ctx, server))
+		// The main thread alone is what one partition can have of a machine.
+		u["redis_us"] += 1e6 * (info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"])
+		u["redis_memory_bytes"] += info["used_memory"]
+		u["redis_net_in_bytes"] += info["total_net_input_bytes"]
+		u["redis_net_out_bytes"] += info["total_net_output_bytes"]
+		u["aof_bytes"] += info["aof_current_size"]
+		stats := got(server.Command(ctx, "INFO", "commandstats")) // cmdstat_fcall:calls=7,usec=…
+		for name, calls := range harness.Numbers(strings.ReplaceAll(stats, ",", "\n"), ":calls=") {
+			kind := "commands"
+			if strings.HasPrefix(name, "cmdstat_fcall") || strings.HasPrefix(name, "cmdstat_eval") {
+				kind = "calls"
+			}
+			u[kind] += calls
 		}
-		u[kind] += n
 	}
-	return err
+	return u
+}
+
+// connect opens so many connections to a server.
+func connect(server *stack.Redis, connections int) *redis.Client {
+	one := got(server.Client())
+	defer one.Close()
+	options := *one.Options()
+	options.PoolSize = connections
+	return redis.NewClient(&options)
 }
 
 // usage is what has been used so far, by the names of costs.
-func (s *system) usage(ctx context.Context) (harness.Usage, error) {
-	u := harness.Usage{}
-	for _, server := range s.redises {
-		if err := addRedis(ctx, u, server); err != nil {
-			return nil, err
-		}
-	}
+func (s *system) usage(ctx context.Context) harness.Usage {
+	u := redisUsage(ctx, s.redises...)
 	processes := []harness.Process{{Name: "worker", PID: s.Worker.PID()}, harness.Self("generator")}
 	for _, g := range s.gateways {
 		processes = append(processes, harness.Process{Name: "gateway", PID: g.PID()})
 	}
-	machine, err := harness.Measure(processes...)
-	if err != nil {
-		return nil, err
-	}
-	for name, seconds := range machine {
+	for name, seconds := range got(harness.Measure(processes...)) {
 		u[name+"_us"] = 1e6 * seconds
 	}
 	// The flushes of all disks; an fsync is one. 0 on kernels that do not count them.
-	fs, err := blockdevice.NewDefaultFS()
-	if err != nil {
-		return nil, err
-	}
-	disks, err := fs.ProcDiskstats()
-	for _, d := range disks {
+	for _, d := range got(got(blockdevice.NewDefaultFS()).ProcDiskstats()) {
 		u["disk_flushes"] += float64(d.FlushRequestsCompleted)
 	}
-	return u, err
+	return u
 }
 
 // during is what is used while something is done; memory may shrink.
-func (s *system) during(ctx context.Context, do func() error) (harness.Usage, error) {
-	return harness.Growth(do, func() (harness.Usage, error) { return s.usage(ctx) })
+func (s *system) during(ctx context.Context, do func()) harness.Usage {
+	before := s.usage(ctx)
+	do()
+	return s.usage(ctx).Since(before)
 }
 
 // The two ways of an order that are accounted for.
@@ -233,24 +215,17 @@ var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
 // account runs a measurement of orders, notes and returns what one order costs each
 // resource, by names such as "created.gateway_us": loadtest/SIZING.md computes with
 // them. What the worker still has to do for them is waited for and counted.
-func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders float64, err error)) (harness.Usage, error) {
-	var orders float64
-	used, err := s.during(ctx, func() (err error) {
-		if orders, err = measure(); err == nil {
-			err = s.settle(ctx)
-		}
-		return err
+func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders int)) harness.Usage {
+	orders := 0
+	used := s.during(ctx, func() {
+		orders = measure()
+		s.settle(ctx)
 	})
-	if err != nil {
-		return nil, err
-	}
-	for name := range used {
-		used[name] /= orders
-	}
 	for _, name := range costNames {
+		used[name] /= float64(orders)
 		b.addCost(way+name, used[name])
 	}
-	return used, nil
+	return used
 }
 
 func (b *bench) addCost(name string, v float64) { b.costs[name] = append(b.costs[name], v) }

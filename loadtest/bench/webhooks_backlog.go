@@ -30,53 +30,42 @@ type backlog struct {
 // endpoint listens again: until the worker notices, and until it is drained.
 const drainTimeout = 3 * time.Minute
 
-func (b *bench) measureBacklog(ctx context.Context) error {
+func (b *bench) measureBacklog(ctx context.Context) {
 	l := &backlog{bench: b, events: short(b, 100_000, 500)}
 	l.aged = l.events / 100
-	return b.withWebhooks(ctx, "backlog", nil, func(e *webhookEnv) error {
-		l.waiting = e
-		return b.withWebhooks(ctx, "backlog-settled", nil, func(e *webhookEnv) error {
-			l.settled = e
-			steps := []func(context.Context) error{l.wait, l.settle, l.retry, l.measureBeside, l.drain}
-			if b.quick { // the memory of a few hundred events says nothing of one
-				steps = slices.Delete(steps, 2, 3)
+	b.withWebhooks(ctx, "backlog", nil, func(ctx context.Context, waiting *webhookEnv) {
+		b.withWebhooks(ctx, "backlog-settled", nil, func(ctx context.Context, settled *webhookEnv) {
+			l.waiting, l.settled = waiting, settled
+			l.wait(ctx)
+			l.settle(ctx)
+			if !b.quick { // the memory of a few hundred events says nothing of one
+				l.retry(ctx)
 			}
-			for _, step := range steps {
-				if err := step(ctx); err != nil {
-					return err
-				}
-			}
-			return nil
+			l.measureBeside(ctx)
+			l.drain(ctx)
 		})
 	})
 }
 
 // fill makes the events for a new vendor while no worker runs, each of an order of its own.
-func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) (*vendor, error) {
+func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) *vendor {
 	began := time.Now()
-	added, err := e.addVendors(ctx, 1, how)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.makeEvents(ctx, added, l.aged, delivery.Assigned, aged); err != nil {
-		return nil, err
-	}
-	err = e.makeEvents(ctx, added, l.events-l.aged, delivery.Assigned, began)
+	v := e.addVendor(ctx, how)
+	e.makeEvents(ctx, []*vendor{v}, l.aged, aged, delivery.Assigned)
+	e.makeEvents(ctx, []*vendor{v}, l.events-l.aged, began, delivery.Assigned)
 	l.progress("backlog: %s events made in %.1f s", harness.Grouped(l.events), time.Since(began).Seconds())
-	return added[0], err
+	return v
 }
 
 // wait lets the worker queue the events of the dead endpoint and try it, until it
 // no longer does anything with them but wait, or 40 s are over.
-func (l *backlog) wait(ctx context.Context) (err error) {
+func (l *backlog) wait(ctx context.Context) {
 	l.deadline = time.Now().Add(short(l.bench, 75*time.Second, 4*time.Second))
-	if l.dead, err = l.fill(ctx, l.waiting, refuses, l.deadline.Add(-deliveryWindow)); err != nil {
-		return err
-	}
+	l.dead = l.fill(ctx, l.waiting, refuses, l.deadline.Add(-deliveryWindow))
 	var endpoint *ledger.WebhookEndpoint
-	err = l.waiting.grow(ctx, "backlog.bytes", l.events, func() error {
+	l.waiting.grow(ctx, "backlog.bytes", l.events, func() {
 		quiet, tried := 0, int64(0)
-		return orTimeout(harness.Await(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (is bool, err error) {
+		awaitFor(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (is bool, err error) {
 			var unqueued int64
 			if endpoint, unqueued, err = l.waiting.queue(ctx, l.dead); err != nil {
 				return false, err
@@ -87,97 +76,71 @@ func (l *backlog) wait(ctx context.Context) (err error) {
 			tried = endpoint.Retried
 			// What was given up in the last second is neither in the schedule nor in the endpoint's figures.
 			return quiet >= 4 && endpoint.Backlog+endpoint.Undelivered >= int64(l.events), nil
-		})) // the comparison shows whether the worker is still busy with them
+		}) // the comparison shows whether the worker is still busy with them
 	})
-	if err != nil {
-		return err
-	}
 	l.progress("backlog: %s events wait, %d aged ones are given up", harness.Grouped(endpoint.Backlog), endpoint.Undelivered)
 	if waiting := endpoint.Backlog + endpoint.Undelivered; waiting < int64(l.events) {
-		return fmt.Errorf("only %d of %d events wait", waiting, l.events)
+		must(fmt.Errorf("only %d of %d events wait", waiting, l.events))
 	}
-	return nil
 }
 
-func (l *backlog) settle(ctx context.Context) (err error) {
-	if l.lively, err = l.fill(ctx, l.settled, answers, time.Now().Add(-deliveryWindow+time.Minute)); err != nil {
-		return err
-	}
-	return l.settled.grow(ctx, "backlog.settled_bytes", l.events, func() error {
-		if err := l.settled.awaitReceived(ctx, int64(l.events-l.aged), 2*time.Minute); err != nil {
-			return err
-		}
-		_, err := l.settled.awaitEmpty(ctx, l.lively)
-		return err
+func (l *backlog) settle(ctx context.Context) {
+	l.lively = l.fill(ctx, l.settled, answers, time.Now().Add(-deliveryWindow+time.Minute))
+	l.settled.grow(ctx, "backlog.settled_bytes", l.events, func() {
+		must(l.settled.awaitReceived(ctx, int64(l.events-l.aged), 2*time.Minute))
+		l.settled.awaitEmpty(ctx, l.lively)
 	})
 }
 
 // retry measures what an event takes that has been tried and waits for its next attempt: more than one that has never
 // been tried, because the ledger must know when that is, and how many there were. An endpoint that fails each event
 // and a circuit breaker that never opens bring all of them there.
-func (l *backlog) retry(ctx context.Context) error {
+func (l *backlog) retry(ctx context.Context) {
 	const events = 9_000
-	return l.withWebhooks(ctx, "backlog-retries", map[string]string{"breaker_failures": "10000"}, func(e *webhookEnv) error {
-		vendors, err := e.addVendors(ctx, 1, fails)
-		if err != nil {
-			return err
-		}
-		if err := e.makeEvents(ctx, vendors, events, delivery.Assigned, time.Now()); err != nil {
-			return err
-		}
-		return e.grow(ctx, "backlog.retry_bytes", events, func() error {
-			return harness.Await(ctx, "every event is tried", 40*time.Second, 20*time.Millisecond, func() (bool, error) {
-				endpoint, err := e.Webhooks.Endpoint(ctx, vendors[0].account)
+	l.withWebhooks(ctx, "backlog-retries", map[string]string{"breaker_failures": "10000"}, func(ctx context.Context, e *webhookEnv) {
+		v := e.addVendor(ctx, fails)
+		e.makeEvents(ctx, []*vendor{v}, events, time.Now(), delivery.Assigned)
+		e.grow(ctx, "backlog.retry_bytes", events, func() {
+			must(harness.Await(ctx, "every event is tried", 40*time.Second, 20*time.Millisecond, func() (bool, error) {
+				endpoint, err := e.Webhooks.Endpoint(ctx, v.account)
 				return err == nil && endpoint.Retried >= events, err
-			})
+			}))
 		})
 	})
 }
 
-func (l *backlog) measureBeside(ctx context.Context) error {
+func (l *backlog) measureBeside(ctx context.Context) {
 	l.note("backlog.p99_ratio", "%s wait", harness.Grouped(l.events))
-	return l.compare("backlog", func(_ int, with bool) (t turn, err error) {
+	l.compare("backlog", func(_ int, with bool) turn {
 		e := l.settled
 		if with {
 			e = l.waiting
 		}
-		if err := e.worker.Start(ctx); err != nil {
-			return t, err
-		}
-		defer e.worker.Stop()
+		must(e.Worker.Start(ctx))
+		defer e.Worker.Stop()
 		return e.measureWaits(ctx, short(l.bench, 10*time.Second, 2*time.Second), nil)
 	})
 }
 
 // grow notes by how many bytes per event Redis grows while work goes on with the worker. The orders and the streams
 // are there before; what comes in between is the queueing, and the endpoint's record of attempts, up to 256 kB once.
-func (e *webhookEnv) grow(ctx context.Context, key string, events int, work func() error) error {
-	before, err := e.memory(ctx)
-	if err != nil {
-		return err
-	}
-	if err := e.worker.Start(ctx); err != nil {
-		return err
-	}
-	if err := work(); err != nil {
-		return err
-	}
-	e.worker.Stop()
-	after, err := e.memory(ctx)
+func (e *webhookEnv) grow(ctx context.Context, key string, events int, work func()) {
+	before := e.memory(ctx)
+	must(e.Worker.Start(ctx))
+	work()
+	e.Worker.Stop()
+	after := e.memory(ctx)
 	if !e.bench.quick {
 		e.bench.add(key, (after-before)/float64(events))
 	}
-	return err
 }
 
 // memory is what Redis holds, in bytes: everything it has allocated but what its
 // clients and its unwritten file take just now.
-func (e *webhookEnv) memory(ctx context.Context) (float64, error) {
-	if err := e.settleRedis(ctx); err != nil {
-		return 0, err
-	}
-	info, err := harness.RedisInfo(ctx, e.redis)
-	return info["used_memory"] - info["mem_clients_normal"] - info["mem_aof_buffer"], err
+func (e *webhookEnv) memory(ctx context.Context) float64 {
+	e.settleRedis(ctx)
+	info := got(harness.RedisInfo(ctx, e.Redis))
+	return info["used_memory"] - info["mem_clients_normal"] - info["mem_aof_buffer"]
 }
 
 // queue is what the ledger has of an endpoint, and how many events it has not queued yet.
@@ -192,58 +155,36 @@ func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.Web
 
 // awaitEmpty gives the worker 10 s to record what has just been received, and to
 // give up what cannot be sent any more. The figures show what is left after that.
-func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint, err error) {
-	err = harness.Await(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (is bool, err error) {
+func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint) {
+	awaitFor(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (is bool, err error) {
 		var unqueued int64
 		endpoint, unqueued, err = e.queue(ctx, v)
 		return err == nil && endpoint.Backlog+unqueued == 0, err
 	})
-	return endpoint, orTimeout(err)
+	return endpoint
 }
 
 // drain lets the dead endpoint listen and watches its backlog drain, with the healthy traffic beside it.
-func (l *backlog) drain(ctx context.Context) error {
+func (l *backlog) drain(ctx context.Context) {
 	e, wanted := l.waiting, l.events-l.aged
 	// The aged events' deadline has passed before anything can be sent.
-	if err := harness.Sleep(ctx, time.Until(l.deadline.Add(time.Second))); err != nil {
-		return err
-	}
-	if err := e.worker.Start(ctx); err != nil {
-		return err
-	}
-	source, err := e.newSource(ctx, e.healthy, drainTimeout.Seconds()*steadyRate)
-	if err != nil {
-		return err
-	}
-	if err := l.dead.listen(); err != nil {
-		return err
-	}
-	began := time.Now()
-	err = e.beside(ctx, source, steadyRate, drainTimeout, func() error {
-		return orTimeout(harness.Await(ctx, "the backlog drains", drainTimeout, 100*time.Millisecond, func() (bool, error) {
-			return l.dead.sum().Received >= wanted, e.worker.Check()
-		}))
+	must(harness.Sleep(ctx, time.Until(l.deadline.Add(time.Second))))
+	must(e.Worker.Start(ctx))
+	var began time.Time
+	e.beside(ctx, steadyRate, drainTimeout, func() {
+		must(l.dead.listen())
+		began = time.Now()
+		awaitFor(ctx, "the backlog drains", drainTimeout, 100*time.Millisecond, func() (bool, error) {
+			return sumOf(l.dead).Received >= wanted, nil
+		})
 	})
-	if err != nil {
-		return err
-	}
 	watched := time.Since(began)
-	if err := e.awaitAll(ctx); err != nil {
-		return err
-	}
-	beside, err := newTurn(receiptsOf(e.healthy, began), nil)
-	if err != nil {
-		return err
-	}
-	l.dead.expire(time.Now())
-	l.lively.expire(time.Now())
-	endpoint, err := e.awaitEmpty(ctx, l.dead)
-	if err != nil {
-		return err
-	}
+	e.awaitAll(ctx)
+	beside := got(newTurn(receiptsOf(began, e.healthy...), nil))
+	endpoint := e.awaitEmpty(ctx, l.dead)
 	var came []float64 // seconds after the recovery
-	for _, event := range receiptsOf([]*vendor{l.dead}, time.Time{}) {
-		came = append(came, event.received.Sub(began).Seconds())
+	for _, event := range receiptsOf(time.Time{}, l.dead) {
+		came = append(came, event.receipts[0].Sub(began).Seconds())
 	}
 	slices.Sort(came)
 	after := func(n int) float64 { // the whole time if so many never came
@@ -252,7 +193,7 @@ func (l *backlog) drain(ctx context.Context) error {
 		}
 		return came[n-1]
 	}
-	all := sumOf(append(slices.Clone(e.vendors), l.settled.vendors...))
+	all := sumOf(slices.Concat(e.vendors, l.settled.vendors)...)
 	l.add("backlog.noticed", after(1))
 	l.add("backlog.half", after(wanted/2))
 	l.add("backlog.drained", after(wanted))
@@ -261,7 +202,6 @@ func (l *backlog) drain(ctx context.Context) error {
 	l.add("backlog.left", float64(endpoint.Backlog))
 	l.add("backlog.late", float64(all.Late))
 	l.note("backlog.late", "%d had reached it", l.aged)
-	l.add("backlog.unrecorded", float64(int64(l.dead.sum().Expired)-endpoint.Undelivered))
+	l.add("backlog.unrecorded", float64(int64(sumOf(l.dead).Expired)-endpoint.Undelivered))
 	l.addLosses("backlog", all)
-	return nil
 }

@@ -28,20 +28,20 @@ const (
 // X-Service-Signature before anything else, counts by eventId and then answers 204.
 type endpoint struct {
 	addr      string
-	secret    []byte
+	secret    string
 	behaviour behaviour
 	received  *atomic.Int64 // distinct events of all endpoints
-	stop      func() error  // nil until it listens
+	stop      func()
 	closed    chan struct{}
 
-	mu     sync.Mutex
-	events map[string]event // by eventId
-	counts counts
+	mu      sync.Mutex
+	events  map[string]*event // by eventId
+	invalid int               // see counts
 }
 
 // newEndpoint makes an endpoint that refuses connections until listen.
 func newEndpoint(addr string, how behaviour, received *atomic.Int64) *endpoint {
-	return &endpoint{addr: addr, behaviour: how, received: received, closed: make(chan struct{}), events: map[string]event{}}
+	return &endpoint{addr: addr, behaviour: how, received: received, stop: func() {}, closed: make(chan struct{}), events: map[string]*event{}}
 }
 
 // listen begins to take webhooks; the secret is known by then.
@@ -56,9 +56,7 @@ func (e *endpoint) listen() error {
 
 func (e *endpoint) close() {
 	close(e.closed)
-	if e.stop != nil {
-		_ = e.stop() // nothing of it is needed any more
-	}
+	e.stop()
 }
 
 func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
@@ -81,7 +79,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	switch {
 	case !signed(e.secret, ctx.PostBody(), id, header.Peek("X-Service-Signature")):
 		e.mu.Lock()
-		e.counts.Invalid++
+		e.invalid++
 		e.mu.Unlock()
 		ctx.SetStatusCode(fasthttp.StatusUnauthorized)
 	case e.behaviour == fails:
@@ -92,8 +90,8 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 }
 
 // signed verifies the body, and that it is about the event which the header names: only the body is signed.
-func signed(secret, body, id, signature []byte) bool {
-	mac := hmac.New(sha256.New, secret)
+func signed(secret string, body, id, signature []byte) bool {
+	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
 	want := hex.AppendEncode([]byte("sha256="), mac.Sum(nil))
 	rest, ok := bytes.CutPrefix(body, []byte(`{"eventId":"`))
@@ -106,88 +104,70 @@ const deliveryWindow = 24 * time.Hour
 // event is one change of an order that its vendor must receive. The endpoint knows it before it can arrive, because
 // an order's versions are known before they are stored.
 type event struct {
-	deadline time.Time // not to be sent after this
-	issued   time.Time // when the report that makes it, or its step, was handed to the ledger
-	received time.Time // first receipt; zero: none yet
-}
-
-type counts struct {
-	Expected   int // events that were made
-	Received   int // of these, received at least once
-	Expired    int // of these, not received, and past their deadline; see expire
-	Duplicates int // further receipts of an event
-	Late       int // receipts after the event's deadline
-	Invalid    int // receipts that could not be verified, or of an event that never was
-}
-
-func (c *counts) add(o counts) {
-	c.Expected += o.Expected
-	c.Received += o.Received
-	c.Expired += o.Expired
-	c.Duplicates += o.Duplicates
-	c.Late += o.Late
-	c.Invalid += o.Invalid
+	deadline time.Time   // not to be sent after this
+	issued   time.Time   // when the report that makes it, or its step, was handed to the ledger
+	receipts []time.Time // the first is what counts
 }
 
 func (e *endpoint) expect(eventID string, occurred, issued time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.events[eventID] = event{deadline: occurred.Add(deliveryWindow), issued: issued}
-	e.counts.Expected++
+	e.events[eventID] = &event{deadline: occurred.Add(deliveryWindow), issued: issued}
 }
 
 func (e *endpoint) receive(eventID string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	known, ok := e.events[eventID]
-	switch {
-	case !ok:
-		e.counts.Invalid++
+	if !ok {
+		e.invalid++
 		return
-	case !known.received.IsZero():
-		e.counts.Duplicates++
-	default:
-		known.received = at
-		e.events[eventID] = known
-		e.counts.Received++
+	}
+	if known.receipts = append(known.receipts, at); len(known.receipts) == 1 {
 		e.received.Add(1)
 	}
-	if at.After(known.deadline) {
-		e.counts.Late++
-	}
 }
 
-func (e *endpoint) sum() counts {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.counts
+// counts are of endpoints.
+type counts struct {
+	Expected   int // events that were made
+	Received   int // of these, received at least once
+	Expired    int // of these, not received, and past their deadline
+	Duplicates int // further receipts of an event
+	Late       int // receipts after the event's deadline
+	Invalid    int // receipts that could not be verified, or of an event that never was
 }
 
-// expire counts what can no longer come; once, when the deadlines that matter have passed.
-func (e *endpoint) expire(now time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, event := range e.events {
-		if event.received.IsZero() && now.After(event.deadline) {
-			e.counts.Expired++
-		}
-	}
-}
-
-func sumOf(vendors []*vendor) (c counts) {
+func sumOf(vendors ...*vendor) (c counts) {
 	for _, v := range vendors {
-		c.add(v.sum())
+		v.mu.Lock()
+		c.Invalid += v.invalid
+		c.Expected += len(v.events)
+		for _, e := range v.events {
+			if len(e.receipts) > 0 {
+				c.Received++
+				c.Duplicates += len(e.receipts) - 1
+			} else if time.Now().After(e.deadline) {
+				c.Expired++
+			}
+			for _, at := range e.receipts {
+				if at.After(e.deadline) {
+					c.Late++
+				}
+			}
+		}
+		v.mu.Unlock()
 	}
 	return c
 }
 
 // receiptsOf are the events that were issued from some moment on and have been received.
-func receiptsOf(vendors []*vendor, from time.Time) (found []event) {
+func receiptsOf(from time.Time, vendors ...*vendor) (found []event) {
 	for _, v := range vendors {
 		v.mu.Lock()
-		for _, event := range v.events {
-			if !event.received.IsZero() && !event.issued.Before(from) {
-				found = append(found, event)
+		for _, e := range v.events {
+			if len(e.receipts) > 0 && !e.issued.Before(from) {
+				found = append(found, *e)
 			}
 		}
 		v.mu.Unlock()

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -26,81 +24,58 @@ const (
 	steadyRate = 200
 )
 
-// webhookEnv is what one measurement stands on: a Redis with production's durability, a ledger in it, vendors with
-// their endpoints, and a worker with its shipped settings.
+// webhookEnv is what one measurement stands on: a system whose gateway is stopped, and whose worker is yet to start, with
+// its shipped settings; vendors with their endpoints.
 type webhookEnv struct {
+	*harness.System
 	*book
 	bench    *bench
-	redis    *stack.Redis
-	vendors  []*vendor // all of them
-	healthy  []*vendor // those that the even traffic goes to
-	worker   *stack.Program
+	vendors  []*vendor    // all of them
+	healthy  []*vendor    // those that the even traffic goes to
 	received atomic.Int64 // distinct events, of all vendors
 }
 
 // withWebhooks starts Redis, adds the healthy vendors, and stops everything when
-// do is done. The worker is yet to start, with other values for some settings.
-func (b *bench) withWebhooks(ctx context.Context, name string, settings map[string]string, do func(*webhookEnv) error) (err error) {
-	dir := b.file(name)
-	e := &webhookEnv{bench: b}
-	if e.redis, err = stack.StartRedis(ctx, stack.RedisOptions{Dir: filepath.Join(dir, "redis")}); err != nil {
-		return err
-	}
-	defer e.redis.Stop()
-	if e.book, err = openBook(ctx, e.redis.URL); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	config, err := harness.WriteConfig(dir, "worker", settings)
-	if err != nil {
-		return err
-	}
-	addr := stack.FreeAddr()
-	e.worker = &stack.Program{
-		Name: "worker", Path: b.file("bin", "worker"), Args: []string{"-config", config},
-		Env: []string{"ENVIRONMENT=sandbox", "COURIER=manual", "WEBHOOK_LOCAL_RECEIVERS=auto", "LOG_LEVEL=error",
-			"PARTITIONS=" + fmt.Sprint(partitions), "REDIS_URL=" + e.redis.URL, "WORKER_OPS_ADDR=" + addr, "WORKER_INSTANCE=bench",
-			"WEBHOOK_KEYS=" + sealKeyID + ":" + base64.StdEncoding.EncodeToString(sealKey), "WEBHOOK_KEYS_FILE="},
-		Log: filepath.Join(dir, "worker.log"), Ready: "http://" + addr + "/readyz",
-	}
-	defer func() {
-		e.worker.Kill()
-		for _, v := range e.vendors {
-			v.close()
+// do is done. The worker will start with other values for some settings.
+func (b *bench) withWebhooks(ctx context.Context, name string, settings map[string]string, do func(context.Context, *webhookEnv)) {
+	options := stack.Options{Env: append([]string{"LOG_LEVEL=error"}, sealKeyEnv...)}
+	b.withSystem(ctx, name, options, func(ctx context.Context, s *harness.System) {
+		s.Gateway.Stop()
+		s.Worker.Stop()
+		e := &webhookEnv{System: s, bench: b, book: openBook(ctx, s.Stack)}
+		defer func() {
+			s.Worker.Kill()
+			for _, v := range e.vendors {
+				v.close()
+			}
+			_ = e.Close() // the ledger is dropped
+		}()
+		got(harness.WriteConfig(b.file(name), "worker", settings))
+		s.Worker.Use(b.file("bin"), b.file(name))
+		for range endpoints {
+			e.healthy = append(e.healthy, e.addVendor(ctx, answers))
 		}
-	}()
-	if e.healthy, err = e.addVendors(ctx, endpoints, answers); err != nil {
-		return err
-	}
-	return do(e)
+		do(ctx, e)
+	})
 }
 
 // processes are what is measured; the endpoints run in this one.
 func (e *webhookEnv) processes() []harness.Process {
-	return []harness.Process{{Name: "worker", PID: e.worker.PID()}, {Name: "redis", PID: e.redis.PID()}, harness.Self("receiver")}
+	return []harness.Process{{Name: "worker", PID: e.Worker.PID()}, {Name: "redis", PID: e.Redis.PID()}, harness.Self("receiver")}
 }
 
-// addVendors registers n vendors whose endpoints behave alike, spread evenly over the partitions.
-func (e *webhookEnv) addVendors(ctx context.Context, n int, how behaviour) (added []*vendor, err error) {
-	for range n {
-		v := &vendor{endpoint: newEndpoint(stack.FreeAddr(), how, &e.received), account: accountIn(len(e.vendors) % partitions)}
-		e.vendors, added = append(e.vendors, v), append(added, v)
-		if err := e.addAccount(ctx, v.account, time.Now()); err != nil {
-			return nil, err
-		}
-		_, secret, err := e.Webhooks.SetURL(ctx, v.account, "http://"+v.addr+"/hook")
-		if err != nil {
-			return nil, err
-		}
-		v.secret = []byte(secret)
-		if how == refuses {
-			continue
-		}
-		if err := v.listen(); err != nil {
-			return nil, err
-		}
+// addVendor registers a vendor with an endpoint. They are spread evenly over the partitions.
+func (e *webhookEnv) addVendor(ctx context.Context, how behaviour) *vendor {
+	v := &vendor{endpoint: newEndpoint(stack.FreeAddr(), how, &e.received), account: accountIn(len(e.vendors) % partitions)}
+	e.vendors = append(e.vendors, v)
+	e.addAccount(ctx, v.account, time.Now())
+	_, secret, err := e.Webhooks.SetURL(ctx, v.account, "http://"+v.addr+"/hook")
+	must(err)
+	v.secret = secret
+	if how != refuses {
+		must(v.listen())
 	}
-	return added, nil
+	return v
 }
 
 // accountIn draws an account of the given partition. How the ledger spreads
@@ -116,32 +91,23 @@ func accountIn(partition int) delivery.AccountID {
 	}
 }
 
-// makeEvents creates n orders and takes them up to a status, many in one round trip, while no worker runs.
-func (e *webhookEnv) makeEvents(ctx context.Context, vendors []*vendor, n int, to delivery.Status, at time.Time) error {
-	orders, err := e.createOrders(ctx, vendors, n, at, nil)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(4)
-	for some := range slices.Chunk(orders, 250) {
-		group.Go(func() error { return e.advance(ctx, to, at, some...) })
-	}
-	return group.Wait()
+// settleRedis waits until Redis does not rewrite its file, so that a measurement pays for its own work only.
+func (e *webhookEnv) settleRedis(ctx context.Context) {
+	must(harness.Await(ctx, "redis rewrites its file", time.Minute, 50*time.Millisecond, func() (bool, error) {
+		info, err := harness.RedisInfo(ctx, e.Redis)
+		return info["aof_rewrite_in_progress"] == 0 && info["aof_rewrite_scheduled"] == 0, err
+	}))
 }
 
-// settleRedis waits until Redis does not rewrite its file, so that a measurement pays for its own work only.
-func (e *webhookEnv) settleRedis(ctx context.Context) error {
-	return harness.Await(ctx, "redis rewrites its file", time.Minute, 50*time.Millisecond, func() (bool, error) {
-		info, err := harness.RedisInfo(ctx, e.redis)
-		return info["aof_rewrite_in_progress"] == 0 && info["aof_rewrite_scheduled"] == 0, err
-	})
+// awaitFor waits for what a figure shows when it does not come in time.
+func awaitFor(ctx context.Context, what string, timeout, every time.Duration, done func() (bool, error)) {
+	if err := harness.Await(ctx, what, timeout, every, done); !errors.Is(err, harness.ErrTimeout) {
+		must(err)
+	}
 }
 
 func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Duration) error {
-	err := harness.Await(ctx, "events received", timeout, time.Millisecond, func() (bool, error) {
-		return e.received.Load() >= n, e.worker.Check()
-	})
+	err := harness.Await(ctx, "events received", timeout, time.Millisecond, func() (bool, error) { return e.received.Load() >= n, nil })
 	if err != nil {
 		return fmt.Errorf("%d of %d: %w", e.received.Load(), n, err)
 	}
@@ -150,85 +116,61 @@ func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Du
 
 // awaitAll waits until the healthy vendors have received everything. When nothing is wrong, that takes less than half a
 // minute: what is lacking then is lost, and the figures will show it.
-func (e *webhookEnv) awaitAll(ctx context.Context) error {
-	return orTimeout(harness.Await(ctx, "all received", 30*time.Second, 10*time.Millisecond, func() (bool, error) {
-		c := sumOf(e.healthy)
-		return c.Received == c.Expected, e.worker.Check()
-	}))
+func (e *webhookEnv) awaitAll(ctx context.Context) {
+	awaitFor(ctx, "all received", 30*time.Second, 50*time.Millisecond, func() (bool, error) {
+		c := sumOf(e.healthy...)
+		return c.Received == c.Expected, nil
+	})
 }
 
-// source is where the events for some vendors come from: their orders, moved along from Assigned to Delivered.
-type source struct {
-	orders []*order
-	next   int
+// ordersFor creates the orders for so many events a second, in turn for vendors.
+func (e *webhookEnv) ordersFor(ctx context.Context, vendors []*vendor, rate int, length time.Duration) []*order {
+	orders := e.createOrders(ctx, vendors, int(length.Seconds()*float64(rate))/eventsPerOrder, time.Now())
+	e.settleRedis(ctx)
+	return orders
 }
 
-// abreast is how many orders of a source are on their way at once, one after the other by one status: at 200 events a
-// second an order moves about every third of a second.
-const abreast = 64
-
-// newSource creates the orders for so many events, in turn for the vendors.
-func (e *webhookEnv) newSource(ctx context.Context, vendors []*vendor, events float64) (*source, error) {
-	blocks := int(events)/(abreast*eventsPerOrder) + 1
-	orders, err := e.createOrders(ctx, vendors, blocks*abreast, time.Now(), nil)
-	return &source{orders: orders}, err
-}
-
-func (s *source) step() *order {
-	block, within := s.next/(abreast*eventsPerOrder), s.next%(abreast*eventsPerOrder)
-	s.next++
-	return s.orders[block*abreast+within%abreast]
-}
-
-// flow reports what makes events in an open loop: slot after slot at a fixed rate, whatever the worker makes of it. The
-// pattern of sources is repeated; a nil slot passes without an event. It ends after its length or with ctx, and returns
-// when the last report is stored.
-func (e *webhookEnv) flow(ctx context.Context, pattern []*source, rate int, length time.Duration) error {
+// flow reports the orders' statuses, so many a second, in an open loop: by the timetable of journeys, whatever the
+// worker makes of it. It ends with the orders or with ctx, and returns when the last report is stored.
+func (e *webhookEnv) flow(ctx context.Context, orders []*order, rate int) error {
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
-	began := time.Now()
-	for i := range int(length.Seconds() * float64(rate)) {
-		if !harness.SleepUntil(ctx, began.Add(time.Duration(i)*time.Second/time.Duration(rate))) || working.Err() != nil {
-			break
-		}
-		if source := pattern[i%len(pattern)]; source != nil {
-			o := source.step()
+	t := timetable{start: time.Now().Add(-spacing), rate: float64(rate) / eventsPerOrder, orders: len(orders), every: 1}
+	t.run(ctx, func(n, step int) {
+		if o := orders[n]; o != nil && step > 0 {
 			group.Go(func() error { return e.report(working, o) })
 		}
-	}
+	})
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("traffic: %w", err)
 	}
 	return nil
 }
 
-// beside does something while events flow from a source, and ends the traffic with it.
-func (e *webhookEnv) beside(ctx context.Context, s *source, rate int, longest time.Duration, do func() error) error {
+// beside does something while events for the healthy vendors flow, and ends the traffic with it.
+func (e *webhookEnv) beside(ctx context.Context, rate int, longest time.Duration, do func()) {
+	orders := e.ordersFor(ctx, e.healthy, rate, longest)
 	flowing, stop := context.WithCancel(ctx)
 	var group errgroup.Group
-	group.Go(func() error { return e.flow(flowing, []*source{s}, rate, longest) })
-	err := do()
+	group.Go(func() error { return e.flow(flowing, orders, rate) })
+	err := caught(do)
 	stop()
-	return errors.Join(err, group.Wait())
+	must(errors.Join(err, group.Wait()))
 }
 
-// warmUp is how long traffic runs before it is measured: connections are opened and scripts loaded.
-func (b *bench) warmUp() time.Duration { return short(b, 2*time.Second, 500*time.Millisecond) }
+// warmUp is how long traffic runs before it is measured: connections are opened, scripts loaded, and orders of every
+// step in progress.
+func (b *bench) warmUp() time.Duration { return short(b, deliveryWarmUp, 500*time.Millisecond) }
 
 // measureWaits runs traffic at steadyRate and returns how long each event for the healthy vendors took after the
-// warm-up. Of ten slots, some may belong to others. All have been received, or are lost, when it returns.
-func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, others map[int]*source) (t turn, err error) {
-	length += e.bench.warmUp()
-	healthy, err := e.newSource(ctx, e.healthy, length.Seconds()*steadyRate)
-	if err != nil {
-		return t, err
+// warm-up. Of ten orders, some may be others' or nobody's. All have been received, or are lost, when it returns.
+func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, others map[int]*vendor) turn {
+	vendors := slices.Repeat(e.healthy, 10)
+	for i := range vendors {
+		if other, ok := others[i%10]; ok {
+			vendors[i] = other
+		}
 	}
-	pattern := slices.Repeat([]*source{healthy}, 10)
-	for slot, other := range others {
-		pattern[slot] = other
-	}
-	if err := e.settleRedis(ctx); err != nil {
-		return t, err
-	}
+	orders := e.ordersFor(ctx, vendors, steadyRate, e.bench.warmUp()+length)
 	began := time.Now()
 	watching, stop := context.WithCancel(ctx)
 	var busy noise
@@ -237,15 +179,11 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 		busy, err = e.watchOthers(watching)
 		return err
 	})
-	err = e.flow(ctx, pattern, steadyRate, length)
+	err := e.flow(ctx, orders, steadyRate)
 	stop()
-	if err = errors.Join(err, group.Wait(), context.Cause(ctx)); err != nil {
-		return t, err
-	}
-	if err := e.awaitAll(ctx); err != nil {
-		return t, err
-	}
-	return newTurn(receiptsOf(e.healthy, began.Add(e.bench.warmUp())), busy)
+	must(errors.Join(err, group.Wait(), context.Cause(ctx)))
+	e.awaitAll(ctx)
+	return got(newTurn(receiptsOf(began.Add(e.bench.warmUp()), e.healthy...), busy))
 }
 
 // Other programs on the machine delay everything at once, and a tenth of a second of that is more than the hundredth
@@ -291,7 +229,7 @@ type turn struct {
 func newTurn(receipts []event, n noise) (t turn, err error) {
 	var all []float64
 	for _, e := range receipts {
-		took := milliseconds(e.received.Sub(e.issued))
+		took := milliseconds(e.receipts[0].Sub(e.issued))
 		all = append(all, took)
 		disturbed := slices.ContainsFunc(n, func(end time.Time) bool {
 			return e.issued.After(end.Add(-noiseSpan-noiseBefore)) && e.issued.Before(end.Add(noiseAfter))
@@ -320,25 +258,21 @@ func (t turn) String() string {
 }
 
 type round struct {
-	figures   map[string]float64 // by key
-	disturbed float64            // by other programs
-	turns     map[bool]turn      // of a comparison, with and without
+	figures       map[string]float64 // by key
+	disturbed     float64            // by other programs
+	with, without turn               // of a comparison
 }
 
 // calmest measures rounds until enough of them were calm, which is disturbed by at most as much as said, or until one
 // spare round is used up. It notes and returns the calm ones; if there are none, as many as were asked for, the least
 // disturbed.
-func (b *bench) calmest(calm float64, measure func(n int) (round, error)) ([]round, error) {
+func (b *bench) calmest(calm float64, measure func(n int) round) []round {
 	most := b.rounds + short(b, 1, 0)
 	var all []round
 	calmOnes := 0
 	for calmOnes < b.rounds && len(all) < most {
-		r, err := measure(len(all))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-		if r.disturbed <= calm {
+		r := measure(len(all))
+		if all = append(all, r); r.disturbed <= calm {
 			calmOnes++
 		}
 	}
@@ -349,36 +283,31 @@ func (b *bench) calmest(calm float64, measure func(n int) (round, error)) ([]rou
 			b.add(key, v)
 		}
 	}
-	return chosen, nil
+	return chosen
 }
 
 // compare measures both halves of a comparison in turn, so that a slow minute of
 // the machine falls on both; which is first changes with every round.
-func (b *bench) compare(part string, measure func(n int, with bool) (turn, error)) error {
-	rounds, err := b.calmest(mostLeftOut, func(n int) (r round, err error) {
-		r.turns = map[bool]turn{}
-		for _, with := range []bool{n%2 == 0, n%2 == 1} {
-			if r.turns[with], err = measure(n, with); err != nil {
-				return r, err
+func (b *bench) compare(part string, measure func(n int, with bool) turn) {
+	var with, without turn // of all rounds
+	for _, r := range b.calmest(mostLeftOut, func(n int) (r round) {
+		for _, beside := range []bool{n%2 == 0, n%2 == 1} {
+			if t := measure(n, beside); beside {
+				r.with = t
+			} else {
+				r.without = t
 			}
 		}
-		with, without := r.turns[true], r.turns[false]
-		b.progress("%s %d: with %s; without %s", part, n+1, with, without)
-		r.disturbed = max(with.leftOut, without.leftOut)
+		b.progress("%s %d: with %s; without %s", part, n+1, r.with, r.without)
+		r.disturbed = max(r.with.leftOut, r.without.leftOut)
 		r.figures = map[string]float64{
-			part + ".p99_ratio": with.p99() / without.p99(), part + ".left_out": 100 * r.disturbed,
-			part + ".p50": with.p50(), part + ".p50_without": without.p50(),
-			part + ".p99": with.p99(), part + ".p99_without": without.p99(),
+			part + ".p99_ratio": r.with.p99() / r.without.p99(), part + ".left_out": 100 * r.disturbed,
+			part + ".p50": r.with.p50(), part + ".p50_without": r.without.p50(),
+			part + ".p99": r.with.p99(), part + ".p99_without": r.without.p99(),
 		}
-		return r, nil
-	})
-	if err != nil {
-		return err
-	}
-	var with, without turn // of all rounds
-	for _, r := range rounds {
-		with.waits, without.waits = append(with.waits, r.turns[true].waits...), append(without.waits, r.turns[false].waits...)
+		return r
+	}) {
+		with.waits, without.waits = append(with.waits, r.with.waits...), append(without.waits, r.without.waits...)
 	}
 	b.add(part+".p99_ratio_pooled", with.p99()/without.p99())
-	return nil
 }

@@ -5,15 +5,15 @@ INSERT INTO delivery.orders
     payment_type, order_amount, collection_amount
 )
 WITH
-    {{.Orders}} AS orders, {{.Days}} AS days, {{.Accounts}} AS accounts, {{.Stores}} AS stores, {{.Fleets}} AS fleets,
-    {{.Earlier}} AS earlier,
+    ${orders} AS orders, 365 AS days, 500 AS accounts, 4 AS stores, 20 AS fleets,
+    ${earlier} AS earlier,
     cityHash64(number, 1) AS luck,
     luck % accounts AS account,
     intDiv(luck, 1000) % stores AS store,
     cityHash64(account, store) % fleets AS fleet,
     cityHash64(number, 2) % 1000 AS fate,
     multiIf(fate < 920, 'Delivered', fate < 960, 'Failed', 'Cancelled') AS ends_as,
-    toDateTime64('{{.First}} 00:00:00', 3, 'Etc/GMT-3') + toIntervalDay(intDiv(number * days, orders))
+    toDateTime64('${first} 00:00:00', 3, 'Etc/GMT-3') + toIntervalDay(intDiv(number * days, orders))
         + toIntervalMillisecond(36000000 + cityHash64(number, 3) % 25200000 + cityHash64(number, 4) % 25200000) AS created,
     created + toIntervalSecond(60 + cityHash64(number, 5) % 480) AS assigned,
     assigned + toIntervalSecond(300 + cityHash64(number, 6) % 900) AS picked_up,
@@ -50,5 +50,5 @@ SELECT
         paid_by IN ('Cash', 'Card'), multiIf(slip = 2, NULL, slip < 10, amount - 5, amount),
         paid_by = 'Prepaid' AND slip = 2, amount,
         NULL)
-FROM numbers({{.From}}, {{.Count}})
+FROM numbers(${from}, ${count})
 WHERE NOT earlier OR number % 10 = 0 AND ends_as != 'Cancelled'

@@ -57,7 +57,7 @@ func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) 
 // measures how much the server takes, not how long a caller waits. Its errors are OpenLoop's.
 func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 	var sent atomic.Int64
-	return l.exchange(ctx, func(_ context.Context, start time.Time) NextRequest {
+	return l.exchange(ctx, func(_ context.Context, start time.Time) nextRequest {
 		return func() (n int, due time.Time, more bool) {
 			now := time.Now()
 			if now.Sub(start) >= l.Duration {
@@ -73,7 +73,7 @@ func ClosedLoop(ctx context.Context, l Load) (*Answers, error) {
 // coordinated omission). It fails when a connection breaks, when answers are missing 10 s after the last request,
 // when one has not the wanted status, and when ctx ends.
 func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
-	return l.exchange(ctx, func(ctx context.Context, start time.Time) NextRequest {
+	return l.exchange(ctx, func(ctx context.Context, start time.Time) nextRequest {
 		due := make(chan int, int(l.Rate*l.Duration.Seconds()))
 		go func() { // makes every request due at its instant; the connections that are free take them in turn
 			defer close(due)
@@ -111,8 +111,11 @@ func SleepUntil(ctx context.Context, at time.Time) bool {
 	return true
 }
 
+// nextRequest is the request that is due next and its instant, unless there are no more.
+type nextRequest func() (n int, due time.Time, more bool)
+
 // exchange is what both loops have in common. begin is called when all are connected.
-func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, start time.Time) NextRequest) (*Answers, error) {
+func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, start time.Time) nextRequest) (*Answers, error) {
 	const longest = time.Minute // nothing lasts longer, see answerTimeout
 	connected, disconnect := context.WithCancel(ctx)
 	defer disconnect()
@@ -123,22 +126,34 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 	}
 	all := &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	start := time.Now()
+	next := begin(working, start)
 	var mu sync.Mutex
-	SendDue(group, conns, begin(working, start), l.Request, func(_ int, due time.Time, a Answer) error {
-		took := time.Since(due)
-		mu.Lock()
-		defer mu.Unlock()
-		_ = all.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
-		all.Answered++
-		all.Sent += int64(a.Sent)
-		all.Received += int64(a.Size)
-		if a.Status != l.Want {
-			if all.Unexpected++; all.Unexpected == 1 {
-				all.Sample = fmt.Sprintf("%d %.300s", a.Status, a.Body)
+	for range l.Connections {
+		group.Go(func() error {
+			var request []byte
+			c := <-conns
+			for n, due, more := next(); more; n, due, more = next() {
+				request = l.Request(request[:0], n)
+				a, err := c.Exchange(request)
+				took := time.Since(due)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				_ = all.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
+				all.Answered++
+				all.Sent += int64(len(request))
+				all.Received += int64(a.Size)
+				if a.Status != l.Want {
+					if all.Unexpected++; all.Unexpected == 1 {
+						all.Sample = fmt.Sprintf("%d %.300s", a.Status, a.Body)
+					}
+				}
+				mu.Unlock()
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
@@ -147,31 +162,6 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 		return all, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", all.Unexpected, all.Answered, all.Sample)
 	}
 	return all, nil
-}
-
-// NextRequest is the request that is due next and its instant, unless there are no more.
-type NextRequest func() (n int, due time.Time, more bool)
-
-// SendDue sends on each connection the next request that is due when the last one is answered, until there are no more.
-// An error of a connection or of answered ends the group.
-func SendDue(group *errgroup.Group, conns []*Conn, next NextRequest, request func(dst []byte, n int) []byte,
-	answered func(n int, due time.Time, a Answer) error) {
-	for _, c := range conns {
-		group.Go(func() error {
-			var buffer []byte
-			for n, due, more := next(); more; n, due, more = next() {
-				buffer = request(buffer[:0], n)
-				answer, err := c.Exchange(buffer)
-				if err == nil {
-					err = answered(n, due, answer)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
 }
 
 // maxAnswer bounds an answer's body, in bytes. The service's largest is below 200 kB.
@@ -212,14 +202,18 @@ func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	return c, nil
 }
 
+// Conns are connections that are free.
+type Conns chan *Conn
+
 // DialAll connects n times, to the addresses in turn.
-func DialAll(ctx context.Context, n int, addrs []string, deadline time.Time) ([]*Conn, error) {
-	conns := make([]*Conn, n)
-	for i := range conns {
-		var err error
-		if conns[i], err = Dial(ctx, addrs[i%len(addrs)], deadline); err != nil {
+func DialAll(ctx context.Context, n int, addrs []string, deadline time.Time) (Conns, error) {
+	conns := make(Conns, n)
+	for i := range n {
+		c, err := Dial(ctx, addrs[i%len(addrs)], deadline)
+		if err != nil {
 			return nil, err
 		}
+		conns <- c
 	}
 	return conns, nil
 }
@@ -241,7 +235,6 @@ type Answer struct {
 	Status     int
 	Body       []byte // valid until the next Exchange
 	Size       int    // in bytes, head and body
-	Sent       int    // the same of the request
 	RetryAfter int    // the header in seconds; 0 when absent or a date
 	Close      bool   // no further request is answered on this connection
 }
@@ -256,7 +249,7 @@ func (c *Conn) Exchange(request []byte) (Answer, error) {
 		return Answer{}, fmt.Errorf("read an answer: %w", err)
 	}
 	a := Answer{Status: c.response.StatusCode(), Body: c.response.Body(), Close: c.response.ConnectionClose(),
-		Sent: len(request), Size: c.conn.read - c.reader.Buffered() - before}
+		Size: c.conn.read - c.reader.Buffered() - before}
 	a.RetryAfter, _ = strconv.Atoi(string(c.response.Header.Peek("Retry-After")))
 	return a, nil
 }

@@ -68,19 +68,14 @@ func (u Usage) Since(before Usage) Usage {
 
 // During is what the processes and the machine use while something is done.
 func During(do func() error, processes ...Process) (Usage, error) {
-	return Growth(do, func() (Usage, error) { return Measure(processes...) })
-}
-
-// Growth is by how much a measurement grows while something is done.
-func Growth(do func() error, measure func() (Usage, error)) (Usage, error) {
-	before, err := measure()
+	before, err := Measure(processes...)
 	if err == nil {
 		err = do()
 	}
 	if err != nil {
 		return nil, err
 	}
-	after, err := measure()
+	after, err := Measure(processes...)
 	return after.Since(before), err
 }
 
@@ -90,7 +85,6 @@ func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 // Watched is what one process has used while it was watched.
 type Watched struct {
 	Name  string
-	CPU   time.Duration
 	Cores float64 // kept busy
 	// Resident memory in bytes: at the first look and the last one, and the most that it ever was.
 	Begin, Now, Peak uint64
@@ -118,7 +112,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 				w.Name, w.Begin, begun[i] = p.Name, memory.VmRSS, used
 			}
 			used = used.Since(begun[i])
-			w.CPU, w.Cores = time.Duration(used[p.Name]*float64(time.Second)), used[p.Name]/max(used["seconds"], 1e-9)
+			w.Cores = used[p.Name] / max(used["seconds"], 1e-9)
 			w.Now, w.Peak = memory.VmRSS, memory.VmHWM
 		}
 	}
