@@ -125,7 +125,7 @@ func (b *bench) withNative(ctx context.Context, write func(*redis.Client) (order
 		_ = os.RemoveAll(dir) // it is within the run's folder
 	}()
 	client := connect(server, 2)
-	defer client.Close()
+	defer func() { _ = client.Close() }() // all of its writes are answered
 	before := redisUsage(ctx, server)
 	orders := write(client)
 	used := redisUsage(ctx, server).Since(before)

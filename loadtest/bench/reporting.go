@@ -77,7 +77,8 @@ func (b *bench) openYear(ctx context.Context) *reportingEnv {
 	if b.year == nil {
 		// Of the panel alone, readiness would not mean that it has found ClickHouse.
 		b.year = b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"}) // which the end of the run stops
-		got(b.year.Redis.Command(ctx, "FLUSHALL")) // beside no accounts reporting refuses none: those of the year are in ClickHouse only
+		// Reporting refuses an account that is not in Redis, unless there is none at all: the year's are in ClickHouse only.
+		got(b.year.Redis.Command(ctx, "FLUSHALL"))
 		must(b.year.Reporting.Start(ctx))
 		b.year.fill(ctx)
 	}

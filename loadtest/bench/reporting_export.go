@@ -28,7 +28,7 @@ func (b *bench) measureExport(ctx context.Context) {
 	defer e.Stop()
 	got(e.Redis.Command(ctx, "CONFIG", "SET", "appendfsync", "no"))
 	o := openBook(ctx, e.Stack)
-	defer o.Close()
+	defer func() { _ = o.Close() }() // the ledger is dropped
 	began := time.Now()
 	o.fill(ctx, b.orders)
 	b.progress("export: filled Redis with %s orders in %.0f s", harness.Grouped(b.orders), time.Since(began).Seconds())

@@ -173,7 +173,7 @@ func redisUsage(ctx context.Context, servers ...*stack.Redis) harness.Usage {
 // connect opens so many connections to a server.
 func connect(server *stack.Redis, connections int) *redis.Client {
 	one := got(server.Client())
-	defer one.Close()
+	defer func() { _ = one.Close() }() // it has not connected
 	options := *one.Options()
 	options.PoolSize = connections
 	return redis.NewClient(&options)
