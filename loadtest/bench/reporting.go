@@ -77,7 +77,8 @@ func (b *bench) openYear(ctx context.Context) *reportingEnv {
 	if b.year == nil {
 		// Of the panel alone, readiness would not mean that it has found ClickHouse.
 		b.year = b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"}) // which the end of the run stops
-		// Reporting refuses an account that is not in Redis, unless there is none at all: the year's are in ClickHouse only.
+		// The year's accounts are in ClickHouse only. Reporting would refuse reports of them that have no rows, as of nobody, if
+		// Redis had any account.
 		got(b.year.Redis.Command(ctx, "FLUSHALL"))
 		must(b.year.Reporting.Start(ctx))
 		b.year.fill(ctx)
