@@ -185,8 +185,10 @@ func (g *gateway) reportLocations(x *requestContext) error {
 
 func decodePositions(body string, now time.Time) (positions []ledger.Position, err error) {
 	var f form
-	readElements(&f, body, "", maxPositions, "the batch must have at most %d positions", func(path string, given positionForm) {
-		positions = append(positions, f.position(path, given, now))
+	readElements(&f, body, "", maxPositions, "the batch must have at most %d positions", func(path string, given positionForm, isObject bool) {
+		if isObject {
+			positions = append(positions, f.position(path, given, now))
+		}
 	})
 	return positions, f.err()
 }

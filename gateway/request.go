@@ -374,9 +374,10 @@ func readForm(body string, fields any) *form {
 	return f
 }
 
-// readElements reads an array of objects, of which take gets each with its path. More than most
-// are one fault, and of wrong types no more than maxMistyped are looked at.
-func readElements[T any](f *form, text, path string, most int, tooMany string, take func(path string, given T)) {
+// readElements reads an array of objects, of which take gets each with its path; what is null, or
+// of a wrong type, is no object and empty. More than most are one fault, and of wrong types no more
+// than maxMistyped are looked at.
+func readElements[T any](f *form, text, path string, most int, tooMany string, take func(path string, given T, isObject bool)) {
 	var given, none T
 	fields, before := strictjson.Bind(&given), f.WrongType
 	r := strictjson.New(text)
@@ -392,9 +393,7 @@ func readElements[T any](f *form, text, path string, most int, tooMany string, t
 		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; len(r.Wrong) > known {
 			f.WrongType = slices.Concat(before, r.Wrong)
 		}
-		if isObject {
-			take(at, given)
-		}
+		take(at, given, isObject)
 	})
 	f.malformed = cmp.Or(f.malformed, r.End())
 }
