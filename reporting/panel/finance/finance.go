@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/panel/admin"
@@ -199,13 +198,16 @@ func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time
 
 // ping ends what waits for ClickHouse once it does not answer.
 func (p *Pages) ping(ctx context.Context, end context.CancelCauseFunc) {
-	service.Repeat(ctx, p.Log, pingPause, "", "", func(ctx context.Context) error {
+	for ctx.Err() == nil {
 		failed, err := p.pinged.Get(ctx)
 		if err == nil && (errors.Is(failed, delivery.ErrUnavailable) || errors.Is(failed, context.DeadlineExceeded)) {
 			end(fmt.Errorf("%w: ClickHouse does not answer: %w", delivery.ErrUnavailable, failed))
 		}
-		return nil
-	})
+		select {
+		case <-ctx.Done():
+		case <-time.After(pingPause):
+		}
+	}
 }
 
 // pageRows of the longest kind stay below 100 kB with all else.
