@@ -95,7 +95,7 @@ func (d *runningDriver) paste(t *testing.T, document, dir string, env []string, 
 		text += block[1]
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", text)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "DATA_DIR="+filepath.Join(d.dir, ".data")), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", document, err, out)
@@ -143,7 +143,7 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 	d.paste(t, "configs/OPERATIONS.md", dir, nil, `"count":1200`)
 	d.paste(t, "reporting/REPORTS.md", dir, nil, `"line":"order-ledger"`)
 	d.paste(t, "gateway/openapi/TEN_MINUTES.md", filepath.Dir(moduleFile(t, "go.mod")),
-		[]string{"DATA_DIR=" + filepath.Join(dir, ".data"), "TMPDIR=" + dir, "PORT=" + addr[strings.LastIndexByte(addr, ':')+1:]},
+		[]string{"TMPDIR=" + dir, "PORT=" + addr[strings.LastIndexByte(addr, ':')+1:]},
 		"ven_", `"secret":"whsec_`, `204 {"eventId":"evt_`, `"availableFleets":[{"fleetId":"`, `"status":"AwaitingFleetApproval"`,
 		`"event":"store.activated"`, `"externalOrderId":"T-1","status":"Searching"`, "Idempotent-Replayed: true",
 		`"externalOrderId":"T-1","status":"Delivered"`, `"events":[{"status":"Searching"`, `"externalOrderId":"T-2","status":"Cancelled"`)
