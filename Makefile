@@ -147,7 +147,7 @@ bench-webhooks: ## webhooks: rate, latency, isolation, 100,000 waiting, kill -9;
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/bench webhooks $(ARGS)
 
-bench-reporting: ## rows exported a second, reports over 5 million orders, memory of a download, 10 minutes (ARGS=-help)
+bench-reporting: ## rows exported a second, reports over 5 million orders, memory of a download, a year closed, 12 minutes (ARGS=-help)
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/bench reporting $(ARGS)
