@@ -230,8 +230,9 @@ func (x *requestContext) checkHeaders() error {
 
 // checkFraming wants HTTP/1.0, HTTP/1.1 or a later minor version (RFC 9110, section 2.5), a
 // header section that everybody reads alike, where the server takes more, and the end of the
-// body announced in one way. Transfer-Encoding next to Content-Length, with which requests are smuggled past proxies, is refused and the
-// connection closed. The server has refused every coding but chunked and identity.
+// body announced in one way. Transfer-Encoding next to Content-Length, with which requests are
+// smuggled past proxies, is refused and the connection closed. The server has refused every
+// coding but chunked and identity.
 func (x *requestContext) checkFraming() error {
 	h := &x.ctx.Request.Header
 	if !bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) || !plainLines(h.RawHeaders()) {
