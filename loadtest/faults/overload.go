@@ -22,6 +22,7 @@ import (
 type overloadCase struct {
 	Name, Does                                   string
 	Courier, Shim, InFlight, Receiver, Reporting bool
+	Neighbour                                    bool
 }
 
 func loadOverload(names string) ([]overloadCase, error) {
@@ -36,6 +37,15 @@ var overloadCases = map[string]func(*overloaded, context.Context){
 	"clock":      (*overloaded).jumpingClock,
 	"fleet":      (*overloaded).floodFleet,
 	"logins":     (*overloaded).floodLogins,
+
+	"over-limit":   (*overloaded).besideVendorOverLimit,
+	"suspended":    (*overloaded).besideSuspendedVendor,
+	"reader":       (*overloaded).besideReader,
+	"areas":        (*overloaded).besideLargeFleets,
+	"stores":       (*overloaded).besideFleetOfManyStores,
+	"slow-logins":  (*overloaded).besideSlowLogins,
+	"replays":      (*overloaded).besideReplays,
+	"long-answers": (*overloaded).besideLongAnswers,
 }
 
 // form is how long and how hard.
@@ -53,6 +63,12 @@ type form struct {
 	share    float64
 	beside   time.Duration // 99 % of the vendors' orders beside a fleet's flood take less
 	inFlight string        // the gateway's MAX_IN_FLIGHT in the case load; empty: the default
+
+	// Of the cases with a neighbour: how long each half of a round lasts, by how much the
+	// healthy vendor's p99 may grow, and how much the neighbours have.
+	neighbour              time.Duration
+	ratio                  float64
+	fleets, stores, events int
 }
 
 // wholeForm is the form of `make overload`.
@@ -60,6 +76,7 @@ var wholeForm = form{
 	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second,
 	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute,
 	share: 1, beside: 20 * time.Millisecond,
+	neighbour: 8 * time.Second, ratio: 1.5, fleets: 100, stores: 10_000, events: 1_000_000,
 }
 
 type overloadRun struct {
@@ -73,7 +90,7 @@ type overloadRun struct {
 type row struct{ name, what, figure, want, result string }
 
 func runOverload(ctx context.Context, o options, out io.Writer) (err error) {
-	const longest = 20 * time.Minute
+	const longest = 40 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	chosen, err := loadOverload(o.only)
@@ -183,6 +200,9 @@ func (r *overloadRun) playCase(ctx context.Context, c *overloadCase) error {
 		Receiver: c.Receiver, Reporting: c.Reporting}
 	if c.Courier {
 		o.Courier, o.CourierStep = "auto", courierStep
+	}
+	if c.Neighbour {
+		o.Env = []string{"PARTITIONS=1"}
 	}
 	if c.InFlight && r.form.inFlight != "" {
 		o.Env = []string{"MAX_IN_FLIGHT=" + r.form.inFlight}

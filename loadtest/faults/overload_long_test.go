@@ -21,13 +21,14 @@ var briefForm = form{
 	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second,
 	quick: time.Minute, recovery: time.Minute, normal: time.Minute, timeout: 2 * time.Minute,
 	share: 0.5, beside: time.Minute, inFlight: "64",
+	neighbour: time.Second, ratio: 1000, fleets: 3, stores: 600, events: 300,
 }
 
 func TestOverloadCases_Hold(t *testing.T) {
 	bin := testserver.Programs(t)
 	cases, err := loadOverload("")
-	if err != nil || len(cases) != 7 || len(cases) != len(overloadCases) {
-		t.Fatalf("%d cases, want 7: %v", len(cases), err)
+	if err != nil || len(cases) != 15 || len(cases) != len(overloadCases) {
+		t.Fatalf("%d cases, want 15: %v", len(cases), err)
 	}
 	for _, c := range cases {
 		if c.Name == "clickhouse" {
