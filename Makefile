@@ -167,7 +167,7 @@ mutants: ## programs built with one defect at a time: make faults must catch eac
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults mutants $(ARGS)
 
-overload: ## ten times the sustainable load, full memory, full disk, ClickHouse unavailable, a clock that jumps, a flood from a fleet, logins without credentials: seven cases, 12 minutes (ARGS=-help)
+overload: ## ten times the sustainable load, full memory, full disk, ClickHouse unavailable, a clock that jumps, floods from a fleet and without credentials; eight neighbours beside a healthy vendor: fifteen cases, half an hour (ARGS=-help)
 	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults overload $(ARGS)
