@@ -5,7 +5,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"debug/buildinfo"
 	"flag"
@@ -51,7 +50,7 @@ func (p *player) main(ctx context.Context, names string, install bool) error {
 	if p.root, err = stack.ModuleDir(); err != nil {
 		return err
 	}
-	data, err := filepath.Abs(cmp.Or(os.Getenv("DATA_DIR"), filepath.Join(p.root, ".data")))
+	data, err := stack.DataDir()
 	if err != nil {
 		return err
 	}

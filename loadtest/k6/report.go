@@ -169,7 +169,6 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"megabytes": func(bytes uint64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) },
-	"percent":   func(cpu, of time.Duration) string { return fmt.Sprintf("%.0f %%", 100*cpu.Seconds()/of.Seconds()) },
 }).Parse(pageText))
 
 type page struct {
