@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -142,4 +143,20 @@ func (d *dataDir) adminKey() (string, error) {
 	}
 	first, _, _ := strings.Cut(string(content), ",")
 	return strings.TrimSpace(first), nil
+}
+
+// DataDir is the folder that the environment's DATA_DIR names, .data without it, as an absolute
+// path. A relative one counts from the top of the project, whatever the working directory: make
+// runs there, and go test in the folder of the tested package.
+func DataDir() (string, error) {
+	dir := cmp.Or(os.Getenv("DATA_DIR"), ".data")
+	if filepath.IsAbs(dir) {
+		return dir, nil
+	}
+
+	root, err := ModuleDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, dir), nil
 }

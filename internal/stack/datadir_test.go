@@ -207,3 +207,24 @@ func TestErrorEcho_ShowsErrorsAndLogsEverything(t *testing.T) {
 		t.Errorf("shown %q", out.String())
 	}
 }
+
+func TestDataDir_RelativeOnesCountFromTheTopOfTheProject(t *testing.T) {
+	root, err := ModuleDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{
+		"":             filepath.Join(root, ".data"),
+		".data":        filepath.Join(root, ".data"),
+		"a/b":          filepath.Join(root, "a", "b"),
+		"/var/vendors": "/var/vendors",
+	} {
+		t.Setenv("DATA_DIR", given)
+
+		dir, err := DataDir()
+
+		if err != nil || dir != want {
+			t.Errorf("DATA_DIR=%q: %q, %v; want %q", given, dir, err, want)
+		}
+	}
+}

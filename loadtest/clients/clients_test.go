@@ -132,8 +132,9 @@ func (c *checker) walkers(t *testing.T) []walker {
 	if exec.CommandContext(t.Context(), requests, "-c", "import requests").Run() != nil {
 		requests = "/usr/bin/python3" // the system's, for which its package is, where another one comes first on PATH
 	}
-	k6, err := filepath.Abs(filepath.Join(os.Getenv("DATA_DIR"), "bin", "k6")) // where `make loadtest` puts it, too
+	data, err := stack.DataDir()
 	must(t, err)
+	k6 := filepath.Join(data, "bin", "k6") // where `make loadtest` puts it, too
 	all := []walker{{name: "k6", command: []string{
 		k6, "run", "--quiet", "--summary-mode=disabled", "--log-format=raw", "--console-output=/dev/stdout", "walk.js",
 	}}}
