@@ -141,6 +141,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 			return nil, err
 		}
 		err = l.writeAccount(ctx, "update", a, strconv.FormatUint(a.Revision, 10))
+		l.refused.forget(id) // other processes ask Redis again within a second
 		if !errors.Is(err, ErrConflict) {
 			a.Revision++
 			return a, err

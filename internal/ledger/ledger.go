@@ -139,6 +139,7 @@ type core struct {
 	fleets      atomic.Pointer[FleetSnapshot]
 	guards      sync.Map // *fleetGuard by FleetID, of fleets that there are
 	logins      logins
+	refused     refusedRequests
 	mostWaiting int           // mostWaiting; tests lower it
 	unsentWait  time.Duration // unsentTimeout; tests lower it
 	now         func() time.Time

@@ -181,7 +181,7 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 // countCall sends a composed call of a script that counts.
 func (l *Ledger) countCall(ctx context.Context, c *scriptCall, account delivery.AccountID) (countingReply, error) {
 	reply, err := l.send(ctx, c)
-	return l.counted(account, reply, err)
+	return l.counted(account, EndpointOrders, time.Now(), reply, err)
 }
 
 // env is an account with an active store.

@@ -87,12 +87,15 @@ func (c *countingReply) refusal() error {
 }
 
 // count runs a script that counts, and keeps the per-minute figures.
-func (l *core) count(ctx context.Context, file string, account delivery.AccountID, keys []string, args ...any) (countingReply, error) {
+func (l *core) count(ctx context.Context, file string, account delivery.AccountID, endpoint Endpoint, keys []string, args ...any) (countingReply, error) {
+	asked := l.now()
 	reply, err := l.runText(ctx, file, keys, args...)
-	return l.counted(account, reply, err)
+	return l.counted(account, endpoint, asked, reply, err)
 }
 
-func (l *core) counted(account delivery.AccountID, reply string, err error) (countingReply, error) {
+// counted reads the reply of a script that counted a request to an endpoint. What it refuses
+// is remembered: see Limits.Refused. asked is when the script was sent.
+func (l *core) counted(account delivery.AccountID, endpoint Endpoint, asked time.Time, reply string, err error) (countingReply, error) {
 	if err != nil {
 		return countingReply{}, err
 	}
@@ -101,14 +104,19 @@ func (l *core) counted(account delivery.AccountID, reply string, err error) (cou
 		return countingReply{}, err
 	}
 	l.activity.request(account, c.name == "limited" || c.name == "polled_too_soon")
-	return c, c.refusal()
+
+	refusal := c.refusal()
+	if refusal != nil {
+		l.refused.keep(refusedRequest{account: account, endpoint: endpoint}, refusal, c.quota, asked, l.now())
+	}
+	return c, refusal
 }
 
 // Consume counts a request that needs nothing else. RATE_LIMITED with RetryAfter (nothing
 // was counted), ACCOUNT_SUSPENDED, TOKEN_INVALID for an unknown account.
 func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.partitionOf(account)
-	c, err := l.count(ctx, "consume", account,
+	c, err := l.count(ctx, "consume", account, endpoint,
 		[]string{r.windows(endpoint, account)})
 	return c.quota, err
 }
@@ -123,7 +131,7 @@ type Known struct {
 // Besides Consume's: INVALID_CREDENTIALS, also for an unknown account, without counting.
 func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, known Known, err error) {
 	r := l.partitionOf(account)
-	c, err := l.count(ctx, "count_token", account,
+	c, err := l.count(ctx, "count_token", account, EndpointToken,
 		[]string{r.windows(EndpointToken, account), r.account(account)}, secretHash[:])
 	if c.name == "wrong_secret" || c.name == "unknown" {
 		return Quota{}, Known{}, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")

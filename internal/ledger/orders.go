@@ -69,8 +69,9 @@ type Created struct {
 func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	r := l.partitionOf(c.Account)
 	l.prepareCreation(r, c)
+	asked := l.now()
 	answer, err := l.send(ctx, &c.call)
-	reply, err := l.counted(c.Account, answer, err)
+	reply, err := l.counted(c.Account, EndpointOrders, asked, answer, err)
 	if err != nil {
 		return Created{}, reply.quota, err
 	}
@@ -204,7 +205,7 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 		return Created{}, quota, cmp.Or(err, invalid)
 	}
 	r, key, fingerprint := l.partitionOf(c.Account), delivery.OrderDigest(c.Account, c.IdempotencyKey), c.fingerprint()
-	reply, err := l.count(ctx, "check_body", c.Account,
+	reply, err := l.count(ctx, "check_body", c.Account, EndpointOrders,
 		[]string{r.windows(EndpointOrders, c.Account), r.keyOf(kindIdempotency, key[:]), r.order(key)},
 		fingerprint[:])
 	if err != nil || reply.name == "counted" {
@@ -219,7 +220,8 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 // with the order's limit as the Quota, within delivery.PollInterval of the last read.
 func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
-	reply, err := l.count(ctx, "poll_order", account,
+	asked := l.now()
+	reply, err := l.count(ctx, "poll_order", account, EndpointOrderStatus,
 		[]string{r.windows(EndpointOrderStatus, account), r.order(id.Digest())},
 		account[:], dayOf(id), delivery.PollInterval.Microseconds())
 	if err != nil {
@@ -233,8 +235,10 @@ func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id deliver
 		o, err := decodeOrder(reply.payload, r.number)
 		return o, reply.quota, err
 	case "polled_too_soon":
-		return nil, reply.quota, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: reply.wait,
+		refusal := &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: reply.wait,
 			Message: "one order may be read once per 10 seconds; status changes are delivered by webhook, register one instead of polling"}
+		l.refused.keep(refusedRequest{account, EndpointOrderStatus, id}, refusal, reply.quota, asked, l.now())
+		return nil, reply.quota, refusal
 	case "not_found":
 		return nil, reply.quota, orderNotFound()
 	}
@@ -286,7 +290,7 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 // cancel calls the script. The nonce identifies a repetition of the call.
 func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
 	epoch := l.epoch.Load()
-	return l.count(ctx, "cancel_order", account,
+	return l.count(ctx, "cancel_order", account, EndpointCancel,
 		[]string{r.windows(EndpointCancel, account), r.order(id.Digest())},
 		account[:], dayOf(id), orderMember(id), appendChange(nil, change, epoch),
 		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch,

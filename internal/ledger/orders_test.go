@@ -517,7 +517,7 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
 	}
 	equal(t, s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(), 1, "events")
-	reply := get(s.count(t.Context(), "consume", s.account, []string{r.windows(EndpointOrders, s.account)}))(t)
+	reply := get(s.count(t.Context(), "consume", s.account, EndpointCancel, []string{r.windows(EndpointOrders, s.account)}))(t)
 	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
 }
 

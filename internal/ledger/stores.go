@@ -84,7 +84,7 @@ func decodeStore(record string) (*delivery.Store, error) {
 // script. Errors are Consume's.
 func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.partitionOf(account)
-	reply, err := l.count(ctx, "read_store", account, []string{
+	reply, err := l.count(ctx, "read_store", account, EndpointStores, []string{
 		r.windows(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
 	if err != nil || reply.payload == "" {
 		return nil, reply.quota, err

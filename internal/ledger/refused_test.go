@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vendorapi/internal/delivery"
+)
+
+// What is refused from memory Redis would refuse, too, and nobody is told a shorter wait than
+// Redis would tell.
+//
+//rule:limits-and-idempotency/per-account-and-endpoint-an
+func TestRefused_NothingThatRedisWouldAdmit(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	fromMemory := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		limits := plenty()
+		limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{
+			Count: rapid.IntRange(1, 4).Draw(rt, "count"), Seconds: rapid.IntRange(1, 4).Draw(rt, "seconds")}}
+		account := newAccount(t, l, limits)
+
+		for range rapid.IntRange(1, 20).Draw(rt, "requests") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 700).Draw(rt, "pause in ms")) * time.Millisecond)
+			l.setClock(t, now.UnixMicro())
+			_, remembered := l.Limits.Refused(account, EndpointCancel, delivery.OrderID{})
+			_, decided := l.Limits.Consume(t.Context(), account, EndpointCancel)
+
+			if remembered == nil {
+				continue
+			}
+			fromMemory++
+			if decided == nil {
+				rt.Fatal("Redis admits what is refused from memory")
+			}
+			if told, left := waitOf(remembered), waitOf(decided); told < left {
+				rt.Fatalf("told to wait %s, where Redis says %s", told, left)
+			}
+		}
+	})
+	if fromMemory == 0 {
+		t.Error("nothing was refused from memory")
+	}
+}
+
+func waitOf(err error) time.Duration {
+	refusal, _ := errors.AsType[*delivery.Error](err)
+	return refusal.RetryAfter
+}
+
+// A suspension, and what was refused for a limit, is asked about again after a second at the
+// latest, and at once where the account was changed.
+func TestRefused_IsHeldForASecondAtMost(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	l.setClock(t, now.UnixMicro())
+	account := newAccount(t, l, plenty())
+	suspend := func(suspended bool) {
+		_, err := l.Accounts.Update(t.Context(), account, func(a *delivery.Account) error { a.Suspended = suspended; return nil })
+		must(t, err)
+	}
+	suspend(true)
+	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
+	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "a suspended account")
+
+	now = now.Add(999 * time.Millisecond)
+	_, err = l.Limits.Refused(account, EndpointOrders, delivery.OrderID{})
+	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "within a second")
+	_, err = l.Limits.Refused(account, EndpointCancel, delivery.OrderID{})
+	must(t, err) // another endpoint
+
+	now = now.Add(time.Millisecond)
+	_, err = l.Limits.Refused(account, EndpointOrders, delivery.OrderID{})
+	must(t, err)
+
+	_, err = l.Limits.Consume(t.Context(), account, EndpointOrders)
+	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "still suspended")
+	suspend(false)
+	_, err = l.Limits.Refused(account, EndpointOrders, delivery.OrderID{})
+	must(t, err)
+}
+
+// A read that came too soon is refused of its order only.
+func TestRefused_PolledOrdersAreApart(t *testing.T) {
+	s := newEnv(t)
+	first, second := s.create(t, "POS-1").ID, s.create(t, "POS-2").ID
+	get2(s.Orders.Poll(t.Context(), s.account, first))(t)
+	_, _, err := s.Orders.Poll(t.Context(), s.account, first)
+	equal(t, delivery.CodeOf(err), delivery.CodeRateLimited, "a second read")
+
+	_, err = s.Limits.Refused(s.account, EndpointOrderStatus, first)
+	equal(t, delivery.CodeOf(err), delivery.CodeRateLimited, "a third read")
+
+	_, err = s.Limits.Refused(s.account, EndpointOrderStatus, second)
+	must(t, err)
+}
+
+// Callers who are refused again and again take a bounded place in memory.
+func TestRefused_RemembersABoundedNumber(t *testing.T) {
+	var r refusedRequests
+	now := time.Now()
+	refusal := delivery.Refuse(delivery.CodeAccountSuspended, "suspended")
+	for range 3 * refusalShards * refusalsKept {
+		r.keep(refusedRequest{account: delivery.NewAccountID()}, refusal, Quota{}, now, now)
+	}
+
+	kept := 0
+	for i := range r {
+		kept += len(r[i].kept)
+	}
+	if kept > refusalShards*refusalsKept {
+		t.Errorf("%d refusals are remembered, want at most %d", kept, refusalShards*refusalsKept)
+	}
+}
