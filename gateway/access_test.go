@@ -117,9 +117,10 @@ func TestAccess_GuessingTakesNoTokenFromTheOwner(t *testing.T) {
 	close(done)
 	guessers.Wait()
 	want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
-	if a := e.login("vendor", e.account.clientID, strings.Repeat("x", 5000)); !wrongCredential(a) && !slowed(a) {
+	if a := e.login("vendor", e.account.clientID, strings.Repeat("x", 3000)); !wrongCredential(a) && !slowed(a) {
 		t.Errorf("a long secret: %d %s", a.status, a.body)
 	}
+	want(t, e.login("vendor", e.account.clientID, strings.Repeat("x", 5000)), 413, "PAYLOAD_TOO_LARGE")
 }
 
 // from is a connection that comes from wherever it says.

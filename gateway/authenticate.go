@@ -114,7 +114,11 @@ const maxSecret = 256
 // vendorToken is POST /api/vendor/v1/token. Only a right secret counts.
 func (g *gateway) vendorToken(x *requestContext) error {
 	limits := x.ledger.Limits
-	return login(g, x, delivery.AccountOfClient,
+	refused := func(account delivery.AccountID) (err error) {
+		x.quota, err = limits.Refused(account, ledger.EndpointToken, delivery.OrderID{})
+		return err
+	}
+	return login(g, x, delivery.AccountOfClient, refused,
 		func(account delivery.AccountID, secret [sha256.Size]byte) (bool, error) {
 			return limits.KnowsAccountSecret(g.work, account, secret)
 		},
@@ -131,7 +135,8 @@ func (g *gateway) vendorToken(x *requestContext) error {
 // fleetToken is POST /api/fleet/v1/token.
 func (g *gateway) fleetToken(x *requestContext) error {
 	fleets := x.ledger.Fleets
-	return login(g, x, delivery.FleetOfClient,
+	neverRefused := func(delivery.FleetID) error { return nil }
+	return login(g, x, delivery.FleetOfClient, neverRefused,
 		func(fleet delivery.FleetID, secret [sha256.Size]byte) (bool, error) {
 			return fleets.VerifySecret(fleet, secret, x.now), nil
 		},
@@ -165,7 +170,10 @@ func (g *gateway) fleetToken(x *requestContext) error {
 // Logins have a few places in flight of their own. Who has guessed too often, and everybody
 // while these are taken, is checked by what this process knows, which costs Redis next to
 // nothing: what is right goes on among the requests, what is wrong is refused.
-func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID string) (ID, bool),
+//
+// Who has the right secret and was refused a moment ago, for too many tokens or because it is
+// suspended, is refused again from memory, and takes no place of the others'.
+func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID string) (ID, bool), refused func(ID) error,
 	known func(ID, [sha256.Size]byte) (bool, error), enter func(ID, [sha256.Size]byte) error) error {
 	var body struct {
 		ClientID     delivery.Text `json:"clientId"`
@@ -186,6 +194,21 @@ func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID stri
 	id, possible := parse(clientID)
 	if !possible {
 		clientID = ""
+	}
+
+	if possible {
+		quota := x.quota
+		refusal := refused(id)
+		if refusal != nil {
+			right, err := known(id, secret)
+			if err != nil {
+				return err
+			}
+			if right {
+				return refusal
+			}
+			x.quota = quota // of an account that is another's
+		}
 	}
 
 	limiter := g.logins

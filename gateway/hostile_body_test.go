@@ -192,7 +192,8 @@ func privateBodies(h *hostile) []attack {
 			refused(422, "VALIDATION_FAILED", posted("PUT", "/api/fleet/v1/availability", fleet, `{"couriers":0.5}`)),
 			refused(422, "VALIDATION_FAILED", posted("PUT", "/api/fleet/v1/availability", fleet, `{"couriers":-1}`)),
 			refused(401, "INVALID_CREDENTIALS", posted("POST", "/api/fleet/v1/token", "", `{"clientId":"flt_{p0}*","clientSecret":"x"}`)),
-			refused(401, "INVALID_CREDENTIALS", posted("POST", "/api/fleet/v1/token", "", `{"clientId":"`+h.courier.clientID+`","clientSecret":"`+strings.Repeat("x", 60_000)+`"}`)),
+			refused(401, "INVALID_CREDENTIALS", posted("POST", "/api/fleet/v1/token", "", `{"clientId":"`+h.courier.clientID+`","clientSecret":"`+strings.Repeat("x", 3000)+`"}`)),
+			refused(413, "PAYLOAD_TOO_LARGE", posted("POST", "/api/fleet/v1/token", "", `{"clientId":"`+h.courier.clientID+`","clientSecret":"`+strings.Repeat("x", 60_000)+`"}`)),
 		},
 	)
 }

@@ -216,8 +216,14 @@ type gateway struct {
 	// The limiters bound the requests in work of vendors, of fleets, and of operators.
 	vendorLimiter, privateLimiter, adminLimiter *inFlightLimiter
 	fleetLimiters                               sync.Map // by delivery.FleetID
+	// accounts bounds the requests in work of each vendor.
+	accounts *accountPlaces
 	// logins bounds the logins of both, so that guesses take no places of requests.
 	logins *inFlightLimiter
+	// The budgets bound the bytes of bodies that are being read.
+	vendorBodies, privateBodies *bodyBudget
+
+	slow faultLog // of slow requests
 }
 
 func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger) (*gateway, error) {
@@ -234,7 +240,10 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
 	g.adminLimiter = &inFlightLimiter{most: maxAdmin, shed: g.privateLimiter.shed}
+	g.accounts = &accountPlaces{most: int64(s.VendorAPI.MaxInFlightPerAccount), shed: g.metrics.shedAccounts}
 	g.logins = &inFlightLimiter{most: maxLogins}
+	g.vendorBodies = g.metrics.bodyBudget(vendorListener, s.VendorAPI.MaxBodyBytesInFlight)
+	g.privateBodies = g.metrics.bodyBudget(privateListener, s.PrivateAPI.MaxBodyBytesInFlight)
 	g.failedKeys = &failedKeys{process: ledger.NewAuditID(), counts: map[failedKey]int{}}
 	for _, key := range config.SplitList(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, operatorKey{digest: sha256.Sum256([]byte(key))})

@@ -25,6 +25,10 @@ type metrics struct {
 	ledgerErrors *prometheus.CounterVec
 	connections  *prometheus.CounterVec
 	shed         *prometheus.CounterVec
+	shedAccounts prometheus.Counter
+	bodies       *prometheus.GaugeVec
+	shedBodies   *prometheus.CounterVec
+	slow         *prometheus.CounterVec
 	keyFailures  prometheus.Counter
 	proxyHeaders *prometheus.CounterVec
 	// unknown are requests that no route takes, unparsed what is no HTTP.
@@ -46,7 +50,12 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		connections:  r.Counters("gateway_connections_refused_total", "Connections over a limit, by listener.", "listener"),
 		proxyHeaders: r.Counters("gateway_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header, by listener.", "listener"),
 		shed:         r.Counters("gateway_shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
-		keyFailures:  r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
+		shedAccounts: r.Counter("gateway_account_shed_total", "Requests answered 503 because others of the same account had all its places for a second."),
+		bodies: r.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gateway_body_bytes", Help: "Bytes reserved for bodies above 4 kB that are being read, by listener."}, []string{"listener"}),
+		shedBodies:  r.Counters("gateway_body_shed_total", "Requests answered 503 because there was no room for their body, by listener.", "listener"),
+		slow:        r.Counters("gateway_slow_requests_total", "Requests that took longer than slow_request, by endpoint.", "endpoint"),
+		keyFailures: r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
 	}
 	for _, code := range delivery.Codes() { // so that the first of a kind is an increase, too
 		m.refusals.WithLabelValues(string(code))
@@ -74,6 +83,11 @@ func (m *metrics) meter(endpoint string) *meter {
 		limited:  m.limited.WithLabelValues(endpoint),
 		ledger:   m.ledgerErrors.WithLabelValues(endpoint),
 	}
+}
+
+// bodyBudget is that of a listener.
+func (m *metrics) bodyBudget(listener string, most int) *bodyBudget {
+	return &bodyBudget{most: most, held: m.bodies.WithLabelValues(listener), shed: m.shedBodies.WithLabelValues(listener)}
 }
 
 func (m *metrics) measure(rs routes) routes {
@@ -155,6 +169,31 @@ func (g *gateway) about(x *requestContext, requestID string, rest ...any) []any 
 		line = append(line, "trace_id", tracing.IDOf(x.order))
 	}
 	return append(line, rest...)
+}
+
+// logSlow says of a request that took long where its time went, in a line a second at most.
+func (g *gateway) logSlow(x *requestContext, took time.Duration) {
+	g.metrics.slow.WithLabelValues(x.meter.name).Inc()
+	unlogged, due := g.slow.due(time.Now())
+	if !due {
+		return
+	}
+
+	ended := x.began.Add(took)
+	read, entered := x.read, x.entered
+	if read.IsZero() {
+		read = ended
+	}
+	if entered.IsZero() {
+		entered = ended
+	}
+	g.Log.Warn("slow request", g.about(x, string(x.ctx.Response.Header.Peek(headerRequestID)),
+		"status", x.ctx.Response.StatusCode(),
+		"ms", took.Milliseconds(),
+		"body_ms", read.Sub(x.began).Milliseconds(),
+		"place_ms", entered.Sub(read).Milliseconds(),
+		"work_ms", ended.Sub(entered).Milliseconds(), // nearly all of it waiting for Redis
+		"unlogged", unlogged)...)
 }
 
 // subject appends what the request is about, as far as it is known, to a line.

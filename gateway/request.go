@@ -26,8 +26,13 @@ type requestContext struct {
 	meter  *meter
 	vendor bool // it came to the Vendor API's listener
 	params [paramsMax][]byte
-	began  time.Time      // by this machine's clock
-	now    time.Time      // the same instant by Redis's
+	began  time.Time // by this machine's clock
+	now    time.Time // the same instant by Redis's
+
+	// When the body had been read, and when the request had its places in flight; zero: it
+	// did not come so far.
+	read, entered time.Time
+
 	ledger *ledger.Ledger // set for the handlers of all routes but the documentation's
 
 	account delivery.AccountID // of a vendor's request, or that the path names
@@ -102,7 +107,11 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	if chunked && !x.endChunks() || g.draining.Load() {
 		ctx.SetConnectionClose()
 	}
-	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.began))
+	took := time.Since(x.began)
+	x.meter.answered(ctx.Response.StatusCode(), took)
+	if g.settings.SlowRequest > 0 && took >= g.settings.SlowRequest {
+		g.logSlow(x, took)
+	}
 	if g.Tracer != nil {
 		g.trace(x)
 	}
@@ -145,12 +154,20 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		unfit = x.checkPath()
 	}
 	if unfit == nil && x.route.body != noBody {
-		unfit = x.readBody(limit)
+		unfit = g.readReserved(x, limit)
 	}
 	if unfit == nil && x.route.about != nil {
 		unfit = x.route.about(x)
 	}
+	x.read = time.Now()
+
 	// Only now: who sends a body slowly holds no place.
+	if x.route.access == vendorOnly {
+		if err := g.enterAccount(x); err != nil {
+			return err
+		}
+		defer g.accounts.leave(x.account)
+	}
 	if !x.route.login {
 		limiter := g.limiterOf(x)
 		if !limiter.enter() {
@@ -158,6 +175,7 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		}
 		defer limiter.leave()
 	}
+	x.entered = time.Now()
 	if x.ledger = g.Ledger(); x.ledger == nil && !x.route.static {
 		return errStarting
 	}
@@ -279,6 +297,25 @@ func (x *requestContext) checkContentType() error {
 		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Encoding %.100q is not supported; send the body uncompressed", coding)
 	}
 	return nil
+}
+
+// readReserved reads the body of a request within the limits of its route and its listener,
+// unless there is no room for it among the bodies that are being read.
+func (g *gateway) readReserved(x *requestContext, limit int) error {
+	limit = min(limit, x.route.maxBody)
+	expected := x.ctx.Request.Header.ContentLength()
+	if expected == -1 {
+		expected = limit
+	}
+	if expected > freeBody && expected <= limit {
+		bodies := g.bodiesOf(x)
+		caller := x.caller()
+		if !bodies.reserve(caller, expected) {
+			return errOverloaded
+		}
+		defer bodies.giveBack(caller, expected)
+	}
+	return x.readBody(limit)
 }
 
 // readBody reads the body into x.body. An oversize one is refused before it has been

@@ -38,6 +38,7 @@ type route struct {
 	name    string // label of the metrics
 	access  access
 	body    bodyRule
+	maxBody int // bytes; 0: usualBody. No more than the listener's max_body_bytes
 	// bucket is where a vendor's request counts (spec, "Limits").
 	bucket ledger.Endpoint
 	// login is a token endpoint: it finds its place in flight by itself (login).
@@ -57,6 +58,7 @@ func group(root string, by access, about func(*requestContext) error, rs ...rout
 	for i := range rs {
 		rs[i].pattern, rs[i].access, rs[i].about = root+rs[i].pattern, by, about
 		rs[i].segments = strings.Split(rs[i].pattern[1:], "/")
+		rs[i].maxBody = cmp.Or(rs[i].maxBody, usualBody)
 	}
 	return rs
 }

@@ -29,6 +29,7 @@ type settings struct {
 	FleetAPI        listenerSettings `yaml:"fleet_api"` // without an address: private_api serves fleets alone
 	PrivateAPI      listenerSettings `yaml:"private_api"`
 	Pprof           bool             `yaml:"pprof"`
+	SlowRequest     time.Duration    `yaml:"slow_request"`
 	Redis           redisSettings    `yaml:"redis"`
 	Webhook         struct {
 		LocalReceivers string `yaml:"local_receivers"`
@@ -55,6 +56,9 @@ type listenerSettings struct {
 	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
 	ProxyProtocolFrom   []string      `yaml:"proxy_protocol_from"`
 	MaxInFlight         int           `yaml:"max_in_flight"`
+	// Of the Vendor API only.
+	MaxInFlightPerAccount int `yaml:"max_in_flight_per_account"`
+	MaxBodyBytesInFlight  int `yaml:"max_body_bytes_in_flight"`
 }
 
 type redisSettings struct {
@@ -72,6 +76,7 @@ func (s *settings) Validate() error {
 		config.Demand(s.Redis.Pipelines >= 0 && s.Redis.Pipelines <= maxPipelines, "redis.pipelines: want 0 to 8"),
 		config.Demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
 			`webhook.local_receivers: want "auto" or "never"`),
+		config.Demand(s.SlowRequest >= 0, "slow_request: want 0s, which logs none, or more"),
 		config.Demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more"),
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
@@ -118,7 +123,10 @@ func (l *listenerSettings) validate(section string) error {
 			section+": read_timeout, write_timeout and idle_timeout must be more than 0s"),
 		config.Demand(l.MaxConnections >= 1, section+".max_connections: want 1 or more"),
 		config.Demand(l.MaxConnectionsPerIP >= 0, section+".max_connections_per_ip: want 0 or more"),
-		config.Demand(l.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"))
+		config.Demand(l.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"),
+		config.Demand(l.MaxInFlightPerAccount >= 0, section+".max_in_flight_per_account: want 0 or more"),
+		config.Demand(l.MaxBodyBytesInFlight >= callerShare*l.MaxBodyBytes,
+			section+".max_body_bytes_in_flight: want four times max_body_bytes or more, of which one caller may have a quarter"))
 }
 
 // localReceivers reports whether webhooks may go to http and to this machine.

@@ -32,7 +32,7 @@ func vendorRoutes() routes {
 
 // tokenRoute is an API's POST /token.
 func tokenRoute(name string, handle handler) route {
-	return route{method: post, pattern: "/token", name: name, login: true, body: requiredBody, bucket: ledger.EndpointToken, handle: handle}
+	return route{method: post, pattern: "/token", name: name, login: true, body: requiredBody, maxBody: tokenBody, bucket: ledger.EndpointToken, handle: handle}
 }
 
 // createOrder is POST /orders. What needs no ledger is checked here, everything else
