@@ -200,24 +200,28 @@ func (e *env) loginWork(server *stack.Redis, api, clientID string) (least map[st
 	return least, a
 }
 
+// commands counts the commands that Redis has run since its start.
+func (e *env) commands(server *stack.Redis) map[string]int {
+	e.Helper()
+	info, err := server.Command(e.Context(), "INFO", "commandstats")
+	if err != nil {
+		e.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(info) {
+		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if calls, _, _ := strings.Cut(rest, ","); found {
+			counts[name], _ = strconv.Atoi(calls)
+		}
+	}
+	return counts
+}
+
 // work is how often each command runs in Redis for a request. What the gateway does
 // besides can only add to that, so the least of some is it.
 func (e *env) work(server *stack.Redis, do func()) (least map[string]int) {
 	e.Helper()
-	counts := func() map[string]int {
-		info, err := server.Command(e.Context(), "INFO", "commandstats")
-		if err != nil {
-			e.Fatal(err)
-		}
-		counts := map[string]int{}
-		for line := range strings.Lines(info) {
-			name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-			if calls, _, _ := strings.Cut(rest, ","); found {
-				counts[name], _ = strconv.Atoi(calls)
-			}
-		}
-		return counts
-	}
+	counts := func() map[string]int { return e.commands(server) }
 	for range 5 {
 		before := counts()
 		do()

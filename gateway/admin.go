@@ -118,6 +118,9 @@ type accountForm struct {
 		Cancel      limitForm `json:"cancel"`
 		Stores      limitForm `json:"stores"`
 		Token       limitForm `json:"token"`
+
+		MaxStores        delivery.Number `json:"maxStores"`
+		MaxPendingStores delivery.Number `json:"maxPendingStores"`
 	} `json:"limits" closed:"true"`
 }
 
@@ -142,6 +145,8 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	f.limit("limits.cancel", f.Limits.Cancel, &a.Limits.Cancel)
 	f.limit("limits.stores", f.Limits.Stores, &a.Limits.Stores)
 	f.limit("limits.token", f.Limits.Token, &a.Limits.Token)
+	f.storeLimit("limits.maxStores", f.Limits.MaxStores, &a.Limits.MaxStores)
+	f.storeLimit("limits.maxPendingStores", f.Limits.MaxPendingStores, &a.Limits.MaxPendingStores)
 	if a.Limits.Stores.Burst.Count*a.Limits.Stores.Sustained.Seconds > delivery.MaxBucket {
 		f.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
 	}
@@ -151,6 +156,12 @@ func (f *accountForm) apply(a *delivery.Account) error {
 func (f *form) limit(path string, given limitForm, into *delivery.EndpointLimit) {
 	f.window(path+".sustained", given.Sustained, &into.Sustained)
 	f.window(path+".burst", given.Burst, &into.Burst)
+}
+
+func (f *form) storeLimit(path string, given delivery.Number, into *int) {
+	if given.Set {
+		*into = f.Whole(path, given, 1, delivery.MaxStoreLimit)
+	}
 }
 
 func (f *form) window(path string, given windowForm, into *delivery.Window) {

@@ -197,6 +197,10 @@ var decidedErrors = []refusal{
 	{name: "fleetId no UUID", status: 422, code: "VALIDATION_FAILED", field: "fleetId", do: storing(storeBody(kadikoy, "kurye"))},
 	{name: "fleet unknown", status: 422, code: "FLEET_NOT_AVAILABLE", do: storing(storeBody(kadikoy, delivery.NewFleetID().String()))},
 	{name: "fleet does not serve the address", status: 422, code: "FLEET_NOT_AVAILABLE", do: func(s *env) answer { return storing(storeBody(ankara, s.courier.id))(s) }},
+	{name: "too many stores", status: 409, code: "TOO_MANY_STORES", do: func(s *env) answer {
+		s.admin("PATCH", "/accounts/"+s.account.id, `{"limits":{"maxStores":1}}`)
+		return storing(storeBody(kadikoy, ""))(s)
+	}},
 	{name: "store id too long", status: 422, code: "VALIDATION_FAILED", field: "externalStoreId", do: calling("PUT", "/api/vendor/v1/stores/"+strings.Repeat("x", 65), storeBody(kadikoy, ""))},
 	{name: "store malformed", status: 400, code: "MALFORMED_REQUEST", do: storing(`{`)},
 

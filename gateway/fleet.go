@@ -66,19 +66,28 @@ func viewFleetStore(s *delivery.Store) fleetStoreView {
 	return v
 }
 
-// listStores is GET /stores?status=, all without a status.
+// listStores is GET /stores?status=&cursor=, in every state without a status; the last page
+// has an empty cursor. The limit counts the stores before they are read.
 func (g *gateway) listStores(x *requestContext) error {
 	name := x.query("status")
 	state, err := delivery.ParseStoreState(name)
 	if name != "" && err != nil {
 		return delivery.Invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 	}
-	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, state)
+	page, err := x.ledger.Stores.PageOfFleet(g.work, x.fleet, state, x.query("cursor"), listedAtOnce)
 	if err != nil {
 		return err
 	}
-	x.ledger.Fleets.Owe(x.fleet, len(stores)/countedAsOne)
-	return list(x, "stores", viewFleetStore)(stores, nil)
+
+	err = x.ledger.Fleets.Charge(g.work, x.fleet, page.Len()/countedAsOne, x.now)
+	if err != nil {
+		return err
+	}
+	stores, err := x.ledger.Stores.ReadPage(g.work, page)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(map[string]any{"stores": viewAll(stores, viewFleetStore), "cursor": page.Next})
 }
 
 var errNotYourStore = delivery.Refuse(delivery.CodeStoreNotFound, "no such store is attached to your fleet")
@@ -163,19 +172,26 @@ func (g *gateway) setAvailability(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+	charged := false
 	_, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
 		if fleet.Couriers == couriers {
 			return errUnchanged
 		}
+		if !charged { // a try after a conflict is the same change
+			err := x.ledger.Fleets.Charge(g.work, x.fleet, availabilityCounts, x.now)
+			if err != nil {
+				return err
+			}
+			charged = true
+		}
 		fleet.Couriers = couriers
 		return nil
 	})
-	switch {
-	case err == nil:
-		x.ledger.Fleets.Owe(x.fleet, availabilityCounts)
-		g.refreshFleets(x)
-	case !errors.Is(err, errUnchanged):
+	if err != nil && !errors.Is(err, errUnchanged) {
 		return err
+	}
+	if err == nil {
+		g.refreshFleets(x)
 	}
 	return x.okJSON(map[string]int{"couriers": couriers})
 }
@@ -183,7 +199,8 @@ func (g *gateway) setAvailability(x *requestContext) error {
 // errUnchanged spares every gateway the reload of a fleet that has not changed.
 var errUnchanged = errors.New("unchanged")
 
-const jobsPerPage = 100
+// listedAtOnce is how many jobs, or stores, a page of a list has.
+const listedAtOnce = 100
 
 // countedAsOne is how many positions, jobs or stores count as one request more.
 const countedAsOne = 10
@@ -264,17 +281,26 @@ var listedStatuses = []delivery.Status{
 	delivery.Searching, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Cancelled,
 }
 
-// listJobs is GET /jobs?status=&cursor=; the last page has an empty cursor.
+// listJobs is GET /jobs?status=&cursor=; the last page has an empty cursor. The limit counts
+// the jobs, each with its store, before they are read.
 func (g *gateway) listJobs(x *requestContext) error {
 	status, err := delivery.ParseStatus(cmp.Or(x.query("status"), "Searching"))
 	if err != nil || !slices.Contains(listedStatuses, status) {
 		return delivery.Invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
 	}
-	orders, next, err := x.ledger.Orders.Jobs(g.work, x.fleet, status, x.query("cursor"), jobsPerPage)
+	ids, next, err := x.ledger.Orders.JobIDs(g.work, x.fleet, status, x.query("cursor"), listedAtOnce)
 	if err != nil {
 		return err
 	}
-	x.ledger.Fleets.Owe(x.fleet, len(orders)/countedAsOne)
+
+	err = x.ledger.Fleets.Charge(g.work, x.fleet, len(ids)/countedAsOne, x.now)
+	if err != nil {
+		return err
+	}
+	orders, err := x.ledger.Orders.ReadJobs(g.work, ids, status)
+	if err != nil {
+		return err
+	}
 	stores, err := x.storesOf(g.work, orders...)
 	if err != nil {
 		return err

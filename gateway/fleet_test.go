@@ -380,15 +380,6 @@ func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 	if a := want(t, e.fleet(e.courier, "POST", "/locations", batch), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
 		t.Errorf("60 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
 	}
-	other := e.newFleet("Rival", istanbul)
-	e.admin("PATCH", "/fleets/"+other.id, `{"requestsPerSecond":10}`)
-	for n := range 10 {
-		want(t, e.fleet(other, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, n)), 200, "")
-		if e.fleet(other, "GET", "/jobs", "").status == 429 {
-			return
-		}
-	}
-	t.Error("availability changes as often as it likes")
 }
 
 //rule:fleets-and-operators/at-most-64-requests-of

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
 //rule:what-the-service-does/2 what-the-service-does/facts-that/fleet-discovery-is-returned-inside response-envelope/success response-envelope/data
@@ -204,4 +206,217 @@ func TestAdminStores_MigrateAndDeactivate(t *testing.T) {
 	e.wantEvents(map[party][]delivery.EventType{e.account: {
 		delivery.StoreActivated, delivery.StoreMigrating, delivery.StoreMigrating, delivery.StoreDeactivated,
 	}})
+}
+
+// fleetStores writes n stores of the account for the env's fleet, past the limit of requests.
+func (e *env) fleetStores(prefix string, n int, state delivery.StoreState) {
+	e.Helper()
+	fleet, err := delivery.ParseFleetID(e.courier.id)
+	if err != nil {
+		e.Fatal(err)
+	}
+	for i := range n {
+		s := &delivery.Store{
+			Account: e.account.accountID(), ExternalID: fmt.Sprint(prefix, i), State: state, TaxNumber: "1234567890", Name: "Branch",
+			Phone: "2161234567", Address: "Moda Cad. 1", Point: kadikoy, Fleet: fleet, FleetName: "Kurye", UpdatedAt: time.Now(),
+		}
+		if err := e.ledger.Stores.Write(e.Context(), s); err != nil {
+			e.Fatal(err)
+		}
+	}
+}
+
+// fleetJobs creates n orders of store s1, and returns once its fleet has them as jobs.
+func (e *env) fleetJobs(n int) {
+	e.Helper()
+	fleet, err := delivery.ParseFleetID(e.courier.id)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.playWorker()
+	for i := range n {
+		e.created(fmt.Sprint("POS-", i))
+	}
+	e.await("all jobs", func() bool {
+		ids, _, err := e.ledger.Orders.JobIDs(e.Context(), fleet, delivery.Searching, "", n)
+		return err == nil && len(ids) == n
+	})
+}
+
+//rule:fleet-api/get-stores-status-awaitingfleetapproval
+func TestFleetStores_PagesReachEveryStoreOnce(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.fleetStores("waiting", 230, delivery.AwaitingFleetApproval)
+	e.fleetStores("active", 20, delivery.Active)
+	for query, want := range map[string]int{
+		"": 251, "status=": 251, "status=AwaitingFleetApproval": 230, "status=Active": 21, "status=Deactivated": 0, "status=AwaitingFleet": 0,
+	} {
+		seen, pages := map[string]bool{}, 0
+		for cursor, more := "", true; more; pages++ {
+			a := e.fleet(e.courier, "GET", "/stores?"+query+"&cursor="+cursor, "")
+			stores := a.list("stores")
+			if a.status != 200 || len(stores) > 100 || pages > want {
+				t.Fatalf("%s: %d, %d stores, page %d", query, a.status, len(stores), pages)
+			}
+			for _, s := range stores {
+				id := s["externalStoreId"].(string)
+				if seen[id] {
+					t.Errorf("%s: %s is listed twice", query, id)
+				}
+				seen[id] = true
+			}
+			cursor = a.data["cursor"].(string)
+			more = cursor != ""
+		}
+		if len(seen) != want || pages != max(1, (want+99)/100) {
+			t.Errorf("%s: %d stores on %d pages, want %d", query, len(seen), pages, want)
+		}
+	}
+	for _, cursor := range []string{"nonsense", "0", "0.1.a1", "99999.a1a1a1a1a1a1a1a1a1a1a1a1", "0.a1a1a1a1a1a1a1a1a1a1a1"} {
+		wantField(t, e.fleet(e.courier, "GET", "/stores?cursor="+cursor, ""), 422, "VALIDATION_FAILED", "cursor")
+	}
+}
+
+// What a fleet polls must not cost others: it reads no store that is in another state.
+func TestFleetStores_TheOnesThatWaitCostNoMoreBesideThousands(t *testing.T) {
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	e := newEnvOn(t, server, nil).withStore("")
+	e.fleetStores("active", 3000, delivery.Active)
+	e.fleetStores("waiting", 3, delivery.AwaitingFleetApproval)
+	cost := e.work(server, func() {
+		stores := want(t, e.fleet(e.courier, "GET", "/stores?status=AwaitingFleetApproval", ""), 200, "").list("stores")
+		if len(stores) != 3 {
+			t.Errorf("%d stores wait, want 3", len(stores))
+		}
+	})
+	if cost["get"] > 3 || cost["smembers"] > 0 {
+		t.Errorf("3 stores that wait cost %v", cost)
+	}
+}
+
+// A page is paid for before its records are read: no more are read than the limit pays for.
+//
+//rule:fleets-and-operators/a-batch-of-positions-and
+func TestFleet_PagesArePaidBeforeTheyAreRead(t *testing.T) {
+	const perSecond, bucket, price = 3, 15, 11
+	for _, path := range []string{"/stores", "/stores?status=Active", "/jobs"} {
+		t.Run(path, func(t *testing.T) {
+			server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+			e := newEnvOn(t, server, nil).withStore(everyLimit())
+			e.fleetStores("active", 100, delivery.Active)
+			e.fleetJobs(100)
+			e.admin("PATCH", "/fleets/"+e.courier.id, fmt.Sprintf(`{"requestsPerSecond":%d}`, perSecond))
+			before := e.commands(server)["get"]
+
+			began := time.Now()
+			answers := make([]answer, 11)
+			answers[0] = want(t, e.fleet(e.courier, "GET", path, ""), 200, "")
+			var group sync.WaitGroup
+			for i := 1; i < len(answers); i++ {
+				group.Go(func() { answers[i] = e.fleet(e.courier, "GET", path, "") })
+			}
+			group.Wait()
+			paid := bucket + perSecond*int(1+time.Since(began)/time.Second)
+			read := e.commands(server)["get"] - before
+
+			pages := 0
+			for _, a := range answers {
+				if a.status == 200 {
+					pages++
+					continue
+				}
+				if want(t, a, 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
+					t.Errorf("Retry-After %s", a.header.Get("Retry-After"))
+				}
+			}
+			if pages*price > paid {
+				t.Errorf("%d pages of %d requests each are answered for %d", pages, price, paid)
+			}
+			// A job is read with its store; counting the limit reads a little, too.
+			if read > 101*pages+50 {
+				t.Errorf("%d records are read for %d pages", read, pages)
+			}
+		})
+	}
+}
+
+// A change that the limit does not pay for is not made; what changes nothing costs nothing more.
+//
+//rule:fleets-and-operators/a-batch-of-positions-and
+func TestFleet_AvailabilityIsPaidBeforeItChanges(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10}`)
+	set, couriers := 0, 0
+	for ; couriers < 10; couriers++ {
+		a := e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, couriers+1))
+		if a.status == 429 {
+			break
+		}
+		want(t, a, 200, "")
+		set = couriers + 1
+	}
+	if couriers == 10 {
+		t.Fatal("availability changes as often as it likes")
+	}
+	want(t, e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, set)), 200, "")
+	if err := e.ledger.Fleets.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id, err := delivery.ParseFleetID(e.courier.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.ledger.Fleets.Snapshot().Fleet(id).Couriers; got != set {
+		t.Errorf("%d couriers are stored, want %d", got, set)
+	}
+}
+
+//rule:states/an-account-has-at-most admin-api/patch-accounts-id
+func TestPutStore_NoMoreThanTheAccountMayHave(t *testing.T) {
+	e := newStoreEnv(t, everyLimit())
+	path := "/accounts/" + e.account.id
+	limits, _ := want(t, e.tryAdmin("GET", path, ""), 200, "").data["limits"].(map[string]any)
+	wantMembers(t, "limits of a new account", limits, "maxStores", 10000, "maxPendingStores", 500)
+
+	// What a PATCH does not name stays; what is out of range is refused and changes nothing.
+	a := e.admin("PATCH", path, `{"limits":{"maxStores":3}}`)
+	limits, _ = a.data["limits"].(map[string]any)
+	wantMembers(t, "changed limits", limits, "maxStores", 3, "maxPendingStores", 500)
+	for _, name := range []string{"maxStores", "maxPendingStores"} {
+		for _, value := range []string{"0", "-1", "1.5", "1000001", `"many"`, "true", "{}"} {
+			wantField(t, e.tryAdmin("PATCH", path, `{"limits":{"`+name+`":`+value+`}}`), 422, "VALIDATION_FAILED", "limits."+name)
+		}
+		e.admin("PATCH", path, `{"limits":{"`+name+`":null}}`)
+		e.admin("PATCH", path, `{"limits":{"`+name+`":1000000}}`)
+	}
+	e.admin("PATCH", path, `{"name":"Renamed","limits":{"maxStores":3,"maxPendingStores":1}}`)
+
+	// s1 is Active. One more waits, another may not wait for the same fleet.
+	rival := e.newFleet("Rival", istanbul)
+	want(t, e.putStore(e.account, "s2", storeBody(kadikoy, e.courier.id)), 200, "", "status", "AwaitingFleetApproval")
+	a = want(t, e.putStore(e.account, "s3", storeBody(kadikoy, e.courier.id)), 409, "TOO_MANY_STORES")
+	if !a.quota() || !strings.Contains(a.body, "1 stores of the account wait for the answer of fleet "+e.courier.id) {
+		t.Errorf("%s", a.body)
+	}
+	want(t, e.putStore(e.account, "s3", storeBody(kadikoy, rival.id)), 200, "", "status", "AwaitingFleetApproval")
+	a = want(t, e.putStore(e.account, "s4", storeBody(kadikoy, "")), 409, "TOO_MANY_STORES")
+	if !strings.Contains(a.body, "the account has 3 stores") || !strings.Contains(a.body, "ask the operator") {
+		t.Errorf("%s", a.body)
+	}
+
+	// Stores that exist are changed as ever, also one that waits already, and a closed one
+	// takes its place until it is registered again.
+	e.admin("PATCH", path, `{"limits":{"maxStores":1,"maxPendingStores":1}}`)
+	want(t, e.putStore(e.account, "s2", `{"phone":"02161234568"}`), 200, "", "status", "AwaitingFleetApproval")
+	e.admin("POST", path+"/stores/s1/deactivate", `{"reason":"VendorRequest"}`)
+	want(t, e.putStore(e.account, "s4", storeBody(kadikoy, "")), 409, "TOO_MANY_STORES")
+	want(t, e.putStore(e.account, "s1", `{}`), 200, "", "status", "AwaitingFleet")
+	want(t, e.putStore(e.account, "s1", `{"fleetId":"`+e.courier.id+`"}`), 409, "TOO_MANY_STORES")
+	want(t, e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/s2/confirm", ""), 200, "")
+	want(t, e.putStore(e.account, "s1", `{"fleetId":"`+e.courier.id+`"}`), 200, "", "status", "AwaitingFleetApproval")
+	e.admin("PATCH", path, `{"limits":{"maxStores":4}}`)
+	want(t, e.putStore(e.account, "s4", storeBody(kadikoy, "")), 200, "")
+
+	// Another account has limits of its own.
+	want(t, e.putStore(e.newAccount(""), "s1", storeBody(kadikoy, e.courier.id)), 200, "")
 }

@@ -38,6 +38,7 @@ var (
 	CodeJobTaken              = code(409, "JOB_TAKEN")
 	CodeTooManyReports        = code(409, "TOO_MANY_REPORTS")
 	CodeTooManySecrets        = code(409, "TOO_MANY_SECRETS")
+	CodeTooManyStores         = code(409, "TOO_MANY_STORES")
 	CodeLengthRequired        = code(411, "LENGTH_REQUIRED")
 	CodePayloadTooLarge       = code(413, "PAYLOAD_TOO_LARGE")
 	CodeUnsupportedMediaType  = code(415, "UNSUPPORTED_MEDIA_TYPE")

@@ -53,6 +53,13 @@ type Limits struct {
 	Cancel      EndpointLimit `json:"cancel"`
 	Stores      EndpointLimit `json:"stores"`
 	Token       EndpointLimit `json:"token"`
+
+	// MaxStores bounds the account's stores, deactivated ones included: no store is
+	// ever removed. Zero: no bound.
+	MaxStores int `json:"maxStores"`
+	// MaxPendingStores bounds how many of the account's stores wait for the answer of one
+	// fleet, so that no vendor buries another's in a fleet's list. Zero: no bound.
+	MaxPendingStores int `json:"maxPendingStores"`
 }
 
 // DefaultLimits are the spec's figures. Stores is a bucket of Burst.Count refilled at
@@ -64,11 +71,17 @@ func DefaultLimits() Limits {
 		Cancel:      EndpointLimit{Sustained: Window{600, 60}},
 		Stores:      EndpointLimit{Sustained: Window{60, 60}, Burst: Window{200, 10}},
 		Token:       EndpointLimit{Sustained: Window{60, 3600}},
+
+		MaxStores:        10_000,
+		MaxPendingStores: 500,
 	}
 }
 
 // PollInterval is the least time between reads of one order.
 const PollInterval = 10 * time.Second
+
+// MaxStoreLimit is the highest MaxStores and MaxPendingStores that an account can have.
+const MaxStoreLimit = 1_000_000
 
 // Ranges of a configured window, whose figures fit the ledger's windows.
 const (

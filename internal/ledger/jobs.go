@@ -145,7 +145,11 @@ func parseJobCursor(text string) (jobCursor, error) {
 	if c.member = string(member); err == nil && c.partition >= 0 && c.String() == strings.ToLower(text) {
 		return c, nil
 	}
-	return jobCursor{}, &delivery.Error{Code: delivery.CodeValidationFailed, Message: "cursor is not one that a listing returned",
+	return jobCursor{}, invalidCursor()
+}
+
+func invalidCursor() error {
+	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: "cursor is not one that a listing returned",
 		Fields: []delivery.FieldError{{Field: "cursor", Message: "must be a cursor from an earlier answer"}}}
 }
 
@@ -157,11 +161,24 @@ func (c jobCursor) String() string {
 // partition and age. next is empty at the end. An order that changes between pages
 // appears at most once in each status.
 func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
+	ids, next, err := l.JobIDs(ctx, fleet, status, cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	orders, err = l.ReadJobs(ctx, ids, status)
+	if err != nil {
+		return nil, "", err
+	}
+	return orders, next, nil
+}
+
+// JobIDs finds a page of Jobs without reading the orders, so that a caller can charge for
+// them first.
+func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (ids []delivery.OrderID, next string, err error) {
 	at, err := parseJobCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	var ids []delivery.OrderID
 	last := at
 	more := false
 	for p := at.partition; p < len(l.partitions) && !more; p++ {
@@ -183,11 +200,17 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	if more {
 		next = last.String()
 	}
-	all, err := l.GetAll(ctx, ids)
+	return ids, next, nil
+}
+
+// ReadJobs reads the orders that JobIDs found. Orders that have left the status since are
+// left out.
+func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status delivery.Status) ([]*delivery.Order, error) {
+	orders, err := l.GetAll(ctx, ids)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return slices.DeleteFunc(all, func(o *delivery.Order) bool { return o == nil || o.Status != status }), next, nil
+	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil || o.Status != status }), nil
 }
 
 func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {

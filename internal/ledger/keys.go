@@ -19,7 +19,8 @@ const (
 	kindIdempotency   = 'i' // <digest>, string: fingerprint, order digest
 	kindStore         = 's' // <digest>, string: store record
 	kindAccountStores = 'S' // <account>, set: digests of the account's stores
-	kindFleetStores   = 'F' // <fleet>, set: digests of the stores attached to a fleet
+	kindFleetStores   = 'F' // <state><fleet>, zset: digests of a fleet's stores in a state, 0: in any; all have the score 0
+	kindPendingStores = 'b' // <account>, hash: fleet to the number of the account's stores that wait for its answer
 	kindEvents        = 'e' // stream: references to order versions, notices
 	kindUpdates       = 'u' // stream: couriers' updates
 	kindNotice        = 'n' // <event id>, string: a notice's body, kept for noticeLifetime
@@ -79,6 +80,11 @@ func windowsSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 
 func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {
 	return r.keyOf(kindJobs, append([]byte{byte(status)}, fleet[:]...))
+}
+
+// fleetStores lists a fleet's stores in a state; with state 0 in any.
+func (r partition) fleetStores(fleet delivery.FleetID, state delivery.StoreState) string {
+	return r.keyOf(kindFleetStores, append([]byte{byte(state)}, fleet[:]...))
 }
 
 // retiredBits choose a retired external id's bucket, one of which every creation reads.

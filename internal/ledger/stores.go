@@ -107,7 +107,8 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 }
 
 // Write stores s, if it still has s.Revision (0: none), with the fleet's lists, the
-// closing timer and the notices, all in one script. ErrConflict.
+// closing timer and the notices, all in one script. ErrConflict; TOO_MANY_STORES for a
+// new store, or one more that waits for its fleet's answer, beyond the account's limits.
 func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
 	r := l.partitionOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
@@ -120,17 +121,35 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	for i := range notices {
 		args = append(args, newNoticeID(), encodeNotice(&notices[i]))
 	}
-	_, err := l.runWord(ctx, "write_store", refusals{"conflict": fmt.Errorf("store %q: %w", s.ExternalID, ErrConflict)}, []string{
-		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents)}, args...)
-	if err == nil {
-		s.Revision = written.Revision
+	reply, err := l.runText(ctx, "write_store", []string{
+		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents),
+		r.account(s.Account), r.keyOf(kindPendingStores, s.Account[:]),
+	}, args...)
+	if err != nil {
+		return err
 	}
-	return err
+
+	name, limit, _ := strings.Cut(reply, "\n")
+	switch name {
+	case "conflict":
+		return fmt.Errorf("store %q: %w", s.ExternalID, ErrConflict)
+	case "too_many_stores":
+		return delivery.Refuse(delivery.CodeTooManyStores,
+			"the account has %s stores, deactivated ones included, as many as its limit maxStores allows; "+
+				"use one of them again, or ask the operator of this service for a higher limit", limit)
+	case "too_many_pending":
+		return delivery.Refuse(delivery.CodeTooManyStores,
+			"%s stores of the account wait for the answer of fleet %s, as many as its limit maxPendingStores allows; "+
+				"wait for the fleet, choose another, or ask the operator of this service for a higher limit", limit, s.Fleet)
+	}
+	s.Revision = written.Revision
+	return nil
 }
 
-// OfFleet lists a fleet's stores in a state (0: any), in no particular order.
+// OfFleet lists a fleet's stores in a state (0: any), in no particular order. It reads no
+// store that is in another state.
 func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
-	sets, _, err := l.storeSets(ctx, &StoreFilter{Fleet: fleet})
+	sets, _, err := l.storeSets(ctx, &StoreFilter{Fleet: fleet, State: state})
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +157,142 @@ func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state deliv
 	if err != nil {
 		return nil, err
 	}
-	stores, err := l.readStores(ctx, keys)
-	return slices.DeleteFunc(stores, func(s *delivery.Store) bool { return state != 0 && s.State != state }), err
+	return l.ReadPage(ctx, StorePage{fleet: fleet, state: state, keys: keys})
+}
+
+// StorePage is a page of a fleet's stores. Their records have not been read yet, so that
+// a caller can charge for them first.
+type StorePage struct {
+	Next string // the cursor of the following page; empty: there is none
+
+	fleet delivery.FleetID
+	state delivery.StoreState // 0: any
+	keys  []string            // of the records
+}
+
+// Len returns how many records ReadPage would read.
+func (p *StorePage) Len() int { return len(p.keys) }
+
+// PageOfFleet finds the next stores, at most limit, of a fleet in a state (0: any) after a
+// cursor (empty: from the beginning), by partition and digest. A store keeps its place
+// whatever happens to it, so pages have each store once, even one that changes its state
+// between them. VALIDATION_FAILED for a cursor that no page had.
+func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState, cursor string, limit int) (StorePage, error) {
+	after, err := l.parseStoreCursor(cursor)
+	if err != nil {
+		return StorePage{}, err
+	}
+
+	page := StorePage{fleet: fleet, state: state}
+	last := after
+	for partitions := range slices.Chunk(l.partitions[after.partition:], setsAtOnce) {
+		sizes, err := pipelined(ctx, l.rdb, "counting stores", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
+			return pipe.ZCard(ctx, p.fleetStores(fleet, state)).Val
+		})
+		if err != nil {
+			return StorePage{}, err
+		}
+
+		for len(partitions) > 0 {
+			// One more than the page takes tells that there is a following page.
+			wanted := limit + 1 - len(page.keys)
+			n := partitionsFor(sizes, int64(wanted))
+			listed := make([]storeRange, n)
+			for i := range listed {
+				listed[i] = storeRange{partition: partitions[i], isEmpty: sizes[i] == 0}
+				if partitions[i].number == after.partition {
+					listed[i].after = after.digest
+				}
+			}
+			members, err := l.storesIn(ctx, listed, fleet, state, wanted)
+			if err != nil {
+				return StorePage{}, err
+			}
+
+			for i, digests := range members {
+				for _, digest := range digests {
+					if len(page.keys) == limit {
+						page.Next = last.String()
+						return page, nil
+					}
+					last = storeCursor{partition: partitions[i].number, digest: digest}
+					page.keys = append(page.keys, partitions[i].key(kindStore)+digest)
+				}
+			}
+			partitions, sizes = partitions[n:], sizes[n:]
+		}
+	}
+	return page, nil
+}
+
+// partitionsFor returns how many of the first partitions, at least one, have that many
+// stores together; all when there are fewer.
+func partitionsFor(sizes []int64, wanted int64) int {
+	for i, size := range sizes {
+		if wanted -= size; wanted <= 0 {
+			return i + 1
+		}
+	}
+	return len(sizes)
+}
+
+// storeRange is what follows a digest in a partition's list of a fleet's stores.
+type storeRange struct {
+	partition partition
+	after     string // empty: the whole list
+	isEmpty   bool   // nothing has to be read
+}
+
+func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet delivery.FleetID, state delivery.StoreState, limit int) ([][]string, error) {
+	return pipelined(ctx, l.rdb, "listing stores", ranges, func(pipe redis.Pipeliner, r storeRange) func() []string {
+		if r.isEmpty {
+			return nil
+		}
+		start := "-"
+		if r.after != "" {
+			start = "(" + r.after
+		}
+		return pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
+			Key: r.partition.fleetStores(fleet, state), Start: start, Stop: "+", ByLex: true, Count: int64(limit),
+		}).Val
+	})
+}
+
+// ReadPage reads the stores of a page. Stores that have left the fleet or the state since
+// the page was found are left out.
+func (l Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store, error) {
+	stores, err := l.readStores(ctx, page.keys)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(stores, func(s *delivery.Store) bool {
+		isInState := page.state == 0 || s.State == page.state
+		return s.Fleet != page.fleet || !isInState
+	}), nil
+}
+
+// storeCursor is the last store of a page: its partition and digest.
+type storeCursor struct {
+	partition int
+	digest    string // empty: nothing of the partition has been listed
+}
+
+func (c storeCursor) String() string { return fmt.Sprintf("%d.%x", c.partition, c.digest) }
+
+func (l *core) parseStoreCursor(text string) (storeCursor, error) {
+	if text == "" {
+		return storeCursor{}, nil
+	}
+
+	var c storeCursor
+	var digest []byte
+	_, err := fmt.Sscanf(text, "%d.%x", &c.partition, &digest)
+	c.digest = string(digest)
+	exists := c.partition >= 0 && c.partition < len(l.partitions) && len(digest) == len(delivery.Digest{})
+	if err != nil || !exists || c.String() != strings.ToLower(text) {
+		return storeCursor{}, invalidCursor()
+	}
+	return c, nil
 }
 
 func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
@@ -242,13 +395,14 @@ func (f *StoreFilter) matches(s *delivery.Store, folded string) bool {
 type storeSet struct {
 	partition partition
 	key       string
+	isSorted  bool // a zset
 }
 
 // storeSets hold every store that can match. ordered: they follow each other.
 func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
 	if f.Account.IsZero() && !f.Fleet.IsZero() {
 		for _, r := range l.partitions {
-			sets = append(sets, storeSet{r, r.keyOf(kindFleetStores, f.Fleet[:])})
+			sets = append(sets, storeSet{partition: r, key: r.fleetStores(f.Fleet, f.State), isSorted: true})
 		}
 		return sets, false, nil
 	}
@@ -260,13 +414,16 @@ func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, 
 	}
 	for _, id := range ids {
 		r := l.partitionOf(id)
-		sets = append(sets, storeSet{r, r.keyOf(kindAccountStores, id[:])})
+		sets = append(sets, storeSet{partition: r, key: r.keyOf(kindAccountStores, id[:])})
 	}
 	return sets, true, nil
 }
 
 func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
 	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) func() []string {
+		if set.isSorted {
+			return pipe.ZRange(ctx, set.key, 0, -1).Val
+		}
 		return pipe.SMembers(ctx, set.key).Val
 	})
 	var keys []string

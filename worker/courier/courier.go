@@ -50,7 +50,7 @@ const (
 	roundsPerStep = 4 // an order moves at most a quarter of a step late
 	minPause      = 20 * time.Millisecond
 	maxPause      = 5 * time.Second
-	page          = 256 // jobs that are listed at once
+	page          = 256 // jobs, or stores, that are listed at once
 	concurrency   = 32  // reports in flight
 )
 
@@ -104,23 +104,45 @@ func (r *Role) round(ctx context.Context) error {
 
 // confirmStores confirms every store that asked for the fleet.
 func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error {
-	stores, err := r.ledger.Stores.OfFleet(ctx, fleet, delivery.AwaitingFleetApproval)
+	for cursor := ""; ; {
+		pending, err := r.ledger.Stores.PageOfFleet(ctx, fleet, delivery.AwaitingFleetApproval, cursor, page)
+		if err != nil {
+			return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
+		}
+		stores, err := r.ledger.Stores.ReadPage(ctx, pending)
+		if err != nil {
+			return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
+		}
+
+		now := r.ledger.Clock(time.Now())
+		for _, s := range stores {
+			err := r.confirmStore(ctx, s, now)
+			if err != nil {
+				return err
+			}
+		}
+
+		if pending.Next == "" {
+			return nil
+		}
+		cursor = pending.Next
+	}
+}
+
+// confirmStore confirms a store, unless the vendor or another replica was faster.
+func (r *Role) confirmStore(ctx context.Context, s *delivery.Store, now time.Time) error {
+	if delivery.ConfirmStore(s, now) != nil {
+		return nil // no longer pending
+	}
+	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
+	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreActivated, now, data))
+	if errors.Is(err, ledger.ErrConflict) {
+		return nil
+	}
 	if err != nil {
-		return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
+		return fmt.Errorf("confirm store %s: %w", s.ExternalID, err)
 	}
-	now := r.ledger.Clock(time.Now())
-	for _, s := range stores {
-		if delivery.ConfirmStore(s, now) != nil {
-			continue // no longer pending
-		}
-		data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
-		err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreActivated, now, data))
-		if err == nil {
-			r.reports.WithLabelValues(delivery.Active.String()).Inc()
-		} else if !errors.Is(err, ledger.ErrConflict) { // the vendor or another replica was faster
-			return fmt.Errorf("confirm store %s: %w", s.ExternalID, err)
-		}
-	}
+	r.reports.WithLabelValues(delivery.Active.String()).Inc()
 	return nil
 }
 

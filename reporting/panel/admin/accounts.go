@@ -71,16 +71,18 @@ func accountRank(a *delivery.Account) int {
 
 type accountPage struct {
 	formPage
-	Account    *delivery.Account
-	Limits     []limitRow
-	Earlier    earlierSecrets
-	Stores     []storeRow // the first ones
-	MoreStores bool
-	Receiver   *receiver // nil: none is registered
+	Account *delivery.Account
+	Limits  []limitRow
+	// DefaultLimits are those of a new account.
+	DefaultLimits delivery.Limits
+	Earlier       earlierSecrets
+	Stores        []storeRow // the first ones
+	MoreStores    bool
+	Receiver      *receiver // nil: none is registered
 }
 
 func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) error {
-	page := &accountPage{formPage: newFormPage(r, o)}
+	page := &accountPage{formPage: newFormPage(r, o), DefaultLimits: delivery.DefaultLimits()}
 	var err error
 	if page.Account, page.Limits, err = p.accountLimits(r); err != nil {
 		return err
@@ -202,19 +204,31 @@ func windowChanged(form url.Values, path string) bool {
 	return form.Has(path+".count") && held != form.Get(path+shownSuffix)
 }
 
-// changedLimits are the changed windows as the API takes them. Emptied fields are sent
-// as they are, for the API to refuse.
-func changedLimits(form url.Values) map[string]map[string]any {
-	changed := map[string]map[string]any{}
+// storeLimits are the limits that are numbers of stores, by the API's names.
+var storeLimits = []string{"maxStores", "maxPendingStores"}
+
+// changedLimits returns the changed windows and numbers of stores as the API takes them.
+// Emptied fields are sent as they are, for the API to refuse.
+func changedLimits(form url.Values) map[string]any {
+	changed := map[string]any{}
+	for _, name := range storeLimits {
+		path := "limits." + name
+		if changedIn(form, path) {
+			changed[name] = number(form.Get(path))
+		}
+	}
+
+	windows := map[string]map[string]any{}
 	for _, row := range limitRows(delivery.Limits{}, nil, form) {
 		if !windowChanged(form, row.Path) {
 			continue
 		}
 		endpoint := row.Endpoint.String()
-		if changed[endpoint] == nil {
-			changed[endpoint] = map[string]any{}
+		if windows[endpoint] == nil {
+			windows[endpoint] = map[string]any{}
+			changed[endpoint] = windows[endpoint]
 		}
-		changed[endpoint][row.Kind] = map[string]any{"count": number(row.Count), "seconds": number(row.Seconds)}
+		windows[endpoint][row.Kind] = map[string]any{"count": number(row.Count), "seconds": number(row.Seconds)}
 	}
 	return changed
 }

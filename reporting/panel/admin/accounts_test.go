@@ -156,6 +156,28 @@ func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 	}
 }
 
+func TestLimitAccount_ChangesTheNumbersOfStores(t *testing.T) {
+	e := newEnv(t)
+	v := e.newAccount("Şubeli")
+	page := "/accounts/" + v.id
+	form := e.Get(page).Want(200, "A new account has 10,000 and 500.").Form(page+"/limits", "", "")
+	if form.Get("limits.maxStores") != "10000" || form.Get("limits.maxPendingStores") != "500" {
+		t.Errorf("the form shows %v", form)
+	}
+	e.done(e.Submit(page, page+"/limits", "limits.maxStores", "20000"), "account-limited")
+
+	// What was changed since the page was shown stays, if the form does not change it.
+	form.Set("limits.maxPendingStores", "7")
+	form.Set("limits.stores.burst.count", "30")
+	e.done(e.Post(page+"/limits", form), "account-limited")
+	want := delivery.DefaultLimits()
+	want.MaxStores, want.MaxPendingStores, want.Stores.Burst.Count = 20_000, 7, 30
+	if got := e.account(v).Limits; got != want {
+		t.Errorf("%+v", got)
+	}
+	e.done(e.Submit(page, page+"/limits"), "unchanged")
+}
+
 func TestAccounts_FindsTheTurkishWayAndPutsTheNoticeableFirst(t *testing.T) {
 	e := newEnv(t)
 	quiet, loud := e.newAccount("Ağaçlı IŞIK İstanbul a"), e.newAccount("Ağaçlı IŞIK İstanbul b")
