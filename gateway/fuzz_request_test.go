@@ -22,6 +22,7 @@ var fuzzedRoutes = []struct{ caller, method, path string }{
 	{"vendor", put, "/api/vendor/v1/webhook"},
 	{"vendor", post, "/api/vendor/v1/webhook/replay"},
 	{"fleet", get, "/api/fleet/v1/stores?status={}"},
+	{"fleet", get, "/api/fleet/v1/stores?cursor={}"},
 	{"fleet", get, "/api/fleet/v1/jobs?cursor={}"},
 	{"fleet", post, "/api/fleet/v1/jobs/{}/accept"},
 	{"fleet", post, "/api/fleet/v1/jobs/{}/status"},

@@ -1,7 +1,10 @@
 package courier
 
 import (
+	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,6 +116,48 @@ func TestRole_ObeysItsTriggers(t *testing.T) {
 	// The last one needed five steps, so the others would have moved on.
 	if n, h := e.Read(nobody.ID).Status, e.Read(held.ID).Status; n != delivery.Searching || h != delivery.PickingUp {
 		t.Errorf("SIM:NO_COURIER is %s, SIM:HOLD=PickingUp is %s", n, h)
+	}
+}
+
+// A round reads the stores that wait, on however many pages, and no other.
+func TestRound_ConfirmsEveryStoreThatWaitsAndReadsNoOther(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
+	e := testenv.NewOn(t, server)
+	v := e.Vendor()
+	_, err := e.Ledger.Accounts.Update(t.Context(), v.Account, func(a *delivery.Account) error {
+		a.Limits.MaxPendingStores = 2 * page
+		return nil
+	})
+	testenv.Must(t, err)
+	const waiting, active = page + 50, 300
+	for i := range active {
+		v.NewStore(fmt.Sprint("active", i), delivery.Active)
+	}
+	for i := range waiting {
+		v.NewStore(fmt.Sprint("waiting", i), delivery.AwaitingFleetApproval)
+	}
+	testenv.Must(t, e.Ledger.Fleets.Load(t.Context()))
+	r := New(e.Ledger, func() []int { return nil }, Settings{Step: time.Millisecond}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	for round, want := range []int{waiting, 0} {
+		_, err := server.Command(t.Context(), "CONFIG", "RESETSTAT")
+		testenv.Must(t, err)
+		testenv.Must(t, r.round(t.Context()))
+		info, err := server.Command(t.Context(), "INFO", "commandstats")
+		testenv.Must(t, err)
+		_, rest, _ := strings.Cut(info, "cmdstat_get:calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		if calls == "" {
+			calls = "0"
+		}
+		if calls != strconv.Itoa(want) {
+			t.Errorf("round %d reads %s stores, want %d", round, calls, want)
+		}
+	}
+	stores, err := e.Ledger.Stores.OfFleet(t.Context(), e.Fleet.ID, delivery.Active)
+	testenv.Must(t, err)
+	if len(stores) != active+waiting+1 {
+		t.Errorf("%d stores are Active, want %d", len(stores), active+waiting+1)
 	}
 }
 
