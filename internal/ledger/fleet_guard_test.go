@@ -98,14 +98,7 @@ func TestFleetGuard_RetryAfterIsTrue(t *testing.T) {
 			admit := func() error { return g.admit(rate, now, b.take(&now)) }
 			for what, try := range map[string]func() error{
 				"a request": admit,
-				"one that others owe for": func() error {
-					if err := admit(); err != nil {
-						return err
-					}
-					g.owe(n)
-					return nil
-				},
-				"a batch": func() error { return g.charge(n, now, b.take(&now)) },
+				"a batch":   func() error { return g.charge(n, now, b.take(&now)) },
 			} {
 				must(t, admit())
 				wait := limited(t, try())
@@ -130,6 +123,34 @@ func TestFleetGuard_RetryAfterIsTrue(t *testing.T) {
 	}
 }
 
+// A request with a batch, or a page, counts twice: itself, and what it is about. Who waits
+// as the refusal of the second says has permits for both.
+//
+//rule:fleets-and-operators/a-fleet-s-requests-are-held
+func TestFleetGuard_RetryAfterIsTrueForARequestWithItsBatch(t *testing.T) {
+	for _, rate := range []int{1, 3, 7, 10, 200} {
+		for _, n := range []int{1, 10, 50, 500, 1_000_000} {
+			for spent := range fleetBurst * rate {
+				now := time.Now()
+				b := newBucket(rate, now)
+				var g fleetGuard
+				for range spent {
+					must(t, g.admit(rate, now, b.take(&now)))
+				}
+				must(t, g.admit(rate, now, b.take(&now)))
+				wait := limited(t, g.charge(n, now, b.take(&now)))
+				if wait == 0 {
+					continue
+				}
+				now = now.Add(wait)
+				must(t, g.admit(rate, now, b.take(&now)))
+				again := limited(t, g.charge(n, now, b.take(&now)))
+				require(t, again == 0, "%d a second, %d more after %d: after %s it has to wait %s more", rate, n, spent, wait, again)
+			}
+		}
+	}
+}
+
 func TestFleetGuard_SpendsWhatWorkCosts(t *testing.T) {
 	now := time.Now()
 	b := newBucket(200, now)
@@ -139,15 +160,10 @@ func TestFleetGuard_SpendsWhatWorkCosts(t *testing.T) {
 	must(t, g.charge(500, now, b.take(&now)))
 	check(t, limited(t, g.charge(500, now, b.take(&now))) > 0, "a second batch is done with what is left")
 	must(t, admit()) // a single request is not held up by the batch
-	g.owe(400)
-	for range 79 {
-		must(t, admit())
-	}
-	_ = limited(t, admit())
-	// Another limit begins with nothing held, and forgives no debt.
-	g.owe(600)
+	// Another limit begins with nothing held.
+	b.free = 0
 	wait := limited(t, g.admit(100, now, b.take(&now)))
-	check(t, wait > 4*time.Second, "a debt of 500 at 100 a second is over after %s", wait)
+	check(t, wait > 0, "permits of another limit are spent")
 	lost := errors.New("lost")
 	var other fleetGuard
 	err := other.admit(200, now, func(int, int) (*redis_rate.Result, error) { return nil, lost })

@@ -324,7 +324,7 @@ const (
 type fleetGuard struct {
 	mu      sync.Mutex
 	rate    int // permits a second; what is held was taken under it
-	permits int // less than 0: so many are owed
+	permits int
 	// Until then requests, or batches, are refused without asking Redis.
 	closedUntil, batchesUntil time.Time
 	refused                   time.Time // the last refusal that operators do not know of; zero: none
@@ -338,10 +338,10 @@ func (g *fleetGuard) admit(rate int, now time.Time, take takePermits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.rate != rate {
-		g.rate, g.permits = rate, min(max(g.permits, 1-fleetBurst*rate), 0)
+		g.rate, g.permits = rate, 0
 		g.closedUntil, g.batchesUntil = time.Time{}, time.Time{}
 	}
-	return g.spend(1, max(rate/fleetBlocks, 1), &g.closedUntil, now, take)
+	return g.spend(1, max(rate/fleetBlocks, 1), 0, &g.closedUntil, now, take)
 }
 
 // charge spends n permits, capped at the bucket, or none. RATE_LIMITED with RetryAfter.
@@ -349,11 +349,12 @@ func (g *fleetGuard) charge(n int, now time.Time, take takePermits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n = min(n, fleetBurst*g.rate-1)
-	return g.spend(n, n, &g.batchesUntil, now, take)
+	return g.spend(n, n, 1, &g.batchesUntil, now, take) // the request that asks again takes one, too
 }
 
-// spend spends n permits, of a new block if need be, or refuses until closed.
-func (g *fleetGuard) spend(n, block int, closed *time.Time, now time.Time, take takePermits) error {
+// spend spends n permits, of a new block if need be, or refuses until closed, when the
+// bucket has the block and so many permits besides.
+func (g *fleetGuard) spend(n, block, besides int, closed *time.Time, now time.Time, take takePermits) error {
 	if g.permits < n {
 		if now.Before(*closed) {
 			return g.refuse(now, *closed)
@@ -364,19 +365,12 @@ func (g *fleetGuard) spend(n, block int, closed *time.Time, now time.Time, take 
 		}
 		if g.permits += result.Allowed; g.permits < n {
 			// When the empty bucket has the block; one more, because it rounds down.
-			*closed = now.Add(time.Duration(block-g.permits+1) * time.Second / time.Duration(g.rate))
+			*closed = now.Add(time.Duration(block-g.permits+besides+1) * time.Second / time.Duration(g.rate))
 			return g.refuse(now, *closed)
 		}
 	}
 	g.permits -= n
 	return nil
-}
-
-// owe notes n permits that were spent already, capped at what the bucket holds.
-func (g *fleetGuard) owe(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.permits = max(g.permits-n, 1-fleetBurst*g.rate)
 }
 
 func (g *fleetGuard) refuse(now, until time.Time) error {
@@ -402,9 +396,6 @@ func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) err
 func (l Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
 	return l.fleetGuard(id).charge(n, now, l.fleetPermits(ctx, id))
 }
-
-// Owe counts an admitted request as n more once it is done: later ones wait.
-func (l Fleets) Owe(id delivery.FleetID, n int) { l.fleetGuard(id).owe(n) }
 
 func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
 	return func(rate, n int) (*redis_rate.Result, error) {
