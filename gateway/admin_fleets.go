@@ -117,6 +117,14 @@ func (g *gateway) refreshFleets(x *requestContext) {
 	}
 }
 
+// refreshControls is refreshFleets for what changes no record: it does not wait for the areas of
+// other fleets.
+func (g *gateway) refreshControls(x *requestContext) {
+	if err := x.ledger.Fleets.Refresh(g.work); err != nil {
+		g.Log.Warn("a fleet was changed but not reloaded; the next poll does it", "error", err)
+	}
+}
+
 // listFleets is GET /fleets; ?coverage=true adds the areas.
 func (g *gateway) listFleets(x *requestContext) error {
 	if err := x.ledger.Fleets.Load(g.work); err != nil {

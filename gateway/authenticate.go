@@ -146,7 +146,7 @@ func (g *gateway) fleetToken(x *requestContext) error {
 				return errFleetDisabled
 			}
 			// What another replica has just issued or revoked may not be known here yet.
-			if err := fleets.Load(g.work); err != nil {
+			if err := fleets.Refresh(g.work); err != nil {
 				return err
 			}
 			known := ledger.Known{NotBefore: fleets.Snapshot().NotBefore(fleet)} // of no later state than the secret is checked by

@@ -158,7 +158,8 @@ func (g *gateway) answerPending(x *requestContext, move storeMove) error {
 	return show(x, viewFleetStore)(store, err)
 }
 
-// availabilityCounts is what a change costs of the limit: every gateway reads all fleets.
+// availabilityCounts is what a change costs of the limit: every gateway reads the small values of
+// all fleets, some kilobytes.
 const availabilityCounts = 20
 
 // setAvailability is PUT /availability {couriers}: at 0 new orders get FLEET_UNAVAILABLE.
@@ -172,32 +173,23 @@ func (g *gateway) setAvailability(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	charged := false
-	_, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
-		if fleet.Couriers == couriers {
-			return errUnchanged
-		}
-		if !charged { // a try after a conflict is the same change
-			err := x.ledger.Fleets.Charge(g.work, x.fleet, availabilityCounts, x.now)
-			if err != nil {
-				return err
-			}
-			charged = true
-		}
-		fleet.Couriers = couriers
-		return nil
-	})
-	if err != nil && !errors.Is(err, errUnchanged) {
+
+	// The same number again is one request like any other: it changes nothing.
+	before, err := x.ledger.Fleets.Couriers(g.work, x.fleet)
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		g.refreshFleets(x)
+	if before != couriers {
+		if err := x.ledger.Fleets.Charge(g.work, x.fleet, availabilityCounts, x.now); err != nil {
+			return err
+		}
+		if err := x.ledger.Fleets.SetCouriers(g.work, x.fleet, couriers); err != nil {
+			return err
+		}
+		g.refreshControls(x)
 	}
 	return x.okJSON(map[string]int{"couriers": couriers})
 }
-
-// errUnchanged spares every gateway the reload of a fleet that has not changed.
-var errUnchanged = errors.New("unchanged")
 
 // listedAtOnce is how many jobs, or stores, a page of a list has.
 const listedAtOnce = 100

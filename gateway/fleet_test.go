@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -380,6 +382,105 @@ func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 	if a := want(t, e.fleet(e.courier, "POST", "/locations", batch), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
 		t.Errorf("60 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
 	}
+	other := e.newFleet("Rival", istanbul)
+	e.admin("PATCH", "/fleets/"+other.id, `{"requestsPerSecond":10}`)
+	report := func(couriers int) answer {
+		return e.fleet(other, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, couriers))
+	}
+	want(t, report(1), 200, "")
+	want(t, report(1), 200, "") // which is no change
+	want(t, report(2), 200, "")
+	if a := want(t, report(0), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
+		t.Errorf("63 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
+	}
+	if f := e.admin("GET", "/fleets", "").list("fleets")[1]; f["fleetId"] != other.id || f["couriers"] != 2.0 {
+		t.Errorf("a refused change was written: %v", f)
+	}
+}
+
+// Many reports of one fleet at once, and many changes by operators, are answered: the last
+// report wins.
+func TestFleetAvailability_ManyAtOnceAllSucceed(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10000}`)
+	var all sync.WaitGroup
+	for n := range 40 {
+		all.Go(func() {
+			a := e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, n+1))
+			if a.status != 200 {
+				t.Errorf("a report among many: %d %s", a.status, a.body)
+			}
+		})
+		all.Go(func() {
+			a := e.tryAdmin("PATCH", "/fleets/"+e.courier.id, fmt.Sprintf(`{"avgDeliveryMinutes":%d}`, n+1))
+			if a.status != 200 && (a.status != 503 || a.header.Get("Retry-After") == "") {
+				t.Errorf("a change among many: %d %s", a.status, a.body)
+			}
+		})
+	}
+	all.Wait()
+	e.created("POS-1")
+	want(t, e.fleet(e.courier, "PUT", "/availability", `{"couriers":0}`), 200, "")
+	want(t, e.order(orderBody("POS-2"), ""), 503, "FLEET_UNAVAILABLE")
+}
+
+// A report of couriers moves no area, neither into Redis nor out of it.
+func TestFleetAvailability_CostsNoArea(t *testing.T) {
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	e := newEnvOn(t, server, nil).withStore("")
+	n := 0
+	cost := e.work(server, func() {
+		n++
+		want(t, e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, n)), 200, "")
+	})
+	// The poll asks for the version with HMGET, too; this is the load after the change.
+	if cost["hset"] != 1 || cost["hgetall"] > 8 || cost["hmget"] > 3 {
+		t.Errorf("a report costs %v", cost)
+	}
+}
+
+// What cannot be read of one fleet leaves what operators do to others in force.
+func TestFleets_AnUnreadableOneLeavesRevocationsAndSuspensionsInForce(t *testing.T) {
+	redis := testserver.NewRedis(t)
+	e := newEnvOn(t, redis, nil).withStore("")
+	bad := e.newFleet("Unreadable", istanbul)
+	id, err := delivery.ParseFleetID(bad.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis.Do(t, "HSET", "{sg}fleets", id[:], "\x01garbage")
+	redis.Do(t, "HSET", "{sg}fleets_versions", id[:], "1000000")
+	redis.Do(t, "HINCRBY", "{sg}meta", "fleets", 1)
+	e.await("the unreadable fleet in the metrics", func() bool {
+		return strings.Contains(e.get(e.private+"/metrics", "").body, "gateway_fleets_unreadable 1")
+	})
+	e.created("POS-1")
+	want(t, e.tryAdmin("PATCH", "/fleets/"+bad.id, `{"disabled":true}`), 200, "", "disabled", true)
+	want(t, e.fleet(bad, "GET", "/jobs", ""), 403, "FLEET_DISABLED")
+	want(t, e.tryAdmin("PATCH", "/fleets/"+e.courier.id, `{"suspended":true}`), 200, "")
+	want(t, e.order(orderBody("POS-2"), ""), 423, "FLEET_SUSPENDED")
+	want(t, e.tryAdmin("POST", "/accounts/"+e.account.id+"/credentials", `{"revokeOld":true}`), 200, "")
+	e.await("the end of the revoked token", func() bool { return e.order(orderBody("POS-3"), "").status == 401 })
+	want(t, e.get(e.private+"/readyz", ""), 200, "")
+}
+
+// A gateway that cannot learn of suspensions says so while Redis answers.
+func TestReady_NotWithFleetsThatAreStale(t *testing.T) {
+	redis := testserver.NewRedis(t)
+	e := newEnvOn(t, redis, nil, func(s *settings) { s.FleetsStaleAfter = time.Second })
+	e.newFleet("Kurye", istanbul)
+	redis.Do(t, "RENAME", "{sg}fleets_controls", "{sg}away")
+	redis.Do(t, "SET", "{sg}fleets_controls", "no hash")
+	redis.Do(t, "HINCRBY", "{sg}meta", "fleets", 1)
+	e.await("not ready", func() bool {
+		a := e.get(e.private+"/readyz", "")
+		return a.status == 503 && strings.Contains(a.body, "suspensions")
+	})
+	if text := e.get(e.private+"/metrics", "").body; !regexp.MustCompile(`gateway_fleets_age_seconds [1-9]`).MatchString(text) {
+		t.Error("the metrics do not show the age")
+	}
+	redis.Do(t, "RENAME", "{sg}away", "{sg}fleets_controls")
+	e.awaitReady()
 }
 
 //rule:fleets-and-operators/at-most-64-requests-of

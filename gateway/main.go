@@ -259,6 +259,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.fleetRoutes = g.metrics.measure(append(fleetRoutes(), documentationRoutes("private_", docs.Fleet(s.FleetAPI.PublicURL), "fleet")...))
 	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(),
 		documentationRoutes("private_", docs.Private(s.PrivateAPI.PublicURL), "fleet", "admin")))
+	g.measureFleets()
 	g.operations = fasthttpadaptor.NewFastHTTPHandler(service.Handler(g.Registry, g.ready, s.Pprof))
 	return g, nil
 }
@@ -268,5 +269,13 @@ func (g *gateway) ready(ctx context.Context) error {
 	if g.draining.Load() {
 		return errors.New("shutting down")
 	}
-	return g.Ready(ctx)
+	if err := g.Ready(ctx); err != nil {
+		return err
+	}
+
+	age := g.Ledger().Fleets.Age()
+	if age > g.settings.FleetsStaleAfter {
+		return fmt.Errorf("suspensions and revocations cannot be read; the last known ones are %s old", age.Round(time.Second))
+	}
+	return nil
 }

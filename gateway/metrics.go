@@ -64,6 +64,25 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
+// measureFleets shows how up to date the fleets are; zeros while there is no ledger.
+func (g *gateway) measureFleets() {
+	r := service.NewMetrics(g.Registry, nil)
+	r.GaugeFunc("gateway_fleets_age_seconds", "Since the fleets' suspensions, revocations and couriers were last read or found unchanged.", func() float64 {
+		l := g.Ledger()
+		if l == nil {
+			return 0
+		}
+		return l.Fleets.Age().Seconds()
+	})
+	r.GaugeFunc("gateway_fleets_unreadable", "Fleets of which something cannot be read from Redis.", func() float64 {
+		l := g.Ledger()
+		if l == nil {
+			return 0
+		}
+		return float64(l.Fleets.Unreadable())
+	})
+}
+
 // meter is what one endpoint counts.
 type meter struct {
 	name     string

@@ -34,7 +34,8 @@ type settings struct {
 	Webhook         struct {
 		LocalReceivers string `yaml:"local_receivers"`
 	} `yaml:"webhook"`
-	Shutdown struct {
+	FleetsStaleAfter time.Duration `yaml:"fleets_stale_after"`
+	Shutdown         struct {
 		Delay   time.Duration `yaml:"delay"`
 		Timeout time.Duration `yaml:"timeout"`
 	} `yaml:"shutdown"`
@@ -77,6 +78,7 @@ func (s *settings) Validate() error {
 		config.Demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
 			`webhook.local_receivers: want "auto" or "never"`),
 		config.Demand(s.SlowRequest >= 0, "slow_request: want 0s, which logs none, or more"),
+		config.Demand(s.FleetsStaleAfter >= time.Second && s.FleetsStaleAfter <= time.Hour, "fleets_stale_after: want 1s to 1h"),
 		config.Demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more"),
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),

@@ -129,7 +129,8 @@ func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
 }
 
 // Update applies change to an account and writes it with its windows' limits, which are
-// not reset, in one script, again after a conflict. ACCOUNT_NOT_FOUND; an error of change
+// not reset, in one script, again after a conflict. ACCOUNT_NOT_FOUND;
+// delivery.ErrUnavailable when others change the account all the time; an error of change
 // is returned as it is.
 func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
 	for range updateTries {
@@ -147,7 +148,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 			return a, err
 		}
 	}
-	return nil, fmt.Errorf("account %s: %w", id, ErrConflict)
+	return nil, contended("account " + id.String())
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.
@@ -160,7 +161,6 @@ func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secre
 		return err
 	}
 	// The secrets have ended; if this fails the caller repeats it all.
-	keys := l.fleetKeys()
-	_, err = l.runText(ctx, "revoke_tokens", []string{keys[3], keys[1]}, id[:], notBefore)
+	_, err = l.runText(ctx, "revoke_tokens", []string{l.revokedKey(), l.metaKey()}, id[:], notBefore)
 	return err
 }

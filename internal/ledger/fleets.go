@@ -2,13 +2,11 @@ package ledger
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,296 +16,337 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// FleetPoll is how often Load is to be repeated: a change holds on every gateway within a second
-// (design section 5).
+// FleetPoll is how often Refresh is to be repeated: a change holds on every gateway within a
+// second (design section 5).
 const FleetPoll = 250 * time.Millisecond
 
 // updateTries bounds how often a change that met a conflict is repeated.
 const updateTries = 16
 
-type storedFleet struct {
-	delivery.Fleet
-	secretHash string
-	// earlier are hashes of earlier client secrets: the first in the record, the others
-	// in previous, which releases that know of one only do not overwrite.
-	earlier []EarlierSecret
-	stored  fleetRecords // as read, for the comparison
+// A fleet is stored in parts, by how they change. Gateways read the small parts of all fleets
+// whenever one of them changes, and a record only when its version changes.
+
+// fleetsKey is a hash of records, which are large and rarely change: up to 1 MB of area.
+func (l *core) fleetsKey() string { return l.global.prefix + "fleets" }
+
+// fleetVersionsKey is a hash of the records' versions, and so the list of all fleets. A version
+// is never used again.
+func (l *core) fleetVersionsKey() string { return l.global.prefix + "fleets_versions" }
+
+// fleetControlsKey is a hash of what operators control: suspended, disabled, requests a second.
+func (l *core) fleetControlsKey() string { return l.global.prefix + "fleets_controls" }
+
+// fleetCouriersKey is a hash of how many couriers there are, of fleets that have said so.
+func (l *core) fleetCouriersKey() string { return l.global.prefix + "fleets_couriers" }
+
+// fleetSecretsKey is a hash of client secrets: the current one and those that still work.
+func (l *core) fleetSecretsKey() string { return l.global.prefix + "fleets_secrets" }
+
+// revokedKey is a sorted set: from which second on the tokens of an account or a fleet are good.
+func (l *core) revokedKey() string { return l.global.prefix + "revoked" }
+
+func (c *codec) fleet(f *delivery.Fleet, coverage *string) {
+	c.all(&f.Name, &f.SubRegion, &f.DeliveryMinutes, &f.PickupMinutes, coverage)
 }
 
-// fleetRecords is what is stored of one fleet; all but the record may be empty.
-type fleetRecords struct{ record, previous, controls string }
-
-func (c *codec) fleet(f *storedFleet, coverage *string) {
-	couriers := f.Couriers + 1
-	c.all(&f.Name, &f.SubRegion, &f.DeliveryMinutes, &f.PickupMinutes, &f.Suspended, &couriers, &f.secretHash, coverage)
-	f.Couriers = couriers - 1
-	if !c.writing && c.rest != "" {
-		f.earlier = make([]EarlierSecret, 1)
-	}
-	if len(f.earlier) > 0 { // else as programs wrote it that knew of one secret only
-		c.all(&f.earlier[0].Secret, &f.earlier[0].Until)
-	}
-}
-
-func encodeFleet(f *storedFleet) []byte {
+func encodeFleet(f *delivery.Fleet) []byte {
 	coverage := string(f.Coverage.JSON())
 	return encode(func(c *codec) { c.fleet(f, &coverage) })
 }
 
-// encodeControls is empty for a fleet with the defaults.
-func encodeControls(f *delivery.Fleet) []byte {
-	rate := f.RequestsPerSecond
-	if rate == delivery.DefaultFleetRequests {
-		rate = 0 // whatever the default becomes
+func decodeFleet(record string) (*delivery.Fleet, error) {
+	var f delivery.Fleet
+	var coverage string
+	if err := decode("fleet record", record, func(c *codec) { c.fleet(&f, &coverage) }); err != nil {
+		return nil, err
 	}
-	if !f.Disabled && rate == 0 {
+
+	var err error
+	f.Coverage, err = delivery.ParseCoverage([]byte(coverage))
+	if err != nil {
+		return nil, fmt.Errorf("fleet record: coverage %w", err)
+	}
+	return &f, nil
+}
+
+// fleetControls are what operators control of a fleet.
+type fleetControls struct {
+	suspended, disabled bool
+	requests            int // a second; 0: the default, whatever it becomes
+}
+
+func (c *codec) controls(f *fleetControls) { c.all(&f.suspended, &f.disabled, &f.requests) }
+
+func encodeControls(f *delivery.Fleet) []byte {
+	controls := fleetControls{f.Suspended, f.Disabled, f.RequestsPerSecond}
+	if controls.requests == delivery.DefaultFleetRequests {
+		controls.requests = 0
+	}
+	return encode(func(c *codec) { c.controls(&controls) })
+}
+
+// decodeControls sets what operators control of a fleet. If that cannot be read, or is missing,
+// the fleet is disabled, because it may have been.
+func decodeControls(f *delivery.Fleet, stored string) error {
+	var controls fleetControls
+	err := decode("fleet controls", stored, func(c *codec) { c.controls(&controls) })
+	if err != nil {
+		f.Disabled, f.RequestsPerSecond = true, delivery.DefaultFleetRequests
+		return err
+	}
+
+	f.Suspended, f.Disabled, f.RequestsPerSecond = controls.suspended, controls.disabled, controls.requests
+	if f.RequestsPerSecond == 0 {
+		f.RequestsPerSecond = delivery.DefaultFleetRequests
+	}
+	if string(encodeControls(f)) != stored {
+		f.Disabled = true
+		return errors.New("fleet controls: unknown values")
+	}
+	return nil
+}
+
+// decodeCouriers sets how many couriers a fleet has; none are known of one that never said so.
+// A figure that cannot be read counts as no couriers.
+func decodeCouriers(f *delivery.Fleet, stored string, reported bool) error {
+	if !reported {
+		f.Couriers = -1
 		return nil
 	}
-	return encode(func(c *codec) { c.all(&f.Disabled, &rate) })
+
+	n, err := strconv.Atoi(stored)
+	if err != nil || n < 0 {
+		f.Couriers = 0
+		return fmt.Errorf("couriers: %q is no number of them", stored)
+	}
+	f.Couriers = n
+	return nil
 }
 
-func decodeFleet(id delivery.FleetID, stored fleetRecords) (*storedFleet, error) {
-	f := &storedFleet{stored: stored}
-	var coverage string
-	err := decode("fleet record", stored.record, func(c *codec) { c.fleet(f, &coverage) })
-	if err == nil && stored.controls != "" {
-		err = decode("fleet controls", stored.controls, func(c *codec) { c.all(&f.Disabled, &f.RequestsPerSecond) })
+// fleetSecrets are the SHA-256s of a fleet's client secrets. Without any, none works.
+type fleetSecrets struct {
+	current string
+	earlier []EarlierSecret // the one that was replaced last comes first
+}
+
+func encodeSecrets(s *fleetSecrets) []byte {
+	earlier := packEarlier(s.earlier)
+	return encode(func(c *codec) { c.all(&s.current, &earlier) })
+}
+
+func decodeSecrets(stored string) (fleetSecrets, error) {
+	var s fleetSecrets
+	var earlier string
+	if err := decode("client secrets", stored, func(c *codec) { c.all(&s.current, &earlier) }); err != nil {
+		return fleetSecrets{}, err
 	}
-	f.ID, f.RequestsPerSecond = id, cmp.Or(f.RequestsPerSecond, delivery.DefaultFleetRequests)
-	more, failed := parseEarlier(stored.previous)
-	if err = cmp.Or(err, failed); err == nil {
-		f.earlier = append(f.earlier, more...)
-		f.Coverage, err = delivery.ParseCoverage([]byte(coverage))
-	}
+
+	var err error
+	s.earlier, err = parseEarlier(earlier)
 	if err != nil {
-		return nil, fmt.Errorf("fleet %s: %w", id, err)
+		return fleetSecrets{}, err
 	}
-	return f, nil
+	return s, nil
 }
-
-// fleetKeys are records, version, earlier client secrets, times of revocations.
-func (l *core) fleetKeys() []string {
-	g := l.global.prefix
-	return []string{g + "fleets", g + "meta", g + "fleet_secrets", g + "revoked"}
-}
-
-func (l *core) controlsKey() string { return l.global.prefix + "fleets_controls" }
 
 // Create stores a new fleet with the SHA-256 of its client secret.
 func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
-	stored := &storedFleet{Fleet: *f, secretHash: string(secretHash[:])}
-	_, err := l.runWord(ctx, "write_fleet", refusals{"conflict": fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)},
-		append(l.fleetKeys()[:2:2], l.controlsKey()), f.ID[:], "", encodeFleet(stored), "", encodeControls(f))
+	secrets := fleetSecrets{current: string(secretHash[:])}
+	couriers := ""
+	if f.Couriers >= 0 {
+		couriers = strconv.Itoa(f.Couriers)
+	}
+
+	keys := []string{l.fleetVersionsKey(), l.metaKey(), l.fleetsKey(), l.fleetControlsKey(), l.fleetSecretsKey(), l.fleetCouriersKey()}
+	conflict := refusals{"conflict": fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)}
+	_, err := l.runWord(ctx, "write_fleet", conflict, keys,
+		f.ID[:], "", "", encodeControls(f), encodeFleet(f), encodeSecrets(&secrets), couriers)
 	return err
 }
 
-// Update applies change to a fleet and writes it; it starts again when the fleet
-// was changed in between. FLEET_NOT_FOUND; an error of change is returned as it is.
+// Update applies change to a fleet and writes what it changed, but for the couriers; it starts
+// again when the fleet was changed in between. FLEET_NOT_FOUND; delivery.ErrUnavailable when
+// others change the fleet all the time; an error of change is returned as it is.
+//
+// Of a fleet whose record cannot be read the controls can be changed all the same, and the record
+// by a change that sets name and area.
 func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
-	return l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) { return nil, change(&f.Fleet) })
+	for range updateTries {
+		before, err := l.readFleet(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+
+		after := before.Fleet
+		if err := change(&after); err != nil {
+			return nil, err
+		}
+
+		written, err := l.writeFleet(ctx, before, &after)
+		if err != nil {
+			return nil, err
+		}
+		if written {
+			return &after, nil
+		}
+	}
+	return nil, contended("fleet " + id.String())
+}
+
+// contended reports that others changed a record whenever this caller tried to. Sending the
+// request again may help.
+func contended(what string) error {
+	return fmt.Errorf("%s: %w; %w", what, ErrConflict, delivery.ErrUnavailable)
+}
+
+// editedFleet is a fleet as it was read for a change.
+type editedFleet struct {
+	delivery.Fleet
+	version, controls string // as stored, for the comparison
+	unreadable        error  // why the record cannot be read
+}
+
+func (l *core) readFleet(ctx context.Context, id delivery.FleetID) (*editedFleet, error) {
+	field := string(id[:])
+	pipe := l.rdb.Pipeline()
+	version := pipe.HGet(ctx, l.fleetVersionsKey(), field)
+	controls := pipe.HGet(ctx, l.fleetControlsKey(), field)
+	couriers := pipe.HGet(ctx, l.fleetCouriersKey(), field)
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, failed("reading a fleet", err)
+	}
+	if version.Val() == "" {
+		return nil, fleetNotFound()
+	}
+
+	record, err := l.readFleetRecord(ctx, id, version.Val())
+	if err != nil {
+		return nil, err
+	}
+
+	f := &editedFleet{Fleet: record.fleet, version: version.Val(), controls: controls.Val(), unreadable: record.unreadable}
+	// What is unreadable here counts as disabled, and as no couriers; a change may repair it.
+	_ = decodeControls(&f.Fleet, controls.Val())
+	_ = decodeCouriers(&f.Fleet, couriers.Val(), couriers.Err() == nil)
+	return f, nil
+}
+
+// readFleetRecord takes a record of this version from the snapshot, or reads it. It may be newer
+// than the version; then the comparison of the versions fails.
+func (l *core) readFleetRecord(ctx context.Context, id delivery.FleetID, version string) (*fleetRecord, error) {
+	if s := l.fleets.Load(); s != nil && s.records[id] != nil && s.records[id].version == version {
+		return s.records[id], nil
+	}
+
+	stored, err := l.rdb.HGet(ctx, l.fleetsKey(), string(id[:])).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, failed("reading a fleet", err)
+	}
+	return newFleetRecord(id, version, stored), nil
+}
+
+func fleetNotFound() error {
+	return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
+}
+
+// writeFleet writes what differs; it is false when the fleet was changed since it was read.
+func (l *core) writeFleet(ctx context.Context, before *editedFleet, after *delivery.Fleet) (bool, error) {
+	record, controls := encodeFleet(after), encodeControls(after)
+	sameRecord := bytes.Equal(record, encodeFleet(&before.Fleet))
+	if sameRecord && string(controls) == before.controls {
+		return true, nil
+	}
+
+	isComplete := after.Name != before.Name && len(after.Coverage.JSON()) > 0
+	switch {
+	case sameRecord:
+		record = nil // is left as it is
+	case before.unreadable != nil && !isComplete:
+		return false, fmt.Errorf("fleet %s cannot be read; a change must set its name and its area: %w", before.ID, before.unreadable)
+	}
+
+	keys := []string{l.fleetVersionsKey(), l.metaKey(), l.fleetsKey(), l.fleetControlsKey()}
+	reply, err := l.runText(ctx, "write_fleet", keys, before.ID[:], before.version, before.controls, controls, record)
+	return reply == "written", err
+}
+
+// Couriers is how many couriers a fleet has said that it has; -1: it never said so.
+func (l Fleets) Couriers(ctx context.Context, id delivery.FleetID) (int, error) {
+	stored, err := l.rdb.HGet(ctx, l.fleetCouriersKey(), string(id[:])).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, failed("reading a fleet's couriers", err)
+	}
+
+	n, unreadable := strconv.Atoi(stored)
+	if unreadable != nil {
+		return -1, nil // the next report replaces it
+	}
+	return n, nil
+}
+
+// SetCouriers stores how many couriers a fleet has. The last call wins. FLEET_NOT_FOUND.
+func (l Fleets) SetCouriers(ctx context.Context, id delivery.FleetID, couriers int) error {
+	keys := []string{l.fleetCouriersKey(), l.metaKey(), l.fleetVersionsKey()}
+	_, err := l.runWord(ctx, "set_couriers", refusals{"missing": fleetNotFound()}, keys, id[:], couriers)
+	return err
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.
 // revokeOld ends all earlier ones and every token issued before, within a poll. It may be
-// repeated. FLEET_NOT_FOUND, TOO_MANY_SECRETS.
+// repeated. FLEET_NOT_FOUND, TOO_MANY_SECRETS; delivery.ErrUnavailable when others rotate it all
+// the time.
 func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
-	errUnchanged := errors.New("unchanged")
-	_, err := l.writeFleet(ctx, id, func(f *storedFleet) ([]any, error) {
-		hash, now := string(secretHash[:]), l.now()
-		f.earlier = valid(f.earlier, now)
-		switch {
-		case f.secretHash == hash || slices.ContainsFunc(f.earlier, func(one EarlierSecret) bool { return one.Secret == hash }):
-			return nil, errUnchanged
-		case revokeOld:
-			f.earlier = nil
-		case len(f.earlier) >= mostEarlier:
-			return nil, tooManySecrets()
-		default:
-			f.earlier = slices.Insert(f.earlier, 0, EarlierSecret{f.secretHash, validUntil})
-		}
-		f.secretHash = hash
-		return []any{packEarlier(f.earlier[min(1, len(f.earlier)):]), flag(revokeOld), now.Unix()}, nil
-	})
-	if errors.Is(err, errUnchanged) {
-		return nil
-	}
-	return err
-}
-
-// writeFleet reads, changes and writes a fleet, with the script's arguments about client
-// secrets if change returns some. The compared record guards those, too.
-func (l *core) writeFleet(ctx context.Context, id delivery.FleetID, change func(*storedFleet) ([]any, error)) (*delivery.Fleet, error) {
-	keys := l.fleetKeys()
+	keys := []string{l.fleetSecretsKey(), l.metaKey(), l.revokedKey()}
 	for range updateTries {
-		pipe := l.rdb.Pipeline()
-		read, previous := pipe.HGet(ctx, keys[0], string(id[:])), pipe.HGet(ctx, keys[2], string(id[:]))
-		controls := pipe.HGet(ctx, l.controlsKey(), string(id[:]))
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return nil, failed("reading a fleet", err)
+		stored, err := l.rdb.HGet(ctx, l.fleetSecretsKey(), string(id[:])).Result()
+		if errors.Is(err, redis.Nil) {
+			return fleetNotFound()
 		}
-		stored := fleetRecords{read.Val(), previous.Val(), controls.Val()}
-		if stored.record == "" {
-			return nil, delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
-		}
-		f, err := decodeFleet(id, stored)
 		if err != nil {
-			return nil, err
+			return failed("reading client secrets", err)
 		}
-		secrets, err := change(f)
+
+		secrets, err := decodeSecrets(stored)
+		if err != nil && !revokeOld {
+			return fmt.Errorf("fleet %s: %w", id, err)
+		}
+
+		now := l.now()
+		changed, err := secrets.rotate(string(secretHash[:]), validUntil, revokeOld, now)
+		if err != nil || !changed {
+			return err
+		}
+
+		reply, err := l.runText(ctx, "rotate_fleet_secret", keys, id[:], stored, encodeSecrets(&secrets), flag(revokeOld), now.Unix())
 		if err != nil {
-			return nil, err
+			return err
 		}
-		written := []string{keys[0], keys[1], l.controlsKey()}
-		if secrets != nil {
-			written = append(written, keys[2:]...)
-		}
-		args := []any{id[:], stored.record, encodeFleet(f), stored.controls, encodeControls(&f.Fleet)}
-		reply, err := l.runText(ctx, "write_fleet", written, append(args, secrets...)...)
-		if err != nil {
-			return nil, err
-		}
-		if reply != "conflict" {
-			return &f.Fleet, nil
+		if reply == "written" {
+			return nil
 		}
 	}
-	return nil, fmt.Errorf("fleet %s: %w", id, ErrConflict)
+	return contended("fleet " + id.String())
 }
 
-// FleetSnapshot is every fleet as of one version, with revocations. Immutable.
-type FleetSnapshot struct {
-	version   string
-	all       []*delivery.Fleet // by name
-	byID      map[delivery.FleetID]*storedFleet
-	notBefore map[[16]byte]int64
-}
+// rotate makes fresh the current secret; it is false when fresh was issued before.
+// TOO_MANY_SECRETS.
+func (s *fleetSecrets) rotate(fresh string, validUntil time.Time, revokeOld bool, now time.Time) (bool, error) {
+	s.earlier = valid(s.earlier, now)
+	isFresh := func(one EarlierSecret) bool { return one.Secret == fresh }
+	if s.current == fresh || slices.ContainsFunc(s.earlier, isFresh) {
+		return false, nil
+	}
 
-// NotBefore is the Unix time before which a subject's tokens are revoked; 0: none.
-func (s *FleetSnapshot) NotBefore(subject [16]byte) int64 { return s.notBefore[subject] }
-
-// All lists the fleets by name.
-func (s *FleetSnapshot) All() []*delivery.Fleet { return s.all }
-
-// Fleet finds a fleet; nil when there is none.
-func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet {
-	if f := s.byID[id]; f != nil {
-		return &f.Fleet
+	switch {
+	case revokeOld:
+		s.earlier = nil
+	case len(s.earlier) >= mostEarlier:
+		return false, tooManySecrets()
+	default:
+		s.earlier = slices.Insert(s.earlier, 0, EarlierSecret{Secret: s.current, Until: validUntil})
 	}
-	return nil
-}
-
-// AppendCandidates appends the fleets that cover p, and closed ones.
-func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
-	for _, f := range s.all {
-		covers := f.Coverage.Contains(p)
-		if closed := f.Suspended || f.Disabled; covers || closed {
-			dst = append(dst, Candidate{Terms: f.Terms(), Covers: covers, Suspended: closed, NoCouriers: f.Couriers == 0})
-		}
-	}
-	return dst
-}
-
-// Covering lists the fleets that serve p by name, suspended ones included.
-func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
-	return slices.DeleteFunc(slices.Clone(s.all), func(f *delivery.Fleet) bool { return !f.Coverage.Contains(p) })
-}
-
-// VerifySecret compares the SHA-256 of a client secret with the snapshot's.
-func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
-	s := l.fleets.Load()
-	if s == nil || s.byID[id] == nil {
-		return false
-	}
-	return knows(s.byID[id].secretHash, s.byID[id].earlier, secretHash, now)
-}
-
-// Replaced reports whether there is a newer secret than one that VerifySecret knows.
-func (s *FleetSnapshot) Replaced(id delivery.FleetID, secretHash [32]byte) bool {
-	f := s.byID[id]
-	return f != nil && f.secretHash != string(secretHash[:])
-}
-
-// Snapshot is the latest snapshot; nil before the first was loaded.
-func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
-
-// Load compares Redis's clock, and replaces the snapshot and the epoch if anything has changed.
-func (l Fleets) Load(ctx context.Context) error {
-	keys, before := l.fleetKeys(), l.fleets.Load()
-	meta, err := l.rdb.HMGet(ctx, keys[1], "fleets", "epoch").Result()
-	if err != nil {
-		return failed("reading the fleets' version", err)
-	}
-	if err := l.compareClocks(ctx); err != nil {
-		return err
-	}
-	if epoch, err := strconv.Atoi(text(meta[1])); err == nil {
-		l.raiseEpoch(uint32(epoch))
-	}
-	version := text(meta[0])
-	if before != nil && before.version == version {
-		return nil
-	}
-	// A revocation is written together with a secret or behind it. So it is read
-	// first: who knows it knows the secret, and issues no token to the one before.
-	pipe := l.rdb.Pipeline()
-	revoked, previous, controls := pipe.ZRangeWithScores(ctx, keys[3], 0, -1), pipe.HGetAll(ctx, keys[2]), pipe.HGetAll(ctx, l.controlsKey())
-	_, err = pipe.Exec(ctx)
-	var records map[string]string
-	if err == nil {
-		records, err = l.rdb.HGetAll(ctx, keys[0]).Result()
-	}
-	if err != nil {
-		return failed("reading the fleets", err)
-	}
-	s, err := newFleetSnapshot(version, records, previous.Val(), controls.Val(), before)
-	if err != nil {
-		return err
-	}
-	for _, one := range revoked.Val() {
-		if subject, _ := one.Member.(string); len(subject) == 16 {
-			s.notBefore[[16]byte([]byte(subject))] = int64(one.Score)
-		}
-	}
-	if !l.fleets.CompareAndSwap(before, s) {
-		return l.Load(ctx) // another call was quicker: this snapshot may be the older one
-	}
-	return nil
-}
-
-// raiseEpoch takes over a newer epoch; a late reply may carry an older one.
-func (l *core) raiseEpoch(epoch uint32) {
-	for {
-		known := l.epoch.Load()
-		if epoch <= known || l.epoch.CompareAndSwap(known, epoch) {
-			return
-		}
-	}
-}
-
-func newFleetSnapshot(version string, records, previous, controls map[string]string, before *FleetSnapshot) (*FleetSnapshot, error) {
-	s := &FleetSnapshot{version: version, byID: make(map[delivery.FleetID]*storedFleet, len(records)), notBefore: map[[16]byte]int64{}}
-	for raw, record := range records {
-		if len(raw) != 16 {
-			return nil, fmt.Errorf("a fleet is stored under %d bytes instead of 16", len(raw))
-		}
-		id := delivery.FleetID([]byte(raw))
-		stored := fleetRecords{record, previous[raw], controls[raw]}
-		var f *storedFleet
-		if before != nil {
-			f = before.byID[id]
-		}
-		if f == nil || f.stored != stored {
-			var err error
-			if f, err = decodeFleet(id, stored); err != nil {
-				return nil, err
-			}
-		}
-		s.byID[id] = f
-		s.all = append(s.all, &f.Fleet)
-	}
-	slices.SortFunc(s.all, func(a, b *delivery.Fleet) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.ID[:], b.ID[:]))
-	})
-	return s, nil
+	s.current = fresh
+	return true, nil
 }
 
 // A fleet's requests are held to its limit by permits. Redis has the bucket; each gateway

@@ -48,8 +48,8 @@ const (
 
 	kindConfirmed = 'B' // string: written behind what replicas must confirm (replicas.go)
 
-	// Keys of no account have a partition of their own, tag {<env>g}: the fleets,
-	// what operators control of them, when they were last refused for their limit,
+	// Keys of no account have a partition of their own, tag {<env>g}: the fleets in
+	// parts (fleets.go), when they were last refused for their limit,
 	// meta (partitions, format, fleets' version, epoch), the libraries' last use, closings
 	// (closings.go), and:
 	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)

@@ -148,6 +148,12 @@ type core struct {
 	notedMu     sync.Mutex
 	noted       map[string]time.Time // when AppendUnless noted what
 	log         *slog.Logger
+
+	// How fleets gets replaced. fleetsLoaded is the beginning of the last load of their small
+	// values that succeeded.
+	publishing              sync.Mutex
+	valueLoads, recordLoads sharedCalls
+	fleetsLoaded            atomic.Pointer[time.Time]
 }
 
 // Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS.

@@ -109,6 +109,8 @@ func FuzzRecords(f *testing.F) {
 	f.Add("ok\n" + strings.Repeat("\x00", quotaSize) + "payload")
 	f.Add(string(rune(eventOrder)) + strings.Repeat("x", 22))
 	f.Add(strings.Repeat("\xff", 40))
+	f.Add(string(encodeControls(&delivery.Fleet{Suspended: true, RequestsPerSecond: 7})))
+	f.Add(string(encodeSecrets(&fleetSecrets{current: "c", earlier: []EarlierSecret{{Secret: "e", Until: at}}})))
 	f.Fuzz(func(t *testing.T, record string) {
 		if u, err := decodeUpdate(record); err == nil && !isNaN(u.Location.Point) {
 			again, err := decodeUpdate(string(encodeUpdate(u)))
@@ -125,8 +127,19 @@ func FuzzRecords(f *testing.F) {
 		if c, err := parseCountingReply(record); err == nil && !strings.HasPrefix(record, c.name) {
 			t.Errorf("%q is %+v", record, c)
 		}
-		if _, err := decodeFleet(delivery.FleetID{1}, fleetRecords{record, record, record}); err != nil && err.Error() == "" {
-			t.Error("refused without a word")
+		if f, err := decodeFleet(record); err == nil {
+			again, err := decodeFleet(string(encodeFleet(f)))
+			sameRecord(t, f.Name, again.Name, err)
+		}
+		var f delivery.Fleet
+		if err := decodeControls(&f, record); err == nil {
+			sameRecord(t, record, string(encodeControls(&f)), nil)
+		} else if !f.Disabled {
+			t.Error("a fleet whose controls cannot be read is not disabled")
+		}
+		if s, err := decodeSecrets(record); err == nil {
+			again, err := decodeSecrets(string(encodeSecrets(&s)))
+			sameRecord(t, s, again, err)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func Repeat(ctx context.Context, log *slog.Logger, every time.Duration, failing,
 
 // WatchFleets loads the fleets as often as a change of them must be known, until ctx ends.
 func WatchFleets(ctx context.Context, log *slog.Logger, l *ledger.Ledger) {
-	Repeat(ctx, log, ledger.FleetPoll, "fleets cannot be refreshed; the last known ones stay in force", "fleets are refreshed again", l.Fleets.Load)
+	Repeat(ctx, log, ledger.FleetPoll, "fleets cannot be refreshed; the last known ones stay in force", "fleets are refreshed again", l.Fleets.Refresh)
 }
 
 // Protect turns a panic into an error and counts it: one defective record must not end the process.

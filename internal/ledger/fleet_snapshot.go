@@ -1,0 +1,450 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// recordsPerRead is how many fleets' records are read at once: 4 MB at most, which arrive within
+// the read timeout also where others use the network.
+const recordsPerRead = 4
+
+// FleetSnapshot is every fleet as of one version, with revocations. Immutable.
+type FleetSnapshot struct {
+	version  string
+	complete bool // all small values are of this version
+	values   fleetValues
+	records  map[delivery.FleetID]*fleetRecord // by fleets of values; some may be older, or not read yet
+
+	all       []*delivery.Fleet // by name
+	byID      map[delivery.FleetID]*delivery.Fleet
+	secrets   map[delivery.FleetID]fleetSecrets
+	notBefore map[[16]byte]int64
+
+	// problems tell by stored id, of 16 bytes or not, what cannot be read of a fleet.
+	problems map[string]string
+}
+
+// fleetValues are the small values of all fleets, as stored by their ids.
+type fleetValues struct {
+	versions, controls, couriers, secrets map[string]string
+	revoked                               []redis.Z
+}
+
+// fleetRecord is what is large of a fleet, as of a version. Immutable.
+type fleetRecord struct {
+	version string
+	fleet   delivery.Fleet // without controls and couriers
+
+	// unreadable is why the stored record cannot be read. The fleet then serves nowhere.
+	unreadable error
+	// failure is why a newer record could not be fetched. The fleet goes on with this one.
+	failure error
+}
+
+func newFleetRecord(id delivery.FleetID, version, stored string) *fleetRecord {
+	f, err := decodeFleet(stored)
+	if err != nil {
+		return &fleetRecord{version: version, fleet: unreadFleet(id), unreadable: err}
+	}
+
+	f.ID = id
+	return &fleetRecord{version: version, fleet: *f}
+}
+
+// unreadMinutes is the average that is shown of a fleet whose record is not known.
+const unreadMinutes = 240
+
+// unreadFleet stands for a fleet whose record is not known: it has its id for a name and serves
+// nowhere.
+func unreadFleet(id delivery.FleetID) delivery.Fleet {
+	return delivery.Fleet{
+		ID: id, Name: id.String(), Coverage: new(delivery.Coverage),
+		DeliveryMinutes: unreadMinutes, PickupMinutes: delivery.DefaultPickupMinutes,
+	}
+}
+
+// NotBefore is the Unix time before which a subject's tokens are revoked; 0: none.
+func (s *FleetSnapshot) NotBefore(subject [16]byte) int64 { return s.notBefore[subject] }
+
+// All lists the fleets by name.
+func (s *FleetSnapshot) All() []*delivery.Fleet { return s.all }
+
+// Fleet finds a fleet; nil when there is none. One whose record cannot be read is suspended and
+// has neither an area nor a name of its own.
+func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet { return s.byID[id] }
+
+// AppendCandidates appends the fleets that cover p, and closed ones.
+func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
+	for _, f := range s.all {
+		covers := f.Coverage.Contains(p)
+		if closed := f.Suspended || f.Disabled; covers || closed {
+			dst = append(dst, Candidate{Terms: f.Terms(), Covers: covers, Suspended: closed, NoCouriers: f.Couriers == 0})
+		}
+	}
+	return dst
+}
+
+// Covering lists the fleets that serve p by name, suspended ones included.
+func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
+	return slices.DeleteFunc(slices.Clone(s.all), func(f *delivery.Fleet) bool { return !f.Coverage.Contains(p) })
+}
+
+// VerifySecret compares the SHA-256 of a client secret with the snapshot's.
+func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
+	s := l.fleets.Load()
+	if s == nil || s.byID[id] == nil {
+		return false
+	}
+	secrets := s.secrets[id]
+	return knows(secrets.current, secrets.earlier, secretHash, now)
+}
+
+// Replaced reports whether there is a newer secret than one that VerifySecret knows.
+func (s *FleetSnapshot) Replaced(id delivery.FleetID, secretHash [32]byte) bool {
+	return s.byID[id] != nil && s.secrets[id].current != string(secretHash[:])
+}
+
+// Snapshot is the latest snapshot; nil before the first was loaded.
+func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
+
+// Age is how long ago controls, couriers, secrets and revocations were last read, or found
+// unchanged; 0 before that has happened.
+func (l Fleets) Age() time.Duration {
+	loaded := l.fleetsLoaded.Load()
+	if loaded == nil {
+		return 0
+	}
+	return time.Since(*loaded)
+}
+
+// Unreadable is of how many fleets something cannot be read.
+func (l Fleets) Unreadable() int {
+	s := l.fleets.Load()
+	if s == nil {
+		return 0
+	}
+	return len(s.problems)
+}
+
+// Load brings the snapshot up to date with all that was written before the call, compares the
+// clocks, and takes over a newer epoch. Calls at the same time share their reads. With an error
+// the snapshot holds what could be read, and the last known of the rest.
+func (l Fleets) Load(ctx context.Context) error {
+	err := l.Refresh(ctx)
+	s := l.fleets.Load()
+	if s == nil || len(s.outdated()) == 0 {
+		return err
+	}
+	return errors.Join(err, l.recordLoads.begin(ctx, l.loadFleetRecords).wait(ctx))
+}
+
+// Refresh is Load without waiting for records, which a change of controls, couriers, secrets or
+// revocations needs not.
+func (l Fleets) Refresh(ctx context.Context) error {
+	err := l.valueLoads.begin(ctx, l.loadFleetValues).wait(ctx)
+	if s := l.fleets.Load(); s != nil && len(s.outdated()) > 0 {
+		l.recordLoads.begin(ctx, l.loadFleetRecords)
+	}
+	return err
+}
+
+// loadFleetValues reads the small values of all fleets if any has changed. What cannot be read of
+// them stays as it was.
+func (l *core) loadFleetValues(ctx context.Context) error {
+	began := time.Now()
+	meta, err := l.rdb.HMGet(ctx, l.metaKey(), "fleets", "epoch").Result()
+	if err != nil {
+		return failed("reading the fleets' version", err)
+	}
+	if epoch, err := strconv.Atoi(text(meta[1])); err == nil {
+		l.raiseEpoch(uint32(epoch))
+	}
+	clocks := l.compareClocks(ctx)
+
+	version, before := text(meta[0]), l.fleets.Load()
+	if before != nil && before.complete && before.version == version {
+		l.fleetsLoaded.Store(&began)
+		return clocks
+	}
+
+	var known fleetValues
+	if before != nil {
+		known = before.values
+	}
+	values, err := l.readFleetValues(ctx, known)
+	if err != nil && before == nil {
+		return errors.Join(failed("reading the fleets", err), clocks)
+	}
+
+	l.publishFleets(func(s *FleetSnapshot) {
+		s.version, s.complete, s.values = version, err == nil, values
+	})
+	if err != nil {
+		return errors.Join(failed("reading the fleets", err), clocks)
+	}
+	l.fleetsLoaded.Store(&began)
+	return clocks
+}
+
+// readFleetValues returns with an error those of known in the place of what cannot be read.
+func (l *core) readFleetValues(ctx context.Context, known fleetValues) (fleetValues, error) {
+	// A revocation is written together with a secret or behind it. So it is read
+	// first: who knows it knows the secret, and issues no token to the one before.
+	pipe := l.rdb.Pipeline()
+	revoked := pipe.ZRangeWithScores(ctx, l.revokedKey(), 0, -1)
+	secrets := pipe.HGetAll(ctx, l.fleetSecretsKey())
+	versions := pipe.HGetAll(ctx, l.fleetVersionsKey())
+	controls := pipe.HGetAll(ctx, l.fleetControlsKey())
+	couriers := pipe.HGetAll(ctx, l.fleetCouriersKey())
+	_, _ = pipe.Exec(ctx) // each command has its own error
+
+	values := known
+	if revoked.Err() == nil {
+		values.revoked = revoked.Val()
+	}
+	for _, read := range []struct {
+		cmd  *redis.MapStringStringCmd
+		into *map[string]string
+	}{
+		{secrets, &values.secrets}, {versions, &values.versions}, {controls, &values.controls}, {couriers, &values.couriers},
+	} {
+		if read.cmd.Err() == nil {
+			*read.into = read.cmd.Val()
+		}
+	}
+	return values, joinCounted([]error{revoked.Err(), secrets.Err(), versions.Err(), controls.Err(), couriers.Err()})
+}
+
+// loadFleetRecords reads the records that are outdated, some at a time, and puts each into the
+// snapshot as soon as it is there. It ends at the first failure; the next call begins with others.
+func (l *core) loadFleetRecords(ctx context.Context) error {
+	before := l.fleets.Load()
+	for ids := range slices.Chunk(before.outdated(), recordsPerRead) {
+		fields := make([]string, len(ids))
+		for i, id := range ids {
+			fields[i] = string(id[:])
+		}
+		stored, err := l.rdb.HMGet(ctx, l.fleetsKey(), fields...).Result()
+
+		fresh := make(map[delivery.FleetID]*fleetRecord, len(ids))
+		for i, id := range ids {
+			if err == nil {
+				fresh[id] = newFleetRecord(id, before.values.versions[fields[i]], text(stored[i]))
+				continue
+			}
+			record := fleetRecord{fleet: unreadFleet(id)}
+			if before.records[id] != nil {
+				record = *before.records[id]
+			}
+			record.failure = err
+			fresh[id] = &record
+		}
+		l.publishFleets(func(s *FleetSnapshot) {
+			s.records = maps.Clone(s.records)
+			maps.Copy(s.records, fresh)
+		})
+		if err != nil {
+			return failed("reading fleets' records", err)
+		}
+	}
+	return nil
+}
+
+// outdated lists the fleets whose record is of another version than the one that is stored; those
+// that could not be read come last.
+func (s *FleetSnapshot) outdated() []delivery.FleetID {
+	var ids []delivery.FleetID
+	for stored, version := range s.values.versions {
+		id, ok := parseFleetID(stored)
+		if ok && (s.records[id] == nil || s.records[id].version != version) {
+			ids = append(ids, id)
+		}
+	}
+	hasFailed := func(id delivery.FleetID) int {
+		if s.records[id] != nil && s.records[id].failure != nil {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(ids, func(a, b delivery.FleetID) int {
+		return cmp.Or(hasFailed(a)-hasFailed(b), bytes.Compare(a[:], b[:]))
+	})
+	return ids
+}
+
+func parseFleetID(stored string) (id delivery.FleetID, ok bool) {
+	if len(stored) != len(id) {
+		return id, false
+	}
+	return delivery.FleetID([]byte(stored)), true
+}
+
+// publishFleets replaces the snapshot by one with other values or records. Of each fleet it logs when
+// something begins to be unreadable, and when it ends.
+func (l *core) publishFleets(change func(*FleetSnapshot)) {
+	l.publishing.Lock()
+	defer l.publishing.Unlock()
+
+	before := l.fleets.Load()
+	if before == nil {
+		before = new(FleetSnapshot)
+	}
+	s := &FleetSnapshot{version: before.version, complete: before.complete, values: before.values, records: before.records}
+	change(s)
+	s.compose()
+	l.fleets.Store(s)
+
+	for stored, problem := range s.problems {
+		if before.problems[stored] == "" {
+			l.log.Error("a fleet cannot be read; the others are in force", "fleet", nameStoredFleet(stored), "error", problem)
+		}
+	}
+	for stored := range before.problems {
+		if s.problems[stored] == "" {
+			l.log.Info("a fleet is read again", "fleet", nameStoredFleet(stored))
+		}
+	}
+}
+
+func nameStoredFleet(stored string) string {
+	id, ok := parseFleetID(stored)
+	if !ok {
+		return fmt.Sprintf("%q", stored)
+	}
+	return id.String()
+}
+
+// compose derives the fleets from values and records. Each fleet stands for itself: what cannot be
+// read of one is told in problems and changes no other.
+func (s *FleetSnapshot) compose() {
+	s.byID = make(map[delivery.FleetID]*delivery.Fleet, len(s.values.versions))
+	s.secrets = make(map[delivery.FleetID]fleetSecrets, len(s.values.versions))
+	s.problems = map[string]string{}
+
+	records := make(map[delivery.FleetID]*fleetRecord, len(s.values.versions))
+	for stored := range s.values.versions {
+		id, ok := parseFleetID(stored)
+		if !ok {
+			s.problems[stored] = fmt.Sprintf("it is stored under %d bytes instead of %d", len(stored), len(id))
+			continue
+		}
+
+		record := s.records[id]
+		f, err := s.composeFleet(id, record)
+		if err != nil {
+			s.problems[stored] = err.Error()
+		}
+		if record != nil {
+			records[id] = record
+		}
+		s.byID[id] = f
+		s.all = append(s.all, f)
+	}
+	s.records = records
+	slices.SortFunc(s.all, func(a, b *delivery.Fleet) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+
+	s.notBefore = make(map[[16]byte]int64, len(s.values.revoked))
+	for _, one := range s.values.revoked {
+		subject, _ := one.Member.(string)
+		if len(subject) == 16 {
+			s.notBefore[[16]byte([]byte(subject))] = int64(one.Score)
+		}
+	}
+}
+
+// composeFleet joins a fleet's parts; record is nil while it was not read. The fleet is usable
+// with an error, too, which says what of it cannot be read.
+func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (*delivery.Fleet, error) {
+	if record == nil {
+		record = &fleetRecord{fleet: unreadFleet(id)}
+	}
+	stored := string(id[:])
+	f := record.fleet
+	controls := decodeControls(&f, s.values.controls[stored])
+
+	count, reported := s.values.couriers[stored]
+	couriers := decodeCouriers(&f, count, reported)
+
+	var secrets error
+	s.secrets[id], secrets = decodeSecrets(s.values.secrets[stored])
+
+	isKnown := record.version != "" && record.unreadable == nil
+	if !isKnown {
+		f.Suspended = true // takes no orders, because nobody knows where it serves
+	}
+	return &f, errors.Join(record.unreadable, record.failure, controls, couriers, secrets)
+}
+
+// raiseEpoch takes over a newer epoch; a late reply may carry an older one.
+func (l *core) raiseEpoch(epoch uint32) {
+	for {
+		known := l.epoch.Load()
+		if epoch <= known || l.epoch.CompareAndSwap(known, epoch) {
+			return
+		}
+	}
+}
+
+// sharedCalls lets callers share the calls of one function, of which at most one runs and one
+// waits. A caller gets a call that begins after it asked, so that it sees what it wrote before.
+// The zero value is ready.
+type sharedCalls struct {
+	mu      sync.Mutex
+	next    *sharedCall // begins when the running one has ended; nil: nobody waits for another
+	running sync.Mutex  // held by the call that runs
+}
+
+type sharedCall struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// begin returns a call of do that has not begun yet. It outlives ctx, because others share it.
+func (s *sharedCalls) begin(ctx context.Context, do func(context.Context) error) *sharedCall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.next == nil {
+		s.next = &sharedCall{done: make(chan struct{})}
+		go s.run(context.WithoutCancel(ctx), s.next, do)
+	}
+	return s.next
+}
+
+func (s *sharedCalls) run(ctx context.Context, c *sharedCall, do func(context.Context) error) {
+	s.running.Lock()
+	defer s.running.Unlock()
+
+	s.mu.Lock()
+	s.next = nil // whoever asks from now on needs a later call
+	s.mu.Unlock()
+
+	defer close(c.done)
+	c.err = do(ctx)
+}
+
+// wait returns the call's error, or delivery.ErrUnavailable when ctx ends before.
+func (c *sharedCall) wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return failed("waiting for the fleets", ctx.Err())
+	}
+}

@@ -1,0 +1,413 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+)
+
+// garbage is no record of anything.
+const garbage = "\x01garbage"
+
+// largeArea is a ring of so many vertices around Taksim.
+func largeArea(tb testing.TB, vertices int) *delivery.Coverage {
+	tb.Helper()
+	var ring []string
+	for i := range vertices {
+		angle := 2 * math.Pi * float64(i%(vertices-1)) / float64(vertices-1)
+		ring = append(ring, fmt.Sprintf("[%.13f,%.13f]", 29+.1*math.Cos(angle), 41+.1*math.Sin(angle)))
+	}
+	return get(delivery.ParseCoverage([]byte(`{"type":"Polygon","coordinates":[[` + strings.Join(ring, ",") + `]]}`)))(tb)
+}
+
+func (l *Ledger) newFleetOf(tb testing.TB, name string, area *delivery.Coverage) *delivery.Fleet {
+	tb.Helper()
+	f := &delivery.Fleet{ID: delivery.NewFleetID(), Name: name, DeliveryMinutes: 25, Couriers: -1, Coverage: area}
+	must(tb, l.Fleets.Create(tb.Context(), f, testHash))
+	return f
+}
+
+// spoil overwrites a field of a fleets' hash and raises the version that gateways poll.
+func (l *Ledger) spoil(tb testing.TB, key string, id delivery.FleetID, value string) {
+	tb.Helper()
+	must(tb, l.rdb.HSet(tb.Context(), key, string(id[:]), value).Err())
+	must(tb, l.rdb.HIncrBy(tb.Context(), l.metaKey(), "fleets", 1).Err())
+}
+
+// spoilRecord makes a fleet's record unreadable, under a version of its own.
+func (l *Ledger) spoilRecord(tb testing.TB, id delivery.FleetID) {
+	tb.Helper()
+	l.spoil(tb, l.fleetsKey(), id, garbage)
+	l.spoil(tb, l.fleetVersionsKey(), id, "1000000")
+}
+
+// loaded is a fleet as this process has it after a load.
+func (l *Ledger) loaded(tb testing.TB, id delivery.FleetID) *delivery.Fleet {
+	tb.Helper()
+	must(tb, l.Fleets.Load(tb.Context()))
+	return l.Fleets.Snapshot().Fleet(id)
+}
+
+// serverFigure is one of the figures of INFO.
+func serverFigure(tb testing.TB, server *stack.Redis, section, name string) int {
+	tb.Helper()
+	info := get(server.Command(tb.Context(), "INFO", section))(tb)
+	for line := range strings.Lines(info) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return get(strconv.Atoi(strings.TrimSpace(value)))(tb)
+		}
+	}
+	tb.Fatalf("INFO %s has no %s", section, name)
+	return 0
+}
+
+// countCommands is a hook that counts commands by name and first key.
+type countCommands struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *countCommands) note(cmd redis.Cmder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := cmd.Name()
+	if len(cmd.Args()) > 1 {
+		name += fmt.Sprintf(" %v", cmd.Args()[1])
+	}
+	c.counts[name]++
+}
+
+func (c *countCommands) of(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[name]
+}
+
+func (c *countCommands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *countCommands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.note(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *countCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			c.note(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
+	server, config := ownServer(t)
+	l := openTest(t, config)
+	area := largeArea(t, 5000)
+	var fleets []*delivery.Fleet
+	for i := range 6 {
+		fleets = append(fleets, l.newFleetOf(t, fmt.Sprint("Fleet ", i), area))
+	}
+	other := openTest(t, config)
+	counted := &countCommands{counts: map[string]int{}}
+	other.rdb.AddHook(counted)
+	before := other.loaded(t, fleets[0].ID)
+	require(t, before != nil && before.Couriers == -1, "%+v", before)
+
+	records := counted.of("hmget " + l.fleetsKey())
+	sent, received := serverFigure(t, server, "stats", "total_net_output_bytes"), serverFigure(t, server, "stats", "total_net_input_bytes")
+	const changes = 50
+	for n := range changes {
+		must(t, l.Fleets.SetCouriers(t.Context(), fleets[0].ID, n))
+		equal(t, other.loaded(t, fleets[0].ID).Couriers, n, "couriers at the other process")
+	}
+	sent = serverFigure(t, server, "stats", "total_net_output_bytes") - sent
+	received = serverFigure(t, server, "stats", "total_net_input_bytes") - received
+
+	equal(t, counted.of("hmget "+l.fleetsKey()), records, "reads of records")
+	check(t, other.Fleets.Snapshot().Fleet(fleets[0].ID).Coverage == before.Coverage, "the area was parsed again")
+	areaBytes := len(area.JSON())
+	check(t, sent < areaBytes && received < areaBytes, "%d changes sent %d bytes and received %d; one area has %d", changes, sent, received, areaBytes)
+}
+
+func TestLoadFleets_AChangedRecordIsReadAlone(t *testing.T) {
+	l := openTest(t)
+	one, other := newFleet(t, l), newFleet(t, l)
+	before := l.loaded(t, other.ID).Coverage
+	version := l.Fleets.Snapshot().records[other.ID].version
+	get(l.Fleets.Update(t.Context(), one.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
+	equal(t, l.loaded(t, one.ID).Name, "Yeni", "name")
+	check(t, l.loaded(t, other.ID).Coverage == before && l.Fleets.Snapshot().records[other.ID].version == version, "the other record was read, too")
+}
+
+func TestSetCouriers_TheSameNumberRaisesNothing(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	version := func() string { return l.rdb.HGet(t.Context(), l.metaKey(), "fleets").Val() }
+	equal(t, get(l.Fleets.Couriers(t.Context(), f.ID))(t), -1, "couriers of a fleet that never reported")
+	must(t, l.Fleets.SetCouriers(t.Context(), f.ID, 3))
+	before := version()
+	must(t, l.Fleets.SetCouriers(t.Context(), f.ID, 3))
+	equal(t, version(), before, "version")
+	equal(t, get(l.Fleets.Couriers(t.Context(), f.ID))(t), 3, "couriers")
+	wantCode(t, l.Fleets.SetCouriers(t.Context(), delivery.NewFleetID(), 3), delivery.CodeFleetNotFound)
+}
+
+// A caller relies on seeing what it wrote, however many load at the same time.
+func TestLoadFleets_ManyAtOnceShareReadsAndEachSeesItsOwnChange(t *testing.T) {
+	l := openTest(t)
+	var fleets []*delivery.Fleet
+	for range 20 {
+		fleets = append(fleets, newFleet(t, l))
+	}
+	var all sync.WaitGroup
+	for i, f := range fleets {
+		all.Go(func() {
+			equal(t, l.Fleets.SetCouriers(t.Context(), f.ID, i), nil, "report")
+			equal(t, l.Fleets.Load(t.Context()), nil, "load")
+			equal(t, l.Fleets.Snapshot().Fleet(f.ID).Couriers, i, "couriers")
+		})
+	}
+	all.Wait()
+
+	// While one call runs, all that ask wait for the same next one.
+	var calls sharedCalls
+	began, goOn := make(chan struct{}), make(chan struct{})
+	first := calls.begin(t.Context(), func(context.Context) error { close(began); <-goOn; return nil })
+	<-began
+	ran := 0
+	second := calls.begin(t.Context(), func(context.Context) error { ran++; return nil })
+	for range 100 {
+		check(t, calls.begin(t.Context(), nil) == second, "a call of its own for each caller")
+	}
+	close(goOn)
+	must(t, first.wait(t.Context()))
+	must(t, second.wait(t.Context()))
+	equal(t, ran, 1, "calls for all who waited")
+}
+
+func TestLoadFleets_NeverLowersTheEpoch(t *testing.T) {
+	l := openTest(t)
+	must(t, l.Fleets.Load(t.Context()))
+	l.raiseEpoch(9)
+	must(t, l.Fleets.Load(t.Context()))
+	equal(t, l.epoch.Load(), 9, "epoch")
+}
+
+func TestLoadFleets_AnUnreadableRecordConcernsItsFleetAlone(t *testing.T) {
+	var logs lockedBuffer
+	l := openTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
+	account, good, bad := newAccount(t, l, plenty()), newFleet(t, l), newFleet(t, l)
+	l.spoilRecord(t, bad.ID)
+	got := l.loaded(t, bad.ID)
+	require(t, got != nil && got.Suspended && !got.Disabled && len(got.Coverage.JSON()) == 0, "the unreadable fleet is %+v", got)
+	equal(t, l.Fleets.Unreadable(), 1, "unreadable fleets")
+	must(t, l.Fleets.Load(t.Context()))
+	equal(t, strings.Count(logs.String(), "cannot be read"), 1, "lines in the log")
+	for _, c := range l.Fleets.Snapshot().AppendCandidates(nil, taksim) {
+		check(t, c.takesOrders() == (c.Terms.ID == good.ID), "%+v", c)
+	}
+
+	// What operators do holds, of this fleet and of others.
+	get(l.Fleets.Update(t.Context(), good.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
+	get(l.Fleets.Update(t.Context(), bad.ID, func(f *delivery.Fleet) error { f.Disabled = true; return nil }))(t)
+	must(t, l.Accounts.RotateSecret(t.Context(), account, [32]byte{9}, time.Now(), true))
+	must(t, l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, time.Now(), true))
+	must(t, l.Fleets.Load(t.Context()))
+	s := l.Fleets.Snapshot()
+	check(t, s.Fleet(good.ID).Suspended && s.Fleet(bad.ID).Disabled, "%+v and %+v", s.Fleet(good.ID), s.Fleet(bad.ID))
+	check(t, s.NotBefore(account) > 0 && s.NotBefore(bad.ID) > 0, "revoked tokens are good")
+	check(t, l.Fleets.VerifySecret(bad.ID, [32]byte{9}, time.Now()) && !l.Fleets.VerifySecret(bad.ID, testHash, time.Now()), "client secrets")
+
+	// A change of a part is no repair; one of the whole is.
+	rename := func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }
+	check(t, errOf(l.Fleets.Update(t.Context(), bad.ID, rename)) != nil, "a record of nothing but a name was written")
+	get(l.Fleets.Update(t.Context(), bad.ID, func(f *delivery.Fleet) error {
+		f.Name, f.DeliveryMinutes, f.Coverage, f.Disabled = "Yeni", 30, good.Coverage, false
+		return nil
+	}))(t)
+	got = l.loaded(t, bad.ID)
+	check(t, got.Name == "Yeni" && got.Available() && got.Coverage.Contains(taksim), "repaired, it is %+v", got)
+	equal(t, l.Fleets.Unreadable(), 0, "unreadable fleets after the repair")
+}
+
+func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
+	l := openTest(t)
+	good, bad := newFleet(t, l), newFleet(t, l)
+	for name, c := range map[string]struct {
+		key    string
+		value  string
+		closed func(f *delivery.Fleet) bool
+	}{
+		"controls":                   {l.fleetControlsKey(), garbage, func(f *delivery.Fleet) bool { return f.Disabled }},
+		"controls of another format": {l.fleetControlsKey(), "\x7f", func(f *delivery.Fleet) bool { return f.Disabled }},
+		"no controls":                {l.fleetControlsKey(), "", func(f *delivery.Fleet) bool { return f.Disabled }},
+		"couriers":                   {l.fleetCouriersKey(), garbage, func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
+		"couriers below none":        {l.fleetCouriersKey(), "-7", func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
+		"client secrets": {l.fleetSecretsKey(), garbage, func(f *delivery.Fleet) bool {
+			return !l.Fleets.VerifySecret(f.ID, testHash, time.Now())
+		}},
+	} {
+		before := l.rdb.HGet(t.Context(), c.key, string(bad.ID[:])).Val()
+		l.spoil(t, c.key, bad.ID, c.value)
+		got := l.loaded(t, bad.ID)
+		check(t, c.closed(got) && got.Coverage.Contains(taksim), "%s: the fleet is %+v", name, got)
+		equal(t, l.Fleets.Unreadable(), 1, name+": unreadable fleets")
+		other := l.Fleets.Snapshot().Fleet(good.ID)
+		check(t, other.Available() && l.Fleets.VerifySecret(good.ID, testHash, time.Now()), "%s: the other fleet is %+v", name, other)
+		if before != "" {
+			l.spoil(t, c.key, bad.ID, before)
+		}
+	}
+
+	// What cannot be read is replaced by what is set.
+	l.spoil(t, l.fleetControlsKey(), bad.ID, garbage)
+	l.spoil(t, l.fleetSecretsKey(), bad.ID, garbage)
+	get(l.Fleets.Update(t.Context(), bad.ID, func(f *delivery.Fleet) error { f.Disabled = false; return nil }))(t)
+	check(t, l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, time.Now(), false) != nil, "secrets that cannot be read were kept")
+	must(t, l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, time.Now(), true))
+	must(t, l.Fleets.SetCouriers(t.Context(), bad.ID, 2))
+	check(t, l.loaded(t, bad.ID).Available() && l.Fleets.VerifySecret(bad.ID, [32]byte{9}, time.Now()), "not repaired")
+	l.spoil(t, l.fleetVersionsKey(), delivery.FleetID{}, "7")
+	must(t, l.rdb.HSet(t.Context(), l.fleetVersionsKey(), "short", "7").Err())
+	must(t, l.rdb.HIncrBy(t.Context(), l.metaKey(), "fleets", 1).Err())
+	check(t, l.loaded(t, good.ID).Available(), "a fleet under no id closes another")
+}
+
+// What cannot be fetched, other than what is spoilt, is fetched again until it can be.
+func TestLoadFleets_ControlsAndRevocationsHoldWhenAreasCannotBeFetched(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	must(t, l.rdb.Rename(t.Context(), l.fleetsKey(), "{sg}away").Err())
+	must(t, l.rdb.Set(t.Context(), l.fleetsKey(), "no hash", 0).Err())
+	late := l.newFleetControls(t)
+	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
+	must(t, l.Fleets.RotateSecret(t.Context(), f.ID, [32]byte{9}, time.Now(), true))
+	must(t, l.Fleets.Refresh(t.Context()))
+	check(t, l.Fleets.Load(t.Context()) != nil, "an area that cannot be fetched is no error")
+
+	s := l.Fleets.Snapshot()
+	got := s.Fleet(f.ID)
+	check(t, got.Suspended && got.Coverage.Contains(taksim) && s.NotBefore(f.ID) > 0, "%+v, not before %d", got, s.NotBefore(f.ID))
+	check(t, s.Fleet(late).Suspended, "a fleet of unknown area takes orders")
+	equal(t, l.Fleets.Unreadable(), 1, "fleets that cannot be read")
+
+	must(t, l.rdb.Rename(t.Context(), "{sg}away", l.fleetsKey()).Err())
+	must(t, l.rdb.HSet(t.Context(), l.fleetsKey(), string(late[:]), encodeFleet(f)).Err())
+	check(t, l.loaded(t, late).Available(), "the area was not fetched again")
+	equal(t, l.Fleets.Unreadable(), 0, "fleets that cannot be read")
+}
+
+// newFleetControls makes a fleet without a record.
+func (l *Ledger) newFleetControls(tb testing.TB) delivery.FleetID {
+	tb.Helper()
+	id := delivery.NewFleetID()
+	l.spoil(tb, l.fleetControlsKey(), id, string(encodeControls(new(delivery.Fleet))))
+	secrets := fleetSecrets{current: string(testHash[:])}
+	l.spoil(tb, l.fleetSecretsKey(), id, string(encodeSecrets(&secrets)))
+	l.spoil(tb, l.fleetVersionsKey(), id, "5")
+	return id
+}
+
+func TestLoadFleets_EachPartThatCannotBeFetchedStaysAsItWas(t *testing.T) {
+	for _, broken := range []string{"fleets_versions", "fleets_controls", "fleets_couriers", "fleets_secrets"} {
+		l := openTest(t)
+		f := newFleet(t, l)
+		must(t, l.rdb.Del(t.Context(), "{sg}"+broken).Err())
+		must(t, l.rdb.Set(t.Context(), "{sg}"+broken, "no hash", 0).Err())
+		must(t, l.rdb.ZAdd(t.Context(), l.revokedKey(), redis.Z{Score: 7, Member: string(f.ID[:])}).Err())
+		must(t, l.rdb.HIncrBy(t.Context(), l.metaKey(), "fleets", 1).Err())
+		age := l.fleetsLoaded.Load()
+		check(t, l.Fleets.Load(t.Context()) != nil, "%s: no error", broken)
+		got := l.Fleets.Snapshot().Fleet(f.ID)
+		check(t, got.Available() && l.Fleets.VerifySecret(f.ID, testHash, time.Now()), "%s: the fleet is %+v", broken, got)
+		equal(t, l.Fleets.Snapshot().NotBefore(f.ID), 7, broken+": good from")
+		check(t, l.fleetsLoaded.Load() == age, "%s: counts as up to date", broken)
+	}
+}
+
+func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	known := l.loaded(t, f.ID)
+	check(t, !known.Disabled && known.RequestsPerSecond == delivery.DefaultFleetRequests, "a new fleet is %+v", known)
+	version := l.Fleets.Snapshot().records[f.ID].version
+	change := func(change func(f *delivery.Fleet)) *delivery.Fleet {
+		get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { change(f); return nil }))(t)
+		return l.loaded(t, f.ID)
+	}
+	got := change(func(f *delivery.Fleet) { f.Disabled = true })
+	check(t, got.Disabled && !got.Suspended && !got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
+	check(t, !known.Disabled, "a snapshot that is in use was changed")
+	if c := l.Fleets.Snapshot().AppendCandidates(nil, delivery.Point{Latitude: 39, Longitude: 32}); len(c) != 1 || !c[0].Suspended {
+		t.Errorf("a disabled fleet takes orders: %+v", c)
+	}
+	got = change(func(f *delivery.Fleet) { f.RequestsPerSecond = 7 })
+	check(t, got.Disabled && got.RequestsPerSecond == 7, "%+v", got)
+	must(t, l.Fleets.SetCouriers(t.Context(), f.ID, 3))
+	got = change(func(f *delivery.Fleet) { f.Disabled, f.RequestsPerSecond = false, delivery.DefaultFleetRequests })
+	check(t, got.Available() && got.Couriers == 3 && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
+	equal(t, l.Fleets.Snapshot().records[f.ID].version, version, "the record's version")
+}
+
+func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			equal(t, errOf(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.DeliveryMinutes++; return nil })), nil, "update")
+			equal(t, l.Fleets.SetCouriers(t.Context(), f.ID, n), nil, "report")
+		})
+	}
+	all.Wait()
+	equal(t, l.loaded(t, f.ID).DeliveryMinutes, f.DeliveryMinutes+6, "minutes")
+}
+
+// Whoever meets others at each of its tries is told to come again.
+func TestUpdate_ContentionIsUnavailability(t *testing.T) {
+	l := openTest(t)
+	f, account := newFleet(t, l), newAccount(t, l, plenty())
+	_, err := l.Fleets.Update(t.Context(), f.ID, func(mine *delivery.Fleet) error {
+		mine.Suspended = true
+		_, err := l.Fleets.Update(t.Context(), f.ID, func(theirs *delivery.Fleet) error { theirs.DeliveryMinutes++; return nil })
+		return err
+	})
+	wantError(t, err, delivery.ErrUnavailable)
+	_, err = l.Accounts.Update(t.Context(), account, func(mine *delivery.Account) error {
+		mine.Name = "mine"
+		_, err := l.Accounts.Update(t.Context(), account, func(theirs *delivery.Account) error { theirs.Name += "x"; return nil })
+		return err
+	})
+	wantError(t, err, delivery.ErrUnavailable)
+}
+
+// lockedBuffer is text that several write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
