@@ -440,6 +440,8 @@ func TestFleetAvailability_CostsNoArea(t *testing.T) {
 }
 
 // What cannot be read of one fleet leaves what operators do to others in force.
+//
+//rule:fleets-and-operators/what-cannot-be-read-of-a-fleet
 func TestFleets_AnUnreadableOneLeavesRevocationsAndSuspensionsInForce(t *testing.T) {
 	redis := testserver.NewRedis(t)
 	e := newEnvOn(t, redis, nil).withStore("")

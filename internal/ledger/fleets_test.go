@@ -310,6 +310,46 @@ func TestLoadFleets_ControlsAndRevocationsHoldWhenAreasCannotBeFetched(t *testin
 	equal(t, l.Fleets.Unreadable(), 0, "fleets that cannot be read")
 }
 
+// holdReads is a hook that holds reads of records until it is released.
+type holdReads struct {
+	key      string
+	began    chan struct{}
+	released chan struct{}
+}
+
+func (h *holdReads) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *holdReads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hmget" && cmd.Args()[1] == h.key {
+			h.began <- struct{}{}
+			<-h.released
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *holdReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A record that takes long to arrive keeps nobody's suspension from being known.
+func TestRefresh_DoesNotWaitForRecords(t *testing.T) {
+	l := openTest(t)
+	f := newFleet(t, l)
+	hold := &holdReads{key: l.fleetsKey(), began: make(chan struct{}, 10), released: make(chan struct{})}
+	l.rdb.AddHook(hold)
+	large := l.newFleetOf(t, "Large", f.Coverage)
+	must(t, l.Fleets.Refresh(t.Context()))
+	<-hold.began
+	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
+	must(t, l.Fleets.Refresh(t.Context()))
+	s := l.Fleets.Snapshot()
+	check(t, s.Fleet(f.ID).Suspended && s.Fleet(large.ID).Suspended, "%+v and %+v", s.Fleet(f.ID), s.Fleet(large.ID))
+	close(hold.released)
+	check(t, l.loaded(t, large.ID).Available(), "the record was not taken over")
+}
+
 // newFleetControls makes a fleet without a record.
 func (l *Ledger) newFleetControls(tb testing.TB) delivery.FleetID {
 	tb.Helper()
