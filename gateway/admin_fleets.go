@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -166,9 +167,13 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		return err
 	}
-	fleet := x.ledger.Fleets.Snapshot().Fleet(x.fleet)
+	fleets := x.ledger.Fleets.Snapshot()
+	fleet := fleets.Fleet(x.fleet)
 	if fleet == nil {
 		return errNoFleet
+	}
+	if !fleets.HasRecord(x.fleet) {
+		return fmt.Errorf("fleet %s cannot be read, and vendors would be told no name", x.fleet)
 	}
 	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
 	if err != nil {

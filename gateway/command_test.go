@@ -90,6 +90,7 @@ func TestRun_RefusesWrongSettings(t *testing.T) {
 		"half of TLS":    {environment: changes{"TLS_CERT_FILE", "/nowhere.pem"}, wants: changes{"tls_key_file"}},
 		"no certificate": {environment: changes{"TLS_CERT_FILE", "/nowhere.pem", "TLS_KEY_FILE", "/nowhere.pem"}, wants: changes{"vendor_api: certificate", "/nowhere.pem"}},
 		"tracing":        {file: changes{`endpoint: ${TRACING_ENDPOINT:-}`, "endpoint: grpc://collector:4317"}, wants: changes{"tracing.endpoint"}},
+		"stale at once":  {file: changes{"fleets_stale_after: 10s", "fleets_stale_after: 0s"}, wants: changes{"fleets_stale_after", "want 1s to 1h"}},
 		"no token keys":  {environment: changes{"TOKEN_KEYS", ""}, wants: changes{"set TOKEN_KEYS, or TOKEN_KEYS_FILE"}},
 		"two secrets":    {environment: changes{"TOKEN_KEYS", "", "WEBHOOK_KEYS", "w1:AAAA"}, wants: changes{"TOKEN_KEYS", "WEBHOOK_KEYS: key \"w1\" has 3 bytes"}},
 		"two of a day":   {environment: changes{"TRACKING_KEYS", "a:" + encoded + ",b:" + encoded}, wants: changes{"same day"}},

@@ -65,6 +65,9 @@ func newFleetRecord(id delivery.FleetID, version, stored string) *fleetRecord {
 	return &fleetRecord{version: version, fleet: *f}
 }
 
+// isKnown is false of nil, too: a record that was not read yet.
+func (r *fleetRecord) isKnown() bool { return r != nil && r.version != "" && r.unreadable == nil }
+
 // unreadMinutes is the average that is shown of a fleet whose record is not known.
 const unreadMinutes = 240
 
@@ -86,6 +89,9 @@ func (s *FleetSnapshot) All() []*delivery.Fleet { return s.all }
 // Fleet finds a fleet; nil when there is none. One whose record cannot be read is suspended and
 // has neither an area nor a name of its own.
 func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet { return s.byID[id] }
+
+// HasRecord reports whether a fleet's name, averages and area are known.
+func (s *FleetSnapshot) HasRecord(id delivery.FleetID) bool { return s.records[id].isKnown() }
 
 // AppendCandidates appends the fleets that cover p, and closed ones.
 func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
@@ -384,8 +390,7 @@ func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (
 	var secrets error
 	s.secrets[id], secrets = decodeSecrets(s.values.secrets[stored])
 
-	isKnown := record.version != "" && record.unreadable == nil
-	if !isKnown {
+	if !record.isKnown() {
 		f.Suspended = true // takes no orders, because nobody knows where it serves
 	}
 	return &f, errors.Join(record.unreadable, record.failure, controls, couriers, secrets)
