@@ -136,6 +136,7 @@ func (g *gauges) readServers(ctx context.Context) error {
 		r, addr := &servers[i], servers[i].Addr
 		s.gauge(float64(r.MemoryUsed), "worker_redis_memory_used_bytes", "Memory that a Redis server uses.", "server", addr)
 		s.gauge(float64(r.MemoryMax), "worker_redis_memory_max_bytes", "Memory that a Redis server may use; 0: no limit.", "server", addr)
+		s.gauge(truth(r.Evicts()), "worker_redis_evicts", "1 when a Redis server deletes keys once its memory is full, orders among them.", "server", addr)
 		s.gauge(float64(r.Clients), "worker_redis_clients", "Connections to a Redis server.", "server", addr)
 		s.gauge(float64(r.Replicas), "worker_redis_replicas", "Replicas of a Redis server that are in sync with it.", "server", addr)
 		s.gauge(float64(r.ReplicaLag), "worker_redis_replica_lag_bytes", "What the slowest replica of a Redis server has not got yet.", "server", addr)

@@ -18,7 +18,7 @@ import (
 const settingsFile = "../configs/worker.yaml"
 
 // variables are those that the settings file reads.
-var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE", "REDIS_DURABILITY", "REDIS_REPLICAS",
+var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE", "REDIS_DURABILITY", "REDIS_REPLICAS", "REDIS_ALLOW_EVICTION",
 	"LOG_LEVEL", "LOG_FORMAT", "WEBHOOK_LOCAL_RECEIVERS", "COURIER", "COURIER_STEP"}
 
 func load(t *testing.T, env map[string]string) settings {

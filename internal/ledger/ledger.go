@@ -50,11 +50,13 @@ type Config struct {
 	// Partitions is fixed at the first start, 1 to 1024; Open fails if it differs.
 	// 0: what is stored, or DefaultPartitions.
 	Partitions int
-	PoolSize   int          // the number of connections for requests; 0: ten per core
-	Pipelines  int          // how many connections all requests share. 0: each has one to itself.
-	Replicas   int          // how many replicas must have on their disks what Redis answers; 0: none
-	Secrets    SecretKeys   // seals webhook secrets at rest
-	Log        *slog.Logger // nil: slog.Default()
+	PoolSize   int // the number of connections for requests; 0: ten per core
+	Pipelines  int // how many connections all requests share. 0: each has one to itself.
+	Replicas   int // how many replicas must have on their disks what Redis answers; 0: none
+	// AllowEviction opens a server that may delete keys when its memory is full, with a warning.
+	AllowEviction bool
+	Secrets       SecretKeys   // seals webhook secrets at rest
+	Log           *slog.Logger // nil: slog.Default()
 	// Observe returns an operation's observer, as of "create_order"; optional.
 	Observe func(operation string) CallObserver
 
@@ -156,7 +158,7 @@ type core struct {
 	fleetsLoaded            atomic.Pointer[time.Time]
 }
 
-// Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS.
+// Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS or ErrEvicts.
 func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	l, err := open(ctx, cfg)
 	if err != nil && isDistrust(err) {
@@ -186,7 +188,11 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if err = l.checkConfirming(ctx); err == nil {
+	err = l.checkEviction(ctx, cfg.AllowEviction)
+	if err == nil {
+		err = l.checkConfirming(ctx)
+	}
+	if err == nil {
 		err = errors.Join(l.checkMeta(ctx, cfg, env), l.noteLibrary(ctx), l.openPipelines(&cfg))
 	}
 	if err != nil {

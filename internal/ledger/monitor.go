@@ -65,6 +65,7 @@ type Server struct {
 	Addr                  string
 	Name, Version         string // "redis" or "valkey"; three numbers
 	MemoryUsed, MemoryMax int64  // bytes; a MemoryMax of 0 means no limit
+	MemoryPolicy          string // its maxmemory-policy; empty: it does not name one
 	Clients               int64  // connections
 	Commands              int64  // since its start
 	// AOFBroken: the last write or rewrite failed. AOFDelayed counts writes that
@@ -106,7 +107,7 @@ func parseServer(addr, info string) Server {
 	}
 	s := Server{
 		Addr: addr, Name: server, Version: values[server+"_version"],
-		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]),
+		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]), MemoryPolicy: values["maxmemory_policy"],
 		Clients: number(values["connected_clients"]), Commands: number(values["total_commands_processed"]),
 		AOF:        values["aof_enabled"] == "1",
 		AOFBroken:  broken("aof_last_write_status") || broken("aof_last_bgrewrite_status"),
@@ -121,6 +122,56 @@ func parseServer(addr, info string) Server {
 		}
 	}
 	return s
+}
+
+// Evicts reports whether the server deletes keys when its memory is full. The policies that
+// take only keys with an expiry count, too: idempotency keys and sessions have one.
+func (s Server) Evicts() bool { return s.MemoryPolicy != "" && s.MemoryPolicy != keepsAll }
+
+// keepsAll is the maxmemory-policy that refuses writes instead of deleting keys.
+const keepsAll = "noeviction"
+
+// ErrEvicts reports that a server may delete keys to make room, orders among them. Trying again
+// does not help.
+var ErrEvicts = errors.New("redis evicts")
+
+// checkEviction returns ErrEvicts when a server, in a cluster any master, may delete keys; with
+// Config.AllowEviction it only warns. A master of a cluster that does not answer must not
+// keep the program from starting: it is left to the alert RedisEvicts.
+func (l *core) checkEviction(ctx context.Context, allowed bool) error {
+	var mu sync.Mutex
+	var refusals []error
+	err := l.eachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		addr := master.Options().Addr
+		info, err := master.Info(ctx, "memory").Result()
+		if err != nil && l.cluster {
+			l.log.Warn("a master cannot be asked for its maxmemory-policy", "master", addr, "error", err)
+			return nil
+		}
+		if err != nil {
+			return failed("asking for the maxmemory-policy", err)
+		}
+
+		server := parseServer(addr, info)
+		if !server.Evicts() {
+			return nil
+		}
+
+		if allowed {
+			l.log.Warn("REDIS MAY DELETE ORDERS when its memory is full: its maxmemory-policy evicts, which redis.allow_eviction permits",
+				"server", addr, "maxmemory-policy", server.MemoryPolicy, "should be", keepsAll)
+			return nil
+		}
+
+		mu.Lock()
+		defer mu.Unlock()
+		refusals = append(refusals, fmt.Errorf("%w: %s has the maxmemory-policy %s and would delete orders when its memory is full; "+
+			"run \"redis-cli -u redis://%s config set maxmemory-policy %s\" and set it in the server's configuration, or set redis.allow_eviction: true",
+			ErrEvicts, addr, server.MemoryPolicy, addr, keepsAll))
+		return nil
+	})
+
+	return errors.Join(append(refusals, err)...)
 }
 
 // mended are the first releases of each line without CVE-2025-49844: by a script, which

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,48 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 	if s := parseServer("a:1", ""); s.AOF || s.AOFBroken {
 		t.Errorf("of nothing: %+v", s)
 	}
+}
+
+func TestOpen_RefusesAServerThatEvicts(t *testing.T) {
+	t.Parallel()
+	own, _ := ownServer(t)
+	policies := []string{"allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"}
+	for _, policy := range policies {
+		get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", policy))(t)
+
+		l, err := Open(t.Context(), Config{URL: own.URL, Environment: "sandbox"})
+		if err == nil {
+			must(t, l.Close())
+		}
+
+		refused := errors.Is(err, ErrEvicts) && !errors.Is(err, delivery.ErrUnavailable) // which would be tried again for ever
+		check(t, refused, "%s: %v, want ErrEvicts", policy, err)
+		for _, part := range []string{own.Addr, policy, "config set maxmemory-policy noeviction", "redis.allow_eviction"} {
+			check(t, err != nil && strings.Contains(err.Error(), part), "%s: %v does not name %s", policy, err, part)
+		}
+		equal(t, get(own.Command(t.Context(), "DBSIZE"))(t), "0", "keys that a refused start has written")
+	}
+
+	get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", "noeviction"))(t)
+	l, err := Open(t.Context(), Config{URL: own.URL, Environment: "sandbox"})
+	must(t, err)
+	must(t, l.Close())
+}
+
+func TestOpen_WarnsOfAServerThatMayEvict(t *testing.T) {
+	t.Parallel()
+	own, _ := ownServer(t)
+	get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", "volatile-ttl"))(t)
+
+	var log strings.Builder
+	l, err := Open(t.Context(), Config{URL: own.URL, Environment: "sandbox", AllowEviction: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	must(t, err)
+	defer func() { must(t, l.Close()) }()
+
+	warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "volatile-ttl") && strings.Contains(log.String(), own.Addr)
+	check(t, warned, "the log: %s", log.String())
+	servers := get(l.Monitor.Servers(t.Context()))(t)
+	check(t, len(servers) == 1 && servers[0].Evicts(), "%+v", servers)
 }
 
 // Valkey names the release of Redis that it is compatible with, too.

@@ -29,6 +29,8 @@ type Redis struct {
 	KeyFile    string `yaml:"key_file"`
 	Durability string `yaml:"durability"` // durabilityLocal or durabilityReplica
 	Replicas   int    `yaml:"replicas"`   // of each master, for durabilityReplica
+
+	AllowEviction bool `yaml:"allow_eviction"` // whether a server may delete keys when its memory is full
 }
 
 // On whose disks what Redis answers must be.
@@ -56,6 +58,7 @@ func (r *Redis) Ledger(environment string, log *slog.Logger) ledger.Config {
 	return ledger.Config{
 		URL: r.URL, Replicas: replicas, TLS: ledger.TLSFiles{CA: r.CAFile, Cert: r.CertFile, Key: r.KeyFile},
 		Environment: environment, Partitions: r.Partitions, PoolSize: r.PoolSize, Log: log,
+		AllowEviction: r.AllowEviction,
 	}
 }
 
