@@ -530,7 +530,12 @@ func TestWorkers_CountTheirBeats(t *testing.T) {
 		must(t, l.Ownership.Beat(t.Context(), "w1"))
 	}
 	must(t, other.Ownership.Beat(t.Context(), "w2"))
-	equal(t, get(other.Ownership.Workers(t.Context()))(t), map[string]string{"w1": "2", "w2": "1"}, "workers")
+	must(t, other.Ownership.Released(t.Context()))
+	workers, released := get2(other.Ownership.Workers(t.Context()))(t)
+	equal(t, workers, map[string]string{"w1": "2", "w2": "1"}, "workers")
+	equal(t, released, "1", "releases")
 	must(t, other.Ownership.Forget(t.Context(), "w1", "w3"))
-	equal(t, get(l.Ownership.Workers(t.Context()))(t), map[string]string{"w2": "1"}, "workers")
+	workers, released = get2(l.Ownership.Workers(t.Context()))(t)
+	equal(t, workers, map[string]string{"w2": "1"}, "workers")
+	equal(t, released, "1", "releases, which outlive a worker")
 }

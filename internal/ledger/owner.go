@@ -52,12 +52,34 @@ func (s Stored) Token() (t Token, err error) {
 	return t, err
 }
 
-// Tokens reads the tokens of all partitions.
+// Tokens reads the tokens of all partitions: with one command, in a cluster one for each.
 func (l Ownership) Tokens(ctx context.Context) ([]Stored, error) {
+	if !l.cluster {
+		return l.tokensAtOnce(ctx)
+	}
 	return pipelined(ctx, l.rdb, "reading owners", l.partitions, func(pipe redis.Pipeliner, r partition) func() Stored {
 		read := pipe.Get(ctx, r.key(kindOwner))
 		return func() Stored { return Stored(read.Val()) }
 	})
+}
+
+// tokensAtOnce reads the tokens of all partitions of a single server.
+func (l Ownership) tokensAtOnce(ctx context.Context) ([]Stored, error) {
+	keys := make([]string, len(l.partitions))
+	for i, p := range l.partitions {
+		keys[i] = p.key(kindOwner)
+	}
+
+	values, err := l.rdb.MGet(ctx, keys...).Result()
+	if err != nil {
+		return nil, failed("reading owners", err)
+	}
+
+	tokens := make([]Stored, len(values))
+	for i, value := range values {
+		tokens[i] = Stored(text(value))
+	}
+	return tokens, nil
 }
 
 // Due lists orders whose timers have run out, at most limit of each partition.
@@ -76,11 +98,27 @@ func (l Ownership) Beat(ctx context.Context, worker string) error {
 	return failed("telling that this worker is alive", l.rdb.HIncrBy(ctx, l.workersKey(), worker, 1).Err())
 }
 
-// Workers is how often each worker has told that it is alive. Whoever sees a count stand still
-// knows that its worker is gone, whatever the clocks say.
-func (l Ownership) Workers(ctx context.Context) (map[string]string, error) {
-	all, err := l.rdb.HGetAll(ctx, l.workersKey()).Result()
-	return all, failed("listing the workers", err)
+// releasedField of the workers' hash counts releases. The name of a worker has a space.
+const releasedField = "released"
+
+// Released tells the other workers that this one has given partitions up.
+func (l Ownership) Released(ctx context.Context) error {
+	return failed("telling that partitions are free", l.rdb.HIncrBy(ctx, l.workersKey(), releasedField, 1).Err())
+}
+
+// Workers is how often each worker has told that it is alive, and how often some worker has told that
+// partitions are free. Whoever sees a count stand still knows that its worker is gone, whatever the
+// clocks say. Replicas do not confirm the answer, which decides nothing: who owns a partition is
+// decided by comparing its token.
+func (l Ownership) Workers(ctx context.Context) (counts map[string]string, released string, err error) {
+	counts, err = l.rdb.HGetAll(unconfirmed(ctx), l.workersKey()).Result()
+	if err != nil {
+		return nil, "", failed("listing the workers", err)
+	}
+
+	released = counts[releasedField]
+	delete(counts, releasedField)
+	return counts, released, nil
 }
 
 // Forget removes a worker that ends, or is gone.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,4 +68,17 @@ func TestAttempts_ReadsChunksOfTheLog(t *testing.T) {
 		attempts = append(attempts, a.Attempt)
 	}
 	check(t, slices.Equal(attempts, []int{4, 3, 2}), "attempts %v", attempts)
+}
+
+func TestTokens_OfASingleServerAreOneCommand(t *testing.T) {
+	t.Parallel()
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	must(t, s.rdb.ConfigResetStat(t.Context()).Err())
+
+	tokens := get(s.Ownership.Tokens(t.Context()))(t)
+
+	equal(t, len(tokens), len(s.partitions), "tokens")
+	stats := get(s.rdb.Info(t.Context(), "commandstats").Result())(t)
+	check(t, strings.Contains(stats, "cmdstat_mget:calls=1,") && !strings.Contains(stats, "cmdstat_get:"), "%s", stats)
 }

@@ -110,7 +110,9 @@ func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) {
 	step.Token.Owner = ""
 	if err := l.role.ledger.Ownership.Advance(end, []*ledger.Step{step})[0]; err != nil {
 		l.role.log.Warn("a partition is not given up in order", "partition", o.Partition, "error", err)
+		return
 	}
+	l.role.announceRelease(end)
 }
 
 func (l *loop) giveUp(ctx context.Context, partitions []int) {
@@ -496,11 +498,17 @@ func (l *loop) leave(ctx context.Context, leaving []*held) {
 		l.prepare(writes[i], l.role.Now())
 		writes[i].step.Token.Owner = ""
 	}
+	released := false
 	for i, err := range l.advance(ctx, writes) {
 		if err == nil {
 			l.role.log.Info("partition given up", "partition", leaving[i].Partition)
 			l.drop(leaving[i])
+			released = true
 		}
+	}
+
+	if released {
+		l.role.announceRelease(ctx)
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	// pollEvery is how often the tokens are looked at: a partition that is given up is taken soon.
+	// pollEvery is how often the list of workers is read, which says when the tokens must be.
 	pollEvery = 100 * time.Millisecond
 	beatEvery = 500 * time.Millisecond
 	// forgetAfter is when the name of a worker that is gone is removed.
@@ -52,6 +52,9 @@ type Role struct {
 
 	Now   func() time.Time // earlier, but in tests
 	ahead atomic.Int64     // how far this machine's clock is ahead of Redis's, ns
+
+	// lookSoon is set when a partition is lost, so that the next poll reads the tokens.
+	lookSoon atomic.Bool
 
 	mu   sync.Mutex
 	held map[int]*loop
@@ -125,10 +128,17 @@ func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.T
 		}
 		r.ahead.Store(int64(sent.Sub(server)))
 	}
-	workers, err := r.ledger.Ownership.Workers(ctx)
+	workers, released, err := r.ledger.Ownership.Workers(ctx)
 	if err != nil {
 		return err
 	}
+	lost := r.lookSoon.Swap(false)
+	if !s.shouldLook(workers, released, time.Now()) && !lost {
+		return nil
+	}
+
+	// A look that fails, or after which something was taken or given up, is followed by another.
+	s.lookAgain = true
 	tokens, err := r.ledger.Ownership.Tokens(ctx)
 	if err != nil {
 		return err
@@ -142,6 +152,7 @@ func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.T
 		held[p] = true
 	}
 	take, giveUp := s.plan(held)
+	s.lookAgain = len(take) > 0 || giveUp > 0
 	taking, done := outlasting(ctx)
 	defer done()
 	for _, p := range take {
@@ -196,4 +207,13 @@ func (r *Role) dropped(partition int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.held, partition)
+	r.lookSoon.Store(true)
+}
+
+// announceRelease lets the other workers read the tokens at once. Without it they see within
+// lookEvery that partitions are free.
+func (r *Role) announceRelease(ctx context.Context) {
+	if err := r.ledger.Ownership.Released(ctx); err != nil {
+		r.log.Warn("the other workers see a little later that partitions are free", "error", err)
+	}
 }

@@ -114,8 +114,9 @@ func (p *proxy) serve(client net.Conn) {
 }
 
 const (
-	step       = "advance_"
-	readOrders = "mget"
+	step = "advance_"
+	// readOrders is of a single order; the tokens of all partitions are read with an MGET, too.
+	readOrders = "*2\r\n$4\r\nmget"
 )
 
 // on has f look at every request that names a command or script, before it passes.

@@ -13,6 +13,15 @@ const (
 	// send later than sendWithin after the last write that was confirmed.
 	takeoverAfter = 3 * time.Second
 	renewEvery    = 700 * time.Millisecond
+
+	// lookEvery is how often the tokens are read while nothing has changed among the workers.
+	lookEvery = time.Second
+	// watchedAtOnce bounds the time that one look counts as watched. It is a little more than
+	// lookEvery, so that all time counts while looks succeed.
+	watchedAtOnce = lookEvery + 2*pollEvery
+	// suspectAfter is how long an owner's count stands still until the tokens are read at
+	// every poll. It is two beats, and decides nothing but that.
+	suspectAfter = 2 * beatEvery
 )
 
 // sharing is what a worker knows of the others, and of the partitions that they own. No clock but
@@ -24,6 +33,49 @@ type sharing struct {
 	workers map[string]*observed[string]
 	looked  time.Time     // the last time
 	watched time.Duration // for so long it has looked
+
+	// These say when the tokens are read the next time.
+	lookAgain bool                 // at the next poll
+	lastLook  time.Time            // zero: never
+	released  string               // the count of releases at the last poll
+	beats     map[string]beatsSeen // by worker, at the last poll
+	owners    map[string]bool      // the other workers that had partitions at the last look
+}
+
+// beatsSeen is a worker's count and when this process has first seen it.
+type beatsSeen struct {
+	count string
+	since time.Time
+}
+
+// shouldLook takes note of the list of workers, and reports whether the tokens must be read now: when a
+// worker has come, gone or given something up, while an owner may be dead, and every lookEvery.
+func (s *sharing) shouldLook(workers map[string]string, released string, now time.Time) bool {
+	changed := released != s.released || len(workers) != len(s.beats)
+	beats := make(map[string]beatsSeen, len(workers))
+	for worker, count := range workers {
+		seen, known := s.beats[worker]
+		changed = changed || !known
+		if !known || seen.count != count {
+			seen = beatsSeen{count: count, since: now}
+		}
+		beats[worker] = seen
+	}
+	s.released, s.beats = released, beats
+
+	suspected := false
+	for owner := range s.owners {
+		seen, known := beats[owner]
+		if !known || now.Sub(seen.since) >= suspectAfter {
+			suspected = true
+		}
+	}
+
+	due := s.lookAgain || changed || suspected || s.lastLook.IsZero() || now.Sub(s.lastLook) >= lookEvery
+	if due {
+		s.lastLook = now
+	}
+	return due
 }
 
 type observed[T comparable] struct {
@@ -42,10 +94,17 @@ func (s *sharing) observe(tokens []ledger.Stored, workers map[string]string, now
 	if s.tokens == nil {
 		s.tokens, s.workers, s.looked = make([]observed[ledger.Stored], len(tokens)), make(map[string]*observed[string]), now
 	}
-	s.watched += min(now.Sub(s.looked), renewEvery)
+	s.watched += min(now.Sub(s.looked), watchedAtOnce)
 	s.looked = now
 	for p, token := range tokens {
 		s.tokens[p].observe(token, s.watched)
+	}
+	s.owners = make(map[string]bool)
+	for _, seen := range tokens {
+		token, err := seen.Token()
+		if err == nil && token.Owner != "" && token.Owner != s.worker {
+			s.owners[token.Owner] = true
+		}
 	}
 	for worker, count := range workers {
 		if s.workers[worker] == nil {

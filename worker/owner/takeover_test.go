@@ -106,7 +106,7 @@ func TestTakeover_AnOrderlyEndHandsOver(t *testing.T) {
 			t.Errorf("partition %d: %+v", p, token)
 		}
 	}
-	workers, err := e.Ledger.Ownership.Workers(t.Context())
+	workers, _, err := e.Ledger.Ownership.Workers(t.Context())
 	if err != nil || len(workers) != 0 || len(e.role.Owned()) != 0 {
 		t.Errorf("workers %v, %v, it owns %v", workers, err, e.role.Owned())
 	}

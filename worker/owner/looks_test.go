@@ -1,0 +1,81 @@
+package owner
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"vendorapi/internal/ledger"
+)
+
+// polls lets a worker poll so many times while the workers named beat, and returns how often it reads the tokens.
+func polls(s *sharing, now *time.Time, n int, tokens []ledger.Stored, beating ...string) (looks int) {
+	for range n {
+		*now = now.Add(pollEvery)
+		workers := make(map[string]string)
+		for _, name := range beating {
+			workers[name] = strconv.FormatInt(now.UnixNano()/int64(beatEvery), 10)
+		}
+		if s.shouldLook(workers, "", *now) {
+			looks++
+			s.observe(tokens, workers, *now)
+		}
+	}
+	return looks
+}
+
+func TestShouldLook_ReadsTokensOnceASecondWhileNothingChanges(t *testing.T) {
+	s, now := &sharing{worker: "w 1"}, time.Unix(1_795_284_000, 0)
+	tokens := []ledger.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
+	polls(s, &now, 1, tokens, "w 1", "w 2")
+
+	looks := polls(s, &now, 100, tokens, "w 1", "w 2")
+
+	if want := int(100 * pollEvery / lookEvery); looks != want {
+		t.Errorf("%d looks in 100 polls, want %d", looks, want)
+	}
+	if want := 10 * time.Second; s.watched != want {
+		t.Errorf("watched for %s, want %s: all time counts while looks succeed", s.watched, want)
+	}
+}
+
+func TestShouldLook_AtOnceWhenWorkersChange(t *testing.T) {
+	s, now := &sharing{worker: "w 1"}, time.Unix(1_795_284_000, 0)
+	tokens := []ledger.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
+	polls(s, &now, 1, tokens, "w 1", "w 2")
+
+	check := func(what string, looks, want int) {
+		t.Helper()
+		if looks != want {
+			t.Errorf("%s: %d looks, want %d", what, looks, want)
+		}
+	}
+	check("nothing has changed", polls(s, &now, 1, tokens, "w 1", "w 2"), 0)
+	check("a worker has come", polls(s, &now, 1, tokens, "w 1", "w 2", "w 3"), 1)
+	check("it is known", polls(s, &now, 1, tokens, "w 1", "w 2", "w 3"), 0)
+	check("it has gone, another has come", polls(s, &now, 1, tokens, "w 1", "w 2", "w 4"), 1)
+	check("it has gone", polls(s, &now, 1, tokens, "w 1", "w 2"), 1)
+	if !s.shouldLook(map[string]string{"w 1": "1", "w 2": "1"}, "7", now) {
+		t.Error("some worker has given something up: no look")
+	}
+	check("an owner's name has gone", polls(s, &now, 5, tokens, "w 1"), 5)
+}
+
+func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
+	s, now := &sharing{worker: "w 1"}, time.Unix(1_795_284_000, 0)
+	tokens := []ledger.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
+	workers := map[string]string{"w 1": "1", "w 2": "1"}
+	looks := 0
+	for range 30 {
+		now = now.Add(pollEvery)
+		workers["w 1"] += "1"
+		if s.shouldLook(workers, "", now) {
+			looks++
+			s.observe(tokens, workers, now)
+		}
+	}
+
+	if want := 1 + int((30*pollEvery-suspectAfter)/pollEvery); looks != want {
+		t.Errorf("%d looks in 30 polls, want %d", looks, want)
+	}
+}
