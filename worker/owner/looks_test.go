@@ -79,3 +79,35 @@ func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
 		t.Errorf("%d looks in 30 polls, want %d", looks, want)
 	}
 }
+
+func TestShouldTell_SeldomWhileNothingChanges(t *testing.T) {
+	now := time.Unix(1_795_284_000, 0)
+	token := ledger.Token{Owner: "w 1", Epoch: 1, Events: "5-0", Updates: "6-0", Webhooks: "5-0"}
+	tells := func(since time.Duration, edit func(*ledger.Token)) bool {
+		h := &held{Owned: &ledger.Owned{Token: token, From: "5-0"}, toldAt: now.Add(-since)}
+		h.positions = h.told()
+		w := &write{held: h, step: &ledger.Step{Token: token}}
+		edit(&w.step.Token)
+		return w.shouldTell(now)
+	}
+	idle := func(*ledger.Token) {}
+	moved := func(t *ledger.Token) { t.Updates = "7-0" }
+	leaves := func(t *ledger.Token) { t.Owner = "" }
+
+	for _, c := range []struct {
+		name  string
+		since time.Duration
+		edit  func(*ledger.Token)
+		want  bool
+	}{
+		{"idle", renewEvery, idle, false},
+		{"idle for long: somebody may have destroyed the groups", positionsIdleEvery, idle, true},
+		{"got on", positionsEvery, moved, true},
+		{"got on, and has just told", positionsEvery - 1, moved, false},
+		{"leaves", 0, leaves, true},
+	} {
+		if got := tells(c.since, c.edit); got != c.want {
+			t.Errorf("%s: tells %t, want %t", c.name, got, c.want)
+		}
+	}
+}

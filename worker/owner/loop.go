@@ -27,8 +27,10 @@ const (
 	resultsEvery = 50 * time.Millisecond
 	// positionsEvery is how often readers of the groups learn how far the owner has got.
 	positionsEvery = 250 * time.Millisecond
-	failurePause   = 250 * time.Millisecond
-	endTimeout     = 2 * time.Second
+	// positionsIdleEvery is how often they learn it again while there is nothing new.
+	positionsIdleEvery = 30 * time.Second
+	failurePause       = 250 * time.Millisecond
+	endTimeout         = 2 * time.Second
 	// leaveAfter is how long an owner that gives partitions up waits for sends in flight.
 	leaveAfter = 150 * time.Millisecond
 	// maxRounds bounds how often a batch is decided again. A conflict needs a cancellation in the
@@ -392,6 +394,22 @@ func (l *loop) prepare(w *write, now time.Time) bool {
 	return true
 }
 
+// shouldTell reports whether the step tells the groups how far the owner has got: always when it
+// leaves, now and then while it gets on, and seldom when there is nothing to tell, because somebody
+// may have destroyed the groups.
+func (w *write) shouldTell(sent time.Time) bool {
+	leaving := w.step.Token.Owner == ""
+	to, from := w.step.Token, w.Token
+	moves := to.Events != from.Events || to.Updates != from.Updates || to.Webhooks != from.Webhooks
+	idle := w.step.Empty() && !moves && w.positions == w.told()
+	sinceTold := sent.Sub(w.toldAt)
+
+	if idle {
+		return leaving || sinceTold >= positionsIdleEvery
+	}
+	return leaving || sinceTold >= positionsEvery
+}
+
 // plus counts on, unless the count is not known.
 func plus(known, more int64) int64 {
 	if known < 0 {
@@ -410,7 +428,8 @@ func (l *loop) advance(ctx context.Context, writes []*write) []error {
 	sent := time.Now()
 	steps := make([]*ledger.Step, len(writes))
 	for i, w := range writes {
-		if w.tells = w.step.Token.Owner == "" || sent.Sub(w.toldAt) >= positionsEvery; w.tells {
+		w.tells = w.shouldTell(sent)
+		if w.tells {
 			w.step.Positions(w.read)
 		}
 		steps[i] = w.step
