@@ -22,6 +22,7 @@ const (
 	kindFleetStores   = 'F' // <state><fleet>, zset: digests of a fleet's stores in a state, 0: in any; all have the score 0
 	kindPendingStores = 'b' // <account>, hash: fleet to the number of the account's stores that wait for its answer
 	kindEvents        = 'e' // stream: references to order versions, notices
+	kindAccountEvents = 'E' // <account>, stream: what kindEvents has of the account, of the last day, with its ids (lua/names.lua)
 	kindUpdates       = 'u' // stream: couriers' updates
 	kindNotice        = 'n' // <event id>, string: a notice's body, kept for noticeLifetime
 	kindJobs          = 'j' // <status><fleet>, zset: a fleet's jobs by the time of their status

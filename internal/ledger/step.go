@@ -32,6 +32,7 @@ type Step struct {
 	commands   []any
 	orders     [2][]delivery.OrderID // of the conditions and the changes
 	events     []byte
+	own        map[delivery.AccountID][]byte // the events of each account, for its replays
 	ended      []any
 	reached    []delivery.Status
 	outcomes   []byte
@@ -43,7 +44,7 @@ type Step struct {
 // Step begins a step of the owner that has the token.
 func (l Ownership) Step(partition int, token Token) *Step {
 	s := &Step{ledger: l.core, partition: l.partitions[partition], was: string(token.Stored()), Token: token,
-		adds: make(map[string][]any), removes: make(map[string][]any)}
+		own: make(map[delivery.AccountID][]byte), adds: make(map[string][]any), removes: make(map[string][]any)}
 	s.Token.Sequence++
 	return s
 }
@@ -93,6 +94,7 @@ func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delive
 		c.Version = uint64(epoch)<<32 | uint64(sequence)
 		entries = appendChange(entries, c, epoch)
 		s.events = appendOrderEvent(s.events, o.ID, c.Version)
+		s.own[o.Account] = appendOrderEvent(s.own[o.Account], o.ID, c.Version)
 	}
 	if swap != nil {
 		entries = appendCourierEntry(entries, entrySwap, *swap)
@@ -214,8 +216,13 @@ func (s *Step) call() call {
 		}
 	}
 	s.publish()
-	args := []any{s.was, string(s.Token.Stored()), s.partition.prefix, s.events, len(s.conditions) / 4, len(s.changes) / 5, len(s.ended)}
-	for _, part := range [][]any{s.conditions, s.changes, s.ended, s.commands} {
+	args := []any{s.was, string(s.Token.Stored()), s.partition.prefix, s.events, len(s.conditions) / 4, len(s.changes) / 5, len(s.ended), len(s.own)}
+	var own []any
+	for account, events := range s.own {
+		own = append(own, account[:], events)
+	}
+
+	for _, part := range [][]any{s.conditions, s.changes, s.ended, own, s.commands} {
 		args = append(args, part...)
 	}
 	return call{[]string{s.partition.key(kindOwner), s.partition.key(kindEvents)}, args}

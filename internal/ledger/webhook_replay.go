@@ -92,10 +92,11 @@ func (e *Event) key() string {
 }
 
 // ReplaySince queues all events since a time again, in order, at most 24 hours back. It
-// reads the partition's stream. Errors as ReplayEvents.
+// reads the account's own stream, so it costs what the account has had. Errors as ReplayEvents.
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
-	return l.replayStream(ctx, account, kindEvents, since, func(page []redis.XMessage) (int, error) {
+	own := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
+	return l.replayStream(ctx, account, own, since, func(page []redis.XMessage) (int, error) {
 		events, err := l.eventsOf(ctx, l.partitionOf(account), account, page)
 		if err == nil {
 			queued, err = l.queueReplays(ctx, account, events, queued)
@@ -110,7 +111,7 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 	r := l.partitionOf(account)
 	var order []Event              // as they first ended in a way
 	last := make(map[Event]string) // how they ended
-	return l.replayStream(ctx, account, kindOutcomes, since, func(page []redis.XMessage) (int, error) {
+	return l.replayStream(ctx, account, r.key(kindOutcomes), since, func(page []redis.XMessage) (int, error) {
 		for _, message := range page {
 			outcomes, err := r.decodeOutcomes(message.Values)
 			if err != nil {
@@ -138,16 +139,16 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 	})
 }
 
-// replayStream reads one of the partition's streams from a time until now. The last page is
+// replayStream reads a stream from a time until now. The last page is
 // empty; its result is returned.
-func (l *core) replayStream(ctx context.Context, account delivery.AccountID, kind byte, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
+func (l *core) replayStream(ctx context.Context, account delivery.AccountID, stream string, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
 	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
 	return l.replaying(ctx, account, func(lease string) (queued int, err error) {
 		now := l.now()
 		start, end := max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), strconv.FormatInt(now.UnixMilli(), 10)
-		err = l.eachPage(ctx, l.partitionOf(account).key(kind), strconv.FormatInt(start, 10), end, func(page []redis.XMessage) error {
+		err = l.eachPage(ctx, stream, strconv.FormatInt(start, 10), end, func(page []redis.XMessage) error {
 			if queued, err = read(page); err != nil {
 				return err
 			}

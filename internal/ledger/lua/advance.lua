@@ -2,18 +2,18 @@
 -- KEYS 1 owner, 2 events
 -- ARGV 1 the token as the owner knows it, 2 the token from now on, 3 key prefix {tag},
 --   4 the batch's events ('': none), 5 how many conditions, 6 how many orders change, 7 how
---   many of them end, then for each condition: key, first and last place,
+--   many of them end, 8 of how many accounts the events are, then for each condition: key, first and last place,
 --   what is there; for each order: its key, the expected version (8 bytes), status (1 byte;
 --   '' changes none), version and time (16 bytes), entries to append; for each that ends its
---   member; then commands: the number of words, and those
+--   member; for each account its id and its events; then commands: the number of words, and those
 -- Replies: done and the id of the batch, repeated, lost (another owner), conflict and
 --   the places of the orders, among the conditions and then the changes, that were changed
 --   by somebody else
 -- Repeated call: answers repeated; the token tells.
 local stored = call('GET', KEYS[1]) or ''
 if stored ~= ARGV[1] then return {stored == ARGV[2] and 'repeated' or 'lost'} end
-local conditions, changes, ended = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local at, heads, conflicts = 8, {}, {'conflict'}
+local conditions, changes, ended, accounts = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local at, heads, conflicts = 9, {}, {'conflict'}
 for i = 1, conditions do
   if call('GETRANGE', ARGV[at], ARGV[at + 1], ARGV[at + 2]) ~= ARGV[at + 3] then conflicts[#conflicts + 1] = i end
   at = at + 4
@@ -38,6 +38,10 @@ if ARGV[4] ~= '' then batch = call('XADD', KEYS[2], '*', 'm', ARGV[4]) end
 if ended > 0 then
   end_orders(ARGV[3], batch, {unpack(ARGV, at, at + ended - 1)})
   at = at + ended
+end
+for _ = 1, accounts do
+  index_events(ARGV[3], ARGV[at], batch, 'm', ARGV[at + 1])
+  at = at + 2
 end
 while at <= #ARGV do
   local words = tonumber(ARGV[at])

@@ -7,6 +7,16 @@ local call, pack, parse, byte, char, find, format, sub, ceil, floor, max, min
 -- something was scheduled for it. Whoever takes the partition over reads all anyway.
 local function note(notes, account) call('XADD', notes, 'MAXLEN', '~', 1000, '*', 'w', account) end
 
+-- Repeats an entry of the partition's events in the stream of the account that it belongs
+-- to, under the same id, so that a replay reads its own account's day and nobody else's.
+-- What is older than a replay reaches leaves with the next entry, or with the key.
+local function index_events(prefix, account, id, field, events)
+  local key = prefix .. 'E' .. account
+  local oldest = tonumber(string.match(id, '^%d+')) - 90000000
+  call('XADD', key, 'MINID', '~', format('%d', max(oldest, 0)), id, field, events)
+  call('EXPIRE', key, 93600)
+end
+
 local function fill_in_names()
   call, pack, parse = redis.call, struct.pack, struct.unpack
   byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub

@@ -7,6 +7,7 @@
 --   (state at 2, revision at 3, fleet at 11), 3 store digest, 4 end of the
 --   closing day in ms (0: not closing), 5 key prefix {tag}, 6 lifetime of a
 --   notice in ms, then pairs: event id, notice
+--   (account at 1)
 -- Replies: written; conflict (the revision is another); too_many_stores and
 --   too_many_pending, each with a line feed and the limit that is reached: nothing
 --   is written. An account without such a limit, or that does not exist, has none.
@@ -72,6 +73,7 @@ else
   call('ZADD', KEYS[3], ARGV[4], digest)
 end
 for i = 7, #ARGV, 2 do
+--   (account at 1)
   call('SET', prefix .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[6])
   call('XADD', KEYS[4], '*', 'e', '\2' .. ARGV[i])
 end
