@@ -13,15 +13,22 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// replayLease is how long a dead replay blocks others of its account.
-const replayLease = 10 * time.Second
+// A replay ends before its lease does, so who is refused because of it, and waits as long as
+// the lease lasts, is not refused because of the same replay again.
+const (
+	replayLimit = 50 * time.Second
+	replayLease = time.Minute // also how long a dead replay blocks others of its account
+)
 
 // mostWaiting bounds an endpoint's schedule, if replays are to be added: about 20 MB of Redis.
 const mostWaiting = 100_000
 
-// replaying runs one replay of an account at a time: each may read a partition's day.
-// RATE_LIMITED while another runs; one that outlasts the lease only costs time.
-func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(lease string) (int, error)) (int, error) {
+// replaying runs one replay of an account at a time, for at most replayLimit. RATE_LIMITED
+// while another runs.
+func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
+	limited, cancel := context.WithTimeout(ctx, replayLimit)
+	defer cancel()
+
 	lease := l.partitionOf(account).keyOf(kindReplaying, account[:])
 	free, err := l.rdb.SetNX(ctx, lease, 1, replayLease).Result()
 	if err != nil {
@@ -32,14 +39,14 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 			Message: "another replay of this account is in progress"}
 	}
 	defer l.rdb.Del(context.WithoutCancel(ctx), lease)
-	return replay(lease)
+	return replay(limited)
 }
 
 // ReplayEvents queues events again, each once, under their own ids, and returns how many;
 // none after EVENT_NOT_FOUND, which names the first that is unknown, no longer stored or
 // another's. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another runs, or too many wait.
 func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
-	return l.replaying(ctx, account, func(string) (int, error) {
+	return l.replaying(ctx, account, func(ctx context.Context) (int, error) {
 		events := make([]Event, 0, len(eventIDs))
 		for i, eventID := range eventIDs {
 			if slices.Contains(eventIDs[:i], eventID) {
@@ -96,7 +103,7 @@ func (e *Event) key() string {
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
 	queued := 0
 	own := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
-	return l.replayStream(ctx, account, own, since, func(page []redis.XMessage) (int, error) {
+	return l.replayStream(ctx, account, own, since, func(ctx context.Context, page []redis.XMessage) (int, error) {
 		events, err := l.eventsOf(ctx, l.partitionOf(account), account, page)
 		if err == nil {
 			queued, err = l.queueReplays(ctx, account, events, queued)
@@ -111,7 +118,7 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 	r := l.partitionOf(account)
 	var order []Event              // as they first ended in a way
 	last := make(map[Event]string) // how they ended
-	return l.replayStream(ctx, account, r.key(kindOutcomes), since, func(page []redis.XMessage) (int, error) {
+	return l.replayStream(ctx, account, r.key(kindOutcomes), since, func(ctx context.Context, page []redis.XMessage) (int, error) {
 		for _, message := range page {
 			outcomes, err := r.decodeOutcomes(message.Values)
 			if err != nil {
@@ -141,23 +148,21 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 
 // replayStream reads a stream from a time until now. The last page is
 // empty; its result is returned.
-func (l *core) replayStream(ctx context.Context, account delivery.AccountID, stream string, since time.Time, read func([]redis.XMessage) (int, error)) (int, error) {
+func (l *core) replayStream(ctx context.Context, account delivery.AccountID, stream string, since time.Time, read func(context.Context, []redis.XMessage) (int, error)) (int, error) {
 	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
-	return l.replaying(ctx, account, func(lease string) (queued int, err error) {
+	return l.replaying(ctx, account, func(ctx context.Context) (queued int, err error) {
 		now := l.now()
 		start, end := max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), strconv.FormatInt(now.UnixMilli(), 10)
 		err = l.eachPage(ctx, stream, strconv.FormatInt(start, 10), end, func(page []redis.XMessage) error {
-			if queued, err = read(page); err != nil {
-				return err
-			}
-			return failed("going on with a replay", l.rdb.PExpire(ctx, lease, replayLease).Err())
+			queued, err = read(ctx, page)
+			return err
 		})
 		if err != nil {
 			return queued, err
 		}
-		return read(nil)
+		return read(ctx, nil)
 	})
 }
 

@@ -226,6 +226,8 @@ func TestReplay_OneAtATime(t *testing.T) {
 			_, err := replay()
 			refusal := wantCode(t, err, delivery.CodeRateLimited)
 			check(t, refusal.RetryAfter >= time.Second && refusal.RetryAfter <= time.Minute, "wait %s", refusal.RetryAfter)
+			left := get(s.rdb.PTTL(t.Context(), s.key(kindReplaying)).Result())(t)
+			check(t, left <= refusal.RetryAfter && replayLimit < refusal.RetryAfter, "wait %s, but the replay may last %s, its lease %s", refusal.RetryAfter, replayLimit, left)
 			refused++
 		}
 		// Other accounts are not kept waiting.

@@ -14,7 +14,8 @@ local function index_events(prefix, account, id, field, events)
   local key = prefix .. 'E' .. account
   local oldest = tonumber(string.match(id, '^%d+')) - 90000000
   call('XADD', key, 'MINID', '~', format('%d', max(oldest, 0)), id, field, events)
-  call('EXPIRE', key, 93600)
+  -- The key lives for 25 to 26 hours after its last entry; that is written once an hour.
+  if call('TTL', key) < 90000 then call('EXPIRE', key, 93600) end
 end
 
 local function fill_in_names()
