@@ -73,8 +73,8 @@ else
   call('ZADD', KEYS[3], ARGV[4], digest)
 end
 for i = 7, #ARGV, 2 do
---   (account at 1)
   call('SET', prefix .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[6])
-  call('XADD', KEYS[4], '*', 'e', '\2' .. ARGV[i])
+  local id = call('XADD', KEYS[4], '*', 'e', '\2' .. ARGV[i])
+  index_events(prefix, sub(ARGV[i + 1], 2, 17), id, 'e', '\2' .. ARGV[i])
 end
 return 'written'
