@@ -456,6 +456,7 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 }
 
 func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {
+	reason = delivery.Excerpt(reason, delivery.MaxForeignError) // it may quote what the entry holds
 	r.Log("entry moved to the dead letters", "partition", s.partition.number, "entry", id, "reason", reason)
 	_, err := r.ledger.run(ctx, "settle_entry", []string{s.key, s.partition.key(kindDeadLetters)},
 		string(r.Role), id, refusedKept, "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -86,11 +85,12 @@ func (a *attempt) wait() time.Duration {
 	return webhook.ParseRetryAfter(a.answer.retryAfter, a.started.Add(a.answer.took))
 }
 
+// errorText says why an attempt failed. The detail may quote what the receiver has sent.
 func (a *attempt) errorText() string {
 	if a.answer.ok() {
 		return ""
 	}
-	return a.answer.class + ": " + a.answer.detail
+	return delivery.Excerpt(a.answer.class+": "+a.answer.detail, delivery.MaxForeignError)
 }
 
 // result is what the scheduler needs to know.
@@ -120,7 +120,7 @@ func (a *attempt) record() ledger.AttemptRecord {
 		record.NextAt = a.next
 	}
 	if !a.answer.ok() {
-		record.Answer = strings.ToValidUTF8(string(a.answer.body), "\uFFFD")
+		record.Answer = delivery.Excerpt(string(a.answer.body), delivery.MaxForeignAnswer)
 	}
 	return record
 }

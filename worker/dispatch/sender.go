@@ -19,7 +19,8 @@ import (
 
 const (
 	userAgent = "DeliveryVendorAPI-Webhooks/1"
-	// answerKept is how much of an answer is recorded (design section 7).
+	// answerKept is how many bytes of an answer are read for its record, which has at most
+	// delivery.MaxForeignAnswer characters of them (design section 7).
 	answerKept = 2 << 10
 	// answerDrained is how much more is read to keep the connection.
 	answerDrained = 32 << 10

@@ -18,6 +18,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
+
+	"vendorapi/internal/ledger"
 )
 
 // quiet is for servers that would complain of what a test does to them.
@@ -298,5 +301,39 @@ func TestSend_AnswersWithoutEndAreCutOff(t *testing.T) {
 		if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
 			t.Errorf("%s: %d bytes were allocated", name, n)
 		}
+	}
+}
+
+// What a receiver sends is kept and logged only in part, however it is wrong.
+func TestAttempt_KeepsLittleOfWhatAReceiverSends(t *testing.T) {
+	line := strings.Repeat("\xc3\"", 30_000) // each byte of it takes four when it is quoted
+	for name, answer := range map[string]string{
+		"a header line without a colon": "HTTP/1.1 500 Wrong\r\n" + line + "\r\n\r\n",
+		"a header's name":               "HTTP/1.1 500 Wrong\r\nX" + line + ": 1\r\n\r\n",
+		"a status line":                 "HTTP/1.1 5" + line + "\r\n\r\n",
+		"a version":                     line + "\r\n\r\n",
+		"a length":                      "HTTP/1.1 500 Wrong\r\nContent-Length: " + line + "\r\n\r\n",
+		"a coding":                      "HTTP/1.1 500 Wrong\r\nTransfer-Encoding: " + line + "\r\n\r\n",
+		"a body":                        fmt.Sprintf("HTTP/1.1 500 Wrong\r\nContent-Length: %d\r\n\r\n%s", len(line), line),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := listen(t, "127.0.0.1:0")
+			raw(t, l, func(conn net.Conn) {
+				_, _ = conn.Read(make([]byte, 4<<10))
+				_, _ = io.WriteString(conn, answer)
+			})
+
+			a := attempt{Delivery: new(ledger.Delivery), item: new(Item), answer: plainSender(t).post(t, at("http", l, 1)), ending: Retry}
+			record := a.record()
+
+			if a.answer.ok() || record.Error == "" {
+				t.Fatalf("the attempt succeeded: %+v", record)
+			}
+			for what, kept := range map[string]string{"error": record.Error, "answer": record.Answer} {
+				if !utf8.ValidString(kept) || utf8.RuneCountInString(kept) > 512 {
+					t.Errorf("%s: %d bytes are kept", what, len(kept))
+				}
+			}
+		})
 	}
 }
