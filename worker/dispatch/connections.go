@@ -28,6 +28,10 @@ const (
 	sessionsKept = 1024
 
 	maxHeaderBytes = 64 << 10
+
+	// maxLabels is how many labels a transport serves before another one takes over: it never
+	// forgets a host that it could not connect to, which takes some 600 bytes, 40 MB in all.
+	maxLabels = 65_536
 )
 
 // sender makes single requests without redirects, cookies and proxies. It keeps each endpoint's
@@ -35,7 +39,11 @@ const (
 // files connections by the URL's host, so a label of the endpoint stands before it (target), which
 // dial removes. It changes after connectionLifetime; what belongs to the former label ends when idle.
 type sender struct {
-	*http.Transport
+	// transport is the one that requests begin with. An earlier one ends with its requests and,
+	// after connectionIdle, with its connections.
+	transport atomic.Pointer[http.Transport]
+	settings  Settings
+
 	guard  guard
 	dialer net.Dialer
 	// dialName is dialer.DialContext, but in tests.
@@ -53,6 +61,7 @@ type sender struct {
 	mu       sync.RWMutex
 	targets  map[string]*target // by URL
 	forgetAt time.Time
+	labels   map[string]struct{} // that the transport has been given
 }
 
 // target is where the requests of an endpoint go until its label changes.
@@ -65,6 +74,7 @@ type target struct {
 func newSender(g guard, settings Settings) *sender {
 	s := &sender{
 		guard:    g,
+		settings: settings,
 		timeout:  settings.Timeout,
 		lifetime: connectionLifetime,
 		started:  time.Now(),
@@ -83,29 +93,41 @@ func newSender(g guard, settings Settings) *sender {
 		},
 	}
 	s.dialName = s.dialer.DialContext
-	s.Transport = &http.Transport{
+	s.transport.Store(s.newTransport())
+	return s
+}
+
+func (s *sender) newTransport() *http.Transport {
+	return &http.Transport{
 		Proxy:                  nil,
 		DialContext:            s.dial(false),
 		DialTLSContext:         s.dial(true),
 		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           idleShare * settings.Concurrency,
-		MaxIdleConnsPerHost:    settings.Concurrency,
+		MaxIdleConns:           idleShare * s.settings.Concurrency,
+		MaxIdleConnsPerHost:    s.settings.Concurrency,
 		IdleConnTimeout:        connectionIdle,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		// Finds a dead connection within three quarters of an attempt's time, and bounds the memory
 		// that a receiver can use.
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout:               settings.Timeout / 2,
-			PingTimeout:                   settings.Timeout / 4,
-			WriteByteTimeout:              settings.Timeout / 2,
+			SendPingTimeout:               s.settings.Timeout / 2,
+			PingTimeout:                   s.settings.Timeout / 4,
+			WriteByteTimeout:              s.settings.Timeout / 2,
 			MaxReadFrameSize:              16 << 10,
 			MaxReceiveBufferPerStream:     64 << 10,
 			MaxReceiveBufferPerConnection: 1 << 20,
 		},
 	}
-	return s
 }
+
+// RoundTrip sends a request.
+func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
+	return s.transport.Load().RoundTrip(r)
+}
+
+// CloseIdleConnections closes the connections that no request uses.
+func (s *sender) CloseIdleConnections() { s.transport.Load().CloseIdleConnections() }
 
 func (s *sender) target(raw string, now time.Time) (*target, error) {
 	s.mu.RLock()
@@ -128,7 +150,22 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 		s.targets, s.forgetAt = map[string]*target{}, now.Add(s.lifetime)
 	}
 	s.targets[raw] = t
+	s.noteLabel(label)
 	return t, nil
+}
+
+// noteLabel lets another transport take over once the present one has been given maxLabels. What
+// is in flight ends in the transport in which it began. The caller holds the lock.
+func (s *sender) noteLabel(label string) {
+	if len(s.labels) >= maxLabels {
+		s.labels = nil
+		former := s.transport.Swap(s.newTransport())
+		former.CloseIdleConnections()
+	}
+	if s.labels == nil {
+		s.labels = make(map[string]struct{})
+	}
+	s.labels[label] = struct{}{}
 }
 
 // label names an endpoint's connections, without a dot, and until when. Endpoints change it at

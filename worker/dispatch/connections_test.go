@@ -276,7 +276,7 @@ func TestConnections_DeadEndpointsLeaveNothingBehind(t *testing.T) {
 			}
 			time.Sleep(connectionLifetime)
 		}
-		if kept := reflect.ValueOf(s.Transport).Elem().FieldByName("idleConnWait").Len(); kept > 6 {
+		if kept := reflect.ValueOf(s.transport.Load()).Elem().FieldByName("idleConnWait").Len(); kept > 6 {
 			t.Errorf("%d entries for 3 endpoints", kept)
 		}
 	})
@@ -325,5 +325,35 @@ func TestConnections_NamesAreLookedUpAsTheyAre(t *testing.T) {
 		if got := absolute(host); got != want {
 			t.Errorf("%s: %s", host, got)
 		}
+	}
+}
+
+// However many URLs cannot be connected to, what is kept of them is bounded, and a request that
+// is in flight when a transport is replaced ends as it would have.
+func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
+	l := listen(t, "127.0.0.1:0")
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	start(t, l, nil, false, func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-answer
+	})
+	s := plainSender(t)
+	first := s.transport.Load()
+	inFlight := make(chan bool)
+	go func() { inFlight <- s.post(t, at("http", l, 1)).ok() }()
+	<-arrived
+
+	for i := range maxLabels {
+		if _, err := s.target(fmt.Sprintf("http://127.0.0.1:1/hook/%d", i), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if s.transport.Load() == first || len(s.labels) > maxLabels {
+		t.Errorf("the transport has been given %d labels and goes on", len(s.labels))
+	}
+	close(answer)
+	if !<-inFlight {
+		t.Error("the request in flight was cut off")
 	}
 }

@@ -359,7 +359,7 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 	})
 	s := newSender(guard{local: true}, testSettings())
 	s.dialer.Resolver = names.resolver()
-	s.lifetime, s.IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
+	s.lifetime, s.transport.Load().IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
 	_, port, _ := net.SplitHostPort(receiver.Listener.Addr().String())
 	url := "http://vendor.test:" + port + "/"
 	if a := s.post(t, url); !a.ok() {
