@@ -336,13 +336,18 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	}
 	endpoints = slices.DeleteFunc(endpoints, func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state })
 	slices.SortFunc(endpoints, ledger.WorstFirst)
-	views := viewAll(endpoints, viewHealth)
+
+	owners := make([]delivery.AccountID, len(endpoints))
 	for i, e := range endpoints {
-		account, err := x.ledger.Webhooks.Owner(g.work, e.Account)
-		if err != nil {
-			return err
-		}
-		views[i].AccountName = account.Name
+		owners[i] = e.Account
+	}
+	names, err := x.ledger.Webhooks.OwnerNames(g.work, owners)
+	if err != nil {
+		return err
+	}
+	views := viewAll(endpoints, viewHealth)
+	for i := range views {
+		views[i].AccountName = names[i]
 	}
 	return x.okJSON(map[string]any{"webhooks": views})
 }

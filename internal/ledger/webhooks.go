@@ -144,6 +144,17 @@ func (l Webhooks) Owner(ctx context.Context, id delivery.AccountID) (*delivery.A
 	return Accounts(l).Get(ctx, id)
 }
 
+// OwnerNames are the names of those whose endpoints these are, in their order and in one round
+// trip; empty for an account that does not exist.
+func (l Webhooks) OwnerNames(ctx context.Context, ids []delivery.AccountID) ([]string, error) {
+	return pipelined(ctx, l.rdb, "reading the names of accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() string {
+		if id == delivery.FinanceAccount {
+			return func() string { return delivery.FinanceName }
+		}
+		return pipe.HGet(ctx, l.partitionOf(id).account(id), "name").Val
+	})
+}
+
 func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
 	all, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) func() *WebhookEndpoint {
 		r := l.partitionOf(account)
