@@ -28,6 +28,9 @@ const (
 	healthyRate        = 200 // orders a second of the healthy vendor
 	healthyConnections = 32
 	neighbourRounds    = 3
+	// neighbourBegins is how long a neighbour has to open its connections, which costs the
+	// machine of the test more than the service.
+	neighbourBegins = time.Second
 
 	floodConnections = 1000
 
@@ -58,6 +61,7 @@ func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour
 		disturbing, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { seen = neighbour(disturbing, round) })
+		_ = harness.Sleep(ctx, neighbourBegins)
 		t := healthy()
 		stop()
 		running.Wait()
@@ -70,17 +74,19 @@ func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour
 	}
 	used := watched()
 
-	var due, accepted int
+	var due, sent, accepted int
 	var problems string
 	for _, t := range rounds {
-		due += t.arrived // also those that found every connection still waiting
+		due += t.arrived
+		sent += t.sent
 		accepted += len(t.orders)
 		problems += t.problems()
 	}
 	ratio := harness.Median(beside) / harness.Median(without)
 	s.figure(what, "%s", seen)
-	s.check(accepted == due, "the healthy vendor's orders, at 200 a second", "all sent in time and accepted",
-		"%d of %d%s", accepted, due, problems)
+	s.check(accepted == sent, "the healthy vendor's orders, at 200 a second", "all accepted", "%d of %d%s", accepted, sent, problems)
+	s.check(float64(sent) >= 0.999*float64(due), "of them sent when they fell due, not held up by earlier ones", "99.9 %",
+		"%d of %d", sent, due)
 	s.check(ratio <= s.form.ratio, "their p99 beside the neighbour",
 		fmt.Sprintf("at most %.1f times that without, medians of %d rounds", s.form.ratio, neighbourRounds),
 		"%.2f times: %.1f ms, without %.1f ms", ratio, harness.Median(beside), harness.Median(without))
@@ -106,7 +112,7 @@ func (s *overloaded) besideSuspendedVendor(ctx context.Context) {
 func (s *overloaded) vendorFlood(vendor *loadVendor) disturb {
 	return func(ctx context.Context, _ int) string {
 		flood := s.order(ctx, []*loadVendor{vendor},
-			load{connections: floodConnections, rate: floodRate, duration: s.form.neighbour})
+			load{connections: floodConnections, rate: floodRate, duration: neighbourBegins + s.form.neighbour})
 		return counts(flood.statuses)
 	}
 }
@@ -341,7 +347,7 @@ func answerLong(listener net.Listener) {
 // sending sends a load until the neighbour is stopped.
 func (s *overloaded) sending(f load) disturb {
 	return func(ctx context.Context, _ int) string {
-		f.duration = s.form.neighbour
+		f.duration = neighbourBegins + s.form.neighbour
 		return counts(f.send(ctx).statuses)
 	}
 }
