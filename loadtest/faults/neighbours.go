@@ -117,7 +117,7 @@ func (s *overloaded) vendorFlood(vendor *loadVendor) disturb {
 	}
 }
 
-// besideReader: a vendor that reads all at once what it may read in a minute.
+// besideReader: a vendor that reads in three seconds what it may read in a minute.
 func (s *overloaded) besideReader(ctx context.Context) {
 	const readable = 3000
 	readers, err := s.openNeighbours(ctx, "Reader", neighbourRounds, map[string]any{"orders": stack.Unlimited["orders"]})
@@ -128,8 +128,8 @@ func (s *overloaded) besideReader(ctx context.Context) {
 		orders[i] = placing.orders
 	}
 
-	s.besideNeighbour(ctx, "answers to a vendor that reads 3,000 orders at once", func(ctx context.Context, round int) string {
-		reads := s.read(ctx, orders[round], load{connections: floodConnections, duration: s.form.neighbour})
+	s.besideNeighbour(ctx, "answers to a vendor that reads 3,000 orders in 3 s", func(ctx context.Context, round int) string {
+		reads := s.read(ctx, orders[round], load{connections: floodConnections, rate: 1000, duration: s.form.neighbour})
 		return counts(reads.statuses)
 	})
 }
