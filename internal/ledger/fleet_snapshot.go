@@ -335,7 +335,7 @@ func nameStoredFleet(stored string) string {
 }
 
 // compose derives the fleets from values and records. Each fleet stands for itself: what cannot be
-// read of one is told in problems and changes no other.
+// read of one is noted in problems and changes no other.
 func (s *FleetSnapshot) compose() {
 	s.byID = make(map[delivery.FleetID]*delivery.Fleet, len(s.values.versions))
 	s.secrets = make(map[delivery.FleetID]fleetSecrets, len(s.values.versions))

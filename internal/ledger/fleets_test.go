@@ -416,7 +416,7 @@ func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 	equal(t, l.loaded(t, f.ID).DeliveryMinutes, f.DeliveryMinutes+6, "minutes")
 }
 
-// Whoever meets others at each of its tries is told to come again.
+// Whoever meets others at each of its tries is asked to come again.
 func TestUpdate_ContentionIsUnavailability(t *testing.T) {
 	l := openTest(t)
 	f, account := newFleet(t, l), newAccount(t, l, plenty())

@@ -10,8 +10,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// What is refused from memory Redis would refuse, too, and nobody is told a shorter wait than
-// Redis would tell.
+// What is refused from memory Redis would refuse, too, and no refusal names a shorter wait than
+// Redis would name.
 //
 //rule:limits-and-idempotency/per-account-and-endpoint-an
 func TestRefused_NothingThatRedisWouldAdmit(t *testing.T) {
