@@ -242,6 +242,7 @@ type Unreadable struct {
 
 // Undecided is an entry of an update about which nothing can be decided, and why.
 func (e *Entry) Undecided(reason string) Unreadable {
+	reason = delivery.Excerpt(reason, delivery.MaxForeignError) // it may quote what was sent
 	return Unreadable{e.ID, reason, e.kind(), []any{fieldPrefix + "u", encodeUpdate(e.Update)}}
 }
 
@@ -313,7 +314,8 @@ func (in *Inbox) take(r partition, kind byte, messages []redis.XMessage, count i
 			if kind == kindEvents && !streamIDLess(in.decided, m.ID) {
 				continue
 			}
-			bad := Unreadable{m.ID, "unreadable: " + err.Error(), kind, nil}
+			reason := delivery.Excerpt("unreadable: "+err.Error(), delivery.MaxForeignError)
+			bad := Unreadable{m.ID, reason, kind, nil}
 			for name, value := range m.Values {
 				bad.values = append(bad.values, fieldPrefix+name, value)
 			}

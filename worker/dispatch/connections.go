@@ -149,8 +149,8 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 	if s.targets == nil || now.After(s.forgetAt) {
 		s.targets, s.forgetAt = map[string]*target{}, now.Add(s.lifetime)
 	}
-	s.targets[raw] = t
 	s.noteLabel(label)
+	s.targets[raw] = t
 	return t, nil
 }
 
@@ -159,6 +159,7 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 func (s *sender) noteLabel(label string) {
 	if len(s.labels) >= maxLabels {
 		s.labels = nil
+		clear(s.targets) // so that each is noted with the new transport
 		former := s.transport.Swap(s.newTransport())
 		former.CloseIdleConnections()
 	}
