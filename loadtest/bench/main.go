@@ -176,7 +176,13 @@ func (b *bench) parseFlags(args []string, suites map[string]suite) error {
 		return fmt.Errorf("%q: no such part", b.only)
 	}
 	b.rounds = cmp.Or(b.rounds, short(b, b.Rounds, 1))
-	b.json = cmp.Or(b.json, filepath.Join(cmp.Or(os.Getenv("DATA_DIR"), ".data"), b.name+".json"))
+	if b.json == "" {
+		dir, err := stack.DataDir()
+		if err != nil {
+			return err
+		}
+		b.json = filepath.Join(dir, b.name+".json")
+	}
 	if b.name == "bench-webhooks" {
 		b.seed = cmp.Or(b.seed, rand.Uint64N(1_000_000)+1)
 	}
