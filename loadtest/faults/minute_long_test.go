@@ -10,7 +10,13 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == healthyCommand {
+		main() // the test binary is the healthy vendor's client, too
+		return
+	}
+	testserver.Main(m)
+}
 
 // The short form of `make faults`. SEED= draws other faults.
 func TestSuite_AMinuteOfFaults(t *testing.T) {

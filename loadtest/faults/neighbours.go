@@ -12,9 +12,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
@@ -43,45 +45,49 @@ type disturb func(ctx context.Context, round int) string
 
 // besideNeighbour compares what a healthy vendor sees without and beside a neighbour.
 func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour disturb) {
-	healthy := func() *tally {
-		return s.order(ctx, s.wide[:1], load{connections: healthyConnections, rate: healthyRate, duration: s.form.neighbour})
-	}
-	healthy() // connections, caches and the first rows of everything
+	vendor := s.wide[0]
+	_, err := s.healthy(ctx, vendor) // connections, caches and the first rows of everything
+	s.require(err)
 
-	watched := watch(ctx, append(s.processes(), harness.Self("clients"))...)
-	var rounds []*tally
+	watched := watch(ctx, append(s.processes(), harness.Self("neighbour"))...)
+	var rounds []healthyTally
 	var without, beside []float64
 	for range neighbourRounds { // all before the neighbour begins: what it has set going may outlast a round
-		t := healthy()
+		t, err := s.healthy(ctx, vendor)
+		s.require(err)
 		rounds = append(rounds, t)
-		without = append(without, p99(t.accepted).Seconds()*1000)
+		without = append(without, t.P99.Seconds()*1000)
 	}
+
 	var seen string
 	for round := range neighbourRounds {
 		disturbing, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { seen = neighbour(disturbing, round) })
 		_ = harness.Sleep(ctx, neighbourBegins)
-		t := healthy()
+
+		t, err := s.healthy(ctx, vendor)
 		stop()
 		running.Wait()
+		s.require(err)
 		if ctx.Err() != nil {
 			return
 		}
 
 		rounds = append(rounds, t)
-		beside = append(beside, p99(t.accepted).Seconds()*1000)
+		beside = append(beside, t.P99.Seconds()*1000)
 	}
 	used := watched()
 
 	var due, sent, accepted int
 	var problems string
 	for _, t := range rounds {
-		due += t.arrived
-		sent += t.sent
-		accepted += len(t.orders)
-		problems += t.problems()
+		due += t.Due
+		sent += t.Sent
+		accepted += t.Accepted
+		problems += t.Problems
 	}
+
 	ratio := harness.Median(beside) / harness.Median(without)
 	s.figure(what, "%s", seen)
 	s.check(accepted == sent, "the healthy vendor's orders, at 200 a second", "all accepted", "%d of %d%s", accepted, sent, problems)
@@ -92,8 +98,8 @@ func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour
 		"%.2f times: %.1f ms, without %.1f ms", ratio, harness.Median(beside), harness.Median(without))
 	s.check(used["gateway"].Peak <= gatewayMemory, "resident memory of the gateway", "at most 512 MiB",
 		"%d MiB", used["gateway"].Peak>>20)
-	s.figure("cores used", "gateway %.2f worker %.2f redis %.2f clients %.2f",
-		used["gateway"].Cores, used["worker"].Cores, used["redis"].Cores, used["clients"].Cores)
+	s.figure("cores used", "gateway %.2f worker %.2f redis %.2f, the neighbour's clients %.2f",
+		used["gateway"].Cores, used["worker"].Cores, used["redis"].Cores, used["neighbour"].Cores)
 	s.checkReady(ctx, s.Gateway, s.Worker)
 }
 
@@ -221,7 +227,7 @@ func (s *overloaded) besideSlowLogins(ctx context.Context) {
 			sending.Go(func() {
 				for ctx.Err() == nil {
 					trickle(ctx, addresses[i%2], heads[i%2])
-					_ = harness.Sleep(ctx, 100*time.Millisecond)
+					_ = harness.Sleep(ctx, time.Second) // refused
 				}
 			})
 		}
@@ -309,8 +315,6 @@ func (s *overloaded) besideLongAnswers(ctx context.Context) {
 		s.require(err)
 	}
 
-	before, err := harness.RedisInfo(ctx, s.redis)
-	s.require(err)
 	events := 0
 	s.besideNeighbour(ctx, "vendors whose receivers answer 60 kB", func(ctx context.Context, _ int) string {
 		half := s.form.neighbour / 2
@@ -322,9 +326,30 @@ func (s *overloaded) besideLongAnswers(ctx context.Context) {
 		events += cancelling.send(ctx).statuses[http.StatusOK]
 		return fmt.Sprintf("%d cancellations so far", events)
 	})
-	after, err := harness.RedisInfo(ctx, s.redis)
-	s.require(err)
-	s.figure("Redis's memory, the healthy vendor's orders included", "%.0f MiB more", after.Since(before)["used_memory"]/(1<<20))
+	s.checkAttemptsKept(ctx, vendors)
+}
+
+// checkAttemptsKept: of what receivers answer only the beginning is kept, whatever its length.
+func (s *overloaded) checkAttemptsKept(ctx context.Context, vendors []*loadVendor) {
+	const shown = 200
+	const most = utf8.UTFMax * (delivery.MaxForeignError + delivery.MaxForeignAnswer)
+	attempts, failed, longest := 0, 0, 0
+	for _, vendor := range vendors {
+		account, err := delivery.ParseAccountID(vendor.AccountID)
+		s.require(err)
+		records, err := s.ledger.Webhooks.LastAttempts(ctx, account, shown)
+		s.require(err)
+		for _, record := range records {
+			attempts++
+			longest = max(longest, len(record.Error)+len(record.Answer))
+			if record.Error != "" {
+				failed++
+			}
+		}
+	}
+
+	s.check(failed > 0 && longest <= most, "the longest text that is kept of an attempt", fmt.Sprintf("at most %d bytes", most),
+		"%d bytes; %d of %d attempts failed", longest, failed, attempts)
 }
 
 // answerLong answers every request with a header line that no client can read.
