@@ -225,6 +225,7 @@ func (s *overloaded) besideSlowLogins(ctx context.Context) {
 		var sending sync.WaitGroup
 		for i := range connections {
 			sending.Go(func() {
+				_ = harness.Sleep(ctx, time.Duration(i)*neighbourBegins/connections)
 				for ctx.Err() == nil {
 					trickle(ctx, addresses[i%2], heads[i%2])
 					_ = harness.Sleep(ctx, time.Second) // refused
