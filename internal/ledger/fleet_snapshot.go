@@ -380,15 +380,14 @@ func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (
 	if record == nil {
 		record = &fleetRecord{fleet: unreadFleet(id)}
 	}
-	stored := string(id[:])
 	f := record.fleet
-	controls := decodeControls(&f, s.values.controls[stored])
+	controls := decodeControls(&f, s.values.controls[string(id[:])])
 
-	count, reported := s.values.couriers[stored]
+	count, reported := s.values.couriers[string(id[:])]
 	couriers := decodeCouriers(&f, count, reported)
 
 	var secrets error
-	s.secrets[id], secrets = decodeSecrets(s.values.secrets[stored])
+	s.secrets[id], secrets = decodeSecrets(s.values.secrets[string(id[:])])
 
 	if !record.isKnown() {
 		f.Suspended = true // takes no orders, because nobody knows where it serves
