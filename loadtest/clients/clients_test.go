@@ -122,7 +122,7 @@ func (c *checker) startProxy(t *testing.T, gateway string) (url string, proxy *s
 // walkers are all clients, installed or not.
 func (c *checker) walkers(t *testing.T) []walker {
 	axios := filepath.Join(c.dir, "node_modules", "axios", "index.js")
-	install := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", c.dir, axiosPinned)
+	install := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", c.dir, axiosPinned)
 	if said, err := install.CombinedOutput(); err != nil {
 		t.Logf("axios cannot be installed: %v\n%s", err, said)
 	}
