@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -131,7 +132,7 @@ func (g *gateway) refuse(x *requestContext, err error) {
 		named.Message = bucketNames[x.route.bucket].endpoint + ": " + refusal.Message
 		refusal = &named
 	}
-	x.meter.refused(refusal)
+	x.meter.refused(refusal, ledgerCauseOf(err))
 	if l := g.Ledger(); l != nil && x.vendor {
 		l.Limits.CountRefusal(refusal.Code) // for the operators' overview, over all gateways
 	}
@@ -159,7 +160,11 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 	}
 	if errors.Is(err, delivery.ErrUnavailable) {
 		if unlogged, now := g.faults.due(x.now); now {
-			g.Log.Error("the ledger is unavailable", g.about(x, requestID, "error", err, "unlogged", unlogged)...)
+			level, what := slog.LevelError, "the ledger is unavailable"
+			if ledgerCauseOf(err) == causeContended {
+				level, what = slog.LevelWarn, "a record was changed by others at every try"
+			}
+			g.Log.Log(g.work, level, what, g.about(x, requestID, "error", err, "unlogged", unlogged)...)
 		}
 		message := "the service cannot answer right now; sending the same request again is safe"
 		if errors.Is(err, ledger.ErrUnconfirmed) {

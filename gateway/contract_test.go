@@ -207,6 +207,10 @@ var decidedErrors = []refusal{
 	{name: "no webhook", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: calling("GET", "/api/vendor/v1/webhook", "")},
 	{name: "no webhook to delete", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: calling("DELETE", "/api/vendor/v1/webhook", "")},
 	{name: "no webhook to test", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: calling("POST", "/api/vendor/v1/webhook/test", "")},
+	{name: "webhook being removed", status: 409, code: "WEBHOOK_BEING_REMOVED", do: func(s *env) answer {
+		s.removeWithWaiting()
+		return s.call("PUT", "/webhook", `{"url":"https://second.example/"}`)
+	}},
 	{name: "webhook url missing", status: 422, code: "VALIDATION_FAILED", field: "url", do: calling("PUT", "/api/vendor/v1/webhook", `{}`)},
 	{name: "webhook url private", status: 422, code: "VALIDATION_FAILED", field: "url", do: calling("PUT", "/api/vendor/v1/webhook", `{"url":"https://10.0.0.1/"}`)},
 	{name: "no webhook to replay to", status: 404, code: "WEBHOOK_NOT_CONFIGURED", do: replaying(`{"since":"` + ago(time.Hour) + `"}`)},
@@ -284,7 +288,7 @@ func (row refusal) check(e *env) {
 	for header, there := range map[string]bool{
 		"WWW-Authenticate": row.status == 401, "Allow": row.status == 405,
 		// Where waiting helps; any other refusal would only be repeated.
-		"Retry-After": row.code == "RATE_LIMITED" || row.code == "FLEET_UNAVAILABLE",
+		"Retry-After": row.code == "RATE_LIMITED" || row.code == "FLEET_UNAVAILABLE" || row.code == "WEBHOOK_BEING_REMOVED",
 	} {
 		if (a.header.Get(header) != "") != there {
 			e.Errorf("%s = %q", header, a.header.Get(header))

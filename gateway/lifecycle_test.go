@@ -61,7 +61,7 @@ func TestGateway_OutlivesRedis(t *testing.T) {
 		t.Errorf("the replay after the outage: %d %s", a.status, a.body)
 	}
 	e.created("POS-2")
-	if !strings.Contains(e.get(e.private+"/metrics", "").body, `gateway_ledger_errors_total{endpoint="orders_create"} `) {
+	if !strings.Contains(strings.Join(ledgerFailures(e.get(e.private+"/metrics", "").body), "\n"), `{cause="redis",endpoint="orders_create"} `) {
 		t.Error("the outage was not counted")
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -44,9 +45,10 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "gateway_request_seconds", Help: "Time from a request's last header to its answer, by endpoint.",
 			Buckets: []float64{.0005, .001, .002, .003, .005, .0075, .01, .025, .05, .1, .25, .5, 1, 3, 10},
 		}, []string{"endpoint"}),
-		refusals:     r.Counters("gateway_refusals_total", "Answers other than success by errorCode.", "error_code"),
-		limited:      r.Counters("gateway_limited_total", "Requests answered 429 by endpoint.", "endpoint"),
-		ledgerErrors: r.Counters("gateway_ledger_errors_total", "Requests that failed because Redis was unavailable or refused to write, by endpoint.", "endpoint"),
+		refusals: r.Counters("gateway_refusals_total", "Answers other than success by errorCode.", "error_code"),
+		limited:  r.Counters("gateway_limited_total", "Requests answered 429 by endpoint.", "endpoint"),
+		ledgerErrors: r.NewCounterVec(prometheus.CounterOpts{
+			Name: "gateway_ledger_errors_total", Help: "Requests that the ledger failed, by endpoint and cause: redis (unavailable, or refuses to write), unconfirmed (by its replicas), contended (others changed the same record at every try), starting (not connected yet)."}, []string{"endpoint", "cause"}),
 		connections:  r.Counters("gateway_connections_refused_total", "Connections over a limit, by listener.", "listener"),
 		proxyHeaders: r.Counters("gateway_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header, by listener.", "listener"),
 		shed:         r.Counters("gateway_shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
@@ -90,17 +92,48 @@ type meter struct {
 	requests *prometheus.CounterVec
 	latency  prometheus.Observer
 	limited  prometheus.Counter
-	ledger   prometheus.Counter
+	failed   map[ledgerCause]prometheus.Counter // by the ledger
+}
+
+// ledgerCause says why the ledger could not do what a request asked for.
+type ledgerCause string
+
+const (
+	causeRedis       ledgerCause = "redis"       // it is unavailable, or refuses to write
+	causeUnconfirmed ledgerCause = "unconfirmed" // by Redis's replicas
+	causeContended   ledgerCause = "contended"   // others changed the same record at every try; Redis is well
+	causeStarting    ledgerCause = "starting"    // the gateway is not connected yet
+)
+
+var ledgerCauses = []ledgerCause{causeRedis, causeUnconfirmed, causeContended, causeStarting}
+
+// ledgerCauseOf is the cause of an error that wraps delivery.ErrUnavailable; empty for others.
+func ledgerCauseOf(err error) ledgerCause {
+	switch {
+	case !errors.Is(err, delivery.ErrUnavailable):
+		return ""
+	case errors.Is(err, errStarting):
+		return causeStarting
+	case errors.Is(err, ledger.ErrConflict):
+		return causeContended
+	case errors.Is(err, ledger.ErrUnconfirmed):
+		return causeUnconfirmed
+	}
+	return causeRedis
 }
 
 func (m *metrics) meter(endpoint string) *meter {
+	failed := make(map[ledgerCause]prometheus.Counter, len(ledgerCauses))
+	for _, cause := range ledgerCauses {
+		failed[cause] = m.ledgerErrors.WithLabelValues(endpoint, string(cause))
+	}
 	return &meter{
 		name:     endpoint,
 		all:      m,
 		requests: m.requests.MustCurryWith(prometheus.Labels{"endpoint": endpoint}),
 		latency:  m.latency.WithLabelValues(endpoint),
 		limited:  m.limited.WithLabelValues(endpoint),
-		ledger:   m.ledgerErrors.WithLabelValues(endpoint),
+		failed:   failed,
 	}
 }
 
@@ -121,13 +154,14 @@ func (m *meter) answered(status int, took time.Duration) {
 	m.latency.Observe(took.Seconds())
 }
 
-func (m *meter) refused(e *delivery.Error) {
+// refused counts a refusal. cause is that of a failure of the ledger, else empty.
+func (m *meter) refused(e *delivery.Error, cause ledgerCause) {
 	m.all.refusals.WithLabelValues(string(e.Code)).Inc()
 	if e.Code == delivery.CodeRateLimited {
 		m.limited.Inc()
 	}
-	if e.Code == delivery.CodeServiceUnavailable && e != errOverloaded {
-		m.ledger.Inc()
+	if cause != "" {
+		m.failed[cause].Inc()
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -53,7 +54,7 @@ func (g *gateway) putStore(x *requestContext) error {
 	return errContended
 }
 
-var errContended = errors.Join(errors.New("the store is being written by many at once"), delivery.ErrUnavailable)
+var errContended = fmt.Errorf("the store is being written by many at once: %w; %w", ledger.ErrConflict, delivery.ErrUnavailable)
 
 // storeMove decides what becomes of a store and the webhook about it; changed is false
 // when there is nothing to write. retry: an earlier try of this request was not written,

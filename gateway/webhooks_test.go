@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 //rule:authentication/7 webhooks/urls-are-https-and-public decisions/webhook-url-and-secret
@@ -44,6 +45,57 @@ func TestWebhook_DeletedWithWhatWaits(t *testing.T) {
 	if lines := e.admin("GET", webhookPath(e.account)+"/deliveries?status=notSent", "").list("deliveries"); len(lines) != 33 {
 		t.Errorf("%d events are shown as not sent", len(lines))
 	}
+}
+
+// removeWithWaiting removes a receiver for which an event waits, and which no worker looks after.
+func (e *env) removeWithWaiting() {
+	e.Helper()
+	want(e, e.call("PUT", "/webhook", `{"url":"https://first.example/"}`), 200, "")
+	want(e, e.call("POST", "/webhook/test", ""), 200, "")
+	want(e, replaying(`{"since":"`+ago(time.Hour)+`"}`)(e), 200, "")
+	want(e, e.call("DELETE", "/webhook", ""), 200, "")
+}
+
+// Who registers a receiver while no worker records what waited for the last one is refused for a
+// second, and nobody is called for it: Redis is well.
+func TestWebhook_PutBesideARemovalIsARefusalLikeOthers(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.removeWithWaiting()
+	want(t, e.tryAdmin("PUT", "/finance/webhook", `{"url":"https://erp.example/a"}`), 200, "")
+	want(t, e.tryAdmin("POST", webhookPath(finance)+"/test", ""), 200, "")
+	want(t, e.tryAdmin("POST", webhookPath(finance)+"/replay", `{"since":"`+ago(time.Hour)+`"}`), 200, "")
+	want(t, e.tryAdmin("DELETE", "/finance/webhook", ""), 200, "")
+	for _, a := range []answer{
+		e.call("PUT", "/webhook", `{"url":"https://second.example/"}`),
+		e.tryAdmin("PUT", webhookPath(e.account), `{"url":"https://second.example/"}`),
+		e.tryAdmin("PUT", "/finance/webhook", `{"url":"https://second.example/"}`),
+	} {
+		if want(t, a, 409, "WEBHOOK_BEING_REMOVED", "retryAfterSeconds", 1); a.header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+		}
+	}
+
+	metrics := e.get(e.private+"/metrics", "").body
+	if got := ledgerFailures(metrics); len(got) > 0 {
+		t.Errorf("counted as failures of the ledger: %q", got)
+	}
+	if !strings.Contains(metrics, `gateway_refusals_total{error_code="WEBHOOK_BEING_REMOVED"} 3`) {
+		t.Error("the refusals are not counted")
+	}
+	if strings.Contains(e.logs.String(), "level=ERROR") {
+		t.Errorf("an error is logged: %s", e.logs)
+	}
+}
+
+// ledgerFailures are the lines of the metrics that count requests that the ledger failed.
+func ledgerFailures(metrics string) (lines []string) {
+	for line := range strings.Lines(metrics) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "gateway_ledger_errors_total{") && !strings.HasSuffix(line, " 0") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 //rule:limits-and-idempotency/the-webhook-endpoints-count-in

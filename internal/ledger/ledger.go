@@ -143,7 +143,7 @@ type core struct {
 	logins      logins
 	refused     refusedRequests
 	mostWaiting int           // mostWaiting; tests lower it
-	unsentWait  time.Duration // unsentTimeout; tests lower it
+	unsentPause time.Duration // unsentPause; tests lower it
 	now         func() time.Time
 	ahead       atomic.Int64 // this process's clock of Redis's, ns
 	activity    *activityCounts
@@ -172,7 +172,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	env := cfg.Environment[0] // p or s, in every key
-	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentWait: unsentTimeout}
+	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
 	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}, Closings{c}}
 	if l.now == nil {
 		l.now = time.Now

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -112,9 +113,13 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret", "proven").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil, nil}), "a deleted endpoint still has %q", left)
 	notes := s.noted(t)
-	s.unsentWait = 0
+	s.unsentPause = 0
+	asked := &countCommands{counts: map[string]int{}}
+	s.rdb.AddHook(asked)
 	_, _, err := s.Webhooks.SetURL(t.Context(), s.account, "https://third.example/")
-	wantError(t, err, delivery.ErrUnavailable)
+	refusal := wantCode(t, err, delivery.CodeWebhookBeingRemoved)
+	check(t, !errors.Is(err, delivery.ErrUnavailable) && refusal.RetryAfter == time.Second, "it is a refusal like others, for a second: %+v", refusal)
+	equal(t, asked.of("fcall "+s.library.scripts["write_endpoint"].name), 1+unsentLooks, "looks")
 	check(t, s.noted(t) == notes && s.rdb.HGet(t.Context(), s.key(kindEndpoint), "url").Val() == "", "it was written all the same")
 	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now, c.Pipelines = s.now, 0 })
 	tried := false

@@ -168,43 +168,54 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 }
 
 // writeEndpoint returns the script's reply. All modes but set need a URL: WEBHOOK_NOT_CONFIGURED.
-// TOO_MANY_SECRETS.
+// TOO_MANY_SECRETS of rotate, WEBHOOK_BEING_REMOVED of set.
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.partitionOf(account)
-	return l.runWord(ctx, "write_endpoint", refusals{"missing": webhookNotConfigured(), "full": tooManySecrets()},
+	return l.runWord(ctx, "write_endpoint",
+		refusals{"missing": webhookNotConfigured(), "full": tooManySecrets(), "waiting": beingRemoved()},
 		[]string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
 // SetURL registers or changes a URL, which takes the whole backlog; the same one is
 // probed if its breaker is open. The first issues a secret, which is returned this once.
+// WEBHOOK_BEING_REMOVED while a worker still records what waited for a URL that was deleted.
 func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {
 		return nil, "", err
 	}
-	for until := time.Now().Add(l.unsentWait); ; sleep(ctx, unsentPause) {
-		reply, err := l.writeEndpoint(ctx, account, "set", url, sealed)
-		switch {
-		case err != nil:
-			return nil, "", err
-		case reply == "waiting" && time.Now().After(until):
-			return nil, "", fmt.Errorf("what waited for the URL that was deleted is not recorded yet: %w", delivery.ErrUnavailable)
-		case reply == "waiting":
-			continue
-		case reply == "issued":
-			issued = secret
+
+	reply, err := l.writeEndpoint(ctx, account, "set", url, sealed)
+	for range unsentLooks {
+		if delivery.CodeOf(err) != delivery.CodeWebhookBeingRemoved {
+			break
 		}
-		e, err = l.Endpoint(ctx, account)
-		return e, issued, err
+		sleep(ctx, l.unsentPause)
+		reply, err = l.writeEndpoint(ctx, account, "set", url, sealed)
 	}
+	if err != nil {
+		return nil, "", err
+	}
+
+	if reply == "issued" {
+		issued = secret
+	}
+	e, err = l.Endpoint(ctx, account)
+	return e, issued, err
 }
 
-// SetURL waits so long for the worker that records what waited for a URL that was deleted.
+// SetURL looks again for half a second, so that a DELETE and a PUT in a row succeed while a
+// worker runs. It waits no longer, because the request holds one of its account's places.
 const (
-	unsentTimeout = 10 * time.Second
-	unsentPause   = 50 * time.Millisecond
+	unsentLooks = 10
+	unsentPause = 50 * time.Millisecond
 )
+
+func beingRemoved() error {
+	return &delivery.Error{Code: delivery.CodeWebhookBeingRemoved, RetryAfter: time.Second,
+		Message: "what waited for the removed receiver is still being recorded as not sent; try again in a moment"}
+}
 
 // Delete removes the URL and its secrets. What waits is recorded as not sent, by the worker that
 // owns the partition. WEBHOOK_NOT_CONFIGURED.
