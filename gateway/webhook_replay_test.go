@@ -122,6 +122,26 @@ func TestReplay_CountsInTheStoresBucket(t *testing.T) {
 	e.replayed(e.account, since(time.Now()), 0) // an operator's
 }
 
+// A replay counts by what it reads: each thousand events as one request.
+func TestReplay_EachPageCountsAsARequest(t *testing.T) {
+	e := newEnv(t)
+	e.account = e.newAccount(`{"stores":{"sustained":{"count":2,"seconds":86400},"burst":{"count":2,"seconds":86400}}}`)
+	e.receiver(e.account)
+	for range 2001 {
+		if _, err := e.ledger.Webhooks.QueueTest(e.Context(), e.account.accountID(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := want(t, e.call("POST", "/webhook/replay", since(time.Now().Add(-time.Hour))), 429, "RATE_LIMITED")
+	if headerInt(a, "Retry-After") < 1 || headerInt(a, "X-RateLimit-Remaining") != 0 || !strings.Contains(a.message, "ask for the rest with that time as since") {
+		t.Errorf("%s %v", a.body, a.header)
+	}
+	if waiting := e.admin("GET", webhookPath(e.account), "").data["waitingEvents"]; waiting != 2000.0 {
+		t.Errorf("%v events are queued, want those of two pages", waiting)
+	}
+	e.replayed(e.account, since(time.Now().Add(-time.Hour)), 2001) // an operator's
+}
+
 func TestReplay_SuspendedAccount(t *testing.T) {
 	e := newEnv(t)
 	e.account = e.named("Suspended")
@@ -242,13 +262,13 @@ func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
 	id := e.account.accountID()
 	e.redis.(*testserver.Redis).Do(t, "EVAL", `for _, k in ipairs(redis.call('KEYS', '*')) do
 		if string.sub(k, -17) == 'w' .. ARGV[1] then
-			local waiting = string.match(k, '^%b{}') .. 'd' .. ARGV[1]
-			for i = 1, 100000 do redis.call('ZADD', waiting, i, i) end
+			local replayed = string.match(k, '^%b{}') .. 'c' .. ARGV[1] .. 'r'
+			for i = 1, 100000 do redis.call('SADD', replayed, i) end
 		end
 	end`, 0, string(id[:]))
 	for _, a := range []answer{e.call("POST", "/webhook/replay", hour), e.tryAdmin("POST", webhookPath(e.account)+"/replay", hour)} {
-		want(t, a, 429, "RATE_LIMITED")
-		if a.header.Get("Retry-After") != "60" || !strings.Contains(a.message, "mend the receiver, then ask again") {
+		want(t, a, 409, "TOO_MANY_REPLAYS", "retryAfterSeconds", absent)
+		if a.header.Get("Retry-After") != "" || !strings.Contains(a.message, "mend the receiver, then ask again") {
 			t.Errorf("%s %v", a.body, a.header)
 		}
 	}

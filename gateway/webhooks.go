@@ -133,7 +133,8 @@ func (g *gateway) testWebhook(x *requestContext) error {
 func viewQueued(eventID string) map[string]string { return map[string]string{"eventId": eventID} }
 
 // replayOwn is POST /webhook/replay {since}: events are sent once more, under their own
-// ids. Another replay of the account meanwhile is RATE_LIMITED, and counts.
+// ids. Another replay of the account meanwhile is RATE_LIMITED, and counts. The request pays for
+// what is read first, and each further page counts as one more.
 func (g *gateway) replayOwn(x *requestContext) error {
 	var body struct {
 		Since delivery.Text `json:"since"`
@@ -144,7 +145,8 @@ func (g *gateway) replayOwn(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	return show(x, viewReplayed)(x.ledger.Webhooks.ReplaySince(g.work, x.account, since))
+	replayed, err := x.ledger.Webhooks.ReplaySince(g.work, x.account, since, func() error { return g.count(x) })
+	return show(x, viewReplayed)(replayed, err)
 }
 
 func viewReplayed(events int) map[string]int { return map[string]int{"replayed": events} }
@@ -429,7 +431,7 @@ func (g *gateway) replayEvents(x *requestContext) error {
 	case named:
 		replayed, err = webhooks.ReplayEvents(g.work, x.account, body.EventIDs)
 	case !body.Status.Set:
-		replayed, err = webhooks.ReplaySince(g.work, x.account, from)
+		replayed, err = webhooks.ReplaySince(g.work, x.account, from, nil)
 	default:
 		if !since {
 			from = x.now.Add(-replayReach)

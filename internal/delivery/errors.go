@@ -39,6 +39,7 @@ var (
 	CodeTooManyReports        = code(409, "TOO_MANY_REPORTS")
 	CodeTooManySecrets        = code(409, "TOO_MANY_SECRETS")
 	CodeTooManyStores         = code(409, "TOO_MANY_STORES")
+	CodeTooManyReplays        = code(409, "TOO_MANY_REPLAYS")
 	CodeWebhookBeingRemoved   = code(409, "WEBHOOK_BEING_REMOVED")
 	CodeLengthRequired        = code(411, "LENGTH_REQUIRED")
 	CodePayloadTooLarge       = code(413, "PAYLOAD_TOO_LARGE")

@@ -71,7 +71,10 @@ func (l Consistency) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	left, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() WebhooksLeft {
 		r := l.partitionOf(id)
 		scheduled, counts := pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))
-		return func() WebhooksLeft { return WebhooksLeft{id, r.waitingEvents(scheduled.Val()), int(counts.Val())} }
+		replayed := pipe.SCard(ctx, r.replayed(id))
+		return func() WebhooksLeft {
+			return WebhooksLeft{id, r.waitingEvents(scheduled.Val()), int(counts.Val() + replayed.Val())}
+		}
 	})
 	return slices.DeleteFunc(left, func(w WebhooksLeft) bool { return len(w.Scheduled)+w.Counts == 0 }), err
 }

@@ -34,7 +34,7 @@ const (
 	kindShrunk        = 'D' // string: hour of the list, and place in it, up to which ended orders are shrunk
 	kindEndpoint      = 'w' // <account>, hash: webhook endpoint
 	kindRetries       = 'd' // <account>, zset: schedule of events that wait, ms
-	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed or are replayed
+	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed or are replayed; with r behind it a set of the latter
 	kindAttemptLog    = 'g' // <account>, list: attempt log, newest first
 	kindNotes         = 'N' // stream: endpoints that have changed, for the owner
 	kindSummary       = 'P' // string: what waits for webhooks, by the owner, as long as there is one
@@ -77,6 +77,11 @@ func windowsSuffix(e Endpoint, id delivery.AccountID) (suffix [17]byte) {
 	suffix[0] = endpointLetters[e]
 	copy(suffix[1:], id[:])
 	return suffix
+}
+
+// replayed names the events of an endpoint's schedule that a replay has added.
+func (r partition) replayed(account delivery.AccountID) string {
+	return r.keyOf(kindAttempts, account[:]) + "r"
 }
 
 func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {

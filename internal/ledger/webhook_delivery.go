@@ -417,12 +417,13 @@ func (s *Step) Schedule(account delivery.AccountID, spill bool, events []Schedul
 // Unschedule removes events from an endpoint's schedule.
 func (s *Step) Unschedule(account delivery.AccountID, keys []string) {
 	for page := range slices.Chunk(keys, wordsAtOnce) {
-		scheduled, attempts := []any{"ZREM", s.partition.keyOf(kindRetries, account[:])}, []any{"HDEL", s.partition.keyOf(kindAttempts, account[:])}
-		for _, key := range page {
-			scheduled, attempts = append(scheduled, key), append(attempts, key)
+		names := make([]any, len(page))
+		for i, key := range page {
+			names[i] = key
 		}
-		s.command(scheduled...)
-		s.command(attempts...)
+		s.command(append([]any{"ZREM", s.partition.keyOf(kindRetries, account[:])}, names...)...)
+		s.command(append([]any{"HDEL", s.partition.keyOf(kindAttempts, account[:])}, names...)...)
+		s.command(append([]any{"SREM", s.partition.replayed(account)}, names...)...)
 	}
 }
 

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -20,11 +22,18 @@ const (
 	replayLease = time.Minute // also how long a dead replay blocks others of its account
 )
 
-// mostWaiting bounds an endpoint's schedule, if replays are to be added: about 20 MB of Redis.
+// mostWaiting bounds the replayed events that wait for one endpoint: about 30 MB of Redis. Others
+// that wait, such as those of a receiver that was away for long, do not count: they are there
+// whether somebody replays or not.
 const mostWaiting = 100_000
 
+// replayPage is how many entries of a stream a replay reads at once, and a vendor's pays for with
+// one request.
+const replayPage = 1000
+
 // replaying runs one replay of an account at a time, for at most replayLimit. RATE_LIMITED
-// while another runs.
+// while another runs. Nothing else ends it: the HTTP server says of no client that it is gone,
+// so a replay whose client is gone goes on until its limit, or until nothing pays for a page.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
 	limited, cancel := context.WithTimeout(ctx, replayLimit)
 	defer cancel()
@@ -44,7 +53,8 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 
 // ReplayEvents queues events again, each once, under their own ids, and returns how many;
 // none after EVENT_NOT_FOUND, which names the first that is unknown, no longer stored or
-// another's. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another runs, or too many wait.
+// another's. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another runs; TOO_MANY_REPLAYS when as many
+// wait as may.
 func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(ctx context.Context) (int, error) {
 		events := make([]Event, 0, len(eventIDs))
@@ -99,71 +109,165 @@ func (e *Event) key() string {
 }
 
 // ReplaySince queues all events since a time again, in order, at most 24 hours back. It
-// reads the account's own stream, so it costs what the account has had. Errors as ReplayEvents.
-func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time) (int, error) {
-	queued := 0
-	own := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
-	return l.replayStream(ctx, account, own, since, func(ctx context.Context, page []redis.XMessage) (int, error) {
-		events, err := l.eventsOf(ctx, l.partitionOf(account), account, page)
-		if err == nil {
+// reads the account's own stream, so it costs what the account has had. charge pays for each page
+// of it but the first, before it is read, and its error ends the replay; nil: nobody pays. Errors
+// as ReplayEvents; a refusal says how far the replay has come, and from where to go on.
+func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time, charge func() error) (int, error) {
+	r := l.partitionOf(account)
+	stream := r.keyOf(kindAccountEvents, account[:])
+	return l.replayToEndpoint(ctx, account, func(ctx context.Context) (int, error) {
+		queued := 0
+		var reached time.Time // what happened before is queued; zero: no page is
+		start, end := l.replayRange(since)
+		err := l.eachReplayPage(ctx, stream, start, end, charge, func(page []redis.XMessage) error {
+			events, err := l.eventsOf(ctx, r, account, page)
+			if err != nil {
+				return err
+			}
 			queued, err = l.queueReplays(ctx, account, events, queued)
+			if err != nil {
+				return err
+			}
+			reached = timeOfEntry(page[len(page)-1].ID)
+			return nil
+		})
+		return queued, unfinished(err, reached)
+	})
+}
+
+// unfinished says in the refusal of a replay, some pages of which are queued, from where to go on:
+// who asked for the same again would get what was sent meanwhile once more. Other errors are left
+// as they are.
+func unfinished(err error, reached time.Time) error {
+	refusal, ok := errors.AsType[*delivery.Error](err)
+	if !ok || reached.IsZero() {
+		return err
+	}
+	explained := *refusal
+	explained.Message += "; what happened before " + delivery.FormatTime(reached) + " is queued: ask for the rest with that time as since"
+	return &explained
+}
+
+// ReplayOutcomes queues the events again whose last outcome since a time was state
+// ("undelivered" or "notSent"), at most 24 hours back. Errors as ReplayEvents. It reads the
+// outcomes of the whole partition page by page, and keeps of them no more events than may wait.
+func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
+	return l.replayToEndpoint(ctx, account, func(ctx context.Context) (int, error) {
+		ended := endedSo{state: state, most: l.mostWaiting, places: make(map[Event]int)}
+		start, end := l.replayRange(since)
+		for {
+			ended.skipped = ""
+			if err := l.noteOutcomes(ctx, account, start, end, &ended); err != nil {
+				return 0, err
+			}
+			// Some of those that were kept may have made room since, by ending in another way.
+			if ended.skipped == "" || ended.skipped == start || len(ended.places) == ended.most {
+				break
+			}
+			start = ended.skipped
+		}
+
+		queued, err := l.queueReplays(ctx, account, ended.events(), 0)
+		if err == nil && ended.skipped != "" {
+			err = tooManyReplays(queued)
 		}
 		return queued, err
 	})
 }
 
-// ReplayOutcomes queues the events again whose last outcome since a time was state
-// ("undelivered" or "notSent"), at most 24 hours back. Errors as ReplayEvents.
-func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
+// noteOutcomes notes how events of the account ended, in the partition's stream between two ids.
+func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, start, end string, ended *endedSo) error {
 	r := l.partitionOf(account)
-	var order []Event              // as they first ended in a way
-	last := make(map[Event]string) // how they ended
-	return l.replayStream(ctx, account, r.key(kindOutcomes), since, func(ctx context.Context, page []redis.XMessage) (int, error) {
+	return l.eachReplayPage(ctx, r.key(kindOutcomes), start, end, nil, func(page []redis.XMessage) error {
 		for _, message := range page {
 			outcomes, err := r.decodeOutcomes(message.Values)
 			if err != nil {
-				return 0, err
+				return err
 			}
-			for _, a := range outcomes {
-				if a.Account != account {
+			for _, outcome := range outcomes {
+				if outcome.Account != account {
 					continue
 				}
-				event, err := parseEvent(r, a.event)
+				event, err := parseEvent(r, outcome.event)
 				if err != nil {
-					return 0, fmt.Errorf("outcome: %w", err)
+					return fmt.Errorf("outcome: %w", err)
 				}
-				if _, known := last[event]; !known {
-					order = append(order, event)
-				}
-				last[event] = a.State
+				ended.note(message.ID, event, outcome.State)
 			}
 		}
-		if len(page) > 0 {
-			return 0, nil
-		}
-		events := slices.DeleteFunc(order, func(e Event) bool { return last[e] != state })
-		return l.queueReplays(ctx, account, events, 0)
+		return nil
 	})
 }
 
-// replayStream reads a stream from a time until now. The last page is
-// empty; its result is returned.
-func (l *core) replayStream(ctx context.Context, account delivery.AccountID, stream string, since time.Time, read func(context.Context, []redis.XMessage) (int, error)) (int, error) {
+// endedSo are the events whose last outcome was a certain one, as far as outcomes have been noted.
+type endedSo struct {
+	state   string
+	most    int           // events that are kept
+	places  map[Event]int // of each its place in the order in which they ended so
+	next    int
+	skipped string // the entry of the first event that was not kept, as most were; empty: none
+}
+
+func (e *endedSo) note(entry string, event Event, state string) {
+	_, kept := e.places[event]
+	switch {
+	case state != e.state:
+		delete(e.places, event)
+	case kept:
+	case len(e.places) < e.most:
+		e.places[event] = e.next
+		e.next++
+	case e.skipped == "":
+		e.skipped = entry
+	}
+}
+
+// events lists them in the order in which they ended so.
+func (e *endedSo) events() []Event {
+	return slices.SortedFunc(maps.Keys(e.places), func(a, b Event) int { return cmp.Compare(e.places[a], e.places[b]) })
+}
+
+// replayToEndpoint is replaying for an account that has a URL. WEBHOOK_NOT_CONFIGURED.
+func (l *core) replayToEndpoint(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
 	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
-	return l.replaying(ctx, account, func(ctx context.Context) (queued int, err error) {
-		now := l.now()
-		start, end := max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli()), strconv.FormatInt(now.UnixMilli(), 10)
-		err = l.eachPage(ctx, stream, strconv.FormatInt(start, 10), end, func(page []redis.XMessage) error {
-			queued, err = read(ctx, page)
-			return err
-		})
+	return l.replaying(ctx, account, replay)
+}
+
+// replayRange are the ids of a stream's entries from a time, but at most 24 hours back, until now.
+func (l *core) replayRange(since time.Time) (start, end string) {
+	now := l.now()
+	first := max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli())
+	return strconv.FormatInt(first, 10), strconv.FormatInt(now.UnixMilli(), 10)
+}
+
+// eachReplayPage calls do with a stream's entries between two ids, replayPage at a time, never with
+// none. charge is called before each page but the first is read, unless it is nil.
+func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, charge func() error, do func([]redis.XMessage) error) error {
+	for {
+		page, err := l.rdb.XRangeN(ctx, stream, start, end, replayPage).Result()
 		if err != nil {
-			return queued, err
+			return failed("reading a stream", err)
 		}
-		return read(ctx, nil)
-	})
+		if len(page) == 0 {
+			return nil
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		if len(page) < replayPage {
+			return nil
+		}
+
+		start = "(" + page[len(page)-1].ID
+		if charge == nil {
+			continue
+		}
+		if err := charge(); err != nil {
+			return err
+		}
+	}
 }
 
 // queueReplays puts events into an endpoint's schedule, unless they wait already, each with a new
@@ -175,17 +279,20 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, eve
 		for i := range page {
 			args = append(args, page[i].key())
 		}
-		full := &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Minute, Message: fmt.Sprintf(
-			"%d events of this replay were queued; no more replayed events may wait until some are sent, "+
-				"or given up after 24 hours: mend the receiver, then ask again", queued)}
-		_, err := l.runWord(ctx, "queue_replays", refusals{"no_endpoint": webhookNotConfigured(), "full": full},
-			[]string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
+		refused := refusals{"no_endpoint": webhookNotConfigured(), "full": tooManyReplays(queued)}
+		_, err := l.runWord(ctx, "queue_replays", refused, []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
 		if err != nil {
 			return queued, err
 		}
 		queued += len(page)
 	}
 	return queued, nil
+}
+
+// tooManyReplays has no time to wait: when there is room depends on the receiver.
+func tooManyReplays(queued int) error {
+	return delivery.Refuse(delivery.CodeTooManyReplays, "%d events of this replay were queued; no more replayed events may wait until some are sent, "+
+		"or given up after 24 hours: mend the receiver, then ask again", queued)
 }
 
 // eventsOf are the account's events on a page of the stream, without creations.

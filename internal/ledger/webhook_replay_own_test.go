@@ -38,7 +38,7 @@ func TestReplay_ReadsNothingOfOthers(t *testing.T) {
 	}
 
 	calls := s.commandsOf(t, func() {
-		equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour)))(t), 1, "queued")
+		equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour), nil))(t), 1, "queued")
 	})
 
 	check(t, calls["getrange"] <= 1, "read the owners of %d events", calls["getrange"])
@@ -64,6 +64,6 @@ func TestReplay_FindsEventsOfEveryOrigin(t *testing.T) {
 	check(t, left > webhookWindow+time.Hour, "the index ends in %s, before a replay stops reaching its events", left)
 
 	s.pass(t, 10*time.Minute)
-	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour)))(t), len(want), "queued")
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil))(t), len(want), "queued")
 	s.replayed(t, want...)
 }

@@ -125,13 +125,13 @@ func TestReplay_Since(t *testing.T) {
 	all := []string{delivered[0], undelivered[0], notSent[0], delivered[1], undelivered[1], notSent[1]}
 	s.beside(t).publish(t, 1) // nobody else's
 	for since, want := range map[time.Duration][]string{-48 * time.Hour: all, time.Minute: nil} {
-		equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(since)))(t), len(want), "queued")
+		equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(since), nil))(t), len(want), "queued")
 		s.replayed(t, want...)
 	}
 	s.pass(t, 25*time.Hour)
-	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-48*time.Hour)))(t), 0, "of more than a day ago")
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-48*time.Hour), nil))(t), 0, "of more than a day ago")
 	none := newAccount(t, s.Ledger, plenty())
-	wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), none, s.now().Add(-time.Hour))), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), none, s.now().Add(-time.Hour), nil)), delivery.CodeWebhookNotConfigured)
 }
 
 func TestReplay_ByOutcome(t *testing.T) {
@@ -161,7 +161,7 @@ func TestReplay_KeepsTheOrderOfAll(t *testing.T) {
 	s := newWebhookEnv(t)
 	keys := s.publish(t, 350)
 	s.pass(t, 10*time.Minute)
-	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour)))(t), len(keys), "queued")
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil))(t), len(keys), "queued")
 	got, _ := s.scheduled(t)
 	check(t, slices.Equal(got, keys), "%d are scheduled, or in another order", len(got))
 }
@@ -177,13 +177,119 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 	}
 	s.mostWaiting = 5
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
-	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since)), delivery.CodeRateLimited)
-	check(t, refusal.RetryAfter > 0 && strings.HasPrefix(refusal.Message, "0 events of this replay were queued"), "%+v", refusal)
+	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
+	check(t, refusal.WaitSeconds() == 0 && strings.HasPrefix(refusal.Message, "0 events of this replay were queued"), "%+v", refusal)
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:5]))(t), 5, "replayed") // three of them wait already
 	equal(t, s.endpoint(t).Backlog, 5, "events wait")
 	other := s.beside(t) // its schedule is its own
 	other.publish(t, 1)
-	equal(t, get(s.Webhooks.ReplaySince(t.Context(), other.account, since))(t), 1, "replayed of another account")
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), other.account, since, nil))(t), 1, "replayed of another account")
+}
+
+// What waits anyway, however much, keeps no replay out.
+func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
+	s := newWebhookEnv(t)
+	s.mostWaiting = 5
+	waiting, fresh := numbered("evt_w", 8), numbered("evt_f", 7)
+	s.owns(t, func(step *Step) {
+		events := make([]Scheduled, len(waiting))
+		for i, key := range waiting {
+			events[i] = Scheduled{Key: key, Due: s.ms.Load(), Attempts: i % 2}
+		}
+		step.Schedule(s.account, false, events)
+	})
+	equal(t, s.replays(t, waiting...), "queued", "what waits anyway")
+	equal(t, s.replays(t, fresh[:5]...), "queued", "as many as may")
+	equal(t, s.replays(t, fresh[5:6]...), "full", "one more")
+	equal(t, s.replays(t, slices.Concat(waiting, fresh[:5])...), "queued", "all that wait")
+
+	// One that failed still waits; one that has left makes room.
+	s.owns(t, func(step *Step) {
+		step.Schedule(s.account, false, []Scheduled{{Key: fresh[0], Due: s.ms.Load(), Attempts: 1, ReplayedAt: s.ms.Load()}})
+		step.Unschedule(s.account, waiting)
+	})
+	equal(t, s.replays(t, fresh[5:6]...), "full", "beside one that failed")
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, fresh[:1]) })
+	equal(t, s.replays(t, fresh[5:6]...), "queued", "in the place of one that has left")
+	equal(t, s.replays(t, fresh[6:]...), "full", "one more")
+
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, fresh) })
+	equal(t, len(get(s.Consistency.WebhooksLeft(t.Context()))(t)), 0, "accounts of which something is left")
+}
+
+// A vendor's replay pays for each page before it is read; who is refused can go on.
+func TestReplay_PaysForEachPageBeforeItIsRead(t *testing.T) {
+	s := newWebhookEnv(t)
+	const events = 2*replayPage + 500
+	keys := s.publish(t, events)
+	s.pass(t, 10*time.Minute)
+	reads := &countCommands{counts: map[string]int{}}
+	s.rdb.AddHook(reads)
+	stream := "xrange " + s.partitions[0].keyOf(kindAccountEvents, s.account[:])
+
+	paid, limit := 0, 1
+	charge := func() error {
+		if paid == limit {
+			return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: 7 * time.Second, Message: "used up"}
+		}
+		paid++
+		equal(t, reads.of(stream), paid, "pages that were read")
+		return nil
+	}
+	n, err := s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), charge)
+	refusal := wantCode(t, err, delivery.CodeRateLimited)
+	check(t, n == 2*replayPage && reads.of(stream) == 2 && refusal.RetryAfter == 7*time.Second, "%d queued, %d pages read: %+v", n, reads.of(stream), refusal)
+
+	_, from, _ := strings.Cut(refusal.Message, "what happened before ")
+	from, _, found := strings.Cut(from, " is queued")
+	check(t, found, "the message does not say from where to go on: %s", refusal.Message)
+	since := get(time.Parse(time.RFC3339, from))(t)
+	get(s.Webhooks.ReplaySince(t.Context(), s.account, since, charge))(t)
+	got, _ := s.scheduled(t)
+	slices.Sort(got)
+	slices.Sort(keys)
+	check(t, slices.Equal(got, keys), "%d of %d are queued", len(got), len(keys))
+
+	before := reads.of(stream)
+	get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil))(t)
+	equal(t, reads.of(stream)-before, 3, "pages that an operator reads and does not pay for")
+}
+
+func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
+	s := newWebhookEnv(t)
+	keys := s.publish(t, 8)
+	for _, key := range keys {
+		s.ends(t, StateUndelivered, key)
+	}
+	s.ends(t, StateDelivered, keys[1])
+	s.pass(t, 10*time.Minute)
+	s.mostWaiting = 5
+	yesterday := s.now().Add(-23 * time.Hour)
+	n, err := s.Webhooks.ReplayOutcomes(t.Context(), s.account, StateUndelivered, yesterday)
+	refusal := wantCode(t, err, delivery.CodeTooManyReplays)
+	check(t, n == 5 && strings.HasPrefix(refusal.Message, "5 events of this replay were queued"), "%d queued: %+v", n, refusal)
+	s.replayed(t, keys[0], keys[2], keys[3], keys[4], keys[5]) // in the place of the one that was delivered
+	s.ends(t, StateDelivered, keys[:6]...)
+	equal(t, get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, StateUndelivered, yesterday))(t), 2, "the rest")
+}
+
+func TestEndedSo_KeepsWhatEndedSoLastAndNoMoreThanItMay(t *testing.T) {
+	ended := endedSo{state: StateUndelivered, most: 3, places: make(map[Event]int)}
+	named := func(i int) Event { return Event{Notice: fmt.Sprint(i)} }
+	for i := range 10_000 {
+		ended.note("1-0", named(i), StateDelivered)
+	}
+	equal(t, len(ended.places), 0, "events kept that ended otherwise")
+
+	for _, i := range []int{2, 1, 2, 3} {
+		ended.note("2-0", named(i), StateUndelivered)
+	}
+	equal(t, ended.skipped, "", "the first that was not kept")
+	ended.note("3-0", named(4), StateUndelivered)
+	ended.note("4-0", named(5), StateUndelivered)
+	ended.note("5-0", named(1), StateDelivered)
+	equal(t, ended.skipped, "3-0", "the first that was not kept")
+	check(t, slices.Equal(ended.events(), []Event{named(2), named(3)}), "%v", ended.events())
 }
 
 // meanwhile does something once, before a command is sent, the first or one after so many.
@@ -219,7 +325,7 @@ func TestReplay_OneAtATime(t *testing.T) {
 	refused := 0
 	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() {
 		for _, replay := range []func() (int, error){
-			func() (int, error) { return gateway.Webhooks.ReplaySince(t.Context(), s.account, since) },
+			func() (int, error) { return gateway.Webhooks.ReplaySince(t.Context(), s.account, since, nil) },
 			func() (int, error) { return gateway.Webhooks.ReplayOutcomes(t.Context(), s.account, "notSent", since) },
 			func() (int, error) { return gateway.Webhooks.ReplayEvents(t.Context(), s.account, ids) },
 		} {
@@ -231,9 +337,9 @@ func TestReplay_OneAtATime(t *testing.T) {
 			refused++
 		}
 		// Other accounts are not kept waiting.
-		get(gateway.Webhooks.ReplaySince(t.Context(), other.account, since))(t)
+		get(gateway.Webhooks.ReplaySince(t.Context(), other.account, since, nil))(t)
 	}})
-	n := get(s.Webhooks.ReplaySince(t.Context(), s.account, since))(t)
+	n := get(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil))(t)
 	check(t, n == 6 && refused == 3 && s.endpoint(t).Backlog == 6, "%d queued, %d refused, %+v", n, refused, s.endpoint(t))
 	// It is over when it is over, also one that failed.
 	wantCode(t, errOf(gateway.Webhooks.ReplayEvents(t.Context(), s.account, []string{"evt_unknown"})), delivery.CodeEventNotFound)
@@ -245,7 +351,7 @@ func TestReplay_LosesItsEndpoint(t *testing.T) {
 	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.Webhooks.Delete(t.Context(), s.account)) }})
 	for _, replay := range []func() (int, error){
 		func() (int, error) {
-			return s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour))
+			return s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil)
 		},
 		func() (int, error) {
 			return s.Webhooks.ReplayOutcomes(t.Context(), s.account, "undelivered", s.now().Add(-time.Hour))
