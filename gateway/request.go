@@ -140,7 +140,7 @@ func (x *requestContext) noSuchPath() error {
 func (g *gateway) handle(x *requestContext, limit int) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("panic: %.300v\n%s", p, debug.Stack())
 		}
 	}()
 	unfit := x.checkHeaders()

@@ -41,3 +41,17 @@ func Excerpt(text string, limit int) string {
 	}
 	return strings.TrimSuffix(excerpt.String(), " ")
 }
+
+// Foreign returns an error whose text, which may quote what another program has sent, is cut to
+// an Excerpt of MaxForeignError; it wraps err. nil stays nil.
+func Foreign(err error) error {
+	if err == nil {
+		return nil
+	}
+	return foreignError{err}
+}
+
+type foreignError struct{ cause error }
+
+func (e foreignError) Error() string { return Excerpt(e.cause.Error(), MaxForeignError) }
+func (e foreignError) Unwrap() error { return e.cause }

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -29,6 +31,20 @@ func TestExcerpt_KeepsWhatCanBeRead(t *testing.T) {
 		if got := Excerpt(c.text, c.limit); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+func TestForeign_CutsTheTextAndKeepsTheCause(t *testing.T) {
+	if Foreign(nil) != nil {
+		t.Error("no error became one")
+	}
+	cause := fmt.Errorf("%w: %s", ErrUnavailable, strings.Repeat("\xff\x00\r\nş", 10_000))
+	err := Foreign(cause)
+	if n := utf8.RuneCountInString(err.Error()); n > MaxForeignError || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("%d characters: %q", n, err)
+	}
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, cause) {
+		t.Error("the cause is lost")
 	}
 }
 

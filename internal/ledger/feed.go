@@ -426,7 +426,7 @@ func (r *feedReader) parse(ctx context.Context, s streamRef, messages []redis.XM
 		e := Entry{Partition: s.partition.number, ID: m.ID}
 		if err := e.read(s.partition, m.Values); err == nil {
 			entries = append(entries, e)
-		} else if err := r.deadLetter(ctx, s, m.ID, "unreadable: "+err.Error()); err != nil {
+		} else if err := r.deadLetter(ctx, s, m.ID, unreadableReason(err)); err != nil {
 			r.Log("an unreadable entry could not be moved to the dead letters", "partition", e.Partition, "entry", m.ID, "error", err)
 		}
 	}
@@ -453,6 +453,11 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 	event, err := parseEvent(partition, text(values["e"]))
 	e.Events = []Event{event}
 	return err
+}
+
+// unreadableReason says why something that was stored cannot be read, which may quote it.
+func unreadableReason(err error) string {
+	return delivery.Excerpt("unreadable: "+err.Error(), delivery.MaxForeignError)
 }
 
 func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {

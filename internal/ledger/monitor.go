@@ -277,7 +277,7 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 		err = errShortRecord
 	}
 	if err != nil {
-		return RefusedUpdate{At: t.at(), Reason: "unreadable: " + err.Error()}
+		return RefusedUpdate{At: t.at(), Reason: unreadableReason(err)}
 	}
 	return RefusedUpdate{At: t.at(), Update: *update, Status: delivery.Status(number(status)),
 		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}

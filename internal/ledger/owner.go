@@ -314,8 +314,7 @@ func (in *Inbox) take(r partition, kind byte, messages []redis.XMessage, count i
 			if kind == kindEvents && !streamIDLess(in.decided, m.ID) {
 				continue
 			}
-			reason := delivery.Excerpt("unreadable: "+err.Error(), delivery.MaxForeignError)
-			bad := Unreadable{m.ID, reason, kind, nil}
+			bad := Unreadable{m.ID, unreadableReason(err), kind, nil}
 			for name, value := range m.Values {
 				bad.values = append(bad.values, fieldPrefix+name, value)
 			}

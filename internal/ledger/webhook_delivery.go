@@ -175,7 +175,7 @@ func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery
 			return nil, "the order has no such version"
 		}
 	}
-	return nil, "unreadable: " + err.Error()
+	return nil, unreadableReason(err)
 }
 
 // goneEvent names an event whose order or notice is gone; the epoch of its version is assumed.
@@ -488,6 +488,14 @@ func (s *Step) publish() {
 		s.command("XADD", s.partition.key(kindTries), "NOMKSTREAM", "*", "o", s.tries)
 	}
 }
+
+// TrimLog removes the oldest entries of an endpoint's log until no more than so many bytes are left.
+func (s *Step) TrimLog(account delivery.AccountID, bytes int) {
+	s.command(trimLog, s.partition.keyOf(kindAttemptLog, account[:]), bytes)
+}
+
+// trimLog is what the script advance takes for a command.
+const trimLog = "TRIMLOG"
 
 // Log adds lines to an endpoint's log, the oldest first. kept: how many entries of the log are
 // kept. again: the last entry, a failed probe's, is replaced by the line.

@@ -67,7 +67,7 @@ func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, 
 				return 0, err
 			}
 			if event == (Event{}) {
-				return 0, delivery.Refuse(delivery.CodeEventNotFound, "the account has no event %q, or it is no longer stored", eventID)
+				return 0, delivery.Refuse(delivery.CodeEventNotFound, "the account has no event %.100q, or it is no longer stored", eventID)
 			}
 			events = append(events, event)
 		}

@@ -127,6 +127,22 @@ func TestStep_WritesTheLogInChunks(t *testing.T) {
 	}
 }
 
+func TestStep_TrimsTheLogToItsBytes(t *testing.T) {
+	s := newWebhookEnv(t)
+	size := len(s.line(1, 0))
+	for _, c := range []struct{ bytes, want int }{{4 * size, 3}, {3 * size, 3}, {3*size - 1, 2}, {size, 1}, {size - 1, 0}, {0, 0}} {
+		s.owns(t, func(step *Step) {
+			step.TrimLog(s.account, 0)
+			for attempt := range 3 {
+				step.Log(s.account, [][]byte{s.line(attempt, 0)}, 10, false)
+			}
+			step.TrimLog(s.account, c.bytes)
+		})
+		log := s.attempts(t, "")
+		check(t, len(log) == c.want && (len(log) == 0 || log[0].Attempt == 2), "within %d bytes: %+v", c.bytes, log)
+	}
+}
+
 // A line that is to be replaced may be gone: the rest of the step is written all the same.
 func TestStep_ReplacesALineThatIsGone(t *testing.T) {
 	s := newWebhookEnv(t)

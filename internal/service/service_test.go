@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -33,6 +34,39 @@ func TestLog_FiltersByLevelAndFormats(t *testing.T) {
 	(&Log{Level: "debug", Format: "text"}).Logger(&out).Debug("seen")
 	if !strings.Contains(out.String(), "level=DEBUG msg=seen") {
 		t.Errorf("text line = %q", out.String())
+	}
+}
+
+// What others send may be quoted in a line of the log; it does not fill it.
+func TestLog_CutsWhatIsVeryLong(t *testing.T) {
+	for name, foreign := range map[string]string{
+		"letters":            strings.Repeat("x", 60_000),
+		"no UTF-8":           strings.Repeat("\xff", 60_000),
+		"control characters": strings.Repeat("\x00\x1b[31m", 10_000),
+		"lines":              strings.Repeat("level=ERROR msg=forged\r\n", 2_500),
+	} {
+		for _, format := range []string{"text", "json"} {
+			var out bytes.Buffer
+			(&Log{Level: "info", Format: format}).Logger(&out).With("path", foreign).Error(foreign, "error", fmt.Errorf("asking: %w", errors.New(foreign)), "order", 7)
+			if lines := strings.Count(out.String(), "\n"); lines != 1 || out.Len() > 3*maxLogged+500 || !strings.Contains(out.String(), "order") {
+				t.Errorf("%s, %s: %d lines of %d bytes", name, format, lines, out.Len())
+			}
+		}
+	}
+}
+
+// Where the program panicked is what one looks for.
+func TestLog_KeepsTheStackOfAPanic(t *testing.T) {
+	var out bytes.Buffer
+	stack := strings.Repeat("goroutine 1\n\t/src/file.go:12\n", 200)
+	(&Log{Level: "info", Format: "json"}).Logger(&out).Error("request failed", "error", fmt.Errorf("panic: nil map\n%s", stack))
+	if !strings.Contains(out.String(), strings.ReplaceAll(strings.ReplaceAll(stack, "\n", `\n`), "\t", `\t`)) {
+		t.Error("the stack was cut")
+	}
+	out.Reset()
+	(&Log{Level: "info", Format: "json"}).Logger(&out).Error("request failed", "error", fmt.Errorf("panic: %s", strings.Repeat("x", 60_000)))
+	if out.Len() > maxStack+500 {
+		t.Errorf("%d bytes", out.Len())
 	}
 }
 

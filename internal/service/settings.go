@@ -88,11 +88,41 @@ func (l *Log) Validate() error {
 		config.Demand(l.Format == "text" || l.Format == "json", fmt.Sprintf("log.format: %q is neither text nor json", l.Format)))
 }
 
-// Logger writes to w as the valid settings say.
+// Limits of one text in a line of the log, in bytes.
+const (
+	maxLogged = 2000
+	maxStack  = 16 << 10 // of a panic, whose text has the stack
+)
+
+// boundLogged cuts long texts and errors, so that nothing that is quoted in them, whoever sent it,
+// fills the log.
+func boundLogged(_ []string, a slog.Attr) slog.Attr {
+	text := ""
+	switch value := a.Value.Resolve(); value.Kind() {
+	case slog.KindString:
+		text = value.String()
+	case slog.KindAny:
+		if err, ok := value.Any().(error); ok && err != nil {
+			text = err.Error()
+		}
+	}
+
+	if len(text) <= maxLogged {
+		return a
+	}
+	if strings.HasPrefix(text, "panic: ") {
+		text = strings.ToValidUTF8(text[:min(len(text), maxStack)], " ") // with its line breaks
+	} else {
+		text = delivery.Excerpt(text[:min(len(text), 4*maxLogged)], maxLogged)
+	}
+	return slog.String(a.Key, text)
+}
+
+// Logger writes to w as the valid settings say. It cuts what is very long.
 func (l *Log) Logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.Level)) // see Validate
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: boundLogged}
 	if l.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}

@@ -234,7 +234,7 @@ func (a *Archive) fault(ctx context.Context, doing string, err error) error {
 	if ended := ctx.Err(); ended != nil {
 		return fmt.Errorf("%s, %s: %w", at, doing, ended)
 	}
-	err = withoutURL(err)
+	err = delivery.Foreign(withoutURL(err))
 	var code proto.Error
 	if exception := (*clickhouse.Exception)(nil); errors.As(err, &exception) {
 		code = proto.Error(exception.Code)

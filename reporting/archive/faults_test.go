@@ -138,3 +138,21 @@ func TestFault_Kinds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a server says is quoted, but not without end.
+func TestFault_CutsWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	a, err := Open(Settings{URL: "http://ch.example:8123"})
+	noError(t, err)
+	foreign := strings.Repeat("x\xff\x00\r\n", 12_000)
+	for name, cause := range map[string]error{
+		"an exception":   &clickhouse.Exception{Code: 47, Name: "DB::Exception", Message: foreign},
+		"a proxy's page": &clickhouse.HTTPError{StatusCode: 502, Err: errors.New(foreign)},
+		"a user":         &clickhouse.Exception{Code: 516, Name: "DB::Exception", Message: foreign},
+	} {
+		got := a.fault(t.Context(), "insert", cause)
+		if n := len(got.Error()); n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || !errors.Is(got, cause) {
+			t.Errorf("%s: %d bytes: %q", name, n, got)
+		}
+	}
+}

@@ -147,14 +147,14 @@ func (s *Stored) Flaws() (flaws []string) {
 	}
 	status, external, created := s.value("status"), s.value("external_order_id"), s.value("created_at")
 	if reached, err := delivery.ParseStatus(status); err != nil || !reached.Terminal() {
-		flaws = append(flaws, fmt.Sprintf("status is %q, and it has ended", status))
+		flaws = append(flaws, fmt.Sprintf("status is %.100q, and it has ended", status))
 	}
 	digest := delivery.OrderDigest(s.Account, external)
 	if delivery.MakeOrderID(s.Order.Partition(), s.Order.Day(), digest) != s.Order {
-		flaws = append(flaws, fmt.Sprintf("its id is not that of external order id %q of this account", external))
+		flaws = append(flaws, fmt.Sprintf("its id is not that of external order id %.100q of this account", external))
 	}
 	if !strings.HasPrefix(created, dateOf(s.Day)) {
-		flaws = append(flaws, fmt.Sprintf("it was created on %q, which is another day", created))
+		flaws = append(flaws, fmt.Sprintf("it was created on %.100q, which is another day", created))
 	}
 	if steps := int(delivery.Sequence(s.Version)); len(s.events) != steps {
 		flaws = append(flaws, fmt.Sprintf("it has %d events, should have %d", len(s.events), steps))
@@ -173,7 +173,7 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 	const noRow, aRow = "no row", "a row"
 	differs := func(what, have, wanted string) {
 		if have != wanted {
-			found = append(found, fmt.Sprintf("%s is %q, should be %q", what, have, wanted))
+			found = append(found, fmt.Sprintf("%s is %.100q, should be %.100q", what, have, wanted))
 		}
 	}
 	compare := func(t *table, name string, columns []reflect.Value, row int, have []string, except string) {

@@ -20,6 +20,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"vendorapi/internal/config"
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 )
@@ -95,7 +96,7 @@ func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress f
 	for _, file := range slices.Backward(append(m.files(), sumsFile)) {
 		done, err := p.s3.FPutObject(ctx, p.bucket, p.prefix+path.Join(name, filepath.ToSlash(file)), filepath.Join(dir, file), minio.PutObjectOptions{})
 		if err != nil {
-			return err
+			return delivery.Foreign(err)
 		}
 		progress(fmt.Sprintf("uploaded %s: %d bytes", file, done.Size))
 	}
@@ -135,7 +136,7 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 		for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix, Recursive: true}) {
 			name, file, _ := strings.Cut(strings.TrimPrefix(o.Key, p.prefix), "/")
 			found[name] = found[name] || file == manifestFile
-			err = errors.Join(err, o.Err)
+			err = errors.Join(err, delivery.Foreign(o.Err))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
@@ -162,10 +163,11 @@ func (p *Place) remove(ctx context.Context, name string) error {
 	}
 	err := p.s3.RemoveObject(ctx, p.bucket, p.prefix+path.Join(name, manifestFile), minio.RemoveObjectOptions{})
 	if err != nil {
-		return err
+		return delivery.Foreign(err)
 	}
 	for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix + name + "/", Recursive: true}) {
-		err = errors.Join(err, o.Err, p.s3.RemoveObject(ctx, p.bucket, o.Key, minio.RemoveObjectOptions{}))
+		removal := errors.Join(o.Err, p.s3.RemoveObject(ctx, p.bucket, o.Key, minio.RemoveObjectOptions{}))
+		err = errors.Join(err, delivery.Foreign(removal))
 	}
 	return err
 }

@@ -298,6 +298,7 @@ func fault(ctx context.Context, err error) error {
 			return err
 		}
 	}
+	err = delivery.Foreign(err) // servers' answers are quoted
 	if passes(err) {
 		return &unavailable{err}
 	}

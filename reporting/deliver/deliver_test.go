@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/minio/minio-go/v7"
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"vendorapi/internal/delivery"
@@ -303,6 +304,19 @@ func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 		}
 		if err := s.Validate(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v", names, err)
+		}
+	}
+}
+
+// What a server answers is quoted, but not without end, and decides all the same whether it may pass.
+func TestFault_CutsWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	foreign := strings.Repeat("x\xff\x00\r\n", 12_000)
+	for status, passing := range map[int]bool{503: true, 403: false} {
+		cause := minio.ErrorResponse{StatusCode: status, Code: foreign, Message: foreign}
+		got := fault(t.Context(), cause)
+		if n := len(got.Error()); n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || errors.Is(got, delivery.ErrUnavailable) != passing {
+			t.Errorf("%d: %d bytes: %q", status, n, got)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func (v Values) Parse(now time.Time) (Params, error) {
 
 // noSuchID says that a value is no id. Names are taken on pages and in downloads.
 func noSuchID(what, value string) string {
-	return fmt.Sprintf("%q is neither the id of %s nor the name of exactly one", value, what)
+	return fmt.Sprintf("%.100q is neither the id of %s nor the name of exactly one", value, what)
 }
 
 // idText is an id as the views take it: empty means all.

@@ -23,7 +23,8 @@ const (
 	// A log gets so many lines at once, or those of a second.
 	logLines = 16
 	logEvery = time.Second
-	// logKept and logBytes are what is kept of a log, at least and at most.
+	// A log keeps the newest logKept lines and what was written together with the last of them,
+	// but no more than logBytes.
 	logKept, logBytes = 200, 256 << 10
 	// refreshEvery is how often endpoints are read though no note says that they have changed, should
 	// a note be lost.
@@ -537,6 +538,7 @@ type attemptLog struct {
 	again   bool     // the first of which takes the place of the log's first entry
 	probe   []byte   // the last line, if it is a failed probe's
 	written []chunk  // the log's entries, the newest first, as far as this owner wrote them
+	alone   bool     // the log has no other entries
 }
 
 type chunk struct{ lines, bytes int }
@@ -572,17 +574,46 @@ func (l *attemptLog) close() bool {
 	} else if l.probe != nil && n > 1 {
 		n--
 	}
-	l.closed, l.lines = l.lines[:n:n], l.lines[n:]
+	l.closed, l.lines = newestLines(l.lines[:n:n], l.limit()), l.lines[n:]
 	return len(l.lines) == 0
 }
 
-func (l *attemptLog) write(step *ledger.Step) { step.Log(l.account, l.closed, l.kept(), l.again) }
+// newestLines leaves out the oldest lines that a log would not keep; never the last one.
+func newestLines(lines [][]byte, limit int) [][]byte {
+	first, sum := len(lines), chunk{}
+	for first > 0 {
+		line := chunkOf(lines[first-1 : first])
+		full := sum.lines == logKept || sum.bytes+line.bytes > limit
+		if full && sum.lines > 0 {
+			break
+		}
+		sum.lines, sum.bytes = sum.lines+line.lines, sum.bytes+line.bytes
+		first--
+	}
+	return lines[first:]
+}
+
+// limit is how many bytes this owner's entries of the log may have. Half of the log is for those
+// of earlier owners, whose sizes are unknown, as long as there may be any.
+func (l *attemptLog) limit() int {
+	if l.alone {
+		return logBytes
+	}
+	return logBytes / 2
+}
+
+func (l *attemptLog) write(step *ledger.Step) {
+	if len(l.written) == 0 {
+		step.TrimLog(l.account, logBytes-l.limit())
+	}
+	step.Log(l.account, l.closed, l.kept(), l.again)
+}
 
 // kept is how many entries of the log are kept.
 func (l *attemptLog) kept() int {
 	sum := chunkOf(l.closed)
 	for i, c := range l.written {
-		if sum.lines >= logKept || sum.bytes+c.bytes > logBytes {
+		if sum.lines >= logKept || sum.bytes+c.bytes > l.limit() {
 			return i + 1
 		}
 		sum.lines, sum.bytes = sum.lines+c.lines, sum.bytes+c.bytes
@@ -590,19 +621,25 @@ func (l *attemptLog) kept() int {
 	return logKept
 }
 
+// lineOverhead is what an entry takes for each of its lines besides the line.
+const lineOverhead = 3
+
 func chunkOf(lines [][]byte) (c chunk) {
 	for _, line := range lines {
-		c.lines, c.bytes = c.lines+1, c.bytes+len(line)
+		c.lines, c.bytes = c.lines+1, c.bytes+len(line)+lineOverhead
 	}
 	return c
 }
 
 // wrote confirms what was written.
 func (l *attemptLog) wrote() {
-	if added := chunkOf(l.closed); l.again {
+	added := chunkOf(l.closed)
+	if l.again {
 		l.written[0] = added
 	} else {
-		l.written = append([]chunk{added}, l.written[:min(len(l.written), l.kept()-1)]...)
+		kept, before := l.kept(), len(l.written)
+		l.written = append([]chunk{added}, l.written[:min(before, kept-1)]...)
+		l.alone = l.alone || kept <= before+1
 	}
 	l.closed, l.again = nil, false
 }

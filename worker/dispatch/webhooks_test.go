@@ -159,8 +159,53 @@ func TestAttemptLog_KeepsTheNewest(t *testing.T) {
 		for _, one := range log {
 			sum.lines, sum.bytes = sum.lines+one.lines, sum.bytes+one.bytes
 		}
-		if sum.lines < c.fewest || sum.lines > c.most || sum.bytes > max(logBytes, c.line) || len(l.written) != len(log) {
+		if sum.lines < c.fewest || sum.lines > c.most || sum.bytes > max(logBytes, c.line+lineOverhead) || len(l.written) != len(log) {
 			t.Errorf("%s: %d lines of %d bytes in %d entries, of which it knows %d", name, sum.lines, sum.bytes, len(log), len(l.written))
+		}
+	}
+}
+
+// However many lines come at once, and however often owners change, the log has at most its bytes.
+func TestAttemptLog_NeverHoldsMoreThanItsBytes(t *testing.T) {
+	for name, c := range map[string]struct{ line, atOnce, writes, atLeast int }{
+		"one long line at once":         {3300, 1, 60, logBytes/2 - 3303},
+		"a burst of long lines":         {3300, 1000, 3, logBytes/2 - 3303},
+		"owners that write very little": {3300, 10, 1, logBytes/2 - 33_030},
+		"short lines":                   {100, 16, 40, 200 * 103},
+	} {
+		var log []int // the bytes of its entries, the newest first
+		trim := func(most int) {
+			sum := 0
+			for i, bytes := range log {
+				sum += bytes
+				if sum > most {
+					log = log[:i]
+					return
+				}
+			}
+		}
+		for owner := range 12 {
+			l := &attemptLog{}
+			for range c.writes {
+				for range c.atOnce {
+					l.add(make([]byte, c.line), false)
+				}
+				l.close()
+				if len(l.written) == 0 {
+					trim(logBytes - l.limit())
+				}
+				log = append([]int{chunkOf(l.closed).bytes}, log...)
+				log = log[:min(l.kept(), len(log))]
+				l.wrote()
+
+				bytes := 0
+				for _, one := range log {
+					bytes += one
+				}
+				if bytes > logBytes || owner > 5 && bytes < c.atLeast {
+					t.Fatalf("%s: the log has %d bytes in %d entries with owner %d", name, bytes, len(log), owner)
+				}
+			}
 		}
 	}
 }

@@ -5,7 +5,8 @@
 --   many of them end, 8 of how many accounts the events are, then for each condition: key, first and last place,
 --   what is there; for each order: its key, the expected version (8 bytes), status (1 byte;
 --   '' changes none), version and time (16 bytes), entries to append; for each that ends its
---   member; for each account its id and its events; then commands: the number of words, and those
+--   member; for each account its id and its events; then commands: the number of words, and those;
+--   TRIMLOG key bytes is trim_log
 -- Replies: done and the id of the batch, repeated, lost (another owner), conflict and
 --   the places of the orders, among the conditions and then the changes, that were changed
 --   by somebody else
@@ -45,7 +46,9 @@ for _ = 1, accounts do
 end
 while at <= #ARGV do
   local words = tonumber(ARGV[at])
-  if ARGV[at + 2] ~= 'SETID' then
+  if ARGV[at + 1] == 'TRIMLOG' then
+    trim_log(ARGV[at + 2], tonumber(ARGV[at + 3]))
+  elseif ARGV[at + 2] ~= 'SETID' then
     call(unpack(ARGV, at + 1, at + words))
   elseif redis.pcall(unpack(ARGV, at + 1, at + words)).err then -- somebody has destroyed the group
     call('XGROUP', 'CREATE', ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], 'MKSTREAM')

@@ -18,6 +18,16 @@ local function index_events(prefix, account, id, field, events)
   if call('TTL', key) < 90000 then call('EXPIRE', key, 93600) end
 end
 
+-- Removes the last entries of a list until the others have no more than so many bytes.
+local function trim_log(key, most)
+  local bytes = 0
+  for i, entry in ipairs(call('LRANGE', key, 0, -1)) do
+    bytes = bytes + #entry
+    if bytes > most and i == 1 then return call('DEL', key) end
+    if bytes > most then return call('LTRIM', key, 0, i - 2) end
+  end
+end
+
 local function fill_in_names()
   call, pack, parse = redis.call, struct.pack, struct.unpack
   byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub

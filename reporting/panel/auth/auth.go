@@ -279,7 +279,7 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 	if !errors.As(err, &e) {
 		requestID = NewRequestID()
 		h.Set("X-Request-Id", requestID)
-		log = log.With("request_id", requestID, "path", r.URL.Path, "error", err)
+		log = log.With("request_id", requestID, "path", delivery.Excerpt(r.URL.Path, delivery.MaxForeignError), "error", err)
 		e = delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id")
 		switch {
 		case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
