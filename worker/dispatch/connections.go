@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -29,8 +30,9 @@ const (
 
 	maxHeaderBytes = 64 << 10
 
-	// maxLabels is how many labels a transport serves before another one takes over: it never
-	// forgets a host that it could not connect to, which takes some 600 bytes, 40 MB in all.
+	// maxLabels is how many labels with nothing but failures a transport serves before another one
+	// takes over: it never forgets a host that it could not connect to, which takes some 600 bytes,
+	// 40 MB in all.
 	maxLabels = 65_536
 )
 
@@ -61,7 +63,10 @@ type sender struct {
 	mu       sync.RWMutex
 	targets  map[string]*target // by URL
 	forgetAt time.Time
-	labels   map[string]struct{} // that the transport has been given
+	// labels are those of which the transport keeps something though it has no connection: no
+	// dialled one has become idle.
+	labels    map[string]struct{}
+	maxLabels int // maxLabels; tests lower it
 }
 
 // target is where the requests of an endpoint go until its label changes.
@@ -69,6 +74,7 @@ type target struct {
 	url   *url.URL // its Host is <label>.<host>:<port>
 	host  string   // for the Host header
 	until time.Time
+	trace *httptrace.ClientTrace // of its requests
 }
 
 func newSender(g guard, settings Settings) *sender {
@@ -80,6 +86,7 @@ func newSender(g guard, settings Settings) *sender {
 		started:  time.Now(),
 		seed:     maphash.MakeSeed(),
 		most:     int64(openShare * settings.Concurrency),
+		labels:   make(map[string]struct{}), maxLabels: maxLabels,
 		dialer: net.Dialer{
 			ControlContext:  g.control,
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
@@ -144,29 +151,47 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 	var label string
 	label, t.until = s.label(raw, now)
 	u.Host = joinHost(label+"."+u.Hostname(), u.Port())
+	t.trace = &httptrace.ClientTrace{PutIdleConn: func(err error) {
+		if err == nil {
+			s.settled(label)
+		}
+	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.targets == nil || now.After(s.forgetAt) {
 		s.targets, s.forgetAt = map[string]*target{}, now.Add(s.lifetime)
 	}
-	s.noteLabel(label)
 	s.targets[raw] = t
 	return t, nil
 }
 
-// noteLabel lets another transport take over once the present one has been given maxLabels. What
-// is in flight ends in the transport in which it began. The caller holds the lock.
-func (s *sender) noteLabel(label string) {
-	if len(s.labels) >= maxLabels {
-		s.labels = nil
-		clear(s.targets) // so that each is noted with the new transport
+// unsettled notes a label for which a connection was dialled. Another transport takes over once the
+// present one keeps something of maxLabels: what is in flight ends in the transport in which it
+// began. Endpoints whose connections become idle do not count, however many there are.
+func (s *sender) unsettled(label string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.labels) >= s.maxLabels {
+		clear(s.labels)
 		former := s.transport.Swap(s.newTransport())
 		former.CloseIdleConnections()
 	}
-	if s.labels == nil {
-		s.labels = make(map[string]struct{})
-	}
 	s.labels[label] = struct{}{}
+}
+
+// settled forgets a label that has an idle connection, with which the transport forgets who waited
+// for one.
+func (s *sender) settled(label string) {
+	s.mu.RLock()
+	_, noted := s.labels[label]
+	s.mu.RUnlock()
+	if !noted {
+		return
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.labels, label)
 }
 
 // label names an endpoint's connections, without a dot, and until when. Endpoints change it at
@@ -191,7 +216,14 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 		if err != nil {
 			return nil, fmt.Errorf("dial %s: %w", address, err)
 		}
-		_, host, _ = strings.Cut(host, ".")
+		label, host, _ := strings.Cut(host, ".")
+		multiplexed := false // HTTP/2: the transport keeps the connection at once
+		defer func() {
+			if !multiplexed {
+				s.unsettled(label)
+			}
+		}()
+
 		reached(ctx, resolving)
 		conn, err := s.dialName(ctx, network, net.JoinHostPort(absolute(host), port))
 		if err != nil {
@@ -211,6 +243,7 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 			return nil, &handshakeError{err}
 		}
 		reached(ctx, connected)
+		multiplexed = secured.ConnectionState().NegotiatedProtocol == "h2"
 		return secured, nil
 	}
 }

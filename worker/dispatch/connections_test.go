@@ -338,22 +338,72 @@ func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
 		<-answer
 	})
 	s := plainSender(t)
+	s.maxLabels = 50
 	first := s.transport.Load()
 	inFlight := make(chan bool)
 	go func() { inFlight <- s.post(t, at("http", l, 1)).ok() }()
 	<-arrived
 
-	for i := range maxLabels {
-		if _, err := s.target(fmt.Sprintf("http://127.0.0.1:1/hook/%d", i), time.Now()); err != nil {
-			t.Fatal(err)
+	dead := listen(t, "127.0.0.1:0")
+	dead.Close()
+	for i := range 120 {
+		if s.post(t, at("http", dead, i)).ok() {
+			t.Fatal("a dead URL has answered")
+		}
+		if len(s.labels) > s.maxLabels {
+			t.Fatalf("%d labels are kept", len(s.labels))
 		}
 	}
-
-	if s.transport.Load() == first || len(s.labels) > maxLabels {
-		t.Errorf("the transport has been given %d labels and goes on", len(s.labels))
+	if s.transport.Load() == first {
+		t.Errorf("the transport has failed with %d labels and goes on", len(s.labels))
 	}
 	close(answer)
 	if !<-inFlight {
 		t.Error("the request in flight was cut off")
+	}
+}
+
+// However many endpoints are healthy, their transport and its idle connections stay.
+func TestConnections_AnyNumberOfHealthyURLsKeepsItsTransport(t *testing.T) {
+	for _, c := range protocols {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				config := authority.vendor(t)
+				if c.scheme == "http" {
+					config = nil
+				}
+				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+				s := pipeSender(t, authority, l)
+				s.lifetime, s.maxLabels = forEver, 20
+				first := s.transport.Load()
+				for i := range 3 * s.maxLabels {
+					if a := s.post(t, at(c.scheme, l, i)); !a.ok() {
+						t.Fatalf("endpoint %d: %+v", i, a)
+					}
+					synctest.Wait() // the connection is kept
+				}
+				if s.transport.Load() != first || len(s.labels) > 0 {
+					t.Errorf("the transport was replaced, or keeps something of %d labels", len(s.labels))
+				}
+			})
+		})
+	}
+}
+
+// A receiver that closes each connection leaves as much in a transport as one that is dead.
+func TestConnections_ReceiversThatCloseEachConnectionCount(t *testing.T) {
+	l := listen(t, "127.0.0.1:0")
+	start(t, l, nil, false, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
+	s := plainSender(t)
+	s.maxLabels = 20
+	first := s.transport.Load()
+	for i := range 2 * s.maxLabels {
+		if !s.post(t, at("http", l, i)).ok() {
+			t.Fatal("no answer")
+		}
+	}
+	if s.transport.Load() == first || len(s.labels) > s.maxLabels {
+		t.Errorf("%d labels are kept", len(s.labels))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"strconv"
 	"strings"
@@ -86,7 +87,7 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	phase := new(atomic.Uint32)
-	ctx = context.WithValue(ctx, phaseKey{}, phase)
+	ctx = httptrace.WithClientTrace(context.WithValue(ctx, phaseKey{}, phase), target.trace)
 	resp, err := s.RoundTrip(target.request(ctx, header, body))
 	// A kept connection may be stale, which a receiver's restart ends: the request may be repeated.
 	// http.Transport does that itself for HTTP/1.1 only.
