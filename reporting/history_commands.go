@@ -342,13 +342,11 @@ func findOrders(ctx context.Context, l *ledger.Ledger, order, account, externalI
 		if err != nil {
 			return nil, fmt.Errorf("--account: %w", err)
 		}
-		found, err := l.Orders.Find(ctx, externalID)
-		for _, o := range found {
-			if o.Account == id {
-				ids = append(ids, o.ID)
-			}
+		found, err := l.Orders.Find(ctx, id, externalID)
+		if err != nil || found == nil {
+			return nil, err
 		}
-		return ids, err
+		return []delivery.OrderID{found.ID}, nil
 	}
 	if phone, err = delivery.NormalizePhone(phone); err != nil {
 		return nil, fmt.Errorf("--phone: %w", err)

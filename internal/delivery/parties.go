@@ -32,6 +32,7 @@ type Account struct {
 	ExcessSince    time.Time   `json:"-"` // when sustained excess began (spec, "Limits", rule 3); zero: none
 	EarlierSecrets []time.Time `json:"-"` // until when earlier client secrets work, or worked
 	Revision       uint64      `json:"-"` // counts the stored changes, like a store's
+	NameRevision   uint64      `json:"-"` // the revision with which it got its name; the ledger's
 }
 
 // Window is "Count requests in any Seconds seconds"; none with a zero Count.

@@ -1,14 +1,11 @@
 package ledger
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +15,17 @@ import (
 
 // Create stores an account with the SHA-256 of its client secret, once for each id.
 func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
+	a.NameRevision = 1
+	if err := l.addName(ctx, a); err != nil {
+		return err
+	}
 	return l.writeAccount(ctx, "create", a, "", "created", a.CreatedAt.UnixMilli(), "secret", string(secretHash[:]))
+}
+
+// addName adds an account's name to the names before it is written.
+func (l *core) addName(ctx context.Context, a *delivery.Account) error {
+	member := redis.Z{Member: nameMember(a.ID, a.Name, a.NameRevision)}
+	return failed("writing an account's name", l.rdb.ZAdd(ctx, l.namesKey(), member).Err())
 }
 
 // writeAccount runs write_account.lua. An empty revision is not compared. An update fails with
@@ -29,13 +36,13 @@ func (l *core) writeAccount(ctx context.Context, mode string, a *delivery.Accoun
 		return fmt.Errorf("limits: %w", err)
 	}
 	r := l.partitionOf(a.ID)
-	keys := []string{r.account(a.ID), r.key(kindAccounts)}
+	keys := []string{r.account(a.ID), r.key(kindAccounts), r.list(listSuspended)}
 	args := []any{mode, a.ID[:], revision, int(endpoints)}
 	for e := range endpoints {
 		keys = append(keys, r.windows(e, a.ID))
 		args = append(args, packLimit(e, limitOf(&a.Limits, e), a.Suspended))
 	}
-	args = append(args, "name", a.Name, "suspended", flag(a.Suspended), "limits", string(limits))
+	args = append(args, "name", a.Name, "named", a.NameRevision, "suspended", flag(a.Suspended), "limits", string(limits))
 	refused := refusals{"missing": accountNotFound(), "conflict": fmt.Errorf("account %s: %w", a.ID, ErrConflict)}
 	_, err = l.runWord(ctx, "write_account", refused, keys, append(args, more...)...)
 	return err
@@ -75,7 +82,7 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 	if now.UnixMilli() < number(values["excess_until"]) {
 		a.ExcessSince = timeOf(number(values["excess"]))
 	}
-	a.Revision = uint64(number(values["revision"]))
+	a.Revision, a.NameRevision = uint64(number(values["revision"])), uint64(number(values["named"]))
 	earlier, err := storedEarlier(values)
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", id, err)
@@ -92,42 +99,6 @@ func number(text string) int64 {
 	return n
 }
 
-func (l *core) accountIDs(ctx context.Context) ([]delivery.AccountID, error) {
-	members, err := pipelined(ctx, l.rdb, "listing accounts", l.partitions, func(pipe redis.Pipeliner, r partition) func() []string {
-		return pipe.SMembers(ctx, r.key(kindAccounts)).Val
-	})
-	var ids []delivery.AccountID
-	for _, raw := range slices.Concat(members...) {
-		if len(raw) == len(delivery.AccountID{}) {
-			ids = append(ids, delivery.AccountID([]byte(raw)))
-		}
-	}
-	slices.SortFunc(ids, func(a, b delivery.AccountID) int { return bytes.Compare(a[:], b[:]) })
-	return ids, err
-}
-
-// List lists every account by name.
-func (l Accounts) List(ctx context.Context) ([]*delivery.Account, error) {
-	ids, err := l.accountIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	reads, err := pipelined(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() map[string]string {
-		return pipe.HGetAll(ctx, l.partitionOf(id).account(id)).Val
-	})
-	if err != nil {
-		return nil, err
-	}
-	accounts := make([]*delivery.Account, len(ids))
-	for i, id := range ids {
-		if accounts[i], err = decodeAccount(id, reads[i], l.now()); err != nil {
-			return nil, err // one that is in the set, and nowhere else, is a defect
-		}
-	}
-	slices.SortStableFunc(accounts, func(a, b *delivery.Account) int { return strings.Compare(a.Name, b.Name) })
-	return accounts, nil
-}
-
 // Update applies change to an account and writes it with its windows' limits, which are
 // not reset, in one script, again after a conflict. ACCOUNT_NOT_FOUND;
 // delivery.ErrUnavailable when others change the account all the time; an error of change
@@ -138,17 +109,44 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 		if err != nil {
 			return nil, err
 		}
+		expected := strconv.FormatUint(a.Revision, 10)
+		member := nameMember(id, a.Name, a.NameRevision)
+		folded := delivery.FoldName(a.Name)
 		if err := change(a); err != nil {
 			return nil, err
 		}
-		err = l.writeAccount(ctx, "update", a, strconv.FormatUint(a.Revision, 10))
+
+		renamed := delivery.FoldName(a.Name) != folded
+		if renamed {
+			a.NameRevision = a.Revision + 1
+			if err := l.addName(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+		err = l.writeAccount(ctx, "update", a, expected)
 		l.refused.forget(id) // other processes ask Redis again within a second
-		if !errors.Is(err, ErrConflict) {
-			a.Revision++
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		a.Revision++
+		if err != nil {
 			return a, err
 		}
+
+		if renamed {
+			l.removeName(ctx, member)
+		}
+		return a, nil
 	}
 	return nil, contended("account " + id.String())
+}
+
+// removeName removes the name that an account had. Where this fails the change has been made all
+// the same: who reads the names passes over this one.
+func (l *core) removeName(ctx context.Context, member string) {
+	if err := l.rdb.ZRem(ctx, l.namesKey(), member).Err(); err != nil {
+		l.log.Warn("the earlier name of an account stays among the names", "error", err)
+	}
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.

@@ -150,7 +150,7 @@ func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 		must(t, l.Limits.Flush(t.Context(), now))
 	}
 	marked := func() bool {
-		one, all := get(l.Accounts.Get(t.Context(), id))(t), get(l.Accounts.List(t.Context()))(t)
+		one, all := get(l.Accounts.Get(t.Context(), id))(t), allAccounts(t, l)
 		check(t, len(all) == 1 && all[0].ExcessSince.Equal(one.ExcessSince), "%v and %v", all[0].ExcessSince, one.ExcessSince)
 		return !one.ExcessSince.IsZero()
 	}

@@ -194,8 +194,8 @@ func (l Limits) Flush(ctx context.Context, now time.Time) error {
 	for account, c := range accounts {
 		r := l.partitionOf(account)
 		calls = append(calls, call{
-			keys: []string{r.keyOf(kindMinutes, account[:]), r.account(account)},
-			args: []any{now.Unix() / 60, c.all, c.refused, excessSpan, excessMinutes, now.UnixMilli()},
+			keys: []string{r.keyOf(kindMinutes, account[:]), r.account(account), r.list(listExcess)},
+			args: []any{now.Unix() / 60, c.all, c.refused, excessSpan, excessMinutes, now.UnixMilli(), account[:]},
 		})
 	}
 	_, err := l.runAll(ctx, "count_minutes", calls)

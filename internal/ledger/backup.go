@@ -134,6 +134,8 @@ type Resumed struct {
 //   - The epoch is raised, so that no version or event id is given out twice.
 //   - Sessions of the panel end: one that was ended after the backup would be
 //     open again.
+//   - The accounts' names are compared with the accounts: a cluster's masters were copied
+//     at slightly different moments.
 //
 // ErrOtherCopy unless Redis was restored from that backup. It may be repeated after an error.
 func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
@@ -146,6 +148,9 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 		return done, err
 	}
 	if done.Sessions, err = l.endSessions(ctx); err != nil {
+		return done, err
+	}
+	if err := l.repairNames(ctx); err != nil {
 		return done, err
 	}
 	// Last: until here all of it would be done again.

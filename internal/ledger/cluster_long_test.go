@@ -55,7 +55,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 		get(l.Lifecycle.Retire(t.Context(), p, time.Now(), 10))(t)
 		get(l.Ownership.Due(t.Context(), []int{p}, time.Now(), 10))(t)
 	}
-	equal(t, len(get(l.Accounts.List(t.Context()))(t)), 12, "accounts")
+	equal(t, len(allAccounts(t, l)), 12, "accounts")
 	get(l.Monitor.Stats(t.Context()))(t)
 	must(t, l.Limits.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
 	must(t, l.Limits.Flush(t.Context(), time.Now()))
@@ -111,7 +111,10 @@ func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 // clusterLists reads what operators see of the twelve accounts, over all masters.
 func clusterLists(t *testing.T, l *Ledger) {
 	t.Helper()
-	ids := get(l.accountIDs(t.Context()))(t)
+	var ids []delivery.AccountID
+	for _, a := range allAccounts(t, l) {
+		ids = append(ids, a.ID)
+	}
 	uses := get(l.Monitor.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
 	for i := range ids {
 		equal(t, uses[i][EndpointOrders].Sustained.Used, 2, "orders used")
@@ -132,13 +135,18 @@ func clusterLists(t *testing.T, l *Ledger) {
 	}
 	traces := get(l.Monitor.RefusedUpdates(t.Context(), 100))(t)
 	letters := get(l.Monitor.DeadLetters(t.Context(), 100))(t)
-	orders := get(l.Orders.Find(t.Context(), "X-1"))(t)
+	orders := 0
+	for _, id := range ids {
+		if o := get(l.Orders.Find(t.Context(), id, "X-1"))(t); o != nil {
+			orders++
+		}
+	}
 	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{Text: "şub"}, 11))(t)
 	fleets := l.Fleets.Snapshot().All()
 	one, _ := get2(l.Stores.Find(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11))(t)
-	endpoints := get(l.Webhooks.Endpoints(t.Context()))(t)
-	check(t, len(traces) == 16 && len(letters) == 16 && len(orders) == 12 && len(stores) == 11 && more && len(one) == 1 && len(endpoints) == 12,
-		"%d traces, %d letters, %d orders, %d and %d stores, %d endpoints", len(traces), len(letters), len(orders), len(stores), len(one), len(endpoints))
+	endpoints := allReceivers(t, l)
+	check(t, len(traces) == 16 && len(letters) == 16 && orders == 12 && len(stores) == 11 && more && len(one) == 1 && len(endpoints) == 12,
+		"%d traces, %d letters, %d orders, %d and %d stores, %d endpoints", len(traces), len(letters), orders, len(stores), len(one), len(endpoints))
 }
 
 func TestCluster_HistoryComesFromAllMasters(t *testing.T) {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,19 +65,24 @@ type WaitingEvent struct {
 
 // WebhooksLeft lists the accounts for whose webhooks anything is kept.
 func (l Consistency) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
-	ids, err := l.receiverIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	left, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() WebhooksLeft {
-		r := l.partitionOf(id)
-		scheduled, counts := pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))
-		replayed := pipe.SCard(ctx, r.replayed(id))
-		return func() WebhooksLeft {
-			return WebhooksLeft{id, r.waitingEvents(scheduled.Val()), int(counts.Val() + replayed.Val())}
+	found := make(map[delivery.AccountID]WebhooksLeft)
+	err := l.eachReceiver(ctx, func(ids []delivery.AccountID) error {
+		left, err := pipelined(ctx, l.rdb, "reading waiting webhooks", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() WebhooksLeft {
+			r := l.partitionOf(id)
+			scheduled, counts := pipe.ZRange(ctx, r.keyOf(kindRetries, id[:]), 0, -1), pipe.HLen(ctx, r.keyOf(kindAttempts, id[:]))
+			replayed := pipe.SCard(ctx, r.replayed(id))
+			return func() WebhooksLeft {
+				return WebhooksLeft{id, r.waitingEvents(scheduled.Val()), int(counts.Val() + replayed.Val())}
+			}
+		})
+		for _, w := range left {
+			if len(w.Scheduled)+w.Counts > 0 {
+				found[w.Account] = w
+			}
 		}
+		return err
 	})
-	return slices.DeleteFunc(left, func(w WebhooksLeft) bool { return len(w.Scheduled)+w.Counts == 0 }), err
+	return slices.SortedFunc(maps.Values(found), func(a, b WebhooksLeft) int { return compareAccounts(a.Account, b.Account) }), err
 }
 
 // orderItem is the length of an order's item: kind, digest, day, sequence.

@@ -27,14 +27,18 @@ func (l Erasure) Erase(ctx context.Context, erasures map[delivery.OrderID]time.T
 		done++
 		progress("orders erased", done)
 	}
-	accounts, err := l.accountIDs(ctx)
-	for i, account := range accounts {
-		if err := l.eraseAttempts(ctx, account, erasures); err != nil {
-			return failed("erasing attempts", err)
+
+	looked := 0
+	return l.eachAccount(ctx, func(ids []delivery.AccountID) error {
+		for _, account := range ids {
+			if err := l.eraseAttempts(ctx, account, erasures); err != nil {
+				return failed("erasing attempts", err)
+			}
+			looked++
+			progress("accounts whose webhooks' answers were looked at", looked)
 		}
-		progress("accounts whose webhooks' answers were looked at", i+1)
-	}
-	return err
+		return nil
+	})
 }
 
 // eraseOrder is an optimistic transaction and no function of the library: a restore erases before

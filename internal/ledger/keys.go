@@ -47,12 +47,13 @@ const (
 	kindDeadLetters   = 'z' // stream: dead letters; y, string: an order being copied, gone when the script ends
 	kindSentinel      = '0' // never there; every call in a cluster names it (sentinel)
 
+	kindListed    = 'W' // <list>, zset: accounts of a list, by its score (listings.go)
 	kindConfirmed = 'B' // string: written behind what replicas must confirm (replicas.go)
 
 	// Keys of no account have a partition of their own, tag {<env>g}: the fleets in
 	// parts (fleets.go), when they were last refused for their limit,
 	// meta (partitions, format, fleets' version, epoch), the libraries' last use, closings
-	// (closings.go), and:
+	// (closings.go), the accounts' names (listings.go), and:
 	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)
 	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)
 )

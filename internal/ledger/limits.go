@@ -394,13 +394,15 @@ func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (ex
 
 func (l *core) listAccounts(ctx context.Context) error {
 	began := l.now()
-	ids, err := l.accountIDs(ctx)
+	accounts := make(map[delivery.AccountID]struct{})
+	err := l.eachAccount(ctx, func(ids []delivery.AccountID) error {
+		for _, id := range ids {
+			accounts[id] = struct{}{}
+		}
+		return nil
+	})
 	if err != nil {
 		return err
-	}
-	accounts := make(map[delivery.AccountID]struct{}, len(ids))
-	for _, id := range ids {
-		accounts[id] = struct{}{}
 	}
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()

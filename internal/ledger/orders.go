@@ -341,33 +341,24 @@ func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders
 	return orders, unreadable, err
 }
 
-// Find finds the orders of all accounts with this external id, newest first.
-// Retired orders are not found. A record that cannot be read is an error.
-func (l Orders) Find(ctx context.Context, externalID string) ([]*delivery.Order, error) {
+// Find finds the order of an account by its external id; nil where Redis has none, or no more.
+func (l Orders) Find(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Order, error) {
 	if externalID == "" {
 		return nil, nil
 	}
-	ids, err := l.accountIDs(ctx)
+	r := l.partitionOf(account)
+	record, err := l.rdb.Get(ctx, r.order(delivery.OrderDigest(account, externalID))).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, failed("looking for an order", err)
 	}
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = l.partitionOf(id).order(delivery.OrderDigest(id, externalID))
+	o, err := decodeOrder(record, r.number)
+	if err != nil {
+		return nil, fmt.Errorf("order %q of account %s: %w", externalID, account, err)
 	}
-	orders, unreadable, err := readRecords(ctx, l.rdb, "looking for orders", keys, func(i int, record string) (*delivery.Order, error) {
-		o, err := decodeOrder(record, l.partitionOf(ids[i]).number)
-		if err != nil {
-			err = fmt.Errorf("order %q of account %s: %w", externalID, ids[i], err)
-		}
-		return o, err
-	})
-	if len(unreadable) > 0 {
-		return nil, unreadable[0]
-	}
-	orders = present(orders)
-	slices.SortStableFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return orders, err
+	return o, nil
 }
 
 // Each calls do with every order in Redis, up to 500 at a time, unordered, never twice at

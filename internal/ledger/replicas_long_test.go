@@ -136,7 +136,7 @@ func (s *replicated) refusesAll(t *testing.T, o *delivery.Order) {
 		"read":         func(ctx context.Context) error { _, err := s.Ownership.Read(ctx, []*Owned{owned}, 10, -1); return err },
 		"load fleets":  s.Fleets.Load,
 		"an account":   func(ctx context.Context) error { _, err := s.Accounts.Get(ctx, s.account); return err },
-		"all accounts": func(ctx context.Context) error { _, err := s.Accounts.List(ctx); return err },
+		"all accounts": func(ctx context.Context) error { return errOf2(s.Accounts.Page(ctx, AccountFilter{}, "", 100)) },
 		"advance":      func(ctx context.Context) error { return s.advanceBy(ctx, o.ID.Partition(), func(*Step) {}) },
 		"take": func(ctx context.Context) error {
 			_, err := s.Ownership.Take(ctx, o.ID.Partition(), "", "somebody")

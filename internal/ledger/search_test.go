@@ -13,36 +13,29 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-func TestFindOrders_OfAnyAccountNewestFirst(t *testing.T) {
+func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 	l := openTest(t)
 	vendors := envsEverywhere(t, l)
-	var want []delivery.OrderID
 	for i, s := range vendors {
 		s.create(t, fmt.Sprint("only-", i))
-		c := s.creation("same id", "")
-		c.Now = time.Now().Add(time.Duration(i) * time.Second)
-		created, _ := get2(s.Orders.Create(t.Context(), c))(t)
-		want = append(want, created.Order.ID)
+		s.create(t, "same id")
 	}
-	slices.Reverse(want)
-	found := get(l.Orders.Find(t.Context(), "same id"))(t)
-	var got []delivery.OrderID
-	for _, o := range found {
-		got = append(got, o.ID)
-		check(t, o.ExternalOrderID == "same id" && o.Recipient.Name != "", "%+v", o)
+	counts := &countCommands{counts: map[string]int{}}
+	l.rdb.AddHook(counts)
+	for _, s := range vendors {
+		o := get(l.Orders.Find(t.Context(), s.account, "same id"))(t)
+		require(t, o != nil, "not found")
+		check(t, o.Account == s.account && o.ExternalOrderID == "same id" && o.Recipient.Name != "", "%+v", o)
 	}
-	check(t, slices.Equal(got, want), "found %v, want %v", got, want)
-	if one, err := l.Orders.Find(t.Context(), "only-2"); err != nil || len(one) != 1 || one[0].Account != vendors[2].account {
-		t.Errorf("%+v, %v", one, err)
-	}
-	for _, nobodys := range []string{"", "only", "ONLY-2", strings.Repeat("x", 1000)} {
-		if none, err := l.Orders.Find(t.Context(), nobodys); err != nil || len(none) != 0 {
+	equal(t, counts.all(), len(vendors), "commands")
+	for _, nobodys := range []string{"", "only", "ONLY-2", "only-1", strings.Repeat("x", 1000)} {
+		if none, err := l.Orders.Find(t.Context(), vendors[2].account, nobodys); err != nil || none != nil {
 			t.Errorf("%.10q: %+v, %v", nobodys, none, err)
 		}
 	}
-	key := l.partitions[1].order(delivery.OrderDigest(vendors[1].account, "same id"))
+	key := l.partitionOf(vendors[0].account).order(delivery.OrderDigest(vendors[0].account, "same id"))
 	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
-	check(t, errOf(l.Orders.Find(t.Context(), "same id")) != nil, "a record that cannot be read is passed over")
+	check(t, errOf(l.Orders.Find(t.Context(), vendors[0].account, "same id")) != nil, "a record that cannot be read is passed over")
 }
 
 // One account more than a pipeline asks about.
@@ -57,30 +50,27 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 		}
 		newStore(t, l, a.ID, fleet)
 		s := &env{Ledger: l, account: a.ID, fleet: fleet}
-		s.create(t, "X")
 		if i%2 == 0 {
 			s.register(t)
 		}
 		want[a.ID] = true
 	}
-	accounts := get(l.Accounts.List(t.Context()))(t)
+	accounts := allAccounts(t, l)
 	for i, a := range accounts {
 		require(t, a.Name == fmt.Sprintf("Vendor %03d", i) && want[a.ID] && a.Limits == plenty(), "account %d: %+v", i, a)
 	}
-	endpoints := get(l.Webhooks.Endpoints(t.Context()))(t)
-	orders := get(l.Orders.Find(t.Context(), "X"))(t)
+	endpoints := allReceivers(t, l)
 	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 1000))(t)
-	check(t, len(accounts) == 501 && len(endpoints) == 251 && len(orders) == 501 && len(stores) == 501 && !more,
-		"%d accounts, %d endpoints, %d orders, %d stores", len(accounts), len(endpoints), len(orders), len(stores))
+	check(t, len(accounts) == 501 && len(endpoints) == 251 && len(stores) == 501 && !more,
+		"%d accounts, %d endpoints, %d stores", len(accounts), len(endpoints), len(stores))
 }
 
 func TestAccounts_OfAnEmptyLedger(t *testing.T) {
 	l := openTest(t)
-	accounts := get(l.Accounts.List(t.Context()))(t)
-	endpoints := get(l.Webhooks.Endpoints(t.Context()))(t)
-	orders := get(l.Orders.Find(t.Context(), "X-1"))(t)
+	accounts := allAccounts(t, l)
+	endpoints := allReceivers(t, l)
 	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 10))(t)
-	check(t, len(accounts)+len(endpoints)+len(orders)+len(stores) <= 0 && !more, "%v %v %v %v", accounts, endpoints, orders, stores)
+	check(t, len(accounts)+len(endpoints)+len(stores) <= 0 && !more, "%v %v %v", accounts, endpoints, stores)
 }
 
 // city is a few accounts' stores in every state, of two fleets or none.
@@ -156,7 +146,7 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	var first []*delivery.Store
 	for i := range 1000 {
-		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4)
+		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4, byAccount)
 		require(t, len(first) <= 4, "%d stores are kept", len(first))
 	}
 	check(t, first[0].ExternalID == "000" && first[3].ExternalID == "003", "%+v", first)
@@ -164,8 +154,8 @@ func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	for range setsAtOnce + 20 {
 		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})
 	}
-	ids := get(l.accountIDs(t.Context()))(t)
-	last := ids[len(ids)-1]
+	accounts := allAccounts(t, l) // by name
+	last := accounts[len(accounts)-1].ID
 	must(t, l.rdb.Set(t.Context(), l.partitionOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
 	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
 		t.Errorf("%d stores, more %v, %v", len(found), more, err)

@@ -132,25 +132,29 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 // so that older keys can be removed. It may be repeated. One that cannot be opened stays,
 // and is an error after the others were sealed.
 func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
-	ids, err := l.receiverIDs(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var left []string
-	for _, id := range ids {
-		for _, field := range []string{"secret", "old_secret", "previous"} {
-			n, err := l.resealField(ctx, id, field)
-			if ctx.Err() != nil {
-				return sealed, ctx.Err()
+	notSealed := 0
+	var reasons []string // of the first of them
+	err = l.eachReceiver(ctx, func(ids []delivery.AccountID) error {
+		for _, id := range ids {
+			for _, field := range []string{"secret", "old_secret", "previous"} {
+				n, err := l.resealField(ctx, id, field)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				sealed += n
+				if err == nil {
+					continue
+				}
+				notSealed++
+				if len(reasons) < 10 {
+					reasons = append(reasons, fmt.Sprintf("account %s: %v", id, err))
+				}
 			}
-			if err != nil {
-				left = append(left, fmt.Sprintf("account %s: %v", id, err))
-			}
-			sealed += n
 		}
-	}
-	if len(left) > 0 {
-		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", len(left), strings.Join(left[:min(len(left), 10)], "; "))
+		return nil
+	})
+	if err == nil && notSealed > 0 {
+		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", notSealed, strings.Join(reasons, "; "))
 	}
 	return sealed, err
 }

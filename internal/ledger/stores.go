@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -149,11 +148,7 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 // OfFleet lists a fleet's stores in a state (0: any), in no particular order. It reads no
 // store that is in another state.
 func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
-	sets, _, err := l.storeSets(ctx, &StoreFilter{Fleet: fleet, State: state})
-	if err != nil {
-		return nil, err
-	}
-	keys, err := l.storeKeys(ctx, sets)
+	keys, err := l.storeKeys(ctx, l.storeSets(&StoreFilter{Fleet: fleet, State: state}))
 	if err != nil {
 		return nil, err
 	}
@@ -348,38 +343,76 @@ type StoreFilter struct {
 // setsAtOnce is how many accounts', or partitions', ids of stores are in memory at once.
 const setsAtOnce = 32
 
-// Find lists stores by account and external id, at most limit, 1 to 1000; more: there are
-// others. It reads account by account until there are enough, or a fleet's stores.
+// Find lists stores, at most limit, 1 to 1000; more: there are others. Those of an account or a
+// fleet come by account and external id, those of all by the account's name and external id: it
+// reads account by account until there are enough.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
-	folded := delivery.FoldName(f.Text)
-	sets, ordered, err := l.storeSets(ctx, &f)
-	for page := range slices.Chunk(sets, setsAtOnce) {
-		keys, err := l.storeKeys(ctx, page)
-		if err != nil {
-			return nil, false, err
-		}
-		for some := range slices.Chunk(keys, itemsAtOnce) {
-			read, err := l.readStores(ctx, some)
-			if err != nil {
-				return nil, false, err
-			}
-			stores = append(stores, slices.DeleteFunc(read, func(s *delivery.Store) bool { return !f.matches(s, folded) })...)
-			stores = firstStores(stores, limit+1)
-		}
-		// Whatever comes in a later account belongs behind what is found.
-		if ordered && len(stores) > limit {
-			break
-		}
+	if f.Account.IsZero() && f.Fleet.IsZero() {
+		stores, err = l.findByName(ctx, &f, limit)
+	} else {
+		stores, err = l.firstOf(ctx, l.storeSets(&f), &f, limit+1, byAccount)
 	}
 	return stores[:min(limit, len(stores))], len(stores) > limit, err
 }
 
-func firstStores(stores []*delivery.Store, most int) []*delivery.Store {
+// findByName finds the first stores of all accounts, more than limit if there are.
+func (l Stores) findByName(ctx context.Context, f *StoreFilter, limit int) (stores []*delivery.Store, err error) {
+	for cursor := ""; ; {
+		accounts, next, err := l.namePage(ctx, "", cursor, setsAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		places := make(map[delivery.AccountID]int, len(accounts))
+		sets := make([]storeSet, len(accounts))
+		for i, a := range accounts {
+			places[a.ID] = i
+			sets[i] = l.storesOf(a.ID)
+		}
+
+		found, err := l.firstOf(ctx, sets, f, limit+1-len(stores), func(a, b *delivery.Store) int {
+			return cmp.Compare(places[a.Account], places[b.Account])
+		})
+		if err != nil {
+			return nil, err
+		}
+		stores = append(stores, found...)
+		// Whatever comes in a later account belongs behind what is found.
+		if len(stores) > limit || next == "" {
+			return stores, nil
+		}
+		cursor = next
+	}
+}
+
+// firstOf reads the stores of the sets and returns the first that match, at most most.
+func (l Stores) firstOf(ctx context.Context, sets []storeSet, f *StoreFilter, most int, order func(a, b *delivery.Store) int) (stores []*delivery.Store, err error) {
+	folded := delivery.FoldName(f.Text)
+	for page := range slices.Chunk(sets, setsAtOnce) {
+		keys, err := l.storeKeys(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for some := range slices.Chunk(keys, itemsAtOnce) {
+			read, err := l.readStores(ctx, some)
+			if err != nil {
+				return nil, err
+			}
+			stores = append(stores, slices.DeleteFunc(read, func(s *delivery.Store) bool { return !f.matches(s, folded) })...)
+			stores = firstStores(stores, most, order)
+		}
+	}
+	return stores, nil
+}
+
+func byAccount(a, b *delivery.Store) int { return compareAccounts(a.Account, b.Account) }
+
+// firstStores keeps the first stores by an order of their accounts, and by external id.
+func firstStores(stores []*delivery.Store, most int, order func(a, b *delivery.Store) int) []*delivery.Store {
 	slices.SortFunc(stores, func(a, b *delivery.Store) int {
-		return cmp.Or(bytes.Compare(a.Account[:], b.Account[:]), strings.Compare(a.ExternalID, b.ExternalID))
+		return cmp.Or(order(a, b), strings.Compare(a.ExternalID, b.ExternalID))
 	})
 	return slices.Delete(stores, min(most, len(stores)), len(stores))
 }
@@ -398,25 +431,20 @@ type storeSet struct {
 	isSorted  bool // a zset
 }
 
-// storeSets hold every store that can match. ordered: they follow each other.
-func (l *core) storeSets(ctx context.Context, f *StoreFilter) (sets []storeSet, ordered bool, err error) {
-	if f.Account.IsZero() && !f.Fleet.IsZero() {
-		for _, r := range l.partitions {
-			sets = append(sets, storeSet{partition: r, key: r.fleetStores(f.Fleet, f.State), isSorted: true})
-		}
-		return sets, false, nil
+// storeSets hold every store of the filter's account or fleet.
+func (l *core) storeSets(f *StoreFilter) (sets []storeSet) {
+	if !f.Account.IsZero() {
+		return []storeSet{l.storesOf(f.Account)}
 	}
-	ids := []delivery.AccountID{f.Account}
-	if f.Account.IsZero() {
-		if ids, err = l.accountIDs(ctx); err != nil {
-			return nil, false, err
-		}
+	for _, r := range l.partitions {
+		sets = append(sets, storeSet{partition: r, key: r.fleetStores(f.Fleet, f.State), isSorted: true})
 	}
-	for _, id := range ids {
-		r := l.partitionOf(id)
-		sets = append(sets, storeSet{partition: r, key: r.keyOf(kindAccountStores, id[:])})
-	}
-	return sets, true, nil
+	return sets
+}
+
+func (l *core) storesOf(account delivery.AccountID) storeSet {
+	r := l.partitionOf(account)
+	return storeSet{partition: r, key: r.keyOf(kindAccountStores, account[:])}
 }
 
 func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {

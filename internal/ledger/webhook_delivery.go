@@ -248,27 +248,33 @@ func (l *core) decodeFacts(account delivery.AccountID, values map[string]string)
 	return f
 }
 
-// Pending lists the accounts of a partition with a schedule, or a breaker.
-func (l Ownership) Pending(ctx context.Context, partition int) ([]delivery.AccountID, error) {
+// Pending lists the accounts of a partition with a schedule, or a breaker. A new owner asks once;
+// it reads every account of the partition, some hundreds at a time.
+func (l Ownership) Pending(ctx context.Context, partition int) (pending []delivery.AccountID, err error) {
 	r := l.partitions[partition]
-	all, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
-	if err != nil {
-		return nil, failed("listing accounts", err)
+	add := func(ids []delivery.AccountID) error {
+		waits, err := pipelined(ctx, l.rdb, "reading schedules", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() bool {
+			scheduled, breaker := pipe.ZCard(ctx, r.keyOf(kindRetries, id[:])), pipe.HExists(ctx, r.keyOf(kindEndpoint, id[:]), "gate")
+			return func() bool { return scheduled.Val() > 0 || breaker.Val() }
+		})
+		for i, waiting := range waits {
+			if waiting {
+				pending = append(pending, ids[i])
+			}
+		}
+		return err
 	}
+
 	if l.partitionOf(delivery.FinanceAccount) == r { // it is not in the set
-		all = append(all, string(delivery.FinanceAccount[:]))
-	}
-	waits, err := pipelined(ctx, l.rdb, "reading schedules", all, func(pipe redis.Pipeliner, account string) func() bool {
-		scheduled, breaker := pipe.ZCard(ctx, r.keyOf(kindRetries, []byte(account))), pipe.HExists(ctx, r.keyOf(kindEndpoint, []byte(account)), "gate")
-		return func() bool { return scheduled.Val() > 0 || breaker.Val() }
-	})
-	var pending []delivery.AccountID
-	for i, waiting := range waits {
-		if waiting {
-			pending = append(pending, delivery.AccountID([]byte(all[i])))
+		if err := add([]delivery.AccountID{delivery.FinanceAccount}); err != nil {
+			return nil, err
 		}
 	}
-	return pending, err
+	if err := l.eachAccountOf(ctx, l.partitions[partition:partition+1], add); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(pending, compareAccounts)
+	return slices.Compact(pending), nil
 }
 
 // Ended are the ids of the events that ended after an entry of the partition's events was written.
@@ -454,6 +460,8 @@ func (s *Step) Endpoint(account delivery.AccountID, c *EndpointChange) {
 	}
 	if c.State != "" {
 		set = append(set, "state", string(c.State), "since", c.StateSince)
+		// Only one that is in the list has a URL.
+		s.command("ZADD", s.partition.list(listReceivers), "XX", receiverScore(c.State, c.StateSince), account[:])
 	}
 	if c.Proven {
 		set = append(set, "proven", "1")

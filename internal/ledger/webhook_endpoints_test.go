@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"vendorapi/internal/delivery"
 )
 
@@ -213,14 +211,14 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 
 func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	s := newUnregistered(t)
-	equal(t, len(get(s.Webhooks.Endpoints(t.Context()))(t)), 0, "endpoints")
+	equal(t, len(allReceivers(t, s.Ledger)), 0, "endpoints")
 	s.register(t)
 	vendors := []*env{s, s.beside(t), s.beside(t)}
 	gone := s.beside(t)
 	must(t, gone.Webhooks.Delete(t.Context(), gone.account))
 	s.schedules(t, 1000, s.publish(t, 3)...)
 	must(t, s.Webhooks.SetLimits(t.Context(), vendors[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
-	all := get(s.Webhooks.Endpoints(t.Context()))(t)
+	all := allReceivers(t, s.Ledger)
 	require(t, len(all) == 3, "%d endpoints", len(all))
 	for _, one := range vendors {
 		i := slices.IndexFunc(all, func(e *WebhookEndpoint) bool { return e.Account == one.account })
@@ -261,7 +259,7 @@ func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 	other := newAccount(t, stranger, plenty())
 	_, issued := get2(stranger.Webhooks.SetURL(t.Context(), other, "https://other.example/hook"))(t)
 	for _, l := range []*Ledger{s.Ledger, stranger} {
-		all := get(l.Webhooks.Endpoints(t.Context()))(t)
+		all := allReceivers(t, l)
 		require(t, len(all) == 2, "%d endpoints", len(all))
 		for _, e := range all {
 			ours := (l == stranger) == (e.Account == other) // the process has its key
@@ -306,7 +304,7 @@ func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	require(t, want.Secret != "" && len(want.Earlier) == 1, "%+v", want)
 	want.Secret, want.Earlier[0].Secret = "", ""
 	one := get(panel.Webhooks.Endpoint(t.Context(), s.account))(t)
-	all := get(panel.Webhooks.Endpoints(t.Context()))(t)
+	all := allReceivers(t, panel)
 	check(t, reflect.DeepEqual(one, want) && len(all) == 1 && reflect.DeepEqual(all[0], want), "without keys %+v and %+v, want %+v", one, all[0], want)
 	check(t, logged.Len() <= 0, "it complains: %s", logged)
 	check(t, errOf(panel.Webhooks.SetURL(t.Context(), s.account, "https://other.example/hook")) != nil, "a secret is issued without a key")
@@ -319,26 +317,6 @@ func TestSeverity_RanksTheStates(t *testing.T) {
 		got := state.Severity()
 		check(t, got == want, "%q: %d, want %d", state, got, want)
 	}
-}
-
-func TestWorstFirst_ByStateThenBreakerThenBacklogThenAge(t *testing.T) {
-	since := time.UnixMilli(1_795_000_000_000)
-	want := []*WebhookEndpoint{ // in this order
-		{State: EndpointUnreachable},
-		{State: EndpointGone, BreakerOpen: true},
-		{State: EndpointGone, Backlog: 9, StateSince: since},
-		{State: EndpointGone, Backlog: 3, StateSince: since},
-		{State: EndpointGone, Backlog: 3, StateSince: since.Add(time.Second)},
-		{State: EndpointFailing, Backlog: 100},
-		{State: EndpointHealthy, Account: delivery.AccountID{1}},
-		{State: EndpointHealthy, Account: delivery.AccountID{2}},
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		got := rapid.Permutation(want).Draw(t, "list")
-		if slices.SortFunc(got, WorstFirst); !slices.Equal(got, want) {
-			t.Fatalf("%+v", got)
-		}
-	})
 }
 
 func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {

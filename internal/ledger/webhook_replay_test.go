@@ -108,7 +108,7 @@ func TestReplay_ByEvent(t *testing.T) {
 	ids := []string{s.eventID(undelivered[0]), s.eventID(delivered[0]), s.eventID(undelivered[0]), s.eventID(delivered[1])}
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids))(t), 3, "queued") // each once
 	s.replayed(t, undelivered[0], delivered[0], delivered[1])
-	o := get(s.Orders.Find(t.Context(), "X-1"))(t)[0]
+	o := get(s.Orders.Find(t.Context(), s.account, "X-1"))(t)
 	for name, id := range map[string]string{"nonsense": "evt_nonsense", "a version that is not there": delivery.EventID(o.ID, 1<<32|9),
 		"a creation": delivery.EventID(o.ID, 1<<32|1), "another epoch": delivery.EventID(o.ID, 7<<32|2)} {
 		err := errOf(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{ids[0], id}))

@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -62,18 +60,6 @@ type WebhookEndpoint struct {
 	Delivered, Retried, Undelivered, NotSent int64
 }
 
-// WorstFirst orders endpoints by severity, open breaker, backlog and the age of the
-// state; the account's id makes it stable.
-func WorstFirst(a, b *WebhookEndpoint) int {
-	return cmp.Or(
-		cmp.Compare(b.State.Severity(), a.State.Severity()),
-		cmp.Compare(flag(b.BreakerOpen), flag(a.BreakerOpen)),
-		cmp.Compare(b.Backlog, a.Backlog),
-		a.StateSince.Compare(b.StateSince),
-		bytes.Compare(a.Account[:], b.Account[:]),
-	)
-}
-
 func webhookNotConfigured() error {
 	return delivery.Refuse(delivery.CodeWebhookNotConfigured, "no webhook URL is registered; register one with PUT /webhook")
 }
@@ -121,21 +107,6 @@ func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*We
 	return found[0], nil
 }
 
-// Endpoints reads the endpoints that have a URL, by the account's id.
-func (l Webhooks) Endpoints(ctx context.Context) ([]*WebhookEndpoint, error) {
-	ids, err := l.receiverIDs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.readEndpoints(ctx, ids)
-}
-
-// receiverIDs are those who may have an endpoint: finance and all accounts.
-func (l *core) receiverIDs(ctx context.Context) ([]delivery.AccountID, error) {
-	ids, err := l.accountIDs(ctx)
-	return append(ids, delivery.FinanceAccount), err
-}
-
 // Owner is whose endpoint it is: an account, or finance with nothing but id and name. ACCOUNT_NOT_FOUND.
 func (l Webhooks) Owner(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
 	if id == delivery.FinanceAccount {
@@ -151,7 +122,8 @@ func (l Webhooks) OwnerNames(ctx context.Context, ids []delivery.AccountID) ([]s
 		if id == delivery.FinanceAccount {
 			return func() string { return delivery.FinanceName }
 		}
-		return pipe.HGet(ctx, l.partitionOf(id).account(id), "name").Val
+		read := pipe.HMGet(ctx, l.partitionOf(id).account(id), "name")
+		return func() string { return text(read.Val()[0]) }
 	})
 }
 
@@ -171,9 +143,10 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 // TOO_MANY_SECRETS of rotate, WEBHOOK_BEING_REMOVED of set.
 func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.partitionOf(account)
+	keys := []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes), r.list(listReceivers)}
 	return l.runWord(ctx, "write_endpoint",
 		refusals{"missing": webhookNotConfigured(), "full": tooManySecrets(), "waiting": beingRemoved()},
-		[]string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, append([]any{r.prefix, account[:], mode}, args...)...)
+		keys, append([]any{r.prefix, account[:], mode}, args...)...)
 }
 
 // SetURL registers or changes a URL, which takes the whole backlog; the same one is

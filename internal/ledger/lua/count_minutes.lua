@@ -2,9 +2,11 @@
 -- minute, and marks the account once it has exceeded its limits for long enough
 -- (design section 4, "Sustained excess"). The mark goes when the excess does: at
 -- excess_until for whoever reads it, because a silent account has no further call.
--- KEYS 1 minutes, 2 account
+-- The list of accounts in excess has the end as score; a silent account stays in it
+-- until its next call, and is passed over.
+-- KEYS 1 minutes, 2 account, 3 accounts in excess
 -- ARGV 1 minute, 2 requests, 3 refused among them, 4 minutes looked back on,
---   5 minutes with excess that make it sustained, 6 now in ms
+--   5 minutes with excess that make it sustained, 6 now in ms, 7 account (16 bytes)
 -- Reply: how many of the minutes were mostly refused
 -- Repeated call: counts twice, in a figure that decides nothing by itself.
 call('HINCRBY', KEYS[1], ARGV[1] .. ':all', ARGV[2])
@@ -28,8 +30,9 @@ if call('EXISTS', KEYS[2]) == 1 then
   if excess >= sustained then
     call('HSETNX', KEYS[2], 'excess', ARGV[6])
     call('HSET', KEYS[2], 'excess_until', format('%d', ends))
-  else
-    call('HDEL', KEYS[2], 'excess', 'excess_until')
+    call('ZADD', KEYS[3], ends, ARGV[7])
+  elseif call('HDEL', KEYS[2], 'excess', 'excess_until') > 0 then
+    call('ZREM', KEYS[3], ARGV[7])
   end
 end
 return excess

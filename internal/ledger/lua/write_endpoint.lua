@@ -1,7 +1,7 @@
 -- Changes a webhook endpoint's configuration, and notes that for the partition's owner.
 -- A change of the URL clears what was known of the old receiver; the backlog goes to the
 -- new one, slowly first.
--- KEYS 1 endpoint, 2 notes
+-- KEYS 1 endpoint, 2 notes, 3 list of receivers
 -- ARGV 1 key prefix {tag}, 2 account, 3 'set', 'rotate', 'limit', 'probe' or 'delete',
 --   4 set: the URL, rotate: '1' ends the earlier secrets now, 5 set (used only
 --   when there is none yet), rotate: sealed secret, 6 end of the validity of the
@@ -11,6 +11,8 @@
 --   set: no URL is registered), waiting (set: what waited for a URL that was
 --   deleted must be recorded first; nothing was written), full (rotate: too many
 --   earlier secrets still sign)
+-- The list of receivers (listings.go) has those with a URL. The score of a healthy one
+-- is its severity, 3 for the best, before the time of its state.
 -- Repeated call: set, limit and probe write the same again; rotate is recognized by
 --   the sealed secret's bytes.
 local now = floor(clock() / 1000)
@@ -20,6 +22,7 @@ local function raise()
   call('HSET', KEYS[1], 'state', 'healthy', 'since', now, 'moved', call('HINCRBY', KEYS[1], 'version', 1))
   call('HDEL', KEYS[1], 'gate')
 end
+local HEALTHY = 3 * 4398046511104 -- 2^42, for the time
 local function limit(field, value)
   if value == '' then return end
   if value == '0' then call('HDEL', KEYS[1], field) else call('HSET', KEYS[1], field, value) end
@@ -29,6 +32,7 @@ if ARGV[3] == 'set' then
   if url ~= ARGV[4] then
     call('HSET', KEYS[1], 'url', ARGV[4])
     raise()
+    call('ZADD', KEYS[3], HEALTHY + now, ARGV[2])
   else
     -- Who sets the URL that is set, or asks for a test, says that the receiver is
     -- mended: the next probe goes out now, whatever its pause had grown to.
@@ -59,6 +63,7 @@ elseif ARGV[3] == 'limit' then
 else
   call('HDEL', KEYS[1], 'url', 'secret', 'old_secret', 'old_until', 'previous', 'proven') -- the limits are the operator's
   raise()
+  call('ZREM', KEYS[3], ARGV[2])
 end
 note(KEYS[2], ARGV[2])
 return 'written'

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -22,33 +24,40 @@ const (
 
 type accountList struct {
 	formPage
-	Text      string
-	Accounts  []*delivery.Account
-	Uses      [][]ledger.EndpointUse // of each of them
-	Pager     layout.Pager
-	Suspended int // of all that were found
-	Excessive int
+	Text, State string
+	Tabs        []layout.Link
+	Accounts    []*delivery.Account
+	Uses        [][]ledger.EndpointUse // of each of them
+	Pages       layout.NextPages
+	Counts      ledger.AccountCounts // of all accounts, whatever is searched for
 }
 
+var accountStates = []ledger.AccountState{"", ledger.AccountInExcess, ledger.AccountSuspended}
+
 func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) error {
-	all, err := p.Lists.Accounts.Get(r.Context())
+	query := layout.FiltersOf(r, "text", "state", "after")
+	filter := ledger.AccountFilter{Text: strings.TrimSpace(query.Get("text")), State: ledger.AccountState(query.Get("state"))}
+	if !slices.Contains(accountStates, filter.State) {
+		query.Refuse("state", "is no state of an account")
+		filter.State = ""
+	}
+	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text"), State: string(filter.State)}
+	accounts, next, err := layout.Following(query, func(cursor string) ([]*delivery.Account, string, error) {
+		return p.Ledger.Accounts.Page(r.Context(), filter, cursor, accountsShown)
+	})
 	if err != nil {
 		return err
 	}
-	query := layout.FiltersOf(r, "text", "page")
-	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text")}
-	var ranked [3][]*delivery.Account
-	for _, a := range all {
-		if matches(list.Text, a.Name, a.ID.String(), a.ID.ClientID()) {
-			rank := accountRank(a)
-			ranked[rank] = append(ranked[rank], a)
-			if a.Suspended {
-				list.Suspended++
-			}
-		}
+	if list.Counts, err = p.Ledger.Accounts.Counts(r.Context()); err != nil {
+		return err
 	}
-	list.Excessive = len(ranked[0])
-	list.Accounts, list.Pager = layout.Cut(slices.Concat(ranked[:]...), accountsShown, "/accounts", query)
+	list.Accounts, list.Pages = accounts, layout.NewNextPages("/accounts", query, next)
+	list.Tabs = query.Tabs("/accounts", "state", []layout.Choice{
+		{Name: "All " + layout.Count(list.Counts.All)},
+		{Value: string(ledger.AccountInExcess), Name: "in sustained excess " + layout.Count(list.Counts.Excess)},
+		{Value: string(ledger.AccountSuspended), Name: "suspended " + layout.Count(list.Counts.Suspended)},
+	})
+
 	ids := make([]delivery.AccountID, len(list.Accounts))
 	for i, a := range list.Accounts {
 		ids[i] = a.ID
@@ -57,16 +66,6 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 		return err
 	}
 	return p.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
-}
-
-func accountRank(a *delivery.Account) int {
-	switch {
-	case !a.ExcessSince.IsZero():
-		return 0
-	case a.Suspended:
-		return 1
-	}
-	return 2
 }
 
 type accountPage struct {
@@ -279,52 +278,117 @@ type receiverList struct {
 	Tabs        []layout.Link
 	Live        string // the address of the part that refreshes itself
 	Receivers   []receiver
-	Pager       layout.Pager
-	Without     int // accounts without an endpoint
-	Waiting     int64
+	Pages       layout.NextPages
+	Without     int64  // accounts without an endpoint
+	Waiting     string // how many events wait for all receivers; empty: some partition has no owner, who alone knows
 }
 
+// shownStates are those of the tabs.
+var shownStates = []ledger.EndpointState{ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy}
+
 func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome) error {
-	endpoints, err := p.Lists.Endpoints.Get(r.Context())
-	if err != nil {
-		return err
-	}
-	names, err := p.Lists.AccountNames(r.Context())
-	if err != nil {
-		return err
-	}
-	query := layout.FiltersOf(r, "state", "text", "page")
-	states := []ledger.EndpointState{ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy}
+	query := layout.FiltersOf(r, "state", "text", "after")
 	if state := query.Get("state"); state != "" && ledger.EndpointState(state).Severity() < 0 {
 		query.Refuse("state", "is no state of a receiver")
 	}
-	list := &receiverList{Text: query.Get("text"), State: query.Get("state"), Without: len(names)}
-	var found []receiver
-	counts := map[ledger.EndpointState]int64{}
-	for _, e := range endpoints {
-		one := receiver{e, names.Of(e.Account, "account ")}
-		if _, known := names[e.Account.String()]; known {
-			list.Without--
-		}
-		list.Waiting += e.Backlog
-		if !matches(list.Text, one.Name, e.Account.String(), e.URL) {
-			continue
-		}
-		counts[e.State]++
-		counts[""]++
-		if list.State == "" || string(e.State) == list.State {
-			found = append(found, one)
-		}
+	list := &receiverList{Text: query.Get("text"), State: query.Get("state")}
+	endpoints, next, err := layout.Following(query, func(cursor string) ([]*ledger.WebhookEndpoint, string, error) {
+		return p.receiverPage(r.Context(), strings.TrimSpace(list.Text), ledger.EndpointState(list.State), cursor)
+	})
+	if err != nil {
+		return err
 	}
-	tabs := []layout.Choice{{Name: "All " + layout.Count(counts[""])}}
-	for _, state := range states {
-		tabs = append(tabs, layout.Choice{Value: string(state), Name: string(state) + " " + layout.Count(counts[state])})
+	list.Pages = layout.NewNextPages("/webhooks", query, next)
+	if list.Receivers, err = p.withNames(r.Context(), endpoints); err != nil {
+		return err
 	}
-	list.Tabs = query.Tabs("/webhooks", "state", tabs)
-	slices.SortFunc(found, func(a, b receiver) int { return ledger.WorstFirst(a.WebhookEndpoint, b.WebhookEndpoint) })
-	list.Receivers, list.Pager = layout.Cut(found, receiversShown, "/webhooks", query)
+	if err := p.countReceivers(r.Context(), list, query); err != nil {
+		return err
+	}
 	list.Live = layout.Address("/webhooks/live", query.Values)
 	return p.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err()})
+}
+
+// receiverPage reads a page of all receivers, the worst first, or of those of the accounts that a
+// text finds: page by page by name, and the worst first on a page.
+func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.EndpointState, cursor string) ([]*ledger.WebhookEndpoint, string, error) {
+	if text == "" {
+		return p.Ledger.Webhooks.Page(ctx, state, cursor, receiversShown)
+	}
+
+	accounts, next, err := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{Text: text}, cursor, receiversShown)
+	if err != nil {
+		return nil, "", err
+	}
+	var owners []delivery.AccountID
+	finance := text == delivery.FinanceAccount.String() || strings.HasPrefix(delivery.FoldName(delivery.FinanceName), delivery.FoldName(text))
+	if finance && cursor == "" { // it is no account
+		owners = append(owners, delivery.FinanceAccount)
+	}
+	for _, a := range accounts {
+		owners = append(owners, a.ID)
+	}
+	endpoints, err := p.Ledger.Webhooks.EndpointsOf(ctx, owners)
+	if err != nil {
+		return nil, "", err
+	}
+	inOtherState := func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state }
+	endpoints = slices.DeleteFunc(endpoints, inOtherState)
+	slices.SortStableFunc(endpoints, func(a, b *ledger.WebhookEndpoint) int {
+		return cmp.Or(cmp.Compare(b.State.Severity(), a.State.Severity()), a.StateSince.Compare(b.StateSince))
+	})
+	return endpoints, next, nil
+}
+
+func (p *Pages) withNames(ctx context.Context, endpoints []*ledger.WebhookEndpoint) ([]receiver, error) {
+	ids := make([]delivery.AccountID, len(endpoints))
+	for i, e := range endpoints {
+		ids[i] = e.Account
+	}
+	names, err := p.Lists.AccountNames(ctx, ids)
+	receivers := make([]receiver, len(endpoints))
+	for i, e := range endpoints {
+		receivers[i] = receiver{e, names.Of(e.Account, "account ")}
+	}
+	return receivers, err
+}
+
+// countReceivers counts all receivers, whatever is searched for.
+func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *layout.Filters) error {
+	counts, err := p.Ledger.Webhooks.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	accounts, err := p.Ledger.Accounts.Counts(ctx)
+	if err != nil {
+		return err
+	}
+	finance, err := p.Ledger.Webhooks.EndpointsOf(ctx, []delivery.AccountID{delivery.FinanceAccount})
+	if err != nil {
+		return err
+	}
+	queues, err := p.Ledger.Monitor.QueueStats(ctx)
+	if err != nil && !errors.Is(err, ledger.ErrNoOwner) {
+		return err
+	}
+
+	var all int64
+	tabs := []layout.Choice{{}}
+	for _, state := range shownStates {
+		tabs = append(tabs, layout.Choice{Value: string(state), Name: string(state) + " " + layout.Count(counts[state])})
+		all += counts[state]
+	}
+	tabs[0].Name = "All " + layout.Count(all)
+	list.Tabs = query.Tabs("/webhooks", "state", tabs)
+	list.Without = max(0, accounts.All-(all-int64(len(finance))))
+	if err == nil {
+		var waiting int64
+		for _, q := range queues {
+			waiting += q.Events
+		}
+		list.Waiting = layout.Plural(waiting, "event waits", "events wait")
+	}
+	return nil
 }
 
 type webhookPage struct {

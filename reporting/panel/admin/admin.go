@@ -277,8 +277,7 @@ func (p *Pages) change(r *http.Request, method, path string, body map[string]any
 		sent = body
 	}
 	err := p.admin.Do(context.WithoutCancel(r.Context()), auth.IdentityOf(r.Context()).Name, method, path, sent, into)
-	p.Lists.Accounts.Forget()
-	p.Lists.Endpoints.Forget()
+	p.Lists.Few.Forget()
 	if errors.Is(err, delivery.ErrUnavailable) {
 		p.Log.Warn("the admin API is unavailable", "error", err)
 		return delivery.Refuse(delivery.CodeServiceUnavailable,

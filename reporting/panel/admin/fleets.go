@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"net/http"
@@ -90,13 +91,15 @@ type fleetPage struct {
 	// The first ones by name; those that wait for the fleet's answer, and the others.
 	AwaitingStores, Stores []storeRow
 	MoreStores             bool
-	// The first accounts that an overdue payment would be announced to, and all in number.
+	// The accounts that an overdue payment would be announced to, those with the most stores
+	// first, and all in number.
 	Vendors    []vendorAtRisk
 	AllVendors int
 }
 
 type vendorAtRisk struct {
-	*delivery.Account
+	ID     delivery.AccountID
+	Name   string
 	Stores []string // names of active stores
 }
 
@@ -133,20 +136,45 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err != nil {
 		return err
 	}
-	accounts, err := p.Lists.Accounts.Get(r.Context())
-	if err != nil {
+	page.take(stores)
+	if err := p.nameOwners(r.Context(), page); err != nil {
 		return err
 	}
-	page.take(stores, accounts)
 	return p.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
 }
 
-func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Account) {
+// nameOwners reads the names of those accounts that the page shows.
+func (p *Pages) nameOwners(ctx context.Context, page *fleetPage) error {
+	var ids []delivery.AccountID
+	for _, s := range slices.Concat(page.AwaitingStores, page.Stores) {
+		ids = append(ids, s.Account)
+	}
+	for _, v := range page.Vendors {
+		ids = append(ids, v.ID)
+	}
+	names, err := p.Lists.AccountNames(ctx, ids)
+	if err != nil {
+		return err
+	}
+
+	for _, list := range [][]storeRow{page.AwaitingStores, page.Stores} {
+		for i := range list {
+			list[i].AccountName = names[list[i].Account.String()]
+		}
+	}
+	for i := range page.Vendors {
+		v := &page.Vendors[i]
+		v.Name = names.Of(v.ID, "account ")
+	}
+	return nil
+}
+
+func (page *fleetPage) take(stores []*delivery.Store) {
 	slices.SortFunc(stores, func(a, b *delivery.Store) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ExternalID, b.ExternalID), slices.Compare(a.Account[:], b.Account[:]))
 	})
 	active := map[delivery.AccountID][]string{}
-	for _, s := range storeRows(stores, layout.NamesOf(accounts)) {
+	for _, s := range storeRows(stores, nil) {
 		if s.State == delivery.Active {
 			active[s.Account] = append(active[s.Account], s.Name)
 		}
@@ -160,11 +188,12 @@ func (page *fleetPage) take(stores []*delivery.Store, accounts []*delivery.Accou
 		}
 		*list = append(*list, s)
 	}
-	for _, a := range accounts {
-		if names := active[a.ID]; len(names) > 0 {
-			page.Vendors = append(page.Vendors, vendorAtRisk{a, names})
-		}
+	for id, names := range active {
+		page.Vendors = append(page.Vendors, vendorAtRisk{ID: id, Stores: names})
 	}
+	slices.SortFunc(page.Vendors, func(a, b vendorAtRisk) int {
+		return cmp.Or(cmp.Compare(len(b.Stores), len(a.Stores)), bytes.Compare(a.ID[:], b.ID[:]))
+	})
 	page.AllVendors = len(page.Vendors)
 	page.Vendors = page.Vendors[:min(page.AllVendors, vendorsShown)]
 }
@@ -219,19 +248,20 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 	if err != nil {
 		return err
 	}
-	accounts, err := p.Lists.AccountNames(r.Context())
-	if err == nil {
-		err = p.addName(r.Context(), accounts, list.Account)
-	}
+	few, err := p.Lists.Few.Get(r.Context())
 	if err != nil {
 		return err
 	}
-	filter := storeFilter(query, accounts, fleets)
-	if !filter.Account.IsZero() {
-		list.Account = filter.Account.String()
+	account, err := p.Lists.FindAccount(r.Context(), query.Get("account"))
+	if err != nil {
+		return err
 	}
-	list.AccountName, list.State, list.Tabs = accounts[list.Account], query.Get("state"), query.Tabs("/stores", "state", storeStates)
-	list.Accounts, list.Fleets = accounts.Choices(query.Get("account"), toChoose), fleets.Choices(query.Get("fleet"), toChoose)
+	filter := storeFilter(query, account, fleets)
+	if account != nil {
+		list.Account, list.AccountName = account.ID.String(), account.Name
+	}
+	list.State, list.Tabs = query.Get("state"), query.Tabs("/stores", "state", storeStates)
+	list.Accounts, list.Fleets = few.Choices(query.Get("account"), toChoose), fleets.Choices(query.Get("fleet"), toChoose)
 	refused := query.Err()
 	if refused == nil {
 		stores, more, err := p.Ledger.Stores.Find(r.Context(), filter, storesFound)
@@ -243,34 +273,31 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 				return cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
 			})
 		}
-		list.Stores = storeRows(stores, accounts)
+		owners := make([]delivery.AccountID, len(stores))
+		for i, s := range stores {
+			owners[i] = s.Account
+		}
+		names, err := p.Lists.AccountNames(r.Context(), owners)
+		if err != nil {
+			return err
+		}
+		list.Stores = storeRows(stores, names)
 	}
 	return p.Show(w, r, "stores", layout.View{Title: "Stores", Data: list, Refused: refused})
 }
 
-// addName adds an account that the shared list does not have yet.
-func (p *Pages) addName(ctx context.Context, names layout.Names, given string) error {
-	id, err := delivery.ParseAccountID(given)
-	if _, there := names[given]; err != nil || there {
-		return nil // what is no id is refused later
-	}
-	account, err := p.Ledger.Accounts.Get(ctx, id)
-	switch {
-	case err == nil:
-		names[given] = account.Name
-	case delivery.CodeOf(err) != delivery.CodeAccountNotFound:
-		return err
-	}
-	return nil
-}
-
 // storeFilter refuses an account or a fleet that does not exist.
-func storeFilter(query *layout.Filters, accounts, fleets layout.Names) ledger.StoreFilter {
+func storeFilter(query *layout.Filters, account *delivery.Account, fleets layout.Names) ledger.StoreFilter {
 	f := ledger.StoreFilter{Text: query.Get("text")}
-	query.Set("account", accounts.Find(query.Get("account")))
-	f.Account = layout.Parsed(query, "account",
-		"must be the name of exactly one account, or an account's id, a UUID of 36 characters", delivery.ParseAccountID)
-	layout.Parsed(query, "account", "no account has this id", accounts.Known)
+	if account != nil {
+		query.Set("account", account.ID.String())
+		f.Account = account.ID
+	} else {
+		layout.Parsed(query, "account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters", delivery.ParseAccountID)
+		if query.Get("account") != "" {
+			query.Refuse("account", "no account has this id")
+		}
+	}
 	f.Fleet = layout.Parsed(query, "fleet", "must be a fleet's id, a UUID of 36 characters", delivery.ParseFleetID)
 	layout.Parsed(query, "fleet", "no fleet has this id", fleets.Known)
 	f.State = layout.Parsed(query, "state", "is no state of a store", delivery.ParseStoreState)

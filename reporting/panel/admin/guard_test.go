@@ -194,7 +194,7 @@ func TestPages_ShowMarkupAsText(t *testing.T) {
 		e.await("the attempt", func() bool { return strings.Contains(e.Get("/webhooks/"+v.id).Text, "answer-evt") })
 		q := url.QueryEscape(evil)
 		for path, shown := range map[string]bool{
-			"/webhooks?text=" + v.id: true, "/webhooks/live?text=" + v.id: true, "/webhooks?text=" + q: false, "/webhooks?state=" + q: false, "/webhooks?page=" + q: false,
+			"/webhooks?text=" + v.id: true, "/webhooks/live?text=" + v.id: true, "/webhooks?text=" + q: false, "/webhooks?state=" + q: false, "/webhooks?after=" + q: false,
 			"/webhooks/" + v.id: true, "/webhooks/" + v.id + "/live": true, "/webhooks/" + v.id + "?status=" + q + "&page=" + q: false,
 			"/accounts?text=" + v.id: true, "/accounts?text=" + q: false, "/accounts/" + v.id: true, "/accounts/" + v.id + "/use": false,
 			"/fleets?text=" + fleet.String(): true, "/fleets?text=" + q: false, "/fleets/" + fleet.String(): true,
@@ -202,7 +202,7 @@ func TestPages_ShowMarkupAsText(t *testing.T) {
 			layout.StorePath(v.account(), evil, ""): true, "/accounts?done=" + q: false,
 		} {
 			status := http.StatusOK // an account may be looked for by its name, whatever that is
-			for _, filter := range []string{"state", "page", "status", "fleet"} {
+			for _, filter := range []string{"state", "page", "after", "status", "fleet"} {
 				if strings.Contains(path, filter+"="+q) {
 					status = http.StatusUnprocessableEntity
 				}

@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/panel/layout"
 )
 
 //rule:limits-and-idempotency/sustained-excess-in-at-least webhooks/then-the-event-is-kept webhooks/nothing-is-disabled-in-silence
@@ -26,6 +27,10 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	endpoint := func(state ledger.EndpointState, breaker bool) *ledger.WebhookEndpoint {
 		return &ledger.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-2 * time.Hour), BreakerOpen: breaker, Backlog: 3, NextAttempt: now}
 	}
+	receiversOf := func(worst ...*ledger.WebhookEndpoint) *receivers {
+		return &receivers{worst: worst, names: layout.Names{account.ID.String(): account.Name}}
+	}
+	inExcess := &accounts{inExcess: []*delivery.Account{account}}
 	for name, c := range map[string]struct {
 		seen seen
 		want []string // tone, state and subject
@@ -37,11 +42,14 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 		"an exporter behind":     {seen{History: true, Workers: lags(0, 0, 3*time.Minute)}, []string{"warn behind Export worker"}},
 		"a status worker":        {seen{History: true, Workers: lags(31 * time.Second)}, []string{"warn behind Status worker"}},
 		"dead letters":           {seen{History: true, Stats: &ledger.Stats{DeadLetters: 1}}, []string{"bad lost 1 dead letter"}},
-		"healthy endpoint":       {seen{History: true, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointHealthy, false)}}, nil},
-		"a failure or two":       {seen{History: true, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, false)}}, nil},
-		"a breaker":              {seen{History: true, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointFailing, true)}, accounts: []*delivery.Account{{ID: account.ID, Name: "Moda Kafe"}}}, []string{"warn breaker open Webhooks of Moda Kafe"}},
-		"the worst comes first":  {seen{History: true, accounts: []*delivery.Account{account}, Endpoints: []*ledger.WebhookEndpoint{endpoint(ledger.EndpointUnreachable, true)}}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
-		"worst, then oldest": {seen{History: true, accounts: []*delivery.Account{account}, Endpoints: []*ledger.WebhookEndpoint{{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)}, {Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true}, {Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)}}},
+		"healthy endpoint":       {seen{History: true, Endpoints: receiversOf(endpoint(ledger.EndpointHealthy, false))}, nil},
+		"a failure or two":       {seen{History: true, Endpoints: receiversOf(endpoint(ledger.EndpointFailing, false))}, nil},
+		"a breaker":              {seen{History: true, Endpoints: receiversOf(endpoint(ledger.EndpointFailing, true))}, []string{"warn breaker open Webhooks of Moda Kafe"}},
+		"the worst comes first":  {seen{History: true, accounts: inExcess, Endpoints: receiversOf(endpoint(ledger.EndpointUnreachable, true))}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
+		"worst, then oldest": {seen{History: true, accounts: inExcess, Endpoints: receiversOf(
+			&ledger.WebhookEndpoint{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)},
+			&ledger.WebhookEndpoint{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true},
+			&ledger.WebhookEndpoint{Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)})},
 			[]string{"bad gone Webhooks of Moda Kafe", "bad unreachable Webhooks of Moda Kafe", "bad gone Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
 		"fleets": {seen{History: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}, {Name: "D", Disabled: true}}}, []string{"warn suspended B", "warn no couriers C", "warn disabled D"}},
 	} {
@@ -68,6 +76,14 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 		s.fleets = append(s.fleets, &delivery.Fleet{Name: "F", Suspended: true})
 	}
 	if s.conclude(); len(s.Attention) != mostConcerns || s.More != 4 {
+		t.Errorf("%d and %d more", len(s.Attention), s.More)
+	}
+
+	// What was counted and not read is among the others.
+	s.Endpoints = &receivers{worst: []*ledger.WebhookEndpoint{{State: ledger.EndpointGone}, {State: ledger.EndpointFailing}},
+		counts: map[ledger.EndpointState]int64{ledger.EndpointGone: 1, ledger.EndpointUnreachable: 7, ledger.EndpointFailing: 9, ledger.EndpointHealthy: 100}}
+	s.accounts = &accounts{inExcess: []*delivery.Account{{Name: "A"}}, counts: ledger.AccountCounts{All: 90, Excess: 3}}
+	if s.conclude(); len(s.Attention) != mostConcerns || s.More != 4+2+7+2 {
 		t.Errorf("%d and %d more", len(s.Attention), s.More)
 	}
 }

@@ -184,11 +184,10 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	query := layout.FiltersOf(r, "fleet")
 	only := layout.Parsed(query, "fleet", "must be a fleet's id, a UUID of 36 characters", delivery.ParseFleetID)
 	var updates []ledger.RefusedUpdate
-	var fleets, accounts layout.Names
+	var fleets layout.Names
 	parts := p.reading(r.Context())
 	read(parts, refusedPart, &updates, p.readRefused)
 	read(parts, "names of fleets", &fleets, p.Lists.FleetNames)
-	read(parts, "names of accounts", &accounts, p.Lists.AccountNames)
 	v.Lost = parts.wait()
 	v.Read = !slices.Contains(v.Lost, refusedPart)
 	v.Fleets = fleets.Choices(query.Get("fleet"), math.MaxInt)
@@ -199,13 +198,30 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 		if v.More = len(v.Rows) == entriesShown; v.More {
 			break
 		}
-		row := refusedRow{RefusedUpdate: u, Kind: kinds[u.Update.Kind], FleetName: fleets.Of(u.Update.Fleet, "fleet ")}
-		if !u.Account.IsZero() {
-			row.AccountName = accounts.Of(u.Account, "account ")
-		}
-		v.Rows = append(v.Rows, row)
+		v.Rows = append(v.Rows, refusedRow{RefusedUpdate: u, Kind: kinds[u.Update.Kind], FleetName: fleets.Of(u.Update.Fleet, "fleet ")})
 	}
+	v.Lost = append(v.Lost, p.nameRefused(r.Context(), v.Rows)...)
 	return p.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: query.Err(), Data: v})
+}
+
+// nameRefused reads the names of the rows' accounts, and returns what could not be read.
+func (p *Pages) nameRefused(ctx context.Context, rows []refusedRow) (lost []string) {
+	var ids []delivery.AccountID
+	for _, row := range rows {
+		if !row.Account.IsZero() {
+			ids = append(ids, row.Account)
+		}
+	}
+	var names layout.Names
+	parts := p.reading(ctx)
+	read(parts, accountNamesPart, &names, func(ctx context.Context) (layout.Names, error) { return p.Lists.AccountNames(ctx, ids) })
+	lost = parts.wait()
+	for i := range rows {
+		if !rows[i].Account.IsZero() {
+			rows[i].AccountName = names.Of(rows[i].Account, "account ")
+		}
+	}
+	return lost
 }
 
 var kinds = map[delivery.UpdateKind]string{delivery.KindAccept: "accept", delivery.KindSwap: "swap", delivery.KindStatus: "status"}

@@ -23,12 +23,11 @@ import (
 )
 
 const (
-	pageRows     = 50
-	mostText     = 128 // characters of what is searched for
-	firstDays    = 1   // without a text
-	textDays     = 7   // with one
-	mostAccounts = 200 // that are offered to choose from
-	longest      = 366 // days
+	pageRows  = 50
+	mostText  = 128 // characters of what is searched for
+	firstDays = 1   // without a text
+	textDays  = 7   // with one
+	longest   = 366 // days
 )
 
 var periods = []struct {
@@ -64,7 +63,7 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 		f.Refuse("q", fmt.Sprintf("must have at most %d characters", mostText))
 		s.text = ""
 	}
-	s.account = layout.Parsed(f, "account", "must be an account's id, a UUID of 36 characters", delivery.ParseAccountID)
+	s.account = layout.Parsed(f, "account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters", delivery.ParseAccountID)
 	if !s.open {
 		s.status = layout.Parsed(f, "status", "is no status of an order", delivery.ParseStatus)
 	}
@@ -207,9 +206,13 @@ func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 	var live []*delivery.Order
 	var past pastPage
 	r := p.reading(ctx)
-	if s.text != "" {
+	if s.text != "" && !s.account.IsZero() { // Redis has no other way from an external id to its order
 		read(r, "live orders (Redis)", &live, func(ctx context.Context) ([]*delivery.Order, error) {
-			return p.Ledger.Orders.Find(ctx, s.text)
+			order, err := p.Ledger.Orders.Find(ctx, s.account, s.text)
+			if order == nil {
+				return nil, err
+			}
+			return []*delivery.Order{order}, err
 		})
 	}
 	r.part("history (ClickHouse)", func(ctx context.Context) (err error) {
@@ -290,8 +293,14 @@ func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.Sto
 }
 
 func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
-	s, refused := parseSearch(r.URL.Query(), time.Now())
-	v := &ordersView{Text: s.text, Account: clean(r.URL.Query().Get("account")), Past: true}
+	query := r.URL.Query()
+	typed := clean(query.Get("account"))
+	account, err := p.Lists.FindAccount(r.Context(), typed)
+	if err == nil && account != nil { // without Redis it must be an id
+		query.Set("account", account.ID.String())
+	}
+	s, refused := parseSearch(query, time.Now())
+	v := &ordersView{Text: s.text, Account: typed, Past: true}
 	if refused == nil {
 		if id, ok := s.named(); ok {
 			http.Redirect(w, r, "/orders/"+id.String(), http.StatusFound)
@@ -299,12 +308,17 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		}
 		p.find(r.Context(), s, v)
 	}
-	var names layout.Names
+	var few, names layout.Names
 	var stores map[ledger.StoreName]*delivery.Store
 	shown := slices.Clone(v.Rows)
 	more := p.reading(r.Context())
-	read(more, "names of accounts", &names, p.Lists.AccountNames)
+	read(more, "accounts to choose from", &few, p.Lists.Few.Get)
 	if len(shown) > 0 {
+		owners := make([]delivery.AccountID, len(shown))
+		for i, o := range shown {
+			owners[i] = o.Account
+		}
+		read(more, accountNamesPart, &names, func(ctx context.Context) (layout.Names, error) { return p.Lists.AccountNames(ctx, owners) })
 		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[ledger.StoreName]*delivery.Store, error) {
 			return p.storeNames(ctx, shown)
 		})
@@ -317,17 +331,17 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 			o.StoreName = stores[o.store()].Name
 		}
 	}
-	s.offer(v, names)
+	s.offer(v, few)
 	return p.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
 }
 
-func (s *search) offer(v *ordersView, names layout.Names) {
+func (s *search) offer(v *ordersView, few layout.Names) {
 	status := s.query.Get("status")
 	v.Filtered = s.text != "" || !s.account.IsZero() || status != ""
 	if s.after != nil {
 		v.First = s.address(nil)
 	}
-	v.Accounts = names.Choices(s.query.Get("account"), mostAccounts)
+	v.Accounts = few.Choices(s.query.Get("account"), layout.MostChoices)
 	v.Statuses = []layout.Choice{{Value: openStatus, Name: "in progress", Chosen: s.open}}
 	for one := delivery.Searching; one <= delivery.Cancelled; one++ {
 		v.Statuses = append(v.Statuses, layout.Choice{Value: one.String(), Name: one.String(), Chosen: status == one.String()})

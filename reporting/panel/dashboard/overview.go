@@ -33,7 +33,7 @@ const (
 	pingTimeout = time.Second
 )
 
-const endpointsPart, queuesPart, refusedPart = "webhook endpoints", "webhook queues", "refused updates"
+const endpointsPart, queuesPart, refusedPart, accountNamesPart = "webhook endpoints", "webhook queues", "refused updates", "names of accounts"
 
 // seen is the overview: what was read, and what follows from it. What could not be read is
 // nil and in Lost.
@@ -45,8 +45,8 @@ type seen struct {
 	queues    map[ledger.EndpointState]ledger.QueueStats
 	NoOwner   bool // some partition has none: nobody knows what waits for webhooks
 	Workers   []worker
-	Endpoints []*ledger.WebhookEndpoint
-	accounts  []*delivery.Account
+	Endpoints *receivers
+	accounts  *accounts
 	fleets    []*delivery.Fleet
 	refused   []ledger.RefusedUpdate // the newest first
 	History   bool                   // ClickHouse answers
@@ -56,6 +56,52 @@ type seen struct {
 	Orders, Outcomes, Refusals *layout.Chart
 	Attention                  []concern
 	More                       int // concerns that are not listed
+}
+
+// receivers are the worst of the webhook endpoints that are not healthy, with their accounts'
+// names, and how many there are in each state.
+type receivers struct {
+	worst  []*ledger.WebhookEndpoint
+	names  layout.Names
+	counts map[ledger.EndpointState]int64
+}
+
+// accounts are some of those in sustained excess, and how many there are.
+type accounts struct {
+	inExcess []*delivery.Account
+	counts   ledger.AccountCounts
+}
+
+// The overview reads no more receivers and accounts than these.
+const (
+	worstRead    = 100
+	inExcessRead = mostConcerns
+)
+
+func (p *Pages) readReceivers(ctx context.Context) (*receivers, error) {
+	counts, err := p.Ledger.Webhooks.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	worst, err := p.Ledger.Webhooks.Unhealthy(ctx, worstRead)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]delivery.AccountID, len(worst))
+	for i, e := range worst {
+		ids[i] = e.Account
+	}
+	names, err := p.Lists.AccountNames(ctx, ids)
+	return &receivers{worst: worst, names: names, counts: counts}, err
+}
+
+func (p *Pages) readAccounts(ctx context.Context) (*accounts, error) {
+	counts, err := p.Ledger.Accounts.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inExcess, _, err := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{State: ledger.AccountInExcess}, "", inExcessRead)
+	return &accounts{inExcess: inExcess, counts: counts}, err
 }
 
 type worker struct {
@@ -86,8 +132,8 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 		}
 		return queues, err
 	})
-	read(r, endpointsPart, &s.Endpoints, p.Lists.Endpoints.Get)
-	read(r, "accounts", &s.accounts, p.Lists.Accounts.Get)
+	read(r, endpointsPart, &s.Endpoints, p.readReceivers)
+	read(r, "accounts", &s.accounts, p.readAccounts)
 	read(r, "fleets", &s.fleets, p.Lists.Fleets)
 	read(r, refusedPart, &s.refused, p.refused.Get)
 	read(r, "ClickHouse", &s.History, p.pinged.Get) // its absence is shown, and no lost part
@@ -105,9 +151,27 @@ func (s *seen) conclude() {
 	s.Hour = s.hour()
 	s.Orders, s.Outcomes, s.Refusals = s.Hour.charts()
 	s.Attention = s.concerns()
+	s.More = s.unread()
 	if n := len(s.Attention) - mostConcerns; n > 0 {
-		s.Attention, s.More = s.Attention[:mostConcerns], n
+		s.Attention, s.More = s.Attention[:mostConcerns], s.More+n
 	}
+}
+
+// unread is how many concerns about receivers and accounts were counted and not read.
+func (s *seen) unread() (n int) {
+	if s.Endpoints != nil {
+		read := 0
+		for _, e := range s.Endpoints.worst {
+			if unreachableOrGone(e) {
+				read++
+			}
+		}
+		n += max(0, s.Unreachable()-read)
+	}
+	if s.accounts != nil {
+		n += max(0, int(s.accounts.counts.Excess)-len(s.accounts.inExcess))
+	}
+	return n
 }
 
 // pointed reads a value of which nil says that there is none.
@@ -151,16 +215,19 @@ func (s *seen) Waiting() *ledger.QueueStats {
 func (s *seen) LongWait(oldest time.Time) bool { return s.older(longestWait, oldest) }
 
 // EndpointsRead reports whether the webhook endpoints could be read.
-func (s *seen) EndpointsRead() bool { return !slices.Contains(s.Lost, endpointsPart) }
+func (s *seen) EndpointsRead() bool { return s.Endpoints != nil }
 
-// Unreachable is how many endpoints are unreachable or gone.
-func (s *seen) Unreachable() (n int) {
-	for _, e := range s.Endpoints {
-		if unreachableOrGone(e) {
-			n++
-		}
+// Registered is how many endpoints there are.
+func (s *seen) Registered() (n int) {
+	for _, one := range s.Endpoints.counts {
+		n += int(one)
 	}
 	return n
+}
+
+// Unreachable is how many endpoints are unreachable or gone.
+func (s *seen) Unreachable() int {
+	return int(s.Endpoints.counts[ledger.EndpointUnreachable] + s.Endpoints.counts[ledger.EndpointGone])
 }
 
 func unreachableOrGone(e *ledger.WebhookEndpoint) bool {
@@ -320,9 +387,11 @@ func (s *seen) refusalConcerns() (list []concern) {
 }
 
 func (s *seen) endpointConcerns() (list []concern) {
-	names := layout.NamesOf(s.accounts)
-	for _, e := range s.Endpoints {
-		c := concern{"bad", string(e.State), "Webhooks of " + names.Of(e.Account, "account "), "/webhooks/" + e.Account.String(),
+	if s.Endpoints == nil {
+		return nil
+	}
+	for _, e := range s.Endpoints.worst {
+		c := concern{"bad", string(e.State), "Webhooks of " + s.Endpoints.names.Of(e.Account, "account "), "/webhooks/" + e.Account.String(),
 			layout.Plural(e.Backlog, "event waits", "events wait"), e.StateSince}
 		switch {
 		case unreachableOrGone(e):
@@ -347,10 +416,11 @@ func (s *seen) endpointConcerns() (list []concern) {
 }
 
 func (s *seen) partyConcerns() (list []concern) {
-	for _, a := range s.accounts {
-		if a.ExcessSince.IsZero() {
-			continue
-		}
+	var inExcess []*delivery.Account
+	if s.accounts != nil {
+		inExcess = s.accounts.inExcess
+	}
+	for _, a := range inExcess {
 		note := "more than half of its requests are refused for its limits"
 		if a.Suspended {
 			note += "; the account is suspended"

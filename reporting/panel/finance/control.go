@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -123,7 +124,7 @@ func (p *Pages) lastReconciled(ctx context.Context) *archive.Reconciliation {
 }
 
 func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
-	f, err := readFilters(r, p.directory(r.Context()), time.Now())
+	f, err := readFilters(r, p.directory(r.Context(), typedAccount(r)), time.Now())
 	if err != nil {
 		return err
 	}
@@ -180,6 +181,11 @@ func readFilters(r *http.Request, known *directory, now time.Time) (f filters, e
 	return f, err
 }
 
+// typedAccount is the account that was typed, as readFilters reads it.
+func typedAccount(r *http.Request) string {
+	return layout.Beginning(r.URL.Query().Get("account"), maxTyped)
+}
+
 func (f filters) refuse() filters {
 	f.refused = true
 	f.Typed = f.Typed.Map(func(value string) string { return strings.ToValidUTF8(value, "\uFFFD") })
@@ -214,25 +220,72 @@ const (
 	maxStores        = 1000            // similar ones among which a store is looked for
 )
 
-// directory has the names of all there are; they are empty while Redis is unavailable.
-type directory struct{ Accounts, Fleets layout.Names }
+// directory has the names that a page needs; they are empty while Redis is unavailable.
+type directory struct {
+	// Accounts are the account that was typed and those of the rows that are shown.
+	Accounts, Fleets layout.Names
 
-// directory reads the names. What cannot be read is empty, and said in the log.
-func (p *Pages) directory(ctx context.Context) *directory {
+	few          layout.Names // of all accounts, to choose from; nil where there are too many
+	accountsRead bool         // what was typed has been looked for
+	typed, found string       // the account that was typed, and its id
+}
+
+// directory reads the names; account is what was typed. What cannot be read is empty, and said in
+// the log.
+func (p *Pages) directory(ctx context.Context, account string) *directory {
 	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
 	defer cancel()
-	var d directory
+	d := directory{Accounts: layout.Names{}, typed: account}
 	var group errgroup.Group
-	read(&group, &d.Accounts, func() (layout.Names, error) { return p.Lists.AccountNames(ctx) })
+	var chosen *delivery.Account
+	group.Go(func() (err error) {
+		chosen, err = p.Lists.FindAccount(ctx, account)
+		d.accountsRead = err == nil
+		return err
+	})
+	read(&group, &d.few, func() (layout.Names, error) { return p.Lists.Few.Get(ctx) })
 	read(&group, &d.Fleets, func() (layout.Names, error) { return p.Lists.FleetNames(ctx) })
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		p.Log.Warn("names cannot be read; the filters take ids", "error", err)
 	}
+	if chosen != nil {
+		d.found = chosen.ID.String()
+		d.Accounts[d.found] = chosen.Name
+	}
 	return &d
 }
 
+// addAccounts adds the names of the accounts in a report's rows. Without Redis the ids are shown.
+func (p *Pages) addAccounts(ctx context.Context, d *directory, report *reports.Report, rows [][]reports.Cell) {
+	column := report.Column("accountId")
+	if column < 0 {
+		return
+	}
+	var ids []delivery.AccountID
+	for _, row := range rows {
+		id, err := delivery.ParseAccountID(row[column].Text)
+		if err == nil {
+			ids = append(ids, id)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	defer cancel()
+	names, err := p.Lists.AccountNames(ctx, ids)
+	if err != nil {
+		p.Log.Warn("names of accounts cannot be read; their ids are shown", "error", err)
+	}
+	if d.Accounts == nil {
+		d.Accounts = layout.Names{}
+	}
+	maps.Copy(d.Accounts, names)
+}
+
 func (d *directory) named(v reports.Values) reports.Values {
-	v.Account, v.Fleet = d.Accounts.Find(v.Account), d.Fleets.Find(v.Fleet)
+	if d.found != "" && v.Account == d.typed {
+		v.Account = d.found
+	}
+	v.Fleet = d.Fleets.Find(v.Fleet)
 	return v
 }
 
@@ -241,7 +294,7 @@ func (d *directory) named(v reports.Values) reports.Values {
 func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (params reports.Params, unknown *delivery.FieldError, err error) {
 	known := &directory{}
 	if v.Account != "" || v.Fleet != "" {
-		known = p.directory(ctx)
+		known = p.directory(ctx, v.Account)
 	}
 	if params, err = known.named(v).Parse(now); err != nil {
 		return reports.Params{}, nil, err
@@ -253,15 +306,15 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 	find := func(what string, id interface {
 		fmt.Stringer
 		IsZero() bool
-	}, names layout.Names) string {
-		if name := names[id.String()]; id.IsZero() || name != "" || len(names) == 0 {
+	}, names layout.Names, read bool) string {
+		if name := names[id.String()]; id.IsZero() || name != "" || !read {
 			return name
 		}
 		unknown = &delivery.FieldError{Field: what, Message: "Unknown " + what + ": no " + what + " has the id " + id.String() + "."}
 		return ""
 	}
-	params.AccountName = find("account", params.Account, known.Accounts)
-	params.FleetName = find("fleet", params.Fleet, known.Fleets)
+	params.AccountName = find("account", params.Account, known.Accounts, known.accountsRead)
+	params.FleetName = find("fleet", params.Fleet, known.Fleets, len(known.Fleets) > 0)
 	id, found := p.storeID(ctx, params.Account, params.Store)
 	if params.Store = id; !found {
 		unknown = &delivery.FieldError{Field: "store", Message: "Unknown store: no store has the id or the name “" + id + "”. Ids are compared letter by letter, capitals included."}

@@ -60,7 +60,7 @@ func (e *env) serve(a *archive.Archive) {
 	l := e.OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(e.T, l)
 	f := layout.New(gate, l, "sandbox", panelenv.Log)
-	f.Lists.Accounts.MaxAge = 0 // tests make accounts themselves
+	f.Lists.Few.MaxAge = 0 // tests make accounts themselves
 	gateway, err := admin.NewClient(admin.Settings{URL: cmp.Or(e.gateway, "http://127.0.0.1:1")}, strings.Repeat("k", 16))
 	must(e.T, err)
 	e.pages = New(f, a, closing.New(l, a, panelenv.Log), gateway)

@@ -147,7 +147,7 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 // view begins a report's page by what was asked for. An error comes with the
 // view that shows it, or without one when nothing can be shown again.
 func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
-	known := p.directory(r.Context())
+	known := p.directory(r.Context(), typedAccount(r))
 	f, err := readFilters(r, known, time.Now())
 	if err != nil && !f.refused {
 		return nil, err
@@ -258,7 +258,7 @@ func (v *view) ExceptionsAddress() string {
 
 func newView(r *reports.Report, f filters, known *directory) *view {
 	v := &view{Report: r, Filters: f, known: known, Tabs: tabs(pathOf(r), f.Typed), Shortcuts: f.shortcuts(pathOf(r), time.Now()),
-		AccountChoices: known.Accounts.Choices(f.Typed.Account, maxChoices), FleetChoices: known.Fleets.Choices(f.Typed.Fleet, maxChoices)}
+		AccountChoices: known.few.Choices(f.Typed.Account, maxChoices), FleetChoices: known.Fleets.Choices(f.Typed.Fleet, maxChoices)}
 	if r.HasKinds() {
 		v.KindChoices = reports.ExceptionKinds()
 	}
@@ -351,6 +351,7 @@ func (p *Pages) readTable(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
+	p.addAccounts(ctx, v.known, v.Report, rows)
 	v.Table = newTable(v.Report, v.known, v.roles, rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))

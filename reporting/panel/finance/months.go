@@ -460,7 +460,6 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 
 func (p *Pages) setReceiver(w http.ResponseWriter, r *http.Request) error {
 	secret, err := p.admin.SetFinanceWebhook(r.Context(), auth.IdentityOf(r.Context()).Name, r.PostForm.Get("url"))
-	p.Lists.Endpoints.Forget()
 	if err != nil || secret != "" {
 		return p.showDelivery(w, r, secret, err)
 	}
@@ -469,7 +468,6 @@ func (p *Pages) setReceiver(w http.ResponseWriter, r *http.Request) error {
 
 func (p *Pages) removeReceiver(w http.ResponseWriter, r *http.Request) error {
 	err := p.admin.RemoveFinanceWebhook(r.Context(), auth.IdentityOf(r.Context()).Name)
-	p.Lists.Endpoints.Forget()
 	if err != nil && delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
 		return p.showDelivery(w, r, "", err)
 	}

@@ -56,10 +56,8 @@ type Layout struct {
 // New prepares the layout for an environment, "production" or "sandbox", which
 // every page names.
 func New(gate *auth.Gate, led *ledger.Ledger, environment string, log *slog.Logger) *Layout {
-	const timeout = 10 * time.Second
-	l := &Layout{Ledger: led, Log: log, gate: gate, environment: environment, assets: NewAssets(files, served...), Lists: &Lists{ledger: led,
-		Accounts:  Cache[[]*delivery.Account]{MaxAge: 5 * time.Second, Timeout: timeout, Read: led.Accounts.List},
-		Endpoints: Cache[[]*ledger.WebhookEndpoint]{MaxAge: 3 * time.Second, Timeout: timeout, Read: led.Webhooks.Endpoints}}}
+	l := &Layout{Ledger: led, Log: log, gate: gate, environment: environment, assets: NewAssets(files, served...), Lists: &Lists{ledger: led}}
+	l.Lists.Few = Cache[Names]{MaxAge: 5 * time.Second, Timeout: 10 * time.Second, Read: l.Lists.readFew}
 	l.templates = svgmap.Define(template.Must(template.New("").Funcs(l.functions()).ParseFS(files, "page/layout.html", "page/parts.html")))
 	l.own = l.Parse("layout", files)
 	return l

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,8 +22,12 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// longestFilter bounds a filter, in bytes; only texts may be as long.
-const longestFilter = 200
+// longestFilter bounds a filter, in bytes; only texts may be as long. longestCursor bounds a place
+// in a list, which may have the name of an account.
+const (
+	longestFilter = 200
+	longestCursor = 1500
+)
 
 // Filters are the query parameters of a list, and what is wrong with them.
 type Filters struct {
@@ -39,7 +44,11 @@ func FiltersOf(r *http.Request, names ...string) *Filters {
 	query := r.URL.Query()
 	for _, name := range names {
 		if value := query.Get(name); value != "" {
-			f.Set(name, strings.ToValidUTF8(value[:min(len(value), longestFilter)], ""))
+			longest := longestFilter
+			if name == "after" {
+				longest = longestCursor
+			}
+			f.Set(name, strings.ToValidUTF8(value[:min(len(value), longest)], ""))
 		}
 	}
 	return f
@@ -83,7 +92,7 @@ func (f *Filters) Page() int {
 // Tabs lead to the views of a list by one of its parameters.
 func (f *Filters) Tabs(path, name string, values []Choice) (tabs []Link) {
 	for _, v := range values {
-		tabs = append(tabs, Link{Name: v.Name, Current: f.Get(name) == v.Value, Address: Address(path, f.Values, "page", "", name, v.Value)})
+		tabs = append(tabs, Link{Name: v.Name, Current: f.Get(name) == v.Value, Address: Address(path, f.Values, "page", "", "after", "", name, v.Value)})
 	}
 	return tabs
 }
@@ -165,6 +174,34 @@ func Cut[T any](all []T, size int, path string, f *Filters) ([]T, Pager) {
 // %2E%2E for a step up and the mux a lone %2F for an end; the query then has it, as id.
 const NoSegment = "_"
 
+// NextPages leads through a list whose pages have no numbers. Show it with {{template "next-pages" .}}.
+type NextPages struct {
+	First, Next string // addresses; empty when the page is the first, or the last
+}
+
+// NewNextPages makes the links of a page that was asked for with the parameter after. next is the
+// cursor of the following page.
+func NewNextPages(path string, f *Filters, next string) (g NextPages) {
+	if f.Get("after") != "" {
+		g.First = Address(path, f.Values, "after", "")
+	}
+	if next != "" {
+		g.Next = Address(path, f.Values, "after", next)
+	}
+	return g
+}
+
+// Following reads a page after the cursor that is asked for. A cursor that no page had is refused,
+// and the first page read instead.
+func Following[T any](f *Filters, read func(cursor string) (page []T, next string, err error)) ([]T, string, error) {
+	page, next, err := read(f.Get("after"))
+	if f.Get("after") != "" && delivery.CodeOf(err) == delivery.CodeValidationFailed {
+		f.Refuse("after", "is no place in this list; begin again without it")
+		return read("")
+	}
+	return page, next, err
+}
+
 // StorePath is the address of a store's page, or of an action of it, such as "/confirm".
 func StorePath(account delivery.AccountID, externalID, act string) string {
 	path := "/stores/" + account.String() + "/"
@@ -175,11 +212,62 @@ func StorePath(account delivery.AccountID, externalID, act string) string {
 	return path + url.PathEscape(externalID) + act
 }
 
-// Lists are what many pages show, read once for all who look.
+// Lists are what many pages show.
 type Lists struct {
-	Accounts  Cache[[]*delivery.Account] // by name
-	Endpoints Cache[[]*ledger.WebhookEndpoint]
-	ledger    *ledger.Ledger
+	// Few has the names of all accounts while there are at most MostChoices; nil beyond that.
+	Few    Cache[Names]
+	ledger *ledger.Ledger
+}
+
+// MostChoices is the largest number of accounts that a field may offer to choose from.
+const MostChoices = 200
+
+func (l *Lists) readFew(ctx context.Context) (Names, error) {
+	counts, err := l.ledger.Accounts.Counts(ctx)
+	if err != nil || counts.All > MostChoices {
+		return nil, err
+	}
+	accounts, next, err := l.ledger.Accounts.Page(ctx, ledger.AccountFilter{}, "", MostChoices)
+	if err != nil || next != "" {
+		return nil, err
+	}
+	names := Names{}
+	for _, a := range accounts {
+		names[a.ID.String()] = a.Name
+	}
+	return names, nil
+}
+
+// AccountNames reads the names of these accounts, and of no others; they are empty with an error.
+func (l *Lists) AccountNames(ctx context.Context, ids []delivery.AccountID) (Names, error) {
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, func(a, b delivery.AccountID) int { return bytes.Compare(a[:], b[:]) })
+	ids = slices.Compact(ids)
+
+	names := Names{}
+	read, err := l.ledger.Webhooks.OwnerNames(ctx, ids)
+	if err != nil {
+		return names, err
+	}
+	for i, id := range ids {
+		if read[i] != "" {
+			names[id.String()] = read[i]
+		}
+	}
+	return names, nil
+}
+
+// FindAccount finds the account that was typed: by its id, or by the name of exactly one, in any
+// case. It is nil where there is none, or nothing was typed.
+func (l *Lists) FindAccount(ctx context.Context, typed string) (*delivery.Account, error) {
+	if typed == "" {
+		return nil, nil
+	}
+	account, err := l.ledger.Accounts.Named(ctx, typed)
+	if delivery.CodeOf(err) == delivery.CodeAccountNotFound {
+		return nil, nil
+	}
+	return account, err
 }
 
 // Fleets are all fleets, by name; with an error those that were read before.
@@ -194,21 +282,6 @@ func (l *Lists) Fleets(ctx context.Context) ([]*delivery.Fleet, error) {
 
 // Names are those of all accounts or of all fleets, by id.
 type Names map[string]string
-
-// AccountNames are empty with an error.
-func (l *Lists) AccountNames(ctx context.Context) (Names, error) {
-	accounts, err := l.Accounts.Get(ctx)
-	return NamesOf(accounts), err
-}
-
-// NamesOf are the accounts' names.
-func NamesOf(accounts []*delivery.Account) Names {
-	names := Names{}
-	for _, a := range accounts {
-		names[a.ID.String()] = a.Name
-	}
-	return names
-}
 
 // FleetNames are those of Fleets.
 func (l *Lists) FleetNames(ctx context.Context) (Names, error) {

@@ -1,0 +1,571 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// Listings of accounts and receivers read a page, whatever the number of accounts is. Two kinds
+// of index serve them: the names of all accounts, one sorted set beside the partitions
+// (namesKey), and in each partition the lists below, whose pages are merged.
+const (
+	listReceivers = 'r' // the receivers with a URL, by receiverScore
+	listExcess    = 'x' // accounts in sustained excess, by when it ends, ms
+	listSuspended = 's' // suspended accounts, by when they were suspended, ms
+)
+
+func (r partition) list(list byte) string { return r.keyOf(kindListed, []byte{list}) }
+
+// severityShift leaves the lower bits of a receiver's score for the time of its state in ms,
+// enough until the year 2109. A score stays below 2^53, so a double holds it.
+const severityShift = 42
+
+// worstSeverity is that of EndpointUnreachable.
+const worstSeverity = 3
+
+// receiverScore orders receivers by severity, the worst first, and then by how long the state
+// has lasted. lua/write_endpoint.lua computes that of a healthy one.
+func receiverScore(state EndpointState, since int64) int64 {
+	return int64(worstSeverity-max(0, state.Severity()))<<severityShift + since
+}
+
+// scoreRange is a part of a list. Both ends belong to it.
+type scoreRange struct{ first, last int64 }
+
+// receiverScores returns the range of a state; of every state for an empty one.
+func receiverScores(state EndpointState) scoreRange {
+	if state == "" {
+		return scoreRange{first: 0, last: 1<<53 - 1}
+	}
+	first := receiverScore(state, 0)
+	return scoreRange{first: first, last: first + 1<<severityShift - 1}
+}
+
+// listEntry is a place in a list. The zero value is before every other.
+type listEntry struct {
+	score   int64
+	account delivery.AccountID
+}
+
+func (e listEntry) compare(other listEntry) int {
+	return cmp.Or(cmp.Compare(e.score, other.score), bytes.Compare(e.account[:], other.account[:]))
+}
+
+func (e listEntry) cursor() string { return fmt.Sprintf("%d.%x", e.score, e.account[:]) }
+
+func parseListCursor(text string) (listEntry, error) {
+	if text == "" {
+		return listEntry{}, nil
+	}
+
+	var entry listEntry
+	var account []byte
+	_, err := fmt.Sscanf(text, "%d.%x", &entry.score, &account)
+	if err != nil || len(account) != len(entry.account) {
+		return listEntry{}, invalidCursor()
+	}
+	entry.account = delivery.AccountID(account)
+	if entry.score < 0 || entry.cursor() != strings.ToLower(text) {
+		return listEntry{}, invalidCursor()
+	}
+	return entry, nil
+}
+
+// listPage reads the accounts that follow a cursor in a list of all partitions, at most limit.
+// next is empty at the end. It reads at most limit+1 entries of each partition, and more only
+// of one in which as many have the very score of the cursor.
+func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, cursor string, limit int) (ids []delivery.AccountID, next string, err error) {
+	after, err := parseListCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	scores.first = max(scores.first, after.score)
+
+	read, err := pipelined(ctx, l.rdb, "reading a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.Z {
+		return pipe.ZRangeByScoreWithScores(ctx, r.list(list), scores.page(0, limit)).Val
+	})
+	if err != nil {
+		return nil, "", err
+	}
+
+	var found []listEntry
+	for i, page := range read {
+		following, err := l.following(ctx, l.partitions[i].list(list), scores, after, page, limit)
+		if err != nil {
+			return nil, "", err
+		}
+		found = append(found, following...)
+	}
+	slices.SortFunc(found, listEntry.compare)
+
+	if len(found) > limit {
+		found = found[:limit]
+		next = found[limit-1].cursor()
+	}
+	for _, entry := range found {
+		ids = append(ids, entry.account)
+	}
+	return ids, next, nil
+}
+
+// page asks for limit+1 entries from an offset on.
+func (s scoreRange) page(offset, limit int) *redis.ZRangeBy {
+	return &redis.ZRangeBy{
+		Min: strconv.FormatInt(s.first, 10), Max: strconv.FormatInt(s.last, 10),
+		Offset: int64(offset), Count: int64(limit) + 1,
+	}
+}
+
+// following returns the entries of one partition after a place, up to limit+1. page is the
+// beginning of the range, which has those with the same score again.
+func (l *core) following(ctx context.Context, key string, scores scoreRange, after listEntry, page []redis.Z, limit int) ([]listEntry, error) {
+	var found []listEntry
+	for offset := 0; ; {
+		for _, z := range page {
+			member, _ := z.Member.(string)
+			if len(member) != len(delivery.AccountID{}) {
+				continue
+			}
+			entry := listEntry{score: int64(z.Score), account: delivery.AccountID([]byte(member))}
+			if entry.compare(after) > 0 {
+				found = append(found, entry)
+			}
+		}
+		if len(page) <= limit || len(found) > limit {
+			return found, nil
+		}
+
+		offset += len(page)
+		var err error
+		page, err = l.rdb.ZRangeByScoreWithScores(ctx, key, scores.page(offset, limit)).Result()
+		if err != nil {
+			return nil, failed("reading a list", err)
+		}
+	}
+}
+
+// listCounts counts the entries of all partitions in each of the ranges.
+func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) ([]int64, error) {
+	counted, err := pipelined(ctx, l.rdb, "counting a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []int64 {
+		counts := make([]*redis.IntCmd, len(ranges))
+		for i, s := range ranges {
+			counts[i] = pipe.ZCount(ctx, r.list(list), strconv.FormatInt(s.first, 10), strconv.FormatInt(s.last, 10))
+		}
+		return func() []int64 {
+			values := make([]int64, len(counts))
+			for i, c := range counts {
+				values[i] = c.Val()
+			}
+			return values
+		}
+	})
+	sums := make([]int64, len(ranges))
+	for _, counts := range counted {
+		for i, n := range counts {
+			sums[i] += n
+		}
+	}
+	return sums, err
+}
+
+// namesKey is a sorted set of all accounts by name, all with the score 0. A member is the folded
+// name, a zero byte, the account's id, and the revision with which the account got the name.
+//
+// A member is added before the account is written with that name and revision, and the earlier
+// one removed after that. Since no other write has the same revision, a member that was removed
+// never becomes right again, and one whose account was not written, or has another name by now,
+// is known by its revision: who reads it passes over it.
+func (l *core) namesKey() string { return l.global.prefix + "names" }
+
+// nameTail is the length of what follows the folded name in a member.
+const nameTail = 1 + len(delivery.AccountID{}) + 8
+
+func nameMember(id delivery.AccountID, name string, revision uint64) string {
+	member := append([]byte(delivery.FoldName(name)), 0)
+	member = append(member, id[:]...)
+	return string(binary.BigEndian.AppendUint64(member, revision))
+}
+
+// splitName reads a member of the names. ok is false for what is none.
+func splitName(member string) (folded string, id delivery.AccountID, revision uint64, ok bool) {
+	end := len(member) - nameTail
+	if end < 0 || member[end] != 0 {
+		return "", delivery.AccountID{}, 0, false
+	}
+	id = delivery.AccountID([]byte(member[end+1 : end+1+len(id)]))
+	return member[:end], id, binary.BigEndian.Uint64([]byte(member[end+1+len(id):])), true
+}
+
+func parseNameCursor(text string) (member string, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return "", invalidCursor()
+	}
+	if text == "" {
+		return "", nil
+	}
+	folded, _, _, ok := splitName(string(raw))
+	isFolded := delivery.FoldName(folded) == folded && !strings.Contains(folded, "\x00")
+	if !ok || !isFolded {
+		return "", invalidCursor()
+	}
+	return string(raw), nil
+}
+
+// namePage reads accounts whose folded names begin with a text, at most limit, after a cursor.
+func (l *core) namePage(ctx context.Context, beginning, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
+	after, err := parseNameCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	first := "[" + beginning
+	if after > beginning {
+		first = "(" + after
+	}
+	last := "+"
+	if beginning != "" {
+		last = "(" + beginning + "\xff" // no text in UTF-8 has this byte
+	}
+
+	members, err := l.rdb.ZRangeByLex(ctx, l.namesKey(), &redis.ZRangeBy{Min: first, Max: last, Count: int64(limit) + 1}).Result()
+	if err != nil {
+		return nil, "", failed("reading the names of accounts", err)
+	}
+	if len(members) > limit {
+		members = members[:limit]
+		next = base64.RawURLEncoding.EncodeToString([]byte(members[limit-1]))
+	}
+
+	ids := make([]delivery.AccountID, len(members))
+	revisions := make([]uint64, len(members))
+	for i, member := range members {
+		_, ids[i], revisions[i], _ = splitName(member)
+	}
+	read, err := l.readAccounts(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	for i, a := range read {
+		if a != nil && a.NameRevision == revisions[i] {
+			accounts = append(accounts, a)
+		}
+	}
+	return accounts, next, nil
+}
+
+// readAccounts reads accounts in one round trip for each 500; nil for one that does not exist.
+func (l *core) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*delivery.Account, error) {
+	reads, err := pipelined(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() map[string]string {
+		return pipe.HGetAll(ctx, l.partitionOf(id).account(id)).Val
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	accounts := make([]*delivery.Account, len(ids))
+	for i, id := range ids {
+		if len(reads[i]) == 0 {
+			continue
+		}
+		accounts[i], err = decodeAccount(id, reads[i], l.now())
+		if err != nil {
+			return nil, err
+		}
+	}
+	return accounts, nil
+}
+
+// AccountState is a state by which accounts are listed.
+type AccountState string
+
+// The states. An account may be in both.
+const (
+	AccountInExcess  AccountState = "excess"    // its requests are refused for its limits (design section 4)
+	AccountSuspended AccountState = "suspended" // all of its requests are refused
+)
+
+// AccountFilter chooses accounts. The zero value chooses all.
+type AccountFilter struct {
+	// Text is the beginning of a name, in any case, or an account's or client's id.
+	Text  string
+	State AccountState
+}
+
+// Page reads the accounts that match, at most limit: by name, or with a state by the time at
+// which it began (suspended) or ends (excess). A page may have fewer although others follow:
+// next is empty at the end. VALIDATION_FAILED for a cursor that no page had.
+func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
+	if f.State != "" {
+		return l.statePage(ctx, f, cursor, limit)
+	}
+
+	id, isID := accountIDIn(f.Text)
+	if !isID {
+		return l.namePage(ctx, delivery.FoldName(f.Text), cursor, limit)
+	}
+	if cursor != "" {
+		return nil, "", invalidCursor()
+	}
+	read, err := l.readAccounts(ctx, []delivery.AccountID{id})
+	return present(read), "", err
+}
+
+func (l *core) statePage(ctx context.Context, f AccountFilter, cursor string, limit int) ([]*delivery.Account, string, error) {
+	list, scores := l.stateList(f.State)
+	ids, next, err := l.listPage(ctx, list, scores, cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	read, err := l.readAccounts(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	accounts := slices.DeleteFunc(present(read), func(a *delivery.Account) bool { return !f.matches(a) })
+	return accounts, next, nil
+}
+
+// stateList is the list of a state, and the part of it that counts now.
+func (l *core) stateList(state AccountState) (byte, scoreRange) {
+	if state == AccountInExcess {
+		return listExcess, scoreRange{first: l.now().UnixMilli() + 1, last: 1<<53 - 1}
+	}
+	return listSuspended, scoreRange{first: 0, last: 1<<53 - 1}
+}
+
+func (f *AccountFilter) matches(a *delivery.Account) bool {
+	inState := a.Suspended
+	if f.State == AccountInExcess {
+		inState = !a.ExcessSince.IsZero()
+	}
+	if id, isID := accountIDIn(f.Text); isID {
+		return inState && a.ID == id
+	}
+	return inState && strings.HasPrefix(delivery.FoldName(a.Name), delivery.FoldName(f.Text))
+}
+
+// accountIDIn reads an account's id, or the client id that is made of it.
+func accountIDIn(text string) (delivery.AccountID, bool) {
+	id, err := delivery.ParseAccountID(text)
+	if err == nil {
+		return id, true
+	}
+	return delivery.AccountOfClient(text)
+}
+
+// AccountCounts are the numbers of accounts: of all, and of those in a state.
+type AccountCounts struct{ All, Excess, Suspended int64 }
+
+// Counts counts the accounts without reading them.
+func (l Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) {
+	counts.All, err = l.rdb.ZCard(ctx, l.namesKey()).Result()
+	if err != nil {
+		return AccountCounts{}, failed("counting accounts", err)
+	}
+	for state, n := range map[AccountState]*int64{AccountInExcess: &counts.Excess, AccountSuspended: &counts.Suspended} {
+		list, scores := l.stateList(state)
+		counted, err := l.listCounts(ctx, list, scores)
+		if err != nil {
+			return AccountCounts{}, err
+		}
+		*n = counted[0]
+	}
+	return counts, nil
+}
+
+// mostOfOneName bounds the accounts among which Named looks; more of one name are ambiguous.
+const mostOfOneName = 20
+
+// Named finds the account that a person means by a name, in any case, or by an id. With several
+// of one name it is the only one that is written just so. ACCOUNT_NOT_FOUND for none or several.
+func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, error) {
+	if id, isID := accountIDIn(text); isID {
+		return l.Get(ctx, id)
+	}
+	folded := delivery.FoldName(text)
+	found, _, err := l.namePage(ctx, folded+"\x00", "", mostOfOneName)
+	if err != nil {
+		return nil, err
+	}
+
+	if exact := slices.DeleteFunc(slices.Clone(found), func(a *delivery.Account) bool { return a.Name != text }); len(exact) == 1 {
+		found = exact
+	}
+	if len(found) != 1 {
+		return nil, delivery.Refuse(delivery.CodeAccountNotFound, "%d accounts have this name", len(found))
+	}
+	return found[0], nil
+}
+
+// Page reads receivers in a state, or in any, at most limit: the worst first, and of one state
+// those that have been in it for longest. A page may have fewer although others follow: next is
+// empty at the end. VALIDATION_FAILED for a cursor that no page had.
+func (l Webhooks) Page(ctx context.Context, state EndpointState, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
+	ids, next, err := l.listPage(ctx, listReceivers, receiverScores(state), cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	endpoints, err = l.readEndpoints(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	return slices.DeleteFunc(endpoints, func(e *WebhookEndpoint) bool { return state != "" && e.State != state }), next, nil
+}
+
+// Unhealthy reads the worst receivers, as Page orders them, at most limit.
+func (l Webhooks) Unhealthy(ctx context.Context, limit int) ([]*WebhookEndpoint, error) {
+	worse := scoreRange{first: 0, last: receiverScores(EndpointHealthy).first - 1}
+	ids, _, err := l.listPage(ctx, listReceivers, worse, "", limit)
+	if err != nil {
+		return nil, err
+	}
+	return l.readEndpoints(ctx, ids)
+}
+
+// EndpointsOf reads the receivers of accounts, in their order, without those that have none.
+func (l Webhooks) EndpointsOf(ctx context.Context, accounts []delivery.AccountID) ([]*WebhookEndpoint, error) {
+	return l.readEndpoints(ctx, accounts)
+}
+
+// endpointStates are all states, the worst first.
+var endpointStates = []EndpointState{EndpointUnreachable, EndpointGone, EndpointFailing, EndpointHealthy}
+
+// Counts counts the receivers in each state without reading them.
+func (l Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
+	ranges := make([]scoreRange, len(endpointStates))
+	for i, state := range endpointStates {
+		ranges[i] = receiverScores(state)
+	}
+	counted, err := l.listCounts(ctx, listReceivers, ranges...)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[EndpointState]int64)
+	for i, state := range endpointStates {
+		counts[state] = counted[i]
+	}
+	return counts, nil
+}
+
+// eachAccount calls do with the ids of all accounts, some hundreds at a time, for what must visit
+// every account: maintenance. An account that is added meanwhile may be left out; one may come
+// twice.
+func (l *core) eachAccount(ctx context.Context, do func([]delivery.AccountID) error) error {
+	return l.eachAccountOf(ctx, l.partitions, do)
+}
+
+func (l *core) eachAccountOf(ctx context.Context, partitions []partition, do func([]delivery.AccountID) error) error {
+	for _, r := range partitions {
+		for cursor := uint64(0); ; {
+			members, next, err := l.rdb.SScan(ctx, r.key(kindAccounts), cursor, "", itemsAtOnce).Result()
+			if err != nil {
+				return failed("listing accounts", err)
+			}
+			var ids []delivery.AccountID
+			for _, member := range members {
+				if len(member) == len(delivery.AccountID{}) {
+					ids = append(ids, delivery.AccountID([]byte(member)))
+				}
+			}
+			if err := do(ids); err != nil {
+				return err
+			}
+			if next == 0 {
+				break
+			}
+			cursor = next
+		}
+	}
+	return nil
+}
+
+// compareAccounts orders accounts by id.
+func compareAccounts(a, b delivery.AccountID) int { return bytes.Compare(a[:], b[:]) }
+
+// eachReceiver is eachAccount for those who may have an endpoint: finance, too.
+func (l *core) eachReceiver(ctx context.Context, do func([]delivery.AccountID) error) error {
+	if err := do([]delivery.AccountID{delivery.FinanceAccount}); err != nil {
+		return err
+	}
+	return l.eachAccount(ctx, do)
+}
+
+// repairNames makes the names those of the accounts that there are. A restore needs it: in a
+// cluster the names and the accounts are copied at slightly different moments.
+func (l *core) repairNames(ctx context.Context) error {
+	err := l.eachAccount(ctx, func(ids []delivery.AccountID) error {
+		accounts, err := l.readAccounts(ctx, ids)
+		if err != nil {
+			return err
+		}
+		var members []redis.Z
+		for _, a := range present(accounts) {
+			members = append(members, redis.Z{Member: nameMember(a.ID, a.Name, a.NameRevision)})
+		}
+		if len(members) == 0 {
+			return nil
+		}
+		return failed("writing the names of accounts", l.rdb.ZAdd(ctx, l.namesKey(), members...).Err())
+	})
+	if err != nil {
+		return err
+	}
+
+	for cursor := ""; ; {
+		members, next, err := l.wrongNames(ctx, cursor)
+		if err != nil {
+			return err
+		}
+		if len(members) > 0 {
+			err := l.rdb.ZRem(ctx, l.namesKey(), members...).Err()
+			if err != nil {
+				return failed("removing names of accounts", err)
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+// wrongNames finds, among some hundred members of the names after one, those that name no
+// account or not as it is.
+func (l *core) wrongNames(ctx context.Context, after string) (wrong []any, next string, err error) {
+	first := "-"
+	if after != "" {
+		first = "(" + after
+	}
+	members, err := l.rdb.ZRangeByLex(ctx, l.namesKey(), &redis.ZRangeBy{Min: first, Max: "+", Count: itemsAtOnce}).Result()
+	if err != nil || len(members) == 0 {
+		return nil, "", failed("reading the names of accounts", err)
+	}
+	if len(members) == itemsAtOnce {
+		next = members[len(members)-1]
+	}
+
+	ids := make([]delivery.AccountID, len(members))
+	for i, member := range members {
+		_, ids[i], _, _ = splitName(member)
+	}
+	accounts, err := l.readAccounts(ctx, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	for i, a := range accounts {
+		if a == nil || nameMember(a.ID, a.Name, a.NameRevision) != members[i] {
+			wrong = append(wrong, members[i])
+		}
+	}
+	return wrong, next, nil
+}
