@@ -152,9 +152,11 @@ func (l *core) runWord(ctx context.Context, file string, refused refusals, keys 
 type call struct {
 	keys []string
 	args []any
+	file string // the script; empty: the one that runAll is asked for
 }
 
-// runAll runs one script many times in one round trip, and again what may pass.
+// runAll runs one script many times in one round trip, and again what may pass. Calls may name
+// another script, which then shares the round trip.
 func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.Cmd, error) {
 	s := l.library.scripts[file]
 	if len(calls) == 0 {
@@ -168,7 +170,8 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 	return cmds, l.attempt(ctx, &s, func() (worst error) {
 		pipe := l.rdb.Pipeline()
 		for _, i := range todo {
-			cmds[i] = pipe.FCall(ctx, s.name, l.keysOf(calls[i].keys), calls[i].args...)
+			name := l.library.scripts[cmp.Or(calls[i].file, file)].name
+			cmds[i] = pipe.FCall(ctx, name, l.keysOf(calls[i].keys), calls[i].args...)
 		}
 		_, _ = pipe.Exec(ctx) // each command carries its own error
 		failed := todo[:0]

@@ -188,7 +188,7 @@ const (
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
 	calls := make([]call, 0, len(r.streams))
 	for _, s := range r.streams {
-		calls = append(calls, call{[]string{s.key}, []any{string(r.Role), silent.Milliseconds(), name}})
+		calls = append(calls, call{keys: []string{s.key}, args: []any{string(r.Role), silent.Milliseconds(), name}})
 	}
 	if _, err := r.ledger.runAll(ctx, "forget_consumers", calls); err != nil {
 		r.Log("names of consumers that are gone stay for now", "error", err)

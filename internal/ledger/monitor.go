@@ -410,11 +410,11 @@ type QueueStats struct {
 	Oldest       time.Time // when the oldest of the next events happened; zero: nothing waits
 }
 
-// ErrNoOwner says that some partition has no owner, who alone knows what waits there.
+// ErrNoOwner says that some partition has had no owner for a while, who alone knows what waits there.
 var ErrNoOwner = errors.New("no worker owns some of the partitions")
 
 // QueueStats sums up what waits for webhook endpoints, by their state, as the owners of the
-// partitions told it within the last seconds. ErrNoOwner.
+// partitions have told it. ErrNoOwner when one of them has told nothing for summaryLifetime.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
 	summaries, err := pipelined(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) func() string {
 		return pipe.Get(ctx, r.key(kindSummary)).Val
@@ -454,8 +454,13 @@ func (c *codec) summary(all map[EndpointState]QueueStats) {
 	}
 }
 
-// summaryLifetime is for how long a summary counts after its owner wrote it.
-const summaryLifetime = 5 * time.Second
+const (
+	// summaryLifetime is for how long a summary counts after its owner wrote it.
+	summaryLifetime = 30 * time.Second
+	// SummaryEvery is how often an owner writes a summary that has not changed. It leaves
+	// time for a takeover before the summary's end.
+	SummaryEvery = 20 * time.Second
+)
 
 // Summary tells operators what waits for the webhooks of the partition.
 func (s *Step) Summary(all map[EndpointState]QueueStats) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -52,7 +51,8 @@ func (s Stored) Token() (t Token, err error) {
 	return t, err
 }
 
-// Tokens reads the tokens of all partitions: with one command, in a cluster one for each.
+// Tokens reads the tokens of all partitions: with one command, in a cluster one for each. Replicas
+// confirm the answer: while they do not, owners cannot renew, so no time may count against them.
 func (l Ownership) Tokens(ctx context.Context) ([]Stored, error) {
 	if !l.cluster {
 		return l.tokensAtOnce(ctx)
@@ -82,13 +82,61 @@ func (l Ownership) tokensAtOnce(ctx context.Context) ([]Stored, error) {
 	return tokens, nil
 }
 
-// Due lists orders whose timers have run out, at most limit of each partition.
+// Due lists orders whose timers have run out, at most limit of each partition. Replicas do not
+// confirm the answer: what follows from it is written with Advance.
 func (l Ownership) Due(ctx context.Context, partitions []int, now time.Time, limit int) ([][]delivery.OrderID, error) {
-	return pipelined(ctx, l.rdb, "reading timers", partitions, func(pipe redis.Pipeliner, p int) func() []delivery.OrderID {
-		members := pipe.ZRangeByScore(ctx, l.partitions[p].key(kindTimers), &redis.ZRangeBy{
-			Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)})
-		return func() []delivery.OrderID { return l.partitions[p].ordersOf(members.Val()) }
-	})
+	members, err := l.due(ctx, kindTimers, partitions, now, limit)
+	if err != nil {
+		return nil, failed("reading timers", err)
+	}
+
+	orders := make([][]delivery.OrderID, len(partitions))
+	for i, p := range partitions {
+		orders[i] = l.partitions[p].ordersOf(members[i])
+	}
+	return orders, nil
+}
+
+// due lists the members of each partition's sorted set of a kind whose times have come, at most
+// limit of each. On a single server a call reads the sets of many partitions. After an error members
+// has what could be read. Replicas do not confirm it, so the caller may only write what a script
+// compares once more.
+func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Time, limit int) (members [][]string, err error) {
+	pageSize := keysAtOnce
+	if l.cluster {
+		pageSize = 1 // each partition is a slot of its own
+	}
+
+	var calls []call
+	for page := range slices.Chunk(partitions, pageSize) {
+		read := call{args: []any{now.UnixMilli(), limit}}
+		for _, p := range page {
+			read.keys = append(read.keys, l.partitions[p].key(kind))
+		}
+		calls = append(calls, read)
+	}
+	replies, err := l.runAll(unconfirmed(ctx), "list_due", calls)
+
+	members = make([][]string, len(partitions))
+	for page, reply := range replies {
+		sets, _ := reply.Val().([]any)
+		for _, set := range sets {
+			placed, _ := set.([]any)
+			if len(placed) != 2 {
+				return members, unreadable("list_due")
+			}
+			place, _ := placed[0].(int64)
+			found, _ := placed[1].([]any)
+			i := page*pageSize + int(place) - 1
+			if place < 1 || i >= len(members) {
+				return members, unreadable("list_due")
+			}
+			for _, member := range found {
+				members[i] = append(members[i], text(member))
+			}
+		}
+	}
+	return members, err
 }
 
 func (l *core) workersKey() string { return l.global.prefix + "workers" }

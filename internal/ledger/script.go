@@ -25,7 +25,7 @@ var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempot
 // server refuses writes of no-writes. All others are refused before their first step.
 var luaFlags = map[string]string{
 	"consume": "'allow-oom'", "poll_order": "'allow-oom'", "read_store": "'allow-oom'", "count_token": "'allow-oom'",
-	"retire_orders": "'allow-oom'", "shrink_orders": "'allow-oom'", "usage": "'no-writes'",
+	"retire_orders": "'allow-oom'", "shrink_orders": "'allow-oom'", "usage": "'no-writes'", "list_due": "'no-writes'",
 }
 
 // script is an operation with the library's digest in its name: releases call their own.

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"vendorapi/internal/delivery"
 )
 
@@ -225,38 +223,84 @@ func (s *Step) call() call {
 	for _, part := range [][]any{s.conditions, s.changes, s.ended, own, s.commands} {
 		args = append(args, part...)
 	}
-	return call{[]string{s.partition.key(kindOwner), s.partition.key(kindEvents)}, args}
+	return call{keys: []string{s.partition.key(kindOwner), s.partition.key(kindEvents)}, args: args}
+}
+
+// renews reports whether the step does nothing but replace the owner's token by its next one.
+func (s *Step) renews() bool {
+	return s.Empty() && len(s.conditions)+len(s.ended)+len(s.own) == 0
 }
 
 // Advance writes steps of several partitions in one round trip. result[i] is nil, ErrNotOwner,
 // ErrConflict with the step's Conflicts, or another error: then it is not known whether the step
 // was written, and the owner must read again how far it has got.
+//
+// On a single server the steps that write nothing but the token share calls of renew_tokens, so that
+// a worker's idle partitions cost one call and not one each. Each token is still compared and
+// replaced by itself: an idle partition is fenced, lost and taken over like any other.
 func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) {
-	calls := make([]call, len(steps))
-	for i, s := range steps {
-		calls[i] = s.call()
-	}
+	calls, stepsOf := l.advances(steps)
 	replies, err := l.runAll(ctx, "advance", calls)
+	_ = err // each reply has its own
+
 	result = make([]error, len(steps))
-	for i, reply := range replies {
-		if reply.Err() != nil {
-			result[i] = fmt.Errorf("partition %d: %w", steps[i].partition.number, failure(reply.Err()))
-			continue
+	for c, reply := range replies {
+		values, _ := reply.Val().([]any)
+		for n, i := range stepsOf[c] {
+			switch {
+			case reply.Err() != nil:
+				result[i] = fmt.Errorf("partition %d: %w", steps[i].partition.number, failure(reply.Err()))
+			case calls[c].file != renewTokens:
+				result[i] = steps[i].read(values)
+			case n < len(values):
+				result[i] = steps[i].read(values[n : n+1])
+			default:
+				result[i] = unreadable(renewTokens)
+			}
 		}
-		result[i] = steps[i].read(reply)
 	}
-	_ = err // each step has its own
 	return result
 }
 
-func (s *Step) read(reply *redis.Cmd) error {
-	values, _ := reply.Val().([]any)
+const renewTokens = "renew_tokens"
+
+// keysAtOnce is how many keys a script gets that goes through those of many partitions: so few
+// that others wait for less than a millisecond.
+const keysAtOnce = 256
+
+// advances makes the calls that write the steps. stepsOf are the places of each call's steps.
+func (l Ownership) advances(steps []*Step) (calls []call, stepsOf [][]int) {
+	var renewals []int
+	for i, s := range steps {
+		if s.renews() && !l.cluster {
+			renewals = append(renewals, i)
+			continue
+		}
+		calls, stepsOf = append(calls, s.call()), append(stepsOf, []int{i})
+	}
+
+	for page := range slices.Chunk(renewals, keysAtOnce) {
+		renewal := call{file: renewTokens}
+		for _, i := range page {
+			s := steps[i]
+			renewal.keys = append(renewal.keys, s.partition.key(kindOwner))
+			renewal.args = append(renewal.args, s.was, string(s.Token.Stored()))
+		}
+		calls, stepsOf = append(calls, renewal), append(stepsOf, page)
+	}
+	return calls, stepsOf
+}
+
+// read takes what advance, or renew_tokens, has answered about the step.
+func (s *Step) read(values []any) error {
 	if len(values) == 0 {
 		return unreadable("advance")
 	}
 	switch name := text(values[0]); name {
 	case "done":
-		s.Batch = text(values[1])
+		if len(values) > 1 {
+			s.Batch = text(values[1])
+		}
 		for _, status := range s.reached {
 			s.ledger.activity.reached(status)
 		}

@@ -300,6 +300,19 @@ func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store
 	return present(stores), err
 }
 
+// WithDueStores lists those of the partitions in which the closing day of some store is over. After
+// an error it has those that could be read. Replicas do not confirm the answer, after which
+// DueStores reads the stores themselves.
+func (l Lifecycle) WithDueStores(ctx context.Context, partitions []int, now time.Time) (due []int, err error) {
+	members, err := l.due(ctx, kindClosings, partitions, now, 1)
+	for i, p := range partitions {
+		if len(members[i]) > 0 {
+			due = append(due, p)
+		}
+	}
+	return due, failed("reading closing days", err)
+}
+
 // DueStores lists stores of a partition whose closing day is over.
 func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
 	r := l.partitions[partition]

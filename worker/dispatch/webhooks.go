@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -60,13 +61,17 @@ type Webhooks struct {
 	ended     map[string]bool   // ids of events; until all that earlier owners published has been read, and none is sent
 	items     []*Item
 
-	lines     []outcomeLine // since the last step
-	effects   []Effect      // of the step that is being written
-	written   []outcomeLine
-	probed    []delivery.AccountID
-	writing   bool
-	summary   map[ledger.EndpointState]ledger.QueueStats
-	summaryAt time.Time
+	lines   []outcomeLine // since the last step
+	effects []Effect      // of the step that is being written
+	written []outcomeLine
+	probed  []delivery.AccountID
+	writing bool
+
+	// What waits, for operators.
+	summary          map[ledger.EndpointState]ledger.QueueStats // to be written; nil: nothing is
+	summaryAt        time.Time                                  // when it was last counted
+	writtenSummary   map[ledger.EndpointState]ledger.QueueStats
+	summaryWrittenAt time.Time // zero: never
 }
 
 // Sent is a send that has ended, for Done.
@@ -314,9 +319,17 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 		summary[state] = sum
 	}
 	for i, w := range all {
-		w.summary = summaries[i]
+		if w.summary != nil || w.shouldWrite(summaries[i], now) {
+			w.summary = summaries[i]
+		}
 	}
 	return nil
+}
+
+// shouldWrite reports whether operators must be told what waits: when that has changed, and now and
+// then, because what is stored counts for a while only.
+func (w *Webhooks) shouldWrite(summary map[ledger.EndpointState]ledger.QueueStats, now time.Time) bool {
+	return !maps.Equal(summary, w.writtenSummary) || now.Sub(w.summaryWrittenAt) >= ledger.SummaryEvery
 }
 
 func (w *Webhooks) loaded(account delivery.AccountID, found []*ledger.Scheduled) {
@@ -500,6 +513,9 @@ func (w *Webhooks) Written() {
 	w.scheduler.Committed()
 	for _, l := range w.closed {
 		l.wrote()
+	}
+	if w.summary != nil {
+		w.writtenSummary, w.summaryWrittenAt = w.summary, time.Now()
 	}
 	w.writing, w.effects, w.summary, w.probed, w.closed = false, nil, nil, nil, w.closed[:0]
 }

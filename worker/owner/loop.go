@@ -14,8 +14,12 @@ import (
 )
 
 const (
-	// readBlock is how long a read waits for something to come.
-	readBlock = 100 * time.Millisecond
+	// A read waits so much longer for something to come for each partition, within these bounds. It
+	// costs Redis as much as it names streams, so waiting in proportion bounds what idle partitions
+	// cost. A partition that is taken in the meantime is read after it.
+	blockPerPartition = time.Millisecond
+	shortestBlock     = 100 * time.Millisecond
+	longestBlock      = 500 * time.Millisecond
 	// A turn begins so much later for each entry and each result per second that comes, within these
 	// bounds: batches grow with the load, and a lone entry does not wait.
 	turnPerEntry = 1500 * time.Nanosecond
@@ -174,9 +178,10 @@ func (l *loop) startRead(ctx context.Context) {
 		owned, of[p] = append(owned, &o), o
 	}
 	pause := l.pause()
+	block := min(max(time.Duration(len(owned))*blockPerPartition, shortestBlock), longestBlock)
 	go func() {
 		sleep(ctx, pause) // a read ends with the first entry; those that come in a turn shall be one batch
-		inboxes, err := l.role.ledger.Ownership.Read(ctx, owned, l.role.batch, readBlock)
+		inboxes, err := l.role.ledger.Ownership.Read(ctx, owned, l.role.batch, block)
 		if err != nil {
 			sleep(ctx, failurePause)
 		}
@@ -287,6 +292,7 @@ type write struct {
 	inbox *ledger.Inbox
 	step  *ledger.Step
 	read  ledger.Counts
+	renew bool // the token must be written, also when there is nothing else
 	tells bool // the groups
 	sends bool // it has what the webhooks write
 }
@@ -312,9 +318,10 @@ func (l *loop) begin() []*write {
 			}
 		}
 	}
+	renewed := time.Now().Add(-l.renewalAge()) // what was confirmed before that is renewed
 	writes := make([]*write, 0, len(l.held))
 	for p, h := range l.held {
-		w := &write{held: h, inbox: inboxes[p]}
+		w := &write{held: h, inbox: inboxes[p], renew: !h.confirmed.After(renewed)}
 		if w.inbox != nil {
 			h.webhooks.Noted(w.inbox.Notes)
 			w.batch = status.NewBatch(w.inbox)
@@ -323,6 +330,19 @@ func (l *loop) begin() []*write {
 		writes = append(writes, w)
 	}
 	return writes
+}
+
+// renewalAge returns how long ago a partition's last write must have been for this turn to renew it.
+// One that is due takes those along that soon would be, so that all idle partitions of the loop
+// share a call, whenever each of them last wrote, and calls are at least renewTogether apart.
+func (l *loop) renewalAge() time.Duration {
+	now := time.Now()
+	for _, h := range l.held {
+		if now.Sub(h.confirmed) >= renewEvery {
+			return renewTogether
+		}
+	}
+	return renewEvery
 }
 
 // decide writes until no order was changed in between. What cannot be read is read again later.
@@ -384,7 +404,7 @@ func (l *loop) prepare(w *write, now time.Time) bool {
 	if id, read := w.webhooks.Position(); id != "" {
 		w.read.Webhooks = read
 	}
-	due := time.Since(w.confirmed) >= renewEvery || w.positions != w.told() && time.Since(w.toldAt) >= positionsEvery
+	due := w.renew || w.positions != w.told() && time.Since(w.toldAt) >= positionsEvery
 	// What this owner has published comes back to it, which alone is no reason to write.
 	if w.step.Empty() && (w.inbox == nil || w.inbox.Updates == "") && !due {
 		w.webhooks.Written()
@@ -531,20 +551,36 @@ func (l *loop) leave(ctx context.Context, leaving []*held) {
 	}
 }
 
+// withTimers lists the partitions whose timers are to be read now. One that is due takes those along
+// that soon would be, so that all share a read, as in renewalAge.
+func (l *loop) withTimers(now time.Time) (partitions []int) {
+	isDue := false
+	for p, h := range l.held {
+		sinceRead := now.Sub(h.timersAt)
+		// What was reported before counts before what time has ended.
+		if h.drained && sinceRead >= l.role.timers/2 {
+			partitions = append(partitions, p)
+		}
+		isDue = isDue || h.drained && sinceRead >= l.role.timers
+	}
+
+	if !isDue {
+		return nil
+	}
+	return partitions
+}
+
 // fire ends orders that have waited too long. One that was changed or reported of meanwhile is
 // looked at the next time.
 func (l *loop) fire(ctx context.Context) {
 	began := time.Now()
-	var partitions []int
-	for p, h := range l.held {
-		// What was reported before counts before what time has ended.
-		if h.drained && began.Sub(h.timersAt) >= l.role.timers {
-			h.timersAt = began
-			partitions = append(partitions, p)
-		}
-	}
+	partitions := l.withTimers(began)
 	if len(partitions) == 0 {
 		return
+	}
+
+	for _, p := range partitions {
+		l.held[p].timersAt = began
 	}
 	now := l.role.Now()
 	due, err := l.role.ledger.Ownership.Due(ctx, partitions, now, status.TimersAtOnce)

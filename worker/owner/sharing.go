@@ -14,6 +14,9 @@ const (
 	takeoverAfter = 3 * time.Second
 	renewEvery    = 700 * time.Millisecond
 
+	// renewTogether is how old a token must be to be renewed along with one that is due.
+	renewTogether = renewEvery / 2
+
 	// lookEvery is how often the tokens are read while nothing has changed among the workers.
 	lookEvery = time.Second
 	// watchedAtOnce bounds the time that one look counts as watched. It is a little more than

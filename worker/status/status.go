@@ -79,25 +79,35 @@ func New(l *ledger.Ledger, s Settings, tracer *tracing.Tracer, log *slog.Logger,
 // Call Flush when the last step was written.
 func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time) {
 	var tasks sync.WaitGroup
-	eachOwned := func(name string, every time.Duration, task func(ctx context.Context, partition int, now time.Time) error) {
+	repeat := func(name string, every time.Duration, task func(context.Context) error) {
 		tasks.Go(func() {
-			service.Repeat(ctx, r.log, every, name+" fails, going on", name+" works again", func(ctx context.Context) (failure error) {
-				for _, p := range owned() {
-					if err := service.Protect(r.metrics.panics, func() error { return task(ctx, p, now()) }); err != nil {
-						failure = fmt.Errorf("partition %d: %w", p, err)
-					}
-				}
-				return failure
-			})
+			service.Repeat(ctx, r.log, every, name+" fails, going on", name+" works again", task)
 		})
 	}
-	eachOwned("closing of stores", r.settings.TimerInterval, r.closeStores)
-	eachOwned("housekeeping", r.settings.HousekeepingInterval, r.tidy)
+	repeat("closing of stores", r.settings.TimerInterval, func(ctx context.Context) error {
+		// One read tells in which partitions there is something to do, which is rare.
+		due, err := r.ledger.Lifecycle.WithDueStores(ctx, owned(), now())
+		return errors.Join(err, r.each(due, func(partition int) error { return r.closeStores(ctx, partition, now()) }))
+	})
+	repeat("housekeeping", r.settings.HousekeepingInterval, func(ctx context.Context) error {
+		return r.each(owned(), func(partition int) error { return r.tidy(ctx, partition, now()) })
+	})
 	tasks.Go(func() { // the ledger keeps this process's figures after a failure
 		service.Repeat(ctx, r.log, ledger.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
 			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, time.Now()) })
 	})
 	tasks.Wait()
+}
+
+// each does a task for each partition, also after one for which it fails or panics. It returns
+// the last failure.
+func (r *Role) each(partitions []int, task func(partition int) error) (failure error) {
+	for _, p := range partitions {
+		if err := service.Protect(r.metrics.panics, func() error { return task(p) }); err != nil {
+			failure = fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	return failure
 }
 
 const lastFlush = 2 * time.Second

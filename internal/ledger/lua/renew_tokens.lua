@@ -1,0 +1,21 @@
+-- Renews the tokens of partitions of which the owner has nothing to write. Each token is compared
+-- by itself, as in advance.lua: those that somebody has replaced stay as they are, and the others
+-- are renewed all the same.
+-- KEYS the owners' keys of the partitions
+-- ARGV for each key the token as the owner knows it, and the token from now on
+-- Replies: for each key done, repeated, or lost (another owner)
+-- Repeated call: answers repeated for what it has renewed; the token tells.
+local stored = call('MGET', unpack(KEYS))
+local renewed, replies = {}, {}
+for i, key in ipairs(KEYS) do
+  local now, known, following = stored[i] or '', ARGV[2 * i - 1], ARGV[2 * i]
+  if now == known then
+    renewed[#renewed + 1] = key
+    renewed[#renewed + 1] = following
+    replies[i] = 'done'
+  else
+    replies[i] = now == following and 'repeated' or 'lost'
+  end
+end
+if #renewed > 0 then call('MSET', unpack(renewed)) end
+return replies
