@@ -14,17 +14,23 @@ import (
 
 const (
 	gaugesInterval = 5 * time.Second
-	// rarely: every so many readings also take figures that cost some commands for every partition.
+	// rarely: every so many readings also take figures that cost more, or change less.
 	rarely = 3
+	// untilDropped is how many readings in a row another worker must be the first until this one
+	// shows no queues: by then the other one shows them.
+	untilDropped = 2
 )
 
-// gauges shows what waits in the ledger and what the Redis servers report, the same in every
-// replica. While Redis is unavailable they keep their last values.
+// gauges shows what waits in the ledger and what the Redis servers report. The servers' figures are
+// the same in every replica. Those that cost commands for every partition only the first of the
+// workers reads, so whoever uses them takes the greatest of all workers. While Redis is unavailable
+// they keep their last values.
 type gauges struct {
-	ledger *ledger.Ledger
-	log    *slog.Logger
+	ledger  *ledger.Ledger
+	log     *slog.Logger
+	isFirst func() bool // whether this worker is the one that reads figures of every partition
 
-	queues, servers atomic.Pointer[series] // of the last readings
+	queues, ages, servers atomic.Pointer[series] // of the last readings; nil: not read by this worker
 }
 
 // series are made again at every reading: roles, states and masters come and go.
@@ -49,7 +55,7 @@ func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
-	for _, read := range []*series{g.queues.Load(), g.servers.Load()} {
+	for _, read := range []*series{g.queues.Load(), g.ages.Load(), g.servers.Load()} {
 		if read == nil {
 			continue
 		}
@@ -62,11 +68,25 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 func (g *gauges) run(ctx context.Context) error {
 	ticker := time.NewTicker(gaugesInterval)
 	defer ticker.Stop()
+	sinceFirst := 0 // readings
 	for reading := 0; ; reading++ {
-		err := g.readQueues(ctx)
-		if reading%rarely == 0 {
-			err = errors.Join(err, g.readServers(ctx))
+		isRare := reading%rarely == 0
+		var err error
+		if isRare {
+			err = g.readServers(ctx)
 		}
+
+		if g.isFirst() {
+			err = errors.Join(err, g.readPartitions(ctx, isRare || g.ages.Load() == nil))
+			sinceFirst = 0
+		} else {
+			sinceFirst++
+		}
+		if sinceFirst >= untilDropped {
+			g.queues.Store(nil)
+			g.ages.Store(nil)
+		}
+
 		if err != nil && ctx.Err() == nil {
 			g.log.Debug("no figures", "error", err)
 		}
@@ -76,6 +96,16 @@ func (g *gauges) run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// readPartitions reads the figures that cost commands for every partition, and the ages of streams if
+// withAges is set.
+func (g *gauges) readPartitions(ctx context.Context, withAges bool) error {
+	err := g.readQueues(ctx)
+	if withAges {
+		err = errors.Join(err, g.readAges(ctx))
+	}
+	return err
 }
 
 func (g *gauges) readQueues(ctx context.Context) error {
@@ -91,7 +121,6 @@ func (g *gauges) readQueues(ctx context.Context) error {
 	entries := "Entries in the ledger's streams, settled ones included."
 	s.gauge(float64(stats.Events), "worker_stream_entries", entries, "stream", "events")
 	s.gauge(float64(stats.Updates), "worker_stream_entries", entries, "stream", "updates")
-	s.gauge(float64(g.ledger.Partitions()), "worker_partitions", "Partitions of the ledger; each is to have one owner.")
 	for role, n := range stats.Unread {
 		s.gauge(float64(n), "worker_feed_lag", "Entries that a role has not been handed yet.", "role", string(role))
 	}
@@ -116,8 +145,7 @@ func (g *gauges) readQueues(ctx context.Context) error {
 	return nil
 }
 
-// readServers also reads the ages of streams and whether this process has the present epoch.
-func (g *gauges) readServers(ctx context.Context) error {
+func (g *gauges) readAges(ctx context.Context) error {
 	s := new(series)
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook} {
 		lag, err := g.ledger.Streams.Lag(ctx, role)
@@ -127,6 +155,14 @@ func (g *gauges) readServers(ctx context.Context) error {
 		s.gauge(age(lag.Oldest), "worker_feed_oldest_seconds",
 			"Age of the oldest entry that a role has not settled yet; 0: there is none.", "role", string(role))
 	}
+	g.ages.Store(s)
+	return nil
+}
+
+// readServers also reads whether this process has the present epoch.
+func (g *gauges) readServers(ctx context.Context) error {
+	s := new(series)
+	s.gauge(float64(g.ledger.Partitions()), "worker_partitions", "Partitions of the ledger; each is to have one owner.")
 	s.gauge(float64(g.ledger.ReplicasAwaited()), "worker_redis_replicas_awaited", "Replicas of a master that must confirm what is answered; 0: none.")
 	servers, err := g.ledger.Monitor.Servers(ctx)
 	if err != nil {

@@ -91,13 +91,13 @@ func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledge
 	p.Log.Info("working", "environment", s.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
 	start := func(run func(context.Context) error) { group.Go(func() error { return run(ctx) }) }
-	figures := &gauges{ledger: l, log: p.Log}
-	p.Registry.MustRegister(figures)
-	start(figures.run)
 	options := dispatch.Options{Sandbox: s.Environment == delivery.Sandbox, CourierStep: s.Courier.Step, Tracer: p.Tracer}
 	decider, sender := status.New(l, s.Status, p.Tracer, p.Log, p.Registry), dispatch.New(l, s.Webhook, options, p.Log, p.Registry)
 	partitions := owner.New(l, decider, sender, s.Status, consumer, p.Log, p.Registry)
 	start(partitions.Run)
+	figures := &gauges{ledger: l, log: p.Log, isFirst: partitions.IsFirst}
+	p.Registry.MustRegister(figures)
+	start(figures.run)
 	if s.Environment == delivery.Sandbox && s.Courier.Mode == courier.Auto {
 		start(courier.New(l, partitions.Owned, s.Courier, p.Log, p.Registry).Run)
 	}

@@ -17,9 +17,9 @@ const (
 	// A read waits so much longer for something to come for each partition, within these bounds. It
 	// costs Redis as much as it names streams, so waiting in proportion bounds what idle partitions
 	// cost. A partition that is taken in the meantime is read after it.
-	blockPerPartition = time.Millisecond
+	blockPerPartition = 2 * time.Millisecond
 	shortestBlock     = 100 * time.Millisecond
-	longestBlock      = 500 * time.Millisecond
+	longestBlock      = time.Second
 	// A turn begins so much later for each entry and each result per second that comes, within these
 	// bounds: batches grow with the load, and a lone entry does not wait.
 	turnPerEntry = 1500 * time.Nanosecond

@@ -56,6 +56,9 @@ type Role struct {
 	// lookSoon is set when a partition is lost, so that the next poll reads the tokens.
 	lookSoon atomic.Bool
 
+	// first is isFirst of what was seen last.
+	first atomic.Bool
+
 	mu   sync.Mutex
 	held map[int]*loop
 }
@@ -71,6 +74,11 @@ func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Set
 	r.taken = all.Counter("worker_partitions_taken_total", "Partitions that this worker has become the owner of.")
 	return r
 }
+
+// IsFirst reports whether this worker is the one among those alive that does what only one of them has
+// to do. It is false until the role has seen the others. While workers come and go, two may think
+// so, or none.
+func (r *Role) IsFirst() bool { return r.first.Load() }
 
 // Owned lists the partitions that this process owns.
 func (r *Role) Owned() []int {
@@ -144,6 +152,7 @@ func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.T
 		return err
 	}
 	s.observe(tokens, workers, time.Now())
+	r.first.Store(s.isFirst())
 	if gone := s.gone(forgetAfter); len(gone) > 0 {
 		err = r.ledger.Ownership.Forget(ctx, gone...)
 	}

@@ -132,8 +132,8 @@ func (s *sharing) gone(after time.Duration) (workers []string) {
 	return workers
 }
 
-// quota is this worker's even share of the partitions.
-func (s *sharing) quota() int {
+// alive lists the workers that share the partitions, this one among them, in their order.
+func (s *sharing) alive() []string {
 	dead, alive := s.gone(takeoverAfter), []string{s.worker}
 	for worker := range s.workers {
 		if worker != s.worker && !slices.Contains(dead, worker) {
@@ -141,6 +141,16 @@ func (s *sharing) quota() int {
 		}
 	}
 	slices.Sort(alive)
+	return alive
+}
+
+// isFirst reports whether this worker is the one that does what only one has to do. Now and then two
+// think so, or none does.
+func (s *sharing) isFirst() bool { return s.alive()[0] == s.worker }
+
+// quota is this worker's even share of the partitions.
+func (s *sharing) quota() int {
+	alive := s.alive()
 	quota := len(s.tokens) / len(alive)
 	if slices.Index(alive, s.worker) < len(s.tokens)%len(alive) {
 		quota++

@@ -49,6 +49,26 @@ func (w *watch) looks(passed time.Duration, beating []string, renewed ...int) {
 	}
 }
 
+func TestIsFirst_OneOfTheLiving(t *testing.T) {
+	w := newWatch(4, "w0", "w1", "w2")
+	w.looks(time.Second, []string{"w0", "w1", "w2"})
+	if w.isFirst() {
+		t.Error("w1 is the first although w0 lives")
+	}
+
+	w.looks(takeoverAfter+time.Second, []string{"w1", "w2"})
+
+	if !w.isFirst() {
+		t.Error("w0 is gone, and w1 is not the first")
+	}
+
+	w.looks(time.Second, []string{"w0", "w1", "w2"})
+
+	if w.isFirst() {
+		t.Error("w1 is the first although w0 has come back")
+	}
+}
+
 func TestPlan_TakesAndGivesUp(t *testing.T) {
 	all := func(n int) (partitions []int) {
 		for p := range n {
