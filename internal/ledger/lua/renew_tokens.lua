@@ -6,16 +6,14 @@
 -- Replies: for each key done, repeated, or lost (another owner)
 -- Repeated call: answers repeated for what it has renewed; the token tells.
 local stored = call('MGET', unpack(KEYS))
-local renewed, replies = {}, {}
+local replies = {}
 for i, key in ipairs(KEYS) do
   local now, known, following = stored[i] or '', ARGV[2 * i - 1], ARGV[2 * i]
   if now == known then
-    renewed[#renewed + 1] = key
-    renewed[#renewed + 1] = following
+    call('SET', key, following)
     replies[i] = 'done'
   else
     replies[i] = now == following and 'repeated' or 'lost'
   end
 end
-if #renewed > 0 then call('MSET', unpack(renewed)) end
 return replies
