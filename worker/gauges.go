@@ -13,7 +13,10 @@ import (
 )
 
 const (
-	gaugesInterval = 5 * time.Second
+	// gaugesInterval is the time between two readings. It is longer where many partitions have to be
+	// read, so that the figures do not cost Redis more than its work does.
+	gaugesInterval     = 5 * time.Second
+	gaugesPerPartition = 15 * time.Millisecond
 	// rarely: every so many readings also take figures that cost more, or change less.
 	rarely = 3
 	// untilDropped is how many readings in a row another worker must be the first until this one
@@ -66,7 +69,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 }
 
 func (g *gauges) run(ctx context.Context) error {
-	ticker := time.NewTicker(gaugesInterval)
+	ticker := time.NewTicker(max(gaugesInterval, time.Duration(g.ledger.Partitions())*gaugesPerPartition))
 	defer ticker.Stop()
 	sinceFirst := 0 // readings
 	for reading := 0; ; reading++ {
