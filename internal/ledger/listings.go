@@ -23,6 +23,8 @@ const (
 	listReceivers = 'r' // the receivers with a URL, by receiverScore
 	listExcess    = 'x' // accounts in sustained excess, by when it ends, ms
 	listSuspended = 's' // suspended accounts, by when they were suspended, ms
+
+	listWithStores = 't' // accounts that have a store, all with the score 0 (lua/write_store.lua)
 )
 
 func (r partition) list(list byte) string { return r.keyOf(kindListed, []byte{list}) }

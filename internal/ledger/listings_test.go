@@ -352,6 +352,7 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 		"counts":          func(ctx context.Context) error { return errOf(l.Accounts.Counts(ctx)) },
 		"receivers":       func(ctx context.Context) error { return errOf2(l.Webhooks.Page(ctx, "", "", 20)) },
 		"receiver counts": func(ctx context.Context) error { return errOf(l.Webhooks.Counts(ctx)) },
+		"stores":          func(ctx context.Context) error { return errOf2(l.Stores.Find(ctx, StoreFilter{Text: "no such store"}, 20)) },
 		"order":           func(ctx context.Context) error { return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1")) },
 	}
 	cost := func() map[string][2]int64 {
@@ -365,6 +366,7 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 		return costs
 	}
 	grow(200)
+	newStore(t, l, newAccount(t, l, plenty()), newFleet(t, l))
 	few := cost()
 	grow(1800)
 	many := cost()

@@ -146,7 +146,7 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	var first []*delivery.Store
 	for i := range 1000 {
-		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4, byAccount)
+		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4)
 		require(t, len(first) <= 4, "%d stores are kept", len(first))
 	}
 	check(t, first[0].ExternalID == "000" && first[3].ExternalID == "003", "%+v", first)
@@ -154,8 +154,12 @@ func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	for range setsAtOnce + 20 {
 		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})
 	}
-	accounts := allAccounts(t, l) // by name
-	last := accounts[len(accounts)-1].ID
+	last := delivery.AccountID{}
+	for _, a := range allAccounts(t, l) {
+		if compareAccounts(a.ID, last) > 0 {
+			last = a.ID
+		}
+	}
 	must(t, l.rdb.Set(t.Context(), l.partitionOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
 	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
 		t.Errorf("%d stores, more %v, %v", len(found), more, err)

@@ -353,55 +353,63 @@ type StoreFilter struct {
 	Text    string // part of the external id or the name, in any case
 }
 
-// setsAtOnce is how many accounts', or partitions', ids of stores are in memory at once.
-const setsAtOnce = 32
+const (
+	// setsAtOnce is how many accounts', or partitions', ids of stores are in memory at once.
+	setsAtOnce = 32
+	// accountsSearched is among how many accounts a store is looked for when no account and no
+	// fleet is named.
+	accountsSearched = 5000
+)
 
-// Find lists stores, at most limit, 1 to 1000; more: there are others. Those of an account or a
-// fleet come by account and external id, those of all by the account's name and external id: it
-// reads account by account until there are enough.
+// Find lists stores by account and external id, at most limit, 1 to 1000; more: there are others, or
+// may be: without an account or a fleet it looks at the stores of accountsSearched accounts only.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
 	if f.Account.IsZero() && f.Fleet.IsZero() {
-		stores, err = l.findByName(ctx, &f, limit)
-	} else {
-		stores, err = l.firstOf(ctx, l.storeSets(&f), &f, limit+1, byAccount)
+		return l.findAnywhere(ctx, &f, limit)
 	}
+	stores, err = l.firstOf(ctx, l.storeSets(&f), &f, limit+1)
 	return stores[:min(limit, len(stores))], len(stores) > limit, err
 }
 
-// findByName finds the first stores of all accounts, more than limit if there are.
-func (l Stores) findByName(ctx context.Context, f *StoreFilter, limit int) (stores []*delivery.Store, err error) {
-	for cursor := ""; ; {
-		accounts, next, err := l.namePage(ctx, "", cursor, setsAtOnce)
+// findAnywhere reads the stores of one account after the other until there are enough. Accounts
+// without a store cost nothing.
+func (l Stores) findAnywhere(ctx context.Context, f *StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
+	cursor := ""
+	for searched := 0; searched < accountsSearched; {
+		accounts, next, err := l.listPage(ctx, listWithStores, scoreRange{}, cursor, itemsAtOnce)
 		if err != nil {
-			return nil, err
-		}
-		places := make(map[delivery.AccountID]int, len(accounts))
-		sets := make([]storeSet, len(accounts))
-		for i, a := range accounts {
-			places[a.ID] = i
-			sets[i] = l.storesOf(a.ID)
+			return nil, false, err
 		}
 
-		found, err := l.firstOf(ctx, sets, f, limit+1-len(stores), func(a, b *delivery.Store) int {
-			return cmp.Compare(places[a.Account], places[b.Account])
-		})
-		if err != nil {
-			return nil, err
+		for some := range slices.Chunk(accounts, setsAtOnce) {
+			sets := make([]storeSet, len(some))
+			for i, account := range some {
+				sets[i] = l.storesOf(account)
+			}
+			found, err := l.firstOf(ctx, sets, f, limit+1-len(stores))
+			if err != nil {
+				return nil, false, err
+			}
+			stores = append(stores, found...)
+			// Whatever comes in a later account belongs behind what is found.
+			if len(stores) > limit {
+				return stores[:limit], true, nil
+			}
 		}
-		stores = append(stores, found...)
-		// Whatever comes in a later account belongs behind what is found.
-		if len(stores) > limit || next == "" {
-			return stores, nil
+		if next == "" {
+			return stores, false, nil
 		}
+		searched += len(accounts)
 		cursor = next
 	}
+	return stores, true, nil
 }
 
 // firstOf reads the stores of the sets and returns the first that match, at most most.
-func (l Stores) firstOf(ctx context.Context, sets []storeSet, f *StoreFilter, most int, order func(a, b *delivery.Store) int) (stores []*delivery.Store, err error) {
+func (l Stores) firstOf(ctx context.Context, sets []storeSet, f *StoreFilter, most int) (stores []*delivery.Store, err error) {
 	folded := delivery.FoldName(f.Text)
 	for page := range slices.Chunk(sets, setsAtOnce) {
 		keys, err := l.storeKeys(ctx, page)
@@ -414,18 +422,16 @@ func (l Stores) firstOf(ctx context.Context, sets []storeSet, f *StoreFilter, mo
 				return nil, err
 			}
 			stores = append(stores, slices.DeleteFunc(read, func(s *delivery.Store) bool { return !f.matches(s, folded) })...)
-			stores = firstStores(stores, most, order)
+			stores = firstStores(stores, most)
 		}
 	}
 	return stores, nil
 }
 
-func byAccount(a, b *delivery.Store) int { return compareAccounts(a.Account, b.Account) }
-
-// firstStores keeps the first stores by an order of their accounts, and by external id.
-func firstStores(stores []*delivery.Store, most int, order func(a, b *delivery.Store) int) []*delivery.Store {
+// firstStores keeps the first stores by account and external id.
+func firstStores(stores []*delivery.Store, most int) []*delivery.Store {
 	slices.SortFunc(stores, func(a, b *delivery.Store) int {
-		return cmp.Or(order(a, b), strings.Compare(a.ExternalID, b.ExternalID))
+		return cmp.Or(compareAccounts(a.Account, b.Account), strings.Compare(a.ExternalID, b.ExternalID))
 	})
 	return slices.Delete(stores, min(most, len(stores)), len(stores))
 }

@@ -1,6 +1,7 @@
 -- Stores a store if its revision is still the one that was read and the account's
--- limits of stores allow it, keeps the lists of its fleet and account, sets or
--- clears its closing timer, and publishes what happened to it.
+-- limits of stores allow it, keeps the lists of its fleet and account and the list
+-- of accounts with stores (listings.go), sets or clears its closing timer, and
+-- publishes what happened to it.
 -- KEYS 1 store, 2 account's stores, 3 closings, 4 events, 5 account, 6 how many
 --   of the account's stores wait for each fleet
 -- ARGV 1 expected revision (8 bytes, zero for a new store), 2 record
@@ -18,6 +19,7 @@ local ANY_STATE, AWAITING_FLEET_APPROVAL = '\0', '\2'
 local STATE, REVISION_FIRST, REVISION_LAST, FLEET_FIRST, FLEET_LAST = 2, 3, 10, 11, 26
 
 local record, digest, prefix = ARGV[2], ARGV[3], ARGV[5]
+local account = sub(KEYS[5], -16)
 
 local function state_of(stored) return sub(stored, STATE, STATE) end
 local function fleet_of(stored) return sub(stored, FLEET_FIRST, FLEET_LAST) end
@@ -59,6 +61,7 @@ end
 
 call('SET', KEYS[1], record)
 call('SADD', KEYS[2], digest)
+if is_new then call('ZADD', prefix .. 'Wt', 0, account) end
 if moves then
   if has_fleet(old) then remove_from_lists(old) end
   if has_fleet(record) then add_to_lists(record) end
