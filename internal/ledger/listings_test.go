@@ -352,8 +352,10 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 		"counts":          func(ctx context.Context) error { return errOf(l.Accounts.Counts(ctx)) },
 		"receivers":       func(ctx context.Context) error { return errOf2(l.Webhooks.Page(ctx, "", "", 20)) },
 		"receiver counts": func(ctx context.Context) error { return errOf(l.Webhooks.Counts(ctx)) },
-		"stores":          func(ctx context.Context) error { return errOf2(l.Stores.Find(ctx, StoreFilter{Text: "no such store"}, 20)) },
-		"order":           func(ctx context.Context) error { return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1")) },
+		"stores": func(ctx context.Context) error {
+			return errOf2(l.Stores.Find(ctx, StoreFilter{Text: "no such store"}, 20))
+		},
+		"order": func(ctx context.Context) error { return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1")) },
 	}
 	cost := func() map[string][2]int64 {
 		costs := map[string][2]int64{}
