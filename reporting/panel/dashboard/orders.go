@@ -206,13 +206,9 @@ func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 	var live []*delivery.Order
 	var past pastPage
 	r := p.reading(ctx)
-	if s.text != "" && !s.account.IsZero() { // Redis has no other way from an external id to its order
+	if s.text != "" {
 		read(r, "live orders (Redis)", &live, func(ctx context.Context) ([]*delivery.Order, error) {
-			order, err := p.Ledger.Orders.Find(ctx, s.account, s.text)
-			if order == nil {
-				return nil, err
-			}
-			return []*delivery.Order{order}, err
+			return p.findLive(ctx, s)
 		})
 	}
 	r.part("history (ClickHouse)", func(ctx context.Context) (err error) {
@@ -333,6 +329,34 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.offer(v, few)
 	return p.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
+}
+
+// findLive looks in Redis for orders with the external id that is searched for: of the account that
+// is named, else of all while there are few. Redis has no other way from an external id to its order.
+func (p *Pages) findLive(ctx context.Context, s *search) (orders []*delivery.Order, err error) {
+	accounts := []delivery.AccountID{s.account}
+	if s.account.IsZero() {
+		few, err := p.Lists.Few.Get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		accounts, err = few.AccountIDs()
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	for _, account := range accounts {
+		order, err := p.Ledger.Orders.Find(ctx, account, s.text)
+		if err != nil {
+			return nil, err
+		}
+		if order != nil {
+			orders = append(orders, order)
+		}
+	}
+	slices.SortFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return orders, nil
 }
 
 func (s *search) offer(v *ordersView, few layout.Names) {

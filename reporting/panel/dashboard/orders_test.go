@@ -29,7 +29,8 @@ func TestOrders_AreFoundByWhatIsKnownOfThem(t *testing.T) {
 	}{
 		"nothing asked":           {nil, []delivery.OrderID{elsewhere.ID, delivered.ID}},
 		"external id, exported":   {url.Values{"q": {delivered.ExternalOrderID}}, []delivery.OrderID{delivered.ID}},
-		"external id, live":       {url.Values{"q": {"  " + fresh.ExternalOrderID + "\u200b"}, "account": {e.Vendor.Account.String()}}, []delivery.OrderID{fresh.ID}},
+		"external id, live":       {url.Values{"q": {"  " + fresh.ExternalOrderID + "\u200b"}}, []delivery.OrderID{fresh.ID}},
+		"of an account, live":     {url.Values{"q": {fresh.ExternalOrderID}, "account": {e.Vendor.Account.String()}}, []delivery.OrderID{fresh.ID}},
 		"store id":                {url.Values{"q": {"şube 9/a"}}, []delivery.OrderID{elsewhere.ID}},
 		"part of the store name":  {url.Values{"q": {"KADIKÖY"}}, []delivery.OrderID{elsewhere.ID, delivered.ID}},
 		"Turkish letters i":       {url.Values{"q": {"kadiköy ş"}}, []delivery.OrderID{elsewhere.ID, delivered.ID}},
@@ -48,7 +49,7 @@ func TestOrders_AreFoundByWhatIsKnownOfThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) { e.finds(e.get("/orders?"+c.query.Encode()), c.want...) })
 	}
 	// An order that only Redis has is shown with its store's name.
-	e.get("/orders?account="+e.Vendor.Account.String()+"&q="+url.QueryEscape(fresh.ExternalOrderID)).Says("Kadıköy Şube", "compared whole and letter by letter, capitals included", "Phone numbers are not searched")
+	e.get("/orders?q="+url.QueryEscape(fresh.ExternalOrderID)).Says("Kadıköy Şube", "compared whole and letter by letter, capitals included", "Phone numbers are not searched")
 	e.get("/orders").Says("Kadıköy Şube", "Hızlı Kurye", "Delivered", "123.45 Cash, order 123.45", "Test").
 		Links("/accounts/"+other.Account.String(), "/stores/"+other.Account.String()+"/%C5%9Fube%209%2Fa", "/fleets/"+e.Fleet.ID.String())
 }
@@ -148,6 +149,7 @@ func TestOrders_WithoutClickHouseAreFoundByIDs(t *testing.T) {
 	e := newEnv(t)
 	o := e.Vendor.Order("", time.Now())
 	e.serve(e.unavailable())
+	e.finds(e.get("/orders?q="+o.ExternalOrderID), o.ID).Says("History is unavailable")
 	e.finds(e.get("/orders?account="+o.Account.String()+"&q="+o.ExternalOrderID), o.ID).Says("History is unavailable")
 	e.finds(e.get("/orders?q=elsewhere")).Says("Nothing was found in what can be searched now")
 	e.finds(e.get("/orders")).Says("History is unavailable")
@@ -157,7 +159,7 @@ func TestOrders_WithoutRedisAreThoseOfClickHouse(t *testing.T) {
 	e := newEnvToStop(t)
 	e.insertOrders(60, time.Minute)
 	e.Server.Stop()
-	e.get("/orders?q=isparta").Says("Cannot be read right now: accounts to choose from, names of accounts, present states (Redis)", "Older orders", "ISPARTA")
+	e.get("/orders?q=isparta").Says("Cannot be read right now: live orders (Redis), accounts to choose from, names of accounts, present states (Redis)", "Older orders", "ISPARTA")
 }
 
 func TestOrders_NothingFoundOffersALongerPeriod(t *testing.T) {

@@ -283,6 +283,19 @@ func (l *Lists) Fleets(ctx context.Context) ([]*delivery.Fleet, error) {
 // Names are those of all accounts or of all fleets, by id.
 type Names map[string]string
 
+// AccountIDs are the ids of names of accounts, in no particular order.
+func (n Names) AccountIDs() ([]delivery.AccountID, error) {
+	ids := make([]delivery.AccountID, 0, len(n))
+	for text := range n {
+		id, err := delivery.ParseAccountID(text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 // FleetNames are those of Fleets.
 func (l *Lists) FleetNames(ctx context.Context) (Names, error) {
 	fleets, err := l.Fleets(ctx)
