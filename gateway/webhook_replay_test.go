@@ -268,7 +268,7 @@ func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
 	end`, 0, string(id[:]))
 	for _, a := range []answer{e.call("POST", "/webhook/replay", hour), e.tryAdmin("POST", webhookPath(e.account)+"/replay", hour)} {
 		want(t, a, 409, "TOO_MANY_REPLAYS", "retryAfterSeconds", absent)
-		if a.header.Get("Retry-After") != "" || !strings.Contains(a.message, "mend the receiver, then ask again") {
+		if a.header.Get("Retry-After") != "" || !strings.Contains(a.message, "fix the receiver, then ask again") {
 			t.Errorf("%s %v", a.body, a.header)
 		}
 	}

@@ -292,7 +292,7 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, eve
 // tooManyReplays has no time to wait: when there is room depends on the receiver.
 func tooManyReplays(queued int) error {
 	return delivery.Refuse(delivery.CodeTooManyReplays, "%d events of this replay were queued; no more replayed events may wait until some are sent, "+
-		"or given up after 24 hours: mend the receiver, then ask again", queued)
+		"or given up after 24 hours: fix the receiver, then ask again", queued)
 }
 
 // eventsOf are the account's events on a page of the stream, without creations.
