@@ -98,13 +98,15 @@ const (
 // fills the log.
 func boundLogged(_ []string, a slog.Attr) slog.Attr {
 	text := ""
-	switch value := a.Value.Resolve(); value.Kind() {
+	value := a.Value.Resolve()
+	switch value.Kind() {
 	case slog.KindString:
 		text = value.String()
 	case slog.KindAny:
 		if err, ok := value.Any().(error); ok && err != nil {
 			text = err.Error()
 		}
+	default: // numbers and times are short
 	}
 
 	if len(text) <= maxLogged {
