@@ -460,21 +460,23 @@ func (l Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
 }
 
 // eachAccount calls do with the ids of all accounts, some hundreds at a time, for what must visit
-// every account: maintenance. An account that is added meanwhile may be left out; one may come
-// twice.
+// every account: maintenance. An account that is added while it runs may be left out.
 func (l *core) eachAccount(ctx context.Context, do func([]delivery.AccountID) error) error {
 	return l.eachAccountOf(ctx, l.partitions, do)
 }
 
+// eachAccountOf is eachAccount for some partitions. It reads a partition's ids with one command: the
+// cursor of a scan ends with its server, so a failover would leave accounts out unnoticed.
 func (l *core) eachAccountOf(ctx context.Context, partitions []partition, do func([]delivery.AccountID) error) error {
 	for _, r := range partitions {
-		for cursor := uint64(0); ; {
-			members, next, err := l.rdb.SScan(ctx, r.key(kindAccounts), cursor, "", itemsAtOnce).Result()
-			if err != nil {
-				return failed("listing accounts", err)
-			}
+		members, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
+		if err != nil {
+			return failed("listing accounts", err)
+		}
+
+		for page := range slices.Chunk(members, itemsAtOnce) {
 			var ids []delivery.AccountID
-			for _, member := range members {
+			for _, member := range page {
 				if len(member) == len(delivery.AccountID{}) {
 					ids = append(ids, delivery.AccountID([]byte(member)))
 				}
@@ -482,10 +484,6 @@ func (l *core) eachAccountOf(ctx context.Context, partitions []partition, do fun
 			if err := do(ids); err != nil {
 				return err
 			}
-			if next == 0 {
-				break
-			}
-			cursor = next
 		}
 	}
 	return nil
