@@ -16,7 +16,7 @@ const (
 	// gaugesInterval is the time between two readings. It is longer where many partitions have to be
 	// read, so that the figures do not cost Redis more than its work does.
 	gaugesInterval     = 5 * time.Second
-	gaugesPerPartition = 15 * time.Millisecond
+	gaugesPerPartition = 30 * time.Millisecond
 	// rarely: every so many readings also take figures that cost more, or change less.
 	rarely = 3
 	// untilDropped is how many readings in a row another worker must be the first until this one

@@ -456,10 +456,10 @@ func (c *codec) summary(all map[EndpointState]QueueStats) {
 
 const (
 	// summaryLifetime is for how long a summary counts after its owner wrote it.
-	summaryLifetime = 30 * time.Second
+	summaryLifetime = 90 * time.Second
 	// SummaryEvery is how often an owner writes a summary that has not changed. It leaves
 	// time for a takeover before the summary's end.
-	SummaryEvery = 20 * time.Second
+	SummaryEvery = time.Minute
 )
 
 // Summary tells operators what waits for the webhooks of the partition.

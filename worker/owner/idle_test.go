@@ -38,8 +38,9 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 		beats      = 28 // so that each worker renews ten times
 		// atEachBeat is more than a worker of any number of partitions asks in that time.
 		atEachBeat = 60
-		// nowAndThen is for what is told every 20 or 30 seconds: what waits, and how far the owner has got.
-		nowAndThen = 8 * partitions
+		// nowAndThen is for what is written once a minute or less often: what waits, and how far
+		// the owner has got.
+		nowAndThen = partitions
 	)
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	options, err := redis.ParseURL(server.URL)

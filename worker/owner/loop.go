@@ -32,7 +32,7 @@ const (
 	// positionsEvery is how often readers of the groups learn how far the owner has got.
 	positionsEvery = 250 * time.Millisecond
 	// positionsIdleEvery is how often they learn it again while there is nothing new.
-	positionsIdleEvery = 30 * time.Second
+	positionsIdleEvery = 2 * time.Minute
 	failurePause       = 250 * time.Millisecond
 	endTimeout         = 2 * time.Second
 	// leaveAfter is how long an owner that gives partitions up waits for sends in flight.
