@@ -79,14 +79,16 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 		}
 	}
 	passed := after["hincrby"] - before["hincrby"]
-	if limit := passed*atEachBeat + nowAndThen; sum > limit {
+	limit := passed*atEachBeat + nowAndThen
+	if sum > limit {
 		t.Errorf("%d commands during %d beats, more than %d", sum, passed, limit)
 		for name, count := range after {
 			t.Logf("%s %d", name, count-before[name])
 		}
 	}
 	for _, role := range roles {
-		if n := len(role.Owned()); n != partitions/2 {
+		n := len(role.Owned())
+		if n != partitions/2 {
 			t.Errorf("a worker owns %d partitions in the end", n)
 		}
 	}

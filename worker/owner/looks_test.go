@@ -31,11 +31,13 @@ func TestShouldLook_ReadsTokensOnceASecondWhileNothingChanges(t *testing.T) {
 
 	looks := polls(s, &now, 100, tokens, "w 1", "w 2")
 
-	if want := int(100 * pollEvery / lookEvery); looks != want {
-		t.Errorf("%d looks in 100 polls, want %d", looks, want)
+	wantLooks := int(100 * pollEvery / lookEvery)
+	if looks != wantLooks {
+		t.Errorf("%d looks in 100 polls, want %d", looks, wantLooks)
 	}
-	if want := 10 * time.Second; s.watched != want {
-		t.Errorf("watched for %s, want %s: all time counts while looks succeed", s.watched, want)
+	wantWatched := 10 * time.Second
+	if s.watched != wantWatched {
+		t.Errorf("watched for %s, want %s: all time counts while looks succeed", s.watched, wantWatched)
 	}
 }
 
@@ -75,7 +77,8 @@ func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
 		}
 	}
 
-	if want := 1 + int((30*pollEvery-suspectAfter)/pollEvery); looks != want {
+	want := 1 + int((30*pollEvery-suspectAfter)/pollEvery)
+	if looks != want {
 		t.Errorf("%d looks in 30 polls, want %d", looks, want)
 	}
 }
@@ -106,7 +109,8 @@ func TestShouldTell_SeldomWhileNothingChanges(t *testing.T) {
 		{"got on, and has just told", positionsEvery - 1, moved, false},
 		{"leaves", 0, leaves, true},
 	} {
-		if got := tells(c.since, c.edit); got != c.want {
+		got := tells(c.since, c.edit)
+		if got != c.want {
 			t.Errorf("%s: tells %t, want %t", c.name, got, c.want)
 		}
 	}

@@ -70,17 +70,20 @@ func TestIsFirst_OneOfTheLiving(t *testing.T) {
 }
 
 func TestPlan_TakesAndGivesUp(t *testing.T) {
-	all := func(n int) (partitions []int) {
+	firstPartitions := func(n int) []int {
+		partitions := make([]int, n)
 		for p := range n {
-			partitions = append(partitions, p)
+			partitions[p] = p
 		}
 		return partitions
 	}
-	owned := func(w *watch, owner string, partitions ...int) {
+	own := func(w *watch, owner string, partitions ...int) {
 		for _, p := range partitions {
 			w.tokens[p] = stored(owner, 1, 1)
 		}
 	}
+	lookOnce := func(w *watch) { w.looks(pollEvery, nil) }
+
 	for _, c := range []struct {
 		name       string
 		partitions int
@@ -90,67 +93,177 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 		take       []int
 		giveUp     int
 	}{
-		{"alone, nothing is owned", 16, []string{"w1"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(16), 0},
-		{"alone, and it owns all", 16, []string{"w1"}, all(16), func(w *watch) { owned(w, "w1", all(16)...); w.looks(5*time.Second, nil) }, nil, 0},
-		{"first of three takes the odd one", 16, []string{"w1", "w2", "w3"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(6), 0},
-		{"last of three", 16, []string{"w0", "w00", "w1"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(5), 0},
-		{"more workers than partitions", 2, []string{"w0", "w00", "w1"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, nil, 0},
-		{"it is not listed itself yet", 16, []string{"w2"}, nil, func(w *watch) { w.looks(pollEvery, nil) }, all(8), 0},
-		{"what lives is left alone", 4, []string{"w1", "w2"}, nil, func(w *watch) {
-			owned(w, "w2", 0, 1, 2, 3)
-			w.looks(10*time.Second, []string{"w2"}, 0, 1, 2, 3)
-		}, nil, 0},
-		{"a dead worker's are taken at once", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
-			owned(w, "w1", 0, 1)
-			owned(w, "w2", 2, 3)
-			w.looks(takeoverAfter+pollEvery, nil, 0, 1)
-		}, []int{2, 3}, 0},
-		{"a moment before that they are not", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
-			owned(w, "w1", 0, 1)
-			owned(w, "w2", 2, 3)
-			w.looks(takeoverAfter-pollEvery, nil, 0, 1)
-		}, nil, 0},
-		{"a token stands still while its worker beats", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
-			owned(w, "w1", 0, 1)
-			owned(w, "w2", 2, 3)
-			w.looks(takeoverAfter+pollEvery, []string{"w1", "w2"}, 0, 1, 3)
-		}, []int{2}, 0},
-		{"a new worker gets its share", 16, []string{"w1", "w2"}, all(16), func(w *watch) {
-			owned(w, "w1", all(16)...)
-			w.looks(pollEvery, []string{"w2"}, all(16)...)
-		}, nil, 8},
-		{"what was given up is free", 4, []string{"w1", "w2"}, []int{0}, func(w *watch) {
-			owned(w, "w1", 0)
-			owned(w, "w2", 1, 2)
-			w.tokens[3] = stored("", 7, 3)
-			w.looks(pollEvery, nil)
-		}, []int{3}, 0},
-		{"more is free than its share", 4, []string{"w1", "w2"}, []int{0}, func(w *watch) {
-			owned(w, "w1", 0)
-			w.looks(pollEvery, nil)
-		}, []int{1}, 0},
-		{"its own that it does not know of", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
-			owned(w, "w1", 0, 1, 2)
-			owned(w, "w2", 3)
-			w.looks(pollEvery, nil)
-		}, []int{2}, 0},
-		{"a name that was removed has no share", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
-			w.looks(pollEvery, nil)
-			owned(w, "w1", 0, 1)
-			delete(w.workers, "w2")
-			w.looks(pollEvery, nil)
-		}, []int{2, 3}, 0},
-		{"an unreadable token stays", 2, []string{"w1"}, nil, func(w *watch) {
-			w.tokens[0] = "\x01damaged"
-			w.looks(10*time.Second, nil)
-		}, []int{1}, 0},
-		{"Redis was silent for a minute", 4, []string{"w1", "w2"}, []int{0, 1}, func(w *watch) {
-			owned(w, "w1", 0, 1)
-			owned(w, "w2", 2, 3)
-			w.looks(time.Second, []string{"w2"}, 0, 1, 2, 3)
-			w.now = w.now.Add(time.Minute)
-			w.looks(time.Second, nil, 0, 1)
-		}, nil, 0},
+		{
+			name:       "alone, nothing is owned",
+			partitions: 16,
+			workers:    []string{"w1"},
+			play:       lookOnce,
+			take:       firstPartitions(16),
+		},
+		{
+			name:       "alone, and it owns all",
+			partitions: 16,
+			workers:    []string{"w1"},
+			held:       firstPartitions(16),
+			play: func(w *watch) {
+				own(w, "w1", firstPartitions(16)...)
+				w.looks(5*time.Second, nil)
+			},
+		},
+		{
+			name:       "first of three takes the odd one",
+			partitions: 16,
+			workers:    []string{"w1", "w2", "w3"},
+			play:       lookOnce,
+			take:       firstPartitions(6),
+		},
+		{
+			name:       "last of three",
+			partitions: 16,
+			workers:    []string{"w0", "w00", "w1"},
+			play:       lookOnce,
+			take:       firstPartitions(5),
+		},
+		{
+			name:       "more workers than partitions",
+			partitions: 2,
+			workers:    []string{"w0", "w00", "w1"},
+			play:       lookOnce,
+		},
+		{
+			name:       "it is not listed itself yet",
+			partitions: 16,
+			workers:    []string{"w2"},
+			play:       lookOnce,
+			take:       firstPartitions(8),
+		},
+		{
+			name:       "what lives is left alone",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			play: func(w *watch) {
+				own(w, "w2", 0, 1, 2, 3)
+				w.looks(10*time.Second, []string{"w2"}, 0, 1, 2, 3)
+			},
+		},
+		{
+			name:       "a dead worker's are taken at once",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				own(w, "w2", 2, 3)
+				w.looks(takeoverAfter+pollEvery, nil, 0, 1)
+			},
+			take: []int{2, 3},
+		},
+		{
+			name:       "a moment before that they are not",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				own(w, "w2", 2, 3)
+				w.looks(takeoverAfter-pollEvery, nil, 0, 1)
+			},
+		},
+		{
+			name:       "a token stands still while its worker beats",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				own(w, "w2", 2, 3)
+				w.looks(takeoverAfter+pollEvery, []string{"w1", "w2"}, 0, 1, 3)
+			},
+			take: []int{2},
+		},
+		{
+			name:       "a new worker gets its share",
+			partitions: 16,
+			workers:    []string{"w1", "w2"},
+			held:       firstPartitions(16),
+			play: func(w *watch) {
+				own(w, "w1", firstPartitions(16)...)
+				w.looks(pollEvery, []string{"w2"}, firstPartitions(16)...)
+			},
+			giveUp: 8,
+		},
+		{
+			name:       "what was given up is free",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0},
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				own(w, "w2", 1, 2)
+				w.tokens[3] = stored("", 7, 3)
+				lookOnce(w)
+			},
+			take: []int{3},
+		},
+		{
+			name:       "more is free than its share",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0},
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				lookOnce(w)
+			},
+			take: []int{1},
+		},
+		{
+			name:       "its own that it does not know of",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1, 2)
+				own(w, "w2", 3)
+				lookOnce(w)
+			},
+			take: []int{2},
+		},
+		{
+			name:       "a name that was removed has no share",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				lookOnce(w)
+				own(w, "w1", 0, 1)
+				delete(w.workers, "w2")
+				lookOnce(w)
+			},
+			take: []int{2, 3},
+		},
+		{
+			name:       "an unreadable token stays",
+			partitions: 2,
+			workers:    []string{"w1"},
+			play: func(w *watch) {
+				w.tokens[0] = "\x01damaged"
+				w.looks(10*time.Second, nil)
+			},
+			take: []int{1},
+		},
+		{
+			name:       "Redis was silent for a minute",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				own(w, "w2", 2, 3)
+				w.looks(time.Second, []string{"w2"}, 0, 1, 2, 3)
+				w.now = w.now.Add(time.Minute)
+				w.looks(time.Second, nil, 0, 1)
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWatch(c.partitions, c.workers...)
@@ -159,7 +272,9 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 			for _, p := range c.held {
 				held[p] = true
 			}
+
 			take, giveUp := w.plan(held)
+
 			slices.Sort(take)
 			if !slices.Equal(take, c.take) || giveUp != c.giveUp {
 				t.Errorf("takes %v, gives up %d; want %v, %d", take, giveUp, c.take, c.giveUp)
