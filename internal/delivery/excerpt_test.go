@@ -28,7 +28,8 @@ func TestExcerpt_KeepsWhatCanBeRead(t *testing.T) {
 		{"the sign for what is no UTF-8", "a\ufffdb", 10, "a\ufffdb"},
 		{"signs of several bytes", "ğüşiöç", 4, "ğüş…"},
 	} {
-		if got := Excerpt(c.text, c.limit); got != c.want {
+		got := Excerpt(c.text, c.limit)
+		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -40,7 +41,10 @@ func TestForeign_CutsTheTextAndKeepsTheCause(t *testing.T) {
 	}
 	cause := fmt.Errorf("%w: %s", ErrUnavailable, strings.Repeat("\xff\x00\r\nş", 10_000))
 	err := Foreign(cause)
-	if n := utf8.RuneCountInString(err.Error()); n > MaxForeignError || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+	text := err.Error()
+	n := utf8.RuneCountInString(text)
+	hidden := strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	if n > MaxForeignError || hidden || !utf8.ValidString(text) {
 		t.Errorf("%d characters: %q", n, err)
 	}
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, cause) {

@@ -48,7 +48,8 @@ func TestLog_CutsWhatIsVeryLong(t *testing.T) {
 		for _, format := range []string{"text", "json"} {
 			var out bytes.Buffer
 			(&Log{Level: "info", Format: format}).Logger(&out).With("path", foreign).Error(foreign, "error", fmt.Errorf("asking: %w", errors.New(foreign)), "order", 7)
-			if lines := strings.Count(out.String(), "\n"); lines != 1 || out.Len() > 3*maxLogged+500 || !strings.Contains(out.String(), "order") {
+			lines := strings.Count(out.String(), "\n")
+			if lines != 1 || out.Len() > 3*maxLogged+500 || !strings.Contains(out.String(), "order") {
 				t.Errorf("%s, %s: %d lines of %d bytes", name, format, lines, out.Len())
 			}
 		}

@@ -103,7 +103,8 @@ func boundLogged(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindString:
 		text = value.String()
 	case slog.KindAny:
-		if err, ok := value.Any().(error); ok && err != nil {
+		err, ok := value.Any().(error)
+		if ok && err != nil {
 			text = err.Error()
 		}
 	default: // numbers and times are short
