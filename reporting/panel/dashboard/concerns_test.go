@@ -15,6 +15,9 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
+	inExcess := &accounts{inExcess: []*delivery.Account{account}}
+
+	// The ages are of the oldest entry that waits for each worker; 0: nothing waits.
 	lags := func(ages ...time.Duration) []worker {
 		all := slices.Clone(workers)
 		for i, age := range ages {
@@ -24,44 +27,114 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 		}
 		return all
 	}
-	endpoint := func(state ledger.EndpointState, breaker bool) *ledger.WebhookEndpoint {
-		return &ledger.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-2 * time.Hour), BreakerOpen: breaker, Backlog: 3, NextAttempt: now}
+
+	endpoint := func(state ledger.EndpointState, since time.Duration) *ledger.WebhookEndpoint {
+		return &ledger.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-since)}
+	}
+	waiting := func(state ledger.EndpointState) *ledger.WebhookEndpoint {
+		e := endpoint(state, 2*time.Hour)
+		e.Backlog = 3
+		e.NextAttempt = now
+		return e
+	}
+	withOpenBreaker := func(e *ledger.WebhookEndpoint) *ledger.WebhookEndpoint {
+		e.BreakerOpen = true
+		return e
 	}
 	receiversOf := func(worst ...*ledger.WebhookEndpoint) *receivers {
 		return &receivers{worst: worst, names: layout.Names{account.ID.String(): account.Name}}
 	}
-	inExcess := &accounts{inExcess: []*delivery.Account{account}}
+
 	for name, c := range map[string]struct {
 		seen seen
 		want []string // tone, state and subject
 	}{
-		"nothing":                {seen{History: true}, nil},
-		"ClickHouse unavailable": {seen{}, []string{"bad unavailable ClickHouse"}},
-		"no owner":               {seen{History: true, NoOwner: true}, []string{"bad no owner Partitions"}},
-		"a lag that may be":      {seen{History: true, Workers: lags(20*time.Second, 0, time.Minute)}, nil},
-		"an exporter behind":     {seen{History: true, Workers: lags(0, 0, 3*time.Minute)}, []string{"warn behind Export worker"}},
-		"a status worker":        {seen{History: true, Workers: lags(31 * time.Second)}, []string{"warn behind Status worker"}},
-		"dead letters":           {seen{History: true, Stats: &ledger.Stats{DeadLetters: 1}}, []string{"bad lost 1 dead letter"}},
-		"healthy endpoint":       {seen{History: true, Endpoints: receiversOf(endpoint(ledger.EndpointHealthy, false))}, nil},
-		"a failure or two":       {seen{History: true, Endpoints: receiversOf(endpoint(ledger.EndpointFailing, false))}, nil},
-		"a breaker":              {seen{History: true, Endpoints: receiversOf(endpoint(ledger.EndpointFailing, true))}, []string{"warn breaker open Webhooks of Moda Kafe"}},
-		"the worst comes first":  {seen{History: true, accounts: inExcess, Endpoints: receiversOf(endpoint(ledger.EndpointUnreachable, true))}, []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
-		"worst, then oldest": {seen{History: true, accounts: inExcess, Endpoints: receiversOf(
-			&ledger.WebhookEndpoint{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-time.Minute)},
-			&ledger.WebhookEndpoint{Account: account.ID, State: ledger.EndpointGone, StateSince: now.Add(-3 * time.Minute), BreakerOpen: true},
-			&ledger.WebhookEndpoint{Account: account.ID, State: ledger.EndpointUnreachable, StateSince: now.Add(-2 * time.Minute)})},
-			[]string{"bad gone Webhooks of Moda Kafe", "bad unreachable Webhooks of Moda Kafe", "bad gone Webhooks of Moda Kafe", "warn in excess Moda Kafe"}},
-		"fleets": {seen{History: true, fleets: []*delivery.Fleet{{Name: "A", Couriers: -1}, {Name: "B", Suspended: true}, {Name: "C"}, {Name: "D", Disabled: true}}}, []string{"warn suspended B", "warn no couriers C", "warn disabled D"}},
+		"nothing": {
+			seen: seen{History: true},
+		},
+		"ClickHouse unavailable": {
+			seen: seen{},
+			want: []string{"bad unavailable ClickHouse"},
+		},
+		"no owner": {
+			seen: seen{History: true, NoOwner: true},
+			want: []string{"bad no owner Partitions"},
+		},
+		"a lag that may be": {
+			seen: seen{History: true, Workers: lags(20*time.Second, 0, time.Minute)},
+		},
+		"an exporter behind": {
+			seen: seen{History: true, Workers: lags(0, 0, 3*time.Minute)},
+			want: []string{"warn behind Export worker"},
+		},
+		"a status worker": {
+			seen: seen{History: true, Workers: lags(31 * time.Second)},
+			want: []string{"warn behind Status worker"},
+		},
+		"dead letters": {
+			seen: seen{History: true, Stats: &ledger.Stats{DeadLetters: 1}},
+			want: []string{"bad lost 1 dead letter"},
+		},
+		"healthy endpoint": {
+			seen: seen{History: true, Endpoints: receiversOf(waiting(ledger.EndpointHealthy))},
+		},
+		"a failure or two": {
+			seen: seen{History: true, Endpoints: receiversOf(waiting(ledger.EndpointFailing))},
+		},
+		"a breaker": {
+			seen: seen{History: true, Endpoints: receiversOf(withOpenBreaker(waiting(ledger.EndpointFailing)))},
+			want: []string{"warn breaker open Webhooks of Moda Kafe"},
+		},
+		"the worst comes first": {
+			seen: seen{
+				History:   true,
+				accounts:  inExcess,
+				Endpoints: receiversOf(withOpenBreaker(waiting(ledger.EndpointUnreachable))),
+			},
+			want: []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"},
+		},
+		"worst, then oldest": {
+			seen: seen{
+				History:  true,
+				accounts: inExcess,
+				Endpoints: receiversOf(
+					endpoint(ledger.EndpointGone, time.Minute),
+					withOpenBreaker(endpoint(ledger.EndpointGone, 3*time.Minute)),
+					endpoint(ledger.EndpointUnreachable, 2*time.Minute),
+				),
+			},
+			want: []string{
+				"bad gone Webhooks of Moda Kafe",
+				"bad unreachable Webhooks of Moda Kafe",
+				"bad gone Webhooks of Moda Kafe",
+				"warn in excess Moda Kafe",
+			},
+		},
+		"fleets": {
+			seen: seen{
+				History: true,
+				fleets: []*delivery.Fleet{
+					{Name: "A", Couriers: -1},
+					{Name: "B", Suspended: true},
+					{Name: "C"},
+					{Name: "D", Disabled: true},
+				},
+			},
+			want: []string{"warn suspended B", "warn no couriers C", "warn disabled D"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.seen.At = now
+
 			got := c.seen.concerns()
+
 			if len(got) != len(c.want) {
 				t.Fatalf("%+v, want %q", got, c.want)
 			}
 			for i := range got {
-				if text := got[i].Tone + " " + got[i].State + " " + got[i].Subject; text != c.want[i] {
+				text := got[i].Tone + " " + got[i].State + " " + got[i].Subject
+				if text != c.want[i] {
 					t.Errorf("%q, want %q", text, c.want[i])
 				}
 			}
@@ -75,7 +148,8 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	for range mostConcerns + 4 {
 		s.fleets = append(s.fleets, &delivery.Fleet{Name: "F", Suspended: true})
 	}
-	if s.conclude(); len(s.Attention) != mostConcerns || s.More != 4 {
+	s.conclude()
+	if len(s.Attention) != mostConcerns || s.More != 4 {
 		t.Errorf("%d and %d more", len(s.Attention), s.More)
 	}
 
@@ -83,7 +157,8 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	s.Endpoints = &receivers{worst: []*ledger.WebhookEndpoint{{State: ledger.EndpointGone}, {State: ledger.EndpointFailing}},
 		counts: map[ledger.EndpointState]int64{ledger.EndpointGone: 1, ledger.EndpointUnreachable: 7, ledger.EndpointFailing: 9, ledger.EndpointHealthy: 100}}
 	s.accounts = &accounts{inExcess: []*delivery.Account{{Name: "A"}}, counts: ledger.AccountCounts{All: 90, Excess: 3}}
-	if s.conclude(); len(s.Attention) != mostConcerns || s.More != 4+2+7+2 {
+	s.conclude()
+	if len(s.Attention) != mostConcerns || s.More != 4+2+7+2 {
 		t.Errorf("%d and %d more", len(s.Attention), s.More)
 	}
 }
