@@ -20,17 +20,28 @@ func allAccounts(t testing.TB, l *Ledger) []*delivery.Account {
 	return accountsOf(t, l, AccountFilter{}, 100, func() {})
 }
 
-// accountsOf reads a listing page by page, and calls between after each page.
-func accountsOf(t testing.TB, l *Ledger, f AccountFilter, limit int, between func()) (all []*delivery.Account) {
+// accountsOf lists accounts page by page, and calls between before each further page.
+func accountsOf(t testing.TB, l *Ledger, f AccountFilter, limit int, between func()) []*delivery.Account {
 	t.Helper()
-	for cursor := ""; ; {
-		page, next, err := l.Accounts.Page(t.Context(), f, cursor, limit)
+	return pagesOf(t, limit, between, func(cursor string) ([]*delivery.Account, string, error) {
+		return l.Accounts.Page(t.Context(), f, cursor, limit)
+	})
+}
+
+// pagesOf reads a listing to its end and returns all of it. It calls between before each further page.
+func pagesOf[T any](t testing.TB, limit int, between func(), read func(cursor string) (page []T, next string, err error)) []T {
+	t.Helper()
+	var all []T
+	cursor := ""
+	for {
+		page, next, err := read(cursor)
 		must(t, err)
 		require(t, len(page) <= limit, "a page of %d", len(page))
 		all = append(all, page...)
 		if next == "" {
 			return all
 		}
+
 		cursor = next
 		between()
 	}
@@ -41,18 +52,11 @@ func allReceivers(t testing.TB, l *Ledger) []*WebhookEndpoint {
 	return receiversOf(t, l, "", 100)
 }
 
-func receiversOf(t testing.TB, l *Ledger, state EndpointState, limit int) (all []*WebhookEndpoint) {
+func receiversOf(t testing.TB, l *Ledger, state EndpointState, limit int) []*WebhookEndpoint {
 	t.Helper()
-	for cursor := ""; ; {
-		page, next, err := l.Webhooks.Page(t.Context(), state, cursor, limit)
-		must(t, err)
-		require(t, len(page) <= limit, "a page of %d", len(page))
-		all = append(all, page...)
-		if next == "" {
-			return all
-		}
-		cursor = next
-	}
+	return pagesOf(t, limit, func() {}, func(cursor string) ([]*WebhookEndpoint, string, error) {
+		return l.Webhooks.Page(t.Context(), state, cursor, limit)
+	})
 }
 
 func namesOf(accounts []*delivery.Account) []string {
@@ -322,61 +326,91 @@ func TestReceivers_AreCountedWhileTheyHaveAURL(t *testing.T) {
 
 // What a page costs does not depend on how many accounts there are.
 func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
+	const (
+		fewAccounts, manyAccounts = 200, 2_000
+		pageLimit                 = 20
+
+		// The figures have more digits, and with few accounts a partition may lack a page of receivers.
+		additionalBytes = 300
+	)
 	server, config := ownServer(t)
 	l := openTest(t, config)
 	counted := &countCommands{counts: map[string]int{}}
 	l.rdb.AddHook(counted)
-	first := 0 // the number of the next account
-	grow := func(n int) {
-		defer func() { first += n }()
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				for j := i; j < n; j += 8 {
-					a := newNamed(t, l, fmt.Sprintf("Vendor %05d", first+j))
-					get2(l.Webhooks.SetURL(t.Context(), a.ID, "https://vendor.example/hook"))(t)
-				}
-			})
-		}
-		all.Wait()
-	}
+
 	reads := map[string]func(ctx context.Context) error{
-		"accounts": func(ctx context.Context) error { return errOf2(l.Accounts.Page(ctx, AccountFilter{}, "", 20)) },
+		"accounts": func(ctx context.Context) error {
+			return errOf2(l.Accounts.Page(ctx, AccountFilter{}, "", pageLimit))
+		},
 		"accounts by text": func(ctx context.Context) error {
-			return errOf2(l.Accounts.Page(ctx, AccountFilter{Text: "vendor 00"}, "", 20))
+			return errOf2(l.Accounts.Page(ctx, AccountFilter{Text: "vendor 00"}, "", pageLimit))
 		},
-		"account by name": func(ctx context.Context) error { return errOf(l.Accounts.Named(ctx, "vendor 00007")) },
+		"account by name": func(ctx context.Context) error {
+			return errOf(l.Accounts.Named(ctx, "vendor 00007"))
+		},
 		"suspended": func(ctx context.Context) error {
-			return errOf2(l.Accounts.Page(ctx, AccountFilter{State: AccountSuspended}, "", 20))
+			return errOf2(l.Accounts.Page(ctx, AccountFilter{State: AccountSuspended}, "", pageLimit))
 		},
-		"counts":          func(ctx context.Context) error { return errOf(l.Accounts.Counts(ctx)) },
-		"receivers":       func(ctx context.Context) error { return errOf2(l.Webhooks.Page(ctx, "", "", 20)) },
-		"receiver counts": func(ctx context.Context) error { return errOf(l.Webhooks.Counts(ctx)) },
+		"counts": func(ctx context.Context) error {
+			return errOf(l.Accounts.Counts(ctx))
+		},
+		"receivers": func(ctx context.Context) error {
+			return errOf2(l.Webhooks.Page(ctx, "", "", pageLimit))
+		},
+		"receiver counts": func(ctx context.Context) error {
+			return errOf(l.Webhooks.Counts(ctx))
+		},
 		"stores": func(ctx context.Context) error {
-			return errOf2(l.Stores.Find(ctx, StoreFilter{Text: "no such store"}, 20))
+			return errOf2(l.Stores.Find(ctx, StoreFilter{Text: "no such store"}, pageLimit))
 		},
-		"order": func(ctx context.Context) error { return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1")) },
+		"order": func(ctx context.Context) error {
+			return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1"))
+		},
 	}
-	cost := func() map[string][2]int64 {
-		costs := map[string][2]int64{}
+	type cost struct{ commands, bytes int }
+	measure := func() map[string]cost {
+		costs := make(map[string]cost)
 		for name, read := range reads {
-			commands, sent := counted.all(), serverFigure(t, server, "stats", "total_net_output_bytes")
+			commandsBefore := counted.all()
+			bytesBefore := serverFigure(t, server, "stats", "total_net_output_bytes")
+
 			must(t, read(t.Context()))
-			commands = counted.all() - commands
-			costs[name] = [2]int64{int64(commands), int64(serverFigure(t, server, "stats", "total_net_output_bytes") - sent)}
+
+			commands := counted.all() - commandsBefore
+			bytes := serverFigure(t, server, "stats", "total_net_output_bytes") - bytesBefore
+			costs[name] = cost{commands: commands, bytes: bytes}
 		}
 		return costs
 	}
-	grow(200)
+
+	newVendors(t, l, 0, fewAccounts)
 	newStore(t, l, newAccount(t, l, plenty()), newFleet(t, l))
-	few := cost()
-	grow(1800)
-	many := cost()
+	few := measure()
+
+	newVendors(t, l, fewAccounts, manyAccounts)
+	many := measure()
+
 	for name := range reads {
-		// The figures have more digits, and with 200 accounts a partition may lack a page of receivers.
-		check(t, many[name][0] == few[name][0] && many[name][1] <= few[name][1]+300, "%s: %d commands and %d bytes with 200 accounts, %d and %d with 2,000",
-			name, few[name][0], few[name][1], many[name][0], many[name][1])
+		isSame := many[name].commands == few[name].commands && many[name].bytes <= few[name].bytes+additionalBytes
+		check(t, isSame, "%s: %+v with %d accounts, %+v with %d", name, few[name], fewAccounts, many[name], manyAccounts)
 	}
+}
+
+// newVendors creates the accounts "Vendor 00000" and so on with the numbers from first to end-1, each
+// with a receiver.
+func newVendors(t testing.TB, l *Ledger, first, end int) {
+	t.Helper()
+	const writers = 8
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for number := first + writer; number < end; number += writers {
+				a := newNamed(t, l, fmt.Sprintf("Vendor %05d", number))
+				get2(l.Webhooks.SetURL(t.Context(), a.ID, "https://vendor.example/hook"))(t)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func (c *countCommands) all() (n int) {
