@@ -113,58 +113,92 @@ type IndexInconsistency struct {
 // orders: one that has not ended has a timer and is on the list of its status; a
 // cancelled one is on its list; nothing else is listed.
 func (l Consistency) IndexInconsistencies(ctx context.Context, orders []*delivery.Order) ([]IndexInconsistency, error) {
-	type index struct {
-		name, key string
-		partition partition
-		belong    map[delivery.OrderID]bool
+	statuses := make(map[delivery.OrderID]delivery.Status, len(orders))
+	for _, o := range orders {
+		statuses[o.ID] = o.Status
 	}
-	var indexes []*index
-	byKey, status := make(map[string]*index), make(map[delivery.OrderID]delivery.Status, len(orders))
-	find := func(name string, r partition, key string) *index {
+
+	indexes := l.expectedIndexes(orders)
+	listed, err := pipelined(ctx, l.rdb, "reading indexes", indexes, func(pipe redis.Pipeliner, index *orderIndex) func() []string {
+		return pipe.ZRange(ctx, index.key, 0, -1).Val
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var inconsistent []IndexInconsistency
+	for i, members := range listed {
+		inconsistent = append(inconsistent, indexes[i].compare(members, statuses)...)
+	}
+	return inconsistent, nil
+}
+
+// orderIndex is a sorted set of orders, with those that it must list.
+type orderIndex struct {
+	name      string // see IndexInconsistency
+	key       string
+	partition partition
+	missing   map[delivery.OrderID]bool // orders that it must list and that were not met in it yet
+}
+
+// expectedIndexes returns the indexes of every partition and of the orders' fleets, also those that
+// must be empty, with the orders that belong into each.
+func (l Consistency) expectedIndexes(orders []*delivery.Order) []*orderIndex {
+	var indexes []*orderIndex
+	byKey := make(map[string]*orderIndex)
+	find := func(name string, p partition, key string) *orderIndex {
 		if byKey[key] == nil {
-			byKey[key] = &index{name, key, r, make(map[delivery.OrderID]bool)}
+			byKey[key] = &orderIndex{name: name, key: key, partition: p, missing: make(map[delivery.OrderID]bool)}
 			indexes = append(indexes, byKey[key])
 		}
 		return byKey[key]
 	}
+
 	fleets := make(map[delivery.FleetID]bool)
 	for _, o := range orders {
-		r := l.partitions[o.ID.Partition()]
-		status[o.ID], fleets[o.Fleet.ID] = o.Status, true
-		if !o.Status.Terminal() {
-			find("timers", r, r.key(kindTimers)).belong[o.ID] = true
+		p := l.partitions[o.ID.Partition()]
+		fleets[o.Fleet.ID] = true
+
+		inProgress := !o.Status.Terminal()
+		if inProgress {
+			find("timers", p, p.key(kindTimers)).missing[o.ID] = true
 		}
-		if !o.Status.Terminal() || o.Status == delivery.Cancelled {
-			find(o.Status.String(), r, r.jobs(o.Status, o.Fleet.ID)).belong[o.ID] = true
+		if inProgress || o.Status == delivery.Cancelled {
+			find(o.Status.String(), p, p.jobs(o.Status, o.Fleet.ID)).missing[o.ID] = true
 		}
 	}
-	for _, r := range l.partitions { // those that nothing belongs to are read, too
-		find("timers", r, r.key(kindTimers))
+
+	for _, p := range l.partitions {
+		find("timers", p, p.key(kindTimers))
 		for fleet := range fleets {
-			for s := delivery.Searching; s <= delivery.Cancelled; s++ {
-				find(s.String(), r, r.jobs(s, fleet))
+			for status := delivery.Searching; status <= delivery.Cancelled; status++ {
+				find(status.String(), p, p.jobs(status, fleet))
 			}
 		}
 	}
-	listed, err := pipelined(ctx, l.rdb, "reading indexes", indexes, func(pipe redis.Pipeliner, x *index) func() []string {
-		return pipe.ZRange(ctx, x.key, 0, -1).Val
-	})
+	return indexes
+}
+
+// compare returns what is wrong with an index that has these members. It may be called once: it
+// removes from missing what it meets.
+func (x *orderIndex) compare(members []string, statuses map[delivery.OrderID]delivery.Status) []IndexInconsistency {
 	var inconsistent []IndexInconsistency
-	for i, members := range listed {
-		x := indexes[i]
-		for _, id := range x.partition.ordersOf(members) {
-			says := "names an order that is not there"
-			if s := status[id]; s != 0 {
-				says = "names an order that is " + s.String()
-			}
-			if !x.belong[id] {
-				inconsistent = append(inconsistent, IndexInconsistency{x.name, id, says})
-			}
-			delete(x.belong, id)
+	for _, id := range x.partition.ordersOf(members) {
+		if x.missing[id] {
+			delete(x.missing, id)
+			continue
 		}
-		for id := range x.belong {
-			inconsistent = append(inconsistent, IndexInconsistency{x.name, id, "lacks an order that is " + status[id].String()})
+
+		says := "names an order that is not there"
+		status := statuses[id]
+		if status != 0 {
+			says = "names an order that is " + status.String()
 		}
+		inconsistent = append(inconsistent, IndexInconsistency{Index: x.name, Order: id, Says: says})
 	}
-	return inconsistent, err
+
+	for id := range x.missing {
+		inconsistent = append(inconsistent, IndexInconsistency{Index: x.name, Order: id, Says: "lacks an order that is " + statuses[id].String()})
+	}
+	return inconsistent
 }
