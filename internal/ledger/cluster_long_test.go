@@ -137,7 +137,8 @@ func clusterLists(t *testing.T, l *Ledger) {
 	letters := get(l.Monitor.DeadLetters(t.Context(), 100))(t)
 	orders := 0
 	for _, id := range ids {
-		if o := get(l.Orders.Find(t.Context(), id, "X-1"))(t); o != nil {
+		o := get(l.Orders.Find(t.Context(), id, "X-1"))(t)
+		if o != nil {
 			orders++
 		}
 	}

@@ -97,7 +97,8 @@ func (s *FleetSnapshot) HasRecord(id delivery.FleetID) bool { return s.records[i
 func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
 	for _, f := range s.all {
 		covers := f.Coverage.Contains(p)
-		if closed := f.Suspended || f.Disabled; covers || closed {
+		closed := f.Suspended || f.Disabled
+		if covers || closed {
 			dst = append(dst, Candidate{Terms: f.Terms(), Covers: covers, Suspended: closed, NoCouriers: f.Couriers == 0})
 		}
 	}
@@ -162,7 +163,9 @@ func (l Fleets) Load(ctx context.Context) error {
 // revocations needs not.
 func (l Fleets) Refresh(ctx context.Context) error {
 	err := l.valueLoads.begin(ctx, l.loadFleetValues).wait(ctx)
-	if s := l.fleets.Load(); s != nil && len(s.outdated()) > 0 {
+
+	s := l.fleets.Load()
+	if s != nil && len(s.outdated()) > 0 {
 		l.recordLoads.begin(ctx, l.loadFleetRecords)
 	}
 	return err
@@ -176,7 +179,9 @@ func (l *core) loadFleetValues(ctx context.Context) error {
 	if err != nil {
 		return failed("reading the fleets' version", err)
 	}
-	if epoch, err := strconv.Atoi(text(meta[1])); err == nil {
+
+	epoch, err := strconv.Atoi(text(meta[1]))
+	if err == nil {
 		l.raiseEpoch(uint32(epoch))
 	}
 	clocks := l.compareClocks(ctx)
@@ -399,7 +404,12 @@ func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (
 func (l *core) raiseEpoch(epoch uint32) {
 	for {
 		known := l.epoch.Load()
-		if epoch <= known || l.epoch.CompareAndSwap(known, epoch) {
+		if epoch <= known {
+			return
+		}
+
+		raised := l.epoch.CompareAndSwap(known, epoch)
+		if raised {
 			return
 		}
 	}

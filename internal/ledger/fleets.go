@@ -234,7 +234,8 @@ func (l *core) readFleet(ctx context.Context, id delivery.FleetID) (*editedFleet
 // readFleetRecord takes a record of this version from the snapshot, or reads it. It may be newer
 // than the version; then the comparison of the versions fails.
 func (l *core) readFleetRecord(ctx context.Context, id delivery.FleetID, version string) (*fleetRecord, error) {
-	if s := l.fleets.Load(); s != nil && s.records[id] != nil && s.records[id].version == version {
+	s := l.fleets.Load()
+	if s != nil && s.records[id] != nil && s.records[id].version == version {
 		return s.records[id], nil
 	}
 

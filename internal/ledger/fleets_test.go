@@ -64,7 +64,8 @@ func serverFigure(tb testing.TB, server *stack.Redis, section, name string) int 
 	tb.Helper()
 	info := get(server.Command(tb.Context(), "INFO", section))(tb)
 	for line := range strings.Lines(info) {
-		if value, found := strings.CutPrefix(line, name+":"); found {
+		value, found := strings.CutPrefix(line, name+":")
+		if found {
 			return get(strconv.Atoi(strings.TrimSpace(value)))(tb)
 		}
 	}
@@ -391,7 +392,8 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	got := change(func(f *delivery.Fleet) { f.Disabled = true })
 	check(t, got.Disabled && !got.Suspended && !got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
 	check(t, !known.Disabled, "a snapshot that is in use was changed")
-	if c := l.Fleets.Snapshot().AppendCandidates(nil, delivery.Point{Latitude: 39, Longitude: 32}); len(c) != 1 || !c[0].Suspended {
+	c := l.Fleets.Snapshot().AppendCandidates(nil, delivery.Point{Latitude: 39, Longitude: 32})
+	if len(c) != 1 || !c[0].Suspended {
 		t.Errorf("a disabled fleet takes orders: %+v", c)
 	}
 	got = change(func(f *delivery.Fleet) { f.RequestsPerSecond = 7 })

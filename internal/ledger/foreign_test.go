@@ -20,7 +20,8 @@ func TestReasons_AreShortAndPrintableWhateverTheyQuote(t *testing.T) {
 		"undecided":  entry.Undecided(foreign).Reason,
 	} {
 		hidden := strings.ContainsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) })
-		if n := utf8.RuneCountInString(reason); n > delivery.MaxForeignError || hidden || !utf8.ValidString(reason) {
+		n := utf8.RuneCountInString(reason)
+		if n > delivery.MaxForeignError || hidden || !utf8.ValidString(reason) {
 			t.Errorf("%s: %d characters: %q", name, n, reason)
 		}
 	}

@@ -350,7 +350,9 @@ func (f *AccountFilter) matches(a *delivery.Account) bool {
 	if f.State == AccountInExcess {
 		inState = !a.ExcessSince.IsZero()
 	}
-	if id, isID := accountIDIn(f.Text); isID {
+
+	id, isID := accountIDIn(f.Text)
+	if isID {
 		return inState && a.ID == id
 	}
 	return inState && strings.HasPrefix(delivery.FoldName(a.Name), delivery.FoldName(f.Text))
@@ -391,16 +393,19 @@ const mostOfOneName = 20
 // Named finds the account that a person means by a name, in any case, or by an id. With several
 // of one name it is the only one that is written just so. ACCOUNT_NOT_FOUND for none or several.
 func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, error) {
-	if id, isID := accountIDIn(text); isID {
+	id, isID := accountIDIn(text)
+	if isID {
 		return l.Get(ctx, id)
 	}
+
 	folded := delivery.FoldName(text)
 	found, _, err := l.namePage(ctx, folded+"\x00", "", mostOfOneName)
 	if err != nil {
 		return nil, err
 	}
 
-	if exact := slices.DeleteFunc(slices.Clone(found), func(a *delivery.Account) bool { return a.Name != text }); len(exact) == 1 {
+	exact := slices.DeleteFunc(slices.Clone(found), func(a *delivery.Account) bool { return a.Name != text })
+	if len(exact) == 1 {
 		found = exact
 	}
 	if len(found) != 1 {

@@ -37,7 +37,8 @@ func TestRefused_NothingThatRedisWouldAdmit(t *testing.T) {
 			if decided == nil {
 				rt.Fatal("Redis admits what is refused from memory")
 			}
-			if told, left := waitOf(remembered), waitOf(decided); told < left {
+			told, left := waitOf(remembered), waitOf(decided)
+			if told < left {
 				rt.Fatalf("told to wait %s, where Redis says %s", told, left)
 			}
 		}

@@ -224,7 +224,8 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 // stores together; all when there are fewer.
 func partitionsFor(sizes []int64, wanted int64) int {
 	for i, size := range sizes {
-		if wanted -= size; wanted <= 0 {
+		wanted -= size
+		if wanted <= 0 {
 			return i + 1
 		}
 	}

@@ -198,7 +198,8 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 			fleet := rapid.SampledFrom(fleets).Draw(rt, "fleet")
 			state := delivery.StoreState(rapid.IntRange(1, 4).Draw(rt, "state"))
 			s := testStore(account, id, fleet, state)
-			if stored := stores[id]; stored != nil {
+			stored := stores[id]
+			if stored != nil {
 				s.Revision = stored.Revision
 			}
 			if rapid.Bool().Draw(rt, "outdated") {
