@@ -65,6 +65,8 @@ type bench struct {
 	suite
 	name   string // "bench", "bench-scale", "bench-replica", "bench-webhooks" or "bench-reporting"
 	chosen []part
+	listed int // parts that -parts lists; 0 without it
+
 	// Flags; each suite has some of them.
 	only, json, profile, need, sizing string
 	quick, keep, scale, replica       bool
@@ -120,61 +122,116 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // parseFlags also chooses the parts, of another suite with -scale and -replica.
 func (b *bench) parseFlags(args []string, suites map[string]suite) error {
-	var names []string
-	for _, p := range b.Parts {
-		names = append(names, p.Name)
-	}
-	listed := 1 // at least so many parts
 	set := flag.NewFlagSet(b.name, flag.ContinueOnError)
 	set.SetOutput(b.out)
 	set.Usage = func() {
 		fmt.Fprint(b.out, b.Usage)
 		set.PrintDefaults()
 	}
-	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("rounds, 1 to 50; everything is measured once in each (default %d, quick 1)", b.Rounds))
-	set.BoolVar(&b.quick, "quick", false, "a short form of everything; checks only what holds on any machine")
-	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/"+b.name+".json)")
-	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
-	if b.name != "bench-reporting" {
-		set.StringVar(&b.only, "only", "", "measure only these parts, a regular expression over: "+strings.Join(names, ", "))
-	}
-	switch b.name {
-	case "bench":
-		set.BoolVar(&b.scale, "scale", false, "several gateways and a cluster instead of the table of ratios; 3 rounds")
-		set.BoolVar(&b.replica, "replica", false, "what redis.durability: replica costs instead of the table of ratios, with a server that knows WAITAOF; 5 rounds")
-		set.StringVar(&b.need, "need", "", "measure nothing; print what these rates of orders per second need, such as 10000,100000")
-		set.StringVar(&b.sizing, "sizing", "", "with -need: what an order costs (default loadtest/bench/sizing.json)")
-	case "bench-webhooks":
-		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the worker during the last round of throughput to this file")
-		set.Uint64Var(&b.seed, "seed", 0, "decides when the worker is killed; 0: another one every time, which the table names")
-	case "bench-reporting":
-		set.Func("parts", "measure only these, with commas between: "+strings.Join(names, ", "), func(list string) error {
-			b.only, listed = "^("+strings.ReplaceAll(list, ",", "|")+")$", strings.Count(list, ",")+1
-			return nil
-		})
-		set.IntVar(&b.orders, "orders", 0, "orders to export, 1000 to 1000000 (default 100000, quick 10000)")
-		set.IntVar(&b.history, "history", 0, "orders in the year, 10000 to 50000000 (default 5000000, quick 200000)")
-		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the exporter during the last round to this file")
-	}
+	b.addFlags(set)
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	if set.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
-	for name, asked := range map[string]bool{"scale": b.scale, "replica": b.replica} {
-		if asked {
-			b.name, b.suite, b.only = "bench-"+name, suites[name], ""
-		}
+
+	switch {
+	case b.scale:
+		b.chooseSuite("scale", suites)
+	case b.replica:
+		b.chooseSuite("replica", suites)
 	}
+	if err := b.chooseParts(); err != nil {
+		return err
+	}
+	if err := b.setDefaults(); err != nil {
+		return err
+	}
+	return b.checkNumbers()
+}
+
+const (
+	maxRounds = 50
+
+	minOrders   = 1_000
+	maxOrders   = 1_000_000
+	fullOrders  = 100_000
+	quickOrders = 10_000
+
+	minHistory   = 10_000
+	maxHistory   = 50_000_000
+	fullHistory  = 5_000_000
+	quickHistory = 200_000
+)
+
+// addFlags defines the flags of the suite.
+func (b *bench) addFlags(set *flag.FlagSet) {
+	names := make([]string, len(b.Parts))
+	for i, p := range b.Parts {
+		names[i] = p.Name
+	}
+	partNames := strings.Join(names, ", ")
+
+	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("rounds, 1 to %d; everything is measured once in each (default %d, quick 1)", maxRounds, b.Rounds))
+	set.BoolVar(&b.quick, "quick", false, "a short form of everything; checks only what holds on any machine")
+	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/"+b.name+".json)")
+	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
+	if b.name != "bench-reporting" {
+		set.StringVar(&b.only, "only", "", "measure only these parts, a regular expression over: "+partNames)
+	}
+
+	switch b.name {
+	case "bench":
+		set.BoolVar(&b.scale, "scale", false, "several gateways and a cluster instead of the table of ratios; 3 rounds")
+		set.BoolVar(&b.replica, "replica", false, "what redis.durability: replica costs instead of the table of ratios, with a server that knows WAITAOF; 5 rounds")
+		set.StringVar(&b.need, "need", "", "measure nothing; print what these rates of orders per second need, such as 10000,100000")
+		set.StringVar(&b.sizing, "sizing", "", "with -need: what an order costs (default loadtest/bench/sizing.json)")
+
+	case "bench-webhooks":
+		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the worker during the last round of throughput to this file")
+		set.Uint64Var(&b.seed, "seed", 0, "decides when the worker is killed; 0: another one every time, which the table names")
+
+	case "bench-reporting":
+		set.Func("parts", "measure only these, with commas between: "+partNames, func(list string) error {
+			b.only = "^(" + strings.ReplaceAll(list, ",", "|") + ")$"
+			b.listed = strings.Count(list, ",") + 1
+			return nil
+		})
+		set.IntVar(&b.orders, "orders", 0, fmt.Sprintf("orders to export, %d to %d (default %d, quick %d)", minOrders, maxOrders, fullOrders, quickOrders))
+		set.IntVar(&b.history, "history", 0, fmt.Sprintf("orders in the year, %d to %d (default %d, quick %d)", minHistory, maxHistory, fullHistory, quickHistory))
+		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the exporter during the last round to this file")
+	}
+}
+
+// chooseSuite replaces the suite by the one of this name, all parts of it.
+func (b *bench) chooseSuite(name string, suites map[string]suite) {
+	b.name = "bench-" + name
+	b.suite = suites[name]
+	b.only = ""
+}
+
+// chooseParts takes the parts of the suite that -only or -parts asks for. It fails when there is
+// none, or when -parts lists one that does not exist.
+func (b *bench) chooseParts() error {
 	only, err := regexp.Compile(b.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	b.chosen = slices.DeleteFunc(slices.Clone(b.Parts), func(p part) bool { return !only.MatchString(p.Name) })
-	if len(b.chosen) < listed {
+
+	for _, p := range b.Parts {
+		if only.MatchString(p.Name) {
+			b.chosen = append(b.chosen, p)
+		}
+	}
+	if len(b.chosen) < max(b.listed, 1) {
 		return fmt.Errorf("%q: no such part", b.only)
 	}
+	return nil
+}
+
+// setDefaults sets what no flag has set.
+func (b *bench) setDefaults() error {
 	b.rounds = cmp.Or(b.rounds, short(b, b.Rounds, 1))
 	if b.json == "" {
 		dir, err := stack.DataDir()
@@ -183,17 +240,29 @@ func (b *bench) parseFlags(args []string, suites map[string]suite) error {
 		}
 		b.json = filepath.Join(dir, b.name+".json")
 	}
-	if b.name == "bench-webhooks" {
+
+	switch b.name {
+	case "bench-webhooks":
 		b.seed = cmp.Or(b.seed, rand.Uint64N(1_000_000)+1)
+	case "bench-reporting":
+		b.orders = cmp.Or(b.orders, short(b, fullOrders, quickOrders))
+		b.history = cmp.Or(b.history, short(b, fullHistory, quickHistory))
 	}
+	return nil
+}
+
+// checkNumbers fails when a number that a flag has set is out of its range.
+func (b *bench) checkNumbers() error {
 	if b.name == "bench-reporting" {
-		b.orders, b.history = cmp.Or(b.orders, short(b, 100_000, 10_000)), cmp.Or(b.history, short(b, 5_000_000, 200_000))
-		if b.orders < 1000 || b.orders > 1_000_000 || b.history < 10_000 || b.history > 50_000_000 {
-			return errors.New("want -orders of 1000 to 1000000, -history of 10000 to 50000000")
+		ordersInRange := minOrders <= b.orders && b.orders <= maxOrders
+		historyInRange := minHistory <= b.history && b.history <= maxHistory
+		if !ordersInRange || !historyInRange {
+			return fmt.Errorf("want -orders of %d to %d, -history of %d to %d", minOrders, maxOrders, minHistory, maxHistory)
 		}
 	}
-	if b.rounds < 1 || b.rounds > 50 {
-		return errors.New("-rounds: want 1 to 50")
+
+	if b.rounds < 1 || b.rounds > maxRounds {
+		return fmt.Errorf("-rounds: want 1 to %d", maxRounds)
 	}
 	return nil
 }
