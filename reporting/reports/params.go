@@ -155,52 +155,70 @@ const maxStoreLength = 64
 // Parse checks the values. By default from is the first day of to's month, and to is
 // today, the day of now. An error is a ParamErrors.
 func (v Values) Parse(now time.Time) (Params, error) {
-	p := Params{To: DayOf(now), Store: v.Store, Kind: v.Kind, Asked: now, Basis: cmp.Or(Basis(v.Basis), Booked)}
+	p := Params{
+		Store: v.Store,
+		Kind:  v.Kind,
+		Asked: now,
+		Basis: cmp.Or(Basis(v.Basis), Booked),
+	}
 	var wrong ParamErrors
-	note := func(param, reason string) { wrong = append(wrong, delivery.FieldError{Field: param, Message: reason}) }
-	day := func(param, value string, to *Day) {
+	note := func(param, reason string) {
+		wrong = append(wrong, delivery.FieldError{Field: param, Message: reason})
+	}
+	readDay := func(param, value string, preset Day) Day {
 		if value == "" {
-			return
+			return preset
 		}
-		var err error
-		if *to, err = ParseDay(value); err != nil {
+		day, err := ParseDay(value)
+		if err != nil {
 			note(param, err.Error())
 		}
+		return day
 	}
-	day("to", v.To, &p.To)
-	p.From = p.To.FirstOfMonth()
-	day("from", v.From, &p.From)
-	day("as_of", v.AsOf, &p.AsOf)
+
+	p.To = readDay("to", v.To, DayOf(now))
+	p.From = readDay("from", v.From, p.To.FirstOfMonth())
+	p.AsOf = readDay("as_of", v.AsOf, 0)
+
 	if p.Basis != Booked && p.Basis != Known {
 		note("basis", "is booked or known")
 	}
+	lastOver := DayOf(now.Add(-asOfMargin)) - 1
 	if p.AsOf != 0 && !now.After(p.AsOf.end().Add(asOfMargin)) {
-		note("as_of", "must be a day that is over: the last one is "+(DayOf(now.Add(-asOfMargin))-1).Text())
+		note("as_of", "must be a day that is over: the last one is "+lastOver.Text())
 	}
+
+	// A day that cannot be read is zero, so the order of the days says something only without errors.
+	endsTooEarly := len(wrong) == 0 && p.To < p.From
 	switch {
-	case len(wrong) > 0 || p.To >= p.From:
-	case v.To == "":
+	case endsTooEarly && v.To == "":
 		note("from", p.From.Text()+" lies in the future: give the last day, too")
-	default:
+	case endsTooEarly:
 		note("to", p.To.Text()+" is before the first day, "+p.From.Text())
 	}
-	var err error
+
 	if v.Account != "" {
-		if p.Account, err = delivery.ParseAccountID(v.Account); err != nil || p.Account.IsZero() {
+		account, err := delivery.ParseAccountID(v.Account)
+		if err != nil || account.IsZero() {
 			note("account", noSuchID("an account", v.Account))
 		}
+		p.Account = account
 	}
 	if v.Fleet != "" {
-		if p.Fleet, err = delivery.ParseFleetID(v.Fleet); err != nil || p.Fleet.IsZero() {
+		fleet, err := delivery.ParseFleetID(v.Fleet)
+		if err != nil || fleet.IsZero() {
 			note("fleet", noSuchID("a fleet", v.Fleet))
 		}
+		p.Fleet = fleet
 	}
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
 		note("store", fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength))
 	}
-	if kinds := ExceptionKinds(); v.Kind != "" && kinds[v.Kind] == "" {
+	kinds := ExceptionKinds()
+	if v.Kind != "" && kinds[v.Kind] == "" {
 		note("kind", "is no kind of exceptions; there is "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
+
 	if len(wrong) > 0 {
 		return Params{}, wrong
 	}
