@@ -146,31 +146,26 @@ func (s *Settings) options() (_ *clickhouse.Options, err error) {
 	if err != nil { // its text quotes the URL, with the password in it
 		return nil, errors.New("url: not a URL such as http://host:8123 (it is not shown, for it may hold a password)")
 	}
-	named := strings.TrimPrefix(u.Path, "/")
-	database := cmp.Or(s.Database, named, DefaultDatabase)
+
+	databaseOfURL := strings.TrimPrefix(u.Path, "/")
+	database := cmp.Or(s.Database, databaseOfURL, DefaultDatabase)
+	isKnownScheme := u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "clickhouse"
 	switch {
-	case u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "clickhouse":
+	case u.Host == "" || !isKnownScheme:
 		return nil, fmt.Errorf("url %s: wanted is http://, https:// or clickhouse://, and a host", u.Redacted())
-	case named != "" && named != database:
-		return nil, fmt.Errorf("the url names the database %q, database says %q", named, s.Database)
+	case databaseOfURL != "" && databaseOfURL != database:
+		return nil, fmt.Errorf("the url names the database %q, database says %q", databaseOfURL, s.Database)
 	case !databaseNames.MatchString(database):
 		return nil, fmt.Errorf("database %q: letters, digits and underscores, at most 64, and no digit first", database)
 	case s.Cluster != "" && !clusterNames.MatchString(s.Cluster):
 		return nil, fmt.Errorf("cluster %q: letters, digits, underscores, dots and dashes, at most 64", s.Cluster)
 	}
-	// clickhouse-go's own form: https means TLS, and ports have defaults.
-	full, values := *u, u.Query()
-	if full.Scheme == "https" {
-		values.Set("secure", "true")
-	}
-	full.RawQuery = values.Encode()
-	if full.Port() == "" && !strings.Contains(full.Host, ",") {
-		full.Host = net.JoinHostPort(full.Hostname(), defaultPorts[full.Scheme][values.Get("secure") != ""])
-	}
-	o, err := clickhouse.ParseDSN(full.String())
+
+	o, err := clickhouse.ParseDSN(dataSourceName(u))
 	if err != nil {
 		return nil, fmt.Errorf("url %s: %w", u.Redacted(), withoutURL(err))
 	}
+
 	if o.TLS != nil {
 		o.TLS.MinVersion = tls.VersionTLS12
 	}
@@ -178,11 +173,36 @@ func (s *Settings) options() (_ *clickhouse.Options, err error) {
 		o.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
 	}
 	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) { return verifyingTransport{t}, nil }
-	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
-	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, 24)
-	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, 8)
+	o.DialTimeout = cmp.Or(o.DialTimeout, defaultDialTimeout)
+	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, defaultOpenConns)
+	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, defaultIdleConns)
 	o.Auth.Database = database
 	return o, nil
+}
+
+// What applies to connections unless the URL says otherwise.
+const (
+	defaultDialTimeout = 10 * time.Second
+	defaultOpenConns   = 24
+	defaultIdleConns   = 8
+)
+
+// dataSourceName returns the URL in clickhouse-go's own form, in which https is the parameter
+// secure, and with a port.
+func dataSourceName(u *url.URL) string {
+	values := u.Query()
+	if u.Scheme == "https" {
+		values.Set("secure", "true")
+	}
+
+	full := *u
+	full.RawQuery = values.Encode()
+	isOneHost := !strings.Contains(u.Host, ",")
+	if u.Port() == "" && isOneHost {
+		usesTLS := values.Get("secure") != ""
+		full.Host = net.JoinHostPort(u.Hostname(), defaultPorts[u.Scheme][usesTLS])
+	}
+	return full.String()
 }
 
 var defaultPorts = map[string]map[bool]string{

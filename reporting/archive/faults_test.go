@@ -151,7 +151,8 @@ func TestFault_CutsWhatTheServerSays(t *testing.T) {
 		"a user":         &clickhouse.Exception{Code: 516, Name: "DB::Exception", Message: foreign},
 	} {
 		got := a.fault(t.Context(), "insert", cause)
-		if n := len(got.Error()); n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || !errors.Is(got, cause) {
+		n := len(got.Error())
+		if n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || !errors.Is(got, cause) {
 			t.Errorf("%s: %d bytes: %q", name, n, got)
 		}
 	}
