@@ -315,7 +315,8 @@ func TestFault_CutsWhatTheServerSays(t *testing.T) {
 	for status, passing := range map[int]bool{503: true, 403: false} {
 		cause := minio.ErrorResponse{StatusCode: status, Code: foreign, Message: foreign}
 		got := fault(t.Context(), cause)
-		if n := len(got.Error()); n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || errors.Is(got, delivery.ErrUnavailable) != passing {
+		n := len(got.Error())
+		if n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || errors.Is(got, delivery.ErrUnavailable) != passing {
 			t.Errorf("%d: %d bytes: %q", status, n, got)
 		}
 	}

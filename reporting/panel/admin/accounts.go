@@ -48,7 +48,8 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 	if err != nil {
 		return err
 	}
-	if list.Counts, err = p.Ledger.Accounts.Counts(r.Context()); err != nil {
+	list.Counts, err = p.Ledger.Accounts.Counts(r.Context())
+	if err != nil {
 		return err
 	}
 	list.Accounts, list.Pages = accounts, layout.NewNextPages("/accounts", query, next)
@@ -288,9 +289,11 @@ var shownStates = []ledger.EndpointState{ledger.EndpointUnreachable, ledger.Endp
 
 func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome) error {
 	query := layout.FiltersOf(r, "state", "text", "after")
-	if state := query.Get("state"); state != "" && ledger.EndpointState(state).Severity() < 0 {
+	requested := query.Get("state")
+	if requested != "" && ledger.EndpointState(requested).Severity() < 0 {
 		query.Refuse("state", "is no state of a receiver")
 	}
+
 	list := &receiverList{Text: query.Get("text"), State: query.Get("state")}
 	endpoints, next, err := layout.Following(query, func(cursor string) ([]*ledger.WebhookEndpoint, string, error) {
 		return p.receiverPage(r.Context(), strings.TrimSpace(list.Text), ledger.EndpointState(list.State), cursor)
@@ -298,8 +301,10 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	if err != nil {
 		return err
 	}
+
 	list.Pages = layout.NewNextPages("/webhooks", query, next)
-	if list.Receivers, err = p.withNames(r.Context(), endpoints); err != nil {
+	list.Receivers, err = p.withNames(r.Context(), endpoints)
+	if err != nil {
 		return err
 	}
 	if err := p.countReceivers(r.Context(), list, query); err != nil {

@@ -170,7 +170,8 @@ func TestLimitAccount_ChangesTheNumbersOfStores(t *testing.T) {
 	e.done(e.Post(page+"/limits", form), "account-limited")
 	want := delivery.DefaultLimits()
 	want.MaxStores, want.MaxPendingStores, want.Stores.Burst.Count = 20_000, 7, 30
-	if got := e.account(v).Limits; got != want {
+	got := e.account(v).Limits
+	if got != want {
 		t.Errorf("%+v", got)
 	}
 	e.done(e.Submit(page, page+"/limits"), "unchanged")

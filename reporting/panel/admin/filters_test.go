@@ -36,7 +36,8 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 			t.Errorf("%s: %q", c.path, alert)
 		}
 		for _, link := range testenv.All(a.Tree(), "a") {
-			if to := testenv.Attribute(link, "href"); strings.Contains(to, "garbage") || strings.Contains(to, "after=abc") {
+			to := testenv.Attribute(link, "href")
+			if strings.Contains(to, "garbage") || strings.Contains(to, "after=abc") {
 				t.Errorf("%s: a link to %s", c.path, to)
 			}
 		}
