@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/user"
@@ -156,53 +157,54 @@ func newBackupCommand() *cobra.Command {
 	var recipients []string
 	var every time.Duration
 	var withoutHistory bool
-	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) (err error) {
+
+	c := newSettingsCommand("backup --to FOLDER", func(c *cobra.Command) error {
 		if o.Keep < 1 || every < time.Minute {
 			return errors.New("--keep: want 1 or more; --every: 1m or more")
 		}
-		if o.Recipients, err = age.ParseRecipients(strings.NewReader(strings.Join(recipients, "\n"))); err != nil && len(recipients) > 0 {
-			return fmt.Errorf("--age-recipient: %w", err)
+		if len(recipients) > 0 {
+			parsed, err := age.ParseRecipients(strings.NewReader(strings.Join(recipients, "\n")))
+			if err != nil {
+				return fmt.Errorf("--age-recipient: %w", err)
+			}
+			o.Recipients = parsed
 		}
 		place, err := backup.OpenPlace(o.To)
 		if err != nil {
 			return err
 		}
 		if flagSet(c, healthFlag) {
-			left, err := place.Due(c.Context(), every+every/12)
-			if err == nil && left <= 0 {
-				err = fmt.Errorf("no backup in %s is younger than %s", o.To, every+every/12)
-			}
-			return err
+			return checkNewestBackup(c.Context(), place, o.To, every+every/12)
 		}
-		o.Progress = progressTo(c)
-		repeated, take := c.Flags().Changed("every"), backup.Make
-		if !repeated && !c.Flags().Changed("keep") {
+
+		isRepeated := c.Flags().Changed("every")
+		if !isRepeated && !c.Flags().Changed("keep") {
 			o.Keep = 0 // one by hand is no reason to remove others
 		}
-		if repeated || strings.HasPrefix(o.To, "s3://") {
-			take = place.Take
+		o.Progress = progressTo(c)
+		makeBackup := backup.Make
+		if isRepeated || strings.HasPrefix(o.To, "s3://") {
+			makeBackup = place.Take
 		}
-		one := func(context.Context) error {
-			began, out := time.Now(), c.OutOrStdout()
+
+		makeOne := func(context.Context) error {
+			began := time.Now()
 			return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
-				m, err := take(ctx, s.ledger, s.archive, o)
+				m, err := makeBackup(ctx, s.ledger, s.archive, o)
 				if m == nil {
 					return err
 				}
-				fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
-					m.ID, m.Began.Format(time.RFC3339), time.Since(began).Seconds(), o.To)
-				if len(m.Included) == 0 {
-					fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
-				}
+				reportBackup(c.OutOrStdout(), m, time.Since(began), o.To)
 				return errors.Join(err, s.ledger.Backup.Note(ctx, m.Began))
 			})
 		}
-		if !repeated {
-			return one(c.Context())
+		if !isRepeated {
+			return makeOne(c.Context())
 		}
-		place.Repeat(c.Context(), every, one, o.Progress)
+		place.Repeat(c.Context(), every, makeOne, o.Progress)
 		return nil
 	})
+
 	f := c.Flags()
 	f.StringVar(&o.To, "to", "", "the folder to make; with --every, or as s3://bucket/prefix, where each gets a folder named by its time")
 	f.StringArrayVar(&o.Include, "include", nil, "a further file or folder to copy, such as the keys; may be repeated")
@@ -215,81 +217,144 @@ func newBackupCommand() *cobra.Command {
 	return c
 }
 
+// checkNewestBackup fails when no whole backup in the place, which people know as to, is younger
+// than maxAge.
+func checkNewestBackup(ctx context.Context, place *backup.Place, to string, maxAge time.Duration) error {
+	left, err := place.Due(ctx, maxAge)
+	if err != nil {
+		return err
+	}
+	if left <= 0 {
+		return fmt.Errorf("no backup in %s is younger than %s", to, maxAge)
+	}
+	return nil
+}
+
+func reportBackup(out io.Writer, m *backup.Manifest, took time.Duration, to string) {
+	fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
+		m.ID, m.Began.Format(time.RFC3339), took.Seconds(), to)
+	if len(m.Included) == 0 {
+		fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
+	}
+}
+
 func newRestoreCommand() *cobra.Command {
-	var from, redisDir, includedDir, list string
-	var identities []string
-	var node int
-	var check, merge, withoutHistory bool
-	c := newSettingsCommand("restore --from FOLDER", func(c *cobra.Command) error {
-		m, err := backup.Open(from, identities...)
-		if err != nil {
-			return err
-		}
-		erasures, lists, err := m.ReadErasures(cmp.Or(list, backup.ErasuresBeside(from)))
-		if err != nil && redisDir == "" && includedDir == "" { // those need no list
-			return err
-		}
-		out := c.OutOrStdout()
-		if check {
-			fmt.Fprintf(out, "backup %s is whole: everything acknowledged before %s\n", m.ID, m.Began.Format(time.RFC3339))
-			return nil
-		}
-		if includedDir != "" {
-			if err := m.PlaceIncluded(from, includedDir); err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "put %d included files below %s\n", len(m.Included), includedDir)
-		}
-		if redisDir != "" {
-			if err := m.PlaceRedis(from, node, redisDir); err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "put the snapshot of %s into %s; start Redis there, then: reporting restore --from %s\n",
-				m.Redis[node].Addr, filepath.Clean(redisDir), from)
-		}
-		if redisDir != "" || includedDir != "" {
-			return nil
-		}
-		return withStores(c, true, !withoutHistory && len(m.Tables) > 0, func(ctx context.Context, s stores) error {
-			// Before programs may start, and in that Redis only.
-			if err := s.ledger.Backup.Resumable(ctx, m.ID); err != nil {
-				return err
-			}
-			if err := eraseAgain(ctx, c, s.ledger, erasures); err != nil {
-				return err
-			}
-			if _, err := s.ledger.Backup.ErasureList(ctx, append(lists, "")[0]); err != nil { // a backup of before names none
-				return err
-			}
-			fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(erasures))
-			resumed, err := m.Finish(ctx, from, s.ledger, s.archive, merge, progressTo(c))
-			switch {
-			case err != nil:
-				return err
-			case resumed.Before:
-				fmt.Fprintln(out, "Redis had been made fit to go on before; nothing was changed there")
-			default:
-				fmt.Fprintf(out, `restored everything acknowledged before %s
-the exporter was set back in %d streams, the epoch is %d, %d sessions of the panel were ended
-start the programs, and then: reporting reconcile
-`, m.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
-			}
-			return nil
-		})
-	})
+	var r restoration
+	c := newSettingsCommand("restore --from FOLDER", r.run)
+
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "the backup's folder")
-	f.BoolVar(&check, "check", false, "check the sums of the folder, and do nothing")
-	f.StringVar(&redisDir, "redis-dir", "", "data folder of a Redis that does not run")
-	f.IntVar(&node, "node", 0, "which master's snapshot goes into --redis-dir, from 0")
-	f.StringVar(&includedDir, "included-dir", "", "where to put the included files")
-	f.StringArrayVar(&identities, "age-identity", nil, "a file with the private key of an encrypted backup; may be repeated")
-	f.StringVar(&list, "erasures", "", "the list of what was erased on request, which is erased again (default: the file erasures beside the backup)")
-	f.BoolVar(&merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
-	f.BoolVar(&withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
+	f.StringVar(&r.from, "from", "", "the backup's folder")
+	f.BoolVar(&r.checkOnly, "check", false, "check the sums of the folder, and do nothing")
+	f.StringVar(&r.redisDir, "redis-dir", "", "data folder of a Redis that does not run")
+	f.IntVar(&r.node, "node", 0, "which master's snapshot goes into --redis-dir, from 0")
+	f.StringVar(&r.includedDir, "included-dir", "", "where to put the included files")
+	f.StringArrayVar(&r.identities, "age-identity", nil, "a file with the private key of an encrypted backup; may be repeated")
+	f.StringVar(&r.erasuresFile, "erasures", "", "the list of what was erased on request, which is erased again (default: the file erasures beside the backup)")
+	f.BoolVar(&r.merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
+	f.BoolVar(&r.withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
 	requireFlag(c, "from")
 	c.MarkFlagsMutuallyExclusive("check", "redis-dir")
 	return c
+}
+
+// A restoration is one call of `reporting restore`: its flags, and what it reads from the backup.
+type restoration struct {
+	from           string
+	identities     []string
+	checkOnly      bool
+	redisDir       string // empty: no snapshot is put anywhere
+	node           int
+	includedDir    string // empty: no files are put anywhere
+	erasuresFile   string // empty: the one beside the backup
+	merge          bool
+	withoutHistory bool
+
+	manifest *backup.Manifest
+	erasures backup.Erasures
+	lists    []string // the ids that the list of erasures names; none before the first erasure
+}
+
+func (r *restoration) run(c *cobra.Command) error {
+	out := c.OutOrStdout()
+	onlyPlacesFiles := r.redisDir != "" || r.includedDir != ""
+
+	m, err := backup.Open(r.from, r.identities...)
+	if err != nil {
+		return err
+	}
+	r.manifest = m
+	r.erasures, r.lists, err = m.ReadErasures(cmp.Or(r.erasuresFile, backup.ErasuresBeside(r.from)))
+	if err != nil && !onlyPlacesFiles { // files are put in their places without the list
+		return err
+	}
+
+	if r.checkOnly {
+		fmt.Fprintf(out, "backup %s is whole: everything acknowledged before %s\n", m.ID, m.Began.Format(time.RFC3339))
+		return nil
+	}
+	if onlyPlacesFiles {
+		return r.placeFiles(out)
+	}
+
+	loadsHistory := !r.withoutHistory && len(m.Tables) > 0
+	return withStores(c, true, loadsHistory, func(ctx context.Context, s stores) error {
+		return r.load(ctx, c, s)
+	})
+}
+
+// placeFiles puts the included files and the snapshot of a Redis that does not run into the folders
+// that are given.
+func (r *restoration) placeFiles(out io.Writer) error {
+	if r.includedDir != "" {
+		if err := r.manifest.PlaceIncluded(r.from, r.includedDir); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "put %d included files below %s\n", len(r.manifest.Included), r.includedDir)
+	}
+
+	if r.redisDir != "" {
+		if err := r.manifest.PlaceRedis(r.from, r.node, r.redisDir); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "put the snapshot of %s into %s; start Redis there, then: reporting restore --from %s\n",
+			r.manifest.Redis[r.node].Addr, filepath.Clean(r.redisDir), r.from)
+	}
+	return nil
+}
+
+// load makes a Redis that runs on the snapshot fit to go on, and loads ClickHouse.
+func (r *restoration) load(ctx context.Context, c *cobra.Command, s stores) error {
+	out := c.OutOrStdout()
+
+	// Erased before programs may start, and in the Redis of this backup only.
+	if err := s.ledger.Backup.Resumable(ctx, r.manifest.ID); err != nil {
+		return err
+	}
+	if err := eraseAgain(ctx, c, s.ledger, r.erasures); err != nil {
+		return err
+	}
+	list := "" // stays empty when the file names no list
+	if len(r.lists) > 0 {
+		list = r.lists[0]
+	}
+	if _, err := s.ledger.Backup.ErasureList(ctx, list); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(r.erasures))
+
+	resumed, err := r.manifest.Finish(ctx, r.from, s.ledger, s.archive, r.merge, progressTo(c))
+	if err != nil {
+		return err
+	}
+	if resumed.Before {
+		fmt.Fprintln(out, "Redis had been made fit to go on before; nothing was changed there")
+		return nil
+	}
+	fmt.Fprintf(out, `restored everything acknowledged before %s
+the exporter was set back in %d streams, the epoch is %d, %d sessions of the panel were ended
+start the programs, and then: reporting reconcile
+`, r.manifest.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
+	return nil
 }
 
 // exitError ends the program with a status of its own.
@@ -389,44 +454,49 @@ func systemUser() string {
 // audit stream come first: whatever is erased in Redis is in both.
 func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delivery.OrderID, record, actor string) error {
 	orders, err := l.Orders.GetAll(ctx, ids)
-	retired, other := l.Orders.Retired(ctx, ids)
-	if err := cmp.Or(err, other); err != nil {
+	if err != nil {
 		return err
 	}
-	now, erasures, waiting, said := time.Now().UTC().Truncate(time.Second), backup.Erasures{}, 0, ""
+	retired, err := l.Orders.Retired(ctx, ids)
+	if err != nil {
+		return err
+	}
+
+	now := time.Now().UTC().Truncate(time.Second)
+	erasures := backup.Erasures{}
+	inProgress := 0
 	var notes []*ledger.AuditEntry
+	var results strings.Builder
 	for i, o := range orders {
-		text, account := "erased", delivery.AccountID{}
-		if o != nil {
-			account = o.Account
+		if o == nil && !retired[i] {
+			continue
 		}
-		switch {
-		case o == nil && !retired[i]:
-			continue
-		case o == nil:
-			text = "has left Redis before; a backup that holds it is erased when it is restored"
-		case !o.Status.Terminal():
+		if o != nil && !o.Status.Terminal() {
 			fmt.Fprintf(c.OutOrStdout(), "order %s (%s) is %s; its courier needs the address: erase it after its end\n", o.ID, o.ExternalOrderID, o.Status)
-			waiting++
+			inProgress++
 			continue
-		case !o.ErasedAt.IsZero():
-			text = "was erased before, on " + o.ErasedAt.In(delivery.Istanbul).Format(time.DateOnly)
+		}
+
+		var account delivery.AccountID // stays zero for an order that has left Redis
+		result := "erased"
+		switch {
+		case o == nil:
+			result = "has left Redis before; a backup that holds it is erased when it is restored"
+		case o.ErasedAt.IsZero():
+			account = o.Account
+		default:
+			account = o.Account
+			result = "was erased before, on " + o.ErasedAt.In(delivery.Istanbul).Format(time.DateOnly)
 		}
 		erasures[ids[i]] = now
 		notes = append(notes, erasureNote(now, actor, "reporting erase", account, ids[i]))
-		said += fmt.Sprintf("order %s: %s\n", ids[i], text)
+		fmt.Fprintf(&results, "order %s: %s\n", ids[i], result)
 	}
-	if len(erasures)+waiting == 0 {
+	if len(erasures)+inProgress == 0 {
 		return &exitError{errors.New("nothing found (Redis has a telephone number until a day after an order's end: name older orders by their ids)"), statusNothingFound}
 	}
-	list, there, err := backup.FindErasures(ctx, l, record)
-	if err == nil && !there {
-		err = fmt.Errorf("%s is not this environment's list of erasures, which has the line `list %s`: name that one, or a restore knows nothing of this", record, list)
-	}
-	if err == nil {
-		err = erasures.Record(record)
-	}
-	if err != nil {
+
+	if err := recordErasures(ctx, l, record, erasures); err != nil {
 		return err
 	}
 	for _, note := range notes {
@@ -434,17 +504,31 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 			return err
 		}
 	}
+
 	for id := range erasures { // a telephone number finds no more what is erased
 		fmt.Fprintf(c.ErrOrStderr(), "erasing order %s; should this be cut short, --order %s repeats it\n", id, id)
 	}
 	if err := eraseAll(ctx, c, l, erasures, false); err != nil {
 		return err
 	}
-	fmt.Fprint(c.OutOrStdout(), said)
-	if waiting > 0 {
-		return &exitError{fmt.Errorf("%d orders are in progress and were not erased", waiting), statusInProgress}
+	fmt.Fprint(c.OutOrStdout(), results.String())
+
+	if inProgress > 0 {
+		return &exitError{fmt.Errorf("%d orders are in progress and were not erased", inProgress), statusInProgress}
 	}
 	return nil
+}
+
+// recordErasures adds the erasures to the file record, which must be the environment's list.
+func recordErasures(ctx context.Context, l *ledger.Ledger, record string, erasures backup.Erasures) error {
+	list, isList, err := backup.FindErasures(ctx, l, record)
+	if err != nil {
+		return err
+	}
+	if !isList {
+		return fmt.Errorf("%s is not this environment's list of erasures, which has the line `list %s`: name that one, or a restore knows nothing of this", record, list)
+	}
+	return erasures.Record(record)
 }
 
 func erasureNote(at time.Time, actor, credential string, account delivery.AccountID, order delivery.OrderID) *ledger.AuditEntry {
