@@ -307,7 +307,8 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 		fmt.Stringer
 		IsZero() bool
 	}, names layout.Names, read bool) string {
-		if name := names[id.String()]; id.IsZero() || name != "" || !read {
+		name := names[id.String()]
+		if id.IsZero() || name != "" || !read {
 			return name
 		}
 		unknown = &delivery.FieldError{Field: what, Message: "Unknown " + what + ": no " + what + " has the id " + id.String() + "."}
