@@ -409,42 +409,52 @@ func (g *gateway) replayEvents(x *requestContext) error {
 	if err := f.err(); err != nil { // before a wrong type is taken for an absent field
 		return err
 	}
-	named, since := body.EventIDs != nil, body.Since.Set
-	switch state := body.Status; {
-	case named && (since || state.Set):
+
+	hasIDs := body.EventIDs != nil
+	hasSince := body.Since.Set
+	status := body.Status
+	switch {
+	case hasIDs && (hasSince || status.Set):
 		f.Invalid("eventIds", "must stand alone, without since and status")
-	case named && (len(body.EventIDs) == 0 || len(body.EventIDs) > maxReplayed):
+	case hasIDs && (len(body.EventIDs) == 0 || len(body.EventIDs) > maxReplayed):
 		f.Invalid("eventIds", fmt.Sprintf("must have 1 to %d ids", maxReplayed))
-	case named:
+	case hasIDs:
 		for i, id := range body.EventIDs {
 			if id == "" {
 				f.Invalid(fmt.Sprintf("eventIds[%d]", i), "must not be empty")
 			}
 		}
-	case state.Set && state.Value != "undelivered" && state.Value != "notSent":
+	case status.Set && status.Value != "undelivered" && status.Value != "notSent":
 		f.Invalid("status", "must be undelivered or notSent")
-	case !state.Set && !since:
+	case !status.Set && !hasSince:
 		f.Invalid("eventIds", "is required, or since or status instead of it")
 	}
 	from := f.replayFrom("since", body.Since, x.now)
 	if err := f.err(); err != nil {
 		return err
 	}
-	if err := g.audit(x, "events replayed", nil, map[string]any{"events": len(body.EventIDs), "status": body.Status.Value, "since": formatTime(from)}); err != nil {
+
+	asked := map[string]any{"events": len(body.EventIDs), "status": status.Value, "since": formatTime(from)}
+	if err := g.audit(x, "events replayed", nil, asked); err != nil {
 		return err
 	}
+
+	webhooks := x.ledger.Webhooks
 	var replayed int
 	var err error
-	switch webhooks := x.ledger.Webhooks; {
-	case named:
+	switch {
+	case hasIDs:
 		replayed, err = webhooks.ReplayEvents(g.work, x.account, body.EventIDs)
-	case !body.Status.Set:
+	case !status.Set:
 		replayed, err = webhooks.ReplaySince(g.work, x.account, from, nil)
 	default:
-		if !since {
+		if !hasSince {
 			from = x.now.Add(-replayReach)
 		}
-		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, body.Status.Value, from)
+		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, status.Value, from)
 	}
-	return show(x, viewReplayed)(replayed, err)
+	if err != nil {
+		return err
+	}
+	return x.okJSON(viewReplayed(replayed))
 }
