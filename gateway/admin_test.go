@@ -96,7 +96,8 @@ func TestAdminAccounts_AreListedInPages(t *testing.T) {
 				names = append(names, row["name"].(string))
 			}
 			wantMembers(t, "counts", page.data["counts"].(map[string]any), "all", 8, "excess", 0, "suspended", 3)
-			if cursor = page.data["cursor"].(string); cursor == "" {
+			cursor = page.data["cursor"].(string)
+			if cursor == "" {
 				return names
 			}
 		}
@@ -105,7 +106,8 @@ func TestAdminAccounts_AreListedInPages(t *testing.T) {
 		"": append([]string{"Başka"}, want...), "q=": append([]string{"Başka"}, want...), "q=" + url.QueryEscape("IŞL"): want, "q=" + other: {"Başka"},
 		"state=suspended": {want[0], want[3], want[6]}, "state=suspended&q=" + url.QueryEscape("işletme 3"): {want[3]}, "state=excess": nil, "q=xyz": nil,
 	} {
-		if got := list(query); !slices.Equal(got, wanted) {
+		got := list(query)
+		if !slices.Equal(got, wanted) {
 			t.Errorf("%q: %v, want %v", query, got, wanted)
 		}
 	}

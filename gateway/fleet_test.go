@@ -390,10 +390,12 @@ func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 	want(t, report(1), 200, "")
 	want(t, report(1), 200, "") // which is no change
 	want(t, report(2), 200, "")
-	if a := want(t, report(0), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
+	a := want(t, report(0), 429, "RATE_LIMITED")
+	if headerInt(a, "Retry-After") < 1 {
 		t.Errorf("63 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
 	}
-	if f := e.admin("GET", "/fleets", "").list("fleets")[1]; f["fleetId"] != other.id || f["couriers"] != 2.0 {
+	f := e.admin("GET", "/fleets", "").list("fleets")[1]
+	if f["fleetId"] != other.id || f["couriers"] != 2.0 {
 		t.Errorf("a refused change was written: %v", f)
 	}
 }
@@ -478,7 +480,8 @@ func TestReady_NotWithFleetsThatAreStale(t *testing.T) {
 		a := e.get(e.private+"/readyz", "")
 		return a.status == 503 && strings.Contains(a.body, "suspensions")
 	})
-	if text := e.get(e.private+"/metrics", "").body; !regexp.MustCompile(`gateway_fleets_age_seconds [1-9]`).MatchString(text) {
+	text := e.get(e.private+"/metrics", "").body
+	if !regexp.MustCompile(`gateway_fleets_age_seconds [1-9]`).MatchString(text) {
 		t.Error("the metrics do not show the age")
 	}
 	redis.Do(t, "RENAME", "{sg}away", "{sg}fleets_controls")

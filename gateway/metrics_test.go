@@ -27,7 +27,8 @@ func TestLedgerErrors_AreCountedByCause(t *testing.T) {
 		"a refusal":                 {delivery.Refuse(delivery.CodeWebhookBeingRemoved, "wait"), ""},
 		"a defect":                  {errors.New("nonsense"), ""},
 	} {
-		if got := ledgerCauseOf(c.err); got != c.want {
+		got := ledgerCauseOf(c.err)
+		if got != c.want {
 			t.Errorf("%s: cause %q, want %q", name, got, c.want)
 		}
 	}

@@ -64,7 +64,8 @@ func TestPlaces_AreForgottenWithTheLastRequest(t *testing.T) {
 	}
 
 	for i := range a.shards {
-		if kept := len(a.shards[i].open); kept > 0 {
+		kept := len(a.shards[i].open)
+		if kept > 0 {
 			t.Errorf("%d accounts without a request are remembered", kept)
 		}
 	}
@@ -187,7 +188,8 @@ func TestSlowRequests_LeaveALineThatSaysWhereTheTimeWent(t *testing.T) {
 			t.Errorf("no %s in %s", member, lines[0])
 		}
 	}
-	if metrics := e.get(e.private+"/metrics", "").body; !strings.Contains(metrics, `gateway_slow_requests_total{endpoint="orders_create"} 1`) {
+	metrics := e.get(e.private+"/metrics", "").body
+	if !strings.Contains(metrics, `gateway_slow_requests_total{endpoint="orders_create"} 1`) {
 		t.Errorf("the slow order %s is not counted", order)
 	}
 }

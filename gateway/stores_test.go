@@ -366,7 +366,8 @@ func TestFleet_AvailabilityIsPaidBeforeItChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := e.ledger.Fleets.Snapshot().Fleet(id).Couriers; got != set {
+	got := e.ledger.Fleets.Snapshot().Fleet(id).Couriers
+	if got != set {
 		t.Errorf("%d couriers are stored, want %d", got, set)
 	}
 }

@@ -177,7 +177,8 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 	e.attempts(6, func(s *ledger.Scheduled) ledger.AttemptRecord { return outcomes[names[s.Delivery.Account.String()]](s) })
 
 	worstFirst := []string{"Unreachable", "Gone", "Failing", "Failing, more waiting", "Healthy"}
-	if listed := e.admin("GET", "/webhooks?status=failing", "").list("webhooks"); len(listed) == 2 && listed[0]["accountName"] != "Failing" {
+	listed := e.admin("GET", "/webhooks?status=failing", "").list("webhooks")
+	if len(listed) == 2 && listed[0]["accountName"] != "Failing" {
 		slices.Reverse(worstFirst[2:4]) // those that have failed for longest come first
 	}
 	for query, wanted := range map[string][]string{
@@ -205,7 +206,8 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 		for _, row := range page.list("webhooks") {
 			paged = append(paged, row["accountName"].(string))
 		}
-		if cursor = page.data["cursor"].(string); cursor == "" {
+		cursor = page.data["cursor"].(string)
+		if cursor == "" {
 			break
 		}
 	}

@@ -136,7 +136,8 @@ func TestReplay_EachPageCountsAsARequest(t *testing.T) {
 	if headerInt(a, "Retry-After") < 1 || headerInt(a, "X-RateLimit-Remaining") != 0 || !strings.Contains(a.message, "ask for the rest with that time as since") {
 		t.Errorf("%s %v", a.body, a.header)
 	}
-	if waiting := e.admin("GET", webhookPath(e.account), "").data["waitingEvents"]; waiting != 2000.0 {
+	waiting := e.admin("GET", webhookPath(e.account), "").data["waitingEvents"]
+	if waiting != 2000.0 {
 		t.Errorf("%v events are queued, want those of two pages", waiting)
 	}
 	e.replayed(e.account, since(time.Now().Add(-time.Hour)), 2001) // an operator's

@@ -76,7 +76,8 @@ func TestWebhook_PutBesideARemovalIsARefusalLikeOthers(t *testing.T) {
 	}
 
 	metrics := e.get(e.private+"/metrics", "").body
-	if got := ledgerFailures(metrics); len(got) > 0 {
+	got := ledgerFailures(metrics)
+	if len(got) > 0 {
 		t.Errorf("counted as failures of the ledger: %q", got)
 	}
 	if !strings.Contains(metrics, `gateway_refusals_total{error_code="WEBHOOK_BEING_REMOVED"} 3`) {
