@@ -29,8 +29,9 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 	}
 	equal(t, counts.all(), len(vendors), "commands")
 	for _, nobodys := range []string{"", "only", "ONLY-2", "only-1", strings.Repeat("x", 1000)} {
-		if none, err := l.Orders.Find(t.Context(), vendors[2].account, nobodys); err != nil || none != nil {
-			t.Errorf("%.10q: %+v, %v", nobodys, none, err)
+		found, err := l.Orders.Find(t.Context(), vendors[2].account, nobodys)
+		if err != nil || found != nil {
+			t.Errorf("%.10q: %+v, %v", nobodys, found, err)
 		}
 	}
 	key := l.partitionOf(vendors[0].account).order(delivery.OrderDigest(vendors[0].account, "same id"))
