@@ -27,7 +27,7 @@ const (
 // whether somebody replays or not.
 const mostWaiting = 100_000
 
-// replayPage is how many entries of a stream a replay reads at once, and a vendor's pays for with
+// replayPage is how many entries of a stream a replay queues at once, and a vendor's pays for with
 // one request.
 const replayPage = 1000
 
@@ -243,24 +243,27 @@ func (l *core) replayRange(since time.Time) (start, end string) {
 }
 
 // eachReplayPage calls do with a stream's entries between two ids, replayPage at a time, never with
-// none. charge is called before each page but the first is read, unless it is nil.
+// none. Before each page but the first it calls charge, unless that is nil; an error of charge or do
+// ends it. One more entry than a page is read, so that charge is called only where a page follows.
 func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, charge func() error, do func([]redis.XMessage) error) error {
 	for {
-		page, err := l.rdb.XRangeN(ctx, stream, start, end, replayPage).Result()
+		entries, err := l.rdb.XRangeN(ctx, stream, start, end, replayPage+1).Result()
 		if err != nil {
 			return failed("reading a stream", err)
 		}
-		if len(page) == 0 {
-			return nil
-		}
-		if err := do(page); err != nil {
-			return err
-		}
-		if len(page) < replayPage {
+		if len(entries) == 0 {
 			return nil
 		}
 
-		start = "(" + page[len(page)-1].ID
+		page := entries[:min(len(entries), replayPage)]
+		if err := do(page); err != nil {
+			return err
+		}
+		if len(entries) == len(page) {
+			return nil
+		}
+
+		start = entries[replayPage].ID
 		if charge == nil {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -253,6 +254,32 @@ func TestReplay_PaysForEachPageBeforeItIsRead(t *testing.T) {
 	before := reads.of(stream)
 	get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil))(t)
 	equal(t, reads.of(stream)-before, 3, "pages that an operator reads and does not pay for")
+}
+
+// A vendor pays only for pages that have an event.
+func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
+	for _, test := range []struct{ events, paid int }{
+		{replayPage, 0},
+		{replayPage + 1, 1},
+		{2 * replayPage, 1},
+	} {
+		t.Run(strconv.Itoa(test.events), func(t *testing.T) {
+			s := newWebhookEnv(t)
+			s.publish(t, test.events)
+			s.pass(t, 10*time.Minute)
+			paid := 0
+			charge := func() error {
+				paid++
+				return nil
+			}
+
+			n, err := s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), charge)
+			must(t, err)
+
+			equal(t, n, test.events, "events queued")
+			equal(t, paid, test.paid, "pages paid for")
+		})
+	}
 }
 
 func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
