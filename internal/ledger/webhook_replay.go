@@ -135,14 +135,20 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 	})
 }
 
-// unfinished says in the refusal of a replay, some pages of which are queued, from where to go on:
-// who asked for the same again would get what was sent meanwhile once more. Other errors are left
-// as they are.
+// unfinished returns the error of a replay that has queued the events before reached, which is
+// zero if it has queued none. If the rest can be queued by asking again later, the message says
+// with which time, so that no event that was queued and sent is queued a second time. Other errors
+// are returned as they are: the time would not help without a URL, for example.
 func unfinished(err error, reached time.Time) error {
 	refusal, ok := errors.AsType[*delivery.Error](err)
 	if !ok || reached.IsZero() {
 		return err
 	}
+	laterHelps := refusal.Code == delivery.CodeRateLimited || refusal.Code == delivery.CodeTooManyReplays
+	if !laterHelps {
+		return err
+	}
+
 	explained := *refusal
 	explained.Message += "; what happened before " + delivery.FormatTime(reached) + " is queued: ask for the rest with that time as since"
 	return &explained

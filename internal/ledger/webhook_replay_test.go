@@ -282,6 +282,24 @@ func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
 	}
 }
 
+// Only who can have the rest by asking again later learns from where to go on.
+func TestReplay_SaysFromWhereToGoOnOnlyWhereThatHelps(t *testing.T) {
+	const advice = "is queued: ask for the rest"
+	s := newWebhookEnv(t)
+	s.publish(t, replayPage+1)
+	s.pass(t, 10*time.Minute)
+	since := s.now().Add(-time.Hour)
+
+	s.mostWaiting = replayPage
+	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
+	check(t, strings.Contains(refusal.Message, advice), "when as many wait as may: %s", refusal.Message)
+
+	s.mostWaiting = mostWaiting
+	removed := func() error { return s.Webhooks.Delete(t.Context(), s.account) }
+	refusal = wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, removed)), delivery.CodeWebhookNotConfigured)
+	check(t, !strings.Contains(refusal.Message, advice), "without a URL: %s", refusal.Message)
+}
+
 func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
 	s := newWebhookEnv(t)
 	keys := s.publish(t, 8)
