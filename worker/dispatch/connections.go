@@ -219,7 +219,9 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 		label, host, _ := strings.Cut(host, ".")
 		multiplexed := false // HTTP/2: the transport keeps the connection at once
 		defer func() {
-			if !multiplexed {
+			if multiplexed {
+				s.settled(label)
+			} else {
 				s.unsettled(label)
 			}
 		}()

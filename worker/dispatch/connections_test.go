@@ -1,9 +1,12 @@
 package dispatch
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -385,6 +388,49 @@ func TestConnections_AnyNumberOfHealthyURLsKeepsItsTransport(t *testing.T) {
 				}
 				if s.transport.Load() != first || len(s.labels) > 0 {
 					t.Errorf("the transport was replaced, or keeps something of %d labels", len(s.labels))
+				}
+			})
+		})
+	}
+}
+
+// A receiver that could not be reached once, and is healthy again, counts no longer.
+func TestConnections_ReceiversThatRecoverDoNotCount(t *testing.T) {
+	for _, c := range protocols {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				config := authority.vendor(t)
+				if c.scheme == "http" {
+					config = nil
+				}
+				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+				s := pipeSender(t, authority, l)
+				s.lifetime = forEver
+				dial := s.dialName
+				failed := make(map[string]bool)
+				s.dialName = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if !failed[address] {
+						failed[address] = true
+						return nil, errors.New("no route to host")
+					}
+					return dial(ctx, network, address)
+				}
+
+				if s.post(t, at(c.scheme, l, 1)).ok() {
+					t.Fatal("an unreachable receiver has answered")
+				}
+				synctest.Wait()
+				if len(s.labels) != 1 {
+					t.Fatalf("%d labels are counted after a failure", len(s.labels))
+				}
+
+				if a := s.post(t, at(c.scheme, l, 1)); !a.ok() {
+					t.Fatalf("%+v", a)
+				}
+				synctest.Wait() // the connection is kept
+				if len(s.labels) != 0 {
+					t.Errorf("%d labels are counted after a success", len(s.labels))
 				}
 			})
 		})
