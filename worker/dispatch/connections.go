@@ -30,9 +30,9 @@ const (
 
 	maxHeaderBytes = 64 << 10
 
-	// maxLabels is how many labels with nothing but failures a transport serves before another one
-	// takes over: it never forgets a host that it could not connect to, which takes some 600 bytes,
-	// 40 MB in all.
+	// maxLabels bounds the labels without a usable connection in one transport, which never forgets a
+	// host that it could not connect to: some 600 bytes each, 40 MB in all. Then a new transport
+	// takes over.
 	maxLabels = 65_536
 )
 
@@ -63,10 +63,11 @@ type sender struct {
 	mu       sync.RWMutex
 	targets  map[string]*target // by URL
 	forgetAt time.Time
-	// labels are those of which the transport keeps something though it has no connection: no
-	// dialled one has become idle.
+	// labels are those for which a connection was dialled, but that have had none to reuse since
+	// then: the dial failed, the connection was closed after its request, or the request still
+	// runs. The transport keeps memory for each.
 	labels    map[string]struct{}
-	maxLabels int // maxLabels; tests lower it
+	maxLabels int // the most labels; maxLabels, but tests lower it
 }
 
 // target is where the requests of an endpoint go until its label changes.
@@ -165,9 +166,9 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 	return t, nil
 }
 
-// unsettled notes a label for which a connection was dialled. Another transport takes over once the
-// present one keeps something of maxLabels: what is in flight ends in the transport in which it
-// began. Endpoints whose connections become idle do not count, however many there are.
+// unsettled adds to labels one for which a connection was dialled. If there are maxLabels already, a
+// new transport takes over and labels starts empty; requests in flight end in the transport in
+// which they began. Endpoints whose connections can be reused do not count, however many they are.
 func (s *sender) unsettled(label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +180,8 @@ func (s *sender) unsettled(label string) {
 	s.labels[label] = struct{}{}
 }
 
-// settled forgets a label that has an idle connection, with which the transport forgets who waited
-// for one.
+// settled removes from labels one that has a connection to reuse: with it the transport frees what
+// it kept for the label.
 func (s *sender) settled(label string) {
 	s.mu.RLock()
 	_, noted := s.labels[label]
