@@ -159,13 +159,16 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 		requestID = x.audited.RequestID
 	}
 	if errors.Is(err, delivery.ErrUnavailable) {
-		if unlogged, now := g.faults.due(x.now); now {
-			level, what := slog.LevelError, "the ledger is unavailable"
-			if ledgerCauseOf(err) == causeContended {
-				level, what = slog.LevelWarn, "a record was changed by others at every try"
-			}
+		faults, level, what := &g.outages, slog.LevelError, "the ledger is unavailable"
+		if ledgerCauseOf(err) == causeContended {
+			faults, level, what = &g.contention, slog.LevelWarn, "a record was changed by others at every try"
+		}
+
+		unlogged, due := faults.due(x.now)
+		if due {
 			g.Log.Log(g.work, level, what, g.about(x, requestID, "error", err, "unlogged", unlogged)...)
 		}
+
 		message := "the service cannot answer right now; sending the same request again is safe"
 		if errors.Is(err, ledger.ErrUnconfirmed) {
 			message = "the outcome is not known yet; send the same request again, as after a lost answer"

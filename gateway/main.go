@@ -212,7 +212,8 @@ type gateway struct {
 
 	// draining is set by the shutdown: not ready, and every response closes.
 	draining atomic.Bool
-	faults   faultLog
+	// Outages of the ledger and contention for a record are logged apart: neither hides the other.
+	outages, contention faultLog
 	// The limiters bound the requests in work of vendors, of fleets, and of operators.
 	vendorLimiter, privateLimiter, adminLimiter *inFlightLimiter
 	fleetLimiters                               sync.Map // by delivery.FleetID
