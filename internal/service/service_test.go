@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestLog_FiltersByLevelAndFormats(t *testing.T) {
@@ -52,6 +53,53 @@ func TestLog_CutsWhatIsVeryLong(t *testing.T) {
 			if lines != 1 || out.Len() > 3*maxLogged+500 || !strings.Contains(out.String(), "order") {
 				t.Errorf("%s, %s: %d lines of %d bytes", name, format, lines, out.Len())
 			}
+		}
+	}
+}
+
+// The limit is one of bytes, whatever a character takes, and what is cut stays valid UTF-8.
+func TestLog_CutsToBytes(t *testing.T) {
+	for name, text := range map[string]string{
+		"one byte a character":      strings.Repeat("x", 3*maxLogged),
+		"two bytes a character":     strings.Repeat("ş", 3*maxLogged),
+		"three bytes a character":   strings.Repeat("漢", 3*maxLogged),
+		"four bytes a character":    "x" + strings.Repeat("😀", 3*maxLogged),
+		"no UTF-8":                  strings.Repeat("a\xff", 3*maxLogged),
+		"no more than one too many": strings.Repeat("x", maxLogged+1),
+		"a panic":                   "panic: x" + strings.Repeat("😀", maxStack),
+	} {
+		limit := maxLogged
+		if name == "a panic" {
+			limit = maxStack
+		}
+
+		cut := boundLogged(nil, slog.String("error", text)).Value.String()
+
+		if len(cut) > limit || len(cut) < limit-4 || !utf8.ValidString(cut) {
+			t.Errorf("%s: cut to %d bytes, want %d; valid UTF-8: %t", name, len(cut), limit, utf8.ValidString(cut))
+		}
+	}
+
+	whole := strings.Repeat("ş", maxLogged/2)
+	if kept := boundLogged(nil, slog.String("error", whole)).Value.String(); kept != whole {
+		t.Errorf("a text of exactly %d bytes was changed", maxLogged)
+	}
+}
+
+type pointedError struct{ text string }
+
+func (e *pointedError) Error() string { return e.text }
+
+// The log's own handlers write a nil pointer that is an error as such; so does one that cuts.
+func TestLog_WritesATypedNilError(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		var none *pointedError
+
+		(&Log{Level: "info", Format: format}).Logger(&out).Error("failed", "error", none, "order", 7)
+
+		if !strings.Contains(out.String(), "order") {
+			t.Errorf("%s: the line is %q", format, out.String())
 		}
 	}
 }

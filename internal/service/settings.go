@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
@@ -103,9 +104,9 @@ func boundLogged(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindString:
 		text = value.String()
 	case slog.KindAny:
-		err, ok := value.Any().(error)
-		if ok && err != nil {
-			text = err.Error()
+		err, isError := value.Any().(error)
+		if isError && err != nil {
+			text = errorText(err)
 		}
 	default: // numbers and times are short
 	}
@@ -116,9 +117,33 @@ func boundLogged(_ []string, a slog.Attr) slog.Attr {
 	if strings.HasPrefix(text, "panic: ") {
 		text = strings.ToValidUTF8(text[:min(len(text), maxStack)], " ") // with its line breaks
 	} else {
-		text = delivery.Excerpt(text[:min(len(text), 4*maxLogged)], maxLogged)
+		text = excerptOfBytes(text, maxLogged)
 	}
 	return slog.String(a.Key, text)
+}
+
+// errorText returns the text of an error, or none if Error panics, as that of a nil pointer may: the
+// handlers of package slog then write what they write for such an error.
+func errorText(err error) (text string) {
+	defer func() { _ = recover() }()
+	return err.Error()
+}
+
+// excerptOfBytes returns a delivery.Excerpt of at most limit bytes.
+func excerptOfBytes(text string, limit int) string {
+	const ellipsis = "…"
+	// The rest is not looked at, so that a text of megabytes costs no more time.
+	beginning := text[:min(len(text), utf8.UTFMax*limit)]
+	excerpt := delivery.Excerpt(beginning, limit)
+	if len(excerpt) <= limit {
+		return excerpt
+	}
+
+	end := limit - len(ellipsis)
+	for !utf8.RuneStart(excerpt[end]) {
+		end--
+	}
+	return excerpt[:end] + ellipsis
 }
 
 // Logger writes to w as the valid settings say. It cuts what is very long.
