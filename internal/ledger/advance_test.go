@@ -539,3 +539,14 @@ func TestWorkers_CountTheirBeats(t *testing.T) {
 	equal(t, workers, map[string]string{"w2": "1"}, "workers")
 	equal(t, released, "1", "releases, which outlive a worker")
 }
+
+func TestStep_ErrorsNameTheScriptThatAnswered(t *testing.T) {
+	s := newEnv(t)
+	step := &Step{ledger: s.core, partition: s.partitions[0]}
+	for _, script := range []string{advance, renewTokens} {
+		for _, reply := range [][]any{nil, {"nonsense"}} {
+			err := step.read(script, reply)
+			check(t, err != nil && strings.Contains(err.Error(), "script "+script), "%v of %s: %v", reply, script, err)
+		}
+	}
+}

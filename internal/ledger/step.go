@@ -240,7 +240,7 @@ func (s *Step) renews() bool {
 // replaced by itself: an idle partition is fenced, lost and taken over like any other.
 func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) {
 	calls, stepsOf := l.advances(steps)
-	replies, err := l.runAll(ctx, "advance", calls)
+	replies, err := l.runAll(ctx, advance, calls)
 	_ = err // each reply has its own
 
 	result = make([]error, len(steps))
@@ -251,9 +251,9 @@ func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) 
 			case reply.Err() != nil:
 				result[i] = fmt.Errorf("partition %d: %w", steps[i].partition.number, failure(reply.Err()))
 			case calls[c].file != renewTokens:
-				result[i] = steps[i].read(values)
+				result[i] = steps[i].read(advance, values)
 			case n < len(values):
-				result[i] = steps[i].read(values[n : n+1])
+				result[i] = steps[i].read(renewTokens, values[n:n+1])
 			default:
 				result[i] = unreadable(renewTokens)
 			}
@@ -262,7 +262,11 @@ func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) 
 	return result
 }
 
-const renewTokens = "renew_tokens"
+// The scripts that write steps.
+const (
+	advance     = "advance"
+	renewTokens = "renew_tokens" // of steps that write nothing but the token
+)
 
 // keysAtOnce is how many keys a script gets that goes through those of many partitions: so few
 // that others wait for less than a millisecond.
@@ -291,10 +295,10 @@ func (l Ownership) advances(steps []*Step) (calls []call, stepsOf [][]int) {
 	return calls, stepsOf
 }
 
-// read takes what advance, or renew_tokens, has answered about the step.
-func (s *Step) read(values []any) error {
+// read takes what a script, advance or renew_tokens, has answered about the step.
+func (s *Step) read(script string, values []any) error {
 	if len(values) == 0 {
-		return unreadable("advance")
+		return unreadable(script)
 	}
 	switch name := text(values[0]); name {
 	case "done":
@@ -314,6 +318,6 @@ func (s *Step) read(values []any) error {
 		}
 		return ErrConflict
 	default:
-		return fmt.Errorf("partition %d: script advance answered %s", s.partition.number, strconv.Quote(name))
+		return fmt.Errorf("partition %d: script %s answered %s", s.partition.number, script, strconv.Quote(name))
 	}
 }
