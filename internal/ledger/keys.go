@@ -37,7 +37,7 @@ const (
 	kindAttempts      = 'c' // <account>, hash: attempts made, for events that failed or are replayed; with r behind it a set of the latter
 	kindAttemptLog    = 'g' // <account>, list: attempt log, newest first
 	kindNotes         = 'N' // stream: endpoints that have changed, for the owner
-	kindSummary       = 'P' // string: what waits for webhooks, by the owner, as long as there is one
+	kindSummary       = 'P' // string: what waits for webhooks, by the owner; gone summaryLifetime after it was last written
 	kindReplaying     = 'p' // <account>, string: there while a replay of the account runs
 	kindOutcomes      = 'v' // stream: final outcomes of webhook events
 	kindTries         = 'V' // stream: failed attempts that go on, until exported; missing where nobody exports

@@ -40,8 +40,10 @@ type confirmed struct {
 	replicas int
 }
 
-// unconfirmed is a context for optimistic transactions, which must stay on their connection. What is read
-// or written with another one afterwards is confirmed together with them.
+// unconfirmed returns a context for commands that do not wait for replicas: optimistic transactions,
+// which must stay on their connection, and reads that decide nothing, because a script compares again
+// before it writes. A later command with an ordinary context confirms all that its server holds, and
+// so shows whether a transaction's write is still there.
 func unconfirmed(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unconfirmedKey{}, true)
 }

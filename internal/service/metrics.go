@@ -67,8 +67,9 @@ func (m Metrics) Histogram(name, help string, buckets ...float64) prometheus.His
 	return m.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
-// ObserveScripts measures the calls of Redis scripts, each under its operation; an
-// observer allocates nothing.
+// ObserveScripts measures round trips that call Redis scripts, each under the operation that made it.
+// Calls that share a round trip are measured as one: those of renew_tokens, which an owner sends with
+// its steps, count as advance. An observer allocates nothing.
 func ObserveScripts(reg prometheus.Registerer) func(operation string) ledger.CallObserver {
 	seconds := NewMetrics(reg, nil).NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "vendorapi_redis_script_duration_seconds",
