@@ -115,7 +115,7 @@ func (e *Event) key() string {
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time, charge func() error) (int, error) {
 	r := l.partitionOf(account)
 	stream := r.keyOf(kindAccountEvents, account[:])
-	return l.replayToEndpoint(ctx, account, func(ctx context.Context) (int, error) {
+	return l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
 		queued := 0
 		var reached time.Time // what happened before is queued; zero: no page is
 		start, end := l.replayRange(since)
@@ -158,31 +158,32 @@ func unfinished(err error, reached time.Time) error {
 // ("undelivered" or "notSent"), at most 24 hours back. Errors as ReplayEvents. It reads the
 // outcomes of the whole partition page by page, and keeps of them no more events than may wait.
 func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
-	return l.replayToEndpoint(ctx, account, func(ctx context.Context) (int, error) {
-		ended := endedSo{state: state, most: l.mostWaiting, places: make(map[Event]int)}
+	return l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
+		outcomes := lastOutcomes{state: state, limit: l.mostWaiting, places: make(map[Event]int)}
 		start, end := l.replayRange(since)
 		for {
-			ended.skipped = ""
-			if err := l.noteOutcomes(ctx, account, start, end, &ended); err != nil {
+			outcomes.skipped = ""
+			if err := l.noteOutcomes(ctx, account, start, end, &outcomes); err != nil {
 				return 0, err
 			}
 			// Some of those that were kept may have made room since, by ending in another way.
-			if ended.skipped == "" || ended.skipped == start || len(ended.places) == ended.most {
+			if outcomes.skipped == "" || outcomes.skipped == start || len(outcomes.places) == outcomes.limit {
 				break
 			}
-			start = ended.skipped
+			start = outcomes.skipped
 		}
 
-		queued, err := l.queueReplays(ctx, account, ended.events(), 0)
-		if err == nil && ended.skipped != "" {
+		queued, err := l.queueReplays(ctx, account, outcomes.events(), 0)
+		if err == nil && outcomes.skipped != "" {
 			err = tooManyReplays(queued)
 		}
 		return queued, err
 	})
 }
 
-// noteOutcomes notes how events of the account ended, in the partition's stream between two ids.
-func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, start, end string, ended *endedSo) error {
+// noteOutcomes adds to last the outcomes of the account's events that stand between two ids of the
+// partition's stream.
+func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, start, end string, last *lastOutcomes) error {
 	r := l.partitionOf(account)
 	return l.eachReplayPage(ctx, r.key(kindOutcomes), start, end, nil, func(page []redis.XMessage) error {
 		for _, message := range page {
@@ -198,43 +199,51 @@ func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, sta
 				if err != nil {
 					return fmt.Errorf("outcome: %w", err)
 				}
-				ended.note(message.ID, event, outcome.State)
+				last.note(message.ID, event, outcome.State)
 			}
 		}
 		return nil
 	})
 }
 
-// endedSo are the events whose last outcome was a certain one, as far as outcomes have been noted.
-type endedSo struct {
-	state   string
-	most    int           // events that are kept
-	places  map[Event]int // of each its place in the order in which they ended so
-	next    int
-	skipped string // the entry of the first event that was not kept, as most were; empty: none
+// lastOutcomes collects the events whose last outcome is a given state, from outcomes that are noted
+// in the order in which they happened.
+type lastOutcomes struct {
+	state string
+	limit int // the most events that are kept
+
+	places map[Event]int // place of each kept event in the order in which they got the state
+	next   int           // place of the next one
+
+	// skipped is the stream's entry with the first event that was not kept because there were limit
+	// already; empty if all were kept.
+	skipped string
 }
 
-func (e *endedSo) note(entry string, event Event, state string) {
-	_, kept := e.places[event]
+// note takes one outcome of an event, which stands in an entry of the stream. An event that has
+// ended in another state since then is not kept any more, and makes room.
+func (o *lastOutcomes) note(entry string, event Event, state string) {
+	_, kept := o.places[event]
 	switch {
-	case state != e.state:
-		delete(e.places, event)
+	case state != o.state:
+		delete(o.places, event)
 	case kept:
-	case len(e.places) < e.most:
-		e.places[event] = e.next
-		e.next++
-	case e.skipped == "":
-		e.skipped = entry
+	case len(o.places) < o.limit:
+		o.places[event] = o.next
+		o.next++
+	case o.skipped == "":
+		o.skipped = entry
 	}
 }
 
-// events lists them in the order in which they ended so.
-func (e *endedSo) events() []Event {
-	return slices.SortedFunc(maps.Keys(e.places), func(a, b Event) int { return cmp.Compare(e.places[a], e.places[b]) })
+// events returns the kept events in the order in which they got the state.
+func (o *lastOutcomes) events() []Event {
+	return slices.SortedFunc(maps.Keys(o.places), func(a, b Event) int { return cmp.Compare(o.places[a], o.places[b]) })
 }
 
-// replayToEndpoint is replaying for an account that has a URL. WEBHOOK_NOT_CONFIGURED.
-func (l *core) replayToEndpoint(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
+// replayWithURL runs a replay as replaying does, if the account has a URL. Otherwise it returns
+// WEBHOOK_NOT_CONFIGURED.
+func (l *core) replayWithURL(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
 	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
@@ -248,9 +257,11 @@ func (l *core) replayRange(since time.Time) (start, end string) {
 	return strconv.FormatInt(first, 10), strconv.FormatInt(now.UnixMilli(), 10)
 }
 
-// eachReplayPage calls do with a stream's entries between two ids, replayPage at a time, never with
-// none. Before each page but the first it calls charge, unless that is nil; an error of charge or do
-// ends it. One more entry than a page is read, so that charge is called only where a page follows.
+// eachReplayPage calls do for each page of a stream's entries between two ids. A page has 1 to
+// replayPage entries; if there are no entries, do is not called. Before each page but the first it
+// calls charge, unless that is nil. It stops at the first error of do or charge and returns it.
+//
+// It reads one more entry than a page has, so that charge is called only if another page follows.
 func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, charge func() error, do func([]redis.XMessage) error) error {
 	for {
 		entries, err := l.rdb.XRangeN(ctx, stream, start, end, replayPage+1).Result()

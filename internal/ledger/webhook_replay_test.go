@@ -318,23 +318,23 @@ func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
 	equal(t, get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, StateUndelivered, yesterday))(t), 2, "the rest")
 }
 
-func TestEndedSo_KeepsWhatEndedSoLastAndNoMoreThanItMay(t *testing.T) {
-	ended := endedSo{state: StateUndelivered, most: 3, places: make(map[Event]int)}
+func TestLastOutcomes_KeepsWhatEndedSoLastAndNoMoreThanItMay(t *testing.T) {
+	outcomes := lastOutcomes{state: StateUndelivered, limit: 3, places: make(map[Event]int)}
 	named := func(i int) Event { return Event{Notice: fmt.Sprint(i)} }
 	for i := range 10_000 {
-		ended.note("1-0", named(i), StateDelivered)
+		outcomes.note("1-0", named(i), StateDelivered)
 	}
-	equal(t, len(ended.places), 0, "events kept that ended otherwise")
+	equal(t, len(outcomes.places), 0, "events kept that ended otherwise")
 
 	for _, i := range []int{2, 1, 2, 3} {
-		ended.note("2-0", named(i), StateUndelivered)
+		outcomes.note("2-0", named(i), StateUndelivered)
 	}
-	equal(t, ended.skipped, "", "the first that was not kept")
-	ended.note("3-0", named(4), StateUndelivered)
-	ended.note("4-0", named(5), StateUndelivered)
-	ended.note("5-0", named(1), StateDelivered)
-	equal(t, ended.skipped, "3-0", "the first that was not kept")
-	check(t, slices.Equal(ended.events(), []Event{named(2), named(3)}), "%v", ended.events())
+	equal(t, outcomes.skipped, "", "the first that was not kept")
+	outcomes.note("3-0", named(4), StateUndelivered)
+	outcomes.note("4-0", named(5), StateUndelivered)
+	outcomes.note("5-0", named(1), StateDelivered)
+	equal(t, outcomes.skipped, "3-0", "the first that was not kept")
+	check(t, slices.Equal(outcomes.events(), []Event{named(2), named(3)}), "%v", outcomes.events())
 }
 
 // meanwhile does something once, before a command is sent, the first or one after so many.
