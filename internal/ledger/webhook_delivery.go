@@ -497,13 +497,13 @@ func (s *Step) publish() {
 	}
 }
 
-// TrimLog removes the oldest entries of an endpoint's log until no more than so many bytes are left.
+// TrimLog removes the oldest entries of an endpoint's log until it has at most the given bytes.
 func (s *Step) TrimLog(account delivery.AccountID, bytes int) {
-	s.command(trimLog, s.partition.keyOf(kindAttemptLog, account[:]), bytes)
+	s.command(trimLogCommand, s.partition.keyOf(kindAttemptLog, account[:]), bytes)
 }
 
-// trimLog is what the script advance takes for a command.
-const trimLog = "TRIMLOG"
+// trimLogCommand is not a command of Redis: the script advance runs its function trim_log for it.
+const trimLogCommand = "TRIMLOG"
 
 // Log adds lines to an endpoint's log, the oldest first. kept: how many entries of the log are
 // kept. again: the last entry, a failed probe's, is replaced by the line.

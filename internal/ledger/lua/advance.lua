@@ -5,8 +5,8 @@
 --   many of them end, 8 of how many accounts the events are, then for each condition: key, first and last place,
 --   what is there; for each order: its key, the expected version (8 bytes), status (1 byte;
 --   '' changes none), version and time (16 bytes), entries to append; for each that ends its
---   member; for each account its id and its events; then commands: the number of words, and those;
---   TRIMLOG key bytes is trim_log
+--   member; for each account its id and its events; then commands: the number of words, and those.
+--   Redis has no command TRIMLOG key bytes: for it the script runs trim_log (names.lua)
 -- Replies: done and the id of the batch, repeated, lost (another owner), conflict and
 --   the places of the orders, among the conditions and then the changes, that were changed
 --   by somebody else

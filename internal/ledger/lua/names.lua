@@ -18,7 +18,7 @@ local function index_events(prefix, account, id, field, events)
   if call('TTL', key) < 90000 then call('EXPIRE', key, 93600) end
 end
 
--- Removes the last entries of a list until the others have no more than so many bytes.
+-- Removes the last entries of a list, the oldest, until the others have no more bytes than most.
 local function trim_log(key, most)
   local bytes = 0
   for i, entry in ipairs(call('LRANGE', key, 0, -1)) do
