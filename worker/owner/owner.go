@@ -56,7 +56,8 @@ type Role struct {
 	// lookSoon is set when a partition is lost, so that the next poll reads the tokens.
 	lookSoon atomic.Bool
 
-	// first is isFirst of what was seen last.
+	// first is whether this worker was the first of those alive at the last poll; false before
+	// it (IsFirst).
 	first atomic.Bool
 
 	mu   sync.Mutex

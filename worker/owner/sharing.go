@@ -144,8 +144,8 @@ func (s *sharing) alive() []string {
 	return alive
 }
 
-// isFirst reports whether this worker is the one that does what only one has to do. Now and then two
-// think so, or none does.
+// isFirst reports whether this worker is the first, by name, of those that it sees alive. While
+// workers come and go, two may see themselves as the first, or none.
 func (s *sharing) isFirst() bool { return s.alive()[0] == s.worker }
 
 // quota is this worker's even share of the partitions.
