@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// healthyCommand is the argument with which this program is a healthy vendor. It is a process of
-// its own, so that what a neighbour's thousand connections cost their client's scheduler and
-// garbage collector is not taken for the service's delay.
+// healthyCommand is the argument with which this program acts as a healthy vendor only. That runs in a
+// process of its own: the scheduler and the garbage collector of the process that holds a
+// neighbour's thousand connections would add delays that are not the service's.
 const healthyCommand = "healthy"
 
 // healthyLoad is what a healthy vendor's process reads from its standard input.
@@ -26,14 +26,15 @@ type healthyLoad struct {
 	Duration    time.Duration
 }
 
-// healthyTally is what it writes to its standard output.
+// healthyTally is what a healthy vendor's process writes to its standard output.
 type healthyTally struct {
 	Due, Sent, Accepted int
 	P99                 time.Duration // of the accepted ones, from when they fell due
 	Problems            string        // tally.problems
 }
 
-// healthy lets a vendor order for the length of a round in a process of its own.
+// healthy sends a vendor's orders for the length of a round from a process of its own, and returns
+// what that process counted.
 func (s *overloaded) healthy(ctx context.Context, vendor *loadVendor) (t healthyTally, err error) {
 	const span = 100_000_000 // more than a round sends
 	asked, err := json.Marshal(healthyLoad{
@@ -62,8 +63,9 @@ func (s *overloaded) healthy(ctx context.Context, vendor *loadVendor) (t healthy
 	return t, json.Unmarshal(seen, &t)
 }
 
-// beHealthy is the whole of such a process.
-func beHealthy(ctx context.Context, in io.Reader, out io.Writer) error {
+// runHealthyVendor is the main function of a healthy vendor's process: it reads a healthyLoad from
+// in, sends its orders, and writes a healthyTally to out.
+func runHealthyVendor(ctx context.Context, in io.Reader, out io.Writer) error {
 	var asked healthyLoad
 	if err := json.NewDecoder(in).Decode(&asked); err != nil {
 		return err

@@ -61,7 +61,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 1 && args[0] == healthyCommand {
-		return beHealthy(ctx, os.Stdin, out)
+		return runHealthyVendor(ctx, os.Stdin, out)
 	}
 
 	o, err := parse(args)
