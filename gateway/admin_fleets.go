@@ -173,7 +173,7 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 		return errNoFleet
 	}
 	if !fleets.HasRecord(x.fleet) {
-		return fmt.Errorf("fleet %s cannot be read, and vendors would be told no name", x.fleet)
+		return fmt.Errorf("fleet %s cannot be read, so its vendors would get an event without its name", x.fleet)
 	}
 	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
 	if err != nil {

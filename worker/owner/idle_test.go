@@ -62,7 +62,7 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 		return len(roles[0].Owned()) == partitions/2 && len(roles[1].Owned()) == partitions/2
 	})
 	settled := commandCounts(t, client)["hincrby"] + beats/2
-	e.Await("what was taken is told", func() bool { return commandCounts(t, client)["hincrby"] >= settled })
+	e.Await("what was taken is published", func() bool { return commandCounts(t, client)["hincrby"] >= settled })
 
 	before := commandCounts(t, client)
 	var after map[string]int64
