@@ -27,15 +27,22 @@ const (
 // whether somebody replays or not.
 const mostWaiting = 100_000
 
-// replayPage is how many entries of a stream a replay queues at once, and a vendor's pays for with
-// one request.
-const replayPage = 1000
+const (
+	// replayPage is how many entries of a stream a replay reads at once, and for how many events,
+	// or entries, a vendor's replay pays with one request.
+	replayPage = 1000
+	// replayBatch is how many events one script queues, so that others wait for it only briefly.
+	replayBatch = 100
+)
+
+// errReplayTooLong is the cause that ends a replay's context after replayLimit.
+var errReplayTooLong = errors.New("a replay ends after 50 seconds")
 
 // replaying runs one replay of an account at a time, for at most replayLimit. RATE_LIMITED
 // while another runs. Nothing else ends it: the HTTP server says of no client that it is gone,
 // so a replay whose client is gone goes on until its limit, or until nothing pays for a page.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
-	limited, cancel := context.WithTimeout(ctx, replayLimit)
+	limited, cancel := context.WithTimeoutCause(ctx, replayLimit, errReplayTooLong)
 	defer cancel()
 
 	lease := l.partitionOf(account).keyOf(kindReplaying, account[:])
@@ -108,31 +115,65 @@ func (e *Event) key() string {
 	return versionKey(e.Order, e.Version)
 }
 
-// ReplaySince queues all events since a time again, in order, at most 24 hours back. It
-// reads the account's own stream, so it costs what the account has had. charge pays for each page
-// of it but the first, before it is read, and its error ends the replay; nil: nobody pays. Errors
-// as ReplayEvents; a refusal says how far the replay has come, and from where to go on.
+// ReplaySince queues all events since a time again, in order, at most 24 hours back. It reads the
+// account's own stream, so it costs what the account has had. charge is called before each further
+// thousand events, or entries, are read, and its error ends the replay; nil: nobody pays. Errors as
+// ReplayEvents; a refusal says how far the replay has come, and from where to go on.
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time, charge func() error) (int, error) {
-	r := l.partitionOf(account)
-	stream := r.keyOf(kindAccountEvents, account[:])
+	if charge == nil {
+		charge = func() error { return nil }
+	}
+	stream := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
 	return l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
-		queued := 0
-		var reached time.Time // what happened before is queued; zero: no page is
+		replay := replaySince{core: l.core, account: account, charge: charge}
 		start, end := l.replayRange(since)
 		err := l.eachReplayPage(ctx, stream, start, end, charge, func(page []redis.XMessage) error {
-			events, err := l.eventsOf(ctx, r, account, page)
-			if err != nil {
-				return err
-			}
-			queued, err = l.queueReplays(ctx, account, events, queued)
-			if err != nil {
-				return err
-			}
-			reached = timeOfEntry(page[len(page)-1].ID)
-			return nil
+			return replay.queuePage(ctx, page)
 		})
-		return queued, unfinished(err, reached)
+
+		tookTooLong := errors.Is(context.Cause(ctx), errReplayTooLong) && !replay.reached.IsZero()
+		if err != nil && tookTooLong {
+			err = &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second, Message: errReplayTooLong.Error()}
+		}
+		return replay.queued, unfinished(err, replay.reached)
 	})
+}
+
+// replaySince is a replay in progress of all events since a time.
+type replaySince struct {
+	*core
+	account delivery.AccountID
+	charge  func() error
+
+	queued  int
+	reached time.Time // what happened before is queued; zero: nothing is
+}
+
+// queuePage queues the account's events of a page of its stream. An entry has as many events as a
+// worker wrote at once, so a page may have many thousands: each further thousand is paid for like
+// a page.
+func (r *replaySince) queuePage(ctx context.Context, page []redis.XMessage) error {
+	inPartition := r.partitionOf(r.account)
+	read := 0
+	for batch := range slices.Chunk(replayableOf(inPartition, page), replayBatch) {
+		if read > 0 && read%replayPage == 0 {
+			if err := r.charge(); err != nil {
+				return err
+			}
+		}
+		read += len(batch)
+
+		events, err := r.ownEvents(ctx, inPartition, r.account, batch)
+		if err != nil {
+			return err
+		}
+		r.queued, err = r.queueReplays(ctx, r.account, events, r.queued)
+		if err != nil {
+			return err
+		}
+		r.reached = batch[len(batch)-1].at
+	}
+	return nil
 }
 
 // unfinished returns the error of a replay that has queued the events before reached, which is
@@ -294,7 +335,7 @@ func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, ch
 // window of 24 h, and returns queued plus their number.
 func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	r := l.partitionOf(account)
-	for page := range slices.Chunk(events, 100) { // each is looked up: others wait for one script, not for the day
+	for page := range slices.Chunk(events, replayBatch) {
 		args := []any{r.prefix, account[:], l.mostWaiting, queued}
 		for i := range page {
 			args = append(args, page[i].key())
@@ -315,9 +356,16 @@ func tooManyReplays(queued int) error {
 		"or given up after 24 hours: fix the receiver, then ask again", queued)
 }
 
-// eventsOf are the account's events on a page of the stream, without creations.
-func (l *core) eventsOf(ctx context.Context, r partition, account delivery.AccountID, page []redis.XMessage) ([]Event, error) {
-	events := make([]Event, 0, len(page))
+// entryEvent is an event of a stream's entry and when the entry was written.
+type entryEvent struct {
+	Event
+	at time.Time
+}
+
+// replayableOf returns the events on a page of an account's stream, without creations and without
+// entries that cannot be read.
+func replayableOf(r partition, page []redis.XMessage) []entryEvent {
+	events := make([]entryEvent, 0, len(page))
 	for _, message := range page {
 		var e Entry
 		if e.read(r, message.Values) != nil {
@@ -325,22 +373,31 @@ func (l *core) eventsOf(ctx context.Context, r partition, account delivery.Accou
 		}
 		for _, event := range e.Events {
 			if event.Notice != "" || delivery.Sequence(event.Version) >= 2 {
-				events = append(events, event)
+				events = append(events, entryEvent{event, timeOfEntry(message.ID)})
 			}
 		}
 	}
-	// The account of an expired or retired one is empty.
-	accounts, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event Event) func() string {
+	return events
+}
+
+// ownEvents returns those of the events whose order or notice is still stored as the account's.
+func (l *core) ownEvents(ctx context.Context, r partition, account delivery.AccountID, events []entryEvent) ([]Event, error) {
+	// The account of an expired or retired order is empty.
+	owners, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event entryEvent) func() string {
 		if event.Notice != "" {
 			return pipe.GetRange(ctx, r.keyOf(kindNotice, []byte(event.Notice)), 1, 16).Val
 		}
 		return pipe.GetRange(ctx, r.order(event.Order.Digest()), orderAccountAt, orderAccountAt+15).Val
 	})
-	kept := events[:0]
-	for i, of := range accounts {
-		if of == string(account[:]) {
-			kept = append(kept, events[i])
+	if err != nil {
+		return nil, err
+	}
+
+	own := make([]Event, 0, len(events))
+	for i, owner := range owners {
+		if owner == string(account[:]) {
+			own = append(own, events[i].Event)
 		}
 	}
-	return kept, err
+	return own, nil
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -280,6 +281,69 @@ func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
 			equal(t, paid, test.paid, "pages paid for")
 		})
 	}
+}
+
+// publishInEntries adds entries with several events of an order to the account's stream.
+func (s *env) publishInEntries(t *testing.T, entries, perEntry int) {
+	t.Helper()
+	member := orderMember(s.create(t, "LONG-ENTRIES").ID)
+	version := uint64(2) // 1 is the creation
+	for range entries {
+		var batch []byte
+		for range perEntry {
+			batch = append(append(batch, eventOrder), member...)
+			batch = binary.BigEndian.AppendUint64(batch, version)
+			version++
+		}
+		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key(kindAccountEvents), Values: []any{"m", batch}}).Err())
+	}
+}
+
+// An entry may have the events of a whole turn: a replay pays for them, not for entries.
+func TestReplay_PaysForEventsOfLongEntries(t *testing.T) {
+	s := newWebhookEnv(t)
+	const entries, perEntry = 40, 64
+	const events = entries * perEntry
+	s.publishInEntries(t, entries, perEntry)
+	s.pass(t, 10*time.Minute)
+	since := s.now().Add(-time.Hour)
+
+	paid := 0
+	charge := func() error {
+		if paid == 1 {
+			return &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: 7 * time.Second, Message: "used up"}
+		}
+		paid++
+		return nil
+	}
+	n, err := s.Webhooks.ReplaySince(t.Context(), s.account, since, charge)
+	refusal := wantCode(t, err, delivery.CodeRateLimited)
+	equal(t, n, 2*replayPage, "events queued for one request more")
+	check(t, strings.Contains(refusal.Message, "ask for the rest"), "the message does not say from where to go on: %s", refusal.Message)
+
+	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil))(t), events, "events queued by who does not pay")
+}
+
+// A replay that has run for as long as one may says from where to go on.
+func TestReplay_SaysFromWhereToGoOnAfterItsTime(t *testing.T) {
+	s := newWebhookEnv(t)
+	s.publish(t, replayPage+1)
+	s.pass(t, 10*time.Minute)
+	since := s.now().Add(-time.Hour)
+
+	ctx, end := context.WithCancelCause(t.Context())
+	isOver := func() error {
+		end(errReplayTooLong)
+		return nil
+	}
+	n, err := s.Webhooks.ReplaySince(ctx, s.account, since, isOver)
+	refusal := wantCode(t, err, delivery.CodeRateLimited)
+	equal(t, n, replayPage, "events queued")
+	check(t, strings.Contains(refusal.Message, "ask for the rest"), "the message does not say from where to go on: %s", refusal.Message)
+
+	atOnce, end := context.WithCancelCause(t.Context())
+	end(errReplayTooLong)
+	wantError(t, errOf(s.Webhooks.ReplaySince(atOnce, s.account, since, nil)), delivery.ErrUnavailable)
 }
 
 // Only who can have the rest by asking again later learns from where to go on.
