@@ -65,8 +65,10 @@ if is_new then call('ZADD', prefix .. 'Wt', 0, account) end
 if moves then
   if has_fleet(old) then remove_from_lists(old) end
   if has_fleet(record) then add_to_lists(record) end
-  if is_pending(old) and call('HINCRBY', KEYS[6], fleet_of(old), -1) == 0 then
-    call('HDEL', KEYS[6], fleet_of(old))
+  if is_pending(old) then
+    -- Below zero is a count that was lost; kept, it would admit one store too many.
+    local waiting = call('HINCRBY', KEYS[6], fleet_of(old), -1)
+    if waiting <= 0 then call('HDEL', KEYS[6], fleet_of(old)) end
   end
   if is_pending(record) then call('HINCRBY', KEYS[6], fleet_of(record), 1) end
 end
