@@ -104,13 +104,16 @@ func number(text string) int64 {
 // delivery.ErrUnavailable when others change the account all the time; an error of change
 // is returned as it is.
 func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
+	var members []string // the account's names in the last try: the one that it found, and the one that it added
 	for range updateTries {
 		a, err := l.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
+		l.removeOutlived(ctx, a, members)
+
 		expected := strconv.FormatUint(a.Revision, 10)
-		member := nameMember(id, a.Name, a.NameRevision)
+		members = []string{nameMember(id, a.Name, a.NameRevision)}
 		folded := delivery.FoldName(a.Name)
 		if err := change(a); err != nil {
 			return nil, err
@@ -122,7 +125,9 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 			if err := l.addName(ctx, a); err != nil {
 				return nil, err
 			}
+			members = append(members, nameMember(id, a.Name, a.NameRevision))
 		}
+
 		err = l.writeAccount(ctx, "update", a, expected)
 		l.refused.forget(id) // other processes ask Redis again within a second
 		if errors.Is(err, ErrConflict) {
@@ -133,20 +138,23 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 			return a, err
 		}
 
-		if renamed {
-			l.removeName(ctx, member)
-		}
+		l.removeOutlived(ctx, a, members)
 		return a, nil
 	}
 	return nil, contended("account " + id.String())
 }
 
-// removeName removes the name that an account had. Where this fails the change has been made all
-// the same: who reads the names passes over this one.
-func (l *core) removeName(ctx context.Context, member string) {
-	if err := l.rdb.ZRem(ctx, l.namesKey(), member).Err(); err != nil {
-		l.log.Warn("the earlier name of an account stays among the names", "error", err)
+// removeOutlived removes those of some members of the names that are not an account's any more. After
+// a conflict that may be the one just added, but not if the account has got it all the same: somebody
+// else gave it that name, or the reply to the first of two attempts was lost.
+func (l *core) removeOutlived(ctx context.Context, a *delivery.Account, members []string) {
+	var outlived []any
+	for _, member := range members {
+		if isOutlived(a, member) {
+			outlived = append(outlived, member)
+		}
 	}
+	l.removeNames(ctx, outlived)
 }
 
 // RotateSecret replaces the client secret; the previous one works until validUntil.

@@ -19,6 +19,12 @@ import (
 // Listings of accounts and receivers read a page, whatever the number of accounts is. Two kinds
 // of index serve them: the names of all accounts, one sorted set beside the partitions
 // (namesKey), and in each partition the lists below, whose pages are merged.
+//
+// The lists need no repair. The script that changes what a list is about changes the list, too:
+// write_endpoint.lua and the owner's steps (advance.lua) that of the receivers, count_minutes.lua
+// that of the excess, write_account.lua that of the suspended, and write_store.lua that of the
+// accounts with stores, which nothing leaves because no store is deleted. A silent account stays
+// among those in excess after its end, which is its score, so it is not read or counted any more.
 const (
 	listReceivers = 'r' // the receivers with a URL, by receiverScore
 	listExcess    = 'x' // accounts in sustained excess, by when it ends, ms
@@ -85,8 +91,8 @@ func parseListCursor(text string) (listEntry, error) {
 }
 
 // listPage reads the accounts that follow a cursor in a list of all partitions, at most limit.
-// next is empty at the end. It reads at most limit+1 entries of each partition, and more only
-// of one in which as many have the very score of the cursor.
+// next is empty at the end. It reads at most limit+1 entries of each partition. It reads further
+// only in a partition with more than limit entries that share the cursor's score.
 func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, cursor string, limit int) (ids []delivery.AccountID, next string, err error) {
 	after, err := parseListCursor(cursor)
 	if err != nil {
@@ -185,9 +191,16 @@ func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) 
 // name, a zero byte, the account's id, and the revision with which the account got the name.
 //
 // A member is added before the account is written with that name and revision, and the earlier
-// one removed after that. Since no other write has the same revision, a member that was removed
-// never becomes right again, and one whose account was not written, or has another name by now,
-// is known by its revision: who reads it passes over it.
+// one is removed after that. Either write may fail, so a member is right only while its account
+// has both its name and its revision. The revision alone does not tell: after a rename that was
+// not written, the next change gets the same revision with another name.
+//
+// Listings leave out members that are not right, and remove those that cannot become right any
+// more (isOutlived). A member that is about to become right has a revision that its account has
+// not reached, or no account yet, so no reader can remove it, however old what it has read is.
+// A creation or rename that ended between its two writes leaves such a member, too: that of a
+// rename is removed once the account has been changed again, that of a creation by a restore only
+// (repairNames).
 func (l *core) namesKey() string { return l.global.prefix + "names" }
 
 // nameTail is the length of what follows the folded name in a member.
@@ -225,21 +238,62 @@ func parseNameCursor(text string) (member string, err error) {
 	return string(raw), nil
 }
 
-// namePage reads accounts whose folded names begin with a text, at most limit, after a cursor.
-func (l *core) namePage(ctx context.Context, beginning, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
+// isOutlived reports whether a member of the names is not an account's and never will be. Only the
+// write that gives an account its next revision also gives it a name of that revision, so a member
+// whose revision has been reached without its name is wrong for good.
+func isOutlived(a *delivery.Account, member string) bool {
+	_, id, revision, ok := splitName(member)
+	return ok && id == a.ID && revision <= a.Revision && !isNameOf(a, member)
+}
+
+// isNameOf reports whether a member of the names is that of an account as it is.
+func isNameOf(a *delivery.Account, member string) bool {
+	return nameMember(a.ID, a.Name, a.NameRevision) == member
+}
+
+// nameSearch chooses names by a folded text: those that begin with it, or only the text itself.
+type nameSearch struct {
+	text    string
+	isWhole bool
+}
+
+func (s nameSearch) matches(folded string) bool {
+	if s.isWhole {
+		return folded == s.text
+	}
+	return strings.HasPrefix(folded, s.text)
+}
+
+// bounds returns the ends, as ZRANGEBYLEX takes them, of a range of members after one (empty:
+// from the beginning) in which all that match are.
+func (s nameSearch) bounds(after string) (first, last string) {
+	first = "[" + s.text
+	if after > s.text {
+		first = "(" + after
+	}
+
+	switch {
+	case s.isWhole:
+		// A zero byte ends the name; the id that follows may begin with any byte, 0xff too.
+		last = "(" + s.text + "\x01"
+	case s.text == "":
+		last = "+"
+	default:
+		// What follows is the rest of the name, which is UTF-8 and so without the byte 0xff, or
+		// the zero byte.
+		last = "(" + s.text + "\xff"
+	}
+	return first, last
+}
+
+// namePage reads accounts by name, at most limit, after a cursor.
+func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
 	after, err := parseNameCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	first := "[" + beginning
-	if after > beginning {
-		first = "(" + after
-	}
-	last := "+"
-	if beginning != "" {
-		last = "(" + beginning + "\xff" // no text in UTF-8 has this byte
-	}
 
+	first, last := search.bounds(after)
 	members, err := l.rdb.ZRangeByLex(ctx, l.namesKey(), &redis.ZRangeBy{Min: first, Max: last, Count: int64(limit) + 1}).Result()
 	if err != nil {
 		return nil, "", failed("reading the names of accounts", err)
@@ -250,20 +304,45 @@ func (l *core) namePage(ctx context.Context, beginning, cursor string, limit int
 	}
 
 	ids := make([]delivery.AccountID, len(members))
-	revisions := make([]uint64, len(members))
+	names := make([]string, len(members))
 	for i, member := range members {
-		_, ids[i], revisions[i], _ = splitName(member)
+		names[i], ids[i], _, _ = splitName(member)
 	}
 	read, err := l.readAccounts(ctx, ids)
 	if err != nil {
 		return nil, "", err
 	}
+
+	var outlived []any
 	for i, a := range read {
-		if a != nil && a.NameRevision == revisions[i] {
+		switch {
+		case a == nil: // its creation may be about to write it
+		case isOutlived(a, members[i]):
+			outlived = append(outlived, members[i])
+		case isNameOf(a, members[i]) && search.matches(names[i]):
 			accounts = append(accounts, a)
 		}
 	}
+	if l.changesAccounts() {
+		l.removeNames(ctx, outlived)
+	}
 	return accounts, next, nil
+}
+
+// changesAccounts reports whether this process may change accounts and their names. The panel
+// lists accounts, too, but reporting's Redis user has no right to change them. Unlike a gateway,
+// reporting has no keys of the webhooks' secrets.
+func (l *core) changesAccounts() bool { return l.secrets.Current != "" }
+
+// removeNames removes members of the names. A failure is only logged: whoever lists the accounts
+// leaves these names out all the same.
+func (l *core) removeNames(ctx context.Context, members []any) {
+	if len(members) == 0 {
+		return
+	}
+	if err := l.rdb.ZRem(ctx, l.namesKey(), members...).Err(); err != nil {
+		l.log.Warn("earlier names of accounts stay among the names", "error", err)
+	}
 }
 
 // readAccounts reads accounts in one round trip for each 500; nil for one that does not exist.
@@ -314,7 +393,7 @@ func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limi
 
 	id, isID := accountIDIn(f.Text)
 	if !isID {
-		return l.namePage(ctx, delivery.FoldName(f.Text), cursor, limit)
+		return l.namePage(ctx, nameSearch{text: delivery.FoldName(f.Text)}, cursor, limit)
 	}
 	if cursor != "" {
 		return nil, "", invalidCursor()
@@ -398,15 +477,27 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 		return l.Get(ctx, id)
 	}
 
-	folded := delivery.FoldName(text)
-	found, _, err := l.namePage(ctx, folded+"\x00", "", mostOfOneName)
-	if err != nil {
-		return nil, err
+	search := nameSearch{text: delivery.FoldName(text), isWhole: true}
+	var found []*delivery.Account
+	for cursor := ""; ; {
+		page, next, err := l.namePage(ctx, search, cursor, mostOfOneName)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page...)
+		if len(found) > mostOfOneName {
+			return nil, delivery.Refuse(delivery.CodeAccountNotFound, "more than %d accounts have this name", mostOfOneName)
+		}
+		if next == "" {
+			break
+		}
+		cursor = next
 	}
 
-	exact := slices.DeleteFunc(slices.Clone(found), func(a *delivery.Account) bool { return a.Name != text })
+	exact := slices.Clone(found)
+	exact = slices.DeleteFunc(exact, func(a *delivery.Account) bool { return a.Name != text })
 	if len(exact) == 1 {
-		found = exact
+		return exact[0], nil
 	}
 	if len(found) != 1 {
 		return nil, delivery.Refuse(delivery.CodeAccountNotFound, "%d accounts have this name", len(found))
@@ -568,7 +659,7 @@ func (l *core) wrongNames(ctx context.Context, after string) (wrong []any, next 
 		return nil, "", err
 	}
 	for i, a := range accounts {
-		if a == nil || nameMember(a.ID, a.Name, a.NameRevision) != members[i] {
+		if a == nil || !isNameOf(a, members[i]) {
 			wrong = append(wrong, members[i])
 		}
 	}
