@@ -145,8 +145,8 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	return nil
 }
 
-// OfFleet lists a fleet's stores in a state (0: any), in no particular order. It reads no
-// store that is in another state.
+// OfFleet lists a fleet's stores in a state (0: any), in no particular order, without those whose
+// records cannot be read. It reads no store that is in another state.
 func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
 	keys, err := l.storeKeys(ctx, l.storeSets(&StoreFilter{Fleet: fleet, State: state}))
 	if err != nil {
@@ -255,7 +255,7 @@ func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet deliver
 }
 
 // ReadPage reads the stores of a page. Stores that have left the fleet or the state since
-// the page was found are left out.
+// the page was found are left out, and so are those whose records cannot be read.
 func (l Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store, error) {
 	stores, err := l.readStores(ctx, page.keys)
 	if err != nil {
@@ -291,14 +291,32 @@ func (l *core) parseStoreCursor(text string) (storeCursor, error) {
 	return c, nil
 }
 
+// readStores reads the stores under keys, without missing ones. One whose record cannot be read is
+// left out and logged, so that it hurts no other store.
 func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
-	stores, unreadable, err := readRecords(ctx, l.rdb, "reading stores", keys, func(_ int, record string) (*delivery.Store, error) {
-		return decodeStore(record)
+	stores, _, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
+		s, err := decodeStore(record)
+		l.noteReadability(keys[i], err)
+		return s, err
 	})
-	if len(unreadable) > 0 {
-		return nil, unreadable[0]
-	}
 	return present(stores), err
+}
+
+// noteReadability logs when the store under a key begins to be unreadable, and when it can be read
+// again. A nil problem means that it was read.
+func (l *core) noteReadability(key string, problem error) {
+	if problem == nil {
+		_, wasUnreadable := l.unreadableStores.LoadAndDelete(key)
+		if wasUnreadable {
+			l.log.Info("a store is read again", "key", key)
+		}
+		return
+	}
+
+	_, isLogged := l.unreadableStores.LoadOrStore(key, struct{}{})
+	if !isLogged {
+		l.log.Error("a store cannot be read; lists leave it out", "key", key, "error", problem)
+	}
 }
 
 // WithDueStores lists those of the partitions in which the closing day of some store is over. After
@@ -314,7 +332,8 @@ func (l Lifecycle) WithDueStores(ctx context.Context, partitions []int, now time
 	return due, failed("reading closing days", err)
 }
 
-// DueStores lists stores of a partition whose closing day is over.
+// DueStores lists stores of a partition whose closing day is over, without those whose records
+// cannot be read.
 func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
 	r := l.partitions[partition]
 	digests, err := l.rdb.ZRangeByScore(ctx, r.key(kindClosings), &redis.ZRangeBy{
@@ -364,6 +383,7 @@ const (
 
 // Find lists stores by account and external id, at most limit, 1 to 1000; more: there are others, or
 // may be: without an account or a fleet it looks at the stores of accountsSearched accounts only.
+// Stores whose records cannot be read are left out.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err

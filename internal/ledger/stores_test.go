@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strconv"
@@ -356,4 +357,44 @@ func TestWriteStore_ConcurrentWritesPassNoLimit(t *testing.T) {
 		equal(t, written, c.want, name+" that are taken")
 		equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, 0))(t)), c.want, name)
 	}
+}
+
+// A record of one vendor that cannot be read hides no other vendor's store, on no page, and is
+// logged once.
+func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
+	var logs lockedBuffer
+	l := openTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
+	fleet := delivery.NewFleetID()
+	accounts := newAccounts(t, l, 5)
+	midnight := time.Date(2027, 1, 2, 0, 0, 0, 0, time.UTC)
+	for i, account := range accounts {
+		s := testStore(account, fmt.Sprint("S-", i), fleet, delivery.Active)
+		s.ClosingDate = midnight
+		must(t, l.Stores.Write(t.Context(), s))
+	}
+	spoilt := l.partitionOf(accounts[2]).store(delivery.OrderDigest(accounts[2], "S-2"))
+	record := get(l.rdb.Get(t.Context(), spoilt).Result())(t)
+	want := []string{"S-0", "S-1", "S-3", "S-4"}
+
+	for _, garbage := range []string{garbage, "\x7f", record[:len(record)/2]} {
+		must(t, l.rdb.Set(t.Context(), spoilt, garbage, 0).Err())
+		for limit := 1; limit <= 5; limit++ {
+			equal(t, slices.Sorted(slices.Values(allPages(t, l, fleet, delivery.Active, limit, func() {}))), want, "stores of all pages")
+		}
+		equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.Active))(t)), len(want), "stores of the fleet")
+		for _, f := range []StoreFilter{{}, {Fleet: fleet}, {Text: "s-"}} {
+			found, more := get2(l.Stores.Find(t.Context(), f, 10))(t)
+			check(t, len(found) == len(want) && !more, "%+v: %d stores, more %v", f, len(found), more)
+		}
+		due := 0
+		for partition := range l.partitions {
+			due += len(get(l.Lifecycle.DueStores(t.Context(), partition, midnight.Add(48*time.Hour), 10))(t))
+		}
+		equal(t, due, len(want), "stores whose closing day is over")
+	}
+	equal(t, strings.Count(logs.String(), "a store cannot be read"), 1, "lines in the log")
+
+	must(t, l.rdb.Set(t.Context(), spoilt, record, 0).Err())
+	equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.Active))(t)), len(accounts), "stores after the repair")
+	equal(t, strings.Count(logs.String(), "a store is read again"), 1, "lines about the repair")
 }
