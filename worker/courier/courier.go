@@ -9,6 +9,7 @@
 package courier
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -80,8 +81,8 @@ func (r *Role) Run(ctx context.Context) error {
 	return nil
 }
 
-// round acts once for every fleet. One fleet's failure does not keep the
-// others waiting.
+// round acts once for every fleet. The failure of one fleet, store or order does not keep the others
+// waiting.
 func (r *Role) round(ctx context.Context) error {
 	fleets := r.ledger.Fleets.Snapshot()
 	if fleets == nil {
@@ -93,17 +94,18 @@ func (r *Role) round(ctx context.Context) error {
 		if fleet.Disabled {
 			continue
 		}
-		err := r.confirmStores(ctx, fleet.ID)
-		for status := delivery.Searching; status <= delivery.Delivering && err == nil; status++ {
-			err = r.moveJobs(ctx, fleet.ID, status, owned, stores)
+		failures = append(failures, r.confirmStores(ctx, fleet.ID))
+		for status := delivery.Searching; status <= delivery.Delivering; status++ {
+			failures = append(failures, r.moveJobs(ctx, fleet.ID, status, owned, stores))
 		}
-		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
 
-// confirmStores confirms every store that asked for the fleet.
+// confirmStores confirms every store that asked for the fleet, also after one for which it fails. Its
+// error has the first failure only, so that a line in the log stays short.
 func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error {
+	var failure error
 	for cursor := ""; ; {
 		pending, err := r.ledger.Stores.PageOfFleet(ctx, fleet, delivery.AwaitingFleetApproval, cursor, page)
 		if err != nil {
@@ -117,13 +119,14 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 		now := r.ledger.Clock(time.Now())
 		for _, s := range stores {
 			err := r.confirmStore(ctx, s, now)
-			if err != nil {
-				return err
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
+			failure = cmp.Or(failure, err)
 		}
 
 		if pending.Next == "" {
-			return nil
+			return failure
 		}
 		cursor = pending.Next
 	}
@@ -147,13 +150,14 @@ func (r *Role) confirmStore(ctx context.Context, s *delivery.Store, now time.Tim
 }
 
 // moveJobs reports the next move of a fleet's orders in these partitions that have been in
-// the status for a step.
+// the status for a step, also after one for which it fails. Its error has the first failures only.
 func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, owned []int, stores storeCache) error {
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group // without a context, which the first failure would end for the others
 	group.SetLimit(concurrency)
 	list := func() error {
+		var failure error
 		for cursor := ""; ; {
-			orders, next, err := r.ledger.Orders.Jobs(groupCtx, fleet, status, cursor, page)
+			orders, next, err := r.ledger.Orders.Jobs(ctx, fleet, status, cursor, page)
 			if err != nil {
 				return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 			}
@@ -163,13 +167,18 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 				if !moves || !slices.Contains(owned, o.ID.Partition()) {
 					continue
 				}
-				if err := stores.locate(groupCtx, r.ledger, o, &u); err != nil {
-					return err
+				err := stores.locate(ctx, r.ledger, o, &u)
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
-				group.Go(func() error { return r.report(groupCtx, u, now) })
+				if err != nil {
+					failure = cmp.Or(failure, err)
+					continue
+				}
+				group.Go(func() error { return r.report(ctx, u, now) })
 			}
 			if next == "" {
-				return nil
+				return failure
 			}
 			cursor = next
 		}

@@ -3,12 +3,14 @@ package courier
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -176,6 +178,80 @@ func TestRound_MovesOrdersOfOwnPartitionsOnly(t *testing.T) {
 		e.Decide()
 		if got := e.Read(o.ID).Status; got != c.want {
 			t.Errorf("%s after a round of the owner of %v, want %s", got, c.owned, c.want)
+		}
+	}
+}
+
+// A store or an order that fails keeps no other of the fleet waiting, and is reported.
+func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
+	e := testenv.NewOn(t, server)
+	options, err := redis.ParseURL(server.URL)
+	testenv.Must(t, err)
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	var waiting []*delivery.Store
+	var orders []*delivery.Order
+	for i := range 6 {
+		v := e.Vendor()
+		orders = append(orders, v.Order("", time.Now().Add(-time.Second)))
+		waiting = append(waiting, v.NewStore(fmt.Sprint("waiting", i), delivery.AwaitingFleetApproval))
+	}
+	e.Decide()
+	testenv.Must(t, e.Ledger.Fleets.Load(t.Context()))
+
+	// The writes of one vendor's stores fail.
+	failing := waiting[2].Account
+	keys, err := client.Keys(t.Context(), "*}b*").Result()
+	testenv.Must(t, err)
+	spoilt := 0
+	for _, key := range keys {
+		if strings.HasSuffix(key, "}b"+string(failing[:])) {
+			spoilt++
+			testenv.Must(t, client.Set(t.Context(), key, "no hash", 0).Err())
+		}
+	}
+	if spoilt != 1 {
+		t.Fatalf("%d keys count the vendor's waiting stores, want 1", spoilt)
+	}
+	// One order's store cannot be read.
+	digest := delivery.OrderDigest(orders[4].Account, orders[4].ExternalStoreID)
+	keys, err = client.Keys(t.Context(), "*").Result()
+	testenv.Must(t, err)
+	spoilt = 0
+	for _, key := range keys {
+		if strings.HasSuffix(key, string(digest[:])) {
+			spoilt++
+			testenv.Must(t, client.Set(t.Context(), key, "\x7f", 0).Err())
+		}
+	}
+	if spoilt != 1 {
+		t.Fatalf("%d keys have the order's store, want 1", spoilt)
+	}
+
+	all := func() (all []int) {
+		for p := range e.Ledger.Partitions() {
+			all = append(all, p)
+		}
+		return all
+	}
+	r := New(e.Ledger, all, Settings{Step: time.Millisecond}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	err = r.round(t.Context())
+	if err == nil || !strings.Contains(err.Error(), waiting[2].ExternalID) || !strings.Contains(err.Error(), orders[4].ID.String()) {
+		t.Errorf("the round reports %v", err)
+	}
+	e.Decide()
+	for i, s := range slices.Concat(waiting[:2], waiting[3:]) {
+		now, err := e.Ledger.Stores.Get(t.Context(), s.Account, s.ExternalID)
+		testenv.Must(t, err)
+		if now.State != delivery.Active {
+			t.Errorf("store %d of the others is %s", i, now.State)
+		}
+	}
+	for i, o := range orders {
+		if moved := e.Read(o.ID).Status != delivery.Searching; moved != (i != 4) {
+			t.Errorf("order %d is %s", i, e.Read(o.ID).Status)
 		}
 	}
 }
