@@ -99,11 +99,19 @@ func decodeControls(f *delivery.Fleet, stored string) error {
 	if f.RequestsPerSecond == 0 {
 		f.RequestsPerSecond = delivery.DefaultFleetRequests
 	}
-	if string(encodeControls(f)) != stored {
+	if !controls.isValid(stored) {
 		f.Disabled = true
 		return errors.New("fleet controls: unknown values")
 	}
 	return nil
+}
+
+// isValid reports whether controls that were read from stored are such as some release writes. It does
+// not depend on the default, so that a number that becomes the default disables no fleet.
+func (c *fleetControls) isValid(stored string) bool {
+	canonical := encode(func(codec *codec) { codec.controls(c) })
+	isInRange := c.requests >= 0 && c.requests <= delivery.MaxFleetRequests
+	return isInRange && string(canonical) == stored
 }
 
 // decodeCouriers sets how many couriers a fleet has; none are known of one that never said so.
@@ -258,11 +266,13 @@ func (l *core) writeFleet(ctx context.Context, before *editedFleet, after *deliv
 		return true, nil
 	}
 
-	isComplete := after.Name != before.Name && len(after.Coverage.JSON()) > 0
+	// A fleet whose record cannot be read has its id for a name and no area (unreadFleet).
+	setsName := after.Name != before.Name
+	setsArea := len(after.Coverage.JSON()) > 0
 	switch {
 	case sameRecord:
 		record = nil // is left as it is
-	case before.unreadable != nil && !isComplete:
+	case before.unreadable != nil && !(setsName && setsArea):
 		return false, fmt.Errorf("fleet %s cannot be read; a change must set its name and its area: %w", before.ID, before.unreadable)
 	}
 

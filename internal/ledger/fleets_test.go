@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -452,4 +453,32 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+// A number that an operator once chose may become the default of a later release.
+func TestDecodeControls_NoNumberOfRequestsDependsOnTheDefault(t *testing.T) {
+	for _, requests := range []int{0, 1, 7, delivery.DefaultFleetRequests - 1, delivery.DefaultFleetRequests, 500, delivery.MaxFleetRequests} {
+		for _, suspended := range []bool{false, true} {
+			for _, disabled := range []bool{false, true} {
+				controls := fleetControls{suspended, disabled, requests}
+				stored := encode(func(c *codec) { c.controls(&controls) })
+				var f delivery.Fleet
+				equal(t, decodeControls(&f, string(stored)), nil, fmt.Sprint(controls))
+				check(t, f.Suspended == suspended && f.Disabled == disabled, "%+v became %+v", controls, f)
+				equal(t, f.RequestsPerSecond, cmp.Or(requests, delivery.DefaultFleetRequests), "requests a second")
+			}
+		}
+	}
+}
+
+func TestDecodeControls_WhatNoReleaseWritesDisables(t *testing.T) {
+	tooMany, negative := fleetControls{requests: delivery.MaxFleetRequests + 1}, fleetControls{requests: -1}
+	valid := string(encodeControls(&delivery.Fleet{RequestsPerSecond: 7}))
+	for _, stored := range []string{
+		string(encode(func(c *codec) { c.controls(&tooMany) })), string(encode(func(c *codec) { c.controls(&negative) })),
+		valid[:1] + "2" + valid[2:], valid[:2] + "x" + valid[3:], valid + "x", valid[:3], "",
+	} {
+		var f delivery.Fleet
+		check(t, decodeControls(&f, stored) != nil && f.Disabled, "%q is %+v", stored, f)
+	}
 }

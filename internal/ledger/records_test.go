@@ -133,7 +133,9 @@ func FuzzRecords(f *testing.F) {
 		}
 		var f delivery.Fleet
 		if err := decodeControls(&f, record); err == nil {
-			sameRecord(t, record, string(encodeControls(&f)), nil)
+			var again delivery.Fleet
+			err := decodeControls(&again, string(encodeControls(&f)))
+			sameRecord(t, f, again, err)
 		} else if !f.Disabled {
 			t.Error("a fleet whose controls cannot be read is not disabled")
 		}
