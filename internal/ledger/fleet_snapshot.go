@@ -51,8 +51,10 @@ type fleetRecord struct {
 
 	// unreadable is why the stored record cannot be read. The fleet then serves nowhere.
 	unreadable error
-	// failure is why a newer record could not be fetched. The fleet goes on with this one.
-	failure error
+	// failure is why a newer record could not be fetched, and failures how often in a row. The fleet
+	// goes on with this one.
+	failure  error
+	failures int
 }
 
 func newFleetRecord(id delivery.FleetID, version, stored string) *fleetRecord {
@@ -241,10 +243,11 @@ func (l *core) readFleetValues(ctx context.Context, known fleetValues) (fleetVal
 }
 
 // loadFleetRecords reads the records that are outdated, some at a time, and puts each into the
-// snapshot as soon as it is there. It ends at the first failure; the next call begins with others.
+// snapshot as soon as it is there. It ends at the first failure; the next call begins with those that
+// have failed less often, so that one that cannot be fetched keeps no other from being read.
 func (l *core) loadFleetRecords(ctx context.Context) error {
 	before := l.fleets.Load()
-	for ids := range slices.Chunk(before.outdated(), recordsPerRead) {
+	for _, ids := range before.recordReads() {
 		fields := make([]string, len(ids))
 		for i, id := range ids {
 			fields[i] = string(id[:])
@@ -262,6 +265,7 @@ func (l *core) loadFleetRecords(ctx context.Context) error {
 				record = *before.records[id]
 			}
 			record.failure = err
+			record.failures++
 			fresh[id] = &record
 		}
 		l.publishFleets(func(s *FleetSnapshot) {
@@ -275,8 +279,29 @@ func (l *core) loadFleetRecords(ctx context.Context) error {
 	return nil
 }
 
+// recordReads lists the fleets whose records are to be read, those that are read at once together. One
+// that could not be fetched is read by itself, because another of its group may have been the reason.
+func (s *FleetSnapshot) recordReads() [][]delivery.FleetID {
+	ids := s.outdated()
+	firstFailed := slices.IndexFunc(ids, func(id delivery.FleetID) bool { return s.failures(id) > 0 })
+	if firstFailed < 0 {
+		firstFailed = len(ids)
+	}
+
+	reads := slices.Collect(slices.Chunk(ids[:firstFailed], recordsPerRead))
+	return slices.AppendSeq(reads, slices.Chunk(ids[firstFailed:], 1))
+}
+
+// failures returns how often in a row a fleet's record could not be fetched.
+func (s *FleetSnapshot) failures(id delivery.FleetID) int {
+	if s.records[id] == nil {
+		return 0
+	}
+	return s.records[id].failures
+}
+
 // outdated lists the fleets whose record is of another version than the one that is stored; those
-// that could not be read come last.
+// that could not be fetched come last, the ones that failed most often at the end.
 func (s *FleetSnapshot) outdated() []delivery.FleetID {
 	var ids []delivery.FleetID
 	for stored, version := range s.values.versions {
@@ -285,14 +310,8 @@ func (s *FleetSnapshot) outdated() []delivery.FleetID {
 			ids = append(ids, id)
 		}
 	}
-	hasFailed := func(id delivery.FleetID) int {
-		if s.records[id] != nil && s.records[id].failure != nil {
-			return 1
-		}
-		return 0
-	}
 	slices.SortFunc(ids, func(a, b delivery.FleetID) int {
-		return cmp.Or(hasFailed(a)-hasFailed(b), bytes.Compare(a[:], b[:]))
+		return cmp.Or(s.failures(a)-s.failures(b), bytes.Compare(a[:], b[:]))
 	})
 	return ids
 }

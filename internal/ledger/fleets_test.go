@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -480,5 +482,55 @@ func TestDecodeControls_WhatNoReleaseWritesDisables(t *testing.T) {
 	} {
 		var f delivery.Fleet
 		check(t, decodeControls(&f, stored) != nil && f.Disabled, "%q is %+v", stored, f)
+	}
+}
+
+// failReads is a hook that lets a read of several records, or of a certain one, fail.
+type failReads struct {
+	key    string
+	never  string // the fleet whose record never arrives
+	groups bool   // whether more than one record does not arrive
+}
+
+func (f *failReads) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *failReads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "hmget" || cmd.Args()[1] != f.key {
+			return next(ctx, cmd)
+		}
+		fields := cmd.Args()[2:]
+		if f.groups && len(fields) > 1 || slices.Contains(fields, any(f.never)) {
+			cmd.SetErr(context.DeadlineExceeded)
+			return context.DeadlineExceeded
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (f *failReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A record that never arrives keeps only its own fleet from being known, whatever shares its read.
+func TestLoadFleets_ARecordThatNeverArrivesKeepsNoOtherUnread(t *testing.T) {
+	for _, groups := range []bool{false, true} {
+		l := openTest(t)
+		area := largeArea(t, 10)
+		var ids []delivery.FleetID
+		for i := range 2*recordsPerRead + 1 {
+			ids = append(ids, l.newFleetOf(t, fmt.Sprint("Fleet ", i), area).ID)
+		}
+		// The smallest id is the first of those that have failed equally often.
+		never := slices.MinFunc(ids, func(a, b delivery.FleetID) int { return bytes.Compare(a[:], b[:]) })
+		l.rdb.AddHook(&failReads{key: l.fleetsKey(), never: string(never[:]), groups: groups})
+
+		for range 3 * len(ids) {
+			check(t, l.Fleets.Load(t.Context()) != nil, "a record that does not arrive is no error")
+		}
+		for _, f := range l.Fleets.Snapshot().All() {
+			equal(t, f.Available(), f.ID != never, fmt.Sprintf("groups fail %v: fleet %s takes orders", groups, f.ID))
+		}
+		equal(t, l.Fleets.Unreadable(), 1, "fleets that cannot be read")
 	}
 }
