@@ -197,6 +197,14 @@ const (
 	loadsOfOneCall = 3
 )
 
+// withoutPauses is a context for calls that the caller repeats itself, at its next interval. Their
+// attempt is repeated only for a library that is missing, and waits for no server.
+func withoutPauses(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutPausesKey{}, true)
+}
+
+type withoutPausesKey struct{}
+
 // retry repeats a call while the server lacks the library or, in a cluster, is gone or moving the
 // slot.
 func (l *core) retry(ctx context.Context, err error, try func() error) error {
@@ -210,6 +218,9 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 				return failed
 			}
 		} else {
+			if ctx.Value(withoutPausesKey{}) != nil {
+				return err
+			}
 			// Spread, so that all who wait do not come back at once.
 			wait := pause/2 + rand.N(pause)
 			if time.Now().Add(wait).After(deadline) {

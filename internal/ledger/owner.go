@@ -82,25 +82,23 @@ func (l Ownership) tokensAtOnce(ctx context.Context) ([]Stored, error) {
 	return tokens, nil
 }
 
-// Due lists orders whose timers have run out, at most limit of each partition. Replicas do not
-// confirm the answer: what follows from it is written with Advance.
+// Due lists orders whose timers have run out, at most limit of each partition. After an error it has
+// those of the partitions that could be read. Replicas do not confirm the answer: what follows from it
+// is written with Advance.
 func (l Ownership) Due(ctx context.Context, partitions []int, now time.Time, limit int) ([][]delivery.OrderID, error) {
 	members, err := l.due(ctx, kindTimers, partitions, now, limit)
-	if err != nil {
-		return nil, failed("reading timers", err)
-	}
 
 	orders := make([][]delivery.OrderID, len(partitions))
 	for i, p := range partitions {
 		orders[i] = l.partitions[p].ordersOf(members[i])
 	}
-	return orders, nil
+	return orders, failed("reading timers", err)
 }
 
 // due lists the members of each partition's sorted set of a kind whose times have come, at most
 // limit of each. On a single server a call reads the sets of many partitions. After an error members
-// has what could be read. Replicas do not confirm it, so the caller may only write what a script
-// compares once more.
+// has what could be read; nothing is read again, because the caller does so at its next interval. The
+// reply may be lost in a failover, so a caller must only act through a script that compares first.
 func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Time, limit int) (members [][]string, err error) {
 	pageSize := keysAtOnce
 	if l.cluster {
@@ -115,28 +113,37 @@ func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Ti
 		}
 		calls = append(calls, read)
 	}
-	replies, err := l.runAll(unconfirmed(ctx), "list_due", calls)
+	replies, err := l.runAll(withoutPauses(unconfirmed(ctx)), "list_due", calls)
 
 	members = make([][]string, len(partitions))
 	for page, reply := range replies {
-		sets, _ := reply.Val().([]any)
-		for _, set := range sets {
-			placed, _ := set.([]any)
-			if len(placed) != 2 {
-				return members, unreadable("list_due")
-			}
-			place, _ := placed[0].(int64)
-			found, _ := placed[1].([]any)
-			i := page*pageSize + int(place) - 1
-			if place < 1 || i >= len(members) {
-				return members, unreadable("list_due")
-			}
-			for _, member := range found {
-				members[i] = append(members[i], text(member))
-			}
-		}
+		first := page * pageSize
+		ofPage := members[first:min(first+pageSize, len(members))]
+		problem := readDue(reply, ofPage)
+		err = cmp.Or(err, problem)
 	}
 	return members, err
+}
+
+// readDue puts the members that a reply of list_due has into the places of their sets.
+func readDue(reply *redis.Cmd, members [][]string) error {
+	sets, _ := reply.Val().([]any)
+	for _, set := range sets {
+		placed, _ := set.([]any)
+		if len(placed) != 2 {
+			return unreadable("list_due")
+		}
+		place, _ := placed[0].(int64)
+		if place < 1 || int(place) > len(members) {
+			return unreadable("list_due")
+		}
+
+		found, _ := placed[1].([]any)
+		for _, member := range found {
+			members[place-1] = append(members[place-1], text(member))
+		}
+	}
+	return nil
 }
 
 func (l *core) workersKey() string { return l.global.prefix + "workers" }
@@ -154,8 +161,7 @@ func (l Ownership) Released(ctx context.Context) error {
 	return failed("telling that partitions are free", l.rdb.HIncrBy(ctx, l.workersKey(), releasedField, 1).Err())
 }
 
-// Workers is how often each worker has told that it is alive, and how often some worker has told that
-// partitions are free. Whoever sees a count stand still knows that its worker is gone, whatever the
+// Workers returns each worker's heartbeat count and the number of releases so far. Whoever sees a count stand still knows that its worker is gone, whatever the
 // clocks say. Replicas do not confirm the answer, which decides nothing: who owns a partition is
 // decided by comparing its token.
 func (l Ownership) Workers(ctx context.Context) (counts map[string]string, released string, err error) {

@@ -82,3 +82,41 @@ func TestTokens_OfASingleServerAreOneCommand(t *testing.T) {
 	stats := get(s.rdb.Info(t.Context(), "commandstats").Result())(t)
 	check(t, strings.Contains(stats, "cmdstat_mget:calls=1,") && !strings.Contains(stats, "cmdstat_get:"), "%s", stats)
 }
+
+// In a cluster one partition whose server is away stops no other's timers, and is not waited for.
+func TestDue_APartitionThatCannotBeReadHurtsOnlyItself(t *testing.T) {
+	l := openTest(t)
+	edited := &Config{edit: func(file, text string) string {
+		if file == "list_due" {
+			text = "if call('TYPE', KEYS[1]).ok == 'string' then return redis.error_reply('CLUSTERDOWN a test') end\n" + text
+		}
+		return text
+	}}
+	// Each partition is a call of its own, as in a cluster.
+	l.cluster = true
+	library, err := newLibrary(edited, l.cluster)
+	must(t, err)
+	l.library = library
+	all := make([]int, len(l.partitions))
+	for p, partition := range l.partitions {
+		all[p] = p
+		id := delivery.MakeOrderID(p, 1, delivery.Digest{byte(p)})
+		must(t, l.rdb.ZAdd(t.Context(), partition.key(kindTimers), redis.Z{Score: 1, Member: orderMember(id)}).Err())
+	}
+	get(l.Ownership.Due(t.Context(), all, time.Now(), 10))(t)
+
+	away := 1
+	must(t, l.rdb.Set(t.Context(), l.partitions[away].key(kindTimers), "away", 0).Err())
+	counted := &countCommands{counts: map[string]int{}}
+	l.rdb.AddHook(counted)
+	due, err := l.Ownership.Due(t.Context(), all, time.Now(), 10)
+	wantError(t, err, delivery.ErrUnavailable)
+	for p := range all {
+		want := 1
+		if p == away {
+			want = 0
+		}
+		require(t, len(due) == len(all) && len(due[p]) == want, "due are %v, and %d of partition %d are wanted", due, want, p)
+	}
+	equal(t, counted.of("fcall "+l.library.scripts["list_due"].name), len(all), "calls")
+}

@@ -551,8 +551,8 @@ func (l *loop) leave(ctx context.Context, leaving []*held) {
 	}
 }
 
-// withTimers lists the partitions whose timers are to be read now. One that is due takes those along
-// that soon would be, so that all share a read, as in renewalAge.
+// withTimers lists the partitions whose timers are to be read now. When one partition is due, those
+// older than half the interval are read too, so that they share one call.
 func (l *loop) withTimers(now time.Time) (partitions []int) {
 	isDue := false
 	for p, h := range l.held {
@@ -570,8 +570,9 @@ func (l *loop) withTimers(now time.Time) (partitions []int) {
 	return partitions
 }
 
-// fire ends orders that have waited too long. One that was changed or reported of meanwhile is
-// looked at the next time.
+// fire ends orders that have waited too long. An order that changed, or got a report, in between is left
+// for the next round. A partition whose timers cannot be read is read at the next interval; the others
+// go on.
 func (l *loop) fire(ctx context.Context) {
 	began := time.Now()
 	partitions := l.withTimers(began)
@@ -584,9 +585,8 @@ func (l *loop) fire(ctx context.Context) {
 	}
 	now := l.role.Now()
 	due, err := l.role.ledger.Ownership.Due(ctx, partitions, now, status.TimersAtOnce)
-	if err != nil {
-		l.role.log.Warn("reading timers fails, it is tried again", "error", err)
-		return
+	if err != nil && ctx.Err() == nil {
+		l.role.log.Warn("reading some timers fails, they are read again at the next interval", "error", err)
 	}
 	var wanted []*ledger.Wanted
 	var timers []*status.Timers
