@@ -43,8 +43,13 @@ const (
 // disturb is what a neighbour does until ctx ends. It returns what it saw, for the table.
 type disturb func(ctx context.Context, round int) string
 
-// besideNeighbour compares what a healthy vendor sees without and beside a neighbour.
+// besideNeighbour compares what a healthy vendor sees without and beside a neighbour. It does nothing
+// when ctx has ended, as after a preparation of the case that failed.
 func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour disturb) {
+	if ctx.Err() != nil {
+		return
+	}
+
 	vendor := s.wide[0]
 	_, err := s.healthy(ctx, vendor) // connections, caches and the first rows of everything
 	s.require(err)
@@ -55,6 +60,9 @@ func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour
 	for range neighbourRounds { // all before the neighbour begins: what it has set going may outlast a round
 		t, err := s.healthy(ctx, vendor)
 		s.require(err)
+		if err != nil {
+			return
+		}
 		rounds = append(rounds, t)
 		without = append(without, t.P99.Seconds()*1000)
 	}
@@ -128,6 +136,9 @@ func (s *overloaded) besideReader(ctx context.Context) {
 	const readable = 3000
 	readers, err := s.openNeighbours(ctx, "Reader", neighbourRounds, map[string]any{"orders": stack.Unlimited["orders"]})
 	s.require(err)
+	if err != nil {
+		return
+	}
 	orders := make([][]placed, len(readers))
 	for i, reader := range readers {
 		placing := s.order(ctx, []*loadVendor{reader}, load{connections: steadyConnections, duration: time.Minute, most: readable})
@@ -311,6 +322,9 @@ func (s *overloaded) besideLongAnswers(ctx context.Context) {
 
 	vendors, err := s.openNeighbours(ctx, "Long answers", 10, nil)
 	s.require(err)
+	if err != nil {
+		return
+	}
 	for _, vendor := range vendors {
 		_, err := vendor.SetWebhook(ctx, "http://"+listener.Addr().String()+"/")
 		s.require(err)
