@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,30 +76,44 @@ func (r *Role) Fired(t *Timers, began time.Time) {
 	}
 }
 
-// closeStores ends migrations. The script that writes the store publishes the notice, once.
+// closeStores ends migrations, also after a store for which it fails. The script that writes the store
+// publishes the notice, once. Its error is the first failure.
 func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) error {
 	stores, err := r.ledger.Lifecycle.DueStores(ctx, partition, now, timerPage)
 	if err != nil {
 		return fmt.Errorf("due stores: %w", err)
 	}
+
+	var failure error
 	for _, s := range stores {
-		if !s.ClosingOver(now) {
-			continue
+		err := r.closeStore(ctx, s, now)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if err := delivery.DeactivateStore(s, now); err != nil {
-			return fmt.Errorf("close store %s: %w", s.ExternalID, err)
-		}
-		data := delivery.AppendStoreDeactivated(nil, s.ExternalID, delivery.MigratedToHizliyo)
-		err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreDeactivated, now, data))
-		switch {
-		case errors.Is(err, ledger.ErrConflict): // changed meanwhile: the next visit decides again
-		case err != nil:
-			return fmt.Errorf("close store %s: %w", s.ExternalID, err)
-		default:
-			r.metrics.stores.Inc()
-			r.log.Info("store deactivated at the end of its closing day", "account", s.Account, "store", s.ExternalID)
-		}
+		failure = cmp.Or(failure, err)
 	}
+	return failure
+}
+
+func (r *Role) closeStore(ctx context.Context, s *delivery.Store, now time.Time) error {
+	if !s.ClosingOver(now) {
+		return nil
+	}
+	if err := delivery.DeactivateStore(s, now); err != nil {
+		return fmt.Errorf("close store %s: %w", s.ExternalID, err)
+	}
+
+	data := delivery.AppendStoreDeactivated(nil, s.ExternalID, delivery.MigratedToHizliyo)
+	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreDeactivated, now, data))
+	if errors.Is(err, ledger.ErrConflict) {
+		return nil // changed meanwhile: the next visit decides again
+	}
+	if err != nil {
+		return fmt.Errorf("close store %s: %w", s.ExternalID, err)
+	}
+
+	r.metrics.stores.Inc()
+	r.log.Info("store deactivated at the end of its closing day", "account", s.Account, "store", s.ExternalID)
 	return nil
 }
 
