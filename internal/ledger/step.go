@@ -30,19 +30,21 @@ type Step struct {
 	commands   []any
 	orders     [2][]delivery.OrderID // of the conditions and the changes
 	events     []byte
-	own        map[delivery.AccountID][]byte // the events of each account, for its replays
 	ended      []any
 	reached    []delivery.Status
 	outcomes   []byte
 	tries      []byte
 	adds       map[string][]any // members to add to sorted sets, by key: score, member
 	removes    map[string][]any
+
+	// eventsByAccount has the events of each account, for its replays.
+	eventsByAccount map[delivery.AccountID][]byte
 }
 
 // Step begins a step of the owner that has the token.
 func (l Ownership) Step(partition int, token Token) *Step {
 	s := &Step{ledger: l.core, partition: l.partitions[partition], was: string(token.Stored()), Token: token,
-		own: make(map[delivery.AccountID][]byte), adds: make(map[string][]any), removes: make(map[string][]any)}
+		eventsByAccount: make(map[delivery.AccountID][]byte), adds: make(map[string][]any), removes: make(map[string][]any)}
 	s.Token.Sequence++
 	return s
 }
@@ -92,7 +94,7 @@ func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delive
 		c.Version = uint64(epoch)<<32 | uint64(sequence)
 		entries = appendChange(entries, c, epoch)
 		s.events = appendOrderEvent(s.events, o.ID, c.Version)
-		s.own[o.Account] = appendOrderEvent(s.own[o.Account], o.ID, c.Version)
+		s.eventsByAccount[o.Account] = appendOrderEvent(s.eventsByAccount[o.Account], o.ID, c.Version)
 	}
 	if swap != nil {
 		entries = appendCourierEntry(entries, entrySwap, *swap)
@@ -214,13 +216,13 @@ func (s *Step) call() call {
 		}
 	}
 	s.publish()
-	args := []any{s.was, string(s.Token.Stored()), s.partition.prefix, s.events, len(s.conditions) / 4, len(s.changes) / 5, len(s.ended), len(s.own)}
-	var own []any
-	for account, events := range s.own {
-		own = append(own, account[:], events)
+	args := []any{s.was, string(s.Token.Stored()), s.partition.prefix, s.events, len(s.conditions) / 4, len(s.changes) / 5, len(s.ended), len(s.eventsByAccount)}
+	var accountEvents []any
+	for account, events := range s.eventsByAccount {
+		accountEvents = append(accountEvents, account[:], events)
 	}
 
-	for _, part := range [][]any{s.conditions, s.changes, s.ended, own, s.commands} {
+	for _, part := range [][]any{s.conditions, s.changes, s.ended, accountEvents, s.commands} {
 		args = append(args, part...)
 	}
 	return call{keys: []string{s.partition.key(kindOwner), s.partition.key(kindEvents)}, args: args}
@@ -228,7 +230,7 @@ func (s *Step) call() call {
 
 // renews reports whether the step does nothing but replace the owner's token by its next one.
 func (s *Step) renews() bool {
-	return s.Empty() && len(s.conditions)+len(s.ended)+len(s.own) == 0
+	return s.Empty() && len(s.conditions)+len(s.ended)+len(s.eventsByAccount) == 0
 }
 
 // Advance writes steps of several partitions in one round trip. result[i] is nil, ErrNotOwner,
@@ -240,8 +242,7 @@ func (s *Step) renews() bool {
 // replaced by itself: an idle partition is fenced, lost and taken over like any other.
 func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) {
 	calls, stepsOf := l.advances(steps)
-	replies, err := l.runAll(ctx, advance, calls)
-	_ = err // each reply has its own
+	replies, _ := l.runAll(ctx, advance, calls) // each reply has its own error
 
 	result = make([]error, len(steps))
 	for c, reply := range replies {
@@ -268,8 +269,8 @@ const (
 	renewTokens = "renew_tokens" // of steps that write nothing but the token
 )
 
-// keysAtOnce is how many keys a script gets that goes through those of many partitions: so few
-// that others wait for less than a millisecond.
+// keysAtOnce bounds the keys of one script call over many partitions, so that it blocks Redis for less
+// than 1 ms.
 const keysAtOnce = 256
 
 // advances makes the calls that write the steps. stepsOf are the places of each call's steps.

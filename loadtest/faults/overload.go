@@ -64,8 +64,8 @@ type form struct {
 	beside   time.Duration // 99 % of the vendors' orders beside a fleet's flood take less
 	inFlight string        // the gateway's MAX_IN_FLIGHT in the case load; empty: the default
 
-	// Of the cases with a neighbour: how long each half of a round lasts, by how much the
-	// healthy vendor's p99 may grow, and how much the neighbours have.
+	// Of the cases with a neighbour: how long one measurement lasts, without or beside the
+	// neighbour, by how much the healthy vendor's p99 may grow, and how much the neighbours have.
 	neighbour              time.Duration
 	ratio                  float64
 	fleets, stores, events int

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// A read waits so much longer for something to come for each partition, within these bounds. It
-	// costs Redis as much as it names streams, so waiting in proportion bounds what idle partitions
-	// cost. A partition that is taken in the meantime is read after it.
+	// Each owned partition adds this much to a read's block time, because a read costs Redis in
+	// proportion to its streams. A partition that is taken during a read is in the next one.
 	blockPerPartition = 2 * time.Millisecond
 	shortestBlock     = 100 * time.Millisecond
 	longestBlock      = time.Second
@@ -333,8 +332,8 @@ func (l *loop) begin() []*write {
 }
 
 // renewalAge returns how long ago a partition's last write must have been for this turn to renew it.
-// One that is due takes those along that soon would be, so that all idle partitions of the loop
-// share a call, whenever each of them last wrote, and calls are at least renewTogether apart.
+// When one partition is due, those older than half the interval are renewed too, so that they share
+// one call, and calls are at least renewTogether apart.
 func (l *loop) renewalAge() time.Duration {
 	now := time.Now()
 	for _, h := range l.held {

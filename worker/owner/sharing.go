@@ -22,8 +22,8 @@ const (
 	// watchedAtOnce bounds the time that one look counts as watched. It is a little more than
 	// lookEvery, so that all time counts while looks succeed.
 	watchedAtOnce = lookEvery + 2*pollEvery
-	// suspectAfter is how long an owner's count stands still until the tokens are read at
-	// every poll. It is two beats, and decides nothing but that.
+	// suspectAfter is how long an owner's count stands still until the tokens are read at every
+	// poll: two missed heartbeats. It only makes this worker look more often; takeoverAfter decides.
 	suspectAfter = 2 * beatEvery
 )
 

@@ -1,12 +1,15 @@
 -- Writes what the owner of a partition has decided, all or nothing, while it owns it.
 -- KEYS 1 owner, 2 events
 -- ARGV 1 the token as the owner knows it, 2 the token from now on, 3 key prefix {tag},
---   4 the batch's events ('': none), 5 how many conditions, 6 how many orders change, 7 how
---   many of them end, 8 of how many accounts the events are, then for each condition: key, first and last place,
---   what is there; for each order: its key, the expected version (8 bytes), status (1 byte;
---   '' changes none), version and time (16 bytes), entries to append; for each that ends its
---   member; for each account its id and its events; then commands: the number of words, and those.
---   Redis has no command TRIMLOG key bytes: for it the script runs trim_log (names.lua)
+--   4 the batch's events ('': none), 5 how many conditions, 6 how many changes, 7 how many orders
+--   have ended, 8 how many accounts have events; then, as named in step.go,
+--   conditions: each a key, first and last place, what is there
+--   changes: each an order's key, the expected version (8 bytes), status (1 byte; '' changes none),
+--     version and time (16 bytes), entries to append
+--   ended: each an order's member
+--   eventsByAccount: each an account's id and its events
+--   commands: each the number of words, and those. Redis has no command TRIMLOG key bytes: for it
+--     the script runs trim_log (names.lua)
 -- Replies: done and the id of the batch, repeated, lost (another owner), conflict and
 --   the places of the orders, among the conditions and then the changes, that were changed
 --   by somebody else

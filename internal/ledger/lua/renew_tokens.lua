@@ -8,12 +8,12 @@
 local stored = call('MGET', unpack(KEYS))
 local replies = {}
 for i, key in ipairs(KEYS) do
-  local now, known, following = stored[i] or '', ARGV[2 * i - 1], ARGV[2 * i]
-  if now == known then
-    call('SET', key, following)
+  local stored_token, expected_token, next_token = stored[i] or '', ARGV[2 * i - 1], ARGV[2 * i]
+  if stored_token == expected_token then
+    call('SET', key, next_token)
     replies[i] = 'done'
   else
-    replies[i] = now == following and 'repeated' or 'lost'
+    replies[i] = stored_token == next_token and 'repeated' or 'lost'
   end
 end
 return replies
