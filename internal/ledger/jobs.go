@@ -204,11 +204,16 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 }
 
 // ReadJobs reads the orders that JobIDs found. Orders that have left the status since are
-// left out.
+// left out, and those that cannot be read, which is logged.
 func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status delivery.Status) ([]*delivery.Order, error) {
-	orders, err := l.GetAll(ctx, ids)
+	orders, unreadable, err := l.GetReadable(ctx, ids)
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range ids {
+		if p, ok := l.partitionOfOrder(id); ok {
+			l.noteReadability(p.order(id.Digest()), unreadable[id])
+		}
 	}
 	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil || o.Status != status }), nil
 }

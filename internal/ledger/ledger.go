@@ -151,8 +151,8 @@ type core struct {
 	noted       map[string]time.Time // when AppendUnless noted what
 	log         *slog.Logger
 
-	// unreadableStores has the keys of the stores that are logged as unreadable.
-	unreadableStores sync.Map
+	// unreadableRecords has the keys of the stores and orders that are logged as unreadable.
+	unreadableRecords sync.Map
 
 	// How fleets gets replaced. fleetsLoaded is the beginning of the last load of their small
 	// values that succeeded.

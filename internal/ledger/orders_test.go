@@ -142,6 +142,22 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	equal(t, len(o.Changes), 1, "changes")
 }
 
+func TestJobs_AnUnreadableOrderIsLeftOut(t *testing.T) {
+	s := newEnv(t)
+	orders := []*delivery.Order{s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")}
+	for _, o := range orders {
+		s.list(t, o.ID)
+	}
+	must(t, s.rdb.Set(t.Context(), s.partitionOf(s.account).order(orders[1].ID.Digest()), garbage, 0).Err())
+
+	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "", 10))(t)
+
+	equal(t, len(jobs), 2, "jobs")
+	for _, job := range jobs {
+		check(t, job.ID != orders[1].ID, "the order that cannot be read is listed: %+v", job)
+	}
+}
+
 func TestJobs_PagesOverEverything(t *testing.T) {
 	s := newEnv(t)
 	// All in one millisecond, so that pages are cut between equal scores.

@@ -302,20 +302,20 @@ func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store
 	return present(stores), err
 }
 
-// noteReadability logs when the store under a key begins to be unreadable, and when it can be read
+// noteReadability logs when the record under a key begins to be unreadable, and when it can be read
 // again. A nil problem means that it was read.
 func (l *core) noteReadability(key string, problem error) {
 	if problem == nil {
-		_, wasUnreadable := l.unreadableStores.LoadAndDelete(key)
+		_, wasUnreadable := l.unreadableRecords.LoadAndDelete(key)
 		if wasUnreadable {
-			l.log.Info("a store is read again", "key", key)
+			l.log.Info("a record is read again", "key", key)
 		}
 		return
 	}
 
-	_, isLogged := l.unreadableStores.LoadOrStore(key, struct{}{})
+	_, isLogged := l.unreadableRecords.LoadOrStore(key, struct{}{})
 	if !isLogged {
-		l.log.Error("a store cannot be read; lists leave it out", "key", key, "error", problem)
+		l.log.Error("a record cannot be read; lists leave it out", "key", key, "error", problem)
 	}
 }
 
@@ -523,6 +523,7 @@ func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[Store
 		if err != nil {
 			err = fmt.Errorf("store %q of account %s: %w", names[i].ExternalID, names[i].Account, err)
 		}
+		l.noteReadability(keys[i], err)
 		return s, err
 	})
 	stores = make(map[StoreName]*delivery.Store, len(names))

@@ -392,9 +392,9 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 		}
 		equal(t, due, len(want), "stores whose closing day is over")
 	}
-	equal(t, strings.Count(logs.String(), "a store cannot be read"), 1, "lines in the log")
+	equal(t, strings.Count(logs.String(), "a record cannot be read"), 1, "lines in the log")
 
 	must(t, l.rdb.Set(t.Context(), spoilt, record, 0).Err())
 	equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.Active))(t)), len(accounts), "stores after the repair")
-	equal(t, strings.Count(logs.String(), "a store is read again"), 1, "lines about the repair")
+	equal(t, strings.Count(logs.String(), "a record is read again"), 1, "lines about the repair")
 }
