@@ -161,9 +161,9 @@ func (l Ownership) Released(ctx context.Context) error {
 	return failed("telling that partitions are free", l.rdb.HIncrBy(ctx, l.workersKey(), releasedField, 1).Err())
 }
 
-// Workers returns each worker's heartbeat count and the number of releases so far. Whoever sees a count stand still knows that its worker is gone, whatever the
-// clocks say. Replicas do not confirm the answer, which decides nothing: who owns a partition is
-// decided by comparing its token.
+// Workers returns each worker's heartbeat count and the number of releases so far. Whoever sees a
+// count stand still knows that its worker is gone, whatever the clocks say. Replicas do not confirm
+// the answer, which decides nothing: who owns a partition is decided by comparing its token.
 func (l Ownership) Workers(ctx context.Context) (counts map[string]string, released string, err error) {
 	counts, err = l.rdb.HGetAll(unconfirmed(ctx), l.workersKey()).Result()
 	if err != nil {
