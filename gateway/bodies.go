@@ -6,67 +6,108 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bodies of requests.
+// How many bytes the body of a request may have.
 const (
-	// tokenBody is the most that a request for a token may have. Nobody has shown a
-	// credential for it.
+	// tokenBody is for requests for a token, for which nobody has shown a credential.
 	tokenBody = 4 << 10
-	// usualBody is the most that other requests may have, but those with an area, positions
-	// or a report's files.
+	// usualBody is for all others but those with an area, positions or a report's files.
 	usualBody = 64 << 10
-	// largeBody leaves it to the listener's max_body_bytes.
-	largeBody = 1 << 30
-	// freeBody is up to where a body is read without a reservation: every connection that a
-	// listener lets in may hold as much.
-	freeBody = 4 << 10
-	// callerShare is the part of a listener's budget that one caller may hold: a quarter.
+	// noOwnLimit is of routes that have no limit but the listener's max_body_bytes.
+	noOwnLimit = 1 << 30
+	// unreservedBody is up to where a body needs no reservation: every connection that a
+	// listener lets in may hold as much, and the line of one account (maxInLine) 16 MB.
+	unreservedBody = 4 << 10
+	// callerShare is the part of the bytes that are left which one caller may hold: a quarter.
 	callerShare = 4
+	// operatorShare is the part of a private budget that is kept for operators: a quarter.
+	operatorShare = 4
 )
 
-// bodyBudget bounds the bytes of larger bodies that a listener is reading, so that callers who
-// send them slowly cannot use up the process's memory, nor one caller the others' room.
+// A bodyBudget bounds the bytes of the larger bodies that a listener holds, from before they are
+// read until their requests have been answered. So callers who send slowly, and requests that
+// wait, cannot use up the process's memory.
+//
+// A caller may hold a quarter of what the others leave, so that each further one that takes all
+// it can leaves three quarters of that to the next. One that holds nothing may have one body as
+// long as it fits.
 type bodyBudget struct {
-	most int // bytes
-	held prometheus.Gauge
-	shed prometheus.Counter
+	maxBytes      int // of accounts and fleets together
+	operatorBytes int // for operators together, whatever the others hold
 
-	mu      sync.Mutex
-	all     int
-	callers map[[16]byte]int // of an account, a fleet, or zero for operators
+	reserved prometheus.Gauge
+	refused  prometheus.Counter
+
+	mu       sync.Mutex
+	used     int              // of maxBytes
+	byCaller map[[16]byte]int // bytes of an account, a fleet or operators; none is zero
 }
 
-// reserve reports whether there is room for n more bytes of a caller; whoever got some gives
-// it back.
+// operators is the caller of all requests to the admin API.
+var operators [16]byte
+
+// reserve reports whether there is room for n more bytes of a caller. Whoever is told so gives
+// them back with giveBack.
 func (b *bodyBudget) reserve(caller [16]byte, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fits := b.all+n <= b.most && b.callers[caller]+n <= b.most/callerShare
-	if !fits {
-		b.shed.Inc()
+	if !b.fits(caller, n) {
+		b.refused.Inc()
 		return false
 	}
 
-	if b.callers == nil {
-		b.callers = make(map[[16]byte]int)
+	if caller != operators {
+		b.used += n
 	}
-	b.all += n
-	b.callers[caller] += n
-	b.held.Add(float64(n))
+	if b.byCaller == nil {
+		b.byCaller = make(map[[16]byte]int)
+	}
+	b.byCaller[caller] += n
+	b.reserved.Add(float64(n))
 	return true
 }
 
+func (b *bodyBudget) fits(caller [16]byte, n int) bool {
+	held := b.byCaller[caller]
+	if caller == operators {
+		return held+n <= b.operatorBytes
+	}
+
+	left := b.maxBytes - b.used
+	isFirst := held == 0
+	return n <= left && (isFirst || held+n <= (left+held)/callerShare)
+}
+
+// giveBack ends a caller's reservation of n bytes, or a part of one.
 func (b *bodyBudget) giveBack(caller [16]byte, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all -= n
-	b.callers[caller] -= n
-	if b.callers[caller] == 0 {
-		delete(b.callers, caller)
+	if caller != operators {
+		b.used -= n
 	}
-	b.held.Sub(float64(n))
+	b.byCaller[caller] -= n
+	if b.byCaller[caller] == 0 {
+		delete(b.byCaller, caller)
+	}
+	b.reserved.Sub(float64(n))
 }
 
-// caller is who sends a request, as far as its token says so: an account, a fleet, or zero.
+// A bodyReservation is what a request holds of a budget. The zero value holds nothing.
+type bodyReservation struct {
+	budget *bodyBudget
+	caller [16]byte
+	bytes  int
+}
+
+// shrink gives back what is above so many bytes.
+func (r *bodyReservation) shrink(bytes int) {
+	if r.bytes <= bytes {
+		return
+	}
+	r.budget.giveBack(r.caller, r.bytes-bytes)
+	r.bytes = bytes
+}
+
+// caller is who sends a request, as far as its token says so: an account, a fleet, or operators.
 func (x *requestContext) caller() [16]byte {
 	if x.route.access == fleetOnly {
 		return x.fleet
@@ -74,7 +115,7 @@ func (x *requestContext) caller() [16]byte {
 	if x.route.access == vendorOnly {
 		return x.account
 	}
-	return [16]byte{}
+	return operators
 }
 
 // bodiesOf is the budget of the listener that a request came to.

@@ -18,7 +18,7 @@ func fleetRoutes() routes {
 		group(root, fleetOnly, nil,
 			route{method: get, pattern: "/stores", name: "fleet_stores_list", handle: (*gateway).listStores},
 			route{method: get, pattern: "/jobs", name: "fleet_jobs_list", handle: (*gateway).listJobs},
-			route{method: post, pattern: "/locations", name: "fleet_locations", body: requiredBody, maxBody: largeBody, handle: (*gateway).reportLocations},
+			route{method: post, pattern: "/locations", name: "fleet_locations", body: requiredBody, maxBody: noOwnLimit, handle: (*gateway).reportLocations},
 			route{method: put, pattern: "/availability", name: "fleet_availability", body: requiredBody, handle: (*gateway).setAvailability},
 		),
 		group(root+"/stores/{}/{}", fleetOnly, (*requestContext).fleetStoreInPath,

@@ -221,7 +221,7 @@ type gateway struct {
 	accounts *accountPlaces
 	// logins bounds the logins of both, so that guesses take no places of requests.
 	logins *inFlightLimiter
-	// The budgets bound the bytes of bodies that are being read.
+	// The budgets bound the bytes of bodies that requests hold.
 	vendorBodies, privateBodies *bodyBudget
 
 	slow faultLog // of slow requests
@@ -244,7 +244,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.accounts = &accountPlaces{most: int64(s.VendorAPI.MaxInFlightPerAccount), shed: g.metrics.shedAccounts}
 	g.logins = &inFlightLimiter{most: maxLogins}
 	g.vendorBodies = g.metrics.bodyBudget(vendorListener, s.VendorAPI.MaxBodyBytesInFlight)
-	g.privateBodies = g.metrics.bodyBudget(privateListener, s.PrivateAPI.MaxBodyBytesInFlight)
+	operatorBytes := s.PrivateAPI.MaxBodyBytesInFlight / operatorShare
+	g.privateBodies = g.metrics.bodyBudget(privateListener, s.PrivateAPI.MaxBodyBytesInFlight-operatorBytes)
+	g.privateBodies.operatorBytes = operatorBytes
 	g.failedKeys = &failedKeys{process: ledger.NewAuditID(), counts: map[failedKey]int{}}
 	for _, key := range config.SplitList(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, operatorKey{digest: sha256.Sum256([]byte(key))})

@@ -54,7 +54,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		shed:         r.Counters("gateway_shed_total", "Requests answered 503 because max_in_flight others were in work, by listener.", "listener"),
 		shedAccounts: r.Counter("gateway_account_shed_total", "Requests answered 503 because others of the same account had all its places for a second."),
 		bodies: r.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gateway_body_bytes", Help: "Bytes reserved for bodies above 4 kB that are being read, by listener."}, []string{"listener"}),
+			Name: "gateway_body_bytes", Help: "Bytes reserved for bodies above 4 kB, from before they are read until their requests are answered, by listener."}, []string{"listener"}),
 		shedBodies:  r.Counters("gateway_body_shed_total", "Requests answered 503 because there was no room for their body, by listener.", "listener"),
 		slow:        r.Counters("gateway_slow_requests_total", "Requests that took longer than slow_request, by endpoint.", "endpoint"),
 		keyFailures: r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
@@ -137,9 +137,13 @@ func (m *metrics) meter(endpoint string) *meter {
 	}
 }
 
-// bodyBudget is that of a listener.
-func (m *metrics) bodyBudget(listener string, most int) *bodyBudget {
-	return &bodyBudget{most: most, held: m.bodies.WithLabelValues(listener), shed: m.shedBodies.WithLabelValues(listener)}
+// bodyBudget returns the budget of a listener, none of whose bytes are kept for operators.
+func (m *metrics) bodyBudget(listener string, maxBytes int) *bodyBudget {
+	return &bodyBudget{
+		maxBytes: maxBytes,
+		reserved: m.bodies.WithLabelValues(listener),
+		refused:  m.shedBodies.WithLabelValues(listener),
+	}
 }
 
 func (m *metrics) measure(rs routes) routes {

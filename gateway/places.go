@@ -15,8 +15,9 @@ const (
 	// placeWait is how long a request waits for one of its account's places: an account that
 	// sends at once what it may send in a minute is served in turns and not refused.
 	placeWait = time.Second
-	// mostInLine is how many requests of an account may wait.
-	mostInLine = 4096
+	// maxInLine is how many requests of an account may wait. With unreservedBody it bounds the
+	// memory that their bodies take beside the budget of the listener: 16 MB.
+	maxInLine = 4096
 
 	placeShards = 64
 )
@@ -43,8 +44,8 @@ type places struct {
 	users int // in work and in line; guarded by the shard's lock
 }
 
-// enter waits for a place of the account. ctx ends the wait, as placeWait does: then it is
-// false. Whoever got a place leaves it.
+// enter waits for a place of the account, until ctx ends and for placeWait at most. It reports
+// whether it got a place. The caller must call leave after true, and only then.
 func (a *accountPlaces) enter(ctx context.Context, account delivery.AccountID) bool {
 	if a.most == 0 {
 		return true
@@ -97,7 +98,7 @@ func (a *accountPlaces) join(account delivery.AccountID) *places {
 		}
 		s.open[account] = p
 	}
-	if p.users >= int(a.most)+mostInLine {
+	if p.users >= int(a.most)+maxInLine {
 		return nil
 	}
 	p.users++
@@ -120,25 +121,26 @@ func (a *accountPlaces) shard(account delivery.AccountID) *placeShard {
 	return &a.shards[account[len(account)-1]%placeShards] // the last byte of an id is random
 }
 
-// enterAccount lets a vendor's request into one of its account's places, which it leaves, unless
-// Redis has just refused one like it. Such a refusal is repeated from memory, also to those who
-// were in line when it came.
+// enterAccount gets a place for a vendor's request, a login too; after nil the caller leaves it. It
+// returns the refusal from memory when Redis has just refused such a request, also to those who were
+// in line when the refusal came.
 func (g *gateway) enterAccount(x *requestContext) error {
-	if err := g.refusedAlready(x); err != nil {
+	if err := g.repeatRefusal(x); err != nil {
 		return err
 	}
 	if !g.accounts.enter(g.work, x.account) {
 		return errOverloaded
 	}
-	if err := g.refusedAlready(x); err != nil {
+	if err := g.repeatRefusal(x); err != nil {
 		g.accounts.leave(x.account)
 		return err
 	}
 	return nil
 }
 
-// refusedAlready is a refusal that needs no further look into Redis; nil: it has to be asked.
-func (g *gateway) refusedAlready(x *requestContext) (err error) {
+// repeatRefusal returns the refusal of a request like this one that Redis has just refused, and sets
+// the quota that is shown with it. A nil error means that Redis has to decide.
+func (g *gateway) repeatRefusal(x *requestContext) (err error) {
 	l := g.Ledger()
 	if l == nil {
 		return errStarting

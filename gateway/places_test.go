@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net/http"
@@ -74,7 +75,7 @@ func TestPlaces_AreForgottenWithTheLastRequest(t *testing.T) {
 func TestPlaces_TheLineIsBounded(t *testing.T) {
 	a := newPlaces(1)
 	account := delivery.NewAccountID()
-	for range 1 + mostInLine {
+	for range 1 + maxInLine {
 		if a.join(account) == nil {
 			t.Fatal("no room in line")
 		}
@@ -134,29 +135,133 @@ func TestPlaces_ABurstWithinTheLimitsIsServed(t *testing.T) {
 	}
 }
 
-func TestBodies_OneCallerLeavesRoomForOthers(t *testing.T) {
-	b := newMetrics(prometheus.NewRegistry()).bodyBudget("test", 1000)
-	greedy, other := [16]byte{1}, [16]byte{2}
-	if !b.reserve(greedy, 250) || b.reserve(greedy, 1) {
-		t.Error("a caller does not get a quarter, or more")
-	}
-	for i := range byte(3) {
-		if !b.reserve([16]byte{3 + i}, 250) {
-			t.Error("another caller found no room")
+// However many callers take all they can, the next one finds room for a quarter of what is left.
+func TestBodies_CallersLeaveRoomForTheNextOne(t *testing.T) {
+	const size = 10
+	b := newMetrics(prometheus.NewRegistry()).bodyBudget("test", 1600)
+	before, total := 1600/callerShare+size, 0
+	for i := range byte(8) {
+		greedy, held := [16]byte{1 + i}, 0
+		for b.reserve(greedy, size) {
+			held += size
 		}
+		if held == 0 || held >= before {
+			t.Errorf("caller %d holds %d bytes, the one before %d", i, held, before)
+		}
+		before, total = held, total+held
 	}
-	if b.reserve(other, 1) {
+
+	next := [16]byte{99}
+	if !b.reserve(next, 1600-total) {
+		t.Error("one body of the next caller does not fit into what is left")
+	}
+	if b.reserve(next, 1) || b.reserve([16]byte{100}, 1) {
 		t.Error("more than the whole")
 	}
+}
 
-	b.giveBack(greedy, 250)
+func TestBodies_OneCallerHasAQuarter(t *testing.T) {
+	b := newMetrics(prometheus.NewRegistry()).bodyBudget("test", 1000)
+	greedy := [16]byte{1}
+	if !b.reserve(greedy, 150) || !b.reserve(greedy, 100) || b.reserve(greedy, 1) {
+		t.Error("a caller does not get a quarter, or more")
+	}
 
-	if !b.reserve(other, 250) {
-		t.Error("what was given back is not there")
+	b.giveBack(greedy, 150)
+	b.giveBack(greedy, 100)
+
+	if b.used != 0 || len(b.byCaller) > 0 {
+		t.Errorf("%d bytes of %d callers remain", b.used, len(b.byCaller))
 	}
-	if len(b.callers) != 4 {
-		t.Errorf("%d callers are remembered, want those of 4 bodies", len(b.callers))
+}
+
+// Fleets cannot shut operators out, nor operators fleets.
+func TestBodies_AQuarterIsKeptForOperators(t *testing.T) {
+	e := newEnv(t)
+	b, largest := e.g.privateBodies, e.g.settings.PrivateAPI.MaxBodyBytes
+	for i := range byte(200) {
+		for b.reserve([16]byte{1 + i}, largest) {
+		}
 	}
+	quarter := e.g.settings.PrivateAPI.MaxBodyBytesInFlight / 4
+	if b.used > 3*quarter {
+		t.Errorf("fleets hold %d bytes, want three quarters, %d, at most", b.used, 3*quarter)
+	}
+
+	held := 0
+	for b.reserve(operators, largest) {
+		held += largest
+	}
+	if held != quarter {
+		t.Errorf("operators together hold %d bytes, want %d", held, quarter)
+	}
+}
+
+func usedBytes(b *bodyBudget) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// A request holds what its body takes until it is answered, also while it waits for a place; what a
+// body in chunks might have had is given back once it has been read.
+func TestBodies_AreCountedUntilTheAnswer(t *testing.T) {
+	e := newStoreEnv(t, everyLimit())
+	var held int
+	for i := range e.g.vendorRoutes {
+		r := &e.g.vendorRoutes[i]
+		if r.name != "orders_create" {
+			continue
+		}
+		create := r.handle
+		r.handle = func(g *gateway, x *requestContext) error {
+			held = usedBytes(g.vendorBodies)
+			return create(g, x)
+		}
+	}
+	padded := orderBody("POS-1") + strings.Repeat(" ", 2*unreservedBody)
+	for name, c := range map[string]struct {
+		body, header string
+		held         int
+	}{
+		"a large one":           {padded, "Content-Length: " + fmt.Sprint(len(padded)), len(padded)},
+		"a large one in chunks": {fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(padded), padded), "Transfer-Encoding: chunked", len(padded)},
+		"a small one":           {orderBody("POS-2"), "Content-Length: " + fmt.Sprint(len(orderBody("POS-2"))), 0},
+	} {
+		held = -1
+		connection := dialBase(t, e.vendor)
+		_, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n%s",
+			ordersPath, e.account.token, c.header, c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := readAnswerFrom(bufio.NewReader(connection), "POST")
+		if err != nil || a.status != http.StatusCreated && a.status != http.StatusConflict {
+			t.Errorf("%s: %d %s, %v", name, a.status, a.body, err)
+		}
+		connection.Close()
+
+		if held != c.held {
+			t.Errorf("%s: %d bytes are counted while the request is in work, want %d", name, held, c.held)
+		}
+		e.await("nothing counted after the answer", func() bool { return usedBytes(e.g.vendorBodies) == 0 })
+	}
+}
+
+// What finds no room is refused like every request that finds no place: it is not counted.
+func TestBodies_WhatFindsNoRoomIsNotCounted(t *testing.T) {
+	e := newStoreEnv(t, "")
+	b := e.g.vendorBodies
+	b.mu.Lock()
+	b.maxBytes = 0
+	b.mu.Unlock()
+
+	a := e.order(orderBody("POS-1")+strings.Repeat(" ", unreservedBody), "")
+	want(t, a, 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1)
+	if a.quota() {
+		t.Errorf("it was counted: %v", a.header)
+	}
+	want(t, e.order(orderBody("POS-1"), ""), 201, "")
 }
 
 // Nobody can make a gateway read more than 4 kB without a credential.

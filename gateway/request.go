@@ -45,6 +45,7 @@ type requestContext struct {
 	keyName string             // of the admin key; empty: ADMIN_KEY
 	audited *ledger.AuditEntry // what was noted of the request; nil: nothing
 
+	reserved bodyReservation // of body; release ends it
 	body     []byte
 	out      []byte
 	request  delivery.OrderRequest // of a creation
@@ -74,6 +75,7 @@ func (g *gateway) acquireContext(ctx *fasthttp.RequestCtx, vendor bool) *request
 }
 
 func (x *requestContext) release() {
+	x.reserved.shrink(0)
 	body, out := x.body, x.out
 	if cap(body) > keepBuffer {
 		body = nil
@@ -154,7 +156,11 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		unfit = x.checkPath()
 	}
 	if unfit == nil && x.route.body != noBody {
-		unfit = g.readReserved(x, limit)
+		limit = min(limit, x.route.maxBody)
+		if err := g.reserveBody(x, limit); err != nil {
+			return err // it is not counted, and costs Redis nothing
+		}
+		unfit = x.readReserved(limit)
 	}
 	if unfit == nil && x.route.about != nil {
 		unfit = x.route.about(x)
@@ -299,23 +305,34 @@ func (x *requestContext) checkContentType() error {
 	return nil
 }
 
-// readReserved reads the body of a request within the limits of its route and its listener,
-// unless there is no room for it among the bodies that are being read.
-func (g *gateway) readReserved(x *requestContext, limit int) error {
-	limit = min(limit, x.route.maxBody)
-	expected := x.ctx.Request.Header.ContentLength()
-	if expected == -1 {
-		expected = limit
+// reserveBody reserves room for the body of a request among those that its listener holds, until
+// the request is answered: also a request that waits in its account's line holds its body. limit is
+// that of its route and its listener.
+func (g *gateway) reserveBody(x *requestContext, limit int) error {
+	size := x.ctx.Request.Header.ContentLength()
+	if size == -1 {
+		size = limit // a body in chunks does not say how long it is, and may have as much
 	}
-	if expected > freeBody && expected <= limit {
-		bodies := g.bodiesOf(x)
-		caller := x.caller()
-		if !bodies.reserve(caller, expected) {
-			return errOverloaded
-		}
-		defer bodies.giveBack(caller, expected)
+	needsReservation := size > unreservedBody && size <= limit // a longer one is refused, not read
+	if !needsReservation {
+		return nil
 	}
-	return x.readBody(limit)
+
+	bodies, caller := g.bodiesOf(x), x.caller()
+	if !bodies.reserve(caller, size) {
+		return errOverloaded
+	}
+	x.reserved = bodyReservation{budget: bodies, caller: caller, bytes: size}
+	return nil
+}
+
+// readReserved reads the body and gives back what is reserved beyond it, of a body in chunks.
+func (x *requestContext) readReserved(limit int) error {
+	if err := x.readBody(limit); err != nil {
+		return err
+	}
+	x.reserved.shrink(len(x.body))
+	return nil
 }
 
 // readBody reads the body into x.body. An oversize one is refused before it has been
