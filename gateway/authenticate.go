@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -111,70 +110,20 @@ func bearer(x *requestContext) ([]byte, error) {
 // maxSecret bounds what is hashed on behalf of a stranger.
 const maxSecret = 256
 
-// vendorToken is POST /api/vendor/v1/token. Only a right secret counts.
-func (g *gateway) vendorToken(x *requestContext) error {
-	limits := x.ledger.Limits
-	refused := func(account delivery.AccountID) (err error) {
-		x.quota, err = limits.Refused(account, ledger.EndpointToken, delivery.OrderID{})
-		return err
-	}
-	return login(g, x, delivery.AccountOfClient, refused,
-		func(account delivery.AccountID, secret [sha256.Size]byte) (bool, error) {
-			return limits.KnowsAccountSecret(g.work, account, secret)
-		},
-		func(account delivery.AccountID, secret [sha256.Size]byte) (err error) {
-			var known ledger.Known
-			if x.quota, known, err = limits.CountToken(g.work, account, secret); err != nil {
-				return err
-			}
-			x.account = account
-			return g.issue(x, g.vendorTokens, account, known)
-		})
+// credentials are what a caller has sent to a token endpoint.
+type credentials struct {
+	// clientID is empty when nobody can have the one that was sent: all of these are counted as one.
+	clientID string
+	// subject is the account or the fleet that clientID names; zero without one.
+	subject    [16]byte
+	secretHash [sha256.Size]byte
+	// origin is the address that wrong credentials are counted for, or the /64 that an IPv6 host
+	// chooses its addresses from.
+	origin string
 }
 
-// fleetToken is POST /api/fleet/v1/token.
-func (g *gateway) fleetToken(x *requestContext) error {
-	fleets := x.ledger.Fleets
-	neverRefused := func(delivery.FleetID) error { return nil }
-	return login(g, x, delivery.FleetOfClient, neverRefused,
-		func(fleet delivery.FleetID, secret [sha256.Size]byte) (bool, error) {
-			return fleets.VerifySecret(fleet, secret, x.now), nil
-		},
-		func(fleet delivery.FleetID, secret [sha256.Size]byte) error {
-			// Before Redis is asked: a disabled fleet costs it nothing.
-			if f := fleets.Snapshot().Fleet(fleet); f != nil && f.Disabled && fleets.VerifySecret(fleet, secret, x.now) {
-				return errFleetDisabled
-			}
-			// What another replica has just issued or revoked may not be known here yet.
-			if err := fleets.Refresh(g.work); err != nil {
-				return err
-			}
-			known := ledger.Known{NotBefore: fleets.Snapshot().NotBefore(fleet)} // of no later state than the secret is checked by
-			if !fleets.VerifySecret(fleet, secret, x.now) {
-				return errWrongCredentials
-			}
-			if err := g.knownFleet(fleet); err != nil {
-				return err
-			}
-			x.fleet, known.Replaced = fleet, fleets.Snapshot().Replaced(fleet, secret)
-			return g.issue(x, g.fleetTokens, fleet, known)
-		})
-}
-
-// login is what both token endpoints do: parse reads the client id, known checks the
-// secret by what this process knows, enter by the ledger, and answers. The secret is
-// checked first: a right one is never refused because somebody else kept guessing. All
-// client ids that cannot exist are counted as one, and so is the /64 that an IPv6 host
-// chooses its addresses from.
-//
-// Logins have a few places in flight of their own. Who has guessed too often, and everybody
-// while these are taken, is checked by what this process knows, which costs Redis next to
-// nothing: what is right goes on among the requests, what is wrong is refused.
-//
-// Who has the right secret and was refused a moment ago, for too many tokens or because it is
-// suspended, is refused again from memory, and takes no place of the others'.
-func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID string) (ID, bool), refused func(ID) error,
-	known func(ID, [sha256.Size]byte) (bool, error), enter func(ID, [sha256.Size]byte) error) error {
+// readCredentials reads a body; parse reads the client id.
+func readCredentials[ID ~[16]byte](x *requestContext, parse func(clientID string) (ID, bool)) (*credentials, error) {
 	var body struct {
 		ClientID     delivery.Text `json:"clientId"`
 		ClientSecret delivery.Text `json:"clientSecret"`
@@ -182,61 +131,196 @@ func login[ID ~[16]byte](g *gateway, x *requestContext, parse func(clientID stri
 	f := x.form(&body)
 	f.Require("clientId", body.ClientID.Set)
 	f.Require("clientSecret", body.ClientSecret.Set)
-	err := f.err()
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+
+	secret := body.ClientSecret.Value
+	if len(secret) > maxSecret {
+		secret = "" // whose digest is none that was issued
+	}
+	c := &credentials{
+		secretHash: sha256.Sum256([]byte(secret)),
+		origin:     service.Origin(x.ctx.Conn()).String(),
+	}
+	id, isPossible := parse(body.ClientID.Value)
+	if isPossible {
+		c.clientID, c.subject = body.ClientID.Value, id
+	}
+	return c, nil
+}
+
+// secretCheck compares credentials with the secrets of their subject.
+type secretCheck func(*credentials) (isRight bool, err error)
+
+// checkSecret returns nil for a right secret. remembered knows the secrets as of a moment ago, which
+// costs Redis next to nothing, and stored as they are now.
+//
+// A secret that is remembered is right whatever others do: it is never refused because somebody
+// else guessed, and takes no place here. Everybody else shares maxLogins places while Redis is
+// asked, or is refused from memory after too many wrong secrets. A secret that is too new to be
+// remembered is right, too.
+func (g *gateway) checkSecret(x *requestContext, c *credentials, remembered, stored secretCheck) error {
+	isPossible := c.clientID != ""
+	if isPossible {
+		isRight, err := remembered(c)
+		if err != nil || isRight {
+			return err
+		}
+	}
+
+	wait := x.ledger.Limits.LoginWait(c.clientID, c.origin)
+	if wait > 0 {
+		return ledger.TooManyLogins(wait)
+	}
+	if !g.logins.enter() {
+		return errOverloaded
+	}
+	defer g.logins.leave()
+
+	if isPossible {
+		isRight, err := stored(c)
+		if err != nil || isRight {
+			return err
+		}
+	}
+	return g.refuseWrongSecret(x, c)
+}
+
+// refuseWrongSecret counts wrong credentials and returns their refusal.
+func (g *gateway) refuseWrongSecret(x *requestContext, c *credentials) error {
+	if err := x.ledger.Limits.CountFailedLogin(g.work, c.clientID, c.origin); err != nil {
+		return err
+	}
+	return errWrongCredentials
+}
+
+// enterLogin gets a place for a login whose secret is right: one of those of requests or, while they
+// are all taken, of those of other logins. The caller leaves the limiter; nil means that there is no
+// place. Its account, or its fleet, has few enough places of its own to leave room for others.
+func (g *gateway) enterLogin(x *requestContext) *inFlightLimiter {
+	requests := g.limiterOf(x)
+	if requests.tryEnter() {
+		return requests
+	}
+	if g.logins.tryEnter() {
+		return g.logins
+	}
+	if requests.shed != nil {
+		requests.shed.Inc()
+	}
+	return nil
+}
+
+// vendorToken is POST /api/vendor/v1/token. A login with a right secret is a request of its account
+// like any other: it waits for one of the account's places, and is refused from memory while the
+// limit of tokens is used up. With a wrong one it neither counts nor shows the account's quota.
+func (g *gateway) vendorToken(x *requestContext) error {
+	c, err := readCredentials(x, delivery.AccountOfClient)
 	if err != nil {
 		return err
 	}
-	if len(body.ClientSecret.Value) > maxSecret {
-		body.ClientSecret.Value = "" // the digest fits none that was issued
+	limits := x.ledger.Limits
+	remembered := func(c *credentials) (bool, error) {
+		return limits.KnowsAccountSecret(g.work, c.subject, c.secretHash)
 	}
-	secret := sha256.Sum256([]byte(body.ClientSecret.Value))
-	clientID, origin := body.ClientID.Value, service.Origin(x.ctx.Conn()).String()
-	id, possible := parse(clientID)
-	if !possible {
-		clientID = ""
+	stored := func(c *credentials) (bool, error) {
+		return limits.HasAccountSecret(g.work, c.subject, c.secretHash)
 	}
-
-	if possible {
-		quota := x.quota
-		refusal := refused(id)
-		if refusal != nil {
-			right, err := known(id, secret)
-			if err != nil {
-				return err
-			}
-			if right {
-				return refusal
-			}
-			x.quota = quota // of an account that is another's
-		}
+	if err := g.checkSecret(x, c, remembered, stored); err != nil {
+		return err
 	}
 
-	limiter := g.logins
-	if wait := x.ledger.Limits.LoginWait(clientID, origin); wait > 0 || !limiter.enter() {
-		limiter = g.limiterOf(x)
-		right := false
-		if possible {
-			right, err = known(id, secret)
-		}
-		switch {
-		case err != nil:
-			return err
-		case !right && wait > 0:
-			return ledger.TooManyLogins(wait)
-		case !right || !limiter.enter():
-			return errOverloaded
-		}
+	x.account = c.subject
+	if err := g.enterAccount(x); err != nil {
+		return err
+	}
+	defer g.accounts.leave(c.subject)
+
+	limiter := g.enterLogin(x)
+	if limiter == nil {
+		return errOverloaded
+	}
+	defer limiter.leave()
+	x.entered = time.Now()
+
+	quota, known, err := limits.CountToken(g.work, c.subject, c.secretHash)
+	if delivery.CodeOf(err) == delivery.CodeInvalidCredentials {
+		x.account = delivery.AccountID{} // the secret has just ended
+		return g.refuseWrongSecret(x, c)
+	}
+	x.quota = quota
+	if err != nil {
+		return err
+	}
+	return g.issue(x, g.vendorTokens, c.subject, known)
+}
+
+// fleetToken is POST /api/fleet/v1/token. A login with a right secret is a request of its fleet like
+// any other: it takes one of the fleet's places and counts in its limit of requests a second, before
+// Redis is asked for changes. One of a disabled fleet costs Redis nothing.
+func (g *gateway) fleetToken(x *requestContext) error {
+	c, err := readCredentials(x, delivery.FleetOfClient)
+	if err != nil {
+		return err
+	}
+	fleets := x.ledger.Fleets
+	remembered := func(c *credentials) (bool, error) {
+		return fleets.VerifySecret(c.subject, c.secretHash, x.now), nil
+	}
+	// What another gateway has just issued or revoked may not be known here yet. Logins at the same
+	// time share their reads.
+	stored := func(c *credentials) (bool, error) {
+		err := fleets.Refresh(g.work)
+		return fleets.VerifySecret(c.subject, c.secretHash, x.now), err
+	}
+	if err := g.checkSecret(x, c, remembered, stored); err != nil {
+		return err
+	}
+	if err := g.knownFleet(c.subject); err != nil {
+		return err
+	}
+
+	limiter := g.enterLogin(x)
+	if limiter == nil {
+		return errOverloaded
 	}
 	defer limiter.leave()
 
-	err = errWrongCredentials
-	if possible {
-		err = enter(id, secret)
-	}
-	if delivery.CodeOf(err) != delivery.CodeInvalidCredentials {
+	x.fleet = c.subject
+	places, err := g.enterFleet(x)
+	if err != nil {
 		return err
 	}
-	return cmp.Or(x.ledger.Limits.CountFailedLogin(g.work, clientID, origin), errWrongCredentials)
+	defer places.leave()
+	x.entered = time.Now()
+
+	return g.issueFleetToken(x, c)
+}
+
+// issueFleetToken answers a login whose secret was right a moment ago, by what Redis holds now.
+func (g *gateway) issueFleetToken(x *requestContext, c *credentials) error {
+	fleets := x.ledger.Fleets
+	if err := fleets.Refresh(g.work); err != nil {
+		return err
+	}
+
+	// Read before the secret is checked: a revocation written in between then makes the token too
+	// old, not valid.
+	notBefore := fleets.Snapshot().NotBefore(c.subject)
+	if !fleets.VerifySecret(c.subject, c.secretHash, x.now) {
+		x.fleet = delivery.FleetID{}
+		return g.refuseWrongSecret(x, c)
+	}
+	if err := g.knownFleet(c.subject); err != nil {
+		return err
+	}
+
+	known := ledger.Known{
+		NotBefore: notBefore,
+		Replaced:  fleets.Snapshot().Replaced(c.subject, c.secretHash),
+	}
+	return g.issue(x, g.fleetTokens, c.subject, known)
 }
 
 var errWrongCredentials error = delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")

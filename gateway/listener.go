@@ -153,15 +153,24 @@ type inFlightLimiter struct {
 	shed   prometheus.Counter // nil: not counted
 }
 
-// enter reports whether there is a place; whoever got one leaves it.
+// enter reports whether it got a place. The caller must call leave after true, and only then.
+// A request that gets none is counted as refused.
 func (c *inFlightLimiter) enter() bool {
+	if c.tryEnter() {
+		return true
+	}
+	if c.shed != nil {
+		c.shed.Inc()
+	}
+	return false
+}
+
+// tryEnter is enter for a request that may get a place elsewhere: it counts no refusal.
+func (c *inFlightLimiter) tryEnter() bool {
 	if c.inside.Add(1) <= c.most || c.most == 0 {
 		return true
 	}
 	c.inside.Add(-1)
-	if c.shed != nil {
-		c.shed.Inc()
-	}
 	return false
 }
 
@@ -171,10 +180,11 @@ func (c *inFlightLimiter) leave() { c.inside.Add(-1) }
 var errOverloaded = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 	Message: "the service is busy; sending the same request again is safe"}
 
-// Places that requests of no other kind take: of logins, and of operators.
 const (
+	// maxLogins is how many logins are in work at a gateway whose secret it does not know to be right.
 	maxLogins = 32
-	maxAdmin  = 64
+	// maxAdmin is how many requests of operators are in work; no other kind takes their places.
+	maxAdmin = 64
 )
 
 func (g *gateway) limiterOf(x *requestContext) *inFlightLimiter {
@@ -199,8 +209,8 @@ func (g *gateway) fleetLimiter(id delivery.FleetID) *inFlightLimiter {
 	return c.(*inFlightLimiter)
 }
 
-// enterFleet counts a fleet's request in its limit and in its limiter, which whoever
-// got in leaves.
+// enterFleet gets a place for a fleet's request, a login too, and counts it in the fleet's limit of
+// requests a second. The caller leaves the limiter that is returned without an error.
 func (g *gateway) enterFleet(x *requestContext) (*inFlightLimiter, error) {
 	c := g.fleetLimiter(x.fleet)
 	if !c.enter() {

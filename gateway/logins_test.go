@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,4 +93,135 @@ func TestLogins_HaveTheirOwnPlaces(t *testing.T) {
 	rotated := e.admin("POST", "/accounts/"+e.account.id+"/credentials", `{"revokeOld":true}`).data["clientSecret"].(string)
 	e.await("the new secret is known", func() bool { return e.login("vendor", e.account.clientID, rotated).status == 200 })
 	e.await("the old secret has ended", func() bool { return e.login("vendor", e.account.clientID, e.account.secret).status == 503 })
+}
+
+// A login with the right secret is in work as one of its account's, or its fleet's, requests, and
+// takes no place of other logins.
+func TestLogins_RightOnesTakePlacesOfTheirOwn(t *testing.T) {
+	e := newStoreEnv(t, everyLimit(), func(s *settings) { s.VendorAPI.MaxInFlightPerAccount = 2 })
+	vendor, courier := e.newAccount(""), e.newFleet("Rival", istanbul)
+	fleetID, err := delivery.ParseFleetID(e.courier.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	places := e.g.fleetLimiter(fleetID)
+	for range maxFleetInFlight {
+		if !places.enter() {
+			t.Fatal("no place for the fleet's requests")
+		}
+	}
+	for range 2 {
+		if !e.g.accounts.enter(t.Context(), e.account.accountID()) {
+			t.Fatal("no place for the account's requests")
+		}
+	}
+	for api, p := range map[string]party{"vendor": e.account, "fleet": e.courier} {
+		want(t, e.login(api, p.clientID, p.secret), 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1)
+		want(t, e.login(api, p.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
+	}
+	want(t, e.login("vendor", vendor.clientID, vendor.secret), 200, "")
+	want(t, e.login("fleet", courier.clientID, courier.secret), 200, "")
+
+	places.leave()
+	e.g.accounts.leave(e.account.accountID())
+
+	for api, p := range map[string]party{"vendor": e.account, "fleet": e.courier} {
+		want(t, e.login(api, p.clientID, p.secret), 200, "")
+	}
+	e.await("every place given back", func() bool {
+		return e.g.logins.inside.Load() == 0 && e.g.vendorLimiter.inside.Load() == 0 && e.g.privateLimiter.inside.Load() == 0 &&
+			places.inside.Load() == maxFleetInFlight-1
+	})
+}
+
+// While Redis answers no script, right logins of one account hold no place of other logins, and of
+// the requests' places no more than the account has.
+func TestLogins_OfOneAccountHoldNoPlacesOfOthersWhileRedisStalls(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	e := newEnvOn(t, server, nil, func(s *settings) { s.VendorAPI.MaxInFlightPerAccount = 2 }).withStore(everyLimit())
+	command := func(args ...string) {
+		if _, err := server.Command(t.Context(), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command("CLIENT", "PAUSE", "60000", "WRITE")
+
+	var all sync.WaitGroup
+	for range 2 * maxLogins {
+		all.Go(func() { e.login("vendor", e.account.clientID, e.account.secret) })
+	}
+	e.await("logins in work", func() bool {
+		return e.g.vendorLimiter.inside.Load() >= 2 || e.g.logins.inside.Load() > 0
+	})
+	if n := e.g.logins.inside.Load(); n > 0 {
+		t.Errorf("%d places of other logins are taken", n)
+	}
+
+	command("CLIENT", "UNPAUSE")
+	all.Wait()
+	e.await("every place given back", func() bool { return e.g.vendorLimiter.inside.Load() == 0 })
+}
+
+// A fleet's logins count in its limit of requests a second, those that somebody else guesses do not.
+func TestLogins_OfAFleetCountInItsLimit(t *testing.T) {
+	e := newStoreEnv(t, "")
+	other := e.newFleet("Rival", istanbul)
+	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":1}`)
+	for !slowed(e.login("fleet", e.courier.clientID, "wrong")) {
+	}
+
+	var a answer
+	served := 0
+	for a = e.login("fleet", e.courier.clientID, e.courier.secret); a.status == 200; a = e.login("fleet", e.courier.clientID, e.courier.secret) {
+		served++
+		if served > 1000 {
+			t.Fatal("the limit of 1 request a second does not hold")
+		}
+	}
+	want(t, a, 429, "RATE_LIMITED")
+	if served == 0 || headerInt(a, "Retry-After") < 1 {
+		t.Errorf("%d logins were served before %v", served, a.header)
+	}
+	want(t, e.login("fleet", other.clientID, other.secret), 200, "")
+}
+
+// Whoever guesses an account's secret adds nothing to its requests, and is shown nothing of its quota.
+func TestLogins_WrongOnesLeaveTheAccountsActivityAlone(t *testing.T) {
+	redis := testserver.NewRedis(t)
+	e := newEnvOn(t, redis, nil).withStore(`{"token":{"sustained":{"count":2,"seconds":3600}}}`)
+	for range 3 {
+		e.login("vendor", e.account.clientID, e.account.secret)
+	}
+	want(t, e.login("vendor", e.account.clientID, e.account.secret), 429, "RATE_LIMITED")
+	id := e.account.accountID()
+	minutes := func() any {
+		if err := e.g.Ledger().Limits.Flush(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range redis.Client.Keys(t.Context(), "*").Val() {
+			if strings.HasSuffix(key, "}h"+string(id[:])) {
+				return redis.Do(t, "HGETALL", key)
+			}
+		}
+		t.Fatal("the account's requests are not counted")
+		return nil
+	}
+	before := minutes()
+
+	for range 20 {
+		a := e.login("vendor", e.account.clientID, "wrong")
+		if !wrongCredential(a) && !slowed(a) {
+			t.Errorf("a guess was answered %d %s", a.status, a.body)
+		}
+		if a.quota() {
+			t.Errorf("a guess is shown the quota: %v", a.header)
+		}
+	}
+
+	after := minutes()
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("the account's requests were %v, and are %v after wrong logins", before, after)
+	}
 }

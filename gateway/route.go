@@ -41,7 +41,8 @@ type route struct {
 	maxBody int // bytes; 0: usualBody. No more than the listener's max_body_bytes
 	// bucket is where a vendor's request counts (spec, "Limits").
 	bucket ledger.Endpoint
-	// login is a token endpoint: it finds its place in flight by itself (login).
+	// login is a token endpoint: its handler takes the places in flight, once it knows whose
+	// request it is.
 	login bool
 	// static routes need no ledger.
 	static bool

@@ -103,7 +103,11 @@ func (l *core) counted(account delivery.AccountID, endpoint Endpoint, asked time
 	if err != nil {
 		return countingReply{}, err
 	}
-	l.activity.request(account, c.name == "limited" || c.name == "polled_too_soon")
+	// A request with a wrong secret, or with a token of no account, is nobody's.
+	hasProvenAccount := c.name != "wrong_secret" && c.name != "unknown"
+	if hasProvenAccount {
+		l.activity.request(account, c.name == "limited" || c.name == "polled_too_soon")
+	}
 
 	refusal := c.refusal()
 	if refusal != nil {
@@ -373,7 +377,17 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 		}
 		known = read.(*knownSecrets)
 	}
-	return knows(known.current, known.earlier, secretHash, l.now()), nil
+	return knows(known.current, known.earlier, secretHash, l.Clock(l.now())), nil
+}
+
+// HasAccountSecret compares a client secret's SHA-256 with those that Redis holds now. A correct one
+// must be checked by CountToken.
+func (l Limits) HasAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
+	secrets, err := l.readSecrets(ctx, account)
+	if err != nil {
+		return false, err
+	}
+	return knows(secrets.current, secrets.earlier, secretHash, l.Clock(l.now())), nil
 }
 
 // knowsAccount lists the accounts if this one is unknown and the list is not new.
@@ -419,6 +433,9 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 	known.current = values["secret"]
 	if known.earlier, err = storedEarlier(values); err != nil {
 		return nil, fmt.Errorf("account %s: %w", account, err)
+	}
+	if known.current == "" {
+		return known, nil // there is no such account, and guesses push no other's secrets out
 	}
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()

@@ -52,3 +52,33 @@ func TestKnowsAccountSecret_SeesChangesWithinASecond(t *testing.T) {
 	check(t, get(e.Limits.KnowsAccountSecret(t.Context(), other, testHash))(t), "a new account is not seen")
 	check(t, !get(e.Limits.KnowsAccountSecret(t.Context(), delivery.NewAccountID(), testHash))(t), "an account that is none is known")
 }
+
+// HasAccountSecret sees a change at once, and what no account has pushes nothing out of memory.
+func TestHasAccountSecret_SeesEveryChangeAtOnce(t *testing.T) {
+	e := newSecretsEnv(t, "account")
+	e.at(t, 0)
+	has := func(account delivery.AccountID, n byte) bool {
+		return get(e.Limits.HasAccountSecret(t.Context(), account, [32]byte{n}))(t)
+	}
+	for n := range byte(3) {
+		must(t, e.rotate(10+n, true))
+		check(t, has(e.subject, 10+n) && !has(e.subject, 9+n), "secret %d is not the only one", n)
+	}
+
+	remembered := len(e.logins.secrets)
+	check(t, !has(delivery.NewAccountID(), 12), "an account that is none has a secret")
+	equal(t, len(e.logins.secrets), remembered, "after a guess the accounts that are remembered")
+}
+
+// Who has shown no right secret, and a token of no account, adds to nobody's requests.
+func TestActivity_CountsNothingForStrangers(t *testing.T) {
+	l := openTest(t)
+	account := newAccount(t, l, plenty())
+	_, _, err := l.Limits.CountToken(t.Context(), account, [32]byte{1})
+	wantCode(t, err, delivery.CodeInvalidCredentials)
+	_, err = l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)
+	wantCode(t, err, delivery.CodeTokenInvalid)
+
+	accounts, _ := l.activity.drain()
+	equal(t, len(accounts), 0, "accounts with requests")
+}
