@@ -22,7 +22,10 @@ const (
 // costs Redis next to nothing. It refuses nothing that Redis would admit: a refusal is
 // repeated up to the moment that Redis named, counted from when Redis was asked, and for
 // refusalHeld at most.
-type refusedRequests [refusalShards]struct {
+type refusedRequests [refusalShards]refusalShard
+
+// refusalShard has the refusals of the accounts whose ids end alike.
+type refusalShard struct {
 	mu   sync.Mutex
 	kept map[refusedRequest]keptRefusal
 }
@@ -44,10 +47,8 @@ type keptRefusal struct {
 	until    time.Time // from here on Redis is asked again
 }
 
-func (r *refusedRequests) shard(key *refusedRequest) (*sync.Mutex, *map[refusedRequest]keptRefusal) {
-	// The last byte of an account's id is random.
-	s := &r[key.account[len(key.account)-1]%refusalShards]
-	return &s.mu, &s.kept
+func (r *refusedRequests) shard(account delivery.AccountID) *refusalShard {
+	return &r[account[len(account)-1]%refusalShards] // the last byte of an id is random
 }
 
 // keep remembers a refusal that Redis answered between asked and answered. Other errors are
@@ -67,48 +68,69 @@ func (r *refusedRequests) keep(key refusedRequest, err error, quota Quota, asked
 		return
 	}
 
-	mu, kept := r.shard(&key)
-	mu.Lock()
-	defer mu.Unlock()
-	remember(kept, refusalsKept, key, keptRefusal{refusal, quota, answered, asked.Add(held)})
+	r.shard(key.account).keep(key, keptRefusal{
+		refusal:  refusal,
+		quota:    quota,
+		answered: answered,
+		until:    asked.Add(held),
+	})
 }
 
-// find returns the refusal of a request that is to be repeated at now; nil: ask Redis.
+// find returns the refusal of a request that is to be repeated at now. A nil error means that Redis
+// has to decide.
 func (r *refusedRequests) find(key refusedRequest, now time.Time) (Quota, error) {
-	mu, kept := r.shard(&key)
-	mu.Lock()
-	defer mu.Unlock()
-	found, known := (*kept)[key]
-	if !known {
-		return Quota{}, nil
-	}
-	if !now.Before(found.until) {
-		delete(*kept, key)
+	found, isKept := r.shard(key.account).find(key, now)
+	if !isKept {
 		return Quota{}, nil
 	}
 
-	again := *found.refusal
-	if again.RetryAfter > 0 {
-		again.RetryAfter -= max(now.Sub(found.answered), 0)
+	repeated := *found.refusal
+	if repeated.RetryAfter > 0 {
+		repeated.RetryAfter -= max(now.Sub(found.answered), 0)
 	}
-	return found.quota, &again
+	return found.quota, &repeated
 }
 
 // forget lets Redis decide an account's next requests, whatever it has refused.
-func (r *refusedRequests) forget(account delivery.AccountID) {
-	mu, kept := r.shard(&refusedRequest{account: account})
-	mu.Lock()
-	defer mu.Unlock()
-	for key := range *kept {
+func (r *refusedRequests) forget(account delivery.AccountID) { r.shard(account).forget(account) }
+
+func (s *refusalShard) keep(key refusedRequest, refusal keptRefusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	remember(&s.kept, refusalsKept, key, refusal)
+}
+
+// find returns a refusal that is to be repeated at now, and drops one whose time is over.
+func (s *refusalShard) find(key refusedRequest, now time.Time) (keptRefusal, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, isKept := s.kept[key]
+	if !isKept {
+		return keptRefusal{}, false
+	}
+	if !now.Before(found.until) {
+		delete(s.kept, key)
+		return keptRefusal{}, false
+	}
+	return found, true
+}
+
+func (s *refusalShard) forget(account delivery.AccountID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.kept {
 		if key.account == account {
-			delete(*kept, key)
+			delete(s.kept, key)
 		}
 	}
 }
 
 // Refused repeats the refusal of a request that Redis has just refused, an account's to an
-// endpoint or, with an order's id, a read of that order. It asks nobody. The request counts
-// among the account's refused ones. nil: the request is to be decided by Redis.
+// endpoint or, with an order's id, a read of that order. A nil error means that Redis has to decide.
+//
+// It does not call Redis. A RATE_LIMITED request counts as refused in the account's activity; one of
+// a suspended account counts only in the total. So whoever calls it must know that the request is
+// the account's own.
 func (l Limits) Refused(account delivery.AccountID, endpoint Endpoint, order delivery.OrderID) (Quota, error) {
 	now := l.now()
 	quota, err := l.refused.find(refusedRequest{account: account, endpoint: endpoint}, now)
