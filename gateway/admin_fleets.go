@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -160,6 +159,11 @@ func (g *gateway) rotateFleetCredentials(x *requestContext) error {
 	return rotateSecret(g, x, x.fleet, x.fleet.ClientID(), x.ledger.Fleets.RotateSecret)
 }
 
+// errUnreadFleet is the answer where an event would go out without the fleet's name, because its
+// stored record is broken. Operators repair it with a change that sets what the record has.
+var errUnreadFleet = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
+	Message: "the fleet's record cannot be read, so nothing was announced; set its name, avgDeliveryMinutes, avgPickupMinutes, subRegion and coverage with PATCH /fleets/{fleetId}, then send this again"}
+
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with
 // Active stores at the fleet gets an event with those at risk (spec,
 // fleet.payment_overdue); once a day, so that it can be repeated.
@@ -173,7 +177,7 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 		return errNoFleet
 	}
 	if !fleets.HasRecord(x.fleet) {
-		return fmt.Errorf("fleet %s cannot be read, so its vendors would get an event without its name", x.fleet)
+		return errUnreadFleet
 	}
 	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
 	if err != nil {

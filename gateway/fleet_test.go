@@ -460,6 +460,10 @@ func TestFleets_AnUnreadableOneLeavesRevocationsAndSuspensionsInForce(t *testing
 		return strings.Contains(e.get(e.private+"/metrics", "").body, "gateway_fleets_unreadable 1")
 	})
 	e.created("POS-1")
+	overdue := want(t, e.tryAdmin("POST", "/fleets/"+bad.id+"/payment-overdue", ""), 503, "SERVICE_UNAVAILABLE")
+	if !strings.Contains(overdue.message, "PATCH /fleets/{fleetId}") {
+		t.Errorf("%q does not say what to do", overdue.message)
+	}
 	want(t, e.tryAdmin("PATCH", "/fleets/"+bad.id, `{"disabled":true}`), 200, "", "disabled", true)
 	want(t, e.fleet(bad, "GET", "/jobs", ""), 403, "FLEET_DISABLED")
 	want(t, e.tryAdmin("PATCH", "/fleets/"+e.courier.id, `{"suspended":true}`), 200, "")
