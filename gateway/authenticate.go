@@ -256,9 +256,10 @@ func (g *gateway) vendorToken(x *requestContext) error {
 	return g.issue(x, g.vendorTokens, c.subject, known)
 }
 
-// fleetToken is POST /api/fleet/v1/token. A login with a right secret is a request of its fleet like
-// any other: it takes one of the fleet's places and counts in its limit of requests a second, before
-// Redis is asked for changes. One of a disabled fleet costs Redis nothing.
+// fleetToken is POST /api/fleet/v1/token. A login with a right secret takes one of its fleet's places,
+// before Redis is asked for changes. It does not count in the fleet's limit of requests a second: a
+// fleet that is over its limit can still log in, and logins at the same time share what they read. One
+// of a disabled fleet costs Redis nothing.
 func (g *gateway) fleetToken(x *requestContext) error {
 	c, err := readCredentials(x, delivery.FleetOfClient)
 	if err != nil {
@@ -288,9 +289,9 @@ func (g *gateway) fleetToken(x *requestContext) error {
 	defer limiter.leave()
 
 	x.fleet = c.subject
-	places, err := g.enterFleet(x)
-	if err != nil {
-		return err
+	places := g.fleetLimiter(c.subject)
+	if !places.enter() {
+		return errOverloaded
 	}
 	defer places.leave()
 	x.entered = time.Now()

@@ -209,8 +209,8 @@ func (g *gateway) fleetLimiter(id delivery.FleetID) *inFlightLimiter {
 	return c.(*inFlightLimiter)
 }
 
-// enterFleet gets a place for a fleet's request, a login too, and counts it in the fleet's limit of
-// requests a second. The caller leaves the limiter that is returned without an error.
+// enterFleet gets a place for a fleet's request and counts it in the fleet's limit of requests a
+// second. The caller leaves the limiter that is returned without an error.
 func (g *gateway) enterFleet(x *requestContext) (*inFlightLimiter, error) {
 	c := g.fleetLimiter(x.fleet)
 	if !c.enter() {

@@ -164,29 +164,6 @@ func TestLogins_OfOneAccountHoldNoPlacesOfOthersWhileRedisStalls(t *testing.T) {
 	e.await("every place given back", func() bool { return e.g.vendorLimiter.inside.Load() == 0 })
 }
 
-// A fleet's logins count in its limit of requests a second, those that somebody else guesses do not.
-func TestLogins_OfAFleetCountInItsLimit(t *testing.T) {
-	e := newStoreEnv(t, "")
-	other := e.newFleet("Rival", istanbul)
-	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":1}`)
-	for !slowed(e.login("fleet", e.courier.clientID, "wrong")) {
-	}
-
-	var a answer
-	served := 0
-	for a = e.login("fleet", e.courier.clientID, e.courier.secret); a.status == 200; a = e.login("fleet", e.courier.clientID, e.courier.secret) {
-		served++
-		if served > 1000 {
-			t.Fatal("the limit of 1 request a second does not hold")
-		}
-	}
-	want(t, a, 429, "RATE_LIMITED")
-	if served == 0 || headerInt(a, "Retry-After") < 1 {
-		t.Errorf("%d logins were served before %v", served, a.header)
-	}
-	want(t, e.login("fleet", other.clientID, other.secret), 200, "")
-}
-
 // Whoever guesses an account's secret adds nothing to its requests, and is shown nothing of its quota.
 func TestLogins_WrongOnesLeaveTheAccountsActivityAlone(t *testing.T) {
 	redis := testserver.NewRedis(t)
