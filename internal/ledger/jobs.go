@@ -173,34 +173,55 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 }
 
 // JobIDs finds a page of Jobs without reading the orders, so that a caller can charge for
-// them first.
+// them first. It asks partitions for their sizes, 256 in a round trip, and then lists those
+// that are not empty. A poll that finds nothing is one ZCARD for each partition: with 16
+// partitions one round trip, with 1,024 four, and about half a millisecond of Redis.
 func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (ids []delivery.OrderID, next string, err error) {
-	at, err := parseJobCursor(cursor)
+	after, err := parseJobCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	last := at
-	more := false
-	for p := at.partition; p < len(l.partitions) && !more; p++ {
-		from := jobCursor{partition: p}
-		if p == at.partition {
-			from = at
-		}
-		var found []redis.Z
-		found, more, err = l.jobsFrom(ctx, l.partitions[p].jobs(status, fleet), from, limit-len(ids))
+
+	last := after
+	remaining := l.partitions[min(after.partition, len(l.partitions)):]
+	for partitions := range slices.Chunk(remaining, partitionsCounted) {
+		sizes, err := pipelined(ctx, l.rdb, "counting jobs", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
+			return pipe.ZCard(ctx, p.jobs(status, fleet)).Val
+		})
 		if err != nil {
 			return nil, "", err
 		}
-		for _, z := range found {
-			member := z.Member.(string)
-			ids = append(ids, l.partitions[p].orderOfMember(member))
-			last = jobCursor{p, int64(z.Score), member}
+
+		for len(partitions) > 0 {
+			// One more than the page takes tells that there is a following page.
+			wanted := limit + 1 - len(ids)
+			n := setsHolding(sizes, int64(wanted))
+			listed := make([]jobRange, n)
+			for i := range listed {
+				listed[i] = jobRange{key: partitions[i].jobs(status, fleet), isEmpty: sizes[i] == 0}
+				if partitions[i].number == after.partition {
+					listed[i].after = after
+				}
+			}
+			found, err := l.jobsIn(ctx, listed, wanted)
+			if err != nil {
+				return nil, "", err
+			}
+
+			for i, jobs := range found {
+				for _, z := range jobs {
+					if len(ids) == limit {
+						return ids, last.String(), nil
+					}
+					member := z.Member.(string)
+					ids = append(ids, partitions[i].orderOfMember(member))
+					last = jobCursor{partition: partitions[i].number, score: int64(z.Score), member: member}
+				}
+			}
+			partitions, sizes = partitions[n:], sizes[n:]
 		}
 	}
-	if more {
-		next = last.String()
-	}
-	return ids, next, nil
+	return ids, "", nil
 }
 
 // ReadJobs reads the orders that JobIDs found. Orders that have left the status since are
@@ -218,25 +239,62 @@ func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status del
 	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil || o.Status != status }), nil
 }
 
-func (l *core) jobsFrom(ctx context.Context, key string, after jobCursor, limit int) (found []redis.Z, more bool, err error) {
-	for offset := int64(0); ; {
-		page, err := l.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{
-			Min: strconv.FormatInt(after.score, 10), Max: "+inf", Offset: offset, Count: int64(limit) + 1}).Result()
+// jobRange is what follows a job in a partition's list of a fleet's jobs.
+type jobRange struct {
+	key     string
+	after   jobCursor // without a member: the whole list
+	isEmpty bool      // nothing has to be read
+}
+
+// page asks for entries from an offset on, beginning with those that have the cursor's score.
+func (r jobRange) page(offset, count int) *redis.ZRangeBy {
+	return &redis.ZRangeBy{
+		Min: strconv.FormatInt(r.after.score, 10), Max: "+inf",
+		Offset: int64(offset), Count: int64(count),
+	}
+}
+
+// jobsIn reads at most limit jobs of each range. All ranges are read in one round trip. Only
+// one that has more than limit jobs of the cursor's millisecond needs others.
+func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) ([][]redis.Z, error) {
+	pages, err := pipelined(ctx, l.rdb, "listing jobs", ranges, func(pipe redis.Pipeliner, r jobRange) func() []redis.Z {
+		if r.isEmpty {
+			return nil
+		}
+		return pipe.ZRangeByScoreWithScores(ctx, r.key, r.page(0, limit)).Val
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	found := make([][]redis.Z, len(ranges))
+	for i, page := range pages {
+		found[i], err = l.jobsAfter(ctx, ranges[i], page, limit)
 		if err != nil {
-			return nil, false, failed("listing jobs", err)
+			return nil, err
 		}
+	}
+	return found, nil
+}
+
+// jobsAfter returns at most limit jobs of a range. page is the beginning of the list, which
+// has the jobs of the cursor's millisecond again.
+func (l *core) jobsAfter(ctx context.Context, r jobRange, page []redis.Z, limit int) (found []redis.Z, err error) {
+	for offset := 0; ; {
 		for _, z := range page {
-			if int64(z.Score) == after.score && z.Member.(string) <= after.member {
-				continue
+			isListed := int64(z.Score) == r.after.score && z.Member.(string) <= r.after.member
+			if !isListed && len(found) < limit {
+				found = append(found, z)
 			}
-			if len(found) == limit {
-				return found, true, nil
-			}
-			found = append(found, z)
 		}
-		if len(page) <= limit {
-			return found, false, nil
+		if len(page) < limit || len(found) == limit {
+			return found, nil
 		}
-		offset += int64(len(page))
+
+		offset += len(page)
+		page, err = l.rdb.ZRangeByScoreWithScores(ctx, r.key, r.page(offset, limit)).Result()
+		if err != nil {
+			return nil, failed("listing jobs", err)
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"vendorapi/internal/delivery"
 )
 
@@ -596,4 +598,27 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 			check(t, created == c.created && replayed == c.replayed && refused == c.refused, "created %d, replayed %d, refused %d", created, replayed, refused)
 		})
 	}
+}
+
+// A fleet asks every few seconds, and mostly there is nothing.
+func TestJobIDs_AsksEmptyPartitionsForTheirSizeOnly(t *testing.T) {
+	_, own := ownServer(t)
+	l := openTest(t, own, func(c *Config) { c.Partitions = 256 })
+	fleet := delivery.NewFleetID()
+
+	calls := commandsOf(t, l, func() {
+		ids, next := get2(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, "", 100))(t)
+		check(t, len(ids) == 0 && next == "", "%d jobs, next %q", len(ids), next)
+	})
+	check(t, calls["zcard"] == 256 && calls["zrangebyscore"] == 0, "%v", calls)
+
+	for i, p := range []int{3, 70, 255} {
+		job := redis.Z{Score: float64(1000 + i), Member: "12345678901234567890"}
+		must(t, l.rdb.ZAdd(t.Context(), l.partitions[p].jobs(delivery.Searching, fleet), job).Err())
+	}
+	calls = commandsOf(t, l, func() {
+		ids, next := get2(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, "", 100))(t)
+		check(t, len(ids) == 3 && next == "", "%d jobs, next %q", len(ids), next)
+	})
+	check(t, calls["zcard"] == 256 && calls["zrangebyscore"] == 3, "%v", calls)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
@@ -178,4 +179,66 @@ func TestFindStores_Bounds(t *testing.T) {
 		_, _, err := l.Stores.Find(ctx, StoreFilter{}, limit)
 		return err
 	})
+}
+
+// A text that matches nothing must not make Redis read every store there is.
+func TestFindStores_ReadsBoundedlyManyRecords(t *testing.T) {
+	_, own := ownServer(t)
+	l := openTest(t, own)
+	accounts, fleet := newAccounts(t, l, 3), delivery.NewFleetID()
+	writeStores(t, l, accounts, "s", 3, fleet, delivery.Active)
+	const perAccount = 8000 // three times that is more than a search reads
+	for i, account := range accounts {
+		p := l.partitionOf(account)
+		record := get(l.rdb.Get(t.Context(), p.store(delivery.OrderDigest(account, fmt.Sprint("s", i)))).Result())(t)
+		pipe := l.rdb.Pipeline()
+		for n := range perAccount {
+			digest := delivery.OrderDigest(account, fmt.Sprint("more", n))
+			pipe.Set(t.Context(), p.store(digest), record, 0)
+			pipe.SAdd(t.Context(), p.keyOf(kindAccountStores, account[:]), digest[:])
+			pipe.ZAdd(t.Context(), p.fleetStores(fleet, 0), redis.Z{Member: digest[:]})
+		}
+		get(pipe.Exec(t.Context()))(t)
+	}
+
+	for name, filter := range map[string]StoreFilter{"anywhere": {Text: "nowhere"}, "of a fleet": {Text: "nowhere", Fleet: fleet}} {
+		calls := commandsOf(t, l, func() {
+			stores, more := get2(l.Stores.Find(t.Context(), filter, 60))(t)
+			check(t, len(stores) == 0 && more, "%s: %d stores, more %v", name, len(stores), more)
+		})
+		check(t, calls["get"] == 20_000, "%s: %d records are read", name, calls["get"])
+	}
+
+	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{Account: accounts[1], Text: "nowhere"}, 60))(t)
+	check(t, len(stores) == 0 && !more, "of an account that is read whole: %d stores, more %v", len(stores), more)
+}
+
+// A later page of accounts begins behind the earlier one.
+func TestAccountsWithStores_ReadsNoEntryTwice(t *testing.T) {
+	_, own := ownServer(t)
+	l := openTest(t, own)
+	want := map[delivery.AccountID]bool{}
+	for range 300 {
+		account := delivery.NewAccountID()
+		want[account] = true
+		must(t, l.rdb.ZAdd(t.Context(), l.partitionOf(account).list(listWithStores), redis.Z{Member: account[:]}).Err())
+	}
+
+	var last delivery.AccountID
+	pages := 0
+	calls := commandsOf(t, l, func() {
+		for more := true; more; pages++ {
+			var accounts []delivery.AccountID
+			var err error
+			accounts, more, err = l.accountsWithStores(t.Context(), last, 7)
+			must(t, err)
+			for _, account := range accounts {
+				check(t, want[account] && compareAccounts(account, last) > 0, "%s after %s", account, last)
+				delete(want, account)
+				last = account
+			}
+		}
+	})
+	equal(t, len(want), 0, "accounts that no page has")
+	equal(t, calls["zrange"], pages*len(l.partitions), "lists that are read")
 }

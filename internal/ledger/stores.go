@@ -155,6 +155,33 @@ func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state deliv
 	return l.ReadPage(ctx, StorePage{fleet: fleet, state: state, keys: keys})
 }
 
+// CountOfFleets counts the stores of each fleet in a state, without reading them. Those whose
+// records cannot be read are counted, too.
+func (l Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, state delivery.StoreState) ([]int, error) {
+	type fleetList struct {
+		fleet int // its place in fleets
+		key   string
+	}
+	var lists []fleetList
+	for i, fleet := range fleets {
+		for _, p := range l.partitions {
+			lists = append(lists, fleetList{fleet: i, key: p.fleetStores(fleet, state)})
+		}
+	}
+
+	sizes, err := pipelined(ctx, l.rdb, "counting stores", lists, func(pipe redis.Pipeliner, list fleetList) func() int64 {
+		return pipe.ZCard(ctx, list.key).Val
+	})
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]int, len(fleets))
+	for i, size := range sizes {
+		counts[lists[i].fleet] += int(size)
+	}
+	return counts, nil
+}
+
 // StorePage is a page of a fleet's stores. Their records have not been read yet, so that
 // a caller can charge for them first.
 type StorePage struct {
@@ -180,7 +207,7 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 
 	page := StorePage{fleet: fleet, state: state}
 	last := after
-	for partitions := range slices.Chunk(l.partitions[after.partition:], setsAtOnce) {
+	for partitions := range slices.Chunk(l.partitions[after.partition:], partitionsCounted) {
 		sizes, err := pipelined(ctx, l.rdb, "counting stores", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
 			return pipe.ZCard(ctx, p.fleetStores(fleet, state)).Val
 		})
@@ -191,7 +218,7 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 		for len(partitions) > 0 {
 			// One more than the page takes tells that there is a following page.
 			wanted := limit + 1 - len(page.keys)
-			n := partitionsFor(sizes, int64(wanted))
+			n := setsHolding(sizes, int64(wanted))
 			listed := make([]storeRange, n)
 			for i := range listed {
 				listed[i] = storeRange{partition: partitions[i], isEmpty: sizes[i] == 0}
@@ -220,9 +247,9 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 	return page, nil
 }
 
-// partitionsFor returns how many of the first partitions, at least one, have that many
-// stores together; all when there are fewer.
-func partitionsFor(sizes []int64, wanted int64) int {
+// setsHolding returns how many of the first sets, at least one, have that many entries
+// together; all when there are fewer.
+func setsHolding(sizes []int64, wanted int64) int {
 	for i, size := range sizes {
 		wanted -= size
 		if wanted <= 0 {
@@ -374,35 +401,61 @@ type StoreFilter struct {
 }
 
 const (
-	// setsAtOnce is how many accounts', or partitions', ids of stores are in memory at once.
+	// partitionsCounted is how many partitions are asked for the sizes of their lists in one
+	// round trip.
+	partitionsCounted = 256
+
+	// setsAtOnce is how many accounts', or partitions', sets of stores are looked at together.
 	setsAtOnce = 32
 	// accountsSearched is among how many accounts a store is looked for when no account and no
 	// fleet is named.
 	accountsSearched = 5000
+	// storesSearched is how many records a search reads.
+	storesSearched = 20_000
 )
 
 // Find lists stores by account and external id, at most limit, 1 to 1000; more: there are others, or
-// may be: without an account or a fleet it looks at the stores of accountsSearched accounts only.
-// Stores whose records cannot be read are left out.
+// may be: it reads storesSearched stores at most, and without an account or a fleet it looks at the
+// stores of accountsSearched accounts only. Stores whose records cannot be read are left out.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
+
+	search := storeSearch{filter: &f, folded: delivery.FoldName(f.Text), limit: limit, unread: storesSearched}
 	if f.Account.IsZero() && f.Fleet.IsZero() {
-		return l.findAnywhere(ctx, &f, limit)
+		err = l.searchAccounts(ctx, &search)
+	} else {
+		err = l.search(ctx, &search, l.storeSets(&f))
 	}
-	stores, err = l.firstOf(ctx, l.storeSets(&f), &f, limit+1)
-	return stores[:min(limit, len(stores))], len(stores) > limit, err
+	if err != nil {
+		return nil, false, err
+	}
+	more = search.isCut || search.isFull()
+	return search.found[:min(limit, len(search.found))], more, nil
 }
 
-// findAnywhere reads the stores of one account after the other until there are enough. Accounts
+// storeSearch collects the first stores by account and external id that match a filter.
+type storeSearch struct {
+	filter *StoreFilter
+	folded string // the filter's text
+	limit  int
+
+	found  []*delivery.Store // one more than limit tells that there are others
+	unread int               // how many more records may be read
+	isCut  bool              // stores were left out
+}
+
+func (s *storeSearch) isFull() bool { return len(s.found) > s.limit }
+
+// searchAccounts reads the stores of one account after the other until there are enough. Accounts
 // without a store cost nothing.
-func (l Stores) findAnywhere(ctx context.Context, f *StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
-	cursor := ""
+func (l Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
+	var last delivery.AccountID
 	for searched := 0; searched < accountsSearched; {
-		accounts, next, err := l.listPage(ctx, listWithStores, scoreRange{}, cursor, itemsAtOnce)
+		accounts, more, err := l.accountsWithStores(ctx, last, itemsAtOnce)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 
 		for some := range slices.Chunk(accounts, setsAtOnce) {
@@ -410,43 +463,112 @@ func (l Stores) findAnywhere(ctx context.Context, f *StoreFilter, limit int) (st
 			for i, account := range some {
 				sets[i] = l.storesOf(account)
 			}
-			found, err := l.firstOf(ctx, sets, f, limit+1-len(stores))
+			err := l.search(ctx, s, sets)
 			if err != nil {
-				return nil, false, err
+				return err
 			}
-			stores = append(stores, found...)
 			// Whatever comes in a later account belongs behind what is found.
-			if len(stores) > limit {
-				return stores[:limit], true, nil
+			if s.isFull() || s.isCut {
+				return nil
 			}
 		}
-		if next == "" {
-			return stores, false, nil
+		if !more {
+			return nil
 		}
 		searched += len(accounts)
-		cursor = next
+		last = accounts[len(accounts)-1]
 	}
-	return stores, true, nil
+	s.isCut = true
+	return nil
 }
 
-// firstOf reads the stores of the sets and returns the first that match, at most most.
-func (l Stores) firstOf(ctx context.Context, sets []storeSet, f *StoreFilter, most int) (stores []*delivery.Store, err error) {
-	folded := delivery.FoldName(f.Text)
-	for page := range slices.Chunk(sets, setsAtOnce) {
-		keys, err := l.storeKeys(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		for some := range slices.Chunk(keys, itemsAtOnce) {
-			read, err := l.readStores(ctx, some)
-			if err != nil {
-				return nil, err
+// accountsWithStores lists the accounts after one that have a store, at most limit. Their entries all
+// have the same score, so Redis orders them by id.
+func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID, limit int) (accounts []delivery.AccountID, more bool, err error) {
+	start := "-"
+	if !after.IsZero() {
+		start = "(" + string(after[:])
+	}
+	read, err := pipelined(ctx, l.rdb, "listing accounts with stores", l.partitions, func(pipe redis.Pipeliner, r partition) func() []string {
+		return pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
+			Key: r.list(listWithStores), Start: start, Stop: "+", ByLex: true, Count: int64(limit) + 1,
+		}).Val
+	})
+	if err != nil {
+		return nil, false, err
+	}
+
+	for _, members := range read {
+		for _, member := range members {
+			if len(member) == len(delivery.AccountID{}) {
+				accounts = append(accounts, delivery.AccountID([]byte(member)))
 			}
-			stores = append(stores, slices.DeleteFunc(read, func(s *delivery.Store) bool { return !f.matches(s, folded) })...)
-			stores = firstStores(stores, most)
 		}
 	}
-	return stores, nil
+	slices.SortFunc(accounts, compareAccounts)
+	if len(accounts) > limit {
+		return accounts[:limit], true, nil
+	}
+	return accounts, false, nil
+}
+
+// search reads the stores of the sets. It has the ids of at most storesSearched stores in memory, and
+// those of one set.
+func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) error {
+	for some := range slices.Chunk(sets, setsAtOnce) {
+		sizes, err := l.setSizes(ctx, some)
+		if err != nil {
+			return err
+		}
+
+		for len(some) > 0 {
+			if s.unread == 0 {
+				s.isCut = true
+				return nil
+			}
+			n := setsHolding(sizes, int64(s.unread))
+			keys, err := l.storeKeys(ctx, some[:n])
+			if err != nil {
+				return err
+			}
+			if len(keys) > s.unread {
+				keys = keys[:s.unread]
+				s.isCut = true
+			}
+			err = l.searchRecords(ctx, s, keys)
+			if err != nil {
+				return err
+			}
+			some, sizes = some[n:], sizes[n:]
+		}
+	}
+	return nil
+}
+
+func (l Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string) error {
+	s.unread -= len(keys)
+	for some := range slices.Chunk(keys, itemsAtOnce) {
+		stores, err := l.readStores(ctx, some)
+		if err != nil {
+			return err
+		}
+		for _, store := range stores {
+			if s.filter.matches(store, s.folded) {
+				s.found = append(s.found, store)
+			}
+		}
+		s.found = firstStores(s.found, s.limit+1)
+	}
+	return nil
+}
+
+func (l *core) setSizes(ctx context.Context, sets []storeSet) ([]int64, error) {
+	return pipelined(ctx, l.rdb, "counting stores", sets, func(pipe redis.Pipeliner, set storeSet) func() int64 {
+		if set.isSorted {
+			return pipe.ZCard(ctx, set.key).Val
+		}
+		return pipe.SCard(ctx, set.key).Val
+	})
 }
 
 // firstStores keeps the first stores by account and external id.

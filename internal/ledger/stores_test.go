@@ -398,3 +398,20 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 	equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.Active))(t)), len(accounts), "stores after the repair")
 	equal(t, strings.Count(logs.String(), "a record is read again"), 1, "lines about the repair")
 }
+
+func TestCountOfFleets_ReadsNoStore(t *testing.T) {
+	_, own := ownServer(t)
+	l := openTest(t, own)
+	fleets, accounts := []delivery.FleetID{delivery.NewFleetID(), delivery.NewFleetID(), delivery.NewFleetID()}, newAccounts(t, l, 5)
+	writeStores(t, l, accounts, "active", 30, fleets[0], delivery.Active)
+	writeStores(t, l, accounts, "waiting", 4, fleets[0], delivery.AwaitingFleetApproval)
+	writeStores(t, l, accounts, "other", 7, fleets[2], delivery.Active)
+
+	calls := commandsOf(t, l, func() {
+		equal(t, get(l.Stores.CountOfFleets(t.Context(), fleets, delivery.Active))(t), []int{30, 0, 7}, "active stores")
+		equal(t, get(l.Stores.CountOfFleets(t.Context(), fleets, delivery.AwaitingFleetApproval))(t), []int{4, 0, 0}, "stores that wait")
+	})
+
+	check(t, calls["get"] == 0 && calls["zrange"] == 0, "%v", calls)
+	equal(t, calls["zcard"], 2*len(fleets)*len(l.partitions), "lists whose size is asked for")
+}
