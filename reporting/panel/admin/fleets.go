@@ -9,18 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/panel/svgmap"
 )
 
-const (
-	fleetsShown   = 25
-	fleetsAtATime = 4
-)
+const fleetsShown = 25
 
 type fleetList struct {
 	formPage
@@ -31,25 +26,30 @@ type fleetList struct {
 
 type fleetRow struct {
 	*delivery.Fleet
-	Active, Awaiting, Migrating int
+	Active, Awaiting int // stores in that state
 	// Limited is when it was last refused for being over its limit; zero: never.
 	Limited time.Time
 }
 
-func (p *Pages) stores(r *http.Request, f *fleetRow) ([]*delivery.Store, error) {
-	stores, err := p.Ledger.Stores.OfFleet(r.Context(), f.ID, 0)
-	for _, s := range stores {
-		if s.State == delivery.AwaitingFleetApproval {
-			f.Awaiting++
-		}
-		if s.State == delivery.Active {
-			f.Active++
-			if !s.ClosingDate.IsZero() {
-				f.Migrating++
-			}
-		}
+// countStores counts the stores of the rows' fleets and reads none.
+func (p *Pages) countStores(ctx context.Context, rows []fleetRow) error {
+	ids := make([]delivery.FleetID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
 	}
-	return stores, err
+	active, err := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.Active)
+	if err != nil {
+		return err
+	}
+	awaiting, err := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.AwaitingFleetApproval)
+	if err != nil {
+		return err
+	}
+
+	for i := range rows {
+		rows[i].Active, rows[i].Awaiting = active[i], awaiting[i]
+	}
+	return nil
 }
 
 func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
@@ -70,15 +70,7 @@ func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) er
 		}
 	}
 	list.Fleets, list.Pager = layout.Cut(found, fleetsShown, "/fleets", query)
-	var group errgroup.Group
-	group.SetLimit(fleetsAtATime)
-	for i := range list.Fleets {
-		group.Go(func() error {
-			_, err := p.stores(r, &list.Fleets[i])
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	if err := p.countStores(r.Context(), list.Fleets); err != nil {
 		return err
 	}
 	return p.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
@@ -88,9 +80,14 @@ type fleetPage struct {
 	formPage
 	fleetRow
 	Country, CloseUp *svgmap.Map // CloseUp may be nil
-	// The first ones by name; those that wait for the fleet's answer, and the others.
+	// The first ones by name; those that wait for the fleet's answer, and the others. Of a fleet
+	// with more than storesRead of them, some.
 	AwaitingStores, Stores []storeRow
 	MoreStores             bool
+	// MoreActive reports that only some of the active stores have been read. Migrating, Vendors
+	// and AllVendors are those of the stores that have.
+	MoreActive bool
+	Migrating  int // active stores with a closing day
 	// The accounts that an overdue payment would be announced to, those with the most stores
 	// first, and all in number.
 	Vendors    []vendorAtRisk
@@ -104,8 +101,9 @@ type vendorAtRisk struct {
 }
 
 const (
-	someStores   = 5  // names of stores beside a vendor
-	vendorsShown = 20 // vendors at risk
+	storesRead   = 500 // stores in each state that a fleet's page reads
+	someStores   = 5   // names of stores beside a vendor
+	vendorsShown = 20  // vendors at risk
 )
 
 // Some are the first of its stores.
@@ -132,15 +130,45 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	page := &fleetPage{formPage: newFormPage(r, o), fleetRow: fleetRow{Fleet: fleet, Limited: limited[id]},
 		Country: svgmap.Country(fleet.Coverage, "Coverage of "+fleet.Name+" in Turkey", "The area that the fleet serves, on the outline of Turkey."),
 		CloseUp: svgmap.CloseUp(fleet.Coverage, "Coverage of "+fleet.Name, "The area that the fleet serves, as large as it fits.")}
-	stores, err := p.stores(r, &page.fleetRow)
-	if err != nil {
+	row := []fleetRow{page.fleetRow}
+	if err := p.countStores(r.Context(), row); err != nil {
 		return err
 	}
-	page.take(stores)
+	page.fleetRow = row[0]
+	if err := p.readStores(r.Context(), page); err != nil {
+		return err
+	}
 	if err := p.nameOwners(r.Context(), page); err != nil {
 		return err
 	}
 	return p.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
+}
+
+// readStores reads some stores in each state. Reading all of a fleet with 10,000 would cost
+// Redis as much as 10,000 requests, each time the page is shown.
+func (p *Pages) readStores(ctx context.Context, page *fleetPage) error {
+	var stores []*delivery.Store
+	for _, state := range []delivery.StoreState{delivery.AwaitingFleetApproval, delivery.Active, delivery.Deactivated} {
+		found, err := p.Ledger.Stores.PageOfFleet(ctx, page.ID, state, "", storesRead)
+		if err != nil {
+			return err
+		}
+		read, err := p.Ledger.Stores.ReadPage(ctx, found)
+		if err != nil {
+			return err
+		}
+		stores = append(stores, read...)
+
+		hasMore := found.Next != ""
+		if hasMore && state == delivery.Active {
+			page.MoreActive = true
+		}
+		if hasMore && state != delivery.AwaitingFleetApproval {
+			page.MoreStores = true
+		}
+	}
+	page.take(stores)
+	return nil
 }
 
 // nameOwners reads the names of those accounts that the page shows.
@@ -177,6 +205,9 @@ func (page *fleetPage) take(stores []*delivery.Store) {
 	for _, s := range storeRows(stores, nil) {
 		if s.State == delivery.Active {
 			active[s.Account] = append(active[s.Account], s.Name)
+			if !s.ClosingDate.IsZero() {
+				page.Migrating++
+			}
 		}
 		list := &page.Stores
 		if s.State == delivery.AwaitingFleetApproval {

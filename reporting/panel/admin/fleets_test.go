@@ -2,10 +2,13 @@ package admin
 
 import (
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
@@ -124,9 +127,10 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	for _, cell := range testenv.All(rows[1], "td") {
 		cells = append(cells, testenv.Words(cell))
 	}
-	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not reported|2|1|1|25, 10|200" {
+	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not reported|2|1|25, 10|200" {
 		t.Error(got)
 	}
+	e.Get("/fleets/"+id.String()).Want(200, "2 active, 1 of them migrating; 1 awaiting approval")
 }
 
 func TestFleetPage_ConfirmsAndRejectsStores(t *testing.T) {
@@ -141,4 +145,32 @@ func TestFleetPage_ConfirmsAndRejectsStores(t *testing.T) {
 	if a, r := e.store(v, "evet/1").State, e.store(v, "hayır").State; a != delivery.Active || r != delivery.AwaitingFleet {
 		t.Error(a, r)
 	}
+}
+
+// A fleet's page reads a bounded part of its stores, and says that there are more.
+func TestFleetPage_OfAFleetWithManyStoresShowsSome(t *testing.T) {
+	e := newEnv(t)
+	id := e.newFleet(unique("Büyük Filo"))
+	v := e.newAccount("Büyüyen")
+	e.activeStore(v, "a", "A", id)
+	client, err := system.Redis.Client()
+	must(t, err)
+	defer client.Close()
+	// More entries of the fleet's list, without records: the page must not ask for all of them.
+	lists, err := client.Keys(t.Context(), "*F"+string([]byte{byte(delivery.Active)})+"*").Result()
+	must(t, err)
+	added := 0
+	for _, list := range lists {
+		if !strings.HasSuffix(list, string(id[:])) {
+			continue
+		}
+		for added < storesRead {
+			added++
+			digest := fmt.Sprintf("\xff%0*d", len(delivery.Digest{})-1, added) // behind the store's own
+			must(t, client.ZAdd(t.Context(), list, redis.Z{Member: digest}).Err())
+		}
+	}
+
+	page := e.Get("/fleets/"+id.String()).Want(200, "501 active", "there are more", "The event goes to the vendors of all of them", "the vendors of all 501 active stores")
+	page.Want(200, "Büyüyen")
 }
