@@ -361,6 +361,27 @@ func (l Orders) Find(ctx context.Context, account delivery.AccountID, externalID
 	return o, nil
 }
 
+// FindAmong finds the orders of several accounts that have one external id. Those that cannot be
+// read are left out and reported.
+func (l Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, externalID string) (orders []*delivery.Order, unreadable []error, err error) {
+	if externalID == "" {
+		return nil, nil, nil
+	}
+
+	keys := make([]string, len(accounts))
+	for i, account := range accounts {
+		keys[i] = l.partitionOf(account).order(delivery.OrderDigest(account, externalID))
+	}
+	found, unreadable, err := readRecords(ctx, l.rdb, "looking for orders", keys, func(i int, record string) (*delivery.Order, error) {
+		o, err := decodeOrder(record, l.partitionOf(accounts[i]).number)
+		if err != nil {
+			return nil, fmt.Errorf("order %q of account %s: %w", externalID, accounts[i], err)
+		}
+		return o, nil
+	})
+	return present(found), unreadable, err
+}
+
 // Each calls do with every order in Redis, up to 500 at a time, unordered, never twice at
 // once; what is there all the time comes at least once. Unreadable records are joined to
 // the error; an error of do ends it.

@@ -38,6 +38,13 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 	key := l.partitionOf(vendors[0].account).order(delivery.OrderDigest(vendors[0].account, "same id"))
 	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
 	check(t, errOf(l.Orders.Find(t.Context(), vendors[0].account, "same id")) != nil, "a record that cannot be read is passed over")
+
+	var accounts []delivery.AccountID
+	for _, v := range vendors {
+		accounts = append(accounts, v.account)
+	}
+	among, unreadable := get2(l.Orders.FindAmong(t.Context(), accounts, "same id"))(t)
+	check(t, len(among) == len(vendors)-1 && len(unreadable) == 1, "%d orders beside one that cannot be read, %v", len(among), unreadable)
 }
 
 // One account more than a pipeline asks about.

@@ -195,6 +195,7 @@ type ordersView struct {
 	Lost                        []string
 	Past                        bool   // ClickHouse was read
 	Unread                      int    // rows of it that this program cannot understand
+	UnreadLive                  int    // orders in Redis that this program cannot read
 	Next, First                 string // addresses; empty: there is none
 	Longer                      string // the same search over a longer period
 	LongerName                  string
@@ -203,11 +204,11 @@ type ordersView struct {
 }
 
 func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
-	var live []*delivery.Order
+	var live liveOrders
 	var past pastPage
 	r := p.reading(ctx)
 	if s.text != "" {
-		read(r, "live orders (Redis)", &live, func(ctx context.Context) ([]*delivery.Order, error) {
+		read(r, "live orders (Redis)", &live, func(ctx context.Context) (liveOrders, error) {
 			return p.findLive(ctx, s)
 		})
 	}
@@ -217,8 +218,9 @@ func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 		return err
 	})
 	v.Lost, v.Unread = r.wait(), past.unread
+	v.UnreadLive = live.unread
 	var rows []orderRow
-	for _, o := range live {
+	for _, o := range live.found {
 		rows = append(rows, orderRow{Order: o})
 	}
 	var next *cursor
@@ -331,32 +333,37 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	return p.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
 }
 
+// liveOrders are orders in Redis.
+type liveOrders struct {
+	found  []*delivery.Order
+	unread int // orders whose records cannot be read
+}
+
 // findLive looks in Redis for orders with the external id that is searched for: of the account that
 // is named, else of all while there are few. Redis has no other way from an external id to its order.
-func (p *Pages) findLive(ctx context.Context, s *search) (orders []*delivery.Order, err error) {
+// An order that cannot be read hides no other.
+func (p *Pages) findLive(ctx context.Context, s *search) (liveOrders, error) {
 	accounts := []delivery.AccountID{s.account}
 	if s.account.IsZero() {
 		few, err := p.Lists.Few.Get(ctx)
 		if err != nil {
-			return nil, err
+			return liveOrders{}, err
 		}
 		accounts, err = few.AccountIDs()
 		if err != nil {
-			return nil, err
+			return liveOrders{}, err
 		}
 	}
 
-	for _, account := range accounts {
-		order, err := p.Ledger.Orders.Find(ctx, account, s.text)
-		if err != nil {
-			return nil, err
-		}
-		if order != nil {
-			orders = append(orders, order)
-		}
+	orders, unreadable, err := p.Ledger.Orders.FindAmong(ctx, accounts, s.text)
+	if err != nil {
+		return liveOrders{}, err
+	}
+	for _, problem := range unreadable {
+		p.Log.Error("an order in Redis cannot be read", "error", problem)
 	}
 	slices.SortFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return orders, nil
+	return liveOrders{found: orders, unread: len(unreadable)}, nil
 }
 
 func (s *search) offer(v *ordersView, few layout.Names) {

@@ -155,6 +155,37 @@ func TestOrders_WithoutClickHouseAreFoundByIDs(t *testing.T) {
 	e.finds(e.get("/orders")).Says("History is unavailable")
 }
 
+// A search by external id over all accounts shows what can be read, and says that there is more.
+func TestOrders_OneThatCannotBeReadHidesNoOther(t *testing.T) {
+	e := newEnvToStop(t)
+	var orders []*delivery.Order
+	for range 3 {
+		v := e.NewVendor()
+		edit := v.Edit
+		v.Edit = func(d *delivery.OrderDraft) {
+			edit(d)
+			d.ExternalOrderID = "same-id"
+		}
+		orders = append(orders, v.Order("", time.Now().Add(time.Duration(len(orders))*time.Second)))
+	}
+	client, err := e.Server.Client()
+	must(t, err)
+	defer client.Close()
+	digest := delivery.OrderDigest(orders[1].Account, "same-id")
+	keys, err := client.Keys(t.Context(), "*").Result()
+	must(t, err)
+	for _, key := range keys {
+		isRecord := strings.HasSuffix(key, string(digest[:])) && client.Type(t.Context(), key).Val() == "string"
+		if isRecord {
+			must(t, client.Set(t.Context(), key, "damaged", 0).Err())
+		}
+	}
+
+	a := e.get("/orders?q=same-id")
+
+	e.finds(a, orders[2].ID, orders[0].ID).Says("One order with this id in Redis cannot be read").Hides("Cannot be read right now")
+}
+
 func TestOrders_WithoutRedisAreThoseOfClickHouse(t *testing.T) {
 	e := newEnvToStop(t)
 	e.insertOrders(60, time.Minute)
