@@ -60,7 +60,7 @@ func receiverScores(state EndpointState) scoreRange {
 	return scoreRange{first: first, last: first + 1<<severityShift - 1}
 }
 
-// listEntry is a place in a list. The zero value is before every other.
+// listEntry is a position in a list. The zero value precedes every entry.
 type listEntry struct {
 	score   int64
 	account delivery.AccountID
@@ -190,17 +190,12 @@ func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) 
 // namesKey is a sorted set of all accounts by name, all with the score 0. A member is the folded
 // name, a zero byte, the account's id, and the revision with which the account got the name.
 //
-// A member is added before the account is written with that name and revision, and the earlier
-// one is removed after that. Either write may fail, so a member is right only while its account
-// has both its name and its revision. The revision alone does not tell: after a rename that was
-// not written, the next change gets the same revision with another name.
-//
-// Listings leave out members that are not right, and remove those that cannot become right any
-// more (isOutlived). A member that is about to become right has a revision that its account has
-// not reached, or no account yet, so no reader can remove it, however old what it has read is.
-// A creation or rename that ended between its two writes leaves such a member, too: that of a
-// rename is removed once the account has been changed again, that of a creation by a restore only
-// (repairNames).
+// The new member is added first, then the account is written, and then the earlier member is
+// removed. A crash between two of these writes leaves an outdated member, which is removed once
+// the account has been changed again, and that of a creation only by a restore (repairNames). A
+// reader leaves out a member unless its account has both its name and its revision, and removes
+// it once the account has reached the revision without the name (isOutlived), so never one whose
+// account is still to be written.
 func (l *core) namesKey() string { return l.global.prefix + "names" }
 
 // nameTail is the length of what follows the folded name in a member.
@@ -385,7 +380,8 @@ type AccountFilter struct {
 
 // Page reads the accounts that match, at most limit: by name, or with a state by the time at
 // which it began (suspended) or ends (excess). A page may have fewer although others follow:
-// next is empty at the end. VALIDATION_FAILED for a cursor that no page had.
+// next is empty at the end. An account whose name or time changes between two pages may be on
+// both or on none. VALIDATION_FAILED for a cursor that no page had.
 func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
 	if f.State != "" {
 		return l.statePage(ctx, f, cursor, limit)
@@ -507,7 +503,8 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 
 // Page reads receivers in a state, or in any, at most limit: the worst first, and of one state
 // those that have been in it for longest. A page may have fewer although others follow: next is
-// empty at the end. VALIDATION_FAILED for a cursor that no page had.
+// empty at the end. A receiver whose state changes between two pages may be on both or on none.
+// VALIDATION_FAILED for a cursor that no page had.
 func (l Webhooks) Page(ctx context.Context, state EndpointState, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
 	ids, next, err := l.listPage(ctx, listReceivers, receiverScores(state), cursor, limit)
 	if err != nil {

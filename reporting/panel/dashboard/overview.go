@@ -33,7 +33,13 @@ const (
 	pingTimeout = time.Second
 )
 
-const endpointsPart, queuesPart, refusedPart, accountNamesPart = "webhook endpoints", "webhook queues", "refused updates", "names of accounts"
+// The parts of pages that may be lost, as readers see them.
+const (
+	endpointsPart    = "webhook endpoints"
+	queuesPart       = "webhook queues"
+	refusedPart      = "refused updates"
+	accountNamesPart = "names of accounts"
+)
 
 // seen is the overview: what was read, and what follows from it. What could not be read is
 // nil and in Lost.
