@@ -451,15 +451,24 @@ func (l Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) 
 	if err != nil {
 		return AccountCounts{}, failed("counting accounts", err)
 	}
-	for state, n := range map[AccountState]*int64{AccountInExcess: &counts.Excess, AccountSuspended: &counts.Suspended} {
-		list, scores := l.stateList(state)
-		counted, err := l.listCounts(ctx, list, scores)
-		if err != nil {
-			return AccountCounts{}, err
-		}
-		*n = counted[0]
+	counts.Excess, err = l.countState(ctx, AccountInExcess)
+	if err != nil {
+		return AccountCounts{}, err
+	}
+	counts.Suspended, err = l.countState(ctx, AccountSuspended)
+	if err != nil {
+		return AccountCounts{}, err
 	}
 	return counts, nil
+}
+
+func (l Accounts) countState(ctx context.Context, state AccountState) (int64, error) {
+	list, scores := l.stateList(state)
+	counted, err := l.listCounts(ctx, list, scores)
+	if err != nil {
+		return 0, err
+	}
+	return counted[0], nil
 }
 
 // mostOfOneName bounds the accounts among which Named looks; more of one name are ambiguous.
