@@ -45,8 +45,8 @@ type bodyBudget struct {
 // operators is the caller of all requests to the admin API.
 var operators [16]byte
 
-// reserve reports whether there is room for n more bytes of a caller. Whoever is told so gives
-// them back with giveBack.
+// reserve reports whether there is room for n more bytes of a caller, which then holds them until
+// giveBack.
 func (b *bodyBudget) reserve(caller [16]byte, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

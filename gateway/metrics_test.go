@@ -18,7 +18,7 @@ func TestLedgerErrors_AreCountedByCause(t *testing.T) {
 		err  error
 		want ledgerCause
 	}{
-		"Redis is away":             {fmt.Errorf("reading: %w", delivery.ErrUnavailable), causeRedis},
+		"Redis is unavailable":      {fmt.Errorf("reading: %w", delivery.ErrUnavailable), causeRedis},
 		"Redis refuses to write":    {fmt.Errorf("%w: OOM command not allowed", delivery.ErrUnavailable), causeRedis},
 		"no replica has confirmed":  {fmt.Errorf("creating: %w", ledger.ErrUnconfirmed), causeUnconfirmed},
 		"others write all the time": {errContended, causeContended},

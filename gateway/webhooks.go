@@ -132,9 +132,9 @@ func (g *gateway) testWebhook(x *requestContext) error {
 
 func viewQueued(eventID string) map[string]string { return map[string]string{"eventId": eventID} }
 
-// replayOwn is POST /webhook/replay {since}: events are sent once more, under their own
-// ids. Another replay of the account meanwhile is RATE_LIMITED, and counts. The request pays for
-// what is read first, and each further page counts as one more.
+// replayOwn is POST /webhook/replay {since}: events are sent once more, under their own ids. While a
+// replay of the account runs, another one is RATE_LIMITED, and counts. The request pays for the first
+// thousand events; each further thousand counts as one more.
 func (g *gateway) replayOwn(x *requestContext) error {
 	var body struct {
 		Since delivery.Text `json:"since"`

@@ -83,7 +83,7 @@ func TestTokens_OfASingleServerAreOneCommand(t *testing.T) {
 	check(t, strings.Contains(stats, "cmdstat_mget:calls=1,") && !strings.Contains(stats, "cmdstat_get:"), "%s", stats)
 }
 
-// In a cluster one partition whose server is away stops no other's timers, and is not waited for.
+// In a cluster one partition whose server does not answer stops no other's timers, and is not waited for.
 func TestDue_APartitionThatCannotBeReadHurtsOnlyItself(t *testing.T) {
 	l := openTest(t)
 	edited := &Config{edit: func(file, text string) string {
