@@ -269,10 +269,11 @@ func (l *core) writeFleet(ctx context.Context, before *editedFleet, after *deliv
 	// A fleet whose record cannot be read has its id for a name and no area (unreadFleet).
 	setsName := after.Name != before.Name
 	setsArea := len(after.Coverage.JSON()) > 0
+	isComplete := setsName && setsArea
 	switch {
 	case sameRecord:
 		record = nil // is left as it is
-	case before.unreadable != nil && !(setsName && setsArea):
+	case before.unreadable != nil && !isComplete:
 		return false, fmt.Errorf("fleet %s cannot be read; a change must set its name and its area: %w", before.ID, before.unreadable)
 	}
 
