@@ -191,10 +191,12 @@ func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker 
 	if err := l.makeGroups(ctx, r.key(kindEvents), r.key(kindUpdates)); err != nil {
 		return nil, err
 	}
+
 	token.Owner, token.Epoch = worker, token.Epoch+1
 	o := &Owned{Partition: partition, Token: token}
 	step := l.Step(partition, token)
 	step.was = string(seen)
+
 	for _, g := range []struct {
 		role Role
 		kind byte
@@ -208,22 +210,27 @@ func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker 
 			return nil, err
 		}
 	}
+
 	notes, err := l.rdb.XRevRangeN(ctx, r.key(kindNotes), "+", "-", 1).Result()
 	if err != nil {
 		return nil, failed("reading notes", err)
 	}
-	if o.Notes = "0-0"; len(notes) > 0 { // everything is read after this
+	o.Notes = "0-0"
+	if len(notes) > 0 { // everything is read after this
 		o.Notes = notes[0].ID
 	}
+
 	if err := l.Advance(ctx, []*Step{step})[0]; err != nil {
 		return nil, err
 	}
+
 	// Nobody else publishes any more but gateways.
 	stream, err := l.rdb.XInfoStream(ctx, r.key(kindEvents)).Result()
 	if err != nil {
 		return nil, failed("reading a stream", err)
 	}
 	o.CatchUp = stream.LastGeneratedID
+
 	o.Token, o.From, o.ReadFrom = step.Token, step.Token.Events, o.Read.Events
 	if streamIDLess(o.Token.Webhooks, o.From) {
 		o.From, o.ReadFrom = o.Token.Webhooks, o.Read.Webhooks

@@ -106,7 +106,7 @@ func (r *Role) closeStore(ctx context.Context, s *delivery.Store, now time.Time)
 	data := delivery.AppendStoreDeactivated(nil, s.ExternalID, delivery.MigratedToHizliyo)
 	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreDeactivated, now, data))
 	if errors.Is(err, ledger.ErrConflict) {
-		return nil // changed meanwhile: the next visit decides again
+		return nil // changed since it was read: the next visit decides again
 	}
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.ExternalID, err)

@@ -287,23 +287,27 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 	if err != nil {
 		return err
 	}
+
 	filter := storeFilter(query, account, fleets)
 	if account != nil {
 		list.Account, list.AccountName = account.ID.String(), account.Name
 	}
 	list.State, list.Tabs = query.Get("state"), query.Tabs("/stores", "state", storeStates)
 	list.Accounts, list.Fleets = few.Choices(query.Get("account"), toChoose), fleets.Choices(query.Get("fleet"), toChoose)
+
 	refused := query.Err()
 	if refused == nil {
 		stores, more, err := p.Ledger.Stores.Find(r.Context(), filter, storesFound)
 		if err != nil {
 			return err
 		}
-		if list.More = more; !more { // a part of them by name would look like the first
+		list.More = more
+		if !more { // a part of them by name would look like the first
 			slices.SortStableFunc(stores, func(a, b *delivery.Store) int {
 				return cmp.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name))
 			})
 		}
+
 		owners := make([]delivery.AccountID, len(stores))
 		for i, s := range stores {
 			owners[i] = s.Account
