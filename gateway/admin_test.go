@@ -77,6 +77,22 @@ func TestAdminAccounts_Life(t *testing.T) {
 	}
 }
 
+// Members in another order would make every comparison of two answers fail.
+func TestAdminLists_AreTheSameBytesEachTime(t *testing.T) {
+	e := newEnv(t)
+	e.newAccount("")
+
+	for _, path := range []string{"/accounts", "/webhooks"} {
+		first := e.admin("GET", path, "").body
+		for range 20 {
+			again := e.admin("GET", path, "").body
+			if again != first {
+				t.Fatalf("GET %s answers %s and then %s", path, first, again)
+			}
+		}
+	}
+}
+
 func TestAdminAccounts_AreListedInPages(t *testing.T) {
 	e := newEnv(t)
 	var want []string
