@@ -255,6 +255,13 @@ func (p *Pages) directory(ctx context.Context, account string) *directory {
 	return &d
 }
 
+// knowsAccounts reports whether an account that was not found is a mistake: it has been looked for,
+// and there are others. A Redis without any account says nothing about those in ClickHouse.
+func (d *directory) knowsAccounts() bool {
+	hasNone := d.few != nil && len(d.few) == 0
+	return d.accountsRead && !hasNone
+}
+
 // addAccounts adds the names of the accounts in a report's rows. Without Redis the ids are shown.
 func (p *Pages) addAccounts(ctx context.Context, d *directory, report *reports.Report, rows [][]reports.Cell) {
 	column := report.Column("accountId")
@@ -314,7 +321,7 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 		unknown = &delivery.FieldError{Field: what, Message: "Unknown " + what + ": no " + what + " has the id " + id.String() + "."}
 		return ""
 	}
-	params.AccountName = find("account", params.Account, known.Accounts, known.accountsRead)
+	params.AccountName = find("account", params.Account, known.Accounts, known.knowsAccounts())
 	params.FleetName = find("fleet", params.Fleet, known.Fleets, len(known.Fleets) > 0)
 	id, found := p.storeID(ctx, params.Account, params.Store)
 	if params.Store = id; !found {

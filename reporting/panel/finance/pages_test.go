@@ -363,6 +363,30 @@ func TestDownloads_RefuseWhatNobodyIsCalled(t *testing.T) {
 	}
 }
 
+// Where Redis has no account at all, those in ClickHouse are not mistakes: it may be a new one.
+func TestFindNames_JudgesNoAccountWhereThereIsNone(t *testing.T) {
+	asked := delivery.NewAccountID()
+	others := layout.Names{delivery.NewAccountID().String(): "Another"}
+	for _, c := range []struct {
+		name    string
+		known   directory
+		unknown bool
+	}{
+		{"no account at all", directory{accountsRead: true, few: layout.Names{}}, false},
+		{"others", directory{accountsRead: true, few: others}, true},
+		{"too many to list", directory{accountsRead: true}, true},
+		{"Redis was not read", directory{few: others}, false},
+	} {
+		params := reports.Params{Account: asked}
+
+		unknown := new(Pages).findNames(t.Context(), &c.known, &params)
+
+		if (unknown != nil) != c.unknown {
+			t.Errorf("%s: %v", c.name, unknown)
+		}
+	}
+}
+
 // What is to be done, how much it is, and the rows of one kind, here and in files.
 func TestExceptions_ByKind(t *testing.T) {
 	t.Parallel()
