@@ -99,8 +99,8 @@ func (s *overloaded) besideNeighbour(ctx context.Context, what string, neighbour
 	ratio := harness.Median(beside) / harness.Median(without)
 	s.figure(what, "%s", seen)
 	s.check(accepted == sent, "the healthy vendor's orders, at 200 a second", "all accepted", "%d of %d%s", accepted, sent, problems)
-	s.check(float64(sent) >= 0.999*float64(due), "of them sent when they fell due, not held up by earlier ones", "99.9 %",
-		"%d of %d", sent, due)
+	s.check(float64(sent) >= s.form.punctual*float64(due), "of them sent when they fell due, not held up by earlier ones",
+		fmt.Sprintf("%.4g %%", 100*s.form.punctual), "%d of %d", sent, due)
 	s.check(ratio <= s.form.ratio, "their p99 beside the neighbour",
 		fmt.Sprintf("at most %.1f times that without, medians of %d rounds", s.form.ratio, neighbourRounds),
 		"%.2f times: %.1f ms, without %.1f ms", ratio, harness.Median(beside), harness.Median(without))

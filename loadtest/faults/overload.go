@@ -65,8 +65,10 @@ type form struct {
 	inFlight string        // the gateway's MAX_IN_FLIGHT in the case load; empty: the default
 
 	// Of the cases with a neighbour: how long one measurement lasts, without or beside the
-	// neighbour, by how much the healthy vendor's p99 may grow, and how much the neighbours have.
+	// neighbour, the share of the healthy vendor's orders that must be sent when they fall due, by
+	// how much its p99 may grow, and how much the neighbours have.
 	neighbour              time.Duration
+	punctual               float64
 	ratio                  float64
 	fleets, stores, events int
 }
@@ -76,7 +78,7 @@ var wholeForm = form{
 	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second,
 	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute,
 	share: 1, beside: 20 * time.Millisecond,
-	neighbour: 8 * time.Second, ratio: 1.5, fleets: 100, stores: 10_000, events: 1_000_000,
+	neighbour: 8 * time.Second, punctual: 0.999, ratio: 1.5, fleets: 100, stores: 10_000, events: 1_000_000,
 }
 
 type overloadRun struct {
