@@ -39,8 +39,9 @@ const (
 var errReplayTooLong = errors.New("a replay ends after 50 seconds")
 
 // replaying runs one replay of an account at a time, for at most replayLimit. RATE_LIMITED
-// while another runs. Nothing else ends it: the HTTP server says of no client that it is gone,
-// so a replay whose client is gone goes on until its limit, or until nothing pays for a page.
+// while another runs, and when the time is over; then what replay returns as queued is queued.
+// Nothing else ends it: the HTTP server says of no client that it is gone, so a replay whose client
+// is gone goes on until its limit, or until nothing pays for a page.
 func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, replayLimit, errReplayTooLong)
 	defer cancel()
@@ -55,7 +56,14 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 			Message: "another replay of this account is in progress"}
 	}
 	defer l.rdb.Del(context.WithoutCancel(ctx), lease)
-	return replay(limited)
+
+	queued, err := replay(limited)
+	timeIsOver := errors.Is(context.Cause(limited), errReplayTooLong)
+	if timeIsOver && errors.Is(err, delivery.ErrUnavailable) {
+		err = &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second,
+			Message: fmt.Sprintf("%v; %d events of this one are queued", errReplayTooLong, queued)}
+	}
+	return queued, err
 }
 
 // ReplayEvents queues events again, each once, under their own ids, and returns how many;
@@ -117,26 +125,23 @@ func (e *Event) key() string {
 
 // ReplaySince queues all events since a time again, in order, at most 24 hours back. It reads the
 // account's own stream, so it costs what the account has had. charge is called before each further
-// thousand events, or entries, are read, and its error ends the replay; nil: nobody pays. Errors as
-// ReplayEvents; a refusal says how far the replay has come, and from where to go on.
+// thousand events, or entries of the stream if these are more, and its error ends the replay; nil:
+// nobody pays. Errors as ReplayEvents; a refusal says how far the replay has come, and from where to
+// go on.
 func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time, charge func() error) (int, error) {
 	if charge == nil {
 		charge = func() error { return nil }
 	}
 	stream := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
-	return l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
-		replay := replaySince{core: l.core, account: account, charge: charge}
+	replay := replaySince{core: l.core, account: account, charge: charge}
+	queued, err := l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
 		start, end := l.replayRange(since)
-		err := l.eachReplayPage(ctx, stream, start, end, charge, func(page []redis.XMessage) error {
+		err := l.eachReplayPage(ctx, stream, start, end, replay.payForPage, func(page []redis.XMessage) error {
 			return replay.queuePage(ctx, page)
 		})
-
-		tookTooLong := errors.Is(context.Cause(ctx), errReplayTooLong) && !replay.reached.IsZero()
-		if err != nil && tookTooLong {
-			err = &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second, Message: errReplayTooLong.Error()}
-		}
-		return replay.queued, unfinished(err, replay.reached)
+		return replay.queued, err
 	})
+	return queued, unfinished(err, replay.reached)
 }
 
 // replaySince is a replay in progress of all events since a time.
@@ -145,23 +150,37 @@ type replaySince struct {
 	account delivery.AccountID
 	charge  func() error
 
-	queued  int
-	reached time.Time // what happened before is queued; zero: nothing is
+	pages, events int // that were read
+	charged       int // how often charge was called
+	queued        int
+	reached       time.Time // what happened before is queued; zero: nothing is
 }
 
+// payFor pays until n events, or n entries, are paid for. The request itself pays for the first
+// thousand of both.
+func (r *replaySince) payFor(n int) error {
+	for n > (1+r.charged)*replayPage {
+		if err := r.charge(); err != nil {
+			return err
+		}
+		r.charged++
+	}
+	return nil
+}
+
+// payForPage pays for one more page of the stream.
+func (r *replaySince) payForPage() error { return r.payFor((r.pages + 1) * replayPage) }
+
 // queuePage queues the account's events of a page of its stream. An entry has as many events as a
-// worker wrote at once, so a page may have many thousands: each further thousand is paid for like
-// a page.
+// worker wrote at once, so a page may have many thousands, which are paid for, too.
 func (r *replaySince) queuePage(ctx context.Context, page []redis.XMessage) error {
 	inPartition := r.partitionOf(r.account)
-	read := 0
+	r.pages++
 	for batch := range slices.Chunk(replayableOf(inPartition, page), replayBatch) {
-		if read > 0 && read%replayPage == 0 {
-			if err := r.charge(); err != nil {
-				return err
-			}
+		if err := r.payFor(r.events + 1); err != nil {
+			return err
 		}
-		read += len(batch)
+		r.events += len(batch)
 
 		events, err := r.ownEvents(ctx, inPartition, r.account, batch)
 		if err != nil {

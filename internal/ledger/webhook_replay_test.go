@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -286,7 +287,7 @@ func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
 // publishInEntries adds entries with several events of an order to the account's stream.
 func (s *env) publishInEntries(t *testing.T, entries, perEntry int) {
 	t.Helper()
-	member := orderMember(s.create(t, "LONG-ENTRIES").ID)
+	member := orderMember(s.create(t, "ENTRIES-"+rand.Text()).ID)
 	version := uint64(2) // 1 is the creation
 	for range entries {
 		var batch []byte
@@ -322,6 +323,65 @@ func TestReplay_PaysForEventsOfLongEntries(t *testing.T) {
 	check(t, strings.Contains(refusal.Message, "ask for the rest"), "the message does not say from where to go on: %s", refusal.Message)
 
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil))(t), events, "events queued by who does not pay")
+}
+
+// Events and entries are not paid for twice: the greater number counts.
+func TestReplay_PaysForEventsAndEntriesOnce(t *testing.T) {
+	type entries struct{ count, events int } // each entry has as many events
+	for _, test := range []struct {
+		name   string
+		stream []entries
+		events int
+		paid   int
+	}{
+		{"two pages with a few more events than entries", []entries{{950, 1}, {50, 2}, {950, 1}, {50, 2}}, 2100, 2},
+		{"more than a page of entries with two events", []entries{{1001, 2}}, 2002, 2},
+		{"two pages of entries with one event", []entries{{1990, 1}}, 1990, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newWebhookEnv(t)
+			for _, e := range test.stream {
+				s.publishInEntries(t, e.count, e.events)
+			}
+			s.pass(t, 10*time.Minute)
+			paid := 0
+			charge := func() error {
+				paid++
+				return nil
+			}
+
+			n := get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), charge))(t)
+
+			equal(t, n, test.events, "events queued")
+			equal(t, paid, test.paid, "further thousands paid for")
+		})
+	}
+}
+
+// However a replay is asked for, the end of its time is no outage, and what is queued is said.
+func TestReplay_SaysThatItsTimeIsOver(t *testing.T) {
+	s := newWebhookEnv(t)
+	outage := fmt.Errorf("%w: the context has ended", delivery.ErrUnavailable)
+	full := delivery.Refuse(delivery.CodeTooManyReplays, "full")
+
+	for _, c := range []struct {
+		failure error
+		code    delivery.Code
+	}{
+		{outage, delivery.CodeRateLimited},
+		{full, delivery.CodeTooManyReplays},
+	} {
+		ctx, end := context.WithCancelCause(t.Context())
+		_, err := s.replaying(ctx, s.account, func(context.Context) (int, error) {
+			end(errReplayTooLong)
+			return 300, c.failure
+		})
+
+		refusal := wantCode(t, err, c.code)
+		if c.failure == outage {
+			check(t, strings.Contains(refusal.Message, "300 events"), "the message does not say what is queued: %s", refusal.Message)
+		}
+	}
 }
 
 // A replay that has run for as long as one may says from where to go on.
