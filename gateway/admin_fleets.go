@@ -164,6 +164,14 @@ func (g *gateway) rotateFleetCredentials(x *requestContext) error {
 var errUnreadFleet = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second,
 	Message: "the fleet's record cannot be read, so nothing was announced; set its name, avgDeliveryMinutes, avgPickupMinutes, subRegion and coverage with PATCH /fleets/{fleetId}, then send this again"}
 
+// overdueView is the answer of payment-overdue.
+type overdueView struct {
+	Accounts int `json:"accounts"`
+	Stores   int `json:"stores"`
+	// Unreadable is how many Active stores no account was told of, because their records are broken.
+	Unreadable int `json:"unreadable"`
+}
+
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with
 // Active stores at the fleet gets an event with those at risk (spec,
 // fleet.payment_overdue); once a day, so that it can be repeated.
@@ -177,9 +185,10 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 		return errNoFleet
 	}
 	if !fleets.HasRecord(x.fleet) {
+		g.Log.Error("an overdue payment is not announced: the fleet's record cannot be read", "fleet", x.fleet)
 		return errUnreadFleet
 	}
-	stores, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
+	stores, unreadable, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
 	if err != nil {
 		return err
 	}
@@ -202,5 +211,5 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 	if err := x.ledger.Webhooks.Publish(g.work, notices...); err != nil {
 		return err
 	}
-	return x.okJSON(map[string]int{"accounts": len(notices), "stores": len(stores)})
+	return x.okJSON(overdueView{Accounts: len(notices), Stores: len(stores), Unreadable: unreadable})
 }

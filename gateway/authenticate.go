@@ -156,10 +156,9 @@ type secretCheck func(*credentials) (isRight bool, err error)
 // checkSecret returns nil for a right secret. remembered knows the secrets as of a moment ago, which
 // costs Redis next to nothing, and stored as they are now.
 //
-// A secret that is remembered is right whatever others do: it is never refused because somebody
-// else guessed, and takes no place here. Everybody else shares maxLogins places while Redis is
-// asked, or is refused from memory after too many wrong secrets. A secret that is too new to be
-// remembered is right, too.
+// A secret that is remembered needs no place, so guesses of others never delay it. Any other login
+// needs one of maxLogins places, and then Redis decides. After too many wrong secrets it is refused
+// without asking Redis; a right secret that is too new to be remembered is refused with them.
 func (g *gateway) checkSecret(x *requestContext, c *credentials, remembered, stored secretCheck) error {
 	isPossible := c.clientID != ""
 	if isPossible {
@@ -196,15 +195,15 @@ func (g *gateway) refuseWrongSecret(x *requestContext, c *credentials) error {
 }
 
 // enterLogin gets a place for a login whose secret is right: one of those of requests or, while they
-// are all taken, of those of other logins. The caller leaves the limiter; nil means that there is no
-// place. Its account, or its fleet, has few enough places of its own to leave room for others.
+// are all taken, one of maxLogins that only such logins have. The caller leaves the limiter; nil
+// means that there is no place.
 func (g *gateway) enterLogin(x *requestContext) *inFlightLimiter {
 	requests := g.limiterOf(x)
 	if requests.tryEnter() {
 		return requests
 	}
-	if g.logins.tryEnter() {
-		return g.logins
+	if g.loginsAside.tryEnter() {
+		return g.loginsAside
 	}
 	if requests.shed != nil {
 		requests.shed.Inc()

@@ -12,24 +12,24 @@ const (
 	tokenBody = 4 << 10
 	// usualBody is for all others but those with an area, positions or a report's files.
 	usualBody = 64 << 10
-	// noOwnLimit is of routes that have no limit but the listener's max_body_bytes.
+	// noOwnLimit, as a route's limit, leaves only the listener's max_body_bytes.
 	noOwnLimit = 1 << 30
-	// unreservedBody is up to where a body needs no reservation: every connection that a
+	// unreservedBody is the longest body that needs no reservation: every connection that a
 	// listener lets in may hold as much, and the line of one account (maxInLine) 16 MB.
 	unreservedBody = 4 << 10
-	// callerShare is the part of the bytes that are left which one caller may hold: a quarter.
-	callerShare = 4
-	// operatorShare is the part of a private budget that is kept for operators: a quarter.
-	operatorShare = 4
+	// callerDivisor divides what the other callers leave into the part that one may hold: a quarter.
+	callerDivisor = 4
+	// operatorDivisor divides a private budget into the part that is kept for operators: a quarter.
+	operatorDivisor = 4
 )
 
 // A bodyBudget bounds the bytes of the larger bodies that a listener holds, from before they are
 // read until their requests have been answered. So callers who send slowly, and requests that
 // wait, cannot use up the process's memory.
 //
-// A caller may hold a quarter of what the others leave, so that each further one that takes all
-// it can leaves three quarters of that to the next. One that holds nothing may have one body as
-// long as it fits.
+// A caller may hold a quarter of what the others leave, so that each one that takes all it can leaves
+// three quarters of that to the next. One that holds nothing may have one body as long as it fits.
+// So a few callers cannot use up the budget, but some tens together can.
 type bodyBudget struct {
 	maxBytes      int // of accounts and fleets together
 	operatorBytes int // for operators together, whatever the others hold
@@ -66,6 +66,7 @@ func (b *bodyBudget) reserve(caller [16]byte, n int) bool {
 	return true
 }
 
+// fits reports whether a caller may hold n more bytes. b.mu is held.
 func (b *bodyBudget) fits(caller [16]byte, n int) bool {
 	held := b.byCaller[caller]
 	if caller == operators {
@@ -74,7 +75,7 @@ func (b *bodyBudget) fits(caller [16]byte, n int) bool {
 
 	left := b.maxBytes - b.used
 	isFirst := held == 0
-	return n <= left && (isFirst || held+n <= (left+held)/callerShare)
+	return n <= left && (isFirst || held+n <= (left+held)/callerDivisor)
 }
 
 // giveBack ends a caller's reservation of n bytes, or a part of one.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -293,8 +292,7 @@ func (g *gateway) listJobs(x *requestContext) error {
 	if err != nil {
 		return err
 	}
-	// A store that cannot be read hides neither its jobs nor others.
-	stores, _, err := x.storesOf(g.work, orders...)
+	stores, err := x.storesOf(g.work, orders...)
 	if err != nil {
 		return err
 	}
@@ -302,16 +300,17 @@ func (g *gateway) listJobs(x *requestContext) error {
 	return x.okJSON(map[string]any{"jobs": viewAll(orders, view), "cursor": next})
 }
 
-// storesOf reads the stores of some orders, each once. One that is gone is absent, and one that
-// cannot be read, which unreadable tells.
-func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order) (stores map[ledger.StoreName]*delivery.Store, unreadable []error, err error) {
+// storesOf reads the stores of some orders, each once. A store that is gone, or cannot be read, is
+// missing: it hides no job.
+func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order) (map[ledger.StoreName]*delivery.Store, error) {
 	var names []ledger.StoreName
 	for _, o := range orders {
 		if name := ledger.StoreOf(o); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	return x.ledger.Stores.GetAll(ctx, names)
+	stores, _, err := x.ledger.Stores.GetAll(ctx, names)
+	return stores, err
 }
 
 var errNotYourJob = delivery.Refuse(delivery.CodeOrderNotFound, "your fleet has no such job")
@@ -329,11 +328,8 @@ func (g *gateway) readJob(x *requestContext) error {
 	if err != nil {
 		return err
 	}
-	stores, unreadable, err := x.storesOf(g.work, order)
+	stores, err := x.storesOf(g.work, order)
 	if err != nil {
-		return err
-	}
-	if err := errors.Join(unreadable...); err != nil {
 		return err
 	}
 	return x.okJSON(viewJob(order, stores[ledger.StoreOf(order)], x.now))

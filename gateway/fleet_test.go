@@ -441,6 +441,33 @@ func TestFleetAvailability_CostsNoArea(t *testing.T) {
 	}
 }
 
+// A store whose record is broken hides no job, and an announcement says that nobody was told of it.
+func TestFleets_AnUnreadableStoreHidesNoJobAndIsCounted(t *testing.T) {
+	redis := testserver.NewRedis(t)
+	e := newEnvOn(t, redis, nil).withStore("")
+	e.activeStore(e.account, e.courier, "s2")
+	order := e.created("POS-1")
+
+	digest := delivery.OrderDigest(e.account.accountID(), "s1")
+	found, _ := redis.Do(t, "KEYS", "{*}s*").([]any)
+	spoilt := 0
+	for _, key := range found {
+		if strings.HasSuffix(key.(string), "}s"+string(digest[:])) {
+			redis.Do(t, "SET", key, "\x7fbroken")
+			spoilt++
+		}
+	}
+	if spoilt != 1 {
+		t.Fatalf("%d records of the store", spoilt)
+	}
+
+	job := want(t, e.fleet(e.courier, "GET", "/jobs/"+order, ""), 200, "").data
+	if job["orderId"] != order {
+		t.Errorf("the job is %v", job)
+	}
+	want(t, e.tryAdmin("POST", "/fleets/"+e.courier.id+"/payment-overdue", ""), 200, "", "accounts", 1, "stores", 1, "unreadable", 1)
+}
+
 // What cannot be read of one fleet leaves what operators do to others in force.
 //
 //rule:fleets-and-operators/what-cannot-be-read-of-a-fleet

@@ -181,7 +181,8 @@ var errOverloaded = &delivery.Error{Code: delivery.CodeServiceUnavailable, Retry
 	Message: "the service is busy; sending the same request again is safe"}
 
 const (
-	// maxLogins is how many logins are in work at a gateway whose secret it does not know to be right.
+	// maxLogins bounds the logins in work at a gateway that does not remember their secrets, and
+	// apart from them the right ones for which the places of requests have no room.
 	maxLogins = 32
 	// maxAdmin is how many requests of operators are in work; no other kind takes their places.
 	maxAdmin = 64

@@ -219,8 +219,9 @@ type gateway struct {
 	fleetLimiters                               sync.Map // by delivery.FleetID
 	// accounts bounds the requests in work of each vendor.
 	accounts *accountPlaces
-	// logins bounds the logins of both, so that guesses take no places of requests.
-	logins *inFlightLimiter
+	// logins bounds the logins of both whose secrets are not known to be right, so that guesses take
+	// no places of requests. loginsAside bounds the right ones that found all of those taken.
+	logins, loginsAside *inFlightLimiter
 	// The budgets bound the bytes of bodies that requests hold.
 	vendorBodies, privateBodies *bodyBudget
 
@@ -243,8 +244,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.adminLimiter = &inFlightLimiter{most: maxAdmin, shed: g.privateLimiter.shed}
 	g.accounts = &accountPlaces{most: int64(s.VendorAPI.MaxInFlightPerAccount), shed: g.metrics.shedAccounts}
 	g.logins = &inFlightLimiter{most: maxLogins}
+	g.loginsAside = &inFlightLimiter{most: maxLogins}
 	g.vendorBodies = g.metrics.bodyBudget(vendorListener, s.VendorAPI.MaxBodyBytesInFlight)
-	operatorBytes := s.PrivateAPI.MaxBodyBytesInFlight / operatorShare
+	operatorBytes := s.PrivateAPI.MaxBodyBytesInFlight / operatorDivisor
 	g.privateBodies = g.metrics.bodyBudget(privateListener, s.PrivateAPI.MaxBodyBytesInFlight-operatorBytes)
 	g.privateBodies.operatorBytes = operatorBytes
 	g.failedKeys = &failedKeys{process: ledger.NewAuditID(), counts: map[failedKey]int{}}

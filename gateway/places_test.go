@@ -139,7 +139,7 @@ func TestPlaces_ABurstWithinTheLimitsIsServed(t *testing.T) {
 func TestBodies_CallersLeaveRoomForTheNextOne(t *testing.T) {
 	const size = 10
 	b := newMetrics(prometheus.NewRegistry()).bodyBudget("test", 1600)
-	before, total := 1600/callerShare+size, 0
+	before, total := 1600/callerDivisor+size, 0
 	for i := range byte(8) {
 		greedy, held := [16]byte{1 + i}, 0
 		for b.reserve(greedy, size) {

@@ -305,15 +305,16 @@ func (x *requestContext) checkContentType() error {
 	return nil
 }
 
-// reserveBody reserves room for the body of a request among those that its listener holds, until
-// the request is answered: also a request that waits in its account's line holds its body. limit is
-// that of its route and its listener.
+// reserveBody reserves room for the body before it is read. The room is given back after the answer,
+// because a request that waits in its account's line still holds its body. A body of at most
+// unreservedBody needs no room; one above limit gets none, because readBody refuses it unread. limit
+// is the lower one of its route and its listener.
 func (g *gateway) reserveBody(x *requestContext, limit int) error {
 	size := x.ctx.Request.Header.ContentLength()
 	if size == -1 {
 		size = limit // a body in chunks does not say how long it is, and may have as much
 	}
-	needsReservation := size > unreservedBody && size <= limit // a longer one is refused, not read
+	needsReservation := size > unreservedBody && size <= limit
 	if !needsReservation {
 		return nil
 	}

@@ -127,8 +127,8 @@ func (l *listenerSettings) validate(section string) error {
 		config.Demand(l.MaxConnectionsPerIP >= 0, section+".max_connections_per_ip: want 0 or more"),
 		config.Demand(l.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"),
 		config.Demand(l.MaxInFlightPerAccount >= 0, section+".max_in_flight_per_account: want 0 or more"),
-		config.Demand(l.MaxBodyBytesInFlight >= callerShare*l.MaxBodyBytes,
-			section+".max_body_bytes_in_flight: want four times max_body_bytes or more, of which one caller may have a quarter"))
+		config.Demand(l.MaxBodyBytesInFlight >= callerDivisor*l.MaxBodyBytes,
+			section+".max_body_bytes_in_flight: want four times max_body_bytes or more"))
 }
 
 // localReceivers reports whether webhooks may go to http and to this machine.

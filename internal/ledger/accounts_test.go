@@ -199,7 +199,7 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	read, _ := get2(l.Stores.CountAndGet(t.Context(), id, "S-1"))(t)
 	check(t, read.Name == s.Name && read.Point == s.Point && read.Revision == 1 && read.Fleet == f.ID, "read %+v", read)
 	count := func(state delivery.StoreState) int {
-		return len(get(l.Stores.OfFleet(t.Context(), f.ID, state))(t))
+		return len(storesOfFleet(t, l, f.ID, state))
 	}
 	check(t, count(0) == 1 && count(delivery.Active) == 1 && count(delivery.AwaitingFleetApproval) == 0, "the fleet's list of stores")
 	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)

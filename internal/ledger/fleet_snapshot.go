@@ -279,8 +279,8 @@ func (l *core) loadFleetRecords(ctx context.Context) error {
 	return nil
 }
 
-// recordReads lists the fleets whose records are to be read, those that are read at once together. One
-// that could not be fetched is read by itself, because another of its group may have been the reason.
+// recordReads groups the fleets whose records are outdated into reads. A fleet whose record could not be
+// fetched gets a read of its own, because it or another of its group may have been the reason.
 func (s *FleetSnapshot) recordReads() [][]delivery.FleetID {
 	ids := s.outdated()
 	firstFailed := slices.IndexFunc(ids, func(id delivery.FleetID) bool { return s.failures(id) > 0 })

@@ -277,13 +277,13 @@ func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) ([][]re
 	return found, nil
 }
 
-// jobsAfter returns at most limit jobs of a range. page is the beginning of the list, which
-// has the jobs of the cursor's millisecond again.
+// jobsAfter returns at most limit jobs of a range. page is the first page from the cursor's
+// millisecond on, so it repeats jobs that earlier pages had.
 func (l *core) jobsAfter(ctx context.Context, r jobRange, page []redis.Z, limit int) (found []redis.Z, err error) {
 	for offset := 0; ; {
 		for _, z := range page {
-			isListed := int64(z.Score) == r.after.score && z.Member.(string) <= r.after.member
-			if !isListed && len(found) < limit {
+			wasListed := int64(z.Score) == r.after.score && z.Member.(string) <= r.after.member
+			if !wasListed && len(found) < limit {
 				found = append(found, z)
 			}
 		}

@@ -191,11 +191,10 @@ func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) 
 // name, a zero byte, the account's id, and the revision with which the account got the name.
 //
 // The new member is added first, then the account is written, and then the earlier member is
-// removed. A crash between two of these writes leaves an outdated member, which is removed once
-// the account has been changed again, and that of a creation only by a restore (repairNames). A
-// reader leaves out a member unless its account has both its name and its revision, and removes
-// it once the account has reached the revision without the name (isOutlived), so never one whose
-// account is still to be written.
+// removed. A crash between two of these writes leaves an outdated member. A reader leaves out a
+// member unless its account has both its name and its revision, and removes it once the account has
+// reached the revision without the name (isOutlived), so never one whose account is still to be
+// written. The outdated member of a creation that failed is removed only by a restore (repairNames).
 func (l *core) namesKey() string { return l.global.prefix + "names" }
 
 // nameTail is the length of what follows the folded name in a member.

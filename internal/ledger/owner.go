@@ -125,7 +125,7 @@ func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Ti
 	return members, err
 }
 
-// readDue puts the members that a reply of list_due has into the places of their sets.
+// readDue appends to members[i] those that a reply of list_due has of the i-th key.
 func readDue(reply *redis.Cmd, members [][]string) error {
 	sets, _ := reply.Val().([]any)
 	for _, set := range sets {

@@ -145,14 +145,14 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 	return nil
 }
 
-// OfFleet lists a fleet's stores in a state (0: any), in no particular order, without those whose
-// records cannot be read. It reads no store that is in another state.
-func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) ([]*delivery.Store, error) {
+// OfFleet lists a fleet's stores in a state (0: any), in no particular order. unreadable counts those
+// that are missing because their records cannot be read. It reads no store that is in another state.
+func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) (stores []*delivery.Store, unreadable int, err error) {
 	keys, err := l.storeKeys(ctx, l.storeSets(&StoreFilter{Fleet: fleet, State: state}))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return l.ReadPage(ctx, StorePage{fleet: fleet, state: state, keys: keys})
+	return l.readPage(ctx, StorePage{fleet: fleet, state: state, keys: keys})
 }
 
 // CountOfFleets counts the stores of each fleet in a state, without reading them. Those whose
@@ -284,14 +284,20 @@ func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet deliver
 // ReadPage reads the stores of a page. Stores that have left the fleet or the state since
 // the page was found are left out, and so are those whose records cannot be read.
 func (l Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store, error) {
-	stores, err := l.readStores(ctx, page.keys)
+	stores, _, err := l.readPage(ctx, page)
+	return stores, err
+}
+
+func (l *core) readPage(ctx context.Context, page StorePage) (stores []*delivery.Store, unreadable int, err error) {
+	stores, unreadable, err = l.readStores(ctx, page.keys)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return slices.DeleteFunc(stores, func(s *delivery.Store) bool {
+	stores = slices.DeleteFunc(stores, func(s *delivery.Store) bool {
 		isInState := page.state == 0 || s.State == page.state
 		return s.Fleet != page.fleet || !isInState
-	}), nil
+	})
+	return stores, unreadable, nil
 }
 
 // storeCursor is the last store of a page: its partition and digest.
@@ -319,14 +325,14 @@ func (l *core) parseStoreCursor(text string) (storeCursor, error) {
 }
 
 // readStores reads the stores under keys, without missing ones. One whose record cannot be read is
-// left out and logged, so that it hurts no other store.
-func (l *core) readStores(ctx context.Context, keys []string) ([]*delivery.Store, error) {
-	stores, _, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
+// left out, counted and logged, so that it hurts no other store.
+func (l *core) readStores(ctx context.Context, keys []string) (stores []*delivery.Store, unreadable int, err error) {
+	found, problems, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
 		s, err := decodeStore(record)
 		l.noteReadability(keys[i], err)
 		return s, err
 	})
-	return present(stores), err
+	return present(found), len(problems), err
 }
 
 // noteReadability logs when the record under a key begins to be unreadable, and when it can be read
@@ -372,7 +378,8 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 	for i, digest := range digests {
 		keys[i] = r.key(kindStore) + digest
 	}
-	return l.readStores(ctx, keys)
+	stores, _, err := l.readStores(ctx, keys)
+	return stores, err
 }
 
 // Publish appends notices to the event streams of their accounts.
@@ -548,7 +555,7 @@ func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) err
 func (l Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string) error {
 	s.unread -= len(keys)
 	for some := range slices.Chunk(keys, itemsAtOnce) {
-		stores, err := l.readStores(ctx, some)
+		stores, _, err := l.readStores(ctx, some)
 		if err != nil {
 			return err
 		}

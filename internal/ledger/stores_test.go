@@ -98,7 +98,7 @@ func TestPageOfFleet_ReadsNoStoreOfAnotherState(t *testing.T) {
 	check(t, calls["zcard"]+calls["zrange"] <= 2*len(l.partitions), "%v", calls)
 
 	calls = commandsOf(t, l, func() {
-		stores := get(l.Stores.OfFleet(t.Context(), fleet, delivery.AwaitingFleetApproval))(t)
+		stores := storesOfFleet(t, l, fleet, delivery.AwaitingFleetApproval)
 		equal(t, len(stores), 3, "stores that wait, at once")
 	})
 	check(t, calls["get"] == 3, "%d records are read for 3 stores that wait, at once", calls["get"])
@@ -265,7 +265,7 @@ func TestWriteStore_NoMoreStoresThanTheAccountMayHave(t *testing.T) {
 	refusal := wantCode(t, write("s3"), delivery.CodeTooManyStores)
 	check(t, strings.Contains(refusal.Message, "has 3 stores") && strings.Contains(refusal.Message, "maxStores"), "%s", refusal.Message)
 	wantCode(t, errOf(l.Stores.Get(t.Context(), account, "s3")), delivery.CodeStoreNotFound)
-	equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, 0))(t)), 3, "stores in the fleet's list")
+	equal(t, len(storesOfFleet(t, l, fleet, 0)), 3, "stores in the fleet's list")
 	must(t, l.Stores.Write(t.Context(), testStore(other, "s1", fleet, delivery.Active))) // another's limit is another's
 
 	// A store that exists is changed as before, also when the limit is below what there is.
@@ -325,7 +325,7 @@ func TestWriteStore_NoMoreStoresWaitForAFleetThanTheAccountMayHave(t *testing.T)
 	wantCode(t, await(stores[3], fleet), delivery.CodeTooManyStores)
 	limitStores(t, l, account, 100, 3)
 	must(t, await(stores[3], fleet))
-	equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.AwaitingFleetApproval))(t)), 4, "stores that wait, of both accounts")
+	equal(t, len(storesOfFleet(t, l, fleet, delivery.AwaitingFleetApproval)), 4, "stores that wait, of both accounts")
 }
 
 // Two gateways that write at the same time pass no limit.
@@ -355,7 +355,7 @@ func TestWriteStore_ConcurrentWritesPassNoLimit(t *testing.T) {
 			wantCode(t, err, delivery.CodeTooManyStores)
 		}
 		equal(t, written, c.want, name+" that are taken")
-		equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, 0))(t)), c.want, name)
+		equal(t, len(storesOfFleet(t, l, fleet, 0)), c.want, name)
 	}
 }
 
@@ -381,7 +381,7 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 		for limit := 1; limit <= 5; limit++ {
 			equal(t, slices.Sorted(slices.Values(allPages(t, l, fleet, delivery.Active, limit, func() {}))), want, "stores of all pages")
 		}
-		equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.Active))(t)), len(want), "stores of the fleet")
+		equal(t, len(storesOfFleet(t, l, fleet, delivery.Active)), len(want), "stores of the fleet")
 		for _, f := range []StoreFilter{{}, {Fleet: fleet}, {Text: "s-"}} {
 			found, more := get2(l.Stores.Find(t.Context(), f, 10))(t)
 			check(t, len(found) == len(want) && !more, "%+v: %d stores, more %v", f, len(found), more)
@@ -395,7 +395,7 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 	equal(t, strings.Count(logs.String(), "a record cannot be read"), 1, "lines in the log")
 
 	must(t, l.rdb.Set(t.Context(), spoilt, record, 0).Err())
-	equal(t, len(get(l.Stores.OfFleet(t.Context(), fleet, delivery.Active))(t)), len(accounts), "stores after the repair")
+	equal(t, len(storesOfFleet(t, l, fleet, delivery.Active)), len(accounts), "stores after the repair")
 	equal(t, strings.Count(logs.String(), "a record is read again"), 1, "lines about the repair")
 }
 
@@ -414,4 +414,11 @@ func TestCountOfFleets_ReadsNoStore(t *testing.T) {
 
 	check(t, calls["get"] == 0 && calls["zrange"] == 0, "%v", calls)
 	equal(t, calls["zcard"], 2*len(fleets)*len(l.partitions), "lists whose size is asked for")
+}
+
+func storesOfFleet(t *testing.T, l *Ledger, fleet delivery.FleetID, state delivery.StoreState) []*delivery.Store {
+	t.Helper()
+	stores, _, err := l.Stores.OfFleet(t.Context(), fleet, state)
+	must(t, err)
+	return stores
 }

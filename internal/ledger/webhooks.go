@@ -49,7 +49,7 @@ type WebhookEndpoint struct {
 	State                  EndpointState
 	StateSince             time.Time
 	Backlog                int64     // events that wait or are being sent
-	Unknown                bool      // no owner has written the partition's summary for summaryLifetime (30 s): more may wait
+	Unknown                bool      // no owner has written the partition's summary for summaryLifetime: more may wait
 	NextAttempt            time.Time // when something may be sent next; zero: nothing waits
 	BreakerOpen            bool      // after failures in a row, single probes go until one succeeds
 	BreakerSince           time.Time

@@ -156,7 +156,7 @@ func TestRound_ConfirmsEveryStoreThatWaitsAndReadsNoOther(t *testing.T) {
 			t.Errorf("round %d reads %s stores, want %d", round, calls, want)
 		}
 	}
-	stores, err := e.Ledger.Stores.OfFleet(t.Context(), e.Fleet.ID, delivery.Active)
+	stores, _, err := e.Ledger.Stores.OfFleet(t.Context(), e.Fleet.ID, delivery.Active)
 	testenv.Must(t, err)
 	if len(stores) != active+waiting+1 {
 		t.Errorf("%d stores are Active, want %d", len(stores), active+waiting+1)
