@@ -85,6 +85,8 @@ func TestRun_RefusesWrongSettings(t *testing.T) {
 		"wrong port":     {environment: changes{"OPS_ADDR", ":99999"}, wants: changes{": private_api.addr", "0 to 65535"}},
 		"one for both":   {environment: changes{"GATEWAY_ADDR", "127.0.0.1:8080", "OPS_ADDR", "127.0.0.1:8080"}, wants: changes{": private_api.addr", "the same as vendor_api.addr"}},
 		"one for fleets": {environment: changes{"FLEET_API_ADDR", "127.0.0.1:8081", "OPS_ADDR", "127.0.0.1:8081"}, wants: changes{": private_api.addr", "the same as fleet_api.addr"}},
+		"larger bodies of fleets": {environment: changes{"FLEET_API_ADDR", "127.0.0.1:0"}, file: changes{"max_body_bytes: 2097152", "max_body_bytes: 4194304"},
+			wants: changes{"fleet_api.max_body_bytes", "want at most private_api.max_body_bytes"}},
 		"wrong proxy":    {environment: changes{"PROXY_PROTOCOL_FROM", "balancer"}, wants: changes{": vendor_api.proxy_protocol_from", "balancer", "neither an address nor a network"}},
 		"wrong url":      {environment: changes{"REDIS_URL", "http://u:geheim@x"}, wants: changes{"redis"}},
 		"half of TLS":    {environment: changes{"TLS_CERT_FILE", "/nowhere.pem"}, wants: changes{"tls_key_file"}},

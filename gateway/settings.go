@@ -57,9 +57,8 @@ type listenerSettings struct {
 	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
 	ProxyProtocolFrom   []string      `yaml:"proxy_protocol_from"`
 	MaxInFlight         int           `yaml:"max_in_flight"`
-	// Of the Vendor API only.
-	MaxInFlightPerAccount int `yaml:"max_in_flight_per_account"`
-	MaxBodyBytesInFlight  int `yaml:"max_body_bytes_in_flight"`
+	MaxInFlightPerAccount int `yaml:"max_in_flight_per_account"` // of the Vendor API only
+	MaxBodyBytesInFlight  int `yaml:"max_body_bytes_in_flight"`  // fleet_api uses that of private_api
 }
 
 type redisSettings struct {
@@ -83,6 +82,8 @@ func (s *settings) Validate() error {
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
 	}
+	faults = append(faults, config.Demand(s.FleetAPI.Addr == "" || s.FleetAPI.MaxBodyBytes <= s.PrivateAPI.MaxBodyBytes,
+		"fleet_api.max_body_bytes: want at most private_api.max_body_bytes, because bodies share the room of private_api"))
 	listeners := map[string]string{}
 	for _, l := range s.listeners() {
 		other, taken := listeners[l.Addr]
