@@ -365,21 +365,31 @@ func (l Lifecycle) WithDueStores(ctx context.Context, partitions []int, now time
 	return due, failed("reading closing days", err)
 }
 
-// DueStores lists stores of a partition whose closing day is over, without those whose records
-// cannot be read.
-func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
+// DueStores lists stores of a partition whose closing day is over, about limit of them. It passes over
+// those whose records cannot be read, however many there are.
+func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) (due []*delivery.Store, err error) {
 	r := l.partitions[partition]
-	digests, err := l.rdb.ZRangeByScore(ctx, r.key(kindClosings), &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}).Result()
-	if err != nil {
-		return nil, failed("reading closing days", err)
+	page := redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}
+	for len(due) < limit {
+		digests, err := l.rdb.ZRangeByScore(ctx, r.key(kindClosings), &page).Result()
+		if err != nil {
+			return nil, failed("reading closing days", err)
+		}
+		keys := make([]string, len(digests))
+		for i, digest := range digests {
+			keys[i] = r.key(kindStore) + digest
+		}
+		stores, _, err := l.readStores(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		due = append(due, stores...)
+		if len(digests) < limit {
+			break
+		}
+		page.Offset += page.Count
 	}
-	keys := make([]string, len(digests))
-	for i, digest := range digests {
-		keys[i] = r.key(kindStore) + digest
-	}
-	stores, _, err := l.readStores(ctx, keys)
-	return stores, err
+	return due, nil
 }
 
 // Publish appends notices to the event streams of their accounts.

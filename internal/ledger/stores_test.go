@@ -399,6 +399,26 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 	equal(t, strings.Count(logs.String(), "a record is read again"), 1, "lines about the repair")
 }
 
+// However many records are broken, a store behind them is closed on its day.
+func TestDueStores_PassesOverUnreadableOnes(t *testing.T) {
+	l := openTest(t)
+	account, fleet := newAccount(t, l, plenty()), delivery.NewFleetID()
+	day := time.Date(2027, 1, 2, 0, 0, 0, 0, time.UTC)
+	for i, id := range []string{"broken-1", "broken-2", "whole"} {
+		s := testStore(account, id, fleet, delivery.Active)
+		s.ClosingDate = day.AddDate(0, 0, i)
+		must(t, l.Stores.Write(t.Context(), s))
+	}
+	inPartition := l.partitionOf(account)
+	for _, id := range []string{"broken-1", "broken-2"} {
+		must(t, l.rdb.Set(t.Context(), inPartition.store(delivery.OrderDigest(account, id)), garbage, 0).Err())
+	}
+
+	due := get(l.Lifecycle.DueStores(t.Context(), inPartition.number, day.AddDate(0, 0, 9), 1))(t)
+
+	check(t, len(due) == 1 && due[0].ExternalID == "whole", "%d stores are due", len(due))
+}
+
 func TestCountOfFleets_ReadsNoStore(t *testing.T) {
 	_, own := ownServer(t)
 	l := openTest(t, own)
