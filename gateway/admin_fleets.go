@@ -192,10 +192,12 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	atRisk := map[delivery.AccountID][]string{}
 	for _, s := range stores {
 		atRisk[s.Account] = append(atRisk[s.Account], s.ExternalID)
 	}
+
 	notices := make([]ledger.Notice, 0, len(atRisk))
 	for account, ids := range atRisk {
 		slices.Sort(ids)
@@ -205,6 +207,7 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 			Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
 		})
 	}
+
 	if err := g.audit(x, "payment overdue announced", nil, map[string]int{"accounts": len(notices)}); err != nil {
 		return err
 	}

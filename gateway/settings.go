@@ -44,21 +44,21 @@ type settings struct {
 }
 
 type listenerSettings struct {
-	Addr                string        `yaml:"addr"`
-	PublicURL           string        `yaml:"public_url"`
-	TLSCertFile         string        `yaml:"tls_cert_file"`
-	TLSKeyFile          string        `yaml:"tls_key_file"`
-	MaxBodyBytes        int           `yaml:"max_body_bytes"`
-	MaxHeaderBytes      int           `yaml:"max_header_bytes"`
-	ReadTimeout         time.Duration `yaml:"read_timeout"`
-	WriteTimeout        time.Duration `yaml:"write_timeout"`
-	IdleTimeout         time.Duration `yaml:"idle_timeout"`
-	MaxConnections      int           `yaml:"max_connections"`
-	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
-	ProxyProtocolFrom   []string      `yaml:"proxy_protocol_from"`
-	MaxInFlight         int           `yaml:"max_in_flight"`
-	MaxInFlightPerAccount int `yaml:"max_in_flight_per_account"` // of the Vendor API only
-	MaxBodyBytesInFlight  int `yaml:"max_body_bytes_in_flight"`  // fleet_api uses that of private_api
+	Addr                  string        `yaml:"addr"`
+	PublicURL             string        `yaml:"public_url"`
+	TLSCertFile           string        `yaml:"tls_cert_file"`
+	TLSKeyFile            string        `yaml:"tls_key_file"`
+	MaxBodyBytes          int           `yaml:"max_body_bytes"`
+	MaxHeaderBytes        int           `yaml:"max_header_bytes"`
+	ReadTimeout           time.Duration `yaml:"read_timeout"`
+	WriteTimeout          time.Duration `yaml:"write_timeout"`
+	IdleTimeout           time.Duration `yaml:"idle_timeout"`
+	MaxConnections        int           `yaml:"max_connections"`
+	MaxConnectionsPerIP   int           `yaml:"max_connections_per_ip"`
+	ProxyProtocolFrom     []string      `yaml:"proxy_protocol_from"`
+	MaxInFlight           int           `yaml:"max_in_flight"`
+	MaxInFlightPerAccount int           `yaml:"max_in_flight_per_account"` // of the Vendor API only
+	MaxBodyBytesInFlight  int           `yaml:"max_body_bytes_in_flight"`  // fleet_api uses that of private_api
 }
 
 type redisSettings struct {

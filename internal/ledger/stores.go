@@ -375,6 +375,7 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 		if err != nil {
 			return nil, failed("reading closing days", err)
 		}
+
 		keys := make([]string, len(digests))
 		for i, digest := range digests {
 			keys[i] = r.key(kindStore) + digest
@@ -383,6 +384,7 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 		if err != nil {
 			return nil, err
 		}
+
 		due = append(due, stores...)
 		if len(digests) < limit {
 			break
