@@ -202,8 +202,8 @@ func (g *gateway) enterLogin(x *requestContext) *inFlightLimiter {
 	if requests.tryEnter() {
 		return requests
 	}
-	if g.loginsAside.tryEnter() {
-		return g.loginsAside
+	if g.rightLogins.tryEnter() {
+		return g.rightLogins
 	}
 	if requests.shed != nil {
 		requests.shed.Inc()

@@ -29,7 +29,7 @@ const (
 //
 // A caller may hold a quarter of what the others leave, so that each one that takes all it can leaves
 // three quarters of that to the next. One that holds nothing may have one body as long as it fits.
-// So a few callers cannot use up the budget, but some tens together can.
+// So a few callers cannot use up the budget, but about a dozen with the largest bodies can.
 type bodyBudget struct {
 	maxBytes      int // of accounts and fleets together
 	operatorBytes int // for operators together, whatever the others hold

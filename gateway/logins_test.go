@@ -88,12 +88,12 @@ func TestLogins_HaveTheirOwnPlaces(t *testing.T) {
 	}
 	e.g.logins.inside.Store(0)
 	// Right logins that find no place of requests take none of those that others have.
-	e.g.loginsAside.inside.Add(maxLogins)
+	e.g.rightLogins.inside.Add(maxLogins)
 	for api, p := range parties {
 		want(t, e.login(api, p.clientID, p.secret), 503, "SERVICE_UNAVAILABLE")
 		want(t, e.login(api, p.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
 	}
-	e.g.loginsAside.inside.Store(0)
+	e.g.rightLogins.inside.Store(0)
 	e.g.vendorLimiter.inside.Store(0)
 	e.g.privateLimiter.inside.Store(0)
 	e.g.logins.inside.Add(maxLogins)

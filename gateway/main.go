@@ -220,8 +220,8 @@ type gateway struct {
 	// accounts bounds the requests in work of each vendor.
 	accounts *accountPlaces
 	// logins bounds the logins of both whose secrets are not known to be right, so that guesses take
-	// no places of requests. loginsAside bounds the right ones that found all of those taken.
-	logins, loginsAside *inFlightLimiter
+	// no places of requests. rightLogins bounds the right ones that found no place of requests.
+	logins, rightLogins *inFlightLimiter
 	// The budgets bound the bytes of bodies that requests hold.
 	vendorBodies, privateBodies *bodyBudget
 
@@ -244,7 +244,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.adminLimiter = &inFlightLimiter{most: maxAdmin, shed: g.privateLimiter.shed}
 	g.accounts = &accountPlaces{most: int64(s.VendorAPI.MaxInFlightPerAccount), shed: g.metrics.shedAccounts}
 	g.logins = &inFlightLimiter{most: maxLogins}
-	g.loginsAside = &inFlightLimiter{most: maxLogins}
+	g.rightLogins = &inFlightLimiter{most: maxLogins}
 	g.vendorBodies = g.metrics.bodyBudget(vendorListener, s.VendorAPI.MaxBodyBytesInFlight)
 	operatorBytes := s.PrivateAPI.MaxBodyBytesInFlight / operatorDivisor
 	g.privateBodies = g.metrics.bodyBudget(privateListener, s.PrivateAPI.MaxBodyBytesInFlight-operatorBytes)

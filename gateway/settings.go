@@ -78,12 +78,12 @@ func (s *settings) Validate() error {
 			`webhook.local_receivers: want "auto" or "never"`),
 		config.Demand(s.SlowRequest >= 0, "slow_request: want 0s, which logs none, or more"),
 		config.Demand(s.FleetsStaleAfter >= time.Second && s.FleetsStaleAfter <= time.Hour, "fleets_stale_after: want 1s to 1h"),
+		config.Demand(s.FleetAPI.Addr == "" || s.FleetAPI.MaxBodyBytes <= s.PrivateAPI.MaxBodyBytes,
+			"fleet_api.max_body_bytes: want at most private_api.max_body_bytes, because bodies share the room of private_api"),
 		config.Demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more"),
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
 	}
-	faults = append(faults, config.Demand(s.FleetAPI.Addr == "" || s.FleetAPI.MaxBodyBytes <= s.PrivateAPI.MaxBodyBytes,
-		"fleet_api.max_body_bytes: want at most private_api.max_body_bytes, because bodies share the room of private_api"))
 	listeners := map[string]string{}
 	for _, l := range s.listeners() {
 		other, taken := listeners[l.Addr]

@@ -367,8 +367,9 @@ func (l Lifecycle) WithDueStores(ctx context.Context, partitions []int, now time
 
 // DueStores lists stores of a partition whose closing day is over, about limit of them. It passes over
 // those whose records cannot be read, however many there are.
-func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) (due []*delivery.Store, err error) {
+func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
 	r := l.partitions[partition]
+	var due []*delivery.Store
 	page := redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}
 	for len(due) < limit {
 		digests, err := l.rdb.ZRangeByScore(ctx, r.key(kindClosings), &page).Result()

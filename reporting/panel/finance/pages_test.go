@@ -363,7 +363,7 @@ func TestDownloads_RefuseWhatNobodyIsCalled(t *testing.T) {
 	}
 }
 
-// Where Redis has no account at all, those in ClickHouse are not mistakes: it may be a new one.
+// A Redis that has no account at all says nothing about those that are in ClickHouse.
 func TestFindNames_JudgesNoAccountWhereThereIsNone(t *testing.T) {
 	asked := delivery.NewAccountID()
 	others := layout.Names{delivery.NewAccountID().String(): "Another"}
