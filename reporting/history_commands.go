@@ -351,9 +351,9 @@ func (r *restoration) load(ctx context.Context, c *cobra.Command, s stores) erro
 		return nil
 	}
 	fmt.Fprintf(out, `restored everything acknowledged before %s
-the exporter was set back in %d streams, the epoch is %d, %d sessions of the panel were ended
+the exporter was set back in %d streams, %d sessions of the panel were ended
 start the programs, and then: reporting reconcile
-`, r.manifest.Began.Format(time.RFC3339), resumed.Streams, resumed.Epoch, resumed.Sessions)
+`, r.manifest.Began.Format(time.RFC3339), resumed.Streams, resumed.Sessions)
 	return nil
 }
 

@@ -162,7 +162,6 @@ func (g *gauges) readAges(ctx context.Context) error {
 	return nil
 }
 
-// readServers also reads whether this process has the present epoch.
 func (g *gauges) readServers(ctx context.Context) error {
 	s := new(series)
 	s.gauge(float64(g.ledger.Partitions()), "worker_partitions", "Partitions of the ledger; each is to have one owner.")
@@ -185,11 +184,6 @@ func (g *gauges) readServers(ctx context.Context) error {
 		s.counter(r.AOFDelayed, "worker_redis_aof_delayed_writes_total", "Writes that have waited for the disk since the server's start.", "server", addr)
 		s.counter(r.Commands, "worker_redis_commands_total", "Commands since the server's start.", "server", addr)
 	}
-	own, stored, err := g.ledger.Monitor.Epochs(ctx)
-	if err != nil {
-		return err
-	}
-	s.gauge(truth(own != stored), "worker_ledger_epoch_stale", "1 when a backup was restored under this process, which must be restarted.")
 	at, err := g.ledger.Monitor.LastBackup(ctx)
 	if err != nil {
 		return err

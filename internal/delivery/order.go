@@ -63,8 +63,7 @@ type Order struct {
 	Fleet     FleetTerms
 	CreatedAt time.Time // milliseconds
 
-	// Every version after the first has one Change. Version is epoch<<32 |
-	// sequence; sequence 1 is the creation.
+	// Every version after the first (FirstVersion) has one Change.
 	Status  Status
 	Version uint64
 	Changes []Change
@@ -123,9 +122,6 @@ func (o *Order) Erase(at time.Time) {
 		o.Changes[i].Location, o.Changes[i].Note = Location{}, ""
 	}
 }
-
-// Sequence is the low half of a version: 1 at creation, one more per change.
-func Sequence(version uint64) uint32 { return uint32(version) }
 
 // EstimatedPickup is max(readyAt, creation + the fleet's pickup minutes).
 func (o *Order) EstimatedPickup() time.Time {

@@ -46,20 +46,20 @@ func TestAppendStatus_WritesTheSpecsObjectOfEveryVersion(t *testing.T) {
 	head := `{"orderId":"` + o.ID.String() + `","externalOrderId":"order-1","status":`
 	mehmetY := `"courier":{"name":"Mehmet Y.","phone":"5321234567","vehicleType":"Motorcycle"},`
 	ayseO := `"courier":{"name":"Ayşe Ö.","phone":"5329999999","vehicleType":"Bicycle"},`
-	epoch := uint64(1 << 32)
+	ofHistory := uint64(1 << 32) // above the sequence: time and random bits
 	for name, c := range map[string]struct {
 		version          uint64
 		events, location bool
 		want             string
 	}{
-		"creation": {epoch | 1, false, true, `"Searching","updatedAt":"2026-11-21T12:00:00.000+03:00"}`},
-		"assigned": {epoch | 2, false, true, `"Assigned",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:45:00.000+03:00","updatedAt":"2026-11-21T12:01:00.000+03:00"}`},
-		"picking up": {epoch | 3, false, true, `"PickingUp",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+		"creation": {ofHistory | 1, false, true, `"Searching","updatedAt":"2026-11-21T12:00:00.000+03:00"}`},
+		"assigned": {ofHistory | 2, false, true, `"Assigned",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:45:00.000+03:00","updatedAt":"2026-11-21T12:01:00.000+03:00"}`},
+		"picking up": {ofHistory | 3, false, true, `"PickingUp",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
 			`"updatedAt":"2026-11-21T12:02:00.000+03:00","location":{"latitude":41.00512,"longitude":28.9}}`},
 		"picking up, no location wanted": {3, true, false, `"PickingUp",` + mehmetY + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
 			`"updatedAt":"2026-11-21T12:02:00.000+03:00","events":[{"status":"Searching","at":"2026-11-21T12:00:00.000+03:00"},` +
 			`{"status":"Assigned","at":"2026-11-21T12:01:00.000+03:00"},{"status":"PickingUp","at":"2026-11-21T12:02:00.000+03:00"}]}`},
-		"failed": {epoch | 4, false, true, `"Failed",` + ayseO + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
+		"failed": {ofHistory | 4, false, true, `"Failed",` + ayseO + `"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
 			`"updatedAt":"2026-11-21T12:03:00.000+03:00","failureReason":"PackageNotReady"}`},
 		"latest": {0, true, true, `"Failed","courier":{"name":"Ali"},"etaDropoffAt":"2026-11-21T12:50:00.000+03:00",` +
 			`"updatedAt":"2026-11-21T12:03:00.000+03:00","events":[{"status":"Searching","at":"2026-11-21T12:00:00.000+03:00"},` +

@@ -133,8 +133,9 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 	require(t, len(entries) == 1 && entries[0].ID == step.Batch, "entries behind %s: %v", step.Batch, entries)
 	e := Entry{}
 	must(t, e.read(r, entries[0].Values))
-	want := []Event{{Order: moved.ID, Version: moved.Version + 1}, {Order: moved.ID, Version: moved.Version + 2},
-		{Order: ended.ID, Version: ended.Version + 1}, {Order: ended.ID, LateAt: u.At}}
+	movedAfter, endedAfter := get(s.Orders.Get(t.Context(), moved.ID))(t), get(s.Orders.Get(t.Context(), ended.ID))(t)
+	want := []Event{{Order: moved.ID, Version: movedAfter.Changes[0].Version}, {Order: moved.ID, Version: movedAfter.Version},
+		{Order: ended.ID, Version: endedAfter.Version}, {Order: ended.ID, LateAt: u.At}}
 	check(t, slices.EqualFunc(e.Events, want, func(a, b Event) bool { return a.Order == b.Order && a.Version == b.Version && a.LateAt.Equal(b.LateAt) }), "events %+v, want %+v", e.Events, want)
 	refused := get(s.Monitor.RefusedUpdates(t.Context(), 10))(t)
 	check(t, len(refused) == 1 && refused[0].Update == *u && refused[0].Late && refused[0].Reason == "late_delivery", "refused %+v", refused)

@@ -122,28 +122,26 @@ var ErrOtherCopy = errors.New("this Redis does not hold that backup")
 
 // Resumed is what Resume has changed.
 type Resumed struct {
-	Before   bool   // it was resumed earlier, and nothing was left to do
-	Epoch    uint32 // in which new versions are written
-	Streams  int    // whose exporter goes on where it stood before ClickHouse was copied
-	Sessions int    // of the panel that were ended
+	Before   bool // it was resumed earlier, and nothing was left to do
+	Streams  int  // whose exporter goes on where it stood before ClickHouse was copied
+	Sessions int  // of the panel that were ended
 }
 
 // Resume prepares a Redis that was restored from a backup, before any program is started:
 //
 //   - The exporter goes on where it stood before ClickHouse was copied.
-//   - The epoch is raised, so that no version or event id is given out twice.
 //   - Sessions of the panel end: one that was ended after the backup would be
 //     open again.
 //   - The accounts' names are compared with the accounts: a cluster's masters were copied
 //     at slightly different moments.
 //
 // ErrOtherCopy unless Redis was restored from that backup. It may be repeated after an error.
-func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) (Resumed, error) {
-	before, epoch, err := l.resumable(ctx, backup)
+func (l Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error) {
+	done := Resumed{}
+	before, err := l.resumable(ctx, backup)
 	if err != nil || before {
-		return Resumed{Before: before, Epoch: epoch}, err
+		return Resumed{Before: before}, err
 	}
-	done := Resumed{Epoch: nextEpoch(epoch, now)}
 	if done.Streams, err = l.setBack(ctx, hold); err != nil {
 		return done, err
 	}
@@ -156,43 +154,31 @@ func (l Backup) Resume(ctx context.Context, backup, hold string, now time.Time) 
 	// Last: until here all of it would be done again.
 	meta := l.metaKey()
 	pipe := l.rdb.TxPipeline()
-	pipe.HSet(ctx, meta, "epoch", done.Epoch, "restored", backup)
+	pipe.HSet(ctx, meta, "restored", backup)
 	pipe.HDel(ctx, meta, "backup")
 	if _, err := pipe.Exec(ctx); err != nil {
-		return done, failed("raising the epoch", err)
+		return done, failed("noting that the backup is restored", err)
 	}
-	l.raiseEpoch(done.Epoch)
 	return done, nil
 }
 
 // Resumable is nil when Redis was restored from that backup; else ErrOtherCopy.
 func (l Backup) Resumable(ctx context.Context, backup string) error {
-	_, _, err := l.resumable(ctx, backup)
+	_, err := l.resumable(ctx, backup)
 	return err
 }
 
-func (l *core) resumable(ctx context.Context, backup string) (before bool, epoch uint32, err error) {
-	known, err := l.rdb.HMGet(ctx, l.metaKey(), "backup", "restored", "epoch").Result()
+// resumable reports whether Redis, which was restored from that backup, was resumed before.
+func (l *core) resumable(ctx context.Context, backup string) (before bool, err error) {
+	known, err := l.rdb.HMGet(ctx, l.metaKey(), "backup", "restored").Result()
 	if err != nil {
-		return false, 0, failed("reading the ledger's meta", err)
-	}
-	n, err := strconv.Atoi(text(known[2]))
-	if err != nil {
-		return false, 0, fmt.Errorf("the ledger's epoch: %w", err)
+		return false, failed("reading the ledger's meta", err)
 	}
 	before = known[1] == any(backup)
 	if !before && known[0] != any(backup) {
-		return false, 0, ErrOtherCopy
+		return false, ErrOtherCopy
 	}
-	return before, uint32(n), nil
-}
-
-const epochZero = 1_577_836_800 // 2020-01-01 UTC
-
-// nextEpoch is greater than every epoch used before, also when one backup is
-// restored twice: the seconds since 2020, which fit 32 bits until 2156.
-func nextEpoch(epoch uint32, now time.Time) uint32 {
-	return max(epoch+1, uint32(max(now.Unix()-epochZero, 0)))
+	return before, nil
 }
 
 // setBack moves the exporter's group to the hold's position, and removes all holds.

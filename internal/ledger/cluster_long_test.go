@@ -80,7 +80,8 @@ func clusterWay(t *testing.T, s *env) {
 	partition := o.ID.Partition()
 	s.list(t, o.ID)
 	s.change(t, o, delivery.Change{Status: delivery.Assigned, At: time.Now()})
-	s.clusterWebhooks(t, partition, versionKey(o.ID, 2))
+	assigned := get(s.Orders.Get(t.Context(), o.ID))(t).Version
+	s.clusterWebhooks(t, partition, versionKey(o.ID, assigned))
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour), nil))(t), 1, "replayed")
 	get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)

@@ -85,8 +85,8 @@ func (l Consistency) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	return slices.SortedFunc(maps.Values(found), func(a, b WebhooksLeft) int { return compareAccounts(a.Account, b.Account) }), err
 }
 
-// orderItem is the length of an order's item: kind, digest, day, sequence.
-const orderItem = 1 + delivery.OrderDigestSize + 2 + 4
+// orderItem is the length of an order's item: kind, digest, day, version.
+const orderItem = 1 + delivery.OrderDigestSize + 2 + 8
 
 func (r partition) waitingEvents(items []string) []WaitingEvent {
 	events := make([]WaitingEvent, len(items))
@@ -94,7 +94,8 @@ func (r partition) waitingEvents(items []string) []WaitingEvent {
 		switch {
 		case len(item) >= orderItem && item[0] == eventOrder:
 			events[i].Order = r.orderOfMember(item[1:15])
-			events[i].Sequence = binary.BigEndian.Uint32([]byte(item[15:19]))
+			version := binary.BigEndian.Uint64([]byte(item[15:23]))
+			events[i].Sequence = delivery.Sequence(version)
 		case item != "" && item[0] == eventNotice:
 			events[i].Notice = item[1:]
 		}

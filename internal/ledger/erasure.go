@@ -102,7 +102,7 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 	c.document(&o.OrderDraft)
 	binary.BigEndian.PutUint32(c.out[orderLengthAt:], uint32(len(c.out)-document))
 	for i := range o.Changes {
-		c.out = appendChange(c.out, &o.Changes[i], uint32(o.Changes[i].Version>>32))
+		c.out = appendChange(c.out, &o.Changes[i])
 	}
 	if !o.Courier.IsZero() {
 		c.out = appendCourierEntry(c.out, entrySwap, o.Courier)

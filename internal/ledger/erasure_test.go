@@ -212,7 +212,7 @@ func TestErase_DropsWhatReceiversAnswered(t *testing.T) {
 		var lines [][]byte
 		for _, key := range together {
 			a := AttemptRecord{Attempt: 1, At: s.now(), State: StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "Ayşe"}
-			line, _ := a.Lines(s.partitions[0].goneEvent(key, 1), false)
+			line, _ := a.Lines(s.partitions[0].goneEvent(key), false)
 			lines = append(lines, line)
 		}
 		s.owns(t, func(step *Step) { step.Log(s.account, lines, 10, false) })

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -149,8 +148,8 @@ func (l Fleets) Unreadable() int {
 	return len(s.problems)
 }
 
-// Load brings the snapshot up to date with all that was written before the call, compares the
-// clocks, and takes over a newer epoch. Calls at the same time share their reads. With an error
+// Load brings the snapshot up to date with all that was written before the call, and compares the
+// clocks. Calls at the same time share their reads. With an error
 // the snapshot holds what could be read, and the last known of the rest.
 func (l Fleets) Load(ctx context.Context) error {
 	err := l.Refresh(ctx)
@@ -177,18 +176,13 @@ func (l Fleets) Refresh(ctx context.Context) error {
 // them stays as it was.
 func (l *core) loadFleetValues(ctx context.Context) error {
 	began := time.Now()
-	meta, err := l.rdb.HMGet(ctx, l.metaKey(), "fleets", "epoch").Result()
-	if err != nil {
+	version, err := l.rdb.HGet(ctx, l.metaKey(), "fleets").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return failed("reading the fleets' version", err)
 	}
+	_, clocks := Lifecycle{l}.ServerTime(ctx)
 
-	epoch, err := strconv.Atoi(text(meta[1]))
-	if err == nil {
-		l.raiseEpoch(uint32(epoch))
-	}
-	clocks := l.compareClocks(ctx)
-
-	version, before := text(meta[0]), l.fleets.Load()
+	before := l.fleets.Load()
 	if before != nil && before.complete && before.version == version {
 		l.fleetsLoaded.Store(&began)
 		return clocks
@@ -417,21 +411,6 @@ func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (
 		f.Suspended = true // takes no orders, because nobody knows where it serves
 	}
 	return &f, errors.Join(record.unreadable, record.failure, controls, couriers, secrets)
-}
-
-// raiseEpoch takes over a newer epoch; a late reply may carry an older one.
-func (l *core) raiseEpoch(epoch uint32) {
-	for {
-		known := l.epoch.Load()
-		if epoch <= known {
-			return
-		}
-
-		raised := l.epoch.CompareAndSwap(known, epoch)
-		if raised {
-			return
-		}
-	}
 }
 
 // sharedCalls lets callers share the calls of one function, of which at most one runs and one

@@ -202,14 +202,6 @@ func TestLoadFleets_ManyAtOnceShareReadsAndEachSeesItsOwnChange(t *testing.T) {
 	equal(t, ran, 1, "calls for all who waited")
 }
 
-func TestLoadFleets_NeverLowersTheEpoch(t *testing.T) {
-	l := openTest(t)
-	must(t, l.Fleets.Load(t.Context()))
-	l.raiseEpoch(9)
-	must(t, l.Fleets.Load(t.Context()))
-	equal(t, l.epoch.Load(), 9, "epoch")
-}
-
 func TestLoadFleets_AnUnreadableRecordConcernsItsFleetAlone(t *testing.T) {
 	var logs lockedBuffer
 	l := openTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })

@@ -101,7 +101,8 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	s.report(t, o.ID, delivery.Delivered)
 	s.step(t, o.ID.Partition(), func(step *Step) { step.Refuse(update, delivery.Failed, "late_delivery", true) })
 	s.advance(t, o.ID, delivery.Assigned)
-	s.ends(t, StateNotSent, versionKey(o.ID, 2))
+	assigned := get(s.Orders.Get(t.Context(), o.ID))(t).Version
+	s.ends(t, StateNotSent, versionKey(o.ID, assigned))
 	entries := collect(t, s.Ledger, RoleExport, "x", 4)
 	var late, outcomes, versions int
 	for _, e := range entries {

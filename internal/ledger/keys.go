@@ -52,7 +52,7 @@ const (
 
 	// Keys of no account have a partition of their own, tag {<env>g}: the fleets in
 	// parts (fleets.go), when they were last refused for their limit,
-	// meta (partitions, format, fleets' version, epoch), the libraries' last use, closings
+	// meta (partitions, format, fleets' version), the libraries' last use, closings
 	// (closings.go), the accounts' names (listings.go), and:
 	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)
 	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)

@@ -133,7 +133,6 @@ type core struct {
 	env         string
 	partitions  []partition
 	global      partition
-	epoch       atomic.Uint32
 	library     *library
 	loading     singleflight.Group // of the library
 	secrets     SecretKeys
@@ -211,8 +210,7 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	pipe := l.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
 	pipe.HSetNX(ctx, key, "format", recordFormat)
-	pipe.HSetNX(ctx, key, "epoch", 1)
-	known := pipe.HMGet(ctx, key, "partitions", "format", "epoch")
+	known := pipe.HMGet(ctx, key, "partitions", "format")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return failed("reading the ledger's meta", err)
 	}
@@ -226,11 +224,6 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	if format, err := strconv.Atoi(text(known.Val()[1])); err != nil || format != recordFormat {
 		return fmt.Errorf("the ledger's records have format %d, this program reads %d", format, recordFormat)
 	}
-	epoch, err := strconv.Atoi(text(known.Val()[2]))
-	if err != nil {
-		return fmt.Errorf("the ledger's epoch: %w", err)
-	}
-	l.epoch.Store(uint32(epoch))
 	for i, tag := range partitionTags(env, partitions) {
 		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
 	}
@@ -259,24 +252,20 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return failed("ping", err)
 }
 
-// ServerTime is Redis's clock, in a cluster one node's.
+// ServerTime is Redis's clock, in a cluster one node's. It also learns how far this process's clock is
+// ahead of it (Clock).
 func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
-	now, err := l.rdb.Time(ctx).Result()
-	return now, failed("the clock of Redis", err)
+	sent := time.Now()
+	server, err := l.rdb.Time(ctx).Result()
+	if err != nil {
+		return time.Time{}, failed("the clock of Redis", err)
+	}
+	l.ahead.Store(int64(ahead(sent, time.Now(), server)))
+	return server, nil
 }
 
 // clockTolerance is by how much clocks may differ and count as equal.
 const clockTolerance = 500 * time.Millisecond
-
-// compareClocks learns how far this process's clock is ahead of Redis's.
-func (l *core) compareClocks(ctx context.Context) error {
-	sent := time.Now()
-	server, err := Lifecycle{l}.ServerTime(ctx)
-	if err == nil {
-		l.ahead.Store(int64(ahead(sent, time.Now(), server)))
-	}
-	return err
-}
 
 // ahead is 0 for a difference that the way to Redis and back may have made.
 func ahead(sent, answered, server time.Time) time.Duration {
@@ -289,7 +278,7 @@ func ahead(sent, answered, server time.Time) time.Duration {
 }
 
 // Clock is Redis's time at an instant of this process's clock. Replicas whose clocks differ agree on
-// it, so that none makes orders that have timed out already. Fleets.Load sets it.
+// it, so that none makes orders that have timed out already. Fleets.Load and ServerTime learn it.
 func (l *core) Clock(at time.Time) time.Time { return at.Add(-time.Duration(l.ahead.Load())) }
 
 // Partitions is the number of partitions, numbered from 0.

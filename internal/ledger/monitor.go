@@ -197,12 +197,6 @@ func (s Server) IsMended() bool {
 	return slices.Compare(v[:], latest[:]) > 0 // a line that began after the mend
 }
 
-// Epochs are this process's epoch and the stored one; another one was restored.
-func (l Monitor) Epochs(ctx context.Context) (own, stored uint32, err error) {
-	epoch, err := l.rdb.HGet(ctx, l.metaKey(), "epoch").Uint64()
-	return l.epoch.Load(), uint32(epoch), failed("reading the ledger's epoch", err)
-}
-
 // LastBackup is when the latest whole backup began; zero: none was ever made.
 func (l Monitor) LastBackup(ctx context.Context) (time.Time, error) {
 	at, err := l.rdb.HGet(ctx, l.metaKey(), "backed_up").Int64()

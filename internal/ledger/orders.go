@@ -140,9 +140,9 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 		OrderDraft: *c.Draft,
 		CreatedAt:  c.Now.UTC().Truncate(time.Millisecond),
 		Status:     delivery.Searching,
-		Version:    uint64(l.epoch.Load())<<32 | 1,
 	}
 	// The stored form has milliseconds; the first answer must be the replay's.
+	o.Version = delivery.FirstVersion(o.CreatedAt)
 	o.ReadyAt, o.OrderedAt = o.ReadyAt.Truncate(time.Millisecond), o.OrderedAt.Truncate(time.Millisecond)
 	keyIsExternal := c.IdempotencyKey != "" && c.IdempotencyKey == o.ExternalOrderID
 
@@ -289,11 +289,10 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 
 // cancel calls the script. The nonce identifies a repetition of the call.
 func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
-	epoch := l.epoch.Load()
 	return l.count(ctx, "cancel_order", account, EndpointCancel,
 		[]string{r.windows(EndpointCancel, account), r.order(id.Digest())},
-		account[:], dayOf(id), orderMember(id), appendChange(nil, change, epoch),
-		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp), epoch,
+		account[:], dayOf(id), orderMember(id), appendChange(nil, change),
+		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp),
 		binary.BigEndian.AppendUint64(nil, nonce))
 }
 

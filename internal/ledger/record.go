@@ -283,16 +283,24 @@ func (c *codec) document(d *delivery.OrderDraft) {
 	}
 }
 
-func appendChange(b []byte, c *delivery.Change, epoch uint32) []byte {
-	return appendEntry(b, entryChange, func(entry *codec) { entry.change(c, &epoch) })
+func appendChange(b []byte, c *delivery.Change) []byte {
+	return appendEntry(b, entryChange, func(entry *codec) { entry.change(c) })
 }
 
-// cancel_order.lua sets the time in its place, 9; the epoch is at 5.
-func (c *codec) change(to *delivery.Change, epoch *uint32) {
-	at := uint64(millis(to.At))
-	c.all((*byte)(&to.Status), epoch, &at, &to.Courier, &to.ETA, &to.Location, (*string)(&to.Failure), (*string)(&to.Cancel), &to.Note)
+// change is an entry of a change. cancel_order.lua writes version and time into their places.
+func (c *codec) change(to *delivery.Change) {
+	c.all((*byte)(&to.Status), &to.Version)
+	c.time48(&to.At)
+	c.all(&to.Courier, &to.ETA, &to.Location, (*string)(&to.Failure), (*string)(&to.Cancel), &to.Note)
+}
+
+// time48 is a time in 6 bytes, as milliseconds since 1970 with their sign; 0 is the zero time.
+func (c *codec) time48(at *time.Time) {
+	ms := millis(*at)
+	high, low := uint16(ms>>32), uint32(ms)
+	c.all(&high, &low)
 	if !c.writing {
-		to.At = timeOf(int64(at))
+		*at = timeOf(int64(int16(high))<<32 | int64(low))
 	}
 }
 
@@ -331,10 +339,12 @@ func (c *codec) shrunk(o *delivery.Order) {
 	last := delivery.Change{At: o.CreatedAt}
 	for i := range o.Changes {
 		change := &o.Changes[i]
-		epoch := int(change.Version >> 32)
-		c.all((*byte)(&change.Status), &epoch)
-		change.Version = uint64(epoch)<<32 | uint64(i+2)
+		written, random := delivery.VersionTime(change.Version), delivery.VersionRandom(change.Version)
+		c.all((*byte)(&change.Status))
 		c.timeFrom(last.At, &change.At)
+		c.timeFrom(change.At, &written)
+		c.all(&random)
+		change.Version = delivery.ComposeVersion(written, random, uint32(i+2))
 		c.timeFrom(change.At, &change.ETA)
 		c.courierAfter(last.Courier, &change.Courier)
 		last = *change
@@ -417,20 +427,18 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 const usualChanges = 5
 
 func (c *codec) history(o *delivery.Order) error {
-	sequence := uint64(1)
+	entries := 0
 	if c.rest != "" {
 		o.Changes = make([]delivery.Change, 0, usualChanges)
 	}
 	for c.rest != "" && c.err == nil {
 		kind := c.byte()
+		entries++
 		entry := codec{fields: fields{rest: c.take(int(c.uint16()))}}
 		switch kind {
 		case entryChange:
 			var change delivery.Change
-			var epoch uint32
-			entry.change(&change, &epoch)
-			sequence++
-			change.Version = uint64(epoch)<<32 | sequence
+			entry.change(&change)
 			o.Changes = append(o.Changes, change)
 			if !change.Courier.IsZero() {
 				o.Courier = change.Courier
@@ -443,7 +451,7 @@ func (c *codec) history(o *delivery.Order) error {
 			entry.all(new(delivery.Courier), &o.ErasedAt)
 		}
 		if entry.err != nil {
-			return fmt.Errorf("order %s, entry %d: %w", o.ID, sequence, entry.err)
+			return fmt.Errorf("order %s, entry %d: %w", o.ID, entries, entry.err)
 		}
 	}
 	if c.err != nil {

@@ -32,7 +32,7 @@ func TestUpdate_SurvivesItsEncoding(t *testing.T) {
 func FuzzDecodeOrder(f *testing.F) {
 	o := &delivery.Order{OrderDraft: *testDraft("X-1"), CreatedAt: time.Now(), Version: 1<<32 | 1}
 	record := appendOrderRecord(nil, o, &o.Fleet, flagKeyIsExternal, 0, [16]byte{})
-	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()}, 1)
+	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()})
 	record = appendCourierEntry(record, entrySwap, delivery.Courier{Name: "Ali"})
 	f.Add(string(record))
 	kept := encodeShrunk(get(decodeOrder(string(record), 3))(f))

@@ -112,16 +112,6 @@ func TestIsMended_ComparesWithinALine(t *testing.T) {
 	}
 }
 
-func TestEpochs_DifferUnderAProcessThatOutlivesARestore(t *testing.T) {
-	t.Parallel()
-	l := openTest(t)
-	own, stored := get2(l.Monitor.Epochs(t.Context()))(t)
-	check(t, own == stored && own != 0, "epochs %d and %d", own, stored)
-	must(t, l.rdb.HIncrBy(t.Context(), l.global.prefix+"meta", "epoch", 1).Err())
-	before, after, err := l.Monitor.Epochs(t.Context())
-	check(t, err == nil && before == own && after == own+1, "after a restore: %d and %d, %v", before, after, err)
-}
-
 func TestObserve_HearsOfEveryCall(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -109,7 +109,6 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			s.reports(t, o, whole[0], whole[1], delivery.Update{Kind: delivery.KindSwap, Courier: ali, At: whole[1].At}, whole[4])
 		},
 		"failed": func(t *testing.T, s *env, o *delivery.Order) {
-			s.epoch.Store(7) // a backup was restored meanwhile
 			s.reports(t, o, whole[0], delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure, At: now})
 		},
 		"cancelled": func(t *testing.T, s *env, o *delivery.Order) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -85,14 +86,13 @@ func (s *Step) remove(key string, id delivery.OrderID) {
 // Change appends changes to an order as it was read, each one version and one event, and after
 // them swaps its courier, unless that is nil.
 func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delivery.Courier) {
-	// After a restored backup the ledger's epoch is above the record's.
-	epoch, sequence := max(s.ledger.epoch.Load(), uint32(o.Version>>32)), delivery.Sequence(o.Version)
+	now, version := s.ledger.Clock(s.ledger.now()), o.Version
 	var entries, status, head []byte
 	for i := range changes {
 		c := &changes[i]
-		sequence++
-		c.Version = uint64(epoch)<<32 | uint64(sequence)
-		entries = appendChange(entries, c, epoch)
+		version = delivery.NextVersion(version, now, uint16(rand.Uint32()))
+		c.Version = version
+		entries = appendChange(entries, c)
 		s.events = appendOrderEvent(s.events, o.ID, c.Version)
 		s.eventsByAccount[o.Account] = appendOrderEvent(s.eventsByAccount[o.Account], o.ID, c.Version)
 	}
@@ -120,7 +120,7 @@ func (s *Step) moved(o *delivery.Order, changes []delivery.Change, swap *deliver
 		after.Courier = *swap
 	}
 	for i := range changes {
-		s.Published = append(s.Published, ofOrder(&after, delivery.Sequence(changes[i].Version)))
+		s.Published = append(s.Published, ofOrder(&after, changes[i].Version))
 	}
 }
 

@@ -40,18 +40,16 @@ func (d *Delivery) Deadline() time.Time {
 	return d.OccurredAt.Add(webhookWindow)
 }
 
-// Names of events in a schedule: an order's version (kind, digest, day, sequence), or a notice (kind,
-// event id). Earlier releases had others for replays, with their time.
+// Names of events in a schedule: an order's version, as streams name it, or a notice (kind, event id).
 func versionKey(id delivery.OrderID, version uint64) string {
-	b := append([]byte{eventOrder}, orderMember(id)...)
-	return string(binary.BigEndian.AppendUint32(b, delivery.Sequence(version)))
+	return string(appendOrderEvent(nil, id, version))
 }
 
 func noticeKey(eventID string) string { return string(rune(eventNotice)) + eventID }
 
-// ofOrder is the event of an order's version; nil: it has no such version.
-func ofOrder(o *delivery.Order, sequence uint32) *Delivery {
-	change, ok := o.At(uint64(sequence))
+// ofOrder is the event of an order's version; nil: it has no version of that sequence.
+func ofOrder(o *delivery.Order, version uint64) *Delivery {
+	change, ok := o.At(version)
 	if !ok {
 		return nil
 	}
@@ -134,7 +132,7 @@ func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]
 				return nil
 			}
 			if s.Delivery, s.Gone = r.decodeEvent(s.Key, record); s.Delivery == nil { // only its ids are known
-				s.Delivery = r.goneEvent(s.Key, l.epoch.Load())
+				s.Delivery = r.goneEvent(s.Key)
 			}
 			s.Delivery.Account, s.Delivery.ReplayedAt = s.query.Account, timeOf(s.ReplayedAt)
 			return s.Delivery
@@ -169,7 +167,9 @@ func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery
 		var o *delivery.Order
 		if o, err = decodeOrder(record.Val(), r.number); err == nil {
 			f := fields{rest: key[min(15, len(key)):]}
-			if d = ofOrder(o, f.uint32()); d != nil {
+			version := f.uint64()
+			d = ofOrder(o, version)
+			if d != nil && d.Version == version {
 				return d, ""
 			}
 			return nil, "the order has no such version"
@@ -178,29 +178,25 @@ func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery
 	return nil, unreadableReason(err)
 }
 
-// goneEvent names an event whose order or notice is gone; the epoch of its version is assumed.
-func (r partition) goneEvent(key string, epoch uint32) *Delivery {
+// goneEvent names an event whose order or notice is gone.
+func (r partition) goneEvent(key string) *Delivery {
 	d := &Delivery{Key: key, Type: delivery.StatusChanged}
 	if key[0] == eventNotice {
 		d.EventID, d.Type = key[1:], ""
 		return d
 	}
 	f := fields{rest: key[min(15, len(key)):]}
-	d.Version = uint64(epoch)<<32 | uint64(f.uint32())
+	d.Version = f.uint64()
 	d.EventID = delivery.EventID(r.orderOfMember(key[1:min(15, len(key))]), d.Version)
 	return d
 }
 
 // reference is the event as the streams name it.
 func (d *Delivery) reference() string {
-	switch {
-	case d.Order != nil:
-		return string(appendOrderEvent(nil, d.Order.ID, d.Version))
-	case d.Version != 0:
-		b := binary.BigEndian.AppendUint64(append([]byte{eventOrder}, d.Key[1:15]...), d.Version)
-		return string(b)
+	if d.Key == "" { // a ping, which is in no schedule
+		return noticeKey(d.EventID)
 	}
-	return noticeKey(d.EventID)
+	return d.Key
 }
 
 // Facts are what is stored about an endpoint.

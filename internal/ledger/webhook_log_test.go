@@ -39,7 +39,7 @@ func TestAttempts_AreReadAsTheyWereMade(t *testing.T) {
 	for i := range want {
 		a := &want[i]
 		a.At = s.now()
-		d := s.partitions[0].goneEvent([]string{keys[0], notice}[i%2], 1)
+		d := s.partitions[0].goneEvent([]string{keys[0], notice}[i%2])
 		if d.Type == "" {
 			d.Type = delivery.StoreActivated
 		}

@@ -112,8 +112,12 @@ func TestReplay_ByEvent(t *testing.T) {
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids))(t), 3, "queued") // each once
 	s.replayed(t, undelivered[0], delivered[0], delivered[1])
 	o := get(s.Orders.Find(t.Context(), s.account, "X-1"))(t)
-	for name, id := range map[string]string{"nonsense": "evt_nonsense", "a version that is not there": delivery.EventID(o.ID, 1<<32|9),
-		"a creation": delivery.EventID(o.ID, 1<<32|1), "another epoch": delivery.EventID(o.ID, 7<<32|2)} {
+	for name, id := range map[string]string{
+		"nonsense":                     "evt_nonsense",
+		"a version that is not there":  delivery.EventID(o.ID, delivery.NextVersion(o.Version, time.Now(), 7)),
+		"a creation":                   delivery.EventID(o.ID, delivery.FirstVersion(o.CreatedAt)),
+		"a version of another history": delivery.EventID(o.ID, o.Changes[0].Version^1<<8), // differs in a random bit
+	} {
 		err := errOf(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{ids[0], id}))
 		check(t, delivery.CodeOf(err) == delivery.CodeEventNotFound, "%s: %v", name, err)
 	}
@@ -288,13 +292,13 @@ func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
 func (s *env) publishInEntries(t *testing.T, entries, perEntry int) {
 	t.Helper()
 	member := orderMember(s.create(t, "ENTRIES-"+rand.Text()).ID)
-	version := uint64(2) // 1 is the creation
+	at := s.now()
 	for range entries {
 		var batch []byte
 		for range perEntry {
 			batch = append(append(batch, eventOrder), member...)
-			batch = binary.BigEndian.AppendUint64(batch, version)
-			version++
+			batch = binary.BigEndian.AppendUint64(batch, delivery.ComposeVersion(at, 0, 2))
+			at = at.Add(time.Millisecond)
 		}
 		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key(kindAccountEvents), Values: []any{"m", batch}}).Err())
 	}

@@ -83,7 +83,11 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 	must(t, s.rdb.Set(t.Context(), r.order(damaged.ID.Digest()), "\x09", 0).Err())
 	must(t, s.rdb.Set(t.Context(), r.keyOf(kindNotice, []byte(notices[2][1:])), "\x09", 0).Err())
 	at, replayed := s.ms.Load(), s.ms.Load()+5000
-	id := func(o *delivery.Order, sequence uint64) string { return delivery.EventID(o.ID, 1<<32|sequence) }
+	id := func(o *delivery.Order, sequence int) string {
+		return delivery.EventID(o.ID, o.Changes[sequence-2].Version)
+	}
+	absent := delivery.NextVersion(o.Version, time.Now(), 7)
+	otherContent := o.Changes[0].Version ^ 1<<8 // differs in a random bit
 	for _, c := range []struct {
 		name   string
 		key    string
@@ -96,7 +100,8 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 		{"a replay that has failed", versions[1], Scheduled{Attempts: 2, ReplayedAt: replayed}, id(o, 3), ""},
 		{"a notice", notices[0], Scheduled{}, notices[0][1:], ""},
 		{"a retired order's", gone[0], Scheduled{Attempts: 1, ReplayedAt: replayed}, id(retired, 2), "the order is no longer stored"},
-		{"a version that the order has not", versionKey(o.ID, 9), Scheduled{}, id(o, 9), "the order has no such version"},
+		{"a version that the order has not", versionKey(o.ID, absent), Scheduled{}, delivery.EventID(o.ID, absent), "the order has no such version"},
+		{"a version of another history", versionKey(o.ID, otherContent), Scheduled{}, delivery.EventID(o.ID, otherContent), "the order has no such version"},
 		{"a damaged order's", unreadable[0], Scheduled{}, id(damaged, 2), "unreadable: "},
 		{"an expired notice", notices[1], Scheduled{}, notices[1][1:], "the event's body has expired"},
 		{"a damaged notice", notices[2], Scheduled{}, notices[2][1:], "unreadable: "},

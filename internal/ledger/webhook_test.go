@@ -100,15 +100,16 @@ func (s *env) moved(t *testing.T, externalID string, changes ...delivery.Status)
 	t.Helper()
 	o := s.create(t, externalID)
 	s.advance(t, o.ID, changes...)
+	o = get(s.Orders.Get(t.Context(), o.ID))(t)
 	keys := make([]string, len(changes))
 	for i := range keys {
-		keys[i] = versionKey(o.ID, uint64(i+2))
+		keys[i] = versionKey(o.ID, o.Changes[i].Version)
 	}
-	return get(s.Orders.Get(t.Context(), o.ID))(t), keys
+	return o, keys
 }
 
 // eventID is the event's that a key names.
-func (s *env) eventID(key string) string { return s.partitionOf(s.account).goneEvent(key, 1).EventID }
+func (s *env) eventID(key string) string { return s.partitionOf(s.account).goneEvent(key).EventID }
 
 // ends publishes how events ended, in one entry.
 func (s *env) ends(t *testing.T, state string, keys ...string) {
@@ -116,7 +117,7 @@ func (s *env) ends(t *testing.T, state string, keys ...string) {
 	s.owns(t, func(step *Step) {
 		for _, key := range keys {
 			a := AttemptRecord{At: s.now(), State: state, Attempt: 1}
-			line, unanswered := a.Lines(step.partition.goneEvent(key, 1), false)
+			line, unanswered := a.Lines(step.partition.goneEvent(key), false)
 			if state == StateRetrying {
 				line = unanswered
 			}

@@ -196,7 +196,7 @@ var rights = map[string]struct{ refused, allowed []string }{
 		refused: []string{
 			"SET {s00}ox 1", "DEL {s00}ox", "APPEND {s00}ox 1", "SETRANGE {s00}ox 0 1", "HSET {s00}ax name x", "SET {s00}rx 1", "XADD {s00}e * e x",
 			"XADD {s00}u * u x", "XTRIM {s00}e MAXLEN 0", "XDEL {s00}e 0-1", "XACK {s00}u status 0-1", "XREADGROUP GROUP g c STREAMS {s00}u >",
-			"XGROUP DESTROY {s00}e status", "HSET {sg}meta epoch 9", "DEL {sg}meta", "SET {sg}fleets 1", "GET rate:{sg}logins:x", "DEL rate:{sg}logins:x",
+			"XGROUP DESTROY {s00}e status", "HSET {sg}meta partitions 9", "DEL {sg}meta", "SET {sg}fleets 1", "GET rate:{sg}logins:x", "DEL rate:{sg}logins:x",
 			`FUNCTION LOAD "#!lua name=mine"`, "FUNCTION DELETE x", "SYNC",
 			`EVAL "return redis.call('SET','{s00}ox','1')" 0`, `EVAL "return redis.call('SET',KEYS[1],'1')" 1 {s00}ox`,
 		},

@@ -159,7 +159,7 @@ func (o *order) advance(step *ledger.Step, update delivery.Update) {
 	for _, c := range changes {
 		o.state.Status, o.state.Version, o.state.Courier, o.state.Location = c.Status, c.Version, c.Courier, c.Location
 		if o.vendor.endpoint != nil {
-			o.vendor.expect(delivery.EventID(o.state.ID, c.Version), c.At, issued)
+			o.vendor.expect(change{o.state.ID, delivery.Sequence(c.Version)}, c.At, issued)
 		}
 	}
 	o.state.Changes = slices.Concat(o.state.Changes, changes)
@@ -172,13 +172,13 @@ func (b *book) report(ctx context.Context, o *order) error {
 	defer o.moving.Unlock()
 	now := time.Now()
 	o.state.Status++
-	o.state.Version++ // of the ledger's epoch, which no backup raises here
+	o.state.Version++ // only its sequence is used
 	u := delivery.Update{Order: o.state.ID, Fleet: b.fleet.ID, Kind: delivery.KindStatus, Status: o.state.Status, At: now,
 		Location: delivery.Location{Point: place, At: now}}
 	if u.Status == delivery.Assigned {
 		u.Kind, u.Courier = delivery.KindAccept, courier
 	}
-	o.vendor.expect(delivery.EventID(o.state.ID, o.state.Version), now, now)
+	o.vendor.expect(change{o.state.ID, delivery.Sequence(o.state.Version)}, now, now)
 	if _, err := b.Orders.Report(ctx, u, now); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}

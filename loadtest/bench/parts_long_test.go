@@ -101,9 +101,9 @@ func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 	id := func(version uint64) string { return delivery.EventID(order, version) }
 	body := func(id string) string { return `{"eventId":"` + id + `","event":"delivery.status_changed"}` }
 	now := time.Now()
-	e.expect(id(2), now, now)
-	e.expect(id(3), now.Add(-deliveryWindow-time.Second), now)
-	e.expect(id(4), now.Add(-deliveryWindow-time.Second), now)
+	e.expect(change{order, 2}, now, now)
+	e.expect(change{order, 3}, now.Add(-deliveryWindow-time.Second), now)
+	e.expect(change{order, 4}, now.Add(-deliveryWindow-time.Second), now)
 	const changed = "delivery.status_changed"
 	for _, c := range []struct{ name, key, event, id, body, want string }{
 		{"first", secret, changed, id(2), body(id(2)), "204"},

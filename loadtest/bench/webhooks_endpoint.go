@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"vendorapi/internal/delivery"
 )
 
 type behaviour int
@@ -35,13 +37,13 @@ type endpoint struct {
 	closed    chan struct{}
 
 	mu      sync.Mutex
-	events  map[string]*event // by eventId
-	invalid int               // see counts
+	events  map[change]*event
+	invalid int // see counts
 }
 
 // newEndpoint makes an endpoint that refuses connections until listen.
 func newEndpoint(addr string, how behaviour, received *atomic.Int64) *endpoint {
-	return &endpoint{addr: addr, behaviour: how, received: received, stop: func() {}, closed: make(chan struct{}), events: map[string]*event{}}
+	return &endpoint{addr: addr, behaviour: how, received: received, stop: func() {}, closed: make(chan struct{}), events: make(map[change]*event)}
 }
 
 // listen begins to take webhooks; the secret is known by then.
@@ -101,25 +103,31 @@ func signed(secret string, body, id, signature []byte) bool {
 // deliveryWindow is how long an event may be sent, from when it happened (spec, "Delivery rules" 2).
 const deliveryWindow = 24 * time.Hour
 
-// event is one change of an order that its vendor must receive. The endpoint knows it before it can arrive, because
-// an order's versions are known before they are stored.
+// change names a change of an order. The endpoint expects it before it is made, and so before its event has an id.
+type change struct {
+	order    delivery.OrderID
+	sequence uint32
+}
+
+// event is one change of an order that its vendor must receive. The endpoint knows it before it can arrive.
 type event struct {
 	deadline time.Time   // not to be sent after this
 	issued   time.Time   // when the report that makes it, or its step, was handed to the ledger
 	receipts []time.Time // the first is what counts
 }
 
-func (e *endpoint) expect(eventID string, occurred, issued time.Time) {
+func (e *endpoint) expect(c change, occurred, issued time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.events[eventID] = &event{deadline: occurred.Add(deliveryWindow), issued: issued}
+	e.events[c] = &event{deadline: occurred.Add(deliveryWindow), issued: issued}
 }
 
 func (e *endpoint) receive(eventID string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known, ok := e.events[eventID]
-	if !ok {
+	order, version, err := delivery.ParseEventID(eventID)
+	known, expected := e.events[change{order, delivery.Sequence(version)}]
+	if err != nil || !expected {
 		e.invalid++
 		return
 	}

@@ -105,12 +105,13 @@ func newOrder(account delivery.AccountID, n int, created time.Time, reached ...d
 		Fleet:     delivery.FleetTerms{ID: delivery.FleetID{9}, Name: "Hızlı Kurye", PickupMinutes: 10, DeliveryMinutes: 20},
 		CreatedAt: created,
 		Status:    delivery.Searching,
-		Version:   1<<32 | 1,
+		Version:   delivery.FirstVersion(created),
 	}
 	for i, s := range reached {
-		o.Version++
+		at := created.Add(time.Duration(i+1) * time.Minute)
+		o.Version = delivery.NextVersion(o.Version, at, 0)
 		o.Status = s
-		c := delivery.Change{Version: o.Version, Status: s, At: created.Add(time.Duration(i+1) * time.Minute)}
+		c := delivery.Change{Version: o.Version, Status: s, At: at}
 		if s == delivery.Failed {
 			c.Failure = delivery.CustomerRefused
 		}

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -156,7 +155,7 @@ func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 		Version: version, Status: delivery.Searching, At: o.CreatedAt,
 	}
 	if delivery.Sequence(version) == 1 {
-		return e, true
+		return e, version == delivery.FirstVersion(o.CreatedAt)
 	}
 	c, ok := o.At(version)
 	if !ok || c.Version != version {
@@ -169,16 +168,10 @@ func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 // EventsOf are the rows of all that an order went through, its creation first.
 func EventsOf(o *delivery.Order) []Event {
 	events := make([]Event, 1+len(o.Changes))
-	first := o.Version
-	if len(o.Changes) > 0 {
-		first = o.Changes[0].Version
-	}
+	events[0], _ = EventOf(o, delivery.FirstVersion(o.CreatedAt))
 	for i := range o.Changes {
 		events[i+1], _ = EventOf(o, o.Changes[i].Version)
 	}
-	// The creation's epoch is not kept once the order has changed; that of the first change
-	// is never below it.
-	events[0], _ = EventOf(o, first&^math.MaxUint32|1)
 	return events
 }
 
@@ -326,7 +319,7 @@ func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add f
 		return gather(c, field, n, unchanged[uint64])
 	case "UInt32":
 		if field.CanUint() { // a version's lower half is its sequence
-			return gather(c, field, n, func(version uint64) (uint32, bool, error) { return uint32(version), true, nil })
+			return gather(c, field, n, func(version uint64) (uint32, bool, error) { return delivery.Sequence(version), true, nil })
 		}
 		return gather(c, field, n, narrow[uint32])
 	case "UInt16":

@@ -55,17 +55,19 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
 	t.Parallel()
 	o := newOrder(account(1), 1, noon, delivery.Assigned, delivery.Failed)
-	o.Version, o.Changes[1].Version = 2<<32|3, 2<<32|3
+	created, assigned, lost := delivery.FirstVersion(o.CreatedAt), o.Changes[0].Version, o.Changes[1].Version
+	failed := delivery.NextVersion(assigned, noon.Add(time.Hour), 0)
+	o.Version, o.Changes[1].Version = failed, failed
 	for version, known := range map[uint64]bool{
-		1<<32 | 1: true, 1<<32 | 2: true, 2<<32 | 3: true,
-		1<<32 | 3: false, 2<<32 | 2: false, 2<<32 | 4: false, 0: false,
+		created: true, assigned: true, failed: true,
+		delivery.FirstVersion(noon.Add(time.Hour)): false, lost: false, delivery.NextVersion(failed, noon, 0): false, 0: false,
 	} {
 		e, ok := EventOf(o, version)
 		if ok != known || ok && e.Version != version {
 			t.Errorf("%x: %+v %t", version, e, ok)
 		}
 	}
-	if e := EventsOf(o); e[0].Version != 1<<32|1 || e[2].Version != 2<<32|3 || e[2].Failure != delivery.CustomerRefused {
+	if e := EventsOf(o); e[0].Version != created || e[2].Version != failed || e[2].Failure != delivery.CustomerRefused {
 		t.Errorf("%+v", e)
 	}
 }

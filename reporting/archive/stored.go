@@ -167,8 +167,7 @@ func (s *Stored) Flaws() (flaws []string) {
 
 // Differences compares what is stored with what should be: the row of an order, and of all
 // its events. Each is a clause for people that names a row or a column, such as
-// order_events[3].at. Volatile columns are left out, and so is the epoch of the creation's
-// event, which orders do not keep.
+// order_events[3].at. Volatile columns are left out.
 func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 	const noRow, aRow = "no row", "a row"
 	differs := func(what, have, wanted string) {
@@ -176,13 +175,13 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 			found = append(found, fmt.Sprintf("%s is %.100q, should be %.100q", what, have, wanted))
 		}
 	}
-	compare := func(t *table, name string, columns []reflect.Value, row int, have []string, except string) {
+	compare := func(t *table, name string, columns []reflect.Value, row int, have []string) {
 		if have == nil {
 			differs(name, noRow, aRow)
 			return
 		}
 		for i, c := range t.columns {
-			if !c.volatile && c.name != except {
+			if !c.volatile {
 				differs(name+"."+c.name, have[i], printed(columns[i].Index(row)))
 			}
 		}
@@ -192,14 +191,11 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 	if err = errors.Join(err, other); err != nil { // a value that ClickHouse cannot hold differs from all that it can
 		return []string{err.Error()}
 	}
-	compare(orders, orders.name, row, 0, s.order, "")
+	compare(orders, orders.name, row, 0, s.order)
 	expected := map[uint32]bool{}
 	for i := range events {
-		sequence, except := delivery.Sequence(events[i].Version), ""
-		if sequence == 1 {
-			except = "version"
-		}
-		compare(orderEvents, fmt.Sprintf("%s[%d]", orderEvents.name, sequence), rows, i, s.events[sequence], except)
+		sequence := delivery.Sequence(events[i].Version)
+		compare(orderEvents, fmt.Sprintf("%s[%d]", orderEvents.name, sequence), rows, i, s.events[sequence])
 		expected[sequence] = true
 	}
 	for _, sequence := range slices.Sorted(maps.Keys(s.events)) {

@@ -284,7 +284,7 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 	if err != nil {
 		return ledger.Resumed{}, err
 	}
-	return l.Backup.Resume(ctx, m.ID, m.Hold, time.Now())
+	return l.Backup.Resume(ctx, m.ID, m.Hold)
 }
 
 func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, merge bool, progress func(string)) error {

@@ -13,7 +13,7 @@ import (
 )
 
 // expected is an order as the test knows it: what was asked of it, never what it
-// has read back.
+// has read back but the versions, which nobody knows before.
 type expected struct {
 	id         delivery.OrderID
 	account    delivery.AccountID
@@ -22,7 +22,6 @@ type expected struct {
 	payment    delivery.PaymentType
 	amount     delivery.Money
 	collection delivery.Money
-	epoch      uint64 // of its creation
 	steps      []step
 	late       []time.Time
 	reported   bool // a late delivery, since the last restore
@@ -35,7 +34,7 @@ type step struct {
 	at      time.Time
 	failure delivery.FailureReason
 	cancel  delivery.CancelReason
-	epoch   uint64
+	version uint64
 }
 
 func (o *expected) status() delivery.Status {
@@ -46,11 +45,10 @@ func (o *expected) status() delivery.Status {
 }
 
 func (o *expected) version() uint64 {
-	epoch := o.epoch
 	if n := len(o.steps); n > 0 {
-		epoch = o.steps[n-1].epoch
+		return o.steps[n-1].version
 	}
-	return epoch<<32 | uint64(1+len(o.steps))
+	return delivery.FirstVersion(o.created)
 }
 
 const clockOfRows = "2006-01-02 15:04:05.000"
@@ -103,14 +101,14 @@ const orderColumns = `order_id, business_day, version, external_order_id, status
 
 // eventRows are the rows of order_events that there must be.
 func (o *expected) eventRows() []string {
-	rows := []string{line(o.id, 1, 1, delivery.Searching, shownTime(o.created), "f=", "c=")}
+	rows := []string{line(o.id, 1, delivery.FirstVersion(o.created), delivery.Searching, shownTime(o.created), "f=", "c=")}
 	for i, s := range o.steps {
-		rows = append(rows, line(o.id, i+2, s.epoch<<32|uint64(i+2), s.status, shownTime(s.at), "f="+string(s.failure), "c="+string(s.cancel)))
+		rows = append(rows, line(o.id, i+2, s.version, s.status, shownTime(s.at), "f="+string(s.failure), "c="+string(s.cancel)))
 	}
 	return rows
 }
 
-const eventColumns = `order_id, sequence, if(sequence = 1, 1, version), status, at, concat('f=', failure_reason), concat('c=', cancel_reason)`
+const eventColumns = `order_id, sequence, version, status, at, concat('f=', failure_reason), concat('c=', cancel_reason)`
 
 // moves makes up what happens next to an order.
 func (o *expected) moves(target int, at time.Time) delivery.Update {

@@ -25,7 +25,6 @@ type machine struct {
 	vendor   *testenv.Vendor
 	day      time.Time // in the middle of three
 	orders   []*expected
-	epoch    uint64
 	rolled   map[delivery.OrderID]bool // set back and not repaired since
 	restored bool                      // ever
 	steps    int                       // ever, in all orders
@@ -38,7 +37,6 @@ func newMachine(rt *rapid.T, s *testenv.ArchiveEnv, p *testenv.Proxy) *machine {
 	}).Draw(rt, "day")
 	w := &machine{T: rt, s: s, proxy: p, vendor: s.NewVendor(), day: day, rolled: make(map[delivery.OrderID]bool)}
 	w.must(s.Ledger.Fleets.Load(w.ctx()))
-	w.epoch = w.raiseEpoch()
 	w.clear()
 	return w
 }
@@ -91,7 +89,7 @@ func (w *machine) create() {
 		}
 		return delivery.Money{Minor: minor, Set: true}
 	}
-	o := &expected{account: w.vendor.Account, created: at, epoch: w.epoch, saved: -1, amount: money("amount"), collection: money("collection"),
+	o := &expected{account: w.vendor.Account, created: at, saved: -1, amount: money("amount"), collection: money("collection"),
 		payment: delivery.PaymentType(rapid.IntRange(0, 3).Draw(w.T, "payment"))}
 	w.vendor.Edit = func(d *delivery.OrderDraft) {
 		d.OrderAmount, d.Payment = o.amount, delivery.Payment{Type: o.payment, CollectionAmount: o.collection}
@@ -119,8 +117,13 @@ func (w *machine) move() {
 	}
 	w.s.Change(o.id, changes...)
 	w.steps += len(changes)
-	for _, c := range changes {
-		o.steps = append(o.steps, step{c.Status, c.At, c.Failure, c.Cancel, w.epoch})
+	written := w.s.Read(o.id).Changes
+	for i, c := range changes {
+		version := written[len(o.steps)].Version
+		if got, want := int(delivery.Sequence(version)), len(o.steps)+2; got != want {
+			w.Fatalf("change %d of order %s has sequence %d, want %d", i, o.id, got, want)
+		}
+		o.steps = append(o.steps, step{c.Status, c.At, c.Failure, c.Cancel, version})
 	}
 }
 
@@ -223,8 +226,7 @@ func (w *machine) backUp() {
 	}
 }
 
-// restore sets an order back to its backup, and raises the ledger's epoch as
-// operators must.
+// restore sets an order back to its backup.
 func (w *machine) restore() {
 	o := w.pick("order", func(o *expected) bool { return o.saved >= 0 && o.saved < len(o.steps) })
 	if o == nil {
@@ -233,16 +235,6 @@ func (w *machine) restore() {
 	w.s.Record("o", o.id.Digest(), "redis.call('SET', k, redis.call('GET', 'backup:' .. d))")
 	o.steps, o.saved, o.reported = o.steps[:o.saved:o.saved], -1, false
 	w.rolled[o.id], w.restored = true, true
-	w.epoch = w.raiseEpoch()
-}
-
-var epochs uint64 = 1
-
-func (w *machine) raiseEpoch() uint64 {
-	epochs++
-	w.s.Do("HSET", "{sg}meta", "epoch", epochs)
-	w.must(w.s.Ledger.Fleets.Load(w.ctx()))
-	return epochs
 }
 
 func (w *machine) rebuild() {

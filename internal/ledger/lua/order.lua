@@ -32,12 +32,23 @@ local function order_courier(order, entry)
   while at < #order do
     local kind, from = char(byte(order, at)), at + 3
     at = from + parse('>I2', sub(order, at + 1, at + 2))
-    if kind == 'S' then from = from + 13 end -- behind status, epoch and time
+    if kind == 'S' then from = from + 15 end -- behind status, version and time
     if kind == 'A' or not known and (kind == 'C' or sub(order, from, from + 2) ~= '\0\0\0') then
       whose, known = sub(order, from, from + #courier - 1) == courier and 'same' or 'other', kind == 'A' or known
     end
   end
   return whose
+end
+
+-- The version that follows another one of the same order (internal/delivery/version.go), both 8
+-- bytes: 42 bits of time, ms since 2020 and greater than the one before, 14 random bits, 8 of
+-- sequence. Numbers of Lua are exact up to 53 bits, so the halves are made one by one. now: us.
+local VERSION_ERA = 1577836800000
+local function next_version(version, now, random)
+  local high, low = parse('>I4I4', version)
+  local ms = max(floor(now / 1000) - VERSION_ERA, high * 1024 + floor(low / 4194304) + 1)
+  local random_bits, sequence = parse('>I2', random) % 16384, low % 256 + 1
+  return pack('>I4I4', floor(ms / 1024), ms % 1024 * 4194304 + random_bits * 256 + sequence)
 end
 
 -- A copy has none of the room that APPEND has reserved for more, up to as much again.

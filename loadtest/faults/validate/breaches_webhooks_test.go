@@ -72,14 +72,14 @@ func TestCheck_Webhooks(t *testing.T) {
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID = delivery.EventID(id, 1<<32|5)
 		})},
-		{"it has another epoch", EventWrong, func(e *env) {
+		{"it has another version of that step", EventWrong, func(e *env) {
 			a := e.arrival("failed", 4)
 			id, _ := delivery.ParseOrderID(a.Order)
 			a.EventID = delivery.EventID(id, 2<<32|4)
 		}},
 		{"it is about the creation", EventWrong, again(2, func(a *Arrival) {
 			id, _ := delivery.ParseOrderID(a.Order)
-			a.EventID, a.Status = delivery.EventID(id, 1<<32|1), "Searching"
+			a.EventID, a.Status = delivery.EventID(id, delivery.FirstVersion(a.Occurred)), "Searching"
 		})},
 		{"it could not be verified", EventWrong, again(4, func(a *Arrival) { a.Invalid = "signature does not match" })},
 		{"its sender was killed in the middle", "", again(4, func(a *Arrival) { a.Invalid = brokeOff })},

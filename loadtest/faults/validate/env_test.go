@@ -117,7 +117,7 @@ func (e *env) create(account, key, external, body string) Operation {
 	id, _ := delivery.ParseAccountID(account)
 	order := delivery.MakeOrderID(0, delivery.DayOf(e.now), delivery.OrderDigest(id, external)).String()
 	e.facts.Orders = append(e.facts.Orders, Order{ID: order, Account: account, External: external, Status: "Searching",
-		Version: 1<<32 | 1, Created: e.now, Content: external + body})
+		Version: delivery.FirstVersion(e.now), Created: e.now, Content: external + body})
 	op.Status, op.Order, op.Answer, op.State = 201, order, "answer "+order, "Searching"
 	if key != "" {
 		e.keys[name{account, key}] = &memory{body + external, order, op.Answer}
@@ -145,7 +145,7 @@ func (e *env) order(id string) *Order {
 func (e *env) move(id string, failure delivery.FailureReason, steps ...delivery.Status) {
 	o := e.order(id)
 	for _, status := range steps {
-		change := Change{Status: status.String(), Version: 1<<32 | uint64(2+len(o.Changes)), At: e.now}
+		change := Change{Status: status.String(), Version: delivery.NextVersion(o.Version, e.now, 0), At: e.now}
 		if status == delivery.Failed {
 			change.Failure = string(failure)
 		}

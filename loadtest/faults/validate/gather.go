@@ -177,10 +177,9 @@ var orderColumns = []column{
 	{"delivery", milliseconds("delivered_at")}, {"end", milliseconds("ended_at")},
 }
 
-// The version of a creation is without its epoch, which Redis does not keep.
 var stepColumns = []column{
 	{"order", "toString(order_id)"}, {"account", "toString(account_id)"}, {"sequence", "toString(sequence)"},
-	{"version", "toString(if(sequence = 1, bitAnd(version, 4294967295), version))"}, {"status", "toString(status)"},
+	{"version", "toString(version)"}, {"status", "toString(status)"},
 	{"time", milliseconds("at")}, {"failure reason", "toString(failure_reason)"},
 }
 
@@ -209,7 +208,7 @@ func rowOf(o *delivery.Order) []string {
 }
 
 func (o *Order) stepRows() [][]string {
-	rows := [][]string{{o.ID, o.Account, "1", "1", delivery.Searching.String(), millis(o.Created), ""}}
+	rows := [][]string{{o.ID, o.Account, "1", fmt.Sprint(delivery.FirstVersion(o.Created)), delivery.Searching.String(), millis(o.Created), ""}}
 	for i, c := range o.Changes {
 		rows = append(rows, []string{o.ID, o.Account, fmt.Sprint(i + 2), fmt.Sprint(c.Version), c.Status, millis(c.At), c.Failure})
 	}
