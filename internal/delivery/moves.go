@@ -145,6 +145,9 @@ const (
 	Lifetime = 55 * time.Minute
 	// CourierSilence is how long a courier's report delays the end of Lifetime.
 	CourierSilence = 15 * time.Minute
+	// LongestLife ends an order, from readyAt, whatever is still reported of it: an app that goes on
+	// sending the position of a courier who has forgotten the order would keep it open for ever.
+	LongestLife = 4 * time.Hour
 )
 
 // DecideTimeout ends an order without undecided updates that has waited too long (design
@@ -168,7 +171,14 @@ func (o *Order) timeout() (FailureReason, time.Time) {
 		setOff := later(o.CreatedAt, o.ReadyAt.Add(-time.Duration(o.Fleet.PickupMinutes)*time.Minute))
 		return NoCourierFound, setOff.Add(SearchTimeout)
 	}
-	return TimedOut, later(later(o.CreatedAt, o.ReadyAt).Add(Lifetime), o.LastCourierUpdate.Add(CourierSilence))
+
+	begin := later(o.CreatedAt, o.ReadyAt)
+	end := later(begin.Add(Lifetime), o.LastCourierUpdate.Add(CourierSilence))
+	longest := begin.Add(LongestLife)
+	if end.After(longest) {
+		end = longest
+	}
+	return TimedOut, end
 }
 
 func later(a, b time.Time) time.Time {

@@ -551,3 +551,27 @@ func TestStep_ErrorsNameTheScriptThatAnswered(t *testing.T) {
 		}
 	}
 }
+
+// A report may be decided before its order is listed. The order has a timer all the same: it must end
+// when its courier falls silent. Later moves leave the timer as it is.
+func TestAdvance_GivesATimerToAnOrderThatWasNeverListed(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	timers := s.partitionOf(s.account).key(kindTimers)
+	timer := func() time.Time {
+		score := get(s.rdb.ZScore(t.Context(), timers, orderMember(o.ID)).Result())(t)
+		return timeOf(int64(score))
+	}
+
+	s.advance(t, o.ID, delivery.Assigned)
+
+	equal(t, timer(), o.CreatedAt.Add(firstTimerAfter), "first timer")
+	later := o.CreatedAt.Add(time.Hour)
+	s.step(t, o.ID.Partition(), func(step *Step) { step.Postpone(o.ID, later) })
+	s.advance(t, o.ID, delivery.PickingUp)
+	equal(t, timer(), later, "timer after the next move")
+	s.advance(t, o.ID, delivery.PickedUp, delivery.Delivered)
+	err := s.rdb.ZScore(t.Context(), timers, orderMember(o.ID)).Err()
+	check(t, errors.Is(err, redis.Nil), "the timer of a delivered order: %v", err)
+}

@@ -35,6 +35,7 @@ type Step struct {
 	reached    []delivery.Status
 	outcomes   []byte
 	tries      []byte
+	timers     []any            // of orders that may have none: score, member
 	adds       map[string][]any // members to add to sorted sets, by key: score, member
 	removes    map[string][]any
 
@@ -134,8 +135,9 @@ func (s *Step) move(o *delivery.Order, changes []delivery.Change) {
 		s.ended = append(s.ended, orderMember(o.ID))
 		return
 	}
-	// The timer may be early.
 	s.add(s.partition.jobs(last.Status, o.Fleet.ID), last.At, o.ID)
+	// The order has a timer unless it was moved before it was listed. It may be early.
+	s.timers = append(s.timers, millis(o.CreatedAt.Add(firstTimerAfter)), orderMember(o.ID))
 }
 
 // TimeOut is Change of an order of which nothing may have been reported since it was read.
@@ -209,6 +211,9 @@ func (s *Step) call() call {
 		for page := range slices.Chunk(members, wordsAtOnce) {
 			s.command(append([]any{"ZADD", key}, page...)...)
 		}
+	}
+	for page := range slices.Chunk(s.timers, wordsAtOnce) {
+		s.command(append([]any{"ZADD", s.partition.key(kindTimers), "NX"}, page...)...)
 	}
 	for key, members := range s.removes { // after adds: a new order may leave its list in the same step
 		for page := range slices.Chunk(members, wordsAtOnce) {
