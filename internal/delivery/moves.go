@@ -172,14 +172,21 @@ func (o *Order) timeout() (FailureReason, time.Time) {
 		return NoCourierFound, setOff.Add(SearchTimeout)
 	}
 
-	begin := later(o.CreatedAt, o.ReadyAt)
-	end := later(begin.Add(Lifetime), o.LastCourierUpdate.Add(CourierSilence))
-	longest := begin.Add(LongestLife)
+	end := later(o.begin().Add(Lifetime), o.LastCourierUpdate.Add(CourierSilence))
+	longest := o.begin().Add(LongestLife)
 	if end.After(longest) {
 		end = longest
 	}
 	return TimedOut, end
 }
+
+// Overdue reports whether the order should have ended by itself, however often it was reported on.
+func (o *Order) Overdue(now time.Time) bool {
+	return !o.Status.Terminal() && now.After(o.begin().Add(LongestLife))
+}
+
+// begin is when the order's life is counted from.
+func (o *Order) begin() time.Time { return later(o.CreatedAt, o.ReadyAt) }
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

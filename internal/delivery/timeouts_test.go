@@ -91,3 +91,23 @@ func TestTimeouts_EndEveryOrder(t *testing.T) {
 		}
 	})
 }
+
+func TestOverdue_IsWhatNoTimerHasEnded(t *testing.T) {
+	end := noon.Add(30 * time.Minute).Add(LongestLife)
+	for name, c := range map[string]struct {
+		status Status
+		now    time.Time
+		want   bool
+	}{
+		"at the end of its longest life": {Delivering, end, false},
+		"behind it":                      {Delivering, end.Add(time.Second), true},
+		"nobody was ever found":          {Searching, end.Add(time.Second), true},
+		"it has ended":                   {Delivered, end.Add(time.Second), false},
+	} {
+		o := orderIn(c.status)
+		o.ReadyAt = noon.Add(30 * time.Minute)
+		o.LastCourierUpdate = c.now
+
+		check(t, o.Overdue(c.now) == c.want, "%s: %t", name, o.Overdue(c.now))
+	}
+}

@@ -176,13 +176,13 @@ func (l Fleets) Refresh(ctx context.Context) error {
 // them stays as it was.
 func (l *core) loadFleetValues(ctx context.Context) error {
 	began := time.Now()
-	version, err := l.rdb.HGet(ctx, l.metaKey(), "fleets").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	meta, err := l.rdb.HMGet(ctx, l.metaKey(), "fleets").Result()
+	if err != nil {
 		return failed("reading the fleets' version", err)
 	}
 	_, clocks := Lifecycle{l}.ServerTime(ctx)
 
-	before := l.fleets.Load()
+	version, before := text(meta[0]), l.fleets.Load()
 	if before != nil && before.complete && before.version == version {
 		l.fleetsLoaded.Store(&began)
 		return clocks

@@ -384,7 +384,7 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 	after := cmp.Or(s.after, &cursor{created: s.until})
 	orders, err := query(ctx, p.archive, map[string]any{
 		"from": layout.ISODay(s.since), "to": layout.ISODay(after.created), "since": s.since.UnixMilli(),
-		"account": s.query.Get("account"), "after": after.created.UnixMilli(), "after_order": after.order.String(),
+		"account": s.query.Get("account"), "latest": s.now.Add(-delivery.LongestLife).UnixMilli(), "after": after.created.UnixMilli(), "after_order": after.order.String(),
 		"text": s.text, "folded": delivery.FoldName(s.text), "prefix": s.prefix(), "status": s.query.Get("status"), "limit": limit,
 	}, scanOrder, "columns", "orders")
 	var first error

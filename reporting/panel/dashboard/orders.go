@@ -26,7 +26,7 @@ const (
 	pageRows  = 50
 	mostText  = 128 // characters of what is searched for
 	firstDays = 1   // without a text
-	textDays  = 7   // with one
+	textDays  = 7   // with one, or for overdue orders
 	longest   = 366 // days
 )
 
@@ -35,7 +35,11 @@ var periods = []struct {
 	name string
 }{{1, "last 24 hours"}, {7, "last 7 days"}, {30, "last 30 days"}, {90, "last 90 days"}, {longest, "last year"}}
 
-const openStatus = "open"
+// Values of the status filter besides the statuses of orders.
+const (
+	openStatus    = "open"
+	overdueStatus = "overdue"
+)
 
 type search struct {
 	query   url.Values         // as it leads to this search again, without after
@@ -43,6 +47,8 @@ type search struct {
 	account delivery.AccountID // zero: all
 	status  delivery.Status    // 0: all
 	open    bool               // those that have not ended
+	overdue bool               // those that should have ended by themselves, and have not
+	now     time.Time
 	days    int
 	since   time.Time
 	until   time.Time
@@ -54,9 +60,11 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 	for _, name := range []string{"q", "account", "status", "days", "after"} {
 		f.Set(name, clean(q.Get(name)))
 	}
-	s := &search{query: f.Values, until: now.Add(24 * time.Hour), text: f.Get("q"), open: f.Get("status") == openStatus}
+	s := &search{query: f.Values, now: now, until: now.Add(24 * time.Hour), text: f.Get("q")}
+	s.overdue = f.Get("status") == overdueStatus
+	s.open = s.overdue || f.Get("status") == openStatus
 	days := firstDays
-	if s.text != "" {
+	if s.text != "" || s.overdue {
 		days = textDays
 	}
 	if utf8.RuneCountInString(s.text) > mostText {
@@ -107,7 +115,7 @@ func (s *search) prefix() string {
 // period aside: those of Redis are found by the whole external id, however old.
 func (s *search) holds(o *delivery.Order) bool {
 	return (s.account.IsZero() || o.Account == s.account) && (s.status == 0 || o.Status == s.status) &&
-		(!s.open || !o.Status.Terminal()) && (s.after == nil || s.after.before(o))
+		(!s.open || !o.Status.Terminal()) && (!s.overdue || o.Overdue(s.now)) && (s.after == nil || s.after.before(o))
 }
 
 func (s *search) address(after *cursor) string {
@@ -373,7 +381,10 @@ func (s *search) offer(v *ordersView, few layout.Names) {
 		v.First = s.address(nil)
 	}
 	v.Accounts = few.Choices(s.query.Get("account"), layout.MostChoices)
-	v.Statuses = []layout.Choice{{Value: openStatus, Name: "in progress", Chosen: s.open}}
+	v.Statuses = []layout.Choice{
+		{Value: openStatus, Name: "in progress", Chosen: s.open && !s.overdue},
+		{Value: overdueStatus, Name: "in progress, should have ended", Chosen: s.overdue},
+	}
 	for one := delivery.Searching; one <= delivery.Cancelled; one++ {
 		v.Statuses = append(v.Statuses, layout.Choice{Value: one.String(), Name: one.String(), Chosen: status == one.String()})
 	}

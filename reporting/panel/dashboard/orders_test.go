@@ -54,6 +54,20 @@ func TestOrders_AreFoundByWhatIsKnownOfThem(t *testing.T) {
 		Links("/accounts/"+other.Account.String(), "/stores/"+other.Account.String()+"/%C5%9Fube%209%2Fa", "/fleets/"+e.Fleet.ID.String())
 }
 
+// No timer has ended it, and whoever is on call must see it.
+func TestOrders_ListsThoseThatShouldHaveEnded(t *testing.T) {
+	e := newEnv(t)
+	now := time.Now()
+	e.Delivered(now.Add(-26 * time.Hour))
+	forgotten := e.Vendor.Order("", now.Add(-25*time.Hour))
+	fresh := e.Vendor.Order("", now.Add(-time.Minute))
+	e.export()
+
+	e.finds(e.get("/orders?status=overdue"), forgotten.ID)
+	e.finds(e.get("/orders?status=overdue&q=" + fresh.ExternalOrderID))
+	e.finds(e.get("/orders?status=open&days=7"), fresh.ID, forgotten.ID)
+}
+
 func TestOrders_IDLeadsStraightToTheOrder(t *testing.T) {
 	e := newEnv(t)
 	id := delivery.MakeOrderID(3, 20000, [12]byte{7})

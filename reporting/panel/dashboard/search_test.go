@@ -17,7 +17,7 @@ import (
 func FuzzParseSearch(f *testing.F) {
 	c := cursor{created: time.UnixMilli(1_795_000_000_123), order: delivery.MakeOrderID(1, 20000, [12]byte{9})}
 	for _, seed := range []string{"", "q=moda", "q=%00%ff&days=7", "account=" + delivery.AccountID{1}.String() + "&status=open&days=30",
-		"status=Failed&after=" + c.String(), "days=-1&after=AAAA", "q=+%E2%80%8Bx+"} {
+		"status=Failed&after=" + c.String(), "days=-1&after=AAAA", "status=overdue", "q=+%E2%80%8Bx+"} {
 		f.Add(seed)
 	}
 	now := time.UnixMilli(1_795_000_500_000)

@@ -13,6 +13,8 @@ WHERE (account_id, business_day, order_id) GLOBAL IN (
 	WHERE ({text:String} = '' OR external_order_id = {text:String} OR external_store_id = {text:String}
 			OR position(folded_store, {folded:String}) > 0 OR {prefix:String} != '' AND startsWith(toString(order_id), {prefix:String}))
 		AND multiIf({status:String} = '', 1, {status:String} = 'open', status NOT IN ('Delivered', 'Failed', 'Cancelled'),
+			{status:String} = 'overdue', status NOT IN ('Delivered', 'Failed', 'Cancelled')
+				AND greatest(created_at, ready_at) < fromUnixTimestamp64Milli({latest:Int64}),
 			status = {status:String})
 	ORDER BY created_at DESC, toUInt128(order_id) DESC LIMIT {limit:UInt32})
 ORDER BY created_at DESC, toUInt128(order_id) DESC
