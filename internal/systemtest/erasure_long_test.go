@@ -136,25 +136,13 @@ func wantPersonal(t *testing.T, dir string, there bool) {
 // wantNothingExported looks into ClickHouse's tables, whose files are compressed.
 func wantNothingExported(t *testing.T, s *stackEnv) {
 	t.Helper()
-	query := func(sql string) string {
-		answer, err := http.Post(s.ClickHouseURL(), "text/plain", strings.NewReader(sql))
-		must(t, err)
-		defer answer.Body.Close()
-		var text bytes.Buffer
-		_, err = text.ReadFrom(answer.Body)
-		must(t, err)
-		if answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s", sql, text.String())
-		}
-		return text.String()
-	}
 	dir := t.TempDir()
-	tables := strings.Fields(query("SELECT name FROM system.tables WHERE database = 'delivery' AND engine LIKE '%MergeTree'"))
+	tables := strings.Fields(s.query(t, "SELECT name FROM system.tables WHERE database = 'delivery' AND engine LIKE '%MergeTree'"))
 	if len(tables) < 4 {
 		t.Fatalf("ClickHouse has the tables %q", tables)
 	}
 	for _, table := range tables {
-		must(t, os.WriteFile(filepath.Join(dir, table), []byte(query("SELECT * FROM delivery."+table)), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, table), []byte(s.query(t, "SELECT * FROM delivery."+table)), 0o600))
 	}
 	wantPersonal(t, dir, false)
 }

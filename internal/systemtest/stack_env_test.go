@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -53,6 +54,20 @@ func newStackEnv(t *testing.T, s *stack.Stack) *stackEnv {
 	apis, err := s.Demo.Connect(t.Context(), c)
 	must(t, err)
 	return &stackEnv{Stack: s, apis: apis, Admin: apis.Admin, Fleet: apis.Fleet}
+}
+
+// query returns what ClickHouse answers to a statement, as lines of tab-separated values.
+func (e *stackEnv) query(t *testing.T, sql string) string {
+	t.Helper()
+	answer, err := http.Post(e.ClickHouseURL(), "text/plain", strings.NewReader(sql))
+	must(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(t, err)
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", sql, text)
+	}
+	return string(text)
 }
 
 // LoginFleet is the fleet API of a fleet.
