@@ -237,6 +237,20 @@ func (l *Ledger) Close() error {
 	return errors.Join(l.rdb.Close(), l.readers.Close())
 }
 
+// MasterOf returns the address of the server that has an account's keys.
+func (l *Ledger) MasterOf(ctx context.Context, account delivery.AccountID) (addr string, err error) {
+	many, ok := l.rdb.(*redis.ClusterClient)
+	if !ok {
+		return l.rdb.(*redis.Client).Options().Addr, nil
+	}
+
+	master, err := many.MasterForKey(ctx, l.partitionOf(account).prefix)
+	if err != nil {
+		return "", failed("finding a master", err)
+	}
+	return master.Options().Addr, nil
+}
+
 // Ping is nil when Redis answers. One master of a cluster is enough: while another
 // is replaced, a balancer must not remove every gateway.
 func (l *Ledger) Ping(ctx context.Context) error {

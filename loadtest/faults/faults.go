@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/harness"
 )
@@ -29,7 +30,38 @@ type fault struct {
 	Proxies            []string
 	Length, Every      []time.Duration
 	Workers            []int
-	Replica            bool
+	Redis              needs
+}
+
+// needs names the Redis that a fault needs.
+type needs string
+
+const (
+	anyRedis            needs = ""
+	oneRedis            needs = "one"
+	replicatedRedis     needs = "replica"
+	clusterOfRedis      needs = "cluster"
+	clusterWithReplicas needs = "cluster with replicas"
+)
+
+// isAlone reports whether no other fault may act beside such a one, which changes who is a master.
+func (n needs) isAlone() bool { return n != anyRedis && n != oneRedis }
+
+// isMet reports whether the run has the Redis.
+func (n needs) isMet(o *options) bool {
+	switch n {
+	case anyRedis:
+		return true
+	case oneRedis:
+		return !o.cluster
+	case replicatedRedis:
+		return !o.cluster && o.replica
+	case clusterOfRedis:
+		return o.cluster && !o.replica
+	case clusterWithReplicas:
+		return o.cluster && o.replica
+	}
+	return false
 }
 
 type way struct {
@@ -37,16 +69,22 @@ type way struct {
 	Calls []string
 }
 
-func loadFaults(names string, replica bool) ([]fault, error) {
-	faults, err := readTable("faults.yaml", names, func(f fault) string { return f.Name })
-	if !replica {
-		all := len(faults)
-		faults = slices.DeleteFunc(faults, func(f fault) bool { return f.Replica })
-		if names != "" && len(faults) < all {
-			return nil, errors.New("-only: some of these need -replica")
+// loadFaults returns the chosen rows of the table that the run's Redis can show.
+func loadFaults(o *options) ([]fault, error) {
+	all, err := readTable("faults.yaml", o.only, func(f fault) string { return f.Name })
+	if err != nil {
+		return nil, err
+	}
+
+	var faults []fault
+	for _, f := range all {
+		if f.Redis.isMet(o) {
+			faults = append(faults, f)
+		} else if o.only != "" {
+			return nil, fmt.Errorf("-only: %s needs another Redis: %s (see -cluster and -replica)", f.Name, f.Redis)
 		}
 	}
-	return faults, err
+	return faults, nil
 }
 
 var actions = map[string]func(*injection, context.Context) error{
@@ -67,6 +105,10 @@ var actions = map[string]func(*injection, context.Context) error{
 	"receivers":      (*injection).disturbReceivers,
 	"kill-machine":   (*injection).killMachine,
 	"split":          (*injection).split,
+
+	"master-away":     (*injection).masterAway,
+	"master-replaced": (*injection).masterReplaced,
+	"failover":        (*injection).failover,
 }
 
 const (
@@ -115,6 +157,26 @@ func (in *injection) wait(ctx context.Context, least, most time.Duration) {
 
 func draw[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
 
+// drawWay draws a request to wait for. In a cluster no proxy sees those to Redis.
+func (in *injection) drawWay() way {
+	ways := slices.DeleteFunc(slices.Clone(in.At), func(w way) bool { return in.proxies[w.Proxy] == nil })
+	return draw(in.random, ways)
+}
+
+// drawProxy draws a proxy of those that the fault hits.
+func (in *injection) drawProxy() *failpoint.Proxy {
+	names := slices.DeleteFunc(slices.Clone(in.Proxies), func(name string) bool { return in.proxies[name] == nil })
+	return in.proxies[draw(in.random, names)]
+}
+
+// process is a program, or a server of Redis.
+func (in *injection) process(name string) *stack.Program {
+	if name == "redis" {
+		return draw(in.random, in.redisServers()).Program
+	}
+	return in.system.process(name)
+}
+
 // retry repeats what fails, as long as another fault prevents it.
 func retry(ctx context.Context, timeout time.Duration, do func() error) (err error) {
 	_ = harness.Await(ctx, "", timeout, pollInterval, func() (bool, error) { // err says what is wrong
@@ -130,7 +192,7 @@ func (in *injection) crash(ctx context.Context) error {
 		in.times.Add(1)
 		return in.killAndRestart(ctx, func() error { return nil })
 	}
-	t, err := in.trap(ctx, draw(in.random, in.At), draw(in.random, in.Moments))
+	t, err := in.trap(ctx, in.drawWay(), draw(in.random, in.Moments))
 	if err != nil {
 		return err
 	}
@@ -179,7 +241,7 @@ func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (
 
 // lose loses a request or its reply and, half of the time, the same of the next, maybe the sender's second try.
 func (in *injection) lose(ctx context.Context) error {
-	w, moment := draw(in.random, in.At), draw(in.random, in.Moments)
+	w, moment := in.drawWay(), draw(in.random, in.Moments)
 	for range 1 + in.random.IntN(2) {
 		t, err := in.trap(ctx, w, moment)
 		if err != nil {
@@ -250,7 +312,7 @@ func (in *injection) delay(ctx context.Context) error {
 
 // partition separates programs from servers: connections are refused, or nothing comes back at all.
 func (in *injection) partition(ctx context.Context) error {
-	p := in.proxies[draw(in.random, in.Proxies)]
+	p := in.drawProxy()
 	if in.random.IntN(2) == 0 {
 		p.Refuse()
 	} else {
@@ -313,10 +375,12 @@ func (in *injection) cutAOF(ctx context.Context) error {
 	})
 }
 
-// command gives Redis a command once it answers, unless another fault lasts too long.
+// command gives Redis, in a cluster one of its servers, a command once it answers, unless another fault lasts
+// too long.
 func (in *injection) command(ctx context.Context, args ...string) (reply string, err error) {
 	err = retry(ctx, startTimeout, func() error {
-		if reply, err = in.redis.Command(ctx, args...); err != nil {
+		server := draw(in.random, in.redisServers())
+		if reply, err = server.Command(ctx, args...); err != nil {
 			err = fmt.Errorf("%s: %w", args[0], err)
 		}
 		return err

@@ -28,17 +28,23 @@ func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%q was taken", args)
 		}
 	}
-	if _, err := loadFaults("kill-redis,kill-cat", true); err == nil {
-		t.Error("an unknown fault was taken")
-	}
-	if _, err := loadFaults("kill-redis,split", false); err == nil {
-		t.Error("a fault that needs a replica was taken without one")
+	for name, o := range map[string]options{
+		"unknown":                    {only: "kill-redis,kill-cat", replica: true},
+		"needs a replica":            {only: "kill-redis,split"},
+		"needs a cluster":            {only: "kill-redis,master-away"},
+		"needs one Redis":            {only: "kill-redis,aof-cut", cluster: true},
+		"needs replicas":             {only: "failover", cluster: true},
+		"needs masters without them": {only: "master-away", cluster: true, replica: true},
+	} {
+		if _, err := loadFaults(&o); err == nil {
+			t.Errorf("a fault was taken that is or %s", name)
+		}
 	}
 }
 
 func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	t.Parallel()
-	faults, err := loadFaults("", false)
+	faults, err := loadFaults(new(options))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +70,7 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	if r := short.draw(1, faults); len(r.faults) != 2 {
 		t.Errorf("a short run begins with %v", r.name())
 	}
-	replacing, err := loadFaults("kill-redis,split", true)
+	replacing, err := loadFaults(&options{only: "kill-redis,split", replica: true})
 	if r := s.draw(1, replacing); err != nil || len(r.faults) != 1 || r.name() != "kill-redis" {
 		t.Errorf("%v: %v", r.name(), err)
 	}
@@ -76,7 +82,7 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 // Every fault names processes and proxies that there are, and has what its action needs.
 func TestLoadFaults_AreComplete(t *testing.T) {
 	t.Parallel()
-	faults, err := loadFaults("", true)
+	faults, err := readTable("faults.yaml", "", func(f fault) string { return f.Name })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +112,8 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 			t.Errorf("%+v is not complete", f)
 		}
 	}
-	if len(faults) != 36 {
-		t.Errorf("%d faults, want 36", len(faults))
+	if len(faults) != 39 {
+		t.Errorf("%d faults, want 39", len(faults))
 	}
 }
 

@@ -44,6 +44,7 @@ type options struct {
 	form     form     // of overload
 	redis    []string // of a mutant: further settings of redis-server
 	replica  bool
+	cluster  bool
 }
 
 const usage = `usage: go run ./loadtest/faults [mutants | overload] [flags]
@@ -107,6 +108,7 @@ func parse(args []string) (options, error) {
 		flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
 		flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
 		flags.BoolVar(&o.replica, "replica", false, "redis.durability: replica, and the faults that need it; the server must know WAITAOF")
+		flags.BoolVar(&o.cluster, "cluster", false, "a cluster of three masters, each with a replica if -replica, and the faults that it can show")
 		flags.BoolVar(&o.verbose, "v", false, "print every step")
 	case "mutants":
 		flags.Uint64Var(&o.seed, "seed", 1, "the suite's seed")
@@ -191,7 +193,7 @@ func list(o options, out io.Writer) error {
 		}
 		return err
 	}
-	faults, err := loadFaults(o.only, true)
+	faults, err := readTable("faults.yaml", o.only, func(f fault) string { return f.Name })
 	for _, f := range faults {
 		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.Name, f.Does, "", f.Expect)
 	}

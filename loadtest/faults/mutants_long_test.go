@@ -31,7 +31,7 @@ func TestMutants_FitTheSourceAndCompile(t *testing.T) {
 		if _, err := m.apply(module); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
-		if _, err := loadFaults(m.Faults, m.Replica); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Does == "" || len(m.Edits)+len(m.Redis) == 0 {
+		if _, err := loadFaults(&options{only: m.Faults, replica: m.Replica}); err != nil || m.Name == "" || len(m.Caught) == 0 || m.Does == "" || len(m.Edits)+len(m.Redis) == 0 {
 			t.Errorf("%+v is not complete: %v", m, err)
 		}
 		all.Edits = append(all.Edits, m.Edits...)

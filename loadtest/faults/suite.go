@@ -67,7 +67,7 @@ const (
 func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	s := &suite{options: o, out: out, system: new(system), random: rand.New(rand.NewPCG(o.seed, 0)), began: time.Now(),
 		result: result{Seed: o.seed, ByInvariant: make(map[validate.Invariant]int)}}
-	chosen, err := loadFaults(o.only, o.replica)
+	chosen, err := loadFaults(&o)
 	if err != nil {
 		return &s.result, err
 	}
@@ -125,7 +125,7 @@ func (s *suite) draw(number int, chosen []fault) *round {
 		pair := s.random.Perm(len(chosen))[:2]
 		r.faults = []fault{chosen[pair[0]], chosen[pair[1]]}
 		// Another fault must not act on a server that is no longer the master.
-		if i := slices.IndexFunc(r.faults, func(f fault) bool { return f.Replica }); i >= 0 {
+		if i := slices.IndexFunc(r.faults, func(f fault) bool { return f.Redis.isAlone() }); i >= 0 {
 			r.faults = r.faults[i : i+1]
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,13 +30,16 @@ import (
 //	            reporting --> Redis, ClickHouse
 type system struct {
 	*stack.Stack
-	redis *stack.Redis
+	redis *stack.Redis // nil on a cluster
+	// On a cluster: its servers, and an account of each master.
+	cluster   *stack.Cluster
+	observers []*observer
 	// With -replica: what the master's replica is started with, the replica, and what leads the suite's ledger to the master.
 	server  stack.RedisOptions
 	servers int
 	replica *stack.Redis
 	master  *failpoint.Proxy
-	disk    *failpoint.Shim  // Redis's disk and clock; nil: they are the machine's
+	disk    *failpoint.Shim  // of one Redis: its disk and clock; nil: they are the machine's
 	spares  []*stack.Program // further workers, which run in some rounds; the first has a proxy of its own
 	ledger  *ledger.Ledger   // past the proxies
 	apis    *stack.APIs      // the fleet's and the admin API have no proxy
@@ -50,44 +52,51 @@ type system struct {
 
 // start starts everything below dir, with the proxies.
 func (s *system) start(ctx context.Context, dir string, from *options, out io.Writer) (err error) {
+	if from.cluster {
+		return s.startOnCluster(ctx, dir, from, out)
+	}
+
 	users := &stack.Users{Environment: "sandbox", Passwords: map[string]string{stack.GatewayUser: rand.Text(),
 		stack.WorkerUser: rand.Text(), stack.ReportingUser: rand.Text(), stack.BackupUser: rand.Text(), stack.OperatorUser: rand.Text()}}
 	if err := s.startRedis(ctx, dir, users, from.redis...); err != nil {
 		return err
 	}
-	o := stack.Options{
-		DataDir: dir, BinDir: from.bin, ConfigDir: filepath.Join(dir, "configs"), Out: out, Reporting: true, CourierStep: courierStep,
-		GatewayAddr: stack.FreeAddr(), ClickHouseAddr: stack.FreeAddr(),
-		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
-	}
+	o := s.stackOptions(dir, from, out)
 	if from.replica {
 		if err := s.addReplica(ctx); err != nil {
 			return err
 		}
-		o.RedisURL, o.Env = s.redisURL(stack.OperatorUser, s.master), append(o.Env, "REDIS_DURABILITY=replica")
+		o.RedisURL, o.Env = s.urlBehind(stack.OperatorUser, s.master), append(o.Env, "REDIS_DURABILITY=replica")
 	}
-	s.proxies = make(map[string]*failpoint.Proxy)
-	for name, upstream := range map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
-		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "spares-redis": s.redis.Addr, "reporting-redis": s.redis.Addr} {
-		if s.proxies[name], err = failpoint.NewProxy(upstream); err != nil {
-			return err
-		}
-		s.ends = append(s.ends, s.proxies[name].Refuse)
+	err = s.addProxies(map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
+		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "spares-redis": s.redis.Addr, "reporting-redis": s.redis.Addr})
+	if err != nil {
+		return err
 	}
-	if err := s.writeSettings(o.ConfigDir); err != nil {
-		return fmt.Errorf("settings: %w", err)
-	}
-	o.Env = append(o.Env, "WORKER_REDIS_URL="+s.redisURL("worker", s.proxies["worker-redis"]))
 	if err := s.startPrograms(ctx, o); err != nil {
 		return err
 	}
+	return s.addSpares(ctx)
+}
+
+// stackOptions are those of a system of faults, whatever its Redis is.
+func (s *system) stackOptions(dir string, from *options, out io.Writer) stack.Options {
+	return stack.Options{
+		DataDir: dir, BinDir: from.bin, ConfigDir: filepath.Join(dir, "configs"), Out: out, Reporting: true, CourierStep: courierStep,
+		GatewayAddr: stack.FreeAddr(), ClickHouseAddr: stack.FreeAddr(),
+		Env: []string{"WORKER_INSTANCE=first", "REPORTING_INSTANCE=first", "LOG_LEVEL=warn", stack.NoEngineKey},
+	}
+}
+
+// addSpares adds the workers that run in some rounds only.
+func (s *system) addSpares(ctx context.Context) error {
 	for _, instance := range []string{"second", "third"} {
 		spare, err := s.AddWorker(ctx, instance)
 		if err != nil {
 			return err
 		}
 		spare.Stop()
-		spare.Env = append(spare.Env, "WORKER_REDIS_URL="+s.redisURL("worker", s.proxies["spares-redis"]))
+		spare.Env = append(spare.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "spares-redis"))
 		s.spares = append(s.spares, spare)
 	}
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
@@ -109,7 +118,14 @@ func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users,
 }
 
 // startPrograms starts the programs on the Redis that was started, or on one of their own, and connects to them.
+// With proxies they have settings of their own, too.
 func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error) {
+	if s.proxies != nil {
+		if err := s.writeSettings(o.ConfigDir); err != nil {
+			return fmt.Errorf("settings: %w", err)
+		}
+		o.Env = append(o.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "worker-redis"))
+	}
 	if s.redis != nil && o.RedisURL == "" {
 		o.RedisURL = s.redis.URL
 	}
@@ -117,10 +133,11 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 		return err
 	}
 	s.ends = append(s.ends, s.Stop)
-	if s.redis == nil {
+	if s.redis == nil && s.cluster == nil {
 		s.redis = s.Redis
+		o.RedisURL = s.redis.URL
 	}
-	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: cmp.Or(o.RedisURL, s.redis.URL), Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
+	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: o.RedisURL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -143,10 +160,10 @@ func (s *system) writeSettings(dir string) error {
 	}
 	const redis = "url: ${REDIS_URL"
 	for program, values := range map[string]map[string]string{
-		"gateway": {redis: s.redisURL("gateway", s.proxies["gateway-redis"])},
+		"gateway": {redis: s.redisURL("gateway", "gateway-redis")},
 		"worker": {redis: "$${WORKER_REDIS_URL}", // one file for all of them
 			"timer_interval": "500ms", "housekeeping_interval": "1s", "timeout": "1s", "breaker_failures": "1"},
-		"reporting": {redis: s.redisURL("reporting", s.proxies["reporting-redis"]), "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr,
+		"reporting": {redis: s.redisURL("reporting", "reporting-redis"), "url: ${CLICKHOUSE_URL": "http://" + s.proxies["clickhouse"].Addr,
 			"interval": "200ms", "claim_after": "3s"},
 	} {
 		if _, err := harness.WriteConfig(dir, program, values); err != nil {
@@ -156,8 +173,15 @@ func (s *system) writeSettings(dir string) error {
 	return nil
 }
 
-// redisURL is where a user finds Redis behind a proxy.
-func (s *system) redisURL(user string, proxy *failpoint.Proxy) string {
+// redisURL is where a user finds Redis: behind a proxy, or the cluster.
+func (s *system) redisURL(user, proxy string) string {
+	if s.cluster != nil {
+		return s.cluster.URL
+	}
+	return s.urlBehind(user, s.proxies[proxy])
+}
+
+func (s *system) urlBehind(user string, proxy *failpoint.Proxy) string {
 	return strings.Replace(s.redis.URLFor(user), s.redis.Addr, proxy.Addr, 1)
 }
 
@@ -173,16 +197,27 @@ func (s *system) programs() []*stack.Program {
 	if s.spares == nil {
 		return nil
 	}
-	programs := append([]*stack.Program{s.redis.Program, s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
+	programs := append([]*stack.Program{s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
+	for _, server := range s.redisServers() {
+		programs = append(programs, server.Program)
+	}
 	if s.replica != nil {
 		programs = append(programs, s.replica.Program)
 	}
 	return programs
 }
 
+// redisServers are those that may be hit: the master, or all of a cluster.
+func (s *system) redisServers() []*stack.Redis {
+	if s.cluster != nil {
+		return s.cluster.Nodes
+	}
+	return []*stack.Redis{s.redis}
+}
+
 func (s *system) process(name string) *stack.Program {
 	return map[string]*stack.Program{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
-		"clickhouse": s.ClickHouse, "redis": s.redis.Program}[name]
+		"clickhouse": s.ClickHouse}[name]
 }
 
 // signal signals a process that runs. Another's id may be that of one that does not.
@@ -223,10 +258,7 @@ func (s *system) heal(ctx context.Context, workers int) error {
 		p.Stop()
 	}
 	s.resume()
-	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, "0"))
-	if s.replica != nil {
-		err = errors.Join(err, s.replica.AwaitSynced(ctx))
-	}
+	err := s.healRedis(ctx)
 	for _, p := range s.proxies {
 		err = errors.Join(err, p.Heal())
 	}
@@ -242,6 +274,22 @@ func (s *system) heal(ctx context.Context, workers int) error {
 		}
 	}
 	return nil
+}
+
+func (s *system) healRedis(ctx context.Context) error {
+	if s.cluster != nil {
+		var err error
+		for _, node := range s.cluster.Nodes {
+			err = errors.Join(err, s.restart(ctx, node.Program, time.Minute))
+		}
+		return errors.Join(err, s.cluster.AwaitWhole(ctx))
+	}
+
+	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, "0"))
+	if s.replica != nil {
+		err = errors.Join(err, s.replica.AwaitSynced(ctx))
+	}
+	return err
 }
 
 // limitMemory sets maxmemory. "1mb" is in use already, so that every write is refused; "0" is no limit.
