@@ -4,7 +4,6 @@ package systemtest
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,12 +55,18 @@ func (s *clusterEnv) loseLastSecond(t *testing.T, slot int) {
 	t.Helper()
 	master, replica := s.sides(t, slot)
 
-	must(t, syscall.Kill(replica.PID(), syscall.SIGSTOP))
+	// A stopped replica would still find in its socket what the master has sent. One that cannot log in
+	// gets nothing.
+	_, err := replica.Command(t.Context(), "CONFIG", "SET", "masterauth", "wrong")
+	must(t, err)
+	_, err = master.Command(t.Context(), "CLIENT", "KILL", "TYPE", "replica")
+	must(t, err)
 	time.Sleep(time.Second) // what is written now is lost
 	master.Kill()
-	must(t, syscall.Kill(replica.PID(), syscall.SIGCONT))
 
 	s.awaitPromotion(t, replica)
+	_, err = replica.Command(t.Context(), "CONFIG", "SET", "masterauth", "")
+	must(t, err)
 	must(t, master.Start(t.Context()))
 	must(t, s.AwaitWhole(t.Context()))
 }
