@@ -575,3 +575,61 @@ func TestAdvance_GivesATimerToAnOrderThatWasNeverListed(t *testing.T) {
 	err := s.rdb.ZScore(t.Context(), timers, orderMember(o.ID)).Err()
 	check(t, errors.Is(err, redis.Nil), "the timer of a delivered order: %v", err)
 }
+
+// Lua spreads less than 8,000 values. status.batch may be 10,000.
+func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
+	t.Parallel()
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	const batch = 10_000
+	s.createMany(t, "X", batch)
+	r := s.partitionOf(s.account)
+	orders := get(s.Orders.GetAll(t.Context(), s.createdIDs(t, r)))(t)
+	equal(t, len(orders), batch, "orders")
+
+	s.step(t, r.number, func(step *Step) {
+		for _, o := range orders {
+			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+		}
+	})
+
+	ended := int64(0)
+	for _, hour := range get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t) {
+		ended += get(s.rdb.LLen(t.Context(), r.keyOf(kindEnded, []byte(hour))).Result())(t)
+	}
+	equal(t, ended, int64(batch), "orders in the lists of those that have ended")
+	equal(t, get(s.rdb.ZCard(t.Context(), r.key(kindTimers)).Result())(t), int64(0), "timers of ended orders")
+	token := get(get(s.Ownership.Tokens(t.Context()))(t)[r.number].Token())(t)
+	check(t, token.Epoch == 1 && token.Sequence == 1, "token %+v", token)
+}
+
+// createdIDs are the orders of a partition's events.
+func (s *env) createdIDs(t *testing.T, r partition) (ids []delivery.OrderID) {
+	t.Helper()
+	must(t, s.Streams.EachEntry(t.Context(), RoleWebhook, time.Time{}, func(page []Entry) error {
+		for _, entry := range page {
+			for _, event := range entry.Events {
+				if !event.Order.IsZero() && entry.Partition == r.number {
+					ids = append(ids, event.Order)
+				}
+			}
+		}
+		return nil
+	}))
+	return ids
+}
+
+// Somebody may have written such an entry by hand; it must not keep the partition from going on.
+func TestAdvance_PutsAwayAnEntryOfManyFields(t *testing.T) {
+	s := newEnv(t)
+	r := s.partitionOf(s.account)
+	entry := Unreadable{ID: "1-0", Reason: "r", kind: kindUpdates}
+	for i := range 8_000 {
+		entry.values = append(entry.values, fmt.Sprint(fieldPrefix, i), "value")
+	}
+
+	s.step(t, r.number, func(step *Step) { step.DeadLetter(entry, RoleStatus) })
+
+	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
+	check(t, len(letters) == 1 && letters[0].Fields["7"] == "value", "%d dead letters", len(letters))
+}

@@ -173,7 +173,8 @@ func (s *Step) Refuse(u *delivery.Update, status delivery.Status, reason string,
 
 // DeadLetter keeps an entry that could not be read or decided.
 func (s *Step) DeadLetter(e Unreadable, role Role) {
-	s.keep(kindDeadLetters, append([]any{"stream", s.partition.key(e.kind), "entry", e.ID, "role", string(role), "reason", e.Reason}, e.values...))
+	values := e.values[:min(len(e.values), wordsAtOnce/2)] // names and values by turns
+	s.keep(kindDeadLetters, append([]any{"stream", s.partition.key(e.kind), "entry", e.ID, "role", string(role), "reason", e.Reason}, values...))
 }
 
 // fieldPrefix begins the names of a dead-lettered entry's own fields.

@@ -40,7 +40,9 @@ end
 local batch = ''
 if ARGV[4] ~= '' then batch = call('XADD', KEYS[2], '*', 'm', ARGV[4]) end
 if ended > 0 then
-  end_orders(ARGV[3], batch, {unpack(ARGV, at, at + ended - 1)})
+  local members = {}
+  for i = 1, ended do members[i] = ARGV[at + i - 1] end
+  end_orders(ARGV[3], batch, members)
   at = at + ended
 end
 for _ = 1, accounts do

@@ -57,13 +57,19 @@ local function release_room(prefix, key)
   call('RENAME', prefix .. 'y', key)
 end
 
+-- How many values are spread at once, at most. Lua has room for less than 8,000; beyond that a
+-- script would stop half done.
+local SPREAD_AT_ONCE = 4000
+
 -- Lists orders that have ended, by the time of the stream's entry that says so, not of the
 -- change, which a fleet may date back: retirement compares it with what the groups have
 -- consumed.
 local function end_orders(prefix, entry, members)
   for _, member in ipairs(members) do release_room(prefix, prefix .. 'o' .. sub(member, 1, 12)) end
   local hour = floor(tonumber(string.match(entry, '^%d+')) / 3600000)
-  call('RPUSH', prefix .. 'R' .. hour, unpack(members))
+  for first = 1, #members, SPREAD_AT_ONCE do
+    call('RPUSH', prefix .. 'R' .. hour, unpack(members, first, min(first + SPREAD_AT_ONCE - 1, #members)))
+  end
   call('ZADD', prefix .. 'H', hour, hour)
 end
 
