@@ -160,7 +160,7 @@ type core struct {
 	fleetsLoaded            atomic.Pointer[time.Time]
 }
 
-// Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS or ErrEvicts.
+// Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS, ErrEvicts or ErrNoLimit.
 func Open(ctx context.Context, cfg Config) (*Ledger, error) {
 	l, err := open(ctx, cfg)
 	if err != nil && isDistrust(err) {
@@ -190,7 +190,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	err = l.checkEviction(ctx, cfg.AllowEviction)
+	err = l.checkMemory(ctx, cfg.AllowEviction)
 	if err == nil {
 		err = l.checkConfirming(ctx)
 	}

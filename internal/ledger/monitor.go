@@ -131,47 +131,73 @@ func (s Server) Evicts() bool { return s.MemoryPolicy != "" && s.MemoryPolicy !=
 // keepsAll is the maxmemory-policy that refuses writes instead of deleting keys.
 const keepsAll = "noeviction"
 
+// ErrNoLimit reports that a server has no maxmemory: it grows until the system ends it. Trying again
+// does not help.
+var ErrNoLimit = errors.New("redis has no limit of memory")
+
 // ErrEvicts reports that a server may delete keys to make room, orders among them. Trying again
 // does not help.
 var ErrEvicts = errors.New("redis evicts")
 
-// checkEviction returns ErrEvicts when a server, in a cluster any master, may delete keys; with
-// Config.AllowEviction it only warns. A master of a cluster that does not answer must not
-// keep the program from starting: it is left to the alert RedisEvicts.
-func (l *core) checkEviction(ctx context.Context, allowed bool) error {
+// checkMemory returns ErrEvicts when a server, in a cluster any master, may delete keys, and in
+// production ErrNoLimit when one has no maxmemory. It only warns of the first with
+// Config.AllowEviction, and of the second outside production. A master of a cluster that does not
+// answer must not keep the program from starting: it is left to the alerts RedisEvicts and
+// RedisMemoryUnlimited.
+func (l *core) checkMemory(ctx context.Context, evictionAllowed bool) error {
 	var mu sync.Mutex
 	var refusals []error
 	err := l.eachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 		addr := master.Options().Addr
 		info, err := master.Info(ctx, "memory").Result()
 		if err != nil && l.cluster {
-			l.log.Warn("a master cannot be asked for its maxmemory-policy", "master", addr, "error", err)
+			l.log.Warn("a master cannot be asked for its maxmemory and maxmemory-policy", "master", addr, "error", err)
 			return nil
 		}
 		if err != nil {
-			return failed("asking for the maxmemory-policy", err)
+			return failed("asking for maxmemory and the maxmemory-policy", err)
 		}
 
 		server := parseServer(addr, info)
-		if !server.Evicts() {
-			return nil
+		found := errors.Join(l.checkEviction(&server, evictionAllowed), l.checkLimit(&server))
+		if found != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			refusals = append(refusals, found)
 		}
-
-		if allowed {
-			l.log.Warn("REDIS MAY DELETE ORDERS when its memory is full: its maxmemory-policy evicts, which redis.allow_eviction permits",
-				"server", addr, "maxmemory-policy", server.MemoryPolicy, "should be", keepsAll)
-			return nil
-		}
-
-		mu.Lock()
-		defer mu.Unlock()
-		refusals = append(refusals, fmt.Errorf("%w: %s has the maxmemory-policy %s and would delete orders when its memory is full; "+
-			"run \"redis-cli -u redis://%s config set maxmemory-policy %s\" and set it in the server's configuration, or set redis.allow_eviction: true",
-			ErrEvicts, addr, server.MemoryPolicy, addr, keepsAll))
 		return nil
 	})
 
 	return errors.Join(append(refusals, err)...)
+}
+
+// checkEviction returns ErrEvicts when the server may delete keys; when that is allowed it only warns.
+func (l *core) checkEviction(server *Server, allowed bool) error {
+	if !server.Evicts() {
+		return nil
+	}
+	if allowed {
+		l.log.Warn("REDIS MAY DELETE ORDERS when its memory is full: its maxmemory-policy evicts, which redis.allow_eviction permits",
+			"server", server.Addr, "maxmemory-policy", server.MemoryPolicy, "should be", keepsAll)
+		return nil
+	}
+	return fmt.Errorf("%w: %s has the maxmemory-policy %s and would delete orders when its memory is full; "+
+		"run \"redis-cli -u redis://%s config set maxmemory-policy %s\" and set it in the server's configuration, or set redis.allow_eviction: true",
+		ErrEvicts, server.Addr, server.MemoryPolicy, server.Addr, keepsAll)
+}
+
+// checkLimit returns ErrNoLimit when the server has no maxmemory in production; elsewhere it only warns.
+func (l *core) checkLimit(server *Server) error {
+	if server.MemoryMax > 0 {
+		return nil
+	}
+	if l.env != delivery.Production {
+		l.log.Warn("Redis has no limit of memory (maxmemory): no alert warns before the system ends it", "server", server.Addr)
+		return nil
+	}
+	return fmt.Errorf("%w: %s would grow until the system ends it, instead of refusing orders at its maxmemory and making room; "+
+		"run \"redis-cli -u redis://%s config set maxmemory <bytes>\", with three quarters of what its machine or container has for it, "+
+		"and set it in the server's configuration", ErrNoLimit, server.Addr, server.Addr)
 }
 
 // mended are the first releases of each line without CVE-2025-49844: by a script, which

@@ -92,6 +92,33 @@ func TestOpen_WarnsOfAServerThatMayEvict(t *testing.T) {
 	check(t, len(servers) == 1 && servers[0].Evicts(), "%+v", servers)
 }
 
+func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
+	t.Parallel()
+	server, _ := ownServer(t)
+	open := func(environment string) (string, error) {
+		var log strings.Builder
+		l, err := Open(t.Context(), Config{URL: server.URL, Environment: environment, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err == nil {
+			must(t, l.Close())
+		}
+		return log.String(), err
+	}
+	log, err := open("production")
+	check(t, err == nil && !strings.Contains(log, "maxmemory"), "with a limit: %v, %s", err, log)
+
+	get(server.Command(t.Context(), "CONFIG", "SET", "maxmemory", "0"))(t)
+	_, err = open("production")
+	refused := errors.Is(err, ErrNoLimit) && !errors.Is(err, delivery.ErrUnavailable) // which would be tried again for ever
+	check(t, refused, "without: %v, want ErrNoLimit", err)
+	for _, part := range []string{server.Addr, "config set maxmemory", "three quarters"} {
+		check(t, err != nil && strings.Contains(err.Error(), part), "%v does not name %q", err, part)
+	}
+
+	log, err = open("sandbox")
+	warned := strings.Contains(log, "level=WARN") && strings.Contains(log, "maxmemory") && strings.Contains(log, server.Addr)
+	check(t, err == nil && warned, "a sandbox without: %v, %s", err, log)
+}
+
 // Valkey names the release of Redis that it is compatible with, too.
 func TestIsMended_ComparesWithinALine(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ type RedisOptions struct {
 	Dir   string    // of the append-only file and redis.log; it is created when missing
 	Addr  string    // host:port; empty: a free port on loopback
 	Unix  bool      // also listens on a Unix socket, which URL then names
-	Extra []string  // further arguments, such as "--maxmemory", "64mb"; they win over configs/redis.conf
+	Extra []string  // further arguments, such as "--maxmemory", "64mb"; they win over configs/redis.conf and DefaultMaxMemory
 	Users *Users    // who may log in, and then nobody else may do anything; nil: everybody may do everything
 	TLS   *RedisTLS // it speaks nothing but TLS at Addr; nil: plain text
 	Env   []string  // further NAME=value settings of its environment
@@ -94,6 +95,24 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	}
 }
 
+// DefaultMaxMemory is the maxmemory of a private redis-server in bytes, half of the machine's memory:
+// what is left is for the copies of a rewrite and for the programs. Where the machine does not say
+// how much it has, it is 2 GiB.
+func DefaultMaxMemory() string {
+	const fallback = "2147483648"
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return fallback
+	}
+	for line := range strings.Lines(string(text)) {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kilobytes); err == nil {
+			return strconv.FormatInt(kilobytes*1024/2, 10)
+		}
+	}
+	return fallback
+}
+
 func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	root, err := ModuleDir()
 	if err != nil {
@@ -112,7 +131,7 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
 	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS}
-	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host}
+	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host, "--maxmemory", DefaultMaxMemory()}
 	if o.TLS == nil {
 		args = append(args, "--port", port)
 	} else { // without these a Redis that has TLS built in listens in plain text only

@@ -73,6 +73,14 @@ func TestStartRedis_RunsWithTheDurableSettings(t *testing.T) {
 	}
 }
 
+func TestStartRedis_HasALimitOfMemory(t *testing.T) {
+	t.Parallel()
+	limit := command(t, startRedis(t, RedisOptions{}), "CONFIG", "GET", "maxmemory")
+	if limit != "maxmemory\n"+DefaultMaxMemory() || limit == "maxmemory\n0" {
+		t.Errorf("%q, want %s", limit, DefaultMaxMemory())
+	}
+}
+
 func TestStartRedis_ListensOnAUnixSocket(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t, RedisOptions{Unix: true, Dir: filepath.Join(t.TempDir(), strings.Repeat("long/", 30))})
