@@ -18,7 +18,7 @@ import (
 const settingsFile = "../configs/worker.yaml"
 
 // variables are those that the settings file reads.
-var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE", "REDIS_DURABILITY", "REDIS_REPLICAS", "REDIS_ALLOW_EVICTION",
+var variables = []string{"ENVIRONMENT", "WORKER_INSTANCE", "REDIS_URL", "PARTITIONS", "WORKER_OPS_ADDR", "REDIS_CA_FILE", "REDIS_DURABILITY", "REDIS_REPLICAS", "REDIS_ALLOW_EVICTION", "STATUS_RETENTION",
 	"LOG_LEVEL", "LOG_FORMAT", "WEBHOOK_LOCAL_RECEIVERS", "COURIER", "COURIER_STEP"}
 
 func load(t *testing.T, env map[string]string) settings {
@@ -93,7 +93,7 @@ func TestSettings_RefuseWhatIsOutOfRange(t *testing.T) {
 		{"timer_interval: 1s", "timer_interval: 1ms", "status.timer_interval"},
 		{"housekeeping_interval: 60s", "housekeeping_interval: 1ms", "status.housekeeping_interval"},
 		{"shrink_after: 24h", "shrink_after: 23h", "status.shrink_after"},
-		{"retention: 168h", "retention: 24h", "status.retention"},
+		{"retention: ${STATUS_RETENTION:-168h}", "retention: 24h", "status.retention"},
 		{"stream_retention: 25h", "stream_retention: 1h", "status.stream_retention"},
 		{"concurrency: 1024", "concurrency: 0", "webhook.concurrency"},
 		{"per_endpoint: 32", "per_endpoint: 0", "webhook.per_endpoint"},

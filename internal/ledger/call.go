@@ -210,12 +210,17 @@ type withoutPausesKey struct{}
 func (l *core) retry(ctx context.Context, err error, try func() error) error {
 	deadline := time.Now().Add(retryFor)
 	loads, pause := 0, firstPause
+	var loadFailure error
 	for l.isRetryable(err) {
+		if isUnknownFunction(err) && errors.Is(loadFailure, ErrScriptsMissing) {
+			return loadFailure
+		}
 		if isUnknownFunction(err) && loads < loadsOfOneCall {
 			loads++
 			// In a cluster the one that matters may have it even so.
-			if failed := l.loadLibrary(ctx); failed != nil && !l.cluster {
-				return failed
+			loadFailure = l.loadLibrary(ctx)
+			if loadFailure != nil && !l.cluster {
+				return loadFailure
 			}
 		} else {
 			if ctx.Value(withoutPausesKey{}) != nil {
@@ -250,6 +255,9 @@ func (l *core) isRetryable(err error) bool {
 	}
 	return l.cluster && !errors.Is(err, context.Canceled) && errors.Is(failure(err), delivery.ErrUnavailable)
 }
+
+// isFull reports a server's refusal of what needs memory.
+func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
 
 func isUnknownFunction(err error) bool {
 	return err != nil && err.Error() == "ERR Function not found"

@@ -249,11 +249,15 @@ func (r *feedReader) turn(ctx context.Context) error {
 	return r.gather(ctx)
 }
 
-// makeGroups makes each group that a stream must have.
+// makeGroups makes each group that a stream must have. When Redis refuses that for want of memory, a
+// script makes it that may exceed it: reporting, which cannot load scripts, needs none before.
 func (l *core) makeGroups(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		for _, role := range requiredRoles(key) {
 			err := l.rdb.XGroupCreateMkStream(ctx, key, string(role), "0").Err()
+			if isFull(err) { // said also of a group that is there
+				_, err = l.run(ctx, "make_group", []string{key}, string(role))
+			}
 			if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 				return fmt.Errorf("creating group %s: %w", role, failure(err))
 			}

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -207,11 +208,18 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 // checkMeta compares what is fixed for ever, and stores it at the first start.
 func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	key := l.metaKey()
-	pipe := l.rdb.Pipeline()
-	pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
-	pipe.HSetNX(ctx, key, "format", recordFormat)
-	known := pipe.HMGet(ctx, key, "partitions", "format")
-	if _, err := pipe.Exec(ctx); err != nil {
+	// A Redis without memory refuses every write here, also one that would change nothing.
+	known := l.rdb.HMGet(ctx, key, "partitions", "format")
+	if known.Err() == nil && slices.Contains(known.Val(), nil) {
+		pipe := l.rdb.Pipeline()
+		pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
+		pipe.HSetNX(ctx, key, "format", recordFormat)
+		known = pipe.HMGet(ctx, key, "partitions", "format")
+		if _, err := pipe.Exec(ctx); err != nil {
+			return failed("writing the ledger's meta", err)
+		}
+	}
+	if err := known.Err(); err != nil {
 		return failed("reading the ledger's meta", err)
 	}
 	partitions, err := strconv.Atoi(text(known.Val()[0]))

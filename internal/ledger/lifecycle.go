@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 // refusedKept bounds the refused updates, and the dead letters, of a partition.
@@ -37,13 +39,129 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor) {
 			floor = horizon
 		}
-		n, err := l.rdb.XTrimMinID(ctx, key, floor).Result()
+		n, err := l.trimStream(ctx, key, floor)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// trimmedAtOnce bounds what one command drops of a stream, however much there is, so that it blocks
+// Redis for about a millisecond.
+const trimmedAtOnce = 5000
+
+// trimStream drops a stream's entries before an id, and returns how many. After an error some may be
+// gone.
+func (l *core) trimStream(ctx context.Context, key, floor string) (int64, error) {
+	total, dropped := int64(0), int64(trimmedAtOnce)
+	for mayHaveMore(dropped) { // whole nodes
+		var err error
+		dropped, err = l.rdb.XTrimMinIDApprox(ctx, key, floor, trimmedAtOnce).Result()
 		if err != nil {
 			return total, failed("trimming", err)
 		}
+		total += dropped
+	}
+
+	rest, err := l.rdb.XTrimMinID(ctx, key, floor).Result() // of the last node
+	return total + rest, failed("trimming", err)
+}
+
+// trimStreams is trimStream for many streams, most of which have little or nothing to drop.
+func (l *core) trimStreams(ctx context.Context, keys []string, floor string) (int64, error) {
+	const what = "trimming accounts' events"
+	total := int64(0)
+	wholeNodes, err := pipelined(ctx, l.rdb, what, keys, func(pipe redis.Pipeliner, key string) func() int64 {
+		return pipe.XTrimMinIDApprox(ctx, key, floor, trimmedAtOnce).Val
+	})
+	for i, n := range wholeNodes {
+		total += n
+		if mayHaveMore(n) {
+			more, err := l.trimStream(ctx, keys[i], floor)
+			total += more
+			if err != nil {
+				return total, err
+			}
+		}
+	}
+	if err != nil {
+		return total, err
+	}
+
+	rests, err := pipelined(ctx, l.rdb, what, keys, func(pipe redis.Pipeliner, key string) func() int64 {
+		return pipe.XTrimMinID(ctx, key, floor).Val
+	})
+	for _, n := range rests {
 		total += n
 	}
-	return total, nil
+	return total, err
+}
+
+// mayHaveMore reports whether a trim that has dropped so many entries may have stopped at
+// trimmedAtOnce. It stops before a node that would exceed that; nodes have 100 entries.
+func mayHaveMore(dropped int64) bool { return dropped > trimmedAtOnce/2 }
+
+// accountEventsKept is how long the events of an account's own stream are kept, as in lua/names.lua.
+const accountEventsKept = 25 * time.Hour
+
+// TrimAccounts drops from the streams of a partition's accounts what no replay reaches any more, and
+// returns how many entries. Each further event of an account does the same, and a day after its
+// last one its stream expires; but an account that has become quiet keeps until then what it had. It
+// sends two commands for each account, so it is for a Redis that needs room.
+func (l Lifecycle) TrimAccounts(ctx context.Context, partition int) (int64, error) {
+	r := l.partitions[partition]
+	floor := fmt.Sprintf("%d-0", l.now().Add(-accountEventsKept).UnixMilli())
+	total := int64(0)
+	trim := func(accounts []delivery.AccountID) error {
+		streams := make([]string, len(accounts))
+		for i, id := range accounts {
+			streams[i] = r.keyOf(kindAccountEvents, id[:])
+		}
+		dropped, err := l.trimStreams(ctx, streams, floor)
+		total += dropped
+		return err
+	}
+
+	err := l.eachAccountOf(ctx, l.partitions[partition:partition+1], trim)
+	if err == nil && l.partitionOf(delivery.FinanceAccount) == r { // it is not in the set
+		err = trim([]delivery.AccountID{delivery.FinanceAccount})
+	}
+	return total, err
+}
+
+// Kept is what a partition keeps of orders.
+type Kept struct {
+	Live, Ended int64     // orders that have not ended, and that have
+	FirstEnded  time.Time // the end of the hour in which the first of those ended that are kept; zero: there is none
+}
+
+// Kept counts the orders of several partitions, in their order.
+func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
+	calls := make([]call, len(partitions))
+	for i, p := range partitions {
+		r := l.partitions[p]
+		calls[i] = call{keys: []string{r.key(kindEndedHours), r.key(kindTimers)}, args: []any{r.prefix}}
+	}
+	replies, err := l.runAll(withoutPauses(unconfirmed(ctx)), "count_kept", calls)
+	if err != nil {
+		return nil, err
+	}
+
+	kept := make([]Kept, len(partitions))
+	for i, reply := range replies {
+		counts, _ := reply.Val().([]any)
+		if len(counts) != 3 {
+			return nil, unreadable("count_kept")
+		}
+		kept[i].Live, _ = counts[0].(int64)
+		kept[i].Ended, _ = counts[1].(int64)
+		if hour := text(counts[2]); hour != "" {
+			kept[i].FirstEnded = time.Unix((number(hour)+1)*3600, 0)
+		}
+	}
+	return kept, nil
 }
 
 // settledUntil is the time up to which every group has settled every entry: now

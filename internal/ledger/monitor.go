@@ -77,11 +77,17 @@ type Server struct {
 }
 
 // Servers asks every server.
-func (l Monitor) Servers(ctx context.Context) ([]Server, error) {
+func (l Monitor) Servers(ctx context.Context) ([]Server, error) { return l.servers(ctx) }
+
+// Memory asks every server for nothing but its memory, which costs less.
+func (l Monitor) Memory(ctx context.Context) ([]Server, error) { return l.servers(ctx, "memory") }
+
+// servers asks every server for sections of its report; none: all.
+func (l Monitor) servers(ctx context.Context, sections ...string) ([]Server, error) {
 	var mu sync.Mutex
 	var all []Server
 	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
-		info, err := one.Info(ctx).Result()
+		info, err := one.Info(ctx, sections...).Result()
 		if err != nil {
 			return err
 		}
@@ -130,6 +136,17 @@ func (s Server) Evicts() bool { return s.MemoryPolicy != "" && s.MemoryPolicy !=
 
 // keepsAll is the maxmemory-policy that refuses writes instead of deleting keys.
 const keepsAll = "noeviction"
+
+// IsFull reports whether the server has reached its limit, and refuses what needs memory.
+func (s Server) IsFull() bool { return s.MemoryMax > 0 && s.MemoryUsed >= s.MemoryMax }
+
+// nearlyFull is the share of its limit from which on a server is to be relieved.
+const nearlyFull = 0.9
+
+// IsNearlyFull reports whether the server is full, or soon will be.
+func (s Server) IsNearlyFull() bool {
+	return s.MemoryMax > 0 && float64(s.MemoryUsed) >= nearlyFull*float64(s.MemoryMax)
+}
 
 // ErrNoLimit reports that a server has no maxmemory: it grows until the system ends it. Trying again
 // does not help.

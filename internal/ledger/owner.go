@@ -150,7 +150,8 @@ func (l *core) workersKey() string { return l.global.prefix + "workers" }
 
 // Beat tells the other workers that this one is alive.
 func (l Ownership) Beat(ctx context.Context, worker string) error {
-	return failed("telling that this worker is alive", l.rdb.HIncrBy(ctx, l.workersKey(), worker, 1).Err())
+	_, err := l.run(ctx, "beat", []string{l.workersKey()}, worker)
+	return failed("telling that this worker is alive", err)
 }
 
 // releasedField of the workers' hash counts releases. The name of a worker has a space.
@@ -158,7 +159,8 @@ const releasedField = "released"
 
 // Released tells the other workers that this one has given partitions up.
 func (l Ownership) Released(ctx context.Context) error {
-	return failed("telling that partitions are free", l.rdb.HIncrBy(ctx, l.workersKey(), releasedField, 1).Err())
+	_, err := l.run(ctx, "beat", []string{l.workersKey()}, releasedField)
+	return failed("telling that partitions are free", err)
 }
 
 // Workers returns each worker's heartbeat count and the number of releases so far. Whoever sees a

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
 )
 
 //go:embed lua/*.lua
@@ -21,11 +23,41 @@ var luaFiles embed.FS
 // they build on each other; every other file is one operation.
 var luaParts = []string{"names", "clock", "window", "secrets", "order", "idempotency"}
 
-// Flags of operations. Reads and what frees memory run even when it is used up; the
-// server refuses writes of no-writes. All others are refused before their first step.
+// What an operation may do when Redis has as much memory as it may use (maxmemory). Each has to say
+// it in luaFlags.
+const (
+	// refusedWhenFull: the server refuses it before its first step. So is everything by which
+	// something new comes in: orders, reports, positions, stores, accounts, sessions.
+	refusedWhenFull = ""
+	// runsWhenFull: it may exceed the limit.
+	runsWhenFull = "'allow-oom'"
+	// onlyReads: the server refuses its writes, and runs it whatever memory there is.
+	onlyReads = "'no-writes'"
+)
+
+// luaFlags has every operation, by file.
 var luaFlags = map[string]string{
-	"consume": "'allow-oom'", "poll_order": "'allow-oom'", "read_store": "'allow-oom'", "count_token": "'allow-oom'",
-	"retire_orders": "'allow-oom'", "shrink_orders": "'allow-oom'", "usage": "'no-writes'", "list_due": "'no-writes'",
+	// What removes something must not wait for memory: it would wait for ever. The few bytes that
+	// it writes first are of what it then frees. Dead letters are capped (refusedKept).
+	"retire_orders": runsWhenFull, "shrink_orders": runsWhenFull, "settle_entry": runsWhenFull, "forget_consumers": runsWhenFull,
+
+	// Only who owns a partition removes anything there, so owners keep theirs, and others may take
+	// over. What advance writes is bounded by what was accepted before: nothing new comes in while
+	// memory is full, an order has only so many versions, and an event so many attempts.
+	"advance": runsWhenFull, "renew_tokens": runsWhenFull, "beat": runsWhenFull, "make_group": runsWhenFull,
+
+	// Reads that count themselves, in windows that are there already.
+	"consume": runsWhenFull, "poll_order": runsWhenFull, "read_store": runsWhenFull, "count_token": runsWhenFull,
+
+	"usage": onlyReads, "list_due": onlyReads, "count_kept": onlyReads,
+
+	"create_order": refusedWhenFull, "check_body": refusedWhenFull, "cancel_order": refusedWhenFull, "report_update": refusedWhenFull, "report_locations": refusedWhenFull,
+	"write_store": refusedWhenFull, "publish_notices": refusedWhenFull,
+	"write_account": refusedWhenFull, "rotate_credentials": refusedWhenFull, "revoke_tokens": refusedWhenFull,
+	"write_fleet": refusedWhenFull, "rotate_fleet_secret": refusedWhenFull, "set_couriers": refusedWhenFull,
+	"write_endpoint": refusedWhenFull, "reseal_secret": refusedWhenFull, "queue_replays": refusedWhenFull,
+	// The process keeps its figures, and adds them later.
+	"count_activity": refusedWhenFull, "count_minutes": refusedWhenFull,
 }
 
 // script is an operation with the library's digest in its name: releases call their own.
@@ -82,6 +114,9 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 		begin += "KEYS[#KEYS] = nil\n"
 	}
 	for _, file := range operations {
+		if _, decided := luaFlags[file]; !decided {
+			return nil, fmt.Errorf("script %s: luaFlags does not say what becomes of it when Redis is full", file)
+		}
 		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n%s%send}\n",
 			file, luaFlags[file], begin, texts[file])
 	}
@@ -132,22 +167,73 @@ func (l *core) loadLibrary(ctx context.Context) error {
 
 // loadInto loads the library into one server and deletes unused ones: 150 kB each.
 func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
-	if err := server.FunctionLoad(ctx, l.library.source).Err(); err != nil {
-		if strings.HasSuffix(err.Error(), "already exists") {
-			return nil
-		}
+	err := server.FunctionLoad(ctx, l.library.source).Err()
+	if isFull(err) { // said also where the library is there
+		return l.findIn(ctx, server)
+	}
+	if err != nil && strings.HasSuffix(err.Error(), "already exists") {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
+
 	if err := l.dropLibraries(ctx, server); err != nil {
 		l.log.Warn("libraries of earlier releases are still in Redis", "error", err)
 	}
 	return nil
 }
 
+// ErrScriptsMissing reports that Redis does not hold this release's scripts, and refuses to load them
+// because its memory is full. It passes when there is memory.
+var ErrScriptsMissing = fmt.Errorf("%w: Redis is full (maxmemory) and refuses to load the scripts of this release, of which it has none; "+
+	"make room (RedisMemoryFull in configs/prometheus/RUNBOOK.md), or go on with the release that ran before", delivery.ErrUnavailable)
+
+// findIn returns ErrScriptsMissing unless the server holds the library.
+func (l *core) findIn(ctx context.Context, server *redis.Client) error {
+	found, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: l.library.name}).Result()
+	if err == nil && len(found) == 0 {
+		return ErrScriptsMissing
+	}
+	return err
+}
+
+// CheckScripts returns ErrScriptsMissing when one of the servers is full and lacks the scripts. A
+// program that asks at its start says what is wrong, instead of failing with each call. Other errors
+// are left to the calls that follow.
+func (l *Ledger) CheckScripts(ctx context.Context, servers []Server) error {
+	if !slices.ContainsFunc(servers, Server.IsFull) {
+		return nil // they are loaded with the first call
+	}
+
+	partitions := l.partitions
+	if !l.cluster {
+		partitions = partitions[:1]
+	}
+	name := l.library.scripts["usage"].name // it only reads, here a key that never exists
+	pipe := l.rdb.Pipeline()
+	for _, p := range partitions {
+		pipe.FCall(ctx, name, l.keysOf([]string{p.key(kindSentinel)}))
+	}
+	replies, _ := pipe.Exec(ctx) // each has its own error
+	for _, reply := range replies {
+		if isUnknownFunction(reply.Err()) {
+			return ErrScriptsMissing
+		}
+	}
+	return nil
+}
+
 func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 
+// noteLibrary notes that the library is in use. A Redis without memory refuses that, which is no
+// reason not to start: at worst the library is deleted after a week, and loaded again by the next call.
 func (l *core) noteLibrary(ctx context.Context) error {
-	return failed("noting the library", l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err())
+	err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err()
+	if isFull(err) {
+		return nil
+	}
+	return failed("noting the library", err)
 }
 
 // dropLibraries deletes what was last noted too long ago; never noted counts from now.

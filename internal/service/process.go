@@ -47,6 +47,9 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 			return nil, fmt.Errorf("open the ledger: %w", err)
 		}
 		servers, err := l.Monitor.Servers(ctx)
+		if err == nil {
+			err = l.CheckScripts(ctx, servers)
+		}
 		if err == nil && prepare != nil {
 			err = prepare(ctx, l)
 		}

@@ -89,9 +89,8 @@ func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time
 		due, err := r.ledger.Lifecycle.WithDueStores(ctx, owned(), now())
 		return errors.Join(err, r.each(due, func(partition int) error { return r.closeStores(ctx, partition, now()) }))
 	})
-	repeat("housekeeping", r.settings.HousekeepingInterval, func(ctx context.Context) error {
-		return r.each(owned(), func(partition int) error { return r.tidy(ctx, partition, now()) })
-	})
+	h := &housekeeping{Role: r, owned: owned, now: now}
+	repeat("housekeeping", housekeepingLook, h.look)
 	tasks.Go(func() { // the ledger keeps this process's figures after a failure
 		service.Repeat(ctx, r.log, ledger.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
 			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, time.Now()) })

@@ -17,10 +17,6 @@ const (
 	timerPage    = 256
 	// unreadablePause is until a damaged order with a timer is looked at again.
 	unreadablePause = time.Minute
-	// housekeepingPage is how many orders are retired before it is looked whether to go on.
-	housekeepingPage = 200
-	// maxHousekeepingPages bounds one visit to a partition.
-	maxHousekeepingPages = 500
 )
 
 // Timers are orders of a partition whose timers have run out.
@@ -114,35 +110,5 @@ func (r *Role) closeStore(ctx context.Context, s *delivery.Store, now time.Time)
 
 	r.metrics.stores.Inc()
 	r.log.Info("store deactivated at the end of its closing day", "account", s.Account, "store", s.ExternalID)
-	return nil
-}
-
-// tidy shrinks ended orders, retires them past their retention and trims what every group has settled.
-func (r *Role) tidy(ctx context.Context, partition int, now time.Time) error {
-	for page := 0; r.settings.ShrinkAfter > 0 && page < maxHousekeepingPages; page++ {
-		looked, err := r.ledger.Lifecycle.Shrink(ctx, partition, now.Add(-r.settings.ShrinkAfter))
-		if err != nil {
-			return fmt.Errorf("shrink: %w", err)
-		}
-		if looked == 0 {
-			break
-		}
-	}
-	endedBefore := now.Add(-r.settings.Retention)
-	for range maxHousekeepingPages {
-		retired, err := r.ledger.Lifecycle.Retire(ctx, partition, endedBefore, housekeepingPage)
-		if err != nil {
-			return fmt.Errorf("retire: %w", err)
-		}
-		r.metrics.retired.Add(float64(retired))
-		if retired < housekeepingPage {
-			break
-		}
-	}
-	trimmed, err := r.ledger.Lifecycle.Trim(ctx, partition, r.settings.StreamRetention)
-	if err != nil {
-		return fmt.Errorf("trim: %w", err)
-	}
-	r.metrics.trimmed.Add(float64(trimmed))
 	return nil
 }

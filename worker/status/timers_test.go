@@ -324,6 +324,12 @@ func TestTimers_AnOldClosingDateClosesNoConfirmedStore(t *testing.T) {
 	}
 }
 
+// tidy visits a partition once.
+func (e *env) tidy(partition int, now time.Time) error {
+	v := visit{Role: e.role, partition: partition, now: now}
+	return v.tidy(e.T.Context())
+}
+
 // A delivery may still be reported of an order that has shrunk.
 func TestTidy_ShrinksADayAfterTheEnd(t *testing.T) {
 	e := newEnv(t)
@@ -332,7 +338,7 @@ func TestTidy_ShrinksADayAfterTheEnd(t *testing.T) {
 	e.Decide()
 	later := func(d time.Duration) (shrunk bool) {
 		for p := range testenv.Partitions {
-			testenv.Must(t, e.role.tidy(t.Context(), p, time.Now().Add(d)))
+			testenv.Must(t, e.tidy(p, time.Now().Add(d)))
 		}
 		return e.Read(failed.ID).Shrunk()
 	}
@@ -368,7 +374,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	e.Decide()
 	tidyAll := func() {
 		for p := range testenv.Partitions {
-			if err := e.role.tidy(t.Context(), p, time.Now()); err != nil {
+			if err := e.tidy(p, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}

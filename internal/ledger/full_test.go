@@ -1,0 +1,199 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// fill leaves the server of a ledger without memory.
+func (l *Ledger) fill(t *testing.T) {
+	t.Helper()
+	must(t, l.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+}
+
+// whenFull says of every operation whether a Redis without memory runs it. Whoever adds one decides:
+// what makes room, and what those need who make it, must run; what takes in something new must not.
+var whenFull = map[string]bool{
+	// Make room.
+	"retire_orders": true, "shrink_orders": true, "settle_entry": true, "forget_consumers": true,
+	// Keep and take the partitions in which room is made.
+	"advance": true, "renew_tokens": true, "beat": true, "make_group": true,
+	// Read.
+	"usage": true, "list_due": true, "count_kept": true, "consume": true, "poll_order": true, "read_store": true, "count_token": true,
+
+	"create_order": false, "check_body": false, "cancel_order": false, "report_update": false, "report_locations": false, "write_store": false,
+	"publish_notices": false, "write_account": false, "rotate_credentials": false, "revoke_tokens": false, "write_fleet": false,
+	"rotate_fleet_secret": false, "set_couriers": false, "write_endpoint": false, "reseal_secret": false, "queue_replays": false,
+	"count_activity": false, "count_minutes": false,
+}
+
+func TestFullRedis_RunsWhatMakesRoomAndRefusesTheRest(t *testing.T) {
+	t.Parallel()
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	equal(t, slices.Sorted(maps.Keys(s.library.scripts)), slices.Sorted(maps.Keys(whenFull)), "the operations of which whenFull says something")
+	s.fill(t)
+
+	for operation, want := range whenFull {
+		// Without keys most fail, once they run.
+		err := s.rdb.FCall(t.Context(), s.library.scripts[operation].name, nil).Err()
+		check(t, !isUnknownFunction(err), "%s is not there", operation)
+		equal(t, !isFull(err), want, operation+" runs")
+	}
+}
+
+func TestNewLibrary_WantsADecisionAboutEachOperation(t *testing.T) {
+	decided := luaFlags["beat"]
+	delete(luaFlags, "beat")
+	defer func() { luaFlags["beat"] = decided }()
+
+	_, err := newLibrary(&Config{}, false)
+
+	check(t, err != nil && strings.Contains(err.Error(), "beat"), "%v", err)
+}
+
+// What a worker does at its start, and again and again.
+func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
+	t.Parallel()
+	server, own := ownServer(t)
+	s := newEnv(t, own)
+	o := s.create(t, "X-1")
+	partition := o.ID.Partition()
+	other := (partition + 1) % s.Partitions()
+	s.fill(t)
+
+	started := openTest(t, func(c *Config) { c.URL = server.URL })
+	must(t, started.CheckScripts(t.Context(), get(started.Monitor.Servers(t.Context()))(t)))
+	must(t, started.Ownership.Beat(t.Context(), "w1"))
+	must(t, started.Ownership.Released(t.Context()))
+	counts, released, err := started.Ownership.Workers(t.Context())
+	check(t, err == nil && counts["w1"] == "1" && released == "1", "workers %v, releases %s, %v", counts, released, err)
+
+	owned := get(started.Ownership.Take(t.Context(), partition, "", "w1"))(t)
+	idle := get(started.Ownership.Take(t.Context(), other, "", "w1"))(t) // it has no streams yet
+	renewal, work := started.Ownership.Step(other, idle.Token), started.Ownership.Step(partition, owned.Token)
+	work.Change(o, assigned(), nil)
+	for _, err := range started.Ownership.Advance(t.Context(), []*Step{renewal, work}) {
+		must(t, err)
+	}
+	equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Status, delivery.Assigned, "what was accepted before is decided")
+	must(t, started.Ownership.Forget(t.Context(), "w1"))
+}
+
+// The exporter makes missing groups, reads, puts away what is unreadable and acknowledges.
+func TestFullRedis_ExporterGoesOn(t *testing.T) {
+	t.Parallel()
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	r := s.partitionOf(s.account)
+	s.create(t, "X-1")
+	get(s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"m", "?"}}).Result())(t)
+	s.fill(t)
+
+	var entries []Entry
+	f := Feed{Role: RoleExport, Consumer: "one", Batch: 100, ClaimAfter: time.Minute, Log: func(string, ...any) {}, Handle: func(_ context.Context, batch []Entry) error {
+		entries = append(entries, batch...)
+		return s.Streams.Ack(t.Context(), RoleExport, batch...)
+	}}
+	reader := newFeedReader(s.core, &f, s.partitions)
+	must(t, reader.turn(t.Context()))
+
+	equal(t, len(entries), 1, "readable entries")
+	equal(t, get(s.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Result())(t), int64(1), "dead letters")
+	groups, _, err := s.groupsOf(t.Context(), r.key(kindEvents))
+	group, found := groupOf(groups, RoleExport)
+	check(t, err == nil && found && group.Pending == 0 && group.Lag == 0, "%+v, %v", group, err)
+}
+
+// A process of the same release asks for nothing that needs memory; the scripts of another one cannot
+// be loaded, and it says so.
+func TestFullRedis_ANewReleaseSaysWhyItCannotStart(t *testing.T) {
+	t.Parallel()
+	server, own := ownServer(t)
+	s := newEnv(t, own)
+	s.fill(t)
+	next := openTest(t, func(c *Config) {
+		c.URL, c.Partitions = server.URL, 0
+		c.edit = func(file, text string) string {
+			if file == "names" {
+				text += "local next_release = true\n"
+			}
+			return text
+		}
+	})
+
+	atStart := next.CheckScripts(t.Context(), get(next.Monitor.Servers(t.Context()))(t))
+	_, later := next.Limits.Consume(t.Context(), s.account, EndpointOrders)
+
+	for _, err := range []error{atStart, later} {
+		check(t, errors.Is(err, ErrScriptsMissing) && errors.Is(err, delivery.ErrUnavailable), "%v", err)
+		for _, part := range []string{"full", "maxmemory", "RedisMemoryFull", "release that ran before"} {
+			check(t, err != nil && strings.Contains(err.Error(), part), "%v does not name %q", err, part)
+		}
+	}
+
+	must(t, s.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	must(t, next.CheckScripts(t.Context(), get(next.Monitor.Servers(t.Context()))(t)))
+	get(next.Limits.Consume(t.Context(), s.account, EndpointOrders))(t)
+}
+
+// More than one command drops at once, from the streams of a partition and of an account.
+func TestFullRedis_TrimsInSteps(t *testing.T) {
+	t.Parallel()
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	r := s.partitionOf(s.account)
+	accountEvents := r.keyOf(kindAccountEvents, s.account[:])
+	const entries = 2*trimmedAtOnce + 150
+	long := time.Now().Add(-30 * time.Hour).UnixMilli()
+	pipe := s.rdb.Pipeline()
+	for i := range entries {
+		id := fmt.Sprintf("%d-%d", long, i+1)
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindOutcomes), ID: id, Values: []any{"o", "x"}})
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, ID: id, Values: []any{"m", "x"}})
+	}
+	pipe.XGroupCreate(t.Context(), r.key(kindOutcomes), string(RoleExport), "$")
+	get(pipe.Exec(t.Context()))(t)
+	young := get(s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, Values: []any{"m", "x"}}).Result())(t)
+	s.fill(t)
+
+	var dropped, ofAccounts int64
+	commands := s.commandsOf(t, func() {
+		dropped = get(s.Lifecycle.Trim(t.Context(), r.number, 25*time.Hour))(t)
+		ofAccounts = get(s.Lifecycle.TrimAccounts(t.Context(), r.number))(t)
+	})
+
+	equal(t, dropped, int64(entries-1), "entries dropped; the last one marks the place")
+	equal(t, ofAccounts, int64(entries), "entries dropped of the account")
+	left := get(s.rdb.XRange(t.Context(), accountEvents, "-", "+").Result())(t)
+	check(t, len(left) == 1 && left[0].ID == young, "left of the account: %v", left)
+	check(t, commands["xtrim"] >= 6, "%d commands that drop entries, each of at most %d", commands["xtrim"], trimmedAtOnce)
+}
+
+func TestKept_CountsOrdersAndSaysWhenTheFirstEnded(t *testing.T) {
+	t.Parallel()
+	_, own := ownServer(t)
+	s := newEnv(t, own)
+	live, ended := s.create(t, "X-1"), s.create(t, "X-2")
+	s.list(t, live.ID)
+	get2(s.Orders.Cancel(t.Context(), s.account, ended.ID, "", "", time.Now()))(t)
+	r := s.partitionOf(s.account)
+	hours := get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t)
+	s.fill(t)
+
+	kept := get(s.Lifecycle.Kept(t.Context(), []int{(r.number + 1) % 4, r.number}))(t)
+
+	hour := get(strconv.ParseInt(hours[0], 10, 64))(t)
+	equal(t, kept, []Kept{{}, {Live: 1, Ended: 1, FirstEnded: time.Unix((hour+1)*3600, 0)}}, "kept")
+}

@@ -1,0 +1,258 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"vendorapi/internal/ledger"
+)
+
+const (
+	// housekeepingLook is how often it is looked whether a round of housekeeping is due.
+	housekeepingLook = time.Second
+	// memoryInterval is how often the servers are asked for their memory, and how often rounds begin
+	// while one of them is nearly full.
+	memoryInterval = 5 * time.Second
+	// accountsInterval is how often accounts' own streams are trimmed at most, which is only done
+	// because a server is nearly full.
+	accountsInterval = 30 * time.Second
+	// reportInterval is how often it is logged that a nearly full server cannot be relieved.
+	reportInterval = 5 * time.Minute
+
+	// retiredAtOnce is how many orders are retired before it is looked whether to go on.
+	retiredAtOnce = 200
+	// pagesPerVisit bounds a visit to a partition, so that the others have their turn. What is left
+	// is done in the next round, which then follows at once.
+	pagesPerVisit = 50
+)
+
+// housekeeping removes what is past its time from the partitions that owned lists: in rounds over all
+// of them, every status.housekeeping_interval, and without a pause while there is more to do. While
+// the memory of a Redis server is nearly full, which is when it matters, rounds begin every
+// memoryInterval, and go further.
+//
+// Nothing that it does needs memory (luaFlags in package ledger), so a full Redis becomes less full
+// as soon as anything in it is past its time.
+type housekeeping struct {
+	*Role
+	owned func() []int
+	now   func() time.Time
+
+	roundBegan      time.Time // the last one; zero: there was none
+	hasMore         bool      // the last round has left something to do
+	memoryRead      time.Time // when the servers were asked for their memory
+	nearlyFull      []ledger.Server
+	accountsDue     bool // a server was nearly full since accounts' streams were trimmed
+	accountsTrimmed time.Time
+	vainRounds      int       // the last rounds that have removed nothing from a nearly full Redis
+	reported        time.Time // when the log was told that nothing more can be removed
+}
+
+// look does the rounds that are due.
+func (h *housekeeping) look(ctx context.Context) error {
+	err := h.readMemory(ctx)
+	rounds := h.doRounds(ctx)
+	accounts := h.trimAccounts(ctx)
+	return errors.Join(err, rounds, accounts)
+}
+
+// doRounds begins rounds until none is due, or one fails: then the next look goes on.
+func (h *housekeeping) doRounds(ctx context.Context) error {
+	for h.isDue() && ctx.Err() == nil {
+		removed, err := h.round(ctx)
+		if err != nil {
+			return err
+		}
+
+		if removed > 0 || len(h.nearlyFull) == 0 || len(h.owned()) == 0 {
+			h.vainRounds = 0
+			continue
+		}
+		h.vainRounds++
+		if h.vainRounds > 1 {
+			h.reportStuck(ctx)
+		}
+	}
+	return nil
+}
+
+// trimAccounts trims the accounts' own streams after a server was found nearly full, also if there
+// is room again meanwhile.
+func (h *housekeeping) trimAccounts(ctx context.Context) error {
+	partitions := h.owned()
+	if !h.accountsDue || time.Since(h.accountsTrimmed) < accountsInterval || len(partitions) == 0 {
+		return nil
+	}
+
+	h.accountsDue, h.accountsTrimmed = false, time.Now()
+	return h.each(partitions, func(partition int) error {
+		trimmed, err := h.ledger.Lifecycle.TrimAccounts(ctx, partition)
+		h.metrics.trimmed.Add(float64(trimmed))
+		return err
+	})
+}
+
+// isDue reports whether a round is to begin now.
+func (h *housekeeping) isDue() bool {
+	interval := h.settings.HousekeepingInterval
+	if len(h.nearlyFull) > 0 {
+		interval = min(interval, memoryInterval)
+	}
+	return h.hasMore || h.roundBegan.IsZero() || time.Since(h.roundBegan) >= interval
+}
+
+// readMemory learns which servers are nearly full. What it cannot learn it leaves as it was.
+func (h *housekeeping) readMemory(ctx context.Context) error {
+	if time.Since(h.memoryRead) < memoryInterval {
+		return nil
+	}
+	h.memoryRead = time.Now()
+	servers, err := h.ledger.Monitor.Memory(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the memory of Redis: %w", err)
+	}
+
+	h.nearlyFull = nil
+	for _, s := range servers {
+		if s.IsNearlyFull() {
+			h.nearlyFull = append(h.nearlyFull, s)
+			h.accountsDue = true
+		}
+	}
+	return nil
+}
+
+// round visits each owned partition, also after one for which it fails, and returns how many orders
+// and entries it has removed.
+func (h *housekeeping) round(ctx context.Context) (removed int64, err error) {
+	partitions := h.owned()
+	h.roundBegan, h.hasMore = time.Now(), false
+	err = h.each(partitions, func(partition int) error {
+		visit := visit{Role: h.Role, partition: partition, now: h.now()}
+		failure := visit.tidy(ctx)
+		removed += visit.removed
+		h.hasMore = h.hasMore || visit.hasMore
+		return failure
+	})
+
+	_, _, failure := h.countKept(ctx, partitions)
+	return removed, errors.Join(err, failure)
+}
+
+// countKept shows how many orders the owned partitions keep, and when the next of them is past its
+// retention; zero: none has ended.
+func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum ledger.Kept, next time.Time, err error) {
+	kept, err := h.ledger.Lifecycle.Kept(ctx, partitions)
+	if err != nil {
+		return sum, next, fmt.Errorf("counting orders: %w", err)
+	}
+
+	for _, k := range kept {
+		sum.Live += k.Live
+		sum.Ended += k.Ended
+		if !k.FirstEnded.IsZero() && (sum.FirstEnded.IsZero() || k.FirstEnded.Before(sum.FirstEnded)) {
+			sum.FirstEnded = k.FirstEnded
+		}
+	}
+	if !sum.FirstEnded.IsZero() {
+		next = sum.FirstEnded.Add(h.settings.Retention)
+	}
+	h.metrics.showKept(sum, next)
+	return sum, next, nil
+}
+
+// reportStuck logs, now and then, that a nearly full server has nothing more that could be removed:
+// how much is kept, when the next of it will be past its time, and who has yet to read what.
+func (h *housekeeping) reportStuck(ctx context.Context) {
+	if time.Since(h.reported) < reportInterval {
+		return
+	}
+	sum, next, err := h.countKept(ctx, h.owned())
+	if err != nil {
+		return // the round has said so
+	}
+
+	var servers []string
+	for _, s := range h.nearlyFull {
+		servers = append(servers, fmt.Sprintf("%s uses %d of %d bytes", s.Addr, s.MemoryUsed, s.MemoryMax))
+	}
+	var unread []string
+	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
+		lag, err := h.ledger.Streams.Lag(ctx, role)
+		if err == nil && lag.Entries > 0 {
+			unread = append(unread, fmt.Sprintf("%s: %d entries since %s", role, lag.Entries, lag.Oldest.UTC().Format(time.RFC3339)))
+		}
+	}
+
+	nextPast := "none"
+	if !next.IsZero() {
+		nextPast = next.UTC().Format(time.RFC3339)
+	}
+
+	h.reported = time.Now()
+	h.log.Warn("Redis is nearly full, and nothing in this worker's partitions is past its time and read by all",
+		"servers", strings.Join(servers, ", "), "orders not ended", sum.Live, "orders ended", sum.Ended,
+		"next order past its retention", nextPast, "unread", strings.Join(unread, ", "))
+}
+
+// visit is one round's work in a partition.
+type visit struct {
+	*Role
+	partition int
+	now       time.Time
+
+	removed int64 // orders and entries, shrunk ones included
+	hasMore bool  // it ended before all was done
+}
+
+// tidy trims what every group has settled, retires ended orders past their retention and shrinks the
+// others. It begins with what makes the most room.
+func (v *visit) tidy(ctx context.Context) error {
+	trimmed, err := v.ledger.Lifecycle.Trim(ctx, v.partition, v.settings.StreamRetention)
+	v.metrics.trimmed.Add(float64(trimmed))
+	v.removed += trimmed
+	if err != nil {
+		return fmt.Errorf("trim: %w", err)
+	}
+
+	if err := v.retire(ctx); err != nil {
+		return fmt.Errorf("retire: %w", err)
+	}
+	if err := v.shrink(ctx); err != nil {
+		return fmt.Errorf("shrink: %w", err)
+	}
+	return nil
+}
+
+func (v *visit) retire(ctx context.Context) error {
+	endedBefore := v.now.Add(-v.settings.Retention)
+	for range pagesPerVisit {
+		retired, err := v.ledger.Lifecycle.Retire(ctx, v.partition, endedBefore, retiredAtOnce)
+		v.metrics.retired.Add(float64(retired))
+		v.removed += int64(retired)
+		if err != nil || retired < retiredAtOnce {
+			return err
+		}
+	}
+	v.hasMore = true
+	return nil
+}
+
+func (v *visit) shrink(ctx context.Context) error {
+	if v.settings.ShrinkAfter == 0 {
+		return nil
+	}
+	endedBefore := v.now.Add(-v.settings.ShrinkAfter)
+	for range pagesPerVisit {
+		looked, err := v.ledger.Lifecycle.Shrink(ctx, v.partition, endedBefore)
+		v.removed += int64(looked)
+		if err != nil || looked == 0 {
+			return err
+		}
+	}
+	v.hasMore = true
+	return nil
+}

@@ -1,0 +1,94 @@
+package status
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// listEndedLua lists orders that are gone as having ended in an hour, in every partition.
+const listEndedLua = `
+for _, key in ipairs(redis.call('KEYS', '*}e')) do
+  local prefix = string.sub(key, 1, -2)
+  for i = 1, ARGV[2] do redis.call('RPUSH', prefix .. 'R' .. ARGV[1], string.format('%014d', i)) end
+  redis.call('ZADD', prefix .. 'H', ARGV[1], ARGV[1])
+end
+return 1`
+
+func allPartitions() (all []int) {
+	for p := range testenv.Partitions {
+		all = append(all, p)
+	}
+	return all
+}
+
+// A visit to a partition ends before all is done, but not the housekeeping.
+func TestHousekeeping_LeavesNothingThatIsPastItsTime(t *testing.T) {
+	e := newEnv(t)
+	const orders = retiredAtOnce*pagesPerVisit + 1
+	longAgo := time.Now().Add(-10*24*time.Hour).Unix() / 3600
+	e.Do("EVAL", listEndedLua, 0, longAgo, orders)
+	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
+		e.Consume(role)
+	}
+	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
+
+	testenv.Must(t, h.look(t.Context()))
+
+	if retired := testenv.Value(t, e.role.metrics.retired); retired != testenv.Partitions*orders {
+		t.Errorf("%v of %d orders are retired", retired, testenv.Partitions*orders)
+	}
+	if h.isDue() {
+		t.Error("another round is due at once")
+	}
+}
+
+func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
+	e := &env{Env: testenv.NewOn(t, server)}
+	e.vendor = e.Vendor()
+	var log strings.Builder
+	settings := Settings{Batch: 64, HousekeepingInterval: time.Hour, Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}
+	e.role = New(e.OpenAs(stack.WorkerUser), settings, nil, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+
+	live, ended := e.order(), e.order()
+	e.Accept(live, time.Now())
+	_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, ended.ID, "", "", time.Now())
+	testenv.Must(t, err)
+	e.Decide()
+	e.Do("CONFIG", "SET", "maxmemory", "1")
+
+	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
+	const rounds = 4
+	for range rounds {
+		testenv.Must(t, h.look(t.Context()))
+		h.memoryRead, h.roundBegan = h.memoryRead.Add(-memoryInterval), h.roundBegan.Add(-memoryInterval)
+	}
+
+	text := log.String()
+	stored, err := e.Ledger.Lifecycle.Kept(t.Context(), []int{ended.ID.Partition()})
+	testenv.Must(t, err)
+	if lines := strings.Count(text, "Redis is nearly full"); lines != 1 {
+		t.Errorf("%d lines after %d rounds, want 1:\n%s", lines, rounds, text)
+	}
+	next := stored[0].FirstEnded.Add(settings.Retention)
+	for _, part := range []string{"level=WARN", server.Addr, "orders not ended\"=1", "orders ended\"=1", next.UTC().Format(time.RFC3339), "export: "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the line lacks %s:\n%s", part, text)
+		}
+	}
+	m := e.role.metrics
+	kept := []float64{testenv.Value(t, m.kept.WithLabelValues(keptLive)), testenv.Value(t, m.kept.WithLabelValues(keptEnded)), testenv.Value(t, m.nextPast)}
+	if kept[0] != 1 || kept[1] != 1 || kept[2] != float64(next.Unix()) {
+		t.Errorf("live, ended and the time of the next are %v, want 1, 1, %d", kept, next.Unix())
+	}
+}
