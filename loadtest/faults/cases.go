@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed" // for the files of Lua
 	"fmt"
 	"net/http"
 	"slices"
@@ -171,11 +172,94 @@ func (s *overloaded) fullMemory(ctx context.Context) {
 	s.check(cores <= 0.5, "CPU of the worker, which waits", "at most half a core", "%.2f cores", cores)
 	s.checkReady(ctx, s.Worker)
 
-	s.require(limitMemory(ctx, s.redis, "0"))
+	s.require(limitMemory(ctx, s.redis, stack.DefaultMaxMemory()))
 	first := s.checkAccepted(ctx, s.form.timeout, "orders accepted again")
 	again := s.checkResent(ctx, full, "refused orders")
 	s.checkSettled(ctx, "the worker has caught up")
-	s.checkKept(ctx, before.orders, first, again)
+
+	orders, entries := s.form.past, s.form.past
+	kept := [][]placed{before.orders, first, again}
+	for number, f := range []filling{
+		{what: "ended orders", orders: orders},
+		{what: "streams", entries: entries},
+		{what: "both", orders: orders / 2, entries: entries / 2},
+		{what: "both, workers restarted", orders: orders / 2, entries: entries / 2, restarts: true},
+	} {
+		kept = append(kept, s.healFrom(ctx, f, number))
+	}
+	s.checkSettled(ctx, "the worker has caught up in the end")
+	s.checkKept(ctx, kept...)
+}
+
+// filling is what of which the time is past memory is filled with.
+type filling struct {
+	what            string
+	orders, entries int
+	restarts        bool // every worker is restarted while memory is full
+}
+
+//go:embed fill_memory.lua
+var fillMemoryLua string
+
+//go:embed past_time.lua
+var pastTimeLua string
+
+// healFrom fills Redis with what is past its time up to a limit that stays. Orders must be accepted
+// again, with nothing done by hand. It returns the first that is.
+func (s *overloaded) healFrom(ctx context.Context, f filling, number int) []placed {
+	account, err := delivery.ParseAccountID(s.ordinary[number].AccountID) // which is quiet
+	s.require(err)
+	quiet := string(account[:])
+	before := s.usedMemory(ctx)
+	s.fillMemory(ctx, f, quiet, number)
+	filled := s.usedMemory(ctx)
+	limit := (before + filled) / 2
+	s.require(limitMemory(ctx, s.redis, strconv.FormatInt(limit, 10)))
+
+	refused := s.order(ctx, s.wide, load{connections: 1, duration: time.Second, most: 1})
+	began := time.Now()
+	s.check(len(refused.orders) == 0 && refused.busy.TotalCount() == 1, "full of "+f.what+": an order", "503", "%d accepted%s", len(refused.orders), refused.problems())
+	if f.restarts {
+		s.Worker.Stop()
+		s.require(s.Worker.Start(ctx))
+	}
+
+	first := s.checkAccepted(ctx, s.form.timeout, "full of "+f.what+": orders accepted again by themselves")
+	s.checkBecomes(ctx, s.form.timeout-time.Since(began), "full of "+f.what+": all that is past its time has left", "", func() (bool, string) {
+		left, err := s.redis.Command(ctx, "EVAL", pastTimeLua, "0", quiet)
+		return err == nil && left == "0", left + " left"
+	})
+	after := s.usedMemory(ctx)
+	const MiB = 1 << 20
+	s.check(after < limit, "full of "+f.what+": memory used", fmt.Sprintf("below the limit of %d MiB", limit/MiB),
+		"%d MiB before, %d filled, %d after", before/MiB, filled/MiB, after/MiB)
+	s.require(limitMemory(ctx, s.redis, stack.DefaultMaxMemory()))
+	return slices.Concat(first, s.checkResent(ctx, refused, "the order that was refused when full of "+f.what))
+}
+
+// fillMemory writes a filling, in pieces whose flush to the disk takes no longer than an answer may.
+func (s *overloaded) fillMemory(ctx context.Context, f filling, quiet string, number int) {
+	const atOnce, calls = 10_000, 1000
+	for done := 0; done < max(f.orders, f.entries) && ctx.Err() == nil; done += atOnce {
+		piece := func(all int) string { return strconv.Itoa(min(max(all-done, 0), atOnce)) }
+		first := "0"
+		if done == 0 {
+			first = "1"
+		}
+		_, err := s.redis.Command(ctx, "EVAL", fillMemoryLua, "0", piece(f.orders), piece(f.entries), quiet,
+			strconv.Itoa(number*calls+done/atOnce), first)
+		s.require(err)
+	}
+}
+
+// usedMemory is what Redis uses, in bytes.
+func (s *overloaded) usedMemory(ctx context.Context) int64 {
+	servers, err := s.ledger.Monitor.Memory(ctx)
+	s.require(err)
+	if len(servers) == 0 {
+		return 0
+	}
+	return servers[0].MemoryUsed
 }
 
 // fullDisk: Redis cannot go on without its log and ends itself.

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	_ "embed" // for destroy_groups.lua
+	_ "embed" // for the files of Lua
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -410,14 +411,59 @@ func (in *injection) destroyGroups(ctx context.Context) error {
 	return err
 }
 
+//go:embed list_ended.lua
+var listEndedLua string
+
+const (
+	// listedOrders is how many orders are listed as ended long ago, which takes some megabytes.
+	listedOrders = 200_000
+	// healTimeout is within what a full Redis must take orders again, by itself.
+	healTimeout = time.Minute
+)
+
+// fillMemory fills Redis, up to a limit of memory, with the list of orders that ended long ago. The
+// workers have to make room: nothing else heals the fault before the round is over.
 func (in *injection) fillMemory(ctx context.Context) error {
-	in.times.Add(1)
-	if _, err := in.command(ctx, "CONFIG", "SET", "maxmemory", "1mb"); err != nil { // it is in use already
+	before, err := in.usedMemory(ctx)
+	if err != nil {
 		return err
 	}
-	in.wait(ctx, 500*time.Millisecond, 2500*time.Millisecond)
-	_, err := in.command(ctx, "CONFIG", "SET", "maxmemory", "0")
-	return err
+	if _, err := in.command(ctx, "EVAL", listEndedLua, "0", strconv.Itoa(listedOrders)); err != nil {
+		return err
+	}
+	filled, err := in.usedMemory(ctx)
+	if err != nil {
+		return err
+	}
+
+	limit := (before + filled) / 2
+	if _, err := in.command(ctx, "CONFIG", "SET", "maxmemory", strconv.FormatInt(limit, 10)); err != nil {
+		return err
+	}
+	in.times.Add(1)
+	err = harness.Await(ctx, "a full Redis becomes less full by itself", healTimeout, pollInterval, func() (bool, error) {
+		used, err := in.usedMemory(ctx)
+		return err == nil && used < limit, nil // it may be away meanwhile
+	})
+	if ctx.Err() != nil {
+		return nil // the round is over, and heals the rest
+	}
+	_, failure := in.command(ctx, "CONFIG", "SET", "maxmemory", stack.DefaultMaxMemory())
+	return errors.Join(err, failure)
+}
+
+// usedMemory is what Redis uses, in bytes.
+func (in *injection) usedMemory(ctx context.Context) (int64, error) {
+	text, err := in.command(ctx, "INFO", "memory")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); found {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, errors.New("INFO memory does not name used_memory")
 }
 
 // disturbReceivers leaves the first vendor's receiver healthy: it must not notice the others.

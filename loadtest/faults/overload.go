@@ -71,6 +71,8 @@ type form struct {
 	punctual               float64
 	ratio                  float64
 	fleets, stores, events int
+
+	past int // how many ended orders, or entries of streams, fill the memory in the case memory
 }
 
 // wholeForm is the form of `make overload`.
@@ -78,7 +80,7 @@ var wholeForm = form{
 	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second,
 	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute,
 	share: 1, beside: 20 * time.Millisecond,
-	neighbour: 8 * time.Second, punctual: 0.999, ratio: 1.5, fleets: 100, stores: 10_000, events: 1_000_000,
+	neighbour: 8 * time.Second, punctual: 0.999, ratio: 1.5, fleets: 100, stores: 10_000, events: 1_000_000, past: 100_000,
 }
 
 type overloadRun struct {

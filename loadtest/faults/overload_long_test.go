@@ -18,10 +18,10 @@ import (
 // briefForm is the form of `make test-long`: the same cases, short. It demands nothing
 // of the time that anything takes, only that it ends.
 var briefForm = form{
-	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 2, phase: time.Second,
+	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 4, phase: time.Second,
 	quick: time.Minute, recovery: time.Minute, normal: time.Minute, timeout: 2 * time.Minute,
 	share: 0.5, beside: time.Minute, inFlight: "64",
-	neighbour: time.Second, punctual: 0.5, ratio: 1000, fleets: 3, stores: 600, events: 300,
+	neighbour: time.Second, punctual: 0.5, ratio: 1000, fleets: 3, stores: 600, events: 300, past: 5_000,
 }
 
 func TestOverloadCases_Hold(t *testing.T) {

@@ -285,14 +285,14 @@ func (s *system) healRedis(ctx context.Context) error {
 		return errors.Join(err, s.cluster.AwaitWhole(ctx))
 	}
 
-	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, "0"))
+	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, stack.DefaultMaxMemory()))
 	if s.replica != nil {
 		err = errors.Join(err, s.replica.AwaitSynced(ctx))
 	}
 	return err
 }
 
-// limitMemory sets maxmemory. "1mb" is in use already, so that every write is refused; "0" is no limit.
+// limitMemory sets maxmemory. "1" is in use already, so that every write is refused.
 func limitMemory(ctx context.Context, redis *stack.Redis, limit string) error {
 	if _, err := redis.Command(ctx, "CONFIG", "SET", "maxmemory", limit); err != nil {
 		return fmt.Errorf("CONFIG SET maxmemory: %w", err)
