@@ -527,10 +527,10 @@ func TestDeadLetters_OfTheOwnerKeepTheirFields(t *testing.T) {
 func TestWorkers_CountTheirBeats(t *testing.T) {
 	l := openTest(t)
 	other := openTest(t, sameDatabase(l))
-	for range 2 {
-		must(t, l.Ownership.Beat(t.Context(), "w1"))
+	for count := range 2 {
+		must(t, l.Ownership.Beat(t.Context(), "w1", int64(count+1)))
 	}
-	must(t, other.Ownership.Beat(t.Context(), "w2"))
+	must(t, other.Ownership.Beat(t.Context(), "w2", 1))
 	must(t, other.Ownership.Released(t.Context()))
 	workers, released := get2(other.Ownership.Workers(t.Context()))(t)
 	equal(t, workers, map[string]string{"w1": "2", "w2": "1"}, "workers")

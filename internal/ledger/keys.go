@@ -43,6 +43,7 @@ const (
 	kindTries         = 'V' // stream: failed attempts that go on, until exported; missing where nobody exports
 	kindAudit         = 'U' // stream: who did what (audit.go)
 	kindOwner         = 'O' // string: who owns the partition, and how far it has got (owner.go)
+	kindWorkers       = 'Y' // hash: workers' beats, in a cluster in some partitions (workers.go)
 	kindRefused       = 'f' // stream: updates that were refused, capped
 	kindDeadLetters   = 'z' // stream: dead letters; y, string: an order being copied, gone when the script ends
 	kindSentinel      = '0' // never there; every call in a cluster names it (sentinel)

@@ -151,6 +151,9 @@ type core struct {
 	noted       map[string]time.Time // when AppendUnless noted what
 	log         *slog.Logger
 
+	// silent has, by address of a master, the end of its last question that was given up (isSilent).
+	silent sync.Map
+
 	// unreadableRecords has the keys of the stores and orders that are logged as unreadable.
 	unreadableRecords sync.Map
 
@@ -274,16 +277,36 @@ func (l *Ledger) Ping(ctx context.Context) error {
 	return failed("ping", err)
 }
 
-// ServerTime is Redis's clock, in a cluster one node's. It also learns how far this process's clock is
-// ahead of it (Clock).
+// ServerTime is Redis's clock, in a cluster that of a master that answers. It also learns how far this
+// process's clock is ahead of it (Clock).
 func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
 	sent := time.Now()
-	server, err := l.rdb.Time(ctx).Result()
+	server, err := l.serverTime(ctx)
 	if err != nil {
-		return time.Time{}, failed("the clock of Redis", err)
+		return time.Time{}, err
 	}
 	l.ahead.Store(int64(ahead(sent, time.Now(), server)))
 	return server, nil
+}
+
+func (l *core) serverTime(ctx context.Context) (time.Time, error) {
+	cluster, ok := l.rdb.(*redis.ClusterClient)
+	if !ok {
+		now, err := l.rdb.Time(ctx).Result()
+		return now, failed("the clock of Redis", err)
+	}
+
+	times, err := onBoards(ctx, l, "the clock of Redis", func(ctx context.Context, board string) (time.Time, error) {
+		master, err := cluster.MasterForKey(ctx, board)
+		if err != nil {
+			return time.Time{}, err
+		}
+		return master.Time(ctx).Result()
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return times[0], nil
 }
 
 // clockTolerance is by how much clocks may differ and count as equal.

@@ -51,37 +51,6 @@ func (s Stored) Token() (t Token, err error) {
 	return t, err
 }
 
-// Tokens reads the tokens of all partitions: with one command, in a cluster one for each. Replicas
-// confirm the answer: while they do not, owners cannot renew, so no time may count against them.
-func (l Ownership) Tokens(ctx context.Context) ([]Stored, error) {
-	if !l.cluster {
-		return l.tokensAtOnce(ctx)
-	}
-	return pipelined(ctx, l.rdb, "reading owners", l.partitions, func(pipe redis.Pipeliner, r partition) func() Stored {
-		read := pipe.Get(ctx, r.key(kindOwner))
-		return func() Stored { return Stored(read.Val()) }
-	})
-}
-
-// tokensAtOnce reads the tokens of all partitions of a single server.
-func (l Ownership) tokensAtOnce(ctx context.Context) ([]Stored, error) {
-	keys := make([]string, len(l.partitions))
-	for i, p := range l.partitions {
-		keys[i] = p.key(kindOwner)
-	}
-
-	values, err := l.rdb.MGet(ctx, keys...).Result()
-	if err != nil {
-		return nil, failed("reading owners", err)
-	}
-
-	tokens := make([]Stored, len(values))
-	for i, value := range values {
-		tokens[i] = Stored(text(value))
-	}
-	return tokens, nil
-}
-
 // Due lists orders whose timers have run out, at most limit of each partition. After an error it has
 // those of the partitions that could be read. Replicas do not confirm the answer: what follows from it
 // is written with Advance.
@@ -144,42 +113,6 @@ func readDue(reply *redis.Cmd, members [][]string) error {
 		}
 	}
 	return nil
-}
-
-func (l *core) workersKey() string { return l.global.prefix + "workers" }
-
-// Beat tells the other workers that this one is alive.
-func (l Ownership) Beat(ctx context.Context, worker string) error {
-	_, err := l.run(ctx, "beat", []string{l.workersKey()}, worker)
-	return failed("telling that this worker is alive", err)
-}
-
-// releasedField of the workers' hash counts releases. The name of a worker has a space.
-const releasedField = "released"
-
-// Released tells the other workers that this one has given partitions up.
-func (l Ownership) Released(ctx context.Context) error {
-	_, err := l.run(ctx, "beat", []string{l.workersKey()}, releasedField)
-	return failed("telling that partitions are free", err)
-}
-
-// Workers returns each worker's heartbeat count and the number of releases so far. Whoever sees a
-// count stand still knows that its worker is gone, whatever the clocks say. Replicas do not confirm
-// the answer, which decides nothing: who owns a partition is decided by comparing its token.
-func (l Ownership) Workers(ctx context.Context) (counts map[string]string, released string, err error) {
-	counts, err = l.rdb.HGetAll(unconfirmed(ctx), l.workersKey()).Result()
-	if err != nil {
-		return nil, "", failed("listing the workers", err)
-	}
-
-	released = counts[releasedField]
-	delete(counts, releasedField)
-	return counts, released, nil
-}
-
-// Forget removes a worker that ends, or is gone.
-func (l Ownership) Forget(ctx context.Context, workers ...string) error {
-	return failed("removing a worker", l.rdb.HDel(ctx, l.workersKey(), workers...).Err())
 }
 
 // Take makes the worker the owner of a partition whose token is still the one seen. It goes on

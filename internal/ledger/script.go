@@ -44,7 +44,7 @@ var luaFlags = map[string]string{
 	// Only who owns a partition removes anything there, so owners keep theirs, and others may take
 	// over. What advance writes is bounded by what was accepted before: nothing new comes in while
 	// memory is full, an order has only so many versions, and an event so many attempts.
-	"advance": runsWhenFull, "renew_tokens": runsWhenFull, "beat": runsWhenFull, "make_group": runsWhenFull,
+	"advance": runsWhenFull, "renew_tokens": runsWhenFull, "beat": runsWhenFull, "announce_release": runsWhenFull, "make_group": runsWhenFull,
 
 	// Reads that count themselves, in windows that are there already.
 	"consume": runsWhenFull, "poll_order": runsWhenFull, "read_store": runsWhenFull, "count_token": runsWhenFull,

@@ -62,7 +62,7 @@ type Owner struct {
 func NewOwner(ctx context.Context, l *ledger.Ledger) (*Owner, error) {
 	o := &Owner{ledger: l}
 	tokens, err := l.Ownership.Tokens(ctx)
-	for p := range tokens {
+	for p := range l.Partitions() {
 		owned, failure := l.Ownership.Take(ctx, p, tokens[p], "testenv")
 		o.owned, err = append(o.owned, owned), errors.Join(err, failure)
 	}

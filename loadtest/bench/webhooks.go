@@ -140,7 +140,7 @@ func (e *webhookEnv) awaitOwned(ctx context.Context, before []uint64) []uint64 {
 	now := make([]uint64, partitions)
 	must(harness.Await(ctx, "every partition has a new owner", time.Minute, 50*time.Millisecond, func() (bool, error) {
 		stored, err := e.Ownership.Tokens(ctx)
-		for p := range stored {
+		for p := range partitions {
 			token, unreadable := stored[p].Token()
 			if now[p], err = token.Epoch, errors.Join(err, unreadable); token.Owner == "" || now[p] <= before[p] {
 				return false, err

@@ -18,7 +18,7 @@ func polls(s *sharing, now *time.Time, n int, tokens []ledger.Stored, beating ..
 		}
 		if s.shouldLook(workers, "", *now) {
 			looks++
-			s.observe(tokens, workers, *now)
+			s.observe(len(tokens), numbered(tokens), workers, *now)
 		}
 	}
 	return looks
@@ -73,7 +73,7 @@ func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
 		workers["w 1"] += "1"
 		if s.shouldLook(workers, "", now) {
 			looks++
-			s.observe(tokens, workers, now)
+			s.observe(len(tokens), numbered(tokens), workers, now)
 		}
 	}
 

@@ -67,6 +67,54 @@ type held struct {
 	toldAt    time.Time // when the groups learned those positions
 	drained   bool      // the last read brought all there was
 	timersAt  time.Time
+
+	// failures are the tasks that fail for the partition at present.
+	failures map[task]failure
+}
+
+// task is what an owner does for a partition besides writing.
+type task int
+
+const (
+	readingEntries task = iota
+	readingEndpoints
+	readingOrders
+	readingWebhooks
+	readingTimers
+)
+
+// failure is the last error of a task, and since when it has failed each time.
+type failure struct {
+	since time.Time
+	err   error
+}
+
+// note takes note of how a task has ended for a partition. What ctx has ended has not failed.
+func (h *held) note(ctx context.Context, t task, err error) {
+	switch {
+	case err == nil:
+		delete(h.failures, t)
+	case ctx.Err() == nil:
+		since := h.failures[t].since
+		if since.IsZero() {
+			since = time.Now()
+		}
+		h.failures[t] = failure{since, err}
+	}
+}
+
+// giveUpAfter is how long a task may fail for a partition whose token can be renewed: Redis is there, and it is
+// this worker that does not get on.
+const giveUpAfter = 5 * time.Second
+
+// hopeless returns the error of a task that Redis refuses, or that has failed for giveUpAfter.
+func (h *held) hopeless(now time.Time) error {
+	for _, f := range h.failures {
+		if ledger.Refused(f.err) || now.Sub(f.since) >= giveUpAfter {
+			return f.err
+		}
+	}
+	return nil
 }
 
 type readResult struct {
@@ -90,34 +138,48 @@ func (l *loop) do(ctx context.Context, f func(context.Context)) bool {
 	}
 }
 
-// add begins with a partition that was taken by a write sent at that time. When ctx ends, it is given
-// up again.
-func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) {
-	added := l.do(ctx, func(ctx context.Context) {
+// add begins with a partition that was taken by a write sent at that time. When ctx ends, or what waits in
+// the partition cannot be read, it is given up again.
+func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) error {
+	result := make(chan error, 1)
+	accepted := l.do(ctx, func(ctx context.Context) {
 		w := l.role.webhooks.Webhooks(l.sending, o.Partition, l.role.Now, l.results)
 		w.Confirm(taken)
-		h := &held{Owned: o, webhooks: w, confirmed: taken, positions: o.Token, toldAt: taken}
+		h := &held{Owned: o, webhooks: w, confirmed: taken, positions: o.Token, toldAt: taken, failures: make(map[task]failure)}
 		if err := w.FetchAll(ctx, o.Token.Webhooks); err != nil {
 			l.lose(h, err)
+			result <- err
 			return
 		}
 		if h.CaughtUp() {
 			w.CaughtUp()
 		}
 		l.held[o.Partition] = h
+		result <- nil
 	})
-	if added {
-		return
+	if accepted {
+		err := <-result
+		if err != nil && ctx.Err() == nil && l.role.hasOthers.Load() {
+			l.role.release(ctx, o.Partition, o.Token)
+		}
+		return err
 	}
+	l.role.dropped(o.Partition)
+	l.role.release(ctx, o.Partition, o.Token)
+	return nil
+}
+
+// release gives up a partition of which nothing is in memory.
+func (r *Role) release(ctx context.Context, partition int, token ledger.Token) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	step := l.role.ledger.Ownership.Step(o.Partition, o.Token)
+	step := r.ledger.Ownership.Step(partition, token)
 	step.Token.Owner = ""
-	if err := l.role.ledger.Ownership.Advance(end, []*ledger.Step{step})[0]; err != nil {
-		l.role.log.Warn("a partition is not given up in order", "partition", o.Partition, "error", err)
+	if err := r.ledger.Ownership.Advance(end, []*ledger.Step{step})[0]; err != nil {
+		r.log.Warn("a partition is not given up in order", "partition", partition, "error", err)
 		return
 	}
-	l.role.announceRelease(end)
+	r.announceRelease(end)
 }
 
 func (l *loop) giveUp(ctx context.Context, partitions []int) {
@@ -269,18 +331,49 @@ func (l *loop) turn(ctx context.Context) {
 		all = append(all, h.webhooks)
 	}
 	if slices.ContainsFunc(writes, func(w *write) bool { return w.inbox != nil && len(w.inbox.Notes) > 0 }) {
-		if err := l.role.webhooks.Learn(ctx, all); err != nil { // what was read is read again
+		err := l.role.webhooks.Learn(ctx, all)
+		l.noteAll(ctx, readingEndpoints, err)
+		if err != nil { // what was read is read again
 			l.role.log.Warn("reading webhook endpoints fails, it is tried again", "error", err)
 			return
 		}
 	}
 	l.decide(ctx, writes)
 	l.fire(ctx)
-	if err := l.role.webhooks.Fetch(ctx, all); err != nil && ctx.Err() == nil {
+	err := l.role.webhooks.Fetch(ctx, all)
+	l.noteAll(ctx, readingWebhooks, err)
+	if err != nil && ctx.Err() == nil {
 		l.role.log.Warn("reading webhooks fails, it is tried again", "error", err)
 	}
 	for _, h := range l.held {
 		h.webhooks.Send()
+	}
+	l.leaveHopeless(ctx)
+}
+
+// noteAll takes note of how a task has ended for all partitions of the loop.
+func (l *loop) noteAll(ctx context.Context, t task, err error) {
+	for _, h := range l.held {
+		h.note(ctx, t, err)
+	}
+}
+
+// leaveHopeless gives up the partitions that this worker cannot work on, if another one may be able to.
+func (l *loop) leaveHopeless(ctx context.Context) {
+	if !l.role.hasOthers.Load() {
+		return
+	}
+
+	now := time.Now()
+	var leaving []*held
+	for _, h := range l.held {
+		if err := h.hopeless(now); err != nil {
+			l.role.standBack(err)
+			leaving = append(leaving, h)
+		}
+	}
+	if len(leaving) > 0 {
+		l.leave(ctx, leaving)
 	}
 }
 
@@ -306,6 +399,9 @@ func (l *loop) begin() []*write {
 		}
 		for p, h := range l.held {
 			of := result.of[p]
+			if _, isRead := result.of[p]; isRead {
+				h.note(l.sending, readingEntries, result.err)
+			}
 			h.drained = result.err == nil && of.Token.Epoch == h.Token.Epoch && of.CaughtUp()
 		}
 		for _, in := range result.inboxes {
@@ -379,6 +475,11 @@ func (l *loop) readOrders(ctx context.Context, wanted []*ledger.Wanted) bool {
 		return true
 	}
 	err := l.role.ledger.Ownership.ReadOrders(ctx, wanted)
+	for _, w := range wanted {
+		if h := l.held[w.Partition]; h != nil {
+			h.note(ctx, readingOrders, err)
+		}
+	}
 	if err != nil && ctx.Err() == nil {
 		l.role.log.Warn("reading orders fails, it is tried again", "error", err)
 	}
@@ -460,6 +561,10 @@ func (l *loop) advance(ctx context.Context, writes []*write) []error {
 			l.written(writes[i], sent)
 		case !errors.Is(err, ledger.ErrConflict):
 			l.lose(writes[i].held, err)
+			if ledger.Refused(err) && l.role.hasOthers.Load() {
+				l.role.standBack(err)
+				l.role.release(ctx, writes[i].Partition, writes[i].Token)
+			}
 		}
 	}
 	return results
@@ -586,6 +691,11 @@ func (l *loop) fire(ctx context.Context) {
 	due, err := l.role.ledger.Ownership.Due(ctx, partitions, now, status.TimersAtOnce)
 	if err != nil && ctx.Err() == nil {
 		l.role.log.Warn("reading some timers fails, they are read again at the next interval", "error", err)
+	}
+	for _, p := range partitions {
+		if h := l.held[p]; h != nil {
+			h.note(ctx, readingTimers, err)
+		}
 	}
 	var wanted []*ledger.Wanted
 	var timers []*status.Timers

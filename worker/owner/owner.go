@@ -13,6 +13,7 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -56,19 +57,35 @@ type Role struct {
 	// lookSoon is set when a partition is lost, so that the next poll reads the tokens.
 	lookSoon atomic.Bool
 
+	// hasOthers is whether other workers were alive at the last look.
+	hasOthers atomic.Bool
+
 	// first is whether this worker was the first of those alive at the last poll; false before
 	// it (IsFirst).
 	first atomic.Bool
 
-	mu   sync.Mutex
-	held map[int]*loop
+	mu       sync.Mutex
+	held     map[int]*loop
+	taking   map[int]bool // partitions of an errand
+	standing standBack
 }
+
+// standBack is how long a worker that has failed at a partition claims nothing.
+type standBack struct {
+	until time.Time
+	pause time.Duration // the last one
+}
+
+const (
+	firstStandBack   = 30 * time.Second
+	longestStandBack = 10 * time.Minute
+)
 
 // New prepares the role. name is the worker's in logs. In each step it takes at most batch entries
 // of a partition's streams, and looks at timers every so often.
 func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Settings, name string, log *slog.Logger, reg prometheus.Registerer) *Role {
 	r := &Role{ledger: l, status: s, webhooks: w, worker: name + " " + rand.Text()[:8], batch: settings.Batch, timers: settings.TimerInterval,
-		log: log.With("role", "owner"), held: make(map[int]*loop)}
+		log: log.With("role", "owner"), held: make(map[int]*loop), taking: make(map[int]bool)}
 	r.Now = r.earlier
 	all := service.NewMetrics(reg, nil)
 	all.GaugeFunc("worker_partitions_owned", "Partitions that this worker owns.", func() float64 { return float64(len(r.Owned())) })
@@ -114,80 +131,257 @@ func (r *Role) Run(ctx context.Context) error {
 
 // share takes and gives up partitions until ctx ends.
 func (r *Role) share(ctx context.Context, loops []*loop) {
-	s, beat := sharing{worker: r.worker}, time.Time{}
-	service.Repeat(ctx, r.log, pollEvery, "sharing the partitions fails, going on", "sharing the partitions works again",
-		func(ctx context.Context) error { return r.poll(ctx, &s, loops, &beat) })
+	s := &sharer{
+		Role:    r,
+		sharing: sharing{worker: r.worker},
+		loops:   loops,
+		busy:    make(map[*loop]bool),
+		ended:   make(chan errandEnd, len(loops)),
+	}
+	service.Repeat(ctx, r.log, pollEvery, "sharing the partitions fails, going on", "sharing the partitions works again", s.poll)
+
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if err := r.ledger.Ownership.Forget(end, r.worker); err != nil {
 		r.log.Warn("the other workers see in some seconds that this one is gone", "error", err)
 	}
+	for len(s.busy) > 0 {
+		s.end(<-s.ended)
+	}
 }
 
-func (r *Role) poll(ctx context.Context, s *sharing, loops []*loop, beat *time.Time) error {
-	if now := time.Now(); now.Sub(*beat) >= beatEvery {
-		if err := r.ledger.Ownership.Beat(ctx, r.worker); err != nil {
+// sharer is what share knows from one poll to the next.
+type sharer struct {
+	*Role
+	sharing
+	loops []*loop
+
+	count    int64     // of beats
+	beatenAt time.Time // when it last beat, or found that it may not
+	// works is set by a look that has read tokens and taken what was due. Without it the worker does not
+	// beat: who cannot take has no share.
+	works bool
+	unfit bool // the user of Redis lacks rights
+
+	busy  map[*loop]bool // each has one errand
+	ended chan errandEnd
+}
+
+// poll beats, and takes and gives up what is due.
+func (s *sharer) poll(ctx context.Context) error {
+	if now := time.Now(); now.Sub(s.beatenAt) >= beatEvery {
+		if err := s.beat(ctx); err != nil {
 			return err
 		}
-		*beat = now
-		sent := time.Now() // not when the answer came: a delay would count as a clock that is ahead
-		server, err := r.ledger.Lifecycle.ServerTime(ctx)
-		if err != nil {
-			return err
-		}
-		r.ahead.Store(int64(sent.Sub(server)))
+		s.beatenAt = now
 	}
-	workers, released, err := r.ledger.Ownership.Workers(ctx)
+	workers, released, err := s.ledger.Ownership.Workers(ctx)
 	if err != nil {
 		return err
 	}
-	lost := r.lookSoon.Swap(false)
+	lost := s.lookSoon.Swap(false)
 	if !s.shouldLook(workers, released, time.Now()) && !lost {
 		return nil
 	}
 
 	// A look that fails, or after which something was taken or given up, is followed by another.
 	s.lookAgain = true
-	tokens, err := r.ledger.Ownership.Tokens(ctx)
+	tokens, missing := s.ledger.Ownership.Tokens(ctx)
+	if len(tokens) == 0 {
+		s.works = false
+		return missing
+	}
+	s.observe(s.ledger.Partitions(), tokens, workers, time.Now())
+	s.first.Store(s.isFirst())
+	s.hasOthers.Store(len(s.alive()) > 1)
+	if gone := s.gone(forgetAfter); len(gone) > 0 {
+		err = s.ledger.Ownership.Forget(ctx, gone...)
+	}
+
+	take, giveUp := s.plan(s.claimed(), s.can())
+	s.lookAgain = len(take)+len(giveUp) > 0
+	failure := s.send(ctx, tokens, take, giveUp)
+	hadFailed := !s.works
+	s.works = failure == nil
+	if s.works && hadFailed {
+		s.beatenAt = time.Time{} // the others may know at once
+	}
+	return cmp.Or(failure, err, missing)
+}
+
+// beat tells the others that this worker is alive, if it may own, and compares its clock with Redis's.
+func (s *sharer) beat(ctx context.Context) error {
+	sent := time.Now() // not when the answer came: a delay would count as a clock that is ahead
+	server, err := s.ledger.Lifecycle.ServerTime(ctx)
 	if err != nil {
 		return err
 	}
-	s.observe(tokens, workers, time.Now())
-	r.first.Store(s.isFirst())
-	if gone := s.gone(forgetAfter); len(gone) > 0 {
-		err = r.ledger.Ownership.Forget(ctx, gone...)
+	s.ahead.Store(int64(sent.Sub(server)))
+
+	if s.works && s.can() != standsBack {
+		s.count++
+		err = s.ledger.Ownership.Beat(ctx, s.Role.worker, s.count)
+	} else {
+		err = s.ledger.Ownership.CheckRights(ctx)
 	}
-	held := make(map[int]bool)
-	for _, p := range r.Owned() {
-		held[p] = true
+	wasUnfit := s.unfit
+	s.unfit = errors.Is(err, ledger.ErrForbidden)
+	switch {
+	case s.unfit && !wasUnfit:
+		s.log.Error("this worker owns nothing while others live: its user of Redis lacks rights of configs/redis-users.acl", "error", err)
+	case wasUnfit && err == nil:
+		s.log.Info("this worker has all rights now")
 	}
-	take, giveUp := s.plan(held)
-	s.lookAgain = len(take) > 0 || giveUp > 0
+	if s.unfit {
+		return nil
+	}
+	return err
+}
+
+// can is what this worker may claim.
+func (s *sharer) can() standing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.unfit:
+		return unfit
+	case time.Now().Before(s.standing.until):
+		return standsBack
+	default:
+		return ready
+	}
+}
+
+// claimed are the partitions that are owned or being taken.
+func (s *sharer) claimed() map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claimed := maps.Clone(s.taking)
+	for p := range s.held {
+		claimed[p] = true
+	}
+	return claimed
+}
+
+// errand is what one loop takes and gives up. It runs beside the polls: in a cluster it may wait for a
+// master that does not answer, which must hold up no other master's partitions.
+type errand struct {
+	loop   *loop
+	take   map[int]ledger.Stored
+	giveUp []int
+}
+
+type errandEnd struct {
+	*errand
+	err error
+}
+
+// errandWait is how long a poll waits for the errands that it has sent.
+const errandWait = time.Second
+
+// send lets the loops take and give up partitions, and returns an error of those that have ended.
+func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, giveUp []int) error {
+	errands := make(map[*loop]*errand)
+	of := func(l *loop) *errand {
+		if errands[l] == nil {
+			errands[l] = &errand{loop: l, take: make(map[int]ledger.Stored)}
+		}
+		return errands[l]
+	}
+	for _, p := range take {
+		l := s.loops[p%len(s.loops)]
+		of(l).take[p] = tokens[p]
+	}
+	for _, p := range giveUp {
+		if l := s.loopOf(p); l != nil {
+			of(l).giveUp = append(of(l).giveUp, p)
+		}
+	}
+
+	for l, e := range errands {
+		if s.busy[l] {
+			continue
+		}
+		s.busy[l] = true
+		s.mu.Lock()
+		for p := range e.take {
+			s.taking[p] = true
+		}
+		s.mu.Unlock()
+		go func() { s.ended <- errandEnd{e, s.run(ctx, e)} }()
+	}
+	return s.awaitErrands()
+}
+
+// awaitErrands waits until all errands have ended, but not for long.
+func (s *sharer) awaitErrands() (failure error) {
+	timer := time.NewTimer(errandWait)
+	defer timer.Stop()
+	for len(s.busy) > 0 {
+		select {
+		case e := <-s.ended:
+			s.end(e)
+			failure = cmp.Or(failure, e.err)
+		case <-timer.C:
+			return failure
+		}
+	}
+	return failure
+}
+
+func (s *sharer) end(e errandEnd) {
+	delete(s.busy, e.loop)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range e.take {
+		delete(s.taking, p)
+	}
+}
+
+// run takes and gives up. It returns the last failure; that another worker was faster is none.
+func (r *Role) run(ctx context.Context, e *errand) (failure error) {
 	taking, done := outlasting(ctx)
 	defer done()
-	for _, p := range take {
+	for _, p := range slices.Sorted(maps.Keys(e.take)) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		taken := time.Now()
-		owned, failure := r.ledger.Ownership.Take(taking, p, tokens[p], r.worker)
-		switch {
-		case failure == nil:
-			r.hold(ctx, loops[p%len(loops)], owned, taken)
-		case !errors.Is(failure, ledger.ErrNotOwner):
-			err = failure
+		owned, err := r.ledger.Ownership.Take(taking, p, e.take[p], r.worker)
+		if err == nil {
+			err = r.hold(ctx, e.loop, owned, taken)
 		}
-	}
-	leaving := make(map[*loop][]int)
-	for _, p := range r.Owned()[:min(giveUp, len(r.Owned()))] {
-		if l := r.loopOf(p); l != nil {
-			leaving[l] = append(leaving[l], p)
+		if errors.Is(err, ledger.ErrNotOwner) {
+			continue
 		}
+		if ledger.Refused(err) {
+			r.standBack(err)
+		}
+		failure = cmp.Or(err, failure)
 	}
-	for l, partitions := range leaving {
-		l.giveUp(ctx, partitions)
+	if len(e.giveUp) > 0 {
+		e.loop.giveUp(ctx, e.giveUp)
 	}
-	return err
+	return failure
+}
+
+// standBack lets this worker claim nothing for a while, longer each time: it has failed at a partition that
+// another one may be able to work on.
+func (r *Role) standBack(cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Before(r.standing.until) {
+		return
+	}
+
+	worksAgain := now.Sub(r.standing.until) > longestStandBack
+	if worksAgain {
+		r.standing.pause = 0
+	}
+	r.standing.pause = min(max(2*r.standing.pause, firstStandBack), longestStandBack)
+	r.standing.until = now.Add(r.standing.pause)
+	r.log.Error("this worker fails at a partition, which it leaves to others; it claims nothing for a while", "for", r.standing.pause, "error", cause)
 }
 
 // outlasting is a context that ends endTimeout after ctx: what is begun ends. Of a write whose outcome is
@@ -198,13 +392,14 @@ func outlasting(ctx context.Context) (context.Context, func()) {
 	return longer, func() { stop(); end() }
 }
 
-func (r *Role) hold(ctx context.Context, l *loop, o *ledger.Owned, taken time.Time) {
+// hold lets the loop begin with a partition that was taken.
+func (r *Role) hold(ctx context.Context, l *loop, o *ledger.Owned, taken time.Time) error {
 	r.mu.Lock()
 	r.held[o.Partition] = l
 	r.mu.Unlock()
 	r.taken.Inc()
 	r.log.Info("partition taken", "partition", o.Partition)
-	l.add(ctx, o, taken)
+	return l.add(ctx, o, taken)
 }
 
 func (r *Role) loopOf(partition int) *loop {

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,27 @@ const (
 	// suspectAfter is how long an owner's count stands still until the tokens are read at every
 	// poll: two missed heartbeats. It only makes this worker look more often; takeoverAfter decides.
 	suspectAfter = 2 * beatEvery
+
+	// leftAloneAfter is how long a partition stays free until whoever can takes it beyond its share. The
+	// worker that it is meant for has then left it alone, although it beats.
+	leftAloneAfter = 2 * takeoverAfter
+	// firstKept and longestKept bound how long a partition that others have left alone is not given up to
+	// them again. The time doubles each time.
+	firstKept   = 30 * time.Second
+	longestKept = 15 * time.Minute
+)
+
+// A standing is what a worker may claim.
+type standing int
+
+const (
+	// ready is a worker with an even share.
+	ready standing = iota
+	// standsBack is a worker that has failed at a partition a short time ago. It keeps what it can work on and
+	// takes only what nobody else has taken for long.
+	standsBack
+	// unfit is a worker that lacks rights: it takes nothing and gives everything up.
+	unfit
 )
 
 // sharing is what a worker knows of the others, and of the partitions that they own. No clock but
@@ -32,10 +54,13 @@ const (
 // count in which it could not look: while Redis is silent, nobody can renew.
 type sharing struct {
 	worker  string
-	tokens  []observed[ledger.Stored] // by partition
+	tokens  []seenToken // by partition
 	workers map[string]*observed[string]
 	looked  time.Time     // the last time
 	watched time.Duration // for so long it has looked
+
+	// kept are the partitions that others have left alone.
+	kept map[int]keeping
 
 	// These say when the tokens are read the next time.
 	lookAgain bool                 // at the next poll
@@ -81,6 +106,38 @@ func (s *sharing) shouldLook(workers map[string]string, released string, now tim
 	return due
 }
 
+// seenToken is a partition's token as this worker has seen it.
+type seenToken struct {
+	value ledger.Stored
+	// known is false when the last look did not read it: its master did not answer.
+	known bool
+	// still is for how long it has been watched without a change. No time counts during which its master did
+	// not answer: nobody could renew it.
+	still    time.Duration
+	lookedAt time.Time
+}
+
+// watch takes note of what a look has read.
+func (t *seenToken) watch(value ledger.Stored, known bool, now time.Time) {
+	switch {
+	case !known:
+	case t.lookedAt.IsZero() || t.value != value:
+		t.still = 0
+	case t.known:
+		t.still += min(now.Sub(t.lookedAt), watchedAtOnce)
+	}
+	if known {
+		t.value, t.lookedAt = value, now
+	}
+	t.known = known
+}
+
+// keeping says until when a partition is not given up, and for how long that was meant.
+type keeping struct {
+	until time.Duration // as watched
+	time  time.Duration
+}
+
 type observed[T comparable] struct {
 	value T
 	since time.Duration // as watched
@@ -92,21 +149,28 @@ func (o *observed[T]) observe(value T, now time.Duration) {
 	}
 }
 
-// observe takes note of what is stored now.
-func (s *sharing) observe(tokens []ledger.Stored, workers map[string]string, now time.Time) {
+// observe takes note of what is stored now. tokens has those that could be read.
+func (s *sharing) observe(partitions int, tokens map[int]ledger.Stored, workers map[string]string, now time.Time) {
 	if s.tokens == nil {
-		s.tokens, s.workers, s.looked = make([]observed[ledger.Stored], len(tokens)), make(map[string]*observed[string]), now
+		s.tokens, s.workers, s.looked = make([]seenToken, partitions), make(map[string]*observed[string]), now
+		s.kept = make(map[int]keeping)
 	}
 	s.watched += min(now.Sub(s.looked), watchedAtOnce)
 	s.looked = now
-	for p, token := range tokens {
-		s.tokens[p].observe(token, s.watched)
-	}
+
 	s.owners = make(map[string]bool)
-	for _, seen := range tokens {
-		token, err := seen.Token()
+	for p := range s.tokens {
+		value, known := tokens[p]
+		s.tokens[p].watch(value, known, now)
+		token, err := value.Token()
 		if err == nil && token.Owner != "" && token.Owner != s.worker {
 			s.owners[token.Owner] = true
+		}
+	}
+
+	for worker := range workers {
+		if s.workers[worker] == nil && worker != s.worker {
+			clear(s.kept) // a new worker may be able to work on what others have left alone
 		}
 	}
 	for worker, count := range workers {
@@ -158,23 +222,63 @@ func (s *sharing) quota() int {
 	return quota
 }
 
-// plan says which partitions to take, and how many of those held to give up. What an owner that is
-// gone has left is taken at once, and spread evenly after that.
-func (s *sharing) plan(held map[int]bool) (take []int, giveUp int) {
-	quota := s.quota()
-	var free []int
+// plan says which partitions to take, and which of those held to give up. What an owner that is gone has left
+// is taken at once, and spread evenly after that. What has stayed free for long is taken by whoever is
+// first, whatever its share. A worker that is alone does what it can.
+func (s *sharing) plan(held map[int]bool, can standing) (take, giveUp []int) {
+	if len(s.alive()) == 1 {
+		can = ready
+	}
+	if can == unfit {
+		return nil, slices.Sorted(maps.Keys(held))
+	}
+
+	patience, freePatience := takeoverAfter, leftAloneAfter
+	if can == standsBack {
+		patience, freePatience = 2*takeoverAfter, leftAloneAfter+takeoverAfter/2
+	}
+	var free, leftAlone []int
 	for p := range s.tokens {
 		seen := &s.tokens[p]
 		token, err := seen.value.Token()
 		switch {
-		case err != nil || held[p]:
-		case token.Owner == s.worker, token.Owner != "" && s.watched-seen.since >= takeoverAfter:
+		case err != nil || held[p] || !seen.known:
+		case token.Owner == s.worker && can == ready, token.Owner != "" && seen.still >= patience:
 			take = append(take, p)
+		case token.Owner == "" && seen.still >= freePatience:
+			leftAlone = append(leftAlone, p)
 		case token.Owner == "":
 			free = append(free, p)
 		}
 	}
-	more := max(quota-len(held)-len(take), 0)
-	take = append(take, free[:min(more, len(free))]...)
-	return take, max(len(held)-quota, 0)
+
+	quota := s.quota()
+	if can == ready {
+		more := max(quota-len(held)-len(take)-len(leftAlone), 0)
+		giveUp = s.beyond(held, len(held)-quota)
+		free = free[:min(more, len(free))]
+		take = append(take, free...)
+	}
+	for _, p := range leftAlone {
+		if s.watched >= s.kept[p].until {
+			s.keep(p)
+		}
+	}
+	return append(take, leftAlone...), giveUp
+}
+
+// keep notes that others have left a partition alone.
+func (s *sharing) keep(partition int) {
+	longer := min(max(2*s.kept[partition].time, firstKept), longestKept)
+	s.kept[partition] = keeping{until: s.watched + longer, time: longer}
+}
+
+// beyond chooses so many of the partitions held, none of which others have left alone a short time ago.
+func (s *sharing) beyond(held map[int]bool, count int) (chosen []int) {
+	for _, p := range slices.Sorted(maps.Keys(held)) {
+		if len(chosen) < count && s.watched >= s.kept[p].until {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen
 }

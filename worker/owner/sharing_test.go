@@ -17,6 +17,11 @@ func stored(owner string, epoch, sequence uint64) ledger.Stored {
 	return token.Stored()
 }
 
+// numbered are the tokens by partition.
+func numbered(tokens []ledger.Stored) map[int]ledger.Stored {
+	return maps.Collect(slices.All(tokens))
+}
+
 // watch is what a worker knows that has looked every so often since the beginning.
 type watch struct {
 	*sharing
@@ -45,7 +50,7 @@ func (w *watch) looks(passed time.Duration, beating []string, renewed ...int) {
 			token.Sequence++
 			w.tokens[p] = token.Stored()
 		}
-		w.observe(w.tokens, w.workers, w.now)
+		w.observe(len(w.tokens), numbered(w.tokens), w.workers, w.now)
 	}
 }
 
@@ -273,11 +278,11 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 				held[p] = true
 			}
 
-			take, giveUp := w.plan(held)
+			take, giveUp := w.plan(held, ready)
 
 			slices.Sort(take)
-			if !slices.Equal(take, c.take) || giveUp != c.giveUp {
-				t.Errorf("takes %v, gives up %d; want %v, %d", take, giveUp, c.take, c.giveUp)
+			if !slices.Equal(take, c.take) || len(giveUp) != c.giveUp {
+				t.Errorf("takes %v, gives up %v; want %v, %d", take, giveUp, c.take, c.giveUp)
 			}
 		})
 	}
@@ -358,18 +363,18 @@ func (c *cluster) poll(p *player) {
 		}
 		p.renewed = c.now
 	}
-	p.observe(c.tokens, c.beats, c.now)
+	p.observe(len(c.tokens), numbered(c.tokens), c.beats, c.now)
 	held := make(map[int]bool)
 	for number := range p.held {
 		held[number] = true
 	}
-	take, giveUp := p.plan(held)
+	take, giveUp := p.plan(held, ready)
 	for _, number := range take {
 		token, _ := c.tokens[number].Token()
 		token.Owner, token.Epoch = p.worker, token.Epoch+1
 		c.tokens[number], p.held[number] = token.Stored(), token
 	}
-	for _, number := range slices.Sorted(maps.Keys(p.held))[:giveUp] {
+	for _, number := range giveUp {
 		token := p.held[number]
 		token.Owner = ""
 		c.write(p, number, token)

@@ -18,8 +18,8 @@ func (e *env) tokens() (tokens []ledger.Token) {
 	e.T.Helper()
 	stored, err := e.Ledger.Ownership.Tokens(e.T.Context())
 	testenv.Must(e.T, err)
-	for _, s := range stored {
-		token, err := s.Token()
+	for p := range e.Ledger.Partitions() {
+		token, err := stored[p].Token()
 		testenv.Must(e.T, err)
 		tokens = append(tokens, token)
 	}

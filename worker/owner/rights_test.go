@@ -1,0 +1,183 @@
+package owner
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/testserver"
+)
+
+// forReleaseBefore begins the rights of the worker in configs/redis-users.acl that no owner needs.
+const forReleaseBefore = "# For the release before"
+
+// workerRules are the rules of the worker in configs/redis-users.acl, what stands in parentheses as one, and
+// how many of them this release needs.
+func workerRules(t *testing.T) (rules []string, needed int) {
+	t.Helper()
+	text, err := os.ReadFile("../../configs/redis-users.acl")
+	testenv.Must(t, err)
+	_, section, _ := strings.Cut(string(text), "\nuser worker on #WORKER_SHA256 ")
+	section, _, _ = strings.Cut(section, "\nuser ")
+
+	for line := range strings.Lines(strings.ReplaceAll(section, "{ENV", "{s")) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, forReleaseBefore) {
+			needed = len(rules)
+		}
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		for _, rule := range strings.Fields(line) {
+			last := len(rules) - 1
+			if last >= 0 && strings.HasPrefix(rules[last], "(") && !strings.HasSuffix(rules[last], ")") {
+				rules[last] += " " + rule
+				continue
+			}
+			rules = append(rules, rule)
+		}
+	}
+	if needed == 0 {
+		t.Fatalf("no %q among the worker's rights", forReleaseBefore)
+	}
+	return rules, needed
+}
+
+// notOwners are rights that no owner needs: those of connections to a cluster, of the program's readiness, of
+// replicas' confirmations, and of loading what every other program loads, too.
+var notOwners = []string{"+ping", "+command", "+asking", "+readonly", "+cluster|slots", "(+@blocking)",
+	"+function|load", "+function|list", "+function|delete"}
+
+// ownServer is an environment on a server of its own, whose users a test may change.
+func ownServer(t *testing.T) *env {
+	t.Helper()
+	t.Parallel()
+	e := &env{Env: testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{}))}
+	e.vendor, e.role = e.Vendor(), e.newRole("w1")
+	return e
+}
+
+// setUser gives a user of Redis exactly these rules, and returns the configuration to open the ledger as it.
+func (e *env) setUser(name string, rules []string) ledger.Config {
+	e.T.Helper()
+	command := []any{"ACL", "SETUSER", name, "reset", "on", ">secret"}
+	for _, rule := range rules {
+		command = append(command, rule)
+	}
+	e.Do(command...)
+
+	config := e.ConfigFor(stack.WorkerUser)
+	u, err := url.Parse(config.URL)
+	testenv.Must(e.T, err)
+	u.User = url.UserPassword(name, "secret")
+	config.URL = u.String()
+	return config
+}
+
+// without are the rules but one.
+func without(rules []string, rule string) []string {
+	return slices.DeleteFunc(slices.Clone(rules), func(other string) bool { return other == rule })
+}
+
+// awaitRenewals waits until each partition's token was renewed so many times.
+func (e *env) awaitRenewals(count uint64) {
+	e.T.Helper()
+	before := e.tokens()
+	e.Await(fmt.Sprintf("%d renewals", count), func() bool {
+		for p, token := range e.tokens() {
+			if token.Epoch == before[p].Epoch && token.Sequence < before[p].Sequence+count {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Workers each of which lacks another right come beside a healthy one: nothing is given up to them.
+func TestShare_WhoLacksARightHasNone(t *testing.T) {
+	e := ownServer(t)
+	e.Start(e.role.Run)
+	e.awaitOwners(testenv.Partitions, "w1")
+	before := e.tokens()
+	rules, needed := workerRules(t)
+
+	for i, rule := range rules[:needed] {
+		if slices.Contains(notOwners, rule) {
+			continue
+		}
+		config := e.setUser(fmt.Sprint("lacks", i), without(rules, rule))
+		l, err := ledger.Open(t.Context(), config)
+		if err != nil {
+			continue // it does not even start
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		e.Start(e.roleOf(l, "without "+rule).Run)
+	}
+	e.awaitRenewals(15) // some 10 s
+
+	for p, token := range e.tokens() {
+		if token.Epoch != before[p].Epoch {
+			t.Errorf("partition %d has changed hands: %+v", p, token)
+		}
+	}
+	workers, _, err := e.Ledger.Ownership.Workers(t.Context())
+	testenv.Must(t, err)
+	for worker := range workers {
+		if !strings.HasPrefix(worker, "w1 ") {
+			t.Errorf("%q beats", worker)
+		}
+	}
+}
+
+// A worker that loses a right while it owns its share hands all over.
+func TestShare_WhoLosesARightHandsItsShareOver(t *testing.T) {
+	for _, rule := range []string{"+xread", "+xadd", "+set", "+fcall"} {
+		t.Run(rule, func(t *testing.T) {
+			e := ownServer(t)
+			rules, _ := workerRules(t)
+			l, err := ledger.Open(t.Context(), e.setUser("losing", rules))
+			testenv.Must(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			e.Start(e.role.Run)
+			e.Start(e.roleOf(l, "losing").Run)
+			e.awaitOwners(testenv.Partitions/2, "w1", "losing")
+
+			e.setUser("losing", without(rules, rule))
+
+			e.awaitOwners(testenv.Partitions, "w1")
+			owned := e.tokens()
+			e.awaitRenewals(10)
+			for p, token := range e.tokens() {
+				if token.Epoch != owned[p].Epoch {
+					t.Errorf("partition %d has changed hands again: %+v", p, token)
+				}
+			}
+		})
+	}
+}
+
+// What a worker is told of its rights is all that it lacks.
+func TestCheckRights_NamesWhatIsMissing(t *testing.T) {
+	e := ownServer(t)
+	rules, _ := workerRules(t)
+	lacking := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule == "+xadd" || rule == "+xgroup|setid" })
+	whole, err := ledger.Open(t.Context(), e.setUser("whole", rules))
+	testenv.Must(t, err)
+	t.Cleanup(func() { _ = whole.Close() })
+	part, err := ledger.Open(t.Context(), e.setUser("part", lacking))
+	testenv.Must(t, err)
+	t.Cleanup(func() { _ = part.Close() })
+
+	testenv.Must(t, whole.Ownership.CheckRights(t.Context()))
+	err = part.Ownership.CheckRights(t.Context())
+
+	if err == nil || !strings.HasSuffix(err.Error(), ": xadd, xgroup|setid") {
+		t.Errorf("%v", err)
+	}
+}
