@@ -102,6 +102,9 @@ func askMasters[T any](ctx context.Context, l *core, what string, keys []string,
 				values[place], answered[place] = a.values[i], true
 			}
 		case <-bounded.Done():
+			if ctx.Err() != nil {
+				return values, answered, failed(what, ctx.Err())
+			}
 			for master, ended := range awaited {
 				l.silent.Store(master, ended)
 			}

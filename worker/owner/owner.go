@@ -160,8 +160,9 @@ type sharer struct {
 	beatenAt time.Time // when it last beat, or found that it may not
 	// works is set by a look that has read tokens and taken what was due. Without it the worker does not
 	// beat: who cannot take has no share.
-	works bool
-	unfit bool // the user of Redis lacks rights
+	works   bool
+	failure error // of the last look
+	unfit   bool  // the user of Redis lacks rights
 
 	busy  map[*loop]bool // each has one errand
 	ended chan errandEnd
@@ -181,14 +182,14 @@ func (s *sharer) poll(ctx context.Context) error {
 	}
 	lost := s.lookSoon.Swap(false)
 	if !s.shouldLook(workers, released, time.Now()) && !lost {
-		return nil
+		return s.failure
 	}
 
 	// A look that fails, or after which something was taken or given up, is followed by another.
 	s.lookAgain = true
 	tokens, missing := s.ledger.Ownership.Tokens(ctx)
 	if len(tokens) == 0 {
-		s.works = false
+		s.works, s.failure = false, missing
 		return missing
 	}
 	s.observe(s.ledger.Partitions(), tokens, workers, time.Now())
@@ -206,7 +207,8 @@ func (s *sharer) poll(ctx context.Context) error {
 	if s.works && hadFailed {
 		s.beatenAt = time.Time{} // the others may know at once
 	}
-	return cmp.Or(failure, err, missing)
+	s.failure = cmp.Or(failure, err, missing)
+	return s.failure
 }
 
 // beat tells the others that this worker is alive, if it may own, and compares its clock with Redis's.

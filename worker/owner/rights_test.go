@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
@@ -159,6 +161,72 @@ func TestShare_WhoLosesARightHandsItsShareOver(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The rights of an owner do not show that it may write orders: here a worker that may not. It gives up what it
+// fails at, and takes it again neither at once nor while another one can.
+func TestShare_WhoIsRefusedAWriteLeavesThePartitionToOthers(t *testing.T) {
+	e := ownServer(t)
+	rules, _ := workerRules(t)
+	rules = append([]string{"~{s*}[^o]*", "%R~{s*}o*"}, without(rules, "~{s*")...)
+	l, err := ledger.Open(t.Context(), e.setUser("refused", rules))
+	testenv.Must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	refused := e.roleOf(l, "refused")
+	e.Start(refused.Run)
+	e.awaitOwners(testenv.Partitions, "refused")
+	e.Start(e.role.Run)
+	e.awaitOwners(testenv.Partitions/2, "w1", "refused")
+	vendor := e.vendorIn(refused.Owned()[0])
+	o := vendor.Order("", time.Now())
+
+	e.Accept(o, time.Now())
+
+	e.AwaitStatus(o, delivery.Assigned)
+	e.checkOnce(o, "Searching Assigned")
+	owned := e.tokens()[o.ID.Partition()]
+	e.awaitRenewals(10)
+	if token := e.tokens()[o.ID.Partition()]; nameOf(token) != "w1" || token.Epoch != owned.Epoch {
+		t.Errorf("the partition's token is %+v, and was %+v", token, owned)
+	}
+}
+
+// A worker whose reads fail while its writes succeed gives its partitions up. When it is alone it keeps them.
+func TestShare_WhoCannotReadGivesUp(t *testing.T) {
+	e := newEnv(t)
+	deaf, p := e.proxied("deaf")
+	e.Start(deaf.Run)
+	e.awaitOwners(testenv.Partitions, "deaf")
+	alone := e.tokens()
+	p.on("xread", func([]byte) fate { return replyCut })
+	e.awaitRenewals(10)
+	for number, token := range e.tokens() {
+		if nameOf(token) != "deaf" || token.Epoch != alone[number].Epoch {
+			t.Errorf("alone, it has given partition %d up: %+v", number, token)
+		}
+	}
+
+	e.Start(e.role.Run)
+
+	e.awaitOwners(testenv.Partitions, "w1")
+	owned := e.tokens()
+	e.awaitRenewals(10)
+	for number, token := range e.tokens() {
+		if token.Epoch != owned[number].Epoch {
+			t.Errorf("partition %d has changed hands again: %+v", number, token)
+		}
+	}
+}
+
+// vendorIn is one whose account is in a partition.
+func (e *env) vendorIn(partition int) *testenv.Vendor {
+	e.T.Helper()
+	for {
+		vendor := e.Vendor()
+		if vendor.Order("", time.Now()).ID.Partition() == partition {
+			return vendor
+		}
 	}
 }
 

@@ -26,14 +26,19 @@ func (e *env) tokens() (tokens []ledger.Token) {
 	return tokens
 }
 
+// nameOf is the name of a partition's owner.
+func nameOf(token ledger.Token) string {
+	name, _, _ := strings.Cut(token.Owner, " ")
+	return name
+}
+
 // awaitOwners waits until each of the workers owns so many partitions.
 func (e *env) awaitOwners(each int, names ...string) {
 	e.T.Helper()
 	e.Await(strings.Join(names, ", ")+" own their shares", func() bool {
 		owned := make(map[string]int)
 		for _, token := range e.tokens() {
-			name, _, _ := strings.Cut(token.Owner, " ")
-			owned[name]++
+			owned[nameOf(token)]++
 		}
 		return !slices.ContainsFunc(names, func(name string) bool { return owned[name] != each })
 	})
