@@ -55,6 +55,7 @@ const (
 	// parts (fleets.go), when they were last refused for their limit,
 	// meta (partitions, format, fleets' version), the libraries' last use, closings
 	// (closings.go), the accounts' names (listings.go), and:
+	kindMeta     = 'm' // hash: a copy of partitions and format, in a cluster, with tags of its own (meta.go)
 	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)
 	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)
 )

@@ -199,7 +199,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 		err = l.checkConfirming(ctx)
 	}
 	if err == nil {
-		err = errors.Join(l.checkMeta(ctx, cfg, env), l.noteLibrary(ctx), l.openPipelines(&cfg))
+		err = errors.Join(l.checkMeta(ctx, cfg, env), l.noteOwnLibrary(ctx), l.openPipelines(&cfg))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -208,37 +208,57 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
-// checkMeta compares what is fixed for ever, and stores it at the first start.
+// checkMeta compares what is fixed for ever, and stores it at the first start. While the master of the meta is
+// away, a copy says it.
 func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
-	key := l.metaKey()
-	// A Redis without memory refuses every write here, also one that would change nothing.
-	known := l.rdb.HMGet(ctx, key, "partitions", "format")
-	if known.Err() == nil && slices.Contains(known.Val(), nil) {
-		pipe := l.rdb.Pipeline()
-		pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
-		pipe.HSetNX(ctx, key, "format", recordFormat)
-		known = pipe.HMGet(ctx, key, "partitions", "format")
-		if _, err := pipe.Exec(ctx); err != nil {
-			return failed("writing the ledger's meta", err)
+	known, failure := l.readMeta(ctx, &cfg)
+	if failure != nil {
+		copied, found := l.metaCopy(ctx, env)
+		if !found {
+			return failure
 		}
+		l.log.Warn("the master of the ledger's meta is away; a copy of it is used", "partitions", copied.partitions, "error", failure)
+		known = []any{copied.partitions, copied.format}
 	}
-	if err := known.Err(); err != nil {
-		return failed("reading the ledger's meta", err)
-	}
-	partitions, err := strconv.Atoi(text(known.Val()[0]))
+	partitions, err := strconv.Atoi(text(known[0]))
 	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
 		return fmt.Errorf("the ledger's meta names %d partitions: %w", partitions, err)
 	}
 	if cfg.Partitions != 0 && partitions != cfg.Partitions {
 		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
 	}
-	if format, err := strconv.Atoi(text(known.Val()[1])); err != nil || format != recordFormat {
+	if format, err := strconv.Atoi(text(known[1])); err != nil || format != recordFormat {
 		return fmt.Errorf("the ledger's records have format %d, this program reads %d", format, recordFormat)
 	}
 	for i, tag := range partitionTags(env, partitions) {
 		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
 	}
+	if l.cluster && failure == nil {
+		l.copyMeta(ctx, env, fixedMeta{text(known[0]), text(known[1])})
+	}
 	return nil
+}
+
+// readMeta reads partitions and format, and stores those that are missing. It writes nothing else: a Redis
+// without memory refuses every write, also one that would change nothing.
+func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
+	key := l.metaKey()
+	known, err := l.rdb.HMGet(ctx, key, "partitions", "format").Result()
+	if err != nil {
+		return nil, failed("reading the ledger's meta", err)
+	}
+	if !slices.Contains(known, nil) {
+		return known, nil
+	}
+
+	pipe := l.rdb.Pipeline()
+	pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
+	pipe.HSetNX(ctx, key, "format", recordFormat)
+	read := pipe.HMGet(ctx, key, "partitions", "format")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, failed("writing the ledger's meta", err)
+	}
+	return read.Val(), nil
 }
 
 func (l *core) metaKey() string { return l.global.prefix + "meta" }

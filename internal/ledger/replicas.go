@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -141,24 +142,34 @@ func tagOf(cmd redis.Cmder) string {
 	return ""
 }
 
-// checkConfirming fails when a master cannot confirm at all, or has further replicas: WAITAOF takes any
+// checkConfirming fails when a master that answers cannot confirm at all, or has further replicas: WAITAOF takes any
 // for one that is to confirm, and another could be elected. The alert RedisReplicaTooMany watches later ones.
 func (l *core) checkConfirming(ctx context.Context) error {
 	if l.replicas == 0 {
 		return nil
 	}
-	return l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+	var asked atomic.Bool // one of the masters, at least
+	away := func(at string, err error) error {
+		if !l.cluster {
+			return err
+		}
+		l.log.Warn("a master cannot be asked for confirmations", "master", at, "error", err)
+		return nil
+	}
+	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		at := one.Options().Addr
 		if err := one.Do(ctx, "waitaof", 1, 0, 1).Err(); err != nil {
 			if text := err.Error(); strings.Contains(text, "unknown command") || strings.Contains(text, "appendonly is disabled") {
 				return fmt.Errorf("redis.durability: replica needs Valkey, or Redis 7.2 or later, with an append-only file: %w", err)
 			}
-			return fmt.Errorf("asking for confirmations: %w: %w", delivery.ErrUnavailable, err) // such as a replica, before it is promoted
+			err = fmt.Errorf("asking for confirmations: %w: %w", delivery.ErrUnavailable, err) // such as a replica, before it is promoted
+			return away(at, err)
 		}
 		info, err := one.Info(ctx, "replication").Result()
 		if err != nil {
-			return failed("asking for replicas", err)
+			return away(at, failed("asking for replicas", err))
 		}
-		at := one.Options().Addr
+		asked.Store(true)
 		switch there := parseServer(at, info).Replicas; {
 		case there > int64(l.replicas):
 			return fmt.Errorf("%w: %s has %d replicas, and redis.replicas, which is the number of all, is %d", delivery.ErrUnavailable, at, there, l.replicas)
@@ -167,4 +178,8 @@ func (l *core) checkConfirming(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err == nil && !asked.Load() {
+		err = fmt.Errorf("%w: no master can be asked for confirmations", delivery.ErrUnavailable)
+	}
+	return err
 }

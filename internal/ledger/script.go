@@ -236,6 +236,17 @@ func (l *core) noteLibrary(ctx context.Context) error {
 	return failed("noting the library", err)
 }
 
+// noteOwnLibrary is noteLibrary for a start, which must not wait for one master of a cluster: whoever loads
+// the library notes it again.
+func (l *core) noteOwnLibrary(ctx context.Context) error {
+	err := l.noteLibrary(ctx)
+	if err != nil && l.cluster {
+		l.log.Warn("the release in use cannot be noted", "error", err)
+		return nil
+	}
+	return err
+}
+
 // dropLibraries deletes what was last noted too long ago; never noted counts from now.
 func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	there, err := server.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryPrefix + "*"}).Result()

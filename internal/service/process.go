@@ -47,6 +47,10 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 			return nil, fmt.Errorf("open the ledger: %w", err)
 		}
 		servers, err := l.Monitor.Servers(ctx)
+		if err != nil && len(servers) > 0 { // what the others hold can be served
+			p.Log.Warn("a master of Redis does not answer; what it holds is served when it does", "error", err)
+			err = nil
+		}
 		if err == nil {
 			err = l.CheckScripts(ctx, servers)
 		}

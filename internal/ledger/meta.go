@@ -1,0 +1,75 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// metaCopies is how many copies of the meta a cluster holds, spread over its slots, so that a program can
+// start while the master of the meta is away.
+const metaCopies = 8
+
+// metaCopyKeys are the same for every number of partitions: who looks for the copies does not know it yet.
+func metaCopyKeys(env byte) []string {
+	keys := make([]string, metaCopies)
+	for i, tag := range partitionTags(env, metaCopies) {
+		keys[i] = "{" + tag + "}" + string(rune(kindMeta))
+	}
+	return keys
+}
+
+// fixedMeta is what of the meta never changes.
+type fixedMeta struct{ partitions, format string }
+
+// readMetaCopies returns the copies that the masters have which answer; the zero value where there is none.
+func (l *core) readMetaCopies(ctx context.Context, env byte) (copies []fixedMeta, answered []bool) {
+	copies, answered, _ = askMasters(ctx, l, "reading copies of the meta", metaCopyKeys(env), func(ctx context.Context, keys []string) ([]fixedMeta, error) {
+		pipe := l.rdb.Pipeline()
+		reads := make([]*redis.SliceCmd, len(keys))
+		for i, key := range keys {
+			reads[i] = pipe.HMGet(ctx, key, "partitions", "format")
+		}
+		_, err := pipe.Exec(ctx)
+		found := make([]fixedMeta, len(keys))
+		for i, read := range reads {
+			if values := read.Val(); len(values) == 2 {
+				found[i] = fixedMeta{text(values[0]), text(values[1])}
+			}
+		}
+		return found, err
+	})
+	return copies, answered
+}
+
+// metaCopy returns the meta from a copy; false: no master that answers has one, or it is no cluster.
+func (l *core) metaCopy(ctx context.Context, env byte) (fixedMeta, bool) {
+	if !l.cluster {
+		return fixedMeta{}, false
+	}
+	copies, _ := l.readMetaCopies(ctx, env)
+	for _, meta := range copies {
+		if meta.partitions != "" && meta.format != "" {
+			return meta, true
+		}
+	}
+	return fixedMeta{}, false
+}
+
+// copyMeta writes the copies that are missing. A master that is away gets its own at a later start.
+func (l *core) copyMeta(ctx context.Context, env byte, meta fixedMeta) {
+	copies, answered := l.readMetaCopies(ctx, env)
+	keys := metaCopyKeys(env)
+	for i, found := range copies {
+		if !answered[i] || found == meta {
+			continue
+		}
+		pipe := l.rdb.Pipeline()
+		pipe.HSetNX(ctx, keys[i], "partitions", meta.partitions)
+		pipe.HSetNX(ctx, keys[i], "format", meta.format)
+		if _, err := pipe.Exec(ctx); err != nil {
+			l.log.Warn("a copy of the ledger's meta is missing, which a start without the master of the meta needs", "error", err)
+			return
+		}
+	}
+}
