@@ -28,6 +28,7 @@ type watch struct {
 	now     time.Time
 	tokens  []ledger.Stored
 	workers map[string]string
+	unread  []int // partitions whose master does not answer
 }
 
 func newWatch(partitions int, workers ...string) *watch {
@@ -50,7 +51,11 @@ func (w *watch) looks(passed time.Duration, beating []string, renewed ...int) {
 			token.Sequence++
 			w.tokens[p] = token.Stored()
 		}
-		w.observe(len(w.tokens), numbered(w.tokens), w.workers, w.now)
+		read := numbered(w.tokens)
+		for _, p := range w.unread {
+			delete(read, p)
+		}
+		w.observe(len(w.tokens), read, w.workers, w.now)
 	}
 }
 
@@ -94,6 +99,7 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 		partitions int
 		workers    []string
 		held       []int
+		can        standing
 		play       func(*watch)
 		take       []int
 		giveUp     int
@@ -257,6 +263,157 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 			take: []int{1},
 		},
 		{
+			name:       "what was left alone is taken beyond the share",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				own(w, "w2", 2)
+				w.looks(leftAloneAfter+pollEvery, []string{"w2"}, 0, 1, 2)
+			},
+			take: []int{3},
+		},
+		{
+			name:       "a moment before that it is not",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				own(w, "w2", 2)
+				w.looks(leftAloneAfter-pollEvery, []string{"w2"}, 0, 1, 2)
+			},
+		},
+		{
+			name:       "what was left alone is not given up again at once",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1, 2, 3},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				w.looks(leftAloneAfter+pollEvery, []string{"w2"}, 0, 1)
+				w.plan(map[int]bool{0: true, 1: true}, ready)
+				own(w, "w1", 2, 3)
+				w.looks(firstKept-time.Second, []string{"w2"}, 0, 1, 2, 3)
+				delete(w.kept, 2)
+			},
+			giveUp: 2, // 0 and 1, or with 2; not 3
+		},
+		{
+			name:       "a new worker may get what another has left alone",
+			partitions: 2,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				w.looks(leftAloneAfter+pollEvery, []string{"w2"}, 0)
+				w.plan(map[int]bool{0: true}, ready)
+				w.keep(0)
+				own(w, "w1", 1)
+				delete(w.workers, "w2")
+				w.workers["w3"] = "1"
+				w.looks(pollEvery, []string{"w3"}, 0, 1)
+			},
+			giveUp: 1,
+		},
+		{
+			name:       "one that stands back has no share, and keeps what it has",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1, 2},
+			can:        standsBack,
+			play: func(w *watch) {
+				own(w, "w1", 0, 1, 2)
+				w.looks(time.Second, []string{"w2"}, 0, 1, 2)
+			},
+		},
+		{
+			name:       "one that stands back leaves its own token to others",
+			partitions: 2,
+			workers:    []string{"w1", "w2"},
+			can:        standsBack,
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				own(w, "w2", 1)
+				w.looks(takeoverAfter+time.Second, []string{"w2"}, 1)
+			},
+		},
+		{
+			name:       "one that stands back takes what nobody has taken for long",
+			partitions: 3,
+			workers:    []string{"w1", "w2"},
+			can:        standsBack,
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				own(w, "w2", 1)
+				w.looks(leftAloneAfter+takeoverAfter, []string{"w2"}, 1)
+			},
+			take: []int{0, 2},
+		},
+		{
+			name:       "one that stands back alone does all",
+			partitions: 2,
+			workers:    []string{"w1"},
+			can:        standsBack,
+			play:       lookOnce,
+			take:       []int{0, 1},
+		},
+		{
+			name:       "one that lacks rights gives all up",
+			partitions: 3,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0, 1},
+			can:        unfit,
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				w.looks(time.Minute, []string{"w2"}, 0, 1)
+			},
+			giveUp: 2,
+		},
+		{
+			name:       "one that lacks rights and is alone keeps all",
+			partitions: 3,
+			workers:    []string{"w1"},
+			held:       []int{0, 1},
+			can:        unfit,
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				lookOnce(w)
+			},
+			take: []int{2},
+		},
+		{
+			name:       "what cannot be read is left alone, the others are taken over",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0},
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				own(w, "w2", 1, 2)
+				w.looks(pollEvery, nil, 0)
+				w.unread = []int{2, 3}
+				w.looks(time.Minute, nil, 0)
+			},
+			take: []int{1},
+		},
+		{
+			name:       "no time counts in which a token could not be read",
+			partitions: 2,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0},
+			play: func(w *watch) {
+				own(w, "w1", 0)
+				own(w, "w2", 1)
+				for range 10 {
+					w.looks(2*pollEvery, []string{"w2"}, 0)
+					w.unread = []int{1}
+					w.looks(time.Second, []string{"w2"}, 0)
+					w.unread = nil
+				}
+			},
+		},
+		{
 			name:       "Redis was silent for a minute",
 			partitions: 4,
 			workers:    []string{"w1", "w2"},
@@ -278,7 +435,7 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 				held[p] = true
 			}
 
-			take, giveUp := w.plan(held, ready)
+			take, giveUp := w.plan(held, c.can)
 
 			slices.Sort(take)
 			if !slices.Equal(take, c.take) || len(giveUp) != c.giveUp {
