@@ -3,6 +3,7 @@
 package owner
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"syscall"
@@ -151,6 +152,46 @@ func (e *clusterEnv) renewed(count int) func() bool {
 		}
 		return changed >= count
 	}
+}
+
+// While a replica takes a dead master's place, the partitions of the others go on being owned and are handed
+// over; in the end all have an owner.
+func TestCluster_AFailoverHoldsUpItsOwnPartitionsOnly(t *testing.T) {
+	e := newClusterEnv(t, 1)
+	stop := e.Start(e.roleOf(e.open(), "ending").Run)
+	e.Start(e.roleOf(e.open(), "stays").Run)
+	e.awaitLiving("evenly", map[string]int{"ending": 6, "stays": 6})
+	dead := e.anotherMaster()
+	ofDead := make(map[int]bool)
+	before, err := e.Ledger.Ownership.Tokens(t.Context())
+	testenv.Must(t, err)
+	dead.Kill()
+	e.Await("its partitions cannot be read", func() bool {
+		tokens, err := e.Ledger.Ownership.Tokens(t.Context())
+		for p := range clusterPartitions {
+			_, isRead := tokens[p]
+			ofDead[p] = !isRead
+		}
+		return err != nil && len(tokens) == 8
+	})
+
+	e.Await("the others' are renewed", e.renewed(8))
+	after, _ := e.Ledger.Ownership.Tokens(t.Context())
+	for p, stored := range after {
+		was, errBefore := before[p].Token()
+		is, errAfter := stored.Token()
+		testenv.Must(t, errors.Join(errBefore, errAfter))
+		if !ofDead[p] && is.Epoch != was.Epoch {
+			t.Errorf("partition %d has changed hands: %+v, was %+v", p, is, was)
+		}
+	}
+	began := time.Now()
+	go stop()
+	e.awaitLiving("the one that stays owns all that is there", map[string]int{"ending": 0, "stays": 8})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("after %s", took)
+	}
+	e.awaitLiving("it owns all", map[string]int{"stays": clusterPartitions})
 }
 
 // A worker that cannot reach one master gets partitions of the others; what it leaves alone, another takes.
