@@ -34,8 +34,8 @@ func (l *core) boards() []string {
 	return keys
 }
 
-// answerWithin is how long a question to all masters waits for each of them. A master that hangs answers
-// later or never; what it holds is then missing.
+// answerWithin is how long a question to all masters waits for each of them, and longer by what replicas may
+// take to confirm. A master that hangs answers later or never; what it holds is then missing.
 const answerWithin = 500 * time.Millisecond
 
 // askMasters asks each master of a cluster by itself about those of the keys that it serves, all at the
@@ -66,7 +66,11 @@ func askMasters[T any](ctx context.Context, l *core, what string, keys []string,
 		values []T
 		err    error
 	}
-	bounded, cancel := context.WithTimeout(ctx, answerWithin)
+	patience := answerWithin
+	if l.replicas > 0 {
+		patience += 2 * confirmTimeout
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answers := make(chan answer, len(places)) // who answers too late finds room
 	awaited := make(map[string]chan struct{}) // closed when the master has answered or failed

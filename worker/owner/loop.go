@@ -368,7 +368,7 @@ func (l *loop) leaveHopeless(ctx context.Context) {
 	var leaving []*held
 	for _, h := range l.held {
 		if err := h.hopeless(now); err != nil {
-			l.role.standBack(err)
+			l.role.standBack(h.Partition, err)
 			leaving = append(leaving, h)
 		}
 	}
@@ -562,7 +562,7 @@ func (l *loop) advance(ctx context.Context, writes []*write) []error {
 		case !errors.Is(err, ledger.ErrConflict):
 			l.lose(writes[i].held, err)
 			if ledger.Refused(err) && l.role.hasOthers.Load() {
-				l.role.standBack(err)
+				l.role.standBack(writes[i].Partition, err)
 				l.role.release(ctx, writes[i].Partition, writes[i].Token)
 			}
 		}

@@ -67,25 +67,29 @@ type Role struct {
 	mu       sync.Mutex
 	held     map[int]*loop
 	taking   map[int]bool // partitions of an errand
-	standing standBack
+	failedAt failedAt
 }
 
-// standBack is how long a worker that has failed at a partition claims nothing.
-type standBack struct {
-	until time.Time
-	pause time.Duration // the last one
+// failedAt are the partitions that this worker cannot work on, or could not a short time ago. It leaves them
+// to others. One such partition may be damaged itself; who has failed at several is taken to be the cause, and
+// claims nothing.
+type failedAt struct {
+	until map[int]time.Time // when it may claim the partition again
+	pause time.Duration     // the last one
 }
 
 const (
-	firstStandBack   = 30 * time.Second
-	longestStandBack = 10 * time.Minute
+	firstPause   = 30 * time.Second
+	longestPause = 10 * time.Minute
+	// failsAtMost is at how many partitions a worker may fail that still has its share.
+	failsAtMost = 1
 )
 
 // New prepares the role. name is the worker's in logs. In each step it takes at most batch entries
 // of a partition's streams, and looks at timers every so often.
 func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Settings, name string, log *slog.Logger, reg prometheus.Registerer) *Role {
 	r := &Role{ledger: l, status: s, webhooks: w, worker: name + " " + rand.Text()[:8], batch: settings.Batch, timers: settings.TimerInterval,
-		log: log.With("role", "owner"), held: make(map[int]*loop), taking: make(map[int]bool)}
+		log: log.With("role", "owner"), held: make(map[int]*loop), taking: make(map[int]bool), failedAt: failedAt{until: make(map[int]time.Time)}}
 	r.Now = r.earlier
 	all := service.NewMetrics(reg, nil)
 	all.GaugeFunc("worker_partitions_owned", "Partitions that this worker owns.", func() float64 { return float64(len(r.Owned())) })
@@ -199,7 +203,7 @@ func (s *sharer) poll(ctx context.Context) error {
 		err = s.ledger.Ownership.Forget(ctx, gone...)
 	}
 
-	take, giveUp := s.plan(s.claimed(), s.can())
+	take, giveUp := s.plan(s.claimed(), s.can(), s.avoided())
 	s.lookAgain = len(take)+len(giveUp) > 0
 	failure := s.send(ctx, tokens, take, giveUp)
 	hadFailed := !s.works
@@ -242,12 +246,10 @@ func (s *sharer) beat(ctx context.Context) error {
 
 // can is what this worker may claim.
 func (s *sharer) can() standing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.unfit:
 		return unfit
-	case time.Now().Before(s.standing.until):
+	case len(s.avoided()) > failsAtMost:
 		return standsBack
 	default:
 		return ready
@@ -300,10 +302,12 @@ func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, g
 		}
 	}
 
+	wait := time.Duration(0)
 	for l, e := range errands {
 		if s.busy[l] {
 			continue
 		}
+		wait = errandWait
 		s.busy[l] = true
 		s.mu.Lock()
 		for p := range e.take {
@@ -312,12 +316,12 @@ func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, g
 		s.mu.Unlock()
 		go func() { s.ended <- errandEnd{e, s.run(ctx, e)} }()
 	}
-	return s.awaitErrands()
+	return s.awaitErrands(wait)
 }
 
-// awaitErrands waits until all errands have ended, but not for long.
-func (s *sharer) awaitErrands() (failure error) {
-	timer := time.NewTimer(errandWait)
+// awaitErrands waits until all errands have ended, but for no longer than given.
+func (s *sharer) awaitErrands(longest time.Duration) (failure error) {
+	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	for len(s.busy) > 0 {
 		select {
@@ -356,8 +360,8 @@ func (r *Role) run(ctx context.Context, e *errand) (failure error) {
 		if errors.Is(err, ledger.ErrNotOwner) {
 			continue
 		}
-		if ledger.Refused(err) {
-			r.standBack(err)
+		if ledger.Refused(err) && r.hasOthers.Load() {
+			r.standBack(p, err)
 		}
 		failure = cmp.Or(err, failure)
 	}
@@ -367,23 +371,47 @@ func (r *Role) run(ctx context.Context, e *errand) (failure error) {
 	return failure
 }
 
-// standBack lets this worker claim nothing for a while, longer each time: it has failed at a partition that
-// another one may be able to work on.
-func (r *Role) standBack(cause error) {
+// standBack leaves a partition that this worker has failed at to others for a while, longer each time.
+func (r *Role) standBack(partition int, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	if now.Before(r.standing.until) {
+	now, f := time.Now(), &r.failedAt
+	if now.Before(f.until[partition]) {
 		return
 	}
 
-	worksAgain := now.Sub(r.standing.until) > longestStandBack
-	if worksAgain {
-		r.standing.pause = 0
+	var last time.Time
+	for p, until := range f.until {
+		if until.After(last) {
+			last = until
+		}
+		if now.Sub(until) > longestPause {
+			delete(f.until, p)
+		}
 	}
-	r.standing.pause = min(max(2*r.standing.pause, firstStandBack), longestStandBack)
-	r.standing.until = now.Add(r.standing.pause)
-	r.log.Error("this worker fails at a partition, which it leaves to others; it claims nothing for a while", "for", r.standing.pause, "error", cause)
+	switch {
+	case now.Before(last): // it has failed at another one a short time ago
+	case now.Sub(last) > longestPause:
+		f.pause = firstPause
+	default:
+		f.pause = min(2*f.pause, longestPause)
+	}
+	f.until[partition] = now.Add(f.pause)
+	r.log.Error("this worker fails at a partition, which it leaves to others for a while; it claims nothing if it fails at several",
+		"partition", partition, "for", f.pause, "error", cause)
+}
+
+// avoided are the partitions that this worker leaves to others now.
+func (r *Role) avoided() map[int]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, avoided := time.Now(), make(map[int]bool)
+	for p, until := range r.failedAt.until {
+		if now.Before(until) {
+			avoided[p] = true
+		}
+	}
+	return avoided
 }
 
 // outlasting is a context that ends endTimeout after ctx: what is begun ends. Of a write whose outcome is

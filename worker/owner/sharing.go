@@ -42,8 +42,8 @@ type standing int
 const (
 	// ready is a worker with an even share.
 	ready standing = iota
-	// standsBack is a worker that has failed at a partition a short time ago. It keeps what it can work on and
-	// takes only what nobody else has taken for long.
+	// standsBack is a worker that has failed at several partitions a short time ago. It keeps what it can work
+	// on and takes only what nobody else has taken for long.
 	standsBack
 	// unfit is a worker that lacks rights: it takes nothing and gives everything up.
 	unfit
@@ -224,30 +224,32 @@ func (s *sharing) quota() int {
 
 // plan says which partitions to take, and which of those held to give up. What an owner that is gone has left
 // is taken at once, and spread evenly after that. What has stayed free for long is taken by whoever is
-// first, whatever its share. A worker that is alone does what it can.
-func (s *sharing) plan(held map[int]bool, can standing) (take, giveUp []int) {
+// first, whatever its share. The partitions to avoid are treated as by a worker that stands back. A worker that is
+// alone does what it can.
+func (s *sharing) plan(held map[int]bool, can standing, avoid map[int]bool) (take, giveUp []int) {
 	if len(s.alive()) == 1 {
-		can = ready
+		can, avoid = ready, nil
 	}
 	if can == unfit {
 		return nil, slices.Sorted(maps.Keys(held))
 	}
 
-	patience, freePatience := takeoverAfter, leftAloneAfter
-	if can == standsBack {
-		patience, freePatience = 2*takeoverAfter, leftAloneAfter+takeoverAfter/2
-	}
 	var free, leftAlone []int
 	for p := range s.tokens {
 		seen := &s.tokens[p]
 		token, err := seen.value.Token()
+		mayClaim := can == ready && !avoid[p]
+		patience, freePatience := takeoverAfter, leftAloneAfter
+		if !mayClaim {
+			patience, freePatience = 2*takeoverAfter, leftAloneAfter+takeoverAfter/2
+		}
 		switch {
 		case err != nil || held[p] || !seen.known:
-		case token.Owner == s.worker && can == ready, token.Owner != "" && seen.still >= patience:
+		case token.Owner == s.worker && mayClaim, token.Owner != "" && seen.still >= patience:
 			take = append(take, p)
 		case token.Owner == "" && seen.still >= freePatience:
 			leftAlone = append(leftAlone, p)
-		case token.Owner == "":
+		case token.Owner == "" && mayClaim:
 			free = append(free, p)
 		}
 	}
@@ -256,8 +258,7 @@ func (s *sharing) plan(held map[int]bool, can standing) (take, giveUp []int) {
 	if can == ready {
 		more := max(quota-len(held)-len(take)-len(leftAlone), 0)
 		giveUp = s.beyond(held, len(held)-quota)
-		free = free[:min(more, len(free))]
-		take = append(take, free...)
+		take = append(take, free[:min(more, len(free))]...)
 	}
 	for _, p := range leftAlone {
 		if s.watched >= s.kept[p].until {

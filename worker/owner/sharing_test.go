@@ -100,6 +100,7 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 		workers    []string
 		held       []int
 		can        standing
+		avoid      map[int]bool
 		play       func(*watch)
 		take       []int
 		giveUp     int
@@ -293,7 +294,7 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 			play: func(w *watch) {
 				own(w, "w1", 0, 1)
 				w.looks(leftAloneAfter+pollEvery, []string{"w2"}, 0, 1)
-				w.plan(map[int]bool{0: true, 1: true}, ready)
+				w.plan(map[int]bool{0: true, 1: true}, ready, nil)
 				own(w, "w1", 2, 3)
 				w.looks(firstKept-time.Second, []string{"w2"}, 0, 1, 2, 3)
 				delete(w.kept, 2)
@@ -308,7 +309,7 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 			play: func(w *watch) {
 				own(w, "w1", 0)
 				w.looks(leftAloneAfter+pollEvery, []string{"w2"}, 0)
-				w.plan(map[int]bool{0: true}, ready)
+				w.plan(map[int]bool{0: true}, ready, nil)
 				w.keep(0)
 				own(w, "w1", 1)
 				delete(w.workers, "w2")
@@ -350,6 +351,18 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 				w.looks(leftAloneAfter+takeoverAfter, []string{"w2"}, 1)
 			},
 			take: []int{0, 2},
+		},
+		{
+			name:       "one that has failed at a partition takes others",
+			partitions: 4,
+			workers:    []string{"w1", "w2"},
+			held:       []int{0},
+			avoid:      map[int]bool{1: true},
+			play: func(w *watch) {
+				own(w, "w1", 0, 1)
+				w.looks(takeoverAfter+time.Second, []string{"w2"}, 0)
+			},
+			take: []int{2},
 		},
 		{
 			name:       "one that stands back alone does all",
@@ -435,7 +448,7 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 				held[p] = true
 			}
 
-			take, giveUp := w.plan(held, c.can)
+			take, giveUp := w.plan(held, c.can, c.avoid)
 
 			slices.Sort(take)
 			if !slices.Equal(take, c.take) || len(giveUp) != c.giveUp {
@@ -525,7 +538,7 @@ func (c *cluster) poll(p *player) {
 	for number := range p.held {
 		held[number] = true
 	}
-	take, giveUp := p.plan(held, ready)
+	take, giveUp := p.plan(held, ready, nil)
 	for _, number := range take {
 		token, _ := c.tokens[number].Token()
 		token.Owner, token.Epoch = p.worker, token.Epoch+1
