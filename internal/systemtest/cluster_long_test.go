@@ -228,3 +228,33 @@ func unavailable(t *testing.T) func(*client.Answer) bool {
 		return true
 	}
 }
+
+// While one master is dead, and has no replica, programs start, and orders of the other masters' accounts are
+// taken by them.
+func TestCluster_ProgramsStartWhileAMasterIsDead(t *testing.T) {
+	t.Parallel()
+	c, err := stack.StartCluster(t.Context(), t.TempDir(), 3, 0)
+	must(t, err)
+	t.Cleanup(c.Stop)
+	s := startStack(t, stack.Options{RedisURL: c.URL, CourierStep: 100 * time.Millisecond})
+	v := s.Vendor(t, stack.Unlimited)
+	e := &clusterEnv{Cluster: c, tills: openTills(t, v, []string{s.Demo.BaseURL}, 1, unavailable(t))}
+	slot := e.slotOf(t)
+	ofTills := e.serving(t, slot, slot)[0]
+	text, err := ofTills.Command(t.Context(), "CLUSTER", "KEYSLOT", "{sg}meta")
+	must(t, err)
+	global, err := strconv.Atoi(text)
+	must(t, err)
+	ofGlobal := e.serving(t, global, global)[0]
+	dead := e.Nodes[slices.IndexFunc(e.Nodes, func(node *stack.Redis) bool { return node != ofTills && node != ofGlobal })]
+
+	dead.Kill()
+	_, second, err := s.AddGateway(t.Context())
+	must(t, err)
+	_, err = s.AddWorker(t.Context(), "second")
+	must(t, err)
+
+	openTills(t, v, []string{second}, 2, unavailable(t)).passes(t, 16)
+	must(t, dead.Start(t.Context()))
+	must(t, c.AwaitWhole(t.Context()))
+}
