@@ -60,6 +60,9 @@ type Role struct {
 	// hasOthers is whether other workers were alive at the last look.
 	hasOthers atomic.Bool
 
+	// withoutShare is whether this worker claims nothing beside others: it is not ready.
+	withoutShare atomic.Bool
+
 	// first is whether this worker was the first of those alive at the last poll; false before
 	// it (IsFirst).
 	first atomic.Bool
@@ -93,6 +96,12 @@ func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Set
 	r.Now = r.earlier
 	all := service.NewMetrics(reg, nil)
 	all.GaugeFunc("worker_partitions_owned", "Partitions that this worker owns.", func() float64 { return float64(len(r.Owned())) })
+	all.GaugeFunc("worker_without_share", "1 while this worker claims no partitions beside others: its user of Redis lacks rights, or it fails at several partitions.", func() float64 {
+		if r.withoutShare.Load() {
+			return 1
+		}
+		return 0
+	})
 	r.taken = all.Counter("worker_partitions_taken_total", "Partitions that this worker has become the owner of.")
 	return r
 }
@@ -231,13 +240,14 @@ func (s *sharer) beat(ctx context.Context) error {
 		err = s.ledger.Ownership.CheckRights(ctx)
 	}
 	wasUnfit := s.unfit
-	s.unfit = errors.Is(err, ledger.ErrForbidden)
+	s.unfit = errors.Is(err, ledger.ErrForbidden) || ledger.Refused(err)
 	switch {
 	case s.unfit && !wasUnfit:
 		s.log.Error("this worker owns nothing while others live: its user of Redis lacks rights of configs/redis-users.acl", "error", err)
 	case wasUnfit && err == nil:
 		s.log.Info("this worker has all rights now")
 	}
+	s.withoutShare.Store(s.can() != ready && s.hasOthers.Load())
 	if s.unfit {
 		return nil
 	}

@@ -160,6 +160,9 @@ func TestShare_WhoLosesARightHandsItsShareOver(t *testing.T) {
 					t.Errorf("partition %d has changed hands again: %+v", p, token)
 				}
 			}
+			if value := e.gauge("worker_without_share"); value != 1 {
+				t.Errorf("it says %v of its share", value)
+			}
 		})
 	}
 }
@@ -217,6 +220,20 @@ func TestShare_WhoCannotReadGivesUp(t *testing.T) {
 			t.Errorf("partition %d has changed hands again: %+v", number, token)
 		}
 	}
+}
+
+// gauge is a figure of the last role that was made.
+func (e *env) gauge(name string) float64 {
+	e.T.Helper()
+	families, err := e.metrics.Gather()
+	testenv.Must(e.T, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	e.T.Fatalf("there is no %s", name)
+	return 0
 }
 
 // vendorIn is one whose account is in a partition.
