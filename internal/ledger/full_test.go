@@ -75,7 +75,7 @@ func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 
 	started := openTest(t, func(c *Config) { c.URL = server.URL })
 	must(t, started.CheckScripts(t.Context(), get(started.Monitor.Servers(t.Context()))(t)))
-	must(t, started.Ownership.Beat(t.Context(), "w1"))
+	must(t, started.Ownership.Beat(t.Context(), "w1", 1))
 	must(t, started.Ownership.Released(t.Context()))
 	counts, released, err := started.Ownership.Workers(t.Context())
 	check(t, err == nil && counts["w1"] == "1" && released == "1", "workers %v, releases %s, %v", counts, released, err)
