@@ -239,15 +239,16 @@ func (g *gateway) listAccounts(x *requestContext) error {
 		return err
 	}
 
+	var gaps ledger.Gaps
 	accounts, next, err := x.ledger.Accounts.Page(g.work, filter, x.query("cursor"), limit)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	counts, err := x.ledger.Accounts.Counts(g.work)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
-	return x.okJSON(map[string]any{"accounts": viewAll(accounts, viewAccount), "cursor": next, "counts": accountCountsView(counts)})
+	return x.okParts(map[string]any{"accounts": viewAll(accounts, viewAccount), "cursor": next, "counts": accountCountsView(counts)}, gaps)
 }
 
 func (g *gateway) readAccount(x *requestContext) error {

@@ -62,6 +62,15 @@ func list[T, V any](x *requestContext, name string, view func(T) V) func([]T, er
 	return show(x, func(values []T) map[string]any { return map[string]any{name: viewAll(values, view)} })
 }
 
+// okParts sends a list that was put together from the partitions. One that lacks those of a server that
+// does not answer says so with incomplete; a whole one has no such member.
+func (x *requestContext) okParts(answer map[string]any, gaps ledger.Gaps) error {
+	if gaps.Found {
+		answer["incomplete"] = true
+	}
+	return x.okJSON(answer)
+}
+
 func viewAll[T, V any](values []T, view func(T) V) []V {
 	views := make([]V, len(values))
 	for i, value := range values {

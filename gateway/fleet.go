@@ -66,15 +66,17 @@ func viewFleetStore(s *delivery.Store) fleetStoreView {
 }
 
 // listStores is GET /stores?status=&cursor=, in every state without a status; the last page
-// has an empty cursor. The limit counts the stores before they are read.
+// has an empty cursor. The limit counts the stores before they are read. Stores on a server that does
+// not answer are left out, and the answer says that it is incomplete.
 func (g *gateway) listStores(x *requestContext) error {
 	name := x.query("status")
 	state, err := delivery.ParseStoreState(name)
 	if name != "" && err != nil {
 		return delivery.Invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 	}
+	var gaps ledger.Gaps
 	page, err := x.ledger.Stores.PageOfFleet(g.work, x.fleet, state, x.query("cursor"), listedAtOnce)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 
@@ -83,10 +85,10 @@ func (g *gateway) listStores(x *requestContext) error {
 		return err
 	}
 	stores, err := x.ledger.Stores.ReadPage(g.work, page)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
-	return x.okJSON(map[string]any{"stores": viewAll(stores, viewFleetStore), "cursor": page.Next})
+	return x.okParts(map[string]any{"stores": viewAll(stores, viewFleetStore), "cursor": page.Next}, gaps)
 }
 
 var errNotYourStore = delivery.Refuse(delivery.CodeStoreNotFound, "no such store is attached to your fleet")
@@ -273,14 +275,16 @@ var listedStatuses = []delivery.Status{
 }
 
 // listJobs is GET /jobs?status=&cursor=; the last page has an empty cursor. The limit counts
-// the jobs, each with its store, before they are read.
+// the jobs, each with its store, before they are read. Jobs on a server that does not answer are left
+// out, and the answer says that it is incomplete.
 func (g *gateway) listJobs(x *requestContext) error {
 	status, err := delivery.ParseStatus(cmp.Or(x.query("status"), "Searching"))
 	if err != nil || !slices.Contains(listedStatuses, status) {
 		return delivery.Invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
 	}
+	var gaps ledger.Gaps
 	ids, next, err := x.ledger.Orders.JobIDs(g.work, x.fleet, status, x.query("cursor"), listedAtOnce)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 
@@ -289,15 +293,15 @@ func (g *gateway) listJobs(x *requestContext) error {
 		return err
 	}
 	orders, err := x.ledger.Orders.ReadJobs(g.work, ids, status)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	stores, err := x.storesOf(g.work, orders...)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	view := func(o *delivery.Order) jobView { return viewJob(o, stores[ledger.StoreOf(o)], x.now) }
-	return x.okJSON(map[string]any{"jobs": viewAll(orders, view), "cursor": next})
+	return x.okParts(map[string]any{"jobs": viewAll(orders, view), "cursor": next}, gaps)
 }
 
 // storesOf reads the stores of some orders, each once. A store that is gone, or cannot be read, is

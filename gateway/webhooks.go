@@ -338,12 +338,13 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 		return err
 	}
 
+	var gaps ledger.Gaps
 	endpoints, next, err := x.ledger.Webhooks.Page(g.work, state, x.query("cursor"), limit)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	counts, err := x.ledger.Webhooks.Counts(g.work)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	owners := make([]delivery.AccountID, len(endpoints))
@@ -351,7 +352,7 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 		owners[i] = e.Account
 	}
 	names, err := x.ledger.Webhooks.OwnerNames(g.work, owners)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 
@@ -359,7 +360,7 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	for i := range views {
 		views[i].AccountName = names[i]
 	}
-	return x.okJSON(map[string]any{"webhooks": views, "cursor": next, "counts": counts})
+	return x.okParts(map[string]any{"webhooks": views, "cursor": next, "counts": counts}, gaps)
 }
 
 // rotateWebhookSecret is POST /accounts/{id}/webhook/rotate {revokeOld?}: the secret

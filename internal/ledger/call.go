@@ -320,37 +320,101 @@ const itemsAtOnce = 500
 // pipelined queues the commands of each item, 500 items in a round trip, and returns what each item's
 // result makes of the replies; nil: a zero R. A missing key is no error.
 func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string, items []T, queue func(redis.Pipeliner, T) (result func() R)) ([]R, error) {
-	results := make([]func() R, 0, len(items))
+	read := make([]R, 0, len(items))
 	for page := range slices.Chunk(items, itemsAtOnce) {
-		pipe := client.Pipeline()
-		for _, item := range page {
-			results = append(results, queue(pipe, item))
-		}
-		commands, _ := pipe.Exec(ctx) // each command has its own error
-		for _, c := range commands {
-			if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
+		results, errs := pipelinePage(ctx, client, page, queue)
+		for _, err := range errs {
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", what, failure(err))
 			}
 		}
-	}
-	read := make([]R, len(items))
-	for i, result := range results {
-		if result != nil {
-			read[i] = result()
-		}
+		read = append(read, results...)
 	}
 	return read, nil
 }
 
+// pipelinedEach is pipelined for callers that can use a part of the items: it returns an error for
+// each item, nil where its result is valid. Partly makes one error of them. In a cluster it asks for
+// every item; a single server that has answered nothing is not asked again, so that its death
+// costs one round trip.
+func pipelinedEach[T, R any](ctx context.Context, client redis.Cmdable, what string, items []T, queue func(redis.Pipeliner, T) (result func() R)) (results []R, errs []error) {
+	_, isCluster := client.(*redis.ClusterClient)
+	results = make([]R, len(items))
+	errs = make([]error, len(items))
+
+	var lost error // why nothing more is asked
+	for first := 0; first < len(items); first += itemsAtOnce {
+		end := min(first+itemsAtOnce, len(items))
+		if lost != nil {
+			for i := first; i < end; i++ {
+				errs[i] = lost
+			}
+			continue
+		}
+
+		read, problems := pipelinePage(ctx, client, items[first:end], queue)
+		copy(results[first:], read)
+		isAnswered := false
+		for i, err := range problems {
+			isAnswered = isAnswered || err == nil
+			if err != nil {
+				errs[first+i] = fmt.Errorf("%s: %w", what, failure(err))
+			}
+		}
+
+		isOver := ctx.Err() != nil
+		if !isAnswered && (!isCluster || isOver) {
+			lost = errs[first]
+		}
+	}
+	return results, errs
+}
+
+// pipelinePage sends the commands of some items in one round trip. errs has the first error of each
+// item's commands; the result of an item with an error is a zero R.
+func pipelinePage[T, R any](ctx context.Context, client redis.Cmdable, items []T, queue func(redis.Pipeliner, T) (result func() R)) (results []R, errs []error) {
+	pipe := client.Pipeline()
+	makers := make([]func() R, len(items))
+	ends := make([]int, len(items)) // where each item's commands end
+	for i, item := range items {
+		makers[i] = queue(pipe, item)
+		ends[i] = pipe.Len()
+	}
+	commands, _ := pipe.Exec(ctx) // each command has its own error
+
+	results = make([]R, len(items))
+	errs = make([]error, len(items))
+	begin := 0
+	for i, end := range ends {
+		for _, c := range commands[begin:end] {
+			err := c.Err()
+			isProblem := err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key")
+			if isProblem && errs[i] == nil {
+				errs[i] = err
+			}
+		}
+		begin = end
+		if errs[i] == nil && makers[i] != nil {
+			results[i] = makers[i]()
+		}
+	}
+	return results, errs
+}
+
 // readRecords reads and decodes the records under keys. What is missing, has no key or is
-// unreadable is nil in its place.
+// unreadable is nil in its place. With ErrIncomplete that is also true of what could not be asked for.
 func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, keys []string, decode func(i int, record string) (*T, error)) (found []*T, unreadable []error, err error) {
-	records, err := pipelined(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) func() string {
+	records, errs := pipelinedEach(ctx, client, what, keys, func(pipe redis.Pipeliner, key string) func() string {
 		if key == "" {
 			return nil
 		}
 		return pipe.Get(ctx, key).Val
 	})
+	err = partly(errs)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return make([]*T, len(keys)), nil, err
+	}
+
 	found = make([]*T, len(records))
 	for i, record := range records {
 		if record == "" {

@@ -1,7 +1,9 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -159,23 +161,27 @@ func (c jobCursor) String() string {
 
 // Jobs lists a fleet's orders in a status that is not terminal, or Cancelled, by
 // partition and age. next is empty at the end. An order that changes between pages
-// appears at most once in each status.
+// appears at most once in each status. With ErrIncomplete the orders are those of the partitions that
+// answer, and next is valid.
 func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
-	ids, next, err := l.JobIDs(ctx, fleet, status, cursor, limit)
-	if err != nil {
-		return nil, "", err
+	ids, next, incomplete := l.JobIDs(ctx, fleet, status, cursor, limit)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, "", incomplete
 	}
 	orders, err = l.ReadJobs(ctx, ids, status)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
 	}
-	return orders, next, nil
+	return orders, next, cmp.Or(incomplete, err)
 }
 
 // JobIDs finds a page of Jobs without reading the orders, so that a caller can charge for
 // them first. It asks partitions for their sizes, 256 in a round trip, and then lists those
 // that are not empty. A poll that finds nothing is one ZCARD for each partition: with 16
 // partitions one round trip, with 1,024 four, and about half a millisecond of Redis.
+//
+// A partition that does not answer is left out, and the error of the page on which its jobs would
+// have been is ErrIncomplete: ids and next are valid beside it.
 func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (ids []delivery.OrderID, next string, err error) {
 	after, err := parseJobCursor(cursor)
 	if err != nil {
@@ -183,19 +189,18 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 	}
 
 	last := after
+	var missing missingParts
 	remaining := l.partitions[min(after.partition, len(l.partitions)):]
 	for partitions := range slices.Chunk(remaining, partitionsCounted) {
-		sizes, err := pipelined(ctx, l.rdb, "counting jobs", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
+		sizes, errs := pipelinedEach(ctx, l.rdb, "counting jobs", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
 			return pipe.ZCard(ctx, p.jobs(status, fleet)).Val
 		})
-		if err != nil {
-			return nil, "", err
-		}
 
 		for len(partitions) > 0 {
 			// One more than the page takes tells that there is a following page.
 			wanted := limit + 1 - len(ids)
 			n := setsHolding(sizes, int64(wanted))
+			missing.note(errs[:n])
 			listed := make([]jobRange, n)
 			for i := range listed {
 				listed[i] = jobRange{key: partitions[i].jobs(status, fleet), isEmpty: sizes[i] == 0}
@@ -203,40 +208,46 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 					listed[i].after = after
 				}
 			}
-			found, err := l.jobsIn(ctx, listed, wanted)
-			if err != nil {
-				return nil, "", err
-			}
+			found, problems := l.jobsIn(ctx, listed, wanted)
 
 			for i, jobs := range found {
+				missing.add(problems[i])
 				for _, z := range jobs {
 					if len(ids) == limit {
-						return ids, last.String(), nil
+						return ids, last.String(), l.errOfRest(&missing, cursor != "")
 					}
 					member := z.Member.(string)
 					ids = append(ids, partitions[i].orderOfMember(member))
 					last = jobCursor{partition: partitions[i].number, score: int64(z.Score), member: member}
 				}
 			}
-			partitions, sizes = partitions[n:], sizes[n:]
+			partitions, sizes, errs = partitions[n:], sizes[n:], errs[n:]
 		}
 	}
-	return ids, "", nil
+
+	err = l.errOfRest(&missing, cursor != "")
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return nil, "", err
+	}
+	return ids, "", err
 }
 
 // ReadJobs reads the orders that JobIDs found. Orders that have left the status since are
-// left out, and those that cannot be read, which is logged.
+// left out, and those that cannot be read, which is logged. With ErrIncomplete the orders lack those of
+// partitions that do not answer.
 func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status delivery.Status) ([]*delivery.Order, error) {
 	orders, unreadable, err := l.GetReadable(ctx, ids)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
 	}
-	for _, id := range ids {
-		if p, ok := l.partitionOfOrder(id); ok {
+	for i, id := range ids {
+		p, ok := l.partitionOfOrder(id)
+		wasRead := err == nil || orders[i] != nil || unreadable[id] != nil
+		if ok && wasRead {
 			l.noteReadability(p.order(id.Digest()), unreadable[id])
 		}
 	}
-	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil || o.Status != status }), nil
+	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil || o.Status != status }), err
 }
 
 // jobRange is what follows a job in a partition's list of a fleet's jobs.
@@ -255,26 +266,23 @@ func (r jobRange) page(offset, count int) *redis.ZRangeBy {
 }
 
 // jobsIn reads at most limit jobs of each range. All ranges are read in one round trip. Only
-// one that has more than limit jobs of the cursor's millisecond needs others.
-func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) ([][]redis.Z, error) {
-	pages, err := pipelined(ctx, l.rdb, "listing jobs", ranges, func(pipe redis.Pipeliner, r jobRange) func() []redis.Z {
+// one that has more than limit jobs of the cursor's millisecond needs others. errs has why a range
+// could not be read; nothing of it is in found.
+func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) (found [][]redis.Z, errs []error) {
+	pages, errs := pipelinedEach(ctx, l.rdb, "listing jobs", ranges, func(pipe redis.Pipeliner, r jobRange) func() []redis.Z {
 		if r.isEmpty {
 			return nil
 		}
 		return pipe.ZRangeByScoreWithScores(ctx, r.key, r.page(0, limit)).Val
 	})
-	if err != nil {
-		return nil, err
-	}
 
-	found := make([][]redis.Z, len(ranges))
+	found = make([][]redis.Z, len(ranges))
 	for i, page := range pages {
-		found[i], err = l.jobsAfter(ctx, ranges[i], page, limit)
-		if err != nil {
-			return nil, err
+		if errs[i] == nil {
+			found[i], errs[i] = l.jobsAfter(ctx, ranges[i], page, limit)
 		}
 	}
-	return found, nil
+	return found, errs
 }
 
 // jobsAfter returns at most limit jobs of a range. page is the first page from the cursor's

@@ -336,30 +336,82 @@ type Lag struct {
 	Oldest  time.Time // when the oldest of them was written; zero: there is none
 }
 
-// Lag sums up all partitions. A missing group lags behind by everything.
+// Lag sums up all partitions. A missing group lags behind by everything. With ErrIncomplete the sums
+// lack those of partitions that do not answer.
 func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
+	var streams []*laggingStream
+	for _, p := range l.partitions {
+		for _, kind := range roleStreams[role] {
+			streams = append(streams, &laggingStream{key: p.key(kind)})
+		}
+	}
+
+	_, errs := pipelinedEach(ctx, l.rdb, "reading groups", streams, func(pipe redis.Pipeliner, s *laggingStream) func() error {
+		groups := pipe.XInfoGroups(ctx, s.key)
+		return func() error {
+			s.exists = groups.Err() == nil
+			s.group, _ = groupOf(groups.Val(), role)
+			return nil
+		}
+	})
+	_, more := pipelinedEach(ctx, l.rdb, "reading pending entries", streams, func(pipe redis.Pipeliner, s *laggingStream) func() error {
+		return s.findFirst(ctx, pipe)
+	})
+
 	var lag Lag
-	err := l.eachStream(role, func(_ partition, key string) error {
-		groups, there, err := l.groupsOf(ctx, key)
-		if err != nil || !there {
-			return err
+	for i, s := range streams {
+		errs[i] = cmp.Or(errs[i], more[i])
+		if errs[i] != nil || s.first == "" {
+			continue
 		}
-		group, _ := groupOf(groups, role)
-		first, err := l.firstUnsettled(ctx, key, group)
-		if err != nil || first == "" {
-			return err
-		}
-		unread, err := l.unread(ctx, key, &group)
+		unread, err := l.unread(ctx, s.key, &s.group)
 		if err != nil {
-			return err
+			errs[i] = err
+			continue
 		}
-		lag.Entries += group.Pending + unread
-		if at := timeOfEntry(first); lag.Oldest.IsZero() || at.Before(lag.Oldest) {
+
+		lag.Entries += s.group.Pending + unread
+		at := timeOfEntry(s.first)
+		if lag.Oldest.IsZero() || at.Before(lag.Oldest) {
 			lag.Oldest = at
 		}
-		return nil
-	})
+	}
+
+	err := partly(errs)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return Lag{}, err
+	}
 	return lag, err
+}
+
+// laggingStream is a stream, and what a role has yet to settle of it.
+type laggingStream struct {
+	key    string
+	exists bool
+	group  redis.XInfoGroup
+	first  string // the oldest entry that is not settled; empty: there is none
+}
+
+// findFirst asks for the oldest entry that is pending, and for the first that was not read yet.
+func (s *laggingStream) findFirst(ctx context.Context, pipe redis.Pipeliner) func() error {
+	if !s.exists {
+		return nil
+	}
+
+	var pending *redis.XPendingCmd
+	if s.group.Pending > 0 {
+		pending = pipe.XPending(ctx, s.key, s.group.Name)
+	}
+	next := pipe.XRangeN(ctx, s.key, "("+s.group.LastDeliveredID, "+", 1)
+	return func() error {
+		if len(next.Val()) > 0 {
+			s.first = next.Val()[0].ID
+		}
+		if pending != nil && pending.Val().Lower != "" {
+			s.first = pending.Val().Lower
+		}
+		return nil
+	}
 }
 
 // unread is how many entries of a stream a group has yet to read.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -92,7 +93,8 @@ func parseListCursor(text string) (listEntry, error) {
 
 // listPage reads the accounts that follow a cursor in a list of all partitions, at most limit.
 // next is empty at the end. It reads at most limit+1 entries of each partition. It reads further
-// only in a partition with more than limit entries that share the cursor's score.
+// only in a partition with more than limit entries that share the cursor's score. With ErrIncomplete
+// the entries of partitions that do not answer are left out, and next is valid.
 func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, cursor string, limit int) (ids []delivery.AccountID, next string, err error) {
 	after, err := parseListCursor(cursor)
 	if err != nil {
@@ -100,20 +102,22 @@ func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, curso
 	}
 	scores.first = max(scores.first, after.score)
 
-	read, err := pipelined(ctx, l.rdb, "reading a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.Z {
+	read, errs := pipelinedEach(ctx, l.rdb, "reading a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.Z {
 		return pipe.ZRangeByScoreWithScores(ctx, r.list(list), scores.page(0, limit)).Val
 	})
-	if err != nil {
-		return nil, "", err
-	}
 
 	var found []listEntry
 	for i, page := range read {
-		following, err := l.following(ctx, l.partitions[i].list(list), scores, after, page, limit)
-		if err != nil {
-			return nil, "", err
+		if errs[i] != nil {
+			continue
 		}
+		following, problem := l.following(ctx, l.partitions[i].list(list), scores, after, page, limit)
+		errs[i] = problem
 		found = append(found, following...)
+	}
+	err = partly(errs)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return nil, "", err
 	}
 	slices.SortFunc(found, listEntry.compare)
 
@@ -124,7 +128,7 @@ func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, curso
 	for _, entry := range found {
 		ids = append(ids, entry.account)
 	}
-	return ids, next, nil
+	return ids, next, err
 }
 
 // page asks for limit+1 entries from an offset on.
@@ -163,9 +167,10 @@ func (l *core) following(ctx context.Context, key string, scores scoreRange, aft
 	}
 }
 
-// listCounts counts the entries of all partitions in each of the ranges.
+// listCounts counts the entries of all partitions in each of the ranges. With ErrIncomplete the sums
+// lack those of partitions that do not answer.
 func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) ([]int64, error) {
-	counted, err := pipelined(ctx, l.rdb, "counting a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []int64 {
+	counted, errs := pipelinedEach(ctx, l.rdb, "counting a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []int64 {
 		counts := make([]*redis.IntCmd, len(ranges))
 		for i, s := range ranges {
 			counts[i] = pipe.ZCount(ctx, r.list(list), strconv.FormatInt(s.first, 10), strconv.FormatInt(s.last, 10))
@@ -184,7 +189,7 @@ func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) 
 			sums[i] += n
 		}
 	}
-	return sums, err
+	return sums, partly(errs)
 }
 
 // namesKey is a sorted set of all accounts by name, all with the score 0. A member is the folded
@@ -280,7 +285,8 @@ func (s nameSearch) bounds(after string) (first, last string) {
 	return first, last
 }
 
-// namePage reads accounts by name, at most limit, after a cursor.
+// namePage reads accounts by name, at most limit, after a cursor. With ErrIncomplete the accounts of
+// partitions that do not answer are left out, and next is valid.
 func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
 	after, err := parseNameCursor(cursor)
 	if err != nil {
@@ -302,15 +308,15 @@ func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, l
 	for i, member := range members {
 		names[i], ids[i], _, _ = splitName(member)
 	}
-	read, err := l.readAccounts(ctx, ids)
-	if err != nil {
-		return nil, "", err
+	read, incomplete := l.readAccounts(ctx, ids)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, "", incomplete
 	}
 
 	var outlived []any
 	for i, a := range read {
 		switch {
-		case a == nil: // its creation may be about to write it
+		case a == nil: // its creation may be about to write it, or its partition does not answer
 		case isOutlived(a, members[i]):
 			outlived = append(outlived, members[i])
 		case isNameOf(a, members[i]) && search.matches(names[i]):
@@ -320,7 +326,7 @@ func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, l
 	if l.changesAccounts() {
 		l.removeNames(ctx, outlived)
 	}
-	return accounts, next, nil
+	return accounts, next, incomplete
 }
 
 // changesAccounts reports whether this process may change accounts and their names. The panel
@@ -339,13 +345,17 @@ func (l *core) removeNames(ctx context.Context, members []any) {
 	}
 }
 
-// readAccounts reads accounts in one round trip for each 500; nil for one that does not exist.
+// readAccounts reads accounts in one round trip for each 500; nil for one that does not exist, with
+// ErrIncomplete also for one whose partition does not answer.
 func (l *core) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*delivery.Account, error) {
-	reads, err := pipelined(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() map[string]string {
+	reads, errs := pipelinedEach(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() map[string]string {
 		return pipe.HGetAll(ctx, l.partitionOf(id).account(id)).Val
 	})
-	if err != nil {
-		return nil, err
+	var missing missingParts
+	missing.note(errs)
+	incomplete := l.errOfRest(&missing, true)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, incomplete
 	}
 
 	accounts := make([]*delivery.Account, len(ids))
@@ -353,12 +363,13 @@ func (l *core) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*d
 		if len(reads[i]) == 0 {
 			continue
 		}
-		accounts[i], err = decodeAccount(id, reads[i], l.now())
+		account, err := decodeAccount(id, reads[i], l.now())
 		if err != nil {
 			return nil, err
 		}
+		accounts[i] = account
 	}
-	return accounts, nil
+	return accounts, incomplete
 }
 
 // AccountState is a state by which accounts are listed.
@@ -380,7 +391,8 @@ type AccountFilter struct {
 // Page reads the accounts that match, at most limit: by name, or with a state by the time at
 // which it began (suspended) or ends (excess). A page may have fewer although others follow:
 // next is empty at the end. An account whose name or time changes between two pages may be on
-// both or on none. VALIDATION_FAILED for a cursor that no page had.
+// both or on none. VALIDATION_FAILED for a cursor that no page had. With ErrIncomplete the accounts of
+// partitions that do not answer are left out, and next is valid.
 func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
 	if f.State != "" {
 		return l.statePage(ctx, f, cursor, limit)
@@ -399,16 +411,16 @@ func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limi
 
 func (l *core) statePage(ctx context.Context, f AccountFilter, cursor string, limit int) ([]*delivery.Account, string, error) {
 	list, scores := l.stateList(f.State)
-	ids, next, err := l.listPage(ctx, list, scores, cursor, limit)
-	if err != nil {
-		return nil, "", err
+	ids, next, incomplete := l.listPage(ctx, list, scores, cursor, limit)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, "", incomplete
 	}
 	read, err := l.readAccounts(ctx, ids)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
 	}
 	accounts := slices.DeleteFunc(present(read), func(a *delivery.Account) bool { return !f.matches(a) })
-	return accounts, next, nil
+	return accounts, next, cmp.Or(incomplete, err)
 }
 
 // stateList is the list of a state, and the part of it that counts now.
@@ -444,30 +456,29 @@ func accountIDIn(text string) (delivery.AccountID, bool) {
 // AccountCounts are the numbers of accounts: of all, and of those in a state.
 type AccountCounts struct{ All, Excess, Suspended int64 }
 
-// Counts counts the accounts without reading them.
+// Counts counts the accounts without reading them. With ErrIncomplete the counts lack those of
+// partitions that do not answer; All, which has one key for all, is always whole.
 func (l Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) {
 	counts.All, err = l.rdb.ZCard(ctx, l.namesKey()).Result()
 	if err != nil {
 		return AccountCounts{}, failed("counting accounts", err)
 	}
-	counts.Excess, err = l.countState(ctx, AccountInExcess)
-	if err != nil {
-		return AccountCounts{}, err
+
+	var gaps error
+	for state, count := range map[AccountState]*int64{AccountInExcess: &counts.Excess, AccountSuspended: &counts.Suspended} {
+		*count, err = l.countState(ctx, state)
+		if err != nil && !errors.Is(err, ErrIncomplete) {
+			return AccountCounts{}, err
+		}
+		gaps = cmp.Or(gaps, err)
 	}
-	counts.Suspended, err = l.countState(ctx, AccountSuspended)
-	if err != nil {
-		return AccountCounts{}, err
-	}
-	return counts, nil
+	return counts, gaps
 }
 
 func (l Accounts) countState(ctx context.Context, state AccountState) (int64, error) {
 	list, scores := l.stateList(state)
 	counted, err := l.listCounts(ctx, list, scores)
-	if err != nil {
-		return 0, err
-	}
-	return counted[0], nil
+	return counted[0], err
 }
 
 // mostOfOneName bounds the accounts among which Named looks; more of one name are ambiguous.
@@ -512,30 +523,36 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 // Page reads receivers in a state, or in any, at most limit: the worst first, and of one state
 // those that have been in it for longest. A page may have fewer although others follow: next is
 // empty at the end. A receiver whose state changes between two pages may be on both or on none.
-// VALIDATION_FAILED for a cursor that no page had.
+// VALIDATION_FAILED for a cursor that no page had. With ErrIncomplete the receivers of partitions that
+// do not answer are left out, and next is valid.
 func (l Webhooks) Page(ctx context.Context, state EndpointState, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
-	ids, next, err := l.listPage(ctx, listReceivers, receiverScores(state), cursor, limit)
-	if err != nil {
-		return nil, "", err
-	}
-	endpoints, err = l.readEndpoints(ctx, ids)
-	if err != nil {
-		return nil, "", err
-	}
-	return slices.DeleteFunc(endpoints, func(e *WebhookEndpoint) bool { return state != "" && e.State != state }), next, nil
+	endpoints, next, err = l.receivers(ctx, receiverScores(state), cursor, limit)
+	endpoints = slices.DeleteFunc(endpoints, func(e *WebhookEndpoint) bool { return state != "" && e.State != state })
+	return endpoints, next, err
 }
 
-// Unhealthy reads the worst receivers, as Page orders them, at most limit.
+// Unhealthy reads the worst receivers, as Page orders them, at most limit. With ErrIncomplete those of
+// partitions that do not answer are left out.
 func (l Webhooks) Unhealthy(ctx context.Context, limit int) ([]*WebhookEndpoint, error) {
 	worse := scoreRange{first: 0, last: receiverScores(EndpointHealthy).first - 1}
-	ids, _, err := l.listPage(ctx, listReceivers, worse, "", limit)
-	if err != nil {
-		return nil, err
-	}
-	return l.readEndpoints(ctx, ids)
+	endpoints, _, err := l.receivers(ctx, worse, "", limit)
+	return endpoints, err
 }
 
-// EndpointsOf reads the receivers of accounts, in their order, without those that have none.
+func (l *core) receivers(ctx context.Context, scores scoreRange, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
+	ids, next, incomplete := l.listPage(ctx, listReceivers, scores, cursor, limit)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, "", incomplete
+	}
+	endpoints, err = l.readEndpoints(ctx, ids)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return nil, "", err
+	}
+	return endpoints, next, cmp.Or(incomplete, err)
+}
+
+// EndpointsOf reads the receivers of accounts, in their order, without those that have none. With
+// ErrIncomplete those of partitions that do not answer are left out.
 func (l Webhooks) EndpointsOf(ctx context.Context, accounts []delivery.AccountID) ([]*WebhookEndpoint, error) {
 	return l.readEndpoints(ctx, accounts)
 }
@@ -543,21 +560,22 @@ func (l Webhooks) EndpointsOf(ctx context.Context, accounts []delivery.AccountID
 // endpointStates are all states, the worst first.
 var endpointStates = []EndpointState{EndpointUnreachable, EndpointGone, EndpointFailing, EndpointHealthy}
 
-// Counts counts the receivers in each state without reading them.
+// Counts counts the receivers in each state without reading them. With ErrIncomplete the counts lack
+// those of partitions that do not answer.
 func (l Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
 	ranges := make([]scoreRange, len(endpointStates))
 	for i, state := range endpointStates {
 		ranges[i] = receiverScores(state)
 	}
 	counted, err := l.listCounts(ctx, listReceivers, ranges...)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
 	}
 	counts := make(map[EndpointState]int64)
 	for i, state := range endpointStates {
 		counts[state] = counted[i]
 	}
-	return counts, nil
+	return counts, err
 }
 
 // eachAccount calls do with the ids of all accounts, some hundreds at a time, for what must visit

@@ -28,10 +28,11 @@ type Stats struct {
 	InFlight        int64 // counts orders with a timer, which have not ended
 }
 
-// Stats reads the figures of every partition in one round trip.
+// Stats reads the figures of every partition in one round trip. With ErrIncomplete the sums lack those
+// of partitions that do not answer.
 func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
-	groups, err := pipelined(ctx, l.rdb, "reading statistics", l.partitions, func(pipe redis.Pipeliner, r partition) func() map[string][]redis.XInfoGroup {
+	groups, errs := pipelinedEach(ctx, l.rdb, "reading statistics", l.partitions, func(pipe redis.Pipeliner, r partition) func() map[string][]redis.XInfoGroup {
 		events, updates := r.key(kindEvents), r.key(kindUpdates)
 		entries, reports, timers := pipe.XLen(ctx, events), pipe.XLen(ctx, updates), pipe.ZCard(ctx, r.key(kindTimers))
 		refused, dead := pipe.XLen(ctx, r.key(kindRefused)), pipe.XLen(ctx, r.key(kindDeadLetters))
@@ -45,19 +46,19 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 			return map[string][]redis.XInfoGroup{events: ofEvents.Val(), updates: ofUpdates.Val()}
 		}
 	})
-	for _, streams := range groups {
+	for i, streams := range groups {
 		for key, groups := range streams {
 			for _, g := range groups {
 				unread, err := l.unread(ctx, key, &g)
 				if err != nil {
-					return s, err
+					errs[i] = err
 				}
 				s.Unread[Role(g.Name)] += unread
 				s.Pending[Role(g.Name)] += g.Pending
 			}
 		}
 	}
-	return s, err
+	return s, partly(errs)
 }
 
 // Server is what one Redis server, in a cluster one master, reports of itself.
@@ -76,7 +77,22 @@ type Server struct {
 	ReplicaLag     int64 // bytes that the slowest of them lacks
 }
 
-// Servers asks every server.
+// SilentServers is the error of Servers when some servers do not answer. It wraps ErrIncomplete unless
+// none does.
+type SilentServers struct {
+	Addrs []string // of those that do not answer, sorted
+
+	cause error
+}
+
+func (e *SilentServers) Error() string {
+	return fmt.Sprintf("asking the servers: no answer from %s: %s", strings.Join(e.Addrs, ", "), e.cause)
+}
+
+func (e *SilentServers) Unwrap() error { return e.cause }
+
+// Servers asks every server. With ErrIncomplete it returns those that answer; the others are named
+// by SilentServers.
 func (l Monitor) Servers(ctx context.Context) ([]Server, error) { return l.servers(ctx) }
 
 // Memory asks every server for nothing but its memory, which costs less.
@@ -86,17 +102,32 @@ func (l Monitor) Memory(ctx context.Context) ([]Server, error) { return l.server
 func (l Monitor) servers(ctx context.Context, sections ...string) ([]Server, error) {
 	var mu sync.Mutex
 	var all []Server
+	var silent SilentServers
 	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		info, err := one.Info(ctx, sections...).Result()
-		if err != nil {
-			return err
-		}
+
 		mu.Lock()
 		defer mu.Unlock()
+		if err != nil {
+			silent.Addrs = append(silent.Addrs, one.Options().Addr)
+			silent.cause = failure(err)
+			return nil // the others are asked, too
+		}
 		all = append(all, parseServer(one.Options().Addr, info))
 		return nil
 	})
-	return all, failed("asking the servers", err)
+	if err != nil {
+		return all, failed("asking the servers", err)
+	}
+	if silent.cause == nil {
+		return all, nil
+	}
+
+	slices.Sort(silent.Addrs)
+	if len(all) > 0 {
+		silent.cause = fmt.Errorf("%w: %w", ErrIncomplete, silent.cause)
+	}
+	return all, &silent
 }
 
 func parseServer(addr, info string) Server {
@@ -270,7 +301,7 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
-	newest, err := pipelined(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.XMessage {
+	newest, errs := pipelinedEach(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.XMessage {
 		return pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit)).Val
 	})
 	var entries []historyEntry
@@ -280,7 +311,7 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b historyEntry) int { return compareStreamIDs(b.id, a.id) })
-	return entries[:min(limit, len(entries))], err
+	return entries[:min(limit, len(entries))], partly(errs)
 }
 
 // RefusedUpdate is a courier's update that the table of moves forbids. An
@@ -294,17 +325,19 @@ type RefusedUpdate struct {
 	Late    bool // finance was informed (delivery.LateDelivery)
 }
 
-// RefusedUpdates lists the newest, at most limit, 1 to 1000, newest first.
+// RefusedUpdates lists the newest, at most limit, 1 to 1000, newest first. With ErrIncomplete those of
+// partitions that do not answer are left out.
 func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
-	entries, err := l.newestEntries(ctx, kindRefused, limit)
-	if err != nil {
-		return nil, err
+	entries, incomplete := l.newestEntries(ctx, kindRefused, limit)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, incomplete
 	}
 	refused := make([]RefusedUpdate, len(entries))
 	for i := range entries {
 		refused[i] = entries[i].refusedUpdate()
 	}
-	return refused, l.nameAccounts(ctx, refused)
+	err := l.nameAccounts(ctx, refused)
+	return refused, cmp.Or(incomplete, err)
 }
 
 func (t *historyEntry) refusedUpdate() RefusedUpdate {
@@ -321,7 +354,7 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 }
 
 func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
-	heads, err := pipelined(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) func() string {
+	heads, errs := pipelinedEach(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) func() string {
 		r, ok := l.partitionOfOrder(u.Update.Order)
 		if !ok {
 			return nil
@@ -336,7 +369,7 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 			refused[i].Account = account
 		}
 	}
-	return err
+	return partly(errs)
 }
 
 // DeadLetter is an entry that could not be read or handled.
@@ -355,11 +388,12 @@ var streamNames = map[string]string{
 	string(rune(kindTries)): "tries", string(rune(kindAudit)): "audit",
 }
 
-// DeadLetters lists the newest, at most limit, 1 to 1000, newest first.
+// DeadLetters lists the newest, at most limit, 1 to 1000, newest first. With ErrIncomplete those of
+// partitions that do not answer are left out.
 func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
-	entries, err := l.newestEntries(ctx, kindDeadLetters, limit)
-	if err != nil {
-		return nil, err
+	entries, incomplete := l.newestEntries(ctx, kindDeadLetters, limit)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, incomplete
 	}
 	letters := make([]DeadLetter, len(entries))
 	pipe := l.rdb.Pipeline()
@@ -395,7 +429,7 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 			letters[i].Fields = printableFields(entries[i].partition, values)
 		}
 	}
-	return letters, nil
+	return letters, incomplete
 }
 
 // printableFields are an entry's fields, and the order that it names.
@@ -451,16 +485,22 @@ type QueueStats struct {
 var ErrNoOwner = errors.New("no worker owns some of the partitions")
 
 // QueueStats sums up what waits for webhook endpoints, by their state, as the owners of the
-// partitions have told it. ErrNoOwner when one of them has told nothing for summaryLifetime.
+// partitions have told it. ErrNoOwner when one of them has told nothing for summaryLifetime. With
+// ErrIncomplete the sums lack those of partitions that do not answer.
 func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
-	summaries, err := pipelined(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) func() string {
+	summaries, errs := pipelinedEach(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) func() string {
 		return pipe.Get(ctx, r.key(kindSummary)).Val
 	})
-	if err != nil {
-		return nil, err
+	incomplete := partly(errs)
+	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
+		return nil, incomplete
 	}
+
 	all := make(map[EndpointState]QueueStats)
-	for _, summary := range summaries {
+	for i, summary := range summaries {
+		if errs[i] != nil {
+			continue
+		}
 		if summary == "" {
 			return nil, ErrNoOwner
 		}
@@ -468,7 +508,7 @@ func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, 
 			return nil, err
 		}
 	}
-	return all, nil
+	return all, incomplete
 }
 
 // summaryStates are the states of a summary, in their order there.

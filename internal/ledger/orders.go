@@ -318,7 +318,8 @@ func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery
 	return orders, err
 }
 
-// GetReadable is GetAll with unreadable records as nil, and why in unreadable.
+// GetReadable is GetAll with unreadable records as nil, and why in unreadable. With ErrIncomplete an
+// order is also nil when its partition does not answer, so nil then says nothing of whether it exists.
 func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
 	keys := make([]string, len(ids))
 	for i, id := range ids {
@@ -361,7 +362,8 @@ func (l Orders) Find(ctx context.Context, account delivery.AccountID, externalID
 }
 
 // FindAmong finds the orders of several accounts that have one external id. Those that cannot be
-// read are left out and reported.
+// read are left out and reported. With ErrIncomplete those of partitions that do not answer are
+// missing, too.
 func (l Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, externalID string) (orders []*delivery.Order, unreadable []error, err error) {
 	if externalID == "" {
 		return nil, nil, nil

@@ -156,7 +156,8 @@ func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state deliv
 }
 
 // CountOfFleets counts the stores of each fleet in a state, without reading them. Those whose
-// records cannot be read are counted, too.
+// records cannot be read are counted, too. With ErrIncomplete the counts lack those of partitions that
+// do not answer.
 func (l Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, state delivery.StoreState) ([]int, error) {
 	type fleetList struct {
 		fleet int // its place in fleets
@@ -169,17 +170,19 @@ func (l Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, st
 		}
 	}
 
-	sizes, err := pipelined(ctx, l.rdb, "counting stores", lists, func(pipe redis.Pipeliner, list fleetList) func() int64 {
+	sizes, errs := pipelinedEach(ctx, l.rdb, "counting stores", lists, func(pipe redis.Pipeliner, list fleetList) func() int64 {
 		return pipe.ZCard(ctx, list.key).Val
 	})
-	if err != nil {
+	err := partly(errs)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
 	}
+
 	counts := make([]int, len(fleets))
 	for i, size := range sizes {
 		counts[lists[i].fleet] += int(size)
 	}
-	return counts, nil
+	return counts, err
 }
 
 // StorePage is a page of a fleet's stores. Their records have not been read yet, so that
@@ -198,7 +201,9 @@ func (p *StorePage) Len() int { return len(p.keys) }
 // PageOfFleet finds the next stores, at most limit, of a fleet in a state (0: any) after a
 // cursor (empty: from the beginning), by partition and digest. A store keeps its place
 // whatever happens to it, so pages have each store once, even one that changes its state
-// between them. VALIDATION_FAILED for a cursor that no page had.
+// between them. VALIDATION_FAILED for a cursor that no page had. A partition that does not answer is
+// left out, and the error of the page on which its stores would have been is ErrIncomplete: the page
+// is valid beside it.
 func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState, cursor string, limit int) (StorePage, error) {
 	after, err := l.parseStoreCursor(cursor)
 	if err != nil {
@@ -207,18 +212,17 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 
 	page := StorePage{fleet: fleet, state: state}
 	last := after
+	var missing missingParts
 	for partitions := range slices.Chunk(l.partitions[after.partition:], partitionsCounted) {
-		sizes, err := pipelined(ctx, l.rdb, "counting stores", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
+		sizes, errs := pipelinedEach(ctx, l.rdb, "counting stores", partitions, func(pipe redis.Pipeliner, p partition) func() int64 {
 			return pipe.ZCard(ctx, p.fleetStores(fleet, state)).Val
 		})
-		if err != nil {
-			return StorePage{}, err
-		}
 
 		for len(partitions) > 0 {
 			// One more than the page takes tells that there is a following page.
 			wanted := limit + 1 - len(page.keys)
 			n := setsHolding(sizes, int64(wanted))
+			missing.note(errs[:n])
 			listed := make([]storeRange, n)
 			for i := range listed {
 				listed[i] = storeRange{partition: partitions[i], isEmpty: sizes[i] == 0}
@@ -226,25 +230,28 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 					listed[i].after = after.digest
 				}
 			}
-			members, err := l.storesIn(ctx, listed, fleet, state, wanted)
-			if err != nil {
-				return StorePage{}, err
-			}
+			members, problems := l.storesIn(ctx, listed, fleet, state, wanted)
 
 			for i, digests := range members {
+				missing.add(problems[i])
 				for _, digest := range digests {
 					if len(page.keys) == limit {
 						page.Next = last.String()
-						return page, nil
+						return page, l.errOfRest(&missing, cursor != "")
 					}
 					last = storeCursor{partition: partitions[i].number, digest: digest}
 					page.keys = append(page.keys, partitions[i].key(kindStore)+digest)
 				}
 			}
-			partitions, sizes = partitions[n:], sizes[n:]
+			partitions, sizes, errs = partitions[n:], sizes[n:], errs[n:]
 		}
 	}
-	return page, nil
+
+	err = l.errOfRest(&missing, cursor != "")
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return StorePage{}, err
+	}
+	return page, err
 }
 
 // setsHolding returns how many of the first sets, at least one, have that many entries
@@ -266,8 +273,8 @@ type storeRange struct {
 	isEmpty   bool   // nothing has to be read
 }
 
-func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet delivery.FleetID, state delivery.StoreState, limit int) ([][]string, error) {
-	return pipelined(ctx, l.rdb, "listing stores", ranges, func(pipe redis.Pipeliner, r storeRange) func() []string {
+func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet delivery.FleetID, state delivery.StoreState, limit int) (found [][]string, errs []error) {
+	return pipelinedEach(ctx, l.rdb, "listing stores", ranges, func(pipe redis.Pipeliner, r storeRange) func() []string {
 		if r.isEmpty {
 			return nil
 		}
@@ -282,7 +289,8 @@ func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet deliver
 }
 
 // ReadPage reads the stores of a page. Stores that have left the fleet or the state since
-// the page was found are left out, and so are those whose records cannot be read.
+// the page was found are left out, and so are those whose records cannot be read. With ErrIncomplete
+// the stores lack those of partitions that do not answer.
 func (l Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store, error) {
 	stores, _, err := l.readPage(ctx, page)
 	return stores, err
@@ -290,14 +298,11 @@ func (l Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store
 
 func (l *core) readPage(ctx context.Context, page StorePage) (stores []*delivery.Store, unreadable int, err error) {
 	stores, unreadable, err = l.readStores(ctx, page.keys)
-	if err != nil {
-		return nil, 0, err
-	}
 	stores = slices.DeleteFunc(stores, func(s *delivery.Store) bool {
 		isInState := page.state == 0 || s.State == page.state
 		return s.Fleet != page.fleet || !isInState
 	})
-	return stores, unreadable, nil
+	return stores, unreadable, err
 }
 
 // storeCursor is the last store of a page: its partition and digest.
@@ -325,7 +330,8 @@ func (l *core) parseStoreCursor(text string) (storeCursor, error) {
 }
 
 // readStores reads the stores under keys, without missing ones. One whose record cannot be read is
-// left out, counted and logged, so that it hurts no other store.
+// left out, counted and logged, so that it hurts no other store. With ErrIncomplete the stores of
+// partitions that do not answer are missing, too.
 func (l *core) readStores(ctx context.Context, keys []string) (stores []*delivery.Store, unreadable int, err error) {
 	found, problems, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
 		s, err := decodeStore(record)
@@ -436,7 +442,8 @@ const (
 
 // Find lists stores by account and external id, at most limit, 1 to 1000; more: there are others, or
 // may be: it reads storesSearched stores at most, and without an account or a fleet it looks at the
-// stores of accountsSearched accounts only. Stores whose records cannot be read are left out.
+// stores of accountsSearched accounts only. Stores whose records cannot be read are left out. With
+// ErrIncomplete it has looked only where the servers answer.
 func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
@@ -448,11 +455,12 @@ func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*d
 	} else {
 		err = l.search(ctx, &search, l.storeSets(&f))
 	}
-	if err != nil {
+	err = cmp.Or(err, search.missing.err())
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, false, err
 	}
 	more = search.isCut || search.isFull()
-	return search.found[:min(limit, len(search.found))], more, nil
+	return search.found[:min(limit, len(search.found))], more, err
 }
 
 // storeSearch collects the first stores by account and external id that match a filter.
@@ -464,6 +472,8 @@ type storeSearch struct {
 	found  []*delivery.Store // one more than limit tells that there are others
 	unread int               // how many more records may be read
 	isCut  bool              // stores were left out
+
+	missing missingParts // partitions that do not answer; their stores are not found
 }
 
 func (s *storeSearch) isFull() bool { return len(s.found) > s.limit }
@@ -474,7 +484,7 @@ func (l Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
 	var last delivery.AccountID
 	for searched := 0; searched < accountsSearched; {
 		accounts, more, err := l.accountsWithStores(ctx, last, itemsAtOnce)
-		if err != nil {
+		if err := s.take(err); err != nil {
 			return err
 		}
 
@@ -504,19 +514,17 @@ func (l Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
 
 // accountsWithStores lists the accounts after one that have a store, at most limit. Their entries all
 // have the same score, so Redis orders them by id.
+// With ErrIncomplete those of partitions that do not answer are left out.
 func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID, limit int) (accounts []delivery.AccountID, more bool, err error) {
 	start := "-"
 	if !after.IsZero() {
 		start = "(" + string(after[:])
 	}
-	read, err := pipelined(ctx, l.rdb, "listing accounts with stores", l.partitions, func(pipe redis.Pipeliner, r partition) func() []string {
+	read, errs := pipelinedEach(ctx, l.rdb, "listing accounts with stores", l.partitions, func(pipe redis.Pipeliner, r partition) func() []string {
 		return pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
 			Key: r.list(listWithStores), Start: start, Stop: "+", ByLex: true, Count: int64(limit) + 1,
 		}).Val
 	})
-	if err != nil {
-		return nil, false, err
-	}
 
 	for _, members := range read {
 		for _, member := range members {
@@ -527,19 +535,16 @@ func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID,
 	}
 	slices.SortFunc(accounts, compareAccounts)
 	if len(accounts) > limit {
-		return accounts[:limit], true, nil
+		return accounts[:limit], true, partly(errs)
 	}
-	return accounts, false, nil
+	return accounts, false, partly(errs)
 }
 
 // search reads the stores of the sets. It has the ids of at most storesSearched stores in memory, and
 // those of one set.
 func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) error {
 	for some := range slices.Chunk(sets, setsAtOnce) {
-		sizes, err := l.setSizes(ctx, some)
-		if err != nil {
-			return err
-		}
+		some, sizes := l.sizedSets(ctx, s, some)
 
 		for len(some) > 0 {
 			if s.unread == 0 {
@@ -548,7 +553,7 @@ func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) err
 			}
 			n := setsHolding(sizes, int64(s.unread))
 			keys, err := l.storeKeys(ctx, some[:n])
-			if err != nil {
+			if err := s.take(err); err != nil {
 				return err
 			}
 			if len(keys) > s.unread {
@@ -569,7 +574,7 @@ func (l Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string
 	s.unread -= len(keys)
 	for some := range slices.Chunk(keys, itemsAtOnce) {
 		stores, _, err := l.readStores(ctx, some)
-		if err != nil {
+		if err := s.take(err); err != nil {
 			return err
 		}
 		for _, store := range stores {
@@ -582,13 +587,32 @@ func (l Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string
 	return nil
 }
 
-func (l *core) setSizes(ctx context.Context, sets []storeSet) ([]int64, error) {
-	return pipelined(ctx, l.rdb, "counting stores", sets, func(pipe redis.Pipeliner, set storeSet) func() int64 {
+// take returns err, but nil for ErrIncomplete, of which the search takes note.
+func (s *storeSearch) take(err error) error {
+	if errors.Is(err, ErrIncomplete) {
+		s.missing.add(err)
+		return nil
+	}
+	return err
+}
+
+// sizedSets returns the sets that can be read, with their sizes. The search takes note of the others.
+func (l *core) sizedSets(ctx context.Context, s *storeSearch, sets []storeSet) (readable []storeSet, sizes []int64) {
+	all, errs := pipelinedEach(ctx, l.rdb, "counting stores", sets, func(pipe redis.Pipeliner, set storeSet) func() int64 {
 		if set.isSorted {
 			return pipe.ZCard(ctx, set.key).Val
 		}
 		return pipe.SCard(ctx, set.key).Val
 	})
+	s.missing.note(errs)
+
+	for i, set := range sets {
+		if errs[i] == nil {
+			readable = append(readable, set)
+			sizes = append(sizes, all[i])
+		}
+	}
+	return readable, sizes
 }
 
 // firstStores keeps the first stores by account and external id.
@@ -629,8 +653,10 @@ func (l *core) storesOf(account delivery.AccountID) storeSet {
 	return storeSet{partition: r, key: r.keyOf(kindAccountStores, account[:])}
 }
 
+// storeKeys lists the keys of the stores in some sets. With ErrIncomplete it lacks those of partitions
+// that do not answer.
 func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
-	members, err := pipelined(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) func() []string {
+	members, errs := pipelinedEach(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) func() []string {
 		if set.isSorted {
 			return pipe.ZRange(ctx, set.key, 0, -1).Val
 		}
@@ -642,7 +668,7 @@ func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error)
 			keys = append(keys, sets[i].partition.key(kindStore)+digest)
 		}
 	}
-	return keys, err
+	return keys, partly(errs)
 }
 
 // StoreName identifies a store.
@@ -654,7 +680,8 @@ type StoreName struct {
 // StoreOf identifies the store of an order.
 func StoreOf(o *delivery.Order) StoreName { return StoreName{o.Account, o.ExternalStoreID} }
 
-// GetAll reads stores, without missing ones, and unreadable ones, which are reported.
+// GetAll reads stores, without missing ones, and unreadable ones, which are reported. With
+// ErrIncomplete those of partitions that do not answer are missing, too.
 func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
 	keys := make([]string, len(names))
 	for i, n := range names {

@@ -116,19 +116,23 @@ func (l Webhooks) Owner(ctx context.Context, id delivery.AccountID) (*delivery.A
 }
 
 // OwnerNames are the names of those whose endpoints these are, in their order and in one round
-// trip; empty for an account that does not exist.
+// trip; empty for an account that does not exist, with ErrIncomplete also for one whose partition does
+// not answer.
 func (l Webhooks) OwnerNames(ctx context.Context, ids []delivery.AccountID) ([]string, error) {
-	return pipelined(ctx, l.rdb, "reading the names of accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() string {
+	names, errs := pipelinedEach(ctx, l.rdb, "reading the names of accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() string {
 		if id == delivery.FinanceAccount {
 			return func() string { return delivery.FinanceName }
 		}
 		read := pipe.HMGet(ctx, l.partitionOf(id).account(id), "name")
 		return func() string { return text(read.Val()[0]) }
 	})
+	return names, partly(errs)
 }
 
+// readEndpoints reads the endpoints that there are. With ErrIncomplete those of partitions that do not
+// answer are missing.
 func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
-	all, err := pipelined(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) func() *WebhookEndpoint {
+	all, errs := pipelinedEach(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) func() *WebhookEndpoint {
 		r := l.partitionOf(account)
 		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
 		first, owned := pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0), pipe.Exists(ctx, r.key(kindSummary))
@@ -136,7 +140,7 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 			return l.decodeEndpoint(account, l.decodeFacts(account, values.Val()), scheduled.Val(), first.Val(), owned.Val() > 0)
 		}
 	})
-	return present(all), err
+	return present(all), partly(errs)
 }
 
 // writeEndpoint returns the script's reply. All modes but set need a URL: WEBHOOK_NOT_CONFIGURED.

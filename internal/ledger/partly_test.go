@@ -1,0 +1,348 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// away stands for the servers of some partitions that do not answer: what names a key of theirs is not
+// sent, and fails.
+type away struct {
+	prefixes atomic.Pointer[[]string]
+	trips    atomic.Int64 // counts pipelines
+}
+
+var errAway = errors.New("connection refused")
+
+// withAway opens a ledger some of whose partitions can go away.
+func withAway(t *testing.T) (*Ledger, *away) {
+	t.Helper()
+	l := openTest(t)
+	hook := new(away)
+	l.rdb.AddHook(hook)
+	return l, hook
+}
+
+// of makes these partitions unavailable, and all others available.
+func (a *away) of(partitions ...partition) {
+	var prefixes []string
+	for _, p := range partitions {
+		prefixes = append(prefixes, p.prefix)
+	}
+	a.prefixes.Store(&prefixes)
+}
+
+func (a *away) concerns(cmd redis.Cmder) bool {
+	prefixes := a.prefixes.Load()
+	if prefixes == nil {
+		return false
+	}
+	return slices.ContainsFunc(cmd.Args(), func(arg any) bool {
+		key := fmt.Sprint(arg)
+		return slices.ContainsFunc(*prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+}
+
+func (a *away) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *away) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if a.concerns(cmd) {
+			cmd.SetErr(errAway)
+			return errAway
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (a *away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		a.trips.Add(1)
+		var sent []redis.Cmder
+		var err error
+		for _, cmd := range commands {
+			if a.concerns(cmd) {
+				cmd.SetErr(errAway)
+				err = errAway
+				continue
+			}
+			sent = append(sent, cmd)
+		}
+		if len(sent) > 0 {
+			err = errors.Join(err, next(ctx, sent))
+		}
+		return err
+	}
+}
+
+// inEachPartition makes a vendor with an active store of one fleet in every partition.
+func inEachPartition(t *testing.T, l *Ledger) []*env {
+	t.Helper()
+	fleet := newFleet(t, l)
+	vendors := make([]*env, len(l.partitions))
+	for slices.Contains(vendors, nil) {
+		a := &delivery.Account{ID: delivery.NewAccountID(), Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}
+		p := l.partitionOf(a.ID).number
+		if vendors[p] == nil {
+			must(t, l.Accounts.Create(t.Context(), a, testHash))
+			newStore(t, l, a.ID, fleet)
+			vendors[p] = &env{Ledger: l, account: a.ID, fleet: fleet}
+		}
+	}
+	return vendors
+}
+
+func wantIncomplete(t *testing.T, what string, err error) {
+	t.Helper()
+	check(t, errors.Is(err, ErrIncomplete), "%s: %v instead of ErrIncomplete", what, err)
+	check(t, errors.Is(err, delivery.ErrUnavailable), "%s: who does not look for ErrIncomplete must fail: %v", what, err)
+}
+
+func wantWhollyUnavailable(t *testing.T, what string, err error) {
+	t.Helper()
+	check(t, errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, ErrIncomplete), "%s: %v instead of ErrUnavailable", what, err)
+}
+
+func TestPipelinedEach_ReturnsAnErrorForEachItem(t *testing.T) {
+	l, hook := withAway(t)
+	for i, p := range l.partitions {
+		must(t, l.rdb.Set(t.Context(), p.key(kindSummary), fmt.Sprint("value ", i), 0).Err())
+	}
+	must(t, l.rdb.HSet(t.Context(), l.partitions[3].key(kindMinutes), "a", "b").Err())
+	hook.of(l.partitions[1])
+
+	read := func(keys ...string) ([]string, []error) {
+		return pipelinedEach(t.Context(), l.rdb, "reading", keys, func(pipe redis.Pipeliner, key string) func() string {
+			if key == "" {
+				return nil
+			}
+			first, second := pipe.Get(t.Context(), key), pipe.Get(t.Context(), key)
+			return func() string { return first.Val() + second.Val() }
+		})
+	}
+	values, errs := read(l.partitions[0].key(kindSummary), l.partitions[1].key(kindSummary), "", l.partitions[2].key(kindNotes),
+		l.partitions[3].key(kindMinutes), l.partitions[3].key(kindSummary))
+	equal(t, values, []string{"value 0value 0", "", "", "", "", "value 3value 3"}, "values")
+	check(t, errors.Is(errs[1], delivery.ErrUnavailable), "of a partition that is away: %v", errs[1])
+	check(t, errs[4] != nil && !errors.Is(errs[4], delivery.ErrUnavailable), "of a wrong type: %v", errs[4])
+	check(t, errs[0] == nil && errs[2] == nil && errs[3] == nil && errs[5] == nil, "errors %v", errs)
+
+	hook.of(l.partitions...)
+	before := hook.trips.Load()
+	_, errs = read(slices.Repeat([]string{l.partitions[0].key(kindSummary)}, 4*itemsAtOnce)...)
+	check(t, !slices.Contains(errs, nil), "an item has no error although nothing answers")
+	equal(t, hook.trips.Load()-before, 1, "round trips to a single server that is dead")
+}
+
+// A fleet gets the jobs of the partitions that answer, and hears on which page some are missing.
+func TestJobs_OfThePartitionsThatAnswer(t *testing.T) {
+	l, hook := withAway(t)
+	vendors := inEachPartition(t, l)
+	var want []delivery.OrderID
+	for i, s := range vendors {
+		o := s.create(t, "X-1")
+		s.list(t, o.ID)
+		if i != 1 {
+			want = append(want, o.ID)
+		}
+	}
+	fleet := vendors[0].fleet.ID
+	hook.of(l.partitions[1])
+
+	for _, limit := range []int{1, 2, 100} {
+		var got []delivery.OrderID
+		incomplete := 0
+		for cursor := ""; ; {
+			jobs, next, err := l.Orders.Jobs(t.Context(), fleet, delivery.Searching, cursor, limit)
+			if err != nil {
+				wantIncomplete(t, fmt.Sprint("pages of ", limit), err)
+				incomplete++
+			}
+			for _, o := range jobs {
+				got = append(got, o.ID)
+			}
+			if next == "" {
+				break
+			}
+			cursor = next
+		}
+		equal(t, got, want, fmt.Sprint("jobs in pages of ", limit))
+		check(t, incomplete > 0, "no page of %d says that jobs are missing", limit)
+	}
+
+	hook.of(l.partitions...)
+	wantWhollyUnavailable(t, "nothing answers", errOf(l.Orders.Jobs(t.Context(), fleet, delivery.Searching, "", 100)))
+
+	// The last page of a cluster whose other servers gave the pages before.
+	hook.of()
+	_, cursor := get2(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, "", 3))(t)
+	hook.of(l.partitions[2:]...)
+	wantWhollyUnavailable(t, "the only server", errOf(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, cursor, 3)))
+	l.cluster = true
+	ids, next, err := l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, cursor, 3)
+	wantIncomplete(t, "the rest of a list", err)
+	check(t, len(ids) == 0 && next == "", "the rest is %v and %q", ids, next)
+}
+
+func TestJobs_ThatGoAwayBeforeTheyAreRead(t *testing.T) {
+	l, hook := withAway(t)
+	vendors := inEachPartition(t, l)
+	for _, s := range vendors {
+		s.list(t, s.create(t, "X-1").ID)
+	}
+	ids, _ := get2(l.Orders.JobIDs(t.Context(), vendors[0].fleet.ID, delivery.Searching, "", 100))(t)
+	hook.of(l.partitions[3])
+	orders, err := l.Orders.ReadJobs(t.Context(), ids, delivery.Searching)
+	wantIncomplete(t, "reading jobs", err)
+	equal(t, len(orders), 3, "jobs")
+	// Whoever decides by an order's absence gets an error.
+	_, err = l.Orders.GetAll(t.Context(), ids)
+	wantError(t, err, delivery.ErrUnavailable)
+}
+
+func TestJobs_AWrongReplyIsNoGap(t *testing.T) {
+	l := openTest(t)
+	s := newVendor(t, l)
+	must(t, l.rdb.Set(t.Context(), l.partitions[2].jobs(delivery.Searching, s.fleet.ID), "no list", 0).Err())
+	err := errOf(l.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "", 100))
+	check(t, err != nil && !errors.Is(err, delivery.ErrUnavailable), "a defect is %v", err)
+}
+
+func TestFleetStores_OfThePartitionsThatAnswer(t *testing.T) {
+	l, hook := withAway(t)
+	vendors := inEachPartition(t, l)
+	fleet := vendors[0].fleet.ID
+	hook.of(l.partitions[2])
+
+	page, err := l.Stores.PageOfFleet(t.Context(), fleet, delivery.Active, "", 100)
+	wantIncomplete(t, "finding stores", err)
+	equal(t, len(get(l.Stores.ReadPage(t.Context(), page))(t)), 3, "stores")
+	first, err := l.Stores.PageOfFleet(t.Context(), fleet, delivery.Active, "", 2)
+	wantIncomplete(t, "the first page, which passes the partition", err)
+	rest, err := l.Stores.PageOfFleet(t.Context(), fleet, delivery.Active, first.Next, 2)
+	wantIncomplete(t, "the page behind it, whose cursor is before the partition", err)
+	equal(t, first.Len()+rest.Len(), 3, "stores in pages")
+	counts, err := l.Stores.CountOfFleets(t.Context(), []delivery.FleetID{fleet}, delivery.Active)
+	wantIncomplete(t, "counting stores", err)
+	equal(t, counts, []int{3}, "counts")
+
+	hook.of(l.partitions[0])
+	stores, err := l.Stores.ReadPage(t.Context(), page)
+	wantIncomplete(t, "reading stores", err)
+	equal(t, len(stores), 2, "stores that could be read")
+
+	// An announcement goes out once a day, so it must not go by a part of the stores.
+	_, _, err = l.Stores.OfFleet(t.Context(), fleet, delivery.Active)
+	wantError(t, err, delivery.ErrUnavailable)
+	hook.of(l.partitions...)
+	wantWhollyUnavailable(t, "nothing answers", errOf1(l.Stores.PageOfFleet(t.Context(), fleet, 0, "", 10)))
+}
+
+func errOf1[T any](_ T, err error) error { return err }
+
+// What operators look at shows the accounts of the partitions that answer.
+func TestOperatorsLists_OfThePartitionsThatAnswer(t *testing.T) {
+	l, hook := withAway(t)
+	vendors := inEachPartition(t, l)
+	for _, s := range vendors {
+		s.register(t)
+		get(l.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = true; return nil }))(t)
+	}
+	lost := vendors[1]
+	hook.of(l.partitions[1])
+
+	for what, read := range map[string]func() (found int, err error){
+		"accounts by name": func() (int, error) {
+			found, _, err := l.Accounts.Page(t.Context(), AccountFilter{}, "", 100)
+			return len(found), err
+		},
+		"suspended accounts": func() (int, error) {
+			found, _, err := l.Accounts.Page(t.Context(), AccountFilter{State: AccountSuspended}, "", 100)
+			return len(found), err
+		},
+		"counts of accounts": func() (int, error) {
+			counts, err := l.Accounts.Counts(t.Context())
+			return int(counts.Suspended), err
+		},
+		"receivers": func() (int, error) {
+			found, _, err := l.Webhooks.Page(t.Context(), "", "", 100)
+			return len(found), err
+		},
+		"receivers of accounts": func() (int, error) {
+			var ids []delivery.AccountID
+			for _, s := range vendors {
+				ids = append(ids, s.account)
+			}
+			found, err := l.Webhooks.EndpointsOf(t.Context(), ids)
+			return len(found), err
+		},
+		"counts of receivers": func() (int, error) {
+			counts, err := l.Webhooks.Counts(t.Context())
+			return int(counts[EndpointHealthy]), err
+		},
+		"stores": func() (int, error) {
+			found, _, err := l.Stores.Find(t.Context(), StoreFilter{}, 100)
+			return len(found), err
+		},
+		"a fleet's stores": func() (int, error) {
+			found, _, err := l.Stores.Find(t.Context(), StoreFilter{Fleet: lost.fleet.ID}, 100)
+			return len(found), err
+		},
+	} {
+		found, err := read()
+		wantIncomplete(t, what, err)
+		equal(t, found, 3, what)
+	}
+
+	accounts, _, err := l.Accounts.Page(t.Context(), AccountFilter{}, "", 100)
+	wantIncomplete(t, "accounts", err)
+	check(t, !slices.ContainsFunc(accounts, func(a *delivery.Account) bool { return a.ID == lost.account }), "an account that cannot be read is listed")
+	hook.of()
+	equal(t, len(allAccounts(t, l)), 4, "accounts, none of which has lost its name")
+}
+
+func TestMonitor_CountsThePartitionsThatAnswer(t *testing.T) {
+	l, hook := withAway(t)
+	vendors := inEachPartition(t, l)
+	for i, s := range vendors {
+		o := s.create(t, "X-1")
+		s.list(t, o.ID)
+		must(t, l.rdb.Set(t.Context(), l.partitions[i].key(kindSummary),
+			encode(func(c *codec) { c.summary(map[EndpointState]QueueStats{EndpointHealthy: {Events: 2}}) }), 0).Err())
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[i].key(kindDeadLetters), Values: []any{"reason", "broken"}}).Err())
+		must(t, l.makeGroups(t.Context(), l.partitions[i].key(kindEvents)))
+	}
+	whole := get(l.Streams.Lag(t.Context(), RoleExport))(t)
+	check(t, whole.Entries >= 4 && time.Since(whole.Oldest) < time.Hour, "lag %+v", whole)
+	hook.of(l.partitions[3])
+
+	stats, err := l.Monitor.Stats(t.Context())
+	wantIncomplete(t, "statistics", err)
+	check(t, stats.InFlight == 3 && stats.DeadLetters == 3, "statistics %+v", stats)
+	queues, err := l.Monitor.QueueStats(t.Context())
+	wantIncomplete(t, "queues", err)
+	equal(t, queues[EndpointHealthy].Events, 6, "events that wait")
+	lag, err := l.Streams.Lag(t.Context(), RoleExport)
+	wantIncomplete(t, "lag", err)
+	check(t, lag.Entries > 0 && lag.Entries < whole.Entries && !lag.Oldest.IsZero(), "lag %+v of %+v", lag, whole)
+	letters, err := l.Monitor.DeadLetters(t.Context(), 10)
+	wantIncomplete(t, "dead letters", err)
+	equal(t, len(letters), 3, "dead letters")
+	refused, err := l.Monitor.RefusedUpdates(t.Context(), 10)
+	wantIncomplete(t, "refused updates", err)
+	equal(t, len(refused), 0, "refused updates")
+
+	hook.of(l.partitions...)
+	wantWhollyUnavailable(t, "statistics of nothing", errOf1(l.Monitor.Stats(t.Context())))
+	wantWhollyUnavailable(t, "lag of nothing", errOf1(l.Streams.Lag(t.Context(), RoleExport)))
+}
