@@ -96,7 +96,8 @@ type Feed struct {
 	// partitions, those of a stream in order, one call at a time.
 	Handle func(ctx context.Context, batch []Entry) error
 	// Every spaces reads, so that batches collect, 0: 1 s; a full one is followed at once. After
-	// delivery.ErrUnavailable nothing new is read until the rest has succeeded.
+	// delivery.ErrUnavailable nothing new is read until the rest has succeeded, but for what is on a
+	// server that does not answer: the streams of the others go on without it.
 	Every      time.Duration
 	Log        func(msg string, args ...any) // optional
 	Batch      int                           // entries of a stream that are read at once, 0: 256; 50,000 of all streams
@@ -126,24 +127,44 @@ type streamRef struct {
 	key       string
 }
 
+// feedStream is a stream, and how far a feed has got with it. One does not wait for another, because
+// a server of a cluster may be away while others answer.
+type feedStream struct {
+	streamRef
+
+	hasGroups bool
+	claimed   time.Time // when dead consumers' entries were last taken over; zero: not yet
+
+	// isUnsettled: this consumer may have got entries that it has not settled.
+	isUnsettled bool
+
+	// Until awayUntil the stream's server is not asked again, because it did not answer; pause is for how
+	// long after the next failure.
+	awayUntil time.Time
+	pause     time.Duration
+}
+
 type feedReader struct {
 	*Feed
 	ledger  *core
-	streams []streamRef
+	streams []*feedStream
 
-	claimed   time.Time // when dead consumers' entries were last looked for; zero: not since groups were made
 	forgotten time.Time // when the names of those long gone were last looked for; zero: not yet
-	redoAt    time.Time // when to take up this consumer's unsettled entries; zero: there are none
+	redoAt    time.Time // when to take up this consumer's unsettled entries
 	redoPause time.Duration
 	stalled   bool // Handle waits for something outside; nothing new is read
 	nextRead  time.Time
 }
 
 func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
-	r := &feedReader{Feed: f, ledger: l, redoAt: time.Now(), redoPause: minPause}
+	r := &feedReader{Feed: f, ledger: l, redoPause: minPause}
 	for _, partition := range partitions {
 		for _, kind := range roleStreams[f.Role] {
-			r.streams = append(r.streams, streamRef{partition, partition.key(kind)})
+			r.streams = append(r.streams, &feedStream{
+				streamRef:   streamRef{partition, partition.key(kind)},
+				isUnsettled: true, // by the process before this one
+				pause:       minPause,
+			})
 		}
 	}
 	return r
@@ -159,14 +180,7 @@ func (r *feedReader) run(ctx context.Context) {
 			pause = minPause
 			continue
 		}
-		r.redoLater()
-		r.stalled = errors.Is(err, delivery.ErrUnavailable)
-		if redis.HasErrorPrefix(err, "NOGROUP") {
-			r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
-			r.claimed = time.Time{}
-		} else {
-			r.Log("reading or handling entries failed; it is tried again", "error", err, "pause", pause)
-		}
+		r.Log("handling entries failed; it is tried again", "error", err, "pause", pause)
 		sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
@@ -187,7 +201,7 @@ const (
 // forget deletes silent consumers without pending entries; an empty name means all.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
 	calls := make([]call, 0, len(r.streams))
-	for _, s := range r.streams {
+	for _, s := range r.answering() {
 		calls = append(calls, call{keys: []string{s.key}, args: []any{string(r.Role), silent.Milliseconds(), name}})
 	}
 	if _, err := r.ledger.runAll(ctx, "forget_consumers", calls); err != nil {
@@ -210,43 +224,195 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// turn is one round: unsettled entries, dead consumers' entries, then new ones.
+// turn is one round: unsettled entries, dead consumers' entries, then new ones. It returns Handle's
+// failure. A stream that cannot be read is left alone for a while.
 func (r *feedReader) turn(ctx context.Context) error {
-	if r.claimed.IsZero() {
-		for _, s := range r.streams {
-			if err := r.ledger.makeGroups(ctx, s.key); err != nil {
-				return err
-			}
-		}
+	if len(r.answering()) == 0 {
+		sleep(ctx, time.Until(r.firstBack()))
+		return nil
 	}
+	for _, s := range r.answering() {
+		if s.hasGroups {
+			continue
+		}
+		if err := r.ledger.makeGroups(ctx, s.key); err != nil {
+			r.lose(ctx, s, err)
+			continue
+		}
+		s.hasGroups = true
+	}
+
 	if r.stalled {
 		sleep(ctx, time.Until(r.redoAt))
 	}
-	if !r.redoAt.IsZero() && !time.Now().Before(r.redoAt) {
-		switch err := r.readOwn(ctx); {
-		case err == nil:
-			r.redoAt, r.redoPause, r.stalled = time.Time{}, minPause, false
-		case errors.Is(err, delivery.ErrUnavailable) || redis.HasErrorPrefix(err, "NOGROUP"):
+	if !time.Now().Before(r.redoAt) {
+		err := r.settleOwn(ctx)
+		if r.stalled {
 			return err
-		default:
+		}
+		if err != nil {
 			r.Log("entries are still unsettled", "error", err)
-			r.redoLater()
-			r.stalled = false
 		}
 	}
-	if time.Since(r.claimed) > r.ClaimAfter/2 {
-		for _, s := range r.streams {
-			if err := r.claim(ctx, s); err != nil {
-				return err
-			}
-		}
-		r.claimed = time.Now()
+	err := r.takeOver(ctx)
+	if r.stalled {
+		return err
 	}
+
 	if time.Since(r.forgotten) > forgetEvery {
 		r.forgotten = time.Now()
 		r.forget(ctx, forgetAfter, "")
 	}
-	return r.gather(ctx)
+	_, handling := r.readNew(ctx)
+	return joinCounted([]error{err, handling})
+}
+
+// answering lists the streams whose servers are to be asked.
+func (r *feedReader) answering() (streams []*feedStream) {
+	now := time.Now()
+	for _, s := range r.streams {
+		if !now.Before(s.awayUntil) {
+			streams = append(streams, s)
+		}
+	}
+	return streams
+}
+
+// firstBack returns when the first stream is to be asked again.
+func (r *feedReader) firstBack() time.Time {
+	first := r.streams[0].awayUntil
+	for _, s := range r.streams {
+		if s.awayUntil.Before(first) {
+			first = s.awayUntil
+		}
+	}
+	return first
+}
+
+// lose leaves a stream alone for a while, and with it the others of a server that does not answer: to
+// ask for each of them would hold up those that can be read. What a lost reply brought is unsettled.
+func (r *feedReader) lose(ctx context.Context, s *feedStream, err error) {
+	s.isUnsettled = true
+	if ctx.Err() != nil {
+		return
+	}
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
+		s.hasGroups = false
+		s.awayUntil = time.Now().Add(minPause)
+		return
+	}
+
+	lost := []*feedStream{s}
+	if errors.Is(err, delivery.ErrUnavailable) {
+		lost = r.onServerOf(ctx, s)
+	}
+	pause := s.pause
+	r.Log("streams cannot be read; the others go on", "streams", len(lost), "of", len(r.streams), "error", err, "pause", pause)
+	until := time.Now().Add(pause)
+	for _, other := range lost {
+		other.awayUntil = until
+		other.pause = min(2*pause, maxPause)
+	}
+}
+
+// onServerOf lists the streams that are on the same server as one of them.
+func (r *feedReader) onServerOf(ctx context.Context, s *feedStream) (streams []*feedStream) {
+	server := r.ledger.serverOf(ctx, s.partition)
+	for _, other := range r.streams {
+		if r.ledger.serverOf(ctx, other.partition) == server {
+			streams = append(streams, other)
+		}
+	}
+	return streams
+}
+
+// serverOf names the server that has a partition, as far as this process knows.
+func (l *core) serverOf(ctx context.Context, p partition) string {
+	if !l.cluster {
+		return ""
+	}
+	if many, ok := l.rdb.(*redis.ClusterClient); ok {
+		master, err := many.MasterForKey(ctx, p.prefix)
+		if err == nil {
+			return master.Options().Addr
+		}
+	}
+	return p.prefix // each partition by itself
+}
+
+// handlingError is what Handle has returned. Every other error of a stream is Redis's.
+type handlingError struct{ error }
+
+func (e handlingError) Unwrap() error { return e.error }
+
+// note takes a stream's error: of Redis, or of Handle, which it returns.
+func (r *feedReader) note(ctx context.Context, s *feedStream, err error) error {
+	failed, isHandling := errors.AsType[handlingError](err)
+	if err == nil || !isHandling {
+		if err != nil {
+			r.lose(ctx, s, err)
+		}
+		return nil
+	}
+	s.isUnsettled = true
+	r.stalled = r.stalled || isTransient(ctx, failed.error)
+	return failed.error
+}
+
+// settleOwn takes up what this consumer has begun, and returns Handle's failure. It sets stalled
+// anew: what is on a server that is away stalls nothing.
+func (r *feedReader) settleOwn(ctx context.Context) error {
+	r.stalled = false
+	var errs []error
+	for _, s := range r.answering() {
+		isAway := time.Now().Before(s.awayUntil) // since another of its server was asked
+		if !s.isUnsettled || isAway {
+			continue
+		}
+		err := r.readOwnOf(ctx, s.streamRef)
+		if err == nil {
+			s.isUnsettled = false
+			continue
+		}
+		errs = append(errs, r.note(ctx, s, err))
+	}
+
+	err := joinCounted(errs)
+	if err != nil {
+		r.redoLater()
+	} else {
+		r.redoAt, r.redoPause = time.Time{}, minPause
+	}
+	return err
+}
+
+// takeOver claims what dead consumers have left in streams in which that was not looked for lately. It
+// returns Handle's failure.
+func (r *feedReader) takeOver(ctx context.Context) error {
+	var errs []error
+	for _, s := range r.answering() {
+		isAway := time.Now().Before(s.awayUntil)
+		isDue := time.Since(s.claimed) > r.ClaimAfter/2
+		if !isDue || isAway {
+			continue
+		}
+		err := r.claim(ctx, s.streamRef)
+		if err == nil {
+			s.claimed = time.Now()
+			continue
+		}
+		errs = append(errs, r.note(ctx, s, err))
+		if r.stalled {
+			break
+		}
+	}
+
+	err := joinCounted(errs)
+	if err != nil {
+		r.redoLater()
+	}
+	return err
 }
 
 // makeGroups makes each group that a stream must have. When Redis refuses that for want of memory, a
@@ -284,36 +450,57 @@ func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from s
 // gatheredAtOnce bounds what one read brings, however many partitions there are.
 const gatheredAtOnce = 50_000
 
-// gather reads what is new in every stream, and does not wait for more.
-func (r *feedReader) gather(ctx context.Context) error {
+// readNew reads what is new in every stream that answers, does not wait for more, and handles it. A
+// failure of one stream does not keep what others have brought from being handled. It returns why
+// streams could not be read, and Handle's failure.
+func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 	sleep(ctx, time.Until(r.nextRead))
+	streams := r.answering()
 	count := min(r.Batch, max(gatheredAtOnce/len(r.streams), 1))
 	pipe := r.ledger.readers.Pipeline()
-	reads := make([]*redis.XStreamSliceCmd, len(r.streams))
-	for i, s := range r.streams {
+	reads := make([]*redis.XStreamSliceCmd, len(streams))
+	for i, s := range streams {
 		reads[i] = r.readGroup(ctx, pipe, ">", count, s.key)
 	}
 	_, _ = pipe.Exec(ctx) // each read carries its own error
+
 	var batch []Entry
+	var brought []*feedStream
 	var errs []error
 	full := false
-	for i, read := range reads {
-		if read.Err() != nil { // what it brought all the same is handed out again
-			errs = append(errs, readFailure(read.Err()))
+	for i, s := range streams {
+		err := readFailure(reads[i].Err())
+		if err != nil { // what it brought all the same is handed out again
+			errs = append(errs, err)
+			isAway := time.Now().Before(s.awayUntil) // with another of its server
+			s.isUnsettled = true
+			if !isAway {
+				r.lose(ctx, s, err)
+			}
 			continue
 		}
-		for _, stream := range read.Val() {
+		s.awayUntil, s.pause = time.Time{}, minPause
+		for _, stream := range reads[i].Val() {
 			full = full || len(stream.Messages) == count
-			batch = append(batch, r.parse(ctx, r.streams[i], stream.Messages)...)
+			batch = append(batch, r.parse(ctx, s.streamRef, stream.Messages)...)
+			brought = append(brought, s)
 		}
 	}
 	if !full {
 		r.nextRead = time.Now().Add(r.Every)
 	}
+
 	if len(batch) > 0 {
-		errs = append(errs, r.Handle(ctx, batch))
+		handling = r.Handle(ctx, batch)
 	}
-	return joinCounted(errs)
+	if handling != nil {
+		for _, s := range brought {
+			s.isUnsettled = true
+		}
+		r.redoLater()
+		r.stalled = isTransient(ctx, handling)
+	}
+	return joinCounted(errs), handling
 }
 
 // readFailure keeps NOGROUP recognisable. Nothing to read is none.
@@ -325,14 +512,6 @@ func readFailure(err error) error {
 		return err
 	}
 	return failed("reading a stream", err)
-}
-
-func (r *feedReader) readOwn(ctx context.Context) error {
-	errs := make([]error, len(r.streams))
-	for i, s := range r.streams {
-		errs[i] = r.readOwnOf(ctx, s)
-	}
-	return joinCounted(errs)
 }
 
 func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
@@ -378,7 +557,7 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if len(entries) == 0 {
 		return nil
 	}
-	failure := r.Handle(ctx, entries)
+	failure := r.handle(ctx, entries)
 	if failure == nil || isTransient(ctx, failure) {
 		return failure
 	}
@@ -388,7 +567,7 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 			rest = append(rest, e)
 			continue
 		}
-		err := r.Handle(ctx, []Entry{e})
+		err := r.handle(ctx, []Entry{e})
 		if err != nil && !isTransient(ctx, err) {
 			err = r.deadLetter(ctx, s, e.ID, err.Error())
 		}
@@ -402,7 +581,15 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	case 0:
 		return nil
 	}
-	return r.Handle(ctx, rest)
+	return r.handle(ctx, rest)
+}
+
+// handle is Handle with its errors marked as such.
+func (r *feedReader) handle(ctx context.Context, entries []Entry) error {
+	if err := r.Handle(ctx, entries); err != nil {
+		return handlingError{err}
+	}
+	return nil
 }
 
 // isTransient reports a failure that no entry has caused.

@@ -304,6 +304,21 @@ func (r *feedReader) makeGroups(ctx context.Context) error {
 	return nil
 }
 
+// readOwn takes up what the consumer has begun, in all streams.
+func (r *feedReader) readOwn(ctx context.Context) error {
+	errs := make([]error, len(r.streams))
+	for i, s := range r.streams {
+		errs[i] = r.readOwnOf(ctx, s.streamRef)
+	}
+	return joinCounted(errs)
+}
+
+// gather reads what is new once.
+func (r *feedReader) gather(ctx context.Context) error {
+	reading, handling := r.readNew(ctx)
+	return joinCounted([]error{reading, handling})
+}
+
 // collect reads a role's entries, own unfinished ones first, until it has n, and
 // acknowledges none.
 func collect(tb testing.TB, l *Ledger, role Role, consumer string, n int) []Entry {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // away stands for the servers of some partitions that do not answer: what names a key of theirs is not
@@ -30,6 +33,7 @@ func withAway(t *testing.T) (*Ledger, *away) {
 	l := openTest(t)
 	hook := new(away)
 	l.rdb.AddHook(hook)
+	l.readers.AddHook(hook)
 	return l, hook
 }
 
@@ -345,4 +349,118 @@ func TestMonitor_CountsThePartitionsThatAnswer(t *testing.T) {
 	hook.of(l.partitions...)
 	wantWhollyUnavailable(t, "statistics of nothing", errOf1(l.Monitor.Stats(t.Context())))
 	wantWhollyUnavailable(t, "lag of nothing", errOf1(l.Streams.Lag(t.Context(), RoleExport)))
+}
+
+// The export goes on with the partitions that answer. What the others have comes when they are back, and
+// nothing is handed out twice without a reason.
+func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
+	t.Parallel()
+	l, hook := withAway(t)
+	vendors := inEachPartition(t, l)
+	l.cluster = true // each partition stands for a server
+	c := newHandled(l)
+	unavailable := fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)
+	hook.of(l.partitions[1]) // from the start: its groups cannot be made
+	runFeed(t, l, Feed{Role: RoleExport, Consumer: "c", Every: time.Millisecond, ClaimAfter: time.Second, Handle: c.handle})
+
+	others := openTest(t, sameDatabase(l)) // a gateway that reaches all
+	must(t, others.Fleets.Load(t.Context()))
+	create := func(name string) (all []delivery.OrderID) {
+		t.Helper()
+		for _, s := range vendors {
+			all = append(all, (&env{Ledger: others, account: s.account, fleet: s.fleet}).create(t, name).ID)
+		}
+		return all
+	}
+	first := create("X-1")
+	c.await(t, "of those that answer from the start", first[0], first[2], first[3])
+
+	// What Handle waits for stalls everybody; who is away does not prolong it.
+	c.fail(unavailable)
+	second := create("X-2")
+	testserver.Await(t, "a failure", func() bool { return c.failures.Load() > 1 })
+	c.fail(nil)
+	c.await(t, "of those that answer after a failure of something else", second[0], second[2], second[3])
+
+	// Another goes away in the middle, the first comes back.
+	hook.of(l.partitions[2])
+	third := create("X-3")
+	c.await(t, "of those that are back", first[1], second[1], third[0], third[1], third[3])
+	check(t, !c.has(third[2]), "handed out %s, whose partition is away", third[2])
+	hook.of()
+	c.await(t, "everything", third[2])
+	testserver.Await(t, "everything is acknowledged", func() bool {
+		read, err := l.Monitor.Stats(t.Context())
+		return err == nil && read.Pending[RoleExport] == 0 && read.Unread[RoleExport] == 0
+	})
+	for id, n := range c.counts() {
+		check(t, n == 1, "order %s was handled %d times", id, n)
+	}
+}
+
+// handled counts the orders that a feed has handled and acknowledged.
+type handled struct {
+	ledger   *Ledger
+	failures atomic.Int64
+
+	mu     sync.Mutex
+	failed error
+	orders map[delivery.OrderID]int
+}
+
+func newHandled(l *Ledger) *handled { return &handled{ledger: l, orders: map[delivery.OrderID]int{}} }
+
+func (h *handled) fail(with error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed = with
+}
+
+func (h *handled) handle(ctx context.Context, batch []Entry) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed != nil {
+		h.failures.Add(1)
+		return h.failed
+	}
+	for _, e := range batch {
+		for _, event := range e.Events {
+			h.orders[event.Order]++
+		}
+	}
+	return h.ledger.Streams.Ack(ctx, RoleExport, batch...)
+}
+
+func (h *handled) counts() map[delivery.OrderID]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.orders)
+}
+
+func (h *handled) has(id delivery.OrderID) bool { return h.counts()[id] > 0 }
+
+func (h *handled) await(t *testing.T, what string, ids ...delivery.OrderID) {
+	t.Helper()
+	testserver.Await(t, what, func() bool {
+		return !slices.ContainsFunc(ids, func(id delivery.OrderID) bool { return !h.has(id) })
+	})
+}
+
+// While a server is away it is asked now and then, once for all of its streams.
+func TestFeed_AsksAServerThatIsAwayOnce(t *testing.T) {
+	l, hook := withAway(t)
+	reader := newFeedReader(l.core, &Feed{Role: RoleExport, Consumer: "c", Batch: 10, Every: time.Nanosecond, ClaimAfter: time.Minute,
+		Log: func(string, ...any) {}, Handle: func(context.Context, []Entry) error { return nil }}, l.partitions)
+	must(t, reader.turn(t.Context()))
+	equal(t, len(reader.answering()), len(reader.streams), "streams")
+	hook.of(l.partitions...)
+	must(t, reader.turn(t.Context()))
+	equal(t, len(reader.answering()), 0, "streams that are asked at once again")
+	before := hook.trips.Load()
+	for _, s := range reader.streams {
+		check(t, s.isUnsettled, "what a lost reply has brought would not be looked for")
+		s.awayUntil = time.Time{}
+	}
+	must(t, reader.turn(t.Context()))
+	check(t, hook.trips.Load()-before <= 1, "a server that is away was asked %d times in one turn", hook.trips.Load()-before)
 }
