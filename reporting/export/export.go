@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -58,6 +59,7 @@ type Exporter struct {
 	consumer string
 	log      *slog.Logger
 	metrics  *metrics
+	lagRead  time.Time // when the lag was last read, of some partitions at least; only measureLag uses it
 
 	// Tracer, which may be nil, records in an order's trace when its events were stored.
 	Tracer *tracing.Tracer
@@ -195,10 +197,14 @@ type metrics struct {
 	entries, missing, panics           prometheus.Counter
 	seconds                            prometheus.Histogram
 	lagEntries, lagSeconds, lastStored prometheus.Gauge
+	lagRead                            prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	with := service.NewMetrics(reg, nil)
+	reading := service.NewMetrics(reg, prometheus.Labels{"figures": "export_lag"}).Gauge("reporting_figures_timestamp_seconds",
+		"When the lag was last read of every partition, as a Unix time. Since then it lacks those that do not answer.")
+	reading.SetToCurrentTime() // its age counts from the start
 	return &metrics{
 		rows: with.Counters("reporting_export_rows_total",
 			"Rows stored in ClickHouse, by table; a row that was stored twice counts twice.", "table", archive.Tables()...),
@@ -213,6 +219,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"Stream entries that are not in ClickHouse yet. The same in every replica."),
 		lagSeconds: with.Gauge("reporting_export_lag_seconds",
 			"Age of the oldest stream entry that is not in ClickHouse yet. The same in every replica."),
+		lagRead: reading,
 		lastStored: with.Gauge("reporting_export_last_stored_timestamp_seconds",
 			"When this process last stored a batch in ClickHouse, as a Unix time; 0: not since its start."),
 	}
@@ -220,19 +227,35 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 const lagInterval = 5 * time.Second
 
-// measureLag refreshes the figures. While Redis is unavailable they keep their last values.
+// lagShown is for how long a lag is shown when it cannot be read again. A figure that is not true any
+// more must not look as if all were well.
+const lagShown = time.Minute
+
+// measureLag refreshes the figures. In a cluster they are those of the partitions that answer, and the time
+// of the last whole reading stays as it was while some do not. When nothing can be read for a while,
+// there is no figure (NaN).
 func (e *Exporter) measureLag(ctx context.Context) error {
+	began := time.Now()
 	lag, err := e.ledger.Streams.Lag(ctx, ledger.RoleExport)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
+		if began.Sub(e.lagRead) > lagShown {
+			e.metrics.lagEntries.Set(math.NaN())
+			e.metrics.lagSeconds.Set(math.NaN())
+		}
 		return err
 	}
+
 	age := 0.0
 	if !lag.Oldest.IsZero() {
 		age = max(time.Since(lag.Oldest).Seconds(), 0)
 	}
 	e.metrics.lagEntries.Set(float64(lag.Entries))
 	e.metrics.lagSeconds.Set(age)
-	return nil
+	e.lagRead = began
+	if err == nil {
+		e.metrics.lagRead.Set(float64(began.UnixMilli()) / 1000)
+	}
+	return err
 }
 
 // composed are the rows of some entries, and what stood in their way.
