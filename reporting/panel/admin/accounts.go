@@ -42,14 +42,15 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 		filter.State = ""
 	}
 	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text"), State: string(filter.State)}
+	var gaps ledger.Gaps
 	accounts, next, err := layout.Following(query, func(cursor string) ([]*delivery.Account, string, error) {
 		return p.Ledger.Accounts.Page(r.Context(), filter, cursor, accountsShown)
 	})
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	list.Counts, err = p.Ledger.Accounts.Counts(r.Context())
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	list.Accounts, list.Pages = accounts, layout.NewNextPages("/accounts", query, next)
@@ -66,7 +67,16 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 	if list.Uses, err = p.Ledger.Monitor.Usage(r.Context(), ids); err != nil {
 		return err
 	}
-	return p.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err())})
+	return p.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err()),
+		Incomplete: lacking("accounts", gaps)})
+}
+
+// lacking is what a page lacks some of; empty: it is whole.
+func lacking(what string, gaps ledger.Gaps) string {
+	if gaps.Found {
+		return what
+	}
+	return ""
 }
 
 type accountPage struct {
@@ -295,35 +305,37 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	}
 
 	list := &receiverList{Text: query.Get("text"), State: query.Get("state")}
+	var gaps ledger.Gaps
 	endpoints, next, err := layout.Following(query, func(cursor string) ([]*ledger.WebhookEndpoint, string, error) {
 		return p.receiverPage(r.Context(), strings.TrimSpace(list.Text), ledger.EndpointState(list.State), cursor)
 	})
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 
 	list.Pages = layout.NewNextPages("/webhooks", query, next)
 	list.Receivers, err = p.withNames(r.Context(), endpoints)
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
-	if err := p.countReceivers(r.Context(), list, query); err != nil {
+	err = p.countReceivers(r.Context(), list, query)
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	list.Live = layout.Address("/webhooks/live", query.Values)
-	return p.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err()})
+	return p.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err(), Incomplete: lacking("receivers", gaps)})
 }
 
-// receiverPage reads a page of all receivers, the worst first, or of those of the accounts that a
+// receiverPage reads, also with ledger.ErrIncomplete, a page of all receivers, the worst first, or of those of the accounts that a
 // text finds: page by page by name, and the worst first on a page.
 func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.EndpointState, cursor string) ([]*ledger.WebhookEndpoint, string, error) {
 	if text == "" {
 		return p.Ledger.Webhooks.Page(ctx, state, cursor, receiversShown)
 	}
 
-	accounts, next, err := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{Text: text}, cursor, receiversShown)
-	if err != nil {
-		return nil, "", err
+	accounts, next, incomplete := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{Text: text}, cursor, receiversShown)
+	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
+		return nil, "", incomplete
 	}
 	var owners []delivery.AccountID
 	finance := text == delivery.FinanceAccount.String() || strings.HasPrefix(delivery.FoldName(delivery.FinanceName), delivery.FoldName(text))
@@ -334,7 +346,7 @@ func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.Endp
 		owners = append(owners, a.ID)
 	}
 	endpoints, err := p.Ledger.Webhooks.EndpointsOf(ctx, owners)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return nil, "", err
 	}
 	inOtherState := func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state }
@@ -342,7 +354,7 @@ func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.Endp
 	slices.SortStableFunc(endpoints, func(a, b *ledger.WebhookEndpoint) int {
 		return cmp.Or(cmp.Compare(b.State.Severity(), a.State.Severity()), a.StateSince.Compare(b.StateSince))
 	})
-	return endpoints, next, nil
+	return endpoints, next, cmp.Or(incomplete, err)
 }
 
 func (p *Pages) withNames(ctx context.Context, endpoints []*ledger.WebhookEndpoint) ([]receiver, error) {
@@ -358,22 +370,26 @@ func (p *Pages) withNames(ctx context.Context, endpoints []*ledger.WebhookEndpoi
 	return receivers, err
 }
 
-// countReceivers counts all receivers, whatever is searched for.
+// countReceivers counts all receivers, whatever is searched for. With ledger.ErrIncomplete some are not
+// counted.
 func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *layout.Filters) error {
-	counts, err := p.Ledger.Webhooks.Counts(ctx)
-	if err != nil {
-		return err
+	counts, incomplete := p.Ledger.Webhooks.Counts(ctx)
+	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
+		return incomplete
 	}
 	accounts, err := p.Ledger.Accounts.Counts(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
 	}
 	finance, err := p.Ledger.Webhooks.EndpointsOf(ctx, []delivery.AccountID{delivery.FinanceAccount})
-	if err != nil {
+	if errors.Is(err, delivery.ErrUnavailable) { // while others answered
+		incomplete = cmp.Or(incomplete, fmt.Errorf("%w: %w", ledger.ErrIncomplete, err))
+	} else if err != nil {
 		return err
 	}
 	queues, err := p.Ledger.Monitor.QueueStats(ctx)
-	if err != nil && !errors.Is(err, ledger.ErrNoOwner) {
+	isNoOwner := errors.Is(err, ledger.ErrNoOwner)
+	if err != nil && !isNoOwner && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
 	}
 
@@ -385,15 +401,18 @@ func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *l
 	}
 	tabs[0].Name = "All " + layout.Count(all)
 	list.Tabs = query.Tabs("/webhooks", "state", tabs)
-	list.Without = max(0, accounts.All-(all-int64(len(finance))))
-	if err == nil {
+	if incomplete == nil { // else nobody knows how many of the others have none
+		list.Without = max(0, accounts.All-(all-int64(len(finance))))
+	}
+	if !isNoOwner {
 		var waiting int64
 		for _, q := range queues {
 			waiting += q.Events
 		}
 		list.Waiting = layout.Plural(waiting, "event waits", "events wait")
+		incomplete = cmp.Or(incomplete, err)
 	}
-	return nil
+	return incomplete
 }
 
 type webhookPage struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,25 +32,26 @@ type fleetRow struct {
 	Limited time.Time
 }
 
-// countStores counts the stores of the rows' fleets and reads none.
+// countStores counts the stores of the rows' fleets and reads none. With ledger.ErrIncomplete some are
+// not counted.
 func (p *Pages) countStores(ctx context.Context, rows []fleetRow) error {
 	ids := make([]delivery.FleetID, len(rows))
 	for i, row := range rows {
 		ids[i] = row.ID
 	}
-	active, err := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.Active)
-	if err != nil {
-		return err
+	active, incomplete := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.Active)
+	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
+		return incomplete
 	}
 	awaiting, err := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.AwaitingFleetApproval)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
 	}
 
 	for i := range rows {
 		rows[i].Active, rows[i].Awaiting = active[i], awaiting[i]
 	}
-	return nil
+	return cmp.Or(incomplete, err)
 }
 
 func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) error {
@@ -70,10 +72,13 @@ func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) er
 		}
 	}
 	list.Fleets, list.Pager = layout.Cut(found, fleetsShown, "/fleets", query)
-	if err := p.countStores(r.Context(), list.Fleets); err != nil {
+	var gaps ledger.Gaps
+	err = p.countStores(r.Context(), list.Fleets)
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
-	return p.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err())})
+	return p.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err()),
+		Incomplete: lacking("stores", gaps)})
 }
 
 type fleetPage struct {
@@ -131,32 +136,39 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 		Country: svgmap.Country(fleet.Coverage, "Coverage of "+fleet.Name+" in Turkey", "The area that the fleet serves, on the outline of Turkey."),
 		CloseUp: svgmap.CloseUp(fleet.Coverage, "Coverage of "+fleet.Name, "The area that the fleet serves, as large as it fits.")}
 	row := []fleetRow{page.fleetRow}
-	if err := p.countStores(r.Context(), row); err != nil {
+	var gaps ledger.Gaps
+	err = p.countStores(r.Context(), row)
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	page.fleetRow = row[0]
-	if err := p.readStores(r.Context(), page); err != nil {
+	err = p.readStores(r.Context(), page)
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
-	if err := p.nameOwners(r.Context(), page); err != nil {
+	err = p.nameOwners(r.Context(), page)
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
-	return p.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused})
+	return p.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused, Incomplete: lacking("stores", gaps)})
 }
 
 // readStores reads some stores in each state. Reading all of a fleet with 10,000 would cost
-// Redis as much as 10,000 requests, each time the page is shown.
+// Redis as much as 10,000 requests, each time the page is shown. With ledger.ErrIncomplete it lacks those
+// of partitions that do not answer.
 func (p *Pages) readStores(ctx context.Context, page *fleetPage) error {
 	var stores []*delivery.Store
+	var incomplete error
 	for _, state := range []delivery.StoreState{delivery.AwaitingFleetApproval, delivery.Active, delivery.Deactivated} {
-		found, err := p.Ledger.Stores.PageOfFleet(ctx, page.ID, state, "", storesRead)
-		if err != nil {
-			return err
+		found, missing := p.Ledger.Stores.PageOfFleet(ctx, page.ID, state, "", storesRead)
+		if missing != nil && !errors.Is(missing, ledger.ErrIncomplete) {
+			return missing
 		}
 		read, err := p.Ledger.Stores.ReadPage(ctx, found)
-		if err != nil {
+		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return err
 		}
+		incomplete = cmp.Or(incomplete, missing, err)
 		stores = append(stores, read...)
 
 		hasMore := found.Next != ""
@@ -168,7 +180,7 @@ func (p *Pages) readStores(ctx context.Context, page *fleetPage) error {
 		}
 	}
 	page.take(stores)
-	return nil
+	return incomplete
 }
 
 // nameOwners reads the names of those accounts that the page shows.
@@ -181,7 +193,7 @@ func (p *Pages) nameOwners(ctx context.Context, page *fleetPage) error {
 		ids = append(ids, v.ID)
 	}
 	names, err := p.Lists.AccountNames(ctx, ids)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
 	}
 
@@ -194,7 +206,7 @@ func (p *Pages) nameOwners(ctx context.Context, page *fleetPage) error {
 		v := &page.Vendors[i]
 		v.Name = names.Of(v.ID, "account ")
 	}
-	return nil
+	return err
 }
 
 func (page *fleetPage) take(stores []*delivery.Store) {
@@ -279,8 +291,9 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 	if err != nil {
 		return err
 	}
+	var gaps ledger.Gaps
 	few, err := p.Lists.Few.Get(r.Context())
-	if err != nil {
+	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 	account, err := p.Lists.FindAccount(r.Context(), query.Get("account"))
@@ -298,7 +311,7 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 	refused := query.Err()
 	if refused == nil {
 		stores, more, err := p.Ledger.Stores.Find(r.Context(), filter, storesFound)
-		if err != nil {
+		if err := gaps.Allow(err); err != nil {
 			return err
 		}
 		list.More = more
@@ -313,12 +326,12 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 			owners[i] = s.Account
 		}
 		names, err := p.Lists.AccountNames(r.Context(), owners)
-		if err != nil {
+		if err := gaps.Allow(err); err != nil {
 			return err
 		}
 		list.Stores = storeRows(stores, names)
 	}
-	return p.Show(w, r, "stores", layout.View{Title: "Stores", Data: list, Refused: refused})
+	return p.Show(w, r, "stores", layout.View{Title: "Stores", Data: list, Refused: refused, Incomplete: lacking("stores", gaps)})
 }
 
 // storeFilter refuses an account or a fleet that does not exist.

@@ -8,6 +8,7 @@ package dashboard
 import (
 	"context"
 	"embed"
+	"errors"
 	"log/slog"
 	"math"
 	"net/http"
@@ -83,6 +84,9 @@ func (r *reading) part(what string, read func(context.Context) error) {
 		defer cancel()
 		if err := read(ctx); err != nil {
 			r.log.Warn("a part of a page cannot be read", "what", what, "error", err)
+			if errors.Is(err, ledger.ErrIncomplete) {
+				what = "some of: " + what
+			}
 			r.mu.Lock()
 			r.lost = append(r.lost, what)
 			r.mu.Unlock()
@@ -90,11 +94,12 @@ func (r *reading) part(what string, read func(context.Context) error) {
 	})
 }
 
-// read reads a part into a variable, which stays as it is when that fails.
+// read reads a part into a variable, which stays as it is when that fails. With ledger.ErrIncomplete the
+// variable gets what could be read, and what is remembered is that some of it could not.
 func read[T any](r *reading, what string, into *T, get func(context.Context) (T, error)) {
 	r.part(what, func(ctx context.Context) error {
 		value, err := get(ctx)
-		if err == nil {
+		if err == nil || errors.Is(err, ledger.ErrIncomplete) {
 			*into = value
 		}
 		return err

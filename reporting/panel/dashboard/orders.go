@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -269,7 +270,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 		ids[i] = rows[i].ID
 	}
 	orders, _, err := p.Ledger.Orders.GetReadable(ctx, ids)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return rows, err
 	}
 	kept := rows[:0]
@@ -281,7 +282,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 			kept = append(kept, rows[i])
 		}
 	}
-	return kept, nil
+	return kept, err
 }
 
 func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.StoreName]*delivery.Store, error) {
@@ -352,11 +353,13 @@ type liveOrders struct {
 // An order that cannot be read hides no other.
 func (p *Pages) findLive(ctx context.Context, s *search) (liveOrders, error) {
 	accounts := []delivery.AccountID{s.account}
+	var incomplete error
 	if s.account.IsZero() {
 		few, err := p.Lists.Few.Get(ctx)
-		if err != nil {
+		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return liveOrders{}, err
 		}
+		incomplete = err
 		accounts, err = few.AccountIDs()
 		if err != nil {
 			return liveOrders{}, err
@@ -364,14 +367,14 @@ func (p *Pages) findLive(ctx context.Context, s *search) (liveOrders, error) {
 	}
 
 	orders, unreadable, err := p.Ledger.Orders.FindAmong(ctx, accounts, s.text)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return liveOrders{}, err
 	}
 	for _, problem := range unreadable {
 		p.Log.Error("an order in Redis cannot be read", "error", problem)
 	}
 	slices.SortFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return liveOrders{found: orders, unread: len(unreadable)}, nil
+	return liveOrders{found: orders, unread: len(unreadable)}, cmp.Or(incomplete, err)
 }
 
 func (s *search) offer(v *ordersView, few layout.Names) {

@@ -85,29 +85,30 @@ const (
 )
 
 func (p *Pages) readReceivers(ctx context.Context) (*receivers, error) {
-	counts, err := p.Ledger.Webhooks.Counts(ctx)
-	if err != nil {
-		return nil, err
+	counts, incomplete := p.Ledger.Webhooks.Counts(ctx)
+	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
+		return nil, incomplete
 	}
 	worst, err := p.Ledger.Webhooks.Unhealthy(ctx, worstRead)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return nil, err
 	}
+	incomplete = cmp.Or(incomplete, err)
 	ids := make([]delivery.AccountID, len(worst))
 	for i, e := range worst {
 		ids[i] = e.Account
 	}
 	names, err := p.Lists.AccountNames(ctx, ids)
-	return &receivers{worst: worst, names: names, counts: counts}, err
+	return &receivers{worst: worst, names: names, counts: counts}, cmp.Or(incomplete, err)
 }
 
 func (p *Pages) readAccounts(ctx context.Context) (*accounts, error) {
-	counts, err := p.Ledger.Accounts.Counts(ctx)
-	if err != nil {
-		return nil, err
+	counts, incomplete := p.Ledger.Accounts.Counts(ctx)
+	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
+		return nil, incomplete
 	}
 	inExcess, _, err := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{State: ledger.AccountInExcess}, "", inExcessRead)
-	return &accounts{inExcess: inExcess, counts: counts}, err
+	return &accounts{inExcess: inExcess, counts: counts}, cmp.Or(incomplete, err)
 }
 
 type worker struct {

@@ -337,8 +337,9 @@ func (p *Pages) findStores(ctx context.Context, filter ledger.StoreFilter, most 
 	found, more, err := p.Ledger.Stores.Find(ctx, filter, most)
 	if err != nil {
 		p.Log.Warn("stores cannot be read; the filter takes ids", "error", err)
+		return nil, false, false // a name may be that of a store that was not found, too
 	}
-	return found, more, err == nil
+	return found, more, true
 }
 
 // storeID is the id of a store that was typed: an id as it is, or the name of stores that

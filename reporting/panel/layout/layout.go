@@ -194,6 +194,10 @@ type View struct {
 	Refused error // why nothing was done: its message stands above the content, its code decides the status
 	Plain   bool  // leaves the code out of a refusal
 	Status  int   // of a refusal, in place of its code's; 0: its code's
+
+	// Incomplete names what the page lacks some of, because a Redis server does not answer, such as
+	// "accounts"; empty: it is whole.
+	Incomplete string
 }
 
 // Page is what the layout and every content template gets.

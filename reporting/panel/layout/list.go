@@ -214,7 +214,8 @@ func StorePath(account delivery.AccountID, externalID, act string) string {
 
 // Lists are what many pages show.
 type Lists struct {
-	// Few has the names of all accounts while there are at most MostChoices; nil beyond that.
+	// Few has the names of all accounts while there are at most MostChoices; nil beyond that. With
+	// ledger.ErrIncomplete it lacks some.
 	Few    Cache[Names]
 	ledger *ledger.Ledger
 }
@@ -223,22 +224,24 @@ type Lists struct {
 const MostChoices = 200
 
 func (l *Lists) readFew(ctx context.Context) (Names, error) {
+	var gaps ledger.Gaps
 	counts, err := l.ledger.Accounts.Counts(ctx)
-	if err != nil || counts.All > MostChoices {
+	if err := gaps.Allow(err); err != nil || counts.All > MostChoices {
 		return nil, err
 	}
-	accounts, next, err := l.ledger.Accounts.Page(ctx, ledger.AccountFilter{}, "", MostChoices)
-	if err != nil || next != "" {
+	accounts, next, incomplete := l.ledger.Accounts.Page(ctx, ledger.AccountFilter{}, "", MostChoices)
+	if err := gaps.Allow(incomplete); err != nil || next != "" {
 		return nil, err
 	}
 	names := Names{}
 	for _, a := range accounts {
 		names[a.ID.String()] = a.Name
 	}
-	return names, nil
+	return names, incomplete
 }
 
-// AccountNames reads the names of these accounts, and of no others; they are empty with an error.
+// AccountNames reads the names of these accounts, and of no others; they are empty with an error, but
+// with ledger.ErrIncomplete they only lack some.
 func (l *Lists) AccountNames(ctx context.Context, ids []delivery.AccountID) (Names, error) {
 	ids = slices.Clone(ids)
 	slices.SortFunc(ids, func(a, b delivery.AccountID) int { return bytes.Compare(a[:], b[:]) })
@@ -246,7 +249,7 @@ func (l *Lists) AccountNames(ctx context.Context, ids []delivery.AccountID) (Nam
 
 	names := Names{}
 	read, err := l.ledger.Webhooks.OwnerNames(ctx, ids)
-	if err != nil {
+	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return names, err
 	}
 	for i, id := range ids {
@@ -254,7 +257,7 @@ func (l *Lists) AccountNames(ctx context.Context, ids []delivery.AccountID) (Nam
 			names[id.String()] = read[i]
 		}
 	}
-	return names, nil
+	return names, err
 }
 
 // FindAccount finds the account that was typed: by its id, or by the name of exactly one, in any
