@@ -102,19 +102,22 @@ func (r *Role) round(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// confirmStores confirms every store that asked for the fleet, also after one for which it fails. Its
-// error has the first failure only, so that a line in the log stays short.
+// confirmStores confirms every store that asked for the fleet, also after one for which it fails, and
+// beside those of partitions that do not answer. Its error has the first failure only, so that a line in
+// the log stays short.
 func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error {
 	var failure error
 	for cursor := ""; ; {
 		pending, err := r.ledger.Stores.PageOfFleet(ctx, fleet, delivery.AwaitingFleetApproval, cursor, page)
-		if err != nil {
+		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
 		}
+		failure = cmp.Or(failure, err)
 		stores, err := r.ledger.Stores.ReadPage(ctx, pending)
-		if err != nil {
+		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
 		}
+		failure = cmp.Or(failure, err)
 
 		now := r.ledger.Clock(time.Now())
 		for _, s := range stores {
@@ -150,7 +153,8 @@ func (r *Role) confirmStore(ctx context.Context, s *delivery.Store, now time.Tim
 }
 
 // moveJobs reports the next move of a fleet's orders in these partitions that have been in
-// the status for a step, also after one for which it fails. Its error has the first failures only.
+// the status for a step, also after one for which it fails, and beside those of partitions that do not
+// answer. Its error has the first failures only.
 func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, owned []int, stores storeCache) error {
 	var group errgroup.Group // without a context, which the first failure would end for the others
 	group.SetLimit(concurrency)
@@ -158,9 +162,10 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 		var failure error
 		for cursor := ""; ; {
 			orders, next, err := r.ledger.Orders.Jobs(ctx, fleet, status, cursor, page)
-			if err != nil {
+			if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 				return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 			}
+			failure = cmp.Or(failure, err)
 			now := r.ledger.Clock(time.Now())
 			for _, o := range orders {
 				u, moves := nextMove(o, now, r.step)

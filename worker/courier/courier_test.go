@@ -1,6 +1,7 @@
 package courier
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -252,6 +253,40 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 	for i, o := range orders {
 		if moved := e.Read(o.ID).Status != delivery.Searching; moved != (i != 4) {
 			t.Errorf("order %d is %s", i, e.Read(o.ID).Status)
+		}
+	}
+}
+
+// A server that does not answer hides the stores and orders of its vendors, and nobody else's. Redis
+// refuses what concerns one partition, which stands for it.
+func TestRole_GoesOnForThePartitionsThatAnswer(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Environment: "sandbox", Passwords: map[string]string{
+		stack.GatewayUser: "a", stack.WorkerUser: "b", stack.ReportingUser: "c", stack.BackupUser: "d", stack.OperatorUser: "e",
+	}}})
+	e := testenv.NewOn(t, server)
+	lost, kept := e.Vendor(), e.Vendor()
+	partition := lost.Order("", time.Now()).ID.Partition()
+	for kept.Order("", time.Now()).ID.Partition() == partition {
+		kept = e.Vendor()
+	}
+	for _, v := range []*testenv.Vendor{lost, kept} {
+		v.NewStore("pending", delivery.AwaitingFleetApproval)
+	}
+
+	l := e.OpenAs(stack.WorkerUser)
+	role := New(l, func() []int { return nil }, Settings{Mode: Auto, Step: time.Hour}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	testenv.Must(t, l.Fleets.Load(t.Context()))
+	_, err := server.Command(t.Context(), "ACL", "SETUSER", stack.WorkerUser, "resetkeys", "~{sg*", fmt.Sprintf("~{s0[^%x]*", partition))
+	testenv.Must(t, err)
+	if err := role.round(t.Context()); !errors.Is(err, ledger.ErrIncomplete) {
+		t.Errorf("the round ended with %v", err)
+	}
+	for v, want := range map[*testenv.Vendor]delivery.StoreState{lost: delivery.AwaitingFleetApproval, kept: delivery.Active} {
+		s, err := e.Ledger.Stores.Get(t.Context(), v.Account, "pending")
+		testenv.Must(t, err)
+		if s.State != want {
+			t.Errorf("the store is %s, want %s", s.State, want)
 		}
 	}
 }
