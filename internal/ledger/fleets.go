@@ -451,8 +451,38 @@ func (l Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time
 func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
 	return func(rate, n int) (*redis_rate.Result, error) {
 		limit := redis_rate.Limit{Rate: rate, Burst: fleetBurst * rate, Period: time.Second}
-		return l.allow(ctx, l.global.prefix+"fleet:"+string(id[:]), limit, n)
+		bucket := "fleet:" + string(id[:])
+		isAway := l.now().UnixNano() < l.permitsAway.Load()
+		if !isAway {
+			result, err := l.allow(ctx, l.global.prefix+bucket, limit, n)
+			if err == nil || !l.cluster || ctx.Err() != nil || !errors.Is(failure(err), delivery.ErrUnavailable) {
+				return result, err
+			}
+			l.permitsAway.Store(l.now().Add(permitsAwayFor).UnixNano())
+		}
+
+		// One dead master of a cluster must not keep every fleet out. Every process takes the permits from
+		// the same other server, so that the limit holds there, too; a fleet has one burst more.
+		other, err := l.partitionElsewhere(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return l.allow(ctx, other.prefix+bucket, limit, n)
 	}
+}
+
+// permitsAwayFor is for how long permits are taken elsewhere until their own server is asked again.
+const permitsAwayFor = 5 * time.Second
+
+// partitionElsewhere is the first partition that is not on the server of the global keys.
+func (l *core) partitionElsewhere(ctx context.Context) (partition, error) {
+	own := l.serverOf(ctx, l.global)
+	for _, p := range l.partitions {
+		if l.serverOf(ctx, p) != own {
+			return p, nil
+		}
+	}
+	return partition{}, fmt.Errorf("permits of a fleet: all partitions are on one server: %w", delivery.ErrUnavailable)
 }
 
 func (l *core) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }

@@ -139,7 +139,8 @@ type core struct {
 	secrets     SecretKeys
 	rates       *redis_rate.Limiter
 	fleets      atomic.Pointer[FleetSnapshot]
-	guards      sync.Map // *fleetGuard by FleetID, of fleets that there are
+	guards      sync.Map     // *fleetGuard by FleetID, of fleets that there are
+	permitsAway atomic.Int64 // until when fleets' permits are taken elsewhere, Unix ns
 	logins      logins
 	refused     refusedRequests
 	mostWaiting int           // mostWaiting; tests lower it

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -311,7 +312,8 @@ type logins struct {
 	mu        sync.Mutex
 	throttled map[string]time.Time // until when, by key of a guard
 	accounts  map[delivery.AccountID]struct{}
-	listed    time.Time // when accounts was read
+	listed    time.Time     // when accounts was read
+	unlisted  map[int]error // why the accounts of a partition were not; those known before are kept
 	secrets   map[delivery.AccountID]*knownSecrets
 	reads     singleflight.Group
 }
@@ -390,37 +392,66 @@ func (l Limits) HasAccountSecret(ctx context.Context, account delivery.AccountID
 	return knows(secrets.current, secrets.earlier, secretHash, l.Clock(l.now())), nil
 }
 
-// knowsAccount lists the accounts if this one is unknown and the list is not new.
+// knowsAccount lists the accounts if this one is unknown and the list is not new. ErrUnavailable when
+// its partition does not answer: nobody knows whether there is such an account.
 func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (exists bool, err error) {
 	var fresh bool
+	var unlisted error
 	look := func() {
 		l.logins.mu.Lock()
 		defer l.logins.mu.Unlock()
 		_, exists = l.logins.accounts[account]
 		fresh = l.now().Sub(l.logins.listed) < accountsKnown
+		unlisted = l.logins.unlisted[l.partitionOf(account).number]
 	}
 	if look(); !exists && !fresh {
 		_, err, _ = l.logins.reads.Do("accounts", func() (any, error) { return nil, l.listAccounts(ctx) })
 		look()
 	}
+	if err == nil && !exists {
+		err = unlisted
+	}
 	return exists, err
 }
 
+// listAccounts reads which accounts there are. A server of a cluster that does not answer is asked once, and
+// its accounts are those that were known before.
 func (l *core) listAccounts(ctx context.Context) error {
 	began := l.now()
 	accounts := make(map[delivery.AccountID]struct{})
-	err := l.eachAccount(ctx, func(ids []delivery.AccountID) error {
-		for _, id := range ids {
-			accounts[id] = struct{}{}
+	unlisted := make(map[int]error)
+	away := make(map[string]error) // by server
+	for _, p := range l.partitions {
+		server := l.serverOf(ctx, p)
+		err := away[server]
+		if err == nil {
+			err = l.eachAccountOf(ctx, []partition{p}, func(ids []delivery.AccountID) error {
+				for _, id := range ids {
+					accounts[id] = struct{}{}
+				}
+				return nil
+			})
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if err != nil && !errors.Is(err, delivery.ErrUnavailable) {
+			return err
+		}
+		if err != nil {
+			away[server] = err
+			unlisted[p.number] = err
+		}
 	}
+	if len(unlisted) == len(l.partitions) {
+		return unlisted[0]
+	}
+
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
-	l.logins.accounts, l.logins.listed = accounts, began
+	for id := range l.logins.accounts {
+		if unlisted[l.partitionOf(id).number] != nil {
+			accounts[id] = struct{}{}
+		}
+	}
+	l.logins.accounts, l.logins.listed, l.logins.unlisted = accounts, began, unlisted
 	return nil
 }
 

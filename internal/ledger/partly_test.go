@@ -53,7 +53,7 @@ func (a *away) concerns(cmd redis.Cmder) bool {
 	}
 	return slices.ContainsFunc(cmd.Args(), func(arg any) bool {
 		key := fmt.Sprint(arg)
-		return slices.ContainsFunc(*prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		return slices.ContainsFunc(*prefixes, func(prefix string) bool { return strings.Contains(key, prefix) })
 	})
 }
 
@@ -463,4 +463,83 @@ func TestFeed_AsksAServerThatIsAwayOnce(t *testing.T) {
 	}
 	must(t, reader.turn(t.Context()))
 	check(t, hook.trips.Load()-before <= 1, "a server that is away was asked %d times in one turn", hook.trips.Load()-before)
+}
+
+// Vendors log in at a gateway that has started while a server is away, and a wrong answer about those that
+// are on it is not given.
+func TestKnowsAccountSecret_OfThePartitionsThatAnswer(t *testing.T) {
+	l, hook := withAway(t)
+	l.cluster = true // each partition stands for a server
+	vendors := inEachPartition(t, l)
+	hook.of(l.partitions[1])
+	for i, s := range vendors {
+		known, err := l.Limits.KnowsAccountSecret(t.Context(), s.account, testHash)
+		if i == 1 {
+			wantWhollyUnavailable(t, "an account that cannot be read", err)
+			continue
+		}
+		must(t, err)
+		check(t, known, "the secret of a vendor in partition %d is unknown", i)
+	}
+
+	// Those that were known stay so.
+	hook.of()
+	l.now = func() time.Time { return time.Now().Add(time.Hour) }
+	check(t, get(l.Limits.KnowsAccountSecret(t.Context(), vendors[1].account, testHash))(t), "the secret is unknown")
+	hook.of(l.partitions[1])
+	l.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	stranger := delivery.NewAccountID()
+	for l.partitionOf(stranger).number == 1 {
+		stranger = delivery.NewAccountID()
+	}
+	check(t, !get(l.Limits.KnowsAccountSecret(t.Context(), stranger, testHash))(t), "a stranger is known")
+	exists := get(l.knowsAccount(t.Context(), vendors[1].account))(t)
+	check(t, exists, "an account that was known is forgotten")
+
+	hook.of(l.partitions...)
+	l.now = func() time.Time { return time.Now().Add(3 * time.Hour) }
+	wantWhollyUnavailable(t, "nothing answers", errOf1(l.Limits.KnowsAccountSecret(t.Context(), stranger, testHash)))
+}
+
+// Fleets go on while the server of their permits is away, held to their limits.
+func TestFleetPermits_ComeFromAnotherServerWhileTheirsIsAway(t *testing.T) {
+	l, hook := withAway(t)
+	l.cluster = true
+	fleet := newFleet(t, l)
+	fleet.RequestsPerSecond = 10
+	hook.of(l.global)
+	now := time.Now()
+	admitted := 0
+	for ; admitted < 1000; admitted++ {
+		err := l.Fleets.Admit(t.Context(), fleet, now)
+		if err != nil {
+			wantCode(t, err, delivery.CodeRateLimited)
+			break
+		}
+	}
+	burst := fleetBurst * fleet.RequestsPerSecond
+	check(t, admitted >= burst && admitted < 3*burst, "%d requests were admitted, want the burst of %d", admitted, burst)
+
+	// Another process takes from the same bucket.
+	other := openTest(t, sameDatabase(l))
+	other.rdb.AddHook(hook)
+	other.cluster = true
+	must(t, errOfLimit(other.Fleets.Admit(t.Context(), fleet, now)))
+
+	l.cluster = false
+	l.permitsAway.Store(0)
+	wantWhollyUnavailable(t, "a single server that is away", l.fleetPermitsError(t, fleet))
+}
+
+// errOfLimit is nil for a refusal by the limit.
+func errOfLimit(err error) error {
+	if delivery.CodeOf(err) == delivery.CodeRateLimited {
+		return nil
+	}
+	return fmt.Errorf("admitted, or %w", err)
+}
+
+func (l *core) fleetPermitsError(t *testing.T, f *delivery.Fleet) error {
+	_, err := l.fleetPermits(t.Context(), f.ID)(f.RequestsPerSecond, 1)
+	return failure(err)
 }
