@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -278,6 +279,11 @@ func (r *feedReader) answering() (streams []*feedStream) {
 	return streams
 }
 
+// readable lists the streams that answer and have their groups.
+func (r *feedReader) readable() []*feedStream {
+	return slices.DeleteFunc(r.answering(), func(s *feedStream) bool { return !s.hasGroups })
+}
+
 // firstBack returns when the first stream is to be asked again.
 func (r *feedReader) firstBack() time.Time {
 	first := r.streams[0].awayUntil
@@ -298,8 +304,7 @@ func (r *feedReader) lose(ctx context.Context, s *feedStream, err error) {
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
-		s.hasGroups = false
-		s.awayUntil = time.Now().Add(minPause)
+		s.hasGroups = false // until the next turn
 		return
 	}
 
@@ -365,7 +370,7 @@ func (r *feedReader) note(ctx context.Context, s *feedStream, err error) error {
 func (r *feedReader) settleOwn(ctx context.Context) error {
 	r.stalled = false
 	var errs []error
-	for _, s := range r.answering() {
+	for _, s := range r.readable() {
 		isAway := time.Now().Before(s.awayUntil) // since another of its server was asked
 		if !s.isUnsettled || isAway {
 			continue
@@ -391,7 +396,7 @@ func (r *feedReader) settleOwn(ctx context.Context) error {
 // returns Handle's failure.
 func (r *feedReader) takeOver(ctx context.Context) error {
 	var errs []error
-	for _, s := range r.answering() {
+	for _, s := range r.readable() {
 		isAway := time.Now().Before(s.awayUntil)
 		isDue := time.Since(s.claimed) > r.ClaimAfter/2
 		if !isDue || isAway {
@@ -455,7 +460,7 @@ const gatheredAtOnce = 50_000
 // streams could not be read, and Handle's failure.
 func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 	sleep(ctx, time.Until(r.nextRead))
-	streams := r.answering()
+	streams := r.readable()
 	count := min(r.Batch, max(gatheredAtOnce/len(r.streams), 1))
 	pipe := r.ledger.readers.Pipeline()
 	reads := make([]*redis.XStreamSliceCmd, len(streams))

@@ -300,6 +300,7 @@ func (r *feedReader) makeGroups(ctx context.Context) error {
 		if err := r.ledger.makeGroups(ctx, s.key); err != nil {
 			return err
 		}
+		s.hasGroups = true
 	}
 	return nil
 }

@@ -543,3 +543,21 @@ func (l *core) fleetPermitsError(t *testing.T, f *delivery.Fleet) error {
 	_, err := l.fleetPermits(t.Context(), f.ID)(f.RequestsPerSecond, 1)
 	return failure(err)
 }
+
+// However far apart reads are, a group that has vanished is made again before the next one.
+func TestFeed_MakesMissingGroupsAgainWhereReadsAreSpaced(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	c := newHandled(s.Ledger)
+	runFeed(t, s.Ledger, Feed{Role: RoleExport, Consumer: "c", Every: 2 * minPause, Handle: c.handle})
+	for i := range 2 {
+		first := s.create(t, fmt.Sprint("first-", i))
+		c.await(t, "an event", first.ID)
+		for _, p := range s.partitions {
+			must(t, s.rdb.XGroupDestroy(t.Context(), p.key(kindEvents), string(RoleExport)).Err())
+		}
+		second := s.create(t, fmt.Sprint("second-", i))
+		c.await(t, "the event after", second.ID)
+		testserver.Await(t, "nothing waits", func() bool { return s.lag(t).Entries == 0 })
+	}
+}
