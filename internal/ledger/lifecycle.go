@@ -137,7 +137,8 @@ type Kept struct {
 	FirstEnded  time.Time // the end of the hour in which the first of those ended that are kept; zero: there is none
 }
 
-// Kept counts the orders of several partitions, in their order.
+// Kept counts the orders of several partitions, in their order. After an error those that could not be
+// read are zero.
 func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 	calls := make([]call, len(partitions))
 	for i, p := range partitions {
@@ -145,15 +146,13 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 		calls[i] = call{keys: []string{r.key(kindEndedHours), r.key(kindTimers)}, args: []any{r.prefix}}
 	}
 	replies, err := l.runAll(withoutPauses(unconfirmed(ctx)), "count_kept", calls)
-	if err != nil {
-		return nil, err
-	}
 
 	kept := make([]Kept, len(partitions))
 	for i, reply := range replies {
 		counts, _ := reply.Val().([]any)
 		if len(counts) != 3 {
-			return nil, unreadable("count_kept")
+			err = cmp.Or(err, unreadable("count_kept"))
+			continue
 		}
 		kept[i].Live, _ = counts[0].(int64)
 		kept[i].Ended, _ = counts[1].(int64)
@@ -161,7 +160,7 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 			kept[i].FirstEnded = time.Unix((number(hour)+1)*3600, 0)
 		}
 	}
-	return kept, nil
+	return kept, err
 }
 
 // settledUntil is the time up to which every group has settled every entry: now

@@ -95,7 +95,8 @@ func (e *SilentServers) Unwrap() error { return e.cause }
 // by SilentServers.
 func (l Monitor) Servers(ctx context.Context) ([]Server, error) { return l.servers(ctx) }
 
-// Memory asks every server for nothing but its memory, which costs less.
+// Memory asks every server for nothing but its memory, which costs less. After an error it has those
+// that answered.
 func (l Monitor) Memory(ctx context.Context) ([]Server, error) { return l.servers(ctx, "memory") }
 
 // servers asks every server for sections of its report; none: all.

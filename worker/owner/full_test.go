@@ -27,9 +27,11 @@ type fullEnv struct {
 const agingLua = `#!lua flags=allow-oom
 for _, key in ipairs(redis.call('KEYS', '*}R*')) do
   local prefix, hour = string.match(key, '^(.*})R(%d+)$')
-  redis.call('RENAME', key, prefix .. 'R' .. (hour - 30))
-  redis.call('ZREM', prefix .. 'H', hour)
-  redis.call('ZADD', prefix .. 'H', hour - 30, hour - 30)
+  if hour then -- the digest in a key may look like it
+    redis.call('RENAME', key, prefix .. 'R' .. (hour - 30))
+    redis.call('ZREM', prefix .. 'H', hour)
+    redis.call('ZADD', prefix .. 'H', hour - 30, hour - 30)
+  end
 end
 return 1`
 

@@ -104,23 +104,22 @@ func (h *housekeeping) isDue() bool {
 	return h.hasMore || h.roundBegan.IsZero() || time.Since(h.roundBegan) >= interval
 }
 
-// readMemory learns which servers are nearly full. What it cannot learn it leaves as it was.
+// readMemory learns which servers are nearly full, of those that answer.
 func (h *housekeeping) readMemory(ctx context.Context) error {
 	if time.Since(h.memoryRead) < memoryInterval {
 		return nil
 	}
 	h.memoryRead = time.Now()
 	servers, err := h.ledger.Monitor.Memory(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the memory of Redis: %w", err)
-	}
-
 	h.nearlyFull = nil
 	for _, s := range servers {
 		if s.IsNearlyFull() {
 			h.nearlyFull = append(h.nearlyFull, s)
 			h.accountsDue = true
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("reading the memory of Redis: %w", err)
 	}
 	return nil
 }
@@ -143,13 +142,12 @@ func (h *housekeeping) round(ctx context.Context) (removed int64, err error) {
 }
 
 // countKept shows how many orders the owned partitions keep, and when the next of them is past its
-// retention; zero: none has ended.
+// retention; zero: none has ended. After an error it has what could be read.
 func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum ledger.Kept, next time.Time, err error) {
 	kept, err := h.ledger.Lifecycle.Kept(ctx, partitions)
 	if err != nil {
-		return sum, next, fmt.Errorf("counting orders: %w", err)
+		err = fmt.Errorf("counting orders: %w", err)
 	}
-
 	for _, k := range kept {
 		sum.Live += k.Live
 		sum.Ended += k.Ended
@@ -161,7 +159,7 @@ func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum led
 		next = sum.FirstEnded.Add(h.settings.Retention)
 	}
 	h.metrics.showKept(sum, next)
-	return sum, next, nil
+	return sum, next, err
 }
 
 // reportStuck logs, now and then, that a nearly full server has nothing more that could be removed:
@@ -170,11 +168,7 @@ func (h *housekeeping) reportStuck(ctx context.Context) {
 	if time.Since(h.reported) < reportInterval {
 		return
 	}
-	sum, next, err := h.countKept(ctx, h.owned())
-	if err != nil {
-		return // the round has said so
-	}
-
+	sum, next, _ := h.countKept(ctx, h.owned()) // the round has logged what cannot be read
 	var servers []string
 	for _, s := range h.nearlyFull {
 		servers = append(servers, fmt.Sprintf("%s uses %d of %d bytes", s.Addr, s.MemoryUsed, s.MemoryMax))
