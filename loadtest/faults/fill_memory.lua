@@ -18,7 +18,9 @@ for _, key in ipairs(redis.call('KEYS', '*}R*')) do
 end
 for n = 1, #examples > 0 and orders or 0 do
   local prefix, record, day = unpack(examples[n % #examples + 1])
-  local digest = string.format('%06d%06d', ARGV[4], n)
+  local hash = redis.sha1hex(ARGV[4] .. ' ' .. n)
+  local function word(from) return tonumber(string.sub(hash, from, from + 7), 16) end
+  local digest = struct.pack('>I4I4I4', word(1), word(9), word(17))
   redis.call('SET', prefix .. 'o' .. digest, record)
   redis.call('RPUSH', prefix .. 'R' .. hour, digest .. day)
   redis.call('ZADD', prefix .. 'H', hour, hour)

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/ledger"
 )
@@ -23,10 +26,13 @@ const (
 	reportInterval = 5 * time.Minute
 
 	// retiredAtOnce is how many orders are retired before it is looked whether to go on.
-	retiredAtOnce = 200
+	retiredAtOnce = 2000
 	// pagesPerVisit bounds a visit to a partition, so that the others have their turn. What is left
 	// is done in the next round, which then follows at once.
-	pagesPerVisit = 50
+	pagesPerVisit = 10
+	// visitsAtOnce is how many partitions are visited at the same time: their writes share Redis's
+	// flushes to the disk, and those of a master that is away hold up only some of the others.
+	visitsAtOnce = 4
 )
 
 // housekeeping removes what is past its time from the partitions that owned lists: in rounds over all
@@ -88,7 +94,7 @@ func (h *housekeeping) trimAccounts(ctx context.Context) error {
 	}
 
 	h.accountsDue, h.accountsTrimmed = false, time.Now()
-	return h.each(partitions, func(partition int) error {
+	return h.visitEach(partitions, func(partition int) error {
 		trimmed, err := h.ledger.Lifecycle.TrimAccounts(ctx, partition)
 		h.metrics.trimmed.Add(float64(trimmed))
 		return err
@@ -129,9 +135,13 @@ func (h *housekeeping) readMemory(ctx context.Context) error {
 func (h *housekeeping) round(ctx context.Context) (removed int64, err error) {
 	partitions := h.owned()
 	h.roundBegan, h.hasMore = time.Now(), false
-	err = h.each(partitions, func(partition int) error {
+	var mu sync.Mutex // guards removed and h.hasMore
+	err = h.visitEach(partitions, func(partition int) error {
 		visit := visit{Role: h.Role, partition: partition, now: h.now()}
 		failure := visit.tidy(ctx)
+
+		mu.Lock()
+		defer mu.Unlock()
 		removed += visit.removed
 		h.hasMore = h.hasMore || visit.hasMore
 		return failure
@@ -139,6 +149,16 @@ func (h *housekeeping) round(ctx context.Context) (removed int64, err error) {
 
 	_, _, failure := h.countKept(ctx, partitions)
 	return removed, errors.Join(err, failure)
+}
+
+// visitEach does a task for each partition as Role.each does, for some of them at the same time.
+func (h *housekeeping) visitEach(partitions []int, task func(partition int) error) error {
+	var visits errgroup.Group
+	visits.SetLimit(visitsAtOnce)
+	for _, p := range partitions {
+		visits.Go(func() error { return h.each([]int{p}, task) })
+	}
+	return visits.Wait()
 }
 
 // countKept shows how many orders the owned partitions keep, and when the next of them is past its
