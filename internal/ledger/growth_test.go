@@ -19,7 +19,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// What is compared, the smallest first; GROWTH_ORDERS and GROWTH_ACCOUNTS in the
+// What is compared, the smallest first; GROWTH_ORDERS, GROWTH_ACCOUNTS and GROWTH_IDS in the
 // environment replace the lists.
 const (
 	growthOrders   = "10000,1000000,5000000"
@@ -33,7 +33,7 @@ const (
 const (
 	mostSlower       = 1.15
 	mostPerOrder     = 1200
-	mostPerRetiredID = 24
+	mostPerRetiredID = 16
 )
 
 // BenchmarkGrowth is `make bench-growth`: whether an order costs the same in a
@@ -43,6 +43,7 @@ const (
 func BenchmarkGrowth(b *testing.B) {
 	b.Run("orders", func(b *testing.B) { growByOrders(b, numbers(b, "GROWTH_ORDERS", growthOrders)) })
 	b.Run("accounts", func(b *testing.B) { growByAccounts(b, numbers(b, "GROWTH_ACCOUNTS", growthAccounts)) })
+	b.Run("ids", func(b *testing.B) { growByIDs(b, numbers(b, "GROWTH_IDS", growthIDs)) })
 	b.Run("memory", measureMemory)
 }
 
@@ -220,7 +221,6 @@ func measureMemory(b *testing.B) {
 	report(b, "the same order Delivered, with its five changes and events", usedMemory(b, s)-empty, n, mostPerOrder)
 	s.stop()
 
-	// One partition with 320,000 ids is as dense as 16 with five million.
 	const ids = 320_000
 	s = newCostEnv(b, 1000, func(c *Config) { c.Partitions = 1 })
 	empty = usedMemory(b, s)

@@ -28,7 +28,7 @@ const (
 	kindJobs          = 'j' // <status><fleet>, zset: a fleet's jobs by the time of their status
 	kindTimers        = 't' // zset: orders by the time of their next timer, ms
 	kindClosings      = 'T' // zset: stores by the end of their closing day, ms
-	kindRetired       = 'x' // <bucket>, string: external ids of retired orders (lua/order.lua)
+	kindRetired       = 'x' // string: index of retired orders' external ids; with <number> behind it, hash: buckets of them, and with f behind that their filter (lua/order.lua)
 	kindEnded         = 'R' // <hour>, list: orders that ended in that hour
 	kindEndedHours    = 'H' // zset: the hours that have such a list
 	kindShrunk        = 'D' // string: hour of the list, and place in it, up to which ended orders are shrunk
@@ -94,17 +94,6 @@ func (r partition) jobs(status delivery.Status, fleet delivery.FleetID) string {
 // fleetStores lists a fleet's stores in a state; with state 0 in any.
 func (r partition) fleetStores(fleet delivery.FleetID, state delivery.StoreState) string {
 	return r.keyOf(kindFleetStores, append([]byte{byte(state)}, fleet[:]...))
-}
-
-// retiredBits choose a retired external id's bucket, one of which every creation reads.
-// Five million ids in 16 partitions make buckets of about 19 times 11 bytes.
-const retiredBits = 14
-
-// retiredSuffix names the bucket of a digest by its last 14 bits.
-func retiredSuffix(digest delivery.Digest) (suffix [2]byte) {
-	bucket := binary.BigEndian.Uint16(digest[10:12]) & (1<<retiredBits - 1)
-	binary.BigEndian.PutUint16(suffix[:], bucket)
-	return suffix
 }
 
 // dayOf is how scripts take the day of an order's id.

@@ -150,11 +150,10 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 	call.begin(l.library.scripts["create_order"], r)
 	windows := windowsSuffix(EndpointOrders, c.Account)
 	store := delivery.OrderDigest(c.Account, o.ExternalStoreID)
-	bucket := retiredSuffix(digest)
 	call.key(kindWindows, windows[:])
 	call.key(kindOrder, digest[:])
 	call.key(kindStore, store[:])
-	call.key(kindRetired, bucket[:])
+	call.key(kindRetired, nil)
 	call.key(kindEvents, nil)
 	if c.IdempotencyKey != "" {
 		key := delivery.OrderDigest(c.Account, c.IdempotencyKey)
@@ -413,31 +412,4 @@ func (l *core) orderKeyPartition(key string) int {
 		return -1
 	}
 	return slices.IndexFunc(l.partitions, func(p partition) bool { return p.prefix == key[:end] })
-}
-
-// retiredEntry is the length of a bucket's entry: nine bytes of digest, two of day.
-const retiredEntry = 11
-
-// Retired reports which of the orders ended and left Redis (Lifecycle.Retire).
-func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
-	return pipelined(ctx, l.rdb, "reading retired orders", ids, func(pipe redis.Pipeliner, id delivery.OrderID) func() bool {
-		p, ok := l.partitionOfOrder(id)
-		if !ok {
-			return nil
-		}
-		suffix := retiredSuffix(id.Digest())
-		bucket := pipe.Get(ctx, p.keyOf(kindRetired, suffix[:]))
-		return func() bool { return inRetired(bucket.Val(), id) }
-	})
-}
-
-func inRetired(bucket string, id delivery.OrderID) bool {
-	member := orderMember(id)
-	entry := member[:9] + member[12:14]
-	for ; len(bucket) >= retiredEntry; bucket = bucket[retiredEntry:] {
-		if bucket[:retiredEntry] == entry {
-			return true
-		}
-	}
-	return false
 }

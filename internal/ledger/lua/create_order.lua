@@ -4,7 +4,7 @@
 -- The server hashes every byte of every string that it hands to Lua or that Lua
 -- makes, so the record comes ready made for each fleet that could have the
 -- order, which are one or two, and is passed on as it is.
--- KEYS 1 windows, 2 order, 3 store, 4 bucket of retired ids, 5 events,
+-- KEYS 1 windows, 2 order, 3 store, 4 index of retired ids, 5 events,
 --   and, when an idempotency key was sent: 6 idempotency record, and, unless
 --   the key is the external id, 7 the order whose external id equals that key
 -- ARGV 1 event (digest at 2, day at 14), 2 one byte (1: the idempotency key is
@@ -48,7 +48,7 @@ while ARGV[number] and find(ARGV[number], fleet, 123, true) ~= 123 do number = n
 if not ARGV[number] then return reply_counted(why_not(ARGV[2], 26, fleet)) end
 
 if order then return reply_counted('duplicate', order_day(order)) end
-local retired = found[4] and retired_day(found[4], sub(ARGV[1], 2, 10))
+local retired = found[4] and retired_day(KEYS[4], found[4], sub(ARGV[1], 2, 10))
 if retired then return reply_counted('duplicate', retired) end
 
 call('MSET', KEYS[1], recorded, KEYS[2], ARGV[number])

@@ -73,12 +73,63 @@ local function end_orders(prefix, entry, members)
   call('ZADD', prefix .. 'H', hour, hour)
 end
 
--- A bucket of retired external ids is one string, 11 bytes each: nine of the
--- order's digest, two of the day that completes its id. Returns the day, or nil.
-local function retired_day(bucket, digest)
-  local at = find(bucket, digest, 1, true)
-  while at and at % 11 ~= 1 do at = find(bucket, digest, at + 1, true) end
-  return at and sub(bucket, at + 9, at + 10)
+-- The external ids of retired orders stay for ever, so nothing here may cost more with
+-- every one of them. They stand in buckets of some 24 by linear hashing: with every 24th
+-- id one bucket is split in two, the next in turn, so that buckets stay as small as they
+-- are and no call does more than its share. retired.go does the same arithmetic.
+--
+-- A bucket is a field (2 bytes) of a hash ('x' and 4 bytes) that has 170 of them: a key
+-- for each bucket would take twice the memory around it, and would be walked by everything
+-- that walks all orders. It has 11 bytes for an id: nine of the order's digest, two of
+-- the day that completes its id. Nine bytes take a new id for one of a hundred million
+-- others less than once in 10^13 times.
+--
+-- Beside the hash is a string (with f behind its key), a filter: of the 192 bits of each
+-- bucket those of its ids are set. A creation looks at one bit and, if it is not set, at
+-- nothing else: a bucket lies in four places that no cache holds, the bit in one.
+--
+-- The partition's index ('x' alone) is a string:
+--
+--   0  ids       6   how many there are
+--   6  buckets   4
+--   10 span      4   the smallest power of two above buckets
+--   14 secrets   12  three numbers of 4 bytes, below RETIRED_PRIME, drawn once for the
+--                    partition: they decide in which bucket an id is, so that nobody can
+--                    choose ids that all meet in one
+local RETIRED_INDEX, RETIRED_PLACES = '>I6I4I4I4I4I4', '>I4I4I4I4I4'
+local RETIRED_ENTRY, RETIRED_DIGEST = 11, 9
+local RETIRED_PRIME = 67108859 -- above every part of a digest, and so small that sums stay exact
+local IDS_PER_BUCKET, BUCKETS_PER_HASH, MOST_BUCKETS = 24, 170, 67108859
+local FILTER_BITS = 192 -- of a bucket; so a filter has 4,080 bytes, which Redis's allocator keeps in 4,096
+
+-- A digest's number below RETIRED_PRIME, which decides its bucket, and its bit in the filter.
+local function retired_hash(digest, secret1, secret2, secret3)
+  local part1, part2, part3 = parse('>I3I3I3', digest)
+  return (part1 * secret1 + part2 * secret2 + part3 * secret3) % RETIRED_PRIME, part3 % FILTER_BITS
+end
+
+-- Where an id's bucket is: what the hash's key has behind that of the index, and the
+-- bucket's place in the hash. Where that bucket has not come yet, the id is in the one that
+-- will be split for it.
+local function retired_place(hash, buckets, span)
+  local bucket = hash % span
+  if bucket >= buckets then bucket = bucket - span / 2 end
+  local place = bucket % BUCKETS_PER_HASH
+  return pack('>I4', (bucket - place) / BUCKETS_PER_HASH), place
+end
+
+-- Looks for an id, by its digest's first bytes; key is that of the index. Returns the day, or nil.
+local function retired_day(key, index, digest)
+  local buckets, span, secret1, secret2, secret3 = parse(RETIRED_PLACES, index, 7)
+  local hash, bit = retired_hash(digest, secret1, secret2, secret3)
+  local number, place = retired_place(hash, buckets, span)
+  if call('GETBIT', key .. number .. 'f', format('%d', place * FILTER_BITS + bit)) == 0 then return nil end
+
+  local entries = call('HGET', key .. number, pack('>I2', place))
+  if not entries then return nil end
+  local at = find(entries, digest, 1, true)
+  while at and at % RETIRED_ENTRY ~= 1 do at = find(entries, digest, at + 1, true) end
+  return at and sub(entries, at + RETIRED_DIGEST, at + RETIRED_ENTRY - 1)
 end
 
 -- Why a fleet takes no order here, by the list that begins at the given place:

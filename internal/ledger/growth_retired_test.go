@@ -1,0 +1,295 @@
+//go:build growth
+
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// The ids of a year and of five years of a million orders a day; GROWTH_IDS replaces the list.
+// They are over all partitions: the share of one of them is filled.
+const (
+	growthIDs       = "365000000,1800000000"
+	growthShares    = 16
+	idSample        = 10_000 // orders of one half of a round
+	idsOfABeginning = 10_000 // what a partition remembers after some days
+)
+
+// growByIDs compares a partition that remembers its share of all ids with one that remembers none
+// or, where an operation needs some, few. Nothing is written to a disk: ids are in memory.
+func growByIDs(b *testing.B, sizes []int) {
+	small := newIDsEnv(b)
+	for _, size := range sizes {
+		large := newIDsEnv(b)
+		large.fillShare(b, size/growthShares)
+		large.compareIDs(b, fmt.Sprintf("%d ids", size), small)
+		large.stop()
+	}
+}
+
+// idsEnv is a partition, and some ids that it remembers.
+type idsEnv struct {
+	*costEnv
+	known []delivery.OrderID
+	round uint64
+}
+
+func newIDsEnv(b *testing.B) *idsEnv {
+	b.Helper()
+	s := &idsEnv{costEnv: newCostEnv(b, costAccounts, func(c *Config) { c.Partitions = 1 })}
+	must(b, s.rdb.ConfigSet(b.Context(), "appendonly", "no").Err())
+	return s
+}
+
+// randomOrders are ids that only depend on a seed, so that they need not be kept.
+func (s *idsEnv) randomOrders(seed uint64) func() delivery.OrderID {
+	source := rand.NewPCG(seed, 1)
+	return func() delivery.OrderID {
+		var digest delivery.Digest
+		first, second := source.Uint64(), source.Uint64()
+		binary.BigEndian.PutUint64(digest[:], first)
+		binary.BigEndian.PutUint32(digest[8:], uint32(second))
+		return delivery.MakeOrderID(s.partitions[0].number, uint16(second>>32), digest)
+	}
+}
+
+// fillShare writes the buckets as retiring so many orders one by one would have left them: it counts
+// the ids of each bucket, draws them again and puts each in its place.
+func (s *idsEnv) fillShare(b *testing.B, ids int) {
+	b.Helper()
+	const seed = 1
+	r, began := s.partitions[0], time.Now()
+	before := usedMemory(b, s.costEnv)
+	index := retiredTestIndex(ids)
+
+	ends := make([]uint32, index.buckets+1)
+	next := s.randomOrders(seed)
+	for range ids {
+		ends[index.bucket(next().Digest())+1]++
+	}
+	for i := range ends[1:] {
+		ends[i+1] += ends[i]
+	}
+	entries := make([]byte, retiredEntrySize*ids)
+	next = s.randomOrders(seed)
+	for i := range ids {
+		id := next()
+		digest, bucket := id.Digest(), index.bucket(id.Digest())
+		at := retiredEntrySize * int(ends[bucket])
+		copy(entries[at:], digest[:retiredDigestSize])
+		binary.BigEndian.PutUint16(entries[at+retiredDigestSize:], id.Day())
+		ends[bucket]++ // so that in the end it is where the next bucket begins
+		if i%(ids/10_000+1) == 0 {
+			s.known = append(s.known, id)
+		}
+	}
+
+	start := uint32(0)
+	var fields []any
+	filter := make([]byte, bucketsPerHash*filterBits/8)
+	for bucket := range index.buckets {
+		key, field := r.retiredPlace(bucket)
+		held := entries[retiredEntrySize*int(start) : retiredEntrySize*int(ends[bucket])]
+		start = ends[bucket]
+		fields = append(fields, field, held)
+		setFilterBits(filter[bucket%bucketsPerHash*filterBits/8:], held)
+		if len(fields) == 2*bucketsPerHash || bucket == index.buckets-1 {
+			must(b, s.rdb.HSet(b.Context(), key, fields...).Err())
+			must(b, s.rdb.Set(b.Context(), key+"f", filter, 0).Err())
+			fields = fields[:0]
+			clear(filter)
+		}
+	}
+	must(b, s.rdb.Set(b.Context(), r.key(kindRetired), index.encode(), 0).Err())
+	s.finishRehashing(b)
+	fmt.Printf("filled one of %d partitions with %d ids in %d buckets, in %s\n", growthShares, ids, index.buckets, time.Since(began).Round(time.Second))
+	report(b, "a remembered external id", usedMemory(b, s.costEnv)-before, ids, mostPerRetiredID)
+}
+
+// start leaves only few ids, or none.
+func (s *idsEnv) start(b *testing.B, ids int) {
+	b.Helper()
+	r := s.partitions[0]
+	s.forgetRetired(b, r)
+	s.known = s.known[:0]
+	next := s.randomOrders(1)
+	for range ids {
+		s.known = append(s.known, next())
+	}
+	s.fillRetired(b, r, s.known)
+}
+
+// idOperations are measured in this order: a creation must have come before a poll.
+var idOperations = []struct {
+	name   string
+	few    bool    // against a partition that remembers few ids, else against one that remembers none
+	atMost float64 // 0: the ratio is only printed
+	run    func(*idsEnv, *testing.B) (microseconds float64)
+}{
+	{"create an order, Redis", false, 0, (*idsEnv).createSome},
+	{"create an order, Redis", true, mostSlower, (*idsEnv).createSome},
+	{"poll an order, Redis", true, mostSlower, (*idsEnv).pollSome},
+	{"retire an order, Redis", true, mostSlowerCold, (*idsEnv).retireSome},
+	{"look an id up, program and Redis", true, mostSlowerCold, (*idsEnv).lookUpSome},
+	{"look an id up, Redis alone", true, 0, (*idsEnv).lookUpSomeInRedis},
+}
+
+// mostSlowerCold is for what does little else than to look at memory that no cache holds: a look-up
+// reads from four places, each of which takes as long as a few hundred instructions, whatever the number
+// of ids is once the caches are full.
+const mostSlowerCold = 2.0
+
+// compareIDs takes turns between two partitions and reports, for each operation, the median of the
+// ratios of what it costs, and then how long single scripts took.
+func (s *idsEnv) compareIDs(b *testing.B, name string, small *idsEnv) {
+	b.Helper()
+	ratios := make([][]float64, len(idOperations))
+	costs := make([][]float64, len(idOperations))
+	for round := range growthRounds {
+		resident, smallResident := s.next.Load(), small.next.Load()
+		small.start(b, 0)
+		for i, operation := range idOperations {
+			if operation.few && len(small.known) == 0 {
+				small.start(b, idsOfABeginning)
+			}
+			var large, least float64
+			if round%2 == 0 {
+				large, least = operation.run(s, b), operation.run(small, b)
+			} else {
+				least, large = operation.run(small, b), operation.run(s, b)
+			}
+			ratios[i] = append(ratios[i], large/least)
+			costs[i] = append(costs[i], large)
+		}
+		s.removeAfter(b, resident)
+		small.removeAfter(b, smallResident)
+	}
+	for i, operation := range idOperations {
+		slices.Sort(ratios[i])
+		slices.Sort(costs[i])
+		against, median := "none", ratios[i][growthRounds/2]
+		if operation.few {
+			against = fmt.Sprint(idsOfABeginning)
+		}
+		fmt.Printf("%-16s against %-6s %-34s %5.2f  (%.2f to %.2f)  %6.1f us\n", name, against, operation.name, median, ratios[i][0], ratios[i][growthRounds-1], costs[i][growthRounds/2])
+		check(b, operation.atMost == 0 || median <= operation.atMost, "%s: to %s costs %.2f times that with %s, at most %.2f is accepted", name, operation.name, median, against, operation.atMost)
+	}
+
+	small.start(b, idsOfABeginning)
+	small.printScripts(b, fmt.Sprint(idsOfABeginning, " ids"))
+	s.printScripts(b, name)
+}
+
+// spent is the main thread's time for each of n operations that do makes, in microseconds.
+func (s *idsEnv) spent(b *testing.B, n int, do func()) float64 {
+	b.Helper()
+	before := mainThread(b, s.Ledger)
+	do()
+	return (mainThread(b, s.Ledger) - before) * 1e6 / float64(n)
+}
+
+func (s *idsEnv) createSome(b *testing.B) float64 {
+	return s.spent(b, idSample, func() { s.send(b, idSample, s.addPlain) })
+}
+
+// pollSome reads the orders that were created last.
+func (s *idsEnv) pollSome(b *testing.B) float64 {
+	calls := make([]call, idSample)
+	for i := range calls {
+		c := s.nextCreation(s.vendors, int(s.next.Load())-i)
+		s.prepareCreation(s.partitions[0], c)
+		calls[i] = call{keys: []string{s.partitions[0].windows(EndpointOrderStatus, c.Account), s.partitions[0].order(c.order.ID.Digest())},
+			args: []any{c.Account[:], dayOf(c.order.ID), delivery.PollInterval.Microseconds()}}
+	}
+	return s.spent(b, idSample, func() { s.callAll(b, "poll_order", calls) })
+}
+
+// callAll runs a script in pipelines.
+func (s *idsEnv) callAll(b *testing.B, script string, calls []call) {
+	b.Helper()
+	for page := range slices.Chunk(calls, costBatch) {
+		get(s.runAll(b.Context(), script, page))(b)
+	}
+}
+
+// retireSome retires orders that were made up, in calls like those of Lifecycle.Retire.
+func (s *idsEnv) retireSome(b *testing.B) float64 {
+	s.round++
+	next := s.randomOrders(1000 + s.round)
+	orders := make([]delivery.OrderID, idSample)
+	for i := range orders {
+		orders[i] = next()
+	}
+	r := s.partitions[0]
+	hour := s.end(b, r, orders...)
+	calls := make([]call, idSample/retireBatch)
+	for i := range calls {
+		calls[i] = call{keys: r.retirementKeys(hour), args: []any{r.prefix, hour, retireBatch, newRetiredIndex()}}
+	}
+	return s.spent(b, idSample, func() { s.callAll(b, "retire_orders", calls) })
+}
+
+// lookUpSome is the time that a reconciling program waits for.
+func (s *idsEnv) lookUpSome(b *testing.B) float64 {
+	page := s.someKnown()
+	began := time.Now()
+	found := get(s.Orders.Retired(b.Context(), page))(b)
+	took := time.Since(began)
+	require(b, !slices.Contains(found, false), "an id is not found")
+	return float64(took.Nanoseconds()) / 1e3 / idSample
+}
+
+func (s *idsEnv) lookUpSomeInRedis(b *testing.B) float64 {
+	page := s.someKnown()
+	return s.spent(b, idSample, func() { get(s.Orders.Retired(b.Context(), page))(b) })
+}
+
+func (s *idsEnv) someKnown() []delivery.OrderID {
+	page := make([]delivery.OrderID, idSample)
+	for i := range page {
+		page[i] = s.known[rand.IntN(len(s.known))]
+	}
+	return page
+}
+
+// printScripts tells how long the scripts took, one by one, by the server's own clock. Time that the
+// machine gave to other programs is in it; on a busy one the longest show little else.
+func (s *idsEnv) printScripts(b *testing.B, name string) {
+	b.Helper()
+	// Commands within a script are logged, too: most are shorter than that.
+	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-max-len", "1000000").Err())
+	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "4").Err())
+	must(b, s.rdb.SlowLogReset(b.Context()).Err())
+	resident := s.next.Load()
+	s.createSome(b)
+	s.pollSome(b)
+	for range 10 {
+		s.retireSome(b)
+	}
+	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "-1").Err())
+	defer s.removeAfter(b, resident)
+
+	times := make(map[string][]time.Duration)
+	for _, entry := range get(s.rdb.SlowLogGet(b.Context(), -1).Result())(b) {
+		if entry.Args[0] == "fcall" {
+			script, _, _ := strings.Cut(entry.Args[1], "_"+strings.TrimPrefix(s.library.name, libraryPrefix))
+			times[script] = append(times[script], entry.Duration)
+		}
+	}
+	for _, script := range []string{"create_order", "poll_order", "retire_orders"} {
+		all := times[script]
+		slices.Sort(all)
+		require(b, len(all) > 0, "%s is not in the slow log", script)
+		median, p90, p99 := all[len(all)/2], all[len(all)*9/10], all[len(all)*99/100]
+		fmt.Printf("%-16s %-14s %5d calls: median %4d us, 90 %% %4d us, 99 %% %4d us, longest %5d us\n", name, script, len(all), median.Microseconds(), p90.Microseconds(), p99.Microseconds(), all[len(all)-1].Microseconds())
+		check(b, median <= time.Millisecond, "%s: %s blocks Redis for %s", name, script, median)
+	}
+}
