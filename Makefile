@@ -138,8 +138,8 @@ bench-replica: ## what redis.durability: replica costs, in turns with the defaul
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/bench -replica $(ARGS)
 
-# Needs 10 GB of memory and of disk; GROWTH_ORDERS and GROWTH_ACCOUNTS shorten it.
-bench-growth: ## the same figures with up to 5 million orders and 50,000 accounts, 20 minutes
+# Needs 10 GB of memory and of disk; GROWTH_ORDERS, GROWTH_ACCOUNTS and GROWTH_IDS shorten it.
+bench-growth: ## the same figures with up to 5 million orders, 50,000 accounts and 1.8 billion remembered ids, 30 minutes
 	@sh internal/stack/deps.sh $(SERVER)-server
 	@go test -tags growth -run '^$$' -bench '^BenchmarkGrowth$$' -benchtime 1x -timeout 90m ./internal/ledger
 

@@ -29,6 +29,9 @@ type sizing struct {
 		LiveDays            float64 `json:"live_days"`        // status.retention of configs/worker.yaml, in days
 		IDYears             float64 `json:"id_years"`         // for how long retired ids are reckoned; they stay for ever
 		ProgramCores        float64 `json:"program_cores"`    // of one gateway or worker
+		ReceiverSeconds     float64 `json:"receiver_seconds"` // how long a vendor's receiver takes to answer a webhook
+		WorkerSlots         float64 `json:"worker_slots"`     // webhook.concurrency of configs/worker.yaml
+		PerEndpoint         float64 `json:"per_endpoint"`     // webhook.per_endpoint there, or an account's own maxInFlight
 		MasterMemory        float64 `json:"master_memory_gb"` // of one Redis, the quarter for rewriting taken off
 		PartitionsPerMaster float64 `json:"partitions_per_master"`
 		LeastPartitions     float64 `json:"least_partitions"`
@@ -63,7 +66,8 @@ func readSizing(content []byte) (*sizing, error) {
 	switch {
 	case c.Utilisation <= 0 || c.Utilisation > 1 || c.DayToPeak <= 0 || c.DayToPeak > 1:
 		return nil, errors.New("utilisation and day_to_peak: want more than 0 and at most 1")
-	case c.LiveDays <= 0 || c.IDYears < 0 || c.ProgramCores <= 0 || c.MasterMemory <= 0 || c.PartitionsPerMaster < 1 || c.LeastPartitions < 1:
+	case c.LiveDays <= 0 || c.IDYears < 0 || c.ProgramCores <= 0 || c.MasterMemory <= 0 || c.PartitionsPerMaster < 1 || c.LeastPartitions < 1 ||
+		c.ReceiverSeconds <= 0 || c.WorkerSlots < 1 || c.PerEndpoint < 1:
 		return nil, errors.New("a choice is missing or out of range")
 	}
 	return &s, nil
@@ -92,6 +96,8 @@ func (s *sizing) needs(rate float64) []need {
 	ids := ordersPerDay * 365 * c.IDYears * cost("growth.memory_per_retired_id") / 1e9
 	byCPU, byMemory := math.Ceil(cores("delivered.redis_us")), math.Ceil((live+ids)/c.MasterMemory)
 	partitions := max(max(byCPU, byMemory)*c.PartitionsPerMaster, c.LeastPartitions)
+	// A webhook keeps a slot of a worker until its receiver has answered.
+	inFlight := rate * cost("delivered.webhooks") * c.ReceiverSeconds
 	return []need{
 		{"orders a day", "million", "rate x 86,400 x day_to_peak", ordersPerDay / 1e6},
 		{"Redis masters, by CPU", "", "rate x redis_us / 1e6 / utilisation", byCPU},
@@ -100,13 +106,17 @@ func (s *sizing) needs(rate float64) []need {
 		{"Redis masters, by memory", "", "both memories / master_memory_gb", byMemory},
 		{"partitions, 1,024 at most", "", "partitions_per_master x the larger number of masters, to a power of two", math.Exp2(math.Ceil(math.Log2(partitions)))},
 		{"gateways", "", "rate x gateway_us / 1e6 / utilisation / program_cores", programs("delivered.gateway_us")},
-		{"workers", "", "rate x worker_us / 1e6 / utilisation / program_cores", programs("delivered.worker_us")},
+		{"workers, by CPU", "", "rate x worker_us / 1e6 / utilisation / program_cores", programs("delivered.worker_us")},
+		{"webhooks in flight", "", "rate x webhooks x receiver_seconds", inFlight},
+		{"workers, by slots", "", "webhooks in flight / worker_slots / utilisation", math.Ceil(inFlight / c.WorkerSlots / c.Utilisation)},
 		{"disk, all masters, rewriting included", "MB/s", "2 x rate x aof_bytes", 2 * rate * cost("delivered.aof_bytes") / 1e6},
 		{"fsyncs, all masters, at most", "/s", "rate x disk_flushes", rate * cost("delivered.disk_flushes")},
 		{"network of Redis", "MB/s", "rate x (redis_net_in + redis_net_out)", rate * (cost("delivered.redis_net_in_bytes") + cost("delivered.redis_net_out_bytes")) / 1e6},
 		{"network of vendors, creations", "MB/s", "rate x (http_in + http_out)", rate * (cost("created.http_in_bytes") + cost("created.http_out_bytes")) / 1e6},
 		{"webhooks", "/s", "rate x webhooks", rate * cost("delivered.webhooks")},
 		{"network of webhooks", "MB/s", "rate x webhook_bytes", rate * cost("delivered.webhook_bytes") / 1e6},
+		{"most of one account, by its receiver", "orders/s", "per_endpoint / receiver_seconds / webhooks", c.PerEndpoint / c.ReceiverSeconds / cost("delivered.webhooks")},
+		{"most of one account, by Redis", "orders/s", "1e6 / redis_us", 1e6 / cost("delivered.redis_us")},
 	}
 }
 

@@ -226,6 +226,7 @@ func TestNeeds(t *testing.T) {
 		"delivered.webhook_bytes": 5000, "created.http_in_bytes": 900, "created.http_out_bytes": 600,
 		"growth.memory_per_live_order": 1000, "growth.memory_per_shrunk_order": 1000, "growth.memory_per_retired_id": 20},
 		"choices": {"utilisation": 0.5, "day_to_peak": 0.25, "live_days": 10, "id_years": 1, "program_cores": 4, "master_memory_gb": 60,
+		"receiver_seconds": 0.1, "worker_slots": 100, "per_endpoint": 8,
 		"partitions_per_master": 8, "least_partitions": 16}}`
 	s, err := readSizing([]byte(content))
 	if err != nil {
@@ -239,13 +240,17 @@ func TestNeeds(t *testing.T) {
 		"Redis masters, by memory":              7, // 373.68 GB in 60 GB each
 		"partitions, 1,024 at most":             64,
 		"gateways":                              1,
-		"workers":                               1,
+		"workers, by CPU":                       1,
+		"webhooks in flight":                    500,
+		"workers, by slots":                     10, // at half use
 		"disk, all masters, rewriting included": 20,
 		"fsyncs, all masters, at most":          500,
 		"network of Redis":                      10,
 		"network of vendors, creations":         1.5,
 		"webhooks":                              5000,
 		"network of webhooks":                   5,
+		"most of one account, by its receiver":  16, // 80 webhooks a second
+		"most of one account, by Redis":         10_000,
 	}
 	for _, n := range s.needs(1000) {
 		if math.Abs(n.value/want[n.what]-1) > 1e-6 {
@@ -256,7 +261,7 @@ func TestNeeds(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no rows for %v", want)
 	}
-	for _, change := range [][2]string{{`"delivered.redis_us": 100, `, ""}, {`"live_days": 10`, `"live_days": 0`}, {`"utilisation"`, `"use"`}, {`0.25`, `1.5`}, {`"delivered.webhooks"`, `"webhooks"`}} {
+	for _, change := range [][2]string{{`"delivered.redis_us": 100, `, ""}, {`"live_days": 10`, `"live_days": 0`}, {`"utilisation"`, `"use"`}, {`"receiver_seconds": 0.1, `, ""}, {`"per_endpoint": 8`, `"per_endpoint": 0`}, {`0.25`, `1.5`}, {`"delivered.webhooks"`, `"webhooks"`}} {
 		if _, err := readSizing([]byte(strings.Replace(content, change[0], change[1], 1))); err == nil {
 			t.Errorf("%q in place of %q is taken", change[1], change[0])
 		}
