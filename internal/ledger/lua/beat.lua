@@ -7,7 +7,7 @@
 local key = KEYS[1]
 local needed = {
   {'TIME'}, {'EXISTS', key}, {'DEL', key}, {'TTL', key}, {'EXPIRE', key, '1'}, {'COPY', key, key}, {'RENAME', key, key},
-  {'GET', key}, {'SET', key, ''}, {'MGET', key}, {'GETRANGE', key, '0', '0'}, {'SETRANGE', key, '0', ''}, {'APPEND', key, ''},
+  {'GET', key}, {'SET', key, ''}, {'MGET', key}, {'GETRANGE', key, '0', '0'}, {'SETRANGE', key, '0', ''}, {'SETBIT', key, '0', '0'}, {'APPEND', key, ''},
   {'HGET', key, 'f'}, {'HSET', key, 'f', ''}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HEXISTS', key, 'f'},
   {'HSETNX', key, 'f', ''}, {'HDEL', key, 'f'}, {'HINCRBY', key, 'f', '1'},
   {'LLEN', key}, {'LRANGE', key, '0', '0'}, {'LSET', key, '0', ''}, {'LPUSH', key, ''}, {'RPUSH', key, ''}, {'LTRIM', key, '0', '0'},
