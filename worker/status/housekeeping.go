@@ -55,22 +55,26 @@ type housekeeping struct {
 	accountsTrimmed time.Time
 	vainRounds      int       // the last rounds that have removed nothing from a nearly full Redis
 	reported        time.Time // when the log was told that nothing more can be removed
+
+	memoryFailure, roundFailure, accountsFailure error // of the last time that each was tried
 }
 
-// look does the rounds that are due.
+// look does the rounds that are due. It returns what has failed the last time that it was tried, also
+// when nothing was due: a failure lasts until the same succeeds.
 func (h *housekeeping) look(ctx context.Context) error {
-	err := h.readMemory(ctx)
-	rounds := h.doRounds(ctx)
-	accounts := h.trimAccounts(ctx)
-	return errors.Join(err, rounds, accounts)
+	h.readMemory(ctx)
+	h.doRounds(ctx)
+	h.trimAccounts(ctx)
+	return errors.Join(h.memoryFailure, h.roundFailure, h.accountsFailure)
 }
 
 // doRounds begins rounds until none is due, or one fails: then the next look goes on.
-func (h *housekeeping) doRounds(ctx context.Context) error {
+func (h *housekeeping) doRounds(ctx context.Context) {
 	for h.isDue() && ctx.Err() == nil {
-		removed, err := h.round(ctx)
-		if err != nil {
-			return err
+		var removed int64
+		removed, h.roundFailure = h.round(ctx)
+		if h.roundFailure != nil {
+			return
 		}
 
 		if removed > 0 || len(h.nearlyFull) == 0 || len(h.owned()) == 0 {
@@ -82,19 +86,18 @@ func (h *housekeeping) doRounds(ctx context.Context) error {
 			h.reportStuck(ctx)
 		}
 	}
-	return nil
 }
 
 // trimAccounts trims the accounts' own streams after a server was found nearly full, also if there
 // is room again meanwhile.
-func (h *housekeeping) trimAccounts(ctx context.Context) error {
+func (h *housekeeping) trimAccounts(ctx context.Context) {
 	partitions := h.owned()
 	if !h.accountsDue || time.Since(h.accountsTrimmed) < accountsInterval || len(partitions) == 0 {
-		return nil
+		return
 	}
 
 	h.accountsDue, h.accountsTrimmed = false, time.Now()
-	return h.visitEach(partitions, func(partition int) error {
+	h.accountsFailure = h.visitEach(partitions, func(partition int) error {
 		trimmed, err := h.ledger.Lifecycle.TrimAccounts(ctx, partition)
 		h.metrics.trimmed.Add(float64(trimmed))
 		return err
@@ -111,13 +114,13 @@ func (h *housekeeping) isDue() bool {
 }
 
 // readMemory learns which servers are nearly full, of those that answer.
-func (h *housekeeping) readMemory(ctx context.Context) error {
+func (h *housekeeping) readMemory(ctx context.Context) {
 	if time.Since(h.memoryRead) < memoryInterval {
-		return nil
+		return
 	}
 	h.memoryRead = time.Now()
 	servers, err := h.ledger.Monitor.Memory(ctx)
-	h.nearlyFull = nil
+	h.nearlyFull, h.memoryFailure = nil, nil
 	for _, s := range servers {
 		if s.IsNearlyFull() {
 			h.nearlyFull = append(h.nearlyFull, s)
@@ -125,9 +128,8 @@ func (h *housekeeping) readMemory(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("reading the memory of Redis: %w", err)
+		h.memoryFailure = fmt.Errorf("reading the memory of Redis: %w", err)
 	}
-	return nil
 }
 
 // round visits each owned partition, also after one for which it fails, and returns how many orders

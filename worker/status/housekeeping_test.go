@@ -92,3 +92,23 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 		t.Errorf("live, ended and the time of the next are %v, want 1, 1, %d", kept, next.Unix())
 	}
 }
+
+// Or the log would say every second that it works again.
+func TestHousekeeping_HasFailedUntilItSucceeds(t *testing.T) {
+	t.Parallel()
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
+	e := &env{Env: testenv.NewOn(t, server)}
+	e.role = newRole(e.OpenAs(stack.WorkerUser))
+	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
+
+	server.Stop()
+	for look := range 2 {
+		if h.look(t.Context()) == nil {
+			t.Errorf("look %d has not failed without Redis", look+1)
+		}
+	}
+
+	testenv.Must(t, server.Start(t.Context()))
+	h.memoryRead, h.roundBegan = time.Time{}, time.Time{}
+	testenv.Must(t, h.look(t.Context()))
+}
