@@ -28,7 +28,7 @@ var whenFull = map[string]bool{
 	// Make room.
 	"retire_orders": true, "shrink_orders": true, "settle_entry": true, "forget_consumers": true,
 	// Keep and take the partitions in which room is made.
-	"advance": true, "renew_tokens": true, "beat": true, "make_group": true,
+	"advance": true, "renew_tokens": true, "beat": true, "announce_release": true, "make_group": true,
 	// Read.
 	"usage": true, "list_due": true, "count_kept": true, "consume": true, "poll_order": true, "read_store": true, "count_token": true,
 
