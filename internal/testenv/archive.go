@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,6 +76,20 @@ func (e *ArchiveEnv) Delivered(at time.Time) *delivery.Order {
 	o := e.Vendor.Order("", at)
 	e.Move(o, delivery.Delivered, at)
 	return e.Read(o.ID)
+}
+
+// RetireAll makes every order that has ended leave Redis. export settles for the exporter what there is.
+func (e *ArchiveEnv) RetireAll(export func()) {
+	e.T.Helper()
+	// An hour is retired when it is over: an event of a later one says so.
+	e.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`, time.Now().Add(3*time.Hour).UnixMilli()))
+	e.Decide()
+	e.Consume(ledger.RoleWebhook)
+	export()
+	for p := range e.Ledger.Partitions() {
+		_, err := e.Ledger.Lifecycle.Retire(e.T.Context(), p, time.Now().Add(48*time.Hour), 1000)
+		Must(e.T, err)
+	}
 }
 
 // Ask is what "SELECT query" answers, as tab-separated text.

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -254,7 +253,7 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 	for i, statement := range statements {
 		ids[statement] = s.Delivered(s.today.Add(13*time.Hour + time.Duration(i)*time.Second)).ID.String()
 	}
-	s.retireAll()
+	s.RetireAll(s.AwaitExported)
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today}, func(d *Day) {
 		if d.Compared != 0 || d.Retired != 10+len(statements) || !d.Balanced() {
 			t.Errorf("%+v", d)
@@ -298,21 +297,6 @@ func TestReconcile_RepairsFromShrunkOrders(t *testing.T) {
 	}
 	s.requireEqual()
 	s.Want("events", "count() FROM "+s.Database+".order_events", "60")
-}
-
-// retireAll makes every order leave Redis.
-func (s *env) retireAll() {
-	s.T.Helper()
-	// An hour is retired when it is over: an event of a later one says so.
-	s.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`, time.Now().Add(3*time.Hour).UnixMilli()))
-	s.Decide()
-	s.Consume(ledger.RoleWebhook)
-	s.AwaitExported()
-	for p := range s.Ledger.Partitions() {
-		if _, err := s.Ledger.Lifecycle.Retire(s.T.Context(), p, time.Now().Add(48*time.Hour), 1000); err != nil {
-			s.T.Fatal(err)
-		}
-	}
 }
 
 func TestReconcile_ClickHouseUnavailableIsAnError(t *testing.T) {
