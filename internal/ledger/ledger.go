@@ -271,12 +271,22 @@ func (l *Ledger) Close() error {
 
 // MasterOf returns the address of the server that has an account's keys.
 func (l *Ledger) MasterOf(ctx context.Context, account delivery.AccountID) (addr string, err error) {
+	return l.masterOf(ctx, l.partitionOf(account))
+}
+
+// MasterOfFleets returns the address of the server that has the keys of no account, those of the fleets
+// among them.
+func (l *Ledger) MasterOfFleets(ctx context.Context) (addr string, err error) {
+	return l.masterOf(ctx, l.global)
+}
+
+func (l *core) masterOf(ctx context.Context, r partition) (addr string, err error) {
 	many, ok := l.rdb.(*redis.ClusterClient)
 	if !ok {
 		return l.rdb.(*redis.Client).Options().Addr, nil
 	}
 
-	master, err := many.MasterForKey(ctx, l.partitionOf(account).prefix)
+	master, err := many.MasterForKey(ctx, r.prefix)
 	if err != nil {
 		return "", failed("finding a master", err)
 	}

@@ -164,18 +164,24 @@ const (
 // masterAway kills a master and shows that whoever does not need it does not miss it.
 func (in *injection) masterAway(ctx context.Context) error {
 	dead := draw(in.random, in.cluster.Nodes)
+	fleets, err := in.ledger.MasterOfFleets(ctx)
+	if err != nil {
+		return err
+	}
 	in.kill(dead.Program)
 	in.times.Add(1)
 	in.log("%s is dead", dead.Addr)
 
-	err := in.othersAreServed(ctx, dead.Addr)
+	err = in.othersAreServed(ctx, dead.Addr, dead.Addr != fleets)
 	if err != nil {
 		err = fmt.Errorf("while %s is dead: %w", dead.Addr, err)
 	}
 	return errors.Join(err, in.restart(ctx, dead.Program, startTimeout))
 }
 
-func (in *injection) othersAreServed(ctx context.Context, dead string) error {
+// othersAreServed shows it for the accounts of the masters that are left, also after programs have been
+// restarted. A gateway can only start where it can read the fleets.
+func (in *injection) othersAreServed(ctx context.Context, dead string, gatewayStarts bool) error {
 	served := func(when string, timeout time.Duration) error {
 		for _, o := range in.observers {
 			if o.master == dead {
@@ -202,9 +208,12 @@ func (in *injection) othersAreServed(ctx context.Context, dead string) error {
 		return err
 	}
 
-	in.Gateway.Stop()
-	in.Reporting.Stop()
-	for _, p := range []*stack.Program{in.Gateway, in.Reporting, in.Worker} {
+	programs := []*stack.Program{in.Worker, in.Reporting}
+	if gatewayStarts {
+		programs = append(programs, in.Gateway)
+	}
+	for _, p := range programs {
+		p.Stop()
 		if err := in.restart(ctx, p, startTimeout); err != nil {
 			return err
 		}
@@ -212,6 +221,9 @@ func (in *injection) othersAreServed(ctx context.Context, dead string) error {
 			return fmt.Errorf("a program that starts: %w", err)
 		}
 		in.log("%s has started", p.Name)
+	}
+	if !gatewayStarts {
+		return nil // nor can the sandbox courier, which has begun anew with the worker
 	}
 	return served("after a start", handOverTimeout)
 }
