@@ -22,6 +22,10 @@ const (
 	versionLatest       = 1<<(64-versionTimeShift) - 1 // ms since versionEra; in the year 2159
 )
 
+// versionDistance is how far apart the versions of an order are in time. With a single millisecond random
+// bits could make two of them equal as floating-point numbers.
+const versionDistance = 2 * time.Millisecond
+
 var versionEra = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // FirstVersion is the version of an order that is created at a time. It has no random bits, because no
@@ -31,7 +35,7 @@ func FirstVersion(created time.Time) uint64 { return ComposeVersion(created, 0, 
 // NextVersion is the version that follows another one of the same order when a change is written at a
 // time. It is greater also when the clock has gone back. Of random only the low 14 bits count.
 func NextVersion(previous uint64, at time.Time, random uint16) uint64 {
-	soonest := VersionTime(previous).Add(time.Millisecond)
+	soonest := VersionTime(previous).Add(versionDistance)
 	if at.Before(soonest) {
 		at = soonest
 	}

@@ -41,12 +41,12 @@ local function order_courier(order, entry)
 end
 
 -- The version that follows another one of the same order (internal/delivery/version.go), both 8
--- bytes: 42 bits of time, ms since 2020 and greater than the one before, 14 random bits, 8 of
+-- bytes: 42 bits of time, ms since 2020 and 2 more than the one before, 14 random bits, 8 of
 -- sequence. Numbers of Lua are exact up to 53 bits, so the halves are made one by one. now: us.
 local VERSION_ERA = 1577836800000
 local function next_version(version, now, random)
   local high, low = parse('>I4I4', version)
-  local ms = max(floor(now / 1000) - VERSION_ERA, high * 1024 + floor(low / 4194304) + 1)
+  local ms = max(floor(now / 1000) - VERSION_ERA, high * 1024 + floor(low / 4194304) + 2)
   local random_bits, sequence = parse('>I2', random) % 16384, low % 256 + 1
   return pack('>I4I4', floor(ms / 1024), ms % 1024 * 4194304 + random_bits * 256 + sequence)
 end
