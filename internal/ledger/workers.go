@@ -320,3 +320,7 @@ func Refused(err error) bool {
 	}
 	return !slices.ContainsFunc(passing, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
+
+// Damaged reports that Redis holds a value of another type than is expected under a key. Every worker
+// finds the same.
+func Damaged(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }

@@ -83,34 +83,41 @@ const (
 	readingTimers
 )
 
-// failure is the last error of a task, and since when it has failed each time.
+// failure is the last error of a task, and when it first and last failed without a success in between.
 type failure struct {
-	since time.Time
-	err   error
+	first, last time.Time
+	err         error
 }
 
-// note takes note of how a task has ended for a partition. What ctx has ended has not failed.
+// note takes note of how a task has ended for a partition. What ctx has ended has not failed. Nor has a
+// task that found damage: partitions are read together, so it may be that of another one, and
+// every worker would find it.
 func (h *held) note(ctx context.Context, t task, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		delete(h.failures, t)
-	case ctx.Err() == nil:
-		since := h.failures[t].since
-		if since.IsZero() {
-			since = time.Now()
-		}
-		h.failures[t] = failure{since, err}
+		return
 	}
+	if ctx.Err() != nil || ledger.Damaged(err) {
+		return
+	}
+
+	now := time.Now()
+	first := now
+	if before, failed := h.failures[t]; failed {
+		first = before.first
+	}
+	h.failures[t] = failure{first: first, last: now, err: err}
 }
 
 // giveUpAfter is how long a task may fail for a partition whose token can be renewed: Redis is there, and it is
 // this worker that does not get on.
 const giveUpAfter = 5 * time.Second
 
-// hopeless returns the error of a task that Redis refuses, or that has failed for giveUpAfter.
-func (h *held) hopeless(now time.Time) error {
+// hopeless returns the error of a task that Redis refuses, or that has failed again and again for
+// giveUpAfter. One that failed once and was not needed since tells nothing.
+func (h *held) hopeless() error {
 	for _, f := range h.failures {
-		if ledger.Refused(f.err) || now.Sub(f.since) >= giveUpAfter {
+		if ledger.Refused(f.err) || f.last.Sub(f.first) >= giveUpAfter {
 			return f.err
 		}
 	}
@@ -364,10 +371,9 @@ func (l *loop) leaveHopeless(ctx context.Context) {
 		return
 	}
 
-	now := time.Now()
 	var leaving []*held
 	for _, h := range l.held {
-		if err := h.hopeless(now); err != nil {
+		if err := h.hopeless(); err != nil {
 			l.role.standBack(h.Partition, err)
 			leaving = append(leaving, h)
 		}

@@ -222,6 +222,26 @@ func TestShare_WhoCannotReadGivesUp(t *testing.T) {
 	}
 }
 
+// A partition that is damaged stays with its owner, and so do the others that are read together with it.
+func TestShare_DamageTakesNoPartitionFromItsOwner(t *testing.T) {
+	e := newEnv(t)
+	e.Start(e.role.Run)
+	e.Start(e.newRole("w2").Run)
+	e.awaitOwners(testenv.Partitions/2, "w1", "w2")
+	e.order()
+	e.Await("a timer", func() bool { return e.Stats().InFlight == 1 })
+	owned := e.tokens()
+
+	e.EachKey("t", "if redis.call('EXISTS', k) == 1 then redis.call('SET', k, 'damaged') end")
+
+	e.awaitRenewals(10)
+	for number, token := range e.tokens() {
+		if token.Epoch != owned[number].Epoch {
+			t.Errorf("partition %d has changed hands: %+v", number, token)
+		}
+	}
+}
+
 // gauge is a figure of the last role that was made.
 func (e *env) gauge(name string) float64 {
 	e.T.Helper()
