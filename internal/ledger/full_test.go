@@ -30,7 +30,7 @@ var whenFull = map[string]bool{
 	// Keep and take the partitions in which room is made.
 	"advance": true, "renew_tokens": true, "beat": true, "announce_release": true, "make_group": true,
 	// Read.
-	"usage": true, "list_due": true, "count_kept": true, "consume": true, "poll_order": true, "read_store": true, "count_token": true,
+	"usage": true, "list_due": true, "consume": true, "poll_order": true, "read_store": true, "count_token": true,
 
 	"create_order": false, "check_body": false, "cancel_order": false, "report_update": false, "report_locations": false, "write_store": false,
 	"publish_notices": false, "write_account": false, "rotate_credentials": false, "revoke_tokens": false, "write_fleet": false,

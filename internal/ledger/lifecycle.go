@@ -138,29 +138,50 @@ type Kept struct {
 }
 
 // Kept counts the orders of several partitions, in their order. After an error those that could not be
-// read are zero.
+// read are zero. It asks for each hour's list by itself, so that nothing holds Redis up for longer
+// when orders are kept for long. Replicas do not confirm the answer, which decides nothing.
 func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
-	calls := make([]call, len(partitions))
-	for i, p := range partitions {
-		r := l.partitions[p]
-		calls[i] = call{keys: []string{r.key(kindEndedHours), r.key(kindTimers)}, args: []any{r.prefix}}
+	ctx = unconfirmed(ctx)
+	type found struct {
+		live  int64
+		hours []string // in which orders ended
 	}
-	replies, err := l.runAll(withoutPauses(unconfirmed(ctx)), "count_kept", calls)
+	read, errs := pipelinedEach(ctx, l.rdb, "counting orders", partitions, func(pipe redis.Pipeliner, partition int) func() found {
+		r := l.partitions[partition]
+		live, hours := pipe.ZCard(ctx, r.key(kindTimers)), pipe.ZRange(ctx, r.key(kindEndedHours), 0, -1)
+		return func() found { return found{live: live.Val(), hours: hours.Val()} }
+	})
 
+	type endedList struct {
+		place int // of its partition among partitions
+		key   string
+	}
+	var lists []endedList
 	kept := make([]Kept, len(partitions))
-	for i, reply := range replies {
-		counts, _ := reply.Val().([]any)
-		if len(counts) != 3 {
-			err = cmp.Or(err, unreadable("count_kept"))
-			continue
+	for place, f := range read {
+		kept[place].Live = f.live
+		if len(f.hours) > 0 {
+			kept[place].FirstEnded = time.Unix((number(f.hours[0])+1)*3600, 0)
 		}
-		kept[i].Live, _ = counts[0].(int64)
-		kept[i].Ended, _ = counts[1].(int64)
-		if hour := text(counts[2]); hour != "" {
-			kept[i].FirstEnded = time.Unix((number(hour)+1)*3600, 0)
+		for _, hour := range f.hours {
+			key := l.partitions[partitions[place]].keyOf(kindEnded, []byte(hour))
+			lists = append(lists, endedList{place: place, key: key})
 		}
 	}
-	return kept, err
+	sizes, problems := pipelinedEach(ctx, l.rdb, "counting ended orders", lists, func(pipe redis.Pipeliner, list endedList) func() int64 {
+		return pipe.LLen(ctx, list.key).Val
+	})
+
+	for i, list := range lists {
+		kept[list.place].Ended += sizes[i]
+		errs[list.place] = cmp.Or(errs[list.place], problems[i])
+	}
+	for place, err := range errs {
+		if err != nil {
+			kept[place] = Kept{}
+		}
+	}
+	return kept, partly(errs)
 }
 
 // settledUntil is the time up to which every group has settled every entry: now

@@ -49,7 +49,7 @@ var luaFlags = map[string]string{
 	// Reads that count themselves, in windows that are there already.
 	"consume": runsWhenFull, "poll_order": runsWhenFull, "read_store": runsWhenFull, "count_token": runsWhenFull,
 
-	"usage": onlyReads, "list_due": onlyReads, "count_kept": onlyReads,
+	"usage": onlyReads, "list_due": onlyReads,
 
 	"create_order": refusedWhenFull, "check_body": refusedWhenFull, "cancel_order": refusedWhenFull, "report_update": refusedWhenFull, "report_locations": refusedWhenFull,
 	"write_store": refusedWhenFull, "publish_notices": refusedWhenFull,
