@@ -1,5 +1,5 @@
--- One row per status that an order reached. A later version replaces the same step of an
--- earlier one, which a failover or a restored backup had taken back.
+-- One row per status that an order reached. A version of a higher epoch replaces
+-- the same step of a lower one, after a restored backup.
 CREATE TABLE IF NOT EXISTS {{local "order_events"}} {{onCluster}}
 (
     account_id UUID,
