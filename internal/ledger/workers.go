@@ -305,7 +305,7 @@ func (l Ownership) Forget(ctx context.Context, workers ...string) error {
 	return err
 }
 
-// passing begins the replies of a Redis that no worker gets an answer of for the moment.
+// passing lists how the errors begin with which Redis refuses everybody for the moment.
 var passing = []string{
 	"LOADING", "OOM", "MISCONF", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "UNBLOCKED", "MOVED", "ASK",
 }

@@ -318,7 +318,7 @@ func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add f
 	case "UInt64":
 		return gather(c, field, n, unchanged[uint64])
 	case "UInt32":
-		if field.CanUint() { // a version's lower half is its sequence
+		if field.CanUint() { // a version, whose last bits are its sequence
 			return gather(c, field, n, func(version uint64) (uint32, bool, error) { return delivery.Sequence(version), true, nil })
 		}
 		return gather(c, field, n, narrow[uint32])

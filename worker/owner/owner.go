@@ -212,7 +212,7 @@ func (s *sharer) poll(ctx context.Context) error {
 		err = s.ledger.Ownership.Forget(ctx, gone...)
 	}
 
-	take, giveUp := s.plan(s.claimed(), s.can(), s.avoided())
+	take, giveUp := s.plan(s.claimed(), s.standing(), s.avoided())
 	s.lookAgain = len(take)+len(giveUp) > 0
 	failure := s.send(ctx, tokens, take, giveUp)
 	hadFailed := !s.works
@@ -233,7 +233,7 @@ func (s *sharer) beat(ctx context.Context) error {
 	}
 	s.ahead.Store(int64(sent.Sub(server)))
 
-	if s.works && s.can() != standsBack {
+	if s.works && s.standing() != standsBack {
 		s.count++
 		err = s.ledger.Ownership.Beat(ctx, s.Role.worker, s.count)
 	} else {
@@ -247,15 +247,15 @@ func (s *sharer) beat(ctx context.Context) error {
 	case wasUnfit && err == nil:
 		s.log.Info("this worker has all rights now")
 	}
-	s.withoutShare.Store(s.can() != ready && s.hasOthers.Load())
+	s.withoutShare.Store(s.standing() != ready && s.hasOthers.Load())
 	if s.unfit {
 		return nil
 	}
 	return err
 }
 
-// can is what this worker may claim.
-func (s *sharer) can() standing {
+// standing is what this worker may claim.
+func (s *sharer) standing() standing {
 	switch {
 	case s.unfit:
 		return unfit
@@ -296,7 +296,7 @@ const errandWait = time.Second
 // send lets the loops take and give up partitions, and returns an error of those that have ended.
 func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, giveUp []int) error {
 	errands := make(map[*loop]*errand)
-	of := func(l *loop) *errand {
+	errandOf := func(l *loop) *errand {
 		if errands[l] == nil {
 			errands[l] = &errand{loop: l, take: make(map[int]ledger.Stored)}
 		}
@@ -304,11 +304,12 @@ func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, g
 	}
 	for _, p := range take {
 		l := s.loops[p%len(s.loops)]
-		of(l).take[p] = tokens[p]
+		errandOf(l).take[p] = tokens[p]
 	}
 	for _, p := range giveUp {
 		if l := s.loopOf(p); l != nil {
-			of(l).giveUp = append(of(l).giveUp, p)
+			e := errandOf(l)
+			e.giveUp = append(e.giveUp, p)
 		}
 	}
 

@@ -88,8 +88,8 @@ func (h *housekeeping) doRounds(ctx context.Context) {
 	}
 }
 
-// trimAccounts trims the accounts' own streams after a server was found nearly full, also if there
-// is room again meanwhile.
+// trimAccounts trims the accounts' own streams after a server was found nearly full, even if there
+// is room again by then.
 func (h *housekeeping) trimAccounts(ctx context.Context) {
 	partitions := h.owned()
 	if !h.accountsDue || time.Since(h.accountsTrimmed) < accountsInterval || len(partitions) == 0 {

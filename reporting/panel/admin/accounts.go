@@ -326,8 +326,9 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	return p.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err(), Incomplete: lacking("receivers", gaps)})
 }
 
-// receiverPage reads, also with ledger.ErrIncomplete, a page of all receivers, the worst first, or of those of the accounts that a
-// text finds: page by page by name, and the worst first on a page.
+// receiverPage reads a page of all receivers, the worst first, or of those of the accounts that a
+// text finds: page by page by name, and the worst first on a page. With ledger.ErrIncomplete it lacks
+// those of partitions that do not answer.
 func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.EndpointState, cursor string) ([]*ledger.WebhookEndpoint, string, error) {
 	if text == "" {
 		return p.Ledger.Webhooks.Page(ctx, state, cursor, receiversShown)
