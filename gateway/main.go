@@ -278,8 +278,9 @@ func (g *gateway) ready(ctx context.Context) error {
 		return err
 	}
 
-	age := g.Ledger().Fleets.Age()
-	if age > g.settings.FleetsStaleAfter {
+	fleets := g.Ledger().Fleets
+	age := fleets.Age()
+	if age > g.settings.FleetsStaleAfter && !fleets.CannotChange(ctx) {
 		return fmt.Errorf("suspensions and revocations cannot be read; the last known ones are %s old", age.Round(time.Second))
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -137,6 +138,53 @@ func (l Fleets) Age() time.Duration {
 		return 0
 	}
 	return time.Since(*loaded)
+}
+
+// CannotChange reports that the masters of a cluster have agreed that the one with the fleets has failed, and
+// that no replica has taken its place: nobody can suspend or revoke anything, so whoever goes on with what
+// it knows misses nothing. It is false where that is not known.
+func (l Fleets) CannotChange(ctx context.Context) bool {
+	cluster, ok := l.rdb.(*redis.ClusterClient)
+	if !ok {
+		return false
+	}
+
+	views, err := onBoards(ctx, l.core, "asking for the cluster's nodes", func(ctx context.Context, board string) (string, error) {
+		master, err := cluster.MasterForKey(ctx, board)
+		if err != nil {
+			return "", err
+		}
+		return master.ClusterNodes(ctx).Result()
+	})
+	if err != nil {
+		return false
+	}
+	slot := int(hashSlot(strings.Trim(l.global.prefix, "{}")))
+	return slices.ContainsFunc(views, func(nodes string) bool { return hasFailed(nodes, slot) })
+}
+
+// hasFailed reports whether the master of a slot has the flag fail in what CLUSTER NODES answers. A node sets it
+// when most masters find that one gone; until then it has the flag fail?.
+func hasFailed(nodes string, slot int) bool {
+	for line := range strings.Lines(nodes) {
+		// id, address, flags, master, ping, pong, epoch, state of the link, then ranges of slots
+		fields := strings.Fields(line)
+		if len(fields) < 9 || !slices.Contains(strings.Split(fields[2], ","), "fail") {
+			continue
+		}
+		for _, slots := range fields[8:] {
+			first, last, isRange := strings.Cut(slots, "-")
+			if !isRange {
+				last = first
+			}
+			from, err := strconv.Atoi(first)
+			to, badEnd := strconv.Atoi(last)
+			if err == nil && badEnd == nil && from <= slot && slot <= to {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Unreadable is of how many fleets something cannot be read.

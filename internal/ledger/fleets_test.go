@@ -526,3 +526,31 @@ func TestLoadFleets_ARecordThatNeverArrivesKeepsNoOtherUnread(t *testing.T) {
 		equal(t, l.Fleets.Unreadable(), 1, "fleets that cannot be read")
 	}
 }
+
+func TestHasFailed_IsWhatTheMastersHaveAgreedOn(t *testing.T) {
+	t.Parallel()
+	nodes := func(flags, slots string) string {
+		return "07c3 127.0.0.1:30004@31004,host master - 0 1426238317239 4 connected 0-99 200\n" +
+			"67ed 127.0.0.1:30002@31002 " + flags + " - 0 1426238316232 2 disconnected " + slots + "\n" +
+			"292f 127.0.0.1:30003@31003 slave 07c3 0 1426238318243 3 connected\n"
+	}
+	for name, c := range map[string]struct {
+		nodes string
+		want  bool
+	}{
+		"its master has failed":                  {nodes("master,fail", "150 300-400"), true},
+		"its only slot":                          {nodes("master,fail", "350"), true},
+		"at the end of the range":                {nodes("master,fail", "300-350"), true},
+		"another node suspects it alone":         {nodes("master,fail?", "300-400"), false},
+		"its master lives":                       {nodes("master", "300-400"), false},
+		"a master of other slots has failed":     {nodes("master,fail", "100-349 351-400"), false},
+		"a replica has taken its place":          {nodes("master,fail", ""), false},
+		"a slot that is being moved is no range": {nodes("master,fail", "[350->-07c3]"), false},
+		"something else":                         {"OK\r\n", false},
+		"nothing":                                {"", false},
+		"a line that ends early is passed over":  {"67ed 127.0.0.1:30002 master,fail\n", false},
+		"a replica has failed":                   {nodes("slave,fail", ""), false},
+	} {
+		check(t, hasFailed(c.nodes, 350) == c.want, "%s: %t", name, !c.want)
+	}
+}

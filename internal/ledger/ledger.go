@@ -209,6 +209,9 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
+// ledgerFormat is the form of keys and records, which a ledger is made with.
+const ledgerFormat = 2
+
 // checkMeta compares what is fixed for ever, and stores it at the first start. While the master of the meta is
 // away, a copy says it.
 func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
@@ -228,8 +231,8 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	if cfg.Partitions != 0 && partitions != cfg.Partitions {
 		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
 	}
-	if format, err := strconv.Atoi(text(known[1])); err != nil || format != recordFormat {
-		return fmt.Errorf("the ledger's records have format %d, this program reads %d", format, recordFormat)
+	if format, err := strconv.Atoi(text(known[1])); err != nil || format != ledgerFormat {
+		return fmt.Errorf("the ledger has format %d, this program reads %d: it was made by another release, and begins empty under this one", format, ledgerFormat)
 	}
 	for i, tag := range partitionTags(env, partitions) {
 		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
@@ -254,7 +257,7 @@ func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
 
 	pipe := l.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
-	pipe.HSetNX(ctx, key, "format", recordFormat)
+	pipe.HSetNX(ctx, key, "format", ledgerFormat)
 	read := pipe.HMGet(ctx, key, "partitions", "format")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, failed("writing the ledger's meta", err)

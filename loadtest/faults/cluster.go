@@ -203,6 +203,11 @@ func (in *injection) othersAreServed(ctx context.Context, dead string, gatewaySt
 		return err
 	}
 
+	// By now the fleets are stale, if it is their master.
+	if err := in.Gateway.AwaitReady(ctx); err != nil {
+		return fmt.Errorf("the gateway: %w", err)
+	}
+
 	in.Worker.Stop()
 	if err := served("when a worker has ended", handOverTimeout); err != nil {
 		return err
