@@ -136,6 +136,9 @@ var (
 func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, orders []*order) {
 	tokens := got(b.Ownership.Tokens(ctx))
 	update := delivery.Update{Kind: delivery.KindStatus, Status: to, At: at, Location: delivery.Location{Point: place, At: at}, Courier: courier}
+	if to == delivery.Failed {
+		update.Failure = delivery.OtherFailure
+	}
 	steps := make(map[int]*ledger.Step)
 	for _, o := range orders {
 		p := o.state.ID.Partition()

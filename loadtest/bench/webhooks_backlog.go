@@ -47,11 +47,12 @@ func (b *bench) measureBacklog(ctx context.Context) {
 	})
 }
 
-// fill makes the events for a new vendor while no worker runs, each of an order of its own.
+// fill makes the events for a new vendor while no worker runs, each of an order of its own. The aged orders have
+// ended: the worker would end others itself, with an event that nobody expects.
 func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) *vendor {
 	began := time.Now()
 	v := e.addVendor(ctx, how)
-	e.makeEvents(ctx, []*vendor{v}, l.aged, aged, delivery.Assigned)
+	e.makeEvents(ctx, []*vendor{v}, l.aged, aged, delivery.Failed)
 	e.makeEvents(ctx, []*vendor{v}, l.events-l.aged, began, delivery.Assigned)
 	l.progress("backlog: %s events made in %.1f s", harness.Grouped(l.events), time.Since(began).Seconds())
 	return v
