@@ -4,6 +4,16 @@
 --   there of thirty hours ago, 3 that account (16 bytes), 4 a number that makes the copies' digests
 --   unlike those of other calls, 5 '1': the account's stream is emptied first
 -- Reply: the prefixes {tag} of the partitions
+
+-- The keys of the partitions' owners. Other keys end in any bytes.
+local function owners()
+  local found = {}
+  for _, key in ipairs(redis.call('KEYS', '*}O')) do
+    if string.match(key, '^{[^}]+}O$') then found[#found + 1] = key end
+  end
+  return found
+end
+
 local orders, entries, account = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local now, text, prefixes = tonumber(redis.call('TIME')[1]), string.rep('x', 500), {}
 local hour, at = string.format('%d', now / 3600 - 240), string.format('%d', now * 1000 - 30 * 3600000)
@@ -26,7 +36,7 @@ for n = 1, #examples > 0 and orders or 0 do
   redis.call('ZADD', prefix .. 'H', hour, hour)
 end
 
-for _, key in ipairs(redis.call('KEYS', '*}O')) do
+for _, key in ipairs(owners()) do
   local prefix = string.sub(key, 1, -2)
   prefixes[#prefixes + 1] = prefix
   if redis.call('SISMEMBER', prefix .. 'A', account) == 1 then

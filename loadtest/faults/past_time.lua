@@ -1,9 +1,19 @@
 #!lua flags=no-writes
 -- Counts what is left of what fill_memory.lua has written. The last entry that a group has read stays.
 -- ARGV 1 the account
+
+-- The keys of the partitions' owners. Other keys end in any bytes.
+local function owners()
+  local found = {}
+  for _, key in ipairs(redis.call('KEYS', '*}O')) do
+    if string.match(key, '^{[^}]+}O$') then found[#found + 1] = key end
+  end
+  return found
+end
+
 local left = 0
 local now = tonumber(redis.call('TIME')[1])
-for _, key in ipairs(redis.call('KEYS', '*}O')) do
+for _, key in ipairs(owners()) do
   local prefix = string.sub(key, 1, -2)
   for _, hour in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'H', '-inf', now / 3600 - 200)) do
     left = left + redis.call('LLEN', prefix .. 'R' .. hour)
