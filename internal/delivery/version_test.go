@@ -48,10 +48,22 @@ func TestNextVersion_DiffersInTheSameMillisecond(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	created := FirstVersion(now)
-	if lost, kept := NextVersion(created, now, 1), NextVersion(created, now, 2); lost == kept {
+
+	lost := NextVersion(created, now, 1)
+	kept := NextVersion(created, now, 2)
+
+	if lost == kept {
 		t.Errorf("%x twice", lost)
 	}
-	if beyond := ComposeVersion(time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC), 1<<15|5, 256|3); VersionRandom(beyond) != 5 || Sequence(beyond) != 3 {
-		t.Errorf("%x: a part has run into its neighbour", beyond)
+}
+
+func TestComposeVersion_CutsPartsThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	beyond := time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC)
+
+	version := ComposeVersion(beyond, 1<<15|5, 256|3)
+
+	if VersionRandom(version) != 5 || Sequence(version) != 3 {
+		t.Errorf("%x: a part has run into its neighbour", version)
 	}
 }

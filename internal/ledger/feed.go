@@ -365,8 +365,8 @@ func (r *feedReader) note(ctx context.Context, s *feedStream, err error) error {
 	return failed.error
 }
 
-// settleOwn takes up what this consumer has begun, and returns Handle's failure. It sets stalled
-// anew: what is on a server that is away stalls nothing.
+// settleOwn takes up what this consumer has begun, and returns Handle's failure. It decides again
+// whether the feed is stalled: what is on a server that is away stalls nothing.
 func (r *feedReader) settleOwn(ctx context.Context) error {
 	r.stalled = false
 	var errs []error

@@ -225,7 +225,7 @@ func onBoards[T any](ctx context.Context, l *core, what string, do func(ctx cont
 // Beat tells the other workers that this one is alive, by a count that it raises each time. It fails when no
 // master takes it, and with ErrForbidden, telling nobody, when a master refuses rights that an owner needs.
 func (l Ownership) Beat(ctx context.Context, worker string, count int64) error {
-	lacking, err := onBoards(ctx, l.core, "telling that this worker is alive", func(ctx context.Context, board string) ([]string, error) {
+	missing, err := onBoards(ctx, l.core, "telling that this worker is alive", func(ctx context.Context, board string) ([]string, error) {
 		reply, err := l.run(withoutPauses(ctx), "beat", []string{board}, worker, count)
 		commands, _ := reply.([]any)
 		names := make([]string, len(commands))
@@ -237,15 +237,15 @@ func (l Ownership) Beat(ctx context.Context, worker string, count int64) error {
 	if err != nil {
 		return err
 	}
-	return forbidden(lacking)
+	return forbidden(missing)
 }
 
 // CheckRights returns ErrForbidden when a master refuses rights that the owner of a partition needs.
 func (l Ownership) CheckRights(ctx context.Context) error { return l.Beat(ctx, "", 0) }
 
 // forbidden names the commands that the boards' servers refuse; nil: there are none.
-func forbidden(lacking [][]string) error {
-	commands := slices.Concat(lacking...)
+func forbidden(missing [][]string) error {
+	commands := slices.Concat(missing...)
 	if len(commands) == 0 {
 		return nil
 	}

@@ -228,7 +228,7 @@ func (in *injection) othersAreServed(ctx context.Context, dead string, gatewaySt
 		in.log("%s has started", p.Name)
 	}
 	if !gatewayStarts {
-		return nil // nor can the sandbox courier, which has begun anew with the worker
+		return nil // nor can the sandbox courier, which was started again with the worker
 	}
 	return served("after a start", handOverTimeout)
 }
@@ -249,7 +249,7 @@ func (in *injection) failover(ctx context.Context) error {
 	})
 }
 
-// replaced has a drawn master replaced. The accounts of the others must be served meanwhile.
+// replaced has a drawn master replaced. The accounts of the others must be served while that lasts.
 func (in *injection) replaced(ctx context.Context, begin func(master, replica *stack.Redis) error) error {
 	replica, master, err := in.drawReplica(ctx)
 	if err != nil {

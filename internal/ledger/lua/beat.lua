@@ -18,12 +18,12 @@ local needed = {
   {'XGROUP', 'CREATE', key, 'g', '0'}, {'XGROUP', 'SETID', key, 'g', '0'}, {'XGROUP', 'DESTROY', key, 'g'},
   {'XINFO', 'GROUPS', key}, {'XINFO', 'STREAM', key}, {'XINFO', 'CONSUMERS', key, 'g'}, {'XPENDING', key, 'g'},
 }
-local lacking = {}
+local missing = {}
 for _, words in ipairs(needed) do
   if not redis.acl_check_cmd(unpack(words)) then
     local subcommand = (words[1] == 'XGROUP' or words[1] == 'XINFO') and '|' .. words[2] or ''
-    lacking[#lacking + 1] = words[1] .. subcommand
+    missing[#missing + 1] = words[1] .. subcommand
   end
 end
-if #lacking == 0 and ARGV[1] ~= '' then call('HSET', key, ARGV[1], ARGV[2]) end
-return lacking
+if #missing == 0 and ARGV[1] ~= '' then call('HSET', key, ARGV[1], ARGV[2]) end
+return missing
