@@ -366,7 +366,7 @@ func (r *feedReader) note(ctx context.Context, s *feedStream, err error) error {
 }
 
 // settleOwn takes up what this consumer has begun, and returns Handle's failure. It decides again
-// whether the feed is stalled: what is on a server that is away stalls nothing.
+// whether the feed is stalled: a stream whose server is down does not stall it.
 func (r *feedReader) settleOwn(ctx context.Context) error {
 	r.stalled = false
 	var errs []error

@@ -348,6 +348,18 @@ func (e *Env) Do(args ...any) any {
 	return testserver.Do(e.T, e.client, args...)
 }
 
+// PrefixesLua is a function of Lua for tests' scripts: the prefixes {tag} of the partitions that have events.
+// The keys of orders end in any bytes, also in those of other keys, so a pattern alone is not enough.
+const PrefixesLua = `
+local function prefixes()
+  local found = {}
+  for _, key in ipairs(redis.call('KEYS', '*}e')) do
+    found[#found + 1] = string.match(key, '^({[^}]+})e$')
+  end
+  return found
+end
+`
+
 // EachKey runs Lua for every key k of a kind that partitions have one of, such
 // as e, the stream of events, past the ledger, to break something.
 func (e *Env) EachKey(kind, lua string) {

@@ -198,11 +198,19 @@ type filling struct {
 	restarts        bool // every worker is restarted while memory is full
 }
 
+// ownersLua is a function that other scripts call.
+//
+//go:embed owners.lua
+var ownersLua string
+
 //go:embed fill_memory.lua
 var fillMemoryLua string
 
 //go:embed past_time.lua
 var pastTimeLua string
+
+// readsOnly lets a script run while memory is full.
+const readsOnly = "#!lua flags=no-writes\n"
 
 // healFrom fills Redis with what is past its time up to a limit that stays. Orders must be accepted
 // again, with nothing done by hand. It returns the first that is.
@@ -226,7 +234,7 @@ func (s *overloaded) healFrom(ctx context.Context, f filling, number int) []plac
 
 	first := s.checkAccepted(ctx, s.form.timeout, "full of "+f.what+": orders accepted again by themselves")
 	s.checkBecomes(ctx, s.form.timeout-time.Since(began), "full of "+f.what+": all that is past its time has left", "", func() (bool, string) {
-		left, err := s.redis.Command(ctx, "EVAL", pastTimeLua, "0", quiet)
+		left, err := s.redis.Command(ctx, "EVAL", readsOnly+ownersLua+pastTimeLua, "0", quiet)
 		return err == nil && left == "0", left + " left"
 	})
 	after := s.usedMemory(ctx)
@@ -246,7 +254,7 @@ func (s *overloaded) fillMemory(ctx context.Context, f filling, quiet string, nu
 		if done == 0 {
 			first = "1"
 		}
-		_, err := s.redis.Command(ctx, "EVAL", fillMemoryLua, "0", piece(f.orders), piece(f.entries), quiet,
+		_, err := s.redis.Command(ctx, "EVAL", ownersLua+fillMemoryLua, "0", piece(f.orders), piece(f.entries), quiet,
 			strconv.Itoa(number*calls+done/atOnce), first)
 		s.require(err)
 	}

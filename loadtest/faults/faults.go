@@ -428,7 +428,7 @@ func (in *injection) fillMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := in.command(ctx, "EVAL", listEndedLua, "0", strconv.Itoa(listedOrders)); err != nil {
+	if _, err := in.command(ctx, "EVAL", ownersLua+listEndedLua, "0", strconv.Itoa(listedOrders)); err != nil {
 		return err
 	}
 	filled, err := in.usedMemory(ctx)

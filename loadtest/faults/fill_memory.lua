@@ -5,15 +5,6 @@
 --   unlike those of other calls, 5 '1': the account's stream is emptied first
 -- Reply: the prefixes {tag} of the partitions
 
--- The keys of the partitions' owners. Other keys end in any bytes.
-local function owners()
-  local found = {}
-  for _, key in ipairs(redis.call('KEYS', '*}O')) do
-    if string.match(key, '^{[^}]+}O$') then found[#found + 1] = key end
-  end
-  return found
-end
-
 local orders, entries, account = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local now, text, prefixes = tonumber(redis.call('TIME')[1]), string.rep('x', 500), {}
 local hour, at = string.format('%d', now / 3600 - 240), string.format('%d', now * 1000 - 30 * 3600000)
@@ -21,7 +12,7 @@ local hour, at = string.format('%d', now / 3600 - 240), string.format('%d', now 
 -- An ended order's record and day of each partition that has one.
 local examples = {}
 for _, key in ipairs(redis.call('KEYS', '*}R*')) do
-  local prefix = string.match(key, '^(.*})R%d+$')
+  local prefix = string.match(key, '^({[^}]+})R%d+$') -- orders' keys end in any bytes
   local member = prefix and redis.call('LINDEX', key, 0)
   local record = member and redis.call('GET', prefix .. 'o' .. string.sub(member, 1, 12))
   if record then examples[#examples + 1] = { prefix, record, string.sub(member, 13, 14) } end

@@ -1,15 +1,5 @@
-#!lua flags=no-writes
 -- Counts what is left of what fill_memory.lua has written. The last entry that a group has read stays.
 -- ARGV 1 the account
-
--- The keys of the partitions' owners. Other keys end in any bytes.
-local function owners()
-  local found = {}
-  for _, key in ipairs(redis.call('KEYS', '*}O')) do
-    if string.match(key, '^{[^}]+}O$') then found[#found + 1] = key end
-  end
-  return found
-end
 
 local left = 0
 local now = tonumber(redis.call('TIME')[1])

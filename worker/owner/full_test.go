@@ -26,8 +26,8 @@ type fullEnv struct {
 // agingLua lets all ended orders of a ledger have ended thirty hours earlier.
 const agingLua = `#!lua flags=allow-oom
 for _, key in ipairs(redis.call('KEYS', '*}R*')) do
-  local prefix, hour = string.match(key, '^(.*})R(%d+)$')
-  if hour then -- the digest in a key may look like it
+  local prefix, hour = string.match(key, '^({[^}]+})R(%d+)$')
+  if hour then -- orders' keys end in any bytes
     redis.call('RENAME', key, prefix .. 'R' .. (hour - 30))
     redis.call('ZREM', prefix .. 'H', hour)
     redis.call('ZADD', prefix .. 'H', hour - 30, hour - 30)
@@ -37,11 +37,10 @@ return 1`
 
 // streamsLua fills the streams of outcomes, which the exporter has read, and the stream of an account,
 // with entries of thirty hours ago.
-const streamsLua = `#!lua flags=allow-oom
+const streamsLua = "#!lua flags=allow-oom\n" + testenv.PrefixesLua + `
 local account, entries, text = ARGV[1], tonumber(ARGV[2]), string.rep('x', 500)
 local at = string.format('%d', redis.call('TIME')[1] * 1000 - 30 * 3600000)
-for _, key in ipairs(redis.call('KEYS', '*}e')) do
-  local prefix = string.sub(key, 1, -2)
+for _, prefix in ipairs(prefixes()) do
   for i = 1, entries do
     redis.call('XADD', prefix .. 'v', at .. '-' .. i, 'o', text)
     if redis.call('SISMEMBER', prefix .. 'A', account) == 1 then
@@ -54,9 +53,9 @@ return 1`
 
 // entriesLua counts what is left of that; what came later is younger than an hour. The last entry that
 // a group has read stays and marks the place.
-const entriesLua = `local left, young = 0, string.format('%d', redis.call('TIME')[1] * 1000 - 3600000)
-for _, key in ipairs(redis.call('KEYS', '*}e')) do
-  local prefix = string.sub(key, 1, -2)
+const entriesLua = testenv.PrefixesLua + `
+local left, young = 0, string.format('%d', redis.call('TIME')[1] * 1000 - 3600000)
+for _, prefix in ipairs(prefixes()) do
   left = left + math.max(#redis.call('XRANGE', prefix .. 'v', '-', young) - 1, 0) + #redis.call('XRANGE', prefix .. 'E' .. ARGV[1], '-', young)
 end
 return left`
@@ -216,7 +215,7 @@ func TestFullRedis_WhatWasAcceptedIsDecided(t *testing.T) {
 	e := newFullEnv(t, 0, 0)
 	o := e.order()
 	e.Accept(o, time.Now())
-	e.Do("EVAL", `for _, key in ipairs(redis.call('KEYS', '*}u')) do redis.call('XGROUP', 'DESTROY', key, 'status') end return 1`, 0)
+	e.Do("EVAL", testenv.PrefixesLua+`for _, prefix in ipairs(prefixes()) do redis.call('XGROUP', 'DESTROY', prefix .. 'u', 'status') end return 1`, 0)
 	e.fill(1_000_000)
 
 	e.Start(e.roleWithSettings(e.OpenAs(stack.WorkerUser), "w1", e.settings(25*time.Hour)).Run)

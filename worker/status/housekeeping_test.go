@@ -15,9 +15,8 @@ import (
 )
 
 // listEndedLua lists orders that are gone as having ended in an hour, in every partition.
-const listEndedLua = `
-for _, key in ipairs(redis.call('KEYS', '*}e')) do
-  local prefix = string.sub(key, 1, -2)
+const listEndedLua = testenv.PrefixesLua + `
+for _, prefix in ipairs(prefixes()) do
   for i = 1, ARGV[2] do redis.call('RPUSH', prefix .. 'R' .. ARGV[1], string.format('%014d', i)) end
   redis.call('ZADD', prefix .. 'H', ARGV[1], ARGV[1])
 end
