@@ -75,7 +75,7 @@ type target struct {
 	url   *url.URL // its Host is <label>.<host>:<port>
 	host  string   // for the Host header
 	until time.Time
-	trace *httptrace.ClientTrace // of its requests
+	trace httptrace.ClientTrace // of its requests, to which each adds its own
 }
 
 func newSender(g guard, settings Settings) *sender {
@@ -152,7 +152,7 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 	var label string
 	label, t.until = s.label(raw, now)
 	u.Host = joinHost(label+"."+u.Hostname(), u.Port())
-	t.trace = &httptrace.ClientTrace{PutIdleConn: func(err error) {
+	t.trace = httptrace.ClientTrace{PutIdleConn: func(err error) {
 		if err == nil {
 			s.settled(label)
 		}
@@ -235,7 +235,7 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 		reached(ctx, connected)
 		conn = s.count(conn)
 		if !secure {
-			return conn, nil
+			return &watched{Conn: conn}, nil
 		}
 		reached(ctx, handshaking)
 		config := s.tls.Clone()
@@ -247,7 +247,10 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 		}
 		reached(ctx, connected)
 		multiplexed = secured.ConnectionState().NegotiatedProtocol == "h2"
-		return secured, nil
+		if multiplexed {
+			return secured, nil // http.Transport wants this type for HTTP/2
+		}
+		return &watched{Conn: secured}, nil
 	}
 }
 

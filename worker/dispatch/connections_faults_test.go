@@ -96,7 +96,7 @@ func connectionFaults(t *testing.T) []fault {
 		{"nobody listens", "http://vendor.test:1/", classConnect, "connection refused"},
 		{"a reset", reset, classConnect, "connection reset by peer"},
 		{"hung up", hook(t, "http", hangUp), classConnect, "the connection was closed"},
-		{"no HTTP", saying("220 smtp.vendor.test ESMTP\r\n\r\n"), classConnect, "malformed HTTP"},
+		{"no HTTP", saying("220 smtp.vendor.test ESMTP\r\n\r\n"), classAnswer, `the answer cannot be read: it does not begin with a status line of HTTP, but with "220 smtp.vendor.test ESMTP"`},
 		{"a page not found", saying("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), classStatus, "404"},
 		{"a redirect", saying("HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), classStatus, "302, redirects are not followed"},
 		{"another protocol", saying("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), classStatus, "101"},

@@ -278,7 +278,7 @@ func TestHTTP2_WhatAReceiverSendsIsBounded(t *testing.T) {
 		class string
 		send  func(f *frames, stream uint32)
 	}{
-		"interim answers": {classConnect, func(f *frames, stream uint32) {
+		"interim answers": {classAnswer, func(f *frames, stream uint32) {
 			for range 100_000 {
 				f.answer(stream, "103", false, "link", long[:100])
 			}

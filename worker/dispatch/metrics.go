@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 			resultQueued),
 		attempts: all.Counters("worker_webhook_attempts_total",
 			"Attempts to deliver an event, by outcome; deadline and held_back sent nothing.", "outcome",
-			outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect),
+			outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect, classAnswer),
 		duration: all.Histogram("worker_webhook_attempt_seconds",
 			"Duration of an attempt, from the name's look-up to the answer's status or the failure.",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),

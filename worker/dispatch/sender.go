@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 const (
@@ -36,6 +38,7 @@ const (
 	classTLS     = "tls"
 	classTimeout = "timeout"
 	classStatus  = "status"
+	classAnswer  = "answer" // something came, and it has no status
 	classRefused = "refused address"
 	classURL     = "url"
 )
@@ -49,14 +52,49 @@ const (
 	connected
 )
 
-// phaseKey is of a send's context: what is dialled on its behalf finds its phase by it.
-type phaseKey struct{}
+// An exchange is what is known of a send before its answer: how far its connection is, and
+// what arrived. http.Transport tells it from goroutines of its own.
+type exchange struct {
+	phase atomic.Uint32
+
+	// conn is the connection that the request was given last; nil for none, or for HTTP/2,
+	// whose frames only net/http reads.
+	conn atomic.Pointer[watched]
+	// answerBegun: something has arrived since then.
+	answerBegun atomic.Bool
+}
+
+// exchangeKey is of a send's context: what is dialled on its behalf finds its exchange by it.
+type exchangeKey struct{}
 
 // reached notes the phase of the connection that ctx's send waits for.
 func reached(ctx context.Context, phase uint32) {
-	if p, ok := ctx.Value(phaseKey{}).(*atomic.Uint32); ok {
-		p.Store(phase)
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		x.phase.Store(phase)
 	}
+}
+
+// traced adds to a target's trace what the exchange has to learn.
+func (x *exchange) traced(trace httptrace.ClientTrace) *httptrace.ClientTrace {
+	trace.GotConn = func(info httptrace.GotConnInfo) {
+		conn, _ := info.Conn.(*watched)
+		if conn != nil {
+			conn.head.begin()
+		}
+		x.conn.Store(conn)
+		x.answerBegun.Store(false)
+	}
+	trace.GotFirstResponseByte = func() { x.answerBegun.Store(true) }
+	return &trace
+}
+
+// head returns what can be read of an answer that net/http refuses; a zero status for nothing.
+func (x *exchange) head() (status int, retryAfter, beginning string) {
+	conn := x.conn.Load()
+	if conn == nil {
+		return 0, "", ""
+	}
+	return conn.head.answered()
 }
 
 func (t *target) request(ctx context.Context, header http.Header, body []byte) *http.Request {
@@ -86,32 +124,70 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	phase := new(atomic.Uint32)
-	ctx = httptrace.WithClientTrace(context.WithValue(ctx, phaseKey{}, phase), target.trace)
+	x := new(exchange)
+	ctx = httptrace.WithClientTrace(context.WithValue(ctx, exchangeKey{}, x), x.traced(target.trace))
 	resp, err := s.RoundTrip(target.request(ctx, header, body))
 	// A kept connection may be stale, which a receiver's restart ends: the request may be repeated.
 	// http.Transport does that itself for HTTP/1.1 only.
-	if err != nil && phase.Load() == kept && ctx.Err() == nil {
+	mayBeStale := x.phase.Load() == kept && !x.answerBegun.Load()
+	if err != nil && mayBeStale && ctx.Err() == nil {
 		resp, err = s.RoundTrip(target.request(ctx, header, body))
 	}
 	took := time.Since(started)
 	if err != nil {
-		class, detail := s.classify(ctx, phase.Load(), err)
-		return answer{class: class, detail: detail, took: took}
+		return s.refused(ctx, x, err, took)
 	}
 	defer resp.Body.Close()
-	a := answer{status: resp.StatusCode, took: took, retryAfter: resp.Header.Get("Retry-After")}
-	if a.status < 200 || a.status > 299 {
-		a.class, a.detail = classStatus, strconv.Itoa(a.status)
-		if a.status >= 300 && a.status <= 399 {
-			a.detail += ", redirects are not followed"
-		}
-	}
+
+	a := judged(resp.StatusCode, resp.Header.Get("Retry-After"))
+	a.took = took
 	if resp.ContentLength != 0 {
 		defer time.AfterFunc(answerTimeout, cancel).Stop()
 		a.body = readAnswer(resp.Body)
 	}
 	return a
+}
+
+// judged is an answer as its status decides.
+func judged(status int, retryAfter string) answer {
+	a := answer{status: status, retryAfter: retryAfter}
+	if status < 200 || status > 299 {
+		a.class, a.detail = classStatus, strconv.Itoa(status)
+	}
+	if status >= 300 && status <= 399 {
+		a.detail += ", redirects are not followed"
+	}
+	return a
+}
+
+// refused is what came of a request whose answer net/http has not read. The status decides all
+// the same where there is one, unless the time was over before the head's end.
+func (s *sender) refused(ctx context.Context, x *exchange, err error, took time.Duration) answer {
+	status, retryAfter, beginning := x.head()
+	if status != 0 && !isTimeout(ctx, err) {
+		a := judged(status, retryAfter)
+		a.took = took
+		return a
+	}
+
+	class, detail := s.classify(ctx, x.phase.Load(), err)
+	if class == classConnect && (x.answerBegun.Load() || breaksHTTP2(err)) {
+		class, detail = classAnswer, unreadable(beginning)
+	}
+	return answer{class: class, detail: detail, took: took}
+}
+
+// breaksHTTP2 reports that the answer's fields break a rule of HTTP/2.
+func breaksHTTP2(err error) bool {
+	stream, ok := errors.AsType[http2.StreamError](err)
+	return ok && stream.Code == http2.ErrCodeProtocol
+}
+
+// isTimeout reports that the attempt's time is over, or a shorter time of the network's.
+func isTimeout(ctx context.Context, err error) bool {
+	var network net.Error
+	return errors.Is(context.Cause(ctx), context.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &network) && network.Timeout()
 }
 
 var answerBuffers = sync.Pool{New: func() any { return new([answerKept]byte) }}
@@ -136,7 +212,6 @@ func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, 
 		refused   refusedAddress
 		name      *net.DNSError
 		handshake *handshakeError
-		network   net.Error
 		operation *net.OpError
 	)
 	switch {
@@ -146,8 +221,7 @@ func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, 
 		return timedOut(resolving, s.timeout)
 	case errors.As(err, &name):
 		return classDNS, name.Err
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
-		errors.As(err, &network) && network.Timeout():
+	case isTimeout(ctx, err):
 		return timedOut(phase, s.timeout)
 	case errors.As(err, &handshake):
 		if certificate, ok := errors.AsType[*tls.CertificateVerificationError](handshake); ok {

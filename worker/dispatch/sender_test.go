@@ -278,16 +278,16 @@ func TestSend_AnswersWithoutEndAreCutOff(t *testing.T) {
 	s := plainSender(t)
 	kilobyte := strings.Repeat("x", 1<<10)
 	for name, c := range map[string]struct{ start, again, class string }{
-		"one header":       {"HTTP/1.1 200 OK\r\nA: ", kilobyte, classConnect},
-		"headers":          {"HTTP/1.1 200 OK\r\n", "A: " + kilobyte + "\r\n", classConnect},
-		"a status line":    {"HTTP/1.1 200 ", kilobyte, classConnect},
-		"interim answers":  {"", "HTTP/1.1 103 Early Hints\r\nLink: " + kilobyte + "\r\n\r\n", classConnect},
-		"bare interim":     {"", "HTTP/1.1 100 Continue\r\n\r\n", classConnect},
+		"one header":       {"HTTP/1.1 200 OK\r\nA: ", kilobyte, ""},
+		"headers":          {"HTTP/1.1 200 OK\r\n", "A: " + kilobyte + "\r\n", ""},
+		"a status line":    {"HTTP/1.1 200 ", kilobyte, classAnswer},
+		"interim answers":  {"", "HTTP/1.1 103 Early Hints\r\nLink: " + kilobyte + "\r\n\r\n", classAnswer},
+		"bare interim":     {"", "HTTP/1.1 100 Continue\r\n\r\n", classAnswer},
 		"a body":           {"HTTP/1.1 200 OK\r\n\r\n", kilobyte, ""},
 		"chunks":           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "400\r\n" + kilobyte + "\r\n", ""},
 		"a chunk's length": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "0000000000000000", ""},
 		"a declared body":  {"HTTP/1.1 503 Busy\r\nContent-Length: 9223372036854775807\r\n\r\n", kilobyte, classStatus},
-		"zeroes":           {"", "\x00", classConnect},
+		"zeroes":           {"", "\x00", classAnswer},
 		"after the answer": {"HTTP/1.1 204 No Content\r\n\r\n", kilobyte, ""},
 	} {
 		url := endless(t, c.start, c.again)
