@@ -5,18 +5,23 @@ package webhook
 
 import "vendorapi/internal/delivery"
 
+// Names of headers are in lower case, as Standard Webhooks has them and as HTTP/2 sends them:
+// verifiers of PHP and Ruby look up nothing else where the server hands names on as they came,
+// and a program that lowers them with a Turkish locale makes "webhook-ıd" of "Webhook-Id".
+// http.Header.Set and Get would change the names: they are keys of the map.
+
 // Headers of the spec, "Request headers".
 const (
-	HeaderSignature = "X-Service-Signature" // Sign
-	HeaderEvent     = "X-Service-Event"     // the event type
-	HeaderAttempt   = "X-Service-Attempt"   // 1 for the first delivery
+	HeaderSignature = "x-service-signature" // Sign
+	HeaderEvent     = "x-service-event"     // the event type
+	HeaderAttempt   = "x-service-attempt"   // 1 for the first delivery
 )
 
-// Headers of Standard Webhooks, spelled as net/http does it.
+// Headers of Standard Webhooks.
 const (
-	HeaderID                = "Webhook-Id"        // the eventId
-	HeaderTimestamp         = "Webhook-Timestamp" // Unix seconds of the attempt
-	HeaderStandardSignature = "Webhook-Signature" // SignStandard
+	HeaderID                = "webhook-id"        // the eventId
+	HeaderTimestamp         = "webhook-timestamp" // Unix seconds of the attempt
+	HeaderStandardSignature = "webhook-signature" // SignStandard
 )
 
 // AppendEnvelope appends the body of an event (spec, "Body envelope").

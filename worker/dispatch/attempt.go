@@ -155,7 +155,9 @@ func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
 		webhook.Sign(secret, body), string(a.Type), strconv.Itoa(a.number),
 		a.EventID, strconv.FormatInt(now.Unix(), 10), standard,
 	}
-	return http.Header{ // nobody changes the values
+	// Nobody changes the values. The names of package webhook are sent as they are spelled;
+	// net/http wants its own spelling of User-Agent and Idempotency-Key.
+	return http.Header{
 		"Content-Type":                  jsonContent,
 		"User-Agent":                    ownAgent,
 		webhook.HeaderSignature:         values[0:1:1],

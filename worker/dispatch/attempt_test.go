@@ -3,6 +3,9 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/tracing"
 	"vendorapi/internal/webhook"
 )
 
@@ -209,5 +213,44 @@ func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
 		if r.sender.guard.local != c.local {
 			t.Errorf("%+v: local %v", c, r.sender.guard.local)
 		}
+	}
+}
+
+// On the wire every name of the service's own is in lower case, whatever the version of HTTP:
+// some verifiers look up nothing else, and a Turkish lower-casing of an I is no i.
+//
+//rule:request-headers/X-Service-Signature request-headers/X-Service-Event request-headers/X-Service-Attempt
+func TestMake_SendsNamesOfHeadersInLowerCase(t *testing.T) {
+	var head string
+	received := make(chan struct{})
+	url := hook(t, "http", func(conn net.Conn) {
+		request := make([]byte, 64<<10)
+		n, _ := conn.Read(request)
+		head, _, _ = strings.Cut(string(request[:n]), "\r\n\r\n")
+		close(received)
+	})
+	r := newRole()
+	r.sender = plainSender(t)
+	tracer, err := tracing.Open(t.Context(), tracing.Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "worker", "sandbox", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tracer = tracer
+	a := someAttempt(1, time.Now())
+	a.receiver.URL = url
+
+	r.make(t.Context(), a, time.Now(), always)
+	<-received
+
+	var names []string
+	for _, line := range strings.Split(head, "\r\n")[1:] {
+		name, _, _ := strings.Cut(line, ":")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	want := []string{"Content-Length", "Content-Type", "Host", "User-Agent", "traceparent",
+		"webhook-id", "webhook-signature", "webhook-timestamp", "x-service-attempt", "x-service-event", "x-service-signature"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q", names)
 	}
 }

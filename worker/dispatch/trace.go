@@ -8,8 +8,8 @@ import (
 	"vendorapi/internal/tracing"
 )
 
-// headerTraceparent is W3C Trace Context's, in Go's spelling.
-const headerTraceparent = "Traceparent"
+// headerTraceparent is W3C Trace Context's.
+const headerTraceparent = "traceparent"
 
 // promise sends the identity of the span that trace records; zero while tracing is off.
 func (r *Role) promise(a *attempt, header http.Header) (identity tracing.Identity) {
