@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
+
 	"vendorapi/gateway/docs"
 )
 
@@ -83,9 +85,44 @@ func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
 	}
 }
 
+// Tools that generate clients differ in what they read.
+func TestDocumentation_OffersEachDocumentInThreeForms(t *testing.T) {
+	w := newEnvWithoutRedis(t, func(s *settings) { s.VendorAPI.PublicURL = "https://delivery.example" })
+	for api, base := range map[string]string{
+		w.vendor + "/api/vendor/v1": "https://delivery.example/api/vendor/v1",
+		w.private + "/api/fleet/v1": "/api/fleet/v1", w.private + "/api/admin/v1": "/api/admin/v1",
+	} {
+		resp, text := w.fetch(api + "/openapi.yaml")
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/yaml" {
+			t.Errorf("%s/openapi.yaml: %d %v", api, resp.StatusCode, resp.Header)
+		}
+		if !strings.Contains(text, "\nopenapi: 3.1.0\n") || !strings.Contains(text, "`openapi: 3.0.3`") {
+			t.Errorf("%s/openapi.yaml is not 3.1, or does not name its other forms", api)
+		}
+
+		for form, version := range map[string]string{"/openapi.json": "3.1.0", "/openapi-3.0.json": "3.0.3"} {
+			resp, text := w.fetch(api + form)
+			if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s%s: %d %v", api, form, resp.StatusCode, resp.Header)
+			}
+			document, err := openapi3.NewLoader().LoadFromData([]byte(text))
+			if err != nil {
+				t.Errorf("%s%s: %v", api, form, err)
+				continue
+			}
+			if document.OpenAPI != version || document.Servers[0].URL != base {
+				t.Errorf("%s%s is %s of %s", api, form, document.OpenAPI, document.Servers[0].URL)
+			}
+		}
+	}
+	for _, path := range []string{"/api/vendor/v1/openapi", "/api/vendor/v1/openapi-3.1.json", "/api/vendor/v1/openapi.json/", "/api/admin/v1/openapi.json"} {
+		want(t, w.get(w.vendor+path, ""), 404, "NOT_FOUND")
+	}
+}
+
 func TestDocumentation_IsAskedForOnce(t *testing.T) {
 	w := newEnvWithoutRedis(t, func(s *settings) { s.VendorAPI.PublicURL = "https://delivery.example" })
-	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js", "/api/vendor/v1/openapi.yaml"} {
+	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js", "/api/vendor/v1/openapi.yaml", "/api/vendor/v1/openapi-3.0.json"} {
 		resp, plain := w.fetch(w.vendor + path)
 		packed, unpacked := w.fetch(w.vendor+path, "Accept-Encoding", "br, gzip")
 		if resp.Header.Get("Content-Encoding") != "" || packed.Header.Get("Content-Encoding") != "gzip" || plain != unpacked ||

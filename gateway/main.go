@@ -8,7 +8,7 @@
 //	fleets,  --> | private_api  /api/fleet/v1  stores, jobs, reports      --> | --> Redis
 //	operators    |              /api/admin/v1  accounts, fleets, webhooks     |
 //	balancer --> |              /healthz /readyz /metrics                     |
-//	readers  --> | both         /docs and each API's openapi.yaml             |
+//	readers  --> | both         /docs and each API's OpenAPI document         |
 //	             +------------------------------------------------------------+
 //
 // Replicas share nothing but keys and Redis. While Redis is unavailable the gateway

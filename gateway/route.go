@@ -165,7 +165,9 @@ func documentationRoutes(label string, site docs.Site, apis ...string) routes {
 	}
 	rs := routes{show("/docs", "docs_page", ""), show("/docs/{}", "docs_file", "")}
 	for _, api := range apis {
-		rs = append(rs, show("/api/"+api+"/v1/openapi.yaml", "docs_openapi", api+".yaml"))
+		for _, form := range []string{".yaml", ".json", "-3.0.json"} {
+			rs = append(rs, show("/api/"+api+"/v1/openapi"+form, "docs_openapi", api+form))
+		}
 	}
 	return group("", public, nil, rs...)
 }

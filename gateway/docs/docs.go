@@ -59,7 +59,8 @@ type link struct{ Text, Path string }
 // and then addresses are relative to where the page is.
 func Vendor(base string) Site {
 	links := []link{{"Vendor API", "/docs"}, {"Ten minutes", "/docs/ten-minutes"}, {"Error codes", "/docs/errors"},
-		{"vendor.yaml", "/api/vendor/v1/openapi.yaml"}, {"Postman", "/docs/postman.json"}}
+		{"vendor.yaml", "/api/vendor/v1/openapi.yaml"}, {"vendor.json", "/api/vendor/v1/openapi.json"},
+		{"OpenAPI 3.0", "/api/vendor/v1/openapi-3.0.json"}, {"Postman", "/docs/postman.json"}}
 	s := newSite(links)
 	s.addAPI("", "vendor", at(base, openapi.Vendor), links)
 	s.add("ten-minutes", markdown("Ten minutes", links[1].Path, at(base, openapi.TenMinutes), links))
@@ -69,7 +70,8 @@ func Vendor(base string) Site {
 
 // Fleet is the documentation on the fleets' own listener.
 func Fleet(base string) Site {
-	links := []link{{"Fleet API", "/docs"}, {"Error codes", "/docs/errors"}, {"fleet.yaml", "/api/fleet/v1/openapi.yaml"}}
+	links := []link{{"Fleet API", "/docs"}, {"Error codes", "/docs/errors"}, {"fleet.yaml", "/api/fleet/v1/openapi.yaml"},
+		{"fleet.json", "/api/fleet/v1/openapi.json"}, {"OpenAPI 3.0", "/api/fleet/v1/openapi-3.0.json"}}
 	s := newSite(links)
 	s.addAPI("", "fleet", at(base, openapi.Fleet), links)
 	return s
@@ -78,7 +80,10 @@ func Fleet(base string) Site {
 // Private is the private listener's documentation.
 func Private(base string) Site {
 	links := []link{{"Fleet API", "/docs"}, {"Admin API", "/docs/admin"}, {"Error codes", "/docs/errors"},
-		{"fleet.yaml", "/api/fleet/v1/openapi.yaml"}, {"admin.yaml", "/api/admin/v1/openapi.yaml"}}
+		{"fleet.yaml", "/api/fleet/v1/openapi.yaml"}, {"fleet.json", "/api/fleet/v1/openapi.json"},
+		{"fleet in OpenAPI 3.0", "/api/fleet/v1/openapi-3.0.json"},
+		{"admin.yaml", "/api/admin/v1/openapi.yaml"}, {"admin.json", "/api/admin/v1/openapi.json"},
+		{"admin in OpenAPI 3.0", "/api/admin/v1/openapi-3.0.json"}}
 	s := newSite(links)
 	s.addAPI("", "fleet", at(base, openapi.Fleet), links)
 	s.addAPI("admin", "admin", at(base, openapi.Admin), links)
@@ -106,6 +111,8 @@ func (s Site) add(name string, compose func() (*File, error)) { s[name] = sync.O
 
 func (s Site) addAPI(page, api, document string, links []link) {
 	s.add(api+".yaml", asset("application/yaml", document))
+	s.add(api+".json", converted(openapi.JSON, document))
+	s.add(api+"-3.0.json", converted(openapi.JSON30, document))
 	s.add(page, func() (*File, error) {
 		return render(frame{Title: "Delivery " + strings.ToUpper(api[:1]) + api[1:] + " API", Links: links,
 			Here: strings.TrimSuffix("/docs/"+page, "/"), Document: "/api/" + api + "/v1/openapi.yaml"})
@@ -124,6 +131,17 @@ func at[T ~string | ~[]byte](base string, text T) string {
 
 func asset[T ~string | ~[]byte](kind string, content T) func() (*File, error) {
 	return func() (*File, error) { return pack(kind, []byte(content)), nil }
+}
+
+// converted is an OpenAPI document in one of its JSON forms.
+func converted(convert func([]byte) ([]byte, error), document string) func() (*File, error) {
+	return func() (*File, error) {
+		content, err := convert([]byte(document))
+		if err != nil {
+			return nil, err
+		}
+		return pack("application/json", content), nil
+	}
 }
 
 type frame struct {

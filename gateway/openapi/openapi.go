@@ -1,6 +1,7 @@
 // Package openapi holds the contracts of the three APIs as OpenAPI 3.1 documents,
 // written by hand, and what is derived from them: a Postman collection, the table
-// of error codes, and the page that leads an integrator to the first delivery.
+// of error codes, and the page that leads an integrator to the first delivery. Tools
+// that read no YAML or no 3.1 get the documents as JSON and as JSON30 makes of them.
 // The gateway serves them, and its tests check every request and answer by them.
 package openapi
 
