@@ -288,16 +288,15 @@ func (g *gateway) rotateCredentials(x *requestContext) error {
 }
 
 func rotateSecret[ID ~[16]byte](g *gateway, x *requestContext, id ID, clientID string,
-	rotate func(ctx context.Context, id ID, digest [sha256.Size]byte, oldUntil time.Time, revokeOld bool) error) error {
+	rotate func(ctx context.Context, id ID, digest [sha256.Size]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error)) error {
 	revokeOld, err := g.readRotation(x, "client secret rotated")
 	if err != nil {
 		return err
 	}
-	secret, oldUntil := token.NewSecret(), x.now
-	if !revokeOld {
-		oldUntil = x.now.Add(oldSecretLifetime)
-	}
-	if err := rotate(g.work, id, sha256.Sum256([]byte(secret)), oldUntil, revokeOld); err != nil {
+
+	secret := token.NewSecret()
+	oldUntil, err := rotate(g.work, id, sha256.Sum256([]byte(secret)), oldSecretLifetime, revokeOld)
+	if err != nil {
 		return err
 	}
 	g.refreshFleets(x)

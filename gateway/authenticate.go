@@ -31,18 +31,17 @@ func (g *gateway) authenticate(x *requestContext) (err error) {
 	return err
 }
 
-// verify takes a token for expired when both this process's clock and Redis's say so: when one of them
-// jumps ahead, nobody is shut out.
+// verify asks both this process's clock and Redis's, see token.Authority.
 func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byte, error) {
 	raw, err := bearer(x)
 	if err != nil {
 		return [16]byte{}, err
 	}
-	now := x.now
-	if x.began.Before(now) {
-		now = x.began
+	earlier, later := x.now, x.began
+	if later.Before(earlier) {
+		earlier, later = later, earlier
 	}
-	id, issued, err := authority.Verify(raw, now)
+	id, issued, err := authority.Verify(raw, earlier, later)
 	switch l := g.Ledger(); {
 	case err == nil && l != nil && issued < l.Fleets.Snapshot().NotBefore(id):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token was revoked; get a new one and send the request again")
@@ -85,7 +84,7 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 	}
 	if right < 0 {
 		g.metrics.keyFailures.Inc()
-		g.failedKeys.count(x.began, service.Origin(x.ctx.Conn()).String())
+		g.failedKeys.count(x.now, service.Origin(x.ctx.Conn()).String())
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
 	}
 	x.keyName = g.adminKeys[right].name

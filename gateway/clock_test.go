@@ -93,3 +93,80 @@ func TestTokens_ExpireWhenBothClocksSaySo(t *testing.T) {
 		})
 	}
 }
+
+func TestTokens_OfTheFutureAreRefused(t *testing.T) {
+	for name, behind := range map[string]time.Duration{"clocks agree": 0, "Redis ahead": time.Hour, "Redis behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, behindRedis(t, behind))
+			e.account = e.newAccount("")
+			latest := time.Now().Add(max(behind, 0)) // by both clocks
+			for _, c := range []struct {
+				issued time.Time
+				status int
+			}{
+				{latest, 404},
+				{latest.Add(4 * time.Second), 404},
+				{latest.Add(5*time.Second + time.Minute), 401},
+				{latest.Add(24 * time.Hour), 401},
+			} {
+				var err error
+				e.account.token, err = e.g.vendorTokens.Issue(e.account.accountID(), c.issued)
+				testenv.Must(t, err)
+				a := e.call("GET", "/orders/"+delivery.OrderID{}.String(), "")
+				if a.status != c.status {
+					t.Errorf("a token issued %s ahead of both clocks: %d %s, want %d", c.issued.Sub(latest), a.status, a.body, c.status)
+				}
+				if c.status == 401 && a.code != string(delivery.CodeTokenInvalid) {
+					t.Errorf("a token of the future: %s, want TOKEN_INVALID", a.code)
+				}
+			}
+		})
+	}
+}
+
+// What a revocation says of tokens, and an answer of secrets, is Redis's time. The tokens that are
+// issued after it are not of the future.
+func TestRevocation_GoesByRedissClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"a day ahead": 24 * time.Hour, "ten minutes behind": -10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			e := newWrongEnv(t, ahead)
+			now := e.clock.now()
+			account, fleet := e.newAccount(""), e.newFleet("Kurye", istanbul)
+			paths := map[string]party{"/accounts/" + account.id: account, "/fleets/" + fleet.id: fleet}
+			for path := range paths {
+				for range 2 {
+					rotated := e.admin("POST", path+"/credentials", "")
+					until, err := time.Parse(time.RFC3339, rotated.data["previousValidUntil"].(string))
+					testenv.Must(t, err)
+					if off := until.Sub(now) - 24*time.Hour; off.Abs() > time.Minute {
+						t.Errorf("%s: the secret before works until %s, want 24 hours after %s", path, until, now)
+					}
+				}
+			}
+			for api, p := range map[string]party{"vendor": account, "fleet": fleet} {
+				want(t, e.login(api, p.clientID, p.secret), 200, "")
+			}
+
+			for path, p := range paths {
+				rotated := e.admin("POST", path+"/credentials", `{"revokeOld":true}`)
+				testenv.Must(t, e.ledger.Fleets.Load(t.Context()))
+				from := time.Unix(e.ledger.Fleets.Snapshot().NotBefore(p.accountID()), 0)
+				if off := from.Sub(now); off.Abs() > time.Minute {
+					t.Errorf("%s: tokens are good from %s on, want from %s", path, from, now)
+				}
+
+				api := "vendor"
+				if p.id == fleet.id {
+					api = "fleet"
+				}
+				want(t, e.login(api, p.clientID, p.secret), 401, "INVALID_CREDENTIALS")
+				login := e.login(api, p.clientID, rotated.data["clientSecret"].(string))
+				want(t, login, 200, "")
+				if api == "vendor" {
+					e.account = party{token: login.data["accessToken"].(string)}
+					want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
+				}
+			}
+		})
+	}
+}

@@ -233,7 +233,7 @@ func (e *env) config(user string) ledger.Config {
 	c := e.g.settings.ledgerConfig(e.secrets, e.g.Log)
 	c.URL = e.redis.URLFor(user)
 	if e.clock != nil {
-		c.Now, c.ClockKey = e.clock.now, clockKey
+		c.Now, c.ClockKey = e.clock.process, clockKey
 	}
 	return c
 }
@@ -260,8 +260,11 @@ const clockKey = "{sclock}"
 // Requests are stamped with the system's clock all the same.
 type testClock struct {
 	redis *testserver.Redis
-	mu    sync.Mutex
-	at    time.Time
+	// process is the gateway's own clock as its ledger sees it: the same one, or another.
+	process func() time.Time
+
+	mu sync.Mutex
+	at time.Time
 }
 
 // newClockEnv is newEnv with a clock that begins at the present.
@@ -269,6 +272,16 @@ func newClockEnv(t *testing.T) *env {
 	t.Helper()
 	t.Parallel()
 	c := &testClock{redis: testserver.NewRedis(t), at: time.Now()}
+	c.process = c.now
+	c.pass(t, 0)
+	return newEnvOn(t, c.redis, c)
+}
+
+// newWrongEnv is newEnv with a gateway whose clock is ahead of Redis's.
+func newWrongEnv(t *testing.T, ahead time.Duration) *env {
+	t.Helper()
+	t.Parallel()
+	c := &testClock{redis: testserver.NewRedis(t), process: time.Now, at: time.Now().Add(-ahead)}
 	c.pass(t, 0)
 	return newEnvOn(t, c.redis, c)
 }

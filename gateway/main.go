@@ -167,7 +167,7 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 	defer watching.Wait()
 	service.Repeat(ctx, g.Log, ledger.FlushMinutesEvery, "refusals per minute, or wrong admin keys, are not counted",
 		"refusals and wrong admin keys are counted again", func(ctx context.Context) error {
-			now := time.Now()
+			now := l.Now()
 			return errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)))
 		})
 }
@@ -179,7 +179,7 @@ func (g *gateway) close() {
 	if l := g.Ledger(); l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
 		defer cancel()
-		if err := errors.Join(l.Limits.Flush(ctx, time.Now()), g.failedKeys.flush(ctx, l, time.Now().Add(time.Minute))); err != nil {
+		if err := errors.Join(l.Limits.Flush(ctx, l.Now()), g.failedKeys.flush(ctx, l, l.Now().Add(time.Minute))); err != nil {
 			g.Log.Warn("the last figures per minute were not counted", "error", err)
 		}
 	}

@@ -462,7 +462,7 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 		return err
 	}
 
-	now := time.Now().UTC().Truncate(time.Second)
+	now := l.Now().UTC().Truncate(time.Second)
 	erasures := backup.Erasures{}
 	inProgress := 0
 	var notes []*ledger.AuditEntry
@@ -540,7 +540,7 @@ func eraseAgain(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasure
 	orders, err := l.Orders.GetAll(ctx, slices.Collect(maps.Keys(erasures)))
 	for _, o := range orders {
 		if err == nil && o != nil && o.ErasedAt.IsZero() {
-			err = l.Audit.Append(ctx, erasureNote(time.Now().Truncate(time.Millisecond), systemUser(), "reporting restore", o.Account, o.ID))
+			err = l.Audit.Append(ctx, erasureNote(l.Now().Truncate(time.Millisecond), systemUser(), "reporting restore", o.Account, o.ID))
 		}
 	}
 	if err != nil {

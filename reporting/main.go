@@ -150,6 +150,9 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 			return fmt.Errorf("open the ledger: %w", err)
 		}
 		defer func() { err = errors.Join(err, s.ledger.Close()) }()
+		if _, err = s.ledger.Lifecycle.ServerTime(c.Context()); err != nil { // the ledger knows Redis's time from here on
+			return err
+		}
 	}
 	return work(c.Context(), s)
 }

@@ -86,7 +86,7 @@ func newMonthStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m := l.NextMonth(time.Now())
+			m := l.NextMonth(b.Now())
 			if len(args) > 0 {
 				if m, err = closing.ParseMonth(args[0]); err != nil {
 					return err
@@ -163,7 +163,7 @@ func newMonthCorrectCommand() *cobra.Command {
 			}
 			var err error
 			if len(ids) > 0 {
-				err = b.Audited(ctx, d.person(), closing.KindCorrection, closing.MonthOf(time.Now()), d.note, ids, correct)
+				err = b.Audited(ctx, d.person(), closing.KindCorrection, closing.MonthOf(b.Now()), d.note, ids, correct)
 			} else {
 				err = correct()
 			}

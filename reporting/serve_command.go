@@ -157,6 +157,7 @@ func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive)
 			group.Go(func() error { return p.panel.listen(ctx, one) })
 		}
 	}
+	group.Go(func() error { service.WatchClock(ctx, p.Log, l); return nil })
 	group.Go(func() error { return p.keepHistory(ctx, l, a) })
 	return group.Wait()
 }

@@ -83,7 +83,7 @@ func TestVerify_TimesAndClaims(t *testing.T) {
 		for _, claims := range all {
 			text := []byte(ownSigned(plainHeader, claims))
 			for range 2 { // the second time perhaps from the cache
-				if _, _, err := a.Verify(text, now); !errors.Is(err, wanted) {
+				if _, _, err := a.Verify(text, now, now); !errors.Is(err, wanted) {
 					t.Errorf("%.200s: got %v, want %v", claims, err, wanted)
 				}
 			}
@@ -179,7 +179,7 @@ func TestVerify_Forms(t *testing.T) {
 func refused(t *testing.T, a *Authority, tokens []string) {
 	t.Helper()
 	for _, text := range tokens {
-		if _, _, err := a.Verify([]byte(text), now); !errors.Is(err, ErrInvalid) {
+		if _, _, err := a.Verify([]byte(text), now, now); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%.200s: got %v", text, err)
 		}
 	}
@@ -190,7 +190,7 @@ func refused(t *testing.T, a *Authority, tokens []string) {
 func TestVerify_EveryBitCounts(t *testing.T) {
 	fresh, used := authority(t, ring("a"), Vendor, "production"), authority(t, ring("a"), Vendor, "production")
 	good := issue(t, used, now)
-	if _, _, err := used.Verify(good, now); err != nil {
+	if _, _, err := used.Verify(good, now, now); err != nil {
 		t.Fatal(err)
 	}
 	for i := range good {
@@ -198,7 +198,7 @@ func TestVerify_EveryBitCounts(t *testing.T) {
 			changed := bytes.Clone(good)
 			changed[i] ^= 1 << bit
 			for _, a := range []*Authority{fresh, used} {
-				if _, _, err := a.Verify(changed, now); !errors.Is(err, ErrInvalid) {
+				if _, _, err := a.Verify(changed, now, now); !errors.Is(err, ErrInvalid) {
 					t.Fatalf("byte %d, bit %d: %v", i, bit, err)
 				}
 			}
@@ -234,7 +234,7 @@ func TestVerify_OnlyWhatWasIssued(t *testing.T) {
 			end := rapid.IntRange(len(from)-2, len(from)).Draw(t, "end")
 			text += from[start:end]
 		}
-		got, _, err := a.Verify([]byte(text), now)
+		got, _, err := a.Verify([]byte(text), now, now)
 		if want, ok := issued[text]; ok {
 			if err != nil || got != want {
 				t.Fatalf("an issued token: %x, %v", got, err)

@@ -50,7 +50,7 @@ func FuzzVerify_Forged(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, at := range []time.Time{now, now.Add(2 * Lifetime)} {
-			who, _, err := a.Verify(raw, at)
+			who, _, err := a.Verify(raw, at, at)
 			switch {
 			case errors.Is(err, ErrInvalid):
 			case !isIssued(string(raw), keys.Keys):
@@ -82,7 +82,7 @@ func FuzzVerify_Claims(f *testing.F) {
 		text := base64.RawURLEncoding.EncodeToString(header) + "." + base64.RawURLEncoding.EncodeToString(claims)
 		mac := hmac.New(sha256.New, keys.Keys["a"])
 		mac.Write([]byte(text))
-		who, _, err := a.Verify([]byte(text+"."+base64.RawURLEncoding.EncodeToString(mac.Sum(nil))), now)
+		who, _, err := a.Verify([]byte(text+"."+base64.RawURLEncoding.EncodeToString(mac.Sum(nil))), now, now)
 		if errors.Is(err, ErrInvalid) {
 			return
 		}

@@ -93,9 +93,16 @@ func (a *Authority) Issue(subject [16]byte, now time.Time) (string, error) {
 	return signed, nil
 }
 
+// futureTolerance is by how much a token may be dated ahead of all clocks: the gateway that issued it may
+// be half a second ahead, and after a revocation dates tokens two seconds ahead.
+const futureTolerance = 5 * time.Second
+
 // Verify is whom the token was issued for, and when in Unix seconds. The error is
 // ErrExpired or ErrInvalid. raw is not kept.
-func (a *Authority) Verify(raw []byte, now time.Time) (subject [16]byte, issued int64, err error) {
+//
+// earlier and later are what two clocks say. A token has expired when both say so, and is not valid
+// when both say that it is of the future: when one of them jumps, nobody is shut out.
+func (a *Authority) Verify(raw []byte, earlier, later time.Time) (subject [16]byte, issued int64, err error) {
 	v, ok := a.verified.get(raw)
 	if !ok {
 		text := string(raw)
@@ -104,13 +111,17 @@ func (a *Authority) Verify(raw []byte, now time.Time) (subject [16]byte, issued 
 		}
 		a.verified.put(text, v)
 	}
-	if now.Unix() >= v.expires {
+	isOfFuture := v.begins > later.Add(futureTolerance).Unix()
+	if isOfFuture {
+		return subject, 0, ErrInvalid
+	}
+	if earlier.Unix() >= v.expires {
 		return subject, 0, ErrExpired
 	}
 	return v.subject, v.issued, nil
 }
 
-// parse verifies everything but whether the token has expired, which each use asks.
+// parse verifies everything but the token's times, which each use compares with the clocks.
 func (a *Authority) parse(text string) (verified, error) {
 	if len(text) > maxLength || strings.ContainsFunc(text, outsideAlphabet) {
 		return verified{}, ErrInvalid
@@ -123,7 +134,8 @@ func (a *Authority) parse(text string) (verified, error) {
 	if err != nil || len(said.Subject) != 36 {
 		return verified{}, ErrInvalid
 	}
-	return verified{subject: subject, issued: int64(said.IssuedAt), expires: int64(said.ExpiresAt)}, nil
+	begins := max(said.IssuedAt, said.NotBefore)
+	return verified{subject: subject, issued: int64(said.IssuedAt), begins: int64(begins), expires: int64(said.ExpiresAt)}, nil
 }
 
 // maxLength is far more than an issued token has, whose key's id is the longest.
@@ -169,8 +181,9 @@ type cache struct {
 
 type verified struct {
 	subject [16]byte
-	issued  int64 // Unix seconds
-	expires int64 // Unix seconds; the token is good before that
+
+	// Unix seconds. The token is good from begins on, and before expires.
+	issued, begins, expires int64
 }
 
 func newCache() cache {
@@ -228,10 +241,10 @@ func (s *second) UnmarshalJSON(text []byte) error {
 }
 
 // Validate is called by the library. It refuses what Issue never signs: a token without
-// its times, or for longer than Lifetime, which asks no clock, as that may have been set back.
+// its times, or for longer than Lifetime. It asks no clock, as that may have been set back.
 func (c *claims) Validate() error {
-	if c.IssuedAt == 0 || c.ExpiresAt == 0 || c.ExpiresAt-c.IssuedAt > second(Lifetime/time.Second) ||
-		int64(c.NotBefore) > time.Now().Unix() {
+	lacksTimes := c.IssuedAt == 0 || c.ExpiresAt == 0
+	if lacksTimes || c.ExpiresAt-c.IssuedAt > second(Lifetime/time.Second) {
 		return ErrInvalid
 	}
 	return nil

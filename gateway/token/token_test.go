@@ -50,7 +50,7 @@ func issue(t testing.TB, a *Authority, at time.Time) []byte {
 
 func TestAuthority_AnyReplicaVerifies(t *testing.T) {
 	issued := issue(t, authority(t, ring("a"), Vendor, "production"), now)
-	got, at, err := authority(t, ring("a"), Vendor, "production").Verify(issued, now)
+	got, at, err := authority(t, ring("a"), Vendor, "production").Verify(issued, now, now)
 	if err != nil || got != subject || at != now.Unix() {
 		t.Errorf("got %x at %d, %v", got, at, err)
 	}
@@ -64,17 +64,17 @@ func TestAuthority_ExpiresAfterAnHour(t *testing.T) {
 		if fresh {
 			a = authority(t, ring("a"), Vendor, "production")
 		}
-		if _, _, err := a.Verify(issued, now.Add(Lifetime-time.Second)); err != nil {
+		if _, _, err := a.Verify(issued, now.Add(Lifetime-time.Second), now.Add(Lifetime-time.Second)); err != nil {
 			t.Errorf("one second before: %v", err)
 		}
-		if _, _, err := a.Verify(issued, now.Add(Lifetime)); !errors.Is(err, ErrExpired) {
+		if _, _, err := a.Verify(issued, now.Add(Lifetime), now.Add(Lifetime)); !errors.Is(err, ErrExpired) {
 			t.Errorf("after: %v", err)
 		}
 	}
 	// A token that had expired before this process ever saw it, by the real
 	// clock too.
 	old := issue(t, a, time.Now().Add(-2*time.Hour))
-	if _, _, err := authority(t, ring("a"), Vendor, "production").Verify(old, time.Now()); !errors.Is(err, ErrExpired) {
+	if _, _, err := authority(t, ring("a"), Vendor, "production").Verify(old, time.Now(), time.Now()); !errors.Is(err, ErrExpired) {
 		t.Errorf("old token: %v", err)
 	}
 }
@@ -84,13 +84,13 @@ func TestAuthority_KeysRotate(t *testing.T) {
 	during := authority(t, ring("b", "a"), Vendor, "production")
 	after := authority(t, ring("b"), Vendor, "production")
 	oldToken, newToken := issue(t, before, now), issue(t, during, now)
-	if _, _, err := during.Verify(oldToken, now); err != nil {
+	if _, _, err := during.Verify(oldToken, now, now); err != nil {
 		t.Errorf("old token during rotation: %v", err)
 	}
-	if _, _, err := after.Verify(newToken, now); err != nil {
+	if _, _, err := after.Verify(newToken, now, now); err != nil {
 		t.Errorf("new token after rotation: %v", err)
 	}
-	if _, _, err := after.Verify(oldToken, now); !errors.Is(err, ErrInvalid) {
+	if _, _, err := after.Verify(oldToken, now, now); !errors.Is(err, ErrInvalid) {
 		t.Errorf("old token after its key was retired: %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func BenchmarkVerify_Cached(b *testing.B) {
 	issued := issue(b, a, now)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := a.Verify(issued, now); err != nil {
+		if _, _, err := a.Verify(issued, now, now); err != nil {
 			b.Fatal(err)
 		}
 	}

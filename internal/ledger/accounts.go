@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,7 +62,7 @@ func (l Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Acc
 	if err != nil {
 		return nil, failed("reading an account", err)
 	}
-	return decodeAccount(id, values, l.now())
+	return decodeAccount(id, values, l.Now())
 }
 
 func accountNotFound() error {
@@ -157,16 +158,22 @@ func (l *core) removeOutlived(ctx context.Context, a *delivery.Account, members 
 	l.removeNames(ctx, outlived)
 }
 
-// RotateSecret replaces the client secret; the previous one works until validUntil.
-// revokeOld ends all earlier ones now, and every token issued before within a poll of the
+// RotateSecret replaces the client secret; the previous one works for overlap, until the time that is
+// returned. revokeOld ends all earlier ones now, and every token issued before within a poll of the
 // fleets. It may be repeated. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
-func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
-	notBefore, err := l.runWord(ctx, "rotate_credentials", refusals{"missing": accountNotFound(), "full": tooManySecrets()},
-		[]string{l.partitionOf(id).account(id)}, secretHash[:], validUntil.UnixMilli(), flag(revokeOld), l.now().Unix())
-	if err != nil || !revokeOld {
-		return err
+func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error) {
+	reply, err := l.runWord(ctx, "rotate_credentials", refusals{"missing": accountNotFound(), "full": tooManySecrets()},
+		[]string{l.partitionOf(id).account(id)}, secretHash[:], overlap.Milliseconds(), flag(revokeOld))
+	if err != nil {
+		return time.Time{}, err
 	}
+	notBefore, until, _ := strings.Cut(reply, "\n")
+	oldUntil = timeOf(number(until))
+	if !revokeOld {
+		return oldUntil, nil
+	}
+
 	// The secrets have ended; if this fails the caller repeats it all.
 	_, err = l.runText(ctx, "revoke_tokens", []string{l.revokedKey(), l.metaKey()}, id[:], notBefore)
-	return err
+	return oldUntil, err
 }

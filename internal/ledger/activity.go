@@ -146,7 +146,7 @@ func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, e
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
 	}
-	first := l.now().Unix()/60 - int64(minutes) + 1
+	first := l.Now().Unix()/60 - int64(minutes) + 1
 	activity := make([]MinuteActivity, minutes)
 	for i := range activity {
 		activity[i].At = time.Unix((first+int64(i))*60, 0).UTC()

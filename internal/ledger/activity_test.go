@@ -52,7 +52,7 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 
 	s.wantActivity(t, MinuteActivity{}) // nothing is written before the flush
 	for range 2 {                       // the second has nothing to add
-		must(t, s.Limits.Flush(t.Context(), clock.at))
+		must(t, s.Limits.Flush(t.Context(), s.Now()))
 	}
 	s.wantActivity(t, MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
 		delivery.CodeDuplicateOrder: 2, delivery.CodeRateLimited: 1, delivery.CodeInternal: 1}})

@@ -303,46 +303,56 @@ func (l Fleets) SetCouriers(ctx context.Context, id delivery.FleetID, couriers i
 	return err
 }
 
-// RotateSecret replaces the client secret; the previous one works until validUntil.
-// revokeOld ends all earlier ones and every token issued before, within a poll. It may be
+// RotateSecret replaces the client secret; the previous one works for overlap, until the time that is
+// returned. revokeOld ends all earlier ones and every token issued before, within a poll. It may be
 // repeated. FLEET_NOT_FOUND, TOO_MANY_SECRETS; delivery.ErrUnavailable when others rotate it all
 // the time.
-func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, validUntil time.Time, revokeOld bool) error {
+func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error) {
 	keys := []string{l.fleetSecretsKey(), l.metaKey(), l.revokedKey()}
 	for range updateTries {
 		stored, err := l.rdb.HGet(ctx, l.fleetSecretsKey(), string(id[:])).Result()
 		if errors.Is(err, redis.Nil) {
-			return fleetNotFound()
+			return time.Time{}, fleetNotFound()
 		}
 		if err != nil {
-			return failed("reading client secrets", err)
+			return time.Time{}, failed("reading client secrets", err)
 		}
 
 		secrets, err := decodeSecrets(stored)
 		if err != nil && !revokeOld {
-			return fmt.Errorf("fleet %s: %w", id, err)
+			return time.Time{}, fmt.Errorf("fleet %s: %w", id, err)
 		}
 
-		now := l.now()
-		changed, err := secrets.rotate(string(secretHash[:]), validUntil, revokeOld, now)
-		if err != nil || !changed {
-			return err
-		}
-
-		reply, err := l.runText(ctx, "rotate_fleet_secret", keys, id[:], stored, encodeSecrets(&secrets), flag(revokeOld), now.Unix())
+		now, err := l.timeOf(ctx, l.global)
 		if err != nil {
-			return err
+			return time.Time{}, err
+		}
+		changed, err := secrets.rotate(string(secretHash[:]), overlap, revokeOld, now)
+		if err != nil {
+			return time.Time{}, err
+		}
+		oldUntil := now
+		if len(secrets.earlier) > 0 {
+			oldUntil = secrets.earlier[0].Until
+		}
+		if !changed {
+			return oldUntil, nil
+		}
+
+		reply, err := l.runText(ctx, "rotate_fleet_secret", keys, id[:], stored, encodeSecrets(&secrets), flag(revokeOld))
+		if err != nil {
+			return time.Time{}, err
 		}
 		if reply == "written" {
-			return nil
+			return oldUntil, nil
 		}
 	}
-	return contended("fleet " + id.String())
+	return time.Time{}, contended("fleet " + id.String())
 }
 
 // rotate makes fresh the current secret; it is false when fresh was issued before.
 // TOO_MANY_SECRETS.
-func (s *fleetSecrets) rotate(fresh string, validUntil time.Time, revokeOld bool, now time.Time) (bool, error) {
+func (s *fleetSecrets) rotate(fresh string, overlap time.Duration, revokeOld bool, now time.Time) (bool, error) {
 	s.earlier = valid(s.earlier, now)
 	isFresh := func(one EarlierSecret) bool { return one.Secret == fresh }
 	if s.current == fresh || slices.ContainsFunc(s.earlier, isFresh) {
@@ -355,7 +365,7 @@ func (s *fleetSecrets) rotate(fresh string, validUntil time.Time, revokeOld bool
 	case len(s.earlier) >= mostEarlier:
 		return false, tooManySecrets()
 	default:
-		s.earlier = slices.Insert(s.earlier, 0, EarlierSecret{Secret: s.current, Until: validUntil})
+		s.earlier = slices.Insert(s.earlier, 0, EarlierSecret{Secret: s.current, Until: now.Add(overlap)})
 	}
 	s.current = fresh
 	return true, nil

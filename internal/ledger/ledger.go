@@ -146,6 +146,7 @@ type core struct {
 	mostWaiting int           // mostWaiting; tests lower it
 	unsentPause time.Duration // unsentPause; tests lower it
 	now         func() time.Time
+	clockKey    string       // Config.ClockKey
 	ahead       atomic.Int64 // this process's clock of Redis's, ns
 	activity    *activityCounts
 	notedMu     sync.Mutex
@@ -179,7 +180,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	env := cfg.Environment[0] // p or s, in every key
-	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
+	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, clockKey: cfg.ClockKey, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
 	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}, Closings{c}}
 	if l.now == nil {
 		l.now = time.Now
@@ -314,20 +315,19 @@ func (l *Ledger) Ping(ctx context.Context) error {
 // ServerTime is Redis's clock, in a cluster that of a master that answers. It also learns how far this
 // process's clock is ahead of it (Clock).
 func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
-	sent := time.Now()
+	sent := l.now()
 	server, err := l.serverTime(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	l.ahead.Store(int64(ahead(sent, time.Now(), server)))
+	l.ahead.Store(int64(ahead(sent, l.now(), server)))
 	return server, nil
 }
 
 func (l *core) serverTime(ctx context.Context) (time.Time, error) {
 	cluster, ok := l.rdb.(*redis.ClusterClient)
 	if !ok {
-		now, err := l.rdb.Time(ctx).Result()
-		return now, failed("the clock of Redis", err)
+		return l.timeOf(ctx, l.global)
 	}
 
 	times, err := onBoards(ctx, l, "the clock of Redis", func(ctx context.Context, board string) (time.Time, error) {
@@ -341,6 +341,29 @@ func (l *core) serverTime(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return times[0], nil
+}
+
+// timeOf is the clock of the server that has a partition's keys, and so that of the ids in its streams.
+func (l *core) timeOf(ctx context.Context, r partition) (time.Time, error) {
+	if l.clockKey != "" {
+		us, err := l.rdb.Get(ctx, l.clockKey).Int64()
+		if !errors.Is(err, redis.Nil) {
+			return time.UnixMicro(us), failed("the clock of a test", err)
+		}
+	}
+
+	cluster, ok := l.rdb.(*redis.ClusterClient)
+	if !ok {
+		now, err := l.rdb.Time(ctx).Result()
+		return now, failed("the clock of Redis", err)
+	}
+
+	master, err := cluster.MasterForKey(ctx, r.prefix)
+	if err != nil {
+		return time.Time{}, failed("the clock of Redis", err)
+	}
+	now, err := master.Time(ctx).Result()
+	return now, failed("the clock of Redis", err)
 }
 
 // clockTolerance is by how much clocks may differ and count as equal.
@@ -357,8 +380,11 @@ func ahead(sent, answered, server time.Time) time.Duration {
 }
 
 // Clock is Redis's time at an instant of this process's clock. Replicas whose clocks differ agree on
-// it, so that none makes orders that have timed out already. Fleets.Load and ServerTime learn it.
+// it, so that none makes orders that have timed out already. Fleets.Refresh and ServerTime learn it.
 func (l *core) Clock(at time.Time) time.Time { return at.Add(-time.Duration(l.ahead.Load())) }
+
+// Now is Redis's time at present, as Clock knows it.
+func (l *core) Now() time.Time { return l.Clock(l.now()) }
 
 // Partitions is the number of partitions, numbered from 0.
 func (l *Ledger) Partitions() int { return len(l.partitions) }

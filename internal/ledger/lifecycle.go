@@ -36,7 +36,7 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 		if floor == "" {
 			continue
 		}
-		if horizon := fmt.Sprintf("%d-0", time.Now().Add(-keep).UnixMilli()); kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor) {
+		if horizon := fmt.Sprintf("%d-0", l.Now().Add(-keep).UnixMilli()); kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor) {
 			floor = horizon
 		}
 		n, err := l.trimStream(ctx, key, floor)
@@ -112,7 +112,7 @@ const accountEventsKept = 25 * time.Hour
 // sends two commands for each account, so it is for a Redis that needs room.
 func (l Lifecycle) TrimAccounts(ctx context.Context, partition int) (int64, error) {
 	r := l.partitions[partition]
-	floor := fmt.Sprintf("%d-0", l.now().Add(-accountEventsKept).UnixMilli())
+	floor := fmt.Sprintf("%d-0", l.Now().Add(-accountEventsKept).UnixMilli())
 	total := int64(0)
 	trim := func(accounts []delivery.AccountID) error {
 		streams := make([]string, len(accounts))
@@ -184,10 +184,10 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 	return kept, partly(errs)
 }
 
-// settledUntil is the time up to which every group has settled every entry: now
-// when none is left, zero when that is not known.
-func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) {
-	now := time.Now() // before the look: what comes later is not settled
+// settledUntil is the time up to which every group has settled every entry of a stream: now when none
+// is left, zero when that is not known. now is Redis's time from before the call, because what comes
+// later is not settled.
+func (l *core) settledUntil(ctx context.Context, key string, now time.Time) (time.Time, error) {
 	floor, unsettled, err := l.floor(ctx, key)
 	if err != nil || floor == "" {
 		return time.Time{}, err
@@ -208,15 +208,20 @@ func (l *core) settledUntil(ctx context.Context, key string) (time.Time, error) 
 // acknowledged Delivered finds its order. It returns how many it settled.
 func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.partitions[partition]
-	settled, err := l.settledUntil(ctx, r.key(kindEvents))
+	now, err := l.timeOf(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	settled, err := l.settledUntil(ctx, r.key(kindEvents), now)
 	if err != nil || settled.IsZero() {
 		return 0, err
 	}
-	decided, err := l.settledUntil(ctx, r.key(kindUpdates))
+	decided, err := l.settledUntil(ctx, r.key(kindUpdates), now)
 	if err != nil || decided.IsZero() {
 		return 0, err
 	}
-	bound := min(endedBefore.Add(-time.Since(decided)).UnixMilli(), settled.UnixMilli())
+	undecidedFor := now.Sub(decided)
+	bound := min(endedBefore.Add(-undecidedFor).UnixMilli(), settled.UnixMilli())
 	hours, err := l.endedHours(ctx, r, 0, bound)
 	if err != nil {
 		return 0, err
@@ -496,7 +501,7 @@ func (l *core) floor(ctx context.Context, key string) (floor string, unsettled b
 		}
 	}
 	for _, g := range groups {
-		if holdExpired(g.Name, time.Now()) {
+		if holdExpired(g.Name, l.Now()) {
 			continue
 		}
 		pending, err := l.oldestPending(ctx, key, g)

@@ -379,7 +379,7 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 		}
 		known = read.(*knownSecrets)
 	}
-	return knows(known.current, known.earlier, secretHash, l.Clock(l.now())), nil
+	return knows(known.current, known.earlier, secretHash, l.Now()), nil
 }
 
 // HasAccountSecret compares a client secret's SHA-256 with those that Redis holds now. A correct one
@@ -389,7 +389,7 @@ func (l Limits) HasAccountSecret(ctx context.Context, account delivery.AccountID
 	if err != nil {
 		return false, err
 	}
-	return knows(secrets.current, secrets.earlier, secretHash, l.Clock(l.now())), nil
+	return knows(secrets.current, secrets.earlier, secretHash, l.Now()), nil
 }
 
 // knowsAccount lists the accounts if this one is unknown and the list is not new. ErrUnavailable when

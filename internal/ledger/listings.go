@@ -363,7 +363,7 @@ func (l *core) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*d
 		if len(reads[i]) == 0 {
 			continue
 		}
-		account, err := decodeAccount(id, reads[i], l.now())
+		account, err := decodeAccount(id, reads[i], l.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -426,7 +426,7 @@ func (l *core) statePage(ctx context.Context, f AccountFilter, cursor string, li
 // stateList is the list of a state, and the part of it that counts now.
 func (l *core) stateList(state AccountState) (byte, scoreRange) {
 	if state == AccountInExcess {
-		return listExcess, scoreRange{first: l.now().UnixMilli() + 1, last: 1<<53 - 1}
+		return listExcess, scoreRange{first: l.Now().UnixMilli() + 1, last: 1<<53 - 1}
 	}
 	return listSuspended, scoreRange{first: 0, last: 1<<53 - 1}
 }

@@ -229,7 +229,7 @@ func (l *core) librariesKey() string { return l.global.prefix + "libraries" }
 // noteLibrary notes that the library is in use. A Redis without memory refuses that, which is no
 // reason not to start: at worst the library is deleted after a week, and loaded again by the next call.
 func (l *core) noteLibrary(ctx context.Context) error {
-	err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.now().UnixMilli()), Member: l.library.name}).Err()
+	err := l.rdb.ZAdd(ctx, l.librariesKey(), redis.Z{Score: float64(l.Now().UnixMilli()), Member: l.library.name}).Err()
 	if isFull(err) {
 		return nil
 	}
@@ -255,12 +255,12 @@ func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	}
 	unknown := make([]redis.Z, 0, len(there))
 	for _, library := range there {
-		unknown = append(unknown, redis.Z{Score: float64(l.now().UnixMilli()), Member: library.Name})
+		unknown = append(unknown, redis.Z{Score: float64(l.Now().UnixMilli()), Member: library.Name})
 	}
 	if err := l.rdb.ZAddNX(ctx, l.librariesKey(), unknown...).Err(); err != nil {
 		return err
 	}
-	before := strconv.FormatInt(l.now().Add(-librariesKept).UnixMilli(), 10)
+	before := strconv.FormatInt(l.Now().Add(-librariesKept).UnixMilli(), 10)
 	old, err := l.rdb.ZRangeByScore(ctx, l.librariesKey(), &redis.ZRangeBy{Min: "-inf", Max: "(" + before}).Result()
 	if err != nil {
 		return err

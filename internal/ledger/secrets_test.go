@@ -29,7 +29,7 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	account, fleet := newAccount(t, e.Ledger, plenty()), newFleet(t, e.Ledger)
 	e.subject = account
 	e.rotate = func(n byte, revokeOld bool) error {
-		return e.Accounts.RotateSecret(t.Context(), account, [32]byte{n}, e.now.Add(24*time.Hour), revokeOld)
+		return errOf(e.Accounts.RotateSecret(t.Context(), account, [32]byte{n}, 24*time.Hour, revokeOld))
 	}
 	e.right = func(n byte) bool {
 		_, _, err := e.Limits.CountToken(t.Context(), account, [32]byte{n})
@@ -46,7 +46,7 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	}
 	e.subject = fleet.ID
 	e.rotate = func(n byte, revokeOld bool) error {
-		return e.Fleets.RotateSecret(t.Context(), fleet.ID, [32]byte{n}, e.now.Add(24*time.Hour), revokeOld)
+		return errOf(e.Fleets.RotateSecret(t.Context(), fleet.ID, [32]byte{n}, 24*time.Hour, revokeOld))
 	}
 	e.right = func(n byte) bool {
 		must(t, e.Fleets.Load(t.Context()))
@@ -144,7 +144,7 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 			must(t, l.Fleets.Load(t.Context()))
 			return l.Fleets.Snapshot().NotBefore(e.subject)
 		}
-		second := e.now.Unix()
+		second := e.now.Unix() + 1 // gateways' clocks may be half a second ahead
 		check(t, from(e.Ledger) == second+1 && from(other) == second+1, "good from %d and %d on, in second %d", from(e.Ledger), from(other), second)
 		e.at(t, time.Minute)
 		must(t, e.rotate(11, false))
@@ -152,13 +152,9 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 		must(t, e.rotate(12, true))
 		must(t, e.rotate(12, true)) // the first answer was lost
 		equal(t, from(other), second+61, "after the second revocation, good from")
-		// A gateway whose clock is ahead has issued tokens of its own time.
-		e.now = e.now.Add(time.Hour)
-		must(t, e.rotate(13, true))
-		equal(t, from(other), second+3661, "revoked by a clock that is ahead, good from")
 		// What no token can be of any more is forgotten with the next revocation.
 		e.at(t, 4*time.Hour)
-		must(t, e.Fleets.RotateSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, e.now, true))
+		get(e.Fleets.RotateSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, 0, true))(t)
 		equal(t, from(other), 0, "three hours later, good from")
 	})
 }
@@ -170,7 +166,7 @@ func TestCountToken_TellsFromWhenOnTokensAreGood(t *testing.T) {
 	equal(t, from, Known{}, "never revoked")
 	must(t, e.rotate(10, true))
 	_, from = get2(e.Limits.CountToken(t.Context(), e.subject, [32]byte{10}))(t)
-	equal(t, from, Known{NotBefore: e.now.Unix() + 1}, "revoked")
+	equal(t, from, Known{NotBefore: e.now.Unix() + 2}, "revoked")
 }
 
 // Of a webhook every secret signs until its own time, and the spec's header stays

@@ -47,7 +47,7 @@ func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Se
 	if len(s.Roles) > maxRoles {
 		return "", nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
 	}
-	s.CreatedAt = l.now().Truncate(time.Millisecond)
+	s.CreatedAt = l.Now().Truncate(time.Millisecond)
 	s.SeenAt, s.CSRF = s.CreatedAt, randomText()
 	id = randomText()
 	return id, &s, failed("storing a session", l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err())
@@ -70,7 +70,7 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := l.now().Truncate(time.Millisecond)
+	now := l.Now().Truncate(time.Millisecond)
 	left := min(SessionIdle, s.CreatedAt.Add(SessionLifetime).Sub(now))
 	if left <= 0 || now.Sub(s.SeenAt) >= SessionIdle {
 		return nil, noSession() // Redis removes it, by its own clock

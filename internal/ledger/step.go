@@ -87,7 +87,7 @@ func (s *Step) remove(key string, id delivery.OrderID) {
 // Change appends changes to an order as it was read, each one version and one event, and after
 // them swaps its courier, unless that is nil.
 func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delivery.Courier) {
-	now, version := s.ledger.Clock(s.ledger.now()), o.Version
+	now, version := s.ledger.Now(), o.Version
 	var entries, status, head []byte
 	for i := range changes {
 		c := &changes[i]

@@ -343,7 +343,6 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
 	now := time.Now()
-	until := now.Add(24 * time.Hour)
 	second, third := [32]byte{2}, [32]byte{3}
 	verify := func(hash [32]byte, at time.Time, want bool) {
 		t.Helper()
@@ -352,7 +351,7 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 		check(t, got == want, "secret %d at %s: %t", hash[0], at.Sub(now), got)
 	}
 	for range 2 { // the second time nothing changes
-		must(t, l.Fleets.RotateSecret(t.Context(), f.ID, second, until, false))
+		until := get(l.Fleets.RotateSecret(t.Context(), f.ID, second, 24*time.Hour, false))(t)
 		verify(second, now, true)
 		verify(testHash, until.Add(-time.Second), true)
 		verify(testHash, until.Add(time.Second), false)
@@ -361,11 +360,11 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
 	verify(second, now, true)
 	verify(testHash, now, true)
-	must(t, l.Fleets.RotateSecret(t.Context(), f.ID, third, until, false))
+	get(l.Fleets.RotateSecret(t.Context(), f.ID, third, 24*time.Hour, false))(t)
 	verify(testHash, now, true)
 	verify(second, now, true)
 	verify([32]byte{}, now, false)
-	wantCode(t, l.Fleets.RotateSecret(t.Context(), delivery.NewFleetID(), third, until, false), delivery.CodeFleetNotFound)
+	wantCode(t, errOf(l.Fleets.RotateSecret(t.Context(), delivery.NewFleetID(), third, 0, false)), delivery.CodeFleetNotFound)
 }
 
 func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {

@@ -135,8 +135,11 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 	stream := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
 	replay := replaySince{core: l.core, account: account, charge: charge}
 	queued, err := l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
-		start, end := l.replayRange(since)
-		err := l.eachReplayPage(ctx, stream, start, end, replay.payForPage, func(page []redis.XMessage) error {
+		start, end, err := l.replayRange(ctx, l.partitionOf(account), since)
+		if err != nil {
+			return 0, err
+		}
+		err = l.eachReplayPage(ctx, stream, start, end, replay.payForPage, func(page []redis.XMessage) error {
 			return replay.queuePage(ctx, page)
 		})
 		return replay.queued, err
@@ -220,7 +223,10 @@ func unfinished(err error, reached time.Time) error {
 func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
 	return l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
 		outcomes := lastOutcomes{state: state, limit: l.mostWaiting, places: make(map[Event]int)}
-		start, end := l.replayRange(since)
+		start, end, err := l.replayRange(ctx, l.partitionOf(account), since)
+		if err != nil {
+			return 0, err
+		}
 		for {
 			outcomes.skipped = ""
 			if err := l.noteOutcomes(ctx, account, start, end, &outcomes); err != nil {
@@ -310,11 +316,15 @@ func (l *core) replayWithURL(ctx context.Context, account delivery.AccountID, re
 	return l.replaying(ctx, account, replay)
 }
 
-// replayRange are the ids of a stream's entries from a time, but at most 24 hours back, until now.
-func (l *core) replayRange(since time.Time) (start, end string) {
-	now := l.now()
+// replayRange are the ids of a partition's entries from a time, but at most 24 hours back, until now. Its
+// server's clock, which made the ids, says what now is.
+func (l *core) replayRange(ctx context.Context, r partition, since time.Time) (start, end string, err error) {
+	now, err := l.timeOf(ctx, r)
+	if err != nil {
+		return "", "", err
+	}
 	first := max(since.UnixMilli(), now.Add(-webhookWindow).UnixMilli())
-	return strconv.FormatInt(first, 10), strconv.FormatInt(now.UnixMilli(), 10)
+	return strconv.FormatInt(first, 10), strconv.FormatInt(now.UnixMilli(), 10), nil
 }
 
 // eachReplayPage calls do for each page of a stream's entries between two ids. A page has 1 to

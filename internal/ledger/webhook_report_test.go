@@ -73,7 +73,7 @@ func TestFinance_IsNoAccount(t *testing.T) {
 	all := allAccounts(t, s.Ledger)
 	check(t, len(all) == 1 && all[0].ID == vendor, "%d accounts", len(all))
 	wantCode(t, errOf(s.Accounts.Get(t.Context(), s.account)), delivery.CodeAccountNotFound)
-	wantCode(t, s.Accounts.RotateSecret(t.Context(), s.account, testHash, s.now(), false), delivery.CodeAccountNotFound)
+	wantCode(t, errOf(s.Accounts.RotateSecret(t.Context(), s.account, testHash, time.Hour, false)), delivery.CodeAccountNotFound)
 	wantCode(t, errOf(s.Accounts.Update(t.Context(), s.account, func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
 	check(t, !get(s.Limits.KnowsAccountSecret(t.Context(), s.account, testHash))(t), "finance can log in")
 	endpoints := allReceivers(t, s.Ledger)

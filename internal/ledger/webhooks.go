@@ -69,7 +69,7 @@ func (l *core) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled in
 	if f.URL == "" {
 		return nil
 	}
-	now := l.now()
+	now := l.Now()
 	if f.Unreadable != nil && len(l.secrets.Keys) > 0 {
 		l.log.Error("webhook secret cannot be opened", "account", account, "error", f.Unreadable)
 	}
@@ -251,7 +251,7 @@ func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, 
 	if err != nil {
 		return "", err
 	}
-	if _, err := l.writeEndpoint(ctx, account, "rotate", flag(revokeOld), sealed, l.now().Add(secretOverlap).UnixMilli()); err != nil {
+	if _, err := l.writeEndpoint(ctx, account, "rotate", flag(revokeOld), sealed, secretOverlap.Milliseconds()); err != nil {
 		return "", err
 	}
 	return secret, nil
@@ -284,7 +284,7 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 		return r, nil
 	}
 	earlier, err := storedEarlier(values)
-	all := append([]EarlierSecret{{Secret: values["secret"]}}, valid(earlier, l.now())...)
+	all := append([]EarlierSecret{{Secret: values["secret"]}}, valid(earlier, l.Now())...)
 	for i := range all {
 		sealed := all[i].Secret
 		if all[i].Secret = ""; err == nil {

@@ -54,6 +54,9 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 		if err == nil {
 			err = l.CheckScripts(ctx, servers)
 		}
+		if err == nil {
+			_, err = l.Lifecycle.ServerTime(ctx) // from here on the ledger knows Redis's time
+		}
 		if err == nil && prepare != nil {
 			err = prepare(ctx, l)
 		}
@@ -116,6 +119,18 @@ func Repeat(ctx context.Context, log *slog.Logger, every time.Duration, failing,
 // WatchFleets loads the fleets as often as a change of them must be known, until ctx ends.
 func WatchFleets(ctx context.Context, log *slog.Logger, l *ledger.Ledger) {
 	Repeat(ctx, log, ledger.FleetPoll, "fleets cannot be refreshed; the last known ones stay in force", "fleets are refreshed again", l.Fleets.Refresh)
+}
+
+// clockInterval is how often a program that does not watch the fleets compares its clock with Redis's.
+const clockInterval = time.Second
+
+// WatchClock compares the process's clock with Redis's, until ctx ends.
+func WatchClock(ctx context.Context, log *slog.Logger, l *ledger.Ledger) {
+	Repeat(ctx, log, clockInterval, "the clock of Redis cannot be read; the last known difference stays in force", "the clock of Redis is read again",
+		func(ctx context.Context) error {
+			_, err := l.Lifecycle.ServerTime(ctx)
+			return err
+		})
 }
 
 // Protect turns a panic into an error and counts it: one defective record must not end the process.

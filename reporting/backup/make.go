@@ -65,7 +65,11 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 			err = errors.Join(err, os.RemoveAll(partial))
 		}
 	}()
-	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Partitions: l.Partitions(), Began: time.Now().UTC(),
+	began, err := l.Lifecycle.ServerTime(ctx) // what the backup holds back expires by that clock
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Partitions: l.Partitions(), Began: began.UTC(),
 		Encrypted: len(o.Recipients) > 0, recipients: o.Recipients}
 	for _, path := range o.Include {
 		if err := m.include(partial, path); err != nil {
@@ -78,7 +82,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err := m.copyBoth(ctx, l, a, partial, o.Progress); err != nil {
 		return nil, err
 	}
-	m.Ended = time.Now().UTC()
+	m.Ended = l.Now().UTC()
 	if err := m.seal(partial); err != nil {
 		return nil, err
 	}

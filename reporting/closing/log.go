@@ -224,14 +224,18 @@ type Books struct {
 	ledger  *ledger.Ledger
 	archive *archive.Archive
 	log     *slog.Logger
-	now     func() time.Time
+	now     func() time.Time // Redis's, but in tests
 	step    func(name string) // called after each step of a change; tests end the process there
 }
 
 // New prepares them.
 func New(l *ledger.Ledger, a *archive.Archive, log *slog.Logger) *Books {
-	return &Books{ledger: l, archive: a, log: log, now: time.Now, step: func(string) {}}
+	now := func() time.Time { return l.Now() }
+	return &Books{ledger: l, archive: a, log: log, now: now, step: func(string) {}}
 }
+
+// Now is the time by which months end: Redis's.
+func (b *Books) Now() time.Time { return b.now() }
 
 var (
 	// ErrChanged says that somebody else has decided something in the meantime.

@@ -111,7 +111,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		}
 		note.Orders, note.Differences, note.Totals = note.Orders+d.Compared, note.Differences+d.Left(), note.Totals+len(d.Totals)
 		if s.Account.IsZero() && unreadable == nil {
-			if err := r.archive.NoteReconciledDay(ctx, &archive.ReconciledDay{Day: day, At: time.Now(), Orders: d.Compared, Retired: d.Retired,
+			if err := r.archive.NoteReconciledDay(ctx, &archive.ReconciledDay{Day: day, At: r.ledger.Now(), Orders: d.Compared, Retired: d.Retired,
 				Differences: d.Left(), Totals: len(d.Totals)}); err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	if unreadable != nil { // such an order is compared with nothing
 		return unreadable
 	}
-	note.At = time.Now()
+	note.At = r.ledger.Now()
 	return r.archive.NoteReconciliation(ctx, &note)
 }
 
@@ -395,14 +395,16 @@ func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger
 // Run compares until ctx ends, and returns nil then.
 func (d *Daily) Run(ctx context.Context) error {
 	for {
-		d.compare(ctx, time.Now())
+		d.compare(ctx, d.reconciler.ledger.Now())
 		if d.Then != nil {
 			d.Then(ctx)
 		}
+
+		now := d.reconciler.ledger.Now()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Until(d.settings.next(time.Now()))):
+		case <-time.After(d.settings.next(now).Sub(now)):
 		}
 	}
 }

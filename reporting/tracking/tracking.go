@@ -57,7 +57,7 @@ func New(l *ledger.Ledger, keys delivery.TrackingKeys, log *slog.Logger, reg pro
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	p := &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), now: time.Now}
+	p := &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), now: func() time.Time { return l.Now() }}
 	p.requests = promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "reporting_tracking_requests_total",
 		Help: "Requests for tracking pages, by what was asked for (page: opened, live: renewed by a page that is open) and what became of it.",

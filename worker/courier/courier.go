@@ -119,7 +119,7 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 		}
 		failure = cmp.Or(failure, err)
 
-		now := r.ledger.Clock(time.Now())
+		now := r.ledger.Now()
 		for _, s := range stores {
 			err := r.confirmStore(ctx, s, now)
 			if ctx.Err() != nil {
@@ -166,7 +166,7 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 				return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 			}
 			failure = cmp.Or(failure, err)
-			now := r.ledger.Clock(time.Now())
+			now := r.ledger.Now()
 			for _, o := range orders {
 				u, moves := nextMove(o, now, r.step)
 				if !moves || !slices.Contains(owned, o.ID.Partition()) {

@@ -93,7 +93,7 @@ func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time
 	repeat("housekeeping", housekeepingLook, h.look)
 	tasks.Go(func() { // the ledger keeps this process's figures after a failure
 		service.Repeat(ctx, r.log, ledger.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
-			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, time.Now()) })
+			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, r.ledger.Now()) })
 	})
 	tasks.Wait()
 }
@@ -115,7 +115,7 @@ const lastFlush = 2 * time.Second
 func (r *Role) Flush(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
-	if err := r.ledger.Limits.Flush(end, time.Now()); err != nil {
+	if err := r.ledger.Limits.Flush(end, r.ledger.Now()); err != nil {
 		r.log.Warn("the last orders per minute are not counted", "error", err)
 	}
 }

@@ -46,6 +46,11 @@ local function rotate_secret(key, now, fresh, ends, revoke)
   return 'written'
 end
 
+-- From when on tokens are good that are issued after a revocation at now, in Unix seconds. Tokens
+-- have whole seconds, and gateways issue them by clocks that may be half a second ahead
+-- (clockTolerance), so those of the second that is in half a second may have been issued before.
+local function good_from(now) return floor(now + 0.5) + 1 end
+
 -- Notes from when on (Unix seconds) the tokens of an account or a fleet are good, and
 -- raises the version that every gateway polls. A token lives for an hour, so what is
 -- older than two has nothing left to refuse.

@@ -4,8 +4,8 @@
 -- KEYS 1 endpoint, 2 notes, 3 list of receivers
 -- ARGV 1 key prefix {tag}, 2 account, 3 'set', 'rotate', 'limit', 'probe' or 'delete',
 --   4 set: the URL, rotate: '1' ends the earlier secrets now, 5 set (used only
---   when there is none yet), rotate: sealed secret, 6 end of the validity of the
---   one before in ms; limit: 4 most in flight, 5 events a second ('0': none of
+--   when there is none yet), rotate: sealed secret, 6 for how long the one before
+--   still signs, in ms; limit: 4 most in flight, 5 events a second ('0': none of
 --   its own, '': as it is)
 -- Replies: written, issued (set: the given secret was taken), missing (all but
 --   set: no URL is registered), waiting (set: what waited for a URL that was
@@ -51,7 +51,7 @@ if not url then return 'missing' end
 if ARGV[3] == 'probe' then
   call('HSET', KEYS[1], 'probe', '1')
 elseif ARGV[3] == 'rotate' then
-  local done = rotate_secret(KEYS[1], now, ARGV[5], tonumber(ARGV[6]), ARGV[4] == '1')
+  local done = rotate_secret(KEYS[1], now, ARGV[5], now + tonumber(ARGV[6]), ARGV[4] == '1')
   if done == 'full' then return done end
   if done == 'written' then
     call('HSET', KEYS[1], 'proven', '0')

@@ -99,7 +99,7 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	}
 	id := page.Account.ID
 	for _, until := range page.Account.EarlierSecrets {
-		page.Earlier.add(until)
+		page.Earlier.add(until, p.Ledger.Now())
 	}
 	stores, more, err := p.Ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
 	if err != nil {
@@ -154,8 +154,8 @@ type earlierSecrets struct {
 	Until time.Time
 }
 
-func (e *earlierSecrets) add(until time.Time) {
-	if !time.Now().Before(until) {
+func (e *earlierSecrets) add(until, now time.Time) {
+	if !now.Before(until) {
 		return
 	}
 	if e.Count++; until.After(e.Until) {
@@ -449,7 +449,7 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 	if e := page.Receiver; e != nil {
 		page.URL = e.URL
 		for _, one := range e.Earlier {
-			page.Earlier.add(one.Until)
+			page.Earlier.add(one.Until, p.Ledger.Now())
 		}
 	}
 	query, path := layout.FiltersOf(r, "status", "page"), "/webhooks/"+account.ID.String()

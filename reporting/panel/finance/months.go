@@ -137,7 +137,7 @@ func (p *Pages) serveMonths(w http.ResponseWriter, r *http.Request) error {
 	err := p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
 		if err == nil {
-			v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(time.Now())
+			v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(p.books.Now())
 		}
 		return err
 	})
@@ -377,7 +377,7 @@ func (p *Pages) book(w http.ResponseWriter, r *http.Request) error {
 	}
 	done := "booked"
 	if err == nil {
-		err = p.audited(r, closing.KindCorrection, closing.MonthOf(time.Now()), note, orders, func(ctx context.Context, by string) error {
+		err = p.audited(r, closing.KindCorrection, closing.MonthOf(p.books.Now()), note, orders, func(ctx context.Context, by string) error {
 			booked, _, err := p.books.Correct(ctx, by, note, orders...)
 			if !slices.ContainsFunc(booked, func(c closing.Correction) bool { return slices.Contains(orders, c.Order) }) {
 				done = "booked-none"

@@ -90,7 +90,7 @@ func (l *Layout) NoteView(r *http.Request, account delivery.AccountID, order del
 	if strings.HasSuffix(r.URL.Path, "/live") {
 		within = time.Hour
 	}
-	return l.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
+	return l.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: l.Ledger.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
 		Actor: who.Name, Credential: map[bool]string{true: "session", false: "token"}[who.BySession()], Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
 		Account: account, Order: order}, within)
 }
