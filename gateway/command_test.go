@@ -13,8 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/shipped"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -194,4 +196,11 @@ func TestRun_StartsServesTellsItsHealthAndStops(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// A key that is left out would be 0, which is no limit in places.
+func TestSettings_RefuseAFileWithoutOneOfItsKeys(t *testing.T) {
+	shipped.EachKeyIsNeeded(t, "../configs/gateway.yaml", func(path string) error {
+		return config.Load(path, new(settings))
+	})
 }

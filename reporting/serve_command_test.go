@@ -9,6 +9,7 @@ import (
 
 	"vendorapi/internal/config"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/shipped"
 )
 
 func TestSettings_NameTheWrongKey(t *testing.T) {
@@ -75,6 +76,28 @@ func TestCommands_SayWhatTheyDid(t *testing.T) {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) != c.fail || !strings.Contains(string(out), c.want) {
 			t.Errorf("%q: %v, said\n%s", c.args, err, out)
+		}
+	}
+}
+
+// A key that is left out would be 0, which is no limit in places.
+func TestSettings_RefuseAFileWithoutOneOfItsKeys(t *testing.T) {
+	t.Parallel()
+	shipped.EachKeyIsNeeded(t, settingsFile(t), func(path string) error {
+		return config.Load(path, new(settings))
+	})
+}
+
+func TestSettings_RefuseATargetWithoutOneOfItsKeys(t *testing.T) {
+	t.Parallel()
+	for targets, want := range map[string]string{
+		"[{name: erp, url: 's3://bucket'}]":                  "",
+		"[{name: erp}]":                                      "deliver.targets[0].url: missing",
+		"[{name: erp, url: 's3://b'}, {url: 's3://bucket'}]": "deliver.targets[1].name: missing",
+	} {
+		err := config.Load(settingsWith(t, "targets: []", "targets: "+targets), new(settings))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%s: %v", targets, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/service"
+	"vendorapi/internal/testenv/shipped"
 	"vendorapi/worker/courier"
 )
 
@@ -171,4 +172,11 @@ func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
 			t.Errorf("%s is missing in\n%s", want, out.String())
 		}
 	}
+}
+
+// A key that is left out would be 0, which is no limit in places.
+func TestSettings_RefuseAFileWithoutOneOfItsKeys(t *testing.T) {
+	shipped.EachKeyIsNeeded(t, settingsFile, func(path string) error {
+		return config.Load(path, new(settings))
+	})
 }

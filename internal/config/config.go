@@ -1,7 +1,7 @@
 // Package config reads a program's settings: one YAML file per program, in which an
-// unknown key is an error, and secrets, which come from the environment or from files
-// that the environment names. What a value may be is said by the Validate method of the
-// type that is loaded.
+// unknown key and a missing one are errors, and variables, among them all secrets, which
+// come from the environment or from files that the environment names (Variable). What a
+// value may be is said by the Validate method of the type that is loaded.
 package config
 
 import (
@@ -33,17 +33,21 @@ func Demand(ok bool, fault string) error {
 }
 
 // Load reads the YAML file at path into dst, a pointer to a struct, and validates it. In
-// every value, quoted or not, ${NAME} and ${NAME:-default} are replaced from the
-// environment first; an empty variable counts as unset, an unset one without a default
-// is an error. What a variable holds cannot add keys. An unknown or repeated key is an
-// error. Each error is a line of its own that begins with file, line and key:
-// "configs/worker.yaml:71: webhook.timeout: …".
+// every value, quoted or not, ${NAME} and ${NAME:-default} are replaced first, by what
+// Variable says of NAME; an unset one without a default is an error. What a variable holds
+// cannot add keys. An unknown or repeated key is an error, and so is a missing one: every
+// key of dst stands in the file, those of each element of a list, too. A text or a list
+// may stand there without a value. Each error is a line of its own that begins with file,
+// line and key: "configs/worker.yaml:71: webhook.timeout: …".
 func Load(path string, dst Validator) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read settings: %w", err)
 	}
 	body, err := decode(source, dst)
+	if err == nil {
+		err = checkComplete(body, dst)
+	}
 	if err == nil {
 		err = dst.Validate()
 	}
@@ -60,7 +64,7 @@ func decode(source []byte, dst any) (ast.Node, error) {
 		return nil, errors.New("more than one YAML document")
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil, nil // nothing but comments: every value keeps its default
+		return nil, nil // nothing but comments
 	}
 	body := file.Docs[0].Body
 	if err := expand(body); err != nil {
@@ -124,8 +128,10 @@ func expandText(text string) (string, error) {
 	expanded := variable.ReplaceAllStringFunc(text, func(found string) string {
 		parts := variable.FindStringSubmatch(found)
 		name, fallback := parts[1], parts[2]
-		value := os.Getenv(name)
+		value, err := Variable(name)
 		switch {
+		case err != nil:
+			fault = err
 		case !strings.HasSuffix(found, "}"):
 			fault = fmt.Errorf("%q lacks its closing brace", found)
 		case name == "":
@@ -297,7 +303,7 @@ func WriteEffective(w io.Writer, path string, settings any, secrets ...string) e
 
 // sourceOf says where a secret comes from (see Secret).
 func sourceOf(name string) string {
-	if path := os.Getenv(name + "_FILE"); path != "" {
+	if path := os.Getenv(name + fileSuffix); path != "" {
 		return "from the file " + path
 	}
 	if os.Getenv(name) != "" {

@@ -34,7 +34,19 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func TestLoad_ExpandsVariablesAndKeepsDefaults(t *testing.T) {
+// whole writes a file with text, and with each key that text does not have, without effect.
+func whole(t *testing.T, text string) string {
+	t.Helper()
+	for _, line := range []string{"addr: ''", "count: 0", "wait: 0s", "on: false", "rate: 0.0", "label: ''", "roles: []", "inner: {redis: ''}"} {
+		key, _, _ := strings.Cut(line, ":")
+		if !strings.Contains("\n"+text, "\n"+key+":") {
+			text += line + "\n"
+		}
+	}
+	return write(t, text)
+}
+
+func TestLoad_ExpandsVariables(t *testing.T) {
 	t.Setenv("CFG_ADDR", "[::1]:9000")
 	t.Setenv("CFG_EMPTY", "")
 	t.Setenv("CFG_LABEL", "a: b # c")
@@ -64,22 +76,83 @@ inner:
 	}
 }
 
-func TestLoad_KeepsWhatTheFileDoesNotName(t *testing.T) {
-	got := settings{Count: 7, Wait: time.Second}
-	if err := Load(write(t, "count: 8\n"), &got); err != nil {
-		t.Fatal(err)
+// complete has every key, with lists and texts that need no value.
+const complete = `addr:
+count: 0
+wait: 0s
+on: false
+rate: 1
+label: ""
+roles: []
+inner:
+  redis:
+`
+
+func TestLoad_RefusesAFileWithoutOneOfItsKeys(t *testing.T) {
+	if err := Load(write(t, complete), &settings{}); err != nil {
+		t.Fatalf("a file with every key: %v", err)
 	}
-	if got.Count != 8 || got.Wait != time.Second {
-		t.Errorf("got %+v", got)
+	for name, c := range map[string]struct{ old, replacement, want string }{
+		"text":              {"addr:\n", "", "program.yaml: addr: missing"},
+		"number":            {"count: 0\n", "", "program.yaml: count: missing"},
+		"time":              {"wait: 0s\n", "", "program.yaml: wait: missing"},
+		"truth":             {"on: false\n", "", "program.yaml: on: missing"},
+		"list":              {"roles: []\n", "", "program.yaml: roles: missing"},
+		"section":           {"inner:\n  redis:\n", "", "program.yaml: inner.redis: missing"},
+		"in a section":      {"  redis:\n", "", ":8: inner.redis: missing"},
+		"in braces":         {"inner:\n  redis:\n", "inner: {}\n", ":8: inner.redis: missing"},
+		"commented out":     {"count: 0", "# count: 0", "program.yaml: count: missing"},
+		"number, no value":  {"count: 0", "count:", ":2: count: has no value"},
+		"number, null":      {"count: 0", "count: null", ":2: count: has no value"},
+		"number, variable":  {"count: 0", "count: ${CFG_NONE:-}", ":2: count: has no value"},
+		"time, no value":    {"wait: 0s", "wait: ~", ":3: wait: has no value"},
+		"truth, no value":   {"on: false", "on:", ":4: on: has no value"},
+		"fraction, nothing": {"rate: 1", "rate:", ":5: rate: has no value"},
+		"time, no unit":     {"wait: 0s", "wait: 10", ":3: wait: want a time such as 500ms, 10s or 1h"},
+	} {
+		text := strings.Replace(complete, c.old, c.replacement, 1)
+		err := Load(write(t, text), &settings{})
+		if err == nil || !strings.HasSuffix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want one line that ends in %q", name, err, c.want)
+		}
 	}
-	if err := Load(write(t, "# nothing here\n"), &got); err != nil || got.Count != 8 {
-		t.Errorf("empty file: %v, %+v", err, got)
+	err := Load(write(t, "# nothing here\n"), &settings{})
+	if err == nil || strings.Count(err.Error(), ": missing") != 8 {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// targets is a list whose elements have keys.
+type targets struct {
+	Targets []struct {
+		Name string `yaml:"name"`
+		Size int    `yaml:"size"`
+	} `yaml:"targets"`
+}
+
+func (*targets) Validate() error { return nil }
+
+func TestLoad_RefusesAnElementWithoutOneOfItsKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"targets: []\n": "",
+		"targets: [{name: a, size: 1}, {name: b, size: 2}]\n": "",
+		"x: &x {size: 1}\n":                                     "unknown field",
+		"targets: [{name: a, size: 1}, {name: b}]\n":            ":1: targets[1].size: missing",
+		"targets:\n- {size: 1}\n":                               ":1: targets[0].name: missing",
+		"targets:\n- name: a\n  size:\n":                        ":1: targets[0].size: has no value",
+		"targets:\n- &a {name: a, size: 1}\n- *a\n- {<<: *a}\n": "",
+		"targets:\n- &a {name: a}\n- {<<: *a}\n":                ":1: targets[1].size: missing",
+	} {
+		err := Load(write(t, text), &targets{})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }
 
 func TestLoad_NumbersInQuotesStayStrings(t *testing.T) {
 	var got settings
-	if err := Load(write(t, "label: \"${CFG_NUMBER:-0123}\"\n"), &got); err != nil || got.Label != "0123" {
+	if err := Load(whole(t, "label: \"${CFG_NUMBER:-0123}\"\n"), &got); err != nil || got.Label != "0123" {
 		t.Errorf("label = %q, %v", got.Label, err)
 	}
 }
@@ -115,13 +188,13 @@ func TestLoad_Refuses(t *testing.T) {
 }
 
 func TestLoad_SaysWhereAWrongValueStands(t *testing.T) {
-	path := write(t, "# first\naddr: a\ninner:\n  redis: r\n")
+	path := whole(t, "# first\naddr: a\ninner:\n  redis: r\n")
 	for _, c := range []struct{ refusal, want string }{
 		{"addr: missing", path + ":2: addr: missing"},
 		{"inner.redis: no URL", path + ":4: inner.redis: no URL"},
 		{"inner: redis ftp://x: no", path + ":4: inner: redis ftp://x: no"},
 		{"inner.pool: missing", path + ":3: inner.pool: missing"},
-		{"count: want 1 or more", path + ": count: want 1 or more"}, // not in the file: its default
+		{"other: want 1 or more", path + ": other: want 1 or more"}, // not in the file
 	} {
 		if err := Load(path, &settings{refuse: errors.New(c.refusal)}); err == nil || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", c.refusal, err, c.want)
@@ -153,7 +226,7 @@ func TestLocate_FindsTheLineOfAKey(t *testing.T) {
 
 func TestLoad_AsksValidateLast(t *testing.T) {
 	broken := errors.New("count must be even")
-	if err := Load(write(t, "count: 3\n"), &settings{refuse: broken}); !errors.Is(err, broken) {
+	if err := Load(whole(t, "count: 3\n"), &settings{refuse: broken}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	if err := Load(filepath.Join(t.TempDir(), "none.yaml"), &settings{}); !errors.Is(err, os.ErrNotExist) {
@@ -183,6 +256,37 @@ func TestSecret(t *testing.T) {
 			}
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestLoad_TakesAVariableFromAFile(t *testing.T) {
+	file := write(t, "redis://gateway:geheim@redis:6379\r\n")
+	text := "label: ${CFG_URL:-redis://127.0.0.1:6379}\ncount: ${CFG_COUNT:-1}\n"
+	for name, c := range map[string]struct{ value, path, count, want, refusal string }{
+		"file":         {path: file, want: "redis://gateway:geheim@redis:6379"},
+		"number":       {count: write(t, "7\n"), want: "redis://127.0.0.1:6379"},
+		"not set":      {want: "redis://127.0.0.1:6379"},
+		"variable":     {value: "redis://other", want: "redis://other"},
+		"both":         {value: "redis://other", path: file, refusal: ":1: label: CFG_URL and CFG_URL_FILE are both set"},
+		"no file":      {path: file + ".none", refusal: ":1: label: CFG_URL_FILE: open "},
+		"folder":       {path: t.TempDir(), refusal: ":1: label: CFG_URL_FILE: "},
+		"empty file":   {path: write(t, ""), refusal: ":1: label: CFG_URL_FILE: "},
+		"only newline": {path: write(t, "\n"), refusal: "is empty"},
+		"no number":    {count: write(t, "7\n8\n"), refusal: ":2: count: want a whole number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CFG_URL", c.value)
+			t.Setenv("CFG_URL_FILE", c.path)
+			t.Setenv("CFG_COUNT_FILE", c.count)
+			var got settings
+			err := Load(whole(t, text), &got)
+			if c.refusal == "" && (err != nil || got.Label != c.want || got.Count != map[bool]int{true: 1, false: 7}[c.count == ""]) {
+				t.Errorf("%q, %d, %v", got.Label, got.Count, err)
+			}
+			if c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal) || strings.Contains(err.Error(), "geheim")) {
+				t.Errorf("got %v, want %q", err, c.refusal)
 			}
 		})
 	}

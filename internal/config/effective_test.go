@@ -12,13 +12,15 @@ func TestWriteEffective_ShowsWhatIsInForceAndNoSecret(t *testing.T) {
 	t.Setenv("W_KEYS", "")
 	t.Setenv("W_KEYS_FILE", "/run/secrets/keys")
 	t.Setenv("CFG_ADDR", "[::1]:9000")
-	path := write(t, `addr: ${CFG_ADDR:-127.0.0.1:1}
+	path := whole(t, `count: 7
+roles: [status]
+addr: ${CFG_ADDR:-127.0.0.1:1}
 wait: 90s
 label: http://host:8123/db?username=u&password=geheim-2
 inner:
   redis: redis://gateway:geheim-3@redis:6379
 `)
-	s := settings{Count: 7, Roles: []string{"status"}}
+	var s settings
 	if err := Load(path, &s); err != nil {
 		t.Fatal(err)
 	}

@@ -12,22 +12,22 @@ import (
 // KeySize is the length in bytes of every key of a Keyring.
 const KeySize = 32
 
-// ErrEmpty says that the file of a secret holds nothing.
+// ErrEmpty reports that the file of a variable holds nothing.
 var ErrEmpty = errors.New("is empty")
 
-// Secret is the value of the environment variable name, or the contents of the file that
-// the variable name_FILE names, without one newline at its end. Both set, none set, and
-// empty are errors that never show a value.
-func Secret(name string) (string, error) {
-	value, path := os.Getenv(name), os.Getenv(name+"_FILE")
+// Variable returns the value of the environment variable name, or the contents of the file
+// that the variable name_FILE names, without one newline at its end. An empty variable
+// counts as unset; with neither set the value is empty. Both set, a file that cannot be
+// read, and an empty one (ErrEmpty) are errors, which never show a value.
+func Variable(name string) (string, error) {
+	value, path := os.Getenv(name), os.Getenv(name+fileSuffix)
 	switch {
 	case value != "" && path != "":
 		return "", fmt.Errorf("%s and %s_FILE are both set; set one", name, name)
-	case value != "":
-		return value, nil
 	case path == "":
-		return "", fmt.Errorf("set %s, or %s_FILE to the path of a file that holds it", name, name)
+		return value, nil
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("%s_FILE: %w", name, err)
@@ -37,6 +37,21 @@ func Secret(name string) (string, error) {
 		return "", fmt.Errorf("%s_FILE: %s %w", name, path, ErrEmpty)
 	}
 	return value, nil
+}
+
+// fileSuffix stands behind the name of a variable whose value is in a file.
+const fileSuffix = "_FILE"
+
+// IsSet reports whether Variable has a value, or an error.
+func IsSet(name string) bool { return os.Getenv(name) != "" || os.Getenv(name+fileSuffix) != "" }
+
+// Secret is Variable, for one that must be set.
+func Secret(name string) (string, error) {
+	value, err := Variable(name)
+	if err == nil && value == "" {
+		err = fmt.Errorf("set %s, or %s_FILE to the path of a file that holds it", name, name)
+	}
+	return value, err
 }
 
 // SplitList is a value that may be several, such as a secret while it is rotated: "old,new".
