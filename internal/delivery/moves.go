@@ -17,9 +17,10 @@ const (
 	Swap                      // another courier carries it, the status stays
 )
 
-// Decision is an action with the changes it appends, which only Move has.
+// Decision is an action with the changes that a Move appends, or what a Swap swaps.
 type Decision struct {
 	Changes []Change
+	Swap    CourierSwap
 	Action  Action
 }
 
@@ -59,7 +60,8 @@ func ParseFailureReason(name string) (FailureReason, error) {
 // An accept of an order that has a courier is a repetition or, from another courier, illegal. When
 // a status was reported before any courier was named, the accept is a Swap.
 //
-// A Change has the fleet's time, but not in the future and not before the change that precedes it.
+// A Change has the fleet's time, but not in the future and not before what precedes it, and the newest
+// position that is known of its courier. A swap is later than what precedes it.
 func Decide(o *Order, u Update, now time.Time) Decision {
 	switch {
 	case o.Status.Terminal():
@@ -75,7 +77,7 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case u.Courier == o.Courier:
 		return Decision{Action: Drop}
 	case u.Kind == KindSwap || o.Courier.IsZero():
-		return Decision{Action: Swap}
+		return Decision{Action: Swap, Swap: o.swap(u, now)}
 	}
 	return Decision{Action: Illegal}
 }
@@ -107,19 +109,27 @@ func forward(o *Order, u Update, target Status, now time.Time) Decision {
 
 // reported begins a Change with the update's data, or else the order's.
 func (o *Order) reported(u Update, now time.Time) Change {
-	at := u.At
-	if at.After(now) {
-		at = now
-	}
-	change := o.change(at)
+	change := o.change(earlier(u.At, now))
 	change.ETA = u.ETA
+
+	takesOver := !u.Courier.IsZero() && o.isHandedOver(u.Courier)
+	if takesOver {
+		change.Location = Location{At: change.At}
+	}
 	if !u.Courier.IsZero() {
 		change.Courier = u.Courier
 	}
-	if !u.Location.IsZero() {
+	isNewest := takesOver || !u.Location.At.Before(change.Location.At)
+	if isNewest && !u.Location.IsZero() {
 		change.Location = u.Location
 	}
 	return change
+}
+
+// swap is the update's courier, from the update's time on.
+func (o *Order) swap(u Update, now time.Time) CourierSwap {
+	at := earlier(u.At, now).Truncate(time.Millisecond)
+	return CourierSwap{Courier: u.Courier, At: later(at, o.UpdatedAt().Add(time.Millisecond))}
 }
 
 // change begins a Change at a time, in milliseconds, never before the last one.
@@ -187,6 +197,13 @@ func (o *Order) Overdue(now time.Time) bool {
 
 // begin is when the order's life is counted from.
 func (o *Order) begin() time.Time { return later(o.CreatedAt, o.ReadyAt) }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

@@ -226,6 +226,82 @@ func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	check(t, got.Action == Move && slices.Equal(got.Changes, []Change{first, second}), "skipped step: %+v", got)
 }
 
+// The position of a former courier is nobody's: not the new one's, and not that of an order that goes on.
+//
+//rule:fleet-api/put-jobs-orderid-courier
+func TestDecide_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
+	at := noon.Add(10 * time.Minute)
+	before := Location{Point{41, 29}, at.Add(-time.Second)}
+	since := Location{Point{40.97, 29.04}, at}
+	correctedMehmet := Courier{Name: "Mehmet YILMAZ", Phone: mehmet.Phone, VehicleType: "Car"}
+
+	for name, c := range map[string]struct {
+		had      Courier
+		known    Location
+		to       Courier
+		reported Location // by the next status
+		want     Location
+	}{
+		"another courier":                           {had: mehmet, known: before, to: ayse},
+		"another courier, who has reported":         {had: mehmet, known: since, to: ayse, want: since},
+		"another courier, who reports":              {had: mehmet, known: before, to: ayse, reported: since, want: since},
+		"another courier, and a late one's report":  {had: mehmet, known: before, to: ayse, reported: before},
+		"another courier with the same name":        {had: mehmet, known: before, to: Courier{Name: mehmet.Name, Phone: "5330000000"}},
+		"the same one, corrected":                   {had: mehmet, known: before, to: correctedMehmet, want: before},
+		"the first one, of whom a status was known": {known: before, to: ayse, want: before},
+	} {
+		o := orderIn(Assigned)
+		o.Courier, o.Location = c.had, c.known
+		d := Decide(o, Update{Kind: KindSwap, At: at, Courier: c.to}, at)
+		require(t, d.Action == Swap, "%s: %+v", name, d)
+		o.SwapCourier(d.Swap)
+		check(t, o.Courier == c.to && o.UpdatedAt().Equal(at), "%s: %+v", name, o)
+
+		d = Decide(o, Update{Kind: KindStatus, Status: PickingUp, At: at.Add(time.Minute), Location: c.reported}, at.Add(time.Minute))
+		got := d.Changes[0].Location
+		isAsWanted := got == c.want || got.IsZero() && c.want.IsZero()
+		check(t, isAsWanted, "%s: at %+v, want %+v", name, got, c.want)
+	}
+}
+
+func TestDecide_AStatusOfAnotherCourierForgetsWhereTheFormerOneWas(t *testing.T) {
+	o := orderIn(Assigned)
+	o.Location = Location{Point{41, 29}, noon.Add(5 * time.Minute)}
+	u := Update{Kind: KindStatus, Status: PickedUp, At: noon.Add(3 * time.Minute), Courier: ayse}
+	now := noon.Add(10 * time.Minute)
+	for _, change := range Decide(o, u, now).Changes {
+		check(t, change.Courier == ayse && change.Location.IsZero(), "%+v", change)
+	}
+
+	u.Location = Location{Point{40.97, 29.04}, u.At}
+	for _, change := range Decide(o, u, now).Changes {
+		check(t, change.Location == u.Location, "%+v", change)
+	}
+}
+
+func TestDecide_KeepsTheNewestPosition(t *testing.T) {
+	o := orderIn(Assigned)
+	o.Location = Location{Point{41, 29}, noon.Add(5 * time.Minute)}
+	late := Update{Kind: KindStatus, Status: PickingUp, At: noon.Add(2 * time.Minute), Location: Location{Point{40.97, 29.04}, noon.Add(2 * time.Minute)}}
+	change := Decide(o, late, noon.Add(6*time.Minute)).Changes[0]
+	check(t, change.Location == o.Location, "%+v", change.Location)
+}
+
+func TestDecide_ASwapIsLaterThanWhatPrecedesIt(t *testing.T) {
+	o := orderIn(PickingUp) // reached at noon + 2 min
+	last := noon.Add(2 * time.Minute)
+	now := noon.Add(9 * time.Minute)
+	for name, c := range map[string]struct{ at, want time.Time }{
+		"as reported":            {noon.Add(5 * time.Minute), noon.Add(5 * time.Minute)},
+		"with the last change":   {last, last.Add(time.Millisecond)},
+		"before the last change": {noon, last.Add(time.Millisecond)},
+		"in the future":          {noon.Add(time.Hour), now},
+	} {
+		got := Decide(o, Update{Kind: KindSwap, At: c.at, Courier: ayse}, now).Swap.At
+		check(t, got.Equal(c.want), "%s: %v, want %v", name, got, c.want)
+	}
+}
+
 func TestDecide_KeepsTimeInOrder(t *testing.T) {
 	o := orderIn(PickingUp) // reached at noon + 2 min
 	last := noon.Add(2 * time.Minute)
@@ -310,7 +386,7 @@ func step(t *rapid.T, o *Order, now time.Time) {
 		require(t, len(d.Changes) != 0, "a Move without a change")
 		o.apply(d.Changes...)
 	case Swap:
-		o.Courier = u.Courier
+		o.SwapCourier(d.Swap)
 	}
 }
 
@@ -323,7 +399,7 @@ func checkHistory(t *rapid.T, o *Order, now time.Time) {
 			c.Status == Failed && c.Failure.LegalFrom(status) ||
 			c.Status == Cancelled && status.Cancellable()
 		require(t, legal && (c.Status == Failed) == (c.Failure != ""), "%v (%s) follows %v", c.Status, c.Failure, status)
-		require(t, !c.At.Before(at) && !c.At.After(now), "%v at %v, after %v, now %v", c.Status, c.At, at, now)
+		require(t, !c.At.Before(at) && !c.At.After(later(now, o.SwappedAt)), "%v at %v, after %v, now %v", c.Status, c.At, at, now)
 		status, at = c.Status, c.At
 	}
 	require(t, o.Status == status && int(Sequence(o.Version)) == len(o.Changes)+1, "%v version %d with %d changes", o.Status, Sequence(o.Version), len(o.Changes))

@@ -73,8 +73,9 @@ type Order struct {
 	Reported          Status
 	Accepted          Courier   // the courier whose accept was last confirmed to the fleet, or zero
 	LastCourierUpdate time.Time // when the fleet last reported; zero: never
-	Location          Location  // the courier's last known position
+	Location          Location  // the last known position of Courier
 	Courier           Courier   // carries it now: the last Change's courier unless swapped since
+	SwappedAt         time.Time // when Courier last changed without a Change; zero: never
 	ErasedAt          time.Time // when the recipient's data was erased on request; zero: it was not
 }
 
@@ -101,14 +102,26 @@ type Courier struct {
 // IsZero reports whether there is no courier.
 func (c Courier) IsZero() bool { return c == Courier{} }
 
-// Location is a courier's position at a time. A zero At means unknown.
+// isSamePerson reports whether both are one person, whose name or vehicle may have been corrected. The
+// phone decides, as lua/order.lua has it, too: names are spelled in many ways.
+func (c Courier) isSamePerson(other Courier) bool { return c.Phone == other.Phone }
+
+// CourierSwap is a change of an order's courier that leaves its status as it is: another one takes
+// over, or the one who has it is corrected.
+type CourierSwap struct {
+	Courier Courier
+	At      time.Time // later than all that happened to the order before
+}
+
+// Location is a courier's position at a time. Without a place, the zero Point, it says that nothing
+// is known of where the courier has been since At.
 type Location struct {
 	Point
 	At time.Time
 }
 
 // IsZero reports whether no position is known.
-func (l Location) IsZero() bool { return l.At.IsZero() }
+func (l Location) IsZero() bool { return l.At.IsZero() || l.Point == Point{} }
 
 // Shrunk reports whether the ledger has dropped what is not needed a day after the end: recipient,
 // drop-off, package note and positions.
@@ -117,7 +130,8 @@ func (o *Order) Shrunk() bool { return o.Recipient.Name == "" }
 // Erase drops what the recipient, or the vendor about the recipient, has given, and where couriers
 // were with the order: they end at the recipient's door.
 func (o *Order) Erase(at time.Time) {
-	o.Recipient, o.Dropoff, o.PackageNote, o.Location, o.ErasedAt = Recipient{}, Dropoff{}, "", Location{}, at
+	o.Recipient, o.Dropoff, o.PackageNote, o.ErasedAt = Recipient{}, Dropoff{}, "", at
+	o.Location = Location{At: o.SwappedAt}
 	for i := range o.Changes {
 		o.Changes[i].Location, o.Changes[i].Note = Location{}, ""
 	}
@@ -162,12 +176,59 @@ func (o *Order) At(version uint64) (Change, bool) {
 	return o.Changes[i], true
 }
 
-// UpdatedAt is when the order last changed.
+// UpdatedAt is when the order, or its courier, last changed.
 func (o *Order) UpdatedAt() time.Time {
 	if n := len(o.Changes); n > 0 {
-		return o.Changes[n-1].At
+		return later(o.Changes[n-1].At, o.SwappedAt)
 	}
 	return o.CreatedAt
+}
+
+// SwapCourier applies a swap. What is known of another person's place is forgotten: only what was
+// reported since the swap is the new courier's.
+func (o *Order) SwapCourier(s CourierSwap) {
+	if o.isHandedOver(s.Courier) && o.Location.At.Before(s.At) {
+		o.Location = Location{At: s.At}
+	}
+	o.Courier, o.SwappedAt = s.Courier, s.At
+}
+
+// isHandedOver reports whether the order goes from one person to another. Who is named first takes
+// it from nobody.
+func (o *Order) isHandedOver(to Courier) bool {
+	return !o.Courier.IsZero() && !o.Courier.isSamePerson(to)
+}
+
+// Reach applies a change as it is stored to the courier and the position. The courier's newest position
+// counts, which need not be the change's.
+func (o *Order) Reach(c *Change) {
+	if !c.Courier.IsZero() {
+		if o.isHandedOver(c.Courier) {
+			o.Location = Location{At: c.At}
+		}
+		o.Courier = c.Courier
+	}
+	o.Locate(c.Location)
+}
+
+// CompleteCancellation fills in who had the order that its vendor has cancelled, and where. The ledger
+// cancels without looking into the order, in which nothing changes afterwards.
+func (o *Order) CompleteCancellation() {
+	if o.Status != Cancelled || len(o.Changes) == 0 {
+		return
+	}
+	last := &o.Changes[len(o.Changes)-1]
+	last.Courier = o.Courier
+	if !o.Location.IsZero() {
+		last.Location = o.Location
+	}
+}
+
+// Locate takes a position of the courier, unless a later one is known.
+func (o *Order) Locate(l Location) {
+	if !l.IsZero() && !l.At.Before(o.Location.At) {
+		o.Location = l
+	}
 }
 
 // PaymentWarning is what finance has to check of an accepted order.

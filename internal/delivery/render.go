@@ -60,7 +60,7 @@ func (o *Order) asOf(version uint64) (reached Change, steps int) {
 		reached = o.Changes[steps-1]
 	}
 	if present {
-		reached.Courier, reached.Location = o.Courier, o.Location
+		reached.Courier, reached.Location, reached.At = o.Courier, o.Location, o.UpdatedAt()
 	}
 	return reached, steps
 }

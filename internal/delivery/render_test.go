@@ -73,6 +73,15 @@ func TestAppendStatus_WritesTheSpecsObjectOfEveryVersion(t *testing.T) {
 	}
 }
 
+func TestAppendStatus_ASwapMovesUpdatedAtAndHidesTheFormerPlace(t *testing.T) {
+	o := orderIn(PickingUp)
+	o.Location = Location{Point{41, 29}, noon.Add(3 * time.Minute)}
+	o.SwapCourier(CourierSwap{Courier: ayse, At: noon.Add(4 * time.Minute)})
+	got := string(o.AppendStatus(nil, 0, false, true))
+	check(t, strings.Contains(got, `"courier":{"name":"Ayşe Ö."`) && strings.Contains(got, `"updatedAt":"2026-11-21T12:04:00.000+03:00"`), "%s", got)
+	check(t, !strings.Contains(got, "location"), "%s", got)
+}
+
 // A version renders the same whatever comes after it: a webhook that is sent
 // again carries the same bytes.
 func TestAppendStatus_OfAVersionNeverChanges(t *testing.T) {

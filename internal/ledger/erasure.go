@@ -105,10 +105,10 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 		c.out = appendChange(c.out, &o.Changes[i])
 	}
 	if !o.Courier.IsZero() {
-		c.out = appendCourierEntry(c.out, entrySwap, o.Courier)
+		c.out = appendSwap(c.out, delivery.CourierSwap{Courier: o.Courier, At: o.SwappedAt})
 	}
 	if !o.Accepted.IsZero() {
-		c.out = appendCourierEntry(c.out, entryAccepted, o.Accepted)
+		c.out = appendAccepted(c.out, o.Accepted)
 	}
 	return appendEntry(c.out, entryErased, func(entry *codec) { entry.all(new(delivery.Courier), &o.ErasedAt) })
 }

@@ -39,11 +39,11 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	}
 	var courier []byte
 	if u.Kind != delivery.KindStatus {
-		courier = appendCourierEntry(nil, entryAccepted, u.Courier)
+		courier = appendAccepted(nil, u.Courier)
 	}
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], dayOf(u.Order), int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
-		courier, maxSideReports)
+		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}))
 	if err != nil {
 		return 0, err
 	}

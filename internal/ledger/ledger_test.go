@@ -278,7 +278,8 @@ func (s *env) change(tb testing.TB, o *delivery.Order, changes ...delivery.Chang
 
 func (s *env) swap(tb testing.TB, o *delivery.Order, to delivery.Courier) {
 	tb.Helper()
-	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, nil, &to) })
+	swap := delivery.CourierSwap{Courier: to, At: o.UpdatedAt().Add(time.Millisecond)}
+	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, nil, &swap) })
 }
 
 // list puts new orders of one partition on their fleets' lists.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -274,7 +275,7 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	after := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
 	grown := get(s.rdb.StrLen(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
-	check(t, grown == int64(len(appendCourierEntry(nil, entrySwap, swap.Courier))), "the record grew by %d bytes", grown)
+	check(t, grown == int64(len(appendSwap(nil, delivery.CourierSwap{Courier: swap.Courier, At: after.SwappedAt}))), "the record grew by %d bytes", grown)
 }
 
 //rule:fleets-and-operators/what-is-no-step-forward
@@ -342,6 +343,141 @@ func TestReport_OnlyOneCourierIsConfirmed(t *testing.T) {
 	s.wantReport(t, delivery.Update{Order: nobody.ID, Kind: delivery.KindStatus, Status: delivery.PickedUp}, "", 3)
 	s.wantReport(t, accept(nobody.ID, ayse), "", 4)
 	wantTaken(accept(nobody.ID, mehmet), "Ayşe K.", 4)
+}
+
+// From the moment that a swap is answered the former courier's position counts no more, nor what the
+// former phone reports of the time before, also until the worker has decided.
+//
+//rule:fleet-api/put-jobs-orderid-courier
+func TestReport_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	accepted := time.Now().Truncate(time.Millisecond)
+	s.reports(t, o, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet, At: accepted})
+	locate := func(p delivery.Point, at time.Time, ignored int) {
+		t.Helper()
+		position := Position{o.ID, delivery.Location{Point: p, At: at}}
+		equal(t, get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{position}, at))(t), ignored, "ignored")
+	}
+	wantAt := func(want delivery.Point) {
+		t.Helper()
+		equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Location.Point, want, "the position")
+	}
+	there, elsewhere := delivery.Point{Latitude: 41.01, Longitude: 29.02}, delivery.Point{Latitude: 40.97, Longitude: 29.04}
+
+	corrected := mehmet
+	corrected.Name, corrected.VehicleType = "Mehmet YILMAZ", "Car"
+	locate(there, accepted.Add(time.Second), 0)
+	s.reports(t, o, delivery.Update{Kind: delivery.KindSwap, Courier: corrected, At: accepted.Add(2 * time.Second)})
+	wantAt(there)
+
+	swap := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindSwap, Courier: ali, At: accepted.Add(10 * time.Second)}
+	get(s.Orders.Report(t.Context(), swap, swap.At))(t)
+	wantAt(delivery.Point{})
+	locate(there, accepted.Add(9*time.Second), 1)
+	locate(elsewhere, accepted.Add(10*time.Second), 0)
+
+	read := get(s.Orders.Get(t.Context(), o.ID))(t)
+	decided := delivery.Decide(read, swap, swap.At)
+	s.step(t, o.ID.Partition(), func(step *Step) { step.Change(read, nil, &decided.Swap) })
+	wantAt(elsewhere)
+	locate(there, accepted.Add(9*time.Second), 1)
+	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
+	check(t, stored.Courier == ali && stored.UpdatedAt().Equal(swap.At), "%s since %s", stored.Courier.Name, stored.UpdatedAt())
+
+	again := swap
+	again.Courier, again.At = mehmet, accepted.Add(20*time.Second)
+	s.reports(t, o, again)
+	wantAt(delivery.Point{})
+	locate(elsewhere, accepted.Add(19*time.Second), 1)
+	s.reports(t, o, delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickingUp, At: accepted.Add(18 * time.Second),
+		Location: delivery.Location{Point: elsewhere, At: accepted.Add(18 * time.Second)}})
+	wantAt(delivery.Point{})
+}
+
+// A status carries a position, too: it is the courier's like any other.
+func TestReport_APositionWithAStatusIsTheCouriers(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	at := time.Now().Truncate(time.Millisecond)
+	s.reports(t, o, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet, At: at},
+		delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickingUp, At: at, Location: delivery.Location{Point: taksim, At: at}})
+	equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Location.Point, taksim, "the position")
+	s.reports(t, o, delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickedUp, At: at.Add(time.Second)})
+	equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Changes[2].Location.Point, taksim, "the position with the next status")
+}
+
+// The webhook of the latest status has what GET answers, with the position: however the status came.
+//
+//rule:order-status-delivery-state/the-same-object-without-events
+func TestOrders_AWebhookShowsWhatGETShows(t *testing.T) {
+	now := time.Now().Truncate(time.Millisecond)
+	way := delivered(now.Add(-30 * time.Minute))
+	way[1].ETA = now.Add(10 * time.Minute)
+	status := func(u delivery.Update) func(*testing.T, *env, *delivery.Order) {
+		return func(t *testing.T, s *env, o *delivery.Order) { s.reports(t, o, u) }
+	}
+	cancel := func(t *testing.T, s *env, o *delivery.Order) {
+		get2(s.Orders.Cancel(t.Context(), s.account, o.ID, delivery.CustomerRequest, "vazgeçti", now))(t)
+	}
+	timeOut := func(t *testing.T, s *env, o *delivery.Order) {
+		read := get(s.Orders.Get(t.Context(), o.ID))(t)
+		change, due, _ := delivery.DecideTimeout(read, now.Add(5*time.Hour))
+		require(t, due, "the order is not due")
+		s.step(t, o.ID.Partition(), func(step *Step) { step.TimeOut(read, change) })
+	}
+	swap := func(t *testing.T, s *env, o *delivery.Order) {
+		s.reports(t, o, delivery.Update{Kind: delivery.KindSwap, Courier: ali, At: now})
+	}
+	for name, c := range map[string]struct {
+		steps int // of the usual way, each with a position between
+		ends  []func(*testing.T, *env, *delivery.Order)
+	}{
+		"Assigned":               {steps: 1},
+		"PickingUp":              {steps: 2},
+		"PickedUp":               {steps: 3},
+		"Delivering":             {steps: 4},
+		"Delivered":              {steps: 5},
+		"failed by the fleet":    {2, []func(*testing.T, *env, *delivery.Order){status(delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure, At: now})}},
+		"nobody found":           {0, []func(*testing.T, *env, *delivery.Order){timeOut}},
+		"timed out":              {4, []func(*testing.T, *env, *delivery.Order){timeOut}},
+		"timed out after a swap": {2, []func(*testing.T, *env, *delivery.Order){swap, timeOut}},
+		"cancelled at once":      {0, []func(*testing.T, *env, *delivery.Order){cancel}},
+		"cancelled, Assigned":    {1, []func(*testing.T, *env, *delivery.Order){cancel}},
+		"cancelled, PickingUp":   {2, []func(*testing.T, *env, *delivery.Order){cancel}},
+		"cancelled after a swap": {2, []func(*testing.T, *env, *delivery.Order){swap, cancel}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t)
+			o := s.create(t, "X-1")
+			for i, u := range way[:c.steps] {
+				if i > 0 {
+					at := u.At.Add(-time.Second)
+					get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: at}}}, at))(t)
+				}
+				s.reports(t, o, u)
+			}
+			if c.steps > 0 {
+				at := now.Add(-time.Second)
+				get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: at}}}, at))(t)
+			}
+			for _, end := range c.ends {
+				end(t, s, o)
+			}
+
+			stored := get(s.Orders.Get(t.Context(), o.ID))(t)
+			webhook := string(stored.AppendStatus(nil, stored.Version, false, false))
+			equal(t, webhook, string(stored.AppendStatus(nil, 0, false, false)), "the webhook's object")
+			if len(c.ends) > 0 {
+				located := string(stored.AppendStatus(nil, stored.Version, false, true))
+				equal(t, located, string(stored.AppendStatus(nil, 0, false, true)), "the webhook's object with the position")
+				hasCourier := strings.Contains(webhook, `"courier":`) && strings.Contains(webhook, `"etaDropoffAt":`)
+				check(t, hasCourier == (c.steps > 0), "%s", webhook)
+				isKnown := c.steps > 0 && len(c.ends) == 1
+				check(t, strings.Contains(located, `"location":`) == isKnown, "%s", located)
+			}
+		})
+	}
 }
 
 func TestReportLocations_KeepsTheNewest(t *testing.T) {

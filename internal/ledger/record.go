@@ -160,8 +160,8 @@ func (c *codec) write(part any) {
 			amount = uint64(v.Minor) + 1
 		}
 		b = binary.AppendUvarint(b, amount)
-	case *delivery.Courier:
-		b = appendText(appendText(appendText(b, v.Name), v.Phone), v.VehicleType)
+	case *delivery.Courier: // the phone first, where lua/order.lua compares it
+		b = appendText(appendText(appendText(b, v.Phone), v.Name), v.VehicleType)
 	case *delivery.Location:
 		b = appendLocation(b, *v)
 	}
@@ -195,16 +195,13 @@ func (c *codec) read(part any) {
 			*v = delivery.Money{Minor: int64(amount - 1), Set: true}
 		}
 	case *delivery.Courier:
-		*v = delivery.Courier{Name: c.text(), Phone: c.text(), VehicleType: c.text()}
+		*v = delivery.Courier{Phone: c.text(), Name: c.text(), VehicleType: c.text()}
 	case *delivery.Location:
 		*v = c.location()
 	}
 }
 
 func appendLocation(b []byte, l delivery.Location) []byte {
-	if l.IsZero() {
-		return append(b, make([]byte, 24)...)
-	}
 	b = appendFloat(appendFloat(b, l.Latitude), l.Longitude)
 	return binary.BigEndian.AppendUint64(b, uint64(millis(l.At)))
 }
@@ -232,7 +229,7 @@ const (
 // Entries behind the document: kind, length of what follows (2 bytes), and that.
 const (
 	entryChange   = 'S'
-	entrySwap     = 'C'
+	entrySwap     = 'C' // a courier and since when, by the owner
 	entryAccepted = 'A' // whose accept was confirmed, by lua/report_update.lua
 	entryErased   = 'E' // no courier, as lua/order.lua takes entries to begin with one, and the time of the erasure
 )
@@ -304,9 +301,12 @@ func (c *codec) time48(at *time.Time) {
 	}
 }
 
-// appendCourierEntry is an entry that holds a courier: entrySwap or entryAccepted.
-func appendCourierEntry(b []byte, kind byte, courier delivery.Courier) []byte {
-	return appendEntry(b, kind, func(entry *codec) { entry.all(&courier) })
+func appendSwap(b []byte, s delivery.CourierSwap) []byte {
+	return appendEntry(b, entrySwap, func(entry *codec) { entry.all(&s.Courier, &s.At) })
+}
+
+func appendAccepted(b []byte, courier delivery.Courier) []byte {
+	return appendEntry(b, entryAccepted, func(entry *codec) { entry.all(&courier) })
 }
 
 func appendEntry(b []byte, kind byte, format func(*codec)) []byte {
@@ -326,7 +326,7 @@ func appendEntry(b []byte, kind byte, format func(*codec)) []byte {
 //     which are tried for a day, those of the last day (replayStream) for two: the courier's location
 //
 // Idempotency keys have expired, but a replay would be answered the same bytes. Who had accepted the
-// job (order_courier) matters before the end only. The release before reads no shrunk order.
+// job (order_courier), and when a courier was swapped, matters before the end only. The release before reads no shrunk order.
 func (c *codec) shrunk(o *delivery.Order) {
 	c.all(&o.Fleet.PickupMinutes, &o.Fleet.DeliveryMinutes, &o.Fleet.Name, &o.ExternalStoreID, &o.ExternalOrderID)
 	c.timeFrom(o.CreatedAt, &o.OrderedAt)
@@ -412,7 +412,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 		}
 		return o, nil
 	}
-	o.Location = c.location()
+	reported := c.location()
 	length := int(c.uint32())
 	c.terms(&o.Fleet)
 	document := codec{fields: fields{rest: c.take(length)}}
@@ -421,7 +421,13 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 		return nil, fmt.Errorf("order record, document: %w", document.err)
 	}
 	o.ID = delivery.MakeOrderID(partition, day, delivery.OrderDigest(o.Account, o.ExternalOrderID))
-	return o, c.history(o)
+	if err := c.history(o); err != nil {
+		return o, err
+	}
+
+	o.Locate(reported)
+	o.CompleteCancellation()
+	return o, nil
 }
 
 const usualChanges = 5
@@ -440,11 +446,11 @@ func (c *codec) history(o *delivery.Order) error {
 			var change delivery.Change
 			entry.change(&change)
 			o.Changes = append(o.Changes, change)
-			if !change.Courier.IsZero() {
-				o.Courier = change.Courier
-			}
+			o.Reach(&change)
 		case entrySwap:
-			entry.all(&o.Courier)
+			var swap delivery.CourierSwap
+			entry.all(&swap.Courier, &swap.At)
+			o.SwapCourier(swap)
 		case entryAccepted:
 			entry.all(&o.Accepted)
 		case entryErased:

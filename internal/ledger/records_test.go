@@ -33,7 +33,7 @@ func FuzzDecodeOrder(f *testing.F) {
 	o := &delivery.Order{OrderDraft: *testDraft("X-1"), CreatedAt: time.Now(), Version: 1<<32 | 1}
 	record := appendOrderRecord(nil, o, &o.Fleet, flagKeyIsExternal, 0, [16]byte{})
 	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()})
-	record = appendCourierEntry(record, entrySwap, delivery.Courier{Name: "Ali"})
+	record = appendSwap(record, delivery.CourierSwap{Courier: delivery.Courier{Name: "Ali"}, At: time.Now()})
 	f.Add(string(record))
 	kept := encodeShrunk(get(decodeOrder(string(record), 3))(f))
 	f.Add("\x02" + string(record[1:orderLocationAt]) + string(kept[:orderFleetAt-orderLocationAt]) + string(record[orderFleetAt:orderHead]) + string(kept[orderFleetAt-orderLocationAt:]))

@@ -33,7 +33,7 @@ func (s *env) reports(t *testing.T, o *delivery.Order, updates ...delivery.Updat
 		case delivery.Move:
 			s.change(t, o, decision.Changes...)
 		case delivery.Swap:
-			s.swap(t, o, u.Courier)
+			s.step(t, o.ID.Partition(), func(step *Step) { step.Change(o, nil, &decision.Swap) })
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			equal(t, s.shrink(t), 3, "list entries looked at")
 
 			want.Recipient, want.Dropoff, want.PackageNote = delivery.Recipient{}, delivery.Dropoff{}, ""
-			want.Location, want.Accepted = delivery.Location{}, delivery.Courier{}
+			want.Location, want.Accepted, want.SwappedAt = delivery.Location{}, delivery.Courier{}, time.Time{}
 			for i := range want.Changes {
 				want.Changes[i].Location = delivery.Location{}
 			}

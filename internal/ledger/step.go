@@ -85,8 +85,8 @@ func (s *Step) remove(key string, id delivery.OrderID) {
 }
 
 // Change appends changes to an order as it was read, each one version and one event, and after
-// them swaps its courier, unless that is nil.
-func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delivery.Courier) {
+// them swaps its courier, unless swap is nil.
+func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delivery.CourierSwap) {
 	now, version := s.ledger.Now(), o.Version
 	var entries, status, head []byte
 	for i := range changes {
@@ -97,32 +97,30 @@ func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delive
 		s.events = appendOrderEvent(s.events, o.ID, c.Version)
 		s.eventsByAccount[o.Account] = appendOrderEvent(s.eventsByAccount[o.Account], o.ID, c.Version)
 	}
+	after := *o
+	after.Changes = append(slices.Clip(o.Changes), changes...)
+	after.Version = version
+	for i := range changes {
+		after.Status = changes[i].Status
+		after.Reach(&changes[i])
+	}
 	if swap != nil {
-		entries = appendCourierEntry(entries, entrySwap, *swap)
+		entries = appendSwap(entries, *swap)
+		after.SwapCourier(*swap)
 	}
+
 	if len(changes) > 0 {
-		last := &changes[len(changes)-1]
-		status = []byte{byte(last.Status)}
-		head = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, last.Version), uint64(millis(last.At)))
 		s.move(o, changes)
-		s.reached = append(s.reached, last.Status)
-		s.moved(o, changes, swap)
+		s.reached = append(s.reached, after.Status)
+		for i := range changes {
+			s.Published = append(s.Published, ofOrder(&after, changes[i].Version))
+		}
 	}
+	status = []byte{byte(after.Status)}
+	head = binary.BigEndian.AppendUint64(nil, after.Version)
+	head = binary.BigEndian.AppendUint64(head, uint64(millis(after.UpdatedAt())))
 	s.changes = append(s.changes, s.partition.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), status, head, entries)
 	s.orders[1] = append(s.orders[1], o.ID)
-}
-
-// moved keeps the events of the changes, for the webhooks.
-func (s *Step) moved(o *delivery.Order, changes []delivery.Change, swap *delivery.Courier) {
-	after, last := *o, &changes[len(changes)-1]
-	after.Changes = append(slices.Clip(o.Changes), changes...)
-	after.Status, after.Version, after.Courier = last.Status, last.Version, last.Courier
-	if swap != nil {
-		after.Courier = *swap
-	}
-	for i := range changes {
-		s.Published = append(s.Published, ofOrder(&after, changes[i].Version))
-	}
 }
 
 // move keeps what follows from an order's status: the list of jobs, the timer, the list of those

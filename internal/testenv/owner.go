@@ -119,7 +119,7 @@ func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *
 		case delivery.Move:
 			step.Change(order, decision.Changes, nil)
 		case delivery.Swap:
-			step.Change(order, nil, &u.Courier)
+			step.Change(order, nil, &decision.Swap)
 		case delivery.Illegal:
 			step.Refuse(u, order.Status, "illegal_move", delivery.LateDelivery(order, *u))
 		default:

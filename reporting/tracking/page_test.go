@@ -90,10 +90,15 @@ func TestPage_ShowsTheCourierWhoCarriesItNow(t *testing.T) {
 	e := newEnv(t)
 	o := e.order()
 	e.reach(o, delivery.PickedUp, time.Minute)
-	e.get(o).Want(200, "Mehmet Y.", "Motorcycle")
-	swap := &delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}
-	e.Step(o.ID.Partition(), func(step *ledger.Step) { step.Change(e.Read(o.ID), nil, swap) })
-	e.get(o).Want(200, "Ayşe İpek Ç.", "Bicycle").Lacks("Mehmet", "Çelik", "532999")
+	e.locate(o, e.store.Point, 2*time.Minute)
+	e.at(2 * time.Minute)
+	e.get(o).Want(200, "Mehmet Y.", "Motorcycle", `class="map-courier"`)
+	ayse := delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		swap := delivery.CourierSwap{Courier: ayse, At: began.Add(3 * time.Minute)}
+		step.Change(e.Read(o.ID), nil, &swap)
+	})
+	e.get(o).Want(200, "Ayşe İpek Ç.", "Bicycle").Lacks("Mehmet", "Çelik", "532999", `class="map-courier"`)
 	e.get(o, inTurkish).Want(200, "Bisiklet")
 }
 

@@ -37,7 +37,7 @@ type decision struct {
 	reports
 	read    *delivery.Order
 	changes []delivery.Change
-	swap    *delivery.Courier
+	swap    *delivery.CourierSwap
 	results []string // per update
 	refused []refusal
 	began   time.Time
@@ -138,8 +138,8 @@ func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) deci
 			apply(&state, decided.Changes)
 		case delivery.Swap:
 			d.results[i] = resultSwapped
-			d.swap = &u.Courier
-			state.Courier = u.Courier
+			d.swap = &decided.Swap
+			state.SwapCourier(decided.Swap)
 		case delivery.Drop:
 			d.results[i] = resultDropped
 		default:

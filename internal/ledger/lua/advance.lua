@@ -4,7 +4,7 @@
 --   4 the batch's events ('': none), 5 how many conditions, 6 how many changes, 7 how many orders
 --   have ended, 8 how many accounts have events; then, as named in step.go,
 --   conditions: each a key, first and last place, what is there
---   changes: each an order's key, the expected version (8 bytes), status (1 byte; '' changes none),
+--   changes: each an order's key, the expected version (8 bytes), status (1 byte),
 --     version and time (16 bytes), entries to append
 --   ended: each an order's member
 --   eventsByAccount: each an account's id and its events
@@ -33,7 +33,7 @@ if #conflicts > 1 then return conflicts end
 -- Gateways write to an order, too: what was reported, and flags, are as they are now.
 at = first
 for i = 1, changes do
-  if ARGV[at + 2] ~= '' then call('SETRANGE', ARGV[at], 1, ARGV[at + 2] .. sub(heads[i], 1, 2) .. ARGV[at + 3]) end
+  call('SETRANGE', ARGV[at], 1, ARGV[at + 2] .. sub(heads[i], 1, 2) .. ARGV[at + 3])
   call('APPEND', ARGV[at], ARGV[at + 4])
   at = at + 5
 end

@@ -18,9 +18,10 @@ local function order_fleet(head) return sub(head, 123, 138) end
 local function order_day(head) return sub(head, 93, 94) end
 
 -- Whether the courier of an entry ('A', its length, the courier) is the one who has
--- the job: same, other, or none while nobody has it. Who got that answer last has
--- it, even if the worker has not decided yet; an order from before that was noted
--- is whoever's its changes say. An erasure ('E') begins with no courier.
+-- the job: same, corrected (the same person, whose phone it is, but another name or
+-- vehicle), other, or none while nobody has it. Who got that answer last has it, even if
+-- the worker has not decided yet; an order from before that was noted is whoever's its
+-- changes say. An erasure ('E') begins with no courier.
 local function order_courier(order, entry)
   local at, length, factor, last = 143, 0, 1, nil -- the fleet's name, behind its id and minutes
   repeat
@@ -29,12 +30,16 @@ local function order_courier(order, entry)
   until last < 128
   at = at + length + parse('>I4', sub(order, 119, 122))
   local courier, whose, known = sub(entry, 4), 'none', false
+  local phone = sub(courier, 1, 1 + byte(courier)) -- behind its length
   while at < #order do
     local kind, from = char(byte(order, at)), at + 3
     at = from + parse('>I2', sub(order, at + 1, at + 2))
     if kind == 'S' then from = from + 15 end -- behind status, version and time
     if kind == 'A' or not known and (kind == 'C' or sub(order, from, from + 2) ~= '\0\0\0') then
-      whose, known = sub(order, from, from + #courier - 1) == courier and 'same' or 'other', kind == 'A' or known
+      known = kind == 'A' or known
+      whose = 'other'
+      if sub(order, from, from + #phone - 1) == phone then whose = 'corrected' end
+      if sub(order, from, from + #courier - 1) == courier then whose = 'same' end
     end
   end
   return whose

@@ -3,11 +3,14 @@
 -- stream beats a cancellation (design section 6), and who got the answer that the job is
 -- theirs, so that the second of two who accept at once is not. What says nothing
 -- new is not appended, and what else there can be of is counted: a fleet can
--- lengthen neither the stream nor a record without bound.
+-- lengthen neither the stream nor a record without bound. When another person takes over, what
+-- is known of the former one's place ends here, not with the worker's decision, which
+-- could meet the new one's first position.
 -- KEYS 1 order, 2 updates
 -- ARGV 1 fleet (16 bytes), 2 day (2 bytes), 3 kind of update, 4 status, 5 now in
 --   ms, 6 update, 7 entry of the courier ('' with a status), 8 most failures and
---   other couriers of an order; steps forward are few by themselves
+--   other couriers of an order; steps forward are few by themselves, 9 location (24
+--   bytes) that says that nothing is known since the update's time
 -- Replies: taken or known (the record or the stream holds it: nothing appended) with
 --   the status (1 byte); with nothing appended either: not_found, and with the record
 --   ended (and not as reported), unassigned (a swap, and nobody has the job),
@@ -16,6 +19,7 @@
 --   appended again; the worker drops it as a repetition.
 local ACCEPT, STATUS = 1, 2
 local kind = tonumber(ARGV[3])
+local handed_over = false
 local order = kind == STATUS and order_head(KEYS[1]) or call('GET', KEYS[1])
 if not order or order == '' or order_fleet(order) ~= ARGV[1] or order_day(order) ~= ARGV[2] then return 'not_found\n' end
 local function refuse(why) return why .. '\n' .. call('GET', KEYS[1]) end
@@ -34,7 +38,8 @@ else
   if ended then return refuse('ended') end
   local whose = order_courier(order, ARGV[7])
   if whose == 'same' then return 'known\n' .. char(status) end
-  if kind == ACCEPT and whose == 'other' then return refuse('taken_by_another') end
+  if kind == ACCEPT and whose ~= 'none' then return refuse('taken_by_another') end
+  handed_over = whose == 'other'
   if kind > STATUS and max(reported, status) < 2 then return refuse('unassigned') end
 end
 if not forward and kind ~= ACCEPT then
@@ -43,5 +48,6 @@ if not forward and kind ~= ACCEPT then
 end
 call('XADD', KEYS[2], '*', 'u', ARGV[6])
 call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 44) .. now)
+if handed_over then call('SETRANGE', KEYS[1], 94, ARGV[9]) end
 if kind ~= STATUS then call('APPEND', KEYS[1], ARGV[7]) end
 return 'taken\n' .. char(status)

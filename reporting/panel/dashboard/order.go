@@ -177,14 +177,9 @@ func (v *orderView) Ended() (at time.Time) {
 // Note is the one on the last change.
 func (v *orderView) Note() string { return v.last().Note }
 
-// draw uses the last position: couriers report it by itself and with their updates.
+// draw draws the places of the order, with the last position of the courier who has it.
 func (v *orderView) draw() {
 	v.Position = v.Location
-	for _, c := range v.Changes {
-		if c.Location.At.After(v.Position.At) {
-			v.Position = c.Location
-		}
-	}
 	places := svgmap.Places{Dropoff: &v.Dropoff.Point}
 	description := "The drop-off"
 	if v.store != nil {
