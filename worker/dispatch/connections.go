@@ -94,11 +94,7 @@ func newSender(g guard, settings Settings) *sender {
 			// Asks the name servers itself: a look-up holds no thread.
 			Resolver: &net.Resolver{PreferGo: true},
 		},
-		tls: &tls.Config{
-			MinVersion:         tls.VersionTLS12,
-			NextProtos:         []string{"h2", "http/1.1"},
-			ClientSessionCache: tls.NewLRUClientSessionCache(sessionsKept),
-		},
+		tls: receiversTLS(),
 	}
 	s.dialName = s.dialer.DialContext
 	s.transport.Store(s.newTransport())

@@ -122,7 +122,7 @@ func tlsFaults(t *testing.T, a *authority) []fault {
 		{"an unknown certificate", secured(newAuthority(t).vendor(t)), classTLS, "certificate signed by unknown authority"},
 		{"an old version of TLS", changed(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), classTLS, "protocol version"},
 		{"no cipher in common", changed(func(c *tls.Config) {
-			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}
+			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256}
 		}), classTLS, "handshake failure"},
 		// With TLS 1.3 the alert comes after the handshake, and the request that is
 		// being written may meet the closed connection before it.
