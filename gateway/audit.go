@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
@@ -181,10 +180,7 @@ var adminKeyLine = regexp.MustCompile(`^([a-z0-9][a-z0-9._@+-]{0,63}):sha256:([0
 // taken back. Errors show nothing of a line
 // but its number: somebody may have put the key itself there.
 func readAdminKeys() (keys []operatorKey, err error) {
-	if os.Getenv(adminKeysVariable) == "" && os.Getenv(adminKeysVariable+"_FILE") == "" {
-		return nil, nil
-	}
-	text, err := config.Secret(adminKeysVariable)
+	text, err := config.Variable(adminKeysVariable)
 	if err != nil && !errors.Is(err, config.ErrEmpty) {
 		return nil, err
 	}

@@ -185,11 +185,15 @@ func TestRun_StartsServesTellsItsHealthAndStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
+	logs := new(logBuffer)
 	go func() {
-		done <- run(ctx, []string{"-config", "../configs/gateway.yaml"}, io.Discard, io.Discard)
+		done <- run(ctx, []string{"-config", "../configs/gateway.yaml"}, io.Discard, logs)
 	}()
 	testserver.Await(t, "healthy", func() bool { return health() == nil })
-	e := &env{TB: t, logs: new(logBuffer), client: &http.Client{Transport: &http.Transport{}}}
+	if !strings.Contains(logs.String(), `level=WARN msg="this is a sandbox`) {
+		t.Errorf("the gateway does not say that it is a sandbox's\n%s", logs)
+	}
+	e := &env{TB: t, logs: logs, client: &http.Client{Transport: &http.Transport{}}}
 	want(t, e.get(fmt.Sprintf("http://%s/x", vendor), ""), 404, "NOT_FOUND")
 	e.client.CloseIdleConnections()
 	cancel()

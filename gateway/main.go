@@ -68,7 +68,8 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 			keys, err = readSecrets()
 			return secretNames, err
 		},
-		Check: func() error { return s.check(keys) },
+		Check:    func() error { return s.check(keys) },
+		Mistakes: func() (error, error) { return s.mistakes(keys) },
 		Run: func(ctx context.Context, log *slog.Logger) error {
 			if reseal {
 				return resealSecrets(ctx, &s, keys, log)
@@ -87,6 +88,9 @@ func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) erro
 	g, err := newGateway(work, s, keys, log)
 	if err != nil {
 		return err
+	}
+	if s.Environment == delivery.Sandbox {
+		log.Warn("this is a sandbox: packageNote's SIM: triggers act, and no order is a real one; ENVIRONMENT=production is the other")
 	}
 	fronts, err := g.listen()
 	if err != nil {

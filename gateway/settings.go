@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,7 +73,7 @@ const maxPipelines = 8
 // Validate names the keys whose value is out of range.
 func (s *settings) Validate() error {
 	faults := []error{
-		config.Demand(isBaseURL(s.TrackingBaseURL), "tracking_base_url: want an http or https URL without query and trailing slash"),
+		config.Demand(isBaseURL(s.TrackingBaseURL), "tracking_base_url: want an http or https URL without user, query and trailing slash"),
 		config.Demand(s.Redis.Pipelines >= 0 && s.Redis.Pipelines <= maxPipelines, "redis.pipelines: want 0 to 8"),
 		config.Demand(s.Webhook.LocalReceivers == receiversAuto || s.Webhook.LocalReceivers == receiversNever,
 			`webhook.local_receivers: want "auto" or "never"`),
@@ -108,7 +109,7 @@ func (s *settings) listeners() []namedListener {
 func isBaseURL(text string) bool {
 	base, err := url.Parse(text)
 	return err == nil && (base.Scheme == "https" || base.Scheme == "http") && base.Host != "" && base.RawQuery == "" &&
-		base.Fragment == "" && !strings.HasSuffix(text, "/")
+		base.Fragment == "" && base.User == nil && !strings.HasSuffix(text, "/")
 }
 
 func (l *listenerSettings) validate(section string) error {
@@ -118,7 +119,7 @@ func (l *listenerSettings) validate(section string) error {
 		config.Demand(addr == nil, fmt.Sprintf("%s.addr: %v", section, addr)),
 		config.Demand(networks == nil, fmt.Sprintf("%s.proxy_protocol_from: %v", section, networks)),
 		config.Demand(l.PublicURL == "" || isBaseURL(l.PublicURL),
-			section+".public_url: want an http or https URL without query and trailing slash, or nothing"),
+			section+".public_url: want an http or https URL without user, query and trailing slash, or nothing"),
 		config.Demand((l.TLSCertFile == "") == (l.TLSKeyFile == ""), section+": tls_cert_file and tls_key_file go together"),
 		config.Demand(l.MaxBodyBytes >= 1024 && l.MaxBodyBytes <= 64<<20, section+".max_body_bytes: want 1024 to 67108864"),
 		config.Demand(l.MaxHeaderBytes >= 1024 && l.MaxHeaderBytes <= 1<<20, section+".max_header_bytes: want 1024 to 1048576"),
@@ -148,6 +149,39 @@ func (s *settings) check(keys secrets) error {
 	return errors.Join(append(faults, s.ledgerConfig(keys, nil).Check())...)
 }
 
+// mistakes are what production does not start with: it gives out URLs that nobody can open,
+// believes everybody, or has secrets that others can guess.
+func (s *settings) mistakes(keys secrets) (ofSettings, ofSecrets error) {
+	if s.Environment != delivery.Production {
+		return nil, nil
+	}
+
+	faults := []error{config.PasswordMistake("redis.url", s.Redis.URL)}
+	for _, public := range []struct{ key, variable, url string }{
+		{"tracking_base_url", "TRACKING_BASE_URL", s.TrackingBaseURL},
+		{"vendor_api.public_url", "VENDOR_API_URL", s.VendorAPI.PublicURL},
+		{"fleet_api.public_url", "FLEET_API_URL", s.FleetAPI.PublicURL},
+	} {
+		if public.url == "" {
+			continue
+		}
+		if err := service.PublicURLMistake(public.url); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w (%s)", public.key, err, public.variable))
+		}
+	}
+	for _, l := range s.listeners() {
+		public := service.PublicListener{
+			Addr: l.Addr, TLS: l.TLSCertFile != "", Proxies: l.ProxyProtocolFrom, ConnectionsPerIP: l.MaxConnectionsPerIP,
+			ProxiesKey: l.name + ".proxy_protocol_from", IPKey: "max_connections_per_ip",
+		}
+		if l.name == privateListener {
+			public.ConnectionsPerIP = 0 // a private network may speak plain HTTP
+		}
+		faults = append(faults, public.Mistakes())
+	}
+	return errors.Join(faults...), keys.mistakes()
+}
+
 func (s *settings) ledgerConfig(keys secrets, log *slog.Logger) ledger.Config {
 	connection := s.Redis.Ledger(s.Environment, log)
 	connection.Pipelines, connection.Secrets = s.Redis.Pipelines, ledger.SecretKeys(keys.WebhookKeys)
@@ -164,6 +198,25 @@ type secrets struct {
 	AdminKey string
 	// NamedAdminKeys open it, too, each in the name of one operator.
 	NamedAdminKeys []operatorKey
+}
+
+// mistakes are secrets that others can guess, and those that stand in two places.
+func (s *secrets) mistakes() error {
+	rings := []config.NamedKeyring{
+		{Name: "TOKEN_KEYS", Keyring: s.TokenKeys},
+		{Name: "TRACKING_KEYS", Keyring: config.Keyring(s.TrackingKeys)},
+		{Name: "WEBHOOK_KEYS", Keyring: s.WebhookKeys},
+	}
+	faults := []error{config.KeyMistakes(rings...), config.BearerMistakes("ADMIN_KEY", s.AdminKey, rings...)}
+	for _, key := range config.SplitList(s.AdminKey) {
+		digest := sha256.Sum256([]byte(key))
+		for _, operator := range s.NamedAdminKeys {
+			if operator.digest == digest {
+				faults = append(faults, fmt.Errorf("%s: the key of %s is ADMIN_KEY, which is nobody's own", adminKeysVariable, operator.name))
+			}
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // minAdminKey keeps a forgotten placeholder from opening the admin API.

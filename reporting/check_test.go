@@ -2,8 +2,13 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,20 +46,97 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	}
 }
 
-// In production a session's cookie never goes without TLS.
-func TestServe_RefusesInsecureCookiesInProduction(t *testing.T) {
+func randomKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// In production a session's cookie never goes without TLS, nobody else's word about a
+// client's address is believed, and no secret can be guessed.
+func TestMistakes_ProductionRefusesThem(t *testing.T) {
 	t.Parallel()
-	production := append(rightEnvironment(), "ENVIRONMENT=production")
-	out, err := program(t, production, "serve", "--config", settingsFile(t)).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "panel.access.secure_cookies: must be true in production") {
-		t.Errorf("%v, said %s", err, out)
-	}
+	key, zero := randomKey(), base64.StdEncoding.EncodeToString(make([]byte, 32))
+	production := append(rightEnvironment(), "ENVIRONMENT=production", "PANEL_SECURE_COOKIES=true", "PANEL_ADDR=0.0.0.0:0", "PANEL_PROXY_PROTOCOL_FROM=172.16.0.0/12",
+		"ADMIN_KEY="+randomKey(), "TRACKING_KEYS=k1:"+key, "REDIS_URL=redis://reporting:9f8e7d6c5b4a@127.0.0.1:1", "CLICKHOUSE_URL=http://delivery:9f8e7d6c5b4a@127.0.0.1:1")
+	const line = "reporting.yaml:" // whose number follows
 	for name, c := range map[string]struct {
-		variable string
-		args     []string
-	}{"secure": {"PANEL_SECURE_COOKIES=true", []string{"serve"}}, "no panel": {"", []string{"serve", "--roles", "export,reconcile"}}} {
-		if out, err := program(t, append(production, c.variable), append(c.args, "--check-config", "--config", settingsFile(t))...).CombinedOutput(); err != nil {
+		changes []string
+		role    string
+		wants   []string // none: it is right
+	}{
+		"nothing is wrong":       {nil, "", nil},
+		"on loopback":            {[]string{"PANEL_PROXY_PROTOCOL_FROM=", "PANEL_ADDR=127.0.0.1:0"}, "", nil},
+		"X-Forwarded-For":        {[]string{"PANEL_PROXY_PROTOCOL_FROM=", "PANEL_TRUSTED_PROXIES=10.0.0.7"}, "", nil},
+		"cookies, no panel":      {[]string{"PANEL_SECURE_COOKIES=false", "PANEL_PROXY_PROTOCOL_FROM="}, "export,reconcile", nil},
+		"weak keys, no panel":    {[]string{"ADMIN_KEY=aaaaaaaaaaaaaaaa", "TRACKING_KEYS=k1:" + zero}, "export", nil},
+		"plain cookies":          {[]string{"PANEL_SECURE_COOKIES=false"}, "", []string{line, ": panel.access.secure_cookies: must be true in production (PANEL_SECURE_COOKIES)"}},
+		"plain HTTP":             {[]string{"PANEL_PROXY_PROTOCOL_FROM="}, "", []string{line, ": panel.proxy_protocol_from: plain HTTP"}},
+		"plain HTTP of tracking": {[]string{"PANEL_PROXY_PROTOCOL_FROM=", "PANEL_ADDR=127.0.0.1:0", "TRACKING_ADDR=:0"}, "", []string{line, ": panel.proxy_protocol_from: plain HTTP"}},
+		"everybody is a proxy":   {[]string{"PANEL_PROXY_PROTOCOL_FROM=0.0.0.0/0"}, "", []string{line, ": panel.proxy_protocol_from: everybody"}},
+		"everybody is believed":  {[]string{"PANEL_TRUSTED_PROXIES=::/0"}, "", []string{line, ": panel.access.trusted_proxies: everybody"}},
+		"Redis's password":       {[]string{"REDIS_URL=redis://reporting:reporting@127.0.0.1:1"}, "", []string{line, ": redis.url: the password "}},
+		"ClickHouse's password":  {[]string{"CLICKHOUSE_URL=http://delivery:changeme@127.0.0.1:1"}, "export", []string{line, ": clickhouse.url: the password "}},
+		"zeros":                  {[]string{"TRACKING_KEYS=k1:" + zero}, "", []string{`TRACKING_KEYS: key "k1" can be guessed`}},
+		"sixteen a":              {[]string{"ADMIN_KEY=aaaaaaaaaaaaaaaa"}, "", []string{"ADMIN_KEY can be guessed"}},
+		"a ring's key":           {[]string{"ADMIN_KEY=" + key}, "", []string{"ADMIN_KEY is the same as a key of TRACKING_KEYS"}},
+		"several at once":        {[]string{"PANEL_SECURE_COOKIES=false", "ADMIN_KEY=aaaaaaaaaaaaaaaa"}, "", []string{": panel.access.secure_cookies: ", "ADMIN_KEY can be guessed"}},
+	} {
+		args := []string{"serve", "--config", settingsFile(t)}
+		if c.role != "" {
+			args = append(args, "--roles", c.role)
+		}
+		changed := append(slices.Clone(production), c.changes...)
+		out, err := program(t, changed, append(args, "--check-config")...).CombinedOutput()
+		if len(c.wants) == 0 && err != nil {
 			t.Errorf("%s: %v, said %s", name, err, out)
+		}
+		if len(c.wants) > 0 {
+			started, notStarted := program(t, changed, args...).CombinedOutput()
+			if err == nil || notStarted == nil {
+				t.Errorf("%s: accepted, %v, %v", name, err, notStarted)
+			}
+			for _, want := range c.wants {
+				if !strings.Contains(string(out), want) || !strings.Contains(string(started), want) {
+					t.Errorf("%s: %q is missing in %s or in %s", name, want, out, started)
+				}
+			}
+		}
+		if out, err := program(t, append(changed, "ENVIRONMENT=sandbox"), append(args, "--check-config")...).CombinedOutput(); err != nil {
+			t.Errorf("%s: the sandbox refuses: %s", name, out)
+		}
+	}
+}
+
+func TestCheckConfig_TakesAddressesFromFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"redis": "redis://reporting:geheim@10.0.0.7:1\n", "clickhouse": "http://delivery:geheim@10.0.0.8:1\r\n", "empty": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(env ...string) (string, error) {
+		out, err := program(t, append(secrets(), env...), "serve", "--check-config", "--config", settingsFile(t)).CombinedOutput()
+		return string(out), err
+	}
+	out, err := check("REDIS_URL=", "REDIS_URL_FILE="+filepath.Join(dir, "redis"), "CLICKHOUSE_URL=", "CLICKHOUSE_URL_FILE="+filepath.Join(dir, "clickhouse"))
+	if err != nil || !strings.Contains(out, "redis://reporting:xxxxx@10.0.0.7:1") || !strings.Contains(out, "http://delivery:xxxxx@10.0.0.8:1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, c := range []struct{ url, file, want string }{
+		{"http://127.0.0.1:1", "clickhouse", ": clickhouse.url: CLICKHOUSE_URL and CLICKHOUSE_URL_FILE are both set"},
+		{"", "none", ": clickhouse.url: CLICKHOUSE_URL_FILE: "},
+		{"", "empty", "is empty"},
+	} {
+		env := []string{"CLICKHOUSE_URL=" + c.url, "CLICKHOUSE_URL_FILE=" + filepath.Join(dir, c.file)}
+		if out, err := check(env...); err == nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v, %s", c.file, err, out)
+		}
+		report := program(t, append(secrets(), env...), "report", "expected-collections")
+		refusal := strings.TrimPrefix(c.want, ": clickhouse.url: ")
+		if out, err := report.CombinedOutput(); err == nil || !strings.Contains(string(out), refusal) {
+			t.Errorf("a command without a settings file, %s: %v, %s", c.file, err, out)
 		}
 	}
 }

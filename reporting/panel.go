@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -112,15 +113,32 @@ type panel struct {
 	closed atomic.Int32
 }
 
-// errInsecure is why production does not start: a session's cookie would be sent
-// without TLS, too.
-var errInsecure = errors.New("panel.access.secure_cookies: must be true in production (PANEL_SECURE_COOKIES): put TLS in front of the panel")
+// mistakes are what production does not start with. A session's cookie without
+// secure_cookies would be sent without TLS, too.
+func (s *panelSettings) mistakes() error {
+	listener := service.PublicListener{
+		Addr: s.Addr, Proxies: slices.Concat(s.ProxyProtocolFrom, s.Access.TrustedProxies), ConnectionsPerIP: s.MaxConnectionsPerIP,
+		ProxiesKey: "panel.proxy_protocol_from", IPKey: "max_connections_per_ip",
+	}
+	faults := []error{
+		config.Demand(s.Access.SecureCookies,
+			"panel.access.secure_cookies: must be true in production (PANEL_SECURE_COOKIES): put TLS in front of the panel"),
+		service.TooWide("panel.access.trusted_proxies", s.Access.TrustedProxies),
+		service.TooWide("panel.proxy_protocol_from", s.ProxyProtocolFrom),
+	}
+	if errors.Join(faults...) == nil {
+		faults = append(faults, listener.Mistakes())
+	}
+	if s.TrackingAddr != "" {
+		listener.Addr = s.TrackingAddr
+		listener.Proxies = s.ProxyProtocolFrom
+		faults = append(faults, listener.Mistakes())
+	}
+	return errors.Join(faults...)
+}
 
 // newPanel reads who may come in, and the secrets that the panel works with.
 func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel, error) {
-	if s.Environment == delivery.Production && !s.Panel.Access.SecureCookies {
-		return nil, errInsecure
-	}
 	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg,
 		proxyHeaders: service.NewMetrics(reg, nil).Counter("reporting_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header.")}
 	p.closed.Store(1)

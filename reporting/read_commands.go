@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
@@ -36,7 +37,13 @@ func addArchiveFlags(c *cobra.Command, s *archive.Settings) {
 }
 
 func openArchive(s archive.Settings) (*archive.Archive, error) {
-	s.URL = cmp.Or(s.URL, os.Getenv(clickHouseVariable), embeddedEngine)
+	if s.URL == "" {
+		named, err := config.Variable(clickHouseVariable)
+		if err != nil {
+			return nil, err
+		}
+		s.URL = cmp.Or(named, embeddedEngine)
+	}
 	return archive.Open(s)
 }
 

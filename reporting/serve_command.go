@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -51,11 +50,12 @@ func serve(c *cobra.Command, roles []string) error {
 	var s settings
 	program := service.Program{
 		Name: "reporting", Settings: &s, Log: &s.Log,
-		Health:  func() (string, bool) { return s.Ops.Addr, false },
-		Narrow:  func() error { return s.narrow(roles) },
-		Secrets: s.checkSecrets,
-		Check:   s.check,
-		Run:     s.run,
+		Health:   func() (string, bool) { return s.Ops.Addr, false },
+		Narrow:   func() error { return s.narrow(roles) },
+		Secrets:  s.checkSecrets,
+		Check:    s.check,
+		Mistakes: s.mistakes,
+		Run:      s.run,
 	}
 	command := service.Command{Config: c.Flag(configFlag).Value.String(), Check: flagSet(c, checkFlag), Health: flagSet(c, healthFlag)}
 	return program.Start(c.Context(), command, c.OutOrStdout(), c.ErrOrStderr())
@@ -85,10 +85,30 @@ func (s *settings) check() error {
 		return wrong
 	}
 	_, err := newPanel(s, nil, prometheus.NewRegistry())
-	if err != nil && !errors.Is(err, errInsecure) {
+	if err != nil {
 		err = fmt.Errorf("panel: %w", err)
 	}
 	return errors.Join(wrong, err)
+}
+
+// mistakes are what production does not start with. Secrets are the panel's only.
+func (s *settings) mistakes() (ofSettings, ofSecrets error) {
+	if s.Environment != delivery.Production {
+		return nil, nil
+	}
+	ofSettings = errors.Join(config.PasswordMistake("redis.url", s.Redis.URL), config.PasswordMistake("clickhouse.url", s.ClickHouse.URL))
+	if !s.has(rolePanel) {
+		return ofSettings, nil
+	}
+
+	key, missing := config.Secret("ADMIN_KEY")
+	ring, malformed := config.Keys("TRACKING_KEYS")
+	if missing != nil || malformed != nil {
+		return ofSettings, nil // checkSecrets names them
+	}
+	tracking := config.NamedKeyring{Name: "TRACKING_KEYS", Keyring: ring}
+	ofSecrets = errors.Join(config.KeyMistakes(tracking), config.BearerMistakes("ADMIN_KEY", key, tracking))
+	return errors.Join(ofSettings, s.Panel.mistakes()), ofSecrets
 }
 
 func (s *settings) has(role string) bool { return slices.Contains(s.Roles, role) }
@@ -211,7 +231,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 
 // announcer notifies finance's own system of deliveries, through the gateway; without the gateway's key it does nothing.
 func (s *settings) announcer() (func(context.Context, *delivery.AvailableReport) error, error) {
-	if os.Getenv("ADMIN_KEY")+os.Getenv("ADMIN_KEY_FILE") == "" {
+	if !config.IsSet("ADMIN_KEY") {
 		return func(context.Context, *delivery.AvailableReport) error { return nil }, nil
 	}
 	client, err := adminClient(s.Panel.Admin)

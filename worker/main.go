@@ -69,7 +69,8 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 			keys, err = config.Keys("WEBHOOK_KEYS")
 			return secretNames, err
 		},
-		Check: func() error { return s.Redis.Ledger(s.Environment, nil).Check() },
+		Check:    func() error { return s.Redis.Ledger(s.Environment, nil).Check() },
+		Mistakes: func() (error, error) { return s.mistakes(keys) },
 		Run: func(ctx context.Context, log *slog.Logger) error {
 			p, err := service.NewProcess(ctx, "worker", s.Environment, s.Tracing, log)
 			if err != nil {
@@ -99,6 +100,8 @@ func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledge
 	p.Registry.MustRegister(figures)
 	start(figures.run)
 	if s.Environment == delivery.Sandbox && s.Courier.Mode == courier.Auto {
+		p.Log.Warn("THE SANDBOX'S COURIER PLAYS: every store is confirmed and every order ends as delivered without a fleet or a courier; " +
+			"ENVIRONMENT=production or COURIER=manual ends that")
 		start(courier.New(l, partitions.Owned, s.Courier, p.Log, p.Registry).Run)
 	}
 	return group.Wait()
@@ -121,4 +124,12 @@ type settings struct {
 func (s *settings) Validate() error {
 	return errors.Join(service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Ops.Validate(), s.Log.Validate(),
 		s.Tracing.Validate(), s.Status.Validate(), s.Webhook.Validate(), s.Courier.Validate())
+}
+
+// mistakes are what production does not start with: secrets that others can guess.
+func (s *settings) mistakes(keys config.Keyring) (ofSettings, ofSecrets error) {
+	if s.Environment != delivery.Production {
+		return nil, nil
+	}
+	return config.PasswordMistake("redis.url", s.Redis.URL), config.KeyMistakes(config.NamedKeyring{Name: "WEBHOOK_KEYS", Keyring: keys})
 }

@@ -172,6 +172,18 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		t.Errorf("/healthz answers %d", status)
 	}
 	w.end()
+	w.wantPlaying(true)
+}
+
+// wantPlaying wants one loud line, or none, about the courier that is played.
+func (w *worker) wantPlaying(plays bool) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	loud := strings.Count(w.logs.String(), `level=WARN msg="THE SANDBOX'S COURIER PLAYS`)
+	if loud == 1 != plays || loud > 1 {
+		w.t.Errorf("the worker says %d times that a courier is played\n%s", loud, &w.logs)
+	}
 }
 
 func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
@@ -203,6 +215,7 @@ func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
 	e.Reach(first, delivery.Delivered, time.Now())
 	e.AwaitStatus(first, delivery.Delivered)
 	w.end()
+	w.wantPlaying(false)
 }
 
 func TestRun_StopsWhileItWaitsForRedis(t *testing.T) {

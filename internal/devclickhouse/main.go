@@ -72,7 +72,7 @@ func run(ctx context.Context) (err error) {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unknown command %q", flag.Arg(0))
 	}
-	if os.Getenv("ENGINE_KEY") != "" || os.Getenv("ENGINE_KEY_FILE") != "" {
+	if config.IsSet("ENGINE_KEY") {
 		if o.key, err = config.Secret("ENGINE_KEY"); err != nil {
 			return err
 		}

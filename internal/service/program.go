@@ -44,7 +44,11 @@ type Program struct {
 	// Check finds what else is wrong without connecting. An error begins with the key
 	// of the settings that is to blame.
 	Check func() error
-	Run   func(ctx context.Context, log *slog.Logger) error
+	// Mistakes finds what is well-formed and still can only be a mistake, which the program
+	// does not start with. The first error is of the settings, as that of Check; the second
+	// of the secrets, and begins with a variable.
+	Mistakes func() (settings, secrets error)
+	Run      func(ctx context.Context, log *slog.Logger) error
 }
 
 // Command is the command line that all programs have.
@@ -112,6 +116,10 @@ func (p *Program) Start(ctx context.Context, c Command, out, logs io.Writer) err
 	if _, err := p.Secrets(); err != nil {
 		return err
 	}
+	settings, secrets := p.Mistakes()
+	if err := errors.Join(config.Locate(c.Config, settings), secrets); err != nil {
+		return err
+	}
 	return p.Run(ctx, p.Log.Logger(logs))
 }
 
@@ -124,7 +132,11 @@ func (p *Program) check(path string, wrong error, out io.Writer) error {
 	}
 	variables, missing := p.Secrets()
 	if usable {
-		wrong = errors.Join(wrong, config.Locate(path, p.Check()))
+		settings, secrets := p.Mistakes()
+		wrong = errors.Join(wrong, config.Locate(path, errors.Join(p.Check(), settings)))
+		if missing == nil {
+			missing = secrets // else they are of what is missing
+		}
 	}
 	if err := errors.Join(wrong, missing); err != nil {
 		return err

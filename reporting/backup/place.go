@@ -53,12 +53,14 @@ func OpenPlace(at string) (_ *Place, err error) {
 	bucket, prefix, _ := strings.Cut(strings.TrimRight(rest, "/")+"/", "/")
 	id, missing := config.Secret("AWS_ACCESS_KEY_ID")
 	key, other := config.Secret("AWS_SECRET_ACCESS_KEY")
-	endpoint, malformed := url.Parse(cmp.Or(os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
-	if err := errors.Join(missing, other, malformed); err != nil || bucket == "" {
+	server, unread := config.Variable("AWS_ENDPOINT_URL")
+	region, unreadToo := config.Variable("AWS_REGION")
+	endpoint, malformed := url.Parse(cmp.Or(server, "https://s3.amazonaws.com"))
+	if err := errors.Join(missing, other, unread, unreadToo, malformed); err != nil || bucket == "" {
 		return nil, cmp.Or(err, errors.New("no bucket is named"))
 	}
 	client, err := minio.New(endpoint.Host, &minio.Options{Creds: credentials.NewStaticV4(id, key, ""),
-		Secure: endpoint.Scheme != "http", Region: cmp.Or(os.Getenv("AWS_REGION"), "us-east-1")})
+		Secure: endpoint.Scheme != "http", Region: cmp.Or(region, "us-east-1")})
 	return &Place{filepath.Join(os.TempDir(), "reporting-backup"), client, bucket, prefix}, err
 }
 

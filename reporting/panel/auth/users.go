@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,11 +48,8 @@ func FromEnvironment() (p People, err error) {
 }
 
 func readList[T any](variable string, parse func(string) ([]T, error)) (list []T, err error) {
-	if os.Getenv(variable) == "" && os.Getenv(variable+"_FILE") == "" {
-		return nil, nil
-	}
-	text, err := config.Secret(variable)
-	if err != nil {
+	text, err := config.Variable(variable)
+	if err != nil || text == "" {
 		return nil, err
 	}
 	if list, err = parse(text); err != nil {
