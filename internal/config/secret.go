@@ -19,8 +19,11 @@ var ErrEmpty = errors.New("is empty")
 // that the variable name_FILE names, without one newline at its end. An empty variable
 // counts as unset; with neither set the value is empty. Both set, a file that cannot be
 // read, and an empty one (ErrEmpty) are errors, which never show a value.
-func Variable(name string) (string, error) {
-	value, path := os.Getenv(name), os.Getenv(name+fileSuffix)
+func Variable(name string) (string, error) { return VariableOf(os.Getenv, name) }
+
+// VariableOf is Variable in another environment than the process's.
+func VariableOf(env func(name string) string, name string) (string, error) {
+	value, path := env(name), env(name+fileSuffix)
 	switch {
 	case value != "" && path != "":
 		return "", fmt.Errorf("%s and %s_FILE are both set; set one", name, name)

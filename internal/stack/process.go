@@ -92,7 +92,7 @@ func (p *Program) Start(ctx context.Context) error {
 	if info, err := log.Stat(); err == nil {
 		r.from = info.Size()
 	}
-	r.cmd.Dir, r.cmd.Env = p.dir, append(os.Environ(), p.Env...)
+	r.cmd.Dir, r.cmd.Env = p.dir, environment(os.Environ(), p.Env)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if p.echo != nil {
 		tee := &errorEcho{log: log, name: p.Name, out: p.echo}
@@ -333,4 +333,21 @@ func requireFree(variable, addr string) error {
 			addr, err, variable, variable)
 	}
 	return l.Close()
+}
+
+// environment returns the inherited variables and a program's own. A variable that is
+// inherited as NAME_FILE is left out where the program has NAME of its own, and the other
+// way round, for a program that finds both does not start.
+func environment(inherited, own []string) []string {
+	replaced := map[string]bool{}
+	for _, variable := range own {
+		name, _, _ := strings.Cut(variable, "=")
+		replaced[name+"_FILE"] = true
+		replaced[strings.TrimSuffix(name, "_FILE")] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(inherited), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return replaced[name]
+	})
+	return append(kept, own...)
 }

@@ -68,7 +68,7 @@ const (
 // Month is a command of `reporting month` as somebody runs it who knows the password of the panel's users.
 func (s *Stack) Month(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Reporting.Path, append(append([]string{"month"}, args...), s.Reporting.Args[1:]...)...)
-	cmd.Env, cmd.Stdin = append(os.Environ(), s.Reporting.Env...), strings.NewReader(s.Demo.Panel.Password+"\n")
+	cmd.Env, cmd.Stdin = environment(os.Environ(), s.Reporting.Env), strings.NewReader(s.Demo.Panel.Password+"\n")
 	return cmd
 }
 

@@ -143,7 +143,7 @@ func (s *Stack) moveAside(replace bool) error {
 func (s *Stack) command(user string, args ...string) step {
 	return func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, filepath.Join(s.options.BinDir, "reporting"), append(args, "--config", s.configFile("reporting"))...)
-		cmd.Env = slices.Concat(os.Environ(), s.env, s.redisEnv(user), []string{"CLICKHOUSE_URL=" + s.ClickHouseURL()})
+		cmd.Env = environment(os.Environ(), slices.Concat(s.env, s.redisEnv(user), []string{"CLICKHOUSE_URL=" + s.ClickHouseURL()}))
 		cmd.Stdout, cmd.Stderr = s.options.Out, s.options.Out
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("reporting %s: %w", args[0], err)

@@ -22,6 +22,7 @@ import (
 	"text/template"
 	"time"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/version"
 )
@@ -35,7 +36,8 @@ it, and stops everything on Ctrl-C or when one of its programs ends.
 
 Variables (configs/CONFIGURATION.md): SERVER, DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
 REDIS_URL, REDIS_TLS, CLICKHOUSE_URL, CLICKHOUSE_ADDR, COURIER, COURIER_STEP,
-WORKER_OPS_ADDR, RECEIVER_ADDR, REPORTING_OPS_ADDR.
+WORKER_OPS_ADDR, RECEIVER_ADDR, REPORTING_OPS_ADDR. With _FILE behind the name a variable
+names a file that holds the value.
 
 Flags:
 `
@@ -125,11 +127,15 @@ var (
 func putBack(o stack.Options, from string, replace, drill bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o.DataDir, o.ClickHouseURL, o.Out = cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), os.Getenv("CLICKHOUSE_URL"), os.Stdout
+	clickHouse, err := config.Variable("CLICKHOUSE_URL")
+	if err != nil {
+		return err
+	}
+	o.DataDir, o.ClickHouseURL, o.Out = cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), clickHouse, os.Stdout
 	if drill {
 		return stack.Drill(ctx, o, from)
 	}
-	if os.Getenv("REDIS_URL") != "" {
+	if config.IsSet("REDIS_URL") {
 		return errors.New("REDIS_URL names a Redis of its own: see `reporting restore -h`")
 	}
 	if err := stack.Restore(ctx, o, from, replace); err != nil {
@@ -163,18 +169,29 @@ func variables(o *stack.Options) []variable {
 }
 
 func options(env func(string) string, out io.Writer) (stack.Options, error) {
-	o := stack.Options{RedisTLS: env("REDIS_TLS") == "1", Reporting: true, Receiver: true, Out: out}
+	o := stack.Options{Reporting: true, Receiver: true, Out: out}
+	var faults []error
+	read := func(name, fallback string) string {
+		value, err := config.VariableOf(env, name)
+		if err != nil {
+			faults = append(faults, err)
+		}
+		return cmp.Or(value, fallback)
+	}
 	for _, v := range variables(&o) {
-		*v.into = cmp.Or(env(v.name), v.fallback)
+		*v.into = read(v.name, v.fallback)
 	}
+	o.RedisTLS = read("REDIS_TLS", "") == "1"
 	if o.Courier != "auto" && o.Courier != "manual" {
-		return o, fmt.Errorf("COURIER is %q: want auto or manual", o.Courier)
+		faults = append(faults, fmt.Errorf("COURIER is %q: want auto or manual", o.Courier))
 	}
+	step := read("COURIER_STEP", "5s")
 	var err error
-	if o.CourierStep, err = time.ParseDuration(cmp.Or(env("COURIER_STEP"), "5s")); err != nil || o.CourierStep <= 0 {
-		return o, fmt.Errorf("COURIER_STEP is %q: want a time such as 5s or 200ms", env("COURIER_STEP"))
+	o.CourierStep, err = time.ParseDuration(step)
+	if err != nil || o.CourierStep <= 0 {
+		faults = append(faults, fmt.Errorf("COURIER_STEP is %q: want a time such as 5s or 200ms", step))
 	}
-	return o, nil
+	return o, errors.Join(faults...)
 }
 
 // ifFree is addr, or empty when something listens there: then a free port is taken.

@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,22 @@ func TestOptions_TakeEveryVariable(t *testing.T) {
 		o.ClickHouseURL != "http://c" || o.ClickHouseAddr != "c:5" || o.PanelAddr != "p:6" || o.ReportingOpsAddr != "x:7" ||
 		o.RedisURL != "redis://x" || o.Courier != "manual" || o.CourierStep != 250*time.Millisecond {
 		t.Errorf("%+v", o)
+	}
+}
+
+func TestOptions_TakeAVariableFromAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("redis://u:geheim@h:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := options(getenv(map[string]string{"REDIS_URL_FILE": file, "CLICKHOUSE_URL": "http://c"}), io.Discard)
+	if err != nil || o.RedisURL != "redis://u:geheim@h:1" || o.ClickHouseURL != "http://c" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	_, err = options(getenv(map[string]string{"REDIS_URL_FILE": file, "REDIS_URL": "redis://x", "CLICKHOUSE_URL_FILE": file + ".none"}), io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "REDIS_URL and REDIS_URL_FILE are both set") || !strings.Contains(err.Error(), "CLICKHOUSE_URL_FILE: ") {
+		t.Error(err)
 	}
 }
 
