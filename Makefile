@@ -199,15 +199,18 @@ rolling: ## replace the programs of the commit BASE by these and some of them ba
 	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@ROLLING_BASE=$(or $(BASE),HEAD~1) CGO_ENABLED=0 go run ./internal/testenv/run -long -run '^TestRolling_UpgradeAndWayBackLoseNothing$$' ./internal/systemtest
 
-env: ## write fresh keys for docker-compose.yml to .env, once
+env: ## write fresh keys for docker-compose.yml to .env, once: make env ENVIRONMENT=sandbox (a courier is played) or ENVIRONMENT=production (real orders)
+	@case "$(ENVIRONMENT)" in sandbox|production) ;; *) echo "env: want make env ENVIRONMENT=sandbox, in which a courier is played and no order is real, or ENVIRONMENT=production" >&2; exit 1;; esac
 	@test ! -e .env || { echo ".env is there already"; exit 1; }
 	@umask 077; key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }; \
 	hex() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }; \
 	token=$$(hex); \
-	for user in GATEWAY WORKER REPORTING BACKUP OPERATOR; do printf 'REDIS_%s_PASSWORD=%s\n' "$$user" "$$(hex)"; done > .env; \
+	echo "ENVIRONMENT=$(ENVIRONMENT)" > .env; \
+	for user in GATEWAY WORKER REPORTING BACKUP OPERATOR; do printf 'REDIS_%s_PASSWORD=%s\n' "$$user" "$$(hex)"; done >> .env; \
 	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
 		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
-	@echo "wrote .env"
+	@echo "wrote .env, for a $(ENVIRONMENT)"
+	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://… (configs/CONFIGURATION.md)"
 
 certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
 	@test -e .env || { echo "run make env first"; exit 1; }
