@@ -26,9 +26,9 @@ const (
 type settings struct {
 	Environment     string           `yaml:"environment"`
 	TrackingBaseURL string           `yaml:"tracking_base_url"`
-	VendorAPI       listenerSettings `yaml:"vendor_api"`
-	FleetAPI        listenerSettings `yaml:"fleet_api"` // without an address: private_api serves fleets alone
-	PrivateAPI      listenerSettings `yaml:"private_api"`
+	VendorAPI       vendorSettings   `yaml:"vendor_api"`
+	FleetAPI        listenerSettings `yaml:"fleet_api"` // without an address private_api serves fleets alone; its limits hold in any case
+	PrivateAPI      privateSettings  `yaml:"private_api"`
 	Pprof           bool             `yaml:"pprof"`
 	SlowRequest     time.Duration    `yaml:"slow_request"`
 	Redis           redisSettings    `yaml:"redis"`
@@ -44,22 +44,46 @@ type settings struct {
 	Tracing tracing.Settings `yaml:"tracing"`
 }
 
+// listenerSettings are the keys that every listener has.
 type listenerSettings struct {
-	Addr                  string        `yaml:"addr"`
-	PublicURL             string        `yaml:"public_url"`
-	TLSCertFile           string        `yaml:"tls_cert_file"`
-	TLSKeyFile            string        `yaml:"tls_key_file"`
-	MaxBodyBytes          int           `yaml:"max_body_bytes"`
-	MaxHeaderBytes        int           `yaml:"max_header_bytes"`
-	ReadTimeout           time.Duration `yaml:"read_timeout"`
-	WriteTimeout          time.Duration `yaml:"write_timeout"`
-	IdleTimeout           time.Duration `yaml:"idle_timeout"`
-	MaxConnections        int           `yaml:"max_connections"`
-	MaxConnectionsPerIP   int           `yaml:"max_connections_per_ip"`
-	ProxyProtocolFrom     []string      `yaml:"proxy_protocol_from"`
-	MaxInFlight           int           `yaml:"max_in_flight"`
-	MaxInFlightPerAccount int           `yaml:"max_in_flight_per_account"` // of the Vendor API only
-	MaxBodyBytesInFlight  int           `yaml:"max_body_bytes_in_flight"`  // fleet_api uses that of private_api
+	Addr                string        `yaml:"addr"`
+	PublicURL           string        `yaml:"public_url"`
+	TLSCertFile         string        `yaml:"tls_cert_file"`
+	TLSKeyFile          string        `yaml:"tls_key_file"`
+	MaxBodyBytes        int           `yaml:"max_body_bytes"`
+	MaxHeaderBytes      int           `yaml:"max_header_bytes"`
+	ReadTimeout         time.Duration `yaml:"read_timeout"`
+	WriteTimeout        time.Duration `yaml:"write_timeout"`
+	IdleTimeout         time.Duration `yaml:"idle_timeout"`
+	MaxConnections      int           `yaml:"max_connections"`
+	MaxConnectionsPerIP int           `yaml:"max_connections_per_ip"`
+	ProxyProtocolFrom   []string      `yaml:"proxy_protocol_from"`
+}
+
+// vendorSettings are those of vendor_api.
+type vendorSettings struct {
+	listenerSettings      `yaml:",inline"`
+	workSettings          `yaml:",inline"`
+	MaxInFlightPerAccount int `yaml:"max_in_flight_per_account"`
+}
+
+// privateSettings are those of private_api, whose limits fleets' requests at fleet_api share.
+type privateSettings struct {
+	listenerSettings `yaml:",inline"`
+	workSettings     `yaml:",inline"`
+}
+
+// workSettings bound the requests in work at once.
+type workSettings struct {
+	MaxInFlight          int `yaml:"max_in_flight"`
+	MaxBodyBytesInFlight int `yaml:"max_body_bytes_in_flight"`
+}
+
+func (w *workSettings) validate(section string, maxBodyBytes int) error {
+	return errors.Join(
+		config.Demand(w.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"),
+		config.Demand(w.MaxBodyBytesInFlight >= callerDivisor*maxBodyBytes,
+			section+".max_body_bytes_in_flight: want four times max_body_bytes or more"))
 }
 
 type redisSettings struct {
@@ -81,6 +105,9 @@ func (s *settings) Validate() error {
 		config.Demand(s.FleetsStaleAfter >= time.Second && s.FleetsStaleAfter <= time.Hour, "fleets_stale_after: want 1s to 1h"),
 		config.Demand(s.FleetAPI.Addr == "" || s.FleetAPI.MaxBodyBytes <= s.PrivateAPI.MaxBodyBytes,
 			"fleet_api.max_body_bytes: want at most private_api.max_body_bytes, because bodies share the room of private_api"),
+		config.Demand(s.VendorAPI.MaxInFlightPerAccount >= 0, "vendor_api.max_in_flight_per_account: want 0 or more"),
+		s.VendorAPI.workSettings.validate(vendorListener, s.VendorAPI.MaxBodyBytes),
+		s.PrivateAPI.workSettings.validate(privateListener, s.PrivateAPI.MaxBodyBytes),
 		config.Demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more"),
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
@@ -102,7 +129,9 @@ type namedListener struct {
 
 // listeners are those that are open.
 func (s *settings) listeners() []namedListener {
-	return slices.DeleteFunc([]namedListener{{&s.VendorAPI, vendorListener}, {&s.FleetAPI, fleetListener}, {&s.PrivateAPI, privateListener}},
+	return slices.DeleteFunc([]namedListener{
+		{&s.VendorAPI.listenerSettings, vendorListener}, {&s.FleetAPI, fleetListener}, {&s.PrivateAPI.listenerSettings, privateListener},
+	},
 		func(l namedListener) bool { return l.name == fleetListener && l.Addr == "" })
 }
 
@@ -126,11 +155,7 @@ func (l *listenerSettings) validate(section string) error {
 		config.Demand(min(l.ReadTimeout, l.WriteTimeout, l.IdleTimeout) > 0,
 			section+": read_timeout, write_timeout and idle_timeout must be more than 0s"),
 		config.Demand(l.MaxConnections >= 1, section+".max_connections: want 1 or more"),
-		config.Demand(l.MaxConnectionsPerIP >= 0, section+".max_connections_per_ip: want 0 or more"),
-		config.Demand(l.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"),
-		config.Demand(l.MaxInFlightPerAccount >= 0, section+".max_in_flight_per_account: want 0 or more"),
-		config.Demand(l.MaxBodyBytesInFlight >= callerDivisor*l.MaxBodyBytes,
-			section+".max_body_bytes_in_flight: want four times max_body_bytes or more"))
+		config.Demand(l.MaxConnectionsPerIP >= 0, section+".max_connections_per_ip: want 0 or more"))
 }
 
 // localReceivers reports whether webhooks may go to http and to this machine.
