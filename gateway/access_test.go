@@ -138,7 +138,7 @@ func (f from) RemoteAddr() net.Addr {
 // written in whichever way.
 func TestAccess_GuessesCountByNetwork(t *testing.T) {
 	e := newStoreEnv(t, "")
-	server := e.g.newServer(vendorListener, &e.g.settings.VendorAPI.listenerSettings, func(ctx *fasthttp.RequestCtx) {
+	server := e.g.newServer(vendorListener, &e.g.settings.VendorAPI.ListenerSettings, func(ctx *fasthttp.RequestCtx) {
 		e.g.serve(ctx, e.g.vendorRoutes, e.g.settings.VendorAPI.MaxBodyBytes, true)
 	})
 	guess := func(address string) answer {

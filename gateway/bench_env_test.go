@@ -136,7 +136,7 @@ func newEmptyEnv(t testing.TB) *benchEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := g.newFront("vendor_api", &s.settings.VendorAPI.listenerSettings, func(*fasthttp.RequestCtx) {})
+	f, err := g.newFront("vendor_api", &s.settings.VendorAPI.ListenerSettings, func(*fasthttp.RequestCtx) {})
 	if err != nil {
 		t.Fatal(err)
 	}

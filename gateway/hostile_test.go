@@ -171,7 +171,7 @@ func (h *hostile) nothingSmuggled(t *testing.T) {
 // bytewise runs a table over a pipe on which each byte comes by itself.
 func (h *hostile) bytewise(t *testing.T, table []attack) {
 	t.Helper()
-	server := h.g.newServer(vendorListener, &h.g.settings.VendorAPI.listenerSettings, func(ctx *fasthttp.RequestCtx) {
+	server := h.g.newServer(vendorListener, &h.g.settings.VendorAPI.ListenerSettings, func(ctx *fasthttp.RequestCtx) {
 		h.g.serve(ctx, h.g.vendorRoutes, h.g.settings.VendorAPI.MaxBodyBytes, true)
 	})
 	for i, a := range table {

@@ -43,7 +43,7 @@ func (g *gateway) listen() (fronts []*front, err error) {
 		privateListener: g.servePrivate,
 	}
 	for _, l := range g.settings.listeners() {
-		f, err := g.newFront(l.name, l.listenerSettings, handlers[l.name])
+		f, err := g.newFront(l.name, l.ListenerSettings, handlers[l.name])
 		if err != nil {
 			for _, open := range fronts {
 				err = errors.Join(err, open.listener.Close())
@@ -65,7 +65,7 @@ func (g *gateway) servePrivate(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.RequestHandler) (*front, error) {
+func (g *gateway) newFront(name string, s *ListenerSettings, handler fasthttp.RequestHandler) (*front, error) {
 	secure, err := tlsConfig(s, g.Log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -96,7 +96,7 @@ func (g *gateway) newFront(name string, s *listenerSettings, handler fasthttp.Re
 
 // newServer configures fasthttp. It streams bodies, so that an oversize one is
 // refused from its headers. It never writes a header into its logs.
-func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.RequestHandler) *fasthttp.Server {
+func (g *gateway) newServer(name string, s *ListenerSettings, handler fasthttp.RequestHandler) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      handler,
 		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { g.answerUnparsed(ctx, err, name == vendorListener) },
@@ -117,7 +117,7 @@ func (g *gateway) newServer(name string, s *listenerSettings, handler fasthttp.R
 	}
 }
 
-func tlsConfig(s *listenerSettings, log *slog.Logger) (*tls.Config, error) {
+func tlsConfig(s *ListenerSettings, log *slog.Logger) (*tls.Config, error) {
 	if s.TLSCertFile == "" {
 		return nil, nil
 	}

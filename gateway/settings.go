@@ -27,7 +27,7 @@ type settings struct {
 	Environment     string           `yaml:"environment"`
 	TrackingBaseURL string           `yaml:"tracking_base_url"`
 	VendorAPI       vendorSettings   `yaml:"vendor_api"`
-	FleetAPI        listenerSettings `yaml:"fleet_api"` // without an address private_api serves fleets alone; its limits hold in any case
+	FleetAPI        ListenerSettings `yaml:"fleet_api"` // without an address private_api serves fleets alone; its limits hold in any case
 	PrivateAPI      privateSettings  `yaml:"private_api"`
 	Pprof           bool             `yaml:"pprof"`
 	SlowRequest     time.Duration    `yaml:"slow_request"`
@@ -44,8 +44,9 @@ type settings struct {
 	Tracing tracing.Settings `yaml:"tracing"`
 }
 
-// listenerSettings are the keys that every listener has.
-type listenerSettings struct {
+// ListenerSettings are the keys that every listener has. The name is exported for the decoder,
+// which sets no embedded field without.
+type ListenerSettings struct {
 	Addr                string        `yaml:"addr"`
 	PublicURL           string        `yaml:"public_url"`
 	TLSCertFile         string        `yaml:"tls_cert_file"`
@@ -62,24 +63,24 @@ type listenerSettings struct {
 
 // vendorSettings are those of vendor_api.
 type vendorSettings struct {
-	listenerSettings      `yaml:",inline"`
-	workSettings          `yaml:",inline"`
+	ListenerSettings      `yaml:",inline"`
+	WorkSettings          `yaml:",inline"`
 	MaxInFlightPerAccount int `yaml:"max_in_flight_per_account"`
 }
 
 // privateSettings are those of private_api, whose limits fleets' requests at fleet_api share.
 type privateSettings struct {
-	listenerSettings `yaml:",inline"`
-	workSettings     `yaml:",inline"`
+	ListenerSettings `yaml:",inline"`
+	WorkSettings     `yaml:",inline"`
 }
 
-// workSettings bound the requests in work at once.
-type workSettings struct {
+// WorkSettings bound the requests in work at once.
+type WorkSettings struct {
 	MaxInFlight          int `yaml:"max_in_flight"`
 	MaxBodyBytesInFlight int `yaml:"max_body_bytes_in_flight"`
 }
 
-func (w *workSettings) validate(section string, maxBodyBytes int) error {
+func (w *WorkSettings) validate(section string, maxBodyBytes int) error {
 	return errors.Join(
 		config.Demand(w.MaxInFlight >= 0, section+".max_in_flight: want 0 or more"),
 		config.Demand(w.MaxBodyBytesInFlight >= callerDivisor*maxBodyBytes,
@@ -106,8 +107,8 @@ func (s *settings) Validate() error {
 		config.Demand(s.FleetAPI.Addr == "" || s.FleetAPI.MaxBodyBytes <= s.PrivateAPI.MaxBodyBytes,
 			"fleet_api.max_body_bytes: want at most private_api.max_body_bytes, because bodies share the room of private_api"),
 		config.Demand(s.VendorAPI.MaxInFlightPerAccount >= 0, "vendor_api.max_in_flight_per_account: want 0 or more"),
-		s.VendorAPI.workSettings.validate(vendorListener, s.VendorAPI.MaxBodyBytes),
-		s.PrivateAPI.workSettings.validate(privateListener, s.PrivateAPI.MaxBodyBytes),
+		s.VendorAPI.WorkSettings.validate(vendorListener, s.VendorAPI.MaxBodyBytes),
+		s.PrivateAPI.WorkSettings.validate(privateListener, s.PrivateAPI.MaxBodyBytes),
 		config.Demand(s.Shutdown.Delay >= 0, "shutdown.delay: want 0s or more"),
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
@@ -123,14 +124,14 @@ func (s *settings) Validate() error {
 }
 
 type namedListener struct {
-	*listenerSettings
+	*ListenerSettings
 	name string
 }
 
 // listeners are those that are open.
 func (s *settings) listeners() []namedListener {
 	return slices.DeleteFunc([]namedListener{
-		{&s.VendorAPI.listenerSettings, vendorListener}, {&s.FleetAPI, fleetListener}, {&s.PrivateAPI.listenerSettings, privateListener},
+		{&s.VendorAPI.ListenerSettings, vendorListener}, {&s.FleetAPI, fleetListener}, {&s.PrivateAPI.ListenerSettings, privateListener},
 	},
 		func(l namedListener) bool { return l.name == fleetListener && l.Addr == "" })
 }
@@ -141,7 +142,7 @@ func isBaseURL(text string) bool {
 		base.Fragment == "" && base.User == nil && !strings.HasSuffix(text, "/")
 }
 
-func (l *listenerSettings) validate(section string) error {
+func (l *ListenerSettings) validate(section string) error {
 	addr := config.CheckAddr(l.Addr)
 	_, networks := service.ParseNetworks(l.ProxyProtocolFrom)
 	return errors.Join(
@@ -167,7 +168,7 @@ func (s *settings) localReceivers() bool {
 func (s *settings) check(keys secrets) error {
 	var faults []error
 	for _, l := range s.listeners() {
-		if _, err := tlsConfig(l.listenerSettings, slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := tlsConfig(l.ListenerSettings, slog.New(slog.DiscardHandler)); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", l.name, err))
 		}
 	}
