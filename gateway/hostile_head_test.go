@@ -102,7 +102,7 @@ func headers(h *hostile, auth string) []attack {
 			"X-Idempotency-Key: a\r\nX-Idempotency-Key: b\r\n\r\n{}", "X-Idempotency-Key:\r\n\r\n{}", "X-Idempotency-Key: "+strings.Repeat("k", 256)+"\r\n\r\n{}",
 			"X-Idempotency-Key: a b\r\n\r\n{}", "X-Idempotency-Key: \xc5\x9f\r\n\r\n{}", "Expect: 100-continue\r\n\r\n{}", "EXPECT: 100-CONTINUE\r\n\r\n{}"),
 		each(notFound, hosted, "",
-			"Content-Length: 2\r\n\r\n{}", "X: \xff\xfe\r\n\r\n", many("X-%d: y\r\n", 100)+"\r\n",
+			"Content-Length: 2\r\n\r\n{}", "X: \xff\xfe\r\n\r\n", many("X-%d: y\r\n", 254)+"\r\n",
 			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
 			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n\r\n", "Connection: Authorization\r\n\r\n",
 			"Range: bytes=0-0,-1,0-18446744073709551615\r\n\r\n", "X-Forwarded-For: 127.0.0.1, ' OR 1=1\r\nForwarded: for=127.0.0.1\r\n\r\n",
@@ -119,6 +119,7 @@ func headers(h *hostile, auth string) []attack {
 		each(malformed, get, "\r\n\r\n", "Host: x\r\nAuthorization: Bearer\r\n "+h.account.token),
 		each(tooLarge, hosted, "\r\n\r\n", "X: "+strings.Repeat("y", 20_000), "X: "+strings.Repeat("y", 1<<20)),
 		each(tooLarge, hosted, "", many("X-%d: y\r\n", 20_000)+"\r\n", strings.Repeat("X", 20_000)+": y\r\n\r\n"),
+		each(malformed, hosted, "\r\n", many("X-%d: y\r\n", 255), many("X-%d: y\r\n", 1500), strings.Repeat("X:\r\n", 255)),
 		each(malformed, order, "", "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n{}"),
 		[]attack{
 			{bytes: strings.Replace(get, hookPath, hookPath+"?access_token="+h.account.token, 1) + "Host: x\r\n\r\n", status: 401, code: "TOKEN_INVALID"},

@@ -263,6 +263,13 @@ func (x *requestContext) checkFraming() error {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, "send HTTP/1.1, with header lines that end in CR LF and are not folded")
 	}
+
+	// One more ends the section.
+	lines := bytes.Count(h.RawHeaders(), []byte{'\n'})
+	if lines > maxHeaderLines+1 {
+		x.ctx.SetConnectionClose()
+		return delivery.Refuse(delivery.CodeMalformedRequest, "send at most %d header lines", maxHeaderLines)
+	}
 	chunked := h.ContentLength() == -1
 	if chunked && x.announces("content-length") || !chunked && h.ConnectionClose() && x.announces("transfer-encoding") {
 		x.ctx.SetConnectionClose()
@@ -270,6 +277,11 @@ func (x *requestContext) checkFraming() error {
 	}
 	return nil
 }
+
+// maxHeaderLines bounds the lines of a header section, of which max_header_bytes would
+// allow thousands. Balancers in front have such a limit, too (tune.http.maxhdr of
+// configs/haproxy/haproxy.cfg), and nothing may pass here that they refuse.
+const maxHeaderLines = 256
 
 const wrongFraming = "send either Content-Length or, in HTTP/1.1, Transfer-Encoding: chunked, and no other coding"
 

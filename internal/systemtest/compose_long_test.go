@@ -158,7 +158,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 		}
 		return false
 	}
-	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 8, "configs/prometheus/prometheus.yml": 5} {
+	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 14, "configs/prometheus/prometheus.yml": 5} {
 		found := target.FindAllStringSubmatch(readFile(t, name), -1)
 		if len(found) != want {
 			t.Errorf("%s names %v, want %d targets", name, found, want)

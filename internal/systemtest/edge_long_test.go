@@ -31,15 +31,26 @@ type edge struct {
 	trusted  *x509.CertPool
 }
 
-// startEdge starts Debian's haproxy with configs/haproxy/haproxy.cfg, of which only
-// addresses and the path of a file are changed, and a certificate of a CA of this run.
+// startEdge starts a whole system with its balancer.
 func startEdge(t *testing.T) *edge {
 	t.Helper()
 	fleets, pages := stack.FreeAddr(), stack.FreeAddr()
 	s := startStack(t, stack.Options{Reporting: true, CourierStep: 50 * time.Millisecond, Env: []string{
 		"FLEET_API_ADDR=" + fleets, "PROXY_PROTOCOL_FROM=127.0.0.1", "MAX_CONNECTIONS_PER_IP=16", "PANEL_PROXY_PROTOCOL_FROM=127.0.0.1", "TRACKING_ADDR=" + pages}})
+	ready := hostOf(strings.TrimSuffix(s.Reporting.Ready, "/readyz"))
+	return startBalancer(t, s, map[string]string{
+		"gateway-1:8086": fleets, "reporting:8090": hostOf(s.Demo.PanelURL), "reporting:8084": pages, " port 8083 ": " port " + port(ready) + " ",
+	})
+}
+
+func hostOf(origin string) string { return origin[strings.LastIndex(origin, "/")+1:] }
+
+// startBalancer starts the haproxy of this machine with configs/haproxy/haproxy.cfg, of which
+// only addresses and the path of files are changed, and a certificate of a CA of this run.
+// addresses are those of the servers besides the system's gateway.
+func startBalancer(t *testing.T, s *stackEnv, addresses map[string]string) *edge {
+	t.Helper()
 	e := &edge{stackEnv: s, frontend: map[string]string{}, trusted: x509.NewCertPool()}
-	host := func(origin string) string { return origin[strings.LastIndex(origin, "/")+1:] }
 	dir := t.TempDir()
 	authority, err := stack.NewAuthority("edge")
 	must(t, err)
@@ -54,8 +65,6 @@ func startEdge(t *testing.T) *edge {
 	must(t, os.WriteFile(certificate, slices.Concat(read(files.CertFile), read(files.KeyFile)), 0o600))
 	e.trusted.AppendCertsFromPEM(read(files.CAFile))
 
-	_, ops, err := net.SplitHostPort(host(s.Demo.OpsURL))
-	must(t, err)
 	text := readFile(t, "configs/haproxy/haproxy.cfg")
 	change := func(old, replacement string) {
 		t.Helper()
@@ -64,15 +73,16 @@ func startEdge(t *testing.T) *edge {
 		}
 		text = strings.ReplaceAll(text, old, replacement)
 	}
-	for port, addr := range map[string]string{"8080": host(s.Demo.BaseURL), "8081": host(s.Demo.OpsURL), "8086": fleets} {
-		change("gateway-1:"+port, addr)
-		change("    server gateway-2 gateway-2:"+port+"\n", "")
+	for _, port := range []string{"8080", "8081", "8086"} {
+		change("    server gateway-2 gateway-2:"+port, "#")
 	}
-	change("reporting:8090", host(s.Demo.PanelURL))
-	change("reporting:8084", pages)
-	change(" port 8081 ", " port "+ops+" ")
-	change(" port 8083 ", " port "+host(s.Reporting.Ready[:len(s.Reporting.Ready)-len("/readyz")])[len("127.0.0.1:"):]+" ")
-	change("/usr/local/etc/haproxy/503.http", moduleFile(t, "configs/haproxy/503.http"))
+	change("gateway-1:8080", hostOf(s.Demo.BaseURL))
+	change("gateway-1:8081", hostOf(s.Demo.OpsURL))
+	change(" port 8081 ", " port "+port(hostOf(s.Demo.OpsURL))+" ")
+	for name, address := range addresses {
+		change(name, address)
+	}
+	change("/usr/local/etc/haproxy/errors", moduleFile(t, "configs/haproxy/errors"))
 	for _, port := range []string{"8080", "8443", "8086", "8446", "8081", "8441", "8090", "8490", "8091", "8491"} {
 		e.frontend[port] = stack.FreeAddr()
 		change("bind :"+port, "bind "+e.frontend[port])
@@ -80,13 +90,19 @@ func startEdge(t *testing.T) *edge {
 	change("maxconn 16384", "maxconn 4096") // of the files that a test may open
 	health := stack.FreeAddr()
 	change("127.0.0.1:8404", health)
+	change("bind :8405", "bind "+stack.FreeAddr())
 	config := filepath.Join(dir, "haproxy.cfg")
 	must(t, os.WriteFile(config, []byte(text), 0o600))
 	balancer := &stack.Program{Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", config}, Env: []string{"CERTIFICATE=" + certificate},
 		Log: filepath.Join(dir, "haproxy.log"), Ready: "http://" + health + "/healthz"}
 	must(t, balancer.Start(t.Context()))
 	t.Cleanup(balancer.Stop)
-	for _, port := range []string{"8080", "8086", "8081", "8091"} { // its first checks
+
+	served := []string{"8080", "8086", "8081"}
+	if s.Reporting != nil {
+		served = append(served, "8091")
+	}
+	for _, port := range served { // its first checks
 		testserver.Await(t, "the balancer serves "+port, func() bool {
 			_, status, err := e.ask(t, "127.0.0.1", http.MethodGet, "http://"+e.frontend[port]+"/", "")
 			return err == nil && status != http.StatusServiceUnavailable
