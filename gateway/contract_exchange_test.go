@@ -99,10 +99,18 @@ func (d *apiContract) find(e exchange) (operation, map[string]any) {
 }
 
 // acceptable: a key that was used with another body is a conflict whatever is wrong
-// with that body.
+// with that body. A batch of which a part was rejected may have been wrong on purpose.
 func (e *exchange) acceptable() bool {
-	return e.Status < 300 || e.Status == http.StatusLocked ||
+	return e.Status < 300 && !e.rejectsAPart() || e.Status == http.StatusLocked ||
 		e.Status == http.StatusConflict && e.code() != "DUPLICATE_ORDER"
+}
+
+func (e *exchange) rejectsAPart() bool {
+	var batch struct {
+		Data struct{ RejectedCount int }
+	}
+	_ = json.Unmarshal(e.Said, &batch) // what is no envelope rejects nothing
+	return batch.Data.RejectedCount > 0
 }
 
 // code is data.errorCode of an answer; empty for a success.

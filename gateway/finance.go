@@ -75,7 +75,7 @@ func (f *reportForm) files() (files []delivery.DeliveredFile) {
 		f.Invalid("files", "must be an array")
 		return nil
 	}
-	readElements(f.form, f.Files.Text, "files", maxReportFiles, "must have at most %d elements", func(path string, given fileForm, _ bool) {
+	readElements(f.form, f.Files.Text, "files", maxReportFiles, "must have at most %d elements", func(path string, given fileForm) {
 		files = append(files, delivery.DeliveredFile{
 			Target: f.Line(path+".target", given.Target, true, 1, maxName), Name: f.Line(path+".name", given.Name, true, 1, maxFileName),
 			SHA256: f.digest(path+".sha256", given.SHA256),

@@ -2,28 +2,46 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
-// Reports wait in a dead zone for hours, and clocks run ahead by minutes.
+// maxBehind is how old a report may be: it may have waited in a dead zone for hours.
+const maxBehind = 24 * time.Hour
+
+// The estimate of a drop-off lies between these, counted from now.
 const (
-	maxAhead  = 5 * time.Minute
-	maxBehind = 24 * time.Hour
+	maxEstimateBehind = time.Hour
+	maxEstimateAhead  = 6 * time.Hour
 )
 
-// occurred is the time of a report, now without one.
+// occurred is the time of a report: now without one, and also when the phone's clock is ahead,
+// however far, because nobody but the phone's owner can set it.
 func (f *form) occurred(path string, t delivery.Text, now time.Time) time.Time {
-	at := f.Time(path, t)
-	switch {
-	case at.IsZero():
+	at := delivery.Parse(&f.Faults, path, t, false, "", delivery.ParseClockTime)
+	if at.IsZero() || at.After(now) {
 		return now
-	case at.After(now.Add(maxAhead)):
-		f.Invalid(path, "must not lie more than 5 minutes in the future"+delivery.ReadAs(t.Value, at))
-	case at.Before(now.Add(-maxBehind)):
+	}
+	if at.Before(now.Add(-maxBehind)) {
 		f.Invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(t.Value, at))
+	}
+	return at
+}
+
+// estimate is when the courier will be at the door; zero when it is not given.
+func (f *form) estimate(path string, t delivery.Text, now time.Time) time.Time {
+	at := f.Time(path, t)
+	if at.IsZero() {
+		return at
+	}
+	earliest, latest := now.Add(-maxEstimateBehind), now.Add(maxEstimateAhead)
+	if at.Before(earliest) || at.After(latest) {
+		f.Invalid(path, "must lie between one hour ago and 6 hours ahead, from "+delivery.FormatTime(earliest)+" to "+
+			delivery.FormatTime(latest)+delivery.ReadAs(t.Value, at))
 	}
 	return at
 }
@@ -75,14 +93,38 @@ type courierReport struct {
 	At      delivery.Text `json:"at"`
 }
 
-// acceptJob is POST /jobs/{orderId}/accept {courier, at?}. An order that has
+// progressForm is what a report may say of the way to the door, as members of its body.
+type progressForm struct {
+	ETA       delivery.Text   `json:"etaDropoffAt"`
+	Latitude  delivery.Number `json:"location.latitude"`
+	Longitude delivery.Number `json:"location.longitude"`
+}
+
+// progress completes an update whose time has been read. A place where no courier can be is left out:
+// the phone does not know where it is, and the rest of the report is true all the same.
+func (f *form) progress(given progressForm, u *delivery.Update, now time.Time) {
+	u.ETA = f.estimate("etaDropoffAt", given.ETA, now)
+	if !given.Latitude.Set && !given.Longitude.Set {
+		return
+	}
+	place := f.place("location.", given.Latitude, given.Longitude)
+	if delivery.IsNearTurkey(place) {
+		u.Location = delivery.Location{At: u.At, Point: place}
+	}
+}
+
+// acceptJob is POST /jobs/{orderId}/accept {courier, at?, location?, etaDropoffAt?}. An order that has
 // ended is 409 JOB_NOT_AVAILABLE at once, one that another courier has taken 409
 // JOB_TAKEN; the same courier again is answered alike.
 func (g *gateway) acceptJob(x *requestContext) error {
-	var body courierReport
+	var body struct {
+		courierReport
+		progressForm
+	}
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
 		Courier: f.courier("courier.", body.Courier), At: f.occurred("at", body.At, x.now)}
+	f.progress(body.progressForm, &u, x.now)
 	return g.report(x, f, u)
 }
 
@@ -108,20 +150,16 @@ func (g *gateway) swapCourier(x *requestContext) error {
 // ORDER_ENDED at once.
 func (g *gateway) reportStatus(x *requestContext) error {
 	var body struct {
-		Status    delivery.Text   `json:"status"`
-		At        delivery.Text   `json:"at"`
-		Failure   delivery.Text   `json:"failureReason"`
-		ETA       delivery.Text   `json:"etaDropoffAt"`
-		Latitude  delivery.Number `json:"location.latitude"`
-		Longitude delivery.Number `json:"location.longitude"`
+		Status  delivery.Text `json:"status"`
+		At      delivery.Text `json:"at"`
+		Failure delivery.Text `json:"failureReason"`
+		progressForm
 	}
 	f := x.form(&body)
-	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", body.At, x.now), ETA: f.Time("etaDropoffAt", body.ETA)}
+	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", body.At, x.now)}
 	u.Status = delivery.Parse(&f.Faults, "status", body.Status, true, "", reportable)
 	u.Failure = f.failure("failureReason", body.Failure, u.Status)
-	if body.Latitude.Set || body.Longitude.Set {
-		u.Location = f.location("location", body.Latitude, body.Longitude, u.At)
-	}
+	f.progress(body.progressForm, &u, x.now)
 	return g.report(x, f, u)
 }
 
@@ -146,51 +184,69 @@ func (f *form) failure(path string, t delivery.Text, status delivery.Status) del
 	return delivery.Parse(&f.Faults, path, t, status == delivery.Failed, "", delivery.ParseFailureReason)
 }
 
-func (f *form) location(path string, latitude, longitude delivery.Number, at time.Time) delivery.Location {
-	f.Require(path+".latitude", latitude.Set)
-	f.Require(path+".longitude", longitude.Set)
-	return delivery.Location{At: at, Point: delivery.Point{
-		Latitude: f.Within(path+".latitude", latitude, 90), Longitude: f.Within(path+".longitude", longitude, 180),
-	}}
+// place checks a point on the earth; prefix is "location." or empty.
+func (f *form) place(prefix string, latitude, longitude delivery.Number) delivery.Point {
+	f.Require(prefix+"latitude", latitude.Set)
+	f.Require(prefix+"longitude", longitude.Set)
+	return delivery.Point{
+		Latitude:  f.Within(prefix+"latitude", latitude, 90),
+		Longitude: f.Within(prefix+"longitude", longitude, 180),
+	}
 }
 
-// maxPositions is how many positions one POST /locations may carry, maxMistyped how
-// many fields of wrong types are looked at.
 const (
+	// maxPositions is how many positions one POST /locations may carry.
 	maxPositions = 5000
-	maxMistyped  = 50
+	// maxRejected is how many of those that cannot be read are named.
+	maxRejected = 100
 )
 
-// reportLocations is POST /locations [{orderId, latitude, longitude, at}]: the
-// last position of each order is kept. Orders that have ended or are unknown are
-// counted as ignored; a line that cannot be read refuses the batch.
+// reportLocations is POST /locations [{orderId, latitude, longitude, at?}]: the
+// last position of each order is kept. Orders that have ended or are unknown, and places
+// where no courier can be, are counted as ignored; what cannot be read is named in the answer,
+// and the rest is kept.
 func (g *gateway) reportLocations(x *requestContext) error {
-	positions, err := decodePositions(x.text(), x.now)
+	batch, err := decodePositions(x.text(), x.now)
 	if err != nil {
 		return err
 	}
-	if err := x.ledger.Fleets.Charge(g.work, x.fleet, len(positions)/countedAsOne, x.now); err != nil {
+	if err := x.ledger.Fleets.Charge(g.work, x.fleet, batch.size/countedAsOne, x.now); err != nil {
 		return err
 	}
-	ignored, err := x.ledger.Orders.ReportLocations(g.work, x.fleet, positions, x.now)
+	ignored, err := x.ledger.Orders.ReportLocations(g.work, x.fleet, batch.positions, x.now)
 	if err != nil {
 		return err
 	}
+
 	// In one order: two alike answers are the same bytes.
 	return x.okJSON(struct {
-		Accepted int `json:"accepted"`
-		Ignored  int `json:"ignored"`
-	}{len(positions) - ignored, ignored})
+		Accepted      int                `json:"accepted"`
+		Ignored       int                `json:"ignored"`
+		RejectedCount int                `json:"rejectedCount"`
+		Rejected      []rejectedPosition `json:"rejected"`
+	}{
+		Accepted:      len(batch.positions) - ignored,
+		Ignored:       ignored + batch.implausible,
+		RejectedCount: batch.rejectedCount,
+		Rejected:      batch.rejected,
+	})
 }
 
-func decodePositions(body string, now time.Time) (positions []ledger.Position, err error) {
-	var f form
-	readElements(&f, body, "", maxPositions, "the batch must have at most %d positions", func(path string, given positionForm, isObject bool) {
-		if isObject {
-			positions = append(positions, f.position(path, given, now))
-		}
-	})
-	return positions, f.err()
+// positionBatch is the body of POST /locations, as far as it can be read.
+type positionBatch struct {
+	size        int // how many elements the body has
+	positions   []ledger.Position
+	implausible int // places where no courier can be
+
+	rejectedCount int                // elements that cannot be read
+	rejected      []rejectedPosition // the first maxRejected of them; never nil
+}
+
+// rejectedPosition says why an element of a batch cannot be read.
+type rejectedPosition struct {
+	Index     int           `json:"index"`
+	ErrorCode delivery.Code `json:"errorCode"`
+	Message   string        `json:"message"`
 }
 
 type positionForm struct {
@@ -200,7 +256,67 @@ type positionForm struct {
 	At        delivery.Text   `json:"at"`
 }
 
-func (f *form) position(path string, given positionForm, now time.Time) ledger.Position {
-	order := delivery.Parse(&f.Faults, path+".orderId", given.Order, true, "must be an order id", delivery.ParseOrderID)
-	return ledger.Position{Order: order, Location: f.location(path, given.Latitude, given.Longitude, f.occurred(path+".at", given.At, now))}
+// decodePositions reads a batch element by element. The error is MALFORMED_REQUEST for what is no
+// JSON array, and VALIDATION_FAILED for one that is too long.
+func decodePositions(body string, now time.Time) (positionBatch, error) {
+	var given positionForm
+	fields := strictjson.Bind(&given)
+	reader := strictjson.New(body)
+	reader.NotesDuplicates = true
+	batch := positionBatch{rejected: []rejectedPosition{}}
+
+	reader.RootArray(func(i int) {
+		batch.size++
+		if batch.size > maxPositions {
+			reader.Skip()
+			return
+		}
+		given, reader.Wrong, reader.Duplicate = positionForm{}, nil, ""
+		isObject := reader.Object("", fields)
+		position, err := readPosition(given, isObject, &reader, now)
+		switch {
+		case err != nil:
+			batch.reject(i, err)
+		case delivery.IsNearTurkey(position.Location.Point):
+			batch.positions = append(batch.positions, position)
+		default:
+			batch.implausible++
+		}
+	})
+
+	if err := reader.End(); err != nil {
+		return positionBatch{}, err
+	}
+	if batch.size > maxPositions {
+		return positionBatch{}, delivery.Invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
+	}
+	return batch, nil
+}
+
+func (b *positionBatch) reject(index int, refusal *delivery.Error) {
+	b.rejectedCount++
+	if len(b.rejected) < maxRejected {
+		b.rejected = append(b.rejected, rejectedPosition{Index: index, ErrorCode: refusal.Code, Message: refusal.Message})
+	}
+}
+
+// readPosition checks the element that the reader has read last; nil: it is a position.
+func readPosition(given positionForm, isObject bool, r *strictjson.Reader, now time.Time) (ledger.Position, *delivery.Error) {
+	if !isObject {
+		return ledger.Position{}, delivery.Refuse(delivery.CodeValidationFailed, "must be an object")
+	}
+	if r.Duplicate != "" {
+		return ledger.Position{}, delivery.Refuse(delivery.CodeMalformedRequest, "%s", r.Duplicate)
+	}
+
+	f := form{Faults: delivery.Faults{WrongType: r.Wrong}}
+	position := ledger.Position{
+		Order: delivery.Parse(&f.Faults, "orderId", given.Order, true, "must be an order id", delivery.ParseOrderID),
+		Location: delivery.Location{
+			Point: f.place("", given.Latitude, given.Longitude),
+			At:    f.occurred("at", given.At, now),
+		},
+	}
+	refusal, _ := errors.AsType[*delivery.Error](f.Err())
+	return position, refusal
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -14,7 +15,10 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-const mehmet = `{"courier":{"name":"Mehmet Yılmaz","phone":"+905559998877","vehicleType":"Motorcycle"}}`
+const (
+	mehmet = `{"courier":{"name":"Mehmet Yılmaz","phone":"+905559998877","vehicleType":"Motorcycle"}}`
+	ayse   = `{"courier":{"name":"Ayşe Kaya","phone":"5551112233","vehicleType":"Car"}}`
+)
 
 //rule:fleet-api/get-jobs-status-searching-cursor
 //rule:what-the-service-does/facts-that/payment-handling-the-service-stores order-creation-request/dropoff.text
@@ -278,12 +282,12 @@ func TestFleetJobs_Refusals(t *testing.T) {
 	for body, field := range map[string]string{
 		`{}`: "status", `{"status":"Flying"}`: "status", `{"status":"Searching"}`: "status", `{"status":"Cancelled"}`: "status",
 		`{"status":"Failed"}`: "failureReason", `{"status":"Failed","failureReason":"Bored"}`: "failureReason",
-		`{"status":"Delivered","failureReason":"Other"}`: "failureReason", `{"status":"PickedUp",` + at(6*time.Minute) + `}`: "at",
-		`{"status":"PickedUp",` + at(-25*time.Hour) + `}`: "at", `{"status":"PickedUp","at":"now"}`: "at",
-		`{"status":"PickedUp","location":{"latitude":1}}`:                "location.longitude",
-		`{"status":"PickedUp","location":{"latitude":91,"longitude":0}}`: "location.latitude",
-		`{"status":"PickedUp","location":"here"}`:                        "location",
-		`{"status":"PickedUp","etaDropoffAt":"soon"}`:                    "etaDropoffAt",
+		`{"status":"Delivered","failureReason":"Other"}`: "failureReason", `{"status":"PickedUp",` + at(-25*time.Hour) + `}`: "at", `{"status":"PickedUp","at":"now"}`: "at",
+		`{"status":"PickedUp","location":{"latitude":1}}`:                   "location.longitude",
+		`{"status":"PickedUp","location":{"latitude":91,"longitude":0}}`:    "location.latitude",
+		`{"status":"PickedUp","location":"here"}`:                           "location",
+		`{"status":"PickedUp","location":{"latitude":41,"longitude":"29"}}`: "location.longitude",
+		`{"status":"PickedUp","etaDropoffAt":"soon"}`:                       "etaDropoffAt",
 	} {
 		wantField(t, e.fleet(e.courier, "POST", path+"/status", body), 422, "VALIDATION_FAILED", field)
 	}
@@ -376,7 +380,7 @@ func TestFleet_IsHeldToItsLimit(t *testing.T) {
 func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 	e := newStoreEnv(t, "")
 	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10}`)
-	position := `{"orderId":"7c9e6679-7425-80de-944b-e07fc1f90ae7","latitude":1,"longitude":1}`
+	position := `{"orderId":"7c9e6679-7425-80de-944b-e07fc1f90ae7","latitude":41,"longitude":29}`
 	batch := "[" + strings.Repeat(position+",", 299) + position + "]"
 	want(t, e.fleet(e.courier, "POST", "/locations", batch), 200, "", "ignored", 300)
 	if a := want(t, e.fleet(e.courier, "POST", "/locations", batch), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
@@ -549,27 +553,153 @@ func TestFleetLocations_KeepTheLastPosition(t *testing.T) {
 	e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", mehmet)
 	stranger := delivery.MakeOrderID(0, 1, delivery.OrderDigest(delivery.AccountID{}, "x")).String()
 	now := time.Now()
-	body := fmt.Sprintf(`[{"orderId":%q,"latitude":40.99,"longitude":29.03,"at":%q},{"orderId":%q,"latitude":1,"longitude":1}]`,
+	body := fmt.Sprintf(`[{"orderId":%q,"latitude":40.99,"longitude":29.03,"at":%q},{"orderId":%q,"latitude":41,"longitude":29}]`,
 		id, now.Format(time.RFC3339Nano), stranger)
 	want(t, e.fleet(e.courier, "POST", "/locations", body), 200, "", "accepted", 1, "ignored", 1)
-	older := fmt.Sprintf(`[{"orderId":%q,"latitude":1,"longitude":1,"at":%q}]`, id, now.Add(-time.Minute).Format(time.RFC3339Nano))
+	older := fmt.Sprintf(`[{"orderId":%q,"latitude":41,"longitude":29,"at":%q}]`, id, now.Add(-time.Minute).Format(time.RFC3339Nano))
 	want(t, e.fleet(e.courier, "POST", "/locations", older), 200, "")
 	if order := e.stored(id); order.Location.Point != (delivery.Point{Latitude: 40.99, Longitude: 29.03}) {
 		t.Errorf("%+v", order.Location)
 	}
-	want(t, e.fleet(e.courier, "POST", "/locations", `[]`), 200, "", "accepted", 0)
-	for body, field := range map[string]string{
-		`[1]`: "[0]", `[{"latitude":1,"longitude":1}]`: "[0].orderId", `[{"orderId":"` + id + `"}]`: "[0].latitude",
-		`[{"orderId":"x","latitude":1,"longitude":1}]`:                                        "[0].orderId",
-		`[{"orderId":"` + id + `","latitude":"1","longitude":1}]`:                             "[0].latitude",
-		`[{"orderId":"` + id + `","latitude":1,"longitude":181}]`:                             "[0].longitude",
-		`[{"orderId":"` + id + `","latitude":1,"longitude":1},{"orderId":2}]`:                 "[1].orderId",
-		`[{"orderId":"` + id + `","latitude":1,"longitude":1,"at":"2001-01-01T00:00:00Z"}]`:   "[0].at",
-		"[" + strings.Repeat(`{"orderId":"`+id+`","latitude":1,"longitude":1},`, 5000) + `1]`: "",
-	} {
-		wantField(t, e.fleet(e.courier, "POST", "/locations", body), 422, "VALIDATION_FAILED", field)
+	want(t, e.fleet(e.courier, "POST", "/locations", `[]`), 200, "", "accepted", 0, "ignored", 0, "rejectedCount", 0, "rejected", []any{})
+	tooMany := "[" + strings.Repeat(`{"orderId":"`+id+`","latitude":41,"longitude":29},`, 5000) + `1]`
+	wantField(t, e.fleet(e.courier, "POST", "/locations", tooMany), 422, "VALIDATION_FAILED", "")
+	for _, noArray := range []string{`{}`, `null`, `"x"`, `[1`, `[1,]`, `[{"orderId":"x"}{}]`, `[NaN]`, `[] []`, "[\"\xff\"]"} {
+		want(t, e.fleet(e.courier, "POST", "/locations", noArray), 400, "MALFORMED_REQUEST")
 	}
-	want(t, e.fleet(e.courier, "POST", "/locations", `{}`), 400, "MALFORMED_REQUEST")
+}
+
+// What cannot be read of a batch hides nothing else of it, and is named.
+//
+//rule:fleet-api/post-locations
+func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.playWorker()
+	first, last := e.created("POS-1"), e.created("POS-2")
+	for _, id := range []string{first, last} {
+		e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", mehmet)
+	}
+	place := func(id string) string { return `{"orderId":"` + id + `","latitude":40.99,"longitude":29.03}` }
+
+	for element, message := range map[string]string{
+		`null`: "must be an object", `1`: "must be an object", `"x"`: "must be an object", `[]`: "must be an object", `true`: "must be an object",
+		`[{"orderId":"` + first + `","latitude":41,"longitude":29}]`: "must be an object",
+		`{}`:                             "orderId is required (and 2 more in data.fields)",
+		`{"latitude":41,"longitude":29}`: "orderId is required",
+		`{"orderId":"` + first + `"}`:    "latitude is required (and 1 more in data.fields)",
+		`{"orderId":null,"latitude":41,"longitude":29}`:                                        "orderId is required",
+		`{"orderId":"A-1001","latitude":41,"longitude":29}`:                                    "orderId must be an order id",
+		`{"orderId":"7c9e6679-7425-40de-944b-e07fc1f90ae7","latitude":41,"longitude":29}`:      "orderId must be an order id",
+		`{"orderId":17,"latitude":41,"longitude":29}`:                                          "orderId must be a string",
+		`{"orderId":"` + first + `","latitude":null,"longitude":29}`:                           "latitude is required",
+		`{"orderId":"` + first + `","latitude":"41","longitude":29}`:                           "latitude must be a number, without quotes; decimals follow a point",
+		`{"orderId":"` + first + `","latitude":{},"longitude":29}`:                             "latitude must be a number",
+		`{"orderId":"` + first + `","latitude":91,"longitude":29}`:                             "latitude must be from -90 to 90",
+		`{"orderId":"` + first + `","latitude":1e999,"longitude":29}`:                          "latitude must be from -90 to 90",
+		`{"orderId":"` + first + `","latitude":41,"longitude":-180.5}`:                         "longitude must be from -180 to 180",
+		`{"orderId":"` + first + `","latitude":41,"longitude":29,"at":"yesterday"}`:            "at must be an ISO 8601 time such as 2026-11-21T12:30:00+03:00",
+		`{"orderId":"` + first + `","latitude":41,"longitude":29,"at":1795836193}`:             "at must be a string",
+		`{"orderId":"` + first + `","latitude":41,"longitude":29,"at":"2001-01-01T00:00:00Z"}`: "at must not lie more than 24 hours in the past; it is read as 2001-01-01T03:00:00.000+03:00, a local time has no Z",
+		`{"orderId":"` + first + `","latitude":41,"latitude":42,"longitude":29}`:               `the key "latitude" occurs twice in one object`,
+		`{"orderId":"` + first + `","latitude":41,"longitude":29,"x":[{"y":1,"y":1}]}`:         `the key "y" occurs twice in one object`,
+	} {
+		a := want(t, e.fleet(e.courier, "POST", "/locations", "["+place(first)+","+element+","+place(last)+"]"), 200, "", "accepted", 2, "ignored", 0, "rejectedCount", 1)
+		code := "VALIDATION_FAILED"
+		if strings.Contains(message, "twice") {
+			code = "MALFORMED_REQUEST"
+		}
+		named := []any{map[string]any{"index": 1.0, "errorCode": code, "message": message}}
+		if got := a.data["rejected"]; !reflect.DeepEqual(got, named) {
+			t.Errorf("%s: %v, want %v", element, got, named)
+		}
+		want(t, e.fleet(e.courier, "POST", "/locations", "["+element+"]"), 200, "", "accepted", 0, "ignored", 0, "rejectedCount", 1)
+	}
+
+	// Unknown members are ignored, as everywhere.
+	want(t, e.fleet(e.courier, "POST", "/locations", `[{"orderId":"`+first+`","latitude":41,"longitude":29,"accuracy":8,"at":null}]`), 200, "", "accepted", 1)
+	many := want(t, e.fleet(e.courier, "POST", "/locations", "["+strings.Repeat("1,", 4999)+place(first)+"]"), 200, "", "accepted", 1, "rejectedCount", 4999)
+	if named := many.list("rejected"); len(named) != 100 || named[99]["index"] != 99.0 {
+		t.Errorf("%d are named", len(named))
+	}
+}
+
+// A phone that does not know where it is, and one that says where no courier can be.
+//
+//rule:fleet-api/post-locations
+func TestFleetReports_LeaveOutWhereNoCourierCanBe(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.playWorker()
+	for n, place := range []string{
+		`"latitude":0,"longitude":0`, `"latitude":-0.0,"longitude":-0.0`, `"latitude":0.0004,"longitude":-0.0002`, `"latitude":1e-300,"longitude":0`,
+		`"latitude":-89.9,"longitude":29`, `"latitude":52.52,"longitude":13.4`, `"latitude":29.03,"longitude":40.98`, `"latitude":40.98,"longitude":0`,
+	} {
+		id := e.created(fmt.Sprint("POS-", n))
+		want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", strings.TrimSuffix(mehmet, "}")+`,"location":{`+place+`}}`), 200, "")
+		want(t, e.fleet(e.courier, "POST", "/locations", `[{"orderId":"`+id+`",`+place+`}]`), 200, "", "accepted", 0, "ignored", 1, "rejectedCount", 0)
+		want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/status", `{"status":"PickingUp","location":{`+place+`}}`), 202, "")
+		e.await("the status", func() bool { return e.stored(id).Status == delivery.PickingUp })
+		if o := e.stored(id); !o.Location.IsZero() || !o.Changes[0].Location.IsZero() || !o.Changes[1].Location.IsZero() {
+			t.Errorf("%s is a place: %+v", place, o)
+		}
+	}
+
+	id := e.created("POS-near") // Alexandroupoli, in Greece
+	const place = `"location":{"latitude":40.85,"longitude":25.87}`
+	want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", strings.TrimSuffix(mehmet, "}")+`,`+place+`}`), 200, "")
+	e.await("the acceptance", func() bool { return e.stored(id).Status == delivery.Assigned })
+	if o := e.stored(id); o.Location.Longitude != 25.87 {
+		t.Errorf("%+v", o.Location)
+	}
+}
+
+// Nobody can set a courier's clock: what it dates ahead was reported now, and hides nothing later.
+func TestFleetReports_ReadATimeAheadAsNow(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.playWorker()
+	for n, ahead := range []string{
+		formatTime(time.Now().Add(time.Minute)), formatTime(time.Now().Add(6 * time.Minute)), formatTime(time.Now().Add(24 * time.Hour)),
+		formatTime(time.Now().AddDate(1, 0, 0)), "2106-02-07T06:28:15Z", "9999-12-31T23:59:59Z",
+	} {
+		id := e.created(fmt.Sprint("POS-", n))
+		timed := func(body string) string { return strings.TrimSuffix(body, "}") + `,"at":"` + ahead + `"}` }
+		want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", timed(mehmet)), 200, "")
+		want(t, e.fleet(e.courier, "POST", "/locations", "["+timed(`{"orderId":"`+id+`","latitude":40.99,"longitude":29.03}`)+"]"), 200, "", "accepted", 1)
+		want(t, e.fleet(e.courier, "POST", "/locations", `[{"orderId":"`+id+`","latitude":40.98,"longitude":29.04}]`), 200, "", "accepted", 1)
+		want(t, e.fleet(e.courier, "PUT", "/jobs/"+id+"/courier", timed(ayse)), 200, "")
+		want(t, e.fleet(e.courier, "POST", "/locations", `[{"orderId":"`+id+`","latitude":40.97,"longitude":29.05}]`), 200, "", "accepted", 1)
+		want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/status", timed(`{"status":"Delivered"}`)), 202, "")
+		e.await("the delivery", func() bool { return e.stored(id).Status == delivery.Delivered })
+		o := e.stored(id)
+		if o.UpdatedAt().After(time.Now().Add(time.Second)) || o.Location.Latitude != 40.97 || o.Courier.Name != "Ayşe Kaya" {
+			t.Errorf("%s: %+v", ahead, o)
+		}
+	}
+}
+
+func TestFleetReports_TakeAnEstimateOfThePresentOnly(t *testing.T) {
+	e := newStoreEnv(t, "")
+	e.playWorker()
+	id := e.created("POS-1")
+	in := func(d time.Duration) string {
+		return `"etaDropoffAt":"` + time.Now().Add(d).Format(time.RFC3339Nano) + `"}`
+	}
+	accept, status := strings.TrimSuffix(mehmet, "}")+",", `{"status":"PickingUp",`
+	for _, estimate := range []string{in(-61 * time.Minute), in(6*time.Hour + time.Minute), `"etaDropoffAt":"2000-01-01T00:00:00Z"}`, `"etaDropoffAt":"2099-01-01T00:00:00Z"}`} {
+		for path, body := range map[string]string{"/accept": accept, "/status": status} {
+			a := e.fleet(e.courier, "POST", "/jobs/"+id+path, body+estimate)
+			wantField(t, a, 422, "VALIDATION_FAILED", "etaDropoffAt")
+			if !strings.Contains(a.message, "between one hour ago and 6 hours ahead, from 20") {
+				t.Errorf("%q names no bounds", a.message)
+			}
+		}
+	}
+
+	want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", accept+in(5*time.Hour+59*time.Minute)), 200, "")
+	want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/status", status+in(-59*time.Minute)), 202, "")
+	e.await("the status", func() bool { return e.stored(id).Status == delivery.PickingUp })
+	if o := e.stored(id); o.Changes[0].ETA.IsZero() || o.Changes[1].ETA.IsZero() {
+		t.Errorf("%+v", o.Changes)
+	}
 }
 
 //rule:fleet-api/put-availability decisions/fleet-option-status

@@ -178,29 +178,38 @@ func checkRefusal(t *testing.T, err error, codes ...delivery.Code) {
 	t.Errorf("refused with %v", err)
 }
 
-// FuzzDecodePositions: a batch is read whole, or refused whole.
+// FuzzDecodePositions: every element of a JSON array is a position, no place, or named.
 func FuzzDecodePositions(f *testing.F) {
 	id := delivery.MakeOrderID(3, 20000, delivery.OrderDigest(delivery.AccountID{1}, "order")).String()
 	for _, seed := range []string{`[]`, `[{"orderId":"` + id + `","latitude":41,"longitude":29,"at":"2026-11-21T12:00:00+03:00"}]`,
 		`[{"orderId":"` + id + `","latitude":-90.0,"longitude":1.8e2}]`, `[{"orderId":1,"latitude":"41"},null,[],{}]`, `{}`, `[1e999,-0]`,
-		`[{"orderId":"` + id + `","latitude":41,"longitude":29,"at":"2026-11-23T12:00:00+03:00"}]`} {
+		`[{"orderId":"` + id + `","latitude":41,"longitude":29,"at":"2026-11-23T12:00:00+03:00"}]`,
+		`[{"orderId":"` + id + `","latitude":41,"longitude":29,"longitude":30},{"orderId":"` + id + `","latitude":0,"longitude":0}]`} {
 		f.Add(seed)
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	f.Fuzz(func(t *testing.T, body string) {
-		positions, err := decodePositions(body, now)
+		batch, err := decodePositions(body, now)
 		if err != nil {
 			checkRefusal(t, err, delivery.CodeMalformedRequest, delivery.CodeValidationFailed)
 			return
 		}
-		list, _ := standard(t, body).([]any)
-		if len(list) < len(positions) || len(positions) > maxPositions {
-			t.Fatalf("%d positions of %q", len(positions), body)
+		if batch.size > maxPositions || batch.size != len(batch.positions)+batch.implausible+batch.rejectedCount ||
+			len(batch.rejected) != min(batch.rejectedCount, maxRejected) {
+			t.Fatalf("%+v of %q", batch, body)
 		}
-		for _, p := range positions {
-			if p.Location.Latitude < -90 || p.Location.Latitude > 90 || p.Location.Longitude < -180 ||
-				p.Location.Longitude > 180 || p.Location.At.After(now.Add(maxAhead)) || p.Location.At.Before(now.Add(-maxBehind)) {
+		var list []json.RawMessage
+		if err := json.Unmarshal([]byte(body), &list); err != nil || len(list) != batch.size {
+			t.Fatalf("%d elements of %q, %v", batch.size, body, err)
+		}
+		for _, p := range batch.positions {
+			if !delivery.IsNearTurkey(p.Location.Point) || p.Location.At.After(now) || p.Location.At.Before(now.Add(-maxBehind)) {
 				t.Errorf("accepted %+v", p)
+			}
+		}
+		for _, r := range batch.rejected {
+			if r.Index >= batch.size || r.Message == "" || r.ErrorCode != delivery.CodeValidationFailed && r.ErrorCode != delivery.CodeMalformedRequest {
+				t.Errorf("rejected %+v", r)
 			}
 		}
 	})

@@ -442,10 +442,13 @@ func readForm(body string, fields any) *form {
 	return f
 }
 
+// maxMistyped is how many fields of wrong types are looked at.
+const maxMistyped = 50
+
 // readElements reads an array of objects, of which take gets each with its path; what is null, or
-// of a wrong type, is no object and empty. More than most are one fault, and of wrong types no more
-// than maxMistyped are looked at.
-func readElements[T any](f *form, text, path string, most int, tooMany string, take func(path string, given T, isObject bool)) {
+// of a wrong type, is empty. More than most are one fault, and of wrong types no more than maxMistyped
+// are looked at.
+func readElements[T any](f *form, text, path string, most int, tooMany string, take func(path string, given T)) {
 	var given, none T
 	fields, before := strictjson.Bind(&given), f.WrongType
 	r := strictjson.New(text)
@@ -457,11 +460,11 @@ func readElements[T any](f *form, text, path string, most int, tooMany string, t
 		}
 		given = none
 		at, known := fmt.Sprintf("%s[%d]", path, i), len(r.Wrong)
-		isObject := r.Object(at, fields)
+		r.Object(at, fields)
 		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; len(r.Wrong) > known {
 			f.WrongType = slices.Concat(before, r.Wrong)
 		}
-		take(at, given, isObject)
+		take(at, given)
 	})
 	f.malformed = cmp.Or(f.malformed, r.End())
 }

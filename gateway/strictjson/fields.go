@@ -91,12 +91,16 @@ func (r *Reader) Root(into *Fields) {
 	}
 }
 
-// Object reads an element that should be an object, and reports whether it is one.
+// Object reads an element that should be an object, and reports whether it is one. The paths of its
+// members begin with path, unless that is empty.
 func (r *Reader) Object(path string, into *Fields) bool {
 	if !r.expect('{', path, "must be an object") {
 		return false
 	}
-	r.fields(into, path+".")
+	if path != "" {
+		path += "."
+	}
+	r.fields(into, path)
 	return true
 }
 

@@ -30,6 +30,12 @@ type Reader struct {
 	// Unknown lists the members without a field in objects that are closed.
 	Unknown []string
 
+	// NotesDuplicates makes a key that occurs twice in one object no syntax error, so that a reader
+	// of many elements can refuse one and go on. Of the members the last one counts.
+	NotesDuplicates bool
+	// Duplicate says which key occurred twice, the first since it was emptied; empty: none.
+	Duplicate string
+
 	src       string
 	pos       int
 	depth     int
@@ -177,7 +183,7 @@ func (r *Reader) object(each func(key string)) {
 		}
 		key := r.text()
 		if r.err == nil && !keys.add(key) {
-			r.fail(fmt.Sprintf("the key %.64q occurs twice in one object", key))
+			r.duplicate(key)
 		}
 		if r.space(); !r.take(':') {
 			r.fail("a colon is expected")
@@ -188,6 +194,17 @@ func (r *Reader) object(each func(key string)) {
 		}
 	}
 	r.depth--
+}
+
+func (r *Reader) duplicate(key string) {
+	message := fmt.Sprintf("the key %.64q occurs twice in one object", key)
+	if !r.NotesDuplicates {
+		r.fail(message)
+		return
+	}
+	if r.Duplicate == "" {
+		r.Duplicate = message
+	}
 }
 
 // keySet is the keys of one object. Beyond fewKeys a map takes over, so that thousands

@@ -205,3 +205,23 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// Whoever reads many elements refuses one and goes on.
+func TestReader_NotesDuplicatesOfOneElement(t *testing.T) {
+	var given struct {
+		A delivery.Number `json:"a"`
+	}
+	fields := Bind(&given)
+	r := New(`[{"a":1},{"a":1,"a":2},{"a":1,"x":[{"":1,"":2}]},{"a":1,"b":2}]`)
+	r.NotesDuplicates = true
+	var noted []string
+	r.RootArray(func(int) {
+		r.Duplicate = ""
+		r.Object("", fields)
+		noted = append(noted, r.Duplicate)
+	})
+	want := []string{"", `the key "a" occurs twice in one object`, `the key "" occurs twice in one object`, ""}
+	if err := r.End(); err != nil || !slices.Equal(noted, want) {
+		t.Errorf("%q, %v", noted, err)
+	}
+}

@@ -214,6 +214,17 @@ func InTurkey(p Point) bool {
 	return false
 }
 
+// nearTurkey is in degrees: some 200 km, what a phone without satellites may be wrong, and more.
+const nearTurkey = 2
+
+// IsNearTurkey reports whether a courier can be there: in the rectangle around Turkey or at most
+// two degrees outside it. So 0, 0, which a phone reports that does not know where it is, is no place.
+func IsNearTurkey(p Point) bool {
+	southWest, northEast := turkey.bounds.Min, turkey.bounds.Max
+	return p.Latitude >= southWest.Y-nearTurkey && p.Latitude <= northEast.Y+nearTurkey &&
+		p.Longitude >= southWest.X-nearTurkey && p.Longitude <= northEast.X+nearTurkey
+}
+
 // Turkey is the outline.
 func Turkey() *Coverage { return turkey }
 

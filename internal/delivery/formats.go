@@ -113,7 +113,12 @@ var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+0
 // ParseTime reads an ISO 8601 time: date, "T", hours and minutes, optionally seconds, up
 // to nine digits of a fraction, and an offset ("Z", +03:00, +0300 or +03), else +03:00.
 // Years run from 2000 to 2100. The error's text continues the field's name.
-func ParseTime(s string) (time.Time, error) {
+func ParseTime(s string) (time.Time, error) { return parseTime(s, minYear, maxYear) }
+
+// ParseClockTime is ParseTime for what a phone's clock shows, which may be any year.
+func ParseClockTime(s string) (time.Time, error) { return parseTime(s, 0, 9999) }
+
+func parseTime(s string, firstYear, lastYear int) (time.Time, error) {
 	clock, zone := s, ""
 	if i := strings.LastIndexAny(s, "Z+-"); i > len(time.DateOnly) {
 		clock, zone = s[:i], s[i:]
@@ -136,7 +141,7 @@ func ParseTime(s string) (time.Time, error) {
 	}
 	// Package time takes shorter hours, longer fractions and larger offsets.
 	_, offset := at.Zone()
-	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") || at.Year() < minYear || at.Year() > maxYear ||
+	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") || at.Year() < firstYear || at.Year() > lastYear ||
 		offset <= -maxOffset || offset >= maxOffset || len(zone) > 3 && zone[len(zone)-2] == '6' {
 		return time.Time{}, errTime
 	}

@@ -96,3 +96,16 @@ func FuzzParseTime(f *testing.F) {
 		t.Errorf("%q was accepted as %v", in, got)
 	})
 }
+
+func TestParseClockTime_ReadsAnyYear(t *testing.T) {
+	for in, want := range map[string]int64{
+		"2026-11-21T12:00:00+03:00": 1795251600, "1970-01-01T00:00:00Z": 0, "2106-02-07T06:28:15Z": 4294967295, "9999-12-31T23:59:59Z": 253402300799,
+	} {
+		got, err := ParseClockTime(in)
+		check(t, err == nil && got.Unix() == want, "%s: got %v, %v", in, got, err)
+	}
+	for _, in := range []string{"", "now", "10000-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "1795251600"} {
+		_, err := ParseClockTime(in)
+		check(t, err != nil, "%q is a time", in)
+	}
+}

@@ -96,6 +96,32 @@ func TestInTurkey_ToleranceIsExact(t *testing.T) {
 	}
 }
 
+func TestIsNearTurkey_LeavesTwoDegreesAroundIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		p    Point
+		want bool
+	}{
+		"Kadıköy":            {Point{40.99, 29.03}, true},
+		"the sea off Hatay":  {Point{36, 35.5}, true},
+		"Nicosia":            {Point{35.18, 33.36}, true},
+		"0, 0":               {Point{}, false},
+		"almost 0, 0":        {Point{1e-9, -1e-9}, false},
+		"the south pole":     {Point{-89.9, 29}, false},
+		"Berlin":             {Point{52.52, 13.4}, false},
+		"a latitude alone":   {Point{40.99, 0}, false},
+		"a longitude alone":  {Point{0, 29.03}, false},
+		"Kadıköy, swapped":   {Point{29.03, 40.99}, false},
+		"no numbers":         {Point{math.NaN(), math.NaN()}, false},
+		"just inside":        {Point{turkey.bounds.Min.Y - 1.99, 35}, true},
+		"just outside":       {Point{turkey.bounds.Min.Y - 2.01, 35}, false},
+		"just too far east":  {Point{39, turkey.bounds.Max.X + 2.01}, false},
+		"just too far west":  {Point{39, turkey.bounds.Min.X - 2.01}, false},
+		"just too far north": {Point{turkey.bounds.Max.Y + 2.01, 35}, false},
+	} {
+		check(t, IsNearTurkey(c.p) == c.want, "%s: %v", name, !c.want)
+	}
+}
+
 func TestTurkey_IsTheEmbeddedOneAndTheCallersOwn(t *testing.T) {
 	want := turkeyRing(t)
 	for range 2 { // the second time after the first copy was spoilt
