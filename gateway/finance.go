@@ -53,7 +53,7 @@ func (g *gateway) announceReport(x *requestContext) error {
 
 func (f *reportForm) read() *delivery.AvailableReport {
 	r := &delivery.AvailableReport{
-		ID:   f.Line("id", f.ID, true, 1, maxReportID),
+		ID:   f.Faults.ID("id", f.ID, true, maxReportID),
 		Kind: delivery.Parse(&f.Faults, "kind", f.Kind, true, "must be closing, correction or scheduled", delivery.ParseReportKind),
 	}
 	r.Month = delivery.Parse(&f.Faults, "month", f.Month, r.Kind != delivery.ReportScheduled, "must be a month such as 2026-10", readMonth)

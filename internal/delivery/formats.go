@@ -2,7 +2,7 @@ package delivery
 
 import (
 	"errors"
-	"slices"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -86,12 +86,17 @@ var errPhone = errors.New("must have 10 digits, the first of them not 0, after +
 // NormalizePhone reads an optional +90, an optional 0, and returns the 10 ASCII digits
 // that follow, the first not 0 (design section 9). Separators are refused: one may stand
 // for a missing digit. The error's text continues the field's name.
+// Invisible characters, which phones add to what is copied from contacts, are taken away.
 func NormalizePhone(s string) (string, error) {
-	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "+90"), "0")
-	if len(s) != phoneDigits || s[0] == '0' || !isDigits(s) {
-		return "", errPhone
+	number := pasted(s)
+	digits := strings.TrimPrefix(strings.TrimPrefix(number, "+90"), "0")
+	if len(digits) == phoneDigits && digits[0] != '0' && isDigits(digits) {
+		return digits, nil
 	}
-	return s, nil
+	if named := unreadableDigit(number); named != "" {
+		return "", fmt.Errorf("%w%s", errPhone, named)
+	}
+	return "", errPhone
 }
 
 // Istanbul is the local time of the service, +03:00 all year (design section 9).
@@ -164,30 +169,6 @@ func ReadAs(given string, at time.Time) string {
 		return "; it is read as " + FormatTime(at) + ", a local time has no Z"
 	}
 	return "; it is read as " + FormatTime(at)
-}
-
-// AbbreviateName shortens the last of several words to its initial, in upper case as in
-// Turkish (spec, "Delivery rules" 6): "Mehmet Yılmaz" becomes "Mehmet Y.". It collapses
-// white space. Idempotent.
-func AbbreviateName(full string) string {
-	words := strings.Fields(full)
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	words[last] = initial(words[last]) + "."
-	return strings.Join(words, " ")
-}
-
-func initial(word string) string {
-	runes := []rune(word)
-	start := max(slices.IndexFunc(runes, unicode.IsLetter), 0)
-	end := start + 1
-	for end < len(runes) && unicode.Is(unicode.Mn, runes[end]) {
-		end++
-	}
-	runes[start] = unicode.TurkishCase.ToUpper(runes[start])
-	return string(runes[start:end])
 }
 
 // combiningDot is left of an İ that was lower-cased as in English.

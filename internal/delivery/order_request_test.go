@@ -29,7 +29,7 @@ func fieldNames(e *Error) string {
 // validOrder has every field set.
 func validOrder() OrderRequest {
 	return OrderRequest{
-		ExternalStoreID: text(" store-1 "), ExternalOrderID: text("order-1"),
+		ExternalStoreID: text("store-1"), ExternalOrderID: text("order-1"),
 		OrderedAt: text("2026-11-21T11:55:00"), ReadyAt: text("2026-11-21T12:20:00+03:00"),
 		RecipientName: text(" Ayşe Öztürk "), RecipientPhone: text("+905321234567"),
 		DropoffText: text("Bağdat Cd. 12, Kadıköy\r\n2. kat"), DropoffLatitude: literal("40.9903"), DropoffLongitude: literal("29.029"),

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // MaxReadyAtLead is how far ahead readyAt may be, inclusively.
@@ -46,8 +44,8 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	d.Dropoff.Point, _ = f.point("dropoff.latitude", r.DropoffLatitude, "dropoff.longitude", r.DropoffLongitude, true)
 	d.ReadyAt = f.readyAt(r.ReadyAt, now)
 
-	d.ExternalStoreID = f.Line("externalStoreId", r.ExternalStoreID, true, 1, maxExternalID)
-	d.ExternalOrderID = f.Line("externalOrderId", r.ExternalOrderID, true, 1, maxExternalID)
+	d.ExternalStoreID = f.ID("externalStoreId", r.ExternalStoreID, true, maxExternalID)
+	d.ExternalOrderID = f.ID("externalOrderId", r.ExternalOrderID, true, maxExternalID)
 	d.OrderedAt = f.Time("orderedAt", r.OrderedAt)
 	d.Dropoff.BuildingNo = f.text("dropoff.buildingNo", r.DropoffBuildingNo, false, 0, maxDropoffPart)
 	d.Dropoff.DoorNo = f.text("dropoff.doorNo", r.DropoffDoorNo, false, 0, maxDropoffPart)
@@ -129,26 +127,19 @@ func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 }
 
 func parseTaxNumber(s string) (string, error) {
-	if s = strings.TrimSpace(s); !isDigits(s) || len(s) != 10 && len(s) != 11 {
-		return "", errors.New("must have 10 or 11 digits")
+	number := pasted(s)
+	hasLength := len(number) == 10 || len(number) == 11
+	if !hasLength || !isDigits(number) {
+		return "", errors.New("must have 10 or 11 digits" + unreadableDigit(number))
 	}
-	return s, nil
+	return number, nil
 }
 
-// CheckExternalStoreID checks the path parameter: 1 to 64 code points without control
-// characters and surrounding white space, which an order could not name. The error is a
-// *Error VALIDATION_FAILED.
+// CheckExternalStoreID checks the path parameter, as an order's externalStoreId is checked. The
+// error is a *Error VALIDATION_FAILED.
 func CheckExternalStoreID(s string) error {
-	const field = "externalStoreId"
 	var f Faults
-	switch length := utf8.RuneCountInString(s); {
-	case length < 1 || length > maxExternalID:
-		f.Invalid(field, lengthMessage(1, maxExternalID))
-	case lineFault(s) != "":
-		f.Invalid(field, lineFault(s))
-	case strings.TrimSpace(s) != s:
-		f.Invalid(field, "must not begin or end with white space")
-	}
+	f.ID("externalStoreId", Text{Value: s, Set: true}, true, maxExternalID)
 	return f.Err()
 }
 
@@ -177,9 +168,13 @@ func (r *CancelRequest) Check(f *Faults) (CancelReason, string, error) {
 
 // CheckIdempotencyKey checks a header's key. The error is a *Error VALIDATION_FAILED.
 func CheckIdempotencyKey(header string, key []byte) error {
-	invisible := func(r rune) bool { return r < 0x21 || r > 0x7e }
-	if len(key) < 1 || len(key) > maxIdempotencyKey || bytes.ContainsFunc(key, invisible) {
-		return Invalid(header, "must have 1 to 255 visible ASCII characters")
+	const message = "must have 1 to 255 visible ASCII characters"
+	if len(key) < 1 || len(key) > maxIdempotencyKey {
+		return Invalid(header, message)
+	}
+	i := bytes.IndexFunc(key, func(r rune) bool { return r < 0x21 || r > 0x7e })
+	if i >= 0 {
+		return Invalid(header, message+"; "+at(string(key), i))
 	}
 	return nil
 }

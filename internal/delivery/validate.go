@@ -125,55 +125,83 @@ const (
 	maxIdempotencyKey = 255
 )
 
-// text is trimmed text with line breaks and tabs; empty when it is absent or wrong.
+// text is Visible text with line breaks and tabs; empty when it is absent or wrong.
 // tooShort is the code of a short one, if the spec has one.
 func (f *Faults) text(field string, t Text, required bool, least, most int, tooShort ...Code) string {
+	return f.readText(field, t, required, least, most, false, tooShort...)
+}
+
+// Line is Visible text without line breaks and tabs.
+func (f *Faults) Line(field string, t Text, required bool, least, most int) string {
+	return f.readText(field, t, required, least, most, true)
+}
+
+func (f *Faults) readText(field string, t Text, required bool, least, most int, isLine bool, tooShort ...Code) string {
 	if !f.present(field, t.Set, required) {
 		return ""
 	}
-	value := strings.TrimSpace(t.Value)
-	length := utf8.RuneCountInString(value)
-	switch fault := textFault(value); {
-	case fault != "":
-		f.Invalid(field, fault)
-		return ""
-	case length < least && tooShort != nil:
-		f.refuse(tooShort[0], field, fmt.Sprintf("must have at least %d characters", least))
-	case length < least || length > most:
-		f.Invalid(field, lengthMessage(least, most))
-	}
-	return value
-}
 
-// Line is text without control characters.
-func (f *Faults) Line(field string, t Text, required bool, least, most int) string {
-	value := f.text(field, t, required, least, most)
-	if fault := lineFault(value); fault != "" {
-		f.Invalid(field, fault)
-	}
-	return value
-}
-
-// textFault is why a text of any length is refused, or empty.
-func textFault(s string) string {
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
-			return "must be valid UTF-8"
-		case r == '\n' || r == '\t' || r == '\r' && strings.HasPrefix(s[i:], "\r\n"):
-		case unicode.IsControl(r):
-			return "must not contain control characters"
+	value, length, seen := t.Value, len(t.Value), len(t.Value)
+	if !isPlain(value) {
+		inner := strings.TrimFunc(value, func(r rune) bool { return isBlank(r) || isInvisible(r) })
+		if fault := controlFault(value, inner, isLine); fault != "" {
+			f.Invalid(field, fault)
+			return ""
 		}
+		value = Visible(value)
+		length, seen = utf8.RuneCountInString(value), seenLength(value)
+	}
+
+	isShort := seen < least
+	switch {
+	case isShort && tooShort != nil:
+		f.refuse(tooShort[0], field, fmt.Sprintf("must have at least %d characters", least)+seenOnly(t.Value, least))
+	case isShort || length > most:
+		f.Invalid(field, lengthMessage(least, most)+seenOnly(t.Value, least))
+	}
+	return value
+}
+
+// seenOnly ends the message about a text that is long enough only with what nobody sees.
+func seenOnly(text string, least int) string {
+	isLongEnough := utf8.RuneCountInString(text) >= least
+	if isLongEnough && seenLength(Visible(text)) < least {
+		return " that can be seen"
 	}
 	return ""
 }
 
-// lineFault is textFault for a text without line breaks.
-func lineFault(s string) string {
-	if strings.ContainsAny(s, "\n\r\t") {
-		return "must not contain control characters"
+// ID is an id that programs compare: it is kept as it is, or refused, see idFault.
+func (f *Faults) ID(field string, t Text, required bool, most int) string {
+	if !f.present(field, t.Set, required) {
+		return ""
 	}
-	return textFault(s)
+	length := utf8.RuneCountInString(t.Value)
+	if length < 1 || length > most {
+		f.Invalid(field, lengthMessage(1, most))
+		return t.Value
+	}
+	if fault := idFault(t.Value); fault != "" {
+		f.Invalid(field, fault)
+	}
+	return t.Value
+}
+
+// controlFault says why a text is refused because of a code point within inner, a part of it, or is
+// empty. A line must not have line breaks and tabs either.
+func controlFault(text, inner string, isLine bool) string {
+	offset := strings.Index(text, inner)
+	for i, r := range inner {
+		isUsual := !isLine && (r == '\n' || r == '\t' || strings.HasPrefix(inner[i:], "\r\n"))
+		isRefused := unicode.IsControl(r) || isLine && isSeparator(r)
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(inner[i:], string(utf8.RuneError)):
+			return "must be valid UTF-8"
+		case isRefused && !isUsual:
+			return "must not contain control characters; " + at(text, offset+i)
+		}
+	}
+	return ""
 }
 
 func lengthMessage(least, most int) string {
