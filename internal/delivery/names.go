@@ -74,8 +74,8 @@ var titles = map[string]bool{
 	"sayin": true, "sn": true, "uzm": true, "yrd": true,
 }
 
-// withoutTitles leaves out the titles at both ends; hasTitle tells of one before the name. Words that
-// are all titles stay as they are.
+// withoutTitles leaves out the titles at both ends; hasTitle tells of one before the name. Of words that
+// are all titles the first is a name.
 func withoutTitles(words []string) (names []string, hasTitle bool) {
 	first, end := 0, len(words)
 	for first < end && titles[FoldName(words[first])] {
@@ -85,7 +85,7 @@ func withoutTitles(words []string) (names []string, hasTitle bool) {
 		end--
 	}
 	if first == end {
-		return words, false
+		return words[:min(1, end)], false
 	}
 	return words[first:end], first > 0
 }
