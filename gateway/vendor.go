@@ -87,40 +87,80 @@ const (
 	headerDraftKey = "Idempotency-Key"
 )
 
-// idempotencyKey is what either header carries; empty when neither was sent. The
+// idempotencyKey is the key that either header carries; empty when neither was sent. The
 // spec suggests the order's own id, which needs no copy.
 func (x *requestContext) idempotencyKey(externalOrderID string) (string, error) {
-	name := headerKey
-	value, sent := x.header(headerKey)
-	draft, draftSent := x.header(headerDraftKey)
-	switch {
-	case sent > 1:
-		return "", delivery.Invalid(headerKey, "must be sent once")
-	case draftSent > 1:
-		return "", delivery.Invalid(headerDraftKey, "must be sent once")
-	case sent+draftSent == 0:
-		return "", nil
-	case sent == 0:
-		name, value = headerDraftKey, unquoted(draft)
-	case draftSent == 1 && !bytes.Equal(value, draft) && !bytes.Equal(value, unquoted(draft)):
-		return "", delivery.Refuse(delivery.CodeMalformedRequest, "%s and %s differ; send one of them", headerKey, headerDraftKey)
-	}
-	if err := delivery.CheckIdempotencyKey(name, value); err != nil {
+	own, ownSent, err := x.keyIn(headerKey)
+	if err != nil {
 		return "", err
 	}
-	if string(value) == externalOrderID {
+	draft, draftSent, err := x.keyIn(headerDraftKey)
+	if err != nil {
+		return "", err
+	}
+
+	key := own
+	switch {
+	case !ownSent:
+		key = draft
+	case draftSent && !bytes.Equal(own, draft):
+		return "", delivery.Refuse(delivery.CodeMalformedRequest, "%s and %s differ; send one of them", headerKey, headerDraftKey)
+	}
+	if string(key) == externalOrderID {
 		return externalOrderID, nil
 	}
-	return string(value), nil
+	return string(key), nil
 }
 
-// unquoted is a key without the quotes that the draft wants around it.
-func unquoted(key []byte) []byte {
-	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
-		return key[1 : n-1]
+// keyIn reads the key of one header. The error is a *delivery.Error.
+func (x *requestContext) keyIn(header string) (key []byte, sent bool, err error) {
+	value, times := x.header(header)
+	switch {
+	case times == 0:
+		return nil, false, nil
+	case times > 1:
+		return nil, true, delivery.Invalid(header, "must be sent once")
 	}
-	return key
+
+	key, ok := unquoted(value)
+	if !ok {
+		return nil, true, delivery.Invalid(header, `must be a key, or a key in double quotes, with \" for " and \\ for \ within them`)
+	}
+	return key, true, delivery.CheckIdempotencyKey(header, key)
 }
+
+// unquoted is a key without the quotes that the draft wants around it, and without the escapes
+// within them (a string of RFC 8941). false: a quote, or an escape, has no other half.
+func unquoted(value []byte) (key []byte, ok bool) {
+	hasStart, hasEnd := bytes.HasPrefix(value, quote), bytes.HasSuffix(value, quote)
+	if !hasStart {
+		return value, !hasEnd
+	}
+	if !hasEnd || len(value) < 2 {
+		return nil, false
+	}
+
+	inner := value[1 : len(value)-1]
+	if !bytes.ContainsAny(inner, `"\`) {
+		return inner, true
+	}
+	for i := 0; i < len(inner); i++ {
+		if inner[i] == '"' {
+			return nil, false
+		}
+		if inner[i] == '\\' {
+			i++
+			isEscape := i < len(inner) && (inner[i] == '"' || inner[i] == '\\')
+			if !isEscape {
+				return nil, false
+			}
+		}
+		key = append(key, inner[i])
+	}
+	return key, true
+}
+
+var quote = []byte{'"'}
 
 // answerCreated answers 201 with an order that was created, now or earlier.
 func (g *gateway) answerCreated(x *requestContext, o *delivery.Order) {
