@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -19,8 +20,8 @@ import (
 // listener only; its key is the operators'.
 func adminRoutes() routes {
 	const root = "/api/admin/v1"
-	confirmForFleet := answerForFleet("store confirmed for its fleet", confirmation)
-	rejectForFleet := answerForFleet("store rejected for its fleet", rejection)
+	confirmForFleet := answerForFleet("store confirmed for its fleet", false, confirmation)
+	rejectForFleet := answerForFleet("store rejected for its fleet", true, rejection)
 	return slices.Concat(
 		group(root, adminOnly, nil,
 			route{method: post, pattern: "/accounts", name: "admin_accounts_create", body: requiredBody, handle: (*gateway).createAccount},
@@ -114,8 +115,7 @@ type accountForm struct {
 	*form     `json:"-"`
 	Name      delivery.Text `json:"name"`
 	Suspended *bool         `json:"suspended"`
-	// A misspelt limit would otherwise stay as it was.
-	Limits struct {
+	Limits    struct {
 		Orders      limitForm `json:"orders"`
 		OrderStatus limitForm `json:"orderStatus"`
 		Cancel      limitForm `json:"cancel"`
@@ -124,13 +124,19 @@ type accountForm struct {
 
 		MaxStores        delivery.Number `json:"maxStores"`
 		MaxPendingStores delivery.Number `json:"maxPendingStores"`
-	} `json:"limits" closed:"true"`
+	} `json:"limits"`
+
+	// What answers have besides, and no request changes.
+	AccountID   delivery.Text `json:"accountId"`
+	ClientID    delivery.Text `json:"clientId"`
+	CreatedAt   delivery.Text `json:"createdAt"`
+	ExcessSince delivery.Text `json:"excessSince"`
 }
 
 // limitForm is the limit of one endpoint as design section 5 writes it.
 type limitForm struct {
-	Sustained windowForm `json:"sustained"`
-	Burst     windowForm `json:"burst"`
+	Sustained windowForm     `json:"sustained"`
+	Burst     strictjson.Raw `json:"burst"` // a windowForm, or null
 }
 
 type windowForm struct {
@@ -143,6 +149,10 @@ func (f *accountForm) apply(a *delivery.Account) error {
 		a.Name = f.Line("name", f.Name, false, 1, maxName)
 	}
 	set(f.Suspended, &a.Suspended)
+	f.readOnly("accountId", f.AccountID, a.ID.String())
+	f.readOnly("clientId", f.ClientID, a.ID.ClientID())
+	f.readOnly("createdAt", f.CreatedAt, formatTime(a.CreatedAt))
+	f.readOnly("excessSince", f.ExcessSince, formatTime(a.ExcessSince))
 	f.limit("limits.orders", f.Limits.Orders, &a.Limits.Orders)
 	f.limit("limits.orderStatus", f.Limits.OrderStatus, &a.Limits.OrderStatus)
 	f.limit("limits.cancel", f.Limits.Cancel, &a.Limits.Cancel)
@@ -150,6 +160,10 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	f.limit("limits.token", f.Limits.Token, &a.Limits.Token)
 	f.storeLimit("limits.maxStores", f.Limits.MaxStores, &a.Limits.MaxStores)
 	f.storeLimit("limits.maxPendingStores", f.Limits.MaxPendingStores, &a.Limits.MaxPendingStores)
+	isRemoved := f.Limits.Stores.Burst.Set && a.Limits.Stores.Burst == (delivery.Window{})
+	if isRemoved {
+		f.Invalid("limits.stores.burst", "cannot be removed: it is how many requests may come at once")
+	}
 	if a.Limits.Stores.Burst.Count*a.Limits.Stores.Sustained.Seconds > delivery.MaxBucket {
 		f.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
 	}
@@ -158,7 +172,34 @@ func (f *accountForm) apply(a *delivery.Account) error {
 
 func (f *form) limit(path string, given limitForm, into *delivery.EndpointLimit) {
 	f.window(path+".sustained", given.Sustained, &into.Sustained)
-	f.window(path+".burst", given.Burst, &into.Burst)
+	f.burst(path+".burst", given.Burst, &into.Burst)
+}
+
+// burst reads a window that may be removed: with null, or with zeros.
+func (f *form) burst(path string, given strictjson.Raw, into *delivery.Window) {
+	if !given.Set {
+		return
+	}
+	if given.Text == "" {
+		*into = delivery.Window{}
+		return
+	}
+
+	var window windowForm
+	f.readObject(path, given.Text, &window)
+	if window.Count.Literal == "0" && window.Seconds.Literal == "0" {
+		*into = delivery.Window{}
+		return
+	}
+	f.window(path, window, into)
+}
+
+// readOnly refuses a member that answers have and no request changes, unless it is what it was: so an
+// answer can be sent back with some members changed.
+func (f *form) readOnly(path string, given delivery.Text, is string) {
+	if given.Set && given.Value != is {
+		f.Invalid(path, "is read-only: leave it out, or send it as it is")
+	}
 }
 
 func (f *form) storeLimit(path string, given delivery.Number, into *int) {

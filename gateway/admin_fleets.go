@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"vendorapi/gateway/strictjson"
@@ -47,6 +48,11 @@ type fleetForm struct {
 	Disabled        *bool           `json:"disabled"`
 	Coverage        strictjson.Raw  `json:"coverage"`
 
+	// What answers have besides, and no request changes.
+	FleetID  delivery.Text  `json:"fleetId"`
+	ClientID delivery.Text  `json:"clientId"`
+	Couriers strictjson.Raw `json:"couriers"`
+
 	parsed *delivery.Coverage // Coverage, once area has read it
 }
 
@@ -61,6 +67,15 @@ func (f *fleetForm) apply(fleet *delivery.Fleet) error {
 	set(f.Suspended, &fleet.Suspended)
 	set(f.Disabled, &fleet.Disabled)
 	return f.err()
+}
+
+// keepReadOnly refuses changes of what no request changes.
+func (f *fleetForm) keepReadOnly(fleet *delivery.Fleet) {
+	f.readOnly("fleetId", f.FleetID, fleet.ID.String())
+	f.readOnly("clientId", f.ClientID, fleet.ID.ClientID())
+
+	couriers := delivery.Text{Value: f.Couriers.Text, Set: f.Couriers.Text != ""}
+	f.readOnly("couriers", couriers, strconv.Itoa(fleet.Couriers))
 }
 
 // area parses once: a large one costs time, and apply is repeated when another writer interferes.
@@ -92,6 +107,7 @@ func (g *gateway) createFleet(x *requestContext) error {
 	f.Require("subRegion", f.SubRegion.Set)
 	fleet := &delivery.Fleet{ID: delivery.NewFleetID(), PickupMinutes: delivery.DefaultPickupMinutes, Couriers: -1,
 		RequestsPerSecond: delivery.DefaultFleetRequests}
+	f.keepReadOnly(fleet)
 	if err := f.apply(fleet); err != nil {
 		return err
 	}
@@ -142,6 +158,7 @@ func (g *gateway) changeFleet(x *requestContext) error {
 	}
 	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
 		before := auditFleet(fleet)
+		f.keepReadOnly(fleet)
 		if err := f.apply(fleet); err != nil {
 			return err
 		}
@@ -176,6 +193,9 @@ type overdueView struct {
 // Active stores at the fleet gets an event with those at risk (spec,
 // fleet.payment_overdue); once a day, so that it can be repeated.
 func (g *gateway) announceOverdue(x *requestContext) error {
+	if err := x.form(new(struct{})).err(); err != nil {
+		return err
+	}
 	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		return err
 	}

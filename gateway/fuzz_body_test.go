@@ -238,7 +238,7 @@ func FuzzForm(f *testing.F) {
 			EventIDs  []string        `json:"eventIds"`
 			Coverage  strictjson.Raw  `json:"coverage"`
 		}
-		form := readForm(body, &got)
+		form := readForm(body, strictjson.Bind(&got))
 		if form.malformed != nil {
 			checkRefusal(t, form.malformed, delivery.CodeMalformedRequest)
 			return

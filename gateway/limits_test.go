@@ -231,10 +231,9 @@ func TestProduction_AndSandbox(t *testing.T) {
 	live := newEnvOn(t, redis, nil, func(s *settings) { s.Environment = delivery.Production }).withStore("")
 	for _, e := range []*env{box, live} {
 		got := fmt.Sprint(e.admin("GET", "/accounts/"+e.account.id, "").data["limits"])
-		const none = "burst:map[count:0 seconds:0] "
-		const wanted = "map[cancel:map[" + none + "sustained:map[count:600 seconds:60]] maxPendingStores:500 maxStores:10000 orderStatus:map[" + none + "sustained:map[count:3000 seconds:60]] " +
+		const wanted = "map[cancel:map[sustained:map[count:600 seconds:60]] maxPendingStores:500 maxStores:10000 orderStatus:map[sustained:map[count:3000 seconds:60]] " +
 			"orders:map[burst:map[count:120 seconds:10] sustained:map[count:600 seconds:60]] " +
-			"stores:map[burst:map[count:200 seconds:10] sustained:map[count:60 seconds:60]] token:map[" + none + "sustained:map[count:60 seconds:3600]]]"
+			"stores:map[burst:map[count:200 seconds:10] sustained:map[count:60 seconds:60]] token:map[sustained:map[count:60 seconds:3600]]]"
 		if got != wanted {
 			t.Errorf("%s: %s", e.g.settings.Environment, got)
 		}

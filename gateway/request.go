@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -423,34 +424,57 @@ type form struct {
 	malformed error
 }
 
-// form reads the body into a struct (strictjson.Bind). An optional body may be absent.
+// form reads the body into a struct (strictjson.Bind). An optional body may be absent. What operators
+// send is closed: with a misspelt member a change would be answered 200, and not be made. Vendors and
+// fleets may send more than is read.
 func (x *requestContext) form(fields any) *form {
 	if len(x.body) == 0 && x.route.body == optionalBody {
 		return new(form)
 	}
-	return readForm(x.text(), fields)
+	if x.route.access == adminOnly {
+		return readForm(x.text(), strictjson.BindClosed(fields))
+	}
+	return readForm(x.text(), strictjson.Bind(fields))
 }
 
-func readForm(body string, fields any) *form {
+func readForm(body string, fields *strictjson.Fields) *form {
 	r := strictjson.New(body)
-	r.Root(strictjson.Bind(fields))
+	r.Root(fields)
 	f := &form{malformed: r.End()}
 	f.WrongType = r.Wrong
-	for _, path := range r.Unknown {
-		f.Invalid(path, "is unknown")
-	}
+	f.unknown(r.Unknown)
 	return f
+}
+
+// unknown records members that are not there to be set.
+func (f *form) unknown(members []strictjson.Unknown) {
+	for _, m := range members {
+		known := "is unknown; there are " + strings.Join(m.Known, ", ")
+		if len(m.Known) == 0 {
+			known = "is unknown; there are none"
+		}
+		f.Invalid(m.Path, known)
+	}
+}
+
+// readObject reads a member that was kept as it is written; it is closed. path names it.
+func (f *form) readObject(path, text string, into any) {
+	r := strictjson.New(text)
+	r.Object(path, strictjson.BindClosed(into))
+	f.malformed = cmp.Or(f.malformed, r.End())
+	f.WrongType = slices.Concat(f.WrongType, r.Wrong)
+	f.unknown(r.Unknown)
 }
 
 // maxMistyped is how many fields of wrong types are looked at.
 const maxMistyped = 50
 
 // readElements reads an array of objects, of which take gets each with its path; what is null, or
-// of a wrong type, is empty. More than most are one fault, and of wrong types no more than maxMistyped
-// are looked at.
+// of a wrong type, is empty. The objects are closed. More than most are one fault, and of wrong types no
+// more than maxMistyped are looked at.
 func readElements[T any](f *form, text, path string, most int, tooMany string, take func(path string, given T)) {
 	var given, none T
-	fields, before := strictjson.Bind(&given), f.WrongType
+	fields, before := strictjson.BindClosed(&given), f.WrongType
 	r := strictjson.New(text)
 	r.RootArray(func(i int) {
 		if i >= most {
@@ -464,6 +488,8 @@ func readElements[T any](f *form, text, path string, most int, tooMany string, t
 		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; len(r.Wrong) > known {
 			f.WrongType = slices.Concat(before, r.Wrong)
 		}
+		f.unknown(r.Unknown)
+		r.Unknown = nil
 		take(at, given)
 	})
 	f.malformed = cmp.Or(f.malformed, r.End())

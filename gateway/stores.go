@@ -193,13 +193,16 @@ func sameStore(before *delivery.Store, after delivery.Store) bool {
 // {fleetId?, reason?}: an operator answers for the fleet that the body names, or without one
 // for the one that the store has chosen. Naming it keeps an operator with an old page from
 // answering for a fleet that was chosen since.
-func answerForFleet(what string, answer func(fleet delivery.FleetID, reason string, now time.Time) storeMove) handler {
+func answerForFleet(what string, hasReason bool, answer func(fleet delivery.FleetID, reason string, now time.Time) storeMove) handler {
 	return func(g *gateway, x *requestContext) error {
 		var body struct {
 			FleetID delivery.Text `json:"fleetId"`
 			Reason  delivery.Text `json:"reason"`
 		}
 		f := x.form(&body)
+		if body.Reason.Set && !hasReason {
+			f.Invalid("reason", "is unknown; there are fleetId")
+		}
 		fleet := delivery.Parse(&f.Faults, "fleetId", body.FleetID, false, "must be a fleet's id", delivery.ParseChosenFleet)
 		reason := f.Line("reason", body.Reason, false, 0, maxReason)
 		if err := f.err(); err != nil {

@@ -243,7 +243,7 @@ func TestWebhookSettings_ChangeAndKeep(t *testing.T) {
 		{`{"maxPerSecond":100}`, 2, 100},
 		{`{"maxInFlight":1024,"maxPerSecond":10000}`, 1024, 10000},
 		{`{"maxInFlight":null}`, 0, 10000},
-		{`{"maxInFlight":1,"maxPerSecond":0,"else":"x"}`, 1, 0},
+		{`{"maxInFlight":1,"maxPerSecond":0}`, 1, 0},
 		{`{}`, 1, 0},
 	} {
 		members := []any{"maxInFlight", step.inFlight, "maxPerSecond", step.perSecond, "url", "https://hooks.vendor.example/", "secret", absent}

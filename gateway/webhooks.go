@@ -123,6 +123,9 @@ func (g *gateway) deleteWebhook(x *requestContext) error {
 // testWebhook is POST /webhook/test: queues a webhook.test event.
 func (g *gateway) testWebhook(x *requestContext) error {
 	if x.route.access == adminOnly {
+		if err := x.form(new(struct{})).err(); err != nil {
+			return err
+		}
 		if err := g.audit(x, "webhook test queued", nil, nil); err != nil {
 			return err
 		}

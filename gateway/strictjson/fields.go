@@ -15,11 +15,17 @@ type Raw struct {
 	Set  bool
 }
 
+// Unknown is a member without a field in an object that is closed.
+type Unknown struct {
+	Path  string
+	Known []string // the members that the object may have
+}
+
 // Fields is a struct into which objects can be read, one after the other.
 type Fields struct {
 	members []member
 	path    string // with a dot at its end, empty for the whole
-	closed  bool
+	closed  bool   // members without a field are noted as Unknown
 }
 
 type member struct {
@@ -31,32 +37,38 @@ type member struct {
 // Bind prepares the struct that dst points to. A field's tag is the path of its
 // member, `json:"courier.name"`; a struct holds the members below its own path, an
 // embedded one those beside it. The other types are delivery.Text, delivery.Number,
-// Raw, *bool and []string, nil while absent. Members without a field are skipped;
-// those below `json:"limits" closed:"true"` are noted as Unknown.
+// Raw, *bool and []string, nil while absent. Members without a field are skipped.
 func Bind(dst any) *Fields {
 	f := new(Fields)
-	f.bind(reflect.ValueOf(dst).Elem(), "", false)
+	f.bind(reflect.ValueOf(dst).Elem(), "")
 	return f
 }
 
-func (f *Fields) bind(v reflect.Value, prefix string, closed bool) {
+// BindClosed is Bind for objects in which a member without a field is a mistake: it is noted as
+// Unknown.
+func BindClosed(dst any) *Fields {
+	f := &Fields{closed: true}
+	f.bind(reflect.ValueOf(dst).Elem(), "")
+	return f
+}
+
+func (f *Fields) bind(v reflect.Value, prefix string) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name := field.Tag.Get("json")
-		isClosed := closed || field.Tag.Get("closed") == "true"
 		switch {
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
-			f.bind(v.Field(i), prefix, closed)
+			f.bind(v.Field(i), prefix)
 		case name == "" || name == "-":
-		case f.add(prefix+name, v.Field(i).Addr().Interface(), isClosed):
+		case f.add(prefix+name, v.Field(i).Addr().Interface()):
 		default:
-			f.bind(v.Field(i), prefix+name+".", isClosed)
+			f.bind(v.Field(i), prefix+name+".")
 		}
 	}
 }
 
 // add binds the member at a path to dst; false for what holds members of its own.
-func (f *Fields) add(path string, dst any, closed bool) bool {
+func (f *Fields) add(path string, dst any) bool {
 	switch dst.(type) {
 	case *delivery.Text, *delivery.Number, *Raw, **bool, *[]string:
 	default:
@@ -67,12 +79,21 @@ func (f *Fields) add(path string, dst any, closed bool) bool {
 		at := f.find(key, 0)
 		if at < 0 {
 			at = len(f.members)
-			f.members = append(f.members, member{key: key, path: f.path + key, below: &Fields{path: f.path + key + ".", closed: closed}})
+			f.members = append(f.members, member{key: key, path: f.path + key, below: &Fields{path: f.path + key + ".", closed: f.closed}})
 		}
 		f = f.members[at].below
 	}
 	f.members = append(f.members, member{key: keys[len(keys)-1], path: path, dst: dst})
 	return true
+}
+
+// keys are the members that there are, in the order of the struct.
+func (f *Fields) keys() []string {
+	keys := make([]string, len(f.members))
+	for i, m := range f.members {
+		keys[i] = m.key
+	}
+	return keys
 }
 
 // find is the index of a member, -1 for none. It looks at likely first: most bodies
@@ -110,7 +131,7 @@ func (r *Reader) fields(into *Fields, prefix string) {
 		at := into.find(key, next)
 		if at < 0 {
 			if into.closed {
-				r.Unknown = append(r.Unknown, prefix+into.path+key)
+				r.Unknown = append(r.Unknown, Unknown{Path: prefix + into.path + key, Known: into.keys()})
 			}
 			r.Skip()
 			return

@@ -28,7 +28,7 @@ type Reader struct {
 	// Wrong lists the members of a wrong type, in the order of the text.
 	Wrong []delivery.FieldError
 	// Unknown lists the members without a field in objects that are closed.
-	Unknown []string
+	Unknown []Unknown
 
 	// NotesDuplicates makes a key that occurs twice in one object no syntax error, so that a reader
 	// of many elements can refuse one and go on. Of the members the last one counts.

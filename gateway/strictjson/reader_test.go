@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -122,9 +121,9 @@ type every struct {
 	Raw    Raw             `json:"r"`
 	Texts  []string        `json:"a"`
 	Below  delivery.Text   `json:"o.s"`
-	Closed struct {
+	Inner  struct {
 		Number delivery.Number `json:"d.n"`
-	} `json:"c" closed:"true"`
+	} `json:"c"`
 	Unread string
 }
 
@@ -134,22 +133,26 @@ func TestRoot_ReadsEachKind(t *testing.T) {
 	r.Root(Bind(&got))
 	want := every{Text: delivery.Text{Value: "x", Set: true}, Number: delivery.Number{Literal: "-1.50", Set: true}, Flag: new(bool),
 		Raw: Raw{Text: `{"b": [1, 2]}`, Set: true}, Texts: []string{"y", "z"}, Below: delivery.Text{Value: "below", Set: true}}
-	want.Closed.Number = delivery.Number{Literal: "2", Set: true}
+	want.Inner.Number = delivery.Number{Literal: "2", Set: true}
 	if err := r.End(); err != nil || !reflect.DeepEqual(got, want) || r.Wrong != nil || r.Unknown != nil {
 		t.Errorf("%v, %+v, %v, %v", err, got, r.Wrong, r.Unknown)
 	}
 }
 
 func TestRoot_NotesWrongTypesAndReadsOn(t *testing.T) {
-	r := New(`{"n":"1","o":[],"a":{},"b":"true","c":{"d":{"m":1,"n":[]},"e":1},"s":"x"}`)
+	r := New(`{"n":"1","o":[],"a":{},"b":"true","c":{"d":{"m":1,"n":[]},"e":1},"x":{},"s":"x"}`)
 	var got every
-	r.Root(Bind(&got))
+	r.Root(BindClosed(&got))
 	want := []delivery.FieldError{
 		{Field: "n", Message: "must be a number, without quotes; decimals follow a point"}, {Field: "o", Message: "must be an object"},
 		{Field: "a", Message: "must be an array"}, {Field: "b", Message: "must be true or false, without quotes"},
 		{Field: "c.d.n", Message: "must be a number"},
 	}
-	if err := r.End(); err != nil || !reflect.DeepEqual(r.Wrong, want) || !slices.Equal(r.Unknown, []string{"c.d.m", "c.e"}) {
+	unknown := []Unknown{
+		{Path: "c.d.m", Known: []string{"n"}}, {Path: "c.e", Known: []string{"d"}},
+		{Path: "x", Known: []string{"s", "n", "b", "r", "a", "o", "c"}},
+	}
+	if err := r.End(); err != nil || !reflect.DeepEqual(r.Wrong, want) || !reflect.DeepEqual(r.Unknown, unknown) {
 		t.Errorf("%v, %v, %v", err, r.Wrong, r.Unknown)
 	}
 	if got.Number.Set || got.Texts != nil || got.Flag != nil || got.Text.Value != "x" {

@@ -43,8 +43,8 @@ type Window struct {
 
 // EndpointLimit is what one endpoint allows one account.
 type EndpointLimit struct {
-	Sustained Window `json:"sustained"`
-	Burst     Window `json:"burst"`
+	Sustained Window `json:"sustained,omitzero"`
+	Burst     Window `json:"burst,omitzero"`
 }
 
 // Limits are an account's limits (spec, "Limits"; design section 4).
@@ -57,10 +57,10 @@ type Limits struct {
 
 	// MaxStores bounds the account's stores, deactivated ones included: no store is
 	// ever removed. Zero: no bound.
-	MaxStores int `json:"maxStores"`
+	MaxStores int `json:"maxStores,omitzero"`
 	// MaxPendingStores bounds how many of the account's stores wait for the answer of one
 	// fleet, so that no vendor buries another's in a fleet's list. Zero: no bound.
-	MaxPendingStores int `json:"maxPendingStores"`
+	MaxPendingStores int `json:"maxPendingStores,omitzero"`
 }
 
 // DefaultLimits are the spec's figures. Stores is a bucket of Burst.Count refilled at

@@ -224,7 +224,7 @@ type Books struct {
 	ledger  *ledger.Ledger
 	archive *archive.Archive
 	log     *slog.Logger
-	now     func() time.Time // Redis's, but in tests
+	now     func() time.Time  // Redis's, but in tests
 	step    func(name string) // called after each step of a change; tests end the process there
 }
 
