@@ -213,7 +213,7 @@ env: ## write fresh keys for docker-compose.yml to .env, once: make env ENVIRONM
 	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://… (configs/CONFIGURATION.md)"
 
 certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
-	@test -e .env || { echo "run make env first"; exit 1; }
+	@test -e .env || { echo "run make env ENVIRONMENT=… first"; exit 1; }
 	@test ! -e .certificate.pem || { echo ".certificate.pem is there already"; exit 1; }
 	@sh internal/stack/deps.sh openssl
 	@openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \

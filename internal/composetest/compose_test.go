@@ -150,7 +150,7 @@ func (s *story) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err := s.command(ctx, "sh", "-ec", `cd "$1"; git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$2"
-		cd "$2"; make -s env certificate
+		cd "$2"; make -s env certificate ENVIRONMENT=sandbox
 		printf "ADMIN_KEYS='# of operators\nayse:sha256:%s\n'\n" "$(printf %s "$3" | sha256sum | cut -d ' ' -f 1)" >> .env`, "sh", s.module, s.checkout, operatorKey)
 	if err != nil {
 		return err

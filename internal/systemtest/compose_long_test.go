@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 
 // variables are those that `make env` writes, with values that say so.
 var variables = []string{
+	"ENVIRONMENT",
 	"REDIS_GATEWAY_PASSWORD", "REDIS_WORKER_PASSWORD", "REDIS_REPORTING_PASSWORD", "REDIS_BACKUP_PASSWORD", "REDIS_OPERATOR_PASSWORD",
 	"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", "CLICKHOUSE_PASSWORD", "REPORT_TOKENS", "GRAFANA_PASSWORD",
 }
@@ -139,6 +141,65 @@ func TestCompose_ProgramsAskThemselvesWithTheirOwnSettings(t *testing.T) {
 		}
 		if !slices.Contains(check, "-health") && !slices.Contains(check, "--health") {
 			t.Errorf("%s asks %v", name, check)
+		}
+	}
+}
+
+// With what `make env` writes each program takes its settings, as a sandbox at once, and in
+// production when it has been told what customers' links begin with.
+func TestCompose_ProgramsTakeWhatMakeEnvWrites(t *testing.T) {
+	t.Parallel()
+	programs := testserver.Programs(t)
+	for _, environment := range []string{"sandbox", "production"} {
+		dir := t.TempDir()
+		write := exec.CommandContext(t.Context(), "make", "-s", "-f", moduleFile(t, "Makefile"), "env", "ENVIRONMENT="+environment)
+		write.Dir = dir
+		if out, err := write.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		written, err := os.ReadFile(filepath.Join(dir, ".env"))
+		must(t, err)
+		file := moduleFile(t, "docker-compose.yml")
+		load := func(more ...string) *types.Project {
+			options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(append(strings.Fields(string(written)), more...)), cli.WithWorkingDirectory(filepath.Dir(file)))
+			must(t, err)
+			p, err := options.LoadProject(t.Context())
+			must(t, err)
+			return p
+		}
+		check := func(p *types.Project, service string) (string, error) {
+			s := p.Services[service]
+			args := []string{"-check-config", "-config"}
+			if service == "reporting" {
+				args = []string{"serve", "--check-config", "--config"}
+			}
+			settings := strings.TrimPrefix(s.Command[len(s.Command)-1], "/")
+			cmd := exec.CommandContext(t.Context(), filepath.Join(programs, strings.TrimPrefix(s.Command[0], "/")), append(args, moduleFile(t, settings))...)
+			cmd.Env = []string{"HOME=/"}
+			for name, value := range s.Environment {
+				cmd.Env = append(cmd.Env, name+"="+*value)
+			}
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+
+		out, err := check(load(), "gateway-1")
+		isProduction := environment == "production"
+		if isProduction != (err != nil) || isProduction != strings.Contains(out, ": tracking_base_url: ") {
+			t.Errorf("%s without TRACKING_BASE_URL: %v\n%s", environment, err, out)
+		}
+		p := load("TRACKING_BASE_URL=https://teslimat.example.com/track", "PARTITIONS=64", "MAX_IN_FLIGHT=99", "OWN_PORTS=9999", "REDIS_DURABILITY=replica")
+		for service, wants := range map[string][]string{
+			"gateway-1": {"partitions: 64", "max_in_flight: 99", "durability: replica", "delay: 4s"},
+			"worker-1":  {"partitions: 64", `own_ports: "9999"`, "durability: replica"},
+			"reporting": {"partitions: 64", "durability: replica", "audit_days: 730"},
+		} {
+			out, err := check(p, service)
+			for _, want := range append(wants, "environment: "+environment) {
+				if err != nil || !strings.Contains(out, want) {
+					t.Errorf("%s of a %s: %v, want %q in\n%s", service, environment, err, want, out)
+				}
+			}
 		}
 	}
 }
