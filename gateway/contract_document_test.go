@@ -28,6 +28,12 @@ type apiContract struct {
 
 	mu    sync.Mutex
 	unmet map[string]bool
+	// unsent are the documented examples of refusals that no exchange has shown, as refusalForm
+	// has them.
+	unsent map[string]bool
+
+	// examples are those of answers, as "createOrder 201 created".
+	examples map[string]any
 }
 
 // operation is one endpoint.
@@ -65,7 +71,7 @@ func parseContract(text []byte) (*apiContract, error) {
 	if err := spec.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()); err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Info.Title, err)
 	}
-	d := &apiContract{numbers: map[string]bool{}, unmet: map[string]bool{}}
+	d := &apiContract{numbers: map[string]bool{}, unmet: map[string]bool{}, unsent: map[string]bool{}, examples: map[string]any{}}
 	content := map[string]any{"components": spec.Components, checks: d.plan(spec)}
 	if d.requests, err = newSchemas(content, false); err != nil {
 		return nil, err
@@ -147,6 +153,12 @@ func (d *apiContract) answer(name string, response *openapi3.Response) schemaObj
 	if success {
 		d.unmet[name] = true
 	}
+	for title, example := range response.Content[mediaType].Examples {
+		d.examples[strings.ReplaceAll(name, ":", "")+" "+title] = example.Value.Value
+		if refusal := refusalForm(example.Value.Value); refusal != "" {
+			d.unsent[refusal] = true
+		}
+	}
 	return schemaObject{Properties: map[string]any{"header": header, "body": schema}, Required: []string{"body"}}
 }
 
@@ -179,3 +191,25 @@ func (d *apiContract) Unmet() []string {
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Keys(d.unmet))
 }
+
+// Unsent lists the examples of refusals that no exchange has shown, sorted.
+func (d *apiContract) Unsent() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.unsent))
+}
+
+// refusalForm is a refusal's code and message without what differs from one to the next: numbers,
+// times and what is in quotes. It is empty for another answer.
+func refusalForm(answer any) string {
+	content, _ := answer.(map[string]any)
+	data, _ := content["data"].(map[string]any)
+	message, isRefusal := content["message"].(string)
+	code, hasCode := data["errorCode"].(string)
+	if !isRefusal || !hasCode {
+		return ""
+	}
+	return code + ": " + changing.ReplaceAllString(message, "…")
+}
+
+var changing = regexp.MustCompile(`"[^"]*"|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}|\bstore [\w-]+|\d[\dT:.+-]*`)

@@ -45,8 +45,15 @@ func (d *apiContract) Check(e exchange) error {
 	}
 	if fault == nil {
 		d.mu.Lock()
-		defer d.mu.Unlock()
 		delete(d.unmet, answer)
+		d.mu.Unlock()
+	}
+
+	var said any
+	if json.Unmarshal(e.Said, &said) == nil {
+		d.mu.Lock()
+		delete(d.unsent, refusalForm(said))
+		d.mu.Unlock()
 	}
 	return fault
 }

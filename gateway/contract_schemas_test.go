@@ -74,7 +74,7 @@ func closeObjects(value any) {
 var errUndocumented = errors.New("is not documented")
 
 // check checks a value by a plan; errUndocumented when there is none.
-func (s *schemas) check(plan string, value map[string]any) error {
+func (s *schemas) check(plan string, value any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	schema := s.compiled[plan]

@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 				fmt.Printf("%s.yaml documents what no test has met: %s (a fleet's route: add a call to fleetCalls in fleet_test.go)\n", api, missing)
 				code = 1
 			}
+			for _, example := range document(api).Unsent() {
+				fmt.Printf("%s.yaml has an example that no test has met: %s\n", api, example)
+				code = 1
+			}
 		}
 	}
 	os.Exit(code)
