@@ -25,6 +25,27 @@ var Events = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	return events, addEvents(events, "admin", openapi.Admin)
 })
 
+// Examples are the documented examples of events: their bodies, by the event's name.
+func Examples() (map[string][]json.RawMessage, error) {
+	examples := map[string][]json.RawMessage{}
+	for _, text := range [][]byte{openapi.Vendor, openapi.Admin} {
+		spec, err := openapi3.NewLoader().LoadFromData(text)
+		if err != nil {
+			return nil, err
+		}
+		for event, item := range spec.Webhooks {
+			for _, example := range item.Post.RequestBody.Value.Content["application/json"].Examples {
+				body, err := json.Marshal(example.Value.Value)
+				if err != nil {
+					return nil, fmt.Errorf("an example of %s: %w", event, err)
+				}
+				examples[event] = append(examples[event], body)
+			}
+		}
+	}
+	return examples, nil
+}
+
 type object = map[string]any
 
 // addEvents adds the events of a document. The headers of all are those of webhook.test in the Vendor API's.
