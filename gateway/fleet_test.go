@@ -625,7 +625,7 @@ func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
 
 // A phone that does not know where it is, and one that says where no courier can be.
 //
-//rule:fleet-api/post-locations
+//rule:fleets-and-operators/a-place-more-than-two
 func TestFleetReports_LeaveOutWhereNoCourierCanBe(t *testing.T) {
 	e := newStoreEnv(t, "")
 	e.playWorker()
@@ -653,6 +653,8 @@ func TestFleetReports_LeaveOutWhereNoCourierCanBe(t *testing.T) {
 }
 
 // Nobody can set a courier's clock: what it dates ahead was reported now, and hides nothing later.
+//
+//rule:fleets-and-operators/times-of-reports-are-phones
 func TestFleetReports_ReadATimeAheadAsNow(t *testing.T) {
 	e := newStoreEnv(t, "")
 	e.playWorker()
@@ -676,6 +678,7 @@ func TestFleetReports_ReadATimeAheadAsNow(t *testing.T) {
 	}
 }
 
+//rule:fleets-and-operators/etadropoffat-lies-between-an
 func TestFleetReports_TakeAnEstimateOfThePresentOnly(t *testing.T) {
 	e := newStoreEnv(t, "")
 	e.playWorker()

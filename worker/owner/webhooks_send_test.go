@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +49,52 @@ func TestWebhooks_KeepToTheContract(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	h.AwaitSettled(ledger.RoleWebhook)
+}
+
+// The gateway writes a cancellation, the owner a time-out: their webhooks are no poorer than others.
+//
+//rule:order-status-delivery-state/the-same-object-without-events
+func TestWebhooks_OfEveryEndShowWhatGETShows(t *testing.T) {
+	h := newHooks(t, nil)
+	h.start("w1")
+	place := delivery.Point{Latitude: 40.985, Longitude: 29.025}
+	ends := map[string]func(*delivery.Order){
+		"Cancelled": func(o *delivery.Order) {
+			_, _, err := h.Ledger.Orders.Cancel(t.Context(), o.Account, o.ID, delivery.CustomerRequest, "", time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"Failed": func(o *delivery.Order) {
+			h.Report(delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure, At: time.Now()})
+		},
+		"Delivered": func(o *delivery.Order) { h.Reach(o, delivery.Delivered, time.Now()) },
+	}
+
+	received := 0
+	for status, end := range ends {
+		o := h.order()
+		h.Accept(o, time.Now())
+		received++
+		h.await(received)
+		position := ledger.Position{Order: o.ID, Location: delivery.Location{Point: place, At: time.Now()}}
+		if ignored, err := h.Ledger.Orders.ReportLocations(t.Context(), h.Fleet.ID, []ledger.Position{position}, time.Now()); err != nil || ignored != 0 {
+			t.Fatal(ignored, err)
+		}
+		end(o)
+		received++
+		if status == "Delivered" { // with the steps that were skipped
+			received += 3
+		}
+
+		last := h.await(received)[received-1]
+		want := string(h.Read(o.ID).AppendStatus(nil, 0, false, true))
+		data := last.event.Data
+		isWhole := data.Status == status && data.Courier != nil && data.Location != nil && *data.Location == place
+		if !isWhole || !strings.Contains(string(last.body), `"data":`+want) {
+			t.Errorf("%s: %s, want the data %s", status, last.body, want)
+		}
+	}
 }
 
 //rule:what-the-service-does/5 order-states/every-status-change-produces-a events/the-service-posts-each-event event-types/delivery.status_changed

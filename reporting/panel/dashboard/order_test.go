@@ -53,6 +53,20 @@ func TestOrder_TellsItsFactsAndItsStory(t *testing.T) {
 	e.get(live(a)).Says("Status PickedUp").Hides("Ali Veli", "Bahariye")
 }
 
+func TestOrder_ForgetsWhereAFormerCourierWas(t *testing.T) {
+	e := newEnv(t)
+	e.register(e.Vendor)
+	o := e.Vendor.Order("", time.Now().Add(-20*time.Minute))
+	e.Move(o, delivery.PickingUp, time.Now().Add(-4*time.Minute))
+	e.Report(delivery.Update{Order: o.ID, Kind: delivery.KindSwap, At: time.Now(), Courier: delivery.Courier{Name: "Ayşe Kaya", Phone: "5329990000", VehicleType: "Car"}})
+	e.Decide()
+	a := e.page(o.ID)
+	a.Says("Ayşe K., Car", "The courier has reported no position.")
+	if strings.Contains(a.Text, `class="map-courier"`) {
+		t.Error("the former courier's place is drawn")
+	}
+}
+
 func TestOrder_RecipientIsFolded(t *testing.T) {
 	e := newEnv(t)
 	o := e.Vendor.Order("", time.Now())
