@@ -11,16 +11,21 @@ type Action uint8
 
 // The actions.
 const (
-	Move    Action = 1 + iota // append the changes
+	Move    Action = 1 + iota // to another status
 	Drop                      // repeated or backward: nothing to do
 	Illegal                   // no such move: counted and shown to operators
 	Swap                      // another courier carries it, the status stays
+	Revise                    // it is expected at another time, the status stays
 )
 
-// Decision is an action with the changes that a Move appends, or what a Swap swaps.
+// minRevision is the least by which an estimate must differ from the one that the vendor was last told
+// to be an estimate of its own. report_update.lua has the same figure.
+const minRevision = time.Minute
+
+// Decision is an action with the changes it appends: at least one with Move, one with Swap and with
+// Revise, else none.
 type Decision struct {
 	Changes []Change
-	Swap    CourierSwap
 	Action  Action
 }
 
@@ -60,8 +65,11 @@ func ParseFailureReason(name string) (FailureReason, error) {
 // An accept of an order that has a courier is a repetition or, from another courier, illegal. When
 // a status was reported before any courier was named, the accept is a Swap.
 //
+// The status that the order is in, reported again with another estimate, is a Revise. The estimate
+// counts that was reported last, whatever times the reports have.
+//
 // A Change has the fleet's time, but not in the future and not before what precedes it, and the newest
-// position that is known of its courier. A swap is later than what precedes it.
+// position that is known of its courier. What leaves the status as it is is later than what precedes it.
 func Decide(o *Order, u Update, now time.Time) Decision {
 	switch {
 	case o.Status.Terminal():
@@ -77,7 +85,7 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case u.Courier == o.Courier:
 		return Decision{Action: Drop}
 	case u.Kind == KindSwap || o.Courier.IsZero():
-		return Decision{Action: Swap, Swap: o.swap(u, now)}
+		return Decision{Action: Swap, Changes: []Change{o.swapped(u, now)}}
 	}
 	return Decision{Action: Illegal}
 }
@@ -90,6 +98,8 @@ func decideStatus(o *Order, u Update, now time.Time) Decision {
 		return Decision{Action: Move, Changes: []Change{change}}
 	case u.Status <= Searching || u.Status > Delivered:
 		return Decision{Action: Illegal}
+	case u.Status == o.Status && o.revisedBy(u.ETA):
+		return Decision{Action: Revise, Changes: []Change{o.between(EstimateRevised, u, now)}}
 	case u.Status <= o.Status:
 		return Decision{Action: Drop}
 	}
@@ -105,6 +115,39 @@ func forward(o *Order, u Update, target Status, now time.Time) Decision {
 		changes = append(changes, change)
 	}
 	return Decision{Action: Move, Changes: changes}
+}
+
+// revisedBy reports whether an estimate is another one than the vendor was last told; a zero one is
+// none.
+func (o *Order) revisedBy(estimate time.Time) bool {
+	if estimate.IsZero() {
+		return false
+	}
+	told := o.EstimatedDropoff(o.Version)
+	return told.IsZero() || estimate.Sub(told).Abs() >= minRevision
+}
+
+// swapped is the Change that gives the order to the update's courier.
+func (o *Order) swapped(u Update, now time.Time) Change {
+	kind := CourierReplaced
+	if o.Courier.IsZero() {
+		kind = CourierNamed
+	}
+	change := o.between(kind, u, now)
+	reportedSince := !o.Location.At.Before(change.At) // it is the new courier's place
+	if change.Location.IsZero() && reportedSince {
+		change.Location = o.Location
+	}
+	return change
+}
+
+// between begins a Change of the given kind that leaves the status as it is. It is later than the one
+// before, because receivers tell by the time which of two is the newer where the status does not.
+func (o *Order) between(kind ChangeKind, u Update, now time.Time) Change {
+	change := o.reported(u, now)
+	change.Kind, change.Status = kind, o.Status
+	change.At = later(change.At, o.UpdatedAt().Add(time.Millisecond))
+	return change
 }
 
 // reported begins a Change with the update's data, or else the order's.
@@ -124,12 +167,6 @@ func (o *Order) reported(u Update, now time.Time) Change {
 		change.Location = u.Location
 	}
 	return change
-}
-
-// swap is the update's courier, from the update's time on.
-func (o *Order) swap(u Update, now time.Time) CourierSwap {
-	at := earlier(u.At, now).Truncate(time.Millisecond)
-	return CourierSwap{Courier: u.Courier, At: later(at, o.UpdatedAt().Add(time.Millisecond))}
 }
 
 // change begins a Change at a time, in milliseconds, never before the last one.

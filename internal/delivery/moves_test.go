@@ -46,8 +46,9 @@ func orderIn(s Status) *Order {
 func (o *Order) apply(changes ...Change) {
 	for _, c := range changes {
 		o.Changes = append(o.Changes, c)
-		o.Status, o.Courier = c.Status, c.Courier
+		o.Status = c.Status
 		o.Version++
+		o.Reach(&c)
 	}
 }
 
@@ -94,10 +95,11 @@ var moveTable = map[Status]map[Status]string{
 // outcome writes a decision as moveTable does.
 func outcome(d Decision) string {
 	if d.Action != Move {
-		if len(d.Changes) > 0 {
+		between := d.Action == Swap || d.Action == Revise
+		if len(d.Changes) > 1 || len(d.Changes) == 1 != between {
 			return "changes without Move"
 		}
-		return map[Action]string{Drop: "drop", Illegal: "illegal", Swap: "swap"}[d.Action]
+		return map[Action]string{Drop: "drop", Illegal: "illegal", Swap: "swap", Revise: "revise"}[d.Action]
 	}
 	names := ""
 	for i, c := range d.Changes {
@@ -200,8 +202,73 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 	}
 	nameless := orderIn(PickingUp)
 	nameless.Courier = Courier{}
-	if got := Decide(nameless, Update{Kind: KindAccept, Status: Assigned, At: noon, Courier: ayse}, noon); got.Action != Swap {
-		t.Errorf("an accept after a status without a courier: %+v", got)
+	for _, kind := range []UpdateKind{KindAccept, KindSwap} {
+		got := Decide(nameless, Update{Kind: kind, Status: Assigned, At: noon, Courier: ayse}, noon)
+		if got.Action != Swap || got.Changes[0].Kind != CourierNamed {
+			t.Errorf("a courier after a status without one: %+v", got)
+		}
+	}
+}
+
+// Vendors tell by the time which of two events of one status is the newer.
+func TestDecide_ASwapSaysHowThingsStandFromThenOn(t *testing.T) {
+	known := Location{Point{41, 29}, noon.Add(time.Minute)}
+	last := noon.Add(2 * time.Minute)
+	for name, c := range map[string]struct{ at, now, want time.Time }{
+		"as reported":              {noon.Add(5 * time.Minute), noon.Add(9 * time.Minute), noon.Add(5 * time.Minute)},
+		"at the last change":       {last, noon.Add(9 * time.Minute), last.Add(time.Millisecond)},
+		"by a clock that is slow":  {noon, noon.Add(9 * time.Minute), last.Add(time.Millisecond)},
+		"by a clock that is ahead": {noon.Add(time.Hour), noon.Add(9 * time.Minute), noon.Add(9 * time.Minute)},
+	} {
+		o := orderIn(PickingUp)
+		o.Location = known
+		got := Decide(o, Update{Kind: KindSwap, Courier: ayse, At: c.at}, c.now)
+		require(t, got.Action == Swap && len(got.Changes) == 1, "%s: %+v", name, got)
+		change := got.Changes[0]
+		check(t, change.Location.IsZero(), "%s, the former courier's place: %+v", name, change.Location)
+		change.Location = Location{}
+		check(t, change == Change{Kind: CourierReplaced, Status: PickingUp, At: c.want, Courier: ayse}, "%s: %+v", name, change)
+	}
+}
+
+// orderIn gives no estimate, so that of PickingUp is 45 minutes after noon: the fleet's minutes after readyAt.
+func TestDecide_RevisesAnEstimateByAMinuteAtLeast(t *testing.T) {
+	told := noon.Add(45 * time.Minute)
+	given := func(o *Order, eta time.Time) *Order {
+		o.apply(Change{Kind: EstimateRevised, Status: o.Status, At: o.UpdatedAt(), Courier: o.Courier, ETA: eta})
+		return o
+	}
+	for name, c := range map[string]struct {
+		o      *Order
+		status Status
+		eta    time.Time
+		want   string
+	}{
+		"a minute later than was computed":      {orderIn(PickingUp), PickingUp, told.Add(time.Minute), "revise"},
+		"a minute earlier":                      {orderIn(PickingUp), PickingUp, told.Add(-time.Minute), "revise"},
+		"less than a minute later":              {orderIn(PickingUp), PickingUp, told.Add(time.Minute - time.Millisecond), "drop"},
+		"less than a minute earlier":            {orderIn(PickingUp), PickingUp, told.Add(time.Millisecond - time.Minute), "drop"},
+		"none":                                  {orderIn(PickingUp), PickingUp, time.Time{}, "drop"},
+		"what was given before counts":          {given(orderIn(PickingUp), told.Add(time.Hour)), PickingUp, told, "revise"},
+		"given before":                          {given(orderIn(PickingUp), told.Add(time.Hour)), PickingUp, told.Add(time.Hour), "drop"},
+		"with a status that was left":           {orderIn(PickingUp), Assigned, told.Add(time.Hour), "drop"},
+		"with the next status it is the move's": {orderIn(PickingUp), PickedUp, told.Add(time.Hour), "PickedUp"},
+		"after the pickup":                      {orderIn(PickedUp), PickedUp, told.Add(time.Hour), "revise"},
+		"before anybody accepts":                {orderIn(Searching), Searching, told, "illegal"},
+		"after the delivery":                    {orderIn(Delivered), Delivered, told.Add(time.Hour), "drop"},
+		"after a failure":                       {orderIn(Failed), Delivering, told, "illegal"},
+		"after a cancellation":                  {orderIn(Cancelled), Assigned, told, "illegal"},
+	} {
+		for _, at := range []time.Time{noon.Add(-time.Hour), noon.Add(30 * time.Minute), noon.Add(2 * time.Hour)} { // no phone's clock decides
+			got := Decide(c.o, Update{Kind: KindStatus, Status: c.status, At: at, ETA: c.eta}, noon.Add(time.Hour))
+			check(t, outcome(got) == c.want, "%s, at %v: %s", name, at, outcome(got))
+			if got.Action != Revise {
+				continue
+			}
+			change := got.Changes[0]
+			asItWas := change.Status == c.o.Status && change.Courier == mehmet && change.At.After(c.o.UpdatedAt())
+			check(t, asItWas && change.Kind == EstimateRevised && change.ETA.Equal(c.eta), "%s, at %v: %+v", name, at, change)
+		}
 	}
 }
 
@@ -254,7 +321,7 @@ func TestDecide_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
 		o.Courier, o.Location = c.had, c.known
 		d := Decide(o, Update{Kind: KindSwap, At: at, Courier: c.to}, at)
 		require(t, d.Action == Swap, "%s: %+v", name, d)
-		o.SwapCourier(d.Swap)
+		o.apply(d.Changes...)
 		check(t, o.Courier == c.to && o.UpdatedAt().Equal(at), "%s: %+v", name, o)
 
 		d = Decide(o, Update{Kind: KindStatus, Status: PickingUp, At: at.Add(time.Minute), Location: c.reported}, at.Add(time.Minute))
@@ -285,21 +352,6 @@ func TestDecide_KeepsTheNewestPosition(t *testing.T) {
 	late := Update{Kind: KindStatus, Status: PickingUp, At: noon.Add(2 * time.Minute), Location: Location{Point{40.97, 29.04}, noon.Add(2 * time.Minute)}}
 	change := Decide(o, late, noon.Add(6*time.Minute)).Changes[0]
 	check(t, change.Location == o.Location, "%+v", change.Location)
-}
-
-func TestDecide_ASwapIsLaterThanWhatPrecedesIt(t *testing.T) {
-	o := orderIn(PickingUp) // reached at noon + 2 min
-	last := noon.Add(2 * time.Minute)
-	now := noon.Add(9 * time.Minute)
-	for name, c := range map[string]struct{ at, want time.Time }{
-		"as reported":            {noon.Add(5 * time.Minute), noon.Add(5 * time.Minute)},
-		"with the last change":   {last, last.Add(time.Millisecond)},
-		"before the last change": {noon, last.Add(time.Millisecond)},
-		"in the future":          {noon.Add(time.Hour), now},
-	} {
-		got := Decide(o, Update{Kind: KindSwap, At: c.at, Courier: ayse}, now).Swap.At
-		check(t, got.Equal(c.want), "%s: %v, want %v", name, got, c.want)
-	}
 }
 
 func TestDecide_KeepsTimeInOrder(t *testing.T) {
@@ -379,28 +431,42 @@ func step(t *rapid.T, o *Order, now time.Time) {
 		At:      now.Add(time.Duration(rapid.Int64Range(int64(-time.Hour), int64(time.Hour)).Draw(t, "at"))),
 		Courier: rapid.SampledFrom([]Courier{{}, mehmet, ayse}).Draw(t, "courier"),
 		Failure: rapid.SampledFrom(allReasons).Draw(t, "failure"),
+		ETA:     rapid.SampledFrom([]time.Time{{}, now, now.Add(30 * time.Second), now.Add(time.Hour)}).Draw(t, "estimate"),
 	}
 	o.LastCourierUpdate = now
-	switch d := Decide(o, u, now); d.Action {
-	case Move:
-		require(t, len(d.Changes) != 0, "a Move without a change")
+	d := Decide(o, u, now)
+	changes := d.Action == Move || d.Action == Swap || d.Action == Revise
+	require(t, len(d.Changes) > 0 == changes, "%v with %d changes", d.Action, len(d.Changes))
+	if changes {
 		o.apply(d.Changes...)
-	case Swap:
-		o.SwapCourier(d.Swap)
 	}
+
+	again := Decide(o, u, now)
+	require(t, len(again.Changes) == 0, "%+v, decided twice, makes %+v", u, again)
 }
 
-// checkHistory: dense, monotonic, nothing after the end.
+// checkHistory: dense, monotonic, nothing after the end, and between two statuses only another courier or
+// another estimate, later than what it follows.
 func checkHistory(t *rapid.T, o *Order, now time.Time) {
-	status, at := Searching, o.CreatedAt
-	for _, c := range o.Changes {
+	status, at, courier := Searching, o.CreatedAt, Courier{}
+	for i, c := range o.Changes {
 		require(t, !status.Terminal(), "%v follows %v", c.Status, status)
-		legal := c.Status == status+1 && c.Status <= Delivered ||
-			c.Status == Failed && c.Failure.LegalFrom(status) ||
-			c.Status == Cancelled && status.Cancellable()
-		require(t, legal && (c.Status == Failed) == (c.Failure != ""), "%v (%s) follows %v", c.Status, c.Failure, status)
-		require(t, !c.At.Before(at) && !c.At.After(later(now, o.SwappedAt)), "%v at %v, after %v, now %v", c.Status, c.At, at, now)
-		status, at = c.Status, c.At
+		told := o.EstimatedDropoff(uint64(i) + 1)
+		differs := c.ETA.Sub(told).Abs() >= minRevision
+		legal := map[ChangeKind]bool{
+			StatusReached: c.Status == status+1 && c.Status <= Delivered ||
+				c.Status == Failed && c.Failure.LegalFrom(status) ||
+				c.Status == Cancelled && status.Cancellable(),
+			CourierNamed:    c.Status == status && courier.IsZero() && !c.Courier.IsZero(),
+			CourierReplaced: c.Status == status && !courier.IsZero() && c.Courier != courier && !c.Courier.IsZero(),
+			EstimateRevised: c.Status == status && c.Courier == courier && !c.ETA.IsZero() && (told.IsZero() || differs),
+		}[c.Kind]
+		isFailure := c.Kind == StatusReached && c.Status == Failed
+		require(t, legal && isFailure == (c.Failure != ""), "kind %v: %v (%s) follows %v", c.Kind, c.Status, c.Failure, status)
+		require(t, c.Kind == StatusReached || status != Searching && c.At.After(at), "kind %v in %v at %v, after %v", c.Kind, status, c.At, at)
+		latest := now.Add(time.Duration(i) * time.Millisecond) // those between two statuses are a millisecond apart
+		require(t, !c.At.Before(at) && !c.At.After(latest), "%v at %v, after %v, now %v", c.Status, c.At, at, now)
+		status, at, courier = c.Status, c.At, c.Courier
 	}
 	require(t, o.Status == status && int(Sequence(o.Version)) == len(o.Changes)+1, "%v version %d with %d changes", o.Status, Sequence(o.Version), len(o.Changes))
 }

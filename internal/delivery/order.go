@@ -3,7 +3,11 @@
 // fields" and "States and transitions"). It does no input or output; callers pass the time in.
 package delivery
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // OrderDraft is what a vendor asks for, checked by OrderRequest.Check.
 type OrderDraft struct {
@@ -74,22 +78,64 @@ type Order struct {
 	Accepted          Courier   // the courier whose accept was last confirmed to the fleet, or zero
 	LastCourierUpdate time.Time // when the fleet last reported; zero: never
 	Location          Location  // the last known position of Courier
-	Courier           Courier   // carries it now: the last Change's courier unless swapped since
-	SwappedAt         time.Time // when Courier last changed without a Change; zero: never
+	Courier           Courier   // carries it now, or carried it last
 	ErasedAt          time.Time // when the recipient's data was erased on request; zero: it was not
 }
 
-// Change is one version of an order: a status reached.
+// Change is one version of an order. It says how things stand as of then, whatever has changed.
 type Change struct {
 	Version  uint64 // set by the ledger when the change is stored
+	Kind     ChangeKind
 	Status   Status
 	At       time.Time
 	Courier  Courier   // who carries the order as of this change; zero: nobody
-	ETA      time.Time // drop-off estimate given by the courier; zero: none given
+	ETA      time.Time // drop-off estimate that the courier gave with this change; zero: none given
 	Location Location  // zero: none reported
 	Failure  FailureReason
 	Cancel   CancelReason
 	Note     string // the vendor's note on a cancellation
+}
+
+// ChangeKind is what a version of an order has changed.
+type ChangeKind uint8
+
+// The kinds. The numbers are stored; never renumber them.
+const (
+	StatusReached   ChangeKind = iota
+	CourierNamed               // the first courier, of an order whose status was reported without one
+	CourierReplaced            // by another one
+	EstimateRevised            // the drop-off is expected at another time
+)
+
+var (
+	changeNames  = [...]string{StatusReached: "status", CourierNamed: "firstCourier", CourierReplaced: "courier", EstimateRevised: "estimate"}
+	changeEvents = [...]EventType{StatusReached: StatusChanged, CourierReplaced: CourierChanged, EstimateRevised: ETAChanged}
+)
+
+// String is the name under which ClickHouse keeps the kind, empty for a number that is none.
+func (k ChangeKind) String() string {
+	if int(k) >= len(changeNames) {
+		return ""
+	}
+	return changeNames[k]
+}
+
+// ParseChangeKind reads such a name.
+func ParseChangeKind(name string) (ChangeKind, error) {
+	i := slices.Index(changeNames[:], name)
+	if i < 0 {
+		return 0, fmt.Errorf("%q is no kind of change", name)
+	}
+	return ChangeKind(i), nil
+}
+
+// EventType is the webhook that tells of such a change. It is empty for CourierNamed, of which none
+// does, and for numbers that are no kind.
+func (k ChangeKind) EventType() EventType {
+	if int(k) >= len(changeEvents) {
+		return ""
+	}
+	return changeEvents[k]
 }
 
 // Courier carries an order. Vendors see the name abbreviated (AbbreviateName).
@@ -105,13 +151,6 @@ func (c Courier) IsZero() bool { return c == Courier{} }
 // isSamePerson reports whether both are one person, whose name or vehicle may have been corrected. The
 // phone decides, as lua/order.lua has it, too: names are spelled in many ways.
 func (c Courier) isSamePerson(other Courier) bool { return c.Phone == other.Phone }
-
-// CourierSwap is a change of an order's courier that leaves its status as it is: another one takes
-// over, or the one who has it is corrected.
-type CourierSwap struct {
-	Courier Courier
-	At      time.Time // later than all that happened to the order before
-}
 
 // Location is a courier's position at a time. Without a place, the zero Point, it says that nothing
 // is known of where the courier has been since At.
@@ -131,9 +170,10 @@ func (o *Order) Shrunk() bool { return o.Recipient.Name == "" }
 // were with the order: they end at the recipient's door.
 func (o *Order) Erase(at time.Time) {
 	o.Recipient, o.Dropoff, o.PackageNote, o.ErasedAt = Recipient{}, Dropoff{}, "", at
-	o.Location = Location{At: o.SwappedAt}
+	o.Courier, o.Location = Courier{}, Location{}
 	for i := range o.Changes {
 		o.Changes[i].Location, o.Changes[i].Note = Location{}, ""
+		o.Reach(&o.Changes[i])
 	}
 }
 
@@ -152,7 +192,7 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 		if !c.ETA.IsZero() {
 			given = c.ETA
 		}
-		if c.Status == PickedUp {
+		if c.Kind == StatusReached && c.Status == PickedUp {
 			pickup = c.At
 		}
 	}
@@ -176,21 +216,12 @@ func (o *Order) At(version uint64) (Change, bool) {
 	return o.Changes[i], true
 }
 
-// UpdatedAt is when the order, or its courier, last changed.
+// UpdatedAt is when the order last changed.
 func (o *Order) UpdatedAt() time.Time {
 	if n := len(o.Changes); n > 0 {
-		return later(o.Changes[n-1].At, o.SwappedAt)
+		return o.Changes[n-1].At
 	}
 	return o.CreatedAt
-}
-
-// SwapCourier applies a swap. What is known of another person's place is forgotten: only what was
-// reported since the swap is the new courier's.
-func (o *Order) SwapCourier(s CourierSwap) {
-	if o.isHandedOver(s.Courier) && o.Location.At.Before(s.At) {
-		o.Location = Location{At: s.At}
-	}
-	o.Courier, o.SwappedAt = s.Courier, s.At
 }
 
 // isHandedOver reports whether the order goes from one person to another. Who is named first takes

@@ -132,6 +132,8 @@ type EventType string
 // The event types. WebhookTest is design section 7.
 const (
 	StatusChanged    EventType = "delivery.status_changed"
+	CourierChanged   EventType = "delivery.courier_changed"
+	ETAChanged       EventType = "delivery.eta_changed"
 	StoreActivated   EventType = "store.activated"
 	StoreMigrating   EventType = "store.migrating"
 	StoreDeactivated EventType = "store.deactivated"
@@ -140,6 +142,10 @@ const (
 	WebhookTest      EventType = "webhook.test"
 	ReportAvailable  EventType = "report.available" // of FinanceAccount only
 )
+
+// MutableEvents are the types that an operator can turn off for an account: what happens between two
+// statuses.
+var MutableEvents = []EventType{CourierChanged, ETAChanged}
 
 // Update is a fleet's report about one order.
 type Update struct {

@@ -89,7 +89,9 @@ func (o *Order) appendTimeline(dst []byte, steps int) []byte {
 	dst = append(dst, `,"events":[`...)
 	dst = appendEntry(dst, Searching, o.CreatedAt)
 	for i := range o.Changes[:steps] {
-		dst = appendEntry(append(dst, ','), o.Changes[i].Status, o.Changes[i].At)
+		if change := &o.Changes[i]; change.Kind == StatusReached {
+			dst = appendEntry(append(dst, ','), change.Status, change.At)
+		}
 	}
 	return append(dst, ']')
 }

@@ -76,10 +76,36 @@ func TestAppendStatus_WritesTheSpecsObjectOfEveryVersion(t *testing.T) {
 func TestAppendStatus_ASwapMovesUpdatedAtAndHidesTheFormerPlace(t *testing.T) {
 	o := orderIn(PickingUp)
 	o.Location = Location{Point{41, 29}, noon.Add(3 * time.Minute)}
-	o.SwapCourier(CourierSwap{Courier: ayse, At: noon.Add(4 * time.Minute)})
-	got := string(o.AppendStatus(nil, 0, false, true))
-	check(t, strings.Contains(got, `"courier":{"name":"Ayşe Ö."`) && strings.Contains(got, `"updatedAt":"2026-11-21T12:04:00.000+03:00"`), "%s", got)
-	check(t, !strings.Contains(got, "location"), "%s", got)
+	swap := Decide(o, Update{Kind: KindSwap, Courier: ayse, At: noon.Add(4 * time.Minute)}, noon.Add(5*time.Minute)).Changes
+	o.apply(swap...)
+	for _, version := range []uint64{0, o.Version} {
+		got := string(o.AppendStatus(nil, version, false, true))
+		check(t, strings.Contains(got, `"courier":{"name":"Ayşe Ö."`) && strings.Contains(got, `"updatedAt":"2026-11-21T12:04:00.000+03:00"`), "%s", got)
+		check(t, !strings.Contains(got, "location"), "%s", got)
+	}
+}
+
+// The timeline has one entry for every status, as the spec has it.
+func TestAppendStatus_TellsOfAnEstimateOutsideTheTimeline(t *testing.T) {
+	o := orderIn(PickingUp)
+	eta := noon.Add(55 * time.Minute)
+	for _, u := range []Update{
+		{Kind: KindStatus, Status: PickingUp, ETA: eta, At: noon.Add(4 * time.Minute)},
+		{Kind: KindSwap, Courier: ayse, At: noon.Add(5 * time.Minute)},
+		{Kind: KindStatus, Status: PickedUp, At: noon.Add(6 * time.Minute)},
+	} {
+		o.apply(Decide(o, u, noon.Add(10*time.Minute)).Changes...)
+	}
+	revised := string(o.AppendStatus(nil, o.Version-2, true, true))
+	head := `{"orderId":"` + o.ID.String() + `","externalOrderId":"order-1",`
+	want := head + `"status":"PickingUp","courier":{"name":"Mehmet Y.","phone":"5321234567","vehicleType":"Motorcycle"},` +
+		`"etaDropoffAt":"2026-11-21T12:55:00.000+03:00","updatedAt":"2026-11-21T12:04:00.000+03:00",` +
+		`"events":[{"status":"Searching","at":"2026-11-21T12:00:00.000+03:00"},{"status":"Assigned","at":"2026-11-21T12:01:00.000+03:00"},` +
+		`{"status":"PickingUp","at":"2026-11-21T12:02:00.000+03:00"}]}`
+	check(t, revised == want, "got  %s\nwant %s", revised, want)
+
+	latest := string(o.AppendStatus(nil, o.Version, true, true))
+	check(t, strings.Count(latest, `"status":`) == 1+4 && strings.Contains(latest, `"etaDropoffAt":"2026-11-21T12:55:00.000+03:00"`), "%s", latest)
 }
 
 // A version renders the same whatever comes after it: a webhook that is sent

@@ -38,7 +38,7 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	delivered := created("X-2", "")
 	for _, want := range []error{nil, ErrConflict} {
 		wantError(t, s.advanceBy(t.Context(), delivered.ID.Partition(), func(step *Step) {
-			step.Change(delivered, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}}, nil)
+			step.Change(delivered, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}})
 		}), want)
 	}
 	wantCode(t, errOf(s.Orders.Cancel(t.Context(), s.account, delivered.ID, "", "", time.Now())), delivery.CodeOrderNotCancellable)

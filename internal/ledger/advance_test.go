@@ -37,7 +37,7 @@ func (l *Ledger) content(t *testing.T, r partition) map[string]string {
 func TestAdvance_ComparesVersions(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	change := func(step *Step) { step.Change(o, assigned(), nil) }
+	change := func(step *Step) { step.Change(o, assigned()) }
 	for _, want := range []error{nil, ErrConflict} {
 		wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), change), want)
 	}
@@ -45,9 +45,10 @@ func TestAdvance_ComparesVersions(t *testing.T) {
 	check(t, stored.Status == delivery.Assigned && delivery.Sequence(stored.Version) == 2 && stored.Courier == mehmet && len(stored.Changes) == 1, "stored %+v", stored)
 	s.swap(t, stored, ali)
 	swapped := get(s.Orders.Get(t.Context(), o.ID))(t)
-	check(t, swapped.Version == stored.Version && swapped.Courier == ali && swapped.Changes[0].Courier == mehmet, "swapped %+v", swapped)
+	kept := len(swapped.Changes) == 2 && swapped.Changes[0].Courier == mehmet && swapped.Changes[1].Kind == delivery.CourierReplaced
+	check(t, delivery.Sequence(swapped.Version) == 3 && swapped.Courier == ali && swapped.Status == delivery.Assigned && kept, "swapped %+v", swapped)
 	unknown := &delivery.Order{ID: delivery.MakeOrderID(o.ID.Partition(), 2, [12]byte{3}), Version: 1<<32 | 1}
-	wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), func(step *Step) { step.Change(unknown, assigned(), nil) }), ErrConflict)
+	wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), func(step *Step) { step.Change(unknown, assigned()) }), ErrConflict)
 }
 
 func TestAdvance_KeepsListsAndTimers(t *testing.T) {
@@ -89,18 +90,18 @@ func TestAdvance_WritesAllOrNothing(t *testing.T) {
 		add       func(*Step)
 		conflicts []delivery.OrderID
 	}{
-		{"a change of an order that was cancelled", func(step *Step) { step.Change(second, assigned(), nil) }, []delivery.OrderID{second.ID}},
+		{"a change of an order that was cancelled", func(step *Step) { step.Change(second, assigned()) }, []delivery.OrderID{second.ID}},
 		{"a listing of one", func(step *Step) { step.List(head.News[1]) }, []delivery.OrderID{second.ID}},
 		{"a time-out of one of which something was reported", func(step *Step) { step.TimeOut(third, delivery.Change{Status: delivery.Failed, At: time.Now()}) },
 			[]delivery.OrderID{third.ID, third.ID}}, // its status and its time
-		{"two of them", func(step *Step) { step.List(head.News[1]); step.Change(second, assigned(), nil) }, []delivery.OrderID{second.ID, second.ID}},
+		{"two of them", func(step *Step) { step.List(head.News[1]); step.Change(second, assigned()) }, []delivery.OrderID{second.ID, second.ID}},
 	} {
 		before := s.content(t, r)
 		var step *Step
 		err := s.advanceBy(t.Context(), r.number, func(of *Step) {
 			step = of
 			step.List(head.News[0])
-			step.Change(first, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+			step.Change(first, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 			step.Refuse(refused, delivery.Searching, "illegal_move", true)
 			step.DeadLetter(Unreadable{ID: "1-0", Reason: "r", kind: kindUpdates}, RoleStatus)
 			c.add(step)
@@ -125,8 +126,8 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 		for _, o := range w.News {
 			step.List(o)
 		}
-		step.Change(moved, append(assigned(), delivery.Change{Status: delivery.PickingUp, At: time.Now()}), nil)
-		step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+		step.Change(moved, append(assigned(), delivery.Change{Status: delivery.PickingUp, At: time.Now()}))
+		step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 		step.Refuse(u, delivery.Failed, "late_delivery", true)
 	})
 	entries := get(s.rdb.XRange(t.Context(), r.key(kindEvents), step.Batch, "+").Result())(t)
@@ -166,8 +167,8 @@ func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
 	after := get(s.rdb.Get(t.Context(), key).Bytes())(t)
 	require(t, len(after) > len(before), "the record did not grow")
 	changed := []int{1} // the status
-	for i := orderVersionAt; i < orderVersionAt+16; i++ {
-		changed = append(changed, i) // version and time
+	for i := orderVersionAt; i < orderVersionAt+24; i++ {
+		changed = append(changed, i) // version, time and estimate
 	}
 	for i := range before {
 		check(t, before[i] == after[i] || slices.Contains(changed, i), "byte %d was %x, is %x", i, before[i], after[i])
@@ -191,7 +192,7 @@ func TestAdvance_ListsWhatHasEndedByTheHour(t *testing.T) {
 	s.step(t, r.number, func(of *Step) {
 		step = of
 		for _, o := range orders[:4] {
-			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: longAgo}}, nil)
+			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: longAgo}})
 		}
 	})
 	hour := fmt.Sprint(timeOfEntry(step.Batch).Unix() / 3600) // of the entry, not of the changes
@@ -249,7 +250,7 @@ func TestAdvance_ComparesTheToken(t *testing.T) {
 		must(t, s.rdb.Set(t.Context(), r.key(kindOwner), string(c.stored.Stored()), 0).Err())
 		before := s.content(t, r)
 		step := s.Ownership.Step(r.number, mine)
-		step.Change(o, assigned(), nil)
+		step.Change(o, assigned())
 		call := step.call()
 		reply := get(s.rdb.FCall(t.Context(), s.library.scripts["advance"].name, call.keys, call.args...).Slice())(t)
 		check(t, len(reply) == 1 && reply[0] == c.want, "%s: %v, want %s", c.name, reply, c.want)
@@ -267,7 +268,7 @@ func TestAdvance_AnswersEachPartition(t *testing.T) {
 	for p, s := range envs {
 		orders[p] = s.create(t, "X-1")
 		steps[p] = l.Ownership.Step(p, Token{})
-		steps[p].Change(orders[p], assigned(), nil)
+		steps[p].Change(orders[p], assigned())
 	}
 	envs[1].change(t, orders[1], assigned()...) // then it has another token
 	get2(l.Orders.Cancel(t.Context(), envs[2].account, orders[2].ID, "", "", time.Now()))(t)
@@ -452,7 +453,7 @@ func TestTrimAndRetire_WaitForTheOwner(t *testing.T) {
 	s.report(t, ended.ID, delivery.Delivered)
 	o := s.own(t, "w1")
 	step := s.Ownership.Step(r.number, o.Token)
-	step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+	step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
 	o.Token = step.Token
 	later := time.Now().Add(3 * time.Hour)
@@ -485,7 +486,7 @@ func TestAdvance_MakesADestroyedGroupAgain(t *testing.T) {
 		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kind), string(RoleStatus)).Err())
 	}
 	step := s.Ownership.Step(r.number, o.Token)
-	step.Change(order, assigned(), nil)
+	step.Change(order, assigned())
 	step.Positions(o.Read)
 	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
 	o.Token = step.Token
@@ -589,7 +590,7 @@ func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 
 	s.step(t, r.number, func(step *Step) {
 		for _, o := range orders {
-			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: time.Now()}}, nil)
+			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 		}
 	})
 

@@ -81,7 +81,7 @@ func clusterWay(t *testing.T, s *env) {
 	s.list(t, o.ID)
 	s.change(t, o, delivery.Change{Status: delivery.Assigned, At: time.Now()})
 	assigned := get(s.Orders.Get(t.Context(), o.ID))(t).Version
-	s.clusterWebhooks(t, partition, versionKey(o.ID, assigned))
+	s.clusterWebhooks(t, partition, versionKey(o.ID, assigned, delivery.StatusReached))
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour), nil))(t), 1, "replayed")
 	get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
@@ -327,7 +327,7 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 		},
 		func() error {
 			return s.advanceBy(t.Context(), p, func(step *Step) {
-				step.Change(other, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}}, nil)
+				step.Change(other, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}})
 			})
 		},
 		func() error {

@@ -85,14 +85,11 @@ func (l Consistency) WebhooksLeft(ctx context.Context) ([]WebhooksLeft, error) {
 	return slices.SortedFunc(maps.Values(found), func(a, b WebhooksLeft) int { return compareAccounts(a.Account, b.Account) }), err
 }
 
-// orderItem is the length of an order's item: kind, digest, day, version.
-const orderItem = 1 + delivery.OrderDigestSize + 2 + 8
-
 func (r partition) waitingEvents(items []string) []WaitingEvent {
 	events := make([]WaitingEvent, len(items))
 	for i, item := range items {
 		switch {
-		case len(item) >= orderItem && item[0] == eventOrder:
+		case len(item) >= orderEventSize && item[0] == eventOrder:
 			events[i].Order = r.orderOfMember(item[1:15])
 			version := binary.BigEndian.Uint64([]byte(item[15:23]))
 			events[i].Sequence = delivery.Sequence(version)

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -56,7 +55,7 @@ func TestWaitingEvents_ReadsItemsOfEveryKind(t *testing.T) {
 	l := openTest(t)
 	r := l.partitions[1]
 	id := delivery.MakeOrderID(1, 20_000, [12]byte{1, 2, 3})
-	item := "\x01" + orderMember(id) + string(binary.BigEndian.AppendUint64(nil, delivery.ComposeVersion(time.Now(), 5, 7)))
+	item := versionKey(id, delivery.ComposeVersion(time.Now(), 5, 7), delivery.EstimateRevised)
 	got := r.waitingEvents([]string{item, "\x02evt_n", "\x0412345678", "", "\x01", "\x82"})
 	want := []WaitingEvent{{Order: id, Sequence: 7}, {Notice: "evt_n"}, {}, {}, {}, {}}
 	check(t, slices.Equal(got, want), "got %v, want %v", got, want)

@@ -152,7 +152,7 @@ func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 	document := codec{writing: true}
 	document.document(fullDraft("X"))
 	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:orderHead+len(document.out)])
-	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", s.body[:23]}})
+	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", s.body[:24]}})
 }
 
 // addNative is the reference that the service is measured by: what a plain

@@ -104,9 +104,6 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 	for i := range o.Changes {
 		c.out = appendChange(c.out, &o.Changes[i])
 	}
-	if !o.Courier.IsZero() {
-		c.out = appendSwap(c.out, delivery.CourierSwap{Courier: o.Courier, At: o.SwappedAt})
-	}
 	if !o.Accepted.IsZero() {
 		c.out = appendAccepted(c.out, o.Accepted)
 	}

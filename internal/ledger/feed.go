@@ -29,8 +29,9 @@ const (
 type Event struct {
 	Order   delivery.OrderID // zero for a notice
 	Version uint64           // zero for a late delivery
-	Notice  string           // event id of a notice; empty for an order's
-	LateAt  time.Time        // that of a delivery.LateDelivery; else zero
+	Kind    delivery.ChangeKind
+	Notice  string    // event id of a notice; empty for an order's
+	LateAt  time.Time // that of a delivery.LateDelivery; else zero
 }
 
 // Entry is one entry of a partition's streams. It has one of the last four.
@@ -64,19 +65,25 @@ func parseEvent(r partition, text string) (Event, error) {
 	if text[0] == eventNotice {
 		return Event{Notice: text[1:]}, nil
 	}
-	if text[0] != eventOrder && text[0] != eventLate || len(text) != 23 {
+	if text[0] != eventOrder && text[0] != eventLate || len(text) != orderEventSize {
 		return Event{}, fmt.Errorf("event of kind %d and %d bytes: %w", text[0], len(text), errShortRecord)
 	}
 	f := fields{rest: text[15:]}
-	event := Event{Order: r.orderOfMember(text[1:15]), Version: f.uint64()}
+	event := Event{Order: r.orderOfMember(text[1:15]), Version: f.uint64(), Kind: delivery.ChangeKind(f.byte())}
 	if text[0] == eventLate {
 		event.Version, event.LateAt = 0, timeOf(int64(event.Version))
 	}
 	return event, nil
 }
 
+// IsSent reports whether a webhook tells of the event: not of a creation, of a late delivery, and of
+// what has no type.
+func (e *Event) IsSent() bool {
+	return e.Notice != "" || delivery.Sequence(e.Version) > 1 && e.Kind.EventType() != ""
+}
+
 // orderEventSize is the length of an event of an order, of which a batch has many.
-const orderEventSize = 23
+const orderEventSize = 24
 
 func parseEvents(r partition, batch string) (events []Event, err error) {
 	for ; batch != "" && err == nil; batch = batch[min(orderEventSize, len(batch)):] {

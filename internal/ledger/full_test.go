@@ -83,7 +83,7 @@ func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 	owned := get(started.Ownership.Take(t.Context(), partition, "", "w1"))(t)
 	idle := get(started.Ownership.Take(t.Context(), other, "", "w1"))(t) // it has no streams yet
 	renewal, work := started.Ownership.Step(other, idle.Token), started.Ownership.Step(partition, owned.Token)
-	work.Change(o, assigned(), nil)
+	work.Change(o, assigned())
 	for _, err := range started.Ownership.Advance(t.Context(), []*Step{renewal, work}) {
 		must(t, err)
 	}

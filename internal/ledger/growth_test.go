@@ -343,7 +343,7 @@ func (s *costEnv) deliver(b *testing.B) {
 		for partition, orders := range byPartition {
 			must(b, s.advanceBy(b.Context(), partition, func(step *Step) {
 				for _, o := range orders {
-					step.Change(o, slices.Clone(delivered), nil)
+					step.Change(o, slices.Clone(delivered))
 				}
 			}))
 		}

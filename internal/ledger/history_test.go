@@ -102,7 +102,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	s.step(t, o.ID.Partition(), func(step *Step) { step.Refuse(update, delivery.Failed, "late_delivery", true) })
 	s.advance(t, o.ID, delivery.Assigned)
 	assigned := get(s.Orders.Get(t.Context(), o.ID))(t).Version
-	s.ends(t, StateNotSent, versionKey(o.ID, assigned))
+	s.ends(t, StateNotSent, versionKey(o.ID, assigned, delivery.StatusReached))
 	entries := collect(t, s.Ledger, RoleExport, "x", 4)
 	var late, outcomes, versions int
 	for _, e := range entries {

@@ -26,7 +26,14 @@ func decodeUpdate(record string) (*delivery.Update, error) {
 	return u, decode("update", record, func(c *codec) { c.update(u) })
 }
 
-const maxSideReports = 50
+// Reports of an order besides its statuses are bounded, or a fleet could lengthen its record without
+// end: other couriers, estimates and failures together, and estimates by themselves, so that there is
+// room for the others whatever a fleet's clock computes. An order has so many versions more at most,
+// which leaves some of the 255 sequences.
+const (
+	maxSideReports = 100
+	maxEstimates   = 80
+)
 
 // Report appends a courier's update, unless the order holds it, and notes it in the order, in one
 // script (design section 5). It returns the order's status as it was. ORDER_NOT_FOUND, also for another
@@ -43,7 +50,7 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	}
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], dayOf(u.Order), int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
-		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}))
+		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}), maxEstimates, millis(u.ETA))
 	if err != nil {
 		return 0, err
 	}
@@ -81,7 +88,7 @@ func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
 		name := delivery.AbbreviateName(who.Name)
 		return &delivery.Error{Code: delivery.CodeJobTaken, Courier: name, Message: name + " has accepted the order"}
 	case reply == "too_many":
-		return delivery.Refuse(delivery.CodeTooManyReports, "other couriers and failures were reported of this order %d times", maxSideReports)
+		return delivery.Refuse(delivery.CodeTooManyReports, "other couriers, estimates and failures were reported of this order %d times", maxSideReports)
 	}
 	return nil
 }

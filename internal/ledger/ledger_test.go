@@ -273,13 +273,12 @@ func (s *env) step(tb testing.TB, partition int, f func(*Step)) {
 
 func (s *env) change(tb testing.TB, o *delivery.Order, changes ...delivery.Change) {
 	tb.Helper()
-	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, changes, nil) })
+	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, changes) })
 }
 
 func (s *env) swap(tb testing.TB, o *delivery.Order, to delivery.Courier) {
 	tb.Helper()
-	swap := delivery.CourierSwap{Courier: to, At: o.UpdatedAt().Add(time.Millisecond)}
-	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, nil, &swap) })
+	s.change(tb, o, delivery.Change{Kind: delivery.CourierReplaced, Status: o.Status, At: o.UpdatedAt().Add(time.Millisecond), Courier: to})
 }
 
 // list puts new orders of one partition on their fleets' lists.

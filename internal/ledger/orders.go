@@ -162,7 +162,7 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 			call.key(kindOrder, key[:])
 		}
 	}
-	call.value(appendOrderEvent(call.buf, o.ID, o.Version))
+	call.value(appendOrderEvent(call.buf, o.ID, o.Version, delivery.StatusReached))
 	nonce := rand.Uint64()
 	flags := byte(0)
 	if keyIsExternal {

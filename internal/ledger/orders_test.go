@@ -275,7 +275,8 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	after := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
 	grown := get(s.rdb.StrLen(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
-	check(t, grown == int64(len(appendSwap(nil, delivery.CourierSwap{Courier: swap.Courier, At: after.SwappedAt}))), "the record grew by %d bytes", grown)
+	changed := appendChange(nil, &after.Changes[len(after.Changes)-1])
+	check(t, len(after.Changes) == 1 && grown == int64(len(changed)), "the record grew by %d bytes for %d changes", grown, len(after.Changes))
 }
 
 //rule:fleets-and-operators/what-is-no-step-forward
@@ -373,13 +374,12 @@ func TestReport_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
 
 	swap := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindSwap, Courier: ali, At: accepted.Add(10 * time.Second)}
 	get(s.Orders.Report(t.Context(), swap, swap.At))(t)
-	wantAt(delivery.Point{})
 	locate(there, accepted.Add(9*time.Second), 1)
 	locate(elsewhere, accepted.Add(10*time.Second), 0)
 
 	read := get(s.Orders.Get(t.Context(), o.ID))(t)
 	decided := delivery.Decide(read, swap, swap.At)
-	s.step(t, o.ID.Partition(), func(step *Step) { step.Change(read, nil, &decided.Swap) })
+	s.change(t, read, decided.Changes...)
 	wantAt(elsewhere)
 	locate(there, accepted.Add(9*time.Second), 1)
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)

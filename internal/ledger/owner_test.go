@@ -18,7 +18,7 @@ func TestFeed_ReadsABatchOfEvents(t *testing.T) {
 	ids := []delivery.OrderID{s.create(t, "X-1").ID, s.create(t, "X-2").ID}
 	var batch []byte
 	for _, id := range ids {
-		batch = appendOrderEvent(batch, id, 1<<32|2)
+		batch = appendOrderEvent(batch, id, 1<<32|2, delivery.StatusReached)
 	}
 	for _, damaged := range []string{string(batch), string(batch[:len(batch)-1])} {
 		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"m", damaged}}).Err())

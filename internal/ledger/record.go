@@ -218,6 +218,7 @@ func (f *fields) location() delivery.Location {
 // figures in place.
 const (
 	orderHead         = 138
+	orderEstimateAt   = 20
 	orderCreatedAt    = 28
 	orderAccountAt    = 76
 	orderLocationAt   = 94
@@ -229,7 +230,6 @@ const (
 // Entries behind the document: kind, length of what follows (2 bytes), and that.
 const (
 	entryChange   = 'S'
-	entrySwap     = 'C' // a courier and since when, by the owner
 	entryAccepted = 'A' // whose accept was confirmed, by lua/report_update.lua
 	entryErased   = 'E' // no courier, as lua/order.lua takes entries to begin with one, and the time of the erasure
 )
@@ -241,8 +241,7 @@ func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, 
 	b = append(b, recordFormat, byte(delivery.Searching), 0, flags)
 	b = binary.BigEndian.AppendUint64(b, o.Version)
 	b = binary.BigEndian.AppendUint64(b, created) // updated
-	b = binary.BigEndian.AppendUint32(b, 1)       // queued: the creation sends no webhook
-	b = binary.BigEndian.AppendUint32(b, 1)       // attempted
+	b = append(b, make([]byte, 8)...)             // estimate
 	b = binary.BigEndian.AppendUint64(b, created)
 	b = append(b, make([]byte, 16)...) // polled, courier update
 	b = binary.BigEndian.AppendUint64(b, nonce)
@@ -288,7 +287,7 @@ func appendChange(b []byte, c *delivery.Change) []byte {
 func (c *codec) change(to *delivery.Change) {
 	c.all((*byte)(&to.Status), &to.Version)
 	c.time48(&to.At)
-	c.all(&to.Courier, &to.ETA, &to.Location, (*string)(&to.Failure), (*string)(&to.Cancel), &to.Note)
+	c.all(&to.Courier, &to.ETA, &to.Location, (*string)(&to.Failure), (*string)(&to.Cancel), &to.Note, (*byte)(&to.Kind))
 }
 
 // time48 is a time in 6 bytes, as milliseconds since 1970 with their sign; 0 is the zero time.
@@ -301,10 +300,7 @@ func (c *codec) time48(at *time.Time) {
 	}
 }
 
-func appendSwap(b []byte, s delivery.CourierSwap) []byte {
-	return appendEntry(b, entrySwap, func(entry *codec) { entry.all(&s.Courier, &s.At) })
-}
-
+// appendAccepted is the entry of a courier whose accept was confirmed.
 func appendAccepted(b []byte, courier delivery.Courier) []byte {
 	return appendEntry(b, entryAccepted, func(entry *codec) { entry.all(&courier) })
 }
@@ -332,7 +328,7 @@ func (c *codec) shrunk(o *delivery.Order) {
 	c.timeFrom(o.CreatedAt, &o.OrderedAt)
 	c.timeFrom(o.CreatedAt, &o.ReadyAt)
 	c.all(&o.OrderAmount, (*byte)(&o.Payment.Type), &o.Payment.CollectionAmount, &o.Warned)
-	changes := byte(len(o.Changes)) // a status is reached once
+	changes := byte(len(o.Changes)) // fewer than maxSideReports and the statuses
 	if c.all(&changes); !c.writing {
 		o.Changes = make([]delivery.Change, changes)
 	}
@@ -340,7 +336,9 @@ func (c *codec) shrunk(o *delivery.Order) {
 	for i := range o.Changes {
 		change := &o.Changes[i]
 		written, random := delivery.VersionTime(change.Version), delivery.VersionRandom(change.Version)
-		c.all((*byte)(&change.Status))
+		statusAndKind := byte(change.Status) | byte(change.Kind)<<shrunkKindShift
+		c.all(&statusAndKind)
+		change.Status, change.Kind = delivery.Status(statusAndKind&(1<<shrunkKindShift-1)), delivery.ChangeKind(statusAndKind>>shrunkKindShift)
 		c.timeFrom(last.At, &change.At)
 		c.timeFrom(change.At, &written)
 		c.all(&random)
@@ -358,6 +356,9 @@ func (c *codec) shrunk(o *delivery.Order) {
 		c.all(&o.ErasedAt)
 	}
 }
+
+// shrunkKindShift is where, above its status, a byte of a shrunk order has the kind of a change.
+const shrunkKindShift = 4
 
 func encodeShrunk(o *delivery.Order) []byte {
 	c := codec{writing: true}
@@ -395,7 +396,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	o := &delivery.Order{Status: delivery.Status(record[1]), Reported: delivery.Status(record[2])}
 	c := codec{fields: fields{rest: record[4:]}}
 	o.Version = c.uint64()
-	c.take(8 + 4 + 4) // updated, queued, attempted
+	c.take(8 + 8) // updated, estimate
 	o.CreatedAt = timeOf(int64(c.uint64()))
 	c.take(8) // polled
 	o.LastCourierUpdate = timeOf(int64(c.uint64()))
@@ -447,10 +448,6 @@ func (c *codec) history(o *delivery.Order) error {
 			entry.change(&change)
 			o.Changes = append(o.Changes, change)
 			o.Reach(&change)
-		case entrySwap:
-			var swap delivery.CourierSwap
-			entry.all(&swap.Courier, &swap.At)
-			o.SwapCourier(swap)
 		case entryAccepted:
 			entry.all(&o.Accepted)
 		case entryErased:
@@ -466,13 +463,15 @@ func (c *codec) history(o *delivery.Order) error {
 	return nil
 }
 
-// appendOrderEvent is the stream's reference to a version of an order, 23 bytes.
-func appendOrderEvent(b []byte, id delivery.OrderID, version uint64) []byte {
+// appendOrderEvent is the stream's reference to a version of an order, 24 bytes. Those of one order are
+// sorted by their versions, so the kind comes last. cancel_order.lua makes the same.
+func appendOrderEvent(b []byte, id delivery.OrderID, version uint64, kind delivery.ChangeKind) []byte {
 	digest := id.Digest()
 	b = append(b, eventOrder)
 	b = append(b, digest[:]...)
 	b = binary.BigEndian.AppendUint16(b, id.Day())
-	return binary.BigEndian.AppendUint64(b, version)
+	b = binary.BigEndian.AppendUint64(b, version)
+	return append(b, byte(kind))
 }
 
 // Kinds of an event in the stream, and in a schedule.

@@ -33,7 +33,8 @@ func FuzzDecodeOrder(f *testing.F) {
 	o := &delivery.Order{OrderDraft: *testDraft("X-1"), CreatedAt: time.Now(), Version: 1<<32 | 1}
 	record := appendOrderRecord(nil, o, &o.Fleet, flagKeyIsExternal, 0, [16]byte{})
 	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()})
-	record = appendSwap(record, delivery.CourierSwap{Courier: delivery.Courier{Name: "Ali"}, At: time.Now()})
+	record = appendChange(record, &delivery.Change{Kind: delivery.CourierReplaced, Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: "Ali"}})
+	record = appendAccepted(record, delivery.Courier{Name: "Ali"})
 	f.Add(string(record))
 	kept := encodeShrunk(get(decodeOrder(string(record), 3))(f))
 	f.Add("\x02" + string(record[1:orderLocationAt]) + string(kept[:orderFleetAt-orderLocationAt]) + string(record[orderFleetAt:orderHead]) + string(kept[orderFleetAt-orderLocationAt:]))
@@ -107,7 +108,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(string(encodeStore(store)))
 	f.Add(string(encodeNotice(&Notice{Type: delivery.StoreActivated, OccurredAt: at, Data: []byte("{}")})))
 	f.Add("ok\n" + strings.Repeat("\x00", quotaSize) + "payload")
-	f.Add(string(rune(eventOrder)) + strings.Repeat("x", 22))
+	f.Add(string(rune(eventOrder)) + strings.Repeat("x", orderEventSize-1))
 	f.Add(strings.Repeat("\xff", 40))
 	f.Add(string(encodeControls(&delivery.Fleet{Suspended: true, RequestsPerSecond: 7})))
 	f.Add(string(encodeSecrets(&fleetSecrets{current: "c", earlier: []EarlierSecret{{Secret: "e", Until: at}}})))

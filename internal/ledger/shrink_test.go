@@ -28,12 +28,8 @@ func (s *env) reports(t *testing.T, o *delivery.Order, updates ...delivery.Updat
 		u.Order, u.Fleet = o.ID, s.fleet.ID
 		get(s.Orders.Report(t.Context(), u, u.At))(t)
 		o := get(s.Orders.Get(t.Context(), o.ID))(t)
-		decision := delivery.Decide(o, u, u.At)
-		switch decision.Action {
-		case delivery.Move:
-			s.change(t, o, decision.Changes...)
-		case delivery.Swap:
-			s.step(t, o.ID.Partition(), func(step *Step) { step.Change(o, nil, &decision.Swap) })
+		if changes := delivery.Decide(o, u, u.At).Changes; len(changes) > 0 {
+			s.change(t, o, changes...)
 		}
 	}
 }
@@ -108,6 +104,11 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 		"swapped": func(t *testing.T, s *env, o *delivery.Order) {
 			s.reports(t, o, whole[0], whole[1], delivery.Update{Kind: delivery.KindSwap, Courier: ali, At: whole[1].At}, whole[4])
 		},
+		"expected at other times": func(t *testing.T, s *env, o *delivery.Order) {
+			later := delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickingUp, ETA: now.Add(time.Hour), At: whole[1].At}
+			earlier := delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickingUp, ETA: now.Add(-time.Hour), At: whole[1].At}
+			s.reports(t, o, whole[0], whole[1], later, earlier, whole[4])
+		},
 		"failed": func(t *testing.T, s *env, o *delivery.Order) {
 			s.reports(t, o, whole[0], delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure, At: now})
 		},
@@ -131,7 +132,7 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			equal(t, s.shrink(t), 3, "list entries looked at")
 
 			want.Recipient, want.Dropoff, want.PackageNote = delivery.Recipient{}, delivery.Dropoff{}, ""
-			want.Location, want.Accepted, want.SwappedAt = delivery.Location{}, delivery.Courier{}, time.Time{}
+			want.Location, want.Accepted = delivery.Location{}, delivery.Courier{}
 			for i := range want.Changes {
 				want.Changes[i].Location = delivery.Location{}
 			}

@@ -84,43 +84,43 @@ func (s *Step) remove(key string, id delivery.OrderID) {
 	s.removes[key] = append(s.removes[key], orderMember(id))
 }
 
-// Change appends changes to an order as it was read, each one version and one event, and after
-// them swaps its courier, unless swap is nil.
-func (s *Step) Change(o *delivery.Order, changes []delivery.Change, swap *delivery.CourierSwap) {
+// Change appends changes, one at least, to an order as it was read. Each is one version and one event.
+func (s *Step) Change(o *delivery.Order, changes []delivery.Change) {
 	now, version := s.ledger.Now(), o.Version
-	var entries, status, head []byte
+	var entries []byte
 	for i := range changes {
 		c := &changes[i]
 		version = delivery.NextVersion(version, now, uint16(rand.Uint32()))
 		c.Version = version
 		entries = appendChange(entries, c)
-		s.events = appendOrderEvent(s.events, o.ID, c.Version)
-		s.eventsByAccount[o.Account] = appendOrderEvent(s.eventsByAccount[o.Account], o.ID, c.Version)
-	}
-	after := *o
-	after.Changes = append(slices.Clip(o.Changes), changes...)
-	after.Version = version
-	for i := range changes {
-		after.Status = changes[i].Status
-		after.Reach(&changes[i])
-	}
-	if swap != nil {
-		entries = appendSwap(entries, *swap)
-		after.SwapCourier(*swap)
+		s.events = appendOrderEvent(s.events, o.ID, c.Version, c.Kind)
+		s.eventsByAccount[o.Account] = appendOrderEvent(s.eventsByAccount[o.Account], o.ID, c.Version, c.Kind)
 	}
 
-	if len(changes) > 0 {
+	last := &changes[len(changes)-1]
+	after := *o
+	after.Changes = append(slices.Clip(o.Changes), changes...)
+	after.Status, after.Version = last.Status, last.Version
+	for i := range changes {
+		after.Reach(&changes[i])
+	}
+
+	var head []byte
+	head = binary.BigEndian.AppendUint64(head, last.Version)
+	head = binary.BigEndian.AppendUint64(head, uint64(millis(last.At)))
+	head = binary.BigEndian.AppendUint64(head, uint64(millis(after.EstimatedDropoff(last.Version))))
+	s.changes = append(s.changes, s.partition.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), []byte{byte(last.Status)}, head, entries)
+	s.orders[1] = append(s.orders[1], o.ID)
+
+	if last.Status != o.Status {
 		s.move(o, changes)
-		s.reached = append(s.reached, after.Status)
-		for i := range changes {
+		s.reached = append(s.reached, last.Status)
+	}
+	for i := range changes {
+		if changes[i].Kind.EventType() != "" {
 			s.Published = append(s.Published, ofOrder(&after, changes[i].Version))
 		}
 	}
-	status = []byte{byte(after.Status)}
-	head = binary.BigEndian.AppendUint64(nil, after.Version)
-	head = binary.BigEndian.AppendUint64(head, uint64(millis(after.UpdatedAt())))
-	s.changes = append(s.changes, s.partition.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), status, head, entries)
-	s.orders[1] = append(s.orders[1], o.ID)
 }
 
 // move keeps what follows from an order's status: the list of jobs, the timer, the list of those
@@ -142,7 +142,7 @@ func (s *Step) move(o *delivery.Order, changes []delivery.Change) {
 func (s *Step) TimeOut(o *delivery.Order, change delivery.Change) {
 	s.condition(o.ID, orderReportedAt, []byte{byte(o.Reported)})
 	s.condition(o.ID, orderCourierUpdateAt, binary.BigEndian.AppendUint64(nil, uint64(millis(o.LastCourierUpdate))))
-	s.Change(o, []delivery.Change{change}, nil)
+	s.Change(o, []delivery.Change{change})
 }
 
 // Postpone sets the timer of an order; zero removes it.
@@ -164,7 +164,7 @@ func (s *Step) Refuse(u *delivery.Update, status delivery.Status, reason string,
 	if late {
 		fields = append(fields, "late", "1")
 		s.events = append(append(s.events, eventLate), orderMember(u.Order)...)
-		s.events = binary.BigEndian.AppendUint64(s.events, uint64(millis(u.At)))
+		s.events = append(binary.BigEndian.AppendUint64(s.events, uint64(millis(u.At))), 0)
 	}
 	s.keep(kindRefused, fields)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -103,10 +102,7 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	switch kind := c.byte(); kind {
 	case lineNotSent:
 		a.At, a.State, a.Error = timeOf(int64(c.uint64())), StateNotSent, NoEndpointError
-		a.event, a.Event = c.rest, string(delivery.StatusChanged)
-		if strings.HasPrefix(a.event, string(rune(eventNotice))) {
-			a.Event = ""
-		}
+		a.event = c.rest
 	case lineAttempt, lineProbe:
 		c.line(&a, kind)
 	default:
@@ -119,7 +115,7 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	if event.Notice != "" {
 		a.EventID = event.Notice
 	} else {
-		a.Event = string(delivery.StatusChanged)
+		a.Event = string(event.Kind.EventType())
 		a.EventID, a.OrderID = delivery.EventID(event.Order, event.Version), event.Order.String()
 	}
 	return a, nil
@@ -161,7 +157,7 @@ func (a *AttemptRecord) Lines(d *Delivery, failedProbe bool) (line, unanswered [
 	if failedProbe {
 		kind = lineProbe
 	}
-	if a.event = d.reference(); a.event[0] == eventNotice { // an order's has one type
+	if a.event = d.reference(); a.event[0] == eventNotice { // an order's names its type
 		a.Event = string(d.Type)
 	}
 	line = a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)

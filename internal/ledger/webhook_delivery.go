@@ -41,8 +41,8 @@ func (d *Delivery) Deadline() time.Time {
 }
 
 // Names of events in a schedule: an order's version, as streams name it, or a notice (kind, event id).
-func versionKey(id delivery.OrderID, version uint64) string {
-	return string(appendOrderEvent(nil, id, version))
+func versionKey(id delivery.OrderID, version uint64, kind delivery.ChangeKind) string {
+	return string(appendOrderEvent(nil, id, version, kind))
 }
 
 func noticeKey(eventID string) string { return string(rune(eventNotice)) + eventID }
@@ -53,8 +53,8 @@ func ofOrder(o *delivery.Order, version uint64) *Delivery {
 	if !ok {
 		return nil
 	}
-	return &Delivery{Account: o.Account, Key: versionKey(o.ID, change.Version), EventID: delivery.EventID(o.ID, change.Version),
-		Type: delivery.StatusChanged, OccurredAt: change.At, Order: o, Version: change.Version}
+	return &Delivery{Account: o.Account, Key: versionKey(o.ID, change.Version, change.Kind), EventID: delivery.EventID(o.ID, change.Version),
+		Type: change.Kind.EventType(), OccurredAt: change.At, Order: o, Version: change.Version}
 }
 
 // Ping is a webhook.test event to probe an idle receiver; its id is made of account and time.
@@ -180,13 +180,14 @@ func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery
 
 // goneEvent names an event whose order or notice is gone.
 func (r partition) goneEvent(key string) *Delivery {
-	d := &Delivery{Key: key, Type: delivery.StatusChanged}
+	d := &Delivery{Key: key}
 	if key[0] == eventNotice {
-		d.EventID, d.Type = key[1:], ""
+		d.EventID = key[1:]
 		return d
 	}
 	f := fields{rest: key[min(15, len(key)):]}
 	d.Version = f.uint64()
+	d.Type = delivery.ChangeKind(f.byte()).EventType()
 	d.EventID = delivery.EventID(r.orderOfMember(key[1:min(15, len(key))]), d.Version)
 	return d
 }

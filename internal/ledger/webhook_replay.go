@@ -97,10 +97,12 @@ func (l *core) replayable(ctx context.Context, account delivery.AccountID, event
 		if err != nil || found[0] == nil || found[0].Account != account {
 			return Event{}, err
 		}
-		if change, ok := found[0].At(version); !ok || change.Version != version {
+		change, ok := found[0].At(version)
+		event := Event{Order: id, Version: version, Kind: change.Kind}
+		if !ok || change.Version != version || !event.IsSent() {
 			return Event{}, nil
 		}
-		return Event{Order: id, Version: version}, nil
+		return event, nil
 	}
 	record, err := l.rdb.Get(ctx, l.partitionOf(account).keyOf(kindNotice, []byte(eventID))).Result()
 	if errors.Is(err, redis.Nil) {
@@ -120,7 +122,7 @@ func (e *Event) key() string {
 	if e.Notice != "" {
 		return noticeKey(e.Notice)
 	}
-	return versionKey(e.Order, e.Version)
+	return versionKey(e.Order, e.Version, e.Kind)
 }
 
 // ReplaySince queues all events since a time again, in order, at most 24 hours back. It reads the
@@ -391,7 +393,7 @@ type entryEvent struct {
 	at time.Time
 }
 
-// replayableOf returns the events on a page of an account's stream, without creations and without
+// replayableOf returns the events on a page of an account's stream that webhooks tell of, without
 // entries that cannot be read.
 func replayableOf(r partition, page []redis.XMessage) []entryEvent {
 	events := make([]entryEvent, 0, len(page))
@@ -401,7 +403,7 @@ func replayableOf(r partition, page []redis.XMessage) []entryEvent {
 			continue
 		}
 		for _, event := range e.Events {
-			if event.Notice != "" || delivery.Sequence(event.Version) >= 2 {
+			if event.IsSent() {
 				events = append(events, entryEvent{event, timeOfEntry(message.ID)})
 			}
 		}

@@ -297,7 +297,7 @@ func (s *env) publishInEntries(t *testing.T, entries, perEntry int) {
 		var batch []byte
 		for range perEntry {
 			batch = append(append(batch, eventOrder), member...)
-			batch = binary.BigEndian.AppendUint64(batch, delivery.ComposeVersion(at, 0, 2))
+			batch = append(binary.BigEndian.AppendUint64(batch, delivery.ComposeVersion(at, 0, 2)), byte(delivery.StatusReached))
 			at = at.Add(time.Millisecond)
 		}
 		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key(kindAccountEvents), Values: []any{"m", batch}}).Err())

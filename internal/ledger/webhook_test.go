@@ -103,7 +103,7 @@ func (s *env) moved(t *testing.T, externalID string, changes ...delivery.Status)
 	o = get(s.Orders.Get(t.Context(), o.ID))(t)
 	keys := make([]string, len(changes))
 	for i := range keys {
-		keys[i] = versionKey(o.ID, o.Changes[i].Version)
+		keys[i] = versionKey(o.ID, o.Changes[i].Version, delivery.StatusReached)
 	}
 	return o, keys
 }

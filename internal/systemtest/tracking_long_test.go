@@ -60,7 +60,7 @@ func (e *trackingEnv) reach(o *delivery.Order, status delivery.Status, minutes i
 		At: e.began.Add(time.Duration(minutes) * time.Minute)}
 	e.Step(o.ID.Partition(), func(step *ledger.Step) {
 		order := e.Read(o.ID)
-		step.Change(order, delivery.Decide(order, u, u.At).Changes, nil)
+		step.Change(order, delivery.Decide(order, u, u.At).Changes)
 	})
 }
 

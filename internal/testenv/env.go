@@ -234,7 +234,7 @@ func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
 		Location: delivery.Location{Point: delivery.Point{Latitude: 40.985, Longitude: 29.025}, At: at}}
 	e.Step(o.ID.Partition(), func(step *ledger.Step) {
 		order := e.Read(o.ID)
-		step.Change(order, delivery.Decide(order, u, time.Now()).Changes, nil)
+		step.Change(order, delivery.Decide(order, u, time.Now()).Changes)
 	})
 }
 

@@ -47,7 +47,7 @@ func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*ledger.S
 // Change appends changes to an order as it stands.
 func (e *Env) Change(id delivery.OrderID, changes ...delivery.Change) {
 	e.T.Helper()
-	e.Step(id.Partition(), func(step *ledger.Step) { step.Change(e.Read(id), changes, nil) })
+	e.Step(id.Partition(), func(step *ledger.Step) { step.Change(e.Read(id), changes) })
 }
 
 // Owner does one after the other what the owner of a ledger's partitions does in a worker, for tests of what
@@ -116,17 +116,15 @@ func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *
 	}
 	for _, order := range w.Orders {
 		switch decision := delivery.Decide(order, *u, time.Now()); decision.Action {
-		case delivery.Move:
-			step.Change(order, decision.Changes, nil)
-		case delivery.Swap:
-			step.Change(order, nil, &decision.Swap)
+		case delivery.Move, delivery.Swap, delivery.Revise:
+			step.Change(order, decision.Changes)
 		case delivery.Illegal:
 			step.Refuse(u, order.Status, "illegal_move", delivery.LateDelivery(order, *u))
 		default:
 		}
 	}
 	for _, d := range w.Deliveries {
-		if d != nil && (d.Order == nil || delivery.Sequence(d.Version) > 1) {
+		if d != nil && d.Type != "" && (d.Order == nil || delivery.Sequence(d.Version) > 1) {
 			o.scheduled++
 			due := time.Now().Add(-oldest).UnixMilli() + o.scheduled
 			step.Schedule(d.Account, true, []ledger.Scheduled{{Key: d.Key, Due: due}})

@@ -157,7 +157,7 @@ func (o *order) advance(step *ledger.Step, update delivery.Update) {
 	if len(changes) == 0 {
 		must(fmt.Errorf("order %s does not move from %s to %s", o.state.ID, o.state.Status, update.Status))
 	}
-	step.Change(&o.state, changes, nil)
+	step.Change(&o.state, changes)
 	issued := time.Now()
 	for _, c := range changes {
 		o.state.Status, o.state.Version, o.state.Courier, o.state.Location = c.Status, c.Version, c.Courier, c.Location

@@ -22,7 +22,7 @@ import (
 // BenchmarkRedisCost/native, but for a SET in place of HSET, since the later steps change the record in place, and for
 // the event's size. Per order:
 //
-//	creation     SET, SET (36 bytes each: idempotency, external id), SET record (304), XADD event (23)
+//	creation     SET, SET (36 bytes each: idempotency, external id), SET record (304), XADD event (24)
 //	reports      5 XADD (104 bytes, then 70 each), 1 SETRANGE (2) for the pickup
 //	record       4 SETRANGE (19) with 4 APPEND (81), then SET (749), which ends the room that APPEND reserves
 //	job list     5 ZADD, 1 ZREM
@@ -31,7 +31,7 @@ import (
 //
 // Creations and reports go when they are due; those that come due while Redis answers go together. All else follows in
 // turns, in which the changes of one partition share a ZADD and a ZREM for each index, one RPUSH, one XADD of their
-// events (23 bytes each), one of the webhooks' outcomes (64 each), and one SET (60) that says how far the turn came. Of
+// events (24 bytes each), one of the webhooks' outcomes (64 each), and one SET (60) that says how far the turn came. Of
 // an endpoint's log of attempts, 16 lines (64 bytes each) make an LPUSH.
 type native struct {
 	attempts [vendorCount]int // lines of each endpoint's log
@@ -63,7 +63,7 @@ func (n *native) arrive(ctx context.Context, to redis.Pipeliner, s orderStep) {
 		to.Do(ctx, "SET", key("idempotency:"+account), nativeFill[:36])
 		to.Do(ctx, "SET", key("external:"+account), nativeFill[:36])
 		to.Do(ctx, "SET", nativeRecord(s.order), nativeFill[:304])
-		to.Do(ctx, "XADD", key("e"), "*", "e", nativeFill[:23])
+		to.Do(ctx, "XADD", key("e"), "*", "e", nativeFill[:24])
 	case 1:
 		to.Do(ctx, "XADD", key("u"), "*", "u", nativeFill[:104])
 	default:
@@ -95,7 +95,7 @@ func (n *native) turn(ctx context.Context, to redis.Pipeliner, steps []orderStep
 			to.Do(ctx, "SETRANGE", nativeRecord(s.order), "1", nativeFill[:19])
 			to.Do(ctx, "APPEND", nativeRecord(s.order), nativeFill[:81])
 		}
-		events, outcomes = append(events, "e", nativeFill[:23]), append(outcomes, "1", nativeFill[:64])
+		events, outcomes = append(events, "e", nativeFill[:24]), append(outcomes, "1", nativeFill[:64])
 		vendor := s.order % vendorCount
 		if n.attempts[vendor]++; n.attempts[vendor]%attemptLines == 0 {
 			to.Do(ctx, "LPUSH", key(fmt.Sprintf("g%016d", vendor)), nativeFill[:64*attemptLines])

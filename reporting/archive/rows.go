@@ -39,20 +39,23 @@ type Order struct {
 	PaymentType     delivery.PaymentType   `ch:"payment_type String"`
 	OrderAmount     delivery.Money         `ch:"order_amount Nullable(Decimal(18, 2))"`
 	Collection      delivery.Money         `ch:"collection_amount Nullable(Decimal(18, 2))"`
-	CourierName     string                 `ch:"courier_name String" volatile:"a swap raises no version"` // abbreviated; empty: none
-	WithoutCourier  bool                   `ch:"without_courier Bool"`                                    // Delivered, and no courier was named
+	CourierName     string                 `ch:"courier_name String" volatile:"a release may abbreviate otherwise"` // empty: none
+	WithoutCourier  bool                   `ch:"without_courier Bool"`                                              // Delivered, and no courier was named
 }
 
-// Event is a row of order_events: a status that an order reached.
+// Event is a row of order_events: a version of an order.
 type Event struct {
-	Account   delivery.AccountID     `ch:"account_id UUID"`
-	CreatedAt time.Time              `ch:"business_day Date"` // of the order
-	Order     delivery.OrderID       `ch:"order_id UUID"`
-	Version   uint64                 `ch:"sequence UInt32; version UInt64"`
-	Status    delivery.Status        `ch:"status String"`
-	At        time.Time              `ch:"at DateTime64(3, 'UTC')"`
-	Failure   delivery.FailureReason `ch:"failure_reason String"`
-	Cancel    delivery.CancelReason  `ch:"cancel_reason String"`
+	Account     delivery.AccountID     `ch:"account_id UUID"`
+	CreatedAt   time.Time              `ch:"business_day Date"` // of the order
+	Order       delivery.OrderID       `ch:"order_id UUID"`
+	Version     uint64                 `ch:"sequence UInt32; version UInt64"`
+	Kind        delivery.ChangeKind    `ch:"kind String"`
+	Status      delivery.Status        `ch:"status String"`
+	At          time.Time              `ch:"at DateTime64(3, 'UTC')"`
+	Failure     delivery.FailureReason `ch:"failure_reason String"`
+	Cancel      delivery.CancelReason  `ch:"cancel_reason String"`
+	CourierName string                 `ch:"courier_name String" volatile:"a release may abbreviate otherwise"` // of a change of the courier
+	ETA         time.Time              `ch:"eta_dropoff_at Nullable(DateTime64(3, 'UTC'))"`                     // of an estimate
 }
 
 // LateDelivery is a Delivered of an order that had failed or been cancelled.
@@ -134,6 +137,7 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 	}
 	for i := range o.Changes { // a status is reached once at most; skipped steps have changes of their own
 		switch c := &o.Changes[i]; {
+		case c.Kind != delivery.StatusReached:
 		case c.Status == delivery.Assigned:
 			row.AssignedAt = c.At
 		case c.Status == delivery.PickedUp:
@@ -147,8 +151,8 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 	return row
 }
 
-// EventOf is the row of the status that a version reached; false when the history has no
-// such version: a restored backup did not hold it.
+// EventOf is the row of a version; false when the history has no such version: a restored backup did
+// not hold it.
 func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 	e := Event{
 		Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID,
@@ -161,7 +165,13 @@ func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 	if !ok || c.Version != version {
 		return Event{}, false
 	}
-	e.Status, e.At, e.Failure, e.Cancel = c.Status, c.At, c.Failure, c.Cancel
+	e.Kind, e.Status, e.At, e.Failure, e.Cancel = c.Kind, c.Status, c.At, c.Failure, c.Cancel
+	switch c.Kind {
+	case delivery.CourierNamed, delivery.CourierReplaced:
+		e.CourierName = delivery.AbbreviateName(c.Courier.Name)
+	case delivery.EstimateRevised:
+		e.ETA = c.ETA
+	}
 	return e, true
 }
 
@@ -332,6 +342,13 @@ func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add f
 				err = fmt.Errorf("is %s, no status of an order", s)
 			}
 			return s.String(), true, err
+		})
+	case delivery.ChangeKind:
+		return gather(c, field, n, func(k delivery.ChangeKind) (_ string, set bool, err error) {
+			if k.String() == "" {
+				err = fmt.Errorf("is %d, no kind of change", k)
+			}
+			return k.String(), true, err
 		})
 	case delivery.PaymentType:
 		return gather(c, field, n, func(t delivery.PaymentType) (string, bool, error) { return t.String(), true, nil })

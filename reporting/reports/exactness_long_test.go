@@ -223,7 +223,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 		if err != nil {
 			return err
 		}
-		change := func(step *core.Step) { step.Change(stored, some, nil) } // nobody else changes it
+		change := func(step *core.Step) { step.Change(stored, some) } // nobody else changes it
 		if err := testenv.Step(e.T.Context(), e.Ledger, o.ID.Partition(), change); err != nil {
 			return err
 		}

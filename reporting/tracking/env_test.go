@@ -101,7 +101,7 @@ func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) 
 		if decided.Action != delivery.Move {
 			e.T.Fatalf("%+v: action %d", u, decided.Action)
 		}
-		step.Change(present, decided.Changes, nil)
+		step.Change(present, decided.Changes)
 	})
 	e.at(after)
 }

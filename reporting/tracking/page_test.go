@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
 )
 
@@ -93,11 +92,9 @@ func TestPage_ShowsTheCourierWhoCarriesItNow(t *testing.T) {
 	e.locate(o, e.store.Point, 2*time.Minute)
 	e.at(2 * time.Minute)
 	e.get(o).Want(200, "Mehmet Y.", "Motorcycle", `class="map-courier"`)
-	ayse := delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
-		swap := delivery.CourierSwap{Courier: ayse, At: began.Add(3 * time.Minute)}
-		step.Change(e.Read(o.ID), nil, &swap)
-	})
+	swap := delivery.Update{Order: o.ID, Kind: delivery.KindSwap, At: began.Add(3 * time.Minute),
+		Courier: delivery.Courier{Name: "Ayşe İpek Çelik", Phone: "5329990000", VehicleType: "Bicycle"}}
+	e.Change(o.ID, delivery.Decide(e.Read(o.ID), swap, swap.At).Changes...)
 	e.get(o).Want(200, "Ayşe İpek Ç.", "Bicycle").Lacks("Mehmet", "Çelik", "532999", `class="map-courier"`)
 	e.get(o, inTurkish).Want(200, "Bisiklet")
 }

@@ -307,7 +307,9 @@ func (v *view) addSteps(w *words, o *delivery.Order, now time.Time) {
 	}
 	reached(delivery.Searching, o.CreatedAt)
 	for i := range o.Changes {
-		reached(o.Changes[i].Status, o.Changes[i].At)
+		if o.Changes[i].Kind == delivery.StatusReached {
+			reached(o.Changes[i].Status, o.Changes[i].At)
+		}
 	}
 	v.Steps[len(v.Steps)-1].State = "now"
 	for s := o.Status + 1; s <= delivery.Delivered; s++ {

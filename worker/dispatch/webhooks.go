@@ -115,11 +115,11 @@ func (w *Webhooks) Wanted(in *ledger.Inbox) (events []ledger.Event) {
 	return events
 }
 
-// sendable leaves out creations and late deliveries, which send nothing.
+// sendable leaves out what no webhook tells of.
 func sendable(events []ledger.Event) (sendable []ledger.Event) {
-	for _, e := range events {
-		if e.Notice != "" || delivery.Sequence(e.Version) > 1 {
-			sendable = append(sendable, e)
+	for i := range events {
+		if events[i].IsSent() {
+			sendable = append(sendable, events[i])
 		}
 	}
 	return sendable

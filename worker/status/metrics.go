@@ -15,6 +15,7 @@ const (
 	resultIndexed  = "indexed"
 	resultMoved    = "moved"
 	resultSwapped  = "swapped"
+	resultRevised  = "revised"
 	resultDropped  = "dropped"
 	resultRefused  = "refused"
 	resultConflict = "conflict"
@@ -40,7 +41,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		entries: role.Counters("worker_entries_total",
 			"Stream entries handled, by what became of them; conflict ones are decided again, failed ones are dead letters.", "result",
-			resultIndexed, resultMoved, resultSwapped, resultDropped, resultRefused, resultConflict, resultFailed),
+			resultIndexed, resultMoved, resultSwapped, resultRevised, resultDropped, resultRefused, resultConflict, resultFailed),
 		refused: all.Counters("worker_refused_updates_total", "Couriers' updates that were no legal move, by reason.", "reason",
 			reasonIllegalMove, reasonLateDelivery, reasonUnknownOrder),
 		timers: all.Counters("worker_timers_fired_total", "Orders ended by a timer, by failure reason.", "reason",

@@ -37,7 +37,6 @@ type decision struct {
 	reports
 	read    *delivery.Order
 	changes []delivery.Change
-	swap    *delivery.CourierSwap
 	results []string // per update
 	refused []refusal
 	began   time.Time
@@ -98,8 +97,8 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 	}
 	for i := range b.decisions {
 		d := &b.decisions[i]
-		if len(d.changes) > 0 || d.swap != nil {
-			step.Change(d.read, d.changes, d.swap)
+		if len(d.changes) > 0 {
+			step.Change(d.read, d.changes)
 		}
 		for _, f := range d.refused {
 			step.Refuse(f.update, f.status, f.reason, f.reason == reasonLateDelivery)
@@ -134,12 +133,10 @@ func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) deci
 		switch decided.Action {
 		case delivery.Move:
 			d.results[i] = resultMoved
-			d.changes = append(d.changes, decided.Changes...)
-			apply(&state, decided.Changes)
 		case delivery.Swap:
 			d.results[i] = resultSwapped
-			d.swap = &decided.Swap
-			state.SwapCourier(decided.Swap)
+		case delivery.Revise:
+			d.results[i] = resultRevised
 		case delivery.Drop:
 			d.results[i] = resultDropped
 		default:
@@ -148,6 +145,10 @@ func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) deci
 				reason = reasonLateDelivery
 			}
 			d.refuse(i, u, state.Status, reason)
+		}
+		if len(decided.Changes) > 0 {
+			d.changes = append(d.changes, decided.Changes...)
+			apply(&state, decided.Changes)
 		}
 	}
 	return d

@@ -23,6 +23,12 @@ func accept(c delivery.Courier) *delivery.Update {
 	return &delivery.Update{Order: orderID, Kind: delivery.KindAccept, Status: delivery.Assigned, At: noon, Courier: c}
 }
 
+func expected(s delivery.Status, minutes int) *delivery.Update {
+	u := reached(s)
+	u.ETA = noon.Add(time.Duration(minutes) * time.Minute)
+	return u
+}
+
 func swap(c delivery.Courier) *delivery.Update {
 	return &delivery.Update{Order: orderID, Kind: delivery.KindSwap, At: noon, Courier: c}
 }
@@ -45,38 +51,51 @@ func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 		updates []*delivery.Update
 		results []string
 		reaches []delivery.Status
-		swapped *delivery.Courier
 		reasons []string
 	}{
 		{"the whole way in one batch",
 			[]*delivery.Update{accept(mehmet), reached(delivery.PickingUp), reached(delivery.PickedUp), reached(delivery.Delivering), reached(delivery.Delivered)},
 			[]string{resultMoved, resultMoved, resultMoved, resultMoved, resultMoved},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil, nil},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil},
 		{"skipped steps are filled in",
 			[]*delivery.Update{accept(mehmet), reached(delivery.Delivered)},
 			[]string{resultMoved, resultMoved},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil, nil},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}, nil},
 		{"repeated and backward ones are dropped with the commit",
 			[]*delivery.Update{accept(mehmet), accept(mehmet), reached(delivery.PickedUp), reached(delivery.PickingUp)},
 			[]string{resultMoved, resultDropped, resultMoved, resultDropped},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp}, nil, nil},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp}, nil},
 		{"an illegal one between legal ones",
 			[]*delivery.Update{accept(mehmet), failed(delivery.CustomerRefused), accept(ayse), reached(delivery.PickingUp)},
 			[]string{resultMoved, resultRefused, resultRefused, resultMoved},
-			[]delivery.Status{delivery.Assigned, delivery.PickingUp}, nil, []string{reasonIllegalMove, reasonIllegalMove}},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp}, []string{reasonIllegalMove, reasonIllegalMove}},
 		{"nothing moves what has failed",
 			[]*delivery.Update{accept(mehmet), failed(delivery.CourierIncident), reached(delivery.PickedUp), failed(delivery.CourierIncident)},
 			[]string{resultMoved, resultMoved, resultRefused, resultDropped},
-			[]delivery.Status{delivery.Assigned, delivery.Failed}, nil, []string{reasonIllegalMove}},
+			[]delivery.Status{delivery.Assigned, delivery.Failed}, []string{reasonIllegalMove}},
 		{"a swap keeps the status",
 			[]*delivery.Update{accept(mehmet), swap(ayse)},
-			[]string{resultMoved, resultSwapped}, []delivery.Status{delivery.Assigned}, &ayse, nil},
+			[]string{resultMoved, resultSwapped}, []delivery.Status{delivery.Assigned, delivery.Assigned}, nil},
+		{"a swap back and forth is two changes, and again none",
+			[]*delivery.Update{accept(mehmet), swap(ayse), swap(mehmet), swap(mehmet)},
+			[]string{resultMoved, resultSwapped, resultSwapped, resultDropped},
+			[]delivery.Status{delivery.Assigned, delivery.Assigned, delivery.Assigned}, nil},
+		{"estimates change what was estimated before, in the order of arrival",
+			[]*delivery.Update{accept(mehmet), expected(delivery.Assigned, 30), expected(delivery.Assigned, 40), expected(delivery.Assigned, 40),
+				expected(delivery.Assigned, 30), expected(delivery.PickingUp, 50), expected(delivery.PickingUp, 50), expected(delivery.Assigned, 60)},
+			[]string{resultMoved, resultRevised, resultRevised, resultDropped, resultRevised, resultMoved, resultDropped, resultDropped},
+			[]delivery.Status{delivery.Assigned, delivery.Assigned, delivery.Assigned, delivery.Assigned, delivery.PickingUp}, nil},
+		{"neither a courier nor an estimate comes after the end",
+			[]*delivery.Update{accept(mehmet), reached(delivery.Delivered), swap(ayse), expected(delivery.Delivering, 40), expected(delivery.Delivered, 40)},
+			[]string{resultMoved, resultMoved, resultRefused, resultRefused, resultDropped},
+			[]delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered},
+			[]string{reasonIllegalMove, reasonIllegalMove}},
 		{"a swap before a courier is illegal",
 			[]*delivery.Update{swap(ayse)},
-			[]string{resultRefused}, nil, nil, []string{reasonIllegalMove}},
+			[]string{resultRefused}, nil, []string{reasonIllegalMove}},
 		{"only the service searches and only vendors cancel",
 			[]*delivery.Update{reached(delivery.Searching), reached(delivery.Cancelled)},
-			[]string{resultRefused, resultRefused}, nil, nil, []string{reasonIllegalMove, reasonIllegalMove}},
+			[]string{resultRefused, resultRefused}, nil, []string{reasonIllegalMove, reasonIllegalMove}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			order := searching()
@@ -92,9 +111,6 @@ func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 			if !slices.Equal(d.results, c.results) || !slices.Equal(statuses, c.reaches) || !slices.Equal(reasons, c.reasons) {
 				t.Errorf("results %v, statuses %v, reasons %v", d.results, statuses, reasons)
 			}
-			if (d.swap == nil) != (c.swapped == nil) || c.swapped != nil && d.swap.Courier != *c.swapped {
-				t.Errorf("swap %+v", d.swap)
-			}
 			if order.Status != delivery.Searching || order.Version != 1<<32|1 || len(order.Changes) != 0 {
 				t.Errorf("the order as read was changed: %+v", order)
 			}
@@ -105,7 +121,7 @@ func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 func TestDecideGroup_LaterChangesCarryTheSwappedCourier(t *testing.T) {
 	updates := []*delivery.Update{accept(mehmet), swap(ayse), reached(delivery.PickingUp)}
 	d := newRole(nil).decideGroup(reports{orderID, updates}, searching(), noon.Add(time.Minute))
-	if len(d.changes) != 2 || d.changes[0].Courier != mehmet || d.changes[1].Courier != ayse {
+	if len(d.changes) != 3 || d.changes[0].Courier != mehmet || d.changes[1].Courier != ayse || d.changes[2].Courier != ayse {
 		t.Fatalf("%+v", d.changes)
 	}
 }
@@ -123,7 +139,7 @@ func TestDecideGroup_NamesADeliveryThatComesTooLate(t *testing.T) {
 
 func TestDecideGroup_RefusesUpdatesOfAnUnknownOrder(t *testing.T) {
 	d := newRole(nil).decideGroup(reports{orderID, []*delivery.Update{accept(mehmet)}}, nil, noon)
-	if len(d.refused) != 1 || d.refused[0].reason != reasonUnknownOrder || len(d.changes) != 0 || d.swap != nil {
+	if len(d.refused) != 1 || d.refused[0].reason != reasonUnknownOrder || len(d.changes) != 0 {
 		t.Fatalf("%+v", d)
 	}
 }

@@ -4,8 +4,8 @@
 --   4 the batch's events ('': none), 5 how many conditions, 6 how many changes, 7 how many orders
 --   have ended, 8 how many accounts have events; then, as named in step.go,
 --   conditions: each a key, first and last place, what is there
---   changes: each an order's key, the expected version (8 bytes), status (1 byte),
---     version and time (16 bytes), entries to append
+--   changes: each an order's key, the expected version (8 bytes), status (1 byte), version, time
+--     and estimate (24 bytes), entries to append
 --   ended: each an order's member
 --   eventsByAccount: each an account's id and its events
 --   commands: each the number of words, and those. Redis has no command TRIMLOG key bytes: for it

@@ -9,6 +9,7 @@
 -- Repeated call (the reply was lost): the order carries this call's nonce, in the
 --   place of its creation's, so it answers cancelled before any limit is consumed:
 --   whoever has cancelled with the last request of a window does not get 429.
+local STATUS_REACHED = '\0' -- of delivery.ChangeKind
 if not open_windows(KEYS[1], call('GET', KEYS[1])) then return 'unknown' end
 local now = clock()
 local passes, head = check_limits(now), order_head(KEYS[2])
@@ -29,8 +30,9 @@ end
 local prefix, member, fleet = ARGV[6], ARGV[3], order_fleet(head)
 local version = next_version(sub(head, 5, 12), now, ARGV[9])
 local at = max(tonumber(ARGV[5]), parse('>I8', sub(head, 13, 20)))
-local event = call('XADD', prefix .. 'e', '*', 'e', '\1' .. member .. version)
-index_events(prefix, ARGV[1], event, 'e', '\1' .. member .. version)
+local reference = '\1' .. member .. version .. STATUS_REACHED
+local event = call('XADD', prefix .. 'e', '*', 'e', reference)
+index_events(prefix, ARGV[1], event, 'e', reference)
 call('SETRANGE', KEYS[2], 1, char(CANCELLED, order_reported(head)) .. sub(head, 4, 4) .. version .. pack('>I8', at))
 call('SETRANGE', KEYS[2], 52, ARGV[9])
 call('APPEND', KEYS[2], sub(ARGV[4], 1, 4) .. version .. sub(pack('>I8', at), 3) .. sub(ARGV[4], 19))

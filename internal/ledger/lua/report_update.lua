@@ -8,16 +8,18 @@
 -- could meet the new one's first position.
 -- KEYS 1 order, 2 updates
 -- ARGV 1 fleet (16 bytes), 2 day (2 bytes), 3 kind of update, 4 status, 5 now in
---   ms, 6 update, 7 entry of the courier ('' with a status), 8 most failures and
---   other couriers of an order; steps forward are few by themselves, 9 location (24
---   bytes) that says that nothing is known since the update's time
--- Replies: taken or known (the record or the stream holds it: nothing appended) with
---   the status (1 byte); with nothing appended either: not_found, and with the record
---   ended (and not as reported), unassigned (a swap, and nobody has the job),
---   taken_by_another (an accept), too_many
+--   ms, 6 update, 7 entry of the courier ('' with a status), 8 most failures, other
+--   couriers and estimates of an order; steps forward are few by themselves, 9 location (24
+--   bytes) that says that nothing is known since the update's time, 10 the count from
+--   which no estimate is taken, 11 estimate of the drop-off in ms (0: none)
+-- Replies: taken or known (the record or the stream holds it, or it is an estimate too
+--   many: nothing appended) with the status (1 byte); with nothing appended either:
+--   not_found, and with the record ended (and not as reported), unassigned (a swap, and
+--   nobody has the job), taken_by_another (an accept), too_many
 -- Repeated call: answers known. Only a failure that still waits in the stream is
 --   appended again; the worker drops it as a repetition.
 local ACCEPT, STATUS = 1, 2
+local LEAST_REVISION = 60000 -- ms, as in delivery/moves.go
 local kind = tonumber(ARGV[3])
 local handed_over = false
 local order = kind == STATUS and order_head(KEYS[1]) or call('GET', KEYS[1])
@@ -26,15 +28,23 @@ local function refuse(why) return why .. '\n' .. call('GET', KEYS[1]) end
 local wanted, now = tonumber(ARGV[4]), pack('>I8', tonumber(ARGV[5]))
 local status, reported, flags = order_status(order), order_reported(order), byte(order, 4)
 local ended, forward = status >= DELIVERED, wanted > reported and wanted <= DELIVERED and kind <= STATUS
-if kind == STATUS then
-  if wanted <= max(reported, ended and 0 or status) or status == DELIVERED and wanted <= DELIVERED then
+local latest = max(reported, ended and 0 or status)
+
+-- The status that was reported last, repeated with another estimate.
+local given, estimate = tonumber(ARGV[11]), order_estimate(order)
+local repeats = kind == STATUS and wanted == latest and wanted < DELIVERED and not ended
+local differs = given > 0 and (estimate == 0 or max(given - estimate, estimate - given) >= LEAST_REVISION)
+local revises = repeats and differs and flags < 2 * tonumber(ARGV[10])
+
+if kind == STATUS and not revises then
+  if wanted <= latest or status == DELIVERED and wanted <= DELIVERED then
     if not ended then call('SETRANGE', KEYS[1], 44, now) end
     return 'known\n' .. char(status)
   end
   -- Once for each order a delivery is taken that comes after the end: cash may have
   -- been collected.
   if ended and wanted ~= DELIVERED then return refuse('ended') end
-else
+elseif kind ~= STATUS then
   if ended then return refuse('ended') end
   local whose = order_courier(order, ARGV[7])
   if whose == 'same' then return 'known\n' .. char(status) end
@@ -46,8 +56,10 @@ if not forward and kind ~= ACCEPT then
   if flags >= 2 * tonumber(ARGV[8]) then return refuse('too_many') end
   flags = flags + 2
 end
+if (forward or revises) and given > 0 then estimate = given end
 call('XADD', KEYS[2], '*', 'u', ARGV[6])
-call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 44) .. now)
+call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 20) .. pack('>I8', estimate)
+  .. sub(order, 29, 44) .. now)
 if handed_over then call('SETRANGE', KEYS[1], 94, ARGV[9]) end
 if kind ~= STATUS then call('APPEND', KEYS[1], ARGV[7]) end
 return 'taken\n' .. char(status)

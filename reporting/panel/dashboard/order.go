@@ -212,6 +212,27 @@ type stepView struct {
 	Due bool
 }
 
+// changeTitles are what the timeline calls changes that leave the status as it is.
+var changeTitles = map[delivery.ChangeKind]string{
+	delivery.CourierNamed:    "Courier named",
+	delivery.CourierReplaced: "Another courier",
+	delivery.EstimateRevised: "Expected at",
+}
+
+// Title is the status that was reached, or what changed otherwise.
+func (s *stepView) Title() string {
+	if s.Kind == delivery.StatusReached {
+		return s.Status.String()
+	}
+	return changeTitles[s.Kind]
+}
+
+// ShowsETA reports whether the estimate is what changed.
+func (s *stepView) ShowsETA() bool { return s.Kind == delivery.EstimateRevised }
+
+// IsCreation reports whether it is the order's first step.
+func (s *stepView) IsCreation() bool { return delivery.Sequence(s.Version) == 1 }
+
 // mergeAttempts are the attempts of an order's events from Redis and ClickHouse,
 // each once, oldest first. Those of Redis have the answers.
 func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all []ledger.AttemptRecord) {
@@ -242,7 +263,7 @@ func timeline(id delivery.OrderID, steps []delivery.Change, attempts []ledger.At
 		if i > 0 {
 			v.After = layout.Span(max(s.At.Sub(steps[0].At), 0))
 		}
-		if delivery.Sequence(s.Version) > 1 {
+		if sendsEvent(&steps[i]) {
 			v.EventID = delivery.EventID(id, s.Version)
 			v.take(byEvent[v.EventID], now)
 			omitted -= len(byEvent[v.EventID])
@@ -250,6 +271,11 @@ func timeline(id delivery.OrderID, steps []delivery.Change, attempts []ledger.At
 	}
 	cutAnswers(views)
 	return views, omitted
+}
+
+// sendsEvent reports whether a webhook tells of the change: none does of the creation.
+func sendsEvent(c *delivery.Change) bool {
+	return delivery.Sequence(c.Version) > 1 && c.Kind.EventType() != ""
 }
 
 func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
@@ -402,12 +428,18 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 
 func (p *Pages) pastChanges(ctx context.Context, o *delivery.Order) ([]delivery.Change, error) {
 	return query(ctx, p.archive, orderArgs(o.Account, o.ID), func(rows driver.Rows) (c delivery.Change, err error) {
-		var status string
-		if err := rows.Scan(&c.Version, &status, &c.At, (*string)(&c.Failure), (*string)(&c.Cancel)); err != nil {
+		var kind, status string
+		var eta *time.Time
+		if err := rows.Scan(&c.Version, &kind, &status, &c.At, (*string)(&c.Failure), (*string)(&c.Cancel), &c.Courier.Name, &eta); err != nil {
 			return c, err
 		}
-		c.Status, err = delivery.ParseStatus(status)
-		return c, err
+		if eta != nil {
+			c.ETA = *eta
+		}
+		var unknownKind, unknownStatus error
+		c.Kind, unknownKind = delivery.ParseChangeKind(kind)
+		c.Status, unknownStatus = delivery.ParseStatus(status)
+		return c, errors.Join(unknownKind, unknownStatus)
 	}, "events")
 }
 
@@ -417,7 +449,7 @@ const attemptDays = 31
 func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, steps []delivery.Change) ([]ledger.AttemptRecord, error) {
 	var events []string
 	for _, s := range steps {
-		if delivery.Sequence(s.Version) > 1 { // the creation sends no webhook
+		if sendsEvent(&s) {
 			events = append(events, delivery.EventID(o.ID, s.Version))
 		}
 	}
