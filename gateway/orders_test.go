@@ -185,6 +185,7 @@ func TestRefusals_SayWhatToDo(t *testing.T) {
 	e.playWorker()
 	e.await("Delivered", func() bool { return e.stored(ended).Status == delivery.Delivered })
 	report := func(body string) answer { return e.fleet(e.courier, "POST", "/jobs/"+ended+"/status", body) }
+	longAgo := `"` + time.Now().Add(-30*time.Hour).UTC().Format("2006-01-02T15:04:05Z") + `"`
 	utc := `"` + time.Now().Add(5*time.Hour).UTC().Format("2006-01-02T15:04:05Z") + `"`
 	for says, a := range map[string]answer{
 		"the body is empty":                                              calling("POST", ordersPath, " ")(e),
@@ -208,7 +209,7 @@ func TestRefusals_SayWhatToDo(t *testing.T) {
 		"AwaitingFleetApproval, Active or Deactivated":                   e.fleet(e.courier, "GET", "/stores?status=waiting", ""),
 		"+03:00, a local time has no Z":                                  ordering("readyAt", utc)(e),
 		"lie in the future; it is read as 20":                            replaying(`{"since":` + utc + `}`)(e),
-		"5 minutes in the future; it is read as 20":                      report(`{"status":"Delivered","at":` + utc + `}`),
+		"24 hours in the past; it is read as 20":                         report(`{"status":"Delivered","at":` + longAgo + `}`),
 		`{"field":"dropoff.longitude","message":"2 and dropoff.latitude`: ordering("dropoff.longitude", "2")(e),
 	} {
 		if a.status < 400 || !strings.Contains(a.body, says) {
