@@ -17,6 +17,13 @@ const everyField = `{"externalStoreId":"a","externalOrderId":"b","orderedAt":"c"
 	"dropoff":{"text":"g","latitude":1,"longitude":2,"buildingNo":"h","doorNo":"i","floor":"j","note":"k"},
 	"packageNote":"l","orderAmount":3.50,"payment":{"type":"m","collectionAmount":4e0},"unknown":true}`
 
+// decode reads a body into fields.
+func decode(body string, into *strictjson.Fields) ([]delivery.FieldError, error) {
+	r := strictjson.New(body)
+	r.Root(into)
+	return r.Wrong, r.End()
+}
+
 func text(s string) delivery.Text     { return delivery.Text{Value: s, Set: true} }
 func number(s string) delivery.Number { return delivery.Number{Literal: s, Set: true} }
 

@@ -56,8 +56,12 @@ func (c courierForm) given() bool { return c.Name.Set || c.Phone.Set || c.Vehicl
 
 // courier checks a courier; prefix is "courier." or empty.
 func (f *form) courier(prefix string, c courierForm) delivery.Courier {
+	name := f.Line(prefix+"name", c.Name, true, 2, maxName)
+	if delivery.AbbreviateName(name) == "" {
+		f.Invalid(prefix+"name", "must have a letter") // unless something else is wrong with it
+	}
 	return delivery.Courier{
-		Name:        f.Line(prefix+"name", c.Name, true, 2, maxName),
+		Name:        name,
 		Phone:       delivery.Parse(&f.Faults, prefix+"phone", c.Phone, true, "", delivery.NormalizePhone),
 		VehicleType: f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32),
 	}

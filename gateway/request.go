@@ -441,7 +441,7 @@ func readForm(body string, fields *strictjson.Fields) *form {
 	r := strictjson.New(body)
 	r.Root(fields)
 	f := &form{malformed: r.End()}
-	f.WrongType = r.Wrong
+	f.WrongType, f.Ignored = r.Wrong, r.Ignored
 	f.unknown(r.Unknown)
 	return f
 }
@@ -452,6 +452,9 @@ func (f *form) unknown(members []strictjson.Unknown) {
 		known := "is unknown; there are " + strings.Join(m.Known, ", ")
 		if len(m.Known) == 0 {
 			known = "is unknown; there are none"
+		}
+		if meant := m.Meant(); meant != "" {
+			known += fmt.Sprintf("; did you mean %q?", meant)
 		}
 		f.Invalid(m.Path, known)
 	}
@@ -490,6 +493,7 @@ func readElements[T any](f *form, text, path string, most int, tooMany string, t
 		}
 		f.unknown(r.Unknown)
 		r.Unknown = nil
+		f.Ignored = r.Ignored
 		take(at, given)
 	})
 	f.malformed = cmp.Or(f.malformed, r.End())
@@ -504,12 +508,6 @@ func (f *form) err() error {
 }
 
 // decode reads a body and names the fields of a wrong type. The error is MALFORMED_REQUEST.
-func decode(body string, into *strictjson.Fields) ([]delivery.FieldError, error) {
-	r := strictjson.New(body)
-	r.Root(into)
-	return r.Wrong, r.End()
-}
-
 func set(flag *bool, into *bool) {
 	if flag != nil {
 		*into = *flag

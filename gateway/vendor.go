@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -70,9 +71,12 @@ func (g *gateway) createOrder(x *requestContext) error {
 // read.
 func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error) {
 	var f delivery.Faults
-	if f.WrongType, err = decode(x.text(), x.fields); err != nil {
+	r := strictjson.New(x.text())
+	r.Root(x.fields)
+	if err = r.End(); err != nil {
 		return "", nil, err
 	}
+	f.WrongType, f.Ignored = r.Wrong, r.Ignored
 	if key, err = x.idempotencyKey(x.request.ExternalOrderID.Value); err != nil {
 		return "", nil, err
 	}

@@ -21,6 +21,17 @@ type Unknown struct {
 	Known []string // the members that the object may have
 }
 
+// Meant is the member that the unknown one is almost, or empty.
+func (u Unknown) Meant() string {
+	parent := u.Path[:strings.LastIndexByte(u.Path, '.')+1]
+	for _, known := range u.Known {
+		if delivery.IsMisspelt(u.Path, parent+known) {
+			return parent + known
+		}
+	}
+	return ""
+}
+
 // Fields is a struct into which objects can be read, one after the other.
 type Fields struct {
 	members []member
@@ -132,6 +143,9 @@ func (r *Reader) fields(into *Fields, prefix string) {
 		if at < 0 {
 			if into.closed {
 				r.Unknown = append(r.Unknown, Unknown{Path: prefix + into.path + key, Known: into.keys()})
+			}
+			if len(r.Ignored) < maxIgnored {
+				r.Ignored = append(r.Ignored, prefix+into.path+key)
 			}
 			r.Skip()
 			return

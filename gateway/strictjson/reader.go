@@ -22,6 +22,9 @@ import (
 // MultiPolygon, the deepest body that means anything here, needs 6.
 const MaxDepth = 64
 
+// maxIgnored bounds Reader.Ignored: it only helps to explain a refusal.
+const maxIgnored = 64
+
 // Reader reads one JSON text. After the first syntax error everything is a no-op, and
 // End returns it.
 type Reader struct {
@@ -29,6 +32,8 @@ type Reader struct {
 	Wrong []delivery.FieldError
 	// Unknown lists the members without a field in objects that are closed.
 	Unknown []Unknown
+	// Ignored lists the first members without a field in any object.
+	Ignored []string
 
 	// NotesDuplicates makes a key that occurs twice in one object no syntax error, so that a reader
 	// of many elements can refuse one and go on. Of the members the last one counts.

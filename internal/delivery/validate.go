@@ -29,6 +29,9 @@ type Faults struct {
 	// such as "must be a string"; each is recorded when it, or a field in it, is checked,
 	// and at the end.
 	WrongType []FieldError
+	// Ignored are members of the request that no field has. One that is spelt almost like a missing
+	// field explains why that is missing.
+	Ignored []string
 
 	code   Code
 	fields []FieldError
@@ -105,9 +108,25 @@ func (f *Faults) present(field string, set, required bool) bool {
 		return false
 	}
 	if !set && required {
-		f.Invalid(field, "is required")
+		f.Invalid(field, "is required"+f.misspelt(field))
 	}
 	return set
+}
+
+// misspelt ends the message about a missing field with the member that was meant to be it, or to be
+// the object that holds it.
+func (f *Faults) misspelt(field string) string {
+	if len(f.fields) >= maxFaults {
+		return "" // nothing more is listed
+	}
+	for _, ignored := range f.Ignored {
+		for meant := field; meant != ""; meant, _ = parentOf(meant) {
+			if IsMisspelt(ignored, meant) {
+				return fmt.Sprintf("; %q is not known; did you mean %q?", Excerpt(ignored, maxShownName), meant)
+			}
+		}
+	}
+	return ""
 }
 
 // Longest texts in code points after trimming (spec; design section 9).
