@@ -30,6 +30,9 @@ func (g *gateway) putStore(x *requestContext) error {
 		return err
 	}
 	for range writeTries {
+		if before != nil {
+			x.ledger.Fleets.Snapshot().NameFleetOf(before)
+		}
 		asked, err := request.Check(&f.Faults, before)
 		if err != nil {
 			return err
@@ -68,6 +71,7 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 		if err != nil {
 			return nil, err
 		}
+		x.ledger.Fleets.Snapshot().NameFleetOf(store)
 		notice, changed, err := move(store, try > 0)
 		if err != nil || !changed {
 			return store, err

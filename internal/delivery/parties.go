@@ -14,7 +14,7 @@ type Store struct {
 	Point      Point
 	SubRegion  string
 	Fleet      FleetID // zero without a fleet
-	FleetName  string  // as of the attachment
+	FleetName  string  // as of the last write; see FleetSnapshot.NameFleetOf
 	// ClosingDate is the local day at whose end a migrating store is deactivated;
 	// zero: not migrating. Only an Active store has one.
 	ClosingDate time.Time

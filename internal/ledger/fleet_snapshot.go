@@ -95,6 +95,15 @@ func (s *FleetSnapshot) Fleet(id delivery.FleetID) *delivery.Fleet { return s.by
 // HasRecord reports whether a fleet's name, averages and area are known.
 func (s *FleetSnapshot) HasRecord(id delivery.FleetID) bool { return s.records[id].isKnown() }
 
+// NameFleetOf gives a store its fleet's name as it is now. The name that is stored with the store, as it
+// was at the last write, stays where the fleet's record cannot be read.
+func (s *FleetSnapshot) NameFleetOf(store *delivery.Store) {
+	fleet := s.Fleet(store.Fleet)
+	if fleet != nil && s.HasRecord(fleet.ID) {
+		store.FleetName = fleet.Name
+	}
+}
+
 // AppendCandidates appends the fleets that cover p, and closed ones.
 func (s *FleetSnapshot) AppendCandidates(dst []Candidate, p delivery.Point) []Candidate {
 	for _, f := range s.all {

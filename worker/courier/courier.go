@@ -140,6 +140,7 @@ func (r *Role) confirmStore(ctx context.Context, s *delivery.Store, now time.Tim
 	if delivery.ConfirmStore(s, now) != nil {
 		return nil // no longer pending
 	}
+	r.ledger.Fleets.Snapshot().NameFleetOf(s)
 	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
 	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreActivated, now, data))
 	if errors.Is(err, ledger.ErrConflict) {
