@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"vendorapi/internal/config"
 )
 
 // Settings are the keys below "tracing" of a program's configuration.
@@ -80,7 +83,15 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()))
+	headers, err := collectorHeaders()
+	if err != nil {
+		return nil, err
+	}
+	options := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(u.String())}
+	if len(headers) > 0 {
+		options = append(options, otlptracehttp.WithHeaders(headers))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
@@ -100,6 +111,28 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 			attribute.String("deployment.environment.name", environment))),
 	)
 	return &Tracer{provider, provider.Tracer("vendorapi"), uint64(math.Round(s.SampleRatio * (1 << 48)))}, nil
+}
+
+// headersVariable holds what the collector wants to see, as name=value, several with commas,
+// values percent-encoded. It may be a file, for a key may be in it.
+const headersVariable = "OTEL_EXPORTER_OTLP_HEADERS"
+
+// collectorHeaders reads them. Errors show no value.
+func collectorHeaders() (map[string]string, error) {
+	text, err := config.Variable(headersVariable)
+	if err != nil {
+		return nil, err
+	}
+	headers := map[string]string{}
+	for _, header := range config.SplitList(text) {
+		name, encoded, found := strings.Cut(header, "=")
+		value, malformed := url.PathUnescape(strings.TrimSpace(encoded))
+		if !found || malformed != nil || strings.TrimSpace(name) == "" {
+			return nil, fmt.Errorf("%s: want name=value, several with commas, percent-encoded", headersVariable)
+		}
+		headers[strings.TrimSpace(name)] = value
+	}
+	return headers, nil
 }
 
 // Close sends what is queued, until ctx ends.

@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -149,6 +151,48 @@ func TestClose_SendsWhatIsQueued(t *testing.T) {
 	for _, want := range []string{"the last one", "program-name", "it failed", "sandbox"} {
 		if !bytes.Contains(got, []byte(want)) {
 			t.Errorf("%q was not sent", want)
+		}
+	}
+}
+
+func TestOpen_ShowsTheCollectorWhatAVariableOrItsFileHolds(t *testing.T) {
+	shown := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		shown <- r.Header.Get("Api-Key") + "|" + r.Header.Get("X-Team")
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "headers")
+	if err := os.WriteFile(file, []byte("api-key=geheim%2B1, x-team=a b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const both = "api-key=geheim%2B1, x-team=a b"
+	for _, c := range []struct{ value, file, want string }{
+		{"", "", "|"},
+		{both, "", "geheim+1|a b"},
+		{"", file, "geheim+1|a b"},
+		{both, file, ""},
+		{"", file + ".none", ""},
+		{"geheim", "", ""},
+		{"api-key=geheim%zz", "", ""},
+	} {
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", c.value)
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS_FILE", c.file)
+		tr, err := Open(t.Context(), Settings{Endpoint: server.URL, SampleRatio: 1}, "test", "sandbox", slog.New(slog.DiscardHandler))
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_HEADERS") || strings.Contains(err.Error(), "geheim") {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Record(&Span{Name: "one", Began: time.Now(), Ended: time.Now()})
+		if err := tr.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-shown; got != c.want {
+			t.Errorf("%+v: the collector was shown %q", c, got)
 		}
 	}
 }
