@@ -21,7 +21,8 @@ const leastDifferent = 6
 // no letter.
 var placeholders = []string{
 	"changeme", "changethis", "replaceme", "replacethis", "placeholder", "password", "example", "secret", "adminkey",
-	"yourkey", "insertkey", "testkey", "demokey", "sandbox", "vendorapi",
+	"yourkey", "insertkey", "testkey", "demokey", "sandbox", "vendorapi", "adminadmin", "administrator", "production",
+	"qwerty", "letmein", "welcome", "parola", "degistir",
 }
 
 // Guessable returns why a secret cannot be a random one, or nil. The error shows nothing of it.

@@ -32,6 +32,8 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 		"upper case":        "CHANGE_ME_BEFORE_PRODUCTION",
 		"a password":        "myPassword!2026-very-long",
 		"an admin key":      "an-admin-key-of-some-length",
+		"a keyboard's row":  "1q2w3e4r5t6y7u8i",
+		"Turkish words":     "bunu-degistir-2026",
 		"the sandbox's":     "sandbox-9f8e7d6c5b4a",
 		"the example's":     "example.9f8e7d6c5b4a",
 		"the service's own": "vendor-api-9f8e7d6c5b4a",
