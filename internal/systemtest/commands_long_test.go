@@ -27,6 +27,7 @@ func TestCommands_OfTheRunbookWorkWithMakeRun(t *testing.T) {
 	demo := d.demo(t)
 	defer d.interrupt(t)
 
+	must(t, os.RemoveAll(filepath.Join(dir, ".data", "bin"))) // as make run has it, where make build put them
 	must(t, os.Symlink(testserver.Programs(t), filepath.Join(dir, ".data", "bin")))
 	env := append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data"), "ACCOUNT_ID="+demo.Account.AccountID, "FLEET_ID="+demo.Fleet.FleetID, "STORE=none")
 	for _, variable := range []string{"WORKER_OPS_ADDR", "REPORTING_OPS_ADDR"} {
