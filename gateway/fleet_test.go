@@ -386,6 +386,11 @@ func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 	if a := want(t, e.fleet(e.courier, "POST", "/locations", batch), 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
 		t.Errorf("60 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
 	}
+	careless := e.newFleet("Careless", istanbul)
+	e.admin("PATCH", "/fleets/"+careless.id, `{"requestsPerSecond":10}`)
+	unreadable := "[" + strings.Repeat("null,", 299) + "null]"
+	want(t, e.fleet(careless, "POST", "/locations", unreadable), 200, "", "rejectedCount", 300)
+	want(t, e.fleet(careless, "POST", "/locations", unreadable), 429, "RATE_LIMITED")
 	other := e.newFleet("Rival", istanbul)
 	e.admin("PATCH", "/fleets/"+other.id, `{"requestsPerSecond":10}`)
 	report := func(couriers int) answer {
@@ -398,7 +403,7 @@ func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 	if headerInt(a, "Retry-After") < 1 {
 		t.Errorf("63 requests at 10 a second: Retry-After %s", a.header.Get("Retry-After"))
 	}
-	f := e.admin("GET", "/fleets", "").list("fleets")[1]
+	f := e.admin("GET", "/fleets", "").list("fleets")[2]
 	if f["fleetId"] != other.id || f["couriers"] != 2.0 {
 		t.Errorf("a refused change was written: %v", f)
 	}
