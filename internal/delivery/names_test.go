@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-//rule:order-status-delivery-state/courier.name delivery-rules/6 webhooks/courier-surnames-are-abbreviated-in
+//rule:order-status-delivery-state/courier.name delivery-rules/6 webhooks/courier-surnames-are-abbreviated-in decisions/courier-s-name
 func TestAbbreviateName_LeavesTheSurnamesInitial(t *testing.T) {
 	for full, want := range map[string]string{
 		"":                         "",

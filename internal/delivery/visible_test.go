@@ -68,7 +68,7 @@ func TestNormalizePhone_NamesWhatIsNoDigit(t *testing.T) {
 
 // What nobody sees counts for no text's least length; what is kept does not have it.
 //
-//rule:order-creation-request/recipient.name order-creation-request/dropoff.text errors/INVALID_RECIPIENT errors/INVALID_ADDRESS
+//rule:order-creation-request/recipient.name order-creation-request/dropoff.text errors/INVALID_RECIPIENT errors/INVALID_ADDRESS decisions/lengths
 func TestOrderRequest_CountsWhatCanBeSeen(t *testing.T) {
 	for name, marks := range unseen {
 		marks := strings.Repeat(marks, 10)
@@ -215,7 +215,7 @@ func TestTexts_NameControlCharacters(t *testing.T) {
 
 // An id is kept as it is, or refused with what is wrong with it.
 //
-//rule:order-creation-request/externalOrderId order-creation-request/externalStoreId
+//rule:order-creation-request/externalOrderId order-creation-request/externalStoreId decisions/ids
 func TestIDs_AreKeptOrRefused(t *testing.T) {
 	for _, id := range []string{"A-1", "a b", "a  b", "şube-1", "Å", "注文", "=1", `"A"`, "🍕", "a\u00a0b", chars(64), "ṩ"} {
 		r := validOrder()
