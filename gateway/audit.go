@@ -146,26 +146,34 @@ func auditFleet(f *delivery.Fleet) fleetView {
 	return v
 }
 
-// auditURL notes a change of the account's webhook URL; empty: none. Query and credentials, which
-// may be secrets, are left out.
+// auditURL notes a change of the account's webhook URL; empty: none.
 func (g *gateway) auditURL(x *requestContext, action, after string) error {
-	shown := func(text string) any {
-		u, err := url.Parse(text)
-		if err != nil || text == "" {
-			return nil
-		}
-		if u.User = nil; u.RawQuery != "" {
-			u.RawQuery = "…"
-		}
-		return map[string]string{"url": u.String()}
-	}
 	before, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
 	if delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured {
-		return g.audit(x, action, nil, shown(after))
+		return g.audit(x, action, nil, withoutSecrets(after))
 	} else if err != nil {
 		return err
 	}
-	return g.audit(x, action, shown(before.URL), shown(after))
+	return g.audit(x, action, withoutSecrets(before.URL), withoutSecrets(after))
+}
+
+// withoutSecrets is a receiver's URL for the audit trail, which is kept for years: where it leads, and
+// the beginning of the URL's digest, by which two can be told apart. Credentials, path and query
+// may all be secrets, as in https://hooks.example/T0/B0/XXXX. It is nil without a URL.
+func withoutSecrets(address string) any {
+	u, err := url.Parse(address)
+	if err != nil || address == "" {
+		return nil
+	}
+
+	shown := u.Scheme + "://" + u.Host
+	hasMore := strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil
+	if hasMore {
+		shown += "/…"
+	}
+
+	digest := sha256.Sum256([]byte(address))
+	return map[string]string{"url": shown, "sha256": hex.EncodeToString(digest[:4]) + "…"}
 }
 
 // operatorKey opens the admin API.

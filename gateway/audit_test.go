@@ -128,8 +128,8 @@ func TestAudit_SaysWhatWasChangedAndWhatCameOfIt(t *testing.T) {
 		status              int
 		old, changed, fails string
 	}{
-		{"PUT", webhookPath(e.account), `{"url":"https://a.example.com/x?token=t"}`, 200, "", `{"url":"https://a.example.com/x?…"}`, ""},
-		{"PUT", webhookPath(e.account), `{"url":"https://b.example.com/"}`, 200, `{"url":"https://a.example.com/x?…"}`, `{"url":"https://b.example.com/"}`, ""},
+		{"PUT", webhookPath(e.account), `{"url":"https://a.example.com/x?token=t"}`, 200, "", `{"sha256":"9215c197…","url":"https://a.example.com/…"}`, ""},
+		{"PUT", webhookPath(e.account), `{"url":"https://b.example.com/"}`, 200, `{"sha256":"9215c197…","url":"https://a.example.com/…"}`, `{"sha256":"4b5d3b0f…","url":"https://b.example.com"}`, ""},
 		{"PATCH", webhookPath(e.account), `{"maxInFlight":4}`, 200, `{"maxInFlight":0}`, `{"maxInFlight":4}`, ""},
 		{"PATCH", webhookPath(e.account), `{"maxInFlight":null,"maxPerSecond":9}`, 200, `{"maxInFlight":4,"maxPerSecond":0}`, `{"maxInFlight":0,"maxPerSecond":9}`, ""},
 		{"PATCH", "/accounts/" + e.account.id, `{}`, 200, "", "", ""},
@@ -166,13 +166,13 @@ func TestAudit_OfAVendorsWebhook(t *testing.T) {
 	want(t, e.call("PUT", "/webhook", `{"url":"https://a.example.com/x?token=t"}`), 200, "")
 	last, n := e.lastAudited()
 	if last.Action != "webhook registered" || last.Actor != e.account.clientID || last.Credential != "token" || last.Account.String() != e.account.id ||
-		last.New != `{"url":"https://a.example.com/x?…"}` || last.Address != "127.0.0.1" {
+		last.New != `{"sha256":"9215c197…","url":"https://a.example.com/…"}` || last.Address != "127.0.0.1" {
 		t.Errorf("%+v", last)
 	}
 	want(t, e.call("POST", "/webhook/test", ""), 200, "")
 	want(t, e.call("GET", "/webhook", ""), 200, "")
 	want(t, e.call("DELETE", "/webhook", ""), 200, "")
-	if last, now := e.lastAudited(); now != n+1 || last.Action != "webhook deleted" || last.Old != `{"url":"https://a.example.com/x?…"}` || last.New != "" {
+	if last, now := e.lastAudited(); now != n+1 || last.Action != "webhook deleted" || last.Old != `{"sha256":"9215c197…","url":"https://a.example.com/…"}` || last.New != "" {
 		t.Errorf("%d entries more, the last %+v", now-n, last)
 	}
 	want(t, e.call("DELETE", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
@@ -354,5 +354,29 @@ func TestAdminKeys_AreReadOrRefused(t *testing.T) {
 		if keys, err := readAdminKeys(); keys != nil || err != nil {
 			t.Errorf("in a file with %q: %v, %v", text, keys, err)
 		}
+	}
+}
+
+// A URL's path, query and credentials may all be secrets, and the audit trail is kept for years.
+func TestAudit_ShowsNothingOfAURLThatMayBeSecret(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://hooks.example/T0/B0/geheim":  "https://hooks.example/…",
+		"https://hooks.example/?key=geheim":   "https://hooks.example/…",
+		"https://geheim:geheim@hooks.example": "https://hooks.example/…",
+		"https://hooks.example/%67eheim#x":    "https://hooks.example/…",
+		"https://hooks.example:8443/":         "https://hooks.example:8443",
+		"https://hooks.example":               "https://hooks.example",
+	} {
+		shown, _ := withoutSecrets(address).(map[string]string)
+		if shown["url"] != want || len(shown["sha256"]) != len("01234567…") || strings.Contains(fmt.Sprint(shown), "geheim") {
+			t.Errorf("%s is shown as %v, want %s", address, shown, want)
+		}
+	}
+	if withoutSecrets("") != nil {
+		t.Error("no URL is shown as one")
+	}
+	first, second := fmt.Sprint(withoutSecrets("https://a.example/1")), fmt.Sprint(withoutSecrets("https://a.example/2"))
+	if first == second {
+		t.Errorf("two URLs are both %s", first)
 	}
 }

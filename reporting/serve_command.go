@@ -128,6 +128,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	a.WatchCertificate(process.SeenCertificate("clickhouse"))
 	defer func() {
 		if err := a.Close(); err != nil {
 			log.Warn("connections to ClickHouse did not close", "error", err)

@@ -60,6 +60,9 @@ type Config struct {
 	Log           *slog.Logger // nil: slog.Default()
 	// Observe returns an operation's observer, as of "create_order"; optional.
 	Observe func(operation string) CallObserver
+	// SeenCertificate gets the end of the certificate that Redis shows, of each connection with
+	// TLS; optional. It must not block.
+	SeenCertificate func(ends time.Time)
 
 	// Now and ClockKey replace the clocks in tests: this process's, and that of the
 	// scripts, which read microseconds since 1970 from that key while it exists.
@@ -379,6 +382,10 @@ func ahead(sent, answered, server time.Time) time.Duration {
 	return by
 }
 
+// ClockAhead is by how much this process's clock is ahead of Redis's, as it was last compared
+// (ServerTime, Fleets.Load); 0 for a difference that the way there may have made.
+func (l Lifecycle) ClockAhead() time.Duration { return time.Duration(l.ahead.Load()) }
+
 // Clock is Redis's time at an instant of this process's clock. Replicas whose clocks differ agree on
 // it, so that none makes orders that have timed out already. Fleets.Refresh and ServerTime learn it.
 func (l *core) Clock(at time.Time) time.Time { return at.Add(-time.Duration(l.ahead.Load())) }
@@ -432,13 +439,13 @@ func (c *Config) parseURL() (many *redis.ClusterOptions, one *redis.Options, err
 		many = nil
 	}
 	if many != nil && len(many.Addrs) > 1 {
-		many.TLSConfig, err = c.TLS.secure(many.TLSConfig)
+		many.TLSConfig, err = c.secure(many.TLSConfig)
 		return many, nil, err
 	}
 	if one, err = redis.ParseURL(c.URL); err != nil {
 		return nil, nil, fmt.Errorf("redis url: %w", withoutURL(err))
 	}
-	one.TLSConfig, err = c.TLS.secure(one.TLSConfig)
+	one.TLSConfig, err = c.secure(one.TLSConfig)
 	if many != nil {
 		many.TLSConfig = one.TLSConfig
 	}
@@ -554,6 +561,19 @@ type TLSFiles struct {
 var ErrTLS = errors.New("TLS with redis failed")
 
 // secure completes the URL's TLS configuration; base is nil without TLS.
+func (c *Config) secure(base *tls.Config) (*tls.Config, error) {
+	config, err := c.TLS.secure(base)
+	if config == nil || err != nil || c.SeenCertificate == nil {
+		return config, err
+	}
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		c.SeenCertificate(state.PeerCertificates[0].NotAfter)
+		return nil
+	}
+	return config, nil
+}
+
+// secure is Config's, without its observer.
 func (f TLSFiles) secure(base *tls.Config) (*tls.Config, error) {
 	switch {
 	case base == nil && f != (TLSFiles{}):

@@ -24,6 +24,9 @@ type Process struct {
 	Registry *prometheus.Registry
 	Tracer   *tracing.Tracer // nil: tracing is off
 	ledger   atomic.Pointer[ledger.Ledger]
+
+	// certificates has by server the end of the certificate that it shows.
+	certificates *prometheus.GaugeVec
 }
 
 // NewProcess prepares the process of the named program. Nothing is connected yet.
@@ -32,7 +35,28 @@ func NewProcess(ctx context.Context, name, environment string, t tracing.Setting
 	if err != nil {
 		return nil, err
 	}
-	return &Process{Log: log, Registry: NewRegistry(), Tracer: tracer}, nil
+	p := &Process{Log: log, Registry: NewRegistry(), Tracer: tracer}
+	metrics := NewMetrics(p.Registry, nil)
+	p.certificates = metrics.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "vendorapi_peer_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate ends that a server (redis, clickhouse) shows, as a Unix time; absent without TLS.",
+	}, []string{"server"})
+	metrics.GaugeFunc("vendorapi_clock_ahead_seconds",
+		"How far this machine's clock is ahead of Redis's; below 0 it is behind, and 0 is also what is too little to tell.",
+		func() float64 {
+			l := p.Ledger()
+			if l == nil {
+				return 0
+			}
+			return l.Lifecycle.ClockAhead().Seconds()
+		})
+	return p, nil
+}
+
+// SeenCertificate returns what shows the end of a server's certificate, which is called for
+// each new connection.
+func (p *Process) SeenCertificate(server string) func(ends time.Time) {
+	return func(ends time.Time) { p.certificates.WithLabelValues(server).Set(float64(ends.Unix())) }
 }
 
 // Ledger is the open ledger; nil until Redis has answered.
@@ -41,6 +65,7 @@ func (p *Process) Ledger() *ledger.Ledger { return p.ledger.Load() }
 // Connect opens the ledger, waiting for Redis as long as it takes, and prepares it
 // before Ledger has it; prepare may be nil. See Retry for its errors.
 func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(context.Context, *ledger.Ledger) error) (*ledger.Ledger, error) {
+	cfg.SeenCertificate = p.SeenCertificate("redis")
 	l, err := Retry(ctx, p.Log, "Redis", func() (*ledger.Ledger, error) {
 		l, err := ledger.Open(ctx, cfg)
 		if err != nil {

@@ -38,6 +38,9 @@ type Archive struct {
 	conn    driver.Conn
 	// server is connected to no database: this one may not exist yet.
 	server driver.Conn
+
+	// seenCertificate is WatchCertificate's; nil: nobody watches.
+	seenCertificate func(ends time.Time)
 }
 
 // Open reads the settings. It connects to nothing.
@@ -53,8 +56,26 @@ func Open(s Settings) (*Archive, error) {
 	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
-	return &Archive{layout{options.Auth.Database, s.Cluster}, strings.Join(options.Addr, ","), conn, server}, nil
+	a := &Archive{layout: layout{options.Auth.Database, s.Cluster}, address: strings.Join(options.Addr, ","), conn: conn, server: server}
+	for _, o := range []*clickhouse.Options{options, &ofServer} {
+		if o.TLS != nil {
+			o.TLS.VerifyConnection = a.noteCertificate
+		}
+	}
+	return a, nil
 }
+
+// noteCertificate tells who watches of the certificate of a new connection.
+func (a *Archive) noteCertificate(state tls.ConnectionState) error {
+	if a.seenCertificate != nil {
+		a.seenCertificate(state.PeerCertificates[0].NotAfter)
+	}
+	return nil
+}
+
+// WatchCertificate has seen called with the end of the certificate that ClickHouse shows, for
+// each new connection with TLS. It is called before anything is asked of the archive.
+func (a *Archive) WatchCertificate(seen func(ends time.Time)) { a.seenCertificate = seen }
 
 // Close gives the connections back. No call may be in progress.
 func (a *Archive) Close() error { return errors.Join(a.conn.Close(), a.server.Close()) }
