@@ -132,3 +132,26 @@ func TestTLS_PlainTextIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// The certificate that Redis shows is seen at each connection, so that its end is known in time.
+func TestTLS_TellsWhenTheCertificateEnds(t *testing.T) {
+	t.Parallel()
+	ends := time.Now().Add(48 * time.Hour).Truncate(time.Second)
+	files := certificates(t, ends, "127.0.0.1")
+	server := encrypted(t, files)
+	seen := make(chan time.Time, 100)
+	l, err := ledger.Open(t.Context(), ledger.Config{
+		URL: server.URLFor("gateway"), Environment: "sandbox", TLS: ledger.TLSFiles{CA: files.CAFile},
+		SeenCertificate: func(ends time.Time) {
+			select {
+			case seen <- ends:
+			default: // it must not block
+			}
+		},
+	})
+	must(t, err)
+	defer l.Close()
+	if got := <-seen; !got.Equal(ends) {
+		t.Errorf("the certificate ends at %s, seen is %s", ends, got)
+	}
+}
