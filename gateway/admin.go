@@ -99,7 +99,8 @@ type accountView struct {
 	AccountID string `json:"accountId"`
 	ClientID  string `json:"clientId"`
 	*delivery.Account
-	CreatedAt string `json:"createdAt"`
+	MutedEvents []delivery.EventType `json:"mutedEvents"` // a list also without any
+	CreatedAt   string               `json:"createdAt"`
 	// ExcessSince marks an account in sustained excess of its limits.
 	ExcessSince string `json:"excessSince,omitempty"`
 }
@@ -107,7 +108,8 @@ type accountView struct {
 func viewAccount(a *delivery.Account) accountView {
 	return accountView{
 		AccountID: a.ID.String(), ClientID: a.ID.ClientID(), Account: a,
-		CreatedAt: formatTime(a.CreatedAt), ExcessSince: formatTime(a.ExcessSince),
+		MutedEvents: append([]delivery.EventType{}, a.MutedEvents...),
+		CreatedAt:   formatTime(a.CreatedAt), ExcessSince: formatTime(a.ExcessSince),
 	}
 }
 
@@ -115,6 +117,7 @@ type accountForm struct {
 	*form     `json:"-"`
 	Name      delivery.Text `json:"name"`
 	Suspended *bool         `json:"suspended"`
+	Muted     []string      `json:"mutedEvents"` // nil: as it is
 	Limits    struct {
 		Orders      limitForm `json:"orders"`
 		OrderStatus limitForm `json:"orderStatus"`
@@ -153,6 +156,9 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	f.readOnly("clientId", f.ClientID, a.ID.ClientID())
 	f.readOnly("createdAt", f.CreatedAt, formatTime(a.CreatedAt))
 	f.readOnly("excessSince", f.ExcessSince, formatTime(a.ExcessSince))
+	if f.Muted != nil {
+		a.MutedEvents = f.muted("mutedEvents", f.Muted)
+	}
 	f.limit("limits.orders", f.Limits.Orders, &a.Limits.Orders)
 	f.limit("limits.orderStatus", f.Limits.OrderStatus, &a.Limits.OrderStatus)
 	f.limit("limits.cancel", f.Limits.Cancel, &a.Limits.Cancel)
@@ -168,6 +174,21 @@ func (f *accountForm) apply(a *delivery.Account) error {
 		f.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
 	}
 	return f.err()
+}
+
+// muted reads the events that are turned off, in the order of delivery.MutableEvents and each once.
+func (f *form) muted(path string, given []string) (muted []delivery.EventType) {
+	for i, name := range given {
+		if !slices.Contains(delivery.MutableEvents, delivery.EventType(name)) {
+			f.Invalid(fmt.Sprintf("%s[%d]", path, i), "must be delivery.courier_changed or delivery.eta_changed")
+		}
+	}
+	for _, event := range delivery.MutableEvents {
+		if slices.Contains(given, string(event)) {
+			muted = append(muted, event)
+		}
+	}
+	return muted
 }
 
 func (f *form) limit(path string, given limitForm, into *delivery.EndpointLimit) {
@@ -220,7 +241,7 @@ func (f *form) window(path string, given windowForm, into *delivery.Window) {
 	}
 }
 
-// createAccount is POST /accounts {name, limits?}.
+// createAccount is POST /accounts {name, mutedEvents?, limits?}.
 func (g *gateway) createAccount(x *requestContext) error {
 	f := new(accountForm)
 	f.form = x.form(f)
@@ -296,8 +317,8 @@ func (g *gateway) readAccount(x *requestContext) error {
 	return show(x, viewAccount)(x.ledger.Accounts.Get(g.work, x.account))
 }
 
-// changeAccount is PATCH /accounts/{id} {name?, suspended?, limits?}. Every gateway
-// follows it from its next request on.
+// changeAccount is PATCH /accounts/{id} {name?, suspended?, mutedEvents?, limits?}. Every gateway
+// follows it from its next request on, and the worker that sends the account's webhooks at once.
 func (g *gateway) changeAccount(x *requestContext) error {
 	f := new(accountForm)
 	f.form = x.form(f)

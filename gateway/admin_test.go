@@ -71,6 +71,12 @@ func TestAdminAccounts_Life(t *testing.T) {
 	if again := e.admin("PATCH", "/accounts/"+id, `{}`); again.body != changed.body {
 		t.Errorf("an empty change changed: %s", again.body)
 	}
+	want(t, read, 200, "", "mutedEvents", []any{})
+	muted := []any{"delivery.courier_changed", "delivery.eta_changed"}
+	want(t, e.admin("PATCH", "/accounts/"+id, `{"mutedEvents":["delivery.eta_changed","delivery.courier_changed"]}`), 200, "", "mutedEvents", muted)
+	want(t, e.admin("PATCH", "/accounts/"+id, `{"name":"C"}`), 200, "", "mutedEvents", muted)
+	want(t, e.admin("GET", "/accounts/"+id, ""), 200, "", "mutedEvents", muted)
+	want(t, e.admin("PATCH", "/accounts/"+id, `{"mutedEvents":[]}`), 200, "", "mutedEvents", []any{})
 	e.newAccount("")
 	if all := e.admin("GET", "/accounts", "").list("accounts"); len(all) != 2 {
 		t.Errorf("accounts = %v", all)
@@ -140,6 +146,8 @@ func TestAdminAccounts_Refusals(t *testing.T) {
 	for body, field := range map[string]string{
 		`{}`: "name", `{"name":""}`: "name", `{"name":" "}`: "name", `{"name":"` + strings.Repeat("x", 201) + `"}`: "name",
 		`{"name":"a\u0000b"}`: "name", `{"name":1}`: "name", `{"name":"a","suspended":"no"}`: "suspended",
+		`{"name":"a","mutedEvents":["delivery.status_changed"]}`: "mutedEvents[0]", `{"name":"a","mutedEvents":["delivery.eta_changed","x"]}`: "mutedEvents[1]",
+		`{"name":"a","mutedEvents":"delivery.eta_changed"}`: "mutedEvents", `{"name":"a","mutedEvents":[1]}`: "mutedEvents[0]",
 		`{"name":"a","limits":1}`: "limits", limit("orders", "[]"): "limits.orders",
 		limit("orders", `{"sustained":{"count":0,"seconds":60}}`):                                          "limits.orders.sustained.count",
 		limit("orders", `{"sustained":{"count":1000001,"seconds":60}}`):                                    "limits.orders.sustained.count",

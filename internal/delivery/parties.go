@@ -27,6 +27,7 @@ type Account struct {
 	ID             AccountID   `json:"-"`
 	Name           string      `json:"name"`
 	Suspended      bool        `json:"suspended"`
+	MutedEvents    []EventType `json:"mutedEvents,omitempty"` // some of MutableEvents, of which no webhook is sent
 	Limits         Limits      `json:"limits"`
 	CreatedAt      time.Time   `json:"-"`
 	ExcessSince    time.Time   `json:"-"` // when sustained excess began (spec, "Limits", rule 3); zero: none

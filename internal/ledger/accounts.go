@@ -37,16 +37,34 @@ func (l *core) writeAccount(ctx context.Context, mode string, a *delivery.Accoun
 		return fmt.Errorf("limits: %w", err)
 	}
 	r := l.partitionOf(a.ID)
-	keys := []string{r.account(a.ID), r.key(kindAccounts), r.list(listSuspended)}
+	keys := []string{r.account(a.ID), r.key(kindAccounts), r.list(listSuspended), r.key(kindNotes)}
 	args := []any{mode, a.ID[:], revision, int(endpoints)}
 	for e := range endpoints {
 		keys = append(keys, r.windows(e, a.ID))
 		args = append(args, packLimit(e, limitOf(&a.Limits, e), a.Suspended))
 	}
-	args = append(args, "name", a.Name, "named", a.NameRevision, "suspended", flag(a.Suspended), "limits", string(limits))
+	args = append(args, "name", a.Name, "named", a.NameRevision, "suspended", flag(a.Suspended), "limits", string(limits), mutedField, encodeMuted(a.MutedEvents))
 	refused := refusals{"missing": accountNotFound(), "conflict": fmt.Errorf("account %s: %w", a.ID, ErrConflict)}
 	_, err = l.runWord(ctx, "write_account", refused, keys, append(args, more...)...)
 	return err
+}
+
+// mutedField is the field of an account that names the events of which it is sent none.
+const mutedField = "muted"
+
+func encodeMuted(events []delivery.EventType) string {
+	names := make([]string, len(events))
+	for i, event := range events {
+		names[i] = string(event)
+	}
+	return strings.Join(names, " ")
+}
+
+func decodeMuted(text string) (events []delivery.EventType) {
+	for _, name := range strings.Fields(text) {
+		events = append(events, delivery.EventType(name))
+	}
+	return events
 }
 
 func flag(b bool) string {
@@ -79,6 +97,7 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
 		return nil, fmt.Errorf("limits of account %s: %w", id, err)
 	}
+	a.MutedEvents = decodeMuted(values[mutedField])
 	a.CreatedAt = timeOf(number(values["created"]))
 	if now.UnixMilli() < number(values["excess_until"]) {
 		a.ExcessSince = timeOf(number(values["excess"]))

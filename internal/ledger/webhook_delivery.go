@@ -204,6 +204,7 @@ func (d *Delivery) reference() string {
 type Facts struct {
 	Receiver
 	Limits     EndpointLimits
+	Muted      []delivery.EventType // of which nothing is sent
 	State      EndpointState
 	StateSince int64 // ms
 	Moved      int64 // the version with which the URL last changed
@@ -226,8 +227,10 @@ func (l Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([
 	return pipelined(ctx, l.rdb, "reading webhook endpoints", endpoints, func(pipe redis.Pipeliner, e EndpointAt) func() *Facts {
 		r := l.partitions[e.Partition]
 		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, e.Account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, e.Account[:]))
+		muted := pipe.HGet(ctx, r.account(e.Account), mutedField)
 		return func() *Facts {
 			f := l.decodeFacts(e.Account, values.Val())
+			f.Muted = decodeMuted(muted.Val())
 			f.Scheduled = scheduled.Val() > 0
 			return f
 		}

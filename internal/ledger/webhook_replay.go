@@ -362,10 +362,26 @@ func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, ch
 	}
 }
 
-// queueReplays puts events into an endpoint's schedule, unless they wait already, each with a new
-// window of 24 h, and returns queued plus their number.
+// withoutMuted leaves out the events of types that are turned off for the account.
+func (l *core) withoutMuted(ctx context.Context, account delivery.AccountID, events []Event) ([]Event, error) {
+	text, err := l.rdb.HGet(ctx, l.partitionOf(account).account(account), mutedField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, failed("reading which events are muted", err)
+	}
+	muted := decodeMuted(text)
+	return slices.DeleteFunc(events, func(e Event) bool {
+		return e.Notice == "" && slices.Contains(muted, e.Kind.EventType())
+	}), nil
+}
+
+// queueReplays puts events into an endpoint's schedule, unless they wait already or are muted, each with
+// a new window of 24 h, and returns queued plus their number.
 func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	r := l.partitionOf(account)
+	events, err := l.withoutMuted(ctx, account, events)
+	if err != nil {
+		return queued, err
+	}
 	for page := range slices.Chunk(events, replayBatch) {
 		args := []any{r.prefix, account[:], l.mostWaiting, queued}
 		for i := range page {

@@ -279,7 +279,9 @@ func (e *Env) CheckPath(o *delivery.Order, want string) {
 	last := e.Read(o.ID)
 	path, at := delivery.Searching.String(), last.CreatedAt
 	for _, c := range last.Changes {
-		path += " " + c.Status.String()
+		if c.Kind == delivery.StatusReached {
+			path += " " + c.Status.String()
+		}
 		if c.At.Before(at) {
 			e.T.Errorf("%s at %s, before %s", c.Status, c.At, at)
 		}

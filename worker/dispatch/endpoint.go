@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"math"
+	"slices"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
@@ -79,6 +80,11 @@ type endpoint struct {
 	dirty, ready, wanted bool  // in the scheduler's list of that name
 	look                 int64 // place in its timers
 	slot                 int   // -1: none
+}
+
+// mutes reports whether the account's operator has turned off events of this type.
+func (e *endpoint) mutes(it *Item) bool {
+	return it.Delivery != nil && slices.Contains(e.Muted, it.Delivery.Type)
 }
 
 func (e *endpoint) breaker() *breaker { return (*breaker)(&e.Breaker) }

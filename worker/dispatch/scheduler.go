@@ -163,6 +163,8 @@ func (s *Scheduler) place(it *Item, again bool, now int64) {
 	switch {
 	case e.items[it.Key] != nil:
 		s.settle(it) // it waits already
+	case e.known && e.mutes(it):
+		s.settle(it)
 	case e.behind || e.held >= s.limits.Memory || again && e.nextDue != never:
 		s.fallBehind(e)
 		s.shelve(it)
@@ -209,6 +211,7 @@ func (s *Scheduler) Learn(account delivery.AccountID, f *ledger.Facts, now int64
 
 func (s *Scheduler) begin(e *endpoint, f *ledger.Facts, now int64) {
 	e.known, e.Facts, e.stored = true, *f, breaker(f.Breaker)
+	s.endMuted(e)
 	if e.Waiting > 0 {
 		s.mark(e)
 	}
@@ -238,7 +241,8 @@ func (s *Scheduler) begin(e *endpoint, f *ledger.Facts, now int64) {
 
 func (s *Scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 	moved := e.Moved != f.Moved
-	e.Receiver, e.Moved, e.Limits = f.Receiver, f.Moved, f.Limits
+	e.Receiver, e.Moved, e.Limits, e.Muted = f.Receiver, f.Moved, f.Limits, f.Muted
+	s.endMuted(e)
 	if moved {
 		e.Breaker = ledger.Breaker{}
 		e.turn(ledger.EndpointHealthy, now)
@@ -309,6 +313,8 @@ found:
 			if !known.stored && known.state != leaving { // somebody asks again for what waits: once is enough
 				known.stored, known.ReplayedAt = true, it.ReplayedAt
 			}
+		case known == nil && e.mutes(it):
+			s.end(it)
 		case e.load.moveTo > 0: // also what is written again: a spill does not change its time
 			s.park(it, e.load.moveTo, it.Attempts)
 		case known == nil && e.URL == "":
@@ -338,7 +344,10 @@ found:
 	case e.Breaker.Forward > 0:
 		e.Breaker.Forward = latest
 	}
-	if e.load.probe && after != nil && e.Breaker.Open && len(e.items) == 0 {
+	if after != nil && e.items[after.Key] == nil && e.mutes(after) {
+		after.endpoint, after.stored = e, true
+		s.end(after)
+	} else if e.load.probe && after != nil && e.Breaker.Open && len(e.items) == 0 {
 		after.endpoint, after.stored, after.Probe, after.state = e, true, true, waiting
 		e.items[after.Key], e.early = after, after
 		e.held++
@@ -710,6 +719,16 @@ func (s *Scheduler) refuseAll(e *endpoint) {
 		if it.state == waiting {
 			e.release(it)
 			s.refuse(it)
+		}
+	}
+}
+
+// endMuted ends what waits in memory and is muted. What is in the schedule ends when it is read.
+func (s *Scheduler) endMuted(e *endpoint) {
+	for _, it := range e.items {
+		if it.state == waiting && e.mutes(it) {
+			e.release(it)
+			s.end(it)
 		}
 	}
 }

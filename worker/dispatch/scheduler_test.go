@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
@@ -610,6 +611,52 @@ func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
 	d.must(len(d.effect(0).NotSent) == 2 && len(d.effect(0).writes()) == 2, "effect %+v", d.effect(0))
 	d.must(!d.endpoint(0).waits(), "something waits")
 	d.at(2)
+}
+
+// What an operator has turned off ends without an attempt and without a record, wherever it waits; other
+// events of the order go on.
+func TestScheduler_EndsWhatIsMuted(t *testing.T) {
+	muting := healthy
+	muting.Muted = []delivery.EventType{delivery.ETAChanged}
+	of := func(name string, event delivery.EventType) *Item {
+		return &Item{Account: accountOf(0), Key: keyOf(name), Delivery: &ledger.Delivery{Type: event}}
+	}
+	add := func(d *desk, items ...*Item) {
+		d.entries++
+		d.s.Add(&Entry{ID: fmt.Sprint(d.entries), Items: items}, d.now)
+	}
+
+	d := newDesk(t, muting)
+	add(d, of("1.2", delivery.StatusChanged), of("1.3", delivery.ETAChanged), of("1.4", delivery.CourierChanged))
+	d.done(Result{Ending: Delivered}, d.sent("1.2")...)
+	d.done(Result{Ending: Delivered}, d.sent("1.4")...)
+	d.commit()
+	d.at(1)
+
+	// It is turned off while events wait.
+	d.learn(0, healthy)
+	slow := limited(ledger.EndpointLimits{InFlight: 1})
+	d.learn(0, slow)
+	add(d, of("2.2", delivery.StatusChanged), of("2.3", delivery.ETAChanged), of("2.4", delivery.StatusChanged))
+	flying := d.sent("2.2")
+	d.learn(0, muting)
+	d.done(Result{Ending: Delivered}, flying...)
+	d.done(Result{Ending: Delivered}, d.sent("2.4")...)
+	d.commit()
+	d.at(2)
+
+	// It is in the schedule.
+	d.noted(0)
+	late := of("3.3", delivery.ETAChanged)
+	late.Due, late.Attempts = d.now, 2
+	other := of("3.4", delivery.CourierChanged)
+	other.Due, other.Attempts = d.now, 1
+	d.load(0, late, other)
+	d.done(Result{Ending: Delivered}, d.sent("3.4")...)
+	d.commit()
+	effect := d.effect(0)
+	d.must(slices.Contains(effect.Remove, keyOf("3.3")) && len(effect.NotSent) == 0, "effect %+v", effect)
+	d.must(!d.endpoint(0).waits(), "something waits")
 }
 
 func TestScheduler_NotSentInPages(t *testing.T) {

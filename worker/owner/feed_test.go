@@ -81,7 +81,7 @@ func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 }
 
 //rule:fleet-api/put-jobs-orderid-courier states/a-courier-swap-never-goes
-func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
+func TestRole_SwapsTheCourierWithAVersionOfItsOwn(t *testing.T) {
 	e := newEnv(t)
 	o := e.order()
 	swap := func(c delivery.Courier) {
@@ -92,13 +92,15 @@ func TestRole_SwapsTheCourierWithoutAVersion(t *testing.T) {
 	e.Reach(o, delivery.PickingUp, time.Now())
 	e.Start(e.role.Run)
 	last := e.AwaitStatus(o, delivery.PickingUp)
-	if last.Courier != ayse || last.Changes[0].Courier != testenv.Courier || last.Changes[1].Courier != ayse {
+	carries := last.Changes[0].Courier == testenv.Courier && last.Changes[1].Courier == ayse && last.Changes[2].Courier == ayse
+	if last.Courier != ayse || last.Changes[1].Kind != delivery.CourierReplaced || !carries {
 		t.Fatalf("%+v", last)
 	}
 	swap(testenv.Courier)
 	e.Await("the swap", func() bool { return e.Read(o.ID).Courier == testenv.Courier })
-	if again := e.Read(o.ID); again.Version != last.Version {
-		t.Errorf("version %x, was %x", again.Version, last.Version)
+	again := e.Read(o.ID)
+	if again.Status != last.Status || delivery.Sequence(again.Version) != delivery.Sequence(last.Version)+1 {
+		t.Errorf("%s version %x, was %x", again.Status, again.Version, last.Version)
 	}
 }
 

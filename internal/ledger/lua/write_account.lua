@@ -1,6 +1,7 @@
 -- Creates or changes an account, and carries changed limits and suspension into
 -- its windows, so that every script sees them at once and no window is reset.
--- KEYS 1 account, 2 accounts, 3 suspended accounts, then the endpoints' windows
+-- KEYS 1 account, 2 accounts, 3 suspended accounts, 4 notes of the partition's owner, who
+--   is told of other muted events, then the endpoints' windows
 -- ARGV 1 'create' or 'update', 2 account (16 bytes), 3 expected revision of an
 --   update ('': any), 4 number of windows, then for each of them its 17 bytes of
 --   limits ('' keeps them), then pairs: field, value
@@ -47,9 +48,10 @@ if ARGV[1] == 'update' and not exists then return 'missing' end
 if ARGV[3] ~= '' and call('HGET', KEYS[1], 'revision') ~= ARGV[3] then return 'conflict' end
 local rings = tonumber(ARGV[4])
 for i = 1, rings do
-  if ARGV[4 + i] ~= '' then write_limits(KEYS[3 + i], ARGV[4 + i]) end
+  if ARGV[4 + i] ~= '' then write_limits(KEYS[4 + i], ARGV[4 + i]) end
 end
 for i = 5 + rings, #ARGV, 2 do
+  if ARGV[i] == 'muted' and exists and call('HGET', KEYS[1], 'muted') ~= ARGV[i + 1] then note(KEYS[4], ARGV[2]) end
   call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
   if ARGV[i] == 'suspended' then
     if ARGV[i + 1] == '1' then
