@@ -190,8 +190,8 @@ type overdueView struct {
 }
 
 // announceOverdue is POST /fleets/{id}/payment-overdue: every account with
-// Active stores at the fleet gets an event with those at risk (spec,
-// fleet.payment_overdue); once a day, so that it can be repeated.
+// Active stores at the fleet gets events with those at risk (spec,
+// fleet.payment_overdue), each once a day, so that it can be repeated.
 func (g *gateway) announceOverdue(x *requestContext) error {
 	if err := x.form(new(struct{})).err(); err != nil {
 		return err
@@ -221,18 +221,20 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 	notices := make([]ledger.Notice, 0, len(atRisk))
 	for account, ids := range atRisk {
 		slices.Sort(ids)
-		notices = append(notices, ledger.Notice{
-			Account: account, Type: delivery.PaymentOverdue, OccurredAt: x.now,
-			Data: delivery.AppendPaymentOverdue(nil, x.fleet, fleet.Name, ids),
-			Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
-		})
+		for part := range slices.Chunk(ids, delivery.OverdueStores) {
+			notices = append(notices, ledger.Notice{
+				Account: account, Type: delivery.PaymentOverdue, OccurredAt: x.now,
+				Data: delivery.AppendPaymentOverdue(nil, x.fleet, fleet.Name, part),
+				Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),
+			})
+		}
 	}
 
-	if err := g.audit(x, "payment overdue announced", nil, map[string]int{"accounts": len(notices)}); err != nil {
+	if err := g.audit(x, "payment overdue announced", nil, map[string]int{"accounts": len(atRisk)}); err != nil {
 		return err
 	}
 	if err := x.ledger.Webhooks.Publish(g.work, notices...); err != nil {
 		return err
 	}
-	return x.okJSON(overdueView{Accounts: len(notices), Stores: len(stores), Unreadable: unreadable})
+	return x.okJSON(overdueView{Accounts: len(atRisk), Stores: len(stores), Unreadable: unreadable})
 }

@@ -157,6 +157,10 @@ func appendStore(dst []byte, externalStoreID, key, value string) []byte {
 	return append(appendText(dst, key, value), '}')
 }
 
+// OverdueStores is how many stores one event of fleet.payment_overdue has at most. With ids of any kind it
+// stays below 100 kB, which receivers take.
+const OverdueStores = 250
+
 // AppendPaymentOverdue appends the data of fleet.payment_overdue.
 func AppendPaymentOverdue(dst []byte, fleet FleetID, fleetName string, externalStoreIDs []string) []byte {
 	dst = appendFleet(append(dst, '{'), fleet, fleetName)

@@ -38,7 +38,7 @@ type OrderRequest struct {
 // type. A readyAt that is absent or past becomes now. The error is always a *Error.
 func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	var d OrderDraft
-	d.Recipient.Name = f.text("recipient.name", r.RecipientName, true, minRecipientName, maxRecipientName, CodeInvalidRecipient)
+	d.Recipient.Name = f.joined("recipient.name", r.RecipientName, true, minRecipientName, maxRecipientName, CodeInvalidRecipient)
 	d.Recipient.Phone = f.phone("recipient.phone", r.RecipientPhone, true)
 	d.Dropoff.Text = f.text("dropoff.text", r.DropoffText, true, minDropoffText, maxDropoffText, CodeInvalidAddress)
 	d.Dropoff.Point, _ = f.point("dropoff.latitude", r.DropoffLatitude, "dropoff.longitude", r.DropoffLongitude, true)
@@ -47,9 +47,9 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	d.ExternalStoreID = f.ID("externalStoreId", r.ExternalStoreID, true, maxExternalID)
 	d.ExternalOrderID = f.ID("externalOrderId", r.ExternalOrderID, true, maxExternalID)
 	d.OrderedAt = f.Time("orderedAt", r.OrderedAt)
-	d.Dropoff.BuildingNo = f.text("dropoff.buildingNo", r.DropoffBuildingNo, false, 0, maxDropoffPart)
-	d.Dropoff.DoorNo = f.text("dropoff.doorNo", r.DropoffDoorNo, false, 0, maxDropoffPart)
-	d.Dropoff.Floor = f.text("dropoff.floor", r.DropoffFloor, false, 0, maxDropoffPart)
+	d.Dropoff.BuildingNo = f.joined("dropoff.buildingNo", r.DropoffBuildingNo, false, 0, maxDropoffPart)
+	d.Dropoff.DoorNo = f.joined("dropoff.doorNo", r.DropoffDoorNo, false, 0, maxDropoffPart)
+	d.Dropoff.Floor = f.joined("dropoff.floor", r.DropoffFloor, false, 0, maxDropoffPart)
 	d.Dropoff.Note = f.text("dropoff.note", r.DropoffNote, false, 0, maxNote)
 	d.PackageNote = f.text("packageNote", r.PackageNote, false, 0, maxNote)
 	if r.Sandbox {
@@ -99,7 +99,7 @@ type StoreRequest struct {
 func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	first := existing == nil
 	given := Store{
-		Name:    f.text("name", r.Name, first, 1, maxStoreName),
+		Name:    f.joined("name", r.Name, first, 1, maxStoreName),
 		Phone:   f.phone("phone", r.Phone, first),
 		Address: f.text("address.text", r.AddressText, first, 1, maxStoreAddress),
 	}

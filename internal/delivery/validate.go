@@ -150,9 +150,29 @@ func (f *Faults) text(field string, t Text, required bool, least, most int, tooS
 	return f.readText(field, t, required, least, most, false, tooShort...)
 }
 
-// Line is Visible text without line breaks and tabs.
+// Line is Visible text without line breaks and tabs. White space in a row becomes one blank.
 func (f *Faults) Line(field string, t Text, required bool, least, most int) string {
-	return f.readText(field, t, required, least, most, true)
+	return joinWords(f.readText(field, t, required, least, most, true))
+}
+
+// joined is Visible text that becomes one line: line breaks, tabs and other white space in a row become
+// one blank, so that a row of a report is one line.
+func (f *Faults) joined(field string, t Text, required bool, least, most int, tooShort ...Code) string {
+	return joinWords(f.readText(field, t, required, least, most, false, tooShort...))
+}
+
+// joinWords puts one blank between the words of a text, and none around them.
+func joinWords(s string) string {
+	afterSpace := true // also at the beginning
+	for _, r := range s {
+		isSpace := unicode.IsSpace(r)
+		isFurther := isSpace && (afterSpace || r != ' ')
+		if isFurther {
+			return strings.Join(strings.Fields(s), " ")
+		}
+		afterSpace = isSpace
+	}
+	return strings.TrimSuffix(s, " ")
 }
 
 func (f *Faults) readText(field string, t Text, required bool, least, most int, isLine bool, tooShort ...Code) string {
