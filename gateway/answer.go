@@ -182,7 +182,11 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 		}
 
 		message := "the service cannot answer right now; sending the same request again is safe"
-		if errors.Is(err, ledger.ErrUnconfirmed) {
+		mayBeDone := x.route != nil && x.route.onceOnly && !errors.Is(err, errStarting)
+		switch {
+		case mayBeDone:
+			message = "the service cannot answer right now, and may have carried the request out; look before you send it again, which would do it once more"
+		case errors.Is(err, ledger.ErrUnconfirmed):
 			message = "the outcome is not known yet; send the same request again, as after a lost answer"
 		}
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: message}, requestID

@@ -44,6 +44,9 @@ type route struct {
 	// login is a token endpoint: its handler takes the places in flight, once it knows whose
 	// request it is.
 	login bool
+	// onceOnly routes do their work again when a request is sent again: they make one account, or use
+	// up one secret, more.
+	onceOnly bool
 	// static routes need no ledger.
 	static bool
 	// about reads what the path names; optional.
