@@ -41,7 +41,7 @@ type Event struct {
 	OccurredAt     time.Time
 	Data           json.RawMessage
 	Attempt        int   `json:"-"` // X-Service-Attempt
-	Order          Order `json:"-"` // for delivery.status_changed
+	Order          Order `json:"-"` // for orderEvents
 }
 
 // Order is the part of an order status object that a receiver acts on.
@@ -68,8 +68,11 @@ type Counts struct {
 	Events     map[string]int // distinct ones, by type
 }
 
-// knownEvents are the types of the spec, and three of the service's own.
-var knownEvents = []string{"delivery.status_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected",
+// orderEvents are the types whose data is an order status object.
+var orderEvents = []string{"delivery.status_changed", "delivery.courier_changed", "delivery.eta_changed"}
+
+// knownEvents are the types of the spec, and five of the service's own.
+var knownEvents = []string{"delivery.status_changed", "delivery.courier_changed", "delivery.eta_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected",
 	"fleet.payment_overdue", "webhook.test", "report.available"}
 
 // Serve answers with a handler on a free port of this machine until stop is called.
@@ -162,7 +165,7 @@ func parse(header http.Header, body []byte) (Event, error) {
 	case e.Event != header.Get("X-Service-Event"):
 		return e, errors.New("X-Service-Event is not the event")
 	}
-	if e.Event != "delivery.status_changed" {
+	if !slices.Contains(orderEvents, e.Event) {
 		return e, nil
 	}
 	if err := json.Unmarshal(e.Data, &e.Order); err != nil {

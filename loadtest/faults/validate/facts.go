@@ -104,8 +104,9 @@ type Order struct {
 	Changes  []Change  `json:"changes,omitempty"`
 }
 
-// Change is one status that an order reached after its creation.
+// Change is one version of an order after its creation: a status that it reached, unless Between.
 type Change struct {
+	Between bool      `json:"between,omitempty"` // another courier or another estimate
 	Status  string    `json:"status"`
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
@@ -115,7 +116,9 @@ type Change struct {
 func (o *Order) path() []string {
 	path := []string{delivery.Searching.String()}
 	for _, change := range o.Changes {
-		path = append(path, change.Status)
+		if !change.Between {
+			path = append(path, change.Status)
+		}
 	}
 	return path
 }

@@ -97,7 +97,13 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 			order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
 				Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
 			for _, c := range o.Changes {
-				order.Changes = append(order.Changes, Change{c.Status.String(), c.Version, c.At, string(c.Failure)})
+				order.Changes = append(order.Changes, Change{
+					Between: c.Kind != delivery.StatusReached,
+					Status:  c.Status.String(),
+					Version: c.Version,
+					At:      c.At,
+					Failure: string(c.Failure),
+				})
 			}
 			f.Orders = append(f.Orders, order)
 		}
@@ -194,6 +200,9 @@ func rowOf(o *delivery.Order) []string {
 	var ended time.Time
 	reached := make(map[delivery.Status]time.Time)
 	for _, last = range o.Changes {
+		if last.Kind != delivery.StatusReached {
+			continue
+		}
 		reached[last.Status] = last.At
 		if last.Status.Terminal() {
 			ended = last.At

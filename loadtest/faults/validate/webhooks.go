@@ -61,7 +61,7 @@ func (c *check) checkArrival(a *Arrival) {
 	case o.External != a.External:
 		wrong("it names external id %q, the order has %q", a.External, o.External)
 	default:
-		got, want := Change{a.Status, version, a.Occurred.UTC(), a.Failure}, o.Changes[sequence-2]
+		got, want := Change{Status: a.Status, Version: version, At: a.Occurred.UTC(), Failure: a.Failure}, o.Changes[sequence-2]
 		if want.At = want.At.UTC(); got != want {
 			wrong("it has %+v, and the order %+v", got, want)
 		}

@@ -89,6 +89,25 @@ type accountPage struct {
 	Stores        []storeRow // the first ones
 	MoreStores    bool
 	Receiver      *receiver // nil: none is registered
+	Muted         string    // as one of mutedChoices
+	MutedChoices  []layout.Choice
+}
+
+// mutedChoices are what can be turned off of the events between the statuses.
+var mutedChoices = []layout.Choice{
+	{Value: "", Name: "all are sent"},
+	{Value: string(delivery.CourierChanged), Name: "delivery.courier_changed is off"},
+	{Value: string(delivery.ETAChanged), Name: "delivery.eta_changed is off"},
+	{Value: string(delivery.CourierChanged) + " " + string(delivery.ETAChanged), Name: "both are off"},
+}
+
+// mutedChoice is the value of the choice with these events.
+func mutedChoice(events []delivery.EventType) string {
+	names := make([]string, len(events))
+	for i, event := range events {
+		names[i] = string(event)
+	}
+	return strings.Join(names, " ")
 }
 
 func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) error {
@@ -98,6 +117,7 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 		return err
 	}
 	id := page.Account.ID
+	page.Muted, page.MutedChoices = mutedChoice(page.Account.MutedEvents), mutedChoices
 	for _, until := range page.Account.EarlierSecrets {
 		page.Earlier.add(until, p.Ledger.Now())
 	}

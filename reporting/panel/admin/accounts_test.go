@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,4 +208,19 @@ func TestAccounts_ShowsTheUseOfOrders(t *testing.T) {
 		t.Error(got)
 	}
 	e.Get("/accounts/"+v.id).Want(200, "3,000 in 60 s", "An existing burst limit can be changed but not removed.").Lacks("3000 in 60 s</td>")
+}
+
+func TestAccounts_TurnsEventsBetweenTheStatusesOff(t *testing.T) {
+	e := newEnv(t)
+	v := e.newAccount("Sessiz")
+	page := "/accounts/" + v.id
+	e.Get(page).Want(200, "Events between the statuses", "all are sent")
+	for _, muted := range [][]delivery.EventType{{delivery.ETAChanged}, delivery.MutableEvents, nil} {
+		e.done(e.Submit(page, page+"/events", "mutedEvents", mutedChoice(muted)), "account-events")
+		if got := e.account(v).MutedEvents; !slices.Equal(got, muted) {
+			t.Errorf("muted %v, want %v", got, muted)
+		}
+	}
+	e.done(e.Submit(page, page+"/events", "mutedEvents", ""), "unchanged")
+	e.Submit(page, page+"/events", "mutedEvents", "delivery.status_changed").Want(422, "must be delivery.courier_changed or delivery.eta_changed")
 }

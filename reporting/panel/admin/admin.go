@@ -94,6 +94,7 @@ func (p *Pages) records() []record {
 		{"/accounts/{account}", http.MethodPatch, "/accounts/{account}", p.showAccount, p.accountVersion, map[string]action{
 			"/name":   {fields: fields{"name": plainText}, done: "account-renamed"},
 			"/state":  {fields: fields{"suspended": flag}, done: "account-"},
+			"/events": {fields: fields{"mutedEvents": listOfWords}, done: "account-events"},
 			"/limits": {fields: fields{}, limits: true, done: "account-limited"},
 			"/secret": {method: http.MethodPost, path: "/credentials", secret: true},
 			"/revoke": {method: http.MethodPost, path: "/credentials", secret: true, revoke: true},
@@ -313,6 +314,9 @@ func numberOrNull(typed string) any {
 func plainText(typed string) any { return typed }
 
 func listOfOne(typed string) any { return []string{typed} }
+
+// listOfWords is a list of the words of a text, empty for an empty one.
+func listOfWords(typed string) any { return append([]string{}, strings.Fields(typed)...) }
 
 // flag is true or false; anything else is sent as text, for the API to refuse.
 func flag(typed string) any {
