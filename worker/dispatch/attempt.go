@@ -25,8 +25,9 @@ type attempt struct {
 	ping     bool
 	probe    bool // ping, or ahead of the event's schedule
 
-	started time.Time
-	ending  Ending // 0: it was cut off, or not begun, and nothing is known
+	started time.Time // by the worker's schedule, see Webhooks.now
+	signed  time.Time // by Redis's clock: which secrets sign, and the request's timestamp
+	ending  Ending    // 0: it was cut off, or not begun, and nothing is known
 	next    time.Time
 	answer  answer
 }
@@ -40,7 +41,7 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart fun
 		return
 	}
 	body := appendBody(make([]byte, 0, usualBody), a.Delivery)
-	header, err := headers(a, now, body)
+	header, err := headers(a, a.signed, body)
 	if err != nil {
 		r.log.Error("an event cannot be signed", r.about(a, "error", err)...)
 		r.conclude(a, answer{class: classURL, detail: "the endpoint's secret cannot be used"})

@@ -27,7 +27,7 @@ func newRole() *Role {
 
 func someAttempt(number int, occurred time.Time) *attempt {
 	return &attempt{Delivery: &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, OccurredAt: occurred, Data: []byte("{}")},
-		item: &Item{}, number: number, receiver: ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+		item: &Item{}, number: number, signed: occurred, receiver: ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
 }
 
 func always() bool { return true }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/webhook"
 	"vendorapi/worker/dispatch"
 )
 
@@ -49,6 +52,30 @@ func TestWebhooks_KeepToTheContract(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	h.AwaitSettled(ledger.RoleWebhook)
+}
+
+// A worker whose clock is behind signs by Redis's: receivers refuse a timestamp that is old, and a secret
+// that has ended must not sign.
+func TestWebhooks_AreSignedByRedissClock(t *testing.T) {
+	const behind = 2 * time.Hour
+	h := newHooks(t, nil)
+	config := h.ConfigFor(stack.WorkerUser)
+	config.Now = func() time.Time { return time.Now().Add(-behind) }
+	l, err := ledger.Open(t.Context(), config)
+	testenv.Must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	role := h.roleOf(l, "w1")
+	role.Now = config.Now
+	h.Start(role.Run)
+
+	h.cancelled(time.Now())
+
+	q := h.await(1)[0]
+	stamp, err := strconv.ParseInt(q.header.Get(webhook.HeaderTimestamp), 10, 64)
+	testenv.Must(t, err)
+	if off := time.Since(time.Unix(stamp, 0)); off.Abs() > behind/2 {
+		t.Errorf("signed as of %s before now", off)
+	}
 }
 
 // The gateway writes a cancellation, the owner a time-out: their webhooks are no poorer than others.
