@@ -176,16 +176,16 @@ func TestFinance_WrongReportsAreRefused(t *testing.T) {
 	want(t, e.announce("files", file("", "")), 200, "")
 }
 
-// An entry says who announced what, and what came of it; one of the receiver has no query.
+// An entry says who announced what, and what came of it; of the receiver's URL it has the host and a digest.
 func TestFinance_IsInTheAuditTrail(t *testing.T) {
 	e := newEnv(t)
 	for _, c := range []struct {
 		method, path, body, action, old, changed, outcome string
 	}{
 		{"POST", "/reports/available", reportBody(), "report announced", "", `{"id":"closing-2026-10","kind":"closing","month":"2026-10"}`, "WEBHOOK_NOT_CONFIGURED"},
-		{"PUT", "/webhook", `{"url":"https://erp.example/x?key=hidden"}`, "webhook registered", "", `{"url":"https://erp.example/x?…"}`, ""},
+		{"PUT", "/webhook", `{"url":"https://erp.example/x?key=hidden"}`, "webhook registered", "", `{"sha256":"8da2da2c…","url":"https://erp.example/…"}`, ""},
 		{"POST", "/reports/available", reportBody(), "report announced", "", `{"id":"closing-2026-10","kind":"closing","month":"2026-10"}`, ""},
-		{"DELETE", "/webhook", "", "webhook deleted", `{"url":"https://erp.example/x?…"}`, "", ""},
+		{"DELETE", "/webhook", "", "webhook deleted", `{"sha256":"8da2da2c…","url":"https://erp.example/…"}`, "", ""},
 	} {
 		e.tryAdmin(c.method, "/finance"+c.path, c.body)
 		got, _ := e.lastAudited()
