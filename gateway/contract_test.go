@@ -82,7 +82,7 @@ var specErrors = []refusal{
 		s.order(orderBody("POS-1"), "key")
 		return s.order(orderBody("POS-2"), "key")
 	}},
-	{name: "recipient.name too short", status: 422, code: "INVALID_RECIPIENT", field: "recipient.name", do: ordering("recipient.name", `" A "`)},
+	{name: "recipient.name too short", status: 422, code: "INVALID_RECIPIENT", field: "recipient.name", do: ordering("recipient.name", `"A"`)},
 	{name: "recipient.phone not 10 digits", status: 422, code: "INVALID_PHONE", field: "recipient.phone", do: ordering("recipient.phone", `"+90532123456"`)},
 	{name: "dropoff.text too short", status: 422, code: "INVALID_ADDRESS", field: "dropoff.text", do: ordering("dropoff.text", `"Moda 12"`)},
 	{name: "outside Turkey", status: 422, code: "COORDINATE_MISMATCH", field: "dropoff.latitude", do: ordering("dropoff.latitude", "52.52", "dropoff.longitude", "13.4")},

@@ -21,7 +21,7 @@ import (
 // newRole is a role without a ledger.
 func newRole() *Role {
 	r := New(nil, testSettings(), Options{Sandbox: true}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	r.reorder = time.Minute
+	r.reorder, r.redisTime = time.Minute, time.Now
 	return r
 }
 

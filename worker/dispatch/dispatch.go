@@ -51,10 +51,12 @@ type Role struct {
 	settings Settings
 	sandbox  bool
 	reorder  time.Duration
-	log      *slog.Logger
-	metrics  *metrics
-	sender   *sender
-	inFlight atomic.Int64
+	// redisTime is Redis's clock, but in tests.
+	redisTime func() time.Time
+	log       *slog.Logger
+	metrics   *metrics
+	sender    *sender
+	inFlight  atomic.Int64
 	// work hands sends to lanes that are free.
 	work chan func()
 }
@@ -79,6 +81,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		log:      log.With("role", "webhook"),
 		work:     make(chan func()),
 	}
+	r.redisTime = func() time.Time { return l.Now() }
 	own, _ := parsePorts(s.OwnPorts) // Validate has checked it
 	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto", own: own}, s)
 	r.metrics = newMetrics(reg, s.Concurrency, func() float64 { return float64(r.inFlight.Load()) },

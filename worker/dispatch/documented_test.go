@@ -57,6 +57,10 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	for s := delivery.Assigned; s <= delivery.Cancelled; s++ {
 		events["order "+s.String()] = &ledger.Delivery{Type: delivery.StatusChanged, Order: someOrder(s, now)}
 	}
+	for s := delivery.Assigned; s <= delivery.Delivering; s++ {
+		events["courier "+s.String()] = &ledger.Delivery{Type: delivery.CourierChanged, Order: someOrder(s, now)}
+		events["estimate "+s.String()] = &ledger.Delivery{Type: delivery.ETAChanged, Order: someOrder(s, now)}
+	}
 	for name, d := range map[string]*ledger.Delivery{
 		"activated":   {Type: delivery.StoreActivated, Data: delivery.AppendStoreActivated(nil, "ş\"1", fleet, "Kurye \\ A")},
 		"migrating":   {Type: delivery.StoreMigrating, Data: delivery.AppendStoreMigrating(nil, "moda", now)},

@@ -62,7 +62,7 @@ func (b *exampleBody) event(t *testing.T) *ledger.Delivery {
 	d := &ledger.Delivery{Type: delivery.EventType(b.Event), EventID: b.EventID, OccurredAt: b.OccurredAt}
 	data := &b.Data
 	switch d.Type {
-	case delivery.StatusChanged:
+	case delivery.StatusChanged, delivery.CourierChanged, delivery.ETAChanged:
 		d.Order = data.order(t, b.OccurredAt)
 	case delivery.StoreActivated:
 		d.Data = delivery.AppendStoreActivated(nil, data.ExternalStoreID, delivery.FleetID(data.Fleet.FleetID), data.Fleet.Name)
@@ -151,7 +151,7 @@ func TestExamples_OfWebhooksAreAsTheyAreSent(t *testing.T) {
 func (b *exampleBody) idPrefix(t *testing.T) string {
 	t.Helper()
 	switch delivery.EventType(b.Event) {
-	case delivery.StatusChanged:
+	case delivery.StatusChanged, delivery.CourierChanged, delivery.ETAChanged:
 		return "evt_" + strings.ReplaceAll(b.Data.OrderID, "-", "")
 	case delivery.ReportAvailable:
 		return "evt_" + uuid.NewSHA1(uuid.UUID(delivery.FinanceAccount), []byte(b.Data.ID)).String()

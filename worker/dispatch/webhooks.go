@@ -402,7 +402,7 @@ func (w *Webhooks) launch(a *attempt) {
 	w.InFlight++
 	r.start(func() {
 		err := service.Protect(r.metrics.panics, func() error {
-			a.signed = r.ledger.Now()
+			a.signed = r.redisTime()
 			r.make(w.ctx, a, w.now(), w.mayStart)
 			return nil
 		})
