@@ -255,9 +255,12 @@ func (o *Order) CompleteCancellation() {
 	}
 }
 
-// Locate takes a position of the courier, unless a later one is known.
+// Locate takes where the courier is, or that nothing is known of it any more, unless something later
+// is known.
 func (o *Order) Locate(l Location) {
-	if !l.IsZero() && !l.At.Before(o.Location.At) {
+	saysNothing := l.At.IsZero()
+	isOutdated := l.At.Before(o.Location.At)
+	if !saysNothing && !isOutdated {
 		o.Location = l
 	}
 }

@@ -395,6 +395,22 @@ func TestReport_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
 	wantAt(delivery.Point{})
 }
 
+// The former courier's position is forgotten also where a status has brought it, which the worker's
+// decision would forget later.
+//
+//rule:fleet-api/put-jobs-orderid-courier
+func TestReport_ASwapForgetsThePositionOfAStatusAtOnce(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	at := time.Now().Truncate(time.Millisecond)
+	s.reports(t, o, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet, At: at,
+		Location: delivery.Location{Point: taksim, At: at}})
+	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindSwap, Courier: ali, At: at.Add(time.Second)}, "", 2)
+
+	undecided := get(s.Orders.Get(t.Context(), o.ID))(t)
+	check(t, undecided.Courier == mehmet && undecided.Location.IsZero(), "%s at %+v", undecided.Courier.Name, undecided.Location)
+}
+
 // A status carries a position, too: it is the courier's like any other.
 func TestReport_APositionWithAStatusIsTheCouriers(t *testing.T) {
 	s := newEnv(t)

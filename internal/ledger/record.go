@@ -207,11 +207,10 @@ func appendLocation(b []byte, l delivery.Location) []byte {
 }
 
 func (f *fields) location() delivery.Location {
-	l := delivery.Location{Point: delivery.Point{Latitude: f.float(), Longitude: f.float()}}
-	if l.At = timeOf(int64(f.uint64())); l.IsZero() {
-		return delivery.Location{}
+	return delivery.Location{
+		Point: delivery.Point{Latitude: f.float(), Longitude: f.float()},
+		At:    timeOf(int64(f.uint64())),
 	}
-	return l
 }
 
 // Offsets of an order record's head (lua/order.lua), of fixed size so that scripts change
