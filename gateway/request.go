@@ -507,7 +507,7 @@ func (f *form) err() error {
 	return f.Err()
 }
 
-// decode reads a body and names the fields of a wrong type. The error is MALFORMED_REQUEST.
+// set copies a flag that was given.
 func set(flag *bool, into *bool) {
 	if flag != nil {
 		*into = *flag

@@ -141,7 +141,7 @@ func (r *Reader) fields(into *Fields, prefix string) {
 	r.object(func(key string) {
 		at := into.find(key, next)
 		if at < 0 {
-			if into.closed {
+			if into.closed && len(r.Unknown) < maxUnknown {
 				r.Unknown = append(r.Unknown, Unknown{Path: prefix + into.path + key, Known: into.keys()})
 			}
 			if len(r.Ignored) < maxIgnored {

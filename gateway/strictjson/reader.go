@@ -25,12 +25,16 @@ const MaxDepth = 64
 // maxIgnored bounds Reader.Ignored: it only helps to explain a refusal.
 const maxIgnored = 64
 
+// maxUnknown bounds Reader.Unknown, each of which has the list of what is known beside it. A refusal
+// names fewer.
+const maxUnknown = 64
+
 // Reader reads one JSON text. After the first syntax error everything is a no-op, and
 // End returns it.
 type Reader struct {
 	// Wrong lists the members of a wrong type, in the order of the text.
 	Wrong []delivery.FieldError
-	// Unknown lists the members without a field in objects that are closed.
+	// Unknown lists the first members without a field in objects that are closed.
 	Unknown []Unknown
 	// Ignored lists the first members without a field in any object.
 	Ignored []string

@@ -161,6 +161,27 @@ func TestRoot_NotesWrongTypesAndReadsOn(t *testing.T) {
 	}
 }
 
+func TestRoot_BoundsWhatItNotesOfUnknownMembers(t *testing.T) {
+	var body strings.Builder
+	body.WriteString(`{"name": "n"`)
+	for i := range 10_000 {
+		fmt.Fprintf(&body, `, "x%d": 1`, i)
+	}
+	body.WriteString(`}`)
+
+	var got struct {
+		Name delivery.Text `json:"name"`
+	}
+	r := New(body.String())
+	r.Root(BindClosed(&got))
+	if err := r.End(); err != nil || got.Name.Value != "n" {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if len(r.Unknown) == 0 || len(r.Unknown) > maxUnknown || len(r.Ignored) > maxIgnored {
+		t.Errorf("%d are noted as unknown, %d as ignored", len(r.Unknown), len(r.Ignored))
+	}
+}
+
 func TestRoot_TakesNullForAbsent(t *testing.T) {
 	r := New(`{"s":null,"n":null,"b":null,"r":null,"a":null,"o":null,"c":{"d":null}}`)
 	var got every
