@@ -27,7 +27,7 @@ func (f *form) occurred(path string, t delivery.Text, now time.Time) time.Time {
 		return now
 	}
 	if at.Before(now.Add(-maxBehind)) {
-		f.Invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(t.Value, at))
+		f.Invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(at))
 	}
 	return at
 }
@@ -39,9 +39,13 @@ func (f *form) estimate(path string, t delivery.Text, now time.Time) time.Time {
 		return at
 	}
 	earliest, latest := now.Add(-maxEstimateBehind), now.Add(maxEstimateAhead)
-	if at.Before(earliest) || at.After(latest) {
-		f.Invalid(path, "must lie between one hour ago and 6 hours ahead, from "+delivery.FormatTime(earliest)+" to "+
-			delivery.FormatTime(latest)+delivery.ReadAs(t.Value, at))
+	bounds := "must lie between one hour ago and 6 hours ahead, from " + delivery.FormatTime(earliest) + " to " +
+		delivery.FormatTime(latest)
+	switch {
+	case at.Before(earliest):
+		f.Invalid(path, bounds+delivery.ReadAs(at))
+	case at.After(latest):
+		f.Invalid(path, bounds+delivery.ReadAsLate(t.Value, at))
 	}
 	return at
 }

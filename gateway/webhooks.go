@@ -167,9 +167,9 @@ func (f *form) replayFrom(path string, t delivery.Text, now time.Time) time.Time
 	switch {
 	case !t.Set:
 	case from.Before(now.Add(-replayReach - clockTolerance)):
-		f.Invalid(path, "must not be more than 24 hours ago"+delivery.ReadAs(t.Value, from))
+		f.Invalid(path, "must not be more than 24 hours ago"+delivery.ReadAs(from))
 	case from.After(now.Add(clockTolerance)):
-		f.Invalid(path, "must not lie in the future"+delivery.ReadAs(t.Value, from))
+		f.Invalid(path, "must not lie in the future"+delivery.ReadAsLate(t.Value, from))
 	}
 	return from
 }

@@ -163,12 +163,16 @@ func FormatTime(t time.Time) string {
 	return string(AppendTime(make([]byte, 0, len(timeLayout)), t))
 }
 
-// ReadAs ends a message with how a time was read; local times often end in Z.
-func ReadAs(given string, at time.Time) string {
+// ReadAs ends a message with how a time was read.
+func ReadAs(at time.Time) string { return "; it is read as " + FormatTime(at) }
+
+// ReadAsLate is ReadAs for a time that lies too far ahead: a local time in Turkey to which
+// somebody has added a Z is three hours late.
+func ReadAsLate(given string, at time.Time) string {
 	if strings.HasSuffix(given, "Z") {
-		return "; it is read as " + FormatTime(at) + ", a local time has no Z"
+		return ReadAs(at) + ", a local time has no Z"
 	}
-	return "; it is read as " + FormatTime(at)
+	return ReadAs(at)
 }
 
 // combiningDot is left of an İ that was lower-cased as in English.

@@ -76,7 +76,7 @@ func (f *Faults) readyAt(t Text, now time.Time) time.Time {
 		return now
 	}
 	if at.Sub(now) > MaxReadyAtLead {
-		f.refuse(CodeReadyAtTooFar, "readyAt", "must be at most 4 hours ahead of "+FormatTime(now)+ReadAs(t.Value, at))
+		f.refuse(CodeReadyAtTooFar, "readyAt", "must be at most 4 hours ahead of "+FormatTime(now)+ReadAsLate(t.Value, at))
 	}
 	return at
 }
