@@ -66,7 +66,7 @@ func TestCommands_OfTheRunbookWorkWithMakeRun(t *testing.T) {
 		"clickhouse_do 'SELECT 1'":       "1",
 		"redis config set maxmemory 4gb": "OK",
 		"redis bgrewriteaof":             "Background",
-		"reporting month correct --order x --user nobody --note y </dev/null": "password",
+		"reporting month correct --order 7c9e6679-7425-80de-944b-e07fc1f90ae7 --user nobody --note y </dev/null": "password",
 	} {
 		if out, _ := run(line); !strings.Contains(out, want) {
 			t.Errorf("%s: %s, want %q", line, out, want)
