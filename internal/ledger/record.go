@@ -198,6 +198,9 @@ func (c *codec) read(part any) {
 		*v = delivery.Courier{Phone: c.text(), Name: c.text(), VehicleType: c.text()}
 	case *delivery.Location:
 		*v = c.location()
+		if v.IsZero() {
+			*v = delivery.Location{} // since when nothing is known, only the head tells
+		}
 	}
 }
 
