@@ -340,7 +340,10 @@ func (w *Webhooks) loaded(account delivery.AccountID, found []*ledger.Scheduled)
 	}
 	w.scheduler.Loaded(account, items, now)
 	for i, s := range found {
-		if s.Gone != "" {
+		// The scheduler has ended what is muted, or goes to no URL, and leaves to a later load what it
+		// has not taken.
+		isTaken := items[i].state == waiting
+		if s.Gone != "" && isTaken {
 			w.end(items[i], NotSent, ledger.StateNotSent, s.Gone)
 		}
 	}

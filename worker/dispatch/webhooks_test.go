@@ -82,6 +82,38 @@ func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 	}
 }
 
+// What can never be sent is recorded as not sent once: not if it is muted, and not besides the record
+// that the receiver has no URL.
+func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
+	receiver := someAttempt(1, time.Now()).receiver
+	scheduled := func(name string, event delivery.EventType) *ledger.Scheduled {
+		return &ledger.Scheduled{Key: keyOf(name), Due: 1, Gone: "the order is no longer stored",
+			Delivery: &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, Type: event}}
+	}
+	for name, c := range map[string]struct {
+		facts          ledger.Facts
+		atOnce, byStep int // records
+	}{
+		"with a URL":    {ledger.Facts{Scheduled: true, Receiver: receiver}, 2, 2},
+		"muted":         {ledger.Facts{Scheduled: true, Receiver: receiver, Muted: []delivery.EventType{delivery.ETAChanged}}, 1, 1},
+		"without a URL": {ledger.Facts{Scheduled: true}, 0, 2},
+	} {
+		w, _ := webhooks(newRole())
+		w.scheduler.Learn(accountOf(0), &c.facts, w.ms())
+		if loads := w.scheduler.Loads(w.ms()); len(loads) != 1 {
+			t.Fatalf("%s: %d loads", name, len(loads))
+		}
+		w.loaded(accountOf(0), []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
+		if len(w.lines) != c.atOnce {
+			t.Errorf("%s: %d records at once, want %d", name, len(w.lines), c.atOnce)
+		}
+		w.Write(new(ledger.Step))
+		if len(w.written) != c.byStep {
+			t.Errorf("%s: %d records with the step, want %d", name, len(w.written), c.byStep)
+		}
+	}
+}
+
 // entries are what a log holds after it was given lines: a number is an attempt's, p a failed
 // probe's, | a step.
 func entries(t *testing.T, given string) (log []string) {
