@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"vendorapi/gateway/strictjson"
@@ -304,8 +305,21 @@ func decodePositions(body string, now time.Time) (positionBatch, error) {
 func (b *positionBatch) reject(index int, refusal *delivery.Error) {
 	b.rejectedCount++
 	if len(b.rejected) < maxRejected {
-		b.rejected = append(b.rejected, rejectedPosition{Index: index, ErrorCode: refusal.Code, Message: refusal.Message})
+		b.rejected = append(b.rejected, rejectedPosition{Index: index, ErrorCode: refusal.Code, Message: allFaults(refusal)})
 	}
+}
+
+// allFaults is the message of a refusal that is shown without its list of fields, so it names each.
+func allFaults(refusal *delivery.Error) string {
+	if len(refusal.Fields) == 0 {
+		return refusal.Message
+	}
+
+	faults := make([]string, len(refusal.Fields))
+	for i, field := range refusal.Fields {
+		faults[i] = field.Field + " " + field.Message
+	}
+	return strings.Join(faults, "; ")
 }
 
 // readPosition checks the element that the reader has read last; nil: it is a position.

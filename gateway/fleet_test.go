@@ -589,9 +589,9 @@ func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
 	for element, message := range map[string]string{
 		`null`: "must be an object", `1`: "must be an object", `"x"`: "must be an object", `[]`: "must be an object", `true`: "must be an object",
 		`[{"orderId":"` + first + `","latitude":41,"longitude":29}]`: "must be an object",
-		`{}`:                             "orderId is required (and 2 more in data.fields)",
+		`{}`:                             "orderId is required; latitude is required; longitude is required",
 		`{"latitude":41,"longitude":29}`: "orderId is required",
-		`{"orderId":"` + first + `"}`:    "latitude is required (and 1 more in data.fields)",
+		`{"orderId":"` + first + `"}`:    "latitude is required; longitude is required",
 		`{"orderId":null,"latitude":41,"longitude":29}`:                                        "orderId is required",
 		`{"orderId":"A-1001","latitude":41,"longitude":29}`:                                    "orderId must be an order id",
 		`{"orderId":"7c9e6679-7425-40de-944b-e07fc1f90ae7","latitude":41,"longitude":29}`:      "orderId must be an order id",
