@@ -123,7 +123,7 @@ func (o *Order) revisedBy(estimate time.Time) bool {
 	if estimate.IsZero() {
 		return false
 	}
-	told := o.EstimatedDropoff(o.Version)
+	told := o.ToldDropoff()
 	return told.IsZero() || estimate.Sub(told).Abs() >= minRevision
 }
 

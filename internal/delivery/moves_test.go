@@ -272,6 +272,23 @@ func TestDecide_RevisesAnEstimateByAMinuteAtLeast(t *testing.T) {
 	}
 }
 
+// An acceptance that names the first courier sends no webhook, so an estimate that came with it is still
+// to be told.
+func TestDecide_RevisesAnEstimateThatOnlyAnAcceptanceHad(t *testing.T) {
+	at := noon.Add(10 * time.Minute)
+	eta := noon.Add(2 * time.Hour)
+	o := orderIn(PickedUp)
+	o.Courier = Courier{}
+	o.apply(Decide(o, Update{Kind: KindAccept, Status: Assigned, At: at, Courier: ayse, ETA: eta}, at).Changes...)
+	require(t, o.EstimatedDropoff(o.Version).Equal(eta) && !o.ToldDropoff().Equal(eta), "%+v", o.Changes)
+
+	repeated := Update{Kind: KindStatus, Status: PickedUp, At: at, ETA: eta}
+	got := Decide(o, repeated, at)
+	require(t, got.Action == Revise, "%+v", got)
+	o.apply(got.Changes...)
+	check(t, o.ToldDropoff().Equal(eta) && Decide(o, repeated, at).Action == Drop, "%+v", o.Changes)
+}
+
 //rule:states/a-skipped-step-is-filled
 func TestDecide_FillsInTheChangeAndSkippedSteps(t *testing.T) {
 	now := noon.Add(time.Hour)
@@ -451,7 +468,7 @@ func checkHistory(t *rapid.T, o *Order, now time.Time) {
 	status, at, courier := Searching, o.CreatedAt, Courier{}
 	for i, c := range o.Changes {
 		require(t, !status.Terminal(), "%v follows %v", c.Status, status)
-		told := o.EstimatedDropoff(uint64(i) + 1)
+		told := (&Order{OrderDraft: o.OrderDraft, Fleet: o.Fleet, CreatedAt: o.CreatedAt, Changes: o.Changes[:i]}).ToldDropoff()
 		differs := c.ETA.Sub(told).Abs() >= minRevision
 		legal := map[ChangeKind]bool{
 			StatusReached: c.Status == status+1 && c.Status <= Delivered ||

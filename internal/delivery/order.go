@@ -207,6 +207,16 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	return pickup.Add(time.Duration(o.Fleet.DeliveryMinutes) * time.Minute)
 }
 
+// ToldDropoff is the estimate of the drop-off that the vendor was last told: as of the last change of
+// which a webhook tells. Zero: none.
+func (o *Order) ToldDropoff() time.Time {
+	told := len(o.Changes)
+	for told > 0 && o.Changes[told-1].Kind.EventType() == "" {
+		told--
+	}
+	return o.EstimatedDropoff(uint64(told) + 1)
+}
+
 // At is the change that made the version; false for the creation and later ones.
 func (o *Order) At(version uint64) (Change, bool) {
 	i := int(Sequence(version)) - 2

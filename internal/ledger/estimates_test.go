@@ -45,7 +45,7 @@ func TestReport_TakesAnotherEstimateForTheStatusThatWasReported(t *testing.T) {
 	}
 }
 
-// The owner writes the estimate in force, also one that nobody has reported.
+// The owner writes the estimate that the vendor was last told, also one that nobody has reported.
 func TestReport_ComparesEstimatesWithTheOneInForce(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")

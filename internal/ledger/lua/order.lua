@@ -7,9 +7,9 @@
 -- Behind it: the fleet's terms, the document (length bytes), then one entry for
 -- every change (record.go). Flag 1: the idempotency key equals the external
 -- order id; the bits above it count the reports that were no step forward.
--- The estimate is that of the drop-off which the next one is compared with: the one in
--- force, as the owner has written it, or one that was reported since and waits to be
--- decided; 0: none.
+-- The estimate is that of the drop-off which the next one is compared with: the one that
+-- the vendor was last told, as the owner has written it, or one that was reported since
+-- and waits to be decided; 0: none.
 local ORDER_HEAD = 138
 local CANCELLED, DELIVERED = 8, 6
 
