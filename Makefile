@@ -200,7 +200,7 @@ rolling: ## replace the programs of the commit BASE by these and some of them ba
 	@ROLLING_BASE=$(or $(BASE),HEAD~1) CGO_ENABLED=0 go run ./internal/testenv/run -long -run '^TestRolling_UpgradeAndWayBackLoseNothing$$' ./internal/systemtest
 
 env: ## write fresh keys for docker-compose.yml to .env, once: make env ENVIRONMENT=sandbox (a courier is played) or ENVIRONMENT=production (real orders)
-	@case "$(ENVIRONMENT)" in sandbox|production) ;; *) echo "env: want make env ENVIRONMENT=sandbox, in which a courier is played and no order is real, or ENVIRONMENT=production" >&2; exit 1;; esac
+	@case "$(ENVIRONMENT)" in sandbox|production) ;; *) echo "env: say which: make env ENVIRONMENT=sandbox (a courier is played and no order is real) or make env ENVIRONMENT=production" >&2; exit 1;; esac
 	@test ! -e .env || { echo ".env is there already"; exit 1; }
 	@umask 077; key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }; \
 	hex() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }; \
@@ -209,8 +209,8 @@ env: ## write fresh keys for docker-compose.yml to .env, once: make env ENVIRONM
 	for user in GATEWAY WORKER REPORTING BACKUP OPERATOR; do printf 'REDIS_%s_PASSWORD=%s\n' "$$user" "$$(hex)"; done >> .env; \
 	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
 		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
-	@echo "wrote .env, for a $(ENVIRONMENT)"
-	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://… (configs/CONFIGURATION.md)"
+	@echo "wrote .env for ENVIRONMENT=$(ENVIRONMENT)"
+	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://…/track (configs/CONFIGURATION.md)"
 
 certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
 	@test -e .env || { echo "run make env ENVIRONMENT=… first"; exit 1; }

@@ -236,7 +236,7 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
 	}
 	if format, err := strconv.Atoi(text(known[1])); err != nil || format != ledgerFormat {
-		return fmt.Errorf("the ledger has format %d, this program reads %d: it was made by another release, and begins empty under this one", format, ledgerFormat)
+		return fmt.Errorf("the ledger has format %d, this program reads %d: another release has made it; start this one with an empty Redis", format, ledgerFormat)
 	}
 	for i, tag := range partitionTags(env, partitions) {
 		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
