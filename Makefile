@@ -21,7 +21,7 @@ FUZZ_TIME ?= 15s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
-deps: ## install what is lacking: redis-server, valkey-server, gcc, curl, haproxy, sshd, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
+deps: ## install what is missing: redis-server, valkey-server, gcc, curl, haproxy, sshd, LibreOffice, Chromium from the system's packages, the ClickHouse library from npm
 	@sh internal/stack/deps.sh $(SERVER)-server valkey-server gcc curl haproxy openssh-server libreoffice chromium
 	@go run ./internal/devclickhouse install
 
