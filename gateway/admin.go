@@ -217,8 +217,8 @@ func (f *form) burst(path string, given strictjson.Raw, into *delivery.Window) {
 
 // readOnly refuses a member that answers have and no request changes, unless it is what it was: so an
 // answer can be sent back with some members changed.
-func (f *form) readOnly(path string, given delivery.Text, is string) {
-	if given.Set && given.Value != is {
+func (f *form) readOnly(path string, given delivery.Text, current string) {
+	if given.Set && given.Value != current {
 		f.Invalid(path, "is read-only: leave it out, or send it as it is")
 	}
 }

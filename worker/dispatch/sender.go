@@ -60,7 +60,8 @@ type exchange struct {
 	// conn is the connection that the request was given last; nil for none, or for HTTP/2,
 	// whose frames only net/http reads.
 	conn atomic.Pointer[watched]
-	// answerBegun: something has arrived since then.
+	// answerBegun is set once a byte of an answer has arrived on that connection. A request
+	// without an answer may be repeated on a new one, since the kept one may have been stale.
 	answerBegun atomic.Bool
 }
 
