@@ -43,7 +43,7 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 	files, staging := t.TempDir(), t.TempDir()
 	must(t, os.Mkdir(filepath.Join(files, "bucket"), 0o700))
 	addr := stack.FreeAddr()
-	start(t, exec.CommandContext(t.Context(), installed(t, "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"),
+	start(t, exec.CommandContext(t.Context(), installed(t, "github.com/versity/versitygw", "cmd/versitygw", "v1.8.0"),
 		"--access", "me", "--secret", "geheim-geheim", "--port", addr, "posix", files))
 	origin, err := url.Parse("http://" + addr)
 	must(t, err)

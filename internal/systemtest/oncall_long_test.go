@@ -31,8 +31,9 @@ func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), "sh", append([]string{moduleFile(t, "configs/prometheus/tool.sh"), name}, args...)...)
 }
 
-// installed is a program that the Go proxy has, built once: some minutes.
-func installed(t *testing.T, pkg, version string) (path string) {
+// installed is a program of a module that the Go proxy has, built once: some minutes. missing are files that
+// the program embeds and that are in its releases, but not in the module: what it shows to people.
+func installed(t *testing.T, module, pkg, version string, missing ...string) (path string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	must(t, err)
@@ -41,11 +42,28 @@ func installed(t *testing.T, pkg, version string) (path string) {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "install", pkg+"@"+version)
-	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "GOBIN="+dir, "GOFLAGS=", "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+
+	run := func(in string, args ...string) []byte {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir, cmd.Env = in, append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
+		cmd.Stderr = new(strings.Builder)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, cmd.Stderr)
+		}
+		return out
 	}
+	var downloaded struct{ Dir string }
+	must(t, json.Unmarshal(run(t.TempDir(), "mod", "download", "-json", module+"@"+version), &downloaded))
+	source := t.TempDir()
+	must(t, os.CopyFS(source, os.DirFS(downloaded.Dir)))
+	for _, name := range missing {
+		file := filepath.Join(source, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, nil, 0o644))
+	}
+	run(source, "build", "-o", path, "./"+pkg)
 	return path
 }
 
@@ -147,7 +165,7 @@ func TestOnCall_AlertsReachWhoIsToHearThem(t *testing.T) {
 	image := regexp.MustCompile(`prom/alertmanager:(v\S+)`).FindStringSubmatch(readFile(t, "docker-compose.yml"))
 	alertmanager := exec.CommandContext(t.Context(), "sh", moduleFile(t, "configs/prometheus/alertmanager.sh"),
 		"--web.listen-address="+manager, "--cluster.listen-address=", "--storage.path="+t.TempDir())
-	alertmanager.Env = append(os.Environ(), "ONCALL="+oncall, "ALERTMANAGER="+installed(t, "github.com/prometheus/alertmanager/cmd/alertmanager", image[1]), "TMPDIR="+t.TempDir(),
+	alertmanager.Env = append(os.Environ(), "ONCALL="+oncall, "ALERTMANAGER="+installed(t, "github.com/prometheus/alertmanager", "cmd/alertmanager", image[1], "ui/app/dist/index.html"), "TMPDIR="+t.TempDir(),
 		"CONFIG="+changed(t, "prometheus/alertmanager.yml", "group_wait: 30s", "group_wait: 10s", "group_interval: 5m", "group_interval: 5s",
 			"http://alerts:9094/ticket", "http://"+tickets+"/ticket"))
 	start(t, alertmanager)
