@@ -20,15 +20,15 @@ const (
 	maxEstimateAhead  = 6 * time.Hour
 )
 
-// occurred is the time of a report: now without one, and also when the phone's clock is ahead,
+// occurred is the time of a report, its member "at": now without one, and also when the phone's clock is ahead,
 // however far, because nobody but the phone's owner can set it.
-func (f *form) occurred(path string, t delivery.Text, now time.Time) time.Time {
-	at := delivery.Parse(&f.Faults, path, t, false, "", delivery.ParseClockTime)
+func (f *form) occurred(t delivery.Text, now time.Time) time.Time {
+	at := delivery.Parse(&f.Faults, "at", t, false, "", delivery.ParseClockTime)
 	if at.IsZero() || at.After(now) {
 		return now
 	}
 	if at.Before(now.Add(-maxBehind)) {
-		f.Invalid(path, "must not lie more than 24 hours in the past"+delivery.ReadAs(at))
+		f.Invalid("at", "must not lie more than 24 hours in the past"+delivery.ReadAs(at))
 	}
 	return at
 }
@@ -132,7 +132,7 @@ func (g *gateway) acceptJob(x *requestContext) error {
 	}
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
-		Courier: f.courier("courier.", body.Courier), At: f.occurred("at", body.At, x.now)}
+		Courier: f.courier("courier.", body.Courier), At: f.occurred(body.At, x.now)}
 	f.progress(body.progressForm, &u, x.now)
 	return g.report(x, f, u)
 }
@@ -149,7 +149,7 @@ func (g *gateway) swapCourier(x *requestContext) error {
 	if body.given() && !courier.given() {
 		prefix, courier = "", body.courierForm
 	}
-	u := delivery.Update{Kind: delivery.KindSwap, Courier: f.courier(prefix, courier), At: f.occurred("at", body.At, x.now)}
+	u := delivery.Update{Kind: delivery.KindSwap, Courier: f.courier(prefix, courier), At: f.occurred(body.At, x.now)}
 	return g.report(x, f, u)
 }
 
@@ -165,7 +165,7 @@ func (g *gateway) reportStatus(x *requestContext) error {
 		progressForm
 	}
 	f := x.form(&body)
-	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred("at", body.At, x.now)}
+	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred(body.At, x.now)}
 	u.Status = delivery.Parse(&f.Faults, "status", body.Status, true, "", reportable)
 	u.Failure = f.failure("failureReason", body.Failure, u.Status)
 	f.progress(body.progressForm, &u, x.now)
@@ -336,7 +336,7 @@ func readPosition(given positionForm, isObject bool, r *strictjson.Reader, now t
 		Order: delivery.Parse(&f.Faults, "orderId", given.Order, true, "must be an order id", delivery.ParseOrderID),
 		Location: delivery.Location{
 			Point: f.place("", given.Latitude, given.Longitude),
-			At:    f.occurred("at", given.At, now),
+			At:    f.occurred(given.At, now),
 		},
 	}
 	refusal, _ := errors.AsType[*delivery.Error](f.Err())

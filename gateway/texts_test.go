@@ -29,7 +29,7 @@ func TestRefusals_NameMisspeltMembers(t *testing.T) {
 		"an order in snake_case": {e.order(snake.Replace(orderBody("POS-2")), ""), "externalStoreId", []string{
 			`"external_store_id" is not known; did you mean "externalStoreId"?`, `"external_order_id" is not known; did you mean "externalOrderId"?`}},
 		"a name within":    {e.order(strings.Replace(orderBody("POS-2"), `"phone"`, `"Phone"`, 1), ""), "recipient.phone", []string{`"recipient.Phone" is not known; did you mean "recipient.phone"?`}},
-		"a slip":           {e.order(strings.Replace(orderBody("POS-2"), `"recipient"`, `"recepient"`, 1), ""), "recipient.name", []string{`"recepient" is not known; did you mean "recipient"?`}},
+		"a slip":           {e.order(strings.Replace(orderBody("POS-2"), `"recipient"`, `"recipent"`, 1), ""), "recipient.name", []string{`"recipent" is not known; did you mean "recipient"?`}},
 		"a token":          {token(`{"client_id":"a","ClientSecret":"b"}`), "clientId", []string{`"client_id" is not known; did you mean "clientId"?`, `"ClientSecret" is not known`}},
 		"a store":          {e.putStore(e.account, "s9", strings.Replace(storeBody(kadikoy, ""), `"taxNumber"`, `"TaxNumber"`, 1)), "taxNumber", []string{`"TaxNumber" is not known; did you mean "taxNumber"?`}},
 		"a webhook":        {e.call("PUT", "/webhook", `{"URL":"https://vendor.example/"}`), "url", []string{`"URL" is not known; did you mean "url"?`}},

@@ -363,7 +363,7 @@ func typeTo30(schema object, value any) (object, error) {
 // constTo30 sets the only value. Generators of 3.0 want its type, which 3.1 can do without.
 func constTo30(schema object, value any) (object, error) {
 	if _, typed := schema.get("type"); !typed {
-		kind := ""
+		var kind string
 		switch value.(type) {
 		case string:
 			kind = "string"

@@ -150,10 +150,10 @@ func PasswordMistake(key, text string) error {
 	password = cmp.Or(password, u.Query().Get("password"))
 	user := cmp.Or(u.User.Username(), u.Query().Get("username"))
 
-	switch {
-	case password == "":
+	switch password {
+	case "":
 		return nil
-	case password == user:
+	case user:
 		return fmt.Errorf("%s: the password is the user's name", key)
 	}
 	if err := Guessable([]byte(password)); err != nil {

@@ -171,6 +171,7 @@ func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 		e.CourierName = delivery.AbbreviateName(c.Courier.Name)
 	case delivery.EstimateRevised:
 		e.ETA = c.ETA
+	case delivery.StatusReached: // its row has the status alone
 	}
 	return e, true
 }
