@@ -176,7 +176,7 @@ func TestFinance_WrongReportsAreRefused(t *testing.T) {
 	want(t, e.announce("files", file("", "")), 200, "")
 }
 
-// An entry says who announced what, and what came of it; of the receiver's URL it has the host and a digest.
+// An entry says who announced what, and with which result. It names the receiver by its host and a digest of its URL.
 func TestFinance_IsInTheAuditTrail(t *testing.T) {
 	e := newEnv(t)
 	for _, c := range []struct {

@@ -157,7 +157,9 @@ func (a *AttemptRecord) Lines(d *Delivery, failedProbe bool) (line, unanswered [
 	if failedProbe {
 		kind = lineProbe
 	}
-	if a.event = d.reference(); a.event[0] == eventNotice { // an order's names its type
+	a.event = d.reference()
+	isNotice := a.event[0] == eventNotice // an order's names its type
+	if isNotice {
 		a.Event = string(d.Type)
 	}
 	line = a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)

@@ -35,7 +35,8 @@ func TestBalancer_ErrorFilesAreEnvelopes(t *testing.T) {
 	for _, entry := range entries {
 		files = append(files, entry.Name())
 	}
-	if used = slices.Compact(used); !slices.Equal(used, files) {
+	used = slices.Compact(used)
+	if !slices.Equal(used, files) {
 		t.Errorf("haproxy.cfg names %v, there are %v", used, files)
 	}
 

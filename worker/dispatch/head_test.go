@@ -109,7 +109,7 @@ func TestSend_ReadsRetryAfterBesideWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What has no status is told as an answer that cannot be read, with a few characters of it.
+// An answer without a status is recorded as one that cannot be read, with its first characters.
 func TestSend_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 	authority := newAuthority(t)
 	for name, c := range map[string]struct{ answer, detail string }{

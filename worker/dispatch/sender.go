@@ -161,8 +161,8 @@ func judged(status int, retryAfter string) answer {
 	return a
 }
 
-// refused is what came of a request whose answer net/http has not read. The status decides all
-// the same where there is one, unless the time was over before the head's end.
+// refused returns the result of a request whose answer net/http refused or never got. A status that was
+// read decides as usual, unless the attempt's time ended before the answer's head did.
 func (s *sender) refused(ctx context.Context, x *exchange, err error, took time.Duration) answer {
 	status, retryAfter, beginning := x.head()
 	if status != 0 && !isTimeout(ctx, err) {

@@ -1,7 +1,7 @@
 -- Creates or changes an account, and carries changed limits and suspension into
 -- its windows, so that every script sees them at once and no window is reset.
 -- KEYS 1 account, 2 accounts, 3 suspended accounts, 4 notes of the partition's owner, who
---   is told of other muted events, then the endpoints' windows
+--   is notified of other muted events, then the endpoints' windows
 -- ARGV 1 'create' or 'update', 2 account (16 bytes), 3 expected revision of an
 --   update ('': any), 4 number of windows, then for each of them its 17 bytes of
 --   limits ('' keeps them), then pairs: field, value
