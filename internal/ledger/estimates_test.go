@@ -16,7 +16,7 @@ func expected(o *delivery.Order, status delivery.Status, eta time.Time) delivery
 func TestReport_TakesAnotherEstimateForTheStatusThatWasReported(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	eta := time.Now().Add(30 * time.Minute).Truncate(time.Millisecond)
+	eta := time.Now().Add(30 * time.Minute).Truncate(time.Second)
 	for i, c := range []struct {
 		what     string
 		status   delivery.Status
@@ -25,8 +25,8 @@ func TestReport_TakesAnotherEstimateForTheStatusThatWasReported(t *testing.T) {
 	}{
 		{"the first report", delivery.PickingUp, eta, 1},
 		{"its repetition, which waits to be decided", delivery.PickingUp, eta, 1},
-		{"less than a minute later", delivery.PickingUp, eta.Add(time.Minute - time.Millisecond), 1},
-		{"less than a minute earlier", delivery.PickingUp, eta.Add(time.Millisecond - time.Minute), 1},
+		{"less than a minute later", delivery.PickingUp, eta.Add(59 * time.Second), 1},
+		{"less than a minute earlier", delivery.PickingUp, eta.Add(-59 * time.Second), 1},
 		{"no estimate", delivery.PickingUp, time.Time{}, 1},
 		{"a status that was left", delivery.Assigned, eta.Add(time.Hour), 1},
 		{"a minute later", delivery.PickingUp, eta.Add(time.Minute), 2},
@@ -67,6 +67,22 @@ func TestReport_ComparesEstimatesWithTheOneInForce(t *testing.T) {
 	got := moved.Changes[1]
 	check(t, got.Kind == want.Kind && got.Status == want.Status && got.Courier == want.Courier && got.ETA.Equal(want.ETA), "%+v", got)
 	check(t, moved.EstimatedDropoff(moved.Version).Equal(revision.ETA), "in force is %v", moved.EstimatedDropoff(moved.Version))
+}
+
+// The first estimate is decided while the fleet has already given a second one. When it takes the
+// second back, the vendor has to hear of both.
+func TestReport_TakesAnEstimateBackThatWaitsToBeDecided(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	first := time.Now().Add(30 * time.Minute).Truncate(time.Millisecond)
+	second := first.Add(5 * time.Minute)
+
+	s.wantReport(t, expected(o, delivery.Assigned, first), "", 1)
+	s.wantReport(t, expected(o, delivery.Assigned, second), "", 2)
+	s.change(t, o, delivery.Change{Status: delivery.Assigned, At: time.Now(), ETA: first})
+
+	s.wantReport(t, expected(o, delivery.Assigned, second), "", 2)
+	s.wantReport(t, expected(o, delivery.Assigned, first), "", 3)
 }
 
 // A fleet that reports another estimate all the time finds room for other couriers still, and nothing

@@ -50,7 +50,7 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	}
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], dayOf(u.Order), int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
-		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}), maxEstimates, millis(u.ETA))
+		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}), maxEstimates, seconds(u.ETA))
 	if err != nil {
 		return 0, err
 	}

@@ -39,6 +39,14 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
+// seconds is a time as a number of seconds since 1970, rounded down; 0 for the zero time.
+func seconds(t time.Time) uint32 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint32(t.Unix())
+}
+
 func timeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -220,7 +228,6 @@ func (f *fields) location() delivery.Location {
 // figures in place.
 const (
 	orderHead         = 138
-	orderEstimateAt   = 20
 	orderCreatedAt    = 28
 	orderAccountAt    = 76
 	orderLocationAt   = 94
@@ -243,7 +250,7 @@ func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, 
 	b = append(b, recordFormat, byte(delivery.Searching), 0, flags)
 	b = binary.BigEndian.AppendUint64(b, o.Version)
 	b = binary.BigEndian.AppendUint64(b, created) // updated
-	b = append(b, make([]byte, 8)...)             // estimate
+	b = append(b, make([]byte, 8)...)             // told, estimated
 	b = binary.BigEndian.AppendUint64(b, created)
 	b = append(b, make([]byte, 16)...) // polled, courier update
 	b = binary.BigEndian.AppendUint64(b, nonce)
@@ -398,7 +405,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	o := &delivery.Order{Status: delivery.Status(record[1]), Reported: delivery.Status(record[2])}
 	c := codec{fields: fields{rest: record[4:]}}
 	o.Version = c.uint64()
-	c.take(8 + 8) // updated, estimate
+	c.take(8 + 4 + 4) // updated, told, estimated
 	o.CreatedAt = timeOf(int64(c.uint64()))
 	c.take(8) // polled
 	o.LastCourierUpdate = timeOf(int64(c.uint64()))

@@ -5,7 +5,7 @@
 --   have ended, 8 how many accounts have events; then, as named in step.go,
 --   conditions: each a key, first and last place, what is there
 --   changes: each an order's key, the expected version (8 bytes), status (1 byte), version, time
---     and estimate (24 bytes), entries to append
+--     and the estimate that the vendor was told (20 bytes), entries to append
 --   ended: each an order's member
 --   eventsByAccount: each an account's id and its events
 --   commands: each the number of words, and those. Redis has no command TRIMLOG key bytes: for it
@@ -30,7 +30,7 @@ for i = 1, changes do
 end
 if #conflicts > 1 then return conflicts end
 
--- Gateways write to an order, too: what was reported, and flags, are as they are now.
+-- Gateways write to an order, too: what was reported and estimated, and flags, are as they are now.
 at = first
 for i = 1, changes do
   call('SETRANGE', ARGV[at], 1, ARGV[at + 2] .. sub(heads[i], 1, 2) .. ARGV[at + 3])

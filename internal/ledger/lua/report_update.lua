@@ -11,7 +11,7 @@
 --   ms, 6 update, 7 entry of the courier ('' with a status), 8 most failures, other
 --   couriers and estimates of an order; steps forward are few by themselves, 9 location (24
 --   bytes) that says that nothing is known since the update's time, 10 the count from
---   which no estimate is taken, 11 estimate of the drop-off in ms (0: none)
+--   which no estimate is taken, 11 estimate of the drop-off in s since 1970 (0: none)
 -- Replies: taken or known (the record or the stream holds it, or it is an estimate too
 --   many: nothing appended) with the status (1 byte); with nothing appended either:
 --   not_found, and with the record ended (and not as reported), unassigned (a swap, and
@@ -19,7 +19,7 @@
 -- Repeated call: answers known. Only a failure that still waits in the stream is
 --   appended again; the worker drops it as a repetition.
 local ACCEPT, STATUS = 1, 2
-local LEAST_REVISION = 60000 -- ms, as in delivery/moves.go
+local LEAST_REVISION = 60 -- s, as in delivery/moves.go
 local kind = tonumber(ARGV[3])
 local handed_over = false
 local order = kind == STATUS and order_head(KEYS[1]) or call('GET', KEYS[1])
@@ -30,10 +30,12 @@ local status, reported, flags = order_status(order), order_reported(order), byte
 local ended, forward = status >= DELIVERED, wanted > reported and wanted <= DELIVERED and kind <= STATUS
 local latest = max(reported, ended and 0 or status)
 
--- The status that was reported last, repeated with another estimate.
-local given, estimate = tonumber(ARGV[11]), order_estimate(order)
+-- The status that was reported last, repeated with another estimate. Until the fleet gives one, the
+-- vendor is told one that the service has computed.
+local given, estimated = tonumber(ARGV[11]), order_estimated(order)
+local before = estimated > 0 and estimated or order_told(order)
 local repeats = kind == STATUS and wanted == latest and wanted < DELIVERED and not ended
-local differs = given > 0 and (estimate == 0 or max(given - estimate, estimate - given) >= LEAST_REVISION)
+local differs = given > 0 and (before == 0 or max(given - before, before - given) >= LEAST_REVISION)
 local revises = repeats and differs and flags < 2 * tonumber(ARGV[10])
 
 if kind == STATUS and not revises then
@@ -48,6 +50,7 @@ elseif kind ~= STATUS then
   if ended then return refuse('ended') end
   local whose = order_courier(order, ARGV[7])
   if whose == 'same' then return 'known\n' .. char(status) end
+  if kind == ACCEPT and whose == 'corrected' then return 'known\n' .. char(status) end
   if kind == ACCEPT and whose ~= 'none' then return refuse('taken_by_another') end
   handed_over = whose == 'other'
   if kind > STATUS and max(reported, status) < 2 then return refuse('unassigned') end
@@ -56,9 +59,9 @@ if not forward and kind ~= ACCEPT then
   if flags >= 2 * tonumber(ARGV[8]) then return refuse('too_many') end
   flags = flags + 2
 end
-if (forward or revises) and given > 0 then estimate = given end
+if (forward or revises) and given > 0 then estimated = given end
 call('XADD', KEYS[2], '*', 'u', ARGV[6])
-call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 20) .. pack('>I8', estimate)
+call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 24) .. pack('>I4', estimated)
   .. sub(order, 29, 44) .. now)
 if handed_over then call('SETRANGE', KEYS[1], 94, ARGV[9]) end
 if kind ~= STATUS then call('APPEND', KEYS[1], ARGV[7]) end
