@@ -597,7 +597,7 @@ func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
 		`{"orderId":"7c9e6679-7425-40de-944b-e07fc1f90ae7","latitude":41,"longitude":29}`:      "orderId must be an order id",
 		`{"orderId":17,"latitude":41,"longitude":29}`:                                          "orderId must be a string",
 		`{"orderId":"` + first + `","latitude":null,"longitude":29}`:                           "latitude is required",
-		`{"orderId":"` + first + `","latitude":"41","longitude":29}`:                           "latitude must be a number, without quotes; decimals follow a point",
+		`{"orderId":"` + first + `","latitude":"41","longitude":29}`:                           "latitude must be a number, without quotes",
 		`{"orderId":"` + first + `","latitude":{},"longitude":29}`:                             "latitude must be a number",
 		`{"orderId":"` + first + `","latitude":91,"longitude":29}`:                             "latitude must be from -90 to 90",
 		`{"orderId":"` + first + `","latitude":1e999,"longitude":29}`:                          "latitude must be from -90 to 90",

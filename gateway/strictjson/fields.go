@@ -118,7 +118,7 @@ func (f *Fields) find(key string, likely int) int {
 
 // Root reads a body that must be an object.
 func (r *Reader) Root(into *Fields) {
-	if r.root('{', "the body must be a JSON object") {
+	if r.root('{', "an object is expected") {
 		r.fields(into, "")
 	}
 }

@@ -71,7 +71,7 @@ func (r *Reader) End() error {
 
 // RootArray reads a body that must be an array; each must consume its element.
 func (r *Reader) RootArray(each func(index int)) {
-	if r.root('[', "the body must be a JSON array") {
+	if r.root('[', "an array is expected") {
 		r.array(each)
 	}
 }
@@ -102,7 +102,7 @@ func (r *Reader) readNumber(path string, dst *delivery.Number) {
 	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
 		message := "must be a number"
 		if c == '"' {
-			message = "must be a number, without quotes; decimals follow a point"
+			message = "must be a number, without quotes"
 		}
 		r.mismatch(path, message)
 		return

@@ -17,7 +17,7 @@ import (
 func collect(body string) (map[string]any, error) {
 	r := New(body)
 	out := map[string]any{}
-	if r.root('{', "the body must be a JSON object") {
+	if r.root('{', "an object is expected") {
 		r.object(func(key string) { out[key] = value(&r) })
 	}
 	return out, r.End()
@@ -145,7 +145,7 @@ func TestRoot_NotesWrongTypesAndReadsOn(t *testing.T) {
 	var got every
 	r.Root(BindClosed(&got))
 	want := []delivery.FieldError{
-		{Field: "n", Message: "must be a number, without quotes; decimals follow a point"}, {Field: "o", Message: "must be an object"},
+		{Field: "n", Message: "must be a number, without quotes"}, {Field: "o", Message: "must be an object"},
 		{Field: "a", Message: "must be an array"}, {Field: "b", Message: "must be true or false, without quotes"},
 		{Field: "c.d.n", Message: "must be a number"},
 	}

@@ -282,8 +282,13 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
 	s.Omitted = max(len(attempts)-attemptsOfEvent, 0)
 	s.Attempts = attempts[s.Omitted:]
 	if len(attempts) == 0 {
-		if s.State = "none"; now.Sub(s.At) < refreshedAfterEnd {
+		switch {
+		case slices.Contains(delivery.MutableEvents, s.Kind.EventType()):
+			s.State = "optional"
+		case now.Sub(s.At) < refreshedAfterEnd:
 			s.State = "new"
+		default:
+			s.State = "none"
 		}
 		return
 	}
@@ -298,7 +303,7 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
 }
 
 func waiting(steps []stepView) bool {
-	return slices.ContainsFunc(steps, func(s stepView) bool { return slices.Contains([]string{"new", "none", "retrying"}, s.State) })
+	return slices.ContainsFunc(steps, func(s stepView) bool { return slices.Contains([]string{"new", "none", "optional", "retrying"}, s.State) })
 }
 
 func cutAnswers(steps []stepView) {

@@ -239,6 +239,28 @@ func TestOrder_StaysSmallWhateverReceiversAnswer(t *testing.T) {
 	}
 }
 
+// An operator can turn off what happens between two statuses, so its lack of an attempt is no failure.
+func TestTimeline_SaysWhatWithoutAnAttemptMayBeTurnedOff(t *testing.T) {
+	now := time.Now()
+	change := func(kind delivery.ChangeKind, sequence uint64) delivery.Change {
+		return delivery.Change{Kind: kind, Version: sequence, At: now.Add(-2 * refreshedAfterEnd)}
+	}
+	steps := []delivery.Change{
+		change(delivery.StatusReached, 1),
+		change(delivery.StatusReached, 2),
+		change(delivery.CourierReplaced, 3),
+		change(delivery.EstimateRevised, 4),
+	}
+
+	views, _ := timeline(delivery.OrderID{}, steps, nil, now)
+
+	for i, want := range []string{"", "none", "optional", "optional"} {
+		if got := views[i].State; got != want {
+			t.Errorf("step %d is %q, want %q", i+1, got, want)
+		}
+	}
+}
+
 func TestMergeAttempts_EachOnceOldestFirst(t *testing.T) {
 	t.Parallel()
 	id := delivery.MakeOrderID(0, 20000, [12]byte{1})
