@@ -303,7 +303,9 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
 }
 
 func waiting(steps []stepView) bool {
-	return slices.ContainsFunc(steps, func(s stepView) bool { return slices.Contains([]string{"new", "none", "optional", "retrying"}, s.State) })
+	return slices.ContainsFunc(steps, func(s stepView) bool {
+		return slices.Contains([]string{"new", "none", "optional", "retrying"}, s.State)
+	})
 }
 
 func cutAnswers(steps []stepView) {
