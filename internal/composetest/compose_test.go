@@ -33,6 +33,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/commands"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/receiver"
@@ -85,6 +86,8 @@ func (d *docker) run(ctx context.Context) (err error) {
 		{"TLS and HTTP/2, with the certificate of `make certificate`", s.secure},
 		{"the walk of README.md", s.walk},
 		{"a day of a vendor, balanced with the reports", s.day},
+		{"the commands of RUNBOOK.md", s.runbook},
+		{"a file that was changed, a key, alerts, stopped gateways (OPERATIONS.md, KEYS.md)", s.operate},
 		{"kill -9 of a gateway, a worker, ClickHouse, reporting, the balancer and Redis while orders come", s.kills},
 		{"a second build, one container at a time, while orders come (OPERATIONS.md, Upgrading)", s.replace},
 		{"a backup, the restore on this host and as on a new one (OPERATIONS.md)", s.restore},
@@ -403,6 +406,28 @@ func (s *story) day(ctx context.Context) error {
 	return s.download(ctx)
 }
 
+// runbook runs the commands of RUNBOOK.md as they stand, after the head for compose, one after the other.
+func (s *story) runbook(ctx context.Context) error {
+	runbook, err := commands.ReadRunbook()
+	if err != nil {
+		return err
+	}
+
+	var failed error
+	ran := 0
+	for _, c := range runbook.Commands {
+		if c.IsByHand() {
+			continue
+		}
+		script := runbook.ComposeHead + runbook.Functions + c.Line
+		out, err := s.command(ctx, "sh", "-c", "exec 2>&1\n"+script)
+		failed = errors.Join(failed, c.Judge(out, err))
+		ran++
+	}
+	say("%d of %d commands were run", ran, len(runbook.Commands))
+	return failed
+}
+
 // download gets a report that is composed in a file, for which a program has one folder.
 func (s *story) download(ctx context.Context) error {
 	today := time.Now().In(delivery.Istanbul).Format(time.DateOnly)
@@ -421,6 +446,28 @@ func (s *story) download(ctx context.Context) error {
 		return fmt.Errorf("the XLSX file was answered %d with %d bytes: %w", resp.StatusCode, len(content), err)
 	}
 	return nil
+}
+
+// operate runs what the operators' documents tell beside the runbook, upgrades and backups.
+func (s *story) operate(ctx context.Context) error {
+	const document = "configs/OPERATIONS.md"
+	for _, block := range []struct{ document, text string }{
+		{document, "for service in gateway-1 gateway-2; do"},
+		{"configs/KEYS.md", "docker compose up -d --no-deps --wait gateway-1"},
+		{document, "docker compose stop gateway-1 gateway-2"},
+	} {
+		if err := s.shell(ctx, block.document, block.text, ""); err != nil {
+			return err
+		}
+	}
+
+	// Who is told, without what needs somebody else's addresses and sudo; and the alerts as they come.
+	err := s.shell(ctx, document, "docker compose --profile observe up -d --force-recreate alertmanager", "", "sudo chgrp 65534 *", "chgrp 65534 *")
+	if err != nil {
+		return err
+	}
+	withImages := strings.Join(s.project.ServiceNames(), " ")
+	return s.shell(ctx, document, "docker compose logs -f alerts", "", "up -d --wait", "up -d --wait "+withImages, "logs -f alerts", "logs alerts")
 }
 
 // kills ends the first process of a container as a crash does: Docker starts it again.
@@ -553,6 +600,15 @@ func (s *story) restore(ctx context.Context) error {
 		return err
 	}
 	say("all %d orders are there on this host, the %d from after the backup are not; now as on a new one", len(s.load.orders), len(s.load.unsaved))
+
+	drill, err := s.block(document, "make restore-drill FROM=drill")
+	if err != nil {
+		return err
+	}
+	if _, err := s.command(ctx, "sh", "-ec", functions+drill); err != nil {
+		return err
+	}
+	say("make restore-drill of a backup that was copied out: all is well")
 
 	// What its owner has kept elsewhere: .env, and the folder of backups as the volume has it.
 	backups := filepath.Join(s.dir, "backups")

@@ -11,24 +11,23 @@ import (
 	"strings"
 	"testing"
 
+	"vendorapi/internal/testenv/commands"
 	"vendorapi/internal/testenv/testserver"
 )
 
-// cannotWork is what a shell or a program says to a command that is no good.
-var cannotWork = regexp.MustCompile(`(?i)not found|unknown (command|flag|subcommand|option)|no such file|syntax error|unrecognized|invalid option|usage:|NOPERM|wrong number of arguments|nobody may come in`)
-
-// Every command of the runbook that has its place with make run works there as it stands,
-// after the head for it, one after the other, in sh.
-func TestCommands_OfTheRunbookWorkWithMakeRun(t *testing.T) {
+// Every command of the runbook and of the other documents that has its place with make run works
+// there as it stands, after the runbook's head for it, one after the other, in sh.
+func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 	t.Parallel()
-	heads, commands := runbook(t)
+	runbook := readRunbook(t)
 	dir := t.TempDir()
 	d := startDriver(t, dir, append(ownAddrs(t), "COURIER_STEP=200ms")...)
 	demo := d.demo(t)
 	defer d.interrupt(t)
 
-	must(t, os.RemoveAll(filepath.Join(dir, ".data", "bin"))) // as make run has it, where make build put them
-	must(t, os.Symlink(testserver.Programs(t), filepath.Join(dir, ".data", "bin")))
+	// As make run has it, where make build put them. Copies, because make builds them again.
+	must(t, os.RemoveAll(filepath.Join(dir, ".data", "bin")))
+	must(t, os.CopyFS(filepath.Join(dir, ".data", "bin"), os.DirFS(testserver.Programs(t))))
 	env := append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data"), "ACCOUNT_ID="+demo.Account.AccountID, "FLEET_ID="+demo.Fleet.FleetID, "STORE=none")
 	for _, variable := range []string{"WORKER_OPS_ADDR", "REPORTING_OPS_ADDR"} {
 		value := regexp.MustCompile(`(?m)^` + variable + `=(.*)$`).FindStringSubmatch(strings.Join(d.cmd.Env, "\n"))
@@ -38,27 +37,42 @@ func TestCommands_OfTheRunbookWorkWithMakeRun(t *testing.T) {
 	run := func(line string) (string, error) {
 		// pipefail is no word of every sh: the status is that of the last command, and what the
 		// first ones complain about is read.
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", heads[1]+heads[2]+line)
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", runbook.MakeRunHead+runbook.Functions+line)
 		cmd.Dir, cmd.Env = filepath.Dir(moduleFile(t, "go.mod")), env
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
 	ran := 0
-	for _, c := range commands {
-		if place, _ := whereItIsRun(c.line); place != onMakeRun {
+	for _, c := range runbook.Commands {
+		if c.IsByHand() || c.WantsCompose() {
 			continue
 		}
 		ran++
-		out, err := run(c.line)
-		var ended *exec.ExitError
-		// grep that finds nothing ends with 1: then there is nothing to see.
-		foundNothing := errors.As(err, &ended) && ended.ExitCode() == 1 && strings.Contains(c.line, "grep") && out == ""
-		if err != nil && !foundNothing || cannotWork.MatchString(out) {
-			t.Errorf("%s: %s: %v\n%.600s", c.section, c.line, err, out)
+		out, err := run(c.Line)
+		err = c.Judge(out, err)
+		if err != nil {
+			t.Error(err)
 		}
 	}
 	if ran < 120 {
 		t.Errorf("only %d commands were run", ran)
+	}
+
+	for document := range commands.Documents {
+		written, err := commands.OfDocument(document)
+		must(t, err)
+		for _, c := range written {
+			if commands.PlaceOf(c) != commands.OnMakeRun {
+				continue
+			}
+			out, err := run(c.Line)
+			var ended *exec.ExitError
+			foundNobody := errors.As(err, &ended) && strings.HasPrefix(c.Line, "make erase") && strings.Contains(out, "nothing found")
+			err = c.Judge(out, err)
+			if err != nil && !foundNobody {
+				t.Error(err)
+			}
+		}
 	}
 
 	// What the text tells to type, which has no block of its own.
