@@ -160,3 +160,41 @@ func TestHostile_HalfClosed(t *testing.T) {
 		})
 	}
 }
+
+// Who is refused before everything was read gets the answer and then the end of the connection,
+// not a reset: a balancer in front would lose the answer to one.
+func TestHostile_ARefusalIsNotLostToAReset(t *testing.T) {
+	e := newEnv(t)
+	junk := strings.Repeat("y", 100_000)
+	for name, c := range map[string]struct {
+		request string
+		status  int
+	}{
+		"headers that are too large":   {"GET /docs HTTP/1.1\r\nHost: x\r\nX: " + junk + "\r\n\r\n", 431},
+		"no HTTP":                      {"GET\r\n\r\n" + junk, 400},
+		"two lengths":                  {"POST /api/vendor/v1/token HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n" + junk, 400},
+		"a chunk without its length":   {"POST /api/vendor/v1/token HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + junk, 400},
+		"a body to no path, cut off":   {"POST /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n" + junk, 404},
+		"a body that is far too large": {"POST /api/vendor/v1/token HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000000\r\n\r\n" + junk, 413},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := dialBase(t, e.vendor)
+			if _, err := io.WriteString(conn, c.request); err != nil {
+				t.Fatal(err)
+			}
+
+			r := bufio.NewReader(conn)
+			a, err := readAnswerFrom(r, "POST")
+			if err != nil || a.status != c.status {
+				t.Fatalf("%d %v, want %d", a.status, err, c.status)
+			}
+			if _, err := io.WriteString(conn, junk); err != nil {
+				t.Errorf("what was on its way met a reset: %v", err)
+			}
+			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+				t.Errorf("behind the answer: %.200q %v", rest, err)
+			}
+		})
+	}
+}

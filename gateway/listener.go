@@ -30,13 +30,44 @@ func writeRefusal(c net.Conn, perAddress bool) {
 		refusal.Code.HTTPStatus(), refusal.Code, refusal.WaitSeconds(), len(body), body)
 }
 
-// guardedConn is a connection within the limits. The server's goroutine alone uses its fields.
+// guardedConn is a connection within the limits. The server's goroutine alone uses its fields,
+// except for lingers: a shutdown closes connections, too.
 type guardedConn struct {
 	net.Conn
 	firstByte bool // of a request has come
 	// bounded: the connection ends once left more bytes have come.
 	bounded bool
 	left    int
+
+	// lingers is set when a request is answered of which more may be on its way.
+	lingers atomic.Bool
+}
+
+// How much is read of a request that was refused, and how long, before its connection is closed.
+const (
+	lingerBytes = 256 << 10
+	lingerTime  = time.Second
+)
+
+// Close closes the connection. A system that closes one on which bytes came that nobody has read
+// resets it, and the reset can overtake the answer: a client that still sends, or a balancer,
+// would not learn why it was refused. So the answer is ended first, and the rest is read.
+func (c *guardedConn) Close() error {
+	lingers := c.lingers.Swap(false)
+	half, canEndAnswer := c.Conn.(interface{ CloseWrite() error })
+	if lingers && canEndAnswer && half.CloseWrite() == nil {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // whatever comes, the connection is closed
+	}
+	return c.Conn.Close()
+}
+
+// linger is called where part of a request may not have been read. If the server closes the
+// connection after its answer, the rest is read first.
+func linger(c net.Conn) {
+	if g := guarded(c); g != nil {
+		g.lingers.Store(true)
+	}
 }
 
 var errTooMuch = errors.New("more bytes than the body can need")
@@ -70,8 +101,15 @@ func guarded(c net.Conn) *guardedConn {
 
 // noteFirstByte is called by the server at every change of a connection's state.
 func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
-	if g := guarded(c); g != nil && state == fasthttp.StateActive {
+	g := guarded(c)
+	if g == nil {
+		return
+	}
+	switch state {
+	case fasthttp.StateActive:
 		g.firstByte = true
+	case fasthttp.StateIdle: // the request has been read after all
+		g.lingers.Store(false)
 	}
 }
 

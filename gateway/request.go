@@ -98,16 +98,23 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	}
 	var allow string
 	x.route, x.params, allow = rs.match(ctx.Method(), ctx.Request.Header.RequestURI())
+	var refusal error
 	if x.route == nil {
 		x.meter = g.metrics.unknown
-		g.refuse(x, x.notFound(allow))
+		refusal = x.notFound(allow)
 	} else {
 		x.meter = x.route.meter
-		if err := g.handle(x, limit); err != nil {
-			g.refuse(x, err)
-		}
+		refusal = g.handle(x, limit)
 	}
-	if chunked && !x.endChunks() || g.draining.Load() {
+	if refusal != nil {
+		g.refuse(x, refusal)
+		linger(ctx.Conn())
+	}
+	if chunked && !x.endChunks() {
+		ctx.SetConnectionClose()
+		linger(ctx.Conn())
+	}
+	if g.draining.Load() {
 		ctx.SetConnectionClose()
 	}
 	took := time.Since(x.began)

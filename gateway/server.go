@@ -154,6 +154,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
 		message = wrongFraming
 	}
+	linger(ctx.Conn())
 	g.refuse(x, &delivery.Error{Code: code, Message: message})
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.began))
 }
