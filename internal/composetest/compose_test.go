@@ -17,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -421,6 +422,10 @@ func (s *story) runbook(ctx context.Context) error {
 		}
 		script := runbook.ComposeHead + runbook.Functions + c.Line
 		out, err := s.command(ctx, "sh", "-c", "exec 2>&1\n"+script)
+		var ended *exec.ExitError
+		if errors.As(err, &ended) {
+			err = ended // without the script
+		}
 		failed = errors.Join(failed, c.Judge(out, err))
 		ran++
 	}
