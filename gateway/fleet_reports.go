@@ -23,8 +23,8 @@ const (
 // occurred is the time of a report, its member "at": now without one, and also when the phone's clock is ahead,
 // however far, because nobody but the phone's owner can set it.
 func (f *form) occurred(t delivery.Text, now time.Time) time.Time {
-	at := delivery.Parse(&f.Faults, "at", t, false, "", delivery.ParseClockTime)
-	if at.IsZero() || at.After(now) {
+	at := f.Time("at", t)
+	if !t.Set || at.After(now) {
 		return now
 	}
 	if at.Before(now.Add(-maxBehind)) {
@@ -36,8 +36,8 @@ func (f *form) occurred(t delivery.Text, now time.Time) time.Time {
 // estimate is when the courier will be at the door; zero when it is not given.
 func (f *form) estimate(path string, t delivery.Text, now time.Time) time.Time {
 	at := f.Time(path, t)
-	if at.IsZero() {
-		return at
+	if !t.Set {
+		return time.Time{}
 	}
 	earliest, latest := now.Add(-maxEstimateBehind), now.Add(maxEstimateAhead)
 	bounds := "must lie between one hour ago and 6 hours ahead, from " + delivery.FormatTime(earliest) + " to " +

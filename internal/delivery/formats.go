@@ -102,7 +102,7 @@ func NormalizePhone(s string) (string, error) {
 // Istanbul is the local time of the service, +03:00 all year (design section 9).
 var Istanbul = time.FixedZone("+03:00", 3*60*60)
 
-// The years that ParseTime accepts.
+// The years in which an order can have been placed, and a key of tracking links made.
 const (
 	minYear = 2000
 	maxYear = 2100
@@ -117,13 +117,9 @@ var errTime = errors.New("must be an ISO 8601 time such as 2026-11-21T12:30:00+0
 
 // ParseTime reads an ISO 8601 time: date, "T", hours and minutes, optionally seconds, up
 // to nine digits of a fraction, and an offset ("Z", +03:00, +0300 or +03), else +03:00.
-// Years run from 2000 to 2100. The error's text continues the field's name.
-func ParseTime(s string) (time.Time, error) { return parseTime(s, minYear, maxYear) }
-
-// ParseClockTime is ParseTime for what a phone's clock shows, which may be any year.
-func ParseClockTime(s string) (time.Time, error) { return parseTime(s, 0, 9999) }
-
-func parseTime(s string, firstYear, lastYear int) (time.Time, error) {
+// Any year of four digits will do: programs have 0001 or 9999 for a time that they do not know,
+// and each field has bounds of its own. The error's text continues the field's name.
+func ParseTime(s string) (time.Time, error) {
 	clock, zone := s, ""
 	if i := strings.LastIndexAny(s, "Z+-"); i > len(time.DateOnly) {
 		clock, zone = s[:i], s[i:]
@@ -146,7 +142,7 @@ func parseTime(s string, firstYear, lastYear int) (time.Time, error) {
 	}
 	// Package time takes shorter hours, longer fractions and larger offsets.
 	_, offset := at.Zone()
-	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") || at.Year() < firstYear || at.Year() > lastYear ||
+	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") ||
 		offset <= -maxOffset || offset >= maxOffset || len(zone) > 3 && zone[len(zone)-2] == '6' {
 		return time.Time{}, errTime
 	}

@@ -112,6 +112,8 @@ func TestOrderRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 		"readyAt nonsense":    {func(r *OrderRequest) { r.ReadyAt = text("soon") }, CodeValidationFailed, "readyAt"},
 		"readyAt empty":       {func(r *OrderRequest) { r.ReadyAt = text("") }, CodeValidationFailed, "readyAt"},
 		"readyAt in 4 h":      {func(r *OrderRequest) { r.ReadyAt = text("2026-11-21T16:00:00") }, "", ""},
+		"readyAt unknown":     {func(r *OrderRequest) { r.ReadyAt = text("9999-12-31T23:59:59.9999999") }, CodeReadyAtTooFar, "readyAt"},
+		"orderedAt unknown":   {func(r *OrderRequest) { r.OrderedAt = text("0001-01-01T00:00:00") }, CodeValidationFailed, "orderedAt"},
 		"readyAt later":       {func(r *OrderRequest) { r.ReadyAt = text("2026-11-21T16:00:00.001") }, CodeReadyAtTooFar, "readyAt"},
 		"readyAt past":        {func(r *OrderRequest) { r.ReadyAt = text("2026-11-20T16:00:00") }, "", ""},
 		"store missing":       {func(r *OrderRequest) { r.ExternalStoreID = Text{} }, CodeValidationFailed, "externalStoreId"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 
 	d.ExternalStoreID = f.ID("externalStoreId", r.ExternalStoreID, true, maxExternalID)
 	d.ExternalOrderID = f.ID("externalOrderId", r.ExternalOrderID, true, maxExternalID)
-	d.OrderedAt = f.Time("orderedAt", r.OrderedAt)
+	d.OrderedAt = f.orderedAt(r.OrderedAt)
 	d.Dropoff.BuildingNo = f.joined("dropoff.buildingNo", r.DropoffBuildingNo, false, 0, maxDropoffPart)
 	d.Dropoff.DoorNo = f.joined("dropoff.doorNo", r.DropoffDoorNo, false, 0, maxDropoffPart)
 	d.Dropoff.Floor = f.joined("dropoff.floor", r.DropoffFloor, false, 0, maxDropoffPart)
@@ -68,6 +69,14 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 		d.Warned = true
 	}
 	return d, nil
+}
+
+func (f *Faults) orderedAt(t Text) time.Time {
+	at := f.Time("orderedAt", t)
+	if t.Set && (at.Year() < minYear || at.Year() > maxYear) {
+		f.Invalid("orderedAt", fmt.Sprintf("must lie in the years %d to %d", minYear, maxYear))
+	}
+	return at
 }
 
 func (f *Faults) readyAt(t Text, now time.Time) time.Time {

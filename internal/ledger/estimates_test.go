@@ -25,8 +25,8 @@ func TestReport_TakesAnotherEstimateForTheStatusThatWasReported(t *testing.T) {
 	}{
 		{"the first report", delivery.PickingUp, eta, 1},
 		{"its repetition, which waits to be decided", delivery.PickingUp, eta, 1},
-		{"less than a minute later", delivery.PickingUp, eta.Add(59 * time.Second), 1},
-		{"less than a minute earlier", delivery.PickingUp, eta.Add(-59 * time.Second), 1},
+		{"less than a minute later", delivery.PickingUp, eta.Add(time.Minute - time.Millisecond), 1},
+		{"less than a minute earlier", delivery.PickingUp, eta.Add(time.Millisecond - time.Minute), 1},
 		{"no estimate", delivery.PickingUp, time.Time{}, 1},
 		{"a status that was left", delivery.Assigned, eta.Add(time.Hour), 1},
 		{"a minute later", delivery.PickingUp, eta.Add(time.Minute), 2},
@@ -54,7 +54,7 @@ func TestReport_ComparesEstimatesWithTheOneInForce(t *testing.T) {
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	computed := stored.EstimatedDropoff(stored.Version)
 
-	s.wantReport(t, expected(o, delivery.Assigned, computed.Add(50*time.Second)), "", 1)
+	s.wantReport(t, expected(o, delivery.Assigned, computed.Add(time.Minute-time.Millisecond)), "", 1)
 	revision := expected(o, delivery.Assigned, computed.Add(70*time.Second))
 	s.wantReport(t, revision, "", 2)
 	revision.At = time.Now()
@@ -67,6 +67,24 @@ func TestReport_ComparesEstimatesWithTheOneInForce(t *testing.T) {
 	got := moved.Changes[1]
 	check(t, got.Kind == want.Kind && got.Status == want.Status && got.Courier == want.Courier && got.ETA.Equal(want.ETA), "%+v", got)
 	check(t, moved.EstimatedDropoff(moved.Version).Equal(revision.ETA), "in force is %v", moved.EstimatedDropoff(moved.Version))
+}
+
+// Who accepts an order once more may know better when it will be delivered.
+func TestReport_TakesAnotherEstimateOfWhoAcceptsAgain(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	eta := time.Now().Add(30 * time.Minute).Truncate(time.Millisecond)
+	accept := delivery.Update{Order: o.ID, Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet, ETA: eta}
+
+	s.wantReport(t, accept, "", 1)
+	s.wantReport(t, accept, "", 1)
+	accept.ETA = eta.Add(time.Minute)
+	s.wantReport(t, accept, "", 2)
+	s.wantReport(t, accept, "", 2)
+
+	const entries = 3 // the order and its two reports
+	last := collectFrom(t, s.Ledger, []partition{s.partitions[o.ID.Partition()]}, RoleStatus, entries)[entries-1].Update
+	check(t, last.Kind == delivery.KindStatus && last.Status == delivery.Assigned && last.ETA.Equal(accept.ETA), "%+v", last)
 }
 
 // The first estimate is decided while the fleet has already given a second one. When it takes the

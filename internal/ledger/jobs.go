@@ -50,22 +50,35 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	}
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], dayOf(u.Order), int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
-		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}), maxEstimates, seconds(u.ETA))
+		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}), maxEstimates, millis(u.ETA))
 	if err != nil {
 		return 0, err
 	}
 	name, record, _ := strings.Cut(reply, "\n")
-	switch {
-	case name == "not_found":
+	if name == "not_found" {
 		return 0, orderNotFound()
-	case (name == "taken" || name == "known") && len(record) == 1:
-		return delivery.Status(record[0]), nil
+	}
+	if (name == "taken" || name == "known") && len(record) == 1 {
+		status := delivery.Status(record[0])
+		revisesAcceptance := name == "known" && u.Kind == delivery.KindAccept && !u.ETA.IsZero()
+		if revisesAcceptance {
+			return l.reportEstimate(ctx, u, status, now)
+		}
+		return status, nil
 	}
 	o, err := decodeOrder(record, r.number)
 	if err != nil {
 		return 0, err
 	}
 	return o.Status, refusedReport(name, o, &u)
+}
+
+// reportEstimate reports the estimate of a courier who accepts an order once more, as a repetition of
+// the status that it is in.
+func (l Orders) reportEstimate(ctx context.Context, accept delivery.Update, status delivery.Status, now time.Time) (delivery.Status, error) {
+	accept.Kind, accept.Courier = delivery.KindStatus, delivery.Courier{}
+	accept.Status = max(status, delivery.Assigned) // the acceptance may wait to be decided
+	return l.Report(ctx, accept, now)
 }
 
 func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {

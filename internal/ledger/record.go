@@ -39,12 +39,15 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// seconds is a time as a number of seconds since 1970, rounded down; 0 for the zero time.
-func seconds(t time.Time) uint32 {
-	if t.IsZero() {
+// estimateOf is the stored form of an estimate of the drop-off: in ms since a day before the
+// creation of the order, so that four bytes hold it exactly; 0 is the zero time.
+func estimateOf(created, estimate time.Time) uint32 {
+	if estimate.IsZero() {
 		return 0
 	}
-	return uint32(t.Unix())
+	const day = 24 * time.Hour
+	ms := millis(estimate) - millis(created) + day.Milliseconds()
+	return uint32(min(max(ms, 1), math.MaxUint32))
 }
 
 func timeOf(ms int64) time.Time {

@@ -108,7 +108,7 @@ func (s *Step) Change(o *delivery.Order, changes []delivery.Change) {
 	var head []byte
 	head = binary.BigEndian.AppendUint64(head, last.Version)
 	head = binary.BigEndian.AppendUint64(head, uint64(millis(last.At)))
-	head = binary.BigEndian.AppendUint32(head, seconds(after.ToldDropoff()))
+	head = binary.BigEndian.AppendUint32(head, estimateOf(o.CreatedAt, after.ToldDropoff()))
 	s.changes = append(s.changes, s.partition.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), []byte{byte(last.Status)}, head, entries)
 	s.orders[1] = append(s.orders[1], o.ID)
 

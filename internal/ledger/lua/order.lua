@@ -1,15 +1,15 @@
 -- The order record's head, 138 bytes, offsets from 0 (record.go):
 --   0 format 1   1 status 1   2 reported 1   3 flags 1   4 version 8
---   12 updated ms 8   20 told s 4   24 estimated s 4   28 created ms 8
+--   12 updated ms 8   20 told 4   24 estimated 4   28 created ms 8
 --   36 polled us 8   44 courier update ms 8   52 nonce 8   60 fingerprint 16
 --   76 account 16   92 day 2   94 location 24   118 length 4   122 fleet 16
 -- In a shrunk order, format 2, what is behind the head begins in the place of location and length.
 -- Behind it: the fleet's terms, the document (length bytes), then one entry for
 -- every change (record.go). Flag 1: the idempotency key equals the external
 -- order id; the bits above it count the reports that were no step forward.
--- Two estimates of the drop-off, in s since 1970, 0: none. Told is the one that the vendor was
--- last told; the owner of the partition writes it. Estimated is the one that the fleet gave last;
--- it may wait to be decided, so that a decision about an earlier one does not overwrite it.
+-- Two estimates of the drop-off, in ms since a day before the creation, 0: none. Told is the one
+-- that the vendor was last told; the owner of the partition writes it. Estimated is the one that
+-- the fleet gave last; it may wait to be decided, and a decision about an earlier one leaves it.
 local ORDER_HEAD = 138
 local CANCELLED, DELIVERED = 8, 6
 
@@ -18,6 +18,7 @@ local function order_status(head) return byte(head, 2) end
 local function order_reported(head) return byte(head, 3) end
 local function order_told(head) return parse('>I4', sub(head, 21, 24)) end
 local function order_estimated(head) return parse('>I4', sub(head, 25, 28)) end
+local function order_created(head) return parse('>I8', sub(head, 29, 36)) end
 local function order_account(head) return sub(head, 77, 92) end
 local function order_fleet(head) return sub(head, 123, 138) end
 local function order_day(head) return sub(head, 93, 94) end

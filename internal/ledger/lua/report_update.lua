@@ -11,7 +11,7 @@
 --   ms, 6 update, 7 entry of the courier ('' with a status), 8 most failures, other
 --   couriers and estimates of an order; steps forward are few by themselves, 9 location (24
 --   bytes) that says that nothing is known since the update's time, 10 the count from
---   which no estimate is taken, 11 estimate of the drop-off in s since 1970 (0: none)
+--   which no estimate is taken, 11 estimate of the drop-off in ms (0: none)
 -- Replies: taken or known (the record or the stream holds it, or it is an estimate too
 --   many: nothing appended) with the status (1 byte); with nothing appended either:
 --   not_found, and with the record ended (and not as reported), unassigned (a swap, and
@@ -19,7 +19,7 @@
 -- Repeated call: answers known. Only a failure that still waits in the stream is
 --   appended again; the worker drops it as a repetition.
 local ACCEPT, STATUS = 1, 2
-local LEAST_REVISION = 60 -- s, as in delivery/moves.go
+local LEAST_REVISION, DAY = 60000, 86400000 -- ms; the first as in delivery/moves.go
 local kind = tonumber(ARGV[3])
 local handed_over = false
 local order = kind == STATUS and order_head(KEYS[1]) or call('GET', KEYS[1])
@@ -33,6 +33,7 @@ local latest = max(reported, ended and 0 or status)
 -- The status that was reported last, repeated with another estimate. Until the fleet gives one, the
 -- vendor is told one that the service has computed.
 local given, estimated = tonumber(ARGV[11]), order_estimated(order)
+if given > 0 then given = given - order_created(order) + DAY end
 local before = estimated > 0 and estimated or order_told(order)
 local repeats = kind == STATUS and wanted == latest and wanted < DELIVERED and not ended
 local differs = given > 0 and (before == 0 or max(given - before, before - given) >= LEAST_REVISION)
