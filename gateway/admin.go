@@ -138,8 +138,8 @@ type accountForm struct {
 
 // limitForm is the limit of one endpoint as design section 5 writes it.
 type limitForm struct {
-	Sustained windowForm     `json:"sustained"`
-	Burst     strictjson.Raw `json:"burst"` // a windowForm, or null
+	Sustained strictjson.Raw `json:"sustained"` // a windowForm
+	Burst     strictjson.Raw `json:"burst"`     // a windowForm, or null
 }
 
 type windowForm struct {
@@ -192,8 +192,23 @@ func (f *form) muted(path string, given []string) (muted []delivery.EventType) {
 }
 
 func (f *form) limit(path string, given limitForm, into *delivery.EndpointLimit) {
-	f.window(path+".sustained", given.Sustained, &into.Sustained)
+	f.sustained(path+".sustained", given.Sustained, &into.Sustained)
 	f.burst(path+".burst", given.Burst, &into.Burst)
+}
+
+// sustained reads a window that cannot be removed.
+func (f *form) sustained(path string, given strictjson.Raw, into *delivery.Window) {
+	if !given.Set {
+		return
+	}
+	if given.Text == "" {
+		f.Invalid(path, "must be an object; only burst can be removed")
+		return
+	}
+
+	var window windowForm
+	f.readObject(path, given.Text, &window)
+	f.window(path, window, into)
 }
 
 // burst reads a window that may be removed: with null, or with zeros.
@@ -230,9 +245,6 @@ func (f *form) storeLimit(path string, given delivery.Number, into *int) {
 }
 
 func (f *form) window(path string, given windowForm, into *delivery.Window) {
-	if !given.Count.Set && !given.Seconds.Set {
-		return
-	}
 	f.Require(path+".count", given.Count.Set)
 	f.Require(path+".seconds", given.Seconds.Set)
 	*into = delivery.Window{

@@ -62,6 +62,35 @@ func TestChangeFleet_TakesBackWhatItAnswers(t *testing.T) {
 	}
 }
 
+func TestChangeWebhook_TakesBackWhatItAnswers(t *testing.T) {
+	e := newEnv(t)
+	account := e.newAccount("")
+	want(t, e.as(t, account).call("PUT", "/webhook", `{"url":"https://example.com/hook"}`), 200, "")
+	path := "/accounts/" + account.id + "/webhook"
+	e.admin("PATCH", path, `{"maxInFlight":7,"maxPerSecond":9}`)
+
+	before := e.admin("GET", path, "").data
+	after := e.admin("PATCH", path, bodyOf(t, before)).data
+	if !reflect.DeepEqual(after, before) {
+		t.Errorf("%v, want %v", after, before)
+	}
+}
+
+// A window has both of its numbers; nothing else is taken for "as it is".
+func TestChangeAccount_WantsWholeWindows(t *testing.T) {
+	e := newEnv(t)
+	path := "/accounts/" + e.newAccount("").id
+	for _, window := range []string{`{}`, `{"count":null,"seconds":null}`, `{"count":5}`, `{"seconds":5}`} {
+		for _, kind := range []string{"sustained", "burst"} {
+			a := e.tryAdmin("PATCH", path, `{"limits":{"orders":{"`+kind+`":`+window+`}}}`)
+			if a.status != 422 || !strings.HasPrefix(a.firstField(), "limits.orders."+kind+".") {
+				t.Errorf("%s %s: %d %s", kind, window, a.status, a.body)
+			}
+		}
+	}
+	wantField(t, e.tryAdmin("PATCH", path, `{"limits":{"orders":{"sustained":null}}}`), 422, "VALIDATION_FAILED", "limits.orders.sustained")
+}
+
 // A burst leaves with null or zeros, and the answer does not have it any more.
 func TestChangeAccount_RemovesABurst(t *testing.T) {
 	e := newEnv(t)

@@ -288,6 +288,7 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 	var body struct {
 		InFlight  strictjson.Raw `json:"maxInFlight"`
 		PerSecond strictjson.Raw `json:"maxPerSecond"`
+		healthMembers
 	}
 	f := x.form(&body)
 	limits := ledger.EndpointLimits{
@@ -311,6 +312,23 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 		return err
 	}
 	return show(x, viewHealth)(x.ledger.Webhooks.Endpoint(g.work, x.account))
+}
+
+// healthMembers are those of an endpoint's answer that no request changes. Most change by themselves, so
+// an answer that is sent back has them as they were, and they are not compared.
+type healthMembers struct {
+	AccountID    strictjson.Raw `json:"accountId"`
+	AccountName  strictjson.Raw `json:"accountName"`
+	URL          strictjson.Raw `json:"url"`
+	Status       strictjson.Raw `json:"status"`
+	StatusSince  strictjson.Raw `json:"statusSince"`
+	Waiting      strictjson.Raw `json:"waitingEvents"`
+	NextAttempt  strictjson.Raw `json:"nextAttemptAt"`
+	SuccessRate  strictjson.Raw `json:"successRate"`
+	Attempts     strictjson.Raw `json:"attempts"`
+	Breaker      strictjson.Raw `json:"breaker"`
+	BreakerSince strictjson.Raw `json:"breakerSince"`
+	Pace         strictjson.Raw `json:"paceEventsPerSecond"`
 }
 
 // setting is a whole number up to most, 0 for null, and -1, which the ledger takes for

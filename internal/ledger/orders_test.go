@@ -331,10 +331,6 @@ func TestReport_OnlyOneCourierIsConfirmed(t *testing.T) {
 	wantTaken(accept(o.ID, mehmet), "Ayşe K.", 2)
 	s.wantReport(t, accept(o.ID, ayse), "", 2)
 
-	// The phone tells who a courier is.
-	ayseByNickname := delivery.Courier{Name: "Ayşe", Phone: ayse.Phone, VehicleType: "Bicycle"}
-	s.wantReport(t, accept(o.ID, ayseByNickname), "", 2)
-
 	// As an earlier release stored it: with the commit only.
 	old := s.create(t, "X-2")
 	s.change(t, old, delivery.Change{Status: delivery.Assigned, At: at, Courier: mehmet}, delivery.Change{Status: delivery.PickingUp, At: at})

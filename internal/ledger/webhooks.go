@@ -179,6 +179,12 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 		issued = secret
 	}
 	e, err = l.Endpoint(ctx, account)
+	changedSince := delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured || err == nil && e.URL != url
+	if changedSince {
+		// By another request. The answer says what this one did.
+		e = &WebhookEndpoint{Account: account, Receiver: Receiver{URL: url}, State: EndpointHealthy, StateSince: l.Now()}
+		return e, issued, nil
+	}
 	return e, issued, err
 }
 

@@ -51,7 +51,6 @@ elseif kind ~= STATUS then
   if ended then return refuse('ended') end
   local whose = order_courier(order, ARGV[7])
   if whose == 'same' then return 'known\n' .. char(status) end
-  if kind == ACCEPT and whose == 'corrected' then return 'known\n' .. char(status) end
   if kind == ACCEPT and whose ~= 'none' then return refuse('taken_by_another') end
   handed_over = whose == 'other'
   if kind > STATUS and max(reported, status) < 2 then return refuse('unassigned') end
