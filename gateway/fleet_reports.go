@@ -280,7 +280,8 @@ func decodePositions(body string, now time.Time) (positionBatch, error) {
 			reader.Skip()
 			return
 		}
-		given, reader.Wrong, reader.Duplicate = positionForm{}, nil, ""
+		given = positionForm{}
+		reader.Wrong, reader.Duplicate, reader.Ignored = nil, "", nil
 		isObject := reader.Object("", fields)
 		position, err := readPosition(given, isObject, &reader, now)
 		switch {
@@ -331,7 +332,7 @@ func readPosition(given positionForm, isObject bool, r *strictjson.Reader, now t
 		return ledger.Position{}, delivery.Refuse(delivery.CodeMalformedRequest, "%s", r.Duplicate)
 	}
 
-	f := form{Faults: delivery.Faults{WrongType: r.Wrong}}
+	f := form{Faults: delivery.Faults{WrongType: r.Wrong, Ignored: r.Ignored}}
 	position := ledger.Position{
 		Order: delivery.Parse(&f.Faults, "orderId", given.Order, true, "must be an order id", delivery.ParseOrderID),
 		Location: delivery.Location{

@@ -592,6 +592,7 @@ func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
 		`{}`:                             "orderId is required; latitude is required; longitude is required",
 		`{"latitude":41,"longitude":29}`: "orderId is required",
 		`{"orderId":"` + first + `"}`:    "latitude is required; longitude is required",
+		`{"OrderId":"` + first + `","latitude":41,"longitude":29}`:                             "orderId is required; \"OrderId\" is not known; did you mean \"orderId\"?",
 		`{"orderId":null,"latitude":41,"longitude":29}`:                                        "orderId is required",
 		`{"orderId":"A-1001","latitude":41,"longitude":29}`:                                    "orderId must be an order id",
 		`{"orderId":"7c9e6679-7425-40de-944b-e07fc1f90ae7","latitude":41,"longitude":29}`:      "orderId must be an order id",

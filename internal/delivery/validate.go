@@ -88,7 +88,8 @@ func (f *Faults) Err() error {
 	if f.code == CodeCoordinateMismatch {
 		named = 2 // latitude and longitude
 	}
-	return &Error{Code: f.code, Message: WithMore(f.fields[0].Field+" "+f.fields[0].Message, len(f.fields)-named), Fields: f.fields}
+	first := strings.TrimPrefix(f.fields[0].Field+" "+f.fields[0].Message, " ") // about the whole body
+	return &Error{Code: f.code, Message: WithMore(first, len(f.fields)-named), Fields: f.fields}
 }
 
 // WithMore appends how many fields of the refusal a message does not name.
