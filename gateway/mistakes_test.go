@@ -29,7 +29,7 @@ func production() map[string]string {
 	admin := make([]byte, config.KeySize)
 	_, _ = rand.Read(admin)
 	return map[string]string{
-		"ENVIRONMENT": "production", "TRACKING_BASE_URL": "https://teslimat.example.com/track", "GATEWAY_ADDR": "0.0.0.0:0", "OPS_ADDR": "0.0.0.0:0",
+		"ENVIRONMENT": "production", "TRACKING_BASE_URL": "https://teslimat.vendorapi.com.tr/track", "GATEWAY_ADDR": "0.0.0.0:0", "OPS_ADDR": "0.0.0.0:0",
 		"FLEET_API_ADDR": "", "FLEET_API_URL": "", "VENDOR_API_URL": "", "PRIVATE_API_URL": "", "PROXY_PROTOCOL_FROM": "172.16.0.0/12", "MAX_CONNECTIONS_PER_IP": "512",
 		"TOKEN_KEYS": "k1:" + randomKey(), "TRACKING_KEYS": "k1:" + randomKey(), "WEBHOOK_KEYS": "k1:" + randomKey(), "ADMIN_KEY": hex.EncodeToString(admin),
 		"REDIS_URL": "redis://gateway:9f8e7d6c5b4a@127.0.0.1:1",
@@ -55,16 +55,16 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 		"nothing is wrong":           {nil, nil},
 		"no balancer's header":       {map[string]string{"PROXY_PROTOCOL_FROM": "", "MAX_CONNECTIONS_PER_IP": "0"}, nil},
 		"on loopback":                {map[string]string{"PROXY_PROTOCOL_FROM": "", "GATEWAY_ADDR": "127.0.0.1:0"}, nil},
-		"URLs of all":                {map[string]string{"VENDOR_API_URL": "https://api.example.com", "FLEET_API_ADDR": "0.0.0.0:0", "FLEET_API_URL": "https://fleets.example.com"}, nil},
+		"URLs of all":                {map[string]string{"VENDOR_API_URL": "https://api.vendorapi.com.tr", "FLEET_API_ADDR": "0.0.0.0:0", "FLEET_API_URL": "https://fleets.vendorapi.com.tr"}, nil},
 		"operators' on this machine": {map[string]string{"PRIVATE_API_URL": "http://127.0.0.1:8081"}, nil},
 		"a key that is replaced":     {map[string]string{"TOKEN_KEYS": "k2:" + randomKey() + ",k1:" + randomKey()}, nil},
 
 		"links by default":       {map[string]string{"TRACKING_BASE_URL": ""}, []string{line, ": tracking_base_url: ", "(TRACKING_BASE_URL)"}},
 		"links of compose":       {map[string]string{"TRACKING_BASE_URL": "http://127.0.0.1:8091/track"}, []string{line, ": tracking_base_url: "}},
-		"links in the clear":     {map[string]string{"TRACKING_BASE_URL": "http://teslimat.example.com/track"}, []string{line, ": tracking_base_url: production wants https://"}},
+		"links in the clear":     {map[string]string{"TRACKING_BASE_URL": "http://teslimat.vendorapi.com.tr/track"}, []string{line, ": tracking_base_url: production wants https://"}},
 		"links to loopback":      {map[string]string{"TRACKING_BASE_URL": "https://127.0.0.1:8491/track"}, []string{line, ": tracking_base_url: 127.0.0.1 "}},
 		"links to a container":   {map[string]string{"TRACKING_BASE_URL": "https://balancer:8491/track"}, []string{line, ": tracking_base_url: "}},
-		"vendors in the clear":   {map[string]string{"VENDOR_API_URL": "http://api.example.com"}, []string{line, ": vendor_api.public_url: ", "(VENDOR_API_URL)"}},
+		"vendors in the clear":   {map[string]string{"VENDOR_API_URL": "http://api.vendorapi.com.tr"}, []string{line, ": vendor_api.public_url: ", "(VENDOR_API_URL)"}},
 		"fleets at loopback":     {map[string]string{"FLEET_API_URL": "https://localhost:8446"}, []string{line, ": fleet_api.public_url: ", "(FLEET_API_URL)"}},
 		"plain HTTP":             {map[string]string{"PROXY_PROTOCOL_FROM": ""}, []string{line, ": vendor_api.proxy_protocol_from: plain HTTP"}},
 		"plain HTTP for fleets":  {map[string]string{"PROXY_PROTOCOL_FROM": "", "GATEWAY_ADDR": "127.0.0.1:0", "FLEET_API_ADDR": ":0"}, []string{line, ": fleet_api.proxy_protocol_from: plain HTTP"}},

@@ -7,9 +7,14 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+
 	"vendorapi/internal/config"
+	"vendorapi/internal/webhook"
 )
 
 // What production refuses although it is well-formed, because it can only be a mistake.
@@ -21,34 +26,97 @@ func PublicURLMistake(text string) error {
 	if err != nil {
 		return errors.New("no URL")
 	}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	labels := strings.Split(host, ".")
-	last := labels[len(labels)-1]
-	addr, notAddr := netip.ParseAddr(host)
-
-	switch {
-	case u.Scheme != "https":
+	if u.Scheme != "https" {
 		return errors.New("production wants https://")
-	case host == "localhost" || last == "localhost":
-		return errors.New("localhost is the machine of whoever opens it")
-	case notAddr == nil:
-		return addressMistake(addr.Unmap().WithZone(""))
-	case strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x"):
+	}
+	if u.Port() != "" {
+		port, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil || port == 0 {
+			return fmt.Errorf("%s is no port", u.Port())
+		}
+	}
+
+	name, address, err := webhook.ParseHost(u.Hostname())
+	if err != nil {
 		return errors.New("the host is neither a name nor an address")
-	case len(labels) == 1 || last == "local" || last == "internal":
-		return errors.New("a name that only this network knows; others cannot reach it")
+	}
+	if name == "" {
+		return addressMistake(address)
+	}
+	return nameMistake(name)
+}
+
+func addressMistake(address netip.Addr) error {
+	plain := address.Unmap()
+	switch {
+	case plain.IsLoopback() || plain.IsUnspecified():
+		return fmt.Errorf("%s is the machine of whoever opens it", address)
+	case !webhook.PublicAddress(address):
+		return fmt.Errorf("%s is no public address; others cannot reach it", address)
 	}
 	return nil
 }
 
-func addressMistake(addr netip.Addr) error {
+// networkNames end names that the list of public suffixes has, but that no public name
+// server answers: .arpa is for name servers themselves and, below home.arpa, for a home's
+// network (RFC 8375); .onion is for Tor.
+var networkNames = []string{"arpa", "onion"}
+
+// addressNames end names that lead to an address of one's own network, either the address
+// that is part of the name, as in 10.0.0.7.nip.io, or 127.0.0.1.
+var addressNames = []string{"nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "traefik.me", "local.gd"}
+
+// placeholderNames are what documents call the domain that a reader has to fill in, without
+// hyphens, in English and in Turkish; example.com is reserved for that (RFC 2606).
+var placeholderNames = []string{
+	"example", "domain", "domainname", "hostname", "yourdomain", "yourdomainname", "yourhost", "yourcompany", "yoursite", "yourserver",
+	"mydomain", "mycompany", "changeme", "changethis", "replaceme", "placeholder",
+	"ornek", "örnek", "alanadi", "alanadı", "alanadiniz", "alanadınız", "sirketiniz", "şirketiniz", "firmaniz", "firmanız",
+	"siteniz", "siteadi", "siteadı", "degistir", "değiştir", "degistirin", "değiştirin",
+}
+
+// nameMistake returns why the name of a host, in the form that name servers are asked for,
+// is none that everybody can look up. A top-level domain that the list of public suffixes
+// lacks belongs to one network (.lan, .corp, .internal, Kubernetes' .svc) or to nobody
+// (.test, .example, .tld).
+func nameMistake(name string) error {
+	suffix, isOfICANN := publicsuffix.PublicSuffix(name)
+	isPublic := isOfICANN || strings.Contains(suffix, ".")
+	labels := strings.Split(name, ".")
+
 	switch {
-	case addr.IsLoopback() || addr.IsUnspecified():
-		return fmt.Errorf("%s is the machine of whoever opens it", addr)
-	case addr.IsPrivate() || !addr.IsGlobalUnicast():
-		return fmt.Errorf("%s is an address of this network only; others cannot reach it", addr)
+	case slices.Contains(labels, "localhost"):
+		return errors.New("localhost is the machine of whoever opens it")
+	case !isPublic || endsWithOneOf(name, networkNames):
+		return errors.New("a name that at most this network knows; others cannot reach it")
+	case name == suffix && isOfICANN:
+		return fmt.Errorf("%s is what names end with, and no name of a host", name)
+	case endsWithOneOf(name, addressNames):
+		return errors.New("a name that stands for an address of this network or machine")
+	case slices.Contains(placeholderNames, registeredLabel(name, suffix)):
+		return errors.New("a placeholder; fill in your own domain")
 	}
 	return nil
+}
+
+// endsWithOneOf reports whether a name is one of the domains or lies below one.
+func endsWithOneOf(name string, domains []string) bool {
+	return slices.ContainsFunc(domains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}
+
+// registeredLabel returns the label before a public suffix as people read it and without
+// hyphens: "örnek" of track.xn--rnek-5qa.com.tr, "yourdomain" of your-domain.com.
+func registeredLabel(name, suffix string) string {
+	owner := strings.TrimSuffix(strings.TrimSuffix(name, suffix), ".")
+	label := owner[strings.LastIndex(owner, ".")+1:]
+
+	shown, err := idna.ToUnicode(label)
+	if err != nil {
+		return label
+	}
+	return strings.NewReplacer("-", "", "_", "").Replace(shown)
 }
 
 // PublicListener is how a listener that others than operators reach is set up.

@@ -188,7 +188,7 @@ func TestCompose_ProgramsTakeWhatMakeEnvWrites(t *testing.T) {
 		if isProduction != (err != nil) || isProduction != strings.Contains(out, ": tracking_base_url: ") {
 			t.Errorf("%s without TRACKING_BASE_URL: %v\n%s", environment, err, out)
 		}
-		p := load("TRACKING_BASE_URL=https://teslimat.example.com/track", "PARTITIONS=64", "MAX_IN_FLIGHT=99", "OWN_PORTS=9999", "REDIS_DURABILITY=replica")
+		p := load("TRACKING_BASE_URL=https://teslimat.vendorapi.com.tr/track", "PARTITIONS=64", "MAX_IN_FLIGHT=99", "OWN_PORTS=9999", "REDIS_DURABILITY=replica")
 		for service, wants := range map[string][]string{
 			"gateway-1": {"partitions: 64", "max_in_flight: 99", "durability: replica", "delay: 4s"},
 			"worker-1":  {"partitions: 64", `own_ports: "9999"`, "durability: replica"},
