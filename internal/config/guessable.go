@@ -11,18 +11,61 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // leastDifferent is how many different bytes a secret has at least. Sixteen random
 // hexadecimal digits have fewer once in 30,000 times.
 const leastDifferent = 6
 
-// placeholders stand in secrets that nobody has replaced yet, as they are without what is
-// no letter.
+// placeholders stand in secrets that nobody has replaced yet, and in no random one. A text of
+// 44 random characters (base64) spells one of the four of six letters once in two million
+// times: letters have two of 64 characters, those that a digit stands for three, so 732 of
+// 64⁶ texts are one of them, at each of 39 places. The longer ones add little to that.
 var placeholders = []string{
-	"changeme", "changethis", "replaceme", "replacethis", "placeholder", "password", "example", "secret", "adminkey",
+	"changeme", "changeit", "changethis", "replaceme", "replacethis", "placeholder", "password", "passwort", "example", "secret", "adminkey",
 	"yourkey", "insertkey", "testkey", "demokey", "sandbox", "vendorapi", "adminadmin", "administrator", "production",
-	"qwerty", "letmein", "welcome", "parola", "degistir",
+	"qwerty", "qwertz", "letmein", "welcome", "parola", "degistir",
+}
+
+// words are what people make secrets of. They are too short to be refused wherever they stand:
+// see isMostlyKnown. None can be spelled with hexadecimal digits.
+var words = []string{
+	"admin", "root", "user", "login", "system", "master", "key", "token", "pass", "private", "public",
+	"vendor", "delivery", "gateway", "worker", "reporting", "redis", "clickhouse", "webhook", "tracking", "panel",
+	"test", "demo", "dummy", "default", "please", "change", "replace", "insert", "todo", "fixme",
+	"the", "this", "that", "set", "your", "with", "here", "real", "random", "before",
+	"sifre", "gizli", "anahtar", "yonetici", "kullanici", "deneme", "ornek", "lutfen", "buraya", "yeni", "teslimat", "kurye", "siparis",
+	"geheim",
+}
+
+// keyboardRows are what fingers and counting follow, in both directions: QWERTY, QWERTZ and
+// Turkish Q, whose letters are written here as folded makes them.
+var keyboardRows = []string{
+	"01234567890123456789", "abcdefghijklmnopqrstuvwxyz",
+	"qwertyuiopgu", "qwertzuiopu", "asdfghjklsi", "asdfghjkloa", "zxcvbnmoc", "yxcvbnm",
+	"1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik", "1qay2wsx3edc4rfv5tgb6zhn7ujm8ik", "1q2w3e4r5t6y7u8i9o0p", "1q2w3e4r5t6z7u8i9o0p",
+}
+
+// rowLength is how many characters that follow each other in a row are taken for one.
+const rowLength = 4
+
+// rowPieces has every piece of that length of a row, in both directions.
+var rowPieces = piecesOf(keyboardRows)
+
+func piecesOf(rows []string) map[string]bool {
+	pieces := map[string]bool{}
+	for _, row := range rows {
+		for start := range len(row) - rowLength + 1 {
+			piece := []byte(row[start : start+rowLength])
+			pieces[string(piece)] = true
+			slices.Reverse(piece)
+			pieces[string(piece)] = true
+		}
+	}
+	return pieces
 }
 
 // Guessable returns why a secret cannot be a random one, or nil. The error shows nothing of it.
@@ -32,15 +75,20 @@ func Guessable(secret []byte) error {
 		different[b] = true
 	}
 
+	text := folded(secret)
+	undoubled := slices.Compact(bytes.Clone(secret)) // 0123 of 00112233
+
 	switch {
 	case len(different) < leastDifferent:
 		return errors.New("can be guessed: it is made of a few characters")
 	case repeats(secret):
 		return errors.New("can be guessed: it repeats itself")
-	case counts(secret):
+	case counts(secret) || counts(undoubled):
 		return errors.New("can be guessed: its characters follow each other in order")
-	case isPlaceholder(secret):
+	case isPlaceholder(text):
 		return errors.New("can be guessed: it is a placeholder, or made of such words")
+	case isMostlyKnown(text, text) || isMostlyKnown(folded(undoubled), text):
+		return errors.New("can be guessed: it is made of words and of rows of a keyboard")
 	}
 	return nil
 }
@@ -68,14 +116,89 @@ func counts(secret []byte) bool {
 	return 4*most >= 3*(len(secret)-1)
 }
 
-func isPlaceholder(secret []byte) bool {
-	letters := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
-			return r
+// folded returns a secret in lower case, with plain letters for Turkish ones, and without what
+// separates words.
+func folded(secret []byte) string {
+	decomposed := norm.NFD.String(strings.ToLower(string(secret))) // ş as s and a mark
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.Is(unicode.Mn, r), strings.ContainsRune(" -_.:", r):
+			return -1
+		case r == 'ı':
+			return 'i'
 		}
-		return -1
-	}, strings.ToLower(string(secret)))
-	return slices.ContainsFunc(placeholders, func(word string) bool { return strings.Contains(letters, word) })
+		return r
+	}, decomposed)
+}
+
+// spellings replace characters that stand for letters, as in P@ssw0rd. 1 is an i or an l.
+var spellings = []*strings.Replacer{
+	strings.NewReplacer("@", "a", "4", "a", "3", "e", "0", "o", "$", "s", "5", "s", "!", "i", "1", "i"),
+	strings.NewReplacer("@", "a", "4", "a", "3", "e", "0", "o", "$", "s", "5", "s", "!", "i", "1", "l"),
+}
+
+// isPlaceholder reports whether a folded text spells one of the placeholders.
+func isPlaceholder(text string) bool {
+	for _, letters := range spellings {
+		spelled := letters.Replace(text)
+		if slices.ContainsFunc(placeholders, func(word string) bool { return strings.Contains(spelled, word) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isMostlyKnown reports whether words and rows leave no more of a folded text than a third of
+// the whole.
+//
+// Sixteen random characters are refused once in a hundred million times. Of hexadecimal digits
+// one of the rows' 30 pieces begins at a place with 30 of 16⁴, which is 1 of 2,000. Eleven known
+// characters need three pieces, which have 35 ways to stand in sixteen places: 35 of 2,000³ is
+// 4 of a thousand million, and longer rows make it 7. Of letters and digits a word of three
+// letters or a piece of four begins at a place with 1 of 2,500, and the same reckoning gives 2
+// of a thousand million. A longer key has room for more pieces, but needs more of them.
+func isMostlyKnown(text, whole string) bool {
+	known := make([]bool, len(text))
+
+	allWords := slices.Concat(words, placeholders)
+	for _, letters := range spellings {
+		spelled := letters.Replace(text) // as long as the text
+		for _, word := range allWords {
+			markWord(known, spelled, word)
+		}
+	}
+
+	for start := range len(text) - rowLength + 1 {
+		if rowPieces[text[start:start+rowLength]] {
+			markPlaces(known[start : start+rowLength])
+		}
+	}
+
+	unknown := 0
+	for _, isKnown := range known {
+		if !isKnown {
+			unknown++
+		}
+	}
+	return 3*unknown <= len(whole)
+}
+
+// markWord sets the places of a word wherever the text has it.
+func markWord(known []bool, text, word string) {
+	for start := 0; ; start++ {
+		offset := strings.Index(text[start:], word)
+		if offset < 0 {
+			return
+		}
+		start += offset
+		markPlaces(known[start : start+len(word)])
+	}
+}
+
+func markPlaces(known []bool) {
+	for i := range known {
+		known[i] = true
+	}
 }
 
 // NamedKeyring is a ring with the variable that it comes from.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	mathrand "math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -37,6 +38,31 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 		"the sandbox's":     "sandbox-9f8e7d6c5b4a",
 		"the example's":     "example.9f8e7d6c5b4a",
 		"the service's own": "vendor-api-9f8e7d6c5b4a",
+
+		"doubled digits":        "00112233445566778899aabbccddeeff",
+		"doubled letters":       "aabbccddeeffgghh",
+		"tripled letters":       "aaabbbcccdddeeefffggg",
+		"a doubled row":         "qqwweerrttyyuuii",
+		"columns":               "1qaz2wsx3edc4rfv",
+		"columns, upwards":      "zaq1xsw2cde3vfr4",
+		"rows of QWERTY":        "asdfghjklzxcvbnm",
+		"rows of QWERTZ":        "qwertzuiopasdfgh",
+		"rows backwards":        "poiuytrewqlkjhgf",
+		"rows of Turkish Q":     "asdfghjklşizxcvbnmöç",
+		"two kinds of rows":     "abcdefgh87654321",
+		"digits for letters":    "P@ssw0rd12345678",
+		"one as l":              "G1zl1-Anahtar-01",
+		"change it, again":      "changeit-changeit",
+		"please":                "please-change-16",
+		"a note":                "TODO:set this key",
+		"Turkish, plain":        "sifre12345678901",
+		"Turkish, as written":   "değiştirin123456",
+		"Turkish, half written": "degiştir-degiştir",
+		"Turkish, upper case":   "ŞİFRE_GİZLİ_ŞİFRE",
+		"Turkish, composed":     "s\u0327ifre-gizli-2026",
+		"German":                "Passwort-Geheim-01",
+		"a sentence":            "iamtheadmin12345",
+		"a token's name":        "test-token-key-01",
 	} {
 		if err := Guessable([]byte(secret)); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -44,12 +70,35 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 			t.Errorf("%s: the error shows it: %v", name, err)
 		}
 	}
-	for range 1000 {
-		key := randomKey()
-		for _, text := range []string{string(key), hex.EncodeToString(key), base64.StdEncoding.EncodeToString(key), "adm_" + base64.RawURLEncoding.EncodeToString(key)} {
+}
+
+func TestGuessable_AcceptsRandomKeys(t *testing.T) {
+	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	for range 10_000 {
+		short, long := randomKey()[:16], randomKey()
+		letters := make([]byte, 32)
+		for i := range letters {
+			letters[i] = alphanumeric[mathrand.IntN(len(alphanumeric))]
+		}
+		for _, text := range []string{
+			string(short), hex.EncodeToString(short), base64.StdEncoding.EncodeToString(short), string(letters[:16]),
+			string(long), hex.EncodeToString(long), base64.StdEncoding.EncodeToString(long), string(letters),
+			strings.ToLower(string(letters[:24])), "adm_" + base64.RawURLEncoding.EncodeToString(long),
+		} {
 			if err := Guessable([]byte(text)); err != nil {
 				t.Errorf("%q: %v", text, err)
 			}
+		}
+	}
+}
+
+// Words and rows of four occur in random keys, too.
+func TestGuessable_AcceptsAWordInARandomKey(t *testing.T) {
+	for _, text := range []string{
+		"xKeyR7vQ2mZtodo9", "4f9c1234e07bd85a", "b7abcd20f3edc961", "Tq8Admin2vYx0LrH7cZw", "setKq0the5XzvTR8", "9f8e7d6c5b4a", "todo4f81b77c0d9e",
+	} {
+		if err := Guessable([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
