@@ -93,7 +93,7 @@ func NormalizePhone(s string) (string, error) {
 	if len(digits) == phoneDigits && digits[0] != '0' && isDigits(digits) {
 		return digits, nil
 	}
-	if named := unreadableDigit(number); named != "" {
+	if named := unreadableDigit(s); named != "" {
 		return "", fmt.Errorf("%w%s", errPhone, named)
 	}
 	return "", errPhone

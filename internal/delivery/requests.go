@@ -139,7 +139,7 @@ func parseTaxNumber(s string) (string, error) {
 	number := pasted(s)
 	hasLength := len(number) == 10 || len(number) == 11
 	if !hasLength || !isDigits(number) {
-		return "", errors.New("must have 10 or 11 digits" + unreadableDigit(number))
+		return "", errors.New("must have 10 or 11 digits" + unreadableDigit(s))
 	}
 	return number, nil
 }

@@ -27,6 +27,15 @@ const (
 	blackFlag         = '\U0001f3f4'
 	firstTag          = '\U000e0020'
 	cancelTag         = '\U000e007f'
+
+	zeroWidthSpace        = '\u200b'
+	mongolianSeparator    = '\u180e'
+	hangulChoseongFiller  = '\u115f'
+	hangulJungseongFiller = '\u1160'
+	hangulFiller          = '\u3164'
+	halfwidthHangulFiller = '\uffa0'
+	hieroglyphFullBlank   = '\U00013441'
+	hieroglyphHalfBlank   = '\U00013442'
 )
 
 // isInvisible reports that a code point prints nothing and is no white space: all that Unicode
@@ -39,12 +48,27 @@ func isInvisible(r rune) bool {
 	if unicode.Is(unicode.Prepended_Concatenation_Mark, r) {
 		return false
 	}
-	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
-		r == objectReplacement || r == nullNotehead
+
+	switch r {
+	case objectReplacement, nullNotehead, hieroglyphFullBlank, hieroglyphHalfBlank:
+		return true
+	}
+	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // isBlank is white space, and what looks like it.
 func isBlank(r rune) bool { return unicode.IsSpace(r) || r == brailleBlank }
+
+// looksBlank reports that a code point is no white space of Unicode, but looks like a blank or stands
+// between words as one does.
+func looksBlank(r rune) bool {
+	switch r {
+	case zeroWidthSpace, brailleBlank, mongolianSeparator, hieroglyphFullBlank, hieroglyphHalfBlank,
+		hangulFiller, halfwidthHangulFiller, hangulChoseongFiller, hangulJungseongFiller:
+		return true
+	}
+	return false
+}
 
 // isPlain reports that a text has only visible ASCII and single blanks within, as most have.
 func isPlain(s string) bool {
@@ -61,8 +85,9 @@ func isPlain(s string) bool {
 
 // Visible returns a text without the code points that nobody sees, and without blanks at its
 // ends. What has a meaning stays: a joiner or selector of an emoji, and those between the
-// letters of scripts that use them, such as Persian. Line and paragraph separators become
-// line breaks. Invalid UTF-8 stays as it is. Visible is idempotent.
+// letters of scripts that use them, such as Persian. What looks like a blank becomes one, unless it
+// stands beside one, so that it still separates words. Line and paragraph separators become line
+// breaks. Invalid UTF-8 stays as it is. Visible is idempotent.
 func Visible(s string) string {
 	if !hasUnseen(s) {
 		return strings.TrimFunc(s, isBlank)
@@ -85,6 +110,13 @@ func Visible(s string) string {
 		case isSeparator(r):
 			seen.WriteByte('\n')
 			previous = '\n'
+		case looksBlank(r):
+			next, _ := utf8.DecodeRuneInString(s[i:])
+			isBesideBlank := isBlank(previous) || isBlank(next) || looksBlank(next)
+			if !isBesideBlank {
+				seen.WriteByte(' ')
+				previous = ' '
+			}
 		case !isInvisible(r) || isMeant(previous, r, s[i:]):
 			seen.WriteString(part)
 			previous = r
@@ -95,7 +127,7 @@ func Visible(s string) string {
 
 // hasUnseen reports that Visible would change more of a text than its ends.
 func hasUnseen(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return isInvisible(r) || isSeparator(r) })
+	return strings.ContainsFunc(s, func(r rune) bool { return isInvisible(r) || isSeparator(r) || looksBlank(r) })
 }
 
 // isMeant reports that an invisible code point changes how its neighbours look. rest is what
@@ -191,11 +223,17 @@ func pasted(s string) string {
 func isSeparator(r rune) bool { return r == '\u2028' || r == '\u2029' }
 
 // unreadableDigit names the first code point of a number that is no visible ASCII, such as a digit
-// of another script, or is empty.
+// of another script, or is empty. s is the number as it was sent, in which places are counted; what pasted
+// takes away is not named.
 func unreadableDigit(s string) string {
-	for i, r := range s {
-		if r < ' ' || r > '~' {
-			return "; " + at(s, i)
+	isDropped := func(r rune) bool { return isInvisible(r) || isSeparator(r) }
+	inner := strings.TrimFunc(s, func(r rune) bool { return isDropped(r) || isBlank(r) })
+	offset := strings.Index(s, inner)
+
+	for i, r := range inner {
+		isReadable := r >= ' ' && r <= '~'
+		if !isReadable && !isDropped(r) {
+			return "; " + at(s, offset+i)
 		}
 	}
 	return ""
