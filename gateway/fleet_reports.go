@@ -61,7 +61,7 @@ func (c courierForm) given() bool { return c.Name.Set || c.Phone.Set || c.Vehicl
 
 // courier checks a courier; prefix is "courier." or empty.
 func (f *form) courier(prefix string, c courierForm) delivery.Courier {
-	name := f.Line(prefix+"name", c.Name, true, 2, maxName)
+	name := f.CourierName(prefix+"name", c.Name, 2, maxName)
 	if delivery.AbbreviateName(name) == "" {
 		f.Invalid(prefix+"name", "must have a letter") // unless something else is wrong with it
 	}

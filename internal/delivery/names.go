@@ -3,54 +3,266 @@ package delivery
 import (
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// AbbreviateName returns of a courier's name the first given name and the initial of the surname, in
-// upper case as in Turkish (spec, "Delivery rules" 6): "Mehmet Yılmaz" becomes "Mehmet Y.". Nothing
-// else of the name leaves, since a surname may stand anywhere in it: no second name, number, remark
-// or sign. A name of one word is a given name, but behind a title it is abbreviated, too. What has
-// no letter becomes empty. Idempotent.
+// AbbreviateName returns what vendors and their customers see of a courier's name: the first given name
+// and the initial of the surname, in upper case as in Turkish (spec, "Delivery rules" 6). "Mehmet Yılmaz"
+// becomes "Mehmet Y.".
+//
+// Nothing else of the name leaves, since a surname may stand anywhere in it: no second name, number,
+// remark or sign. A name of one word is a given name; behind a title, before a comma and a title, or when
+// its label says that it is a surname, only its initial leaves. The result is empty if the name has no letter. AbbreviateName is
+// idempotent.
 func AbbreviateName(full string) string {
-	words, hasTitle := withoutTitles(nameWords(full))
+	text := outsideBrackets(withPlainSigns(full))
+	text, isSurname := behindLabel(text)
+	text = betweenDashes(text)
+
+	given, surname := splitName(text)
+	if isSurname {
+		return initial(lastOf(given, surname))
+	}
+
+	switch {
+	case given == "":
+		return initial(surname)
+	case surname == "":
+		return givenName(given)
+	}
+	return givenName(given) + " " + initial(surname)
+}
+
+// lastOf returns the surname of a name, or its only word.
+func lastOf(given, surname string) string {
+	if surname == "" {
+		return given
+	}
+	return surname
+}
+
+// Signs that separate the parts of a name, with those that look or mean the same. A semicolon, a slash
+// and a bar are used like a comma: "Yılmaz / Mehmet".
+const (
+	likeComma        = ",;/\\|،؛、，；／｜､﹐﹑﹔"
+	likeColon        = ":：﹕∶"
+	likeApostrophe   = "'’‘ʼ＇"
+	likeOpenBracket  = "([{<（［｛＜【「『〔《"
+	likeCloseBracket = ")]}>）］｝＞】」』〕》"
+)
+
+// withPlainSigns writes every blank, dash, comma, colon, apostrophe and bracket as the ASCII one. An invisible
+// character becomes a blank: it may stand between a given name and a surname, and a name that is split
+// once too often leaks nothing.
+func withPlainSigns(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case isNameLetter(r):
+			return r
+		case isBlank(r), isInvisible(r):
+			return ' '
+		case unicode.Is(unicode.Dash, r):
+			return '-'
+		case strings.ContainsRune(likeComma, r):
+			return ','
+		case strings.ContainsRune(likeColon, r):
+			return ':'
+		case strings.ContainsRune(likeApostrophe, r):
+			return '\''
+		case strings.ContainsRune(likeOpenBracket, r):
+			return '('
+		case strings.ContainsRune(likeCloseBracket, r):
+			return ')'
+		}
+		return r
+	}, s)
+}
+
+// outsideBrackets leaves out remarks in brackets: "(Kadıköy Şube) Ayşe Kaya". If fewer than two words
+// stand outside, as in "Ali (Veli)", the text stays as it is.
+func outsideBrackets(text string) string {
+	var outside strings.Builder
+	depth := 0
+	for _, r := range text {
+		if r == ')' {
+			depth = max(0, depth-1)
+		}
+		if depth == 0 {
+			outside.WriteRune(r)
+		}
+		if r == '(' {
+			depth++
+		}
+	}
+
+	if len(namesIn(outside.String())) < 2 {
+		return text
+	}
+	return outside.String()
+}
+
+// surnameLabels and givenLabels are words of labels, folded.
+var (
+	surnameLabels = map[string]bool{"family": true, "last": true, "lastname": true, "soyad": true, "soyadi": true, "soyisim": true, "soyismi": true, "surname": true}
+	givenLabels   = map[string]bool{"ad": true, "adi": true, "first": true, "given": true, "isim": true, "ismi": true}
+)
+
+// behindLabel returns what follows the last colon that letters follow, since what stands before a colon
+// is a label: "Kurye No 5: Ayşe Kaya". isSurname reports that the label is that of a surname alone.
+func behindLabel(text string) (name string, isSurname bool) {
+	parts := strings.Split(text, ":")
+	for i := len(parts) - 1; i > 0; i-- {
+		if len(wordsOf(parts[i])) > 0 {
+			return parts[i], isSurnameLabel(parts[i-1])
+		}
+	}
+	return text, false
+}
+
+// isSurnameLabel reports that a label such as "Soyadı" asks for a surname, and not, as "Adı Soyadı"
+// does, for the whole name.
+func isSurnameLabel(label string) bool {
+	hasSurname, hasGiven := false, false
+	for _, word := range wordsOf(label) {
+		folded := foldWord(word)
+		hasSurname = hasSurname || surnameLabels[folded]
+		hasGiven = hasGiven || givenLabels[folded]
+	}
+	return hasSurname && !hasGiven
+}
+
+// partEnd stands for a dash between two parts of a text. Texts have no line breaks at this point.
+const partEnd = "\n"
+
+// spacedDash finds the dashes that separate parts: a dash without blanks stands within a name.
+var spacedDash = strings.NewReplacer(" -", partEnd, "- ", partEnd)
+
+// betweenDashes returns one of the parts between dashes. The part behind a dash counts if it has two
+// words besides titles, else the one before it: "Hızlı Kurye - Ayşe Kaya", "Ayşe Kaya - Moto". If no
+// part has two words, the text stays as it is.
+func betweenDashes(text string) string {
+	parts := strings.Split(spacedDash.Replace(text), partEnd)
+	for i := len(parts) - 1; i >= 0; i-- {
+		if len(namesIn(parts[i])) > 1 {
+			return parts[i]
+		}
+	}
+	return text
+}
+
+// splitName returns the first given name and the surname of a name; one of them is empty if there is one
+// word only. A comma behind one word separates a surname from given names: "Demir, Ayşe". Behind more
+// words a comma begins a remark: "Ayşe Demir, Kadıköy".
+func splitName(text string) (given, surname string) {
+	before, behind := cutAtComma(text)
+	isSurnameFirst := countWritten(before) == 1 && len(wordsOf(behind)) > 0
+	if !isSurnameFirst {
+		return splitWords(before)
+	}
+
+	surnames, givens := namesIn(before), namesIn(behind)
+	surname = surnames[len(surnames)-1]
+	if len(givens) == 0 {
+		return "", surname // "Demir, Dr."
+	}
+	return givens[0], surname
+}
+
+// cutAtComma cuts a text at the first comma that has a name before it. Without one, all of the text is
+// before.
+func cutAtComma(text string) (before, behind string) {
+	for i, r := range text {
+		if r == ',' && len(namesIn(text[:i])) > 0 {
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, ""
+}
+
+// countWritten counts the names in a text, titles left out. One with a hyphen or an apostrophe
+// counts as one.
+func countWritten(text string) int {
+	endsName := func(r rune) bool { return !isNameLetter(r) && r != '-' && r != '\'' }
+
+	count := 0
+	for _, written := range strings.FieldsFunc(text, endsName) {
+		if len(namesIn(written)) > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// splitWords returns the first given name and the surname of a name without a comma. The surname is the
+// last word, or the first one if that is in capitals and a later one is not: "YILMAZ Mehmet". In
+// "YILMAZ DEMİR Mehmet" the given name is the first that is not in capitals.
+func splitWords(text string) (given, surname string) {
+	words := wordsOfName(text)
+	names := withoutTitles(words)
 	switch {
 	case len(words) == 0:
-		return ""
-	case len(words) == 1 && hasTitle:
-		return initial(words[0])
-	case len(words) == 1:
-		return givenName(words[0])
+		return "", ""
+	case len(names) == 0:
+		return words[0], "" // all are titles: one of them is a name
+	case len(names) == 1 && isTitle(words[0]):
+		return "", names[0] // "Dr. Yılmaz"
+	case len(names) == 1:
+		return names[0], ""
 	}
-	return givenName(words[0]) + " " + initial(words[len(words)-1])
-}
 
-// nameWords are the words of a name, the given one first. Fleets write remarks beside a name, so of
-// several parts the first with at least two words is taken, else all of them. In "Demir, Ayşe" the given
-// name stands behind the comma.
-func nameWords(full string) []string {
-	if surname, given, hasComma := strings.Cut(full, ","); hasComma {
-		surnames, givens := wordsOf(surname), wordsOf(given)
-		if len(surnames) > 0 && len(givens) > 0 {
-			return []string{givens[0], surnames[len(surnames)-1]}
+	if isInCapitals(names[0]) {
+		for _, name := range names[1:] {
+			if isInSmallLetters(name) {
+				return name, names[0]
+			}
 		}
 	}
-
-	for _, part := range strings.FieldsFunc(dashes.Replace(full), endsPart) {
-		words := wordsOf(part)
-		if len(words) > 1 {
-			return words
-		}
-	}
-	return wordsOf(full)
+	return names[0], names[len(names)-1]
 }
 
-// dashes makes another sign of a hyphen beside a blank, which stands between parts, not in a name.
-var dashes = strings.NewReplacer(" -", "|", "- ", "|")
+// wordsOfName returns the words of a name, titles included. Fleets write numbers and signs beside a
+// name, so of several parts the first with two words is taken, else all of them.
+func wordsOfName(text string) []string {
+	for _, part := range strings.FieldsFunc(text, endsPart) {
+		if len(namesIn(part)) > 1 {
+			return wordsOf(part)
+		}
+	}
+	return wordsOf(text)
+}
 
 // endsPart reports that a code point neither belongs to a name nor separates the words of one.
 func endsPart(r rune) bool {
-	const separators = ".'’-‐‑"
-	return !isNameLetter(r) && !isBlank(r) && !isInvisible(r) && !strings.ContainsRune(separators, r)
+	return !isNameLetter(r) && !strings.ContainsRune(" .'-", r)
 }
+
+// isInCapitals reports that a word has two letters or more, all of them capitals. Caseless scripts have
+// none.
+func isInCapitals(word string) bool {
+	isOther := func(r rune) bool { return unicode.IsLetter(r) && !unicode.IsUpper(r) }
+	return countLetters(word) >= 2 && !strings.ContainsFunc(word, isOther)
+}
+
+// isInSmallLetters reports that a word has two letters or more, and not capitals only. Caseless scripts
+// have no small letters.
+func isInSmallLetters(word string) bool {
+	return countLetters(word) >= 2 && strings.ContainsFunc(word, unicode.IsLower)
+}
+
+// countLetters counts the letters of a word without the marks over them.
+func countLetters(word string) int {
+	count := 0
+	for _, r := range word {
+		if unicode.IsLetter(r) {
+			count++
+		}
+	}
+	return count
+}
+
+// namesIn returns the words of a text that are no titles.
+func namesIn(text string) []string { return withoutTitles(wordsOf(text)) }
 
 // wordsOf splits a text at everything that is no letter.
 func wordsOf(text string) []string {
@@ -64,33 +276,37 @@ func wordsOf(text string) []string {
 	return kept
 }
 
-// isNameLetter reports that a code point is a letter, or a mark over one.
-func isNameLetter(r rune) bool { return unicode.IsLetter(r) || unicode.IsMark(r) && !isInvisible(r) }
+// isNameLetter reports that a code point is a letter, or a mark over one, that can be seen.
+func isNameLetter(r rune) bool {
+	return (unicode.IsLetter(r) || unicode.IsMark(r)) && !isInvisible(r)
+}
 
-// titles are what stands before a name, or behind it, folded.
+// titles are words beside a name that are no part of it, folded.
 var titles = map[string]bool{
-	"av": true, "bay": true, "bayan": true, "bey": true, "doç": true, "dr": true, "dt": true, "ecz": true, "hanim": true,
-	"kurye": true, "mim": true, "mr": true, "mrs": true, "ms": true, "müh": true, "op": true, "öğr": true, "prof": true,
-	"sayin": true, "sn": true, "uzm": true, "yrd": true,
+	"arş": true, "av": true, "bay": true, "bayan": true, "bey": true, "courier": true, "doç": true, "dr": true, "dt": true,
+	"ecz": true, "gör": true, "hanim": true, "jr": true, "kurye": true, "kuryesi": true, "mim": true, "moto": true,
+	"motokurye": true, "motor": true, "motorlu": true, "mr": true, "mrs": true, "ms": true, "müh": true, "op": true,
+	"öğr": true, "phd": true, "prof": true, "sayin": true, "sn": true, "sr": true, "uzm": true, "üyesi": true, "yrd": true,
 }
 
-// withoutTitles leaves out the titles at both ends; hasTitle tells of one before the name. Of words that
-// are all titles the first is a name.
-func withoutTitles(words []string) (names []string, hasTitle bool) {
-	first, end := 0, len(words)
-	for first < end && titles[FoldName(words[first])] {
-		first++
+// isTitle reports that a word is a title, in whatever case it is written.
+func isTitle(word string) bool { return titles[foldWord(word)] }
+
+// foldWord folds a word whose letters may be decomposed.
+func foldWord(word string) string { return FoldName(norm.NFC.String(word)) }
+
+// withoutTitles returns the words that are no titles, wherever those stand.
+func withoutTitles(words []string) []string {
+	var names []string
+	for _, word := range words {
+		if !isTitle(word) {
+			names = append(names, word)
+		}
 	}
-	for end > first && titles[FoldName(words[end-1])] {
-		end--
-	}
-	if first == end {
-		return words[:min(1, end)], false
-	}
-	return words[first:end], first > 0
+	return names
 }
 
-// givenName is a word, or an initial with its point.
+// givenName returns a word as it is, or an initial with its point.
 func givenName(word string) string {
 	if initial(word) == word+"." {
 		return word + "."
@@ -98,8 +314,13 @@ func givenName(word string) string {
 	return word
 }
 
-// initial is the first letter of a word, in upper case, with the marks over it and a point.
+// initial returns the first letter of a word, in upper case, with the marks over it and a point. It is
+// empty for an empty word.
 func initial(word string) string {
+	if word == "" {
+		return ""
+	}
+
 	runes := []rune(word)
 	start := 0
 	for !unicode.IsLetter(runes[start]) {
@@ -109,6 +330,7 @@ func initial(word string) string {
 	for end < len(runes) && unicode.IsMark(runes[end]) {
 		end++
 	}
+
 	runes[start] = unicode.TurkishCase.ToUpper(runes[start])
 	return string(runes[start:end]) + "."
 }

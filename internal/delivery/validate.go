@@ -156,6 +156,22 @@ func (f *Faults) Line(field string, t Text, required bool, least, most int) stri
 	return joinWords(f.readText(field, t, required, least, most, true))
 }
 
+// CourierName is a Line in which an invisible character separates words as a blank does. Visible would
+// glue the words, and AbbreviateName would take given name and surname for one given name.
+func (f *Faults) CourierName(field string, t Text, least, most int) string {
+	if utf8.ValidString(t.Value) { // else Line refuses it
+		t.Value = strings.Map(blankIfInvisible, t.Value)
+	}
+	return f.Line(field, t, true, least, most)
+}
+
+func blankIfInvisible(r rune) rune {
+	if isInvisible(r) {
+		return ' '
+	}
+	return r
+}
+
 // joined is Visible text that becomes one line: line breaks, tabs and other white space in a row become
 // one blank, so that a row of a report is one line.
 func (f *Faults) joined(field string, t Text, required bool, least, most int, tooShort ...Code) string {
