@@ -90,15 +90,19 @@ func TestCreateOrder_ReadsWhatCanBeSeen(t *testing.T) {
 	want(t, e.putStore(e.account, "s%CC%A7-1", storeBody(kadikoy, "")), 422, "VALIDATION_FAILED")
 }
 
-// A courier's name needs a letter: nothing else of it is shown.
-func TestAcceptJob_RefusesANameWithoutLetters(t *testing.T) {
+// A courier's name needs a letter: nothing else of it is shown. What nobody sees between its words does not
+// glue them.
+func TestAcceptJob_ReadsTheCouriersName(t *testing.T) {
 	e := newStoreEnv(t, "")
 	order := e.created("POS-1")
-	accept := func(name string) answer {
-		return e.fleet(e.courier, "POST", "/jobs/"+order+"/accept", `{"courier":{"name":"`+name+`","phone":"5321234567","vehicleType":"Car"}}`)
+	accept := func(name, phone string) answer {
+		return e.fleet(e.courier, "POST", "/jobs/"+order+"/accept", `{"courier":{"name":"`+name+`","phone":"`+phone+`","vehicleType":"Car"}}`)
 	}
+
 	for _, name := range []string{"0532 123 45 67", "🛵🛵", "..", `\u200b\u200b`} {
-		wantField(t, accept(name), 422, "VALIDATION_FAILED", "courier.name")
+		wantField(t, accept(name, "5321234567"), 422, "VALIDATION_FAILED", "courier.name")
 	}
-	want(t, accept("Mehmet Yılmaz (2)"), 200, "")
+
+	want(t, accept(`Mehmet\u2060Yılmaz (2)`, "5321234567"), 200, "")
+	want(t, accept("Ayşe Kaya", "5321234568"), 409, "JOB_TAKEN", "courier", map[string]any{"name": "Mehmet Y."})
 }
