@@ -82,6 +82,10 @@ func withPlainSigns(s string) string {
 // outsideBrackets leaves out remarks in brackets: "(Kadıköy Şube) Ayşe Kaya". If fewer than two words
 // stand outside, as in "Ali (Veli)", the text stays as it is.
 func outsideBrackets(text string) string {
+	if !strings.Contains(text, "(") {
+		return text
+	}
+
 	var outside strings.Builder
 	depth := 0
 	for _, r := range text {
@@ -142,6 +146,10 @@ var spacedDash = strings.NewReplacer(" -", partEnd, "- ", partEnd)
 // words besides titles, else the one before it: "Hızlı Kurye - Ayşe Kaya", "Ayşe Kaya - Moto". If no
 // part has two words, the text stays as it is.
 func betweenDashes(text string) string {
+	if !strings.Contains(text, "-") {
+		return text
+	}
+
 	parts := strings.Split(spacedDash.Replace(text), partEnd)
 	for i := len(parts) - 1; i >= 0; i-- {
 		if len(namesIn(parts[i])) > 1 {
