@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -13,19 +14,22 @@ import (
 //
 // Nothing else of the name leaves, since a surname may stand anywhere in it: no second name, number,
 // remark or sign. A name of one word is a given name; behind a title, before a comma and a title, or when
-// its label says that it is a surname, only its initial leaves. The result is empty if the name has no letter. AbbreviateName is
-// idempotent.
+// its label says that it is a surname, only its initial leaves. Where the surname may be the first word as
+// well as the last, as in "YILMAZ Mehmet", two initials leave: "Y. M.". The result is empty if the name
+// has no letter. AbbreviateName is idempotent.
 func AbbreviateName(full string) string {
 	text := outsideBrackets(withPlainSigns(full))
 	text, isSurname := behindLabel(text)
 	text = betweenDashes(text)
 
-	given, surname := splitName(text)
+	given, surname, isCertain := splitName(text)
 	if isSurname {
 		return initial(lastOf(given, surname))
 	}
 
 	switch {
+	case !isCertain:
+		return initial(given) + " " + initial(surname)
 	case given == "":
 		return initial(surname)
 	case surname == "":
@@ -161,20 +165,24 @@ func betweenDashes(text string) string {
 
 // splitName returns the first given name and the surname of a name; one of them is empty if there is one
 // word only. A comma behind one word separates a surname from given names: "Demir, Ayşe". Behind more
-// words a comma begins a remark: "Ayşe Demir, Kadıköy".
-func splitName(text string) (given, surname string) {
+// words it may do that, too, or begin a remark: "Yılmaz Demir, Ayşe" and "Ayşe Demir, Kadıköy". Then,
+// and where capitals speak for another order, isCertain is false: given and surname are the first and
+// the last word, and either may be the surname.
+func splitName(text string) (given, surname string, isCertain bool) {
 	before, behind := cutAtComma(text)
+	givens := namesIn(behind)
 	isSurnameFirst := countWritten(before) == 1 && len(wordsOf(behind)) > 0
 	if !isSurnameFirst {
-		return splitWords(before)
+		given, surname, isCertain = splitWords(before)
+		return given, surname, isCertain && (len(givens) == 0 || surname == "")
 	}
 
-	surnames, givens := namesIn(before), namesIn(behind)
+	surnames := namesIn(before)
 	surname = surnames[len(surnames)-1]
 	if len(givens) == 0 {
-		return "", surname // "Demir, Dr."
+		return "", surname, true // "Demir, Dr."
 	}
-	return givens[0], surname
+	return givens[0], surname, true
 }
 
 // cutAtComma cuts a text at the first comma that has a name before it. Without one, all of the text is
@@ -202,31 +210,24 @@ func countWritten(text string) int {
 	return count
 }
 
-// splitWords returns the first given name and the surname of a name without a comma. The surname is the
-// last word, or the first one if that is in capitals and a later one is not: "YILMAZ Mehmet". In
-// "YILMAZ DEMİR Mehmet" the given name is the first that is not in capitals.
-func splitWords(text string) (given, surname string) {
+// splitWords returns the first and the last word of a name without a comma. The last one is the surname
+// for certain, unless the first one alone is in capitals: "YILMAZ Mehmet".
+func splitWords(text string) (given, surname string, isCertain bool) {
 	words := wordsOfName(text)
 	names := withoutTitles(words)
 	switch {
 	case len(words) == 0:
-		return "", ""
+		return "", "", true
 	case len(names) == 0:
-		return words[0], "" // all are titles: one of them is a name
+		return words[0], "", true // all are titles: one of them is a name
 	case len(names) == 1 && isTitle(words[0]):
-		return "", names[0] // "Dr. Yılmaz"
+		return "", names[0], true // "Dr. Yılmaz"
 	case len(names) == 1:
-		return names[0], ""
+		return names[0], "", true
 	}
 
-	if isInCapitals(names[0]) {
-		for _, name := range names[1:] {
-			if isInSmallLetters(name) {
-				return name, names[0]
-			}
-		}
-	}
-	return names[0], names[len(names)-1]
+	isOutstanding := isInCapitals(names[0]) && slices.ContainsFunc(names[1:], isInSmallLetters)
+	return names[0], names[len(names)-1], !isOutstanding
 }
 
 // wordsOfName returns the words of a name, titles included. Fleets write numbers and signs beside a
