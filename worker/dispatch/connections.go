@@ -229,9 +229,10 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 			return nil, err
 		}
 		reached(ctx, connected)
+		socket := socketOf(conn)
 		conn = s.count(conn)
 		if !secure {
-			return &watched{Conn: conn}, nil
+			return &watched{Conn: conn, socket: socket}, nil
 		}
 		reached(ctx, handshaking)
 		config := s.tls.Clone()
@@ -246,7 +247,7 @@ func (s *sender) dial(secure bool) func(ctx context.Context, network, address st
 		if multiplexed {
 			return secured, nil // http.Transport wants this type for HTTP/2
 		}
-		return &watched{Conn: secured}, nil
+		return &watched{Conn: secured, socket: socket}, nil
 	}
 }
 

@@ -2,21 +2,29 @@ package dispatch
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"unicode/utf8"
 
-	"vendorapi/internal/delivery"
+	"golang.org/x/sys/unix"
 )
 
 // maxHeadLine is how many bytes of a line of an answer's head are kept. A status line and a
 // Retry-After are much shorter; of a longer line the rest is dropped.
 const maxHeadLine = 256
 
+// maxLineBreaks is how many bytes of line breaks before a status line are skipped.
+const maxLineBreaks = 64
+
 // headState is how far the head of an answer has been read.
 //
+//	headUnasked -> headStatusLine                      the request is written
+//	headUnasked -> headRemains                         something arrived before that
 //	headStatusLine -> headInterim -> headStatusLine    a 1xx, which is no answer yet
 //	headStatusLine -> headFields -> headOver
 //	headStatusLine -> headOver                         no status line of HTTP
@@ -24,6 +32,8 @@ type headState int
 
 const (
 	headOver       headState = iota // nothing more is looked at, until the next request
+	headUnasked                     // a kept connection waits for its next request to be written
+	headRemains                     // no request may be written: remains of the former answer came, or may come
 	headStatusLine                  // the next line should be a status line
 	headInterim                     // in the fields of a 1xx
 	headFields                      // in the fields of the final answer
@@ -36,6 +46,11 @@ type answerHead struct {
 	mu    sync.Mutex
 	state headState
 
+	// hasArrived is set once a byte has arrived since the request was written.
+	hasArrived bool
+	// lineBreaks counts the bytes that skipLineBreaks has skipped before this answer.
+	lineBreaks int
+
 	line    [maxHeadLine]byte // the beginning of the line that is being read
 	lineLen int
 
@@ -44,18 +59,73 @@ type answerHead struct {
 	retryAfter string
 }
 
-// begin forgets the answer before: a request is about to use the connection.
-func (h *answerHead) begin() {
+// begin forgets the answer before: a request is about to use the connection. state is
+// headStatusLine on a new connection, headUnasked on a kept one, and headRemains on one that
+// may not be used.
+func (h *answerHead) begin(state headState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state = headStatusLine
+	h.state = state
+	h.hasArrived, h.lineBreaks = false, 0
 	h.lineLen, h.firstLine, h.status, h.retryAfter = 0, "", 0, ""
+}
+
+// isUnasked reports that a kept connection's next request has not been written.
+func (h *answerHead) isUnasked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state == headUnasked
+}
+
+// ask notes that a part of the request is about to be written. It returns false if that must
+// not be.
+func (h *answerHead) ask() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state == headUnasked {
+		h.state = headStatusLine
+	}
+	return h.state != headRemains
+}
+
+// isAnswering reports that something has arrived since the request was written.
+func (h *answerHead) isAnswering() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hasArrived
+}
+
+// skipLineBreaks returns how many bytes at the beginning of arrived are line breaks before a
+// status line, which RFC 9112 section 2.2 allows to ignore. net/http refuses them.
+func (h *answerHead) skipLineBreaks(arrived []byte) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	isBeforeStatusLine := h.state == headUnasked || h.state == headStatusLine && h.lineLen == 0
+	if !isBeforeStatusLine {
+		return 0
+	}
+
+	breaks := len(arrived) - len(bytes.TrimLeft(arrived, "\r\n"))
+	breaks = min(breaks, maxLineBreaks-h.lineBreaks)
+	h.lineBreaks += breaks
+	return breaks
 }
 
 // read takes note of the bytes that arrived next.
 func (h *answerHead) read(arrived []byte) {
+	if len(arrived) == 0 {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.state == headUnasked {
+		h.state = headRemains
+	}
+	if h.state == headRemains {
+		return
+	}
+
+	h.hasArrived = true
 	for h.state != headOver && len(arrived) > 0 {
 		part, rest, ended := bytes.Cut(arrived, []byte{'\n'})
 		h.lineLen += copy(h.line[h.lineLen:], part)
@@ -78,12 +148,11 @@ func (h *answerHead) endLine(line []byte) {
 	}
 
 	status, ok := parseStatusLine(string(line))
-	isInterim := status >= 100 && status <= 199 && status != http.StatusSwitchingProtocols
 	switch {
 	case !ok:
 		h.firstLine = string(line)
 		h.state = headOver
-	case isInterim:
+	case isInterim(status):
 		h.state = headInterim
 	default:
 		h.status = status
@@ -110,7 +179,8 @@ func (h *answerHead) endField(line []byte) {
 }
 
 // answered returns the status and the Retry-After; a zero status stands for an answer
-// without a status line, of which beginning is what it begins with.
+// without a status line, of which beginning is what it begins with. A status line that the
+// connection's end cut off behind the status counts.
 func (h *answerHead) answered() (status int, retryAfter, beginning string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +188,20 @@ func (h *answerHead) answered() (status int, retryAfter, beginning string) {
 	if beginning == "" {
 		beginning = string(h.line[:h.lineLen])
 	}
-	return h.status, h.retryAfter, beginning
+
+	status = h.status
+	if h.state == headStatusLine {
+		cutOff, ok := parseStatusLine(strings.TrimSuffix(beginning, "\r"))
+		if ok && !isInterim(cutOff) {
+			status = cutOff
+		}
+	}
+	return status, h.retryAfter, beginning
+}
+
+// isInterim reports whether another answer follows the one with this status.
+func isInterim(status int) bool {
+	return status >= 100 && status <= 199 && status != http.StatusSwitchingProtocols
 }
 
 // parseStatusLine reads "HTTP/1.1 200 OK", without a reason too.
@@ -133,25 +216,95 @@ func parseStatusLine(line string) (status int, ok bool) {
 }
 
 // unreadable describes an answer without a status line, in words of the service's own and a
-// few characters of the answer.
+// few characters of the answer. They are quoted as they came, since a mark or a blank that
+// nobody sees may be what is wrong.
 func unreadable(beginning string) string {
 	const what = "the answer cannot be read: "
-	const shown = 40
-	quoted := delivery.Excerpt(beginning, shown)
-	if quoted == "" {
+	if beginning == "" {
 		return what + "it has no status line of HTTP"
 	}
-	return what + "it does not begin with a status line of HTTP, but with " + strconv.Quote(quoted)
+	return what + "it does not begin with a status line of HTTP, but with " + quoteBeginning(beginning)
 }
+
+// quoteBeginning quotes at most the first 40 characters of a text, and fewer if they are
+// escaped in many. What it returns is ASCII or can be printed, and ends with … if it is cut.
+func quoteBeginning(text string) string {
+	const maxRunes, maxQuoted = 40, 80
+	end := 0
+	for runes := 0; end < len(text); runes++ {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		if runes == maxRunes || len(strconv.Quote(text[:end+size])) > maxQuoted {
+			return strconv.Quote(text[:end]) + "…"
+		}
+		end += size
+	}
+	return strconv.Quote(text)
+}
+
+// errRemains is why a request is not written to a kept connection: what will be read there
+// first belongs to the answer before. http.Transport takes another connection then, since
+// nothing of the request was written.
+var errRemains = errors.New("the connection holds remains of the former answer")
 
 // watched is an HTTP/1 connection, in plain text, whose answers' heads are noted.
 type watched struct {
 	net.Conn
 	head answerHead
+
+	// socket is of the TCP connection below; nil for none, which tests have.
+	socket syscall.RawConn
 }
 
 func (c *watched) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.head.read(p[:n])
-	return n, err
+	for {
+		n, err := c.Conn.Read(p)
+		skipped := c.head.skipLineBreaks(p[:n])
+		n = copy(p, p[skipped:n])
+		c.head.read(p[:n])
+		if n > 0 || err != nil || skipped == 0 {
+			return n, err
+		}
+	}
+}
+
+// Write refuses a request if something has arrived on a kept connection since its last answer:
+// it would be taken for the answer to this request.
+func (c *watched) Write(p []byte) (int, error) {
+	if c.head.isUnasked() && hasBytesWaiting(c.socket) {
+		return 0, errRemains
+	}
+	if !c.head.ask() {
+		return 0, errRemains
+	}
+	return c.Conn.Write(p)
+}
+
+// socketOf returns the socket of a connection; nil for one that has none.
+func socketOf(conn net.Conn) syscall.RawConn {
+	withSocket, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	socket, err := withSocket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return socket
+}
+
+// hasBytesWaiting reports, without blocking, whether a socket has received what nobody has
+// read. Errors and nil are no bytes: the request that follows meets the error itself.
+func hasBytesWaiting(socket syscall.RawConn) bool {
+	if socket == nil {
+		return false
+	}
+	waiting := 0
+	// Control needs no turn among the readers, one of whom waits for the next byte.
+	_ = socket.Control(func(fd uintptr) {
+		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		if err == nil {
+			waiting = n
+		}
+	})
+	return waiting > 0
 }

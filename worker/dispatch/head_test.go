@@ -115,11 +115,11 @@ func TestSend_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct{ answer, detail string }{
 		"another protocol":    {"SSH-2.0-OpenSSH_9.6\r\n", `but with "SSH-2.0-OpenSSH_9.6"`},
 		"a page":              {"<html>\r\n<body>ok</body></html>", `but with "<html>"`},
-		"bytes":               {"\xfe\xfe\xfe\r\n\r\n", "it has no status line of HTTP"},
-		"a long line":         {strings.Repeat("ş\xfe", 40_000) + "\r\n\r\n", `but with "ş ş ş`},
-		"a long status line":  {"HTTP/1.1 200 " + strings.Repeat("x", 2*maxHeaderBytes), `but with "HTTP/1.1 200 xxx`},
+		"bytes":               {"\xfe\xfe\xfe\r\n\r\n", `but with "\xfe\xfe\xfe"`},
+		"a long line":         {strings.Repeat("ş\xfe", 40_000) + "\r\n\r\n", `but with "ş\xfeş\xfe`},
+		"a long version":      {"HTTP/1.1" + strings.Repeat("1", 2*maxHeaderBytes), `but with "HTTP/1.1111`},
 		"a status cut off":    {"HTTP/1.1 20", `but with "HTTP/1.1 20"`},
-		"no line's end":       {"HTTP/1.1 200 OK", `but with "HTTP/1.1 200 OK"`},
+		"an interim cut off":  {"HTTP/1.1 100 Continue", `but with "HTTP/1.1 100 Continue"`},
 		"four digits":         {"HTTP/1.1 2000 OK\r\n\r\n", `but with "HTTP/1.1 2000 OK"`},
 		"no number":           {"HTTP/1.1 OK\r\n\r\n", `but with "HTTP/1.1 OK"`},
 		"a sign":              {"HTTP/1.1 +20 OK\r\nBroken\r\n\r\n", `but with "HTTP/1.1 +20 OK"`},
@@ -127,9 +127,11 @@ func TestSend_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 		"no version":          {"200 OK\r\n\r\n", `but with "200 OK"`},
 		"only interim":        {"HTTP/1.1 100 Continue\r\n\r\n", "it has no status line of HTTP"},
 		"half a 1xx":          {"HTTP/1.1 100 Continue\r\nX: 1", "but with"},
-		"an empty line":       {"\r\n", "it has no status line of HTTP"},
-		"control characters":  {"\x1b[31mHTTP/1.1 200 OK\x07\r\n\r\n", `but with "[31mHTTP/1.1 200 OK"`},
-		"bidirectional marks": {"\u202eHTTP/1.1 200 OK\r\n\r\n", `but with "HTTP/1.1 200 OK"`},
+		"a byte order mark":   {"\ufeffHTTP/1.1 200 OK\r\n\r\n", `but with "\ufeffHTTP/1.1 200 OK"`},
+		"a blank before it":   {" HTTP/1.1 200 OK\r\n\r\n", `but with " HTTP/1.1 200 OK"`},
+		"a tab before it":     {"\tHTTP/1.1 200 OK\r\n\r\n", `but with "\tHTTP/1.1 200 OK"`},
+		"control characters":  {"\x1b[31mHTTP/1.1 200 OK\x07\r\n\r\n", `but with "\x1b[31mHTTP/1.1 200 OK\a"`},
+		"bidirectional marks": {"\u202eHTTP/1.1 200 OK\r\n\r\n", `but with "\u202eHTTP/1.1 200 OK"`},
 	} {
 		for scheme, config := range map[string]*tls.Config{"http": nil, "https": authority.vendor(t)} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
@@ -155,11 +157,27 @@ func TestSend_TakesAnEmptyLineBeforeTheStatusLine(t *testing.T) {
 	}
 }
 
-// Whoever hangs up without a word has not answered.
+// Whoever hangs up without a word has not answered; a line break is no word.
 func TestSend_NoAnswerIsNoAnswerThatCannotBeRead(t *testing.T) {
-	l := saying(t, nil, "")
-	if a := plainSender(t).post(t, at("http", l, 1)); a.class != classConnect || a.detail != "the connection was closed" {
-		t.Errorf("%+v", a)
+	for _, answer := range []string{"", "\r\n"} {
+		l := saying(t, nil, answer)
+		if a := plainSender(t).post(t, at("http", l, 1)); a.class != classConnect || a.detail != "the connection was closed" {
+			t.Errorf("%q: %+v", answer, a)
+		}
+	}
+}
+
+// A status line that the connection's end cuts off behind its status decides too.
+func TestSend_AStatusLineWithoutItsEndDecides(t *testing.T) {
+	for line, status := range map[string]int{
+		"HTTP/1.1 200 OK": 200, "HTTP/1.1 200": 200, "HTTP/1.1 200 OK\r": 200, "HTTP/1.1 503 Bus": 503,
+		"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 201 Created":  201,
+		"HTTP/1.1 200 " + strings.Repeat("x", 2*maxHeaderBytes): 200,
+	} {
+		l := saying(t, nil, line)
+		if a := plainSender(t).post(t, at("http", l, 1)); a.status != status || a.ok() != (status < 300) {
+			t.Errorf("%.40q: %+v", line, a)
+		}
 	}
 }
 
@@ -227,10 +245,10 @@ func TestAnswerHead_IsTheSameInPieces(t *testing.T) {
 			"X: y\r\n", "no field\n", strings.Repeat("x", 300), ":", "\x00",
 		}), 0, 8).Draw(rt, "text"), "")
 		var whole, pieces answerHead
-		whole.begin()
+		whole.begin(headStatusLine)
 		whole.read([]byte(text))
 
-		pieces.begin()
+		pieces.begin(headStatusLine)
 		for rest := text; rest != ""; {
 			n := rapid.IntRange(1, len(rest)).Draw(rt, "piece")
 			pieces.read([]byte(rest[:n]))

@@ -60,9 +60,17 @@ type exchange struct {
 	// conn is the connection that the request was given last; nil for none, or for HTTP/2,
 	// whose frames only net/http reads.
 	conn atomic.Pointer[watched]
+	// isReused is set if that connection has had a request before.
+	isReused atomic.Bool
 	// answerBegun is set once a byte of an answer has arrived on that connection. A request
 	// without an answer may be repeated on a new one, since the kept one may have been stale.
 	answerBegun atomic.Bool
+	// remainsRead is set if what was read as the answer had arrived before the request was
+	// written: on a reused connection it belongs to the answer before.
+	remainsRead atomic.Bool
+
+	// wantsNew makes http.Transport pass over kept connections. It changes only between requests.
+	wantsNew bool
 }
 
 // exchangeKey is of a send's context: what is dialled on its behalf finds its exchange by it.
@@ -80,13 +88,51 @@ func (x *exchange) traced(trace httptrace.ClientTrace) *httptrace.ClientTrace {
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		conn, _ := info.Conn.(*watched)
 		if conn != nil {
-			conn.head.begin()
+			conn.head.begin(x.beginning(info.Reused))
 		}
 		x.conn.Store(conn)
+		x.isReused.Store(info.Reused)
 		x.answerBegun.Store(false)
+		x.remainsRead.Store(false)
 	}
-	trace.GotFirstResponseByte = func() { x.answerBegun.Store(true) }
+	trace.GotFirstResponseByte = func() {
+		x.answerBegun.Store(true)
+		conn := x.conn.Load()
+		x.remainsRead.Store(conn != nil && !conn.head.isAnswering())
+	}
 	return &trace
+}
+
+// beginning returns the state in which a connection is given to the request.
+func (x *exchange) beginning(isReused bool) headState {
+	switch {
+	case !isReused:
+		return headStatusLine
+	case x.wantsNew:
+		return headRemains
+	}
+	return headUnasked
+}
+
+// shouldRepeat reports that a kept connection is to blame for what came of the request, which
+// may have been an error: the receiver had closed it, or what was read there is not the answer
+// to this request. http.Transport repeats a request itself only in some of these cases.
+func (x *exchange) shouldRepeat(err error) bool {
+	isStale := err != nil && x.phase.Load() == kept && !x.answerBegun.Load()
+	if isStale {
+		return true
+	}
+	if !x.isReused.Load() || !x.answerBegun.Load() {
+		return false
+	}
+	if x.remainsRead.Load() {
+		return true
+	}
+
+	// Remains that arrived behind the request are known only by having no status line. HTTP/2,
+	// without a watched connection, has no remains.
+	status, _, _ := x.head()
+	return err != nil && status == 0 && x.conn.Load() != nil
 }
 
 // head returns what can be read of an answer that net/http refuses; a zero status for nothing.
@@ -128,10 +174,13 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	x := new(exchange)
 	ctx = httptrace.WithClientTrace(context.WithValue(ctx, exchangeKey{}, x), x.traced(target.trace))
 	resp, err := s.RoundTrip(target.request(ctx, header, body))
-	// A kept connection may be stale, which a receiver's restart ends: the request may be repeated.
-	// http.Transport does that itself for HTTP/1.1 only.
-	mayBeStale := x.phase.Load() == kept && !x.answerBegun.Load()
-	if err != nil && mayBeStale && ctx.Err() == nil {
+	// The repetition is no attempt of its own: the receiver is not to blame for a connection that
+	// its restart closed, and may get an event twice.
+	if ctx.Err() == nil && x.shouldRepeat(err) {
+		if resp != nil {
+			resp.Body.Close()
+		}
+		x.wantsNew = true
 		resp, err = s.RoundTrip(target.request(ctx, header, body))
 	}
 	took := time.Since(started)

@@ -280,7 +280,8 @@ func TestSend_AnswersWithoutEndAreCutOff(t *testing.T) {
 	for name, c := range map[string]struct{ start, again, class string }{
 		"one header":       {"HTTP/1.1 200 OK\r\nA: ", kilobyte, ""},
 		"headers":          {"HTTP/1.1 200 OK\r\n", "A: " + kilobyte + "\r\n", ""},
-		"a status line":    {"HTTP/1.1 200 ", kilobyte, classAnswer},
+		"a status line":    {"HTTP/1.1 200 ", kilobyte, ""},
+		"line breaks":      {"", "\r\n", classAnswer},
 		"interim answers":  {"", "HTTP/1.1 103 Early Hints\r\nLink: " + kilobyte + "\r\n\r\n", classAnswer},
 		"bare interim":     {"", "HTTP/1.1 100 Continue\r\n\r\n", classAnswer},
 		"a body":           {"HTTP/1.1 200 OK\r\n\r\n", kilobyte, ""},

@@ -1,0 +1,230 @@
+package dispatch
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// surpluses are what a receiver may write behind a whole answer.
+var surpluses = map[string]struct{ answer, surplus string }{
+	"a body behind 204":       {"HTTP/1.1 204 No Content\r\n\r\n", "hello"},
+	"a body behind no body":   {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "<html>\r\n</html>\r\n"},
+	"a body that is too long": {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "okok"},
+	"a line break":            {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\r\n"},
+	"a chunk too many":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "0\r\n\r\n"},
+	"a second answer":         {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n"},
+	"half a second answer":    {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 500 Err"},
+}
+
+// quietUnsolicited silences http.Transport, which writes what comes unasked to the standard log.
+func quietUnsolicited(t *testing.T) {
+	log.SetOutput(io.Discard)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+}
+
+// Whatever arrives behind an answer before the next request is written, the next event is
+// delivered. The connection over which the surplus arrived is replaced.
+func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
+	quietUnsolicited(t)
+	authority := newAuthority(t)
+	for name, c := range surpluses {
+		for scheme, config := range map[string]*tls.Config{"http": nil, "https": authority.vendor(t)} {
+			t.Run(name+"/"+scheme, func(t *testing.T) {
+				answered, written := make(chan struct{}), make(chan struct{})
+				var requests atomic.Int32
+				l := listen(t, "127.0.0.1:0")
+				raw(t, l, func(conn net.Conn) {
+					if config != nil {
+						conn = tls.Server(conn, config)
+					}
+					for readRequest(conn) {
+						_, _ = io.WriteString(conn, c.answer)
+						if requests.Add(1) == 1 {
+							<-answered
+							_, _ = io.WriteString(conn, c.surplus)
+							close(written)
+						}
+					}
+				})
+				s := localSender(t, authority, loopbackNames(t))
+
+				for i := range 3 {
+					if a := s.post(t, at(scheme, l, 1)); !a.ok() || a.status > 204 {
+						t.Fatalf("request %d: %+v", i, a)
+					}
+					if i == 0 {
+						close(answered)
+						<-written
+					}
+				}
+				if n := l.accepted.Load(); n > 2 {
+					t.Errorf("%d connections", n)
+				}
+			})
+		}
+	}
+}
+
+// A surplus that reaches the service only behind its next request fails no attempt, unless it
+// looks like an answer to it.
+func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
+	quietUnsolicited(t)
+	for name, c := range surpluses {
+		if strings.HasPrefix(c.surplus, "HTTP/") {
+			continue
+		}
+		for way, join := range map[string]bool{"in one segment": true, "in two segments": false} {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var requests atomic.Int32
+					l := listenPipes()
+					raw(t, l, func(conn net.Conn) {
+						for readRequest(conn) {
+							isSecond := requests.Add(1) == 2
+							if isSecond && join {
+								_, _ = io.WriteString(conn, c.surplus+c.answer)
+								continue
+							}
+							if isSecond {
+								_, _ = io.WriteString(conn, c.surplus)
+								time.Sleep(time.Second) // the bubble's: until all else waits
+							}
+							_, _ = io.WriteString(conn, c.answer)
+						}
+					})
+					s := pipeSender(t, nil, l)
+					s.lifetime = forEver
+
+					for i := range 3 {
+						if a := s.post(t, at("http", l, 1)); !a.ok() {
+							t.Fatalf("request %d: %+v", i, a)
+						}
+						synctest.Wait()
+					}
+					if n := requests.Load(); n > 4 {
+						t.Errorf("%d requests", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A receiver that breaks off its answers in the same way on each connection is not asked
+// without end: a failure on a new connection is a failure.
+func TestSend_RepeatsOnceForARemainder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var requests atomic.Int32
+		l := listenPipes()
+		raw(t, l, func(conn net.Conn) {
+			for readRequest(conn) {
+				answer := "garbage\r\n\r\n"
+				if requests.Add(1) == 1 {
+					answer = "HTTP/1.1 204 No Content\r\n\r\n"
+				}
+				_, _ = io.WriteString(conn, answer)
+			}
+		})
+		s := pipeSender(t, nil, l)
+		s.lifetime = forEver
+
+		if a := s.post(t, at("http", l, 1)); !a.ok() {
+			t.Fatalf("the first: %+v", a)
+		}
+		synctest.Wait()
+		if a := s.post(t, at("http", l, 1)); a.class != classAnswer || !strings.Contains(a.detail, `"garbage"`) {
+			t.Errorf("the second: %+v", a)
+		}
+		if n := requests.Load(); n != 3 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// A repeated request goes to a new connection, though others are kept that may be as bad.
+func TestSend_RepeatsOnANewConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const conns = 3
+		together := make(chan struct{})
+		l := listenPipes()
+		raw(t, l, func(conn net.Conn) {
+			for first := true; readRequest(conn); first = false {
+				answer := "surplus"
+				if first {
+					<-together
+					answer = ""
+				}
+				_, _ = io.WriteString(conn, answer+"HTTP/1.1 204 No Content\r\n\r\n")
+			}
+		})
+		s := pipeSender(t, nil, l)
+		s.lifetime = forEver
+		for range conns {
+			go func() {
+				if a := s.post(t, at("http", l, 1)); !a.ok() {
+					t.Errorf("%+v", a)
+				}
+			}()
+		}
+		synctest.Wait()
+		close(together)
+		synctest.Wait()
+
+		if a := s.post(t, at("http", l, 1)); !a.ok() {
+			t.Errorf("%+v", a)
+		}
+		if n := l.accepted.Load(); n != conns+1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// An empty line may come in a segment of its own before the status line.
+func TestSend_TakesAnEmptyLineInASegmentOfItsOwn(t *testing.T) {
+	for _, pieces := range [][]string{{"\r\n"}, {"\r", "\n"}, {"\n"}, {"\r\n", "\r\n"}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := listenPipes()
+			raw(t, l, func(conn net.Conn) {
+				for readRequest(conn) {
+					for _, piece := range append(pieces, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
+						_, _ = io.WriteString(conn, piece)
+						time.Sleep(time.Second) // the bubble's: until all else waits
+					}
+				}
+			})
+			s := pipeSender(t, nil, l)
+			s.lifetime = forEver
+			for range 2 {
+				if a := s.post(t, at("http", l, 1)); !a.ok() || a.status != 200 {
+					t.Errorf("%q: %+v", pieces, a)
+				}
+				synctest.Wait()
+			}
+			if n := l.accepted.Load(); n != 1 {
+				t.Errorf("%q: %d connections", pieces, n)
+			}
+		})
+	}
+}
+
+// readRequest reads a webhook from a connection to its end; false for the connection's end.
+func readRequest(conn net.Conn) bool {
+	var received strings.Builder
+	buffer := make([]byte, 4<<10)
+	for !strings.HasSuffix(received.String(), string(statusBody)) {
+		n, err := conn.Read(buffer)
+		received.Write(buffer[:n])
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
