@@ -18,9 +18,6 @@ import (
 // Retry-After are much shorter; of a longer line the rest is dropped.
 const maxHeadLine = 256
 
-// maxLineBreaks is how many bytes of line breaks before a status line are skipped.
-const maxLineBreaks = 64
-
 // headState is how far the head of an answer has been read.
 //
 //	headUnasked -> headStatusLine                      the request is written
@@ -48,8 +45,6 @@ type answerHead struct {
 
 	// hasArrived is set once a byte has arrived since the request was written.
 	hasArrived bool
-	// lineBreaks counts the bytes that skipLineBreaks has skipped before this answer.
-	lineBreaks int
 
 	line    [maxHeadLine]byte // the beginning of the line that is being read
 	lineLen int
@@ -66,7 +61,7 @@ func (h *answerHead) begin(state headState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.state = state
-	h.hasArrived, h.lineBreaks = false, 0
+	h.hasArrived = false
 	h.lineLen, h.firstLine, h.status, h.retryAfter = 0, "", 0, ""
 }
 
@@ -95,20 +90,11 @@ func (h *answerHead) isAnswering() bool {
 	return h.hasArrived
 }
 
-// skipLineBreaks returns how many bytes at the beginning of arrived are line breaks before a
-// status line, which RFC 9112 section 2.2 allows to ignore. net/http refuses them.
-func (h *answerHead) skipLineBreaks(arrived []byte) int {
+// needsMore reports that an answer has begun and its final status line has not ended.
+func (h *answerHead) needsMore() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	isBeforeStatusLine := h.state == headUnasked || h.state == headStatusLine && h.lineLen == 0
-	if !isBeforeStatusLine {
-		return 0
-	}
-
-	breaks := len(arrived) - len(bytes.TrimLeft(arrived, "\r\n"))
-	breaks = min(breaks, maxLineBreaks-h.lineBreaks)
-	h.lineBreaks += breaks
-	return breaks
+	return h.hasArrived && (h.state == headStatusLine || h.state == headInterim)
 }
 
 // read takes note of the bytes that arrived next.
@@ -252,25 +238,32 @@ type watched struct {
 	head answerHead
 
 	// socket is of the TCP connection below; nil for none, which tests have.
-	socket syscall.RawConn
+	socket *socket
 }
 
+// Read returns the beginning of an answer only with its final status line, if p has room:
+// net/http closes the connection at the first line that it refuses, which may be an empty one
+// or one of a 1xx, and then nobody would read the status behind it.
 func (c *watched) Read(p []byte) (int, error) {
-	for {
-		n, err := c.Conn.Read(p)
-		skipped := c.head.skipLineBreaks(p[:n])
-		n = copy(p, p[skipped:n])
-		c.head.read(p[:n])
-		if n > 0 || err != nil || skipped == 0 {
-			return n, err
-		}
+	n, err := c.readNoted(p)
+	for err == nil && n < len(p) && c.head.needsMore() {
+		var more int
+		more, err = c.readNoted(p[n:])
+		n += more
 	}
+	return n, err
+}
+
+func (c *watched) readNoted(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.head.read(p[:n])
+	return n, err
 }
 
 // Write refuses a request if something has arrived on a kept connection since its last answer:
 // it would be taken for the answer to this request.
 func (c *watched) Write(p []byte) (int, error) {
-	if c.head.isUnasked() && hasBytesWaiting(c.socket) {
+	if c.head.isUnasked() && c.socket.hasBytesWaiting() {
 		return 0, errRemains
 	}
 	if !c.head.ask() {
@@ -279,32 +272,44 @@ func (c *watched) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// A socket looks at a TCP connection below TLS. It is used by one goroutine at a time.
+type socket struct {
+	raw syscall.RawConn
+
+	// look sets waiting to how many bytes have been received that nobody has read. It is kept,
+	// since making it for each request would take memory.
+	look    func(fd uintptr)
+	waiting int
+}
+
 // socketOf returns the socket of a connection; nil for one that has none.
-func socketOf(conn net.Conn) syscall.RawConn {
+func socketOf(conn net.Conn) *socket {
 	withSocket, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil
 	}
-	socket, err := withSocket.SyscallConn()
+	raw, err := withSocket.SyscallConn()
 	if err != nil {
 		return nil
 	}
-	return socket
+
+	s := &socket{raw: raw}
+	s.look = func(fd uintptr) {
+		waiting, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		if err == nil {
+			s.waiting = waiting
+		}
+	}
+	return s
 }
 
-// hasBytesWaiting reports, without blocking, whether a socket has received what nobody has
-// read. Errors and nil are no bytes: the request that follows meets the error itself.
-func hasBytesWaiting(socket syscall.RawConn) bool {
-	if socket == nil {
+// hasBytesWaiting reports, without blocking, whether something has been received that nobody
+// has read. After an error, and for nil, it returns false: the request meets the error itself.
+func (s *socket) hasBytesWaiting() bool {
+	if s == nil {
 		return false
 	}
-	waiting := 0
-	// Control needs no turn among the readers, one of whom waits for the next byte.
-	_ = socket.Control(func(fd uintptr) {
-		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		if err == nil {
-			waiting = n
-		}
-	})
-	return waiting > 0
+	s.waiting = 0
+	_ = s.raw.Control(s.look) // needs no turn among the readers, one of whom waits for the next byte
+	return s.waiting > 0
 }
