@@ -2,10 +2,12 @@ package dispatch
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,11 +33,16 @@ func quietUnsolicited(t *testing.T) {
 }
 
 // Whatever arrives behind an answer before the next request is written, the next event is
-// delivered. The connection over which the surplus arrived is replaced.
+// delivered. The connection over which the surplus arrived is replaced. A surplus that looks like
+// an answer is left to TestWatched_WritesNothingBehindASurplus: one that is being read at the moment when the request is
+// written cannot be told from an answer to it.
 func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
 	quietUnsolicited(t)
 	authority := newAuthority(t)
 	for name, c := range surpluses {
+		if strings.HasPrefix(c.surplus, "HTTP/") {
+			continue
+		}
 		for scheme, config := range map[string]*tls.Config{"http": nil, "https": authority.vendor(t)} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
 				answered, written := make(chan struct{}), make(chan struct{})
@@ -113,6 +120,43 @@ func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
 						t.Errorf("%d requests", n)
 					}
 				})
+			})
+		}
+	}
+}
+
+// Nothing is written to a kept connection on which something has arrived since its last answer,
+// whether it was read or not.
+func TestWatched_WritesNothingBehindASurplus(t *testing.T) {
+	for name, c := range surpluses {
+		for how, isRead := range map[string]bool{"read": true, "waiting": false} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				l := listen(t, "127.0.0.1:0")
+				client, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				receiver, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer receiver.Close()
+				conn := &watched{Conn: client, socket: socketOf(client)}
+				conn.head.begin(headUnasked)
+
+				_, _ = io.WriteString(receiver, c.surplus)
+				if isRead {
+					_, _ = conn.Read(make([]byte, 1<<10))
+				}
+				for !isRead && !conn.socket.hasBytesWaiting() {
+					runtime.Gosched() // until the kernel has handed it over
+				}
+				n, err := conn.Write([]byte("POST"))
+
+				if n != 0 || !errors.Is(err, errRemains) {
+					t.Errorf("%d bytes were written: %v", n, err)
+				}
 			})
 		}
 	}
