@@ -276,10 +276,11 @@ func (c *watched) Write(p []byte) (int, error) {
 type socket struct {
 	raw syscall.RawConn
 
-	// look sets waiting to how many bytes have been received that nobody has read. It is kept,
-	// since making it for each request would take memory.
-	look    func(fd uintptr)
-	waiting int
+	// look sets isWaiting if something has been received that nobody has read. It is kept, since
+	// making it for each request would take memory, and so is the byte that it looks at.
+	look      func(fd uintptr)
+	peeked    [1]byte
+	isWaiting bool
 }
 
 // socketOf returns the socket of a connection; nil for one that has none.
@@ -295,10 +296,8 @@ func socketOf(conn net.Conn) *socket {
 
 	s := &socket{raw: raw}
 	s.look = func(fd uintptr) {
-		waiting, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		if err == nil {
-			s.waiting = waiting
-		}
+		n, _, err := unix.Recvfrom(int(fd), s.peeked[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		s.isWaiting = err == nil && n > 0
 	}
 	return s
 }
@@ -309,7 +308,7 @@ func (s *socket) hasBytesWaiting() bool {
 	if s == nil {
 		return false
 	}
-	s.waiting = 0
+	s.isWaiting = false
 	_ = s.raw.Control(s.look) // needs no turn among the readers, one of whom waits for the next byte
-	return s.waiting > 0
+	return s.isWaiting
 }
