@@ -189,7 +189,7 @@ check-clients: ## clients of other languages walk to a delivered order, over HTT
 
 # Not by go test: signals must reach what removes the containers. In a network of its own,
 # whose ports are free.
-compose-test: ## build and run docker-compose.yml under a Docker daemon of its own: walk, day, kills, upgrade, restore; nothing is left; root, 10 minutes
+compose-test: ## build and run docker-compose.yml under a Docker daemon of its own: walk, day, kills, upgrade, restore; nothing is left; root, 15 minutes
 	@sh internal/stack/deps.sh docker mmdebstrap openssl valkey-server
 	@mkdir -p "$(DATA_DIR)/bin"
 	@CGO_ENABLED=0 go test -tags compose -c -o "$(DATA_DIR)/bin/compose-test" ./internal/composetest
