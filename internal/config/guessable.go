@@ -21,9 +21,10 @@ import (
 const leastDifferent = 6
 
 // placeholders stand in secrets that nobody has replaced yet, and in no random one. A text of
-// 44 random characters (base64) spells one of the four of six letters once in two million
-// times: letters have two of 64 characters, those that a digit stands for three, so 732 of
-// 64⁶ texts are one of them, at each of 39 places. The longer ones add little to that.
+// 44 random characters (base64) spells one of the four of six letters about once in a million
+// times. Letters have two of 64 characters, those that a digit stands for three, so 732 of
+// 64⁶ texts are one of them, at each of 39 places; of its letters alone 4 of 26⁶ are, at fewer
+// places. The longer words add little to that.
 var placeholders = []string{
 	"changeme", "changeit", "changethis", "replaceme", "replacethis", "placeholder", "password", "passwort", "example", "secret", "adminkey",
 	"yourkey", "insertkey", "testkey", "demokey", "sandbox", "vendorapi", "adminadmin", "administrator", "production",
@@ -76,7 +77,7 @@ func Guessable(secret []byte) error {
 	}
 
 	text := folded(secret)
-	undoubled := slices.Compact(bytes.Clone(secret)) // 0123 of 00112233
+	undoubled := slices.Compact(bytes.Clone(secret)) // 0123 for 00112233
 
 	switch {
 	case len(different) < leastDifferent:
@@ -137,15 +138,25 @@ var spellings = []*strings.Replacer{
 	strings.NewReplacer("@", "a", "4", "a", "3", "e", "0", "o", "$", "s", "5", "s", "!", "i", "1", "l"),
 }
 
-// isPlaceholder reports whether a folded text spells one of the placeholders.
+// isPlaceholder reports whether a folded text spells one of the placeholders, also by its letters
+// alone: change/me/now, q1w2e3r4t5y6.
 func isPlaceholder(text string) bool {
-	for _, letters := range spellings {
-		spelled := letters.Replace(text)
-		if slices.ContainsFunc(placeholders, func(word string) bool { return strings.Contains(spelled, word) }) {
-			return true
-		}
+	readings := []string{lettersOf(text)}
+	for _, spelling := range spellings {
+		readings = append(readings, spelling.Replace(text))
 	}
-	return false
+	return slices.ContainsFunc(readings, func(reading string) bool {
+		return slices.ContainsFunc(placeholders, func(word string) bool { return strings.Contains(reading, word) })
+	})
+}
+
+func lettersOf(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // isMostlyKnown reports whether words and rows leave no more of a folded text than a third of

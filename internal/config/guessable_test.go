@@ -44,6 +44,8 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 		"tripled letters":       "aaabbbcccdddeeefffggg",
 		"a doubled row":         "qqwweerrttyyuuii",
 		"columns":               "1qaz2wsx3edc4rfv",
+		"a row and digits":      "q1w2e3r4t5y6u7i8",
+		"words and slashes":     "change/me/now/please",
 		"columns, upwards":      "zaq1xsw2cde3vfr4",
 		"rows of QWERTY":        "asdfghjklzxcvbnm",
 		"rows of QWERTZ":        "qwertzuiopasdfgh",
