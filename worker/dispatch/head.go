@@ -20,20 +20,20 @@ const maxHeadLine = 256
 
 // headState is how far the head of an answer has been read.
 //
-//	headUnasked -> headStatusLine                      the request is written
-//	headUnasked -> headRemains                         something arrived before that
+//	headBeforeRequest -> headStatusLine                      the request is written
+//	headBeforeRequest -> headRemains                         something arrived before that
 //	headStatusLine -> headInterim -> headStatusLine    a 1xx, which is no answer yet
 //	headStatusLine -> headFields -> headOver
 //	headStatusLine -> headOver                         no status line of HTTP
 type headState int
 
 const (
-	headOver       headState = iota // nothing more is looked at, until the next request
-	headUnasked                     // a kept connection waits for its next request to be written
-	headRemains                     // no request may be written: remains of the former answer came, or may come
-	headStatusLine                  // the next line should be a status line
-	headInterim                     // in the fields of a 1xx
-	headFields                      // in the fields of the final answer
+	headOver          headState = iota // nothing more is looked at, until the next request
+	headBeforeRequest                  // a kept connection waits for its next request to be written
+	headRemains                        // no request may be written: remains of the former answer came, or may come
+	headStatusLine                     // the next line should be a status line
+	headInterim                        // in the fields of a 1xx
+	headFields                         // in the fields of the final answer
 )
 
 // An answerHead is the status and the Retry-After of an HTTP/1 answer, picked from the bytes
@@ -55,7 +55,7 @@ type answerHead struct {
 }
 
 // begin forgets the answer before: a request is about to use the connection. state is
-// headStatusLine on a new connection, headUnasked on a kept one, and headRemains on one that
+// headStatusLine on a new connection, headBeforeRequest on a kept one, and headRemains on one that
 // may not be used.
 func (h *answerHead) begin(state headState) {
 	h.mu.Lock()
@@ -65,19 +65,19 @@ func (h *answerHead) begin(state headState) {
 	h.lineLen, h.firstLine, h.status, h.retryAfter = 0, "", 0, ""
 }
 
-// isUnasked reports that a kept connection's next request has not been written.
-func (h *answerHead) isUnasked() bool {
+// awaitsRequest reports that a kept connection's next request has not been written.
+func (h *answerHead) awaitsRequest() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state == headUnasked
+	return h.state == headBeforeRequest
 }
 
-// ask notes that a part of the request is about to be written. It returns false if that must
-// not be.
-func (h *answerHead) ask() bool {
+// beginRequest notes that a part of the request is about to be written, and reports whether it
+// may be.
+func (h *answerHead) beginRequest() (mayWrite bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == headUnasked {
+	if h.state == headBeforeRequest {
 		h.state = headStatusLine
 	}
 	return h.state != headRemains
@@ -104,7 +104,7 @@ func (h *answerHead) read(arrived []byte) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state == headUnasked {
+	if h.state == headBeforeRequest {
 		h.state = headRemains
 	}
 	if h.state == headRemains {
@@ -212,8 +212,8 @@ func unreadable(beginning string) string {
 	return what + "it does not begin with a status line of HTTP, but with " + quoteBeginning(beginning)
 }
 
-// quoteBeginning quotes at most the first 40 characters of a text, and fewer if they are
-// escaped in many. What it returns is ASCII or can be printed, and ends with … if it is cut.
+// quoteBeginning quotes the beginning of a text: at most 40 characters, and at most 80 bytes with
+// quotes and escapes. What it returns can be printed, and ends with … if the text is cut.
 func quoteBeginning(text string) string {
 	const maxRunes, maxQuoted = 40, 80
 	end := 0
@@ -241,9 +241,9 @@ type watched struct {
 	socket *socket
 }
 
-// Read returns the beginning of an answer only with its final status line, if p has room:
-// net/http closes the connection at the first line that it refuses, which may be an empty one
-// or one of a 1xx, and then nobody would read the status behind it.
+// Read goes on reading until the final status line is in p, or p is full. Otherwise net/http may
+// close the connection at an empty line or a bad 1xx before it, and nobody would read the status
+// that follows.
 func (c *watched) Read(p []byte) (int, error) {
 	n, err := c.readNoted(p)
 	for err == nil && n < len(p) && c.head.needsMore() {
@@ -263,10 +263,10 @@ func (c *watched) readNoted(p []byte) (int, error) {
 // Write refuses a request if something has arrived on a kept connection since its last answer:
 // it would be taken for the answer to this request.
 func (c *watched) Write(p []byte) (int, error) {
-	if c.head.isUnasked() && c.socket.hasBytesWaiting() {
+	if c.head.awaitsRequest() && c.socket.hasBytesWaiting() {
 		return 0, errRemains
 	}
-	if !c.head.ask() {
+	if !c.head.beginRequest() {
 		return 0, errRemains
 	}
 	return c.Conn.Write(p)

@@ -143,7 +143,7 @@ func TestWatched_WritesNothingBehindASurplus(t *testing.T) {
 				}
 				defer receiver.Close()
 				conn := &watched{Conn: client, socket: socketOf(client)}
-				conn.head.begin(headUnasked)
+				conn.head.begin(headBeforeRequest)
 
 				_, _ = io.WriteString(receiver, c.surplus)
 				if isRead {

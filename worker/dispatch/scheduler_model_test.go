@@ -132,7 +132,7 @@ func (m *model) add() {
 }
 
 // ask puts an event into its schedule again, past the stream, as the API does.
-func (m *model) ask() {
+func (m *model) beginRequest() {
 	if m.read == 0 {
 		return
 	}
@@ -561,7 +561,7 @@ func TestScheduler_LosesNothingAndKeepsTheRules(t *testing.T) {
 			"set back":   func(rt *rapid.T) { m.T = rt; m.setBack() },
 			"mood":       func(rt *rapid.T) { m.T = rt; m.accounts[m.pick("account", 3)].mood = m.pick("mood", moods) },
 			"change":     func(rt *rapid.T) { m.T = rt; m.change() },
-			"ask":        func(rt *rapid.T) { m.T = rt; m.ask() },
+			"ask":        func(rt *rapid.T) { m.T = rt; m.beginRequest() },
 			"takes over": func(rt *rapid.T) { m.T = rt; m.takeOver() },
 		}
 		rt.Repeat(actions)

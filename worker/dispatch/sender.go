@@ -65,11 +65,12 @@ type exchange struct {
 	// answerBegun is set once a byte of an answer has arrived on that connection. A request
 	// without an answer may be repeated on a new one, since the kept one may have been stale.
 	answerBegun atomic.Bool
-	// remainsRead is set if what was read as the answer had arrived before the request was
-	// written: on a reused connection it belongs to the answer before.
-	remainsRead atomic.Bool
+	// answerIsOld is set if the bytes that net/http took for the answer arrived before the request
+	// was written: on a reused connection they belong to the answer before.
+	answerIsOld atomic.Bool
 
-	// wantsNew makes http.Transport pass over kept connections. It changes only between requests.
+	// wantsNew makes the request refuse every kept connection: http.Transport closes each one that
+	// is refused, and dials in the end. It changes only between requests.
 	wantsNew bool
 }
 
@@ -93,12 +94,12 @@ func (x *exchange) traced(trace httptrace.ClientTrace) *httptrace.ClientTrace {
 		x.conn.Store(conn)
 		x.isReused.Store(info.Reused)
 		x.answerBegun.Store(false)
-		x.remainsRead.Store(false)
+		x.answerIsOld.Store(false)
 	}
 	trace.GotFirstResponseByte = func() {
 		x.answerBegun.Store(true)
 		conn := x.conn.Load()
-		x.remainsRead.Store(conn != nil && !conn.head.isAnswering())
+		x.answerIsOld.Store(conn != nil && !conn.head.isAnswering())
 	}
 	return &trace
 }
@@ -111,12 +112,12 @@ func (x *exchange) beginning(isReused bool) headState {
 	case x.wantsNew:
 		return headRemains
 	}
-	return headUnasked
+	return headBeforeRequest
 }
 
-// shouldRepeat reports that a kept connection is to blame for what came of the request, which
-// may have been an error: the receiver had closed it, or what was read there is not the answer
-// to this request. http.Transport repeats a request itself only in some of these cases.
+// shouldRepeat reports whether to send the request once more because its kept connection was at
+// fault: the receiver had closed it, or what was read there was not the answer to this request,
+// with or without an error. http.Transport repeats a request itself only in some of these cases.
 func (x *exchange) shouldRepeat(err error) bool {
 	isStale := err != nil && x.phase.Load() == kept && !x.answerBegun.Load()
 	if isStale {
@@ -125,7 +126,7 @@ func (x *exchange) shouldRepeat(err error) bool {
 	if !x.isReused.Load() || !x.answerBegun.Load() {
 		return false
 	}
-	if x.remainsRead.Load() {
+	if x.answerIsOld.Load() {
 		return true
 	}
 
