@@ -65,7 +65,7 @@ func ParseFailureReason(name string) (FailureReason, error) {
 // An accept of an order that has a courier is a repetition or, from another courier, illegal. When
 // a status was reported before any courier was named, the accept is a Swap.
 //
-// The status that the order is in, reported again with another estimate, is a Revise. The estimate
+// The status that the order is in, or an acceptance, reported again with another estimate is a Revise. The estimate
 // counts that was reported last, whatever times the reports have.
 //
 // A Change has the fleet's time, but not in the future and not before what precedes it, and the newest
@@ -82,6 +82,8 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case u.Kind == KindAccept && o.Status == Searching:
 		return forward(o, u, Assigned, now)
 	case u.Kind == KindSwap && (o.Status == Searching || u.Courier.IsZero()):
+	case u.Kind == KindAccept && u.Courier == o.Courier && o.revisedBy(u.ETA) && !u.ETA.Equal(o.EstimatedDropoff(o.Version)):
+		return Decision{Action: Revise, Changes: []Change{o.between(EstimateRevised, u, now)}}
 	case u.Courier == o.Courier:
 		return Decision{Action: Drop}
 	case u.Kind == KindSwap || o.Courier.IsZero():

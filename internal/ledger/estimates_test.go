@@ -84,7 +84,12 @@ func TestReport_TakesAnotherEstimateOfWhoAcceptsAgain(t *testing.T) {
 
 	const entries = 3 // the order and its two reports
 	last := collectFrom(t, s.Ledger, []partition{s.partitions[o.ID.Partition()]}, RoleStatus, entries)[entries-1].Update
-	check(t, last.Kind == delivery.KindStatus && last.Status == delivery.Assigned && last.ETA.Equal(accept.ETA), "%+v", last)
+	check(t, last.Kind == delivery.KindAccept && last.Courier == mehmet && last.ETA.Equal(accept.ETA), "%+v", last)
+
+	decided := *o
+	decided.Status, decided.Courier = delivery.Delivering, mehmet
+	decision := delivery.Decide(&decided, *last, time.Now())
+	check(t, decision.Action == delivery.Revise && decision.Changes[0].Status == delivery.Delivering, "%+v", decision)
 }
 
 // The first estimate is decided while the fleet has already given a second one. When it takes the

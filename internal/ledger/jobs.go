@@ -59,26 +59,13 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 		return 0, orderNotFound()
 	}
 	if (name == "taken" || name == "known") && len(record) == 1 {
-		status := delivery.Status(record[0])
-		revisesAcceptance := name == "known" && u.Kind == delivery.KindAccept && !u.ETA.IsZero()
-		if revisesAcceptance {
-			return l.reportEstimate(ctx, u, status, now)
-		}
-		return status, nil
+		return delivery.Status(record[0]), nil
 	}
 	o, err := decodeOrder(record, r.number)
 	if err != nil {
 		return 0, err
 	}
 	return o.Status, refusedReport(name, o, &u)
-}
-
-// reportEstimate reports the estimate of a courier who accepts an order once more, as a repetition of
-// the status that it is in.
-func (l Orders) reportEstimate(ctx context.Context, accept delivery.Update, status delivery.Status, now time.Time) (delivery.Status, error) {
-	accept.Kind, accept.Courier = delivery.KindStatus, delivery.Courier{}
-	accept.Status = max(status, delivery.Assigned) // the acceptance may wait to be decided
-	return l.Report(ctx, accept, now)
 }
 
 func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {

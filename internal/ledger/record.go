@@ -40,7 +40,7 @@ func millis(t time.Time) int64 {
 }
 
 // estimateOf is the stored form of an estimate of the drop-off: in ms since a day before the
-// creation of the order, so that four bytes hold it exactly; 0 is the zero time.
+// creation of the order, so that four bytes hold it exactly (for 49 days); 0 is the zero time.
 func estimateOf(created, estimate time.Time) uint32 {
 	if estimate.IsZero() {
 		return 0

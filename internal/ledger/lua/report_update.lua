@@ -30,14 +30,14 @@ local status, reported, flags = order_status(order), order_reported(order), byte
 local ended, forward = status >= DELIVERED, wanted > reported and wanted <= DELIVERED and kind <= STATUS
 local latest = max(reported, ended and 0 or status)
 
--- The status that was reported last, repeated with another estimate. Until the fleet gives one, the
--- vendor is told one that the service has computed.
+-- The status that was reported last, or an acceptance, repeated with another estimate. Until the
+-- fleet gives one, the vendor is told one that the service has computed.
 local given, estimated = tonumber(ARGV[11]), order_estimated(order)
-if given > 0 then given = given - order_created(order) + DAY end
+if given > 0 then given = max(given - order_created(order) + DAY, 1) end
 local before = estimated > 0 and estimated or order_told(order)
-local repeats = kind == STATUS and wanted == latest and wanted < DELIVERED and not ended
 local differs = given > 0 and (before == 0 or max(given - before, before - given) >= LEAST_REVISION)
-local revises = repeats and differs and flags < 2 * tonumber(ARGV[10])
+local may_revise = differs and not ended and latest < DELIVERED and flags < 2 * tonumber(ARGV[10])
+local revises = may_revise and kind == STATUS and wanted == latest
 
 if kind == STATUS and not revises then
   if wanted <= latest or status == DELIVERED and wanted <= DELIVERED then
@@ -50,12 +50,13 @@ if kind == STATUS and not revises then
 elseif kind ~= STATUS then
   if ended then return refuse('ended') end
   local whose = order_courier(order, ARGV[7])
-  if whose == 'same' then return 'known\n' .. char(status) end
-  if kind == ACCEPT and whose ~= 'none' then return refuse('taken_by_another') end
+  revises = may_revise and kind == ACCEPT and whose == 'same'
+  if whose == 'same' and not revises then return 'known\n' .. char(status) end
+  if kind == ACCEPT and whose ~= 'none' and not revises then return refuse('taken_by_another') end
   handed_over = whose == 'other'
   if kind > STATUS and max(reported, status) < 2 then return refuse('unassigned') end
 end
-if not forward and kind ~= ACCEPT then
+if not forward and (kind ~= ACCEPT or revises) then
   if flags >= 2 * tonumber(ARGV[8]) then return refuse('too_many') end
   flags = flags + 2
 end
@@ -64,5 +65,5 @@ call('XADD', KEYS[2], '*', 'u', ARGV[6])
 call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 24) .. pack('>I4', estimated)
   .. sub(order, 29, 44) .. now)
 if handed_over then call('SETRANGE', KEYS[1], 94, ARGV[9]) end
-if kind ~= STATUS then call('APPEND', KEYS[1], ARGV[7]) end
+if kind ~= STATUS and not revises then call('APPEND', KEYS[1], ARGV[7]) end
 return 'taken\n' .. char(status)
