@@ -179,13 +179,17 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 		issued = secret
 	}
 	e, err = l.Endpoint(ctx, account)
-	changedSince := delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured || err == nil && e.URL != url
-	if changedSince {
-		// By another request. The answer says what this one did.
-		e = &WebhookEndpoint{Account: account, Receiver: Receiver{URL: url}, State: EndpointHealthy, StateSince: l.Now()}
-		return e, issued, nil
+	if delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured {
+		e, err = &WebhookEndpoint{Account: account, State: EndpointHealthy, StateSince: l.Now()}, nil
 	}
-	return e, issued, err
+	if err != nil {
+		return nil, "", err
+	}
+
+	// Another request may have changed or deleted the URL since. The answer has the one that this
+	// request has set.
+	e.URL = url
+	return e, issued, nil
 }
 
 // SetURL looks again for half a second, so that a DELETE and a PUT in a row succeed while a
