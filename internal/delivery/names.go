@@ -12,8 +12,8 @@ import (
 // and the initial of the surname, in upper case as in Turkish (spec, "Delivery rules" 6). "Mehmet Yılmaz"
 // becomes "Mehmet Y.".
 //
-// Nothing else of the name leaves, since a surname may stand anywhere in it: no second name, number,
-// remark or sign. A name of one word is a given name; behind a title, before a comma and a title, or when
+// Nothing else of the name is shown, since any of it may be a surname: no second name, number, remark
+// or sign. A name of one word is a given name; behind a title, before a comma and a title, or when
 // its label says that it is a surname, only its initial leaves. Where the surname may be the first word as
 // well as the last, as in "YILMAZ Mehmet", two initials leave: "Y. M.". The result is empty if the name
 // has no letter. AbbreviateName is idempotent.
@@ -116,12 +116,12 @@ var (
 	givenLabels   = map[string]bool{"ad": true, "adi": true, "first": true, "given": true, "isim": true, "ismi": true}
 )
 
-// behindLabel returns what follows the last colon that letters follow, since what stands before a colon
+// behindLabel returns what follows the last colon that a name follows, since what stands before a colon
 // is a label: "Kurye No 5: Ayşe Kaya". isSurname reports that the label is that of a surname alone.
 func behindLabel(text string) (name string, isSurname bool) {
 	parts := strings.Split(text, ":")
 	for i := len(parts) - 1; i > 0; i-- {
-		if len(wordsOf(parts[i])) > 0 {
+		if len(namesIn(parts[i])) > 0 {
 			return parts[i], isSurnameLabel(parts[i-1])
 		}
 	}
@@ -226,8 +226,8 @@ func splitWords(text string) (given, surname string, isCertain bool) {
 		return names[0], "", true
 	}
 
-	isOutstanding := isInCapitals(names[0]) && slices.ContainsFunc(names[1:], isInSmallLetters)
-	return names[0], names[len(names)-1], !isOutstanding
+	isOnlyFirstInCapitals := isInCapitals(names[0]) && slices.ContainsFunc(names[1:], hasSmallLetter)
+	return names[0], names[len(names)-1], !isOnlyFirstInCapitals
 }
 
 // wordsOfName returns the words of a name, titles included. Fleets write numbers and signs beside a
@@ -246,16 +246,15 @@ func endsPart(r rune) bool {
 	return !isNameLetter(r) && !strings.ContainsRune(" .'-", r)
 }
 
-// isInCapitals reports that a word has two letters or more, all of them capitals. Caseless scripts have
-// none.
+// isInCapitals reports that a word has two letters or more, all of them capitals. A script without case
+// has no capitals.
 func isInCapitals(word string) bool {
 	isOther := func(r rune) bool { return unicode.IsLetter(r) && !unicode.IsUpper(r) }
 	return countLetters(word) >= 2 && !strings.ContainsFunc(word, isOther)
 }
 
-// isInSmallLetters reports that a word has two letters or more, and not capitals only. Caseless scripts
-// have no small letters.
-func isInSmallLetters(word string) bool {
+// hasSmallLetter reports that a word has two letters or more, and a small one among them.
+func hasSmallLetter(word string) bool {
 	return countLetters(word) >= 2 && strings.ContainsFunc(word, unicode.IsLower)
 }
 

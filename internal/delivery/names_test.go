@@ -107,6 +107,7 @@ func TestAbbreviateName_ReadsWhatFleetsWrite(t *testing.T) {
 		"Yılmaz, (Moto) Mehmet": "Mehmet Y.",
 
 		"Mehmet Yılmaz, Jr.":                "Mehmet Y.",
+		"Mehmet Yılmaz: Moto":               "Mehmet Y.",
 		"Mehmet Yılmaz, Kadıköy":            "M. Y.",
 		"Mehmet Yılmaz, 34 ABC 123":         "M. Y.",
 		"Mehmet Yılmaz, Ali Demir":          "M. Y.",

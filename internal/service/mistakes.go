@@ -57,9 +57,9 @@ func addressMistake(address netip.Addr) error {
 	return nil
 }
 
-// networkNames end names that the list of public suffixes has, but that no public name
-// server answers: .arpa is for name servers themselves and, below home.arpa, for a home's
-// network (RFC 8375); .onion is for Tor.
+// networkNames end names that the list of public suffixes has, but under which no public web
+// server can stand: .arpa is for the network's own records, home.arpa for a home's network
+// (RFC 8375), .onion for Tor.
 var networkNames = []string{"arpa", "onion"}
 
 // addressNames end names that lead to an address of one's own network, either the address
