@@ -18,10 +18,10 @@ import (
 // A Command is a line of a shell block, with the lines that it is continued by.
 type Command struct{ Section, Line string }
 
-// A Runbook is configs/prometheus/RUNBOOK.md: its commands, and the heads by which they work.
+// A Runbook is configs/prometheus/RUNBOOK.md: its commands, and the setups of a shell that they need.
 type Runbook struct {
 	ComposeHead, MakeRunHead string
-	Functions                string // after either head
+	Functions                string // behind either head
 	Commands                 []Command
 }
 
@@ -62,9 +62,7 @@ func parse(text string) (heads []string, commands []Command) {
 			heads = append(heads, block)
 		case inBlock && fence == "```":
 			inBlock = false
-			for _, line := range lines(block) {
-				commands = append(commands, Command{Section: section, Line: line})
-			}
+			commands = append(commands, commandsOf(section, block)...)
 		case inBlock:
 			block += line
 		case strings.HasPrefix(line, "## ") || strings.HasPrefix(line, "# Without"):
@@ -74,12 +72,12 @@ func parse(text string) (heads []string, commands []Command) {
 	return heads, commands
 }
 
-// lines are the commands of a block, without comments.
-func lines(block string) (commands []string) {
+// commandsOf returns the commands of a block, without comments.
+func commandsOf(section, block string) (commands []Command) {
 	for _, line := range strings.Split(strings.ReplaceAll(block, "\\\n", " "), "\n") {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "#") {
-			commands = append(commands, line)
+			commands = append(commands, Command{Section: section, Line: line})
 		}
 	}
 	return commands

@@ -82,7 +82,7 @@ func OfDocument(name string) ([]Command, error) {
 
 	var commands []Command
 	inFence, block := false, ""
-	for line := range strings.Lines(text + "\n") {
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
 			inFence = !inFence
 		}
@@ -91,15 +91,14 @@ func OfDocument(name string) ([]Command, error) {
 			block += command
 			continue
 		}
-		for _, line := range lines(block) {
-			commands = append(commands, Command{Section: name, Line: line})
-		}
+		commands = append(commands, commandsOf(name, block)...)
 		block = ""
 	}
-	return commands, nil
+	return append(commands, commandsOf(name, block)...), nil
 }
 
-// PlaceOf returns where the command of a document is run, "" where nobody knows.
+// PlaceOf returns where a command is run: by the first place whose beginning it has, so that in
+// Documents a longer beginning stands before a shorter one. It is empty if there is none.
 func PlaceOf(c Command) string {
 	for _, place := range Documents[c.Section] {
 		if strings.HasPrefix(c.Line, place.Begins) {
