@@ -27,6 +27,8 @@ func (f *form) occurred(t delivery.Text, now time.Time) time.Time {
 	if !t.Set || at.After(now) {
 		return now
 	}
+
+	// One that cannot be read is zero. It is recorded already, and Invalid adds no second fault.
 	if at.Before(now.Add(-maxBehind)) {
 		f.Invalid("at", "must not lie more than 24 hours in the past"+delivery.ReadAs(at))
 	}

@@ -39,19 +39,19 @@ type guardedConn struct {
 	bounded bool
 	left    int
 
-	// lingers is set when a request is answered of which more may be on its way.
+	// lingers makes Close read on for a moment: the request that was answered may not have been read
+	// to its end.
 	lingers atomic.Bool
 }
 
-// How much is read of a request that was refused, and how long, before its connection is closed.
 const (
-	lingerBytes = 256 << 10
-	lingerTime  = time.Second
+	lingerBytes = 256 << 10   // read at most before the connection is closed
+	lingerTime  = time.Second // waited at most for them
 )
 
-// Close closes the connection. A system that closes one on which bytes came that nobody has read
-// resets it, and the reset can overtake the answer: a client that still sends, or a balancer,
-// would not learn why it was refused. So the answer is ended first, and the rest is read.
+// Close closes the connection. If unread bytes are waiting, the kernel sends a reset instead of a
+// normal end, and the reset can overtake the answer: a client that still sends, or a balancer,
+// would not learn why it was refused. So Close ends the answer first, and then reads the rest.
 func (c *guardedConn) Close() error {
 	lingers := c.lingers.Swap(false)
 	half, canEndAnswer := c.Conn.(interface{ CloseWrite() error })
@@ -99,8 +99,8 @@ func guarded(c net.Conn) *guardedConn {
 	return g
 }
 
-// noteFirstByte is called by the server at every change of a connection's state.
-func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
+// noteState is called by the server at every change of a connection's state.
+func noteState(c net.Conn, state fasthttp.ConnState) {
 	g := guarded(c)
 	if g == nil {
 		return
@@ -108,7 +108,7 @@ func noteFirstByte(c net.Conn, state fasthttp.ConnState) {
 	switch state {
 	case fasthttp.StateActive:
 		g.firstByte = true
-	case fasthttp.StateIdle: // the request has been read after all
+	case fasthttp.StateIdle: // the connection is kept: the whole request has been read
 		g.lingers.Store(false)
 	}
 }

@@ -100,7 +100,7 @@ func (g *gateway) newServer(name string, s *ListenerSettings, handler fasthttp.R
 	return &fasthttp.Server{
 		Handler:                      handler,
 		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { g.answerUnparsed(ctx, err, name == vendorListener) },
-		ConnState:                    noteFirstByte,
+		ConnState:                    noteState,
 		ReadBufferSize:               s.MaxHeaderBytes,
 		ReadTimeout:                  s.ReadTimeout,
 		WriteTimeout:                 s.WriteTimeout,

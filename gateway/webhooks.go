@@ -314,8 +314,8 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 	return show(x, viewHealth)(x.ledger.Webhooks.Endpoint(g.work, x.account))
 }
 
-// healthMembers are those of an endpoint's answer that no request changes. Most change by themselves, so
-// an answer that is sent back has them as they were, and they are not compared.
+// healthMembers are the members of an endpoint's answer that a PATCH takes and ignores, so that the
+// answer can be sent back. Most change by themselves, so they are not compared.
 type healthMembers struct {
 	AccountID    strictjson.Raw `json:"accountId"`
 	AccountName  strictjson.Raw `json:"accountName"`

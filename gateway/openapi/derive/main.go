@@ -83,8 +83,8 @@ type errorCode struct {
 const tableHead = `# Error codes
 
 Every refusal has ` + "`success: false`, a `message` for people, and `data.errorCode`" + ` for programs. Decide by
-the code; the wording of messages may change. *The same request* has the same bytes and, where an order
-is created, the same ` + "`X-Idempotency-Key`" + `: it never makes a second order.
+the code; the wording of messages may change. *The same request* has the same path and bytes and,
+for an order, the same ` + "`X-Idempotency-Key`" + `; sent twice it makes one order.
 
 Derived from the OpenAPI documents (` + "`go run ./gateway/openapi/derive -write`" + `).
 
