@@ -35,6 +35,13 @@ func attemptAgain(change func(*Attempt)) func(e *env) {
 	}
 }
 
+// withoutWebhook takes the webhook of the second change of the order "failed", and its record.
+func withoutWebhook(e *env) {
+	arrived, attempted := *e.arrival("failed", 3), *e.attempt(well, "failed", 3)
+	e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.EventID == arrived.EventID })
+	e.facts.Archive.Attempts = without(e.facts.Archive.Attempts, func(a Attempt) bool { return a == attempted })
+}
+
 func TestCheck_Webhooks(t *testing.T) {
 	t.Parallel()
 	// The first attempt of a change fails, another arrives 20 s later.
@@ -51,6 +58,11 @@ func TestCheck_Webhooks(t *testing.T) {
 		{"a version never arrived", EventLost, func(e *env) {
 			o := e.find(well, "failed").ID
 			e.facts.Arrivals = without(e.facts.Arrivals, func(a Arrival) bool { return a.Order == o && a.Status == "Failed" })
+		}},
+		{"one in between never arrived", EventLost, withoutWebhook},
+		{"one of which no webhook tells did not arrive", "", func(e *env) {
+			e.find(well, "failed").Changes[1].Silent = true
+			withoutWebhook(e)
 		}},
 		{"a version arrived and was refused", EventLost, func(e *env) { e.arrival("failed", 4).Answered = 500 }},
 		{"it was refused by a receiver that is well, and given up", EventLost, func(e *env) {

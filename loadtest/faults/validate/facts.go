@@ -107,6 +107,7 @@ type Order struct {
 // Change is one version of an order after its creation: a status that it reached, unless Between.
 type Change struct {
 	Between bool      `json:"between,omitempty"` // another courier or another estimate
+	Silent  bool      `json:"silent,omitempty"`  // no webhook tells of it: the next one does
 	Status  string    `json:"status"`
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
@@ -121,6 +122,15 @@ func (o *Order) path() []string {
 		}
 	}
 	return path
+}
+
+// toldBefore returns the last change before the one at i of which a webhook tells; -1 if there is none.
+func (o *Order) toldBefore(i int) int {
+	before := i - 1
+	for before >= 0 && o.Changes[before].Silent {
+		before--
+	}
+	return before
 }
 
 func (o *Order) subject(i int) string { return Subject(o.ID, uint32(i)+2) }

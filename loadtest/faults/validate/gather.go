@@ -99,6 +99,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 			for _, c := range o.Changes {
 				order.Changes = append(order.Changes, Change{
 					Between: c.Kind != delivery.StatusReached,
+					Silent:  c.Kind.EventType() == "",
 					Status:  c.Status.String(),
 					Version: c.Version,
 					At:      c.At,
