@@ -56,7 +56,7 @@ func (c *guardedConn) Close() error {
 	lingers := c.lingers.Swap(false)
 	half, canEndAnswer := c.Conn.(interface{ CloseWrite() error })
 	if lingers && canEndAnswer && half.CloseWrite() == nil {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // whatever comes, the connection is closed
 	}
 	return c.Conn.Close()
@@ -105,10 +105,10 @@ func noteState(c net.Conn, state fasthttp.ConnState) {
 	if g == nil {
 		return
 	}
-	switch state {
-	case fasthttp.StateActive:
+	if state == fasthttp.StateActive {
 		g.firstByte = true
-	case fasthttp.StateIdle: // the connection is kept: the whole request has been read
+	}
+	if state == fasthttp.StateIdle { // the connection is kept: the whole request has been read
 		g.lingers.Store(false)
 	}
 }

@@ -129,5 +129,8 @@ func (c Command) Judge(out string, err error) error {
 	if (err == nil || foundNothing) && !cannotWork.MatchString(out) {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %v\n%.600s", c.Section, c.Line, err, out)
+	if err == nil {
+		err = errors.New("it says that it cannot work")
+	}
+	return fmt.Errorf("%s: %s: %w\n%.600s", c.Section, c.Line, err, out)
 }
