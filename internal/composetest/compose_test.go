@@ -426,7 +426,7 @@ func (s *story) runbook(ctx context.Context) error {
 		if errors.As(err, &ended) {
 			err = ended // without the script
 		}
-		failed = errors.Join(failed, c.Judge(out, err))
+		failed = errors.Join(failed, c.CheckOutcome(out, err))
 		ran++
 	}
 	say("%d of %d commands were run", ran, len(runbook.Commands))
@@ -466,7 +466,8 @@ func (s *story) operate(ctx context.Context) error {
 		}
 	}
 
-	// Who is told, without what needs somebody else's addresses and sudo; and the alerts as they come.
+	// The files with the receivers of alerts, without sudo, and the log of alerts, without waiting
+	// for more.
 	err := s.shell(ctx, document, "docker compose --profile observe up -d --force-recreate alertmanager", "", "sudo chgrp 65534 *", "chgrp 65534 *")
 	if err != nil {
 		return err

@@ -65,8 +65,8 @@ func ParseFailureReason(name string) (FailureReason, error) {
 // An accept of an order that has a courier is a repetition or, from another courier, illegal. When
 // a status was reported before any courier was named, the accept is a Swap.
 //
-// The status that the order is in, or an acceptance, reported again with another estimate is a Revise. The estimate
-// counts that was reported last, whatever times the reports have.
+// The status that the order is in, or its acceptance, reported again with another estimate is a
+// Revise. The estimate counts that was reported last, whatever times the reports have.
 //
 // A Change has the fleet's time, but not in the future and not before what precedes it, and the newest
 // position that is known of its courier. What leaves the status as it is is later than what precedes it.
@@ -82,7 +82,7 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case u.Kind == KindAccept && o.Status == Searching:
 		return forward(o, u, Assigned, now)
 	case u.Kind == KindSwap && (o.Status == Searching || u.Courier.IsZero()):
-	case u.Kind == KindAccept && u.Courier == o.Courier && o.revisedBy(u.ETA) && !u.ETA.Equal(o.EstimatedDropoff(o.Version)):
+	case o.revisesAcceptance(u):
 		return Decision{Action: Revise, Changes: []Change{o.between(EstimateRevised, u, now)}}
 	case u.Courier == o.Courier:
 		return Decision{Action: Drop}
@@ -117,6 +117,15 @@ func forward(o *Order, u Update, target Status, now time.Time) Decision {
 		changes = append(changes, change)
 	}
 	return Decision{Action: Move, Changes: changes}
+}
+
+// revisesAcceptance reports whether the courier who has the order accepts it once more, with
+// another estimate. The estimate that is in force already is no other one: an acceptance may be
+// decided twice, since the stream delivers it at least once.
+func (o *Order) revisesAcceptance(u Update) bool {
+	isSameCourier := u.Kind == KindAccept && u.Courier == o.Courier
+	isInForce := u.ETA.Equal(o.EstimatedDropoff(o.Version))
+	return isSameCourier && !isInForce && o.revisedBy(u.ETA)
 }
 
 // revisedBy reports whether an estimate is another one than the vendor was last told; a zero one is

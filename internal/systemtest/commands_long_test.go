@@ -49,7 +49,7 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 		}
 		ran++
 		out, err := run(c.Line)
-		err = c.Judge(out, err)
+		err = c.CheckOutcome(out, err)
 		if err != nil {
 			t.Error(err)
 		}
@@ -68,7 +68,7 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 			out, err := run(c.Line)
 			var ended *exec.ExitError
 			foundNobody := errors.As(err, &ended) && strings.HasPrefix(c.Line, "make erase") && strings.Contains(out, "nothing found")
-			err = c.Judge(out, err)
+			err = c.CheckOutcome(out, err)
 			if err != nil && !foundNobody {
 				t.Error(err)
 			}

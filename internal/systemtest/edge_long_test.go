@@ -142,6 +142,7 @@ func (e *edge) ask(t *testing.T, address, method, target, body string) (text str
 func TestEdge(t *testing.T) {
 	t.Parallel()
 	e := startEdge(t)
+
 	t.Run("a vendor walks over HTTP/2 and TLS", func(t *testing.T) {
 		v := e.Vendor(t, stack.Unlimited)
 		c := e.from("127.0.0.2")
@@ -165,6 +166,7 @@ func TestEdge(t *testing.T) {
 			t.Error("TLS 1.1 is spoken")
 		}
 	})
+
 	t.Run("fleets reach their API and nothing else", func(t *testing.T) {
 		for path, want := range map[string]int{"/api/fleet/v1/openapi.yaml": 200, "/api/fleet/v1/jobs": 401,
 			"/api/admin/v1/accounts": 404, "/api/admin/v1/openapi.yaml": 404, "/metrics": 404, "/readyz": 404, "/api/vendor/v1/orders/x": 404} {
@@ -181,6 +183,7 @@ func TestEdge(t *testing.T) {
 			t.Errorf("customers reach the panel: %d %v", status, err)
 		}
 	})
+
 	t.Run("the gateway counts wrong logins by the client's address", func(t *testing.T) {
 		login := func(address string, n int) int {
 			body := fmt.Sprintf(`{"clientId":"vnd_00000000000000000000%010d","clientSecret":"wrong"}`, n)
@@ -193,6 +196,7 @@ func TestEdge(t *testing.T) {
 			t.Errorf("another address: %d", status)
 		}
 	})
+
 	t.Run("the panel sees the client's address", func(t *testing.T) {
 		c := e.from("127.0.0.6")
 		c.Jar, _ = cookiejar.New(nil)
@@ -205,6 +209,7 @@ func TestEdge(t *testing.T) {
 			return err == nil && strings.Contains(string(text), "address=127.0.0.6/32")
 		})
 	})
+
 	t.Run("a flood from one address closes the API to nobody else", func(t *testing.T) {
 		var flood []net.Conn
 		defer func() {

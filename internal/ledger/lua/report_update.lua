@@ -31,7 +31,7 @@ local ended, forward = status >= DELIVERED, wanted > reported and wanted <= DELI
 local latest = max(reported, ended and 0 or status)
 
 -- The status that was reported last, or an acceptance, repeated with another estimate. Until the
--- fleet gives one, the vendor is told one that the service has computed.
+-- fleet gives one, the vendor has one that the service has computed.
 local given, estimated = tonumber(ARGV[11]), order_estimated(order)
 if given > 0 then given = max(given - order_created(order) + DAY, 1) end
 local before = estimated > 0 and estimated or order_told(order)

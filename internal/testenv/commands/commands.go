@@ -121,8 +121,9 @@ func (c Command) WantsCompose() bool {
 // cannotWork is what a shell or a program says to a command that is no good.
 var cannotWork = regexp.MustCompile(`(?i)not found|unknown (command|flag|shorthand|subcommand|option)|no such (file|service)|syntax error|unrecognized|invalid option|usage:|NOPERM|wrong number of arguments|nobody may come in`)
 
-// Judge returns an error unless the command, which has printed out and ended with err, has worked.
-func (c Command) Judge(out string, err error) error {
+// CheckOutcome returns an error unless the command has worked. out is what it printed, and err how
+// it ended.
+func (c Command) CheckOutcome(out string, err error) error {
 	var ended *exec.ExitError
 	endedWithOne := errors.As(err, &ended) && ended.ExitCode() == 1
 	foundNothing := endedWithOne && strings.Contains(c.Line, "grep") && out == "" // there is nothing to see
