@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -167,6 +168,25 @@ func TestWebhookURL_NotationsOfAddresses(t *testing.T) {
 	} {
 		if fault := webhookURLFault("https://"+host+"/hook", false); fault != "" {
 			t.Errorf("%s: %s", host, fault)
+		}
+	}
+}
+
+// What a PUT answers is what it did, whatever a DELETE does right behind it.
+func TestPutWebhook_MeetsADeletion(t *testing.T) {
+	e := newEnv(t)
+	account := e.as(t, e.newAccount(""))
+
+	for range 20 {
+		var deleting sync.WaitGroup
+		for range 4 {
+			deleting.Go(func() { account.call("DELETE", "/webhook", "") })
+		}
+		put := account.call("PUT", "/webhook", `{"url":"https://example.com/hook"}`)
+		deleting.Wait()
+
+		if put.status == 404 {
+			t.Fatalf("a registration is answered %s", put.body)
 		}
 	}
 }
