@@ -6,22 +6,13 @@ package main
 
 import (
 	"context"
-	"debug/buildinfo"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
-)
-
-// k6 is pinned: another version may measure otherwise.
-const (
-	k6Module  = "go.k6.io/k6"
-	k6Version = "v1.8.1"
 )
 
 const manual = `Usage: make loadtest [ARGS='flags']
@@ -58,7 +49,7 @@ func (p *player) main(ctx context.Context, names string, install bool) error {
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return err
 	}
-	if p.k6, err = ensureK6(ctx, filepath.Join(data, "bin"), p.out); err != nil || install {
+	if p.k6, err = harness.K6(ctx, p.out); err != nil || install {
 		return err
 	}
 	if p.bin, err = os.MkdirTemp("", "vendor-load-bin-"); err != nil {
@@ -70,20 +61,4 @@ func (p *player) main(ctx context.Context, names string, install bool) error {
 		return err
 	}
 	return p.playAll(ctx, chosen, filepath.Join(p.dir, "report.html"))
-}
-
-// ensureK6 makes sure that the pinned k6 lies in dir, an absolute path, and returns its own. It is
-// compiled when it is not there, which needs Go's module proxy.
-func ensureK6(ctx context.Context, dir string, out io.Writer) (string, error) {
-	path := filepath.Join(dir, "k6")
-	if info, err := buildinfo.ReadFile(path); err == nil && info.Main.Path == k6Module && info.Main.Version == k6Version {
-		return path, nil
-	}
-	fmt.Fprintf(out, "installing k6 %s into %s: about two minutes of compiling, once\n", k6Version, dir)
-	cmd := exec.CommandContext(ctx, "go", "install", k6Module+"@"+k6Version)
-	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("install k6: %w\n%s", err, output)
-	}
-	return path, nil
 }

@@ -1,70 +1,233 @@
-// Service levels: k6 thresholds, each with a sentence for people, which stands beside
-// the threshold in the script.
+// Service levels: k6 thresholds, each with a sentence for people, which stands beside the threshold
+// in the script. What was not measured is not held.
+import { aligned, megabytes, milliseconds } from './format.js';
+import { isPart } from './settings.js';
+import { seriesOfSteps, textOfSteps } from './steps.js';
+import { ceilingPath, emptyPath, tolerate } from './vendor.js';
 
 // What every script keeps to, whatever it does besides.
 const always = [
-  // The service never fails: no 5xx, and no request without an answer.
-  level('http_req_failed', 'rate==0', 'no request ends in a 5xx or without an answer'),
-  // Whatever is answered is what the contract says.
+  level('answered', 'rate==1', 'every request is answered, with no failure that the script does not ask for'),
   level('checks', 'rate==1', 'every answer is what the contract says'),
-  // Limit, Remaining and Reset on every answer, and a 429 that gives its wait twice.
-  level('limit_headers_wrong', 'count==0', "every answer's X-RateLimit headers are there and make sense"),
+  level('limit_headers_right', 'rate==1', "every answer's X-RateLimit headers are there and make sense"),
 ];
 
-// The service level `threshold` of `metric`, in words.
-export function level(metric, threshold, words) {
-  return { metric, threshold, words };
+// level is the service level `threshold` of `metric`, in words. `more` is k6's abortOnFail and
+// delayAbortEval, if wanted.
+//
+// A threshold must not hold of nothing: p(95)<50 is checked together with max>0, and a rate is stated
+// so that 1 is good. A count that must be 0 is refused, because a count of nothing is 0: make it a
+// rate.
+export function level(metric, threshold, words, more = {}) {
+  const aggregate = threshold.split(/[<>=!]/)[0].trim();
+  const name = metric.split('{')[0];
+  const isTrend = ['avg', 'min', 'med', 'max'].includes(aggregate) || /^p\(/.test(aggregate);
+
+  let guard; // [metric, threshold]: holds only if something was measured
+  if (isTrend) guard = [metric, 'max>0'];
+  else if (name === 'dropped_iterations') guard = ['iterations', 'count>0'];
+  else if (name === 'http_req_failed') guard = [metric.replace(name, 'http_reqs'), 'count>0'];
+  else if (holdsOfNothing(threshold)) {
+    throw new Error(`the level ${threshold} of ${metric} would hold if nothing was measured: state it as a rate of which 1 is good`);
+  }
+  return { metric, threshold, words, guard, more };
 }
 
-// A trend to show in the summary, by a threshold that always holds; no service
-// level.
+// quick is the service level that `percent` of 100 answers to an endpoint, with the status of a
+// success, take less than `limit` ms. `make loadtest` takes it as held, too, where it is at most
+// `relative` times what the empty path took in the same run: then the machine was slow.
+export function quick(endpoint, percent, limit, { status = 200, relative = 20, what = endpoint } = {}) {
+  const metric = `http_req_duration{name:${endpoint},status:${status}}`;
+  const words = `${what} takes less than ${limit} ms in ${percent} of 100 cases`;
+  return { ...level(metric, `p(${percent})<${limit}`, words), relative };
+}
+
+// shown is a trend to show in the summary; no service level.
 export function shown(metric) {
-  return { metric, threshold: 'max>=0', words: '' };
+  return { metric, threshold: 'max>=0', words: '', more: {} };
 }
 
-let script; // what plan was given
+function holdsOfNothing(threshold) {
+  const [, comparison, bound] = threshold.match(/([<>=!]+)\s*([\d.]+)/) || [];
+  const value = Number(bound);
+  if (comparison.startsWith('<')) return true;
+  if (comparison.startsWith('=')) return value === 0;
+  if (comparison === '!=') return value !== 0;
+  return comparison === '>=' && value === 0;
+}
 
-// The options of a script: its title, the sentence that says what it proves,
-// its own service levels, and k6's options.
-export function plan({ title, proves, levels, ...options }) {
-  const all = [...levels, ...always];
-  script = { title, proves, levels: all };
+// Requests that every summary has a line for, if there were any.
+const usual = [
+  'POST /orders,status:201', 'POST /orders,status:429', 'POST /orders,status:503', 'GET /orders/{id},status:200',
+  'POST /orders/{id}/cancel,status:200', 'PUT /stores/{id},status:200', 'POST /token,status:200', emptyPath, ceilingPath,
+].map((tags) => shown(`http_req_duration{name:${tags}}`));
+
+let script; // what plan() was given
+
+// plan returns k6's options for a script.
+//
+//   title, proves, cannot  what it is called, proves and cannot prove, in words
+//   levels                 its own service levels; those of every script come with them
+//   needs                  what `make loadtest` has to provide: {accounts, orders, courier, outages};
+//                          orders is how many an account has to be allowed in 10 s
+//   tolerates              failures that it asks for: 'busy' or 'outage' (vendor.js)
+//   steps                  scenarios of rising rates, see steps.js
+//   …                      k6's options, scenarios among them
+export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates = 'nothing', steps = [], ...options }) {
+  tolerate(tolerates);
+  const isMeasured = (l) => tolerates !== 'outage' || l.metric !== 'limit_headers_right';
+  script = { title, proves, cannot, steps, levels: [...levels, ...always.filter(isMeasured)] };
+
   const thresholds = {};
-  for (const l of all) (thresholds[l.metric] = thresholds[l.metric] || []).push(l.threshold);
+  const add = (metric, threshold, more) => {
+    thresholds[metric] = thresholds[metric] || [];
+    const isThere = thresholds[metric].some((t) => t.threshold === threshold);
+    if (!isThere) thresholds[metric].push({ threshold, ...more });
+  };
+  for (const l of [...script.levels, ...usual]) {
+    add(l.metric, l.threshold, l.more);
+    if (l.guard && !isPart) add(...l.guard, {});
+  }
+  for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold, {});
+
   return {
-    // No url: it holds order ids, and every one would be a time series of its own.
+    // No url: it holds order ids, and each would be a time series of its own.
     systemTags: ['name', 'method', 'status', 'scenario', 'check', 'error', 'error_code', 'expected_response'],
-    summaryTrendStats: ['avg', 'min', 'med', 'p(90)', 'p(95)', 'p(99)', 'max', 'count'],
-    setupTimeout: '60s',
+    summaryTrendStats: ['count', 'min', 'avg', 'p(50)', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'],
+    setupTimeout: '3m',
     userAgent: 'loadtest (k6)',
     ...options,
     thresholds,
+    ext: { ...options.ext, loadtest: { title, proves, cannot, needs } },
   };
 }
 
-// k6 calls it at the end, in each script that exports it. It prints which service
-// levels were held and how long requests took, and writes the former to the file
-// SUMMARY for `make loadtest`. What was not measured was not held.
-export function handleSummary({ metrics }) {
-  const levels = script.levels.filter((l) => l.words).map((l) => {
-    const metric = metrics[l.metric];
-    const held = metric?.thresholds?.[l.threshold]?.ok === true;
-    return { ...l, held, measured: metric ? measured(l, metric) : 'not measured' };
-  });
-  const lines = levels.map((l) => `${l.held ? '✓' : '✗'} ${l.words} (${l.threshold} of ${l.metric}): ${l.measured}`);
-  for (const name of Object.keys(metrics).filter((n) => n.startsWith('http_req_duration')).sort()) {
-    const values = Object.entries(metrics[name].values).map(([key, value]) => `${key} ${Number(value.toFixed(2))}`);
-    lines.push(`  ${name}: ${values.join(', ')}`);
+// handleSummary is called by k6 at the end, in each script that exports it. It prints which service
+// levels were held and what k6 measured, and writes the same to the file SUMMARY as JSON. When
+// setup() ended the test it prints nothing: k6 has said why.
+export function handleSummary(data) {
+  const wasAborted = data.setup_data === undefined || data.setup_data === null;
+  const levels = wasAborted ? [] : script.levels.map((l) => measure(l, data.metrics));
+  const steps = wasAborted ? null : textOfSteps(script.steps, data.metrics);
+
+  const out = { stdout: wasAborted ? '' : textOf(levels, steps, data) };
+  if (__ENV.SUMMARY) {
+    const { title, proves, cannot } = script;
+    out[__ENV.SUMMARY] = JSON.stringify({
+      title, proves, cannot, aborted: wasAborted, levels, ...(steps && steps.result), metrics: data.metrics, checks: checksOf(data.root_group),
+    }, null, 1);
   }
-  const out = { stdout: `\n${script.title}: ${script.proves}\n\n${lines.join('\n')}\n` };
-  if (__ENV.SUMMARY) out[__ENV.SUMMARY] = JSON.stringify({ ...script, levels });
   return out;
 }
 
-// The value that the threshold bounds, with its unit.
-function measured({ threshold }, { type, contains, values }) {
-  if (type === 'rate') return `${(100 * values.rate).toFixed(values.rate % 1 ? 3 : 0)} %`; // 99.999 % is not 100 %
-  const value = values[threshold.match(/^[^<>=!]+/)[0].trim()];
-  if (value === undefined) return 'not measured';
-  return contains === 'time' ? `${value.toFixed(value < 100 ? 1 : 0)} ms` : String(value);
+// measure holds a level against what k6 measured.
+function measure({ metric, threshold, words, relative }, metrics) {
+  const found = metrics[metric];
+  const samples = found ? samplesOf(metric, found, metrics) : 0;
+  const passed = found && found.thresholds && found.thresholds[threshold] && found.thresholds[threshold].ok === true;
+  // k6 makes no metric of iterations that were dropped when none was.
+  const nothingDropped = metric === 'dropped_iterations' && !found && samplesOfIterations(metrics) > 0;
+
+  const value = nothingDropped ? 0 : valueOf(threshold, found);
+  return {
+    metric, threshold, words, relative,
+    samples: nothingDropped ? samplesOfIterations(metrics) : samples,
+    value, unit: found && found.contains === 'time' ? 'ms' : '',
+    measured: nothingDropped ? '0' : measuredText(threshold, found, samples),
+    held: nothingDropped || (samples > 0 && passed),
+  };
+}
+
+// samplesOf counts what a metric was measured by. k6 keeps no number of a counter's samples, so its
+// count stands for them.
+function samplesOf(metric, { type, values }, metrics) {
+  if (metric.startsWith('dropped_iterations')) return samplesOfIterations(metrics) + values.count;
+  if (type === 'rate') return values.passes + values.fails;
+  return values.count || 0;
+}
+
+function samplesOfIterations(metrics) {
+  return metrics.iterations ? metrics.iterations.values.count : 0;
+}
+
+function valueOf(threshold, metric) {
+  if (!metric) return null;
+  const aggregate = threshold.split(/[<>=!]/)[0].trim().replace('med', 'p(50)');
+  const value = metric.values[aggregate];
+  return value === undefined ? null : value;
+}
+
+function measuredText(threshold, metric, samples) {
+  if (samples === 0) return 'not measured';
+  const value = valueOf(threshold, metric);
+  if (value === null) return 'see the threshold';
+  if (metric.type === 'rate') return `${(100 * value).toFixed(value % 1 ? 3 : 0)} %`; // 99.999 % is not 100 %
+  if (metric.contains === 'time') return `${milliseconds(value)} ms`;
+  return String(Number(value.toFixed(3)));
+}
+
+function textOf(levels, steps, data) {
+  const { metrics } = data;
+  const broken = levels.filter((l) => !l.held).length;
+  const verdict = broken === 0 ? 'held' : `NOT HELD, ${broken} of ${levels.length} service levels`;
+
+  const lines = ['', `${script.title}: ${verdict}`, script.proves];
+  if (script.cannot) lines.push(script.cannot);
+  lines.push('');
+  for (const l of levels) {
+    lines.push(`${l.held ? '✓' : '✗'} ${l.words}: ${l.measured} (${l.threshold} of ${l.metric}, ${l.samples} samples)`);
+  }
+  if (steps) lines.push('', ...steps.lines);
+  lines.push('', ...durations(metrics), '', ...counts(data));
+  return `${lines.join('\n')}\n`;
+}
+
+const statistics = ['p(50)', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'];
+
+// durations is a table of how long requests took, and of the script's other trends.
+function durations(metrics) {
+  const rows = [['ms', 'count', ...statistics]];
+  const names = Object.keys(metrics).filter((name) => metrics[name].type === 'trend' && isShown(name)).sort();
+  for (const name of names) {
+    const { values } = metrics[name];
+    if (values.count > 0) rows.push([labelOf(name), String(values.count), ...statistics.map((s) => milliseconds(values[s]))]);
+  }
+  return aligned(rows);
+}
+
+function isShown(name) {
+  const isPartOfRequest = /^http_req_(?!duration)/.test(name);
+  return !isPartOfRequest && !/^(iteration_duration|group_duration)/.test(name) && name !== 'http_req_duration{expected_response:true}'
+    && !name.includes('scenario:step_');
+}
+
+function labelOf(name) {
+  const [, tags] = name.match(/^http_req_duration\{(?:name:)?(.*)\}$/) || [];
+  return tags ? tags.replace(/,status:/, ' ') : name;
+}
+
+// counts is what else k6 counted, in the same order in each run.
+function counts({ metrics, state, root_group: root }) {
+  const value = (name, key = 'count') => (metrics[name] ? metrics[name].values[key] || 0 : 0);
+  const seconds = state.testRunDurationMs / 1000;
+  const perSecond = (count) => `${count} (${(count / seconds).toFixed(1)}/s)`;
+
+  const rows = [
+    ['iterations', perSecond(value('iterations'))],
+    ['dropped iterations', String(value('dropped_iterations'))],
+    ['requests', perSecond(value('http_reqs'))],
+    ['orders accepted', perSecond(value('orders_accepted'))],
+    ['refused with 429', String(value('refused'))],
+    ['sent again', String(value('resends'))],
+    ['waited for limits and answers', `${(value('waited') * (value('waited', 'avg') / 1000)).toFixed(1)} s`],
+    ['virtual users', `${value('vus_max', 'max')} at most`],
+    ['data', `${megabytes(value('data_sent'))} sent, ${megabytes(value('data_received'))} received`],
+    ['took', `${seconds.toFixed(1)} s`],
+  ];
+  for (const c of checksOf(root).filter((c) => c.fails > 0)) rows.push(['failed check', `${c.name}: ${c.fails} of ${c.passes + c.fails}`]);
+  return aligned(rows);
+}
+
+function checksOf(group) {
+  return [...group.checks.map(({ name, passes, fails }) => ({ name, passes, fails })), ...group.groups.flatMap(checksOf)];
 }

@@ -1,132 +1,249 @@
-// A vendor as the contract asks of one: it caches its token and renews it five
-// minutes before the end, reads the limits' headers of every answer and keeps to
-// them, waits as long as a 429 says, and gives every order an idempotency key.
+// A vendor as the contract asks of one: it keeps its token and renews it before its end, reads
+// the limits' headers of every answer and keeps to them, waits as long as a 429 says, gives
+// every order an idempotency key, and sends the same bytes again when an answer is lost.
 //
-// Settings, as environment variables or with -e:
-//   BASE_URL                  origin of the Vendor API; http://127.0.0.1:8080
-//   CLIENT_ID, CLIENT_SECRET  of one account; several: ACCOUNTS, a JSON list of
-//                             {"clientId": …, "clientSecret": …}
-//   FLEET_ID                  the fleet that delivers
-//   DURATION                  of scripts whose length is free, such as 40s
+// A script signs its accounts in with open() in setup(), and uses vendor() in its VUs. The
+// settings are explained in settings.js.
 import http from 'k6/http';
 import exec from 'k6/execution';
 import { check, sleep } from 'k6';
-import { Counter } from 'k6/metrics';
 import { setTimeout } from 'k6/timers';
+import { Answer } from './answer.js';
+import { confirmStore } from './fleet.js';
+import { accepted, admitted, answered, limitHeaders, refused, registered, resends, waited } from './metrics.js';
 import { branch } from './orders.js';
+import { accounts, fleetId, missingCredentials, origin, seconds } from './settings.js';
+import { seal, unseal } from './tokens.js';
 
-const base = `${__ENV.BASE_URL || 'http://127.0.0.1:8080'}/api/vendor/v1`;
+export { accounts, seconds };
 
-// Tokens are renewed so long before they end (spec, "Authentication").
+const api = `${origin}/api/vendor/v1`;
+
+// Tokens are renewed so long before their end (spec, "Authentication"), in milliseconds. VUs that
+// share an account spread their renewals over the time before that.
 const renewal = 5 * 60 * 1000;
+const spread = 20 * 60 * 1000;
 
-// Refusals are answers; failures are 5xx and silence.
-const answers = http.expectedStatuses({ min: 200, max: 499 });
-http.setResponseCallback(answers);
+const timeout = '30s';
 
-// Answered 429.
-export const refused = new Counter('refused');
-// Answers whose X-RateLimit or Retry-After headers are missing or make no sense.
-const wrongHeaders = new Counter('limit_headers_wrong');
-// One for each order and each store. Metadata names the order and the
-// status it must end in, for whoever receives the webhooks.
-const accepted = new Counter('orders_accepted');
-const registered = new Counter('stores_registered');
+// A request to a path that no route takes is answered without Redis. It shows what of an answer's
+// time belongs to the machine, the network and k6 itself: the library sends one before every tenth
+// request. `make loadtest` measures by it, and so do the levels' relative limits.
+export const emptyPath = 'GET empty path';
+const emptyEvery = 10;
+let untilEmpty = 1;
 
-// The accounts to play, as given by the settings.
-export function accounts() {
-  const list = __ENV.ACCOUNTS ? JSON.parse(__ENV.ACCOUNTS) : [{ clientId: __ENV.CLIENT_ID, clientSecret: __ENV.CLIENT_SECRET }];
-  return list.map((a, i) => ({ ...a, label: String(i + 1) }));
+// askEmptyPath sends one such request.
+export function askEmptyPath(tags = {}) {
+  return http.get(`${api}/empty-path`, {
+    tags: { ...tags, name: emptyPath }, responseCallback: http.expectedStatuses(404), timeout,
+  });
 }
 
-export function seconds(duration) {
-  const units = { ms: 0.001, s: 1, m: 60, h: 3600 };
-  return [...duration.matchAll(/([\d.]+)(ms|s|m|h)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+// ceilingPath is the name of what rehearse() sends.
+export const ceilingPath = 'POST empty path';
+
+// tolerated is which failures the script asks for: 'nothing'; 'busy', a 503 that says when to come
+// again; or 'outage', any 5xx and no answer at all. plan() sets it.
+let tolerated = 'nothing';
+
+export function tolerate(failures) {
+  tolerated = failures;
 }
 
-// For setup(): signs every account in and registers `stores` branches for each.
-// What it returns is what vendor() needs in the VUs.
+// open signs every account in and registers `stores` branches for each, from setup(). It returns
+// what vendor() needs in the VUs: {run, stores, accounts}. It aborts the test, with the reason,
+// when the service cannot be used.
 export function open(stores = 1) {
-  const list = accounts();
-  if (!list.every((a) => a.clientId && a.clientSecret) || !__ENV.FLEET_ID) {
-    exec.test.abort('set CLIENT_ID, CLIENT_SECRET and FLEET_ID; `make run` writes them to .data/demo.env');
+  if (missingCredentials()) {
+    exec.test.abort('set CLIENT_ID and CLIENT_SECRET, or ACCOUNTS; `make run` writes the former to .data/demo.env');
   }
-  const vendors = list.map((account) => new Vendor(account));
-  const ids = [...Array(stores).keys()].map((n) => `loadtest-${n + 1}`);
+
+  const vendors = accounts().map((account) => new Vendor(account));
+  const ids = Array.from({ length: stores }, (_, n) => `loadtest-${n + 1}`);
   for (const v of vendors) {
-    v.renew();
+    v.signIn();
     ids.forEach((id, n) => v.register(id, branch(n)));
   }
-  for (const v of vendors) for (const id of ids) v.awaitActive(id);
-  return { run: Date.now().toString(36), stores: ids, accounts: vendors.map((v) => v.account) };
+  for (const v of vendors) {
+    for (const id of ids) v.awaitActive(id);
+  }
+
+  return { run: Date.now().toString(36), stores: ids, accounts: vendors.map((v) => v.shared()) };
 }
 
-const known = {}; // one Vendor per account and VU
+const vendors = {}; // of this VU, by label: each keeps its token and connections
 
-// The vendor number `index` of what open() returned, with this VU's connections.
+// vendor returns number `index` of the accounts that open() returned, counted from 0 and around.
 export function vendor(data, index) {
-  const account = data.accounts[index % data.accounts.length];
-  return (known[account.label] = known[account.label] || new Vendor(account));
+  const shared = data.accounts[index % data.accounts.length];
+  if (!vendors[shared.label]) vendors[shared.label] = Vendor.from(shared);
+  return vendors[shared.label];
 }
 
 export class Vendor {
-  constructor(account) {
-    this.account = { ...account };
-    this.tags = { account: account.label };
-    this.quota = {}; // the last answer of each endpoint, for its bucket's state
+  constructor({ clientId, clientSecret, label }) {
+    this.account = { clientId, clientSecret, label, token: '', expires: 0 };
+    this.tags = { account: label };
+    this.renewEarlier = Math.random() * spread; // ms
+    this.renewNotBefore = 0; // ms since 1970; after a refused renewal
+    this.quota = {}; // the last answer by name of request, for its limit's state
   }
 
-  // Gets a token. It counts against 60 per hour and account, so at most some
-  // dozen VUs may share an account in a run of more than 55 minutes.
-  renew() {
+  // shared returns what the VUs need of an account that has signed in, without its secrets.
+  shared() {
+    const { label, token, expires, clientSecret } = this.account;
+    return { label, expires, ...seal(token, clientSecret) };
+  }
+
+  static from(shared) {
+    const v = new Vendor(accounts().find((a) => a.label === shared.label));
+    v.account.token = unseal(shared, v.account.clientSecret);
+    v.account.expires = shared.expires;
+    return v;
+  }
+
+  // signIn gets the first token, or aborts the test.
+  signIn() {
+    let a = this.askForToken();
+    for (let tries = 1; a.isOutage && tries < 3; tries++) {
+      this.wait(1);
+      a = this.askForToken();
+    }
+    if (a.status === 0) exec.test.abort(`nothing answers at ${origin}: ${a.error}`);
+    if (a.status === 404) exec.test.abort(`BASE_URL is ${origin}, and there is no Vendor API: ${a}`);
+    if (!a.ok) exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
+  }
+
+  askForToken() {
     const { clientId, clientSecret } = this.account;
-    const a = this.settle(this.send('POST', '/token', 'POST /token', { clientId, clientSecret }));
-    if (!a.ok) exec.test.abort(`no token: answered ${a.status} ${a.code}`);
-    this.account.token = a.data.accessToken;
-    this.account.expires = Date.now() + a.data.expiresIn * 1000;
+    const a = this.exchange('POST', '/token', 'POST /token', { clientId, clientSecret });
+    if (a.ok) {
+      this.account.token = a.data.accessToken;
+      this.account.expires = Date.now() + a.data.expiresIn * 1000;
+    }
+    return a;
   }
 
-  // One call. An expired token is renewed and the call sent once more.
+  // ensureToken renews the token when it is due. An account may get 60 an hour: while a renewal is
+  // refused the old token is used until its end, and only then is there something to wait for. It
+  // returns the answer that left the vendor without a token; otherwise nothing.
+  ensureToken() {
+    const now = Date.now();
+    const due = this.account.expires - renewal - this.renewEarlier;
+    if (now < due || now < this.renewNotBefore) return undefined;
+
+    let a = this.askForToken();
+    const isValid = Date.now() < this.account.expires - 5000;
+    if (a.status === 429 && isValid) {
+      this.renewNotBefore = Math.min(Date.now() + a.retryAfter * 1000, this.account.expires - 5000);
+      return undefined;
+    }
+    while (a.status === 429) {
+      this.wait(a.retryAfter);
+      a = this.askForToken();
+    }
+    if (a.status === 401 || a.status === 403) {
+      exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
+    }
+    return a.ok || isValid ? undefined : a;
+  }
+
+  // call sends one request. A token that has expired is renewed and the request sent again.
   call(method, path, name, body, more) {
-    if (Date.now() > this.account.expires - renewal) this.renew();
-    let a = this.settle(this.send(method, path, name, body, more));
+    const failed = this.ensureToken();
+    if (failed) return failed;
+
+    let a = this.exchange(method, path, name, body, more);
     if (a.code === 'TOKEN_EXPIRED') {
-      this.renew();
-      a = this.settle(this.send(method, path, name, body, more));
+      this.account.expires = 0;
+      const failedAgain = this.ensureToken();
+      if (failedAgain) return failedAgain;
+      resends.add(1, { ...this.tags, name, reason: a.code });
+      a = this.exchange(method, path, name, body, more);
     }
     this.quota[name] = a;
     return a;
   }
 
-  // The same without waiting, for several calls of one VU at once.
+  // callAsync is call for several requests of one VU at once; it does not send again.
   async callAsync(method, path, name, body, more) {
-    if (Date.now() > this.account.expires - renewal) this.renew();
+    const failed = this.ensureToken();
+    if (failed) return failed;
+
     const sent = Date.now();
-    return this.settle({ sent, response: await http.asyncRequest(...this.request(method, path, name, body, more)) });
+    const response = await http.asyncRequest(...this.request(method, path, name, body, more));
+    return this.settle(new Answer(sent, response), name);
   }
 
-  // call, not before something remains, and after a 429 again once the wait is
-  // over that it asks for.
+  // resend is call, not before something of the limit remains, and after a 429 again once the wait
+  // is over that it asks for, five times at most.
   resend(...call) {
-    const last = this.quota[call[2]];
-    if (last && last.remaining === 0) sleep(Math.max(0, last.reset - Date.now() / 1000));
+    const name = call[2];
+    const last = this.quota[name];
+    if (last && last.remaining === 0) this.wait(last.reset - Date.now() / 1000);
+
     let a = this.call(...call);
     for (let tries = 1; a.status === 429 && tries < 5; tries++) {
-      sleep(a.retryAfter);
+      this.wait(a.retryAfter);
+      resends.add(1, { ...this.tags, name, reason: a.code });
       a = this.call(...call);
     }
     return a;
   }
 
-  // Creates an order. `end` is the status that it must stay in at last.
+  // create creates an order. `end` is the status that it must stay in at last.
   create(order, end, key = order.externalOrderId) {
     return this.took(this.resend('POST', '/orders', 'POST /orders', order, { key }), end);
   }
 
-  // Notes an order whose creation is answered.
+  // createOnce is create with a single request, whatever it is answered.
+  createOnce(order, end, key = order.externalOrderId) {
+    return this.took(this.call('POST', '/orders', 'POST /orders', order, { key }), end);
+  }
+
+  // createUntilAnswered is the till that lost its answer: it sends the same bytes with the same key
+  // again until the service has decided, for `within` seconds at most. The order is created once,
+  // whether or not the request whose answer was lost had created it.
+  createUntilAnswered(order, end, { within = 60, key = order.externalOrderId } = {}) {
+    const bytes = JSON.stringify(order);
+    const a = this.untilAnswered(within, 'POST', '/orders', 'POST /orders', bytes, { key });
+    if (a.status === 201) this.note(accepted, { order: a.data.orderId, end });
+    return a;
+  }
+
+  // cancelUntilAnswered cancels an order; a second cancellation is answered like the first.
+  cancelUntilAnswered(orderId, { within = 60 } = {}) {
+    return this.untilAnswered(within, 'POST', `/orders/${orderId}/cancel`, 'POST /orders/{id}/cancel', { reason: 'CustomerRequest', note: 'vazgeçti' });
+  }
+
+  // untilAnswered sends a request that may be repeated until the service has decided on it, for
+  // `within` seconds at most, and returns the last answer.
+  untilAnswered(within, ...call) {
+    const deadline = Date.now() + within * 1000;
+    const name = call[2];
+
+    let a = this.call(...call);
+    for (let pause = 0.1; isUndecided(a) && Date.now() < deadline; pause = Math.min(2, pause * 2)) {
+      this.wait(a.retryAfter >= 1 ? a.retryAfter : pause * (0.5 + Math.random()));
+      resends.add(1, { ...this.tags, name, reason: a.code || String(a.status) });
+      a = this.call(...call);
+    }
+    return a;
+  }
+
+  // rehearse does what creating an order asks of k6, on the empty path, which asks next to nothing of
+  // the service: as often as k6 can do that, it can create orders at most.
+  rehearse(order) {
+    const sent = Date.now();
+    const response = http.request(...this.request('POST', '/empty-path', ceilingPath, order, { key: order.externalOrderId }));
+    return new Answer(sent, response).code;
+  }
+
+  // took notes an order whose creation is answered, unless it is a replay of an earlier one.
   took(a, end) {
-    const fresh = a.status === 201 && !a.replayed;
-    if (fresh) this.note(accepted, { order: a.data.orderId, end });
+    const isNew = a.status === 201 && !a.replayed;
+    if (isNew) this.note(accepted, { order: a.data.orderId, end });
     return a;
   }
 
@@ -142,110 +259,154 @@ export class Vendor {
     return this.resend('PUT', `/stores/${storeId}`, 'PUT /stores/{id}', store);
   }
 
-  // Registers a branch in the two steps of the spec.
+  // register registers a branch in the two steps of the spec, with the fleet of the settings. It
+  // aborts the test when that fleet does not serve the branch.
   register(id, store) {
-    const fleetId = __ENV.FLEET_ID;
     const first = this.put(id, store);
-    if (first.ok && first.data.status === 'Active') return;
-    const offered = first.ok && (first.data.availableFleets || []).some((f) => f.fleetId === fleetId);
-    const second = this.put(id, { ...store, fleetId });
-    if (!offered || !second.ok) exec.test.abort(`store ${id} cannot have the fleet: ${first.body} ${second.body}`);
+    if (!first.ok) exec.test.abort(`store ${id} cannot be registered: ${first}`);
+
+    const chosen = fleetFor(id, first.data);
+    const hasFleet = first.data.status === 'Active' && (!fleetId || servedBy(first.data) === fleetId);
+    if (hasFleet) return;
+
+    const second = this.put(id, { ...store, fleetId: chosen });
+    if (!second.ok) exec.test.abort(`store ${id} cannot have the fleet ${chosen}: ${second}`);
     this.note(registered, { store: id });
   }
 
-  // Asks until the fleet has confirmed the branch, at most half a minute.
+  // awaitActive asks until the fleet has confirmed the branch, for half a minute at most.
   awaitActive(id) {
     for (let i = 0; i < 60; i++) {
       const a = this.put(id, {});
       if (a.ok && a.data.status === 'Active') return;
+      confirmStore(id);
       sleep(0.5);
     }
-    exec.test.abort(`no fleet has confirmed store ${id}; the sandbox courier does (COURIER=auto)`);
+    exec.test.abort(`no fleet has confirmed store ${id} of account ${this.account.label}: the sandbox courier does (COURIER=auto), `
+      + 'and so do the scripts themselves with OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET');
   }
 
-  // Adds one to a counter, with metadata: that costs no time series.
+  // wait sleeps, and shows it.
+  wait(time) {
+    const needed = Math.max(0, time) || 0;
+    waited.add(needed * 1000, this.tags);
+    sleep(needed);
+  }
+
+  // note adds one to a counter with metadata, which k6 makes no time series of.
   note(counter, metadata) {
-    const there = exec.vu.metrics.metadata;
-    for (const name of Object.keys(metadata)) there[name] = metadata[name];
+    const shown = exec.vu.metrics.metadata;
+    for (const name of Object.keys(metadata)) shown[name] = metadata[name];
     counter.add(1, this.tags);
-    for (const name of Object.keys(metadata)) delete there[name];
+    for (const name of Object.keys(metadata)) delete shown[name];
   }
 
-  request(method, path, name, body, { key, expect } = {}) {
+  request(method, path, name, body, { key, expect: expected } = {}) {
     const headers = { 'Content-Type': 'application/json' };
     if (this.account.token && name !== 'POST /token') headers.Authorization = `Bearer ${this.account.token}`;
     if (key) headers['X-Idempotency-Key'] = key;
+
     const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
-    const responseCallback = expect ? http.expectedStatuses(expect) : answers;
-    return [method, base + path, text, { headers, responseCallback, tags: { ...this.tags, name }, timeout: '30s' }];
+    const statuses = expected ? [expected] : expectedStatuses();
+    return [method, api + path, text, {
+      headers, responseCallback: http.expectedStatuses(...statuses), tags: { ...this.tags, name }, timeout,
+    }];
   }
 
-  send(...call) {
+  // exchange sends a request and returns its answer, which has been held against the contract.
+  exchange(method, path, name, body, more) {
+    untilEmpty--;
+    if (untilEmpty === 0) {
+      untilEmpty = emptyEvery;
+      askEmptyPath();
+    }
+
     const sent = Date.now();
-    return { sent, response: http.request(...this.request(...call)) };
+    const response = http.request(...this.request(method, path, name, body, more));
+    return this.settle(new Answer(sent, response), name, more);
   }
 
-  // What an answer says, checked for what holds of every answer.
-  settle({ sent, response }) {
-    const a = new Answer(sent, response);
-    if (a.status === 429) refused.add(1, this.tags);
-    wrongHeaders.add(a.status === 0 || a.headersRight() ? 0 : 1, this.tags);
+  // settle counts what holds of every answer.
+  settle(a, name, { expect: expected } = {}) {
+    const tags = { ...this.tags, name };
+    const isExpected = a.status === expected || !a.isOutage
+      || (tolerated === 'busy' && a.isBusy) || tolerated === 'outage';
+    answered.add(isExpected, tags);
+
+    const isRefused = a.status === 429;
+    admitted.add(!isRefused, tags);
+    if (isRefused) refused.add(1, tags);
+
+    const belongsToNobody = a.isOutage || a.status === 401; // then there is no limit to show
+    if (!belongsToNobody) limitHeaders.add(a.headersRight, tags);
     return a;
   }
 }
 
-// One answer. `sent` and `answered` bound the moment at which the service
-// counted the request, in ms.
-class Answer {
-  constructor(sent, response) {
-    this.sent = sent;
-    this.answered = Date.now() + 1; // Date.now() cuts off the rest of the millisecond
-    this.status = response.status;
-    this.body = response.body;
-    const header = (name) => (name in response.headers ? Number(response.headers[name]) : NaN);
-    this.limit = header('X-Ratelimit-Limit');
-    this.remaining = header('X-Ratelimit-Remaining');
-    this.reset = header('X-Ratelimit-Reset');
-    this.retryAfter = header('Retry-After');
-    this.replayed = response.headers['Idempotent-Replayed'] === 'true';
-  }
-
-  get ok() { return this.status >= 200 && this.status < 300; }
-
-  get envelope() {
-    if (this.parsed === undefined) {
-      try { this.parsed = JSON.parse(this.body); } catch (_) { this.parsed = { data: {} }; }
-    }
-    return this.parsed;
-  }
-
-  get data() { return this.envelope.data || {}; }
-
-  get code() { return this.ok ? '' : this.data.errorCode || ''; }
-
-  // Spec, "Limits", rules 2 and 3. Every answer to an authenticated request
-  // shows its bucket. Reset lies in the future, up to a second for its rounding,
-  // and within the longest window, an hour.
-  headersRight() {
-    if (this.status === 401) return true; // nobody's bucket
-    const whole = [this.limit, this.remaining, this.reset].every(Number.isInteger);
-    const now = this.sent / 1000;
-    const sane = whole && this.limit > 0 && this.remaining >= 0 && this.remaining < this.limit + 1
-      && this.reset > now - 1 && this.reset < now + 3602;
-    if (this.status !== 429) return sane;
-    return sane && this.remaining === 0 && Number.isInteger(this.retryAfter) && this.retryAfter >= 1
-      && this.retryAfter === this.data.retryAfterSeconds;
-  }
+// isUndecided reports that nobody knows whether the service has taken a request, or that it asks to
+// send it again.
+function isUndecided(a) {
+  return a.isOutage || a.status === 429;
 }
 
-// Waits without holding up the VU's other calls.
+// expectedStatuses are those that k6 does not count as failed.
+function expectedStatuses() {
+  if (tolerated === 'outage') return [{ min: 0, max: 599 }];
+  if (tolerated === 'busy') return [{ min: 200, max: 499 }, 503];
+  return [{ min: 200, max: 499 }];
+}
+
+// servedBy returns the id of the fleet that a store has, as far as the answer names it.
+function servedBy(store) {
+  return (store.fleet && store.fleet.fleetId) || store.fleetId || '';
+}
+
+// fleetFor returns the fleet of the settings, or the only one that serves the store.
+function fleetFor(id, store) {
+  const offered = (store.availableFleets || []).map((f) => f.fleetId);
+  const has = servedBy(store);
+  if (fleetId) {
+    const serves = offered.includes(fleetId) || has === fleetId;
+    if (!serves) {
+      const others = offered.length > 0 ? offered : [has];
+      exec.test.abort(`FLEET_ID is ${fleetId}, which does not serve store ${id}; these do: ${others.filter(Boolean).join(', ') || 'none'}`);
+    }
+    return fleetId;
+  }
+
+  if (has) return has;
+  if (offered.length === 0) exec.test.abort(`no fleet serves store ${id}`);
+  if (offered.length > 1) exec.test.abort(`several fleets serve store ${id}, set FLEET_ID to one of them: ${offered.join(', ')}`);
+  return offered[0];
+}
+
+// pause waits without holding up the VU's other calls, ms.
 export function pause(ms) {
   return new Promise((resume) => setTimeout(resume, ms));
 }
 
-// Checks what an answer must be, and says on the console what it was instead.
+// Each VU says twice how an answer differed from what was expected; k6's checks count them all.
+const shownPerCheck = 2;
+const differences = {};
+
+// expect checks what an answer must be, and says on the console what it was instead. A condition
+// that throws does not hold.
 export function expect(a, what, holds) {
-  const ok = check(a, { [what]: holds });
-  if (!ok) console.warn(`not so: ${what}: answered ${a.status} ${String(a.body).slice(0, 300)}`);
-  return ok;
+  const ok = check(a, { [what]: () => holdsFor(a, holds) });
+  if (ok) return true;
+
+  differences[what] = (differences[what] || 0) + 1;
+  if (differences[what] <= shownPerCheck) {
+    const last = differences[what] === shownPerCheck ? '; this VU shows no more of these' : '';
+    console.warn(`not so: ${what}: answered ${a instanceof Answer ? a : `${a.status} ${a.body}`}${last}`);
+  }
+  return false;
+}
+
+function holdsFor(a, holds) {
+  try {
+    return Boolean(holds(a));
+  } catch (_) {
+    return false;
+  }
 }

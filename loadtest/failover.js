@@ -1,0 +1,67 @@
+// Failover under load: tills that lose answers send the same bytes with the same key again, until the
+// service has decided. Kill what you like while it runs: a gateway, a worker, Redis's master. Every
+// order is accepted once, and the webhooks are those of the orders.
+//
+// `make loadtest` kills the gateway, the worker and Redis of its own system. Against another system
+// somebody has to; without an outage the script still holds, and proves little.
+//
+//   RATE            orders a second, of all accounts
+//   DURATION        how long
+//   LONGEST_OUTAGE  how long an order may take until it is accepted
+import exec from 'k6/execution';
+import { Rate, Trend } from 'k6/metrics';
+import { level, plan } from './lib/levels.js';
+import { dice, draw } from './lib/orders.js';
+import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
+
+const perAccount = 5;
+const rate = Number(__ENV.RATE || perAccount * accounts().length);
+const duration = __ENV.DURATION || '40s';
+const longestOutage = seconds(__ENV.LONGEST_OUTAGE || '30s');
+
+const inTheEnd = new Rate('accepted_in_the_end');
+const identical = new Rate('replays_identical');
+const untilAccepted = new Trend('until_accepted', true);
+
+export { handleSummary } from './lib/levels.js';
+export const options = plan({
+  title: 'Failover under load',
+  proves: `Whatever fails meanwhile, every order is accepted once, within ${longestOutage} s, by sending the same bytes again.`,
+  cannot: 'It does not know what failed: where nothing did, it has proved nothing about failover.',
+  needs: { accounts: 4, outages: true },
+  tolerates: 'outage',
+  levels: [
+    level('accepted_in_the_end', 'rate==1', 'every order is accepted in the end'),
+    level('replays_identical', 'rate==1', 'an order that is sent again after its end gets the bytes of its acceptance'),
+    level('until_accepted', `max<${longestOutage * 1000}`, `no order takes ${longestOutage} s until it is accepted`),
+    level('dropped_iterations', 'count==0', 'k6 offered every order that the rate asks for'),
+  ],
+  scenarios: {
+    tills: {
+      executor: 'constant-arrival-rate', rate, timeUnit: '1s', duration,
+      preAllocatedVUs: Math.ceil((rate * longestOutage) / 2), maxVUs: Math.ceil(rate * longestOutage), gracefulStop: `${longestOutage + 30}s`,
+    },
+  },
+});
+
+export function setup() {
+  return open(1);
+}
+
+export default function (data) {
+  const turn = exec.scenario.iterationInTest;
+  const v = vendor(data, turn);
+  const order = draw(dice(turn), data.stores[0], `${data.run}-failover-${turn}`);
+
+  const began = Date.now();
+  const a = v.createUntilAnswered(order, 'Delivered', { within: longestOutage + 20 });
+  untilAccepted.add(Date.now() - began);
+  inTheEnd.add(a.status === 201);
+  expect(a, 'an order is accepted in the end', (r) => r.status === 201);
+
+  const isRepeated = a.status === 201 && turn % 5 === 0;
+  if (isRepeated) {
+    const again = v.untilAnswered(longestOutage, 'POST', '/orders', 'POST /orders', order, { key: order.externalOrderId });
+    identical.add(again.status === 201 && again.replayed && again.body === a.body);
+  }
+}

@@ -1,0 +1,76 @@
+// What a request was answered.
+
+// Answer is one answer, or that there was none: then its status is 0, its code NO_ANSWER, and
+// error says what happened. `sent` and `answered` bound the moment at which the service counted
+// the request, in milliseconds since 1970.
+export class Answer {
+  constructor(sent, response) {
+    this.sent = sent;
+    this.answered = Date.now() + 1; // Date.now() cuts off the rest of the millisecond
+    this.took = response.timings.duration; // ms from the first byte sent to the last received
+    this.status = response.status;
+    this.error = response.status === 0 ? response.error || 'the connection ended' : '';
+    this.body = response.body;
+
+    const headers = response.headers || {};
+    const header = (name) => (name in headers ? Number(headers[name]) : NaN);
+    this.limit = header('X-Ratelimit-Limit');
+    this.remaining = header('X-Ratelimit-Remaining');
+    this.reset = header('X-Ratelimit-Reset');
+    this.retryAfter = header('Retry-After');
+    this.replayed = headers['Idempotent-Replayed'] === 'true';
+  }
+
+  get ok() { return this.status >= 200 && this.status < 300; }
+
+  // isOutage reports that the service could not answer: a gateway, a balancer or Redis is away.
+  get isOutage() { return this.status === 0 || this.status >= 500; }
+
+  // isBusy reports a refusal that asks to come again: the service sheds load or lacks Redis.
+  get isBusy() { return this.status === 503 && this.retryAfter >= 1; }
+
+  // envelope is the answer's JSON; an empty one where the body is no object.
+  get envelope() {
+    if (this.parsed === undefined) this.parsed = objectIn(this.body);
+    return this.parsed;
+  }
+
+  get data() { return this.envelope.data || {}; }
+
+  get code() {
+    if (this.status === 0) return 'NO_ANSWER';
+    return this.ok ? '' : this.data.errorCode || '';
+  }
+
+  // headersRight holds the limits' headers against the spec ("Limits", rules 2 and 3): every
+  // answer to an account shows its bucket, and a 429 says twice how long to wait. Reset lies in
+  // the future, up to a second for its rounding, and within the longest window, an hour.
+  get headersRight() {
+    const now = this.sent / 1000;
+    const numbers = [this.limit, this.remaining, this.reset].every(Number.isInteger);
+    const countsMakeSense = this.limit > 0 && this.remaining >= 0 && this.remaining <= this.limit;
+    const resetMakesSense = this.reset > now - 1 && this.reset < now + 3602;
+    if (!numbers || !countsMakeSense || !resetMakesSense) return false;
+    if (this.status !== 429) return true;
+
+    const waitsOnce = Number.isInteger(this.retryAfter) && this.retryAfter >= 1;
+    return this.remaining === 0 && waitsOnce && this.retryAfter === this.data.retryAfterSeconds;
+  }
+
+  // toString says in a line what the answer was.
+  toString() {
+    if (this.status === 0) return `no answer (${this.error})`;
+    const message = this.envelope.message || String(this.body || '').slice(0, 200);
+    return `${this.status} ${this.code} ${message}`.trim();
+  }
+}
+
+function objectIn(body) {
+  let value;
+  try {
+    value = JSON.parse(body);
+  } catch (_) {
+    value = null;
+  }
+  return value && typeof value === 'object' ? value : {};
+}

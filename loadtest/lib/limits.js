@@ -1,0 +1,25 @@
+// What accounts have to be allowed before a script can begin.
+import exec from 'k6/execution';
+import { dice, draw } from './orders.js';
+import { vendor } from './vendor.js';
+
+// requireLimit aborts the test unless each account may create `orders` orders in its tightest window.
+// It creates and cancels one order of each to see that, because only answers show limits.
+export function requireLimit(data, orders) {
+  for (let i = 0; i < data.accounts.length; i++) {
+    const limit = limitOf(data, i);
+    if (limit < orders) {
+      exec.test.abort(`account ${data.accounts[i].label} may send ${limit} orders in its tightest window, and this needs ${orders} in 10 s: `
+        + `make load-accounts ORDERS=${orders} raises the limits of accounts, and gives them back afterwards`);
+    }
+  }
+}
+
+// limitOf returns how many orders an account may send in its tightest window.
+function limitOf(data, index) {
+  const v = vendor(data, index);
+  const a = v.create(draw(dice(1), data.stores[0], `${data.run}-limit-${v.account.label}`, 'SIM:HOLD=Searching'), 'Cancelled');
+  if (a.status !== 201) exec.test.abort(`account ${v.account.label} cannot create an order: ${a}`);
+  v.cancel(a.data.orderId);
+  return a.limit;
+}

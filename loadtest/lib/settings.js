@@ -1,0 +1,101 @@
+// The settings of a run: environment variables, or -e NAME=value.
+//
+//   BASE_URL        where the Vendor API is: http://127.0.0.1:8080 unless set. A trailing slash,
+//                   the path /api/vendor/v1 and a missing scheme are all right.
+//   CLIENT_ID, CLIENT_SECRET
+//                   the credentials of one account; of several:
+//   ACCOUNTS        a file with a JSON list of {"clientId": …, "clientSecret": …}, or that list
+//                   itself. `make load-accounts` makes such accounts and such a file.
+//   FLEET_ID        the fleet that delivers; needed only where several serve the stores.
+//   DURATION        of scripts whose length is free, such as 40s, 90m or 1d.
+//   OPS_URL, FLEET_CLIENT_ID, FLEET_CLIENT_SECRET
+//                   a fleet and its API: with them the scripts confirm their stores themselves,
+//                   and mixed.js has a fleet at all.
+//   FRESH           yes: nobody has used the accounts during the last minute.
+//   PART            yes: this is one part of a distributed run. A level that this part does not
+//                   measure is then for the others to hold.
+//   SUMMARY         a file for the results, in JSON.
+//
+// Secrets stay out of what k6 writes: setup() hands them to nobody (see tokens.js).
+
+const localNames = /^(localhost|127\.|\[::1\]|10\.|192\.168\.)/;
+
+// originOf returns the part of a URL before /api/vendor/v1, without a slash at its end.
+export function originOf(text) {
+  const given = text.trim();
+  const scheme = localNames.test(given) ? 'http://' : 'https://';
+  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : scheme + given;
+
+  const parts = url.match(/^(https?:\/\/[^/?#@\s]+)([^?#\s]*)$/i);
+  if (!parts) {
+    throw new Error(`BASE_URL is "${text}": it must be like https://api.example.com, without credentials, query or fragment`);
+  }
+  const [, host, path] = parts;
+  return host + path.replace(/\/api\/vendor(\/.*)?$/, '').replace(/\/+$/, '');
+}
+
+export const origin = originOf(__ENV.BASE_URL || 'http://127.0.0.1:8080');
+export const fleetId = __ENV.FLEET_ID || '';
+export const fresh = __ENV.FRESH === 'yes';
+export const isPart = __ENV.PART === 'yes';
+
+export const fleetAccess = __ENV.OPS_URL && __ENV.FLEET_CLIENT_ID && __ENV.FLEET_CLIENT_SECRET
+  ? { origin: __ENV.OPS_URL.replace(/\/+$/, ''), clientId: __ENV.FLEET_CLIENT_ID, clientSecret: __ENV.FLEET_CLIENT_SECRET }
+  : null;
+
+const list = readAccounts();
+
+function readAccounts() {
+  if (!__ENV.ACCOUNTS) {
+    return [{ clientId: __ENV.CLIENT_ID || '', clientSecret: __ENV.CLIENT_SECRET || '' }];
+  }
+  const isList = __ENV.ACCOUNTS.trim().startsWith('[');
+  const text = isList ? __ENV.ACCOUNTS : open(absolute(__ENV.ACCOUNTS));
+
+  let accounts;
+  try {
+    accounts = JSON.parse(text);
+  } catch (_) {
+    accounts = null;
+  }
+  const complete = Array.isArray(accounts) && accounts.length > 0
+    && accounts.every((a) => a && a.clientId && a.clientSecret);
+  if (!complete) {
+    throw new Error('ACCOUNTS must be a JSON list of {"clientId": …, "clientSecret": …}, or a file with one');
+  }
+  return accounts;
+}
+
+// absolute returns a path as the shell means it. k6 itself would begin at the script's folder.
+function absolute(path) {
+  return path.startsWith('/') || !__ENV.PWD ? path : `${__ENV.PWD}/${path}`;
+}
+
+// accounts returns the accounts to play, each with the label that its figures bear: its place
+// in the list, from 1. Without credentials it is one that cannot sign in, so that
+// `k6 inspect` shows the script all the same.
+export function accounts() {
+  return list.map(({ clientId, clientSecret }, i) => ({ clientId, clientSecret, label: String(i + 1) }));
+}
+
+// missingCredentials reports whether the settings name no account.
+export function missingCredentials() {
+  return !list.every((a) => a.clientId && a.clientSecret);
+}
+
+const units = { d: 86400, h: 3600, m: 60, s: 1, ms: 1e-3, us: 1e-6, 'µs': 1e-6, ns: 1e-9 };
+
+// seconds reads a duration as k6 does: 1h30m, 1d, 500ms, or a number of milliseconds.
+export function seconds(duration) {
+  const text = String(duration).trim();
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) / 1000;
+  if (!/^(\d+(\.\d+)?(d|h|ms|us|µs|ns|m|s))+$/.test(text)) {
+    throw new Error(`"${duration}" is no duration: write 90s, 30m, 1h30m or 1d`);
+  }
+
+  let sum = 0;
+  for (const [, count, unit] of text.matchAll(/(\d+(?:\.\d+)?)(d|h|ms|us|µs|ns|m|s)/g)) {
+    sum += Number(count) * units[unit];
+  }
+  return sum;
+}

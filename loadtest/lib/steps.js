@@ -1,0 +1,104 @@
+// Steps: the same work offered at rising rates, each for some seconds, to find the knee: the last
+// rate before the first that breaks. A step breaks when fewer than 999 of 1,000 offered orders were
+// accepted or when p99 of the answers is above kneeP99. What k6 did not start, because all of its
+// virtual users were waiting, was not accepted.
+//
+// k6 has a limit of its own, which is often lower than the service's. It is measured in the same run,
+// on requests that cost the service next to nothing (the ceiling); a knee near half of it, since an
+// order here is created and cancelled, is k6's.
+import { aligned, milliseconds } from './format.js';
+
+// kneeP99 is the service level of a step, in ms.
+export const kneeP99 = 100;
+const enoughAccepted = 0.999;
+
+// ceilingScenario is the name of the scenario that asks the empty path as fast as k6 can.
+export const ceilingScenario = 'ceiling';
+export const ceilingSeconds = 4;
+
+// pauseBetween is how long each step may still wait for its answers before the next one begins.
+export const pauseBetween = 5;
+
+// stepsOf names a step for each rate, in orders a second, of so many seconds each.
+export function stepsOf(rates, seconds) {
+  return rates.map((offered) => ({ scenario: `step_${String(offered).padStart(5, '0')}`, offered, seconds }));
+}
+
+// scenariosOf returns the k6 scenarios of steps: first the ceiling, then one rate after another. By
+// Little's law a step needs its rate times the longest wait in virtual users, so with `longestWait`
+// seconds k6 starts every order as long as answers take no longer than that.
+export function scenariosOf(steps, { exec, longestWait }) {
+  const vus = Math.max(...steps.map((s) => Math.ceil(s.offered * longestWait)));
+  const scenarios = {
+    [ceilingScenario]: { executor: 'constant-vus', exec: 'ceiling', vus: Math.min(vus, 50), duration: `${ceilingSeconds}s`, gracefulStop: '1s' },
+  };
+
+  let start = ceilingSeconds + 1;
+  for (const { scenario, offered, seconds } of steps) {
+    const needed = Math.ceil(offered * longestWait);
+    scenarios[scenario] = {
+      executor: 'constant-arrival-rate', exec, rate: offered, timeUnit: '1s', duration: `${seconds}s`, startTime: `${start}s`,
+      preAllocatedVUs: needed, maxVUs: needed, gracefulStop: `${pauseBetween}s`,
+    };
+    start += seconds + pauseBetween;
+  }
+  return scenarios;
+}
+
+const durationIn = (scenario) => `http_req_duration{name:POST /orders,scenario:${scenario}}`;
+const acceptedIn = (scenario) => `orders_accepted{scenario:${scenario}}`;
+const startedIn = (scenario) => `iterations{scenario:${scenario}}`;
+const droppedIn = (scenario) => `dropped_iterations{scenario:${scenario}}`;
+
+// seriesOfSteps are what k6 has to keep for steps, each with a threshold that always holds.
+export function seriesOfSteps(steps) {
+  if (steps.length === 0) return [];
+  const series = steps.flatMap(({ scenario }) => [
+    [durationIn(scenario), 'max>=0'], [acceptedIn(scenario), 'count>=0'], [startedIn(scenario), 'count>=0'], [droppedIn(scenario), 'count>=0'],
+  ]);
+  return [...series, [startedIn(ceilingScenario), 'count>=0']];
+}
+
+// textOfSteps returns what was found, as lines and as {steps, knee, kneeP99, ceiling}; null for a
+// script without steps.
+export function textOfSteps(steps, metrics) {
+  if (steps.length === 0) return null;
+
+  const count = (metric) => (metrics[metric] ? metrics[metric].values.count || 0 : 0);
+  const measured = steps.map((step) => {
+    const offered = step.offered * step.seconds;
+    const accepted = count(acceptedIn(step.scenario));
+    const { values } = metrics[durationIn(step.scenario)] || { values: {} };
+    const isHeld = accepted >= enoughAccepted * offered && values.count > 0 && values['p(99)'] <= kneeP99;
+    return { ...step, total: offered, accepted, started: count(startedIn(step.scenario)), dropped: count(droppedIn(step.scenario)), values, isHeld };
+  });
+
+  const firstBroken = measured.findIndex((s) => !s.isHeld);
+  const knee = kneeOf(measured, firstBroken);
+  const ceiling = count(startedIn(ceilingScenario)) / ceilingSeconds;
+
+  const rows = [['offered/s', 'orders', 'accepted', 'dropped', 'p50 ms', 'p95', 'p99', 'p99.9', 'max', '']];
+  for (const s of measured) {
+    const quantiles = ['p(50)', 'p(95)', 'p(99)', 'p(99.9)', 'max'].map((q) => milliseconds(s.values[q]));
+    rows.push([String(s.offered), String(s.total), String(s.accepted), String(s.dropped), ...quantiles, s.isHeld ? 'held' : 'BROKEN']);
+  }
+  const lines = [
+    ...aligned(rows),
+    `  Durations are of the orders that k6 started; \`make loadtest\` counts those that it did not start as the slowest.`,
+    `  Knee, the last rate before the first that breaks (fewer than 999 of 1,000 accepted, or p99 above ${kneeP99} ms): ${kneeText(knee, firstBroken, steps)}.`,
+    `  k6 itself, on this machine: ${ceiling.toFixed(0)} such requests a second to an empty path. An order here is two requests.`,
+  ];
+  return { lines, result: { steps, knee, kneeP99, ceiling } };
+}
+
+// kneeOf is null where the first step broke.
+function kneeOf(measured, firstBroken) {
+  if (firstBroken === 0) return null;
+  const last = firstBroken < 0 ? measured[measured.length - 1] : measured[firstBroken - 1];
+  return last.offered;
+}
+
+function kneeText(knee, firstBroken, steps) {
+  if (knee === null) return `below ${steps[0].offered}/s, the lowest rate`;
+  return firstBroken < 0 ? `not reached at ${knee}/s, the highest rate` : `${knee}/s`;
+}
