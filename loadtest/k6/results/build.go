@@ -1,0 +1,333 @@
+package results
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// leastForRate is how many requests an endpoint needs for a rate.
+const leastForRate = 20
+
+// ScriptFiles are where the files of one script are. A distributed run has a summary and
+// samples for each of its parts.
+type ScriptFiles struct {
+	// Folder is where result.json will be, too. The other names are relative to it.
+	Folder string
+
+	Samples, Summaries []string
+
+	// Dashboard and Log are only linked. They are left out if there are no such files.
+	Dashboard, Log string
+}
+
+// Options are what the files do not say.
+type Options struct {
+	Name string // of the script, such as "steady"
+	File string // of the script, such as "loadtest/steady.js"
+
+	// Limits are those of accounts, by label, that do not have the contract's.
+	Limits map[string]Limits
+
+	// FreshAccounts says that the accounts had sent nothing before this run. Of others no early
+	// refusal is called wrong: requests of before may have filled their windows.
+	FreshAccounts bool
+}
+
+// Build makes the result of a script from its files. Files that are missing, empty or wrong
+// are failures of the script. An error is returned for a file that exists and cannot be opened
+// or read; there is no script then.
+func Build(files ScriptFiles, options Options) (*Script, error) {
+	script := &Script{
+		Name:  options.Name,
+		File:  options.File,
+		Files: linkedFiles(files),
+	}
+
+	samples, err := script.readSamples(files)
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := script.readSummaries(files)
+	if err != nil {
+		return nil, err
+	}
+
+	script.describe(summaries)
+	empty := samples.emptyLatencies()
+	script.fill(samples, options)
+	script.addBaseline(empty)
+	script.decideLevels(summaries, empty)
+	script.addRamp(summaries, samples)
+	script.CollectFailures()
+
+	return script, nil
+}
+
+// linkedFiles returns the names of the files that exist.
+func linkedFiles(files ScriptFiles) Files {
+	existing := func(names ...string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			info, err := os.Stat(filepath.Join(files.Folder, name))
+			return err != nil || info.IsDir()
+		})
+	}
+
+	return Files{
+		Dashboard: strings.Join(existing(files.Dashboard), ""),
+		Log:       strings.Join(existing(files.Log), ""),
+		Summaries: existing(files.Summaries...),
+		Samples:   existing(files.Samples...),
+	}
+}
+
+// readSamples reads all samples. What is wrong with their content becomes a problem.
+func (s *Script) readSamples(files ScriptFiles) (*Samples, error) {
+	samples := newSamples()
+	if len(files.Samples) == 0 {
+		s.AddProblem("k6 wrote no samples")
+	}
+
+	for _, name := range files.Samples {
+		err := samples.readFile(filepath.Join(files.Folder, name))
+
+		var inaccessible *fs.PathError
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			s.AddProblem("k6 wrote no samples: there is no file %s", name)
+		case errors.As(err, &inaccessible):
+			return nil, fmt.Errorf("read k6's samples: %w", err)
+		case err != nil:
+			s.AddProblem("k6's samples in %s cannot be read: %v", name, err)
+		}
+	}
+
+	s.Problems = append(s.Problems, samples.problems...)
+
+	return samples, nil
+}
+
+// readSummaries reads all summaries. What is wrong with them becomes a problem.
+func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
+	if len(files.Summaries) == 0 {
+		s.AddProblem("the script wrote no summary")
+	}
+
+	var summaries []summary
+	for _, name := range files.Summaries {
+		text, err := os.ReadFile(filepath.Join(files.Folder, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			s.AddProblem("the script wrote no summary: there is no file %s", name)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the script's summary: %w", err)
+		}
+
+		var read summary
+		if err := json.Unmarshal(text, &read); err != nil {
+			s.AddProblem("the script's summary in %s cannot be read: it is no valid JSON of the expected form", name)
+			continue
+		}
+		summaries = append(summaries, read)
+	}
+
+	return summaries, nil
+}
+
+// describe copies what the script says of itself.
+func (s *Script) describe(summaries []summary) {
+	if len(summaries) == 0 {
+		return
+	}
+
+	s.Title = summaries[0].Title
+	s.Proves = summaries[0].Proves
+	s.Cannot = summaries[0].Cannot
+}
+
+// fill computes everything that follows from the samples alone.
+func (s *Script) fill(samples *Samples, options Options) {
+	began, ended := samples.span()
+	s.Began = began
+	s.TookSeconds = ended.Sub(began).Seconds()
+
+	s.addEndpoints(samples)
+	s.Checks = sortedChecks(samples)
+	s.Limits = checkLimits(samples, options.Limits, options.FreshAccounts)
+	s.Curves = curvesOf(samples)
+
+	s.Counts = samples.counts
+	for i := range s.Endpoints {
+		s.Counts.Requests += s.Endpoints[i].Latency.Count
+	}
+
+	s.Orders = samples.orders
+	s.Stores = samples.stores
+}
+
+// endpointKey identifies a row of endpoints.
+type endpointKey struct {
+	endpoint uint16 // index into Samples.names
+	status   int16
+}
+
+// endpointSamples are the requests of one row.
+type endpointSamples struct {
+	latencies   []float64 // milliseconds
+	inScenarios int       // requests that are not part of setup() or teardown()
+	unexpected  int
+}
+
+// addEndpoints computes the rows of endpoints, the busiest first.
+func (s *Script) addEndpoints(samples *Samples) {
+	rows := map[endpointKey]*endpointSamples{}
+	for i := range samples.requests {
+		r := &samples.requests[i]
+		if samples.names[r.endpoint] == emptyPath {
+			continue
+		}
+
+		key := endpointKey{endpoint: r.endpoint, status: r.status}
+		if rows[key] == nil {
+			rows[key] = &endpointSamples{}
+		}
+		rows[key].add(r)
+	}
+
+	for key, row := range rows {
+		s.Endpoints = append(s.Endpoints, row.endpoint(samples.names[key.endpoint], int(key.status), s.TookSeconds))
+	}
+	slices.SortFunc(s.Endpoints, func(a, b Endpoint) int {
+		if a.Latency.Count != b.Latency.Count {
+			return cmp.Compare(b.Latency.Count, a.Latency.Count)
+		}
+		if a.Name != b.Name {
+			return strings.Compare(a.Name, b.Name)
+		}
+		return cmp.Compare(a.Status, b.Status)
+	})
+}
+
+// addBaseline sets the latency of the empty path, whose ascending latencies are given.
+func (s *Script) addBaseline(empty []float64) {
+	if len(empty) > 0 {
+		baseline := percentilesOf(empty)
+		s.Baseline = &baseline
+	}
+}
+
+// add adds a request.
+func (e *endpointSamples) add(r *request) {
+	e.latencies = append(e.latencies, r.took)
+	if r.scenario != 0 {
+		e.inScenarios++
+	}
+	if r.unexpected {
+		e.unexpected++
+	}
+}
+
+// endpoint returns the row. seconds is how long the scenarios took.
+func (e *endpointSamples) endpoint(name string, status int, seconds float64) Endpoint {
+	row := Endpoint{
+		Name:       name,
+		Status:     status,
+		Unexpected: e.unexpected,
+		Latency:    percentilesOf(e.latencies),
+	}
+
+	if e.inScenarios >= leastForRate && seconds >= 1 {
+		rate := float64(e.inScenarios) / seconds
+		row.PerSecond = &rate
+	}
+
+	return row
+}
+
+// sortedChecks returns the checks by name.
+func sortedChecks(samples *Samples) []Check {
+	var checks []Check
+	for _, name := range sortedKeys(samples.checks) {
+		checks = append(checks, *samples.checks[name])
+	}
+
+	return checks
+}
+
+// decideLevels decides each service level. empty are the ascending latencies of the empty path.
+func (s *Script) decideLevels(summaries []summary, empty []float64) {
+	for _, level := range mergeLevels(summaries) {
+		s.Levels = append(s.Levels, levelOf(level, empty))
+	}
+}
+
+// emptyLatencies returns the latencies of the answers from the empty path, ascending, in
+// milliseconds.
+func (s *Samples) emptyLatencies() []float64 {
+	endpoint, found := s.indexOf[emptyPath]
+	if !found {
+		return nil
+	}
+
+	var latencies []float64
+	for i := range s.requests {
+		r := &s.requests[i]
+		if r.endpoint == endpoint && r.status != 0 {
+			latencies = append(latencies, r.took)
+		}
+	}
+	slices.Sort(latencies)
+
+	return latencies
+}
+
+// addRamp computes the steps and the knee. In parts of a distributed run each k6 offers its
+// share of the same rates, so their ceilings add up, and the knees that the parts' scripts see
+// for themselves mean nothing.
+func (s *Script) addRamp(summaries []summary, samples *Samples) {
+	if len(summaries) == 0 {
+		return
+	}
+
+	whole := summaries[0]
+	whole.Ceiling = sumOfCeilings(summaries)
+	s.Ramp = rampOf(samples, whole)
+	if s.Ramp == nil || len(summaries) > 1 {
+		return
+	}
+
+	if difference := s.Ramp.differsFrom(whole.Knee); difference != "" {
+		s.AddProblem("%s", difference)
+	}
+}
+
+// sumOfCeilings returns nil if any part has no ceiling.
+func sumOfCeilings(summaries []summary) *float64 {
+	sum := 0.0
+	for _, part := range summaries {
+		if part.Ceiling == nil {
+			return nil
+		}
+		sum += *part.Ceiling
+	}
+
+	return &sum
+}
+
+// sortedKeys returns the keys of a map in ascending order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+
+	return keys
+}

@@ -1,0 +1,249 @@
+package results
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The files in testdata were written by k6 v1.8.1: a ramp of three steps of a second against a
+// server that becomes slow after 90 orders, with five virtual users. The summary also holds
+// what setup() returned, a secret.
+var rampFiles = ScriptFiles{
+	Folder:    "testdata",
+	Samples:   []string{"ramp.samples.json.gz"},
+	Summaries: []string{"ramp.summary.json"},
+	Dashboard: "ramp.html",
+	Log:       "ramp.log",
+}
+
+func buildRamp(t *testing.T) *Script {
+	t.Helper()
+	script, err := Build(rampFiles, Options{Name: "ramp", File: "loadtest/ramp.js"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return script
+}
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+
+	script := buildRamp(t)
+
+	if len(script.Failures) != 0 || script.Title != "Ramp to saturation" || script.Cannot == "" {
+		t.Errorf("failures %q, title %q, cannot %q", script.Failures, script.Title, script.Cannot)
+	}
+	if script.TookSeconds < 3 || script.TookSeconds > 6 {
+		t.Errorf("it took %v s", script.TookSeconds)
+	}
+
+	created := script.endpoint(createOrder, 201)
+	refused := script.endpoint(createOrder, 429)
+	token := script.endpoint("POST /token", 200)
+	if created == nil || created.Latency.Count != 107 || created.PerSecond == nil {
+		t.Errorf("orders: %+v", created)
+	}
+	if refused == nil || refused.Latency.Count != 1 || refused.PerSecond != nil {
+		t.Errorf("refused: %+v", refused)
+	}
+	if token == nil || token.PerSecond != nil {
+		t.Errorf("tokens, of setup only: %+v", token)
+	}
+	if script.Baseline == nil || script.Baseline.Count != 23 || script.endpoint(emptyPath, 404) != nil {
+		t.Errorf("baseline: %+v", script.Baseline)
+	}
+
+	counts := script.Counts
+	if counts.Requests != 109 || counts.Iterations != 107 || counts.Dropped != 35 || counts.OrdersAccepted != 107 || counts.AllocatedVUs != 15 {
+		t.Errorf("counts: %+v", counts)
+	}
+	if len(script.Orders["1"]) != 107 || script.Stores["1"] != 1 {
+		t.Errorf("%d orders, stores %v", len(script.Orders["1"]), script.Stores)
+	}
+
+	ramp := script.Ramp
+	if ramp.Knee == nil || *ramp.Knee != 40 || *ramp.Ceiling != 900.5 || !strings.Contains(ramp.Steps[2].Broken, "were accepted") {
+		t.Errorf("ramp: %+v", ramp)
+	}
+	if script.Files.Dashboard != "" || script.Files.Log != "" || len(script.Files.Samples) != 1 {
+		t.Errorf("files: %+v", script.Files)
+	}
+
+	want := "held: 3 s, 109 requests, POST /orders 201 p99 "
+	if headline := script.Headline(); !strings.HasPrefix(headline, want) || !strings.Contains(headline, "2 of 2 service levels held") {
+		t.Errorf("the headline is %q", headline)
+	}
+}
+
+// The server refused one order for no reason. That is certain only of an account whose past is
+// known.
+func TestBuild_ChecksLimits(t *testing.T) {
+	t.Parallel()
+
+	script, err := Build(rampFiles, Options{Name: "ramp", FreshAccounts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []string{
+		"limit not exact: POST /orders, 600 in 60 s: 107 admitted within it, 1 refused with room left",
+		"limit not exact: POST /orders, 120 in 10 s: 107 admitted within it, 1 refused with room left",
+	}
+	if !slices.Equal(script.Failures, want) {
+		t.Errorf("failures: %q", script.Failures)
+	}
+}
+
+// Whatever k6 and the scripts leave, what setup() returned stays out of the results.
+func TestBuild_KeepsSecretsOut(t *testing.T) {
+	t.Parallel()
+	const secret = "planted-secret"
+	text, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
+	if err != nil || !strings.Contains(string(text), secret) {
+		t.Fatalf("the summary holds no secret: %v", err)
+	}
+	run := &Run{Target: TargetOf("https://user:" + secret + "@api.example.com/base?token=" + secret + "#" + secret), Scripts: []*Script{buildRamp(t)}}
+	path := filepath.Join(t.TempDir(), "result.json")
+
+	if err := run.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	page, junit := writePageAndJUnit(t, run)
+
+	stored, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"result.json": string(stored), "the page": page, "the JUnit file": junit} {
+		if strings.Contains(content, secret) {
+			t.Errorf("%s holds the secret", name)
+		}
+	}
+	if run.Target != "https://api.example.com/base" {
+		t.Errorf("the target is %s", run.Target)
+	}
+}
+
+func TestBuild_FailsWithoutFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "invalid.json"), `{"title": 5`)
+	writeFile(t, filepath.Join(folder, "no-levels.json"), `{"title": "Title"}`)
+	writeFile(t, filepath.Join(folder, "samples.json"), sampleLines)
+	writeFile(t, filepath.Join(folder, "wrong.json"), `{"metric":"vus","data":5}`+"\n"+sampleLines)
+	samples, summaries := []string{"samples.json"}, []string{"no-levels.json"}
+
+	for name, c := range map[string]struct {
+		files ScriptFiles
+		want  []string
+	}{
+		"nothing": {
+			files: ScriptFiles{},
+			want:  []string{"k6 wrote no samples", "the script wrote no summary", "the script has no service levels", "nothing was sent"},
+		},
+		"files that are missing": {
+			files: ScriptFiles{Samples: []string{"a.json"}, Summaries: []string{"b.json"}},
+			want: []string{
+				"k6 wrote no samples: there is no file a.json", "the script wrote no summary: there is no file b.json",
+				"the script has no service levels", "nothing was sent",
+			},
+		},
+		"an invalid summary": {
+			files: ScriptFiles{Samples: samples, Summaries: []string{"invalid.json"}},
+			want: []string{
+				"the script's summary in invalid.json cannot be read: it is no valid JSON of the expected form",
+				"the script has no service levels", "check failed: an order is accepted: 1 of 2 answers were something else",
+			},
+		},
+		"no levels": {
+			files: ScriptFiles{Samples: samples, Summaries: summaries},
+			want:  []string{"the script has no service levels", "check failed: an order is accepted: 1 of 2 answers were something else"},
+		},
+		"wrong samples": {
+			files: ScriptFiles{Samples: []string{"wrong.json"}, Summaries: summaries},
+			want: []string{
+				"k6's samples in wrong.json cannot be read: line 1: vus: json: cannot unmarshal number into Go struct field",
+				"the script has no service levels", "nothing was sent",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.files.Folder = folder
+
+			script, err := Build(c.files, Options{Name: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			asExpected := slices.EqualFunc(script.Failures, c.want, strings.HasPrefix)
+			if !asExpected || script.Passed() {
+				t.Errorf("failures:\n%s\nwant:\n%s", strings.Join(script.Failures, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+// A folder where a file should be is no result of k6's.
+func TestBuild_ReportsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+
+	if _, err := Build(ScriptFiles{Folder: "testdata", Samples: []string{"."}, Summaries: []string{"ramp.summary.json"}}, Options{}); err == nil {
+		t.Error("a folder was read as samples")
+	}
+	if _, err := Build(ScriptFiles{Folder: "testdata", Samples: []string{"ramp.samples.json.gz"}, Summaries: []string{"."}}, Options{}); err == nil {
+		t.Error("a folder was read as a summary")
+	}
+}
+
+// The parts of a distributed run are one script: the ceilings add up, and the knees that the
+// parts saw for themselves are not compared.
+func TestBuild_MergesParts(t *testing.T) {
+	t.Parallel()
+	files := rampFiles
+	files.Samples = append(files.Samples, files.Samples...)
+	files.Summaries = append(files.Summaries, files.Summaries...)
+
+	script, err := Build(files, Options{Name: "ramp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(script.Problems) != 0 || *script.Ramp.Ceiling != 1801 || script.Counts.Requests != 218 {
+		t.Errorf("problems %q, ceiling %v, counts %+v", script.Problems, *script.Ramp.Ceiling, script.Counts)
+	}
+	if len(script.Levels) != 2 || script.Levels[1].Samples != 2 {
+		t.Errorf("levels: %+v", script.Levels)
+	}
+}
+
+func TestBuild_FailsByAnotherKnee(t *testing.T) {
+	t.Parallel()
+	summary, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "summary.json"), strings.Replace(string(summary), `"knee":40`, `"knee":80`, 1))
+	samples, err := filepath.Abs("testdata/ramp.samples.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(samples, filepath.Join(folder, "samples.json.gz")); err != nil {
+		t.Fatal(err)
+	}
+
+	script, err := Build(ScriptFiles{Folder: folder, Samples: []string{"samples.json.gz"}, Summaries: []string{"summary.json"}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []string{"the knee is 40/s by the samples and 80/s by the script"}
+	if !slices.Equal(script.Failures, want) {
+		t.Errorf("failures: %q", script.Failures)
+	}
+}

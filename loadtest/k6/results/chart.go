@@ -1,0 +1,244 @@
+package results
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// The coordinates of a chart's lines. page.html draws the chart 720 wide and 260 high, with the
+// names of the axes around them, and scales it to the page's width.
+const (
+	plotLeft   = 96.0 // room for numbers with units
+	plotRight  = 712.0
+	plotTop    = 16.0
+	plotBottom = 220.0
+)
+
+// chart is a picture of some curves over the same time, ready to be drawn as SVG.
+type chart struct {
+	Title string
+	XAxis string // what the horizontal axis shows
+	YAxis string // what the vertical axis shows
+
+	XTicks, YTicks []tick
+	Lines          []chartLine
+}
+
+// tick is a mark on an axis.
+type tick struct {
+	At    float64 // coordinate
+	Label string
+}
+
+// chartLine is one curve.
+type chartLine struct {
+	Class string // of CSS, which decides colour and dashes
+	Name  string
+	Path  string // of SVG; empty for a curve that is nowhere above zero
+}
+
+// chartsOf returns the two charts of a script: rates, and latencies.
+func chartsOf(c *Curves) []chart {
+	if c == nil || len(c.Requests) == 0 {
+		return nil
+	}
+
+	return []chart{ratesChart(c), latenciesChart(c)}
+}
+
+func ratesChart(c *Curves) chart {
+	curves := []struct {
+		class, name string
+		values      []float64
+	}{
+		{class: "line1", name: "requests", values: c.Requests},
+		{class: "line2", name: "orders accepted", values: c.Accepted},
+		{class: "line3", name: "answers 429", values: c.Refused},
+		{class: "line4", name: "failed: unexpected 5xx or no answer", values: c.Failed},
+		{class: "line5", name: "iterations dropped", values: c.Dropped},
+	}
+
+	most := 0.0
+	for _, curve := range curves {
+		for _, value := range curve.values {
+			most = max(most, value)
+		}
+	}
+	top := niceAbove(most)
+
+	drawn := newChart(c, "Rates over time", "per second")
+	for _, value := range []float64{0, top / 2, top} {
+		drawn.YTicks = append(drawn.YTicks, tick{At: plotY(value / top), Label: formatTick(value) + "/s"})
+	}
+	for _, curve := range curves {
+		line := chartLine{Class: curve.class, Name: curve.name}
+		if isAnywhereAboveZero(curve.values) {
+			line.Path = pathOf(c, func(i int) (float64, bool) { return curve.values[i] / top, true })
+		}
+		drawn.Lines = append(drawn.Lines, line)
+	}
+
+	return drawn
+}
+
+func latenciesChart(c *Curves) chart {
+	curves := []struct {
+		class, name string
+		values      []*Latency
+	}{
+		{class: "line1", name: "p50 of POST /orders 201", values: c.P50},
+		{class: "line2", name: "p99 of POST /orders 201", values: c.P99},
+		{class: "line3", name: "p99 of the empty path", values: c.EmptyP99},
+	}
+
+	// The scale is logarithmic: a stall is a thousand times as long as an ordinary answer.
+	least, most := math.Inf(1), 0.0
+	for _, curve := range curves {
+		for _, value := range curve.values {
+			if value != nil && *value > 0 {
+				least = min(least, float64(*value))
+				most = max(most, float64(*value))
+			}
+		}
+	}
+	if most == 0 {
+		least, most = 1, 10
+	}
+	bottom := math.Floor(math.Log10(least))
+	top := max(bottom+1, math.Ceil(math.Log10(most)))
+
+	drawn := newChart(c, "Latencies over time", "milliseconds, logarithmic")
+	for power := bottom; power <= top; power++ {
+		label := formatTick(math.Pow(10, power)) + " ms"
+		drawn.YTicks = append(drawn.YTicks, tick{At: plotY((power - bottom) / (top - bottom)), Label: label})
+	}
+	for _, curve := range curves {
+		path := pathOf(c, func(i int) (float64, bool) {
+			value := curve.values[i]
+			if value == nil {
+				return 0, false
+			}
+			power := math.Log10(max(float64(*value), least))
+			return (power - bottom) / (top - bottom), true
+		})
+		drawn.Lines = append(drawn.Lines, chartLine{Class: curve.class, Name: curve.name, Path: path})
+	}
+
+	return drawn
+}
+
+// newChart returns a chart without lines.
+func newChart(c *Curves, title, yAxis string) chart {
+	return chart{
+		Title:  title,
+		XAxis:  "time since " + c.Began.UTC().Format("15:04:05") + " UTC",
+		YAxis:  yAxis,
+		XTicks: timeTicks(c),
+	}
+}
+
+// tickSteps are the distances between two marks of time, in seconds.
+var tickSteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 4 * 3600, 8 * 3600, 24 * 3600}
+
+// timeTicks returns at most six marks of time.
+func timeTicks(c *Curves) []tick {
+	seconds := len(c.Requests) * c.BucketSeconds
+	step := 0
+	for _, step = range tickSteps {
+		if seconds <= 5*step {
+			break
+		}
+	}
+	for seconds > 5*step {
+		step *= 2 // longer than the list provides for
+	}
+
+	var ticks []tick
+	for at := 0; at <= seconds; at += step {
+		ticks = append(ticks, tick{
+			At:    plotX(float64(at) / float64(seconds)),
+			Label: formatSeconds(at),
+		})
+	}
+
+	return ticks
+}
+
+// formatSeconds writes a time in one unit.
+func formatSeconds(seconds int) string {
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%d s", seconds)
+	case seconds < 3600:
+		return fmt.Sprintf("%.3g min", float64(seconds)/60)
+	default:
+		return fmt.Sprintf("%.3g h", float64(seconds)/3600)
+	}
+}
+
+// niceAbove returns the least of 1, 2, 5, 10, 20, … that is not below the value.
+func niceAbove(value float64) float64 {
+	if value <= 1 {
+		return 1
+	}
+
+	power := math.Pow(10, math.Floor(math.Log10(value)))
+	for _, factor := range []float64{1, 2, 5} {
+		if value <= factor*power {
+			return factor * power
+		}
+	}
+
+	return 10 * power
+}
+
+// formatTick writes a number shortly.
+func formatTick(value float64) string {
+	if value >= 10000 {
+		return fmt.Sprintf("%.4gk", value/1000)
+	}
+
+	return fmt.Sprintf("%.4g", value)
+}
+
+// plotX returns the coordinate of a part, from 0 to 1, of the width.
+func plotX(part float64) float64 { return plotLeft + part*(plotRight-plotLeft) }
+
+// plotY returns the coordinate of a part, from 0 to 1, of the height.
+func plotY(part float64) float64 { return plotBottom - part*(plotBottom-plotTop) }
+
+// pathOf draws a curve through the middles of its buckets. heightAt returns the part of the
+// height that the curve has in a bucket; false leaves a gap.
+func pathOf(c *Curves, heightAt func(bucket int) (float64, bool)) string {
+	var path strings.Builder
+	buckets := len(c.Requests)
+	isDrawing := false
+	for i := range buckets {
+		height, measured := heightAt(i)
+		if !measured {
+			isDrawing = false
+			continue
+		}
+
+		x, y := plotX((float64(i)+0.5)/float64(buckets)), plotY(height)
+		if !isDrawing {
+			// A line to where it begins makes a single bucket visible, as a dot.
+			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
+		}
+		fmt.Fprintf(&path, "L%.1f %.1f", x, y)
+		isDrawing = true
+	}
+
+	return path.String()
+}
+
+func isAnywhereAboveZero(values []float64) bool {
+	for _, value := range values {
+		if value > 0 {
+			return true
+		}
+	}
+
+	return false
+}

@@ -1,0 +1,326 @@
+package results
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"vendorapi/loadtest/harness"
+)
+
+const (
+	// defaultFactor is how many times slower, relative to the empty path, is a regression.
+	defaultFactor = 1.5
+
+	// leastForComparison is how many requests a latency must be of before it is compared.
+	leastForComparison = 100
+)
+
+// Comparison is what has changed between two runs.
+type Comparison struct {
+	Before string // when the earlier run began, and of which commit
+	Factor float64
+
+	// Warnings say what makes the runs hard to compare.
+	Warnings []string
+
+	Rows        []ComparisonRow
+	Regressions []string // sentences; empty if there is no regression
+}
+
+// ComparisonRow is one figure of one script.
+type ComparisonRow struct {
+	Script string
+	Figure string // such as "POST /orders 201 p95"
+	Unit   string
+
+	Before, After *float64 // nil: not measured
+	Ratio         *float64 // of After to Before
+
+	// RelativeRatio is the ratio after each latency was divided by the empty path's of its own
+	// run. So it does not depend on how fast the machine was.
+	RelativeRatio *float64
+
+	Note       string // why there is no ratio
+	Regression bool
+}
+
+// Compare compares two runs. A latency that is more than factor times as long relative to the
+// empty path is a regression; factor 0 stands for 1.5.
+func Compare(before, after *Run, factor float64) *Comparison {
+	if factor <= 0 {
+		factor = defaultFactor
+	}
+
+	c := &Comparison{
+		Before: fmt.Sprintf("%s, commit %s", before.Began.Format("2 January 2006, 15:04"), before.Machine.Commit),
+		Factor: factor,
+	}
+	c.warn(before, after)
+
+	for _, script := range after.Scripts {
+		earlier := before.script(script.Name)
+		if earlier == nil {
+			c.Warnings = append(c.Warnings, "the earlier run has no script "+script.Name)
+			continue
+		}
+		c.compareScripts(earlier, script)
+	}
+	for _, script := range before.Scripts {
+		if after.script(script.Name) == nil {
+			c.Warnings = append(c.Warnings, "this run has no script "+script.Name)
+		}
+	}
+
+	for i := range c.Rows {
+		row := &c.Rows[i]
+		if row.Regression {
+			c.Regressions = append(c.Regressions, fmt.Sprintf("%s: %s is %.1f times as long relative to the empty path: %s before, %s now",
+				row.Script, row.Figure, *row.RelativeRatio, row.format(row.Before), row.format(row.After)))
+		}
+	}
+
+	return c
+}
+
+// script returns the script of a name; nil if there is none.
+func (r *Run) script(name string) *Script {
+	for _, script := range r.Scripts {
+		if script.Name == name {
+			return script
+		}
+	}
+
+	return nil
+}
+
+// warn adds what makes the runs hard to compare.
+func (c *Comparison) warn(before, after *Run) {
+	b, a := &before.Machine, &after.Machine
+	sameMachine := b.CPU == a.CPU && b.Cores == a.Cores && b.Memory == a.Memory
+	if !sameMachine {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("the machines differ (%s, %d cores; %s, %d cores): only what is relative to the empty path can be compared",
+			b.CPU, b.Cores, a.CPU, a.Cores))
+	}
+	if before.Target != after.Target {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("the targets differ: %s before, %s now", before.Target, after.Target))
+	}
+	if before.K6 != after.K6 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("the versions of k6 differ: %s before, %s now", before.K6, after.K6))
+	}
+
+	if before.Interrupted != "" {
+		c.Warnings = append(c.Warnings, "the earlier run was interrupted")
+	}
+	if after.Interrupted != "" {
+		c.Warnings = append(c.Warnings, "this run was interrupted")
+	}
+}
+
+// compareScripts adds the rows of one script.
+func (c *Comparison) compareScripts(before, after *Script) {
+	for i := range after.Endpoints {
+		endpoint := &after.Endpoints[i]
+		if isSuccess(endpoint.Status) {
+			c.compareEndpoints(before, after, before.endpoint(endpoint.Name, endpoint.Status), endpoint)
+		}
+	}
+	for i := range before.Endpoints {
+		endpoint := &before.Endpoints[i]
+		vanished := isSuccess(endpoint.Status) && after.endpoint(endpoint.Name, endpoint.Status) == nil
+		if vanished {
+			c.Rows = append(c.Rows, ComparisonRow{Script: after.Name, Figure: endpoint.Answers(), Note: "not in this run"})
+		}
+	}
+
+	c.addRow(ComparisonRow{
+		Script: after.Name, Figure: "orders accepted", Unit: "/s",
+		Before: before.ordersPerSecond(), After: after.ordersPerSecond(),
+	})
+	c.addRow(ComparisonRow{
+		Script: after.Name, Figure: "iterations dropped", Unit: "",
+		Before: pointerTo(float64(before.Counts.Dropped)), After: pointerTo(float64(after.Counts.Dropped)),
+	})
+	c.compareKnees(before, after)
+}
+
+func isSuccess(status int) bool { return status >= 200 && status < 300 }
+
+// endpoint returns the row of an endpoint and status; nil if there is none.
+func (s *Script) endpoint(name string, status int) *Endpoint {
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if e.Name == name && e.Status == status {
+			return e
+		}
+	}
+
+	return nil
+}
+
+// ordersPerSecond returns nil for a script that accepted no order.
+func (s *Script) ordersPerSecond() *float64 {
+	if s.Counts.OrdersAccepted == 0 || s.TookSeconds <= 0 {
+		return nil
+	}
+
+	return pointerTo(float64(s.Counts.OrdersAccepted) / s.TookSeconds)
+}
+
+// compareEndpoints adds the rows of one endpoint. Regressions are sought in p50 and p95 only:
+// p99 is of so few requests that chance moves it.
+func (c *Comparison) compareEndpoints(before, after *Script, earlier, endpoint *Endpoint) {
+	row := ComparisonRow{Script: after.Name, Figure: endpoint.Answers(), Unit: " ms"}
+	if earlier == nil {
+		row.Note = "not in the earlier run"
+		c.Rows = append(c.Rows, row)
+		return
+	}
+	if earlier.Latency.Count < leastForComparison || endpoint.Latency.Count < leastForComparison {
+		row.Note = fmt.Sprintf("too few: %d and %d requests, %d are needed", earlier.Latency.Count, endpoint.Latency.Count, leastForComparison)
+		c.Rows = append(c.Rows, row)
+		return
+	}
+
+	emptyBefore, emptyAfter := Percentiles{}, Percentiles{}
+	if hasBaseline(before) && hasBaseline(after) {
+		emptyBefore, emptyAfter = *before.Baseline, *after.Baseline
+	} else {
+		row.Note = "no empty path to compare with"
+	}
+
+	was, is := earlier.Latency, endpoint.Latency
+	c.addLatencies(row, []latencyChange{
+		{name: "p50", before: was.P50, after: is.P50, emptyBefore: emptyBefore.P50, emptyAfter: emptyAfter.P50, decisive: true},
+		{name: "p95", before: was.P95, after: is.P95, emptyBefore: emptyBefore.P95, emptyAfter: emptyAfter.P95, decisive: true},
+		{name: "p99", before: was.P99, after: is.P99, emptyBefore: emptyBefore.P99, emptyAfter: emptyAfter.P99, decisive: false},
+	})
+}
+
+// latencyChange is a percentile of an endpoint in two runs, beside that of the empty path.
+type latencyChange struct {
+	name string // such as "p95"
+
+	before, after           Latency
+	emptyBefore, emptyAfter Latency // 0: not known
+
+	decisive bool // a change may be a regression
+}
+
+// addLatencies adds a row for each percentile of an endpoint. base is what the rows share.
+func (c *Comparison) addLatencies(base ComparisonRow, changes []latencyChange) {
+	for _, change := range changes {
+		row := base
+		row.Figure += " " + change.name
+		row.Before = pointerTo(float64(change.before))
+		row.After = pointerTo(float64(change.after))
+
+		relatable := change.before > 0 && change.emptyBefore > 0 && change.emptyAfter > 0
+		if relatable {
+			ratio := float64((change.after / change.emptyAfter) / (change.before / change.emptyBefore))
+			row.RelativeRatio = &ratio
+			row.Regression = change.decisive && ratio > c.Factor
+		}
+
+		c.addRow(row)
+	}
+}
+
+// hasBaseline reports whether the empty path was requested often enough.
+func hasBaseline(s *Script) bool { return s.Baseline != nil && s.Baseline.Count >= leastForRelative }
+
+// compareKnees adds a row for two ramps.
+func (c *Comparison) compareKnees(before, after *Script) {
+	if before.Ramp == nil || after.Ramp == nil {
+		return
+	}
+
+	row := ComparisonRow{Script: after.Name, Figure: "knee", Unit: "/s", Before: before.Ramp.Knee, After: after.Ramp.Knee}
+	if row.Before == nil || row.After == nil {
+		row.Note = fmt.Sprintf("%s before, %s now", before.Ramp.KneeWords, after.Ramp.KneeWords)
+	}
+	c.addRow(row)
+}
+
+// addRow adds a row with its ratio.
+func (c *Comparison) addRow(row ComparisonRow) {
+	comparable := row.Before != nil && row.After != nil && *row.Before > 0
+	if comparable {
+		row.Ratio = pointerTo(*row.After / *row.Before)
+	}
+
+	c.Rows = append(c.Rows, row)
+}
+
+// Of returns the rows of one script.
+func (c *Comparison) Of(script string) []ComparisonRow {
+	var rows []ComparisonRow
+	for _, row := range c.Rows {
+		if row.Script == script {
+			rows = append(rows, row)
+		}
+	}
+
+	return rows
+}
+
+// format writes a value with its unit, or "-".
+func (r *ComparisonRow) format(value *float64) string {
+	if value == nil || math.IsInf(*value, 0) {
+		return "-"
+	}
+
+	return harness.Number(*value) + r.Unit
+}
+
+// Values are the earlier and the later value, the ratio and the relative one, as text.
+func (r *ComparisonRow) Values() []string {
+	return []string{r.format(r.Before), r.format(r.After), formatRatio(r.Ratio), formatRatio(r.RelativeRatio)}
+}
+
+func formatRatio(ratio *float64) string {
+	if ratio == nil {
+		return "-"
+	}
+
+	return harness.Number(*ratio)
+}
+
+// Words says what there is to say about the row.
+func (r *ComparisonRow) Words() string {
+	if r.Regression {
+		return "REGRESSION"
+	}
+
+	return r.Note
+}
+
+// WriteTable writes the comparison for a terminal.
+func (c *Comparison) WriteTable(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "Compared with the run of %s\n", c.Before)
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(table, "WARNING: %s\n", warning)
+	}
+
+	fmt.Fprint(table, "\nscript\tfigure\tbefore\tnow\tratio\trelative to the empty path\t\n")
+	for i := range c.Rows {
+		row := &c.Rows[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", row.Script, row.Figure, strings.Join(row.Values(), "\t"), row.Words())
+	}
+
+	fmt.Fprintf(table, "\n%d regressions beyond %.4g times\n", len(c.Regressions), c.Factor)
+	for _, regression := range c.Regressions {
+		fmt.Fprintf(table, "- %s\n", regression)
+	}
+
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the comparison: %w", err)
+	}
+
+	return nil
+}
+
+func pointerTo(value float64) *float64 { return &value }

@@ -1,0 +1,144 @@
+package results
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// emptyOf returns latencies of the empty path: n of the same length.
+func emptyOf(n int, ms float64) []float64 { return slices.Repeat([]float64{ms}, n) }
+
+func TestLevelOf(t *testing.T) {
+	t.Parallel()
+	slow := summaryLevel{
+		Metric: "http_req_duration{name:POST /orders}", Threshold: "p(95)<50", Words: "orders are quick",
+		Samples: 500, Value: pointerTo(80), Unit: "ms", Measured: "80 ms", Held: false, Relative: 20,
+	}
+	quick := slow
+	quick.Value, quick.Held = pointerTo(8), true
+	unmeasured := quick
+	unmeasured.Samples = 0
+	few := slow
+	few.Samples = 19
+	absolute := slow
+	absolute.Relative = 0
+	rate := slow
+	rate.Metric, rate.Threshold = "checks", "rate==1"
+	median := slow
+	median.Threshold = "med<50"
+
+	for name, c := range map[string]struct {
+		level    summaryLevel
+		empty    []float64
+		want     LevelState
+		relative bool
+	}{
+		"held":                           {level: quick, empty: nil, want: LevelHeld, relative: false},
+		"held, with an empty path":       {level: quick, empty: emptyOf(20, 2), want: LevelHeld, relative: true},
+		"not measured, whatever it says": {level: unmeasured, empty: emptyOf(20, 2), want: LevelNotMeasured, relative: false},
+		"slow as the machine":            {level: slow, empty: emptyOf(20, 4), want: LevelHeldRelative, relative: true},
+		"slow by the median":             {level: median, empty: emptyOf(20, 4), want: LevelHeldRelative, relative: true},
+		"slower than the machine":        {level: slow, empty: emptyOf(20, 3.9), want: LevelNotHeld, relative: true},
+		"too few of the empty path":      {level: slow, empty: emptyOf(19, 4), want: LevelNotHeld, relative: false},
+		"too few of the endpoint":        {level: few, empty: emptyOf(20, 4), want: LevelNotHeld, relative: false},
+		"no empty path":                  {level: slow, empty: nil, want: LevelNotHeld, relative: false},
+		"an empty path of no time":       {level: slow, empty: emptyOf(20, 0), want: LevelNotHeld, relative: false},
+		"absolute only":                  {level: absolute, empty: emptyOf(20, 4), want: LevelNotHeld, relative: false},
+		"no latency":                     {level: rate, empty: emptyOf(20, 4), want: LevelNotHeld, relative: false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			level := levelOf(c.level, c.empty)
+
+			if level.State != c.want || (level.Relative != nil) != c.relative {
+				t.Errorf("%s, relative %+v; want %s", level.State, level.Relative, c.want)
+			}
+		})
+	}
+}
+
+func TestPercentileOf(t *testing.T) {
+	t.Parallel()
+
+	for threshold, want := range map[string]float64{
+		"p(95)<50": 0.95, "p(99.9) <= 100": 0.999, "med<5.5": 0.5,
+		"p(95)>50": -1, "max<5000": -1, "avg<5": -1, "count==0": -1, "p(101)<5": -1, "": -1,
+	} {
+		q, found := percentileOf(threshold)
+
+		if found != (want >= 0) || found && math.Abs(q-want) > 1e-9 {
+			t.Errorf("%q: %v, %v", threshold, q, found)
+		}
+	}
+}
+
+// A level of a distributed run is held if it is in every part that measured it.
+func TestMergeLevels(t *testing.T) {
+	t.Parallel()
+	level := func(samples int, value float64, held bool) summaryLevel {
+		return summaryLevel{Metric: "m", Threshold: "p(95)<50", Samples: samples, Value: &value, Held: held}
+	}
+
+	for name, c := range map[string]struct {
+		parts   []summaryLevel
+		samples int
+		value   float64
+		state   LevelState
+	}{
+		"one part":               {parts: []summaryLevel{level(9, 20, true)}, samples: 9, value: 20, state: LevelHeld},
+		"both hold":              {parts: []summaryLevel{level(9, 20, true), level(5, 30, true)}, samples: 14, value: 30, state: LevelHeld},
+		"the first does not":     {parts: []summaryLevel{level(9, 60, false), level(5, 30, true)}, samples: 14, value: 60, state: LevelNotHeld},
+		"the second does not":    {parts: []summaryLevel{level(9, 20, true), level(5, 60, false)}, samples: 14, value: 60, state: LevelNotHeld},
+		"one did not measure it": {parts: []summaryLevel{level(0, 0, true), level(5, 30, true)}, samples: 5, value: 30, state: LevelHeld},
+		"none measured it":       {parts: []summaryLevel{level(0, 0, true), level(0, 0, true)}, samples: 0, value: 0, state: LevelNotMeasured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var summaries []summary
+			for _, part := range c.parts {
+				summaries = append(summaries, summary{Levels: []summaryLevel{part}})
+			}
+
+			merged := mergeLevels(summaries)
+
+			if len(merged) != 1 || merged[0].Samples != c.samples || *merged[0].Value != c.value {
+				t.Fatalf("merged %+v", merged)
+			}
+			if state := levelOf(merged[0], nil).State; state != c.state {
+				t.Errorf("the state is %s, want %s", state, c.state)
+			}
+		})
+	}
+}
+
+func TestMergeLevels_KeepsTheWorstOfWhatHasAFloor(t *testing.T) {
+	t.Parallel()
+	part := func(value float64) summary {
+		return summary{Levels: []summaryLevel{{Metric: "refused", Threshold: "count>=10", Samples: 1, Value: &value, Held: true}}}
+	}
+
+	merged := mergeLevels([]summary{part(30), part(12)})
+
+	if *merged[0].Value != 12 {
+		t.Errorf("merged %+v", merged)
+	}
+}
+
+func TestLevel_FailureNamesBothFigures(t *testing.T) {
+	t.Parallel()
+	level := levelOf(summaryLevel{
+		Metric: "http_req_duration", Threshold: "p(99)<100", Words: "everything is quick",
+		Samples: 100, Value: pointerTo(300), Measured: "300 ms", Relative: 20,
+	}, emptyOf(30, 2))
+
+	failure := level.Failure()
+
+	for _, part := range []string{"NOT HELD", "everything is quick", "p(99)<100 of http_req_duration", "300 ms", "150.0 times the empty path's 2.0 ms"} {
+		if !strings.Contains(failure, part) {
+			t.Errorf("%q is not in %q", part, failure)
+		}
+	}
+}

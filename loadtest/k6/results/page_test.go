@@ -1,0 +1,180 @@
+package results
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func mustContain(t *testing.T, page string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(page, part) {
+			t.Errorf("%q is missing", part)
+		}
+	}
+}
+
+// Every part of the page is there: a template fails only where it is executed.
+func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
+	t.Parallel()
+	run, err := ReadFile(filepath.Join("testdata", "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	page, _ := writePageAndJUnit(t, run)
+
+	mustContain(t, page,
+		"<title>Load test: NOT everything held</title>",
+		`<a href="#burst">Bursts &lt;at&gt; the limits</a>: FAILED: 63 s, 102 requests`,
+		"Saturday, 21 November 2026, 12:00 UTC, 1m1s. Target: systems of its own. k6 v1.8.1.",
+		"commit abc123",
+
+		// The script that failed.
+		`<li class="broken">service level NOT MEASURED: nobody is refused`,
+		`<li class="broken">k6 ended with status 107</li>`,
+		"Proves: limits are exact", "Cannot prove: that they are fair",
+		`<span class="broken">NOT HELD</span>`, `<span class="broken">NOT MEASURED</span>`,
+		"80 ms; 16 times the empty path's 5.0 ms, accepted are 20", `<span class="held">held relative to this machine</span>`,
+		"<td>no answer</td>", "The empty path was not requested",
+		"<td>120 in 10 s</td><td>121</td>", "<td>cannot be known</td>",
+		"39 of 40 expected events arrived", "k6 left no dashboard", "no log",
+		`<td class="words">an order is accepted</td><td>9</td><td class="broken">1</td>`,
+		"none dropped",
+
+		// The ramp.
+		`<span class="held">held</span>`,
+		`<a href="ramp.html">k6's dashboard</a>`, `<a href="ramp.summary.json">summary</a>`,
+		`<svg viewBox="0 0 720 260" role="img" aria-label="Rates over time, per second"><title>`, "Latencies over time, milliseconds, logarithmic",
+		"iterations dropped</li>", "answers 429</li>", "failed: unexpected 5xx or no answer: none", ">2 s</text>", "ms</text>", "/s</text>",
+		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", "<td>holds</td>", "Knee: <strong>40/s</strong>",
+		"k6 itself reached 900 requests a second", "<td>the empty path</td><td></td><td>23</td>",
+		"no order left Searching, so orders have none", "All 1 checks of the script found what they expected.",
+		"<strong>35 dropped</strong>", "of 15</td>", "0.1 s by all virtual users",
+		"<td>gateway</td><td>0.25</td><td>20 MB</td><td>30 MB</td><td>40 MB</td>", "Other programs kept 0.50 processors busy.",
+
+		// The comparison, with itself.
+		"Compared with the run of 21 November 2026, 12:00, commit abc123", "No latency is more than 1.5 times as long",
+		"<td>POST /orders 201 p95</td>",
+	)
+	checkPage(t, page)
+}
+
+// checkPage checks what holds of every page.
+func checkPage(t *testing.T, page string) {
+	t.Helper()
+	for _, trace := range []string{"<script", "http://", "https://", "%!", "ZgotmplZ", "<no value>", "NaN", "Inf", "0xc0", ">true", ">false"} {
+		if strings.Contains(page, trace) {
+			t.Errorf("the page holds %q", trace)
+		}
+	}
+	opened := regexp.MustCompile(`<(table|tr|td|th|ul|li|p|section|figure|div|svg|span|strong)[ >]`)
+	closed := regexp.MustCompile(`</(table|tr|td|th|ul|li|p|section|figure|div|svg|span|strong)>`)
+	if o, c := len(opened.FindAllString(page, -1)), len(closed.FindAllString(page, -1)); o != c {
+		t.Errorf("%d elements are opened and %d closed", o, c)
+	}
+}
+
+func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
+	t.Parallel()
+	nothingSent := &Script{Name: "steady"}
+	nothingSent.CollectFailures()
+	near := buildRamp(t)
+	near.Ramp.Ceiling = pointerTo(60)
+	unknown := buildRamp(t)
+	unknown.Ramp.Ceiling = nil
+
+	for name, c := range map[string]struct {
+		run  *Run
+		want []string
+	}{
+		"nothing was played": {
+			run:  &Run{Interrupted: "Redis does not start"},
+			want: []string{"NOT everything held", "Interrupted: Redis does not start", "No script was played."},
+		},
+		"interrupted": {
+			run:  &Run{Interrupted: "Ctrl-C", Scripts: []*Script{buildRamp(t)}},
+			want: []string{"NOT everything held", "Interrupted: Ctrl-C", "Webhooks were not checked."},
+		},
+		"nothing was sent": {
+			run:  &Run{Scripts: []*Script{nothingSent}},
+			want: []string{"the script has no service levels", "nothing was sent", "at most 0 busy of 0"},
+		},
+		"everything held, near k6's ceiling": {
+			run:  &Run{Scripts: []*Script{near}},
+			want: []string{"Load test: everything held", "it may be k6's limit and not the service's. Use `make bench`"},
+		},
+		"k6's ceiling is not known": {
+			run:  &Run{Scripts: []*Script{unknown}},
+			want: []string{"k6's own ceiling was not measured"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			page, _ := writePageAndJUnit(t, c.run)
+
+			mustContain(t, page, c.want...)
+			checkPage(t, page)
+		})
+	}
+}
+
+func TestWritePage_ShowsRegressions(t *testing.T) {
+	t.Parallel()
+	before, after := buildRamp(t), buildRamp(t)
+	after.endpoint(createOrder, 201).Latency.P50 *= 4
+	file, err := os.Create(filepath.Join(t.TempDir(), "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+
+	if err := WritePage(file, &Run{Scripts: []*Script{after}}, &Run{K6: "v1.0.0", Scripts: []*Script{before}}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	mustContain(t, string(page), `<span class="broken">REGRESSION</span>`, "POST /orders 201 p50 is 4.0 times as long relative to the empty path",
+		"the versions of k6 differ: v1.0.0 before,  now")
+	checkPage(t, string(page))
+}
+
+// The curves leave gaps where nothing was measured, and stay inside the picture.
+func TestChartsOf(t *testing.T) {
+	t.Parallel()
+	one, thousand := Latency(1), Latency(1000)
+	curves := &Curves{
+		Began: start, BucketSeconds: 60,
+		Requests: []float64{10, 30, 0}, Accepted: []float64{9, 0, 0}, Dropped: []float64{0, 0, 0}, Failed: []float64{0, 0, 0}, Refused: []float64{0, 0, 0},
+		P50: []*Latency{&one, nil, &thousand}, P99: []*Latency{nil, nil, nil}, EmptyP99: []*Latency{nil, nil, nil},
+	}
+
+	charts := chartsOf(curves)
+
+	rates, latencies := charts[0], charts[1]
+	if got := rates.YTicks; len(got) != 3 || got[0] != (tick{At: plotBottom, Label: "0/s"}) || got[2] != (tick{At: plotTop, Label: "50/s"}) {
+		t.Errorf("ticks of rates: %v", got)
+	}
+	if rates.Lines[0].Path != "M198.7 179.2L198.7 179.2L404.0 97.6L609.3 220.0" || rates.Lines[4].Path != "" {
+		t.Errorf("rates: %+v", rates.Lines)
+	}
+	if got := rates.XTicks; len(got) != 4 || got[0].Label != "0 s" || got[3] != (tick{At: plotRight, Label: "3 min"}) {
+		t.Errorf("ticks of time: %v", got)
+	}
+	if got := latencies.YTicks; len(got) != 4 || got[0].Label != "1 ms" || got[3].Label != "1000 ms" {
+		t.Errorf("ticks of latencies: %v", got)
+	}
+	if latencies.Lines[0].Path != "M198.7 220.0L198.7 220.0M609.3 16.0L609.3 16.0" || latencies.Lines[1].Path != "" {
+		t.Errorf("latencies: %+v", latencies.Lines)
+	}
+	if chartsOf(nil) != nil || chartsOf(&Curves{}) != nil {
+		t.Error("nothing has charts")
+	}
+}

@@ -1,0 +1,423 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/receiver"
+)
+
+// schemaVersion is the version of result.json. It is raised when an older program would
+// misread a newer file.
+const schemaVersion = 1
+
+// OwnSystems is the target of a run that starts a system for each script.
+const OwnSystems = "systems of its own"
+
+// Run is the result of one load test, as it is stored in result.json.
+type Run struct {
+	Began       time.Time `json:"began"`
+	TookSeconds float64   `json:"took_seconds"`
+
+	// Target is OwnSystems or a deployment's base URL, as TargetOf returns it.
+	Target  string          `json:"target"`
+	Machine harness.Machine `json:"machine"`
+	K6      string          `json:"k6"` // version
+
+	// Generator says where k6 ran, such as "on the same processors as the system".
+	Generator string `json:"generator"`
+
+	// Interrupted says why not all scripts were played; empty if all were.
+	Interrupted string `json:"interrupted"`
+
+	Scripts []*Script `json:"scripts"`
+}
+
+// TargetOf returns a base URL without what could be secret: user, query and fragment.
+func TargetOf(baseURL string) string {
+	parsed, err := url.Parse(baseURL)
+	if err != nil {
+		return "a deployment whose URL cannot be read"
+	}
+
+	clean := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}
+
+	return clean.String()
+}
+
+// Passed reports whether everything that was to be played was played, and held.
+func (r *Run) Passed() bool {
+	if r.Interrupted != "" || len(r.Scripts) == 0 {
+		return false
+	}
+
+	return !slices.ContainsFunc(r.Scripts, func(s *Script) bool { return !s.Passed() })
+}
+
+// storedRun is a Run as it stands in the file.
+type storedRun struct {
+	Schema int  `json:"schema"`
+	Passed bool `json:"passed"` // for those who read the file; it is not read back
+
+	*Run
+}
+
+// WriteFile writes the run to result.json.
+func (r *Run) WriteFile(path string) error {
+	content, err := json.MarshalIndent(storedRun{Schema: schemaVersion, Passed: r.Passed(), Run: r}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+
+	return nil
+}
+
+// ReadFile reads a run that WriteFile wrote.
+func ReadFile(path string) (*Run, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the result: %w", err)
+	}
+	run, err := decodeRun(content)
+	if err != nil {
+		return nil, fmt.Errorf("read the result in %s: %w", path, err)
+	}
+
+	return run, nil
+}
+
+func decodeRun(content []byte) (*Run, error) {
+	// The version comes first: a file of another one may have other types.
+	var version struct{ Schema int }
+	if err := json.Unmarshal(content, &version); err != nil {
+		return nil, err
+	}
+	if version.Schema != schemaVersion {
+		return nil, fmt.Errorf("the file has schema %d, and this program reads schema %d", version.Schema, schemaVersion)
+	}
+
+	stored := storedRun{Run: &Run{}}
+	if err := json.Unmarshal(content, &stored); err != nil {
+		return nil, err
+	}
+	for _, script := range stored.Scripts {
+		if script == nil {
+			return nil, errors.New("a script is null")
+		}
+		if script.Curves != nil && !script.Curves.isValid() {
+			return nil, fmt.Errorf("the curves of script %s have buckets that do not fit together", script.Name)
+		}
+	}
+
+	return stored.Run, nil
+}
+
+// Script is what one script did and found.
+type Script struct {
+	Name   string `json:"name"`
+	File   string `json:"file"` // of the script, such as "loadtest/steady.js"
+	Title  string `json:"title"`
+	Proves string `json:"proves"`
+	Cannot string `json:"cannot"` // what it cannot prove
+
+	Began       time.Time `json:"began"`
+	TookSeconds float64   `json:"took_seconds"`
+
+	Levels    []Level    `json:"levels"`
+	Checks    []Check    `json:"checks"`
+	Limits    []LimitRow `json:"limits"`
+	Endpoints []Endpoint `json:"endpoints"`
+	Counts    Counts     `json:"counts"`
+
+	// Baseline is the latency of the empty path; null if it was not requested.
+	Baseline *Percentiles `json:"baseline"`
+
+	Ramp   *Ramp   `json:"ramp"`   // null for a script without steps
+	Curves *Curves `json:"curves"` // null if nothing was sent
+
+	// The driver sets these.
+	Webhooks    *Webhooks         `json:"webhooks"`     // null: not looked at
+	Programs    []harness.Watched `json:"programs"`     // empty for a deployment
+	OthersCores *float64          `json:"others_cores"` // processors kept busy by programs that were not watched; null: unknown
+
+	// Problems are what went wrong with k6 or its files. Failures are why the script failed,
+	// the problems included; CollectFailures sets them.
+	Problems []string `json:"problems"`
+	Failures []string `json:"failures"`
+
+	Files Files `json:"files"`
+
+	// Orders and Stores are what the script had accepted, by account label, for the comparison
+	// with webhooks. They are not stored.
+	Orders map[string][]Order `json:"-"`
+	Stores map[string]int     `json:"-"`
+}
+
+// Files are what k6 left, as names in the folder of result.json; empty if it did not.
+type Files struct {
+	Dashboard string   `json:"dashboard"`
+	Log       string   `json:"log"`
+	Summaries []string `json:"summaries"`
+	Samples   []string `json:"samples"`
+}
+
+// Check is a check of a script: what an answer has to be.
+type Check struct {
+	Name   string `json:"name"`
+	Passes int    `json:"passes"`
+	Fails  int    `json:"fails"`
+}
+
+// Endpoint is the requests to one endpoint that had one status.
+type Endpoint struct {
+	Name   string `json:"name"`
+	Status int    `json:"status"` // 0: no answer
+
+	// Unexpected counts those that failed: there was no answer, or a 5xx that the script had
+	// not asked for.
+	Unexpected int `json:"unexpected"`
+
+	Latency Percentiles `json:"latency"`
+
+	// PerSecond is the rate over the time of the scenarios. It is null for endpoints that the
+	// scenarios requested too rarely for a rate to mean something.
+	PerSecond *float64 `json:"per_second"`
+}
+
+// Counts are totals of a script.
+type Counts struct {
+	Requests   int `json:"requests"` // without those to the empty path
+	Iterations int `json:"iterations"`
+	Dropped    int `json:"dropped"` // iterations that k6 could not start in time
+
+	ActiveVUs    int `json:"active_vus"`    // virtual users that were busy, at most
+	AllocatedVUs int `json:"allocated_vus"` // virtual users that k6 had, at most
+
+	OrdersAccepted int     `json:"orders_accepted"`
+	Refused        int     `json:"refused"` // answers 429
+	Resends        int     `json:"resends"` // requests that were sent once more
+	SecondsWaited  float64 `json:"seconds_waited"`
+
+	BytesSent     int64 `json:"bytes_sent"`
+	BytesReceived int64 `json:"bytes_received"`
+}
+
+// How webhooks were checked.
+const (
+	WebhooksByReceiver = "receiver"    // the driver's receivers got them
+	WebhooksByAttempts = "attempts"    // the service was asked for its attempts
+	WebhooksNotChecked = "not checked" // Why says why
+)
+
+// Webhooks are those that arrived, compared with the orders.
+type Webhooks struct {
+	How string `json:"how"`
+	Why string `json:"why,omitempty"`
+
+	Stores int `json:"stores"` // whose events were expected
+	Orders int `json:"orders"` // whose events were expected and compared, status by status
+
+	Expected   int `json:"expected"` // events
+	Received   int `json:"received"` // distinct ones of these
+	Duplicates int `json:"duplicates"`
+
+	// Delay is the time from an event's occurrence to its arrival.
+	Delay Percentiles `json:"delay"`
+
+	Problems []string `json:"problems"`
+}
+
+// WebhooksOf returns what receivers got, as receiver.Check compared it with the orders and
+// stores.
+func WebhooksOf(how string, check receiver.Check, orders, stores int) *Webhooks {
+	return &Webhooks{
+		How:        how,
+		Stores:     stores,
+		Orders:     orders,
+		Expected:   check.Expected,
+		Received:   check.Received,
+		Duplicates: check.Duplicates,
+		Delay:      percentilesOf(slices.Clone(check.Delays)),
+		Problems:   slices.Clone(check.Problems),
+	}
+}
+
+// Sentence says what was checked.
+func (w *Webhooks) Sentence() string {
+	if w == nil || w.How == WebhooksNotChecked {
+		why := ""
+		if w != nil && w.Why != "" {
+			why = ": " + w.Why
+		}
+		return "Webhooks were not checked" + why + "."
+	}
+
+	source := "by the driver's receivers"
+	if w.How == WebhooksByAttempts {
+		source = "by the attempts that the service lists"
+	}
+
+	compared := fmt.Sprintf("of %d stores, and every status after Searching of %d orders, each compared with the order's history", w.Stores, w.Orders)
+	if w.Orders == 0 {
+		compared = fmt.Sprintf("of %d stores; no order left Searching, so orders have none", w.Stores)
+	}
+
+	text := fmt.Sprintf("Webhooks, checked %s: %d of %d expected events arrived (%s). %d came more than once.",
+		source, w.Received, w.Expected, compared, w.Duplicates)
+	if w.Delay.Count > 0 {
+		text += fmt.Sprintf(" From occurrence to arrival: p50 %v, p99 %v.", w.Delay.P50, w.Delay.P99)
+	}
+
+	return text
+}
+
+// AddProblem adds something that went wrong with k6 or its files, formatted as by fmt.Sprintf.
+// The script fails by it.
+func (s *Script) AddProblem(format string, args ...any) {
+	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
+}
+
+// Passed reports whether the script has no failures. CollectFailures must have been called.
+func (s *Script) Passed() bool { return len(s.Failures) == 0 }
+
+// maxWebhookFailures is how many problems of webhooks become failures one by one.
+const maxWebhookFailures = 20
+
+// CollectFailures sets Failures. It may be called again after something was added.
+func (s *Script) CollectFailures() {
+	s.Failures = s.runFailures()
+
+	for i := range s.Levels {
+		level := &s.Levels[i]
+		if !level.Held() {
+			s.Failures = append(s.Failures, level.Failure())
+		}
+	}
+	for i := range s.Limits {
+		row := &s.Limits[i]
+		if !row.Held {
+			s.Failures = append(s.Failures, row.Failure())
+		}
+	}
+	for _, check := range s.Checks {
+		if s.checkFailed(check) {
+			s.Failures = append(s.Failures, check.Failure())
+		}
+	}
+	if s.Webhooks != nil {
+		s.Failures = append(s.Failures, s.Webhooks.failures()...)
+	}
+}
+
+// runFailures returns why the run as a whole proves nothing.
+func (s *Script) runFailures() []string {
+	failures := slices.Clone(s.Problems)
+	if len(s.Levels) == 0 {
+		failures = append(failures, "the script has no service levels")
+	}
+	if s.Counts.Requests == 0 {
+		failures = append(failures, "nothing was sent")
+	}
+
+	return failures
+}
+
+// checkFailed reports whether a check failed more often than the script allows. A script that
+// expects failures, such as one of an overload, has a service level of `checks` that holds.
+func (s *Script) checkFailed(check Check) bool {
+	isCheckLevel := func(l Level) bool { return strings.HasPrefix(l.Metric, "checks") }
+	isBroken := func(l Level) bool { return isCheckLevel(l) && !l.Held() }
+
+	allowed := slices.ContainsFunc(s.Levels, isCheckLevel) && !slices.ContainsFunc(s.Levels, isBroken)
+
+	return check.Fails > 0 && !allowed
+}
+
+// Failure says in a sentence what was not held.
+func (c *Check) Failure() string {
+	return fmt.Sprintf("check failed: %s: %d of %d answers were something else", c.Name, c.Fails, c.Passes+c.Fails)
+}
+
+// Failure says in a sentence what was not held.
+func (r *LimitRow) Failure() string {
+	text := fmt.Sprintf("limit not exact: %s, %s: %d admitted within it", r.Bucket, r.Limit(), r.Most)
+	if r.WronglyRefused != nil {
+		text += fmt.Sprintf(", %d refused with room left", *r.WronglyRefused)
+	}
+
+	return text
+}
+
+func (w *Webhooks) failures() []string {
+	var failures []string
+	for i, problem := range w.Problems {
+		if i == maxWebhookFailures {
+			failures = append(failures, fmt.Sprintf("webhooks: … and %d more", len(w.Problems)-i))
+			break
+		}
+		failures = append(failures, "webhooks: "+problem)
+	}
+
+	return failures
+}
+
+// Headline is the result of a script in a line. Its latency is that of accepted orders, or
+// else of the busiest endpoint, and never of several endpoints or statuses together.
+func (s *Script) Headline() string {
+	verdict := "held"
+	if !s.Passed() {
+		verdict = "FAILED"
+	}
+
+	held := 0
+	for i := range s.Levels {
+		if s.Levels[i].Held() {
+			held++
+		}
+	}
+
+	text := fmt.Sprintf("%s: %.0f s, %d requests", verdict, s.TookSeconds, s.Counts.Requests)
+	if e := s.headlineEndpoint(); e != nil {
+		text += fmt.Sprintf(", %s p99 %v", e.Answers(), e.Latency.P99)
+	}
+	text += fmt.Sprintf(", %d of %d service levels held", held, len(s.Levels))
+	if w := s.Webhooks; w != nil && w.How != WebhooksNotChecked {
+		text += fmt.Sprintf(", %d of %d webhooks", w.Received, w.Expected)
+	}
+
+	return text
+}
+
+// headlineEndpoint returns the endpoint of the headline; nil of no requests.
+func (s *Script) headlineEndpoint() *Endpoint {
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if e.Name == createOrder && e.Status == 201 {
+			return e
+		}
+	}
+	if len(s.Endpoints) > 0 {
+		return &s.Endpoints[0]
+	}
+
+	return nil
+}
+
+// Answers is such as "POST /orders 201" or "POST /orders without an answer".
+func (e *Endpoint) Answers() string {
+	if e.Status == 0 {
+		return e.Name + " without an answer"
+	}
+
+	return fmt.Sprintf("%s %d", e.Name, e.Status)
+}

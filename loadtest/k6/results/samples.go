@@ -1,0 +1,486 @@
+package results
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The endpoints that are treated specially, by the names that the scripts give to them.
+const (
+	createOrder = "POST /orders"
+
+	// emptyPath is a path that no route takes: the service answers 404 without asking Redis.
+	// The scripts request it now and then, so its latency is what the machine, k6 and the
+	// network take in the same run. It is no request of the API.
+	emptyPath = "GET empty path"
+)
+
+// Samples are what k6 measured in one run, or in several parts of one run.
+type Samples struct {
+	requests []request
+	drops    []drop
+
+	orders map[string][]Order // by account label
+	stores map[string]int     // by account label
+	checks map[string]*Check
+	counts Counts
+
+	// By scenario.
+	iterations map[string]int
+	resends    map[string]int
+
+	// names holds endpoints, accounts, scenarios and statuses of orders. Requests refer to them
+	// by index, so that millions of requests fit into memory. The first name is empty.
+	names   []string
+	indexOf map[string]uint16
+
+	// problems say what is wrong with the files, such as a last line that is cut off.
+	problems []string
+}
+
+// request is one HTTP request. It takes 32 bytes.
+type request struct {
+	answered int64   // nanoseconds since 1970; the moment at which k6 gave up if there was no answer
+	took     float64 // milliseconds, exactly as k6 has it
+
+	endpoint, account, scenario uint16 // indices into Samples.names
+
+	// status is 0 if there was no answer.
+	status int16
+
+	// unexpected reports that there was no answer, or a 5xx that the script had not asked for.
+	unexpected bool
+}
+
+// drop is a number of iterations that k6 could not start in time.
+type drop struct {
+	at       int64 // nanoseconds since 1970
+	count    int
+	scenario uint16
+}
+
+// Order is an order that was accepted, and how it has to end.
+type Order struct {
+	ID  string
+	End string // the last status that the script intends
+
+	// Failure is the intended reason of a failed delivery; empty if End is another status.
+	Failure string
+
+	at int64 // nanoseconds since 1970
+}
+
+// sent returns when the request was sent, in nanoseconds since 1970.
+func (r *request) sent() int64 { return r.answered - int64(r.took*float64(time.Millisecond)) }
+
+// refused reports whether a limit refused the request.
+func (r *request) refused() bool { return r.status == 429 }
+
+// admitted reports whether the limits certainly counted the request: they count what is
+// answered with a decision. Whether a request whose answer was lost, or was a 5xx, was counted
+// cannot be known from outside.
+func (r *request) admitted() bool {
+	successful := r.status >= 200 && r.status < 300
+
+	switch r.status {
+	case 400, 404, 409, 422, 423:
+		return true
+	default:
+		return successful
+	}
+}
+
+// ReadSamples reads the output of `k6 run --out json=…`.
+//
+// A file that ends in the middle, because k6 was killed, is read as far as it is whole, and
+// the result of the script says so. A line that is wrong elsewhere is an error.
+func ReadSamples(r io.Reader) (*Samples, error) {
+	samples := newSamples()
+	if err := samples.read(r); err != nil {
+		return nil, err
+	}
+
+	return samples, nil
+}
+
+// ReadSampleFiles reads the files of one run: one, or one for each part of a distributed run
+// (k6's execution segments). Files whose names end in .gz are decompressed. The clocks of the
+// machines that wrote the parts have to agree.
+func ReadSampleFiles(paths ...string) (*Samples, error) {
+	samples := newSamples()
+	for _, path := range paths {
+		if err := samples.readFile(path); err != nil {
+			return nil, fmt.Errorf("read k6's samples in %s: %w", path, err)
+		}
+	}
+
+	return samples, nil
+}
+
+func newSamples() *Samples {
+	return &Samples{
+		orders:     map[string][]Order{},
+		stores:     map[string]int{},
+		checks:     map[string]*Check{},
+		iterations: map[string]int{},
+		resends:    map[string]int{},
+		names:      []string{""},
+		indexOf:    map[string]uint16{"": 0},
+	}
+}
+
+// readFile adds one file.
+func (s *Samples) readFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+
+	if !strings.HasSuffix(path, ".gz") {
+		return s.read(file)
+	}
+
+	unzipped, err := gzip.NewReader(bufio.NewReader(file))
+	if isCutOff(err) {
+		s.problems = append(s.problems, "k6's samples are empty")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	return s.read(unzipped)
+}
+
+// isCutOff reports whether a compressed file ended too early.
+func isCutOff(err error) bool {
+	var corrupt flate.CorruptInputError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &corrupt)
+}
+
+// read adds the lines of one part.
+func (s *Samples) read(r io.Reader) error {
+	part := partReader{samples: s}
+	ending := &endingReader{reader: r}
+	lines := bufio.NewScanner(ending)
+	lines.Buffer(nil, 1<<20)
+
+	// A line that cannot be read is a fault unless it is the last one: then k6 was killed.
+	number := 0
+	var unreadable error
+	for lines.Scan() {
+		if unreadable != nil {
+			return unreadable
+		}
+
+		number++
+		if err := part.addLine(lines.Bytes()); err != nil {
+			unreadable = fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+
+	err := lines.Err()
+	if err != nil && !isCutOff(err) {
+		return err
+	}
+	isWhole := ending.last == '\n' || number == 0
+	if err != nil || unreadable != nil || !isWhole {
+		s.problems = append(s.problems, fmt.Sprintf("k6's samples are cut off after %d lines: what is whole was read", number))
+	}
+
+	// The parts run at the same time, so together they have as many virtual users as each has at most.
+	s.counts.ActiveVUs += part.activeVUs
+	s.counts.AllocatedVUs += part.allocatedVUs
+
+	return nil
+}
+
+// endingReader remembers the last byte that was read: k6 ends every line, the last one included.
+type endingReader struct {
+	reader io.Reader
+	last   byte
+}
+
+func (e *endingReader) Read(buffer []byte) (int, error) {
+	n, err := e.reader.Read(buffer)
+	if n > 0 {
+		e.last = buffer[n-1]
+	}
+
+	return n, err
+}
+
+// partReader adds the lines of one part of a run.
+type partReader struct {
+	samples *Samples
+
+	// The most virtual users that were active, and that k6 had allocated, at any moment.
+	activeVUs, allocatedVUs int
+}
+
+// point is a line of k6's JSON output, with the tags that are used here.
+type point struct {
+	Data struct {
+		Time  time.Time
+		Value float64
+
+		Tags struct {
+			Name, Account, Scenario, Status, Check string
+
+			ExpectedResponse string `json:"expected_response"`
+		}
+		Metadata struct{ Order, End, Failure string }
+	}
+}
+
+// addLine adds a line. Most lines are of metrics that are not used here; these are recognised
+// by their beginning and not decoded.
+func (p *partReader) addLine(line []byte) error {
+	beginning, isPoint := bytes.CutPrefix(line, []byte(`{"metric":"`))
+	if !isPoint {
+		return nil // the declaration of a metric
+	}
+
+	name, _, _ := bytes.Cut(beginning, []byte(`"`))
+	metric := string(name)
+	if !slices.Contains(usedMetrics, metric) {
+		return nil
+	}
+
+	var decoded point
+	if err := json.Unmarshal(line, &decoded); err != nil {
+		return fmt.Errorf("%s: %w", metric, err)
+	}
+	if year := decoded.Data.Time.Year(); year < 2000 || year > 2200 {
+		return fmt.Errorf("%s: the year is %d", metric, year)
+	}
+	if err := p.addPoint(metric, &decoded); err != nil {
+		return fmt.Errorf("%s: %w", metric, err)
+	}
+
+	return nil
+}
+
+// usedMetrics are the metrics that addPoint knows, the most frequent first.
+var usedMetrics = []string{
+	"http_req_duration", "checks", "orders_accepted", "data_sent", "data_received", "iterations", "waited",
+	"refused_by_limit", "resends", "dropped_iterations", "vus", "vus_max", "stores_registered",
+}
+
+// addPoint adds a point of one of the used metrics.
+func (p *partReader) addPoint(metric string, decoded *point) error {
+	s := p.samples
+
+	switch metric {
+	case "http_req_duration":
+		return s.addRequest(decoded)
+	case "orders_accepted":
+		return s.addOrder(decoded)
+	case "checks":
+		s.addCheck(decoded)
+		return nil
+	case "stores_registered":
+		s.stores[decoded.Data.Tags.Account]++
+		return nil
+	case "waited":
+		s.counts.SecondsWaited += decoded.Data.Value / 1000
+		return nil
+	}
+
+	counted, err := countOf(decoded)
+	if err != nil {
+		return err
+	}
+
+	scenario := decoded.Data.Tags.Scenario
+	switch metric {
+	case "iterations":
+		s.iterations[scenario] += counted
+		s.counts.Iterations += counted
+	case "dropped_iterations":
+		return s.addDrop(decoded, counted)
+	case "refused_by_limit":
+		s.counts.Refused += counted
+	case "resends":
+		s.resends[scenario] += counted
+		s.counts.Resends += counted
+	case "data_sent":
+		s.counts.BytesSent += int64(counted)
+	case "data_received":
+		s.counts.BytesReceived += int64(counted)
+	case "vus":
+		p.activeVUs = max(p.activeVUs, counted)
+	case "vus_max":
+		p.allocatedVUs = max(p.allocatedVUs, counted)
+	}
+
+	return nil
+}
+
+func (s *Samples) addRequest(decoded *point) error {
+	data := &decoded.Data
+
+	status, err := strconv.ParseInt(data.Tags.Status, 10, 16)
+	if err != nil {
+		return fmt.Errorf("status %q is no number", data.Tags.Status)
+	}
+
+	isDuration := data.Value >= 0 && data.Value <= float64(maxDuration/time.Millisecond)
+	if !isDuration {
+		return fmt.Errorf("a duration of %g ms", data.Value)
+	}
+
+	endpoint, err := s.index(data.Tags.Name)
+	if err != nil {
+		return err
+	}
+	account, err := s.index(data.Tags.Account)
+	if err != nil {
+		return err
+	}
+	scenario, err := s.index(data.Tags.Scenario)
+	if err != nil {
+		return err
+	}
+
+	s.requests = append(s.requests, request{
+		answered:   data.Time.UnixNano(),
+		took:       data.Value,
+		endpoint:   endpoint,
+		account:    account,
+		scenario:   scenario,
+		status:     int16(status),
+		unexpected: data.Tags.ExpectedResponse == "false",
+	})
+
+	return nil
+}
+
+// maxDuration is longer than any request can take.
+const maxDuration = 30 * 24 * time.Hour
+
+func (s *Samples) addOrder(decoded *point) error {
+	data := &decoded.Data
+	if data.Metadata.Order == "" || data.Metadata.End == "" {
+		return errors.New("an accepted order without id or end")
+	}
+
+	// The few statuses and reasons are stored once and not for each order.
+	end, err := s.index(data.Metadata.End)
+	if err != nil {
+		return err
+	}
+	failure, err := s.index(data.Metadata.Failure)
+	if err != nil {
+		return err
+	}
+
+	account := data.Tags.Account
+	s.orders[account] = append(s.orders[account], Order{
+		ID:      data.Metadata.Order,
+		End:     s.names[end],
+		Failure: s.names[failure],
+		at:      data.Time.UnixNano(),
+	})
+	s.counts.OrdersAccepted++
+
+	return nil
+}
+
+func (s *Samples) addDrop(decoded *point, dropped int) error {
+	scenario, err := s.index(decoded.Data.Tags.Scenario)
+	if err != nil {
+		return err
+	}
+
+	s.drops = append(s.drops, drop{at: decoded.Data.Time.UnixNano(), count: dropped, scenario: scenario})
+	s.counts.Dropped += dropped
+
+	return nil
+}
+
+func (s *Samples) addCheck(decoded *point) {
+	name := decoded.Data.Tags.Check
+	check := s.checks[name]
+	if check == nil {
+		check = &Check{Name: name}
+		s.checks[name] = check
+	}
+
+	if decoded.Data.Value == 0 {
+		check.Fails++
+	} else {
+		check.Passes++
+	}
+}
+
+// countOf returns the value of a counter's point.
+func countOf(decoded *point) (int, error) {
+	value := decoded.Data.Value
+	if value < 0 || value > 1<<50 || value != math.Trunc(value) {
+		return 0, fmt.Errorf("%g is no count", value)
+	}
+
+	return int(value), nil
+}
+
+// index returns the number of a name, which is added if it is new. There is room for 65,536
+// names; a script with more has put an id into a name.
+func (s *Samples) index(name string) (uint16, error) {
+	if known, found := s.indexOf[name]; found {
+		return known, nil
+	}
+	if len(s.names) > math.MaxUint16 {
+		return 0, errors.New("too many different names of endpoints, accounts or scenarios")
+	}
+
+	added := uint16(len(s.names))
+	s.names = append(s.names, name)
+	s.indexOf[name] = added
+
+	return added, nil
+}
+
+// hasScenarios reports whether any request belongs to a scenario. Those of setup() and
+// teardown() belong to none.
+func (s *Samples) hasScenarios() bool {
+	return slices.ContainsFunc(s.requests, func(r request) bool { return r.scenario != 0 })
+}
+
+// span returns when the first request of a scenario was sent and the last one was answered.
+// It returns those of setup() and teardown() if there are no others, and zeros of no requests.
+func (s *Samples) span() (from, to time.Time) {
+	hasScenarios := s.hasScenarios()
+
+	var first, last int64
+	for i := range s.requests {
+		r := &s.requests[i]
+		if hasScenarios && r.scenario == 0 {
+			continue
+		}
+
+		if first == 0 || r.sent() < first {
+			first = r.sent()
+		}
+		last = max(last, r.answered)
+	}
+
+	if first == 0 {
+		return time.Time{}, time.Time{}
+	}
+
+	return time.Unix(0, first).UTC(), time.Unix(0, last).UTC()
+}

@@ -1,0 +1,247 @@
+package results
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+const (
+	// acceptedShare is the part of a step's orders that has to be accepted.
+	acceptedShare = 0.999
+
+	// defaultKneeP99 bounds the p99 of a step, in milliseconds, if the script names no bound.
+	defaultKneeP99 = 100
+)
+
+// Ramp is what a script found that offers ever more orders a second, in steps.
+type Ramp struct {
+	Steps []Step `json:"steps"`
+
+	// KneeP99 is the p99 in milliseconds beyond which a step breaks.
+	KneeP99 float64 `json:"knee_p99_ms"`
+
+	// Knee is the rate of the last step before the first one that breaks. It is null if the
+	// first one breaks, and if none does; KneeWords says which.
+	Knee      *float64 `json:"knee"`
+	KneeWords string   `json:"knee_words"`
+
+	// Ceiling is how many requests a second k6 itself reached on the empty path in the same
+	// run; null if that was not measured.
+	Ceiling *float64 `json:"ceiling"`
+}
+
+// Step is one rate of a ramp.
+type Step struct {
+	Scenario string  `json:"scenario"`
+	Rate     float64 `json:"rate"`    // orders offered per second
+	Seconds  float64 `json:"seconds"` // how long
+
+	Offered  int `json:"offered"`  // orders that the rate asks for
+	Started  int `json:"started"`  // orders that k6 began
+	Dropped  int `json:"dropped"`  // orders that k6 gave up because no virtual user was free
+	Accepted int `json:"accepted"` // orders that the service accepted
+
+	Unavailable int `json:"unavailable"` // answers 503
+	Refused     int `json:"refused"`     // answers 429
+	Unanswered  int `json:"unanswered"`  // requests without an answer
+
+	// Latency is that of all offered orders. One that was not accepted counts as slowest,
+	// whether it was never started, not answered or refused. Otherwise a service, or a k6, that
+	// does less would look quicker.
+	Latency Percentiles `json:"latency"`
+
+	// Broken says why the step is beyond what the service can do; empty if it is not.
+	Broken string `json:"broken"`
+}
+
+// summaryStep is a step in a script's summary.
+type summaryStep struct {
+	Scenario string
+	Offered  float64 // per second
+	Seconds  float64
+}
+
+// NearCeiling reports whether the knee lies above half of k6's own ceiling, so that it may be
+// k6's limit and not the service's.
+func (r *Ramp) NearCeiling() bool {
+	return r.Knee != nil && r.Ceiling != nil && *r.Knee > *r.Ceiling/2
+}
+
+// rampOf returns the steps and the knee; nil if the script has no steps.
+func rampOf(s *Samples, script summary) *Ramp {
+	if len(script.Steps) == 0 {
+		return nil
+	}
+
+	ramp := &Ramp{KneeP99: script.KneeP99, Ceiling: script.Ceiling}
+	if ramp.KneeP99 <= 0 {
+		ramp.KneeP99 = defaultKneeP99
+	}
+
+	groups := groupByScenario(s)
+	for _, step := range script.Steps {
+		measured := groups.scenario(step.Scenario)
+		ramp.Steps = append(ramp.Steps, stepOf(step, measured, ramp.KneeP99))
+	}
+
+	ramp.findKnee()
+
+	return ramp
+}
+
+// findKnee sets the knee. Only the first step that breaks counts: one behind it that happens
+// to hold says nothing.
+func (r *Ramp) findKnee() {
+	r.Knee = nil
+	r.KneeWords = "not reached"
+	for i := range r.Steps {
+		if r.Steps[i].Broken == "" {
+			continue
+		}
+		if i == 0 {
+			r.KneeWords = "below the lowest rate"
+			return
+		}
+
+		knee := r.Steps[i-1].Rate
+		r.Knee = &knee
+		r.KneeWords = formatRate(knee) + "/s"
+
+		return
+	}
+}
+
+// differsFrom says how the knee differs from the one that the script computed by itself; empty
+// if it does not. Both follow the same rule, so a difference is a fault of one of them.
+func (r *Ramp) differsFrom(scriptKnee *float64) string {
+	same := r.Knee == nil && scriptKnee == nil ||
+		r.Knee != nil && scriptKnee != nil && *r.Knee == *scriptKnee
+	if same {
+		return ""
+	}
+
+	words := "none"
+	if scriptKnee != nil {
+		words = formatRate(*scriptKnee) + "/s"
+	}
+
+	return fmt.Sprintf("the knee is %s by the samples and %s by the script", r.KneeWords, words)
+}
+
+// stepSamples are the samples of one scenario that creates orders.
+type stepSamples struct {
+	created []float64 // latencies of the requests answered 201, in milliseconds
+
+	requests                         int
+	unavailable, refused, unanswered int
+
+	iterations, resends, dropped int
+}
+
+// samplesByScenario are the samples of all scenarios.
+type samplesByScenario map[string]*stepSamples
+
+// scenario returns the samples of a scenario, which are added if they are new.
+func (b samplesByScenario) scenario(name string) *stepSamples {
+	if b[name] == nil {
+		b[name] = &stepSamples{}
+	}
+
+	return b[name]
+}
+
+// groupByScenario returns what was measured in each scenario.
+func groupByScenario(s *Samples) samplesByScenario {
+	groups := samplesByScenario{}
+
+	for i := range s.requests {
+		r := &s.requests[i]
+		if s.names[r.endpoint] == createOrder {
+			groups.scenario(s.names[r.scenario]).add(r)
+		}
+	}
+	for _, d := range s.drops {
+		groups.scenario(s.names[d.scenario]).dropped += d.count
+	}
+	for name, count := range s.iterations {
+		groups.scenario(name).iterations = count
+	}
+	for name, count := range s.resends {
+		groups.scenario(name).resends = count
+	}
+
+	return groups
+}
+
+// add adds a request that creates an order.
+func (m *stepSamples) add(r *request) {
+	m.requests++
+
+	switch r.status {
+	case 201:
+		m.created = append(m.created, r.took)
+	case 503:
+		m.unavailable++
+	case 429:
+		m.refused++
+	case 0:
+		m.unanswered++
+	}
+}
+
+// stepOf returns what one step came to.
+func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
+	step := Step{
+		Scenario:    planned.Scenario,
+		Rate:        planned.Offered,
+		Seconds:     planned.Seconds,
+		Offered:     int(math.Round(planned.Offered * planned.Seconds)),
+		Dropped:     measured.dropped,
+		Accepted:    len(measured.created),
+		Unavailable: measured.unavailable,
+		Refused:     measured.refused,
+		Unanswered:  measured.unanswered,
+	}
+
+	// Each iteration creates one order. An iteration that is interrupted at the end counts for
+	// k6 as none, but its request was sent.
+	firstTries := measured.requests - measured.resends
+	step.Started = max(measured.iterations, firstTries)
+
+	// Whether the last order of a step is still due at its very end is a matter of rounding.
+	scheduled := step.Started + step.Dropped
+	if scheduled >= step.Offered-1 {
+		step.Offered = scheduled
+	}
+
+	latencies := measured.created
+	for len(latencies) < step.Offered {
+		latencies = append(latencies, float64(never))
+	}
+	step.Latency = percentilesOf(latencies)
+
+	step.Broken = brokenBy(&step, kneeP99)
+
+	return step
+}
+
+// brokenBy says why a step breaks; empty if it does not.
+func brokenBy(step *Step, kneeP99 float64) string {
+	tooFew := float64(step.Accepted) < acceptedShare*float64(step.Offered)
+	tooSlow := float64(step.Latency.P99) > kneeP99
+
+	switch {
+	case step.Offered == 0:
+		return "no order was offered"
+	case tooFew:
+		return fmt.Sprintf("only %d of %d orders were accepted", step.Accepted, step.Offered)
+	case tooSlow:
+		return fmt.Sprintf("p99 is %v", step.Latency.P99)
+	default:
+		return ""
+	}
+}
+
+// formatRate writes a rate without needless digits.
+func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'f', -1, 64) }

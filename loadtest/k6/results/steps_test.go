@@ -1,0 +1,195 @@
+package results
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// addStep adds a step's samples: iterations that created an order in so many milliseconds, and
+// dropped ones.
+func addStep(t *testing.T, samples *Samples, scenario string, created, dropped int, ms float64) {
+	t.Helper()
+	endpoint, err := samples.index(createOrder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenarioIndex, err := samples.index(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range created {
+		samples.requests = append(samples.requests, request{
+			answered: start.UnixNano(), took: ms, endpoint: endpoint, scenario: scenarioIndex, status: 201,
+		})
+	}
+	samples.iterations[scenario] = created
+	samples.drops = append(samples.drops, drop{at: start.UnixNano(), count: dropped, scenario: scenarioIndex})
+}
+
+func TestRampOf_Knee(t *testing.T) {
+	t.Parallel()
+	type measured struct {
+		created, dropped int
+		ms               float64
+	}
+	holds := measured{created: 1000, ms: 10}
+	slow := measured{created: 1000, ms: 101}
+
+	for name, c := range map[string]struct {
+		steps []measured
+		knee  float64 // 0: none
+		words string
+	}{
+		"none breaks":                   {steps: []measured{holds, holds}, knee: 0, words: "not reached"},
+		"the first breaks":              {steps: []measured{slow, holds}, knee: 0, words: "below the lowest rate"},
+		"the last is slow":              {steps: []measured{holds, holds, slow}, knee: 200, words: "200/s"},
+		"a later one holds":             {steps: []measured{holds, slow, holds}, knee: 100, words: "100/s"},
+		"one of a thousand is dropped":  {steps: []measured{holds, {created: 999, dropped: 1, ms: 10}}, knee: 0, words: "not reached"},
+		"two of a thousand are dropped": {steps: []measured{holds, {created: 998, dropped: 2, ms: 10}}, knee: 100, words: "100/s"},
+		"some are never begun":          {steps: []measured{holds, {created: 990, ms: 10}}, knee: 100, words: "100/s"},
+		"the very last is never begun":  {steps: []measured{holds, {created: 999, ms: 10}}, knee: 0, words: "not reached"},
+		"nothing is begun":              {steps: []measured{holds, {}}, knee: 100, words: "100/s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			samples := newSamples()
+			var script summary
+			for i, step := range c.steps {
+				scenario := []string{"step_0100", "step_0200", "step_0300"}[i]
+				rate := float64(100 * (i + 1))
+				addStep(t, samples, scenario, step.created, step.dropped, step.ms)
+				script.Steps = append(script.Steps, summaryStep{Scenario: scenario, Offered: rate, Seconds: 1000 / rate})
+			}
+
+			ramp := rampOf(samples, script)
+
+			knee := 0.0
+			if ramp.Knee != nil {
+				knee = *ramp.Knee
+			}
+			if knee != c.knee || ramp.KneeWords != c.words {
+				t.Errorf("the knee is %v, %q; steps %+v", knee, ramp.KneeWords, ramp.Steps)
+			}
+		})
+	}
+}
+
+// What was not accepted is in the percentiles, as slowest.
+func TestRampOf_CountsWhatWasNotAccepted(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	addStep(t, samples, "step_0010", 90, 4, 10)
+	others := []int16{503, 503, 429, 0}
+	for i, status := range others {
+		added := samples.requests[i]
+		added.status = status
+		added.took = 0.2
+		samples.requests = append(samples.requests, added)
+	}
+	samples.iterations["step_0010"] = 93
+	samples.resends["step_0010"] = 1
+
+	ramp := rampOf(samples, summary{Steps: []summaryStep{{Scenario: "step_0010", Offered: 10, Seconds: 10}}})
+
+	step := ramp.Steps[0]
+	if step.Offered != 100 || step.Started != 93 || step.Dropped != 4 || step.Accepted != 90 {
+		t.Errorf("orders: %+v", step)
+	}
+	if step.Unavailable != 2 || step.Refused != 1 || step.Unanswered != 1 {
+		t.Errorf("answers: %+v", step)
+	}
+	if step.Latency.Count != 100 || step.Latency.P50 != 10 || step.Latency.P95 != never || step.Latency.Max != never {
+		t.Errorf("latencies: %+v", step.Latency)
+	}
+	if step.Broken == "" || ramp.KneeP99 != 100 {
+		t.Errorf("broken: %q, bound %v", step.Broken, ramp.KneeP99)
+	}
+}
+
+func TestRamp_ComparesTheScriptsKnee(t *testing.T) {
+	t.Parallel()
+	found := Ramp{Knee: pointerTo(40), KneeWords: "40/s"}
+	none := Ramp{KneeWords: "not reached"}
+
+	for name, c := range map[string]struct {
+		ramp    Ramp
+		script  *float64
+		differs bool
+	}{
+		"the same":            {ramp: found, script: pointerTo(40), differs: false},
+		"neither":             {ramp: none, script: nil, differs: false},
+		"another":             {ramp: found, script: pointerTo(80), differs: true},
+		"only the samples":    {ramp: found, script: nil, differs: true},
+		"only the script has": {ramp: none, script: pointerTo(80), differs: true},
+	} {
+		if difference := c.ramp.differsFrom(c.script); (difference != "") != c.differs {
+			t.Errorf("%s: %q", name, difference)
+		}
+	}
+}
+
+func TestRamp_NearCeiling(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		ramp Ramp
+		near bool
+	}{
+		"far below":      {ramp: Ramp{Knee: pointerTo(400), Ceiling: pointerTo(1000)}, near: false},
+		"above the half": {ramp: Ramp{Knee: pointerTo(600), Ceiling: pointerTo(1000)}, near: true},
+		"no ceiling":     {ramp: Ramp{Knee: pointerTo(600)}, near: false},
+		"no knee":        {ramp: Ramp{Ceiling: pointerTo(1000)}, near: false},
+	} {
+		if c.ramp.NearCeiling() != c.near {
+			t.Errorf("%s: %v", name, !c.near)
+		}
+	}
+}
+
+func TestBucketLength(t *testing.T) {
+	t.Parallel()
+
+	for seconds, want := range map[int]int{1: 1, 120: 1, 121: 2, 600: 5, 3600: 30, 7200: 60, 86400: 900, 30 * 86400: 6 * 3600} {
+		if got := bucketLength(seconds); got != want {
+			t.Errorf("%d s: %d, want %d", seconds, got, want)
+		}
+	}
+}
+
+func TestCurvesOf(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	addRequests(t, samples, createOrder, "1", 201, 201, 429, 503)
+	addRequests(t, samples, emptyPath, "1", 404)
+	samples.requests[3].unexpected = true
+	for i := range samples.requests {
+		samples.requests[i].took = float64(i + 1)
+	}
+	late := samples.requests[0]
+	late.answered += int64(2500 * time.Millisecond)
+	samples.requests = append(samples.requests, late)
+	samples.orders["1"] = []Order{{ID: "o-1", at: start.UnixNano()}, {ID: "o-2", at: start.UnixNano() + int64(time.Second)}}
+	samples.drops = []drop{{at: start.Add(2 * time.Second).UnixNano(), count: 5}, {at: start.Add(-time.Hour).UnixNano(), count: 5}}
+
+	curves := curvesOf(samples)
+
+	for name, c := range map[string]struct{ got, want []float64 }{
+		"requests": {got: curves.Requests, want: []float64{4, 0, 1}},
+		"accepted": {got: curves.Accepted, want: []float64{1, 1, 0}},
+		"dropped":  {got: curves.Dropped, want: []float64{0, 0, 5}},
+		"failed":   {got: curves.Failed, want: []float64{1, 0, 0}},
+		"refused":  {got: curves.Refused, want: []float64{1, 0, 0}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+	if curves.P50[1] != nil || *curves.P50[0] != 1.5 || *curves.P99[2] != 1 || *curves.EmptyP99[0] != 5 {
+		t.Errorf("latencies: %v, %v, %v", curves.P50, curves.P99, curves.EmptyP99)
+	}
+	if curvesOf(newSamples()) != nil {
+		t.Error("nothing has curves")
+	}
+}
