@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest check-clients compose-test rolling env certificate clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest load-accounts check-clients compose-test rolling env certificate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -178,9 +178,12 @@ faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and
 	@FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports
 	@go test -tags long -count=1 -timeout 30m -v -run '^Test(Crash|Books)_' ./reporting/closing
 
-loadtest: ## run the k6 scripts, each against a system of its own; 5 minutes, leaves an HTML page (ARGS='-scripts steady,burst')
-	@sh internal/stack/deps.sh $(SERVER)-server
+loadtest: ## play the k6 scripts, each against a system of its own, 9 minutes, or against a deployment (BASE_URL=https://… ACCOUNTS=file); leaves a page, JSON and JUnit (ARGS=-help)
+	@[ -n "$(BASE_URL)" ] || sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/k6 $(ARGS)
+
+load-accounts: ## accounts for load tests in the file ACCOUNTS: COUNT=8 creates them, ORDERS=1200 lets each send so many in 10 s, RESTORE=yes gives limits back, SUSPEND=yes ends them; needs OPS_URL and ADMIN_KEY
+	@go run ./loadtest/k6 accounts $(if $(ACCOUNTS),-file "$(ACCOUNTS)") $(if $(COUNT),-count $(COUNT)) $(if $(ORDERS),-orders $(ORDERS)) $(if $(RESTORE),-restore) $(if $(SUSPEND),-suspend)
 
 check-clients: ## clients of other languages walk to a delivered order, over HTTP/1.1 and over TLS with HTTP/2, 2 minutes; installs them
 	@for name in $(SERVER)-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done

@@ -30,7 +30,7 @@ export const options = plan({
   title: 'Vendors and their fleet',
   proves: 'Vendors, a fleet and couriers use the service at the same time: every order is delivered, and nobody is refused.',
   cannot: 'One fleet with one server takes the orders; what many fleets do to each other is tested by `make overload`.',
-  needs: { accounts: 4, courier: 'manual' },
+  needs: { accounts: 4, courier: 'manual', fleet: true },
   levels: [
     level('admitted', 'rate==1', 'a vendor within its limits is never refused'),
     level('until_taken', 'p(95)<5000', '95 of 100 orders have a courier within 5 s'),

@@ -1,64 +1,263 @@
-// Command k6 is `make loadtest`: it runs the k6 scripts of loadtest/ one after another, each against a system of its
-// own on free ports, and checks the service levels, an exact count of what the limits let through, and the webhooks
-// that arrived. It leaves a page with all figures, which links k6's own dashboards, and exits 0 only when everything
-// held.
+// Command k6 is `make loadtest`: it has k6 play the scripts of loadtest/, against systems of its own or against a
+// deployment, and checks from outside what k6 cannot: an exact count of what the limits let through, and the webhooks
+// that arrived. It leaves a page, a JSON and a JUnit file.
+//
+//	main ── script    what a script says of itself (k6 inspect)
+//	     ├─ target    a system of its own for each script, or a deployment
+//	     ├─ play      k6, and what is watched beside it
+//	     ├─ webhooks  what receivers got, or what the service says it sent
+//	     └─ results   figures, page, JUnit, comparison: from the files that k6 leaves
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/k6/results"
 )
 
-const manual = `Usage: make loadtest [ARGS='flags']
+const manual = `Usage:
+  make loadtest [ARGS='flags']
+        plays the k6 scripts of loadtest/, each against a whole system of its own
+  make loadtest BASE_URL=https://… ACCOUNTS=file [ARGS='flags']
+        plays them against a deployment, as these accounts
+  go run ./loadtest/k6 check [flags] FILE…
+        checks the samples and summaries of k6 runs by hand, or of the parts of one run
+  go run ./loadtest/k6 page FOLDER
+        makes the page of a stored run again
+  go run ./loadtest/k6 compare OLD NEW
+        compares two stored runs; status 1 when something has become slower
+  make load-accounts COUNT=8 ORDERS=1200 ACCOUNTS=file
+        makes accounts, raises their limits, and gives them back with RESTORE=yes
 
-Runs the k6 scripts, each against a whole system of its own, and leaves an HTML
-page. Exits 0 only when the service levels, the limits and the webhooks held.
+It exits 0 only when the service levels, the limits and the webhooks held.
+loadtest/README.md has the scripts and all settings.
 `
 
 func main() {
-	p := &player{out: os.Stdout}
-	names := flag.String("scripts", "", "which ones, separated by commas; empty: all")
-	flag.Float64Var(&p.scale, "duration-scale", 1, "multiplies the lengths of those whose length is free")
-	flag.BoolVar(&p.keep, "keep", false, "keep the system's data and every sample")
-	install := flag.Bool("install", false, "only make sure that k6 is there")
-	harness.Main("loadtest", manual, func(ctx context.Context) error { return p.main(ctx, *names, *install) })
+	commands := map[string]func(context.Context, []string) error{
+		"check": check, "page": makePage, "compare": compare, "accounts": prepareAccounts,
+	}
+	if len(os.Args) > 1 {
+		command := commands[os.Args[1]]
+		if command != nil {
+			harness.Run("loadtest "+os.Args[1], func(ctx context.Context) error { return command(ctx, os.Args[2:]) })
+			return
+		}
+	}
+
+	var o options
+	o.addFlags(flag.CommandLine)
+	harness.Main("loadtest", manual, o.run)
 }
 
-func (p *player) main(ctx context.Context, names string, install bool) error {
-	chosen, err := choose(names)
+// options are the flags of a run.
+type options struct {
+	scripts  string
+	own      fileList
+	duration time.Duration
+	keep     bool
+	outputs  fileList
+	earlier  string
+	install  bool
+	receiver receiverOptions
+}
+
+// fileList is a flag that may be given several times.
+type fileList []string
+
+func (l *fileList) String() string { return strings.Join(*l, ",") }
+
+func (l *fileList) Set(value string) error {
+	*l = append(*l, value)
+	return nil
+}
+
+func (o *options) addFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.scripts, "scripts", "", "which of loadtest/*.js, separated by commas; empty: all that the target allows")
+	flags.Var(&o.own, "script", "a script `file` of your own, instead of those; may be repeated")
+	flags.DurationVar(&o.duration, "duration", 40*time.Second, "how long scripts whose length is free take (DURATION in the environment wins)")
+	flags.BoolVar(&o.keep, "keep", false, "keep the samples of scripts that held, too, and the data of systems")
+	flags.Var(&o.outputs, "out", "a further `output` of k6, such as experimental-prometheus-rw; may be repeated")
+	flags.StringVar(&o.earlier, "compare", "", "a result.json of an earlier run, to compare with")
+	flags.BoolVar(&o.install, "install", false, "only make sure that k6 is there")
+	flags.StringVar(&o.receiver.url, "receiver-url", "", "`URL` at which the deployment reaches this machine, for webhooks")
+	flags.StringVar(&o.receiver.addr, "receiver-addr", "", "`address` to listen on for -receiver-url, such as :8085")
+}
+
+func (o *options) run(ctx context.Context) error {
+	k6, err := harness.K6(ctx, os.Stdout)
+	if err != nil || o.install {
+		return err
+	}
+	p, err := newPlayer(k6, o)
 	if err != nil {
 		return err
 	}
-	if p.scale <= 0 {
-		return fmt.Errorf("-duration-scale is %v: it must be above 0", p.scale)
-	}
-	if p.root, err = stack.ModuleDir(); err != nil {
+
+	t, err := chooseTarget(ctx, o)
+	if err != nil {
 		return err
 	}
+	defer t.close()
+
+	chosen, err := p.chooseScripts(ctx, t)
+	if err != nil {
+		return err
+	}
+	return p.playAll(ctx, t, chosen)
+}
+
+// runsFolder returns the folder of all runs.
+func runsFolder() (string, error) {
 	data, err := stack.DataDir()
+	return filepath.Join(data, "loadtest"), err
+}
+
+// newRun makes the folder of a run, which is named after its time, and lets the link "latest" name it.
+func newRun(now time.Time) (string, error) {
+	all, err := runsFolder()
+	if err != nil {
+		return "", err
+	}
+	name := now.UTC().Format("20060102T150405Z")
+	folder := filepath.Join(all, name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
+	}
+
+	latest := filepath.Join(all, "latest")
+	if err := os.Remove(latest); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	return folder, os.Symlink(name, latest)
+}
+
+// The files of a run.
+const (
+	resultFile = "result.json"
+	pageFile   = "report.html"
+	junitFile  = "junit.xml"
+)
+
+// store writes a run into its folder: its result, page and JUnit file.
+func store(folder string, run, earlier *results.Run) error {
+	if err := run.WriteFile(filepath.Join(folder, resultFile)); err != nil {
+		return err
+	}
+	if err := writePage(folder, run, earlier); err != nil {
+		return err
+	}
+
+	junit, err := os.Create(filepath.Join(folder, junitFile))
 	if err != nil {
 		return err
 	}
-	p.dir = filepath.Join(data, "loadtest")
-	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+	return errors.Join(results.WriteJUnit(junit, run), junit.Close())
+}
+
+func writePage(folder string, run, earlier *results.Run) error {
+	page, err := os.Create(filepath.Join(folder, pageFile))
+	if err != nil {
 		return err
 	}
-	if p.k6, err = harness.K6(ctx, p.out); err != nil || install {
+	return errors.Join(results.WritePage(page, run, earlier), page.Close())
+}
+
+// makePage is the command "page".
+func makePage(_ context.Context, args []string) error {
+	flags := newFlags("page", "FOLDER", "makes the page of a stored run again, from its result.json")
+	earlierFile := flags.String("compare", "", "a result.json of an earlier run, to compare with")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if p.bin, err = os.MkdirTemp("", "vendor-load-bin-"); err != nil {
+	if flags.NArg() != 1 {
+		return errors.New("name the folder of one run, such as .data/loadtest/latest")
+	}
+
+	folder := flags.Arg(0)
+	run, err := results.ReadFile(filepath.Join(folder, resultFile))
+	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(p.bin) }() // it is among the temporary ones
-	fmt.Fprintln(p.out, "building the programs")
-	if err := stack.Build(ctx, p.bin); err != nil {
+	earlier, err := readEarlier(*earlierFile)
+	if err != nil {
 		return err
 	}
-	return p.playAll(ctx, chosen, filepath.Join(p.dir, "report.html"))
+	if err := writePage(folder, run, earlier); err != nil {
+		return err
+	}
+	fmt.Println("page:", filepath.Join(folder, pageFile))
+	return nil
+}
+
+// readEarlier reads the run to compare with; nil without one.
+func readEarlier(path string) (*results.Run, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return readRun(path)
+}
+
+// readRun reads a result.json, or that of a folder.
+func readRun(path string) (*results.Run, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		path = filepath.Join(path, resultFile)
+	}
+	return results.ReadFile(path)
+}
+
+// compare is the command "compare".
+func compare(_ context.Context, args []string) error {
+	flags := newFlags("compare", "OLD NEW", "compares two stored runs, each a result.json or its folder")
+	factor := flags.Float64("factor", 1.5, "how many times slower than before, each relative to its own empty path, is a regression")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 2 {
+		return errors.New("name two runs, the older first: each a result.json or its folder")
+	}
+	if *factor <= 1 {
+		return fmt.Errorf("-factor is %g: it must be above 1", *factor)
+	}
+
+	before, err := readRun(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	after, err := readRun(flags.Arg(1))
+	if err != nil {
+		return err
+	}
+	return printComparison(before, after, *factor)
+}
+
+func printComparison(before, after *results.Run, factor float64) error {
+	comparison := results.Compare(before, after, factor)
+	if err := comparison.WriteTable(os.Stdout); err != nil {
+		return err
+	}
+	if len(comparison.Regressions) > 0 {
+		return fmt.Errorf("slower than before: %s", strings.Join(comparison.Regressions, "; "))
+	}
+	return nil
+}
+
+// newFlags are the flags of a command, whose help says what it does.
+func newFlags(name, args, does string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Usage: go run ./loadtest/k6 %s [flags] %s\n\nIt %s.\n\nFlags:\n", name, args, does)
+		flags.PrintDefaults()
+	}
+	return flags
 }

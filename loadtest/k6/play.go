@@ -7,236 +7,343 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
-	"vendorapi/loadtest/receiver"
+	"vendorapi/loadtest/k6/results"
 )
 
-// courierStep makes a delivery last some seconds, so that every order ends within its script's run or soon after.
-const courierStep = 500 * time.Millisecond
+// How k6 exits.
+const (
+	thresholdsCrossed = 99  // a service level was not held, which the result says in words
+	scriptAborted     = 108 // setup() or the script ended the test, with a reason in the log
+)
 
-// thresholdsCrossed is how k6 exits when a service level was not held.
-const thresholdsCrossed = 99
-
-// account is a vendor that a script plays, and its receiver.
-type account struct {
-	*stack.Vendor
-	label    string // as in the script: its place, from 1
-	receiver *receiver.Receiver
-}
-
-// player runs scripts with one k6.
+// player has k6 play scripts.
 type player struct {
-	k6    string  // path of the binary
-	bin   string  // folder of the programs
-	root  string  // the project
-	dir   string  // of k6's logs and pages
-	scale float64 // of the lengths
-	keep  bool    // the samples and the system's data, too
-	out   io.Writer
+	k6      string // path of the binary
+	root    string // the project
+	options *options
+	out     io.Writer
 }
 
-// playAll plays the scripts until they are through, one cannot be played or ctx
-// ends. What was played by then is in the page.
-func (p *player) playAll(ctx context.Context, chosen []script, path string) error {
-	page := page{Began: time.Now(), Machine: harness.DescribeMachine(ctx).String()}
-	var broken error
-	for i := range chosen {
-		s := &chosen[i]
-		fmt.Fprintf(p.out, "\n%s, about %.0f s\n", s.name, s.expected(p.scale).Seconds())
-		r, err := p.play(ctx, s)
-		if err != nil {
-			broken = fmt.Errorf("%s: %w", s.name, err)
-			page.Interrupted = broken.Error()
-			break
-		}
-		page.Scripts = append(page.Scripts, r)
-		fmt.Fprintf(p.out, "  %s\n  %s\n", r.Proves, r.Headline())
-		for _, f := range r.Failures {
-			fmt.Fprintf(p.out, "    - %s\n", f)
-		}
+func newPlayer(k6 string, o *options) (*player, error) {
+	if o.duration <= 0 {
+		return nil, fmt.Errorf("-duration is %v: it must be above 0", o.duration)
 	}
-	if len(page.Scripts) == 0 {
-		return broken // and an earlier page stays
-	}
-	if err := page.write(path); err != nil {
-		return errors.Join(broken, err)
-	}
-	fmt.Fprintf(p.out, "\nreport: %s\n", path)
-	if broken == nil && !page.Passed() {
-		broken = errors.New("not everything held")
-	}
-	return broken
+	root, err := stack.ModuleDir()
+	return &player{k6: k6, root: root, options: o, out: os.Stdout}, err
 }
 
-// errFailed keeps the data of a system whose script failed.
-var errFailed = errors.New("the script failed")
-
-// play runs one script against a system of its own. The error is for a run that
-// could not take place, that was interrupted or in which a program died.
-func (p *player) play(ctx context.Context, s *script) (*result, error) {
-	r := &result{Name: s.name}
-	o := stack.Options{BinDir: p.bin, Courier: "auto", CourierStep: courierStep, Out: p.out}
-	if s.manual {
-		o.Courier = "manual"
-	}
-	err := harness.WithSystem(ctx, p.out, p.keep, o, func(ctx context.Context, system *harness.System) error {
-		group, ctx := errgroup.WithContext(ctx)
-		running, end := context.WithCancel(ctx)
-		if s.manual {
-			group.Go(func() error { return confirmStores(running, system) })
-		}
-		group.Go(func() error {
-			defer end()
-			return p.run(ctx, system, s, r)
-		})
-		return group.Wait()
-	})
-	if errors.Is(err, errFailed) {
-		err = nil
-	}
-	return r, err
-}
-
-func (p *player) run(ctx context.Context, system *harness.System, s *script, r *result) error {
-	accounts, err := openAccounts(ctx, system, s)
+// playAll plays scripts until they are through, one cannot be played or ctx ends. What was played by then is stored.
+func (p *player) playAll(ctx context.Context, t target, chosen []*script) error {
+	earlier, err := readEarlier(p.options.earlier)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(p.dir, s.name)
-	files := k6Files{path + ".samples.json", path + ".summary.json", path + ".html", path + ".log"}
-	for _, old := range []string{files.samples, files.summary, files.dashboard} {
-		if err := os.RemoveAll(old); err != nil {
+	began := time.Now()
+	folder, err := newRun(began)
+	if err != nil {
+		return err
+	}
+
+	run := &results.Run{
+		Began:     began,
+		Target:    t.name(),
+		Machine:   harness.DescribeMachine(ctx),
+		K6:        harness.K6Version,
+		Generator: t.generator(),
+	}
+	for _, s := range chosen {
+		fmt.Fprintf(p.out, "\n%s, at most %v\n", s.name, s.atMost)
+		result, err := p.play(ctx, t, s, folder)
+		if err != nil {
+			run.Interrupted = fmt.Sprintf("%s: %v", s.name, err)
+			break
+		}
+		run.Scripts = append(run.Scripts, result)
+		p.print(result)
+	}
+	run.TookSeconds = time.Since(began).Seconds()
+
+	if err := store(folder, run, earlier); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "\npage:   %s\nresult: %s\nJUnit:  %s\n",
+		filepath.Join(folder, pageFile), filepath.Join(folder, resultFile), filepath.Join(folder, junitFile))
+	if run.Interrupted != "" {
+		return errors.New(run.Interrupted)
+	}
+	if !run.Passed() {
+		return errors.New("not everything held")
+	}
+	if earlier != nil {
+		return printComparison(earlier, run, 0)
+	}
+	return nil
+}
+
+func (p *player) print(result *results.Script) {
+	fmt.Fprintf(p.out, "  %s\n  %s\n", result.Proves, result.Headline())
+	for _, failure := range result.Failures {
+		fmt.Fprintf(p.out, "    - %s\n", failure)
+	}
+}
+
+// play plays one script. The error is for a run that could not take place, that was interrupted or in which a program
+// died that nobody killed.
+func (p *player) play(ctx context.Context, t target, s *script, folder string) (*results.Script, error) {
+	var result *results.Script
+	err := t.with(ctx, s, func(ctx context.Context, session *session) (err error) {
+		result, err = p.playIn(ctx, s, session, folder)
+		if err == nil && !result.Passed() {
+			err = errNotHeld
+		}
+		return err
+	})
+	if errors.Is(err, errNotHeld) {
+		err = nil
+	}
+	return result, err
+}
+
+// errNotHeld makes a target keep its data.
+var errNotHeld = errors.New("not everything held")
+
+func (p *player) playIn(ctx context.Context, s *script, session *session, folder string) (*results.Script, error) {
+	if err := session.webhooks.begin(ctx, session.accounts); err != nil {
+		return nil, fmt.Errorf("prepare for webhooks: %w", err)
+	}
+	defer session.webhooks.end()
+
+	files := filesOf(s.name, folder)
+	outcome, err := p.runK6(ctx, s, session, files, folder)
+	if err != nil {
+		return nil, err
+	}
+
+	result, err := results.Build(files, results.Options{
+		Name:          s.name,
+		File:          p.shown(s.path),
+		Limits:        limitsOf(session.accounts),
+		FreshAccounts: session.fresh,
+	})
+	if err != nil {
+		return nil, err
+	}
+	result.Programs, result.OthersCores = outcome.programs, outcome.othersCores
+	if outcome.problem != "" {
+		result.AddProblem("%s", outcome.problem)
+	}
+	if outcome.begun {
+		result.Webhooks, err = session.webhooks.compare(ctx, session.accounts, result)
+		if err != nil {
+			return nil, fmt.Errorf("check the webhooks: %w", err)
+		}
+	}
+	result.CollectFailures()
+
+	return result, p.tidy(result, folder)
+}
+
+// tidy removes the samples of a script that held, unless they are to be kept. Those of one that did not are what says
+// why.
+func (p *player) tidy(result *results.Script, folder string) error {
+	if p.options.keep || !result.Passed() {
+		return nil
+	}
+	for _, name := range result.Files.Samples {
+		if err := os.Remove(filepath.Join(folder, name)); err != nil {
 			return err
 		}
 	}
-	if !p.keep {
-		defer func() { _, _ = os.Remove(files.samples), os.Remove(files.summary) }() // of no use any more
-	}
-	if err := p.runK6(ctx, system, accounts, s, r, files); err != nil {
-		return err
-	}
-	_, err = os.Stat(files.dashboard)
-	r.Dashboard = err == nil
-	if err := r.read(files); err != nil {
-		return err
-	}
-	r.Limits = checkLimits(s, r.samples.requests)
-	if r.Webhooks, err = checkWebhooks(ctx, accounts, r.samples); err != nil {
-		return fmt.Errorf("check the webhooks: %w", err)
-	}
-	if r.check(); len(r.Failures) > 0 {
-		return errFailed
-	}
+	result.Files.Samples = nil
 	return nil
 }
 
-// confirmStores confirms every store that waits for its fleet, until ctx ends.
-func confirmStores(ctx context.Context, system *harness.System) error {
-	for ctx.Err() == nil {
-		var pending struct {
-			Stores []struct{ AccountID, ExternalStoreID string }
-		}
-		err := system.Fleet.Call(ctx, http.MethodGet, "/stores?status=AwaitingFleetApproval", nil, &pending)
-		for _, s := range pending.Stores {
-			path := "/stores/" + s.AccountID + "/" + url.PathEscape(s.ExternalStoreID) + "/confirm"
-			err = errors.Join(err, system.Fleet.Call(ctx, http.MethodPost, path, nil, nil))
-		}
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("confirm stores: %w", err)
-		}
-		_ = harness.Sleep(ctx, courierStep)
+// shown returns a path as it stands on the page: within the project from its top.
+func (p *player) shown(path string) string {
+	inside, err := filepath.Rel(p.root, path)
+	if err != nil || strings.HasPrefix(inside, "..") {
+		return filepath.Base(path)
 	}
-	return nil
+	return inside
 }
 
-// openAccounts creates the accounts that a script needs, each with a receiver that knows its secret.
-func openAccounts(ctx context.Context, system *harness.System, s *script) (accounts []*account, err error) {
-	for n := range s.accounts {
-		a := &account{label: strconv.Itoa(n + 1)}
-		if a.Vendor, err = system.OpenAccount(ctx, fmt.Sprintf("Yük Testi %s %d", s.name, n+1), s.limits()); err != nil {
-			return nil, fmt.Errorf("open account %d: %w", n+1, err)
-		}
-		if a.WebhookSecret, err = a.SetWebhook(ctx, system.HooksURL+"/"+a.label); err != nil {
-			return nil, fmt.Errorf("webhook of account %d: %w", n+1, err)
-		}
-		if a.receiver, err = receiver.New(receiver.Options{Secrets: []string{a.WebhookSecret}}); err != nil {
-			return nil, err
-		}
-		system.Hooks.Handle("/"+a.label, a.receiver)
-		accounts = append(accounts, a)
+// filesOf names what k6 leaves of a script.
+func filesOf(name, folder string) results.ScriptFiles {
+	return results.ScriptFiles{
+		Folder:    folder,
+		Samples:   []string{name + ".samples.json.gz"},
+		Summaries: []string{name + ".summary.json"},
+		Dashboard: name + ".html",
+		Log:       name + ".log",
 	}
-	return accounts, nil
 }
 
-// k6Files are what k6 leaves: its samples, the script's summary, its dashboard as a page
-// unless the run was too short for one, and a log.
-type k6Files struct{ samples, summary, dashboard, log string }
+// outcome is what a run of k6 came to, besides its files.
+type outcome struct {
+	begun       bool   // orders may have been created
+	problem     string // empty: none
+	programs    []harness.Watched
+	othersCores *float64
+}
 
-func (p *player) runK6(ctx context.Context, system *harness.System, accounts []*account, s *script, r *result, files k6Files) error {
-	log, err := os.Create(files.log)
+// runK6 runs k6 until it ends. A failure of ctx is the only one that is an error.
+func (p *player) runK6(ctx context.Context, s *script, session *session, files results.ScriptFiles, folder string) (*outcome, error) {
+	log, err := os.Create(filepath.Join(folder, files.Log))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.Close()
-	var credentials []map[string]string
-	for _, a := range accounts {
-		credentials = append(credentials, map[string]string{"clientId": a.ClientID, "clientSecret": a.ClientSecret})
-	}
-	list, err := json.Marshal(credentials)
-	if err != nil {
-		return err
-	}
-	timeout := 2*s.expected(p.scale) + 2*time.Minute
+
+	timeout := s.atMost + 5*time.Minute // for setup(), and to write what is left
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := exec.CommandContext(bounded, p.k6, "run", "--quiet", "--no-color", "--no-usage-report",
-		"--address", "", // no port that may be in use
-		"--out", "json="+files.samples, filepath.Join(p.root, "loadtest", s.name+".js"))
-	// Nothing of this process's environment, which could change k6 or the script.
-	// Secrets are not on the command line, which everybody on the machine can read.
-	// A lazier garbage collector leaves more of the processors to the system.
-	cmd.Env = []string{
-		"HOME=" + p.dir, "GOGC=400", "BASE_URL=" + system.Demo.BaseURL, "FLEET_ID=" + system.FleetID,
-		"ACCOUNTS=" + string(list), "SUMMARY=" + files.summary,
-		"K6_WEB_DASHBOARD=true", "K6_WEB_DASHBOARD_PORT=-1", "K6_WEB_DASHBOARD_PERIOD=1s", "K6_WEB_DASHBOARD_EXPORT=" + files.dashboard,
-	}
-	if s.setting != "" {
-		cmd.Env = append(cmd.Env, s.setting+"="+s.scaled(p.scale).String())
-	}
+	cmd := p.command(bounded, s, session, files, folder)
 	cmd.Stdout, cmd.Stderr = log, log
+
+	before, err := harness.Measure(session.programs...)
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start k6: %w", err)
+	}
+	generators := []harness.Process{{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers")}
+	stop := harness.Watch(ctx, 500*time.Millisecond, slices.Concat(session.programs, generators)...)
+
+	failed := session.causeOutages(bounded, cmd)
+	err = cmd.Wait()
+	result := &outcome{programs: stop(), begun: true}
+	result.othersCores = othersOf(before, result.programs)
+
+	code := cmd.ProcessState.ExitCode()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case bounded.Err() != nil:
+		result.problem = fmt.Sprintf("k6 did not end within %v", timeout)
+	case code == scriptAborted:
+		result.begun = false
+		result.problem = "k6 ended the script: " + lastOf(log.Name(), 1)
+	case code != 0 && code != thresholdsCrossed:
+		result.problem = fmt.Sprintf("k6 ended with %v: %s", err, lastOf(log.Name(), 8))
+	case code == thresholdsCrossed:
+		result.problem = otherThresholds(filepath.Join(folder, files.Summaries[0]))
+	}
+	outageErr := failed()
+	if outageErr != nil {
+		result.problem = fmt.Sprintf("the outages could not be caused: %v", outageErr)
+	}
+	return result, nil
+}
+
+// command is the call of k6.
+func (p *player) command(ctx context.Context, s *script, session *session, files results.ScriptFiles, folder string) *exec.Cmd {
+	args := []string{"run", "--quiet", "--no-color", "--no-usage-report",
+		"--address", "", // no port that may be in use
+		"--out", "json=" + filepath.Join(folder, files.Samples[0])}
+	for _, output := range slices.Concat(p.options.outputs, outputsOfEnvironment()) {
+		args = append(args, "--out", output)
+	}
+
+	cmd := exec.CommandContext(ctx, p.k6, append(args, s.path)...)
+	// Secrets are not on the command line, which everybody on the machine can read.
+	cmd.Env = slices.Concat(p.environment(), session.env, []string{
+		"SUMMARY=" + filepath.Join(folder, files.Summaries[0]),
+		"K6_WEB_DASHBOARD=true", "K6_WEB_DASHBOARD_PORT=-1", "K6_WEB_DASHBOARD_PERIOD=1s",
+		"K6_WEB_DASHBOARD_EXPORT=" + filepath.Join(folder, files.Dashboard),
+	})
 	// A Ctrl-C at the terminal reaches the driver only; the driver then asks k6.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start k6: %w", err)
+	return cmd
+}
+
+// environment is the caller's, for the settings of scripts and of k6's outputs. A lazier garbage collector leaves more
+// of the processors to the system.
+func (p *player) environment() []string {
+	env := slices.DeleteFunc(os.Environ(), func(setting string) bool {
+		return strings.HasPrefix(setting, "K6_OUT=") || strings.HasPrefix(setting, "MAKE")
+	})
+	if os.Getenv("DURATION") == "" {
+		env = append(env, "DURATION="+p.options.duration.String())
 	}
-	stop := harness.Watch(ctx, 500*time.Millisecond, harness.Process{Name: "gateway", PID: system.Gateway.PID()},
-		harness.Process{Name: "worker", PID: system.Worker.PID()}, harness.Process{Name: "redis-server", PID: system.Redis.PID()},
-		harness.Process{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers"))
-	err = cmd.Wait()
-	r.Took, r.Programs = time.Since(began), stop()
-	switch code := cmd.ProcessState.ExitCode(); {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bounded.Err() != nil:
-		r.Failures.Add("k6 did not end within %v", timeout)
-	case code != 0 && code != thresholdsCrossed:
-		text, _ := os.ReadFile(files.log) // the message is only shorter without it
-		r.Failures.Add("k6 ended with %v: %s", err, bytes.TrimSpace(text[max(0, len(text)-1000):]))
+	return append(env, "GOGC=400")
+}
+
+// outputsOfEnvironment are those of K6_OUT, which k6 forgets when it gets --out.
+func outputsOfEnvironment() []string {
+	outputs := os.Getenv("K6_OUT")
+	if outputs == "" {
+		return nil
 	}
-	return nil
+	return strings.Split(outputs, ",")
+}
+
+// otherThresholds names the thresholds that were crossed and are no service levels; empty: there are none. The levels
+// are in the result.
+func otherThresholds(summary string) string {
+	text, err := os.ReadFile(summary)
+	if err != nil {
+		return "" // the missing summary is a failure of its own
+	}
+	var read struct {
+		Levels  []struct{ Metric string }
+		Metrics map[string]struct {
+			Thresholds map[string]struct{ OK bool }
+		}
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return ""
+	}
+
+	var crossed []string
+	for metric, m := range read.Metrics {
+		isLevel := slices.ContainsFunc(read.Levels, func(l struct{ Metric string }) bool { return l.Metric == metric })
+		for threshold, t := range m.Thresholds {
+			if !t.OK && !isLevel {
+				crossed = append(crossed, threshold+" of "+metric)
+			}
+		}
+	}
+	if len(crossed) == 0 {
+		return ""
+	}
+	slices.Sort(crossed)
+	return "k6's thresholds were crossed: " + strings.Join(crossed, ", ")
+}
+
+// othersOf returns how many processors programs besides the watched ones kept busy; nil if that is not known.
+func othersOf(before harness.Usage, watched []harness.Watched) *float64 {
+	now, err := harness.Measure()
+	if err != nil {
+		return nil
+	}
+	used := now.Since(harness.Usage{"seconds": before["seconds"], "busy": before["busy"]})
+	busy := used["busy"] / used["seconds"]
+	for _, w := range watched {
+		busy -= w.Cores
+	}
+	others := max(0, busy)
+	return &others
+}
+
+// lastOf returns the last lines of a log.
+func lastOf(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "(k6's log cannot be read)"
+	}
+	all := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }

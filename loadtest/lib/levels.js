@@ -68,8 +68,9 @@ let script; // what plan() was given
 //
 //   title, proves, cannot  what it is called, proves and cannot prove, in words
 //   levels                 its own service levels; those of every script come with them
-//   needs                  what `make loadtest` has to provide: {accounts, orders, courier, outages};
-//                          orders is how many an account has to be allowed in 10 s
+//   needs                  what `make loadtest` has to provide: {accounts, orders, courier, fleet,
+//                          outages}; orders is how many an account must be allowed in 10 s, courier
+//                          'manual' means that no sandbox courier may deliver the orders
 //   tolerates              failures that it asks for: 'busy' or 'outage' (vendor.js)
 //   steps                  scenarios of rising rates, see steps.js
 //   …                      k6's options, scenarios among them
@@ -107,7 +108,7 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
 // setup() ended the test it prints nothing: k6 has said why.
 export function handleSummary(data) {
   const wasAborted = data.setup_data === undefined || data.setup_data === null;
-  const levels = wasAborted ? [] : script.levels.map((l) => measure(l, data.metrics));
+  const levels = wasAborted ? [] : script.levels.filter((l) => l.words).map((l) => measure(l, data.metrics));
   const steps = wasAborted ? null : textOfSteps(script.steps, data.metrics);
 
   const out = { stdout: wasAborted ? '' : textOf(levels, steps, data) };

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/k6/results"
+)
+
+// check is the command "check": it checks what k6 runs by hand have left. Several samples are those of the parts of one
+// run, whose limits are counted together.
+func check(ctx context.Context, args []string) error {
+	flags := newFlags("check", "FILE…", `checks the samples (k6 run --out json=NAME.samples.json.gz) and the summaries (SUMMARY=NAME.summary.json)
+of one script, of one run by hand or of all parts of a distributed run, and leaves result.json, report.html and
+junit.xml beside the first file`)
+	name := flags.String("name", "", "what the script is called; empty: as the first file says")
+	accounts := flags.String("accounts", os.Getenv("ACCOUNTS"), "the `file` of accounts, for limits that are not the contract's")
+	fresh := flags.Bool("fresh", false, "nobody had used the accounts during the minute before")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return errors.New("name the files: at least one NAME.samples.json.gz and its NAME.summary.json")
+	}
+
+	files, err := filesToCheck(flags.Args())
+	if err != nil {
+		return err
+	}
+	limits, err := limitsIn(*accounts)
+	if err != nil {
+		return err
+	}
+	if *name == "" {
+		*name, _, _ = strings.Cut(filepath.Base(flags.Arg(0)), ".")
+	}
+
+	result, err := results.Build(files, results.Options{Name: *name, File: *name + ".js", Limits: limits, FreshAccounts: *fresh})
+	if err != nil {
+		return err
+	}
+	result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "they are looked at while a run goes on (make loadtest)"}
+	result.CollectFailures()
+
+	run := &results.Run{
+		Began: result.Began, TookSeconds: result.TookSeconds, Target: "as the files say", Machine: harness.DescribeMachine(ctx),
+		K6: harness.K6Version, Generator: fmt.Sprintf("k6 ran by hand, in %d parts", len(files.Samples)), Scripts: []*results.Script{result},
+	}
+	if err := store(files.Folder, run, nil); err != nil {
+		return err
+	}
+	fmt.Printf("%s\n%s\n", result.Proves, result.Headline())
+	for _, failure := range result.Failures {
+		fmt.Printf("  - %s\n", failure)
+	}
+	fmt.Printf("page: %s\n", filepath.Join(files.Folder, pageFile))
+	if !run.Passed() {
+		return errors.New("not everything held")
+	}
+	return nil
+}
+
+// filesToCheck sorts files into samples and summaries. Their names are relative to the first one's folder.
+func filesToCheck(paths []string) (results.ScriptFiles, error) {
+	files := results.ScriptFiles{Folder: filepath.Dir(paths[0])}
+	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			return files, err
+		}
+		relative, err := filepath.Rel(files.Folder, path)
+		if err != nil {
+			return files, err
+		}
+		isSummary := strings.HasSuffix(path, ".summary.json")
+		if isSummary {
+			files.Summaries = append(files.Summaries, relative)
+		} else {
+			files.Samples = append(files.Samples, relative)
+		}
+	}
+	return files, nil
+}
+
+// limitsIn reads the limits of a file of accounts, by label; without a file they are the contract's.
+func limitsIn(path string) (map[string]results.Limits, error) {
+	limits := map[string]results.Limits{}
+	if path == "" {
+		return limits, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("ACCOUNTS: %w", err)
+	}
+	accounts, err := readAccounts(text)
+	if err != nil {
+		return nil, err
+	}
+	for i := range accounts {
+		limits[label(i)] = accounts[i].Limits.forResults()
+	}
+	return limits, nil
+}
