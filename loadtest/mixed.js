@@ -43,7 +43,7 @@ export const options = plan({
   scenarios: {
     vendors: {
       executor: 'constant-arrival-rate', rate, timeUnit: '1s', duration: `${length}s`,
-      preAllocatedVUs: Math.ceil(rate), maxVUs: Math.ceil(2 * rate), gracefulStop: '10s',
+      preAllocatedVUs: Math.ceil(rate), maxVUs: Math.ceil(5 * rate), gracefulStop: '10s',
     },
     fleet: { executor: 'per-vu-iterations', exec: 'fleet', vus: 1, iterations: 1, maxDuration: `${Math.ceil(length + 4 * wholeWay)}s` },
   },

@@ -29,8 +29,8 @@ accounts().forEach((account, i) => {
     executor: 'constant-arrival-rate',
     rate: 8, // of the 10 a second that the spec allows
     duration,
-    preAllocatedVUs: 6,
-    maxVUs: 16, // two seconds' worth
+    preAllocatedVUs: 8,
+    maxVUs: 40, // five seconds' worth
     startTime: `${i * 29}ms`,
     env: { VENDOR: String(i) },
     gracefulStop: '30s',

@@ -6,7 +6,7 @@
 //
 //   RATE      orders a second before and after
 //   SPIKE     orders a second during the spike
-//   DURATION  of each of the three parts
+//   DURATION  of the three parts together
 import exec from 'k6/execution';
 import { Rate } from 'k6/metrics';
 import { level, plan } from './lib/levels.js';
@@ -16,7 +16,7 @@ import { expect, open, seconds, vendor } from './lib/vendor.js';
 
 const rate = Number(__ENV.RATE || 30);
 const spike = Number(__ENV.SPIKE || 10 * rate);
-const length = seconds(__ENV.DURATION || '12s');
+const length = Math.max(3, Math.round(seconds(__ENV.DURATION || '40s') / 3)); // of each part
 const settle = 5; // seconds after the spike that do not count
 const longestWait = 1; // seconds: VUs for that, by Little's law
 

@@ -18,8 +18,8 @@ accounts().forEach((account, i) => {
     executor: 'constant-arrival-rate',
     rate,
     duration,
-    preAllocatedVUs: 6,
-    maxVUs: 18, // two seconds' worth
+    preAllocatedVUs: 9,
+    maxVUs: 45, // five seconds' worth
     startTime: `${i * 13}ms`, // not all in the same millisecond
     env: { VENDOR: String(i) },
     gracefulStop: '30s',
