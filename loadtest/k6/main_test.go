@@ -1,0 +1,285 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vendorapi/internal/testenv/testserver"
+	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/k6/results"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+// newTestPlayer plays with the pinned k6, and shows what it prints with the test.
+func newTestPlayer(t *testing.T, o *options) *player {
+	t.Helper()
+	k6, err := harness.K6(t.Context(), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPlayer(k6, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = t.Output()
+	return p
+}
+
+// playOne plays the scripts that the options choose, of which there is one, and returns its result and folder.
+func playOne(t *testing.T, p *player, target target) (*results.Script, string) {
+	t.Helper()
+	chosen, err := p.chooseScripts(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(chosen) != 1 {
+		t.Fatalf("%d scripts were chosen, want one", len(chosen))
+	}
+
+	folder := t.TempDir()
+	result, err := p.play(t.Context(), target, chosen[0], folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result, folder
+}
+
+func TestPlay_SmokeHoldsOnASystemOfItsOwn(t *testing.T) {
+	t.Parallel()
+	p := newTestPlayer(t, &options{scripts: "smoke", duration: 1, keep: true})
+	target := &ownSystems{bin: testserver.Programs(t)}
+
+	result, folder := playOne(t, p, target)
+
+	if !result.Passed() {
+		t.Errorf("smoke.js did not hold: %q", result.Failures)
+	}
+	// Two accounts: a store each, a delivered order with five changes, a cancelled one with one or two.
+	if w := result.Webhooks; w.How != results.WebhooksByReceiver || w.Orders != 4 || w.Stores != 2 || w.Received != w.Expected || w.Expected < 14 {
+		t.Errorf("webhooks %+v", w)
+	}
+	for _, name := range []string{"smoke.samples.json.gz", "smoke.summary.json", "smoke.log"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	run := &results.Run{Target: target.name(), Scripts: []*results.Script{result}}
+	if err := store(folder, run, nil); err != nil {
+		t.Fatal(err)
+	}
+	assertNoSecret(t, folder)
+}
+
+// assertNoSecret looks for what begins like a client secret or a token in all files of a folder.
+func assertNoSecret(t *testing.T, folder string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(content)
+		if strings.HasSuffix(entry.Name(), ".gz") {
+			text = unzipped(t, content)
+		}
+		for _, secret := range []string{"vas_", "whsec_", "eyJhbGci"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s has a secret: %s…", entry.Name(), secret)
+			}
+		}
+	}
+}
+
+func TestOriginOf(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"https://api.example.com":                      "https://api.example.com",
+		"https://api.example.com/":                     "https://api.example.com",
+		" https://api.example.com/api/vendor/v1/ ":     "https://api.example.com",
+		"https://api.example.com/api/vendor/v1/orders": "https://api.example.com",
+		"https://api.example.com/prefix/api/vendor/v1": "https://api.example.com/prefix",
+		"api.example.com":                              "https://api.example.com",
+		"localhost:8080":                               "http://localhost:8080",
+		"127.0.0.1:8080/":                              "http://127.0.0.1:8080",
+		"[::1]:8080":                                   "http://[::1]:8080",
+	} {
+		origin, err := originOf(given)
+
+		if err != nil || origin != want {
+			t.Errorf("%q: %q, %v; want %q", given, origin, err, want)
+		}
+	}
+}
+
+func TestOriginOf_Refuses(t *testing.T) {
+	t.Parallel()
+	for _, given := range []string{
+		"ftp://api.example.com", "https://user:secret@api.example.com", "https://api.example.com/?key=secret",
+		"https://api.example.com/#top", "https://", "https://api example.com",
+	} {
+		origin, err := originOf(given)
+
+		if err == nil {
+			t.Errorf("%q is %q", given, origin)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error shows a secret: %v", given, err)
+		}
+	}
+}
+
+func TestReadAccounts(t *testing.T) {
+	t.Parallel()
+	const text = `[{"clientId": "ven_1", "clientSecret": "s1"},
+		{"accountId": "a2", "clientId": "ven_2", "clientSecret": "s2", "limits": {"orders": {"sustained": {"count": 7200, "seconds": 60}}}}]`
+
+	accounts, err := readAccounts([]byte(text))
+
+	if err != nil || len(accounts) != 2 {
+		t.Fatalf("%+v, %v", accounts, err)
+	}
+	if got := accounts[0].Limits.burstOf(); got != 120 {
+		t.Errorf("an account without limits may send %d orders at once, want the contract's 120", got)
+	}
+	if got := accounts[1].Limits.forResults().Orders; got.Burst.Count != 7200 || got.Sustained.Count != 7200 {
+		t.Errorf("without a burst the other window holds alone: %+v", got)
+	}
+}
+
+func TestReadAccounts_Refuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		``, `{}`, `[]`, `[1]`, `null`, `[{"clientId": "ven_1"}]`, `[{"clientSecret": "geheim"}]`,
+		`[{"clientId": "ven_1", "clientSecret": "geheim"}, {"clientId": "ven_2"}]`, `[{"clientId": "ven_1", "clientSecret": "geheim"}`,
+	} {
+		_, err := readAccounts([]byte(text))
+
+		if err == nil {
+			t.Errorf("%s was taken", text)
+		} else if strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: the error shows a secret: %v", text, err)
+		}
+	}
+}
+
+func TestAccountsFile_OnlyItsOwnerReadsIt(t *testing.T) {
+	t.Parallel()
+	file := &accountsFile{path: filepath.Join(t.TempDir(), "accounts.json")}
+	file.accounts = []accountRecord{{AccountID: "a1", ClientID: "ven_1", ClientSecret: "s1", Limits: raisedLimits(300), Before: contractLimits()}}
+
+	if err := file.write(); err != nil {
+		t.Fatal(err)
+	}
+
+	info, err := os.Stat(file.path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	again, err := readAccountsFile(file.path)
+	if err != nil || again.accounts[0].Limits.burstOf() != 300 || again.accounts[0].Before.burstOf() != 120 {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+func TestLacks_SaysWhatADeploymentDoesNotGive(t *testing.T) {
+	t.Parallel()
+	plain := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: contractLimits()}}}}
+	raised := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: raisedLimits(1200)}}}, hasFleet: true}
+	for _, c := range []struct {
+		deployment *deployment
+		script     script
+		lacks      string
+	}{
+		{plain, script{name: "steady"}, ""},
+		{plain, script{name: "burst"}, ""},
+		{plain, script{name: "ramp", needs: needs{Orders: 1200}}, "raised limits"},
+		{plain, script{name: "mixed", needs: needs{Fleet: true}}, "a fleet"},
+		{plain, script{name: "failover", needs: needs{Outages: true}}, "makes the system fail"},
+		{raised, script{name: "ramp", needs: needs{Orders: 1200}}, ""},
+		{raised, script{name: "mixed", needs: needs{Fleet: true}}, ""},
+		{raised, script{name: "burst"}, "the contract's limits"},
+	} {
+		lacks := c.deployment.lacks(&c.script)
+
+		if (c.lacks == "") != (lacks == "") || !strings.Contains(lacks, c.lacks) {
+			t.Errorf("%s: lacks %q, want %q", c.script.name, lacks, c.lacks)
+		}
+	}
+}
+
+func TestOtherThresholds_AreNamed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "summary.json")
+	const summary = `{"levels": [{"metric": "checks"}], "metrics": {
+		"checks": {"thresholds": {"rate==1": {"ok": false}}},
+		"vus": {"thresholds": {"value<5": {"ok": false}, "value>0": {"ok": true}}}}}`
+	if err := os.WriteFile(path, []byte(summary), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	named := otherThresholds(path)
+
+	if named != "k6's thresholds were crossed: value<5 of vus" {
+		t.Error(named)
+	}
+}
+
+func TestFilesToCheck_SortsThemAndMissesNone(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	var paths []string
+	for _, name := range []string{"1.samples.json.gz", "2.samples.json", "1.summary.json"} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+
+	files, err := filesToCheck(paths)
+
+	if err != nil || len(files.Samples) != 2 || len(files.Summaries) != 1 || files.Folder != folder {
+		t.Errorf("%+v, %v", files, err)
+	}
+	if _, err := filesToCheck([]string{filepath.Join(folder, "none.json")}); err == nil {
+		t.Error("a file that does not exist was taken")
+	}
+}
+
+func TestChooseScripts_RefusesWhatCannotBePlayed(t *testing.T) {
+	t.Parallel()
+	raw := filepath.Join(t.TempDir(), "raw.js")
+	if err := os.WriteFile(raw, []byte("export default function () {}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.js")
+	if err := os.WriteFile(broken, []byte("export default function ("), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		options options
+		says    string
+	}{
+		{options{scripts: "steady,stedy"}, `"stedy" is none of smoke`},
+		{options{own: fileList{raw}}, "has no plan()"},
+		{options{own: fileList{broken}}, "k6 cannot read"},
+		{options{own: fileList{raw + "x"}}, "no such file"},
+	} {
+		c.options.duration = 1
+		p := newTestPlayer(t, &c.options)
+		p.out = io.Discard
+
+		_, err := p.chooseScripts(t.Context(), &ownSystems{})
+
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v, want %q", c.options, err, c.says)
+		}
+	}
+}
