@@ -9,8 +9,8 @@ import (
 // The coordinates of a chart's lines. page.html draws the chart 720 wide and 260 high, with the
 // names of the axes around them, and scales it to the page's width.
 const (
-	plotLeft   = 96.0 // room for numbers with units
-	plotRight  = 712.0
+	plotLeft   = 96.0  // room for numbers with units
+	plotRight  = 684.0 // room for half of the last time
 	plotTop    = 16.0
 	plotBottom = 220.0
 )

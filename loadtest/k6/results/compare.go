@@ -246,8 +246,8 @@ func (c *Comparison) compareKnees(before, after *Script) {
 
 // addRow adds a row with its ratio.
 func (c *Comparison) addRow(row ComparisonRow) {
-	comparable := row.Before != nil && row.After != nil && *row.Before > 0
-	if comparable {
+	hasRatio := row.Before != nil && row.After != nil && *row.Before > 0
+	if hasRatio {
 		row.Ratio = pointerTo(*row.After / *row.Before)
 	}
 
@@ -311,7 +311,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", row.Script, row.Figure, strings.Join(row.Values(), "\t"), row.Words())
 	}
 
-	fmt.Fprintf(table, "\n%d regressions beyond %.4g times\n", len(c.Regressions), c.Factor)
+	fmt.Fprintf(table, "\nregressions beyond %.4g times: %d\n", c.Factor, len(c.Regressions))
 	for _, regression := range c.Regressions {
 		fmt.Fprintf(table, "- %s\n", regression)
 	}

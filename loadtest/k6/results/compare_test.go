@@ -112,7 +112,7 @@ func TestComparison_WriteTable(t *testing.T) {
 		"ramp POST /token 200 - - - - not in this run",
 		"ramp orders accepted 34.3/s 34.3/s 1 -", "ramp iterations dropped 35 35 1 -",
 		"ramp knee 40/s - - - 40/s before, below the lowest rate now",
-		"1 regressions beyond 1.5 times - ramp: POST /orders 201 p95 is 3.0 times as long relative to the empty path",
+		"regressions beyond 1.5 times: 1 - ramp: POST /orders 201 p95 is 3.0 times as long relative to the empty path",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in:\n%s", part, table.String())

@@ -20,7 +20,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 
 	"number":    harness.Number,
 	"rate":      formatRate,
-	"grouped":   func(n int) string { return harness.Grouped(n) },
+	"grouped":   harness.Grouped[int],
 	"cores":     func(busy float64) string { return fmt.Sprintf("%.2f", busy) },
 	"megabytes": func(bytes uint64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) },
 	"traffic":   func(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) },

@@ -50,9 +50,9 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<a href="ramp.html">k6's dashboard</a>`, `<a href="ramp.summary.json">summary</a>`,
 		`<svg viewBox="0 0 720 260" role="img" aria-label="Rates over time, per second"><title>`, "Latencies over time, milliseconds, logarithmic",
 		"iterations dropped</li>", "answers 429</li>", "failed: unexpected 5xx or no answer: none", ">2 s</text>", "ms</text>", "/s</text>",
-		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", "<td>holds</td>", "Knee: <strong>40/s</strong>",
+		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", `<td class="words">holds</td>`, "Knee: <strong>40/s</strong>",
 		"k6 itself reached 900 requests a second", "<td>the empty path</td><td></td><td>23</td>",
-		"no order left Searching, so orders have none", "All 1 checks of the script found what they expected.",
+		"no order left Searching, so none has webhooks", "All checks of the script (1) found what they expected.",
 		"<strong>35 dropped</strong>", "of 15</td>", "0.1 s by all virtual users",
 		"<td>gateway</td><td>0.25</td><td>20 MB</td><td>30 MB</td><td>40 MB</td>", "Other programs kept 0.50 processors busy.",
 
@@ -162,7 +162,7 @@ func TestChartsOf(t *testing.T) {
 	if got := rates.YTicks; len(got) != 3 || got[0] != (tick{At: plotBottom, Label: "0/s"}) || got[2] != (tick{At: plotTop, Label: "50/s"}) {
 		t.Errorf("ticks of rates: %v", got)
 	}
-	if rates.Lines[0].Path != "M198.7 179.2L198.7 179.2L404.0 97.6L609.3 220.0" || rates.Lines[4].Path != "" {
+	if rates.Lines[0].Path != "M194.0 179.2L194.0 179.2L390.0 97.6L586.0 220.0" || rates.Lines[4].Path != "" {
 		t.Errorf("rates: %+v", rates.Lines)
 	}
 	if got := rates.XTicks; len(got) != 4 || got[0].Label != "0 s" || got[3] != (tick{At: plotRight, Label: "3 min"}) {
@@ -171,7 +171,7 @@ func TestChartsOf(t *testing.T) {
 	if got := latencies.YTicks; len(got) != 4 || got[0].Label != "1 ms" || got[3].Label != "1000 ms" {
 		t.Errorf("ticks of latencies: %v", got)
 	}
-	if latencies.Lines[0].Path != "M198.7 220.0L198.7 220.0M609.3 16.0L609.3 16.0" || latencies.Lines[1].Path != "" {
+	if latencies.Lines[0].Path != "M194.0 220.0L194.0 220.0M586.0 16.0L586.0 16.0" || latencies.Lines[1].Path != "" {
 		t.Errorf("latencies: %+v", latencies.Lines)
 	}
 	if chartsOf(nil) != nil || chartsOf(&Curves{}) != nil {

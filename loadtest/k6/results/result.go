@@ -267,13 +267,13 @@ func (w *Webhooks) Sentence() string {
 		source = "by the attempts that the service lists"
 	}
 
-	compared := fmt.Sprintf("of %d stores, and every status after Searching of %d orders, each compared with the order's history", w.Stores, w.Orders)
-	if w.Orders == 0 {
-		compared = fmt.Sprintf("of %d stores; no order left Searching, so orders have none", w.Stores)
+	text := fmt.Sprintf("Webhooks, checked %s: %d of %d expected events arrived, and %d came more than once.",
+		source, w.Received, w.Expected, w.Duplicates)
+	if w.Orders > 0 {
+		text += fmt.Sprintf(" Compared: stores %d; orders %d, every status after Searching with the order's history.", w.Stores, w.Orders)
+	} else {
+		text += fmt.Sprintf(" Compared: stores %d; no order left Searching, so none has webhooks.", w.Stores)
 	}
-
-	text := fmt.Sprintf("Webhooks, checked %s: %d of %d expected events arrived (%s). %d came more than once.",
-		source, w.Received, w.Expected, compared, w.Duplicates)
 	if w.Delay.Count > 0 {
 		text += fmt.Sprintf(" From occurrence to arrival: p50 %v, p99 %v.", w.Delay.P50, w.Delay.P99)
 	}

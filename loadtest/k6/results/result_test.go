@@ -144,12 +144,13 @@ func TestWebhooks_Sentence(t *testing.T) {
 		"no receiver":   {webhooks: &Webhooks{How: WebhooksNotChecked, Why: "the deployment names no receiver"}, want: "Webhooks were not checked: the deployment names no receiver."},
 		"no order left Searching": {
 			webhooks: WebhooksOf(WebhooksByReceiver, receiver.Check{Expected: 2, Received: 2}, 0, 2),
-			want:     "Webhooks, checked by the driver's receivers: 2 of 2 expected events arrived (of 2 stores; no order left Searching, so orders have none). 0 came more than once.",
+			want: "Webhooks, checked by the driver's receivers: 2 of 2 expected events arrived, and 0 came more than once. " +
+				"Compared: stores 2; no order left Searching, so none has webhooks.",
 		},
 		"orders": {
 			webhooks: WebhooksOf(WebhooksByAttempts, receiver.Check{Expected: 10, Received: 10, Delays: []float64{4, 2}}, 2, 0),
-			want: "Webhooks, checked by the attempts that the service lists: 10 of 10 expected events arrived (of 0 stores, and every status after Searching of 2 orders, " +
-				"each compared with the order's history). 0 came more than once. From occurrence to arrival: p50 3.0 ms, p99 4.0 ms.",
+			want: "Webhooks, checked by the attempts that the service lists: 10 of 10 expected events arrived, and 0 came more than once. " +
+				"Compared: stores 0; orders 2, every status after Searching with the order's history. From occurrence to arrival: p50 3.0 ms, p99 4.0 ms.",
 		},
 	} {
 		if got := c.webhooks.Sentence(); got != c.want {
