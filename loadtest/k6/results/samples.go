@@ -231,19 +231,31 @@ type partReader struct {
 	activeVUs, allocatedVUs int
 }
 
-// point is a line of k6's JSON output, with the tags that are used here.
+// point is a line of k6's JSON output.
 type point struct {
-	Data struct {
-		Time  time.Time
-		Value float64
+	Data pointData `json:"data"`
+}
 
-		Tags struct {
-			Name, Account, Scenario, Status, Check string
+// pointData is what a line measured, with the tags and metadata that are used here.
+type pointData struct {
+	Time  time.Time `json:"time"`
+	Value float64   `json:"value"`
 
-			ExpectedResponse string `json:"expected_response"`
-		}
-		Metadata struct{ Order, End, Failure string }
-	}
+	Tags struct {
+		Name     string `json:"name"` // of the endpoint
+		Account  string `json:"account"`
+		Scenario string `json:"scenario"`
+		Status   string `json:"status"`
+		Check    string `json:"check"`
+
+		ExpectedResponse string `json:"expected_response"` // "true" or "false"
+	} `json:"tags"`
+
+	Metadata struct {
+		Order   string `json:"order"`
+		End     string `json:"end"`
+		Failure string `json:"failure"`
+	} `json:"metadata"`
 }
 
 // addLine adds a line. Most lines are of metrics that are not used here; these are recognised
@@ -267,7 +279,7 @@ func (p *partReader) addLine(line []byte) error {
 	if year := decoded.Data.Time.Year(); year < 2000 || year > 2200 {
 		return fmt.Errorf("%s: the year is %d", metric, year)
 	}
-	if err := p.addPoint(metric, &decoded); err != nil {
+	if err := p.addPoint(metric, &decoded.Data); err != nil {
 		return fmt.Errorf("%s: %w", metric, err)
 	}
 
@@ -281,37 +293,37 @@ var usedMetrics = []string{
 }
 
 // addPoint adds a point of one of the used metrics.
-func (p *partReader) addPoint(metric string, decoded *point) error {
+func (p *partReader) addPoint(metric string, data *pointData) error {
 	s := p.samples
 
 	switch metric {
 	case "http_req_duration":
-		return s.addRequest(decoded)
+		return s.addRequest(data)
 	case "orders_accepted":
-		return s.addOrder(decoded)
+		return s.addOrder(data)
 	case "checks":
-		s.addCheck(decoded)
+		s.addCheck(data)
 		return nil
 	case "stores_registered":
-		s.stores[decoded.Data.Tags.Account]++
+		s.stores[data.Tags.Account]++
 		return nil
 	case "waited":
-		s.counts.SecondsWaited += decoded.Data.Value / 1000
+		s.counts.SecondsWaited += data.Value / 1000
 		return nil
 	}
 
-	counted, err := countOf(decoded)
+	counted, err := countOf(data)
 	if err != nil {
 		return err
 	}
 
-	scenario := decoded.Data.Tags.Scenario
+	scenario := data.Tags.Scenario
 	switch metric {
 	case "iterations":
 		s.iterations[scenario] += counted
 		s.counts.Iterations += counted
 	case "dropped_iterations":
-		return s.addDrop(decoded, counted)
+		return s.addDrop(data, counted)
 	case "refused_by_limit":
 		s.counts.Refused += counted
 	case "resends":
@@ -330,9 +342,7 @@ func (p *partReader) addPoint(metric string, decoded *point) error {
 	return nil
 }
 
-func (s *Samples) addRequest(decoded *point) error {
-	data := &decoded.Data
-
+func (s *Samples) addRequest(data *pointData) error {
 	status, err := strconv.ParseInt(data.Tags.Status, 10, 16)
 	if err != nil {
 		return fmt.Errorf("status %q is no number", data.Tags.Status)
@@ -372,8 +382,7 @@ func (s *Samples) addRequest(decoded *point) error {
 // maxDuration is longer than any request can take.
 const maxDuration = 30 * 24 * time.Hour
 
-func (s *Samples) addOrder(decoded *point) error {
-	data := &decoded.Data
+func (s *Samples) addOrder(data *pointData) error {
 	if data.Metadata.Order == "" || data.Metadata.End == "" {
 		return errors.New("an accepted order without id or end")
 	}
@@ -400,27 +409,27 @@ func (s *Samples) addOrder(decoded *point) error {
 	return nil
 }
 
-func (s *Samples) addDrop(decoded *point, dropped int) error {
-	scenario, err := s.index(decoded.Data.Tags.Scenario)
+func (s *Samples) addDrop(data *pointData, dropped int) error {
+	scenario, err := s.index(data.Tags.Scenario)
 	if err != nil {
 		return err
 	}
 
-	s.drops = append(s.drops, drop{at: decoded.Data.Time.UnixNano(), count: dropped, scenario: scenario})
+	s.drops = append(s.drops, drop{at: data.Time.UnixNano(), count: dropped, scenario: scenario})
 	s.counts.Dropped += dropped
 
 	return nil
 }
 
-func (s *Samples) addCheck(decoded *point) {
-	name := decoded.Data.Tags.Check
+func (s *Samples) addCheck(data *pointData) {
+	name := data.Tags.Check
 	check := s.checks[name]
 	if check == nil {
 		check = &Check{Name: name}
 		s.checks[name] = check
 	}
 
-	if decoded.Data.Value == 0 {
+	if data.Value == 0 {
 		check.Fails++
 	} else {
 		check.Passes++
@@ -428,8 +437,8 @@ func (s *Samples) addCheck(decoded *point) {
 }
 
 // countOf returns the value of a counter's point.
-func countOf(decoded *point) (int, error) {
-	value := decoded.Data.Value
+func countOf(data *pointData) (int, error) {
+	value := data.Value
 	if value < 0 || value > 1<<50 || value != math.Trunc(value) {
 		return 0, fmt.Errorf("%g is no count", value)
 	}
