@@ -303,7 +303,8 @@ func (s *Script) addRamp(summaries []summary, samples *Samples) {
 		return
 	}
 
-	if difference := s.Ramp.differsFrom(whole.Knee); difference != "" {
+	difference := s.Ramp.differsFrom(whole.Knee)
+	if difference != "" {
 		s.AddProblem("%s", difference)
 	}
 }

@@ -74,7 +74,8 @@ func TestBuild(t *testing.T) {
 	}
 
 	want := "held: 3 s, 109 requests, POST /orders 201 p99 "
-	if headline := script.Headline(); !strings.HasPrefix(headline, want) || !strings.Contains(headline, "2 of 2 service levels held") {
+	headline := script.Headline()
+	if !strings.HasPrefix(headline, want) || !strings.Contains(headline, "2 of 2 service levels held") {
 		t.Errorf("the headline is %q", headline)
 	}
 }

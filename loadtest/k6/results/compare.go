@@ -39,7 +39,7 @@ type ComparisonRow struct {
 	Before, After *float64 // nil: not measured
 	Ratio         *float64 // of After to Before
 
-	// RelativeRatio is the ratio after each latency was divided by the empty path's of its own
+	// RelativeRatio is the ratio after each latency was divided by the empty path's of the same
 	// run. So it does not depend on how fast the machine was.
 	RelativeRatio *float64
 

@@ -10,7 +10,7 @@ import (
 
 // WriteJUnit writes the run in the format of JUnit, which CI systems read: a suite for each
 // script, and in it a case for the run of k6 itself and for each service level, limit and
-// check, and for the webhooks. A run that was interrupted is an error in a suite of its own.
+// check, and for the webhooks. A run that was interrupted has an additional suite with an error.
 func WriteJUnit(w io.Writer, run *Run) error {
 	document := junitDocument{Name: "load test"}
 	for _, script := range run.Scripts {

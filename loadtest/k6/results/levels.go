@@ -136,7 +136,7 @@ func mergeLevel(a, b summaryLevel) summaryLevel {
 	return worse
 }
 
-// isWorse reports whether a is further than b from what the threshold asks for.
+// isWorse reports whether a meets the threshold less well than b.
 func isWorse(a, b summaryLevel) bool {
 	if a.Held != b.Held {
 		return !a.Held

@@ -107,7 +107,8 @@ func TestMergeLevels(t *testing.T) {
 			if len(merged) != 1 || merged[0].Samples != c.samples || *merged[0].Value != c.value {
 				t.Fatalf("merged %+v", merged)
 			}
-			if state := levelOf(merged[0], nil).State; state != c.state {
+			state := levelOf(merged[0], nil).State
+			if state != c.state {
 				t.Errorf("the state is %s, want %s", state, c.state)
 			}
 		})

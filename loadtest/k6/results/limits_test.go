@@ -285,15 +285,18 @@ func TestCheckLimits_CountsOnlyTheAPI(t *testing.T) {
 	empty := samplesOf(t, emptyPath, "1", repeat(4000, 404)...)
 	unowned := samplesOf(t, createOrder, "", repeat(4000, 201)...)
 
-	if rows := checkLimits(empty, nil, true); rows != nil {
-		t.Errorf("the empty path has limits: %+v", rows)
+	ofEmpty := checkLimits(empty, nil, true)
+	ofUnowned := checkLimits(unowned, nil, true)
+
+	if ofEmpty != nil {
+		t.Errorf("the empty path has limits: %+v", ofEmpty)
 	}
-	if rows := checkLimits(unowned, nil, true); rows != nil {
-		t.Errorf("requests without an account have limits: %+v", rows)
+	if ofUnowned != nil {
+		t.Errorf("requests without an account have limits: %+v", ofUnowned)
 	}
 }
 
-// Accounts with raised limits have rows of their own.
+// Accounts with raised limits have separate rows.
 func TestCheckLimits_ByAccount(t *testing.T) {
 	t.Parallel()
 	raised := ContractLimits()

@@ -30,11 +30,11 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 	mustContain(t, page,
 		"<title>Load test: NOT everything held</title>",
 		`<a href="#burst">Bursts &lt;at&gt; the limits</a>: FAILED: 63 s, 102 requests`,
-		"Saturday, 21 November 2026, 12:00 UTC, 1m1s. Target: systems of its own. k6 v1.8.1.",
+		"Saturday, 21 November 2026, 12:00 UTC, 1m1s. Target: its own systems. k6 v1.8.1.",
 		"commit abc123",
 
 		// The script that failed.
-		`<li class="broken">service level NOT MEASURED: nobody is refused`,
+		`<li class="broken">service level NOT MEASURED: no vendor is refused`,
 		`<li class="broken">k6 ended with status 107</li>`,
 		"Proves: limits are exact", "Cannot prove: that they are fair",
 		`<span class="broken">NOT HELD</span>`, `<span class="broken">NOT MEASURED</span>`,
@@ -73,7 +73,8 @@ func checkPage(t *testing.T, page string) {
 	}
 	opened := regexp.MustCompile(`<(table|tr|td|th|ul|li|p|section|figure|div|svg|span|strong)[ >]`)
 	closed := regexp.MustCompile(`</(table|tr|td|th|ul|li|p|section|figure|div|svg|span|strong)>`)
-	if o, c := len(opened.FindAllString(page, -1)), len(closed.FindAllString(page, -1)); o != c {
+	o, c := len(opened.FindAllString(page, -1)), len(closed.FindAllString(page, -1))
+	if o != c {
 		t.Errorf("%d elements are opened and %d closed", o, c)
 	}
 }
@@ -159,21 +160,24 @@ func TestChartsOf(t *testing.T) {
 	charts := chartsOf(curves)
 
 	rates, latencies := charts[0], charts[1]
-	if got := rates.YTicks; len(got) != 3 || got[0] != (tick{At: plotBottom, Label: "0/s"}) || got[2] != (tick{At: plotTop, Label: "50/s"}) {
-		t.Errorf("ticks of rates: %v", got)
+	ratesY, ratesX, latenciesY := rates.YTicks, rates.XTicks, latencies.YTicks
+	if len(ratesY) != 3 || ratesY[0] != (tick{At: plotBottom, Label: "0/s"}) || ratesY[2] != (tick{At: plotTop, Label: "50/s"}) {
+		t.Errorf("ticks of rates: %v", ratesY)
 	}
+	if len(ratesX) != 4 || ratesX[0].Label != "0 s" || ratesX[3] != (tick{At: plotRight, Label: "3 min"}) {
+		t.Errorf("ticks of time: %v", ratesX)
+	}
+	if len(latenciesY) != 4 || latenciesY[0].Label != "1 ms" || latenciesY[3].Label != "1000 ms" {
+		t.Errorf("ticks of latencies: %v", latenciesY)
+	}
+
 	if rates.Lines[0].Path != "M194.0 179.2L194.0 179.2L390.0 97.6L586.0 220.0" || rates.Lines[4].Path != "" {
 		t.Errorf("rates: %+v", rates.Lines)
-	}
-	if got := rates.XTicks; len(got) != 4 || got[0].Label != "0 s" || got[3] != (tick{At: plotRight, Label: "3 min"}) {
-		t.Errorf("ticks of time: %v", got)
-	}
-	if got := latencies.YTicks; len(got) != 4 || got[0].Label != "1 ms" || got[3].Label != "1000 ms" {
-		t.Errorf("ticks of latencies: %v", got)
 	}
 	if latencies.Lines[0].Path != "M194.0 220.0L194.0 220.0M586.0 16.0L586.0 16.0" || latencies.Lines[1].Path != "" {
 		t.Errorf("latencies: %+v", latencies.Lines)
 	}
+
 	if chartsOf(nil) != nil || chartsOf(&Curves{}) != nil {
 		t.Error("nothing has charts")
 	}

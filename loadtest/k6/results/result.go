@@ -19,7 +19,7 @@ import (
 const schemaVersion = 1
 
 // OwnSystems is the target of a run that starts a system for each script.
-const OwnSystems = "systems of its own"
+const OwnSystems = "its own systems"
 
 // Run is the result of one load test, as it is stored in result.json.
 type Run struct {
@@ -387,11 +387,15 @@ func (s *Script) Headline() string {
 	}
 
 	text := fmt.Sprintf("%s: %.0f s, %d requests", verdict, s.TookSeconds, s.Counts.Requests)
-	if e := s.headlineEndpoint(); e != nil {
+
+	e := s.headlineEndpoint()
+	if e != nil {
 		text += fmt.Sprintf(", %s p99 %v", e.Answers(), e.Latency.P99)
 	}
 	text += fmt.Sprintf(", %d of %d service levels held", held, len(s.Levels))
-	if w := s.Webhooks; w != nil && w.How != WebhooksNotChecked {
+
+	w := s.Webhooks
+	if w != nil && w.How != WebhooksNotChecked {
 		text += fmt.Sprintf(", %d of %d webhooks", w.Received, w.Expected)
 	}
 

@@ -44,7 +44,7 @@ func failedScript() *Script {
 		Began: start, TookSeconds: 63,
 		Levels: []Level{
 			{Metric: "checks", Threshold: "rate==1", Words: "every answer is as the contract says", Samples: 9, Measured: "90 %", State: LevelNotHeld},
-			{Metric: "refused", Threshold: "count==0", Words: "nobody is refused", State: LevelNotMeasured},
+			{Metric: "refused", Threshold: "count==0", Words: "no vendor is refused", State: LevelNotMeasured},
 			{
 				Metric: "http_req_duration", Threshold: "p(95)<50", Words: "orders are quick", Samples: 100, Measured: "80 ms",
 				State: LevelHeldRelative, Relative: &RelativeLevel{Accepted: 20, Times: 16, Empty: 5},
@@ -77,7 +77,7 @@ func TestScript_CollectFailures(t *testing.T) {
 	want := []string{
 		"k6 ended with status 107",
 		"service level NOT HELD: every answer is as the contract says (rate==1 of checks): 90 %",
-		"service level NOT MEASURED: nobody is refused (count==0 of refused)",
+		"service level NOT MEASURED: no vendor is refused (count==0 of refused)",
 		"limit not exact: POST /orders, 120 in 10 s: 121 admitted within it, 3 refused with room left",
 		"check failed: an order is accepted: 1 of 10 answers were something else",
 		"webhooks: order o-1: lost",
@@ -97,7 +97,8 @@ func TestScript_CollectFailures_LimitsWebhookProblems(t *testing.T) {
 
 	script.CollectFailures()
 
-	if n, last := len(script.Failures), script.Failures[len(script.Failures)-1]; n != 23 || last != "webhooks: … and 5 more" {
+	n, last := len(script.Failures), script.Failures[len(script.Failures)-1]
+	if n != 23 || last != "webhooks: … and 5 more" {
 		t.Errorf("%d failures, the last one %q", n, last)
 	}
 }
@@ -127,7 +128,8 @@ func TestScript_Headline(t *testing.T) {
 		"held: 24 s, 0 requests, GET /orders/{id} 200 p99 5.0 ms, 0 of 0 service levels held":                        quiet,
 		"held: 0 s, 0 requests, 0 of 0 service levels held":                                                          {},
 	} {
-		if got := script.Headline(); got != want {
+		got := script.Headline()
+		if got != want {
 			t.Errorf("the headline is %q, want %q", got, want)
 		}
 	}
@@ -153,7 +155,8 @@ func TestWebhooks_Sentence(t *testing.T) {
 				"Compared: stores 0; orders 2, every status after Searching with the order's history. From occurrence to arrival: p50 3.0 ms, p99 4.0 ms.",
 		},
 	} {
-		if got := c.webhooks.Sentence(); got != c.want {
+		got := c.webhooks.Sentence()
+		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -240,7 +243,8 @@ func TestTargetOf(t *testing.T) {
 		"https://a:b@example.com/x?k=v#f": "https://example.com/x",
 		"http://[::1":                     "a deployment whose URL cannot be read",
 	} {
-		if got := TargetOf(baseURL); got != want {
+		got := TargetOf(baseURL)
+		if got != want {
 			t.Errorf("%s: %s, want %s", baseURL, got, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +109,7 @@ func (r *request) admitted() bool {
 // the result of the script says so. A line that is wrong elsewhere is an error.
 func ReadSamples(r io.Reader) (*Samples, error) {
 	samples := newSamples()
-	if err := samples.read(r); err != nil {
+	if err := samples.read(r, "samples"); err != nil {
 		return nil, err
 	}
 
@@ -150,19 +151,19 @@ func (s *Samples) readFile(path string) error {
 	defer file.Close()
 
 	if !strings.HasSuffix(path, ".gz") {
-		return s.read(file)
+		return s.read(file, filepath.Base(path))
 	}
 
 	unzipped, err := gzip.NewReader(bufio.NewReader(file))
 	if isCutOff(err) {
-		s.problems = append(s.problems, "k6's samples are empty")
+		s.problems = append(s.problems, fmt.Sprintf("k6's %s is empty", filepath.Base(path)))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 
-	return s.read(unzipped)
+	return s.read(unzipped, filepath.Base(path))
 }
 
 // isCutOff reports whether a compressed file ended too early.
@@ -171,8 +172,8 @@ func isCutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &corrupt)
 }
 
-// read adds the lines of one part.
-func (s *Samples) read(r io.Reader) error {
+// read adds the lines of one part. The name is for problems.
+func (s *Samples) read(r io.Reader, name string) error {
 	part := partReader{samples: s}
 	ending := &endingReader{reader: r}
 	lines := bufio.NewScanner(ending)
@@ -198,10 +199,10 @@ func (s *Samples) read(r io.Reader) error {
 	}
 	isWhole := ending.last == '\n' || number == 0
 	if err != nil || unreadable != nil || !isWhole {
-		s.problems = append(s.problems, fmt.Sprintf("k6's samples are cut off after %d lines: what is whole was read", number))
+		s.problems = append(s.problems, fmt.Sprintf("k6's %s is cut off in line %d: what is whole was read", name, number))
 	}
 
-	// The parts run at the same time, so together they have as many virtual users as each has at most.
+	// The parts run at the same time, so the virtual users of each add up.
 	s.counts.ActiveVUs += part.activeVUs
 	s.counts.AllocatedVUs += part.allocatedVUs
 
@@ -276,9 +277,12 @@ func (p *partReader) addLine(line []byte) error {
 	if err := json.Unmarshal(line, &decoded); err != nil {
 		return fmt.Errorf("%s: %w", metric, err)
 	}
-	if year := decoded.Data.Time.Year(); year < 2000 || year > 2200 {
+
+	year := decoded.Data.Time.Year()
+	if year < 2000 || year > 2200 {
 		return fmt.Errorf("%s: the year is %d", metric, year)
 	}
+
 	if err := p.addPoint(metric, &decoded.Data); err != nil {
 		return fmt.Errorf("%s: %w", metric, err)
 	}
@@ -449,9 +453,11 @@ func countOf(data *pointData) (int, error) {
 // index returns the number of a name, which is added if it is new. There is room for 65,536
 // names; a script with more has put an id into a name.
 func (s *Samples) index(name string) (uint16, error) {
-	if known, found := s.indexOf[name]; found {
+	known, found := s.indexOf[name]
+	if found {
 		return known, nil
 	}
+
 	if len(s.names) > math.MaxUint16 {
 		return 0, errors.New("too many different names of endpoints, accounts or scenarios")
 	}

@@ -44,7 +44,8 @@ func TestReadSamples(t *testing.T) {
 		t.Errorf("the first request is %+v", created)
 	}
 	names := []string{samples.names[created.endpoint], samples.names[created.account], samples.names[created.scenario]}
-	if got := strings.Join(names, ","); got != "POST /orders,1,day" {
+	got := strings.Join(names, ",")
+	if got != "POST /orders,1,day" {
 		t.Errorf("the first request is of %s", got)
 	}
 	if unanswered.status != 0 || !unanswered.unexpected || unanswered.scenario != 0 {
@@ -55,7 +56,8 @@ func TestReadSamples(t *testing.T) {
 	if order.ID != "o-1" || order.End != "Failed" || order.Failure != "Damaged" || samples.stores["1"] != 1 {
 		t.Errorf("the order is %+v, stores %v", order, samples.stores)
 	}
-	if check := samples.checks["an order is accepted"]; check.Passes != 1 || check.Fails != 1 {
+	check := samples.checks["an order is accepted"]
+	if check.Passes != 1 || check.Fails != 1 {
 		t.Errorf("the check is %+v", check)
 	}
 
@@ -147,7 +149,8 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	if len(part.requests) == 0 || len(part.requests) >= len(all.requests) {
 		t.Errorf("%d of %d requests", len(part.requests), len(all.requests))
 	}
-	if got := strings.Join(part.problems, "\n"); !strings.Contains(got, "cut off") || !strings.Contains(got, "empty") {
+	got := strings.Join(part.problems, "\n")
+	if !strings.Contains(got, "cut off") || !strings.Contains(got, "empty") {
 		t.Errorf("problems: %s", got)
 	}
 	if _, err := ReadSampleFiles("testdata/absent.json"); err == nil {
@@ -180,7 +183,8 @@ func TestReadSampleFiles_MergesParts(t *testing.T) {
 func TestRequest_IsSmall(t *testing.T) {
 	t.Parallel()
 
-	if size := unsafe.Sizeof(request{}); size > 32 {
+	size := unsafe.Sizeof(request{})
+	if size > 32 {
 		t.Errorf("a request takes %d bytes", size)
 	}
 }
@@ -199,7 +203,8 @@ func FuzzReadSamples(f *testing.F) {
 		script := &Script{}
 		script.fill(samples, Options{})
 		script.CollectFailures()
-		if c := script.Curves; c != nil && len(c.Requests) > maxBuckets {
+		c := script.Curves
+		if c != nil && len(c.Requests) > maxBuckets {
 			t.Errorf("%d buckets", len(c.Requests))
 		}
 		writePageAndJUnit(t, &Run{Scripts: []*Script{script}})

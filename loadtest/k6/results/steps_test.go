@@ -124,7 +124,8 @@ func TestRamp_ComparesTheScriptsKnee(t *testing.T) {
 		"only the samples":    {ramp: found, script: nil, differs: true},
 		"only the script has": {ramp: none, script: pointerTo(80), differs: true},
 	} {
-		if difference := c.ramp.differsFrom(c.script); (difference != "") != c.differs {
+		difference := c.ramp.differsFrom(c.script)
+		if (difference != "") != c.differs {
 			t.Errorf("%s: %q", name, difference)
 		}
 	}
@@ -152,7 +153,8 @@ func TestBucketLength(t *testing.T) {
 	t.Parallel()
 
 	for seconds, want := range map[int]int{1: 1, 120: 1, 121: 2, 600: 5, 3600: 30, 7200: 60, 86400: 900, 30 * 86400: 6 * 3600} {
-		if got := bucketLength(seconds); got != want {
+		got := bucketLength(seconds)
+		if got != want {
 			t.Errorf("%d s: %d, want %d", seconds, got, want)
 		}
 	}
