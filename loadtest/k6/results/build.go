@@ -72,19 +72,32 @@ func Build(files ScriptFiles, options Options) (*Script, error) {
 
 // linkedFiles returns the names of the files that exist.
 func linkedFiles(files ScriptFiles) Files {
-	existing := func(names ...string) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-			info, err := os.Stat(filepath.Join(files.Folder, name))
-			return err != nil || info.IsDir()
-		})
+	var linked Files
+	if fileExists(files.Folder, files.Dashboard) {
+		linked.Dashboard = files.Dashboard
+	}
+	if fileExists(files.Folder, files.Log) {
+		linked.Log = files.Log
+	}
+	for _, name := range files.Summaries {
+		if fileExists(files.Folder, name) {
+			linked.Summaries = append(linked.Summaries, name)
+		}
+	}
+	for _, name := range files.Samples {
+		if fileExists(files.Folder, name) {
+			linked.Samples = append(linked.Samples, name)
+		}
 	}
 
-	return Files{
-		Dashboard: strings.Join(existing(files.Dashboard), ""),
-		Log:       strings.Join(existing(files.Log), ""),
-		Summaries: existing(files.Summaries...),
-		Samples:   existing(files.Samples...),
-	}
+	return linked
+}
+
+// fileExists reports whether there is such a file. An empty name is the folder, and no file.
+func fileExists(folder, name string) bool {
+	info, err := os.Stat(filepath.Join(folder, name))
+
+	return err == nil && !info.IsDir()
 }
 
 // readSamples reads all samples. What is wrong with their content becomes a problem.

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -73,8 +74,8 @@ func ratesChart(c *Curves) chart {
 	}
 	for _, curve := range curves {
 		line := chartLine{Class: curve.class, Name: curve.name}
-		if isAnywhereAboveZero(curve.values) {
-			line.Path = pathOf(c, func(i int) (float64, bool) { return curve.values[i] / top, true })
+		if slices.Max(curve.values) > 0 {
+			line.Path = pathOf(linearHeights(curve.values, top))
 		}
 		drawn.Lines = append(drawn.Lines, line)
 	}
@@ -114,18 +115,36 @@ func latenciesChart(c *Curves) chart {
 		drawn.YTicks = append(drawn.YTicks, tick{At: plotY((power - bottom) / (top - bottom)), Label: label})
 	}
 	for _, curve := range curves {
-		path := pathOf(c, func(i int) (float64, bool) {
-			value := curve.values[i]
-			if value == nil {
-				return 0, false
-			}
-			power := math.Log10(max(float64(*value), least))
-			return (power - bottom) / (top - bottom), true
-		})
+		path := pathOf(logarithmicHeights(curve.values, bottom, top))
 		drawn.Lines = append(drawn.Lines, chartLine{Class: curve.class, Name: curve.name, Path: path})
 	}
 
 	return drawn
+}
+
+// linearHeights returns the part of the height that each value has.
+func linearHeights(values []float64, top float64) []float64 {
+	heights := make([]float64, len(values))
+	for i, value := range values {
+		heights[i] = value / top
+	}
+
+	return heights
+}
+
+// logarithmicHeights returns the part of the height that each latency has between two powers of
+// ten; NaN where nothing was measured.
+func logarithmicHeights(values []*Latency, bottom, top float64) []float64 {
+	heights := make([]float64, len(values))
+	for i, value := range values {
+		heights[i] = math.NaN()
+		if value != nil {
+			power := math.Log10(float64(*value))
+			heights[i] = (max(power, bottom) - bottom) / (top - bottom)
+		}
+	}
+
+	return heights
 }
 
 // newChart returns a chart without lines.
@@ -208,20 +227,19 @@ func plotX(part float64) float64 { return plotLeft + part*(plotRight-plotLeft) }
 // plotY returns the coordinate of a part, from 0 to 1, of the height.
 func plotY(part float64) float64 { return plotBottom - part*(plotBottom-plotTop) }
 
-// pathOf draws a curve through the middles of its buckets. heightAt returns the part of the
-// height that the curve has in a bucket; false leaves a gap.
-func pathOf(c *Curves, heightAt func(bucket int) (float64, bool)) string {
+// pathOf draws a curve through the middles of its buckets, whose heights are parts of the
+// chart's height. NaN leaves a gap.
+func pathOf(heights []float64) string {
 	var path strings.Builder
-	buckets := len(c.Requests)
 	isDrawing := false
-	for i := range buckets {
-		height, measured := heightAt(i)
-		if !measured {
+	for i, height := range heights {
+		if math.IsNaN(height) {
 			isDrawing = false
 			continue
 		}
 
-		x, y := plotX((float64(i)+0.5)/float64(buckets)), plotY(height)
+		x := plotX((float64(i) + 0.5) / float64(len(heights)))
+		y := plotY(height)
 		if !isDrawing {
 			// A line to where it begins makes a single bucket visible, as a dot.
 			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
@@ -231,14 +249,4 @@ func pathOf(c *Curves, heightAt func(bucket int) (float64, bool)) string {
 	}
 
 	return path.String()
-}
-
-func isAnywhereAboveZero(values []float64) bool {
-	for _, value := range values {
-		if value > 0 {
-			return true
-		}
-	}
-
-	return false
 }

@@ -191,11 +191,11 @@ func (c *Comparison) compareEndpoints(before, after *Script, earlier, endpoint *
 		row.Note = "no empty path to compare with"
 	}
 
-	was, is := earlier.Latency, endpoint.Latency
+	earlierLatency, latency := earlier.Latency, endpoint.Latency
 	c.addLatencies(row, []latencyChange{
-		{name: "p50", before: was.P50, after: is.P50, emptyBefore: emptyBefore.P50, emptyAfter: emptyAfter.P50, decisive: true},
-		{name: "p95", before: was.P95, after: is.P95, emptyBefore: emptyBefore.P95, emptyAfter: emptyAfter.P95, decisive: true},
-		{name: "p99", before: was.P99, after: is.P99, emptyBefore: emptyBefore.P99, emptyAfter: emptyAfter.P99, decisive: false},
+		{name: "p50", before: earlierLatency.P50, after: latency.P50, emptyBefore: emptyBefore.P50, emptyAfter: emptyAfter.P50, decisive: true},
+		{name: "p95", before: earlierLatency.P95, after: latency.P95, emptyBefore: emptyBefore.P95, emptyAfter: emptyAfter.P95, decisive: true},
+		{name: "p99", before: earlierLatency.P99, after: latency.P99, emptyBefore: emptyBefore.P99, emptyAfter: emptyAfter.P99, decisive: false},
 	})
 }
 
@@ -254,8 +254,8 @@ func (c *Comparison) addRow(row ComparisonRow) {
 	c.Rows = append(c.Rows, row)
 }
 
-// Of returns the rows of one script.
-func (c *Comparison) Of(script string) []ComparisonRow {
+// RowsOf returns the rows of one script.
+func (c *Comparison) RowsOf(script string) []ComparisonRow {
 	var rows []ComparisonRow
 	for _, row := range c.Rows {
 		if row.Script == script {

@@ -131,7 +131,7 @@ func checkLimits(s *Samples, limitsOf map[string]Limits, freshAccounts bool) []L
 
 // checkBucket returns a row for each limit that the accounts have in the bucket.
 func checkBucket(s *Samples, b *bucket, limitsOf map[string]Limits, freshAccounts bool) []LimitRow {
-	var rows []LimitRow
+	table := &limitTable{bucket: b}
 	byAccount := s.requestsByAccount(b)
 	for _, account := range sortedKeys(byAccount) {
 		limits, raised := limitsOf[account]
@@ -141,7 +141,7 @@ func checkBucket(s *Samples, b *bucket, limitsOf map[string]Limits, freshAccount
 
 		found := measureLimits(byAccount[account], b.limits(limits), freshAccounts)
 		for _, m := range found {
-			row := rowOf(&rows, b, m.limit)
+			row := table.row(m.limit)
 			row.Accounts++
 			row.Admitted += m.admitted
 			row.Refused += m.refused
@@ -152,31 +152,38 @@ func checkBucket(s *Samples, b *bucket, limitsOf map[string]Limits, freshAccount
 		}
 	}
 
-	for i := range rows {
-		row := &rows[i]
+	for i := range table.rows {
+		row := &table.rows[i]
 		nothingWronglyRefused := row.WronglyRefused == nil || *row.WronglyRefused == 0
 		row.Held = row.Most <= row.Count && nothingWronglyRefused
 	}
 
-	return rows
+	return table.rows
 }
 
-// rowOf returns the row of a limit, which is added if it is new.
-func rowOf(rows *[]LimitRow, b *bucket, limit Limit) *LimitRow {
-	for i := range *rows {
-		row := &(*rows)[i]
+// limitTable is the rows of one bucket: one for each limit that some account has.
+type limitTable struct {
+	bucket *bucket
+	rows   []LimitRow
+}
+
+// row returns the row of a limit, which is added if it is new. It is valid until another one
+// is added.
+func (t *limitTable) row(limit Limit) *LimitRow {
+	for i := range t.rows {
+		row := &t.rows[i]
 		if row.Count == limit.Count && row.Seconds == limit.Span.Seconds() {
 			return row
 		}
 	}
 
-	added := LimitRow{Bucket: b.name, Count: limit.Count, Seconds: limit.Span.Seconds()}
-	if b.exclusive {
+	added := LimitRow{Bucket: t.bucket.name, Count: limit.Count, Seconds: limit.Span.Seconds()}
+	if t.bucket.exclusive {
 		added.WronglyRefused = new(int)
 	}
-	*rows = append(*rows, added)
+	t.rows = append(t.rows, added)
 
-	return &(*rows)[len(*rows)-1]
+	return &t.rows[len(t.rows)-1]
 }
 
 // requestsByAccount returns the requests that the bucket counts, by account label. Requests

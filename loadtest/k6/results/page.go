@@ -44,7 +44,7 @@ func (d *pageData) RowsOf(script string) []ComparisonRow {
 		return nil
 	}
 
-	return d.Comparison.Of(script)
+	return d.Comparison.RowsOf(script)
 }
 
 // scriptPart is what the template of one script gets.

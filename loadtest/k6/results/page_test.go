@@ -40,7 +40,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<span class="broken">NOT HELD</span>`, `<span class="broken">NOT MEASURED</span>`,
 		"80 ms; 16 times the empty path's 5.0 ms, accepted are 20", `<span class="held">held relative to this machine</span>`,
 		"<td>no answer</td>", "The empty path was not requested",
-		"<td>120 in 10 s</td><td>121</td>", "<td>cannot be known</td>",
+		"<td>120 in 10 s</td><td>121</td>", `<tr><td><span class="broken">NOT HELD</span></td><td>POST /orders</td>`, "<td>cannot be known</td>",
 		"39 of 40 expected events arrived", "k6 left no dashboard", "no log",
 		`<td class="words">an order is accepted</td><td>9</td><td class="broken">1</td>`,
 		"none dropped",
