@@ -310,6 +310,13 @@ func (s *Script) addRamp(summaries []summary, samples *Samples) {
 	}
 
 	whole := summaries[0]
+	for _, step := range whole.Steps {
+		if !step.isPossible() {
+			s.AddProblem("the script's summary has a step of %g orders a second for %g s, so no knee was sought", step.Offered, step.Seconds)
+			return
+		}
+	}
+
 	whole.Ceiling = sumOfCeilings(summaries)
 	s.Ramp = rampOf(samples, whole)
 	if s.Ramp == nil || len(summaries) > 1 {

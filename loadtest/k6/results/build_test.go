@@ -222,29 +222,47 @@ func TestBuild_MergesParts(t *testing.T) {
 	}
 }
 
-func TestBuild_FailsByAnotherKnee(t *testing.T) {
+// The summary's steps and knee are checked against the samples.
+func TestBuild_FailsByWrongSteps(t *testing.T) {
 	t.Parallel()
 	summary, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := t.TempDir()
-	writeFile(t, filepath.Join(folder, "summary.json"), strings.Replace(string(summary), `"knee":40`, `"knee":80`, 1))
-	samples, err := filepath.Abs("testdata/ramp.samples.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(samples, filepath.Join(folder, "samples.json.gz")); err != nil {
-		t.Fatal(err)
-	}
-
-	script, err := Build(ScriptFiles{Folder: folder, Samples: []string{"samples.json.gz"}, Summaries: []string{"summary.json"}}, Options{})
+	samples, err := os.ReadFile(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	want := []string{"the knee is 40/s by the samples and 80/s by the script"}
-	if !slices.Equal(script.Failures, want) {
-		t.Errorf("failures: %q", script.Failures)
+	for name, c := range map[string]struct{ old, changed, want string }{
+		"another knee": {
+			old: `"knee":40`, changed: `"knee":80`,
+			want: "the knee is 40/s by the samples and 80/s by the script",
+		},
+		"no knee": {
+			old: `"knee":40`, changed: `"knee":null`,
+			want: "the knee is 40/s by the samples and none by the script",
+		},
+		"a step without end": {
+			old: `"offered":80,"seconds":1}`, changed: `"offered":80,"seconds":1e9}`,
+			want: "the script's summary has a step of 80 orders a second for 1e+09 s, so no knee was sought",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			writeFile(t, filepath.Join(folder, "summary.json"), strings.Replace(string(summary), c.old, c.changed, 1))
+			writeFile(t, filepath.Join(folder, "samples.json.gz"), string(samples))
+			files := ScriptFiles{Folder: folder, Samples: []string{"samples.json.gz"}, Summaries: []string{"summary.json"}}
+
+			script, err := Build(files, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if !slices.Equal(script.Failures, []string{c.want}) {
+				t.Errorf("failures: %q", script.Failures)
+			}
+		})
 	}
 }

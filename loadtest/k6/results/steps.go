@@ -62,6 +62,16 @@ type summaryStep struct {
 	Seconds  float64
 }
 
+// maxStepOrders is more than any step offers.
+const maxStepOrders = 10_000_000
+
+// isPossible reports whether k6 can have offered such a step.
+func (s *summaryStep) isPossible() bool {
+	orders := s.Offered * s.Seconds
+
+	return s.Offered > 0 && s.Seconds > 0 && orders <= maxStepOrders
+}
+
 // NearCeiling reports whether the knee lies above half of k6's own ceiling, so that it may be
 // k6's limit and not the service's.
 func (r *Ramp) NearCeiling() bool {
