@@ -77,12 +77,17 @@ func Compare(before, after *Run, factor float64) *Comparison {
 	for i := range c.Rows {
 		row := &c.Rows[i]
 		if row.Regression {
-			c.Regressions = append(c.Regressions, fmt.Sprintf("%s: %s is %.1f times as long relative to the empty path: %s before, %s now",
-				row.Script, row.Figure, *row.RelativeRatio, row.format(row.Before), row.format(row.After)))
+			c.Regressions = append(c.Regressions, row.regression())
 		}
 	}
 
 	return c
+}
+
+// regression says in a sentence what became slower.
+func (r *ComparisonRow) regression() string {
+	return fmt.Sprintf("%s: %s is %.1f times as long relative to the empty path: %s before, %s now",
+		r.Script, r.Figure, *r.RelativeRatio, r.format(r.Before), r.format(r.After))
 }
 
 // script returns the script of a name; nil if there is none.

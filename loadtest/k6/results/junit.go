@@ -137,7 +137,7 @@ func (s *junitSuite) add(name, failure string) {
 // addWebhooks adds the case of the webhooks, which is skipped if they were not checked.
 func (s *junitSuite) addWebhooks(webhooks *Webhooks) {
 	const name = "webhooks"
-	if webhooks != nil && webhooks.How != WebhooksNotChecked {
+	if webhooks.checked() {
 		s.add(name, strings.Join(webhooks.failures(), "\n"))
 		return
 	}

@@ -83,11 +83,8 @@ func quantile(sorted []float64, q float64) float64 {
 	above := int(math.Ceil(place))
 
 	low, high := sorted[below], sorted[above]
-	if low == high || math.IsInf(high, 1) && place == float64(below) {
-		return low
-	}
-	if math.IsInf(high, 1) {
-		return high // a line to infinity has no point between
+	if low == high {
+		return low // even if both are infinite
 	}
 
 	return low + (high-low)*(place-float64(below))

@@ -252,14 +252,16 @@ func WebhooksOf(how string, check receiver.Check, orders, stores int) *Webhooks 
 	}
 }
 
+// checked reports whether webhooks were looked at.
+func (w *Webhooks) checked() bool { return w != nil && w.How != WebhooksNotChecked }
+
 // Sentence says what was checked.
 func (w *Webhooks) Sentence() string {
-	if w == nil || w.How == WebhooksNotChecked {
-		why := ""
-		if w != nil && w.Why != "" {
-			why = ": " + w.Why
-		}
-		return "Webhooks were not checked" + why + "."
+	if w == nil || w.How == WebhooksNotChecked && w.Why == "" {
+		return "Webhooks were not checked."
+	}
+	if w.How == WebhooksNotChecked {
+		return "Webhooks were not checked: " + w.Why + "."
 	}
 
 	source := "by the driver's receivers"
@@ -314,7 +316,7 @@ func (s *Script) CollectFailures() {
 			s.Failures = append(s.Failures, check.Failure())
 		}
 	}
-	if s.Webhooks != nil {
+	if s.Webhooks.checked() {
 		s.Failures = append(s.Failures, s.Webhooks.failures()...)
 	}
 }
@@ -405,10 +407,8 @@ func (s *Script) Headline() string {
 		text += fmt.Sprintf(", %s p99 %v", e.Answers(), e.Latency.P99)
 	}
 	text += fmt.Sprintf(", %d of %d service levels held", held, len(s.Levels))
-
-	w := s.Webhooks
-	if w != nil && w.How != WebhooksNotChecked {
-		text += fmt.Sprintf(", %d of %d webhooks", w.Received, w.Expected)
+	if s.Webhooks.checked() {
+		text += fmt.Sprintf(", %d of %d webhooks", s.Webhooks.Received, s.Webhooks.Expected)
 	}
 
 	return text
