@@ -3,6 +3,8 @@ package results
 import (
 	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -108,5 +110,44 @@ func TestLatency_SurvivesJSON(t *testing.T) {
 
 	if got != want {
 		t.Errorf("got %+v, want %+v by %s", got, want, text)
+	}
+}
+
+// The summary in testdata holds what k6 itself computed of the samples beside it.
+func TestPercentilesOf_AgreesWithK6(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary struct {
+		Metrics map[string]struct{ Values map[string]float64 }
+	}
+	if err := json.Unmarshal(text, &summary); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := ReadSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var latencies []float64
+	for i := range samples.requests {
+		latencies = append(latencies, samples.requests[i].took)
+	}
+
+	got := percentilesOf(latencies)
+
+	k6 := summary.Metrics["http_req_duration"].Values
+	want := Percentiles{
+		Count: int(k6["count"]),
+		P50:   Latency(k6["med"]),
+		P90:   Latency(k6["p(90)"]),
+		P95:   Latency(k6["p(95)"]),
+		P99:   Latency(k6["p(99)"]),
+		P999:  got.P999, // k6 was not asked for it
+		Max:   Latency(k6["max"]),
+	}
+	if want.Count == 0 || !almostEqual(got, want) {
+		t.Errorf("got %+v, k6 has %+v", got, want)
 	}
 }
