@@ -66,15 +66,17 @@ export function textOfSteps(steps, metrics) {
 
   const count = (metric) => (metrics[metric] ? metrics[metric].values.count || 0 : 0);
   const measured = steps.map((step) => {
-    const offered = step.offered * step.seconds;
+    const started = count(startedIn(step.scenario));
+    const dropped = count(droppedIn(step.scenario));
+    const offered = offeredIn(step, started + dropped);
     const accepted = count(acceptedIn(step.scenario));
     const { values } = metrics[durationIn(step.scenario)] || { values: {} };
     const isHeld = accepted >= enoughAccepted * offered && values.count > 0 && values['p(99)'] <= kneeP99;
-    return { ...step, total: offered, accepted, started: count(startedIn(step.scenario)), dropped: count(droppedIn(step.scenario)), values, isHeld };
+    return { ...step, total: offered, accepted, dropped, values, isHeld };
   });
 
   const firstBroken = measured.findIndex((s) => !s.isHeld);
-  const knee = kneeOf(measured, firstBroken);
+  const knee = kneeOf(steps, firstBroken);
   const ceiling = count(startedIn(ceilingScenario)) / ceilingSeconds;
 
   const rows = [['offered/s', 'orders', 'accepted', 'dropped', 'p50 ms', 'p95', 'p99', 'p99.9', 'max', '']];
@@ -85,20 +87,26 @@ export function textOfSteps(steps, metrics) {
   const lines = [
     ...aligned(rows),
     `  Durations are of the orders that k6 started; \`make loadtest\` counts those that it did not start as the slowest.`,
-    `  Knee, the last rate before the first that breaks (fewer than 999 of 1,000 accepted, or p99 above ${kneeP99} ms): ${kneeText(knee, firstBroken, steps)}.`,
+    `  Knee, the last rate before the first that breaks (fewer than 999 of 1,000 accepted, or p99 above ${kneeP99} ms): ${kneeText(steps, firstBroken)}.`,
     `  k6 itself, on this machine: ${ceiling.toFixed(0)} such requests a second to an empty path. An order here is two requests.`,
   ];
   return { lines, result: { steps, knee, kneeP99, ceiling } };
 }
 
-// kneeOf is null where the first step broke.
-function kneeOf(measured, firstBroken) {
-  if (firstBroken === 0) return null;
-  const last = firstBroken < 0 ? measured[measured.length - 1] : measured[firstBroken - 1];
-  return last.offered;
+// offeredIn returns how many orders a step offered. k6 may count one more or less than the rate asks
+// for, because a step ends between two of them.
+function offeredIn({ offered, seconds }, begun) {
+  const asked = offered * seconds;
+  return begun >= asked - 1 ? begun : asked;
 }
 
-function kneeText(knee, firstBroken, steps) {
-  if (knee === null) return `below ${steps[0].offered}/s, the lowest rate`;
-  return firstBroken < 0 ? `not reached at ${knee}/s, the highest rate` : `${knee}/s`;
+// kneeOf is null where the first step broke, or none.
+function kneeOf(steps, firstBroken) {
+  return firstBroken > 0 ? steps[firstBroken - 1].offered : null;
+}
+
+function kneeText(steps, firstBroken) {
+  if (firstBroken < 0) return `not reached at ${steps[steps.length - 1].offered}/s, the highest rate`;
+  if (firstBroken === 0) return `below ${steps[0].offered}/s, the lowest rate`;
+  return `${steps[firstBroken - 1].offered}/s`;
 }
