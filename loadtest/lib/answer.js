@@ -26,6 +26,12 @@ export class Answer {
   // isOutage reports that the service could not answer: a gateway, a balancer or Redis is away.
   get isOutage() { return this.status === 0 || this.status >= 500; }
 
+  // wait is how long to wait before the request may be sent again, in seconds: as long as the answer
+  // says, and `otherwise` if it says nothing sensible.
+  wait(otherwise) {
+    return this.retryAfter >= 1 ? this.retryAfter : otherwise;
+  }
+
   // isBusy reports a refusal that asks to come again: the service sheds load or lacks Redis.
   get isBusy() { return this.status === 503 && this.retryAfter >= 1; }
 
@@ -35,7 +41,8 @@ export class Answer {
     return this.parsed;
   }
 
-  get data() { return this.envelope.data || {}; }
+  // data is the envelope's data; empty where they are no object.
+  get data() { return orEmpty(this.envelope.data); }
 
   get code() {
     if (this.status === 0) return 'NO_ANSWER';
@@ -65,6 +72,11 @@ export class Answer {
   }
 }
 
+// listIn returns the objects of a list in an answer; none where there is no list.
+export function listIn(value) {
+  return Array.isArray(value) ? value.filter((v) => v && typeof v === 'object') : [];
+}
+
 function objectIn(body) {
   let value;
   try {
@@ -72,5 +84,9 @@ function objectIn(body) {
   } catch (_) {
     value = null;
   }
+  return orEmpty(value);
+}
+
+function orEmpty(value) {
   return value && typeof value === 'object' ? value : {};
 }

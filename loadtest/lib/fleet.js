@@ -2,8 +2,9 @@
 // do. It needs OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET (settings.js).
 import http from 'k6/http';
 import exec from 'k6/execution';
-import { Answer } from './answer.js';
+import { Answer, listIn } from './answer.js';
 import { answered } from './metrics.js';
+import { request } from './request.js';
 import { fleetAccess } from './settings.js';
 
 export const hasFleet = fleetAccess !== null;
@@ -40,7 +41,7 @@ export class Fleet {
 
   exchange(...call) {
     const sent = Date.now();
-    return settle(new Answer(sent, http.request(...this.request(...call))), call[2]);
+    return settle(new Answer(sent, request(...this.request(...call))), call[2]);
   }
 
   // callAll sends several requests at once, each [method, path, name, body], and returns their
@@ -69,7 +70,7 @@ export class Fleet {
     let a;
     do {
       a = this.call('GET', `/jobs?status=${status}&cursor=${encodeURIComponent(cursor)}`, 'fleet GET /jobs');
-      found.push(...(a.data.jobs || []));
+      found.push(...listIn(a.data.jobs));
       cursor = a.data.cursor || '';
     } while (a.ok && cursor !== '');
     return { jobs: found, answer: a };
@@ -93,7 +94,7 @@ export function confirmStore(externalStoreId) {
   do {
     const path = `/stores?status=AwaitingFleetApproval&cursor=${encodeURIComponent(cursor)}`;
     const page = confirming.call('GET', path, 'fleet GET /stores');
-    const named = (page.data.stores || []).filter((store) => store.externalStoreId === externalStoreId);
+    const named = listIn(page.data.stores).filter((store) => store.externalStoreId === externalStoreId);
     for (const { accountId } of named) {
       const confirmation = `/stores/${accountId}/${encodeURIComponent(externalStoreId)}/confirm`;
       confirming.call('POST', confirmation, 'fleet POST /stores/{id}/confirm');

@@ -8,10 +8,11 @@ import http from 'k6/http';
 import exec from 'k6/execution';
 import { check, sleep } from 'k6';
 import { setTimeout } from 'k6/timers';
-import { Answer } from './answer.js';
+import { Answer, listIn } from './answer.js';
 import { confirmStore } from './fleet.js';
 import { accepted, admitted, answered, limitHeaders, refused, registered, resends, waited } from './metrics.js';
 import { branch } from './orders.js';
+import { request, requestAsync } from './request.js';
 import { accounts, fleetId, missingCredentials, origin, seconds } from './settings.js';
 import { seal, unseal } from './tokens.js';
 
@@ -35,7 +36,7 @@ let untilEmpty = 1;
 
 // askEmptyPath sends one such request.
 export function askEmptyPath(tags = {}) {
-  return http.get(`${api}/empty-path`, {
+  return request('GET', `${api}/empty-path`, null, {
     tags: { ...tags, name: emptyPath }, responseCallback: http.expectedStatuses(404), timeout,
   });
 }
@@ -112,13 +113,14 @@ export class Vendor {
     }
     if (a.status === 0) exec.test.abort(`nothing answers at ${origin}: ${a.error}`);
     if (a.status === 404) exec.test.abort(`BASE_URL is ${origin}, and there is no Vendor API: ${a}`);
+    if (a.ok && !givesToken(a)) exec.test.abort(`BASE_URL is ${origin}, and there is no Vendor API: POST /token is answered ${a.status} without a token`);
     if (!a.ok) exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
   }
 
   askForToken() {
     const { clientId, clientSecret } = this.account;
     const a = this.exchange('POST', '/token', 'POST /token', { clientId, clientSecret });
-    if (a.ok) {
+    if (givesToken(a)) {
       this.account.token = a.data.accessToken;
       this.account.expires = Date.now() + a.data.expiresIn * 1000;
     }
@@ -131,22 +133,27 @@ export class Vendor {
   ensureToken() {
     const now = Date.now();
     const due = this.account.expires - renewal - this.renewEarlier;
-    if (now < due || now < this.renewNotBefore) return undefined;
+    const isRefused = now < this.renewNotBefore && this.hasValidToken();
+    if (now < due || isRefused) return undefined;
 
     let a = this.askForToken();
-    const isValid = Date.now() < this.account.expires - 5000;
-    if (a.status === 429 && isValid) {
-      this.renewNotBefore = Math.min(Date.now() + a.retryAfter * 1000, this.account.expires - 5000);
+    if (a.status === 429 && this.hasValidToken()) {
+      this.renewNotBefore = Date.now() + a.wait(1) * 1000;
       return undefined;
     }
     while (a.status === 429) {
-      this.wait(a.retryAfter);
+      this.wait(a.wait(1));
       a = this.askForToken();
     }
     if (a.status === 401 || a.status === 403) {
       exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
     }
-    return a.ok || isValid ? undefined : a;
+    return this.hasValidToken() ? undefined : a;
+  }
+
+  // hasValidToken reports whether the token holds for another five seconds at least.
+  hasValidToken() {
+    return Date.now() < this.account.expires - 5000;
   }
 
   // call sends one request. A token that has expired is renewed and the request sent again.
@@ -172,7 +179,7 @@ export class Vendor {
     if (failed) return failed;
 
     const sent = Date.now();
-    const response = await http.asyncRequest(...this.request(method, path, name, body, more));
+    const response = await requestAsync(...this.request(method, path, name, body, more));
     return this.settle(new Answer(sent, response), name);
   }
 
@@ -181,11 +188,12 @@ export class Vendor {
   resend(...call) {
     const name = call[2];
     const last = this.quota[name];
-    if (last && last.remaining === 0) this.wait(last.reset - Date.now() / 1000);
+    const isUsedUp = last && last.remaining === 0 && last.headersRight;
+    if (isUsedUp) this.wait(last.reset - Date.now() / 1000);
 
     let a = this.call(...call);
     for (let tries = 1; a.status === 429 && tries < 5; tries++) {
-      this.wait(a.retryAfter);
+      this.wait(a.wait(1));
       resends.add(1, { ...this.tags, name, reason: a.code });
       a = this.call(...call);
     }
@@ -203,12 +211,12 @@ export class Vendor {
   }
 
   // createUntilAnswered is the till that lost its answer: it sends the same bytes with the same key
-  // again until the service has decided, for `within` seconds at most. The order is created once,
-  // whether or not the request whose answer was lost had created it.
+  // again until the service has decided, for the last time within `within` seconds. The order is
+  // created once, whether or not the request whose answer was lost had created it.
   createUntilAnswered(order, end, { within = 60, key = order.externalOrderId } = {}) {
     const bytes = JSON.stringify(order);
     const a = this.untilAnswered(within, 'POST', '/orders', 'POST /orders', bytes, { key });
-    if (a.status === 201) this.note(accepted, { order: a.data.orderId, end });
+    if (a.status === 201) this.noteAccepted(a, end);
     return a;
   }
 
@@ -217,15 +225,18 @@ export class Vendor {
     return this.untilAnswered(within, 'POST', `/orders/${orderId}/cancel`, 'POST /orders/{id}/cancel', { reason: 'CustomerRequest', note: 'vazgeçti' });
   }
 
-  // untilAnswered sends a request that may be repeated until the service has decided on it, for
-  // `within` seconds at most, and returns the last answer.
+  // untilAnswered sends a request that may be repeated until the service has decided on it, and
+  // returns the last answer. It sends it for the last time within `within` seconds.
   untilAnswered(within, ...call) {
     const deadline = Date.now() + within * 1000;
     const name = call[2];
 
     let a = this.call(...call);
-    for (let pause = 0.1; isUndecided(a) && Date.now() < deadline; pause = Math.min(2, pause * 2)) {
-      this.wait(a.retryAfter >= 1 ? a.retryAfter : pause * (0.5 + Math.random()));
+    for (let pause = 0.1; isUndecided(a); pause = Math.min(2, pause * 2)) {
+      const time = a.wait(pause * (0.5 + Math.random()));
+      if (Date.now() + time * 1000 > deadline) return a;
+
+      this.wait(time);
       resends.add(1, { ...this.tags, name, reason: a.code || String(a.status) });
       a = this.call(...call);
     }
@@ -236,15 +247,21 @@ export class Vendor {
   // the service: as often as k6 can do that, it can create orders at most.
   rehearse(order) {
     const sent = Date.now();
-    const response = http.request(...this.request('POST', '/empty-path', ceilingPath, order, { key: order.externalOrderId }));
+    const response = request(...this.request('POST', '/empty-path', ceilingPath, order, { key: order.externalOrderId }));
     return new Answer(sent, response).code;
   }
 
   // took notes an order whose creation is answered, unless it is a replay of an earlier one.
   took(a, end) {
     const isNew = a.status === 201 && !a.replayed;
-    if (isNew) this.note(accepted, { order: a.data.orderId, end });
+    if (isNew) this.noteAccepted(a, end);
     return a;
+  }
+
+  noteAccepted(a, end) {
+    const { orderId } = a.data;
+    const isNamed = expect(a, 'an accepted order has an id', () => typeof orderId === 'string' && orderId !== '');
+    if (isNamed) this.note(accepted, { order: orderId, end });
   }
 
   read(orderId) {
@@ -322,7 +339,7 @@ export class Vendor {
     }
 
     const sent = Date.now();
-    const response = http.request(...this.request(method, path, name, body, more));
+    const response = request(...this.request(method, path, name, body, more));
     return this.settle(new Answer(sent, response), name, more);
   }
 
@@ -341,6 +358,11 @@ export class Vendor {
     if (!belongsToNobody) limitHeaders.add(a.headersRight, tags);
     return a;
   }
+}
+
+// givesToken reports whether an answer to POST /token has what a token needs.
+function givesToken(a) {
+  return a.ok && typeof a.data.accessToken === 'string' && a.data.expiresIn > 0;
 }
 
 // isUndecided reports that nobody knows whether the service has taken a request, or that it asks to
@@ -363,7 +385,7 @@ function servedBy(store) {
 
 // fleetFor returns the fleet of the settings, or the only one that serves the store.
 function fleetFor(id, store) {
-  const offered = (store.availableFleets || []).map((f) => f.fleetId);
+  const offered = listIn(store.availableFleets).map((f) => f.fleetId);
   const has = servedBy(store);
   if (fleetId) {
     const serves = offered.includes(fleetId) || has === fleetId;
