@@ -1,0 +1,55 @@
+// A till that creates orders in the way that HOW says, and notes each answer.
+import exec from 'k6/execution';
+import { plan } from '../levels.js';
+import { dice, draw } from '../orders.js';
+import { expect, open, vendor } from '../vendor.js';
+
+export { handleSummary } from '../levels.js';
+export const options = plan({
+  title: 'A till',
+  proves: 'What the library does with answers.',
+  tolerates: __ENV.TOLERATES || 'nothing',
+  levels: [],
+  scenarios: {
+    tills: {
+      executor: 'per-vu-iterations', vus: Number(__ENV.VUS || 1), iterations: Number(__ENV.ITERATIONS || 1),
+      maxDuration: '20s', gracefulStop: '0s',
+    },
+  },
+});
+
+export function setup() {
+  return open(1);
+}
+
+const ways = {
+  create: (v, order) => v.create(order, 'Delivered'),
+  createOnce: (v, order) => v.createOnce(order, 'Delivered'),
+  createUntilAnswered: (v, order) => v.createUntilAnswered(order, 'Delivered', { within: Number(__ENV.WITHIN || 15) }),
+};
+
+export default async function (data) {
+  const turn = exec.scenario.iterationInTest;
+  const v = vendor(data, turn);
+  const order = draw(dice(turn), data.stores[0], `${data.run}-${turn}`, 'SIM:HOLD=Searching');
+
+  let a;
+  if (__ENV.HOW === 'callAsync') {
+    a = await v.callAsync('POST', '/orders', 'POST /orders', order, { key: order.externalOrderId });
+  } else {
+    a = ways[__ENV.HOW || 'createOnce'](v, order);
+  }
+  note(a);
+  expect(a, 'an order is accepted', (r) => r.status === 201 && r.data.status === 'Searching');
+
+  if (__ENV.CANCEL === 'yes') note(v.cancelUntilAnswered(a.data.orderId));
+}
+
+function note(a) {
+  const { status, code, error, replayed } = a;
+  console.log(`NOTE ${JSON.stringify({ status, code, error, replayed, text: String(a), orderId: a.data.orderId })}`);
+}
+
+export function teardown() {
+  if (__ENV.ABORT_IN_TEARDOWN === 'yes') exec.test.abort('the teardown aborts');
+}
