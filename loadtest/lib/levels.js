@@ -1,6 +1,7 @@
 // Service levels: k6 thresholds, each with a sentence for people, which stands beside the threshold
-// in the script. What was not measured is not held.
+// in the script. What was not measured is not held. A script's rates are the Rate of metrics.js.
 import { aligned, megabytes, milliseconds } from './format.js';
+import { countOf } from './metrics.js';
 import { isPart } from './settings.js';
 import { seriesOfSteps, textOfSteps } from './steps.js';
 import { ceilingPath, emptyPath, tolerate } from './vendor.js';
@@ -15,22 +16,34 @@ const always = [
 // level is the service level `threshold` of `metric`, in words. `more` is k6's abortOnFail and
 // delayAbortEval, if wanted.
 //
-// A threshold must not hold of nothing: p(95)<50 is checked together with max>0, and a rate is stated
-// so that 1 is good. A count that must be 0 is refused, because a count of nothing is 0: make it a
-// rate.
+// k6 takes most thresholds of a metric without samples as held. So each level has a guard, a second
+// threshold that holds only if something was measured. A count that must be 0 is refused, because
+// no guard can tell a count of nothing from one that nobody made: state it as a rate.
 export function level(metric, threshold, words, more = {}) {
-  const aggregate = threshold.split(/[<>=!]/)[0].trim();
-  const name = metric.split('{')[0];
-  const isTrend = ['avg', 'min', 'med', 'max'].includes(aggregate) || /^p\(/.test(aggregate);
-
-  let guard; // [metric, threshold]: holds only if something was measured
-  if (isTrend) guard = [metric, 'max>0'];
-  else if (name === 'dropped_iterations') guard = ['iterations', 'count>0'];
-  else if (name === 'http_req_failed') guard = [metric.replace(name, 'http_reqs'), 'count>0'];
-  else if (holdsOfNothing(threshold)) {
+  const guard = guardOf(metric, threshold);
+  const isUnguarded = !guard && holdsOfNothing(threshold);
+  if (isUnguarded) {
     throw new Error(`the level ${threshold} of ${metric} would hold if nothing was measured: state it as a rate of which 1 is good`);
   }
   return { metric, threshold, words, guard, more };
+}
+
+// guardOf returns the guard of a level as {metric, threshold}, if there is one.
+function guardOf(metric, threshold) {
+  const aggregate = aggregateOf(threshold);
+  const [name] = metric.split('{');
+  const counted = (counter) => ({ metric: metric.replace(name, counter), threshold: 'count>0' });
+
+  if (['avg', 'min', 'med', 'max'].includes(aggregate) || aggregate.startsWith('p(')) return { metric, threshold: 'max>0' };
+  if (name === 'dropped_iterations') return counted('iterations');
+  if (name === 'http_req_failed') return counted('http_reqs');
+  if (aggregate === 'rate' && countOf(name)) return counted(countOf(name));
+  return undefined;
+}
+
+// aggregateOf returns what a threshold compares, such as rate or p(95).
+function aggregateOf(threshold) {
+  return threshold.split(/[<>=!]/)[0].trim();
 }
 
 // quick is the service level that `percent` of 100 answers to an endpoint, with the status of a
@@ -48,7 +61,7 @@ export function shown(metric) {
 }
 
 function holdsOfNothing(threshold) {
-  const [, comparison, bound] = threshold.match(/([<>=!]+)\s*([\d.]+)/) || [];
+  const [, comparison = '', bound] = threshold.match(/([<>=!]+)\s*([\d.]+)/) || [];
   const value = Number(bound);
   if (comparison.startsWith('<')) return true;
   if (comparison.startsWith('=')) return value === 0;
@@ -77,7 +90,8 @@ let script; // what plan() was given
 export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates = 'nothing', steps = [], ...options }) {
   tolerate(tolerates);
   const isMeasured = (l) => tolerates !== 'outage' || l.metric !== 'limit_headers_right';
-  script = { title, proves, cannot, steps, levels: [...levels, ...always.filter(isMeasured)] };
+  const isLevel = (l) => l.words !== '';
+  script = { title, proves, cannot, steps, levels: [...levels.filter(isLevel), ...always.filter(isMeasured)] };
 
   const thresholds = {};
   const add = (metric, threshold, more) => {
@@ -85,9 +99,10 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
     const isThere = thresholds[metric].some((t) => t.threshold === threshold);
     if (!isThere) thresholds[metric].push({ threshold, ...more });
   };
-  for (const l of [...script.levels, ...usual]) {
+  for (const l of [...script.levels, ...levels, ...usual]) {
     add(l.metric, l.threshold, l.more);
-    if (l.guard && !isPart) add(...l.guard, {});
+    // A part of a run only has to keep the guard's series.
+    if (l.guard) add(l.guard.metric, isPart ? l.guard.threshold.replace('>', '>=') : l.guard.threshold, {});
   }
   for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold, {});
 
@@ -107,7 +122,8 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
 // levels were held and what k6 measured, and writes the same to the file SUMMARY as JSON. When
 // setup() ended the test it prints nothing: k6 has said why.
 export function handleSummary(data) {
-  const wasAborted = data.setup_data === undefined || data.setup_data === null;
+  const hasSetupData = data.setup_data !== undefined && data.setup_data !== null;
+  const wasAborted = !hasSetupData && countIn(data.metrics, 'iterations') === 0;
   const levels = wasAborted ? [] : script.levels.filter((l) => l.words).map((l) => measure(l, data.metrics));
   const steps = wasAborted ? null : textOfSteps(script.steps, data.metrics);
 
@@ -122,39 +138,34 @@ export function handleSummary(data) {
 }
 
 // measure holds a level against what k6 measured.
-function measure({ metric, threshold, words, relative }, metrics) {
+function measure({ metric, threshold, words, guard, relative }, metrics) {
   const found = metrics[metric];
-  const samples = found ? samplesOf(metric, found, metrics) : 0;
   const passed = found && found.thresholds && found.thresholds[threshold] && found.thresholds[threshold].ok === true;
-  // k6 makes no metric of iterations that were dropped when none was.
-  const nothingDropped = metric === 'dropped_iterations' && !found && samplesOfIterations(metrics) > 0;
-
-  const value = nothingDropped ? 0 : valueOf(threshold, found);
+  const samples = found ? samplesOf(metric, guard, metrics) : 0;
   return {
-    metric, threshold, words, relative,
-    samples: nothingDropped ? samplesOfIterations(metrics) : samples,
-    value, unit: found && found.contains === 'time' ? 'ms' : '',
-    measured: nothingDropped ? '0' : measuredText(threshold, found, samples),
-    held: nothingDropped || (samples > 0 && passed),
+    metric, threshold, words, relative, samples,
+    value: valueOf(threshold, found), unit: found && found.contains === 'time' ? 'ms' : '',
+    measured: measuredText(threshold, found, samples), held: samples > 0 && passed,
   };
 }
 
 // samplesOf counts what a metric was measured by. k6 keeps no number of a counter's samples, so its
 // count stands for them.
-function samplesOf(metric, { type, values }, metrics) {
-  if (metric.startsWith('dropped_iterations')) return samplesOfIterations(metrics) + values.count;
+function samplesOf(metric, guard, metrics) {
+  const { type, values } = metrics[metric];
+  if (metric.startsWith('dropped_iterations')) return countIn(metrics, guard.metric) + values.count;
+  if (guard) return countIn(metrics, guard.metric);
   if (type === 'rate') return values.passes + values.fails;
   return values.count || 0;
 }
 
-function samplesOfIterations(metrics) {
-  return metrics.iterations ? metrics.iterations.values.count : 0;
+function countIn(metrics, name) {
+  return metrics[name] ? metrics[name].values.count || 0 : 0;
 }
 
 function valueOf(threshold, metric) {
   if (!metric) return null;
-  const aggregate = threshold.split(/[<>=!]/)[0].trim().replace('med', 'p(50)');
-  const value = metric.values[aggregate];
+  const value = metric.values[aggregateOf(threshold).replace('med', 'p(50)')];
   return value === undefined ? null : value;
 }
 
@@ -162,21 +173,29 @@ function measuredText(threshold, metric, samples) {
   if (samples === 0) return 'not measured';
   const value = valueOf(threshold, metric);
   if (value === null) return 'see the threshold';
-  if (metric.type === 'rate') return `${(100 * value).toFixed(value % 1 ? 3 : 0)} %`; // 99.999 % is not 100 %
+  if (metric.type === 'rate') return percent(value);
   if (metric.contains === 'time') return `${milliseconds(value)} ms`;
   return String(Number(value.toFixed(3)));
 }
 
+// percent cuts off what it does not show: 99.9999 % is not 100 %.
+function percent(rate) {
+  if (rate === 0 || rate === 1) return `${100 * rate} %`;
+  return `${(Math.floor(1e5 * rate) / 1e3).toFixed(3)} %`;
+}
+
 function textOf(levels, steps, data) {
   const { metrics } = data;
-  const broken = levels.filter((l) => !l.held).length;
+  const isLeftToOthers = (l) => isPart && l.samples === 0;
+  const mark = (l) => (isLeftToOthers(l) ? '-' : l.held ? '✓' : '✗');
+  const broken = levels.filter((l) => !l.held && !isLeftToOthers(l)).length;
   const verdict = broken === 0 ? 'held' : `NOT HELD, ${broken} of ${levels.length} service levels`;
 
   const lines = ['', `${script.title}: ${verdict}`, script.proves];
   if (script.cannot) lines.push(script.cannot);
   lines.push('');
   for (const l of levels) {
-    lines.push(`${l.held ? '✓' : '✗'} ${l.words}: ${l.measured} (${l.threshold} of ${l.metric}, ${l.samples} samples)`);
+    lines.push(`${mark(l)} ${l.words}: ${l.measured} (${l.threshold} of ${l.metric}, ${l.samples} samples)`);
   }
   if (steps) lines.push('', ...steps.lines);
   lines.push('', ...durations(metrics), '', ...counts(data));

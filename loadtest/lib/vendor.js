@@ -10,7 +10,7 @@ import { check, sleep } from 'k6';
 import { setTimeout } from 'k6/timers';
 import { Answer, listIn } from './answer.js';
 import { confirmStore } from './fleet.js';
-import { accepted, admitted, answered, limitHeaders, refused, registered, resends, waited } from './metrics.js';
+import { accepted, admitted, answered, expectations, limitHeaders, refused, registered, resends, waited } from './metrics.js';
 import { branch } from './orders.js';
 import { request, requestAsync } from './request.js';
 import { accounts, fleetId, missingCredentials, origin, seconds } from './settings.js';
@@ -415,6 +415,7 @@ const differences = {};
 // that throws does not hold.
 export function expect(a, what, holds) {
   const ok = check(a, { [what]: () => holdsFor(a, holds) });
+  expectations.add(1, { check: what });
   if (ok) return true;
 
   differences[what] = (differences[what] || 0) + 1;
