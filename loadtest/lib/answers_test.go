@@ -325,24 +325,3 @@ func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 		})
 	}
 }
-
-func TestStall_IsBoundedByTheScriptsEnd(t *testing.T) {
-	t.Parallel()
-	api := newVendorAPI(t)
-	released := make(chan struct{})
-	t.Cleanup(func() { close(released) })
-	api.onceReply(postOrder, func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-released:
-		case <-r.Context().Done():
-		}
-	})
-
-	r := play(t, "stall.js", api.settings(nil))
-
-	r.requireNoException(t)
-	r.requireExit(t, exitLevelsNotHeld)
-	if !strings.Contains(r.stdout, "NOT HELD") {
-		t.Error("there is no summary")
-	}
-}

@@ -47,6 +47,7 @@ type vendorAPI struct {
 	fleet    string             // that each store has; empty until it is chosen
 	tokens   int                // given so far
 	lifetime int                // of a token, in seconds
+	expired  string             // the token that is refused as expired; empty for none
 }
 
 // newVendorAPI starts a service whose stores are Active and have the fleet "fleet-1".
@@ -78,11 +79,19 @@ func (a *vendorAPI) settings(more settings) settings {
 	return env
 }
 
-// onceReply answers the next requests to an endpoint with these replies, each once.
+// onceReply answers the next requests to an endpoint with these replies, each once; nil stands for
+// what the contract says.
 func (a *vendorAPI) onceReply(endpoint string, replies ...reply) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.once[endpoint] = append(a.once[endpoint], replies...)
+}
+
+// expireFirstToken makes the service refuse the first token that it gives, once stores are registered.
+func (a *vendorAPI) expireFirstToken() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expired = tokenNumber(1)
 }
 
 // alwaysReply answers every request to an endpoint so.
@@ -148,6 +157,13 @@ func endpointOf(r *http.Request) string {
 
 // answer is what the contract says.
 func (a *vendorAPI) answer(w http.ResponseWriter, r *http.Request, endpoint, body string) {
+	isOrder := endpoint == postOrder || endpoint == postCancel || endpoint == getOrder
+	isExpired := a.expired != "" && r.Header.Get("Authorization") == "Bearer "+a.expired
+	if isOrder && isExpired {
+		writeJSON(w, http.StatusUnauthorized, map[string]any{"errorCode": "TOKEN_EXPIRED"})
+		return
+	}
+
 	switch endpoint {
 	case postToken:
 		limitHeaders(w)
@@ -172,7 +188,12 @@ func (a *vendorAPI) newToken() map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tokens++
-	return map[string]any{"accessToken": fmt.Sprintf("token-that-nobody-may-see-%d", a.tokens), "expiresIn": a.lifetime}
+	return map[string]any{"accessToken": tokenNumber(a.tokens), "expiresIn": a.lifetime}
+}
+
+// tokenNumber returns the n-th token that the service gives, counted from 1.
+func tokenNumber(n int) string {
+	return fmt.Sprintf("token-that-nobody-may-see-%d", n)
 }
 
 func (a *vendorAPI) store(body string) map[string]any {
@@ -290,6 +311,11 @@ func cut(w http.ResponseWriter, _ *http.Request) {
 // before, k6 sends the request again at once and counts it as the same.
 func cutInSilence(http.ResponseWriter, *http.Request) {
 	panic(http.ErrAbortHandler)
+}
+
+// stall gives no answer for as long as the client waits.
+func stall(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
 }
 
 // cutBody sends a status and half of an answer, and closes the connection.
