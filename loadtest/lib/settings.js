@@ -1,7 +1,8 @@
 // The settings of a run: environment variables, or -e NAME=value.
 //
 //   BASE_URL        where the Vendor API is: http://127.0.0.1:8080 unless set. A trailing slash,
-//                   the path /api/vendor/v1 and a missing scheme are all right.
+//                   the path /api/vendor/v1 and a missing scheme are all right; the scheme is then
+//                   http for private addresses and names without a dot, and https for others.
 //   CLIENT_ID, CLIENT_SECRET
 //                   the credentials of one account; of several:
 //   ACCOUNTS        a file with a JSON list of {"clientId": …, "clientSecret": …}, or that list
@@ -18,20 +19,21 @@
 //
 // Secrets stay out of what k6 writes: setup() hands them to nobody (see tokens.js).
 
-const localNames = /^(localhost|127\.|\[::1\]|10\.|192\.168\.)/;
+const privateHost = /^([^.:/[\]]+|\[::1\]|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(1[6-9]|2\d|3[01])\.[\d.]+)(:|\/|$)/;
 
-// originOf returns the part of a URL before /api/vendor/v1, without a slash at its end.
-export function originOf(text) {
+// originOf returns the part of a URL before /api/vendor/v1 or /api/fleet/v1, without a slash at its
+// end. What it says of a wrong URL does not repeat it, because there may be a password in it.
+export function originOf(text, setting = 'BASE_URL') {
   const given = text.trim();
-  const scheme = localNames.test(given) ? 'http://' : 'https://';
+  const scheme = privateHost.test(given) ? 'http://' : 'https://';
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : scheme + given;
 
-  const parts = url.match(/^(https?:\/\/[^/?#@\s]+)([^?#\s]*)$/i);
+  const parts = url.match(/^(https?:\/\/[^/?#@\s]+)([^?#@\s]*)$/i);
   if (!parts) {
-    throw new Error(`BASE_URL is "${text}": it must be like https://api.example.com, without credentials, query or fragment`);
+    throw new Error(`${setting} must be like https://api.example.com, without credentials, query or fragment`);
   }
   const [, host, path] = parts;
-  return host + path.replace(/\/api\/vendor(\/.*)?$/, '').replace(/\/+$/, '');
+  return host + path.replace(/\/api\/(vendor|fleet)(\/.*)?$/, '').replace(/\/+$/, '');
 }
 
 export const origin = originOf(__ENV.BASE_URL || 'http://127.0.0.1:8080');
@@ -40,30 +42,47 @@ export const fresh = __ENV.FRESH === 'yes';
 export const isPart = __ENV.PART === 'yes';
 
 export const fleetAccess = __ENV.OPS_URL && __ENV.FLEET_CLIENT_ID && __ENV.FLEET_CLIENT_SECRET
-  ? { origin: __ENV.OPS_URL.replace(/\/+$/, ''), clientId: __ENV.FLEET_CLIENT_ID, clientSecret: __ENV.FLEET_CLIENT_SECRET }
+  ? { origin: originOf(__ENV.OPS_URL, 'OPS_URL'), clientId: __ENV.FLEET_CLIENT_ID, clientSecret: __ENV.FLEET_CLIENT_SECRET }
   : null;
 
 const list = readAccounts();
 
 function readAccounts() {
-  if (!__ENV.ACCOUNTS) {
+  const given = (__ENV.ACCOUNTS || '').trim();
+  if (given === '') {
     return [{ clientId: __ENV.CLIENT_ID || '', clientSecret: __ENV.CLIENT_SECRET || '' }];
   }
-  const isList = __ENV.ACCOUNTS.trim().startsWith('[');
-  const text = isList ? __ENV.ACCOUNTS : open(absolute(__ENV.ACCOUNTS));
 
-  let accounts;
-  try {
-    accounts = JSON.parse(text);
-  } catch (_) {
-    accounts = null;
-  }
-  const complete = Array.isArray(accounts) && accounts.length > 0
-    && accounts.every((a) => a && a.clientId && a.clientSecret);
-  if (!complete) {
+  const isJSON = /^[[{"]/.test(given);
+  const accounts = parsed(isJSON ? given : textOfFile(given));
+  const isComplete = (a) => a && isText(a.clientId) && isText(a.clientSecret);
+  if (!Array.isArray(accounts) || accounts.length === 0 || !accounts.every(isComplete)) {
     throw new Error('ACCOUNTS must be a JSON list of {"clientId": …, "clientSecret": …}, or a file with one');
   }
   return accounts;
+}
+
+// textOfFile returns the text of a file. What it says of a missing file does not name it, because
+// what was meant may have been a secret.
+function textOfFile(path) {
+  try {
+    return open(absolute(path));
+  } catch (_) {
+    throw new Error('ACCOUNTS must be a JSON list of {"clientId": …, "clientSecret": …}, or a file with one: '
+      + 'it is no such list, and no file that can be read, counted from the folder where k6 is started');
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (_) {
+    return null;
+  }
+}
+
+function isText(value) {
+  return typeof value === 'string' && value !== '';
 }
 
 // absolute returns a path as the shell means it. k6 itself would begin at the script's folder.
