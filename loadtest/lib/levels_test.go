@@ -1,21 +1,10 @@
 package lib_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 )
-
-// levelsSetting writes levels as testdata/levels.js reads them.
-func levelsSetting(t *testing.T, levels ...[3]string) string {
-	t.Helper()
-	text, err := json.Marshal(levels)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 // someLevels are levels of each kind of metric.
 var someLevels = [][3]string{
@@ -36,7 +25,7 @@ func TestLevels_HoldWhenTheyWereMeasured(t *testing.T) {
 	t.Parallel()
 	api := newVendorAPI(t)
 
-	r := play(t, "levels.js", api.settings(settings{"LEVELS": levelsSetting(t, someLevels...)}))
+	r := play(t, "levels.js", api.settings(settings{"LEVELS": asJSON(t, someLevels)}))
 
 	r.requireExit(t, exitHeld)
 	for _, l := range someLevels {
@@ -70,7 +59,7 @@ func TestLevels_OfNothingAreNotMeasured(t *testing.T) {
 		t.Run(l[2], func(t *testing.T) {
 			t.Parallel()
 			api := newVendorAPI(t)
-			env := settings{"LEVELS": levelsSetting(t, l)}
+			env := settings{"LEVELS": asJSON(t, [][3]string{l})}
 
 			whole := play(t, "levels.js", api.settings(env))
 
@@ -89,7 +78,7 @@ func TestLevels_OfAScriptThatDoesNothingAreNotMeasured(t *testing.T) {
 
 	r := play(t, "levels.js", api.settings(settings{
 		"MEASURE": "no",
-		"LEVELS":  levelsSetting(t, [3]string{"some_rate", "rate==1", "a rate"}, [3]string{"some_trend", "max<5", "a trend"}),
+		"LEVELS":  asJSON(t, [][3]string{{"some_rate", "rate==1", "a rate"}, {"some_trend", "max<5", "a trend"}}),
 	}))
 
 	r.requireExit(t, exitLevelsNotHeld)
@@ -136,7 +125,7 @@ func TestLevels_ThatBreakSayWhatWasMeasured(t *testing.T) {
 
 	r := play(t, "levels.js", api.settings(settings{
 		"BREAK":  "yes",
-		"LEVELS": levelsSetting(t, [3]string{"some_rate", "rate==1", "a rate"}),
+		"LEVELS": asJSON(t, [][3]string{{"some_rate", "rate==1", "a rate"}}),
 	}))
 
 	r.requireExit(t, exitLevelsNotHeld)
@@ -151,7 +140,7 @@ func TestLevels_ThatWouldHoldOfNothingAreRefused(t *testing.T) {
 	for _, threshold := range []string{"count==0", "count<5", "count<=5", "count>=0", "count!=3"} {
 		t.Run(threshold, func(t *testing.T) {
 			t.Parallel()
-			r := play(t, "levels.js", settings{"LEVELS": levelsSetting(t, [3]string{"some_counter", threshold, "a counter"})})
+			r := play(t, "levels.js", settings{"LEVELS": asJSON(t, [][3]string{{"some_counter", threshold, "a counter"}})})
 
 			r.requireExit(t, exitScriptException)
 			want := "the level " + threshold + " of some_counter would hold if nothing was measured: state it as a rate of which 1 is good"
@@ -171,7 +160,7 @@ func TestLevels_OfMetricsThatDoNotExistAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := play(t, "levels.js", settings{"LEVELS": levelsSetting(t, l)})
+			r := play(t, "levels.js", settings{"LEVELS": asJSON(t, [][3]string{l})})
 
 			r.requireExit(t, exitInvalidConfig)
 			if !contains(r.messages("error"), l[0]) {
@@ -191,7 +180,7 @@ func TestPart_DoesNotFailForWhatOthersMeasure(t *testing.T) {
 		{"some_trend", "max<50", "a trend of this part"},
 	}
 
-	r := play(t, "levels.js", api.settings(settings{"PART": "yes", "LEVELS": levelsSetting(t, levels...)}))
+	r := play(t, "levels.js", api.settings(settings{"PART": "yes", "LEVELS": asJSON(t, levels)}))
 
 	r.requireExit(t, exitHeld)
 	for _, l := range levels[:3] {
@@ -210,7 +199,7 @@ func TestPart_FailsForWhatItMeasures(t *testing.T) {
 	r := play(t, "levels.js", api.settings(settings{
 		"PART":   "yes",
 		"BREAK":  "yes",
-		"LEVELS": levelsSetting(t, [3]string{"some_rate", "rate==1", "a rate"}),
+		"LEVELS": asJSON(t, [][3]string{{"some_rate", "rate==1", "a rate"}}),
 	}))
 
 	r.requireExit(t, exitLevelsNotHeld)

@@ -34,6 +34,9 @@ type request struct {
 // A reply answers a request in place of the service.
 type reply func(w http.ResponseWriter, r *http.Request)
 
+// handler answers every request so.
+func (r reply) handler() http.Handler { return http.HandlerFunc(r) }
+
 // vendorAPI plays the service. It answers as the contract says, unless the test asks it to misbehave.
 type vendorAPI struct {
 	*httptest.Server
