@@ -23,6 +23,11 @@ export class Answer {
 
   get ok() { return this.status >= 200 && this.status < 300; }
 
+  // givesToken reports whether an answer to POST /token has what a token needs.
+  get givesToken() {
+    return this.ok && isText(this.data.accessToken) && this.data.expiresIn > 0;
+  }
+
   // isOutage reports that the service could not answer: a gateway, a balancer or Redis is away.
   get isOutage() { return this.status === 0 || this.status >= 500; }
 
@@ -70,6 +75,10 @@ export class Answer {
     const message = this.envelope.message || String(this.body || '').slice(0, 200);
     return `${this.status} ${this.code} ${message}`.trim();
   }
+}
+
+export function isText(value) {
+  return typeof value === 'string' && value !== '';
 }
 
 // listIn returns the objects of a list in an answer; none where there is no list.

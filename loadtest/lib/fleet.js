@@ -34,6 +34,7 @@ export class Fleet {
     const { clientId, clientSecret } = fleetAccess;
     const a = this.exchange('POST', '/token', 'fleet POST /token', { clientId, clientSecret });
     if (a.isOutage) return; // the call fails, too, and says so
+    if (a.ok && !a.givesToken) exec.test.abort(`OPS_URL is ${fleetAccess.origin}, and there is no fleet API: POST /token is answered ${a.status} without a token`);
     if (!a.ok) exec.test.abort(`the fleet ${clientId} gets no token at ${fleetAccess.origin}: ${a}`);
     this.token = a.data.accessToken;
     this.expires = Date.now() + a.data.expiresIn * 1000;

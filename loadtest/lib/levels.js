@@ -107,8 +107,9 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
   for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold, {});
 
   return {
-    // No url: it holds order ids, and each would be a time series of its own.
-    systemTags: ['name', 'method', 'status', 'scenario', 'check', 'error', 'error_code', 'expected_response'],
+    // No url: it holds order ids, and each would be a time series of its own. Without group k6 forgets
+    // which checks failed.
+    systemTags: ['name', 'method', 'status', 'scenario', 'group', 'check', 'error', 'error_code', 'expected_response'],
     summaryTrendStats: ['count', 'min', 'avg', 'p(50)', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'],
     setupTimeout: '3m',
     userAgent: 'loadtest (k6)',

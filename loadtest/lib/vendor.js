@@ -8,7 +8,7 @@ import http from 'k6/http';
 import exec from 'k6/execution';
 import { check, sleep } from 'k6';
 import { setTimeout } from 'k6/timers';
-import { Answer, listIn } from './answer.js';
+import { Answer, isText, listIn } from './answer.js';
 import { confirmStore } from './fleet.js';
 import { accepted, admitted, answered, expectations, limitHeaders, refused, registered, resends, waited } from './metrics.js';
 import { branch } from './orders.js';
@@ -113,14 +113,14 @@ export class Vendor {
     }
     if (a.status === 0) exec.test.abort(`nothing answers at ${origin}: ${a.error}`);
     if (a.status === 404) exec.test.abort(`BASE_URL is ${origin}, and there is no Vendor API: ${a}`);
-    if (a.ok && !givesToken(a)) exec.test.abort(`BASE_URL is ${origin}, and there is no Vendor API: POST /token is answered ${a.status} without a token`);
+    if (a.ok && !a.givesToken) exec.test.abort(`BASE_URL is ${origin}, and there is no Vendor API: POST /token is answered ${a.status} without a token`);
     if (!a.ok) exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
   }
 
   askForToken() {
     const { clientId, clientSecret } = this.account;
     const a = this.exchange('POST', '/token', 'POST /token', { clientId, clientSecret });
-    if (givesToken(a)) {
+    if (a.givesToken) {
       this.account.token = a.data.accessToken;
       this.account.expires = Date.now() + a.data.expiresIn * 1000;
     }
@@ -260,7 +260,7 @@ export class Vendor {
 
   noteAccepted(a, end) {
     const { orderId } = a.data;
-    const isNamed = expect(a, 'an accepted order has an id', () => typeof orderId === 'string' && orderId !== '');
+    const isNamed = expect(a, 'an accepted order has an id', () => isText(orderId));
     if (isNamed) this.note(accepted, { order: orderId, end });
   }
 
@@ -358,11 +358,6 @@ export class Vendor {
     if (!belongsToNobody) limitHeaders.add(a.headersRight, tags);
     return a;
   }
-}
-
-// givesToken reports whether an answer to POST /token has what a token needs.
-function givesToken(a) {
-  return a.ok && typeof a.data.accessToken === 'string' && a.data.expiresIn > 0;
 }
 
 // isUndecided reports that nobody knows whether the service has taken a request, or that it asks to
