@@ -126,7 +126,7 @@ func play(t *testing.T, script string, env settings, args ...string) *run {
 	r.levels = levelsOf(t, r.summary)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("k6 ended with %d\n%s\n%s", r.exit, r.stdout, r.rawLog)
+			t.Logf("k6 ended with %d\n%s\n%.5000s", r.exit, r.stdout, r.rawLog)
 		}
 	})
 	return r

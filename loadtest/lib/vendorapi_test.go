@@ -24,6 +24,14 @@ const (
 	getOrder   = "GET /orders/{id}"
 )
 
+// The endpoints of the fleet API.
+const (
+	fleetToken   = "fleet POST /token"
+	fleetStores  = "fleet GET /stores"
+	fleetConfirm = "fleet POST /stores/{id}/confirm"
+	fleetJobs    = "fleet GET /jobs"
+)
+
 // request is a request that the Vendor API has received.
 type request struct {
 	endpoint string
@@ -51,6 +59,7 @@ type vendorAPI struct {
 	tokens   int                // given so far
 	lifetime int                // of a token, in seconds
 	expired  string             // the token that is refused as expired; empty for none
+	awaiting bool               // stores wait until their fleet confirms them
 }
 
 // newVendorAPI starts a service whose stores are Active and have the fleet "fleet-1".
@@ -139,6 +148,11 @@ func (a *vendorAPI) serve(w http.ResponseWriter, r *http.Request) {
 
 // endpointOf names the endpoint of a request. It accepts any prefix before the API's path.
 func endpointOf(r *http.Request) string {
+	_, fleetPath, isFleet := strings.Cut(r.URL.Path, "/api/fleet/v1")
+	if isFleet {
+		return fleetEndpointOf(fleetPath)
+	}
+
 	_, path, isAPI := strings.Cut(r.URL.Path, "/api/vendor/v1")
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	switch {
@@ -154,6 +168,20 @@ func endpointOf(r *http.Request) string {
 		return postCancel
 	case r.Method == http.MethodGet && len(parts) == 2 && parts[0] == "orders":
 		return getOrder
+	}
+	return "unknown"
+}
+
+func fleetEndpointOf(path string) string {
+	switch {
+	case path == "/token":
+		return fleetToken
+	case path == "/stores":
+		return fleetStores
+	case strings.HasSuffix(path, "/confirm"):
+		return fleetConfirm
+	case path == "/jobs":
+		return fleetJobs
 	}
 	return "unknown"
 }
@@ -182,6 +210,15 @@ func (a *vendorAPI) answer(w http.ResponseWriter, r *http.Request, endpoint, bod
 	case getOrder:
 		limitHeaders(w)
 		writeJSON(w, http.StatusOK, map[string]any{"status": "Delivered"})
+	case fleetToken:
+		writeJSON(w, http.StatusOK, map[string]any{"accessToken": "fleet-" + tokenNumber(0), "expiresIn": 3600})
+	case fleetStores:
+		writeJSON(w, http.StatusOK, a.storePage(r.URL.Query().Get("cursor")))
+	case fleetConfirm:
+		a.confirm()
+		writeJSON(w, http.StatusOK, map[string]any{"status": "Active"})
+	case fleetJobs:
+		writeJSON(w, http.StatusOK, jobPage(r.URL.Query().Get("cursor")))
 	default:
 		refuse(http.StatusNotFound, "NOT_FOUND")(w, r)
 	}
@@ -214,10 +251,40 @@ func (a *vendorAPI) store(body string) map[string]any {
 	for _, id := range a.fleets {
 		offered = append(offered, map[string]string{"fleetId": id})
 	}
+	if a.awaiting {
+		return map[string]any{"status": "AwaitingFleetApproval", "fleet": map[string]string{"fleetId": a.fleet}}
+	}
 	if a.fleet == "" {
 		return map[string]any{"status": "Draft", "availableFleets": offered}
 	}
 	return map[string]any{"status": "Active", "availableFleets": offered, "fleet": map[string]string{"fleetId": a.fleet}}
+}
+
+// storePage is a page of the stores that wait for the fleet: the first one names another store.
+func (a *vendorAPI) storePage(cursor string) map[string]any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.awaiting {
+		return map[string]any{"stores": []any{}}
+	}
+	if cursor == "" {
+		return map[string]any{"cursor": "next", "stores": []any{map[string]string{"accountId": "acc-2", "externalStoreId": "other"}}}
+	}
+	return map[string]any{"stores": []any{map[string]string{"accountId": "acc-1", "externalStoreId": "loadtest-1"}}}
+}
+
+func (a *vendorAPI) confirm() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.awaiting = false
+}
+
+// jobPage is one of two pages of jobs.
+func jobPage(cursor string) map[string]any {
+	if cursor == "" {
+		return map[string]any{"cursor": "next page", "jobs": []any{map[string]string{"orderId": "1"}, map[string]string{"orderId": "2"}}}
+	}
+	return map[string]any{"jobs": []any{map[string]string{"orderId": "3"}}}
 }
 
 // createOrder creates an order, or replays the first answer to its key.

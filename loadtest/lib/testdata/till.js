@@ -31,7 +31,8 @@ const ways = {
 export default async function (data) {
   const turn = exec.scenario.iterationInTest;
   const v = vendor(data, turn);
-  const order = draw(dice(turn), data.stores[0], `${data.run}-${turn}`, 'SIM:HOLD=Searching');
+  const name = __ENV.SAME === 'yes' ? 'same' : turn; // the same order again and again, or others
+  const order = draw(dice(1), data.stores[0], `${data.run}-${name}`, 'SIM:HOLD=Searching');
 
   let a;
   if (__ENV.HOW === 'callAsync') {

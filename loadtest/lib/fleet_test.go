@@ -1,0 +1,115 @@
+package lib_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+)
+
+// fleetSettings are those of a script that plays a fleet of the service.
+func (a *vendorAPI) fleetSettings() settings {
+	return settings{
+		"OPS_URL":             a.URL + "/api/fleet/v1/",
+		"FLEET_CLIENT_ID":     "fleet-of-the-test",
+		"FLEET_CLIENT_SECRET": recognisableSecret,
+	}
+}
+
+// seen is what testdata/fleet.js notes.
+type seen struct {
+	Jobs     []string `json:"jobs"`
+	Status   int      `json:"status"`   // of the last page
+	Statuses []int    `json:"statuses"` // of three requests at once
+}
+
+func TestFleet_SeesEveryPageOfItsJobs(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+
+	r := play(t, "fleet.js", api.fleetSettings())
+
+	found := notes[seen](t, r)
+	if len(found) != 1 || !slices.Equal(found[0].Jobs, []string{"1", "2", "3"}) {
+		t.Errorf("the fleet saw %+v", found)
+	}
+	if n := len(api.requests(fleetToken)); n != 1 {
+		t.Errorf("%d tokens were asked for, want 1", n)
+	}
+}
+
+func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]reply{
+		"no answer":       cut,
+		"a broken answer": cutBody(http.StatusOK),
+		"a bad gateway":   badGateway,
+		"null":            text(http.StatusOK, "null"),
+		"jobs of no kind": text(http.StatusOK, `{"data":{"jobs":7}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newVendorAPI(t)
+			api.alwaysReply(fleetJobs, reply)
+
+			r := play(t, "fleet.js", api.fleetSettings())
+
+			r.requireNoException(t)
+			found := notes[seen](t, r)
+			if len(found) != 1 || len(found[0].Jobs) != 0 || len(found[0].Statuses) != 3 {
+				t.Errorf("the fleet saw %+v", found)
+			}
+			r.requireExit(t, exitLevelsNotHeld)
+		})
+	}
+}
+
+func TestFleet_AbortsWithoutAToken(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply  reply
+		reason string
+	}{
+		"wrong credentials":         {reply: refuse(http.StatusUnauthorized, "INVALID_CREDENTIALS"), reason: "the fleet fleet-of-the-test gets no token at http://127.0.0.1:"},
+		"an answer without a token": {reply: text(http.StatusOK, "<html>"), reason: "there is no fleet API"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newVendorAPI(t)
+			api.alwaysReply(fleetToken, c.reply)
+
+			r := play(t, "fleet.js", api.fleetSettings())
+
+			r.requireExit(t, exitAborted)
+			if !contains(r.messages("error"), c.reason) {
+				t.Errorf("k6 said %q", r.messages("error"))
+			}
+		})
+	}
+}
+
+func TestFleet_IsAskedForWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	r := play(t, "fleet.js", nil)
+
+	r.requireExit(t, exitAborted)
+	if !contains(r.messages("error"), "this script plays a fleet, too: set OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET") {
+		t.Errorf("k6 said %q", r.messages("error"))
+	}
+}
+
+func TestSetup_ConfirmsItsStoresWithTheFleetOfTheSettings(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.awaiting = true
+	env := api.settings(nil)
+	maps.Copy(env, api.fleetSettings())
+
+	r := play(t, "till.js", env)
+
+	// The store is on the second page; the other vendor's one is left alone.
+	r.requireExit(t, exitHeld)
+	if n := len(api.requests(fleetConfirm)); n != 1 {
+		t.Errorf("%d stores were confirmed, want 1", n)
+	}
+}

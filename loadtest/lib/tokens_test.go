@@ -1,0 +1,156 @@
+package lib_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// orderTokens returns the tokens of the requests to POST /orders, in order.
+func (a *vendorAPI) orderTokens() []string {
+	var tokens []string
+	for _, r := range a.requests(postOrder) {
+		tokens = append(tokens, strings.TrimPrefix(r.header.Get("Authorization"), "Bearer "))
+	}
+	return tokens
+}
+
+func TestTokens_AreSharedByAllUsersOfAnAccount(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+
+	r := play(t, "till.js", api.settings(settings{
+		"ACCOUNTS": `[{"clientId": "one", "clientSecret": "first secret, ğüşiöç"}, {"clientId": "two", "clientSecret": "2"}]`,
+		"VUS":      "100",
+	}))
+
+	// One token for each account, and each is used by the half of the users.
+	r.requireExit(t, exitHeld)
+	if n := len(api.requests(postToken)); n != 2 {
+		t.Errorf("%d tokens were asked for, want 2", n)
+	}
+	uses := make(map[string]int)
+	for _, token := range api.orderTokens() {
+		uses[token]++
+	}
+	if len(uses) != 2 || uses[tokenNumber(1)] != 50 || uses[tokenNumber(2)] != 50 {
+		t.Errorf("orders by token: %v", uses)
+	}
+}
+
+// The service's tokens are always due, because they end within the time of a renewal.
+func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failure reply
+		asked   int
+	}{
+		// setup() and the user are each refused once, and do not ask again before Retry-After.
+		"refused": {failure: limited(60, 60), asked: 3},
+		// Lost answers are asked for again before each request: two stores, three orders.
+		"lost":          {failure: cut, asked: 6},
+		"a bad gateway": {failure: badGateway, asked: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newVendorAPI(t)
+			api.lifetime = 200
+			api.alwaysReply(postToken, c.failure)
+			api.onceReply(postToken, nil)
+
+			r := play(t, "till.js", api.settings(settings{"ITERATIONS": "3", "TOLERATES": "outage"}))
+
+			r.requireExit(t, exitHeld)
+			r.requireNoException(t)
+			if n := len(api.requests(postToken)); n != c.asked {
+				t.Errorf("%d tokens were asked for, want %d", n, c.asked)
+			}
+			tokens := api.orderTokens()
+			if len(tokens) != 3 {
+				t.Errorf("%d orders, want 3", len(tokens))
+			}
+			for _, token := range tokens {
+				if token != tokenNumber(1) {
+					t.Errorf("an order was sent with %q", token)
+				}
+			}
+		})
+	}
+}
+
+func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lifetime int
+		renewals []reply
+		waits    int
+	}{
+		"at once": {lifetime: 3600, waits: 0},
+		"after the wait that a refused renewal asks for": {lifetime: 3600, renewals: []reply{limited(1, 1)}, waits: 1},
+		// The first two renewals are those before the requests of setup() and of the user.
+		"although a renewal was refused before": {lifetime: 200, renewals: []reply{limited(60, 60), limited(60, 60)}, waits: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newVendorAPI(t)
+			api.lifetime = c.lifetime
+			api.expireFirstToken()
+			api.onceReply(postToken, append([]reply{nil}, c.renewals...)...)
+
+			r := play(t, "till.js", api.settings(nil))
+
+			r.requireExit(t, exitHeld)
+			if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
+				t.Errorf("the order's answer is %+v", a)
+			}
+
+			// The same order, with the old token and with the new one.
+			sent := api.requests(postOrder)
+			tokens := api.orderTokens()
+			if len(sent) != 2 || sent[0].body != sent[1].body || tokens[0] != tokenNumber(1) || tokens[1] != tokenNumber(2) {
+				t.Errorf("orders were sent with %q", tokens)
+			}
+			if n := r.counter(t, "resends", settings{"reason": "TOKEN_EXPIRED"}); n != 1 {
+				t.Errorf("%v resends, want 1", n)
+			}
+			waits := r.samplesOf(t, "waited")
+			if len(waits) != c.waits {
+				t.Errorf("%d waits, want %d", len(waits), c.waits)
+			}
+			for _, w := range waits {
+				if w.Value != 1000 {
+					t.Errorf("a wait of %v ms, want 1000", w.Value)
+				}
+			}
+		})
+	}
+}
+
+func TestTokens_ThatExpiredDuringAnOutageAreRenewedAfterIt(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.expireFirstToken()
+	api.onceReply(postToken, nil, badGateway, cut)
+
+	r := play(t, "till.js", api.settings(settings{"HOW": "createUntilAnswered", "TOLERATES": "outage"}))
+
+	r.requireExit(t, exitHeld)
+	if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
+		t.Errorf("the order's answer is %+v", a)
+	}
+}
+
+func TestReplay_OfAnOrderIsNotNotedAgain(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+
+	r := play(t, "till.js", api.settings(settings{"HOW": "create", "SAME": "yes", "ITERATIONS": "2"}))
+
+	found := notes[answer](t, r)
+	if len(found) != 2 || found[0].Replayed || !found[1].Replayed || found[0].OrderID != found[1].OrderID {
+		t.Errorf("the answers are %+v", found)
+	}
+	if n := r.counter(t, "orders_accepted", nil); n != 1 {
+		t.Errorf("%v orders are noted as accepted, want 1", n)
+	}
+}
