@@ -2,6 +2,7 @@ package lib_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,9 @@ type answer struct {
 	Text     string `json:"text"`
 	OrderID  string `json:"orderId"`
 	Replayed bool   `json:"replayed"`
+
+	// HeadersRight reports that the limits' headers are there and make sense.
+	HeadersRight bool `json:"headersRight"`
 }
 
 const (
@@ -174,61 +178,76 @@ func TestCreateUntilAnswered_EndsWithTheLastAnswerWhenTimeIsOver(t *testing.T) {
 
 func TestAnswer_OfAnotherKindBreaksACheck(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{
-		"null":         "null",
-		"nothing":      "",
-		"garbage":      "\x00\xff garbage {",
-		"HTML":         "<html>welcome</html>",
-		"a list":       "[1, 2]",
-		"a number":     "17",
-		"data is null": `{"success":true,"data":null}`,
-		"data is text": `{"success":true,"data":"order"}`,
-		"data lacks":   `{"success":true}`,
-		"no order id":  `{"success":true,"data":{"status":"Searching"}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			api := newVendorAPI(t)
-			api.alwaysReply(postOrder, text(http.StatusCreated, body))
+	api := newVendorAPI(t)
+	bodies := []string{
+		"null",
+		"",
+		"\x00\xff garbage {",
+		"<html>welcome</html>",
+		"[1, 2]",
+		"17",
+		`{"success":true,"data":null}`,
+		`{"success":true,"data":"order"}`,
+		`{"success":true}`,
+		`{"success":true,"data":{"status":"Searching"}}`, // without the order's id
+		`{"success":true,"data":{"status":"Searching","orderId":null}}`,
+	}
+	for _, body := range bodies {
+		api.onceReply(postOrder, text(http.StatusCreated, body))
+	}
 
-			r := play(t, "till.js", api.settings(settings{"HOW": "createUntilAnswered"}))
+	r := play(t, "till.js", api.settings(settings{"HOW": "createUntilAnswered", "ITERATIONS": strconv.Itoa(len(bodies))}))
 
-			r.requireNoException(t)
-			r.requireLevel(t, checksLevel, false)
-			r.requireLevel(t, answeredLevel, true)
-			r.requireExit(t, exitLevelsNotHeld)
-			if n := r.counter(t, "orders_accepted", nil); n != 0 {
-				t.Errorf("%v orders are noted as accepted, and the answer names none", n)
-			}
-		})
+	// Each answer is one, breaks a check and is not taken for an order.
+	r.requireNoException(t)
+	r.requireExit(t, exitLevelsNotHeld)
+	r.requireLevel(t, answeredLevel, true)
+	r.requireLevel(t, checksLevel, false)
+	if n := len(notes[answer](t, r)); n != len(bodies) {
+		t.Errorf("%d answers are noted, want %d", n, len(bodies))
+	}
+	if n := r.counter(t, "checks", settings{"check": "an accepted order has an id"}); n != 0 {
+		t.Errorf("%v of the answers are taken for orders", n)
+	}
+	if n := r.counter(t, "orders_accepted", nil); n != 0 {
+		t.Errorf("%v orders are noted as accepted, and the answers name none", n)
 	}
 }
 
 func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		header, value string
-	}{
-		"no limit":                {header: "X-RateLimit-Limit"},
-		"no remaining":            {header: "X-RateLimit-Remaining"},
-		"no reset":                {header: "X-RateLimit-Reset"},
-		"more remaining than all": {header: "X-RateLimit-Remaining", value: "121"},
-		"less than nothing":       {header: "X-RateLimit-Remaining", value: "-1"},
-		"a limit in words":        {header: "X-RateLimit-Limit", value: "many"},
-		"a limit of nothing":      {header: "X-RateLimit-Limit", value: "0"},
-		"a reset long ago":        {header: "X-RateLimit-Reset", value: "1000000000"},
-		"a reset in years":        {header: "X-RateLimit-Reset", value: "9000000000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			api := newVendorAPI(t)
-			api.onceReply(postOrder, api.withHeader(c.header, c.value))
+	api := newVendorAPI(t)
+	lies := []struct{ header, value string }{
+		{header: "X-RateLimit-Limit"}, // an empty value: there is no such header
+		{header: "X-RateLimit-Remaining"},
+		{header: "X-RateLimit-Reset"},
+		{header: "X-RateLimit-Remaining", value: "121"}, // of 120
+		{header: "X-RateLimit-Remaining", value: "-1"},
+		{header: "X-RateLimit-Limit", value: "many"},
+		{header: "X-RateLimit-Limit", value: "0"},
+		{header: "X-RateLimit-Limit", value: "120.5"},
+		{header: "X-RateLimit-Reset", value: "1000000000"}, // in 2001
+		{header: "X-RateLimit-Reset", value: "9000000000"}, // in 2255
+	}
+	for _, lie := range lies {
+		api.onceReply(postOrder, api.withHeader(lie.header, lie.value))
+	}
 
-			r := play(t, "till.js", api.settings(nil))
+	r := play(t, "till.js", api.settings(settings{"ITERATIONS": strconv.Itoa(len(lies) + 1)}))
 
-			r.requireLevel(t, headersLevel, false)
-			r.requireExit(t, exitLevelsNotHeld)
-		})
+	r.requireLevel(t, headersLevel, false)
+	r.requireExit(t, exitLevelsNotHeld)
+	found := notes[answer](t, r)
+	if len(found) != len(lies)+1 {
+		t.Fatalf("%d answers are noted, want %d", len(found), len(lies)+1)
+	}
+	for i, lie := range lies {
+		if found[i].HeadersRight {
+			t.Errorf("%s: %q is taken as right", lie.header, lie.value)
+		}
+	}
+	if !found[len(lies)].HeadersRight {
+		t.Error("headers that are right are not taken as right")
 	}
 }
 
@@ -253,33 +272,71 @@ func TestLimitHeaders_AreNotWaitedForWhenTheyAreWrong(t *testing.T) {
 
 func TestLimitHeaders_OfARefusalMustAgree(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		reply reply
-		held  bool
-	}{
-		"header and body agree":  {reply: limited(1, 1), held: true},
-		"header and body differ": {reply: limited(1, 2), held: false},
-		"something remains": {held: false, reply: func(w http.ResponseWriter, _ *http.Request) {
-			limitHeaders(w)
-			w.Header().Set("Retry-After", "1")
-			writeJSON(w, http.StatusTooManyRequests, map[string]any{"errorCode": "RATE_LIMITED", "retryAfterSeconds": 1})
-		}},
-		"no Retry-After": {held: false, reply: refuse(http.StatusTooManyRequests, "RATE_LIMITED")},
+	api := newVendorAPI(t)
+	somethingRemains := func(w http.ResponseWriter, _ *http.Request) {
+		limitHeaders(w)
+		w.Header().Set("Retry-After", "1")
+		writeJSON(w, http.StatusTooManyRequests, map[string]any{"errorCode": "RATE_LIMITED", "retryAfterSeconds": 1})
+	}
+	noRetryAfter := refuse(http.StatusTooManyRequests, "RATE_LIMITED")
+	api.onceReply(postOrder, limited(1, 1), limited(1, 2), limited(0, 0), somethingRemains, noRetryAfter)
+
+	r := play(t, "till.js", api.settings(settings{"ITERATIONS": "5"}))
+
+	r.requireLevel(t, headersLevel, false)
+	for i, want := range []bool{true, false, false, false, false} {
+		found := notes[answer](t, r)
+		if found[i].Status != http.StatusTooManyRequests || found[i].HeadersRight != want {
+			t.Errorf("refusal %d is %+v, want right %v", i, found[i], want)
+		}
+	}
+}
+
+func TestCreate_WaitsWhereNothingOfTheLimitRemains(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.onceReply(postOrder, func(w http.ResponseWriter, _ *http.Request) {
+		limitHeaders(w)
+		w.Header().Set("X-RateLimit-Remaining", "0")
+		w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Unix()+2, 10))
+		writeJSON(w, http.StatusCreated, map[string]any{"orderId": "order-1", "status": "Searching"})
+	})
+
+	r := play(t, "till.js", api.settings(settings{"HOW": "create", "ITERATIONS": "2"}))
+
+	r.requireExit(t, exitHeld)
+	waits := r.samplesOf(t, "waited")
+	if len(waits) != 1 || waits[0].Value < 500 || waits[0].Value > 2000 {
+		t.Errorf("waits of %+v, want one until the reset, in ms", waits)
+	}
+}
+
+// A 429 without a time that can be believed is waited for a second.
+func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]reply{
+		"Retry-After":    limited(1, 1),
+		"no Retry-After": refuse(http.StatusTooManyRequests, "RATE_LIMITED"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := newVendorAPI(t)
-			api.onceReply(postOrder, c.reply)
+			api.onceReply(postOrder, refusal)
 
 			r := play(t, "till.js", api.settings(settings{"HOW": "create"}))
 
-			// The order is sent again after the wait and accepted.
-			r.requireLevel(t, headersLevel, c.held)
 			if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
 				t.Errorf("the order's answer is %+v", a)
 			}
+			waits := r.samplesOf(t, "waited")
+			if len(waits) != 1 || waits[0].Value != 1000 {
+				t.Errorf("waits of %+v, want one of 1000 ms", waits)
+			}
 			if n := r.counter(t, "resends", settings{"reason": "RATE_LIMITED"}); n != 1 {
 				t.Errorf("%v resends, want 1", n)
+			}
+			if n := r.counter(t, "refused", nil); n != 1 {
+				t.Errorf("%v refusals are counted, want 1", n)
 			}
 		})
 	}

@@ -48,8 +48,8 @@ export default async function (data) {
 }
 
 function note(a) {
-  const { status, code, error, replayed } = a;
-  console.log(`NOTE ${JSON.stringify({ status, code, error, replayed, text: String(a), orderId: a.data.orderId })}`);
+  const { status, code, error, replayed, headersRight } = a;
+  console.log(`NOTE ${JSON.stringify({ status, code, error, replayed, headersRight, text: String(a), orderId: a.data.orderId })}`);
 }
 
 export function teardown() {
