@@ -84,10 +84,17 @@ func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 
 // Watched is what one process has used while it was watched.
 type Watched struct {
-	Name  string
-	Cores float64 // kept busy
-	// Resident memory in bytes: at the first look and the last one, and the most that it ever was.
-	Begin, Now, Peak uint64
+	Name  string  `json:"name"`
+	Cores float64 `json:"cores"` // kept busy
+
+	// Resident memory in bytes: at the first look, after a third of the looks and at the last one, and
+	// the most that it ever was.
+	Begin      uint64 `json:"memory_at_first"`
+	AfterThird uint64 `json:"memory_after_a_third"`
+	Now        uint64 `json:"memory_at_last"`
+	Peak       uint64 `json:"memory_at_most"`
+
+	resident []uint64 // at each look
 }
 
 // Watch looks at processes until stop is called, which returns what they have used. A process that ends is known up
@@ -114,6 +121,8 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			used = used.Since(begun[i])
 			w.Cores = used[p.Name] / max(used["seconds"], 1e-9)
 			w.Now, w.Peak = memory.VmRSS, memory.VmHWM
+			w.resident = append(w.resident, memory.VmRSS)
+			w.AfterThird = w.resident[len(w.resident)/3]
 		}
 	}
 	look()

@@ -4,8 +4,7 @@
 // virtual users were waiting, was not accepted.
 //
 // k6 has a limit of its own, which is often lower than the service's. It is measured in the same run,
-// on requests that cost the service next to nothing (the ceiling); a knee near half of it, since an
-// order here is created and cancelled, is k6's.
+// on requests that cost the service next to nothing (the ceiling); a knee near it is k6's.
 import { aligned, milliseconds } from './format.js';
 
 // kneeP99 is the service level of a step, in ms.
@@ -15,6 +14,9 @@ const enoughAccepted = 0.999;
 // ceilingScenario is the name of the scenario that asks the empty path as fast as k6 can.
 export const ceilingScenario = 'ceiling';
 export const ceilingSeconds = 4;
+
+// requestsPerOrder is how many requests an order of a step is: it is created and cancelled.
+const requestsPerOrder = 2;
 
 // pauseBetween is how long each step may still wait for its answers before the next one begins.
 export const pauseBetween = 5;
@@ -77,7 +79,7 @@ export function textOfSteps(steps, metrics) {
 
   const firstBroken = measured.findIndex((s) => !s.isHeld);
   const knee = kneeOf(steps, firstBroken);
-  const ceiling = count(startedIn(ceilingScenario)) / ceilingSeconds;
+  const ceiling = count(startedIn(ceilingScenario)) / ceilingSeconds / requestsPerOrder; // orders a second
 
   const rows = [['offered/s', 'orders', 'accepted', 'dropped', 'p50 ms', 'p95', 'p99', 'p99.9', 'max', '']];
   for (const s of measured) {
@@ -88,7 +90,7 @@ export function textOfSteps(steps, metrics) {
     ...aligned(rows),
     `  Durations are of the orders that k6 started; \`make loadtest\` counts those that it did not start as the slowest.`,
     `  Knee, the last rate before the first that breaks (fewer than 999 of 1,000 accepted, or p99 above ${kneeP99} ms): ${kneeText(steps, firstBroken)}.`,
-    `  k6 itself, on this machine: ${ceiling.toFixed(0)} such requests a second to an empty path. An order here is two requests.`,
+    `  k6 itself can send ${ceiling.toFixed(0)} such orders a second at most on this machine, measured on an empty path.`,
   ];
   return { lines, result: { steps, knee, kneeP99, ceiling } };
 }

@@ -319,6 +319,34 @@ func (s *Script) CollectFailures() {
 	if s.Webhooks.checked() {
 		s.Failures = append(s.Failures, s.Webhooks.failures()...)
 	}
+	s.Failures = append(s.Failures, s.memoryFailures()...)
+}
+
+// The gateway and the worker must not need ever more memory. Their first third is for caches and
+// pools to fill, so a run must be long enough to have one. Redis keeps orders, and may grow.
+const (
+	leastForMemory = 10 * time.Minute
+	memoryFactor   = 1.5
+	memorySpare    = 32 << 20 // bytes
+)
+
+// memoryFailures names the programs that needed ever more memory.
+func (s *Script) memoryFailures() []string {
+	if s.TookSeconds < leastForMemory.Seconds() {
+		return nil
+	}
+
+	var failures []string
+	for _, program := range s.Programs {
+		isHeld := program.Name == "gateway" || program.Name == "worker"
+		accepted := memoryFactor*float64(program.AfterThird) + memorySpare
+		if isHeld && float64(program.Now) > accepted {
+			failures = append(failures, fmt.Sprintf("the memory of the %s grew from %d MB after a third of the time to %d MB at the end",
+				program.Name, program.AfterThird/1e6, program.Now/1e6))
+		}
+	}
+
+	return failures
 }
 
 // runFailures returns why the run as a whole proves nothing.

@@ -20,7 +20,7 @@ func fullRun(t *testing.T) *Run {
 	t.Helper()
 	ramp := buildRamp(t)
 	ramp.Webhooks = WebhooksOf(WebhooksByReceiver, receiver.Check{Expected: 1, Received: 1}, 0, 1)
-	ramp.Programs = []harness.Watched{{Name: "gateway", Cores: 0.254, Begin: 20e6, Now: 30e6, Peak: 40e6}}
+	ramp.Programs = []harness.Watched{{Name: "gateway", Cores: 0.254, Begin: 20e6, AfterThird: 25e6, Now: 30e6, Peak: 40e6}}
 	ramp.OthersCores = pointerTo(0.5)
 	ramp.Files.Dashboard = "ramp.html"
 	ramp.Files.Log = "ramp.log"
@@ -270,4 +270,26 @@ func FuzzDecodeRun(f *testing.F) {
 		}
 		_ = Compare(run, &Run{Began: time.Now()}, 0)
 	})
+}
+
+func TestCollectFailures_NamesProgramsThatNeedEverMoreMemory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seconds float64
+		program harness.Watched
+		fails   bool
+	}{
+		"grown":                {3600, harness.Watched{Name: "worker", AfterThird: 60e6, Now: 200e6}, true},
+		"grown in a short run": {60, harness.Watched{Name: "worker", AfterThird: 60e6, Now: 200e6}, false},
+		"as before":            {3600, harness.Watched{Name: "gateway", AfterThird: 60e6, Now: 100e6}, false},
+		"Redis keeps orders":   {3600, harness.Watched{Name: "redis-server", AfterThird: 60e6, Now: 900e6}, false},
+	} {
+		script := &Script{TookSeconds: c.seconds, Programs: []harness.Watched{c.program}}
+
+		failures := script.memoryFailures()
+
+		if (len(failures) > 0) != c.fails {
+			t.Errorf("%s: %q", name, failures)
+		}
+	}
 }

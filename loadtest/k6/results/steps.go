@@ -26,8 +26,8 @@ type Ramp struct {
 	Knee      *float64 `json:"knee"`
 	KneeWords string   `json:"knee_words"`
 
-	// Ceiling is how many requests a second k6 itself reached on the empty path in the same
-	// run; null if that was not measured.
+	// Ceiling is how many orders a second k6 itself could send at most: as many as it has sent
+	// the requests of to the empty path in the same run. It is null if that was not measured.
 	Ceiling *float64 `json:"ceiling"`
 }
 
