@@ -147,10 +147,24 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 		if err != nil {
 			return nil, fmt.Errorf("check the webhooks: %w", err)
 		}
+		p.holdDelay(s, result)
 	}
 	result.CollectFailures()
 
 	return result, p.tidy(result, folder)
+}
+
+// longestDelay is how long 95 of 100 webhooks may take, in ms from what they tell to their arrival. A healthy service
+// takes some milliseconds.
+const longestDelay = 5000
+
+// holdDelay adds a problem if webhooks came late. Where programs fail, they do.
+func (p *player) holdDelay(s *script, result *results.Script) {
+	delay := result.Webhooks.Delay
+	isLate := delay.Count > 0 && delay.P95 > longestDelay && !s.needs.Outages
+	if isLate {
+		result.AddProblem("webhooks came late: 5 of 100 took longer than %v, at most %d s is accepted", delay.P95, longestDelay/1000)
+	}
 }
 
 // tidy removes the samples of a script that held, unless they are to be kept. Those of one that did not are what says

@@ -120,9 +120,12 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
 }
 
 // handleSummary is called by k6 at the end, in each script that exports it. It prints which service
-// levels were held and what k6 measured, and writes the same to the file SUMMARY as JSON. When
-// setup() ended the test it prints nothing: k6 has said why.
+// levels were held and what k6 measured, and writes the same to the file SUMMARY as JSON. With
+// SUMMARY=k6 it leaves all of that to k6. When setup() ended the test it prints nothing: k6 has said
+// why.
 export function handleSummary(data) {
+  if (__ENV.SUMMARY === 'k6') return undefined;
+
   const hasSetupData = data.setup_data !== undefined && data.setup_data !== null;
   const wasAborted = !hasSetupData && countIn(data.metrics, 'iterations') === 0;
   const levels = wasAborted ? [] : script.levels.filter((l) => l.words).map((l) => measure(l, data.metrics));

@@ -15,7 +15,7 @@
 //   FRESH           yes: nobody has used the accounts during the last minute.
 //   PART            yes: this is one part of a distributed run. A level that this part does not
 //                   measure is then for the others to hold.
-//   SUMMARY         a file for the results, in JSON.
+//   SUMMARY         a file for the results, in JSON; k6: k6's own summary is printed instead of this one.
 //
 // Secrets stay out of what k6 writes: setup() hands them to nobody (see tokens.js).
 

@@ -1,11 +1,13 @@
 // Command receive is a verifying webhook receiver of its own: it prints one line per event.
 //
 //	POST /        a webhook
+//	GET  /counts  how many came, by type, and what was refused, as JSON
 //	GET  /healthz 200 while it runs
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -26,6 +28,9 @@ secret is in WEBHOOK_SECRET or the file that WEBHOOK_SECRET_FILE names.
 
 Flags:
 `
+
+// clock is how the time of an event is printed.
+const clock = "15:04:05.000"
 
 func main() { service.Main("receive", run) }
 
@@ -51,6 +56,10 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", r)
+	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(r.Counts()) // whoever asked has gone
+	})
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200
 	return service.Serve(ctx, listener, mux)
 }
@@ -60,7 +69,7 @@ func printRefusal(status int, reason string) {
 	if status == http.StatusUnauthorized {
 		hint = " (was the secret rotated, or the webhook removed, since this was started?)"
 	}
-	fmt.Printf("%s  refused with %d: %s%s\n", time.Now().Format(time.TimeOnly), status, reason, hint)
+	fmt.Printf("%s  refused with %d: %s%s\n", time.Now().Format(clock), status, reason, hint)
 }
 
 func printEvent(e receiver.Event, duplicate bool) {
@@ -68,5 +77,5 @@ func printEvent(e receiver.Event, duplicate bool) {
 	if duplicate {
 		mark = "  (duplicate)"
 	}
-	fmt.Printf("%s  %s%s\n", time.Now().Format(time.TimeOnly), e, mark)
+	fmt.Printf("%s  %s%s\n", time.Now().Format(clock), e, mark)
 }
