@@ -60,12 +60,12 @@ type Entry struct {
 
 // Counts are what has arrived.
 type Counts struct {
-	Received   int            // verified and answered 2xx
-	Duplicates int            // an eventId that was stored already
-	Changed    int            // duplicates whose bytes differ: a defect of the sender
-	Invalid    map[string]int // not verified or not readable, by reason
-	Unknown    map[string]int // types this receiver does not know; answered 2xx
-	Events     map[string]int // distinct ones, by type
+	Received   int            `json:"received"`   // verified and answered 2xx
+	Duplicates int            `json:"duplicates"` // an eventId that was stored already
+	Changed    int            `json:"changed"`    // duplicates whose bytes differ: a defect of the sender
+	Invalid    map[string]int `json:"invalid"`    // not verified or not readable, by reason
+	Unknown    map[string]int `json:"unknown"`    // types this receiver does not know; answered 2xx
+	Events     map[string]int `json:"events"`     // distinct ones, by type
 }
 
 // orderEvents are the types whose data is an order status object.

@@ -54,6 +54,11 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return service.Serve(ctx, listener, routes(r))
+}
+
+// routes are the program's paths.
+func routes(r *receiver.Receiver) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", r)
 	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
@@ -61,7 +66,7 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 		_ = json.NewEncoder(w).Encode(r.Counts()) // whoever asked has gone
 	})
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200
-	return service.Serve(ctx, listener, mux)
+	return mux
 }
 
 func printRefusal(status int, reason string) {
