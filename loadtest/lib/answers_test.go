@@ -37,6 +37,13 @@ func onlyAnswer(t *testing.T, r *run) answer {
 	return found[0]
 }
 
+func requireStatus(t *testing.T, a answer, want int) {
+	t.Helper()
+	if a.Status != want {
+		t.Errorf("the order's answer is %+v, want the status %d", a, want)
+	}
+}
+
 func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -63,9 +70,7 @@ func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 			r.requireNoException(t)
 			r.requireLevel(t, answeredLevel, false)
 			r.requireExit(t, exitLevelsNotHeld)
-			if n := r.counter(t, "orders_accepted", nil); n != 0 {
-				t.Errorf("%v orders are noted as accepted, and none was answered", n)
-			}
+			requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 0)
 		})
 	}
 }
@@ -79,7 +84,8 @@ func TestCreateUntilAnswered_SendsTheSameBytesUntilAnswered(t *testing.T) {
 
 	r.requireExit(t, exitHeld)
 	r.requireNoException(t)
-	if a := onlyAnswer(t, r); a.Status != http.StatusCreated || !a.Replayed {
+	a := onlyAnswer(t, r)
+	if a.Status != http.StatusCreated || !a.Replayed {
 		t.Errorf("the order's answer is %+v", a)
 	}
 
@@ -101,11 +107,10 @@ func TestCreateUntilAnswered_SendsTheSameBytesUntilAnswered(t *testing.T) {
 		t.Errorf("accepted: %+v", accepted)
 	}
 	for reason, want := range map[string]float64{"NO_ANSWER": 2, "502": 1, "SERVICE_UNAVAILABLE": 1} {
-		if n := r.counter(t, "resends", settings{"reason": reason}); n != want {
-			t.Errorf("%v resends because of %s, want %v", n, reason, want)
-		}
+		requireCount(t, "resends because of "+reason, r.counter(t, "resends", settings{"reason": reason}), want)
 	}
-	if waits := r.samplesOf(t, "waited"); len(waits) != 4 {
+	waits := r.samplesOf(t, "waited")
+	if len(waits) != 4 {
 		t.Errorf("%d waits, want 4", len(waits))
 	}
 }
@@ -122,16 +127,13 @@ func TestCreateUntilAnswered_NotesAnOrderOnceThatK6SentTwice(t *testing.T) {
 	r := play(t, "till.js", api.settings(settings{"HOW": "createUntilAnswered"}))
 
 	// The service has seen two requests and the library one.
-	if n := len(api.requests(postOrder)); n != 2 {
-		t.Errorf("%d requests, want 2", n)
-	}
+	requireCount(t, "requests", len(api.requests(postOrder)), 2)
 	r.requireExit(t, exitHeld)
-	if a := onlyAnswer(t, r); !a.Replayed {
+	a := onlyAnswer(t, r)
+	if !a.Replayed {
 		t.Errorf("the order's answer is %+v", a)
 	}
-	if n := r.counter(t, "orders_accepted", nil); n != 1 {
-		t.Errorf("%v orders are noted as accepted, want 1", n)
-	}
+	requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 1)
 }
 
 func TestCreateUntilAnswered_OutlastsAClosedListener(t *testing.T) {
@@ -143,12 +145,8 @@ func TestCreateUntilAnswered_OutlastsAClosedListener(t *testing.T) {
 
 	r.requireExit(t, exitHeld)
 	r.requireNoException(t)
-	if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
-		t.Errorf("the order's answer is %+v", a)
-	}
-	if n := r.counter(t, "orders_accepted", nil); n != 1 {
-		t.Errorf("%v orders are noted as accepted, want 1", n)
-	}
+	requireStatus(t, onlyAnswer(t, r), http.StatusCreated)
+	requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 1)
 }
 
 func TestCreateUntilAnswered_EndsWithTheLastAnswerWhenTimeIsOver(t *testing.T) {
@@ -168,9 +166,7 @@ func TestCreateUntilAnswered_EndsWithTheLastAnswerWhenTimeIsOver(t *testing.T) {
 			r := play(t, "till.js", api.settings(settings{"HOW": "createUntilAnswered", "WITHIN": "0.5"}))
 
 			r.requireNoException(t)
-			if a := onlyAnswer(t, r); a.Status != c.status {
-				t.Errorf("the order's last answer is %+v", a)
-			}
+			requireStatus(t, onlyAnswer(t, r), c.status)
 			r.requireExit(t, exitLevelsNotHeld)
 		})
 	}
@@ -203,15 +199,9 @@ func TestAnswer_OfAnotherKindBreaksACheck(t *testing.T) {
 	r.requireExit(t, exitLevelsNotHeld)
 	r.requireLevel(t, answeredLevel, true)
 	r.requireLevel(t, checksLevel, false)
-	if n := len(notes[answer](t, r)); n != len(bodies) {
-		t.Errorf("%d answers are noted, want %d", n, len(bodies))
-	}
-	if n := r.counter(t, "checks", settings{"check": "an accepted order has an id"}); n != 0 {
-		t.Errorf("%v of the answers are taken for orders", n)
-	}
-	if n := r.counter(t, "orders_accepted", nil); n != 0 {
-		t.Errorf("%v orders are noted as accepted, and the answers name none", n)
-	}
+	requireCount(t, "answers are noted", len(notes[answer](t, r)), len(bodies))
+	requireCount(t, "of the answers are taken for orders", r.counter(t, "checks", settings{"check": "an accepted order has an id"}), 0)
+	requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 0)
 }
 
 func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
@@ -265,9 +255,7 @@ func TestLimitHeaders_AreNotWaitedForWhenTheyAreWrong(t *testing.T) {
 	r := play(t, "till.js", api.settings(settings{"HOW": "create", "ITERATIONS": "2"}))
 
 	r.requireLevel(t, headersLevel, false)
-	if n := len(notes[answer](t, r)); n != 2 {
-		t.Errorf("%d answers are noted, want 2", n)
-	}
+	requireCount(t, "answers are noted", len(notes[answer](t, r)), 2)
 }
 
 func TestLimitHeaders_OfARefusalMustAgree(t *testing.T) {
@@ -325,19 +313,13 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 
 			r := play(t, "till.js", api.settings(settings{"HOW": "create"}))
 
-			if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
-				t.Errorf("the order's answer is %+v", a)
-			}
+			requireStatus(t, onlyAnswer(t, r), http.StatusCreated)
 			waits := r.samplesOf(t, "waited")
 			if len(waits) != 1 || waits[0].Value != 1000 {
 				t.Errorf("waits of %+v, want one of 1000 ms", waits)
 			}
-			if n := r.counter(t, "resends", settings{"reason": "RATE_LIMITED"}); n != 1 {
-				t.Errorf("%v resends, want 1", n)
-			}
-			if n := r.counter(t, "refused", nil); n != 1 {
-				t.Errorf("%v refusals are counted, want 1", n)
-			}
+			requireCount(t, "resends", r.counter(t, "resends", settings{"reason": "RATE_LIMITED"}), 1)
+			requireCount(t, "refusals are counted", r.counter(t, "refused", nil), 1)
 		})
 	}
 }

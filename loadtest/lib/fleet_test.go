@@ -33,9 +33,7 @@ func TestFleet_SeesEveryPageOfItsJobs(t *testing.T) {
 	if len(found) != 1 || !slices.Equal(found[0].Jobs, []string{"1", "2", "3"}) {
 		t.Errorf("the fleet saw %+v", found)
 	}
-	if n := len(api.requests(fleetToken)); n != 1 {
-		t.Errorf("%d tokens were asked for, want 1", n)
-	}
+	requireCount(t, "tokens were asked for", len(api.requests(fleetToken)), 1)
 }
 
 func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
@@ -101,7 +99,7 @@ func TestFleet_IsAskedForWhereThereIsNone(t *testing.T) {
 func TestSetup_ConfirmsItsStoresWithTheFleetOfTheSettings(t *testing.T) {
 	t.Parallel()
 	api := newVendorAPI(t)
-	api.awaiting = true
+	api.awaitConfirmation()
 	env := api.settings(nil)
 	maps.Copy(env, api.fleetSettings())
 
@@ -109,7 +107,5 @@ func TestSetup_ConfirmsItsStoresWithTheFleetOfTheSettings(t *testing.T) {
 
 	// The store is on the second page; the other vendor's one is left alone.
 	r.requireExit(t, exitHeld)
-	if n := len(api.requests(fleetConfirm)); n != 1 {
-		t.Errorf("%d stores were confirmed, want 1", n)
-	}
+	requireCount(t, "stores were confirmed", len(api.requests(fleetConfirm)), 1)
 }

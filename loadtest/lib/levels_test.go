@@ -144,7 +144,8 @@ func TestLevels_ThatWouldHoldOfNothingAreRefused(t *testing.T) {
 
 			r.requireExit(t, exitScriptException)
 			want := "the level " + threshold + " of some_counter would hold if nothing was measured: state it as a rate of which 1 is good"
-			if said := r.messages("error"); len(said) != 1 || !strings.Contains(said[0], want) {
+			said := r.messages("error")
+			if len(said) != 1 || !strings.Contains(said[0], want) {
 				t.Errorf("k6 said %q", said)
 			}
 		})
@@ -233,7 +234,8 @@ func TestAbort_InTheMiddleKeepsTheSummary(t *testing.T) {
 			if !strings.Contains(r.stdout, "A till: ") {
 				t.Error("the summary is lost")
 			}
-			if said := r.messages("error"); len(said) != 1 || !strings.Contains(said[0], c.reason) {
+			said := r.messages("error")
+			if len(said) != 1 || !strings.Contains(said[0], c.reason) {
 				t.Errorf("the reason is not said, or not once: %q", said)
 			}
 		})

@@ -199,6 +199,14 @@ func (r *run) messages(level string) []string {
 	return found
 }
 
+// requireCount fails the test unless there are as many of something as wanted.
+func requireCount[T int | float64](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v %s, want %v", got, what, want)
+	}
+}
+
 // requireExit fails the test unless k6 ended so.
 func (r *run) requireExit(t *testing.T, want int) {
 	t.Helper()

@@ -51,30 +51,26 @@ func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 		"FLEET_ID of nobody, the store has none yet": {
 			prepare: func(api *vendorAPI, env settings) {
 				env["FLEET_ID"] = "fleet-of-nobody"
-				api.fleet = ""
-				api.fleets = []string{"fleet-1", "fleet-2"}
+				api.offer("fleet-1", "fleet-2")
 			},
 			reason: "FLEET_ID is fleet-of-nobody, which does not serve store loadtest-1; these do: fleet-1, fleet-2",
 		},
 		"several fleets": {
 			prepare: func(api *vendorAPI, _ settings) {
-				api.fleet = ""
-				api.fleets = []string{"fleet-1", "fleet-2"}
+				api.offer("fleet-1", "fleet-2")
 			},
 			reason: "several fleets serve store loadtest-1, set FLEET_ID to one of them: fleet-1, fleet-2",
 		},
 		"no fleet": {
 			prepare: func(api *vendorAPI, _ settings) {
-				api.fleet = ""
-				api.fleets = nil
+				api.offer()
 			},
 			reason: "no fleet serves store loadtest-1",
 		},
 		"no fleet, FLEET_ID is set": {
 			prepare: func(api *vendorAPI, env settings) {
 				env["FLEET_ID"] = "fleet-1"
-				api.fleet = ""
-				api.fleets = nil
+				api.offer()
 			},
 			reason: "FLEET_ID is fleet-1, which does not serve store loadtest-1; these do: none",
 		},
@@ -86,7 +82,7 @@ func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 		},
 		"a fleet that is refused": {
 			prepare: func(api *vendorAPI, _ settings) {
-				api.fleet = ""
+				api.offer("fleet-1")
 				api.onceReply(putStore, nil, refuse(http.StatusConflict, "FLEET_UNAVAILABLE"))
 			},
 			reason: "store loadtest-1 cannot have the fleet fleet-1: 409 FLEET_UNAVAILABLE",
@@ -151,14 +147,14 @@ func TestSetup_TakesTheFleet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := newVendorAPI(t)
-			api.fleet = ""
-			api.fleets = c.offered
+			api.offer(c.offered...)
 
 			r := play(t, "till.js", api.settings(settings{"FLEET_ID": c.chosen}))
 
 			r.requireExit(t, exitHeld)
-			if api.fleet != c.want {
-				t.Errorf("the store has the fleet %q, want %q", api.fleet, c.want)
+			fleet := api.chosenFleet()
+			if fleet != c.want {
+				t.Errorf("the store has the fleet %q, want %q", fleet, c.want)
 			}
 		})
 	}
@@ -172,7 +168,5 @@ func TestSetup_GoesOnWhenTheFirstAnswersAreLost(t *testing.T) {
 	r := play(t, "till.js", api.settings(settings{"TOLERATES": "outage"}))
 
 	r.requireExit(t, exitHeld)
-	if n := len(api.requests(postToken)); n != 2 {
-		t.Errorf("%d tokens were asked for, want 2", n)
-	}
+	requireCount(t, "tokens were asked for", len(api.requests(postToken)), 2)
 }

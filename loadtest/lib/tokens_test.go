@@ -2,6 +2,7 @@ package lib_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,15 +27,42 @@ func TestTokens_AreSharedByAllUsersOfAnAccount(t *testing.T) {
 
 	// One token for each account, and each is used by the half of the users.
 	r.requireExit(t, exitHeld)
-	if n := len(api.requests(postToken)); n != 2 {
-		t.Errorf("%d tokens were asked for, want 2", n)
-	}
+	requireCount(t, "tokens were asked for", len(api.requests(postToken)), 2)
 	uses := make(map[string]int)
 	for _, token := range api.orderTokens() {
 		uses[token]++
 	}
 	if len(uses) != 2 || uses[tokenNumber(1)] != 50 || uses[tokenNumber(2)] != 50 {
 		t.Errorf("orders by token: %v", uses)
+	}
+}
+
+// A token of one letter shows whether some of the bytes that hide it are used twice.
+func TestTokens_AreSealedWithBytesThatAreUsedOnce(t *testing.T) {
+	t.Parallel()
+	r := play(t, "tokens.js", nil)
+
+	found := notes[struct {
+		Sealed              []string `json:"sealed"`
+		IsTheToken          bool     `json:"isTheToken"`
+		IsTheTokenForOthers bool     `json:"isTheTokenForOthers"`
+	}](t, r)
+	if len(found) != 1 || !found[0].IsTheToken || found[0].IsTheTokenForOthers {
+		t.Fatalf("the token is sealed as %+v", found)
+	}
+
+	const blockLength = 64 // 32 bytes in hexadecimal
+	seen := make(map[string]bool)
+	for _, sealed := range found[0].Sealed {
+		for block := range slices.Chunk([]byte(sealed), blockLength) {
+			if seen[string(block)] {
+				t.Errorf("a block is hidden like another one: %s", block)
+			}
+			seen[string(block)] = true
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d blocks, want 6", len(seen))
 	}
 }
 
@@ -54,7 +82,7 @@ func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := newVendorAPI(t)
-			api.lifetime = 200
+			api.shortenTokens(200)
 			api.alwaysReply(postToken, c.failure)
 			api.onceReply(postToken, nil)
 
@@ -62,9 +90,7 @@ func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
 
 			r.requireExit(t, exitHeld)
 			r.requireNoException(t)
-			if n := len(api.requests(postToken)); n != c.asked {
-				t.Errorf("%d tokens were asked for, want %d", n, c.asked)
-			}
+			requireCount(t, "tokens were asked for", len(api.requests(postToken)), c.asked)
 			tokens := api.orderTokens()
 			if len(tokens) != 3 {
 				t.Errorf("%d orders, want 3", len(tokens))
@@ -93,16 +119,14 @@ func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := newVendorAPI(t)
-			api.lifetime = c.lifetime
+			api.shortenTokens(c.lifetime)
 			api.expireFirstToken()
 			api.onceReply(postToken, append([]reply{nil}, c.renewals...)...)
 
 			r := play(t, "till.js", api.settings(nil))
 
 			r.requireExit(t, exitHeld)
-			if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
-				t.Errorf("the order's answer is %+v", a)
-			}
+			requireStatus(t, onlyAnswer(t, r), http.StatusCreated)
 
 			// The same order, with the old token and with the new one.
 			sent := api.requests(postOrder)
@@ -110,9 +134,7 @@ func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 			if len(sent) != 2 || sent[0].body != sent[1].body || tokens[0] != tokenNumber(1) || tokens[1] != tokenNumber(2) {
 				t.Errorf("orders were sent with %q", tokens)
 			}
-			if n := r.counter(t, "resends", settings{"reason": "TOKEN_EXPIRED"}); n != 1 {
-				t.Errorf("%v resends, want 1", n)
-			}
+			requireCount(t, "resends", r.counter(t, "resends", settings{"reason": "TOKEN_EXPIRED"}), 1)
 			waits := r.samplesOf(t, "waited")
 			if len(waits) != c.waits {
 				t.Errorf("%d waits, want %d", len(waits), c.waits)
@@ -135,9 +157,7 @@ func TestTokens_ThatExpiredDuringAnOutageAreRenewedAfterIt(t *testing.T) {
 	r := play(t, "till.js", api.settings(settings{"HOW": "createUntilAnswered", "TOLERATES": "outage"}))
 
 	r.requireExit(t, exitHeld)
-	if a := onlyAnswer(t, r); a.Status != http.StatusCreated {
-		t.Errorf("the order's answer is %+v", a)
-	}
+	requireStatus(t, onlyAnswer(t, r), http.StatusCreated)
 }
 
 func TestReplay_OfAnOrderIsNotNotedAgain(t *testing.T) {
@@ -150,7 +170,5 @@ func TestReplay_OfAnOrderIsNotNotedAgain(t *testing.T) {
 	if len(found) != 2 || found[0].Replayed || !found[1].Replayed || found[0].OrderID != found[1].OrderID {
 		t.Errorf("the answers are %+v", found)
 	}
-	if n := r.counter(t, "orders_accepted", nil); n != 1 {
-		t.Errorf("%v orders are noted as accepted, want 1", n)
-	}
+	requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 1)
 }

@@ -51,15 +51,20 @@ type vendorAPI struct {
 
 	mu       sync.Mutex
 	received []request
-	once     map[string][]reply // by endpoint; each is used for one request, in order
-	always   map[string]reply   // by endpoint; used when once is used up
-	orders   map[string]string  // the bodies of the first answers, by idempotency key
-	fleets   []string           // that are offered to each store
-	fleet    string             // that each store has; empty until it is chosen
-	tokens   int                // given so far
-	lifetime int                // of a token, in seconds
-	expired  string             // the token that is refused as expired; empty for none
-	awaiting bool               // stores wait until their fleet confirms them
+
+	// What is answered in place of what the contract says, by endpoint: each of once to one request, in
+	// order, and then always.
+	once   map[string][]reply
+	always map[string]reply
+
+	// What the service knows.
+	orders      map[string]string // the bodies of the first answers, by idempotency key
+	fleets      []string          // that are offered to each store
+	fleet       string            // that each store has; empty until it is chosen
+	isAwaiting  bool              // whether stores wait until their fleet confirms them
+	tokensGiven int
+	lifetime    int    // of a token, in seconds
+	expired     string // the token that is refused as expired; empty for none
 }
 
 // newVendorAPI starts a service whose stores are Active and have the fleet "fleet-1".
@@ -91,12 +96,26 @@ func (a *vendorAPI) settings(more settings) settings {
 	return env
 }
 
-// onceReply answers the next requests to an endpoint with these replies, each once; nil stands for
-// what the contract says.
-func (a *vendorAPI) onceReply(endpoint string, replies ...reply) {
+// offer makes the service offer these fleets to stores, which have none yet.
+func (a *vendorAPI) offer(fleets ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.once[endpoint] = append(a.once[endpoint], replies...)
+	a.fleets = fleets
+	a.fleet = ""
+}
+
+// awaitConfirmation makes stores wait until their fleet confirms them.
+func (a *vendorAPI) awaitConfirmation() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.isAwaiting = true
+}
+
+// shortenTokens makes tokens end after so many seconds.
+func (a *vendorAPI) shortenTokens(lifetime int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lifetime = lifetime
 }
 
 // expireFirstToken makes the service refuse the first token that it gives, once stores are registered.
@@ -104,6 +123,21 @@ func (a *vendorAPI) expireFirstToken() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expired = tokenNumber(1)
+}
+
+// chosenFleet returns the fleet that the stores have.
+func (a *vendorAPI) chosenFleet() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fleet
+}
+
+// onceReply answers the next requests to an endpoint with these replies, each once; nil stands for
+// what the contract says.
+func (a *vendorAPI) onceReply(endpoint string, replies ...reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.once[endpoint] = append(a.once[endpoint], replies...)
 }
 
 // alwaysReply answers every request to an endpoint so.
@@ -133,7 +167,8 @@ func (a *vendorAPI) serve(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.received = append(a.received, request{endpoint: endpoint, body: string(body), header: r.Header})
 	answer := a.always[endpoint]
-	if next := a.once[endpoint]; len(next) > 0 {
+	next := a.once[endpoint]
+	if len(next) > 0 {
 		answer = next[0]
 		a.once[endpoint] = next[1:]
 	}
@@ -189,8 +224,7 @@ func fleetEndpointOf(path string) string {
 // answer is what the contract says.
 func (a *vendorAPI) answer(w http.ResponseWriter, r *http.Request, endpoint, body string) {
 	isOrder := endpoint == postOrder || endpoint == postCancel || endpoint == getOrder
-	isExpired := a.expired != "" && r.Header.Get("Authorization") == "Bearer "+a.expired
-	if isOrder && isExpired {
+	if isOrder && a.hasExpired(r.Header.Get("Authorization")) {
 		writeJSON(w, http.StatusUnauthorized, map[string]any{"errorCode": "TOKEN_EXPIRED"})
 		return
 	}
@@ -224,16 +258,22 @@ func (a *vendorAPI) answer(w http.ResponseWriter, r *http.Request, endpoint, bod
 	}
 }
 
+func (a *vendorAPI) hasExpired(authorization string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.expired != "" && authorization == "Bearer "+a.expired
+}
+
 func (a *vendorAPI) newToken() map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tokens++
-	return map[string]any{"accessToken": tokenNumber(a.tokens), "expiresIn": a.lifetime}
+	a.tokensGiven++
+	return map[string]any{"accessToken": tokenNumber(a.tokensGiven), "expiresIn": a.lifetime}
 }
 
-// tokenNumber returns the n-th token that the service gives, counted from 1.
+// tokenNumber returns the n-th token that the service gives, counted from 1. It is as long as a real one.
 func tokenNumber(n int) string {
-	return fmt.Sprintf("token-that-nobody-may-see-%d", n)
+	return fmt.Sprintf("token-that-nobody-may-see-%d-%s", n, strings.Repeat("eyJhbGciOiJIUzI1NiJ9", 10))
 }
 
 func (a *vendorAPI) store(body string) map[string]any {
@@ -251,7 +291,7 @@ func (a *vendorAPI) store(body string) map[string]any {
 	for _, id := range a.fleets {
 		offered = append(offered, map[string]string{"fleetId": id})
 	}
-	if a.awaiting {
+	if a.isAwaiting {
 		return map[string]any{"status": "AwaitingFleetApproval", "fleet": map[string]string{"fleetId": a.fleet}}
 	}
 	if a.fleet == "" {
@@ -264,7 +304,7 @@ func (a *vendorAPI) store(body string) map[string]any {
 func (a *vendorAPI) storePage(cursor string) map[string]any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.awaiting {
+	if !a.isAwaiting {
 		return map[string]any{"stores": []any{}}
 	}
 	if cursor == "" {
@@ -276,7 +316,7 @@ func (a *vendorAPI) storePage(cursor string) map[string]any {
 func (a *vendorAPI) confirm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.awaiting = false
+	a.isAwaiting = false
 }
 
 // jobPage is one of two pages of jobs.
