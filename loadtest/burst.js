@@ -10,10 +10,11 @@
 //
 // Orders of the minute before count, too, and nobody outside can see how many there were. So the
 // script waits a minute first, unless the accounts are fresh (FRESH=yes).
-import { Rate, Trend } from 'k6/metrics';
+import { Trend } from 'k6/metrics';
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import { level, plan, quick, shown } from './lib/levels.js';
+import { Rate } from './lib/metrics.js';
 import { dice, draw } from './lib/orders.js';
 import { fresh } from './lib/settings.js';
 import { accounts, expect, open, pause, vendor } from './lib/vendor.js';

@@ -3,9 +3,10 @@
 // a day. Orders are cancelled, fail at the door, are sent twice by a till that
 // lost its answer, or break a rule; branches change their data; somebody polls.
 import exec from 'k6/execution';
-import { Counter, Rate } from 'k6/metrics';
+import { Counter } from 'k6/metrics';
 import { sleep } from 'k6';
 import { level, plan, quick } from './lib/levels.js';
+import { Rate } from './lib/metrics.js';
 import { apply, branch, dice, draw, failures, invalid, pick } from './lib/orders.js';
 import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
 

@@ -9,8 +9,9 @@
 //   DURATION        how long
 //   LONGEST_OUTAGE  how long an order may take until it is accepted
 import exec from 'k6/execution';
-import { Rate, Trend } from 'k6/metrics';
+import { Trend } from 'k6/metrics';
 import { level, plan } from './lib/levels.js';
+import { Rate } from './lib/metrics.js';
 import { dice, draw } from './lib/orders.js';
 import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
 

@@ -2,10 +2,10 @@
 // may read. Whoever keeps to it is never refused. Whoever asks earlier gets 429
 // with a message that points to webhooks, and neither the account's quota nor
 // the order's next turn is touched by that.
-import { Rate } from 'k6/metrics';
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import { level, plan } from './lib/levels.js';
+import { Rate } from './lib/metrics.js';
 import { dice, draw } from './lib/orders.js';
 import { accounts, expect, open, vendor } from './lib/vendor.js';
 

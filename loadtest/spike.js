@@ -8,9 +8,9 @@
 //   SPIKE     orders a second during the spike
 //   DURATION  of the three parts together
 import exec from 'k6/execution';
-import { Rate } from 'k6/metrics';
 import { level, plan } from './lib/levels.js';
 import { requireLimit } from './lib/limits.js';
+import { Rate } from './lib/metrics.js';
 import { dice, draw } from './lib/orders.js';
 import { expect, open, seconds, vendor } from './lib/vendor.js';
 

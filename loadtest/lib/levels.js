@@ -1,5 +1,5 @@
 // Service levels: k6 thresholds, each with a sentence for people, which stands beside the threshold
-// in the script. What was not measured is not held. A script's rates are the Rate of metrics.js.
+// in the script. What was not measured is not held.
 import { aligned, megabytes, milliseconds } from './format.js';
 import { countOf } from './metrics.js';
 import { isPart } from './settings.js';
@@ -18,12 +18,13 @@ const always = [
 //
 // k6 takes most thresholds of a metric without samples as held. So each level has a guard, a second
 // threshold that holds only if something was measured. A count that must be 0 is refused, because
-// no guard can tell a count of nothing from one that nobody made: state it as a rate.
+// no guard can tell a count of nothing from one that nobody made: state it as a rate, made by the
+// Rate of metrics.js.
 export function level(metric, threshold, words, more = {}) {
   const guard = guardOf(metric, threshold);
-  const isUnguarded = !guard && holdsOfNothing(threshold);
+  const isUnguarded = !guard && (aggregateOf(threshold) === 'rate' || holdsOfNothing(threshold));
   if (isUnguarded) {
-    throw new Error(`the level ${threshold} of ${metric} would hold if nothing was measured: state it as a rate of which 1 is good`);
+    throw new Error(`the level ${threshold} of ${metric} would hold if nothing was measured: state it as a rate of which 1 is good, made by new Rate() of lib/metrics.js`);
   }
   return { metric, threshold, words, guard, more };
 }
@@ -128,7 +129,7 @@ export function handleSummary(data) {
 
   const hasSetupData = data.setup_data !== undefined && data.setup_data !== null;
   const wasAborted = !hasSetupData && countIn(data.metrics, 'iterations') === 0;
-  const levels = wasAborted ? [] : script.levels.filter((l) => l.words).map((l) => measure(l, data.metrics));
+  const levels = wasAborted ? [] : script.levels.map((l) => measure(l, data.metrics));
   const steps = wasAborted ? null : textOfSteps(script.steps, data.metrics);
 
   const out = { stdout: wasAborted ? '' : textOf(levels, steps, data) };
