@@ -154,17 +154,20 @@ func TestLevels_ThatWouldHoldOfNothingAreRefused(t *testing.T) {
 
 func TestLevels_OfMetricsThatDoNotExistAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, l := range map[string][3]string{
-		"a trend":   {"http_req_durations", "p(95)<50", "misspelt"},
-		"a rate":    {"some_rates", "rate==1", "misspelt"},
-		"a counter": {"some_counters", "count>0", "misspelt"},
+	for name, c := range map[string]struct {
+		level [3]string
+		exit  int
+	}{
+		"a trend":   {[3]string{"http_req_durations", "p(95)<50", "misspelt"}, exitInvalidConfig},
+		"a rate":    {[3]string{"some_rates", "rate==1", "misspelt"}, exitScriptException}, // by level() itself
+		"a counter": {[3]string{"some_counters", "count>0", "misspelt"}, exitInvalidConfig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := play(t, "levels.js", settings{"LEVELS": asJSON(t, [][3]string{l})})
+			r := play(t, "levels.js", settings{"LEVELS": asJSON(t, [][3]string{c.level})})
 
-			r.requireExit(t, exitInvalidConfig)
-			if !contains(r.messages("error"), l[0]) {
+			r.requireExit(t, c.exit)
+			if !contains(r.messages("error"), c.level[0]) {
 				t.Errorf("k6 does not name the metric: %q", r.messages("error"))
 			}
 		})
