@@ -22,18 +22,30 @@ export class Fleet {
     }
     this.token = '';
     this.expires = 0;
+    this.renewNotBefore = 0; // ms since 1970; after a refused renewal
   }
 
   // call sends one request to the fleet API. `name` is the endpoint, such as 'fleet GET /jobs'.
   call(method, path, name, body) {
-    if (Date.now() > this.expires - renewal) this.renew();
+    if (this.isRenewalDue()) this.renew();
     return this.exchange(method, path, name, body);
+  }
+
+  // isRenewalDue is false while a renewal is refused, as long as the token holds.
+  isRenewalDue() {
+    const now = Date.now();
+    const isRefused = now < this.renewNotBefore && now < this.expires;
+    return now > this.expires - renewal && !isRefused;
   }
 
   renew() {
     const { clientId, clientSecret } = fleetAccess;
     const a = this.exchange('POST', '/token', 'fleet POST /token', { clientId, clientSecret });
     if (a.isOutage) return; // the call fails, too, and says so
+    if (a.status === 429 && Date.now() < this.expires) {
+      this.renewNotBefore = Date.now() + a.wait(1) * 1000;
+      return;
+    }
     if (a.ok && !a.givesToken) exec.test.abort(`OPS_URL is ${fleetAccess.origin}, and there is no fleet API: POST /token is answered ${a.status} without a token`);
     if (!a.ok) exec.test.abort(`the fleet ${clientId} gets no token at ${fleetAccess.origin}: ${a}`);
     this.token = a.data.accessToken;
@@ -48,7 +60,7 @@ export class Fleet {
   // callAll sends several requests at once, each [method, path, name, body], and returns their
   // answers in the same order.
   callAll(calls) {
-    if (Date.now() > this.expires - renewal) this.renew();
+    if (this.isRenewalDue()) this.renew();
     const sent = Date.now();
     const requests = calls.map((call) => {
       const [method, url, body, params] = this.request(...call);

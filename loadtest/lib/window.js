@@ -13,25 +13,35 @@
 // Two clocks may run apart by this part: NTP slews by at most 500 ppm each.
 const skew = 0.001;
 
-// log: [{sent, answered, admitted}], times in ms of one clock; admitted is
-// false for a 429. windows: [{count, seconds}]. Returns how often each was
-// broken, and the most that was certainly admitted in each window.
+// measure takes log, [{sent, answered, admitted}] with times in ms of one clock, and windows,
+// [{count, seconds}]. admitted is false for a 429 and null where nobody knows, because the answer was
+// lost or was a 5xx: such a request counts only where that favours the service. It returns the most
+// that was certainly admitted in each window, how many windows were broken, and how many requests
+// were wronged.
 export function measure(log, windows) {
-  const admitted = log.filter((r) => r.admitted);
-  const sent = Float64Array.from(admitted, (r) => r.sent).sort();
-  const answered = Float64Array.from(admitted, (r) => r.answered).sort();
+  const certain = boundsOf(log.filter((r) => r.admitted === true));
+  const possible = boundsOf(log.filter((r) => r.admitted !== false));
+
   const most = windows.map(({ seconds }) => {
     const span = seconds * 1000 * (1 - skew);
-    return answered.reduce((top, end, i) => Math.max(top, i + 1 - upTo(sent, end - span)), 0);
+    return certain.answered.reduce((top, end, i) => Math.max(top, i + 1 - upTo(certain.sent, end - span)), 0);
   });
-  const wronged = log.filter((r) => !r.admitted && windows.every(({ count, seconds }) => {
+  const wronged = log.filter((r) => r.admitted === false && windows.every(({ count, seconds }) => {
     const span = seconds * 1000 * (1 + skew);
-    return upTo(sent, r.answered) - upTo(answered, r.sent - span) < count;
+    return upTo(possible.sent, r.answered) - upTo(possible.answered, r.sent - span) < count;
   }));
   return { most, beyond: windows.filter(({ count }, i) => most[i] > count).length, wronged: wronged.length };
 }
 
-// How many of the ascending values are at most x.
+// boundsOf returns both moments of requests, each ascending.
+function boundsOf(requests) {
+  return {
+    sent: Float64Array.from(requests, (r) => r.sent).sort(),
+    answered: Float64Array.from(requests, (r) => r.answered).sort(),
+  };
+}
+
+// upTo returns how many of the ascending values are at most x.
 function upTo(values, x) {
   let low = 0;
   let high = values.length;
