@@ -62,6 +62,24 @@ func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 	}
 }
 
+// The service's tokens are always due, because they end within the time of a renewal.
+func TestFleet_GoesOnWhenARenewalIsRefused(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.shortenTokens(200)
+	api.alwaysReply(fleetToken, limited(60, 60))
+	api.onceReply(fleetToken, nil)
+
+	r := play(t, "fleet.js", api.fleetSettings())
+
+	// One refusal is enough: the fleet does not ask again before Retry-After.
+	requireCount(t, "tokens were asked for", len(api.requests(fleetToken)), 2)
+	found := notes[seen](t, r)
+	if len(found) != 1 || found[0].Status != http.StatusOK {
+		t.Errorf("the fleet saw %+v", found)
+	}
+}
+
 func TestFleet_AbortsWithoutAToken(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

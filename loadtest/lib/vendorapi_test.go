@@ -245,7 +245,7 @@ func (a *vendorAPI) answer(w http.ResponseWriter, r *http.Request, endpoint, bod
 		limitHeaders(w)
 		writeJSON(w, http.StatusOK, map[string]any{"status": "Delivered"})
 	case fleetToken:
-		writeJSON(w, http.StatusOK, map[string]any{"accessToken": "fleet-" + tokenNumber(0), "expiresIn": 3600})
+		writeJSON(w, http.StatusOK, a.newToken())
 	case fleetStores:
 		writeJSON(w, http.StatusOK, a.storePage(r.URL.Query().Get("cursor")))
 	case fleetConfirm:
