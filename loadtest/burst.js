@@ -76,7 +76,7 @@ function creator(v, data, name) {
   const log = [];
   const body = () => draw(roll, data.stores[0], `${data.run}-${name}-${log.length}-${Math.floor(roll() * 1e9)}`);
   const settle = (a) => {
-    log.push({ sent: a.sent, answered: a.answered, admitted: a.status !== 429 });
+    log.push({ sent: a.sent, answered: a.answered, admitted: a.isOutage ? null : a.status !== 429 });
     if (a.status !== 429) expect(v.took(a, 'Delivered'), 'an admitted order is accepted', (r) => r.status === 201);
     return a;
   };
