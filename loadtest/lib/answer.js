@@ -1,5 +1,8 @@
 // What a request was answered.
 
+// The longest window of a limit, in seconds.
+const longestWindow = 3600;
+
 // Answer is one answer, or that there was none: then its status is 0, its code NO_ANSWER, and
 // error says what happened. `sent` and `answered` bound the moment at which the service counted
 // the request, in milliseconds since 1970.
@@ -34,7 +37,8 @@ export class Answer {
   // wait is how long to wait before the request may be sent again, in seconds: as long as the answer
   // says, and `otherwise` if it says nothing sensible.
   wait(otherwise) {
-    return this.retryAfter >= 1 ? this.retryAfter : otherwise;
+    const isSensible = this.retryAfter >= 1 && this.retryAfter <= longestWindow;
+    return isSensible ? this.retryAfter : otherwise;
   }
 
   // isBusy reports a refusal that asks to come again: the service sheds load or lacks Redis.
@@ -61,7 +65,7 @@ export class Answer {
     const now = this.sent / 1000;
     const numbers = [this.limit, this.remaining, this.reset].every(Number.isInteger);
     const countsMakeSense = this.limit > 0 && this.remaining >= 0 && this.remaining <= this.limit;
-    const resetMakesSense = this.reset > now - 1 && this.reset < now + 3602;
+    const resetMakesSense = this.reset > now - 1 && this.reset < now + longestWindow + 2;
     if (!numbers || !countsMakeSense || !resetMakesSense) return false;
     if (this.status !== 429) return true;
 

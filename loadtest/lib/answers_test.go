@@ -305,6 +305,7 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 	for name, refusal := range map[string]reply{
 		"Retry-After":    limited(1, 1),
 		"no Retry-After": refuse(http.StatusTooManyRequests, "RATE_LIMITED"),
+		"a day":          limited(86400, 86400),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,7 +4,7 @@ import http from 'k6/http';
 import exec from 'k6/execution';
 import { Answer, listIn } from './answer.js';
 import { answered } from './metrics.js';
-import { request } from './request.js';
+import { send } from './request.js';
 import { fleetAccess } from './settings.js';
 
 export const hasFleet = fleetAccess !== null;
@@ -54,7 +54,7 @@ export class Fleet {
 
   exchange(...call) {
     const sent = Date.now();
-    return settle(new Answer(sent, request(...this.request(...call))), call[2]);
+    return settle(new Answer(sent, send(...this.request(...call))), call[2]);
   }
 
   // callAll sends several requests at once, each [method, path, name, body], and returns their

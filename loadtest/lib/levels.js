@@ -16,10 +16,10 @@ const always = [
 // level is the service level `threshold` of `metric`, in words. `more` is k6's abortOnFail and
 // delayAbortEval, if wanted.
 //
-// k6 takes most thresholds of a metric without samples as held. So each level has a guard, a second
-// threshold that holds only if something was measured. A count that must be 0 is refused, because
-// no guard can tell a count of nothing from one that nobody made: state it as a rate, made by the
-// Rate of metrics.js.
+// k6 takes most thresholds of a metric without samples as held. So a level has a guard, a second
+// threshold that holds only if something was measured, unless its own cannot hold of nothing, like
+// count>0. A count that must be 0 is refused, because no guard can tell a count of nothing from one
+// that nobody made: state it as a rate, made by the Rate of metrics.js.
 export function level(metric, threshold, words, more = {}) {
   const guard = guardOf(metric, threshold);
   const isUnguarded = !guard && (aggregateOf(threshold) === 'rate' || holdsOfNothing(threshold));
@@ -191,20 +191,24 @@ function percent(rate) {
 
 function textOf(levels, steps, data) {
   const { metrics } = data;
-  const isLeftToOthers = (l) => isPart && l.samples === 0;
-  const mark = (l) => (isLeftToOthers(l) ? '-' : l.held ? '✓' : '✗');
-  const broken = levels.filter((l) => !l.held && !isLeftToOthers(l)).length;
+  const broken = levels.filter((l) => markOf(l) === '✗').length;
   const verdict = broken === 0 ? 'held' : `NOT HELD, ${broken} of ${levels.length} service levels`;
 
   const lines = ['', `${script.title}: ${verdict}`, script.proves];
   if (script.cannot) lines.push(script.cannot);
   lines.push('');
   for (const l of levels) {
-    lines.push(`${mark(l)} ${l.words}: ${l.measured} (${l.threshold} of ${l.metric}, ${l.samples} samples)`);
+    lines.push(`${markOf(l)} ${l.words}: ${l.measured} (${l.threshold} of ${l.metric}, ${l.samples} samples)`);
   }
   if (steps) lines.push('', ...steps.lines);
   lines.push('', ...durations(metrics), '', ...counts(data));
   return `${lines.join('\n')}\n`;
+}
+
+// markOf returns the sign before a level. What a part of a run did not measure is for the other parts.
+function markOf({ held, samples }) {
+  if (held) return '✓';
+  return isPart && samples === 0 ? '-' : '✗';
 }
 
 const statistics = ['p(50)', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'];

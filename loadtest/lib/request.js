@@ -9,8 +9,8 @@
 // X-Idempotency-Key or is a GET. It counts that as one request.
 import http from 'k6/http';
 
-// request returns the response to a request; one with the status 0 and the error if none came.
-export function request(method, url, text, params) {
+// send returns the response to a request; one with the status 0 and the error if none came.
+export function send(method, url, text, params) {
   const sent = Date.now();
   try {
     return http.request(method, url, text, { ...params, throw: true });
@@ -19,8 +19,8 @@ export function request(method, url, text, params) {
   }
 }
 
-// requestAsync is request, while which the VU can do other things.
-export async function requestAsync(method, url, text, params) {
+// sendAsync is send, and the VU goes on with its other calls until the response comes.
+export async function sendAsync(method, url, text, params) {
   const sent = Date.now();
   try {
     return await http.asyncRequest(method, url, text, { ...params, throw: true });

@@ -12,7 +12,7 @@ import { Answer, isText, listIn } from './answer.js';
 import { confirmStore } from './fleet.js';
 import { accepted, admitted, answered, expectations, limitHeaders, refused, registered, resends, waited } from './metrics.js';
 import { branch } from './orders.js';
-import { request, requestAsync } from './request.js';
+import { send, sendAsync } from './request.js';
 import { accounts, fleetId, missingCredentials, origin, seconds } from './settings.js';
 import { seal, unseal } from './tokens.js';
 
@@ -36,7 +36,7 @@ let untilEmpty = 1;
 
 // askEmptyPath sends one such request.
 export function askEmptyPath(tags = {}) {
-  return request('GET', `${api}/empty-path`, null, {
+  return send('GET', `${api}/empty-path`, null, {
     tags: { ...tags, name: emptyPath }, responseCallback: http.expectedStatuses(404), timeout,
   });
 }
@@ -179,7 +179,7 @@ export class Vendor {
     if (failed) return failed;
 
     const sent = Date.now();
-    const response = await requestAsync(...this.request(method, path, name, body, more));
+    const response = await sendAsync(...this.request(method, path, name, body, more));
     return this.settle(new Answer(sent, response), name);
   }
 
@@ -247,7 +247,7 @@ export class Vendor {
   // the service: as often as k6 can do that, it can create orders at most.
   rehearse(order) {
     const sent = Date.now();
-    const response = request(...this.request('POST', '/empty-path', ceilingPath, order, { key: order.externalOrderId }));
+    const response = send(...this.request('POST', '/empty-path', ceilingPath, order, { key: order.externalOrderId }));
     return new Answer(sent, response).code;
   }
 
@@ -342,7 +342,7 @@ export class Vendor {
     }
 
     const sent = Date.now();
-    const response = request(...this.request(method, path, name, body, more));
+    const response = send(...this.request(method, path, name, body, more));
     return this.settle(new Answer(sent, response), name, more);
   }
 
