@@ -253,3 +253,15 @@ func TestSummary_OfAScriptWithoutSetupIsThere(t *testing.T) {
 		t.Error("there is no summary")
 	}
 }
+
+func TestSummary_IsLeftToK6WhereSummaryIsK6(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+
+	r := play(t, "till.js", api.settings(settings{"SUMMARY": "k6"}))
+
+	r.requireExit(t, exitHeld)
+	if !strings.Contains(r.stdout, "THRESHOLDS") || strings.Contains(r.stdout, "A till: held") {
+		t.Error("k6's own summary is not there, or not alone")
+	}
+}
