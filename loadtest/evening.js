@@ -66,9 +66,17 @@ export function till(data) {
   const roll = dice(turn);
   const v = vendor(data, turn);
   const order = (note) => draw(roll, pick(roll, data.stores), `${data.run}-evening-${turn}`, note);
-  let left = roll() * 100;
-  const [, kind] = kinds.find(([share]) => (left -= share) < 0) || kinds[0];
-  kind(v, order, roll);
+  kindFor(roll() * 100)(v, order, roll);
+}
+
+// kindFor returns what happens to the order with a number from 0 to 100.
+function kindFor(number) {
+  let sum = 0;
+  for (const [share, kind] of kinds) {
+    sum += share;
+    if (number < sum) return kind;
+  }
+  return delivered;
 }
 
 // The office changes its branches' data; they stay Active.

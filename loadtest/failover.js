@@ -7,7 +7,7 @@
 //
 //   RATE            orders a second, of all accounts
 //   DURATION        how long
-//   LONGEST_OUTAGE  how long an order may take until it is accepted
+//   LONGEST_OUTAGE  how long orders are sent again
 import exec from 'k6/execution';
 import { Trend } from 'k6/metrics';
 import { level, plan } from './lib/levels.js';
@@ -27,14 +27,15 @@ const untilAccepted = new Trend('until_accepted', true);
 export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Failover under load',
-  proves: `Whatever fails meanwhile, every order is accepted once, within ${longestOutage} s, by sending the same bytes again.`,
+  proves: `Whatever fails meanwhile, every order is accepted once, if the same bytes are sent again for ${longestOutage} s.`,
   cannot: 'It does not know what failed: where nothing did, it has proved nothing about failover.',
   needs: { accounts: 4, outages: true },
   tolerates: 'outage',
   levels: [
     level('accepted_in_the_end', 'rate==1', 'every order is accepted in the end'),
     level('replays_identical', 'rate==1', 'an order that is sent again after its end gets the bytes of its acceptance'),
-    level('until_accepted', `max<${longestOutage * 1000}`, `no order takes ${longestOutage} s until it is accepted`),
+    // The last request may take its time, too.
+    level('until_accepted', `max<${(longestOutage + 30) * 1000}`, `no order takes ${longestOutage + 30} s until it is accepted`),
     level('dropped_iterations', 'count==0', 'k6 offered every order that the rate asks for'),
   ],
   scenarios: {
@@ -55,9 +56,9 @@ export default function (data) {
   const order = draw(dice(turn), data.stores[0], `${data.run}-failover-${turn}`);
 
   const began = Date.now();
-  const a = v.createUntilAnswered(order, 'Delivered', { within: longestOutage + 20 });
-  untilAccepted.add(Date.now() - began);
+  const a = v.createUntilAnswered(order, 'Delivered', { within: longestOutage });
   inTheEnd.add(a.status === 201);
+  if (a.status === 201) untilAccepted.add(Date.now() - began);
   expect(a, 'an order is accepted in the end', (r) => r.status === 201);
 
   const isRepeated = a.status === 201 && turn % 5 === 0;

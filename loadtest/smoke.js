@@ -1,5 +1,6 @@
 // Smoke: each account does once what a vendor does, from a token to orders that end in each way. A
 // first look at a deployment, before any load: 10 s, or as long as a delivery takes.
+import exec from 'k6/execution';
 import { sleep } from 'k6';
 import { plan } from './lib/levels.js';
 import { apply, dice, draw, invalid } from './lib/orders.js';
@@ -25,9 +26,9 @@ export function setup() {
 }
 
 export default function (data) {
-  const v = vendor(data, __VU - 1);
+  const v = vendor(data, exec.vu.idInTest - 1);
   const name = (what) => `${data.run}-smoke-${v.account.label}-${what}`;
-  const order = (what, note) => draw(dice(__VU), data.stores[0], name(what), note);
+  const order = (what, note) => draw(dice(exec.vu.idInTest), data.stores[0], name(what), note);
 
   const first = v.create(order('delivered'), 'Delivered');
   expect(first, 'an order is accepted', (a) => a.status === 201 && a.data.status === 'Searching');
@@ -48,11 +49,13 @@ export default function (data) {
   if (first.ok) awaitDelivery(v, first.data.orderId);
 }
 
-// awaitDelivery reads an order, as often as the contract allows, until it has been delivered.
+const ends = ['Delivered', 'Failed', 'Cancelled'];
+
+// awaitDelivery reads an order, as often as the contract allows, until it has ended.
 function awaitDelivery(v, orderId) {
   const deadline = Date.now() + longestDelivery * 1000;
   let a = v.read(orderId);
-  while (a.data.status !== 'Delivered' && Date.now() < deadline) {
+  while (!ends.includes(a.data.status) && Date.now() < deadline) {
     sleep(betweenReads);
     a = v.read(orderId);
   }

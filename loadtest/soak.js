@@ -5,8 +5,8 @@
 //
 // A canary of its own reads an unknown order and creates one, again and again through the whole
 // time, and compares the last third with the first. What leaks, grows or is looked up in ever longer
-// lists shows there. Each time is divided by what the empty path took in the same third, so that a
-// machine that others begin to use is no drift.
+// lists shows there. A machine that others begin to use is no drift: what the empty path became slower
+// by is taken off.
 import exec from 'k6/execution';
 import { Trend } from 'k6/metrics';
 import { sleep } from 'k6';
@@ -97,36 +97,44 @@ export function canary(data) {
     elapsed = (Date.now() - began) / 1000;
   }
 
-  readDrift.add(drift(thirds, 'read'));
-  createDrift.add(drift(thirds, 'create'));
+  addDrift(readDrift, thirds, 'read');
+  addDrift(createDrift, thirds, 'create');
 }
 
-// look returns how long an empty request, a read and, each other time, a creation take, in ms.
+const leastTimes = 5; // in a third; with fewer there is no drift to tell
+
+// addDrift adds how many times longer something took in the last third than in the first, divided by
+// how many times longer the empty path took, if that was longer.
+function addDrift(trend, [first, , last], what) {
+  const isMeasured = Math.min(first[what].length, last[what].length) >= leastTimes;
+  if (!isMeasured) return;
+
+  const own = floor(median(last[what])) / floor(median(first[what]));
+  const machine = floor(median(last.empty)) / floor(median(first.empty));
+  trend.add(own / Math.max(1, machine));
+}
+
+// look returns how long an empty request, a read and, each other time, a creation take, in ms. What was
+// not answered took no time.
 function look(v, data, turn) {
-  const times = { empty: askEmptyPath().timings.duration };
+  const times = {};
+  const empty = askEmptyPath();
+  if (empty.status !== 0) times.empty = empty.timings.duration;
 
   const read = v.call('GET', `/orders/${unknown}`, 'GET unknown order');
   expect(read, 'an unknown order is not found', (r) => r.status === 404 && r.code === 'ORDER_NOT_FOUND');
-  times.read = read.took;
+  if (!read.isOutage) times.read = read.took;
 
   if (turn % 2 === 0) {
     const created = v.create(draw(dice(turn), data.stores[0], `${data.run}-canary-${turn}`), 'Delivered');
     expect(created, 'an order is accepted', (r) => r.status === 201);
-    times.create = created.took;
+    if (!created.isOutage) times.create = created.took;
   }
   return times;
 }
 
-// drift is the last third's median divided by the first third's, less what the empty path's did.
-function drift(thirds, what) {
-  const [first, , last] = thirds;
-  const own = floor(median(last[what])) / floor(median(first[what]));
-  const machine = floor(median(last.empty)) / floor(median(first.empty));
-  return own / Math.max(1, machine);
-}
-
 function median(values) {
-  return values.sort((a, b) => a - b)[Math.floor(values.length / 2)] || 0;
+  return values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
 // Below 2 ms a ratio would compare the machine's noise.

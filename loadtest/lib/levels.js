@@ -6,6 +6,9 @@ import { isPart } from './settings.js';
 import { seriesOfSteps, textOfSteps } from './steps.js';
 import { ceilingPath, emptyPath, tolerate } from './vendor.js';
 
+// Counters, whose rate is a number a second: 0 of nothing, unlike that of a Rate.
+const counters = ['http_reqs', 'iterations', 'data_sent', 'data_received', 'orders_accepted', 'stores_registered', 'refused', 'resends'];
+
 // What every script keeps to, whatever it does besides.
 const always = [
   level('answered', 'rate==1', 'every request is answered, with no failure that the script does not ask for'),
@@ -22,7 +25,8 @@ const always = [
 // that nobody made: state it as a rate, made by the Rate of metrics.js.
 export function level(metric, threshold, words, more = {}) {
   const guard = guardOf(metric, threshold);
-  const isUnguarded = !guard && (aggregateOf(threshold) === 'rate' || holdsOfNothing(threshold));
+  const isRate = aggregateOf(threshold) === 'rate' && !counters.includes(metric.split('{')[0]);
+  const isUnguarded = !guard && (isRate || holdsOfNothing(threshold));
   if (isUnguarded) {
     throw new Error(`the level ${threshold} of ${metric} would hold if nothing was measured: state it as a rate of which 1 is good, made by new Rate() of lib/metrics.js`);
   }
@@ -90,9 +94,10 @@ let script; // what plan() was given
 //   …                      k6's options, scenarios among them
 export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates = 'nothing', steps = [], ...options }) {
   tolerate(tolerates);
-  const isMeasured = (l) => tolerates !== 'outage' || l.metric !== 'limit_headers_right';
   const isLevel = (l) => l.words !== '';
-  script = { title, proves, cannot, steps, levels: [...levels.filter(isLevel), ...always.filter(isMeasured)] };
+  // What answers during an outage, such as a balancer, knows no limits.
+  const applies = (l) => tolerates !== 'outage' || l.metric !== 'limit_headers_right';
+  script = { title, proves, cannot, steps, levels: [...levels.filter(isLevel), ...always.filter(applies)] };
 
   const thresholds = {};
   const add = (metric, threshold, more) => {

@@ -33,7 +33,8 @@ export const expectations = newCountOf('checks');
 // answered: there was an answer, and it was no 5xx that the script had not asked for.
 export const answered = new Rate('answered');
 
-// admitted: the answer was not 429. refused counts those that were.
+// admitted: the service decided on the request, and the answer was not 429. refused counts those that
+// were, also of tokens.
 export const admitted = new Rate('admitted');
 export const refused = new Counter('refused');
 

@@ -354,7 +354,8 @@ export class Vendor {
     answered.add(isExpected, tags);
 
     const isRefused = a.status === 429;
-    admitted.add(!isRefused, tags);
+    const isDecided = !a.isOutage && name !== 'POST /token'; // a refused renewal refuses no work
+    if (isDecided) admitted.add(!isRefused, tags);
     if (isRefused) refused.add(1, tags);
 
     const belongsToNobody = a.isOutage || a.status === 401; // then there is no limit to show
