@@ -3,25 +3,21 @@
 // that arrived. It leaves a page, a JSON and a JUnit file.
 //
 //	main ── script    what a script says of itself (k6 inspect)
-//	     ├─ target    a system of its own for each script, or a deployment
-//	     ├─ play      k6, and what is watched beside it
-//	     ├─ webhooks  what receivers got, or what the service says it sent
-//	     └─ results   figures, page, JUnit, comparison: from the files that k6 leaves
+//	     ├─ target    own_systems: a system for each script; or a deployment
+//	     ├─ play      k6, what is watched beside it, and outages
+//	     ├─ webhooks  receivers: what came; attempts: what the service says it sent
+//	     └─ stored    results: figures, page, JUnit, comparison, from the files that k6 leaves
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
-	"vendorapi/loadtest/k6/results"
 )
 
 const manual = `Usage:
@@ -114,142 +110,6 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	return p.playAll(ctx, t, chosen)
-}
-
-// runsFolder returns the folder of all runs.
-func runsFolder() (string, error) {
-	data, err := stack.DataDir()
-	return filepath.Join(data, "loadtest"), err
-}
-
-// newRun makes the folder of a run, which is named after its time, and lets the link "latest" name it.
-func newRun(now time.Time) (string, error) {
-	all, err := runsFolder()
-	if err != nil {
-		return "", err
-	}
-	name := now.UTC().Format("20060102T150405Z")
-	folder := filepath.Join(all, name)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", err
-	}
-
-	latest := filepath.Join(all, "latest")
-	if err := os.Remove(latest); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	return folder, os.Symlink(name, latest)
-}
-
-// The files of a run.
-const (
-	resultFile = "result.json"
-	pageFile   = "report.html"
-	junitFile  = "junit.xml"
-)
-
-// store writes a run into its folder: its result, page and JUnit file.
-func store(folder string, run, earlier *results.Run) error {
-	if err := run.WriteFile(filepath.Join(folder, resultFile)); err != nil {
-		return err
-	}
-	if err := writePage(folder, run, earlier); err != nil {
-		return err
-	}
-
-	junit, err := os.Create(filepath.Join(folder, junitFile))
-	if err != nil {
-		return err
-	}
-	return errors.Join(results.WriteJUnit(junit, run), junit.Close())
-}
-
-func writePage(folder string, run, earlier *results.Run) error {
-	page, err := os.Create(filepath.Join(folder, pageFile))
-	if err != nil {
-		return err
-	}
-	return errors.Join(results.WritePage(page, run, earlier), page.Close())
-}
-
-// makePage is the command "page".
-func makePage(_ context.Context, args []string) error {
-	flags := newFlags("page", "FOLDER", "makes the page of a stored run again, from its result.json")
-	earlierFile := flags.String("compare", "", "a result.json of an earlier run, to compare with")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() != 1 {
-		return errors.New("name the folder of one run, such as .data/loadtest/latest")
-	}
-
-	folder := flags.Arg(0)
-	run, err := results.ReadFile(filepath.Join(folder, resultFile))
-	if err != nil {
-		return err
-	}
-	earlier, err := readEarlier(*earlierFile)
-	if err != nil {
-		return err
-	}
-	if err := writePage(folder, run, earlier); err != nil {
-		return err
-	}
-	fmt.Println("page:", filepath.Join(folder, pageFile))
-	return nil
-}
-
-// readEarlier reads the run to compare with; nil without one.
-func readEarlier(path string) (*results.Run, error) {
-	if path == "" {
-		return nil, nil
-	}
-	return readRun(path)
-}
-
-// readRun reads a result.json, or that of a folder.
-func readRun(path string) (*results.Run, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		path = filepath.Join(path, resultFile)
-	}
-	return results.ReadFile(path)
-}
-
-// compare is the command "compare".
-func compare(_ context.Context, args []string) error {
-	flags := newFlags("compare", "OLD NEW", "compares two stored runs, each a result.json or its folder")
-	factor := flags.Float64("factor", 1.5, "how many times slower than before, each relative to its own empty path, is a regression")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() != 2 {
-		return errors.New("name two runs, the older first: each a result.json or its folder")
-	}
-	if *factor <= 1 {
-		return fmt.Errorf("-factor is %g: it must be above 1", *factor)
-	}
-
-	before, err := readRun(flags.Arg(0))
-	if err != nil {
-		return err
-	}
-	after, err := readRun(flags.Arg(1))
-	if err != nil {
-		return err
-	}
-	return printComparison(before, after, *factor)
-}
-
-func printComparison(before, after *results.Run, factor float64) error {
-	comparison := results.Compare(before, after, factor)
-	if err := comparison.WriteTable(os.Stdout); err != nil {
-		return err
-	}
-	if len(comparison.Regressions) > 0 {
-		return fmt.Errorf("slower than before: %s", strings.Join(comparison.Regressions, "; "))
-	}
-	return nil
 }
 
 // newFlags are the flags of a command, whose help says what it does.

@@ -234,7 +234,7 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	generators := []harness.Process{{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers")}
 	stop := harness.Watch(ctx, 500*time.Millisecond, slices.Concat(session.programs, generators)...)
 
-	failed := session.causeOutages(bounded, cmd)
+	failed := session.causeOutages(bounded)
 	err = cmd.Wait()
 	result := &outcome{programs: stop(), begun: true}
 	result.othersCores = othersOf(before, result.programs)

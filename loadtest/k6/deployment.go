@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"vendorapi/internal/stack/client"
+	"vendorapi/loadtest/k6/results"
+)
+
+// deployment is a system that somebody else runs.
+type deployment struct {
+	origin   string // of the Vendor API, as the scripts find it
+	accounts []*account
+	webhooks webhooks
+	hasFleet bool // credentials of a fleet are among the settings
+}
+
+func openDeployment(ctx context.Context, o *options) (*deployment, error) {
+	origin, err := originOf(os.Getenv("BASE_URL"))
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := givenAccounts()
+	if err != nil {
+		return nil, err
+	}
+
+	d := &deployment{origin: origin}
+	d.hasFleet = os.Getenv("OPS_URL") != "" && os.Getenv("FLEET_CLIENT_ID") != "" && os.Getenv("FLEET_CLIENT_SECRET") != ""
+	vendors := client.New(origin+"/api/vendor/v1", 16)
+	for i, record := range accounts {
+		api, err := vendors.Login(ctx, "/token", record.ClientID, record.ClientSecret)
+		if err != nil {
+			return nil, fmt.Errorf("account %d (%s) cannot log in at %s: %w", i+1, record.ClientID, origin, err)
+		}
+		d.accounts = append(d.accounts, &account{accountRecord: record, label: label(i), api: api})
+	}
+
+	d.webhooks, err = chooseWebhooks(ctx, o.receiver, d)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("against %s, as %d accounts; webhooks: %s\n", results.TargetOf(origin), len(d.accounts), d.webhooks.how())
+	return d, nil
+}
+
+func (d *deployment) close() {}
+
+func (d *deployment) name() string { return results.TargetOf(d.origin) }
+
+func (d *deployment) generator() string {
+	return "k6 ran on this machine, and every figure includes the network between it and the deployment"
+}
+
+func (d *deployment) settings() []string { return d.environment() }
+
+// environment is what the scripts need.
+func (d *deployment) environment() []string {
+	list, err := accountsSetting(d.accounts)
+	if err != nil {
+		list = "[]" // the scripts say that they have no accounts
+	}
+	return []string{"BASE_URL=" + d.origin, "ACCOUNTS=" + list}
+}
+
+func (d *deployment) lacks(s *script) string {
+	fewest := d.accounts[0].Limits.burstOf()
+	for _, a := range d.accounts {
+		fewest = min(fewest, a.Limits.burstOf())
+	}
+	contract := contractLimits().burstOf()
+
+	switch {
+	case s.needs.Outages:
+		return "somebody who makes the system fail meanwhile (-scripts " + s.name + ")"
+	case s.needs.Fleet && !d.hasFleet:
+		return "a fleet: OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET"
+	case s.needs.Orders > 0 && fewest <= contract:
+		return fmt.Sprintf("accounts with raised limits (make load-accounts ORDERS=%d)", s.needs.Orders)
+	case s.name == "burst" && fewest != contract:
+		return "accounts with the contract's limits"
+	}
+	return ""
+}
+
+func (d *deployment) with(ctx context.Context, _ *script, use func(context.Context, *session) error) error {
+	return use(ctx, &session{env: d.environment(), accounts: d.accounts, webhooks: d.webhooks})
+}
+
+// isLoopback reports that the deployment runs on this machine.
+func (d *deployment) isLoopback() bool {
+	u, err := url.Parse(d.origin)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vendorapi/internal/stack/client"
+)
+
+// accountsFile is the file of accounts of the command "accounts".
+type accountsFile struct {
+	path     string
+	accounts []accountRecord
+}
+
+// readAccountsFile reads the file; one that does not exist has no accounts.
+func readAccountsFile(path string) (*accountsFile, error) {
+	f := &accountsFile{path: path}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.accounts, err = readAccounts(text)
+	return f, err
+}
+
+// write replaces the file as a whole. It holds secrets, so only its owner may read it.
+func (f *accountsFile) write() error {
+	text, err := json.MarshalIndent(f.accounts, "", "  ")
+	if err != nil {
+		return err
+	}
+	unfinished := f.path + ".unfinished"
+	if err := os.WriteFile(unfinished, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, f.path)
+}
+
+// prepareAccounts is the command "accounts", `make load-accounts`.
+func prepareAccounts(ctx context.Context, args []string) error {
+	flags := newFlags("accounts", "", `makes accounts for load tests, raises the limits of all that the file has, and gives them back.
+It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
+	path := flags.String("file", os.Getenv("ACCOUNTS"), "the `file` of accounts; it is made if it does not exist, and holds secrets")
+	count := flags.Int("count", 0, "how many accounts the file has to have; what is missing is created")
+	orders := flags.Int("orders", 0, "raise the limits of each so that it may send so many orders in 10 s")
+	restore := flags.Bool("restore", false, "give each account the limits back that it had before")
+	suspend := flags.Bool("suspend", false, "suspend each account, so that its credentials are of no use any more")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+
+	switch {
+	case *path == "":
+		return errors.New("name the file of accounts: -file FILE (make load-accounts ACCOUNTS=FILE)")
+	case *count < 0 || *count > 1000:
+		return fmt.Errorf("-count is %d: it must be from 1 to 1,000", *count)
+	case *orders < 0 || *orders > 100_000:
+		return fmt.Errorf("-orders is %d: it must be from 1 to 100,000", *orders)
+	case *restore && *orders > 0:
+		return errors.New("-restore gives limits back, and -orders raises them: choose one")
+	case *count == 0 && *orders == 0 && !*restore && !*suspend:
+		return errors.New("say what to do: -count, -orders, -restore or -suspend (make load-accounts COUNT=…, ORDERS=…, RESTORE=yes or SUSPEND=yes)")
+	}
+	admin, err := adminOf(os.Getenv("OPS_URL"), os.Getenv("ADMIN_KEY"))
+	if err != nil {
+		return err
+	}
+	file, err := readAccountsFile(*path)
+	if err != nil {
+		return err
+	}
+
+	if err := file.create(ctx, admin, *count); err != nil {
+		return err
+	}
+	if *orders > 0 {
+		err = file.raise(ctx, admin, *orders)
+	}
+	if *restore {
+		err = file.restore(ctx, admin)
+	}
+	if *suspend && err == nil {
+		err = file.suspend(ctx, admin)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d accounts: %s\n", len(file.accounts), shownPath(*path))
+	return nil
+}
+
+func shownPath(path string) string {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	return absolute
+}
+
+// adminOf returns the admin API.
+func adminOf(opsURL, key string) (*client.Client, error) {
+	if opsURL == "" || key == "" {
+		return nil, errors.New("set OPS_URL and ADMIN_KEY, such as by: set -a; . .data/demo.env; set +a")
+	}
+	return client.New(strings.TrimRight(opsURL, "/")+"/api/admin/v1", 8).As(strings.TrimRight(opsURL, "/")+"/api/admin/v1", key), nil
+}
+
+// create creates accounts until there are so many. Each is in the file before the next one is created: its secret is
+// shown only once.
+func (f *accountsFile) create(ctx context.Context, admin *client.Client, count int) error {
+	for n := len(f.accounts); n < count; n++ {
+		created := accountRecord{Name: fmt.Sprintf("Load test %d", n+1), Limits: contractLimits()}
+		if err := admin.Call(ctx, http.MethodPost, "/accounts", map[string]string{"name": created.Name}, &created); err != nil {
+			return fmt.Errorf("create account %d: %w", n+1, err)
+		}
+		f.accounts = append(f.accounts, created)
+		if err := f.write(); err != nil {
+			return fmt.Errorf("account %s was created, and its secret could not be written: %w", created.AccountID, err)
+		}
+	}
+	return nil
+}
+
+// raise raises the limits of each account. What they were is in the file before they are changed.
+func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders int) error {
+	for i := range f.accounts {
+		a := &f.accounts[i]
+		path, err := a.adminPath()
+		if err != nil {
+			return err
+		}
+		var now struct{ Limits limits }
+		if err := admin.Call(ctx, http.MethodGet, path, nil, &now); err != nil {
+			return fmt.Errorf("read the limits of account %d: %w", i+1, err)
+		}
+		if a.Before == nil {
+			a.Before = &now.Limits
+			if err := f.write(); err != nil {
+				return err
+			}
+		}
+
+		raised := raisedLimits(orders)
+		raised.Stores = now.Limits.Stores
+		if err := a.change(ctx, admin, path, raised); err != nil {
+			return err
+		}
+		if err := f.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore gives each account its limits back.
+func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error {
+	for i := range f.accounts {
+		a := &f.accounts[i]
+		if a.Before == nil {
+			continue
+		}
+		path, err := a.adminPath()
+		if err != nil {
+			return err
+		}
+		if err := a.change(ctx, admin, path, a.Before); err != nil {
+			return err
+		}
+		a.Before = nil
+		if err := f.write(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suspend suspends each account.
+func (f *accountsFile) suspend(ctx context.Context, admin *client.Client) error {
+	for i := range f.accounts {
+		path, err := f.accounts[i].adminPath()
+		if err != nil {
+			return err
+		}
+		if err := admin.Call(ctx, http.MethodPatch, path, map[string]bool{"suspended": true}, nil); err != nil {
+			return fmt.Errorf("suspend account %s: %w", f.accounts[i].AccountID, err)
+		}
+	}
+	return nil
+}
+
+// change sets the limits of an account.
+func (a *accountRecord) change(ctx context.Context, admin *client.Client, path string, to *limits) error {
+	var changed struct{ Limits limits }
+	err := admin.Call(ctx, http.MethodPatch, path, map[string]any{"limits": to.forChange()}, &changed)
+	if err != nil {
+		return fmt.Errorf("change the limits of account %s: %w", a.AccountID, err)
+	}
+	a.Limits = &changed.Limits
+	return nil
+}
+
+// forChange is the body of a change: a burst that is absent is removed, which the admin API wants to be said.
+func (l *limits) forChange() map[string]any {
+	of := func(e endpointLimit) map[string]any {
+		return map[string]any{"sustained": e.Sustained, "burst": e.Burst}
+	}
+	return map[string]any{
+		"orders": of(l.Orders), "orderStatus": of(l.OrderStatus), "cancel": of(l.Cancel), "token": of(l.Token),
+		"stores": map[string]any{"sustained": l.Stores.Sustained, "burst": l.Stores.Burst},
+	}
+}
+
+// adminPath is where the admin API has the account.
+func (a *accountRecord) adminPath() (string, error) {
+	if a.AccountID == "" {
+		return "", fmt.Errorf("the file has no accountId for %s: an operator knows it, and accounts that were created by this command have it", a.ClientID)
+	}
+	return "/accounts/" + url.PathEscape(a.AccountID), nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/k6/results"
+)
+
+// ownSystems starts a system for each script, so that none feels what another has left.
+type ownSystems struct {
+	bin  string // folder of the programs
+	keep bool   // the systems' data
+}
+
+// courierStep makes a delivery last some seconds, so that every order ends within its script's run or soon after.
+const courierStep = 500 * time.Millisecond
+
+func newOwnSystems(ctx context.Context, keep bool) (*ownSystems, error) {
+	bin, err := os.MkdirTemp("", "vendor-load-bin-")
+	if err != nil {
+		return nil, err
+	}
+	t := &ownSystems{bin: bin, keep: keep}
+
+	fmt.Println("building the programs")
+	if err := stack.Build(ctx, bin); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *ownSystems) close() { _ = os.RemoveAll(t.bin) } // it is among the temporary ones
+
+func (t *ownSystems) name() string { return results.OwnSystems }
+
+func (t *ownSystems) generator() string {
+	return "k6, the receivers, the gateway, the worker and Redis share these processors, so every figure includes what the generator took"
+}
+
+func (t *ownSystems) settings() []string { return []string{"FRESH=yes"} }
+
+func (t *ownSystems) lacks(*script) string { return "" }
+
+func (t *ownSystems) with(ctx context.Context, s *script, use func(context.Context, *session) error) error {
+	o := stack.Options{BinDir: t.bin, Courier: "auto", CourierStep: courierStep, Out: os.Stdout}
+	if s.needs.Courier != "" {
+		o.Courier = s.needs.Courier
+	}
+	return harness.WithSystem(ctx, os.Stdout, t.keep, o, func(ctx context.Context, system *harness.System) error {
+		accounts, err := openAccounts(ctx, system, s)
+		if err != nil {
+			return err
+		}
+		list, err := accountsSetting(accounts)
+		if err != nil {
+			return err
+		}
+
+		demo := &system.Demo
+		running := &session{
+			env: []string{
+				"BASE_URL=" + demo.BaseURL, "ACCOUNTS=" + list, "FLEET_ID=" + demo.Fleet.FleetID, "FRESH=yes",
+				"OPS_URL=" + demo.OpsURL, "FLEET_CLIENT_ID=" + demo.Fleet.ClientID, "FLEET_CLIENT_SECRET=" + demo.Fleet.ClientSecret,
+			},
+			accounts: accounts,
+			fresh:    true,
+			webhooks: &receivers{mux: system.Hooks, url: system.HooksURL},
+			programs: []harness.Process{
+				{Name: "gateway", PID: system.Gateway.PID()},
+				{Name: "worker", PID: system.Worker.PID()},
+				{Name: "redis-server", PID: system.Redis.PID()},
+			},
+		}
+		if s.needs.Outages {
+			running.outages = func(ctx context.Context) error { return killInTurn(ctx, system) }
+			running.programs = nil // they are others after each kill
+		}
+		return use(ctx, running)
+	})
+}
+
+// openAccounts creates the accounts that a script needs.
+func openAccounts(ctx context.Context, system *harness.System, s *script) ([]*account, error) {
+	limits := contractLimits()
+	if s.needs.Orders > 0 {
+		limits = raisedLimits(s.needs.Orders)
+	}
+
+	var accounts []*account
+	for i := range s.needs.Accounts {
+		vendor, err := system.OpenAccount(ctx, fmt.Sprintf("Yük Testi %s %d", s.name, i+1), limits)
+		if err != nil {
+			return nil, fmt.Errorf("open account %d: %w", i+1, err)
+		}
+		accounts = append(accounts, &account{
+			accountRecord: accountRecord{
+				AccountID: vendor.AccountID, ClientID: vendor.ClientID, ClientSecret: vendor.ClientSecret, Limits: limits,
+			},
+			label: label(i),
+			api:   vendor.Client,
+		})
+	}
+	return accounts, nil
+}
