@@ -340,3 +340,26 @@ func forge(refusal *http.Response, by *acceptance) {
 	refusal.ContentLength = int64(len(by.body))
 	refusal.Body = io.NopCloser(bytes.NewReader(by.body))
 }
+
+func TestDeployment_ThatReachesNoReceiverIsStillTested(t *testing.T) {
+	withDeployment(t, 1, func(system *harness.System) {
+		deaf := newMutant(t, system.Demo.BaseURL, func(_ *mutant, w http.ResponseWriter, r *http.Request) bool {
+			isTest := strings.HasSuffix(r.URL.Path, "/webhook/test")
+			if isTest { // as if the event went into a network that does not lead here
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"success": true, "data": {}}`)
+			}
+			return isTest
+		}, nil)
+		t.Setenv("BASE_URL", deaf.URL)
+
+		result := playDeployment(t, &options{scripts: "steady", duration: 4 * time.Second})
+
+		if !result.Passed() {
+			t.Errorf("steady.js did not hold: %q", result.Failures)
+		}
+		if w := result.Webhooks; w.How != results.WebhooksNotChecked || !strings.Contains(w.Why, "no webhook arrives") {
+			t.Errorf("%+v", w)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -56,16 +57,54 @@ func (r *receivers) serve(w http.ResponseWriter, request *http.Request) {
 	found.ServeHTTP(w, request)
 }
 
-// begin registers a webhook for each account. The secret of a new one is shown once.
+// arrivesWithin is how long a test event may take.
+const arrivesWithin = 10 * time.Second
+
+// tryOut sends a test event to the receiver of an account, and returns why it does not arrive. The webhook is removed
+// again.
+func (r *receivers) tryOut(ctx context.Context, a *account) error {
+	if err := r.begin(ctx, []*account{a}); err != nil {
+		return err
+	}
+	defer r.end()
+
+	if err := a.api.Call(ctx, http.MethodPost, "/webhook/test", nil, nil); err != nil {
+		return err
+	}
+	return harness.Await(ctx, "a test event", arrivesWithin, 20*time.Millisecond, func() (bool, error) {
+		return r.byID[a.label].Counts().Events["webhook.test"] > 0, nil
+	})
+}
+
+// register registers a webhook and returns its secret, which is shown only for a new one. One that is being removed is
+// waited for.
+func (r *receivers) register(ctx context.Context, a *account) (secret string, err error) {
+	var set struct{ Secret string }
+	for range 10 {
+		answer, err := a.api.Do(ctx, http.MethodPut, "/webhook", map[string]string{"url": r.url + "/" + a.label})
+		if err != nil {
+			return "", err
+		}
+		if answer.Code != "WEBHOOK_BEING_REMOVED" {
+			err := answer.Into(&set)
+			return set.Secret, err
+		}
+		if err := harness.Sleep(ctx, answer.RetryAfter()); err != nil {
+			return "", err
+		}
+	}
+	return "", errors.New("the webhook that it had is still being removed")
+}
+
+// begin registers a webhook for each account.
 func (r *receivers) begin(ctx context.Context, accounts []*account) error {
 	byID := map[string]*receiver.Receiver{}
 	for _, a := range accounts {
-		var set struct{ Secret string }
-		err := a.api.Call(ctx, http.MethodPut, "/webhook", map[string]string{"url": r.url + "/" + a.label}, &set)
+		secret, err := r.register(ctx, a)
 		if err != nil {
 			return fmt.Errorf("webhook of account %s: %w", a.label, err)
 		}
-		byID[a.label], err = receiver.New(receiver.Options{Secrets: []string{set.Secret}})
+		byID[a.label], err = receiver.New(receiver.Options{Secrets: []string{secret}})
 		if err != nil {
 			return fmt.Errorf("webhook of account %s: %w", a.label, err)
 		}

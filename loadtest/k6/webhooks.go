@@ -57,10 +57,24 @@ func chooseWebhooks(ctx context.Context, o receiverOptions, d *deployment) (webh
 		if taken != "" {
 			return nil, fmt.Errorf("%s has a webhook already, which the load test would replace: use accounts of its own (make load-accounts)", taken)
 		}
-		return newReceivers(o.addr, strings.TrimRight(o.url, "/"))
+		r, err := newReceivers(o.addr, strings.TrimRight(o.url, "/"))
+		if err != nil {
+			return nil, err
+		}
+		if err := r.tryOut(ctx, d.accounts[0]); err != nil {
+			return nil, fmt.Errorf("no webhook arrives at %s: %w", o.url, err)
+		}
+		return r, nil
 	}
 	if d.isLoopback() && taken == "" {
-		return newReceivers("127.0.0.1:0", "")
+		r, err := newReceivers("127.0.0.1:0", "")
+		if err != nil {
+			return nil, err
+		}
+		if err := r.tryOut(ctx, d.accounts[0]); err != nil { // it may run in containers, or send to public addresses only
+			return unchecked{why: fmt.Sprintf("no webhook arrives at %s (%v); give -receiver-url and -receiver-addr", r.url, err)}, ctx.Err()
+		}
+		return r, nil
 	}
 
 	hasIDs := !slices.ContainsFunc(d.accounts, func(a *account) bool { return a.AccountID == "" })
