@@ -88,6 +88,21 @@ func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
 	}
 }
 
+// Prometheus asks nobody for a password, so it takes what others write only where the settings say so.
+func TestCompose_PrometheusTakesRemoteWritesOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	const receiver = "--web.enable-remote-write-receiver"
+	for _, env := range [][]string{nil, {"PROMETHEUS_FLAGS=" + receiver}} {
+		p, err := project(t, "", env, "observe")
+		must(t, err)
+
+		command := p.Services["prometheus"].Command
+		if slices.Contains(command, "") || slices.Contains(command, receiver) != (env != nil) {
+			t.Errorf("with %q Prometheus is started with %q", env, command)
+		}
+	}
+}
+
 func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 	t.Parallel()
 	p := whole(t)
