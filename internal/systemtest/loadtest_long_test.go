@@ -35,7 +35,9 @@ export const options = plan({
   title: 'Overload',
   proves: '',
   levels: [],
-  scenarios: { till: { executor: 'constant-arrival-rate', rate: 100, duration: '3s', preAllocatedVUs: 4, gracefulStop: '30s' } },
+  scenarios: {
+    till: { executor: 'constant-arrival-rate', rate: 100, duration: '3s', preAllocatedVUs: 4, gracefulStop: '30s' },
+  },
 });
 
 export function setup() {
@@ -52,11 +54,12 @@ export default function (data) {
 }
 `
 
-// prometheusServer is a real Prometheus that scrapes a gateway and takes what k6 writes.
+// prometheusServer is a real Prometheus in a process of its own. It scrapes a gateway and takes what k6 writes.
 type prometheusServer struct {
 	url string
 }
 
+// startPrometheus starts one that ends with the test, and returns once it has scraped the gateway.
 func startPrometheus(t *testing.T, gateway *stack.Program) prometheusServer {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
@@ -71,7 +74,7 @@ scrape_configs:
 `, target), 0o600))
 
 	addr := stack.FreeAddr()
-	// Prometheus takes native histograms without being told to since 3.9; Debian has an older one.
+	// A Prometheus takes native histograms without being told to since 3.9; Debian has an older one.
 	start(t, tool(t, "prometheus", "--web.enable-remote-write-receiver", "--enable-feature=native-histograms",
 		"--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+addr))
 	p := prometheusServer{url: "http://" + addr}
@@ -92,6 +95,7 @@ func (p prometheusServer) get(t *testing.T, path string, query url.Values, data 
 		Data  any
 	}{Data: data}
 	must(t, json.NewDecoder(resp.Body).Decode(&answer))
+
 	if answer.Error != "" {
 		t.Fatalf("%s of %v: %s", path, query, answer.Error)
 	}
@@ -119,21 +123,20 @@ func (p prometheusServer) shown(t *testing.T, expr string, since time.Time) []ma
 	return series
 }
 
-// runK6 plays a script as a vendor, and sends the results to a Prometheus.
-func runK6(t *testing.T, script string, s *stackEnv, v account, p prometheusServer) {
+// runK6 plays a script with the given settings, and sends the results to Prometheus.
+func (p prometheusServer) runK6(t *testing.T, script string, settings ...string) {
 	t.Helper()
 	k6, err := harness.K6(t.Context(), echo{t})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "script.js")
 	must(t, os.WriteFile(file, []byte(script), 0o600))
 
-	cmd := exec.CommandContext(t.Context(), k6, "run", "--quiet", "--no-usage-report", "--address", "", "--out", "experimental-prometheus-rw", file)
-	demo := &s.Demo
-	cmd.Env = append(os.Environ(),
-		"BASE_URL="+demo.BaseURL, "CLIENT_ID="+v.ClientID, "CLIENT_SECRET="+v.ClientSecret,
-		"OPS_URL="+demo.OpsURL, "FLEET_CLIENT_ID="+demo.Fleet.ClientID, "FLEET_CLIENT_SECRET="+demo.Fleet.ClientSecret,
-		"K6_PROMETHEUS_RW_SERVER_URL="+p.url+"/api/v1/write", "K6_PROMETHEUS_RW_PUSH_INTERVAL=1s",
-		"K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true", "K6_PROMETHEUS_RW_STALE_MARKERS=true")
+	cmd := exec.CommandContext(t.Context(), k6, "run", "--quiet", "--no-usage-report", "--address", "",
+		"--out", "experimental-prometheus-rw", file)
+	cmd.Env = slices.Concat(os.Environ(), settings, []string{
+		"K6_PROMETHEUS_RW_SERVER_URL=" + p.url + "/api/v1/write", "K6_PROMETHEUS_RW_PUSH_INTERVAL=1s",
+		"K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true", "K6_PROMETHEUS_RW_STALE_MARKERS=true",
+	})
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "level=error") {
 		t.Fatalf("k6: %v\n%s", err, out)
@@ -149,14 +152,13 @@ func TestLoadTest_ResultsReachTheDashboard(t *testing.T) {
 	p := startPrometheus(t, s.Gateway)
 
 	began := time.Now()
+	fleet := &s.Demo.Fleet
 	library := filepath.Join(filepath.Dir(moduleFile(t, "docker-compose.yml")), "loadtest", "lib")
-	runK6(t, fmt.Sprintf(overload, library), s, v, p)
+	p.runK6(t, fmt.Sprintf(overload, library),
+		"BASE_URL="+s.Demo.BaseURL, "CLIENT_ID="+v.ClientID, "CLIENT_SECRET="+v.ClientSecret,
+		"OPS_URL="+s.Demo.OpsURL, "FLEET_CLIENT_ID="+fleet.ClientID, "FLEET_CLIENT_SECRET="+fleet.ClientSecret)
 
-	panels := panelsOfLoadTests(t)
-	if len(panels) == 0 {
-		t.Fatal("the dashboard has no row for load tests")
-	}
-	for _, panel := range panels {
+	for _, panel := range panelsOfLoadTests(t) {
 		for _, target := range panel.Targets {
 			text := strings.NewReplacer("$__rate_interval", "30s", "$environment", "sandbox").Replace(target.Expr)
 			checkShown(t, panel.Title, text, p.shown(t, text, began))
@@ -165,7 +167,7 @@ func TestLoadTest_ResultsReachTheDashboard(t *testing.T) {
 
 	var written []map[string]string
 	p.get(t, "/api/v1/series", url.Values{"match[]": {`{__name__=~"k6_.+"}`}}, &written)
-	checkK6Labels(t, written, v.ClientID, v.ClientSecret, s.Demo.Fleet.ClientID, s.Demo.Fleet.ClientSecret)
+	checkK6Labels(t, written, v.ClientID, v.ClientSecret, fleet.ClientID, fleet.ClientSecret)
 }
 
 // panelsOfLoadTests returns the panels between the row of load tests and the next row.
@@ -173,6 +175,10 @@ func panelsOfLoadTests(t *testing.T) []dashboardPanel {
 	t.Helper()
 	all := readDashboard(t).Panels
 	row := slices.IndexFunc(all, func(p dashboardPanel) bool { return p.Title == "Load test (k6)" })
+	if row < 0 {
+		t.Fatal("the dashboard has no row for load tests")
+	}
+
 	panels := all[row+1:]
 	next := slices.IndexFunc(panels, func(p dashboardPanel) bool { return p.Type == "row" })
 	if next < 0 {
@@ -202,7 +208,8 @@ func checkShown(t *testing.T, panel, text string, series []map[string]string) {
 	}
 }
 
-// k6Labels are those that the scripts' tags and k6's system tags become (plan() in loadtest/lib/levels.js).
+// k6Labels are the labels that a series of k6 may have: the library's tags, and the system tags that plan() in
+// loadtest/lib/levels.js asks k6 for.
 var k6Labels = strings.Fields("__name__ account check error error_code expected_response method name reason scenario status")
 
 // checkK6Labels holds that the series that k6 wrote have no other labels, no secrets, and no label that has a value of
