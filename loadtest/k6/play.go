@@ -283,16 +283,24 @@ func (p *player) command(ctx context.Context, s *script, session *session, files
 	return cmd
 }
 
-// environment is the caller's, for the settings of scripts and of k6's outputs. A lazier garbage collector leaves more
-// of the processors to the system.
+// environment is the caller's, for the settings of scripts and of k6's outputs, with defaults of this program.
 func (p *player) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(setting string) bool {
 		return strings.HasPrefix(setting, "K6_OUT=") || strings.HasPrefix(setting, "MAKE")
 	})
-	if os.Getenv("DURATION") == "" {
-		env = append(env, "DURATION="+p.options.duration.String())
+	for _, unset := range [][2]string{
+		{"DURATION", p.options.duration.String()},
+		// A lazier garbage collector leaves more of the processors to the system.
+		{"GOGC", "400"},
+		// What the dashboard's row of load tests shows (K6.md).
+		{"K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", "true"},
+		{"K6_PROMETHEUS_RW_STALE_MARKERS", "true"},
+	} {
+		if os.Getenv(unset[0]) == "" {
+			env = append(env, unset[0]+"="+unset[1])
+		}
 	}
-	return append(env, "GOGC=400")
+	return env
 }
 
 // outputsOfEnvironment are those of K6_OUT, which k6 forgets when it gets --out.
