@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// leastForRate is how many requests an endpoint needs for a rate.
+// leastForRate is how many requests an endpoint must have had before its rate is shown.
 const leastForRate = 20
 
-// ScriptFiles are where the files of one script are. A distributed run has a summary and
+// ScriptFiles are the names of the files of one script. A distributed run has a summary and
 // samples for each of its parts.
 type ScriptFiles struct {
-	// Folder is where result.json will be, too. The other names are relative to it.
+	// Folder has the files, and result.json is written into it. The other names are relative to it.
 	Folder string
 
 	Samples, Summaries []string
@@ -32,11 +32,12 @@ type Options struct {
 	Name string // of the script, such as "steady"
 	File string // of the script, such as "loadtest/steady.js"
 
-	// Limits are those of accounts, by label, that do not have the contract's.
+	// Limits are the limits of accounts, by label. An account that is missing has the contract's.
 	Limits map[string]Limits
 
-	// FreshAccounts says that the accounts had sent nothing before this run. Of others no early
-	// refusal is called wrong: requests of before may have filled their windows.
+	// FreshAccounts says that the accounts had sent nothing before this run. Of other accounts
+	// earlier requests may have filled the windows, so a refusal soon after the beginning is not
+	// called wrong.
 	FreshAccounts bool
 }
 
@@ -93,15 +94,16 @@ func linkedFiles(files ScriptFiles) Files {
 	return linked
 }
 
-// fileExists reports whether there is such a file. An empty name is the folder, and no file.
+// fileExists reports whether the folder has a file of this name. An empty name is that of no file.
 func fileExists(folder, name string) bool {
 	info, err := os.Stat(filepath.Join(folder, name))
 
 	return err == nil && !info.IsDir()
 }
 
-// readSamples reads all samples. What is wrong with their content becomes a problem.
-func (s *Script) readSamples(files ScriptFiles) (*Samples, error) {
+// readSamples reads all samples. A file that is missing, and what is wrong with the content of
+// one, become problems. A file that exists and cannot be opened or read is an error.
+func (s *Script) readSamples(files ScriptFiles) (*sampleSet, error) {
 	samples := newSamples()
 	if len(files.Samples) == 0 {
 		s.AddProblem("k6 wrote no samples")
@@ -126,7 +128,8 @@ func (s *Script) readSamples(files ScriptFiles) (*Samples, error) {
 	return samples, nil
 }
 
-// readSummaries reads all summaries. What is wrong with them becomes a problem.
+// readSummaries reads all summaries. A file that is missing or is no summary becomes a problem. A
+// file that exists and cannot be read is an error.
 func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
 	if len(files.Summaries) == 0 {
 		s.AddProblem("the script wrote no summary")
@@ -154,7 +157,7 @@ func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
 	return summaries, nil
 }
 
-// describe copies what the script says of itself.
+// describe copies what the script says of itself. All parts of a run say the same.
 func (s *Script) describe(summaries []summary) {
 	if len(summaries) == 0 {
 		return
@@ -166,7 +169,7 @@ func (s *Script) describe(summaries []summary) {
 }
 
 // fill computes everything that follows from the samples alone.
-func (s *Script) fill(samples *Samples, options Options) {
+func (s *Script) fill(samples *sampleSet, options Options) {
 	began, ended := samples.span()
 	s.Began = began
 	s.TookSeconds = ended.Sub(began).Seconds()
@@ -187,19 +190,19 @@ func (s *Script) fill(samples *Samples, options Options) {
 
 // endpointKey identifies a row of endpoints.
 type endpointKey struct {
-	endpoint uint16 // index into Samples.names
-	status   int16
+	endpoint uint16 // index into sampleSet.names
+	status   int16  // 0: no answer
 }
 
 // endpointSamples are the requests of one row.
 type endpointSamples struct {
 	latencies   []float64 // milliseconds
 	inScenarios int       // requests that are not part of setup() or teardown()
-	unexpected  int
+	unexpected  int       // see Endpoint.Unexpected
 }
 
 // addEndpoints computes the rows of endpoints, the busiest first.
-func (s *Script) addEndpoints(samples *Samples) {
+func (s *Script) addEndpoints(samples *sampleSet) {
 	rows := map[endpointKey]*endpointSamples{}
 	for i := range samples.requests {
 		r := &samples.requests[i]
@@ -228,7 +231,7 @@ func (s *Script) addEndpoints(samples *Samples) {
 	})
 }
 
-// addBaseline sets the latency of the empty path, whose ascending latencies are given.
+// addBaseline sets Baseline. empty are the ascending latencies of the empty path, in milliseconds.
 func (s *Script) addBaseline(empty []float64) {
 	if len(empty) > 0 {
 		baseline := percentilesOf(empty)
@@ -236,7 +239,7 @@ func (s *Script) addBaseline(empty []float64) {
 	}
 }
 
-// add adds a request.
+// add adds a request to the row.
 func (e *endpointSamples) add(r *request) {
 	e.latencies = append(e.latencies, r.took)
 	if r.scenario != 0 {
@@ -247,7 +250,7 @@ func (e *endpointSamples) add(r *request) {
 	}
 }
 
-// endpoint returns the row. seconds is how long the scenarios took.
+// endpoint returns the row as it is shown. seconds is how long the scenarios took.
 func (e *endpointSamples) endpoint(name string, status int, seconds float64) Endpoint {
 	row := Endpoint{
 		Name:       name,
@@ -256,7 +259,8 @@ func (e *endpointSamples) endpoint(name string, status int, seconds float64) End
 		Latency:    percentilesOf(e.latencies),
 	}
 
-	if e.inScenarios >= leastForRate && seconds >= 1 {
+	hasRate := e.inScenarios >= leastForRate && seconds >= 1
+	if hasRate {
 		rate := float64(e.inScenarios) / seconds
 		row.PerSecond = &rate
 	}
@@ -265,7 +269,7 @@ func (e *endpointSamples) endpoint(name string, status int, seconds float64) End
 }
 
 // sortedChecks returns the checks by name.
-func sortedChecks(samples *Samples) []Check {
+func sortedChecks(samples *sampleSet) []Check {
 	var checks []Check
 	for _, name := range sortedKeys(samples.checks) {
 		checks = append(checks, *samples.checks[name])
@@ -274,7 +278,7 @@ func sortedChecks(samples *Samples) []Check {
 	return checks
 }
 
-// decideLevels decides each service level. empty are the ascending latencies of the empty path.
+// decideLevels sets Levels. empty are the ascending latencies of the empty path, in milliseconds.
 func (s *Script) decideLevels(summaries []summary, empty []float64) {
 	for _, level := range mergeLevels(summaries) {
 		s.Levels = append(s.Levels, levelOf(level, empty))
@@ -283,7 +287,7 @@ func (s *Script) decideLevels(summaries []summary, empty []float64) {
 
 // emptyLatencies returns the latencies of the answers from the empty path, ascending, in
 // milliseconds.
-func (s *Samples) emptyLatencies() []float64 {
+func (s *sampleSet) emptyLatencies() []float64 {
 	endpoint, found := s.indexOf[emptyPath]
 	if !found {
 		return nil
@@ -301,10 +305,10 @@ func (s *Samples) emptyLatencies() []float64 {
 	return latencies
 }
 
-// addRamp computes the steps and the knee. In parts of a distributed run each k6 offers its
-// share of the same rates, so their ceilings add up, and the knees that the parts' scripts see
-// for themselves mean nothing.
-func (s *Script) addRamp(summaries []summary, samples *Samples) {
+// addRamp sets Ramp: the steps and the knee (see Ramp). In a distributed run each k6 offers its
+// share of the same rates. So the ceilings of the parts are added up, and the knees that their
+// summaries name are not used. In a run of one part the knee must be that of the summary.
+func (s *Script) addRamp(summaries []summary, samples *sampleSet) {
 	if len(summaries) == 0 {
 		return
 	}
@@ -329,7 +333,7 @@ func (s *Script) addRamp(summaries []summary, samples *Samples) {
 	}
 }
 
-// sumOfCeilings returns nil if any part has no ceiling.
+// sumOfCeilings returns the sum of the parts' ceilings; nil if any part has none.
 func sumOfCeilings(summaries []summary) *float64 {
 	sum := 0.0
 	for _, part := range summaries {

@@ -39,7 +39,7 @@ type chartLine struct {
 	Path  string // of SVG; empty for a curve that is nowhere above zero
 }
 
-// chartsOf returns the two charts of a script: rates, and latencies.
+// chartsOf returns the two charts of a script: rates, and latencies. It returns nil without curves.
 func chartsOf(c *Curves) []chart {
 	if c == nil || len(c.Requests) == 0 {
 		return nil
@@ -48,6 +48,7 @@ func chartsOf(c *Curves) []chart {
 	return []chart{ratesChart(c), latenciesChart(c)}
 }
 
+// ratesChart returns the chart of the rates, from 0 to a round number above the highest one.
 func ratesChart(c *Curves) chart {
 	curves := []struct {
 		class, name string
@@ -83,6 +84,7 @@ func ratesChart(c *Curves) chart {
 	return drawn
 }
 
+// latenciesChart returns the chart of the latencies, between two powers of ten.
 func latenciesChart(c *Curves) chart {
 	curves := []struct {
 		class, name string
@@ -122,7 +124,7 @@ func latenciesChart(c *Curves) chart {
 	return drawn
 }
 
-// linearHeights returns the part of the height that each value has.
+// linearHeights returns each value as a part of the height; top is the value at its upper end.
 func linearHeights(values []float64, top float64) []float64 {
 	heights := make([]float64, len(values))
 	for i, value := range values {
@@ -132,8 +134,8 @@ func linearHeights(values []float64, top float64) []float64 {
 	return heights
 }
 
-// logarithmicHeights returns the part of the height that each latency has between two powers of
-// ten; NaN where nothing was measured.
+// logarithmicHeights returns each latency as a part of the height, whose ends are the powers bottom
+// and top of ten. NaN stands where nothing was measured.
 func logarithmicHeights(values []*Latency, bottom, top float64) []float64 {
 	heights := make([]float64, len(values))
 	for i, value := range values {
@@ -184,7 +186,7 @@ func timeTicks(c *Curves) []tick {
 	return ticks
 }
 
-// formatSeconds writes a time in one unit.
+// formatSeconds returns a time in the largest unit that is not longer than it.
 func formatSeconds(seconds int) string {
 	switch {
 	case seconds < 60:
@@ -196,7 +198,7 @@ func formatSeconds(seconds int) string {
 	}
 }
 
-// niceAbove returns the least of 1, 2, 5, 10, 20, … that is not below the value.
+// niceAbove returns the smallest of 1, 2, 5, 10, 20, … that is not below the value.
 func niceAbove(value float64) float64 {
 	if value <= 1 {
 		return 1
@@ -212,7 +214,7 @@ func niceAbove(value float64) float64 {
 	return 10 * power
 }
 
-// formatTick writes a number shortly.
+// formatTick returns a number with at most four digits, with "k" for thousands from 10,000 on.
 func formatTick(value float64) string {
 	if value >= 10000 {
 		return fmt.Sprintf("%.4gk", value/1000)
@@ -221,14 +223,14 @@ func formatTick(value float64) string {
 	return fmt.Sprintf("%.4g", value)
 }
 
-// plotX returns the coordinate of a part, from 0 to 1, of the width.
+// plotX returns the horizontal coordinate of a part of the width, from 0 to 1.
 func plotX(part float64) float64 { return plotLeft + part*(plotRight-plotLeft) }
 
-// plotY returns the coordinate of a part, from 0 to 1, of the height.
+// plotY returns the vertical coordinate of a part of the height, from 0 to 1.
 func plotY(part float64) float64 { return plotBottom - part*(plotBottom-plotTop) }
 
-// pathOf draws a curve through the middles of its buckets, whose heights are parts of the
-// chart's height. NaN leaves a gap.
+// pathOf returns the SVG path of a curve through the middles of its buckets. The heights are parts
+// of the chart's height, from 0 to 1; NaN leaves a gap.
 func pathOf(heights []float64) string {
 	var path strings.Builder
 	isDrawing := false

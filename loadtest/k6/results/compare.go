@@ -11,17 +11,19 @@ import (
 )
 
 const (
-	// defaultFactor is how many times slower, relative to the empty path, is a regression.
+	// defaultFactor is how many times as long as before, relative to the empty path, a latency may
+	// be. A longer one is a regression.
 	defaultFactor = 1.5
 
-	// leastForComparison is how many requests a latency must be of before it is compared.
+	// leastForComparison is how many requests an endpoint must have had, in both runs, before its
+	// latencies are compared.
 	leastForComparison = 100
 )
 
 // Comparison is what has changed between two runs.
 type Comparison struct {
-	Before string // when the earlier run began, and of which commit
-	Factor float64
+	Before string  // when the earlier run began, and which commit it tested
+	Factor float64 // how many times as long as before a latency may be, relative to the empty path
 
 	// Warnings say what makes the runs hard to compare.
 	Warnings []string
@@ -34,16 +36,16 @@ type Comparison struct {
 type ComparisonRow struct {
 	Script string
 	Figure string // such as "POST /orders 201 p95"
-	Unit   string
+	Unit   string // as it stands behind a number, with the space before it
 
 	Before, After *float64 // nil: not measured
 	Ratio         *float64 // of After to Before
 
-	// RelativeRatio is the ratio after each latency was divided by the empty path's of the same
-	// run. So it does not depend on how fast the machine was.
+	// RelativeRatio is Ratio with each latency divided by the empty path's of its own run. So it
+	// does not depend on how fast the machine was. It is nil where this cannot be computed.
 	RelativeRatio *float64
 
-	Note       string // why there is no ratio
+	Note       string // why a ratio is missing; empty if none is
 	Regression bool
 }
 
@@ -101,13 +103,13 @@ func (r *Run) script(name string) *Script {
 	return nil
 }
 
-// warn adds what makes the runs hard to compare.
+// warn sets Warnings, except those about missing scripts.
 func (c *Comparison) warn(before, after *Run) {
-	b, a := &before.Machine, &after.Machine
-	sameMachine := b.CPU == a.CPU && b.Cores == a.Cores && b.Memory == a.Memory
+	earlier, later := &before.Machine, &after.Machine
+	sameMachine := earlier.CPU == later.CPU && earlier.Cores == later.Cores && earlier.Memory == later.Memory
 	if !sameMachine {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("the machines differ (%s, %d cores; %s, %d cores): only what is relative to the empty path can be compared",
-			b.CPU, b.Cores, a.CPU, a.Cores))
+			earlier.CPU, earlier.Cores, later.CPU, later.Cores))
 	}
 	if before.Target != after.Target {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("the targets differ: %s before, %s now", before.Target, after.Target))
@@ -134,9 +136,9 @@ func (c *Comparison) compareScripts(before, after *Script) {
 	}
 	for i := range before.Endpoints {
 		endpoint := &before.Endpoints[i]
-		vanished := isSuccess(endpoint.Status) && after.endpoint(endpoint.Name, endpoint.Status) == nil
-		if vanished {
-			c.Rows = append(c.Rows, ComparisonRow{Script: after.Name, Figure: endpoint.Answers(), Note: "not in this run"})
+		isMissing := isSuccess(endpoint.Status) && after.endpoint(endpoint.Name, endpoint.Status) == nil
+		if isMissing {
+			c.Rows = append(c.Rows, ComparisonRow{Script: after.Name, Figure: endpoint.answers(), Note: "not in this run"})
 		}
 	}
 
@@ -151,6 +153,7 @@ func (c *Comparison) compareScripts(before, after *Script) {
 	c.compareKnees(before, after)
 }
 
+// isSuccess reports whether a status is 2xx.
 func isSuccess(status int) bool { return status >= 200 && status < 300 }
 
 // endpoint returns the row of an endpoint and status; nil if there is none.
@@ -165,7 +168,7 @@ func (s *Script) endpoint(name string, status int) *Endpoint {
 	return nil
 }
 
-// ordersPerSecond returns nil for a script that accepted no order.
+// ordersPerSecond returns how many orders were accepted per second; nil if none was.
 func (s *Script) ordersPerSecond() *float64 {
 	if s.Counts.OrdersAccepted == 0 || s.TookSeconds <= 0 {
 		return nil
@@ -174,10 +177,10 @@ func (s *Script) ordersPerSecond() *float64 {
 	return pointerTo(float64(s.Counts.OrdersAccepted) / s.TookSeconds)
 }
 
-// compareEndpoints adds the rows of one endpoint. Regressions are sought in p50 and p95 only:
-// p99 is of so few requests that chance moves it.
+// compareEndpoints adds the rows of one endpoint; earlier is nil if the run before had no such
+// requests. Only p50 and p95 can be regressions: so few requests decide p99 that chance moves it.
 func (c *Comparison) compareEndpoints(before, after *Script, earlier, endpoint *Endpoint) {
-	row := ComparisonRow{Script: after.Name, Figure: endpoint.Answers(), Unit: " ms"}
+	row := ComparisonRow{Script: after.Name, Figure: endpoint.answers(), Unit: " ms"}
 	if earlier == nil {
 		row.Note = "not in the earlier run"
 		c.Rows = append(c.Rows, row)
@@ -233,10 +236,10 @@ func (c *Comparison) addLatencies(base ComparisonRow, changes []latencyChange) {
 	}
 }
 
-// hasBaseline reports whether the empty path was requested often enough.
+// hasBaseline reports whether the empty path was requested often enough to compare with it.
 func hasBaseline(s *Script) bool { return s.Baseline != nil && s.Baseline.Count >= leastForRelative }
 
-// compareKnees adds a row for two ramps.
+// compareKnees adds a row for the knees, if both scripts have a ramp.
 func (c *Comparison) compareKnees(before, after *Script) {
 	if before.Ramp == nil || after.Ramp == nil {
 		return
@@ -259,8 +262,8 @@ func (c *Comparison) addRow(row ComparisonRow) {
 	c.Rows = append(c.Rows, row)
 }
 
-// RowsOf returns the rows of one script.
-func (c *Comparison) RowsOf(script string) []ComparisonRow {
+// rowsOf returns the rows of one script.
+func (c *Comparison) rowsOf(script string) []ComparisonRow {
 	var rows []ComparisonRow
 	for _, row := range c.Rows {
 		if row.Script == script {
@@ -271,7 +274,7 @@ func (c *Comparison) RowsOf(script string) []ComparisonRow {
 	return rows
 }
 
-// format writes a value with its unit, or "-".
+// format returns a value with its unit, or "-" for one that was not measured.
 func (r *ComparisonRow) format(value *float64) string {
 	if value == nil || math.IsInf(*value, 0) {
 		return "-"
@@ -280,7 +283,7 @@ func (r *ComparisonRow) format(value *float64) string {
 	return harness.Number(*value) + r.Unit
 }
 
-// Values are the earlier and the later value, the ratio and the relative one, as text.
+// Values returns the earlier and the later value, the ratio and the relative one, as text.
 func (r *ComparisonRow) Values() []string {
 	return []string{r.format(r.Before), r.format(r.After), formatRatio(r.Ratio), formatRatio(r.RelativeRatio)}
 }
@@ -293,7 +296,7 @@ func formatRatio(ratio *float64) string {
 	return harness.Number(*ratio)
 }
 
-// Words says what there is to say about the row.
+// Words returns "REGRESSION" for a row that is one, and the note of any other.
 func (r *ComparisonRow) Words() string {
 	if r.Regression {
 		return "REGRESSION"

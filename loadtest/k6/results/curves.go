@@ -1,8 +1,6 @@
 package results
 
-import (
-	"time"
-)
+import "time"
 
 // maxBuckets is how many points a curve has at most.
 const maxBuckets = 120
@@ -11,7 +9,8 @@ const maxBuckets = 120
 // multiples are used.
 var bucketLengths = []int{1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600}
 
-// maxBucketSeconds is longer than any bucket: samples of two centuries fit into maxBuckets.
+// maxBucketSeconds is longer than any bucket: samples of two centuries, which is what addLine
+// allows, fit into maxBuckets of them.
 const maxBucketSeconds = 2 * 365 * 24 * 3600
 
 // Curves are what was measured over the time of a script, in buckets of equal length. All
@@ -33,7 +32,7 @@ type Curves struct {
 	EmptyP99 []*Latency `json:"empty_p99_ms"`
 }
 
-// isValid reports whether all curves have the same buckets.
+// isValid reports whether all curves have the same number of buckets, of a possible length.
 func (c *Curves) isValid() bool {
 	buckets := len(c.Requests)
 	for _, curve := range [][]float64{c.Accepted, c.Dropped, c.Failed, c.Refused} {
@@ -52,8 +51,8 @@ func (c *Curves) isValid() bool {
 	return buckets <= maxBuckets && hasLength
 }
 
-// curvesOf returns the curves of the scenarios' time; nil of no requests.
-func curvesOf(s *Samples) *Curves {
+// curvesOf returns the curves over the time of the scenarios; nil if nothing was requested.
+func curvesOf(s *sampleSet) *Curves {
 	from, to := s.span()
 	if from.IsZero() {
 		return nil
@@ -87,6 +86,7 @@ func curvesOf(s *Samples) *Curves {
 	return b.curves
 }
 
+// newCurves returns curves without any value. length is that of a bucket, in seconds.
 func newCurves(began time.Time, length, buckets int) *Curves {
 	return &Curves{
 		Began:         began,
@@ -118,26 +118,30 @@ func bucketLength(seconds int) int {
 	return multiple * longest
 }
 
-// curveBuilder counts in buckets.
+// curveBuilder sorts samples into buckets.
 type curveBuilder struct {
-	from, bucket int64 // nanoseconds
+	from   int64 // where the first bucket begins, in nanoseconds since 1970
+	bucket int64 // length, in nanoseconds
 
-	curves         *Curves
-	created, empty [][]float64 // latencies in milliseconds
+	curves *Curves
+
+	// Latencies in milliseconds, by bucket: of POST /orders answered 201, and of the empty path.
+	created, empty [][]float64
 }
 
-// bucketOf returns the bucket of a moment; false if it lies outside the curves.
-func (b *curveBuilder) bucketOf(moment int64) (int, bool) {
+// bucketOf returns the index of a moment's bucket; false if the moment lies outside the curves. The
+// moment is in nanoseconds since 1970.
+func (b *curveBuilder) bucketOf(moment int64) (i int, inside bool) {
 	if moment < b.from {
 		return 0, false
 	}
 
-	i := int((moment - b.from) / b.bucket)
+	i = int((moment - b.from) / b.bucket)
 
 	return i, i < len(b.created)
 }
 
-// add adds to a curve.
+// add adds a count to a curve. What lies outside the curves is left out.
 func (b *curveBuilder) add(curve []float64, moment int64, count int) {
 	i, inside := b.bucketOf(moment)
 	if inside {
@@ -145,8 +149,8 @@ func (b *curveBuilder) add(curve []float64, moment int64, count int) {
 	}
 }
 
-// addRequest adds a request at the moment of its answer.
-func (b *curveBuilder) addRequest(s *Samples, r *request) {
+// addRequest adds a request to the bucket in which it was answered.
+func (b *curveBuilder) addRequest(s *sampleSet, r *request) {
 	i, inside := b.bucketOf(r.answered)
 	if !inside {
 		return

@@ -63,7 +63,7 @@ type junitMessage struct {
 	Text    string `xml:",chardata"`
 }
 
-// messageOf returns a message whose attribute is its first line.
+// messageOf returns a message; its attribute is the text's first line.
 func messageOf(text string) *junitMessage {
 	text = printable(text)
 	firstLine, _, _ := strings.Cut(text, "\n")
@@ -71,7 +71,7 @@ func messageOf(text string) *junitMessage {
 	return &junitMessage{Message: firstLine, Text: text}
 }
 
-// printable removes what XML cannot hold.
+// printable replaces bytes that are no UTF-8 and removes control characters, which XML cannot hold.
 func printable(text string) string {
 	valid := strings.ToValidUTF8(text, "?")
 
@@ -98,7 +98,7 @@ func suiteOf(script *Script) junitSuite {
 		level := &script.Levels[i]
 		failure := ""
 		if !level.Held() {
-			failure = level.Failure()
+			failure = level.failure()
 		}
 		suite.add(fmt.Sprintf("%s (%s of %s)", level.Words, level.Threshold, level.Metric), failure)
 	}
@@ -106,14 +106,14 @@ func suiteOf(script *Script) junitSuite {
 		row := &script.Limits[i]
 		failure := ""
 		if !row.Held {
-			failure = row.Failure()
+			failure = row.failure()
 		}
 		suite.add(fmt.Sprintf("limit of %s: %s", row.Bucket, row.Limit()), failure)
 	}
 	for _, check := range script.Checks {
 		failure := ""
 		if script.checkFailed(check) {
-			failure = check.Failure()
+			failure = check.failure()
 		}
 		suite.add("check: "+check.Name, failure)
 	}
@@ -122,7 +122,7 @@ func suiteOf(script *Script) junitSuite {
 	return suite
 }
 
-// add adds a case, which failed if there is a failure.
+// add adds a case. It failed unless the failure is empty.
 func (s *junitSuite) add(name, failure string) {
 	added := junitCase{Suite: s.Name, Name: printable(name)}
 	if failure != "" {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// leastForRelative is how many requests a percentile must be of before it is compared with
-// that of the empty path.
+// leastForRelative is how many requests an endpoint and the empty path must each have had before
+// their percentiles are compared.
 const leastForRelative = 20
 
 // LevelState says whether a service level was held.
@@ -16,14 +16,14 @@ type LevelState string
 
 // The states of a service level.
 const (
-	LevelHeld LevelState = "held"
+	levelHeld LevelState = "held"
 
-	// LevelHeldRelative is the state of a latency above its threshold on a machine that was so
+	// levelHeldRelative is the state of a latency above its threshold on a machine that was so
 	// slow, or so busy, that the empty path was slow as well.
-	LevelHeldRelative LevelState = "held relative to this machine"
+	levelHeldRelative LevelState = "held relative to this machine"
 
-	LevelNotHeld     LevelState = "NOT HELD"
-	LevelNotMeasured LevelState = "NOT MEASURED"
+	levelNotHeld     LevelState = "NOT HELD"
+	levelNotMeasured LevelState = "NOT MEASURED"
 )
 
 // Level is a service level of a script and what was measured.
@@ -32,7 +32,7 @@ type Level struct {
 	Threshold string `json:"threshold"` // of k6, such as "p(95)<50"
 	Words     string `json:"words"`     // what the threshold means
 
-	Samples  int      `json:"samples"` // that the value is of
+	Samples  int      `json:"samples"` // from which the value was computed
 	Value    *float64 `json:"value"`   // null if nothing was measured
 	Unit     string   `json:"unit"`
 	Measured string   `json:"measured"` // the value in words
@@ -46,17 +46,17 @@ type Level struct {
 
 // RelativeLevel compares a latency with the same percentile of the empty path.
 type RelativeLevel struct {
-	Accepted float64 `json:"accepted"` // the latency may be so many times the empty path's
-	Times    float64 `json:"times"`    // it was so many times the empty path's
-	Empty    Latency `json:"empty_ms"` // the empty path's
+	Accepted float64 `json:"accepted"` // how many times the empty path's latency is accepted
+	Times    float64 `json:"times"`    // how many times the empty path's latency was measured
+	Empty    Latency `json:"empty_ms"` // the empty path's latency
 }
 
 // Held reports whether the level was held, by its threshold or relative to the machine.
-func (l *Level) Held() bool { return l.State == LevelHeld || l.State == LevelHeldRelative }
+func (l *Level) Held() bool { return l.State == levelHeld || l.State == levelHeldRelative }
 
-// Failure says in a sentence what was not held.
-func (l *Level) Failure() string {
-	if l.State == LevelNotMeasured {
+// failure says in a sentence what was not held.
+func (l *Level) failure() string {
+	if l.State == levelNotMeasured {
 		return fmt.Sprintf("service level NOT MEASURED: %s (%s of %s)", l.Words, l.Threshold, l.Metric)
 	}
 
@@ -76,10 +76,10 @@ type summary struct {
 
 	Levels []summaryLevel
 
-	// Of a ramp only.
+	// Only a script with steps has these; see Ramp.
 	Steps         []summaryStep
-	Knee, Ceiling *float64
-	KneeP99       float64
+	Knee, Ceiling *float64 // orders a second; nil: none
+	KneeP99       float64  // milliseconds
 }
 
 // summaryLevel is a service level in a summary.
@@ -96,29 +96,33 @@ type summaryLevel struct {
 	Relative float64
 }
 
+// levelKey identifies a level in the summaries of several parts.
+type levelKey struct{ metric, threshold string }
+
 // mergeLevels returns the levels of all parts of a run, in the order in which they first
 // occur. A level is held if it is held in every part that measured it, and at least one did.
 func mergeLevels(parts []summary) []summaryLevel {
 	var merged []summaryLevel
-	placeOf := map[[2]string]int{}
+	indexOf := map[levelKey]int{} // in merged
 	for _, part := range parts {
 		for _, level := range part.Levels {
-			key := [2]string{level.Metric, level.Threshold}
-			place, found := placeOf[key]
+			key := levelKey{metric: level.Metric, threshold: level.Threshold}
+			i, found := indexOf[key]
 			if !found {
-				placeOf[key] = len(merged)
+				indexOf[key] = len(merged)
 				merged = append(merged, level)
 				continue
 			}
 
-			merged[place] = mergeLevel(merged[place], level)
+			merged[i] = mergeLevel(merged[i], level)
 		}
 	}
 
 	return merged
 }
 
-// mergeLevel returns the worse of two parts' levels, with the samples of both.
+// mergeLevel returns the worse of two parts' levels, with the number of samples of both together. A
+// part that measured nothing does not count.
 func mergeLevel(a, b summaryLevel) summaryLevel {
 	switch {
 	case b.Samples == 0:
@@ -151,8 +155,8 @@ func isWorse(a, b summaryLevel) bool {
 	return *a.Value > *b.Value
 }
 
-// levelOf decides whether a level was held. empty are the ascending latencies of the empty
-// path in the same run.
+// levelOf returns a level and whether it was held. empty are the ascending latencies of the empty
+// path in the same run, in milliseconds.
 func levelOf(l summaryLevel, empty []float64) Level {
 	level := Level{
 		Metric:    l.Metric,
@@ -167,13 +171,13 @@ func levelOf(l summaryLevel, empty []float64) Level {
 
 	switch {
 	case l.Samples <= 0:
-		level.State = LevelNotMeasured
+		level.State = levelNotMeasured
 	case l.Held:
-		level.State = LevelHeld
+		level.State = levelHeld
 	case level.Relative != nil && level.Relative.Times <= level.Relative.Accepted:
-		level.State = LevelHeldRelative
+		level.State = levelHeldRelative
 	default:
-		level.State = LevelNotHeld
+		level.State = levelNotHeld
 	}
 
 	return level
@@ -184,8 +188,9 @@ func levelOf(l summaryLevel, empty []float64) Level {
 func relativeLevelOf(l summaryLevel, empty []float64) *RelativeLevel {
 	q, isPercentile := percentileOf(l.Threshold)
 	isLatency := strings.HasPrefix(l.Metric, "http_req_duration") && isPercentile
-	enough := l.Samples >= leastForRelative && len(empty) >= leastForRelative
-	if l.Relative <= 0 || l.Value == nil || !isLatency || !enough {
+	isAllowed := l.Relative > 0 && isLatency
+	isMeasured := l.Value != nil && l.Samples >= leastForRelative && len(empty) >= leastForRelative
+	if !isAllowed || !isMeasured {
 		return nil
 	}
 
@@ -201,9 +206,11 @@ func relativeLevelOf(l summaryLevel, empty []float64) *RelativeLevel {
 	}
 }
 
+// percentileThreshold matches an upper bound of a percentile or of the median.
 var percentileThreshold = regexp.MustCompile(`^(?:p\((\d+(?:\.\d+)?)\)|med) *<=? *\d+(?:\.\d+)?$`)
 
-// percentileOf returns the quantile that a threshold such as "p(95)<50" bounds from above.
+// percentileOf returns the quantile, from 0 to 1, that a threshold such as "p(95)<50" bounds from
+// above; false for any other threshold.
 func percentileOf(threshold string) (q float64, found bool) {
 	match := percentileThreshold.FindStringSubmatch(strings.TrimSpace(threshold))
 	if match == nil {

@@ -35,18 +35,18 @@ func TestLevelOf(t *testing.T) {
 		want     LevelState
 		relative bool
 	}{
-		"held":                           {level: quick, empty: nil, want: LevelHeld, relative: false},
-		"held, with an empty path":       {level: quick, empty: emptyOf(20, 2), want: LevelHeld, relative: true},
-		"not measured, whatever it says": {level: unmeasured, empty: emptyOf(20, 2), want: LevelNotMeasured, relative: false},
-		"slow as the machine":            {level: slow, empty: emptyOf(20, 4), want: LevelHeldRelative, relative: true},
-		"slow by the median":             {level: median, empty: emptyOf(20, 4), want: LevelHeldRelative, relative: true},
-		"slower than the machine":        {level: slow, empty: emptyOf(20, 3.9), want: LevelNotHeld, relative: true},
-		"too few of the empty path":      {level: slow, empty: emptyOf(19, 4), want: LevelNotHeld, relative: false},
-		"too few of the endpoint":        {level: few, empty: emptyOf(20, 4), want: LevelNotHeld, relative: false},
-		"no empty path":                  {level: slow, empty: nil, want: LevelNotHeld, relative: false},
-		"an empty path of no time":       {level: slow, empty: emptyOf(20, 0), want: LevelNotHeld, relative: false},
-		"absolute only":                  {level: absolute, empty: emptyOf(20, 4), want: LevelNotHeld, relative: false},
-		"no latency":                     {level: rate, empty: emptyOf(20, 4), want: LevelNotHeld, relative: false},
+		"held":                           {level: quick, empty: nil, want: levelHeld, relative: false},
+		"held, with an empty path":       {level: quick, empty: emptyOf(20, 2), want: levelHeld, relative: true},
+		"not measured, whatever it says": {level: unmeasured, empty: emptyOf(20, 2), want: levelNotMeasured, relative: false},
+		"slow as the machine":            {level: slow, empty: emptyOf(20, 4), want: levelHeldRelative, relative: true},
+		"slow by the median":             {level: median, empty: emptyOf(20, 4), want: levelHeldRelative, relative: true},
+		"slower than the machine":        {level: slow, empty: emptyOf(20, 3.9), want: levelNotHeld, relative: true},
+		"too few of the empty path":      {level: slow, empty: emptyOf(19, 4), want: levelNotHeld, relative: false},
+		"too few of the endpoint":        {level: few, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
+		"no empty path":                  {level: slow, empty: nil, want: levelNotHeld, relative: false},
+		"an empty path of no time":       {level: slow, empty: emptyOf(20, 0), want: levelNotHeld, relative: false},
+		"absolute only":                  {level: absolute, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
+		"no latency":                     {level: rate, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,12 +88,12 @@ func TestMergeLevels(t *testing.T) {
 		value   float64
 		state   LevelState
 	}{
-		"one part":               {parts: []summaryLevel{level(9, 20, true)}, samples: 9, value: 20, state: LevelHeld},
-		"both hold":              {parts: []summaryLevel{level(9, 20, true), level(5, 30, true)}, samples: 14, value: 30, state: LevelHeld},
-		"the first does not":     {parts: []summaryLevel{level(9, 60, false), level(5, 30, true)}, samples: 14, value: 60, state: LevelNotHeld},
-		"the second does not":    {parts: []summaryLevel{level(9, 20, true), level(5, 60, false)}, samples: 14, value: 60, state: LevelNotHeld},
-		"one did not measure it": {parts: []summaryLevel{level(0, 0, true), level(5, 30, true)}, samples: 5, value: 30, state: LevelHeld},
-		"none measured it":       {parts: []summaryLevel{level(0, 0, true), level(0, 0, true)}, samples: 0, value: 0, state: LevelNotMeasured},
+		"one part":               {parts: []summaryLevel{level(9, 20, true)}, samples: 9, value: 20, state: levelHeld},
+		"both hold":              {parts: []summaryLevel{level(9, 20, true), level(5, 30, true)}, samples: 14, value: 30, state: levelHeld},
+		"the first does not":     {parts: []summaryLevel{level(9, 60, false), level(5, 30, true)}, samples: 14, value: 60, state: levelNotHeld},
+		"the second does not":    {parts: []summaryLevel{level(9, 20, true), level(5, 60, false)}, samples: 14, value: 60, state: levelNotHeld},
+		"one did not measure it": {parts: []summaryLevel{level(0, 0, true), level(5, 30, true)}, samples: 5, value: 30, state: levelHeld},
+		"none measured it":       {parts: []summaryLevel{level(0, 0, true), level(0, 0, true)}, samples: 0, value: 0, state: levelNotMeasured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +135,7 @@ func TestLevel_FailureNamesBothFigures(t *testing.T) {
 		Samples: 100, Value: pointerTo(300), Measured: "300 ms", Relative: 20,
 	}, emptyOf(30, 2))
 
-	failure := level.Failure()
+	failure := level.failure()
 
 	for _, part := range []string{"NOT HELD", "everything is quick", "p(99)<100 of http_req_duration", "300 ms", "150.0 times the empty path's 2.0 ms"} {
 		if !strings.Contains(failure, part) {

@@ -14,10 +14,10 @@ type Limit struct {
 	Span  time.Duration
 }
 
-// String is such as "120 in 10 s".
+// String returns a text such as "120 in 10 s".
 func (l Limit) String() string { return fmt.Sprintf("%d in %g s", l.Count, l.Span.Seconds()) }
 
-// Limits are the limits of one account.
+// Limits are the limits of one account, for the endpoints whose requests are checked.
 type Limits struct {
 	Orders struct{ Sustained, Burst Limit }
 
@@ -43,9 +43,9 @@ type LimitRow struct {
 	Bucket  string  `json:"bucket"`
 	Count   int     `json:"count"`        // the limit: so many requests
 	Seconds float64 `json:"seconds"`      // in so many seconds
-	Most    int     `json:"most_counted"` // certainly admitted in such a span, by the account with the most
+	Most    int     `json:"most_counted"` // certainly admitted in such a span, of the account with the most
 
-	Accounts int `json:"accounts"` // that sent anything
+	Accounts int `json:"accounts"` // accounts that sent anything
 	Admitted int `json:"admitted"` // requests that were certainly counted
 	Refused  int `json:"refused"`  // requests that were answered 429
 
@@ -56,7 +56,7 @@ type LimitRow struct {
 	Held bool `json:"held"`
 }
 
-// Limit is such as "120 in 10 s".
+// Limit returns a text such as "120 in 10 s".
 func (r *LimitRow) Limit() string { return fmt.Sprintf("%d in %g s", r.Count, r.Seconds) }
 
 // The limits are checked from outside. A vendor does not know when the service counted a
@@ -67,16 +67,17 @@ func (r *LimitRow) Limit() string { return fmt.Sprintf("%d in %g s", r.Count, r.
 // NTP slews each of them by at most 500 ppm.
 const clockDrift = 0.001
 
-// bucket is what requests of an account are counted in together.
+// bucket is a group of requests that an account's limits count together.
 type bucket struct {
 	name   string
 	limits func(Limits) []Limit
 
-	// exclusive buckets are refused by their own limits only. Where another limit may have
-	// refused, a refusal cannot be checked.
+	// exclusive says that only the limits of this bucket can have refused a request. Where another
+	// limit may have, it cannot be checked whether a refusal was right.
 	exclusive bool
 }
 
+// buckets are the endpoints that have limits.
 var buckets = []bucket{
 	{
 		name:      createOrder,
@@ -112,14 +113,15 @@ func (b *bucket) counts(endpoint string) bool {
 		return false
 	}
 
-	isRead := strings.HasPrefix(endpoint, "GET ")
-	return endpoint == b.name || isRead && strings.HasPrefix(b.name, "GET ")
+	areBothReads := strings.HasPrefix(endpoint, "GET ") && strings.HasPrefix(b.name, "GET ")
+
+	return endpoint == b.name || areBothReads
 }
 
 // checkLimits compares the requests of every account with its limits. Accounts that limitsOf
 // does not name have the contract's. freshAccounts says that the accounts had sent nothing
 // before the run.
-func checkLimits(s *Samples, limitsOf map[string]Limits, freshAccounts bool) []LimitRow {
+func checkLimits(s *sampleSet, limitsOf map[string]Limits, freshAccounts bool) []LimitRow {
 	var rows []LimitRow
 	for i := range buckets {
 		bucketRows := checkBucket(s, &buckets[i], limitsOf, freshAccounts)
@@ -130,17 +132,17 @@ func checkLimits(s *Samples, limitsOf map[string]Limits, freshAccounts bool) []L
 }
 
 // checkBucket returns a row for each limit that the accounts have in the bucket.
-func checkBucket(s *Samples, b *bucket, limitsOf map[string]Limits, freshAccounts bool) []LimitRow {
+func checkBucket(s *sampleSet, b *bucket, limitsOf map[string]Limits, freshAccounts bool) []LimitRow {
 	table := &limitTable{bucket: b}
 	byAccount := s.requestsByAccount(b)
 	for _, account := range sortedKeys(byAccount) {
-		limits, raised := limitsOf[account]
-		if !raised {
+		limits, found := limitsOf[account]
+		if !found {
 			limits = ContractLimits()
 		}
 
-		found := measureLimits(byAccount[account], b.limits(limits), freshAccounts)
-		for _, m := range found {
+		measurements := measureLimits(byAccount[account], b.limits(limits), freshAccounts)
+		for _, m := range measurements {
 			row := table.row(m.limit)
 			row.Accounts++
 			row.Admitted += m.admitted
@@ -167,8 +169,8 @@ type limitTable struct {
 	rows   []LimitRow
 }
 
-// row returns the row of a limit, which is added if it is new. It is valid until another one
-// is added.
+// row returns the row of a limit, which is added if it is new. The pointer is valid until another
+// row is added.
 func (t *limitTable) row(limit Limit) *LimitRow {
 	for i := range t.rows {
 		row := &t.rows[i]
@@ -188,7 +190,7 @@ func (t *limitTable) row(limit Limit) *LimitRow {
 
 // requestsByAccount returns the requests that the bucket counts, by account label. Requests
 // without an account, such as those of a script that plays no vendor, are left out.
-func (s *Samples) requestsByAccount(b *bucket) map[string][]request {
+func (s *sampleSet) requestsByAccount(b *bucket) map[string][]request {
 	counted := make([]bool, len(s.names))
 	for i, name := range s.names {
 		counted[i] = b.counts(name)
@@ -209,7 +211,8 @@ func (s *Samples) requestsByAccount(b *bucket) map[string][]request {
 type limitMeasurement struct {
 	limit Limit
 
-	admitted, refused int
+	admitted int // requests that were certainly counted
+	refused  int // requests that were answered 429
 
 	// most is the largest number of requests that were certainly counted within the span.
 	most int
@@ -219,16 +222,17 @@ type limitMeasurement struct {
 }
 
 // measureLimits looks at all requests of one account in one bucket, in any order, and returns
-// a measurement for each limit. A request whose answer was lost, or leaves open whether it was
-// counted, is taken in each case as it favours the service.
+// a measurement for each limit. It is not known whether a request without an answer, or with a 5xx,
+// was counted. Such a request is left out of what was admitted, and fills the windows before a
+// refusal: both favour the service.
 //
-// Of an account that is not fresh, earlier requests may have filled the windows that began
-// before the first request of this run, so no refusal in such a window is called wrong.
+// An account that is not fresh may have filled windows that began before the first request of this
+// run, so no refusal in such a window is called wrong.
 func measureLimits(requests []request, limits []Limit, freshAccount bool) []limitMeasurement {
 	certain := boundsOf(requests, (*request).admitted)
 	possible := boundsOf(requests, func(r *request) bool { return !r.refused() })
 
-	began := int64(0)
+	began := int64(0) // windows that began before this moment are not judged
 	if !freshAccount {
 		began = firstSent(requests)
 	}
@@ -241,10 +245,10 @@ func measureLimits(requests []request, limits []Limit, freshAccount bool) []limi
 		}
 	}
 
-	var found []limitMeasurement
+	var measurements []limitMeasurement
 	for _, limit := range limits {
 		shorter := int64(float64(limit.Span) * (1 - clockDrift))
-		found = append(found, limitMeasurement{
+		measurements = append(measurements, limitMeasurement{
 			limit:          limit,
 			admitted:       len(certain.sent),
 			refused:        len(requests) - len(possible.sent),
@@ -253,10 +257,10 @@ func measureLimits(requests []request, limits []Limit, freshAccount bool) []limi
 		})
 	}
 
-	return found
+	return measurements
 }
 
-// firstSent returns when the first request was sent; 0 of no requests.
+// firstSent returns when the first request was sent, in nanoseconds since 1970; 0 if there is none.
 func firstSent(requests []request) int64 {
 	first := int64(0)
 	for i := range requests {
@@ -269,8 +273,9 @@ func firstSent(requests []request) int64 {
 	return first
 }
 
-// bounds are the two moments of many requests, each list ascending, in nanoseconds since 1970:
-// each request was counted between the moments at which it was sent and answered.
+// bounds are the moments at which many requests were sent and answered, each list ascending, in
+// nanoseconds since 1970. The service counted each request between its two moments. The lists do
+// not tell which moments belong together.
 type bounds struct{ sent, answered []int64 }
 
 // boundsOf returns the bounds of the chosen requests.
@@ -291,8 +296,8 @@ func boundsOf(requests []request, chosen func(*request) bool) *bounds {
 }
 
 // mostWithin returns the largest number of requests that were certainly counted within less
-// than the span: those that were answered by some moment, without all those that were sent
-// before the span that ends at that moment.
+// than the span, in nanoseconds: those that were answered by some moment, without all those that
+// were sent before the span that ends at that moment.
 func (b *bounds) mostWithin(span int64) int {
 	most := 0
 	for i, end := range b.answered {
@@ -302,9 +307,10 @@ func (b *bounds) mostWithin(span int64) int {
 	return most
 }
 
-// hadRoom reports whether each limit had room for r, at whatever moment r was refused: fewer
-// requests than allowed can have been counted in the window before it. A window that began
-// before `began` may hold requests that are not known here, and had no certain room.
+// hadRoom reports whether each limit certainly had room for r, at whatever moment r was refused:
+// fewer requests than allowed can have been counted in the window before it. began is when the run
+// began, in nanoseconds since 1970: a window that began earlier may hold requests that b does not
+// have, so it did not certainly have room.
 func (b *bounds) hadRoom(r *request, limits []Limit, began int64) bool {
 	for _, limit := range limits {
 		longer := int64(float64(limit.Span) * (1 + clockDrift))

@@ -216,7 +216,7 @@ func hammer(limit Limit, allowed int) []request {
 
 // samplesOf is samples of requests to one endpoint by one account, a millisecond apart, each
 // answered at once.
-func samplesOf(t *testing.T, endpoint, account string, statuses ...int16) *Samples {
+func samplesOf(t *testing.T, endpoint, account string, statuses ...int16) *sampleSet {
 	t.Helper()
 	samples := newSamples()
 	addRequests(t, samples, endpoint, account, statuses...)
@@ -224,7 +224,7 @@ func samplesOf(t *testing.T, endpoint, account string, statuses ...int16) *Sampl
 	return samples
 }
 
-func addRequests(t *testing.T, samples *Samples, endpoint, account string, statuses ...int16) {
+func addRequests(t *testing.T, samples *sampleSet, endpoint, account string, statuses ...int16) {
 	t.Helper()
 	endpointIndex, err := samples.index(endpoint)
 	if err != nil {

@@ -34,17 +34,17 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 type pageData struct {
 	Run *Run
 
-	// Comparison is with an earlier run; nil if there is none.
+	// Comparison compares the run with an earlier one; nil without one.
 	Comparison *Comparison
 }
 
-// RowsOf returns what changed in a script since the earlier run; none without one.
+// RowsOf returns the rows of a script's comparison with the earlier run; nil without one.
 func (d *pageData) RowsOf(script string) []ComparisonRow {
 	if d.Comparison == nil {
 		return nil
 	}
 
-	return d.Comparison.RowsOf(script)
+	return d.Comparison.rowsOf(script)
 }
 
 // scriptPart is what the template of one script gets.
@@ -53,7 +53,7 @@ type scriptPart struct {
 	Script *Script
 }
 
-// FailedChecks returns the checks that found something else than they expected.
+// FailedChecks returns the checks that did not hold for every answer.
 func (s *Script) FailedChecks() []Check {
 	var failed []Check
 	for _, check := range s.Checks {
@@ -85,7 +85,7 @@ func WritePage(w io.Writer, run, earlier *Run) error {
 	return nil
 }
 
-// wholeSeconds rounds for people.
+// wholeSeconds returns a duration, rounded to seconds.
 func wholeSeconds(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 }

@@ -15,7 +15,7 @@ type Latency float64
 // never is the latency of what did not happen.
 var never = Latency(math.Inf(1))
 
-// String is such as "12.3 ms" or "not accepted".
+// String returns a text such as "12.3 ms", or "not accepted".
 func (l Latency) String() string {
 	if math.IsInf(float64(l), 1) {
 		return "not accepted"
@@ -43,7 +43,7 @@ func (l *Latency) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(l))
 }
 
-// Percentiles are the latencies of a number of requests.
+// Percentiles describe the latencies of a number of requests; all zero if there are none.
 type Percentiles struct {
 	Count int     `json:"count"`
 	P50   Latency `json:"p50_ms"`
@@ -54,8 +54,8 @@ type Percentiles struct {
 	Max   Latency `json:"max_ms"`
 }
 
-// percentilesOf sorts the values, which are milliseconds, and returns their percentiles. It
-// returns zeros of no values.
+// percentilesOf returns the percentiles of the values, which are milliseconds. It sorts the slice
+// that it is given.
 func percentilesOf(values []float64) Percentiles {
 	if len(values) == 0 {
 		return Percentiles{}
@@ -78,14 +78,14 @@ func percentilesOf(values []float64) Percentiles {
 // different p99 of the same requests: it lies at q*(n-1) in the sorted values, and between two
 // of them on the straight line. The values must be sorted and not empty.
 func quantile(sorted []float64, q float64) float64 {
-	place := q * float64(len(sorted)-1)
-	below := int(math.Floor(place))
-	above := int(math.Ceil(place))
+	position := q * float64(len(sorted)-1)
+	below := int(math.Floor(position))
+	above := int(math.Ceil(position))
 
 	low, high := sorted[below], sorted[above]
 	if low == high {
 		return low // even if both are infinite
 	}
 
-	return low + (high-low)*(place-float64(below))
+	return low + (high-low)*(position-float64(below))
 }

@@ -126,7 +126,7 @@ func TestPercentilesOf_AgreesWithK6(t *testing.T) {
 	if err := json.Unmarshal(text, &summary); err != nil {
 		t.Fatal(err)
 	}
-	samples, err := ReadSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
+	samples, err := readSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

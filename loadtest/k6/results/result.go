@@ -27,7 +27,8 @@ type Run struct {
 	TookSeconds float64   `json:"took_seconds"`
 
 	// Target is OwnSystems or a deployment's base URL, as TargetOf returns it.
-	Target  string          `json:"target"`
+	Target string `json:"target"`
+
 	Machine harness.Machine `json:"machine"`
 	K6      string          `json:"k6"` // version
 
@@ -52,7 +53,7 @@ func TargetOf(baseURL string) string {
 	return clean.String()
 }
 
-// Passed reports whether everything that was to be played was played, and held.
+// Passed reports whether all scripts were played, at least one, and every one of them passed.
 func (r *Run) Passed() bool {
 	if r.Interrupted != "" || len(r.Scripts) == 0 {
 		return false
@@ -69,7 +70,7 @@ type storedRun struct {
 	*Run
 }
 
-// WriteFile writes the run to result.json.
+// WriteFile writes the run to a file, which ReadFile reads.
 func (r *Run) WriteFile(path string) error {
 	content, err := json.MarshalIndent(storedRun{Schema: schemaVersion, Passed: r.Passed(), Run: r}, "", "  ")
 	if err != nil {
@@ -82,7 +83,7 @@ func (r *Run) WriteFile(path string) error {
 	return nil
 }
 
-// ReadFile reads a run that WriteFile wrote.
+// ReadFile reads a run that WriteFile wrote. A file of another schema is an error.
 func ReadFile(path string) (*Run, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -96,6 +97,7 @@ func ReadFile(path string) (*Run, error) {
 	return run, nil
 }
 
+// decodeRun returns the run of a result.json. It checks what the page relies on.
 func decodeRun(content []byte) (*Run, error) {
 	// The version comes first: a file of another one may have other types.
 	var version struct{ Schema int }
@@ -145,10 +147,11 @@ type Script struct {
 	Ramp   *Ramp   `json:"ramp"`   // null for a script without steps
 	Curves *Curves `json:"curves"` // null if nothing was sent
 
-	// The driver sets these.
-	Webhooks    *Webhooks         `json:"webhooks"`     // null: not looked at
-	Programs    []harness.Watched `json:"programs"`     // empty for a deployment
-	OthersCores *float64          `json:"others_cores"` // processors kept busy by programs that were not watched; null: unknown
+	// The driver sets these. Programs are k6, the driver and, if the driver started it, the system.
+	// OthersCores is how many processors other programs kept busy; null: unknown.
+	Webhooks    *Webhooks         `json:"webhooks"` // null: not looked at
+	Programs    []harness.Watched `json:"programs"`
+	OthersCores *float64          `json:"others_cores"`
 
 	// Problems are what went wrong with k6 or its files. Failures are why the script failed,
 	// the problems included; CollectFailures sets them.
@@ -157,13 +160,14 @@ type Script struct {
 
 	Files Files `json:"files"`
 
-	// Orders and Stores are what the script had accepted, by account label, for the comparison
-	// with webhooks. They are not stored.
+	// Orders are the orders that were accepted, and Stores the number of stores that were
+	// registered, both by account label. They are for the comparison with webhooks and are not
+	// stored.
 	Orders map[string][]Order `json:"-"`
 	Stores map[string]int     `json:"-"`
 }
 
-// Files are what k6 left, as names in the folder of result.json; empty if it did not.
+// Files are the names of the files that k6 left in the folder of result.json; empty if it did not.
 type Files struct {
 	Dashboard string   `json:"dashboard"`
 	Log       string   `json:"log"`
@@ -171,20 +175,20 @@ type Files struct {
 	Samples   []string `json:"samples"`
 }
 
-// Check is a check of a script: what an answer has to be.
+// Check is a check of a script, such as "an order is accepted", and how often it held.
 type Check struct {
 	Name   string `json:"name"`
 	Passes int    `json:"passes"`
 	Fails  int    `json:"fails"`
 }
 
-// Endpoint is the requests to one endpoint that had one status.
+// Endpoint describes the requests to one endpoint that were answered with one status.
 type Endpoint struct {
 	Name   string `json:"name"`
 	Status int    `json:"status"` // 0: no answer
 
-	// Unexpected counts those that failed: there was no answer, or a 5xx that the script had
-	// not asked for.
+	// Unexpected counts the requests that failed: there was no answer, or a 5xx that the script
+	// had not asked for.
 	Unexpected int `json:"unexpected"`
 
 	Latency Percentiles `json:"latency"`
@@ -200,13 +204,13 @@ type Counts struct {
 	Iterations int `json:"iterations"`
 	Dropped    int `json:"dropped"` // iterations that k6 could not start in time
 
-	ActiveVUs    int `json:"active_vus"`    // virtual users that were busy, at most
-	AllocatedVUs int `json:"allocated_vus"` // virtual users that k6 had, at most
+	ActiveVUs    int `json:"active_vus"`    // the most virtual users that were busy at once
+	AllocatedVUs int `json:"allocated_vus"` // the most virtual users that k6 had at once
 
 	OrdersAccepted int     `json:"orders_accepted"`
-	Refused        int     `json:"refused"` // answers 429
-	Resends        int     `json:"resends"` // requests that were sent once more
-	SecondsWaited  float64 `json:"seconds_waited"`
+	Refused        int     `json:"refused"`        // answers 429
+	Resends        int     `json:"resends"`        // requests that were sent again
+	SecondsWaited  float64 `json:"seconds_waited"` // by all virtual users together, for limits and lost answers
 
 	BytesSent     int64 `json:"bytes_sent"`
 	BytesReceived int64 `json:"bytes_received"`
@@ -219,26 +223,27 @@ const (
 	WebhooksNotChecked = "not checked" // Why says why
 )
 
-// Webhooks are those that arrived, compared with the orders.
+// Webhooks are the webhooks that arrived, compared with the orders.
 type Webhooks struct {
-	How string `json:"how"`
-	Why string `json:"why,omitempty"`
+	How string `json:"how"`           // one of the constants above
+	Why string `json:"why,omitempty"` // why they were not checked
 
-	Stores int `json:"stores"` // whose events were expected
-	Orders int `json:"orders"` // whose events were expected and compared, status by status
+	Stores int `json:"stores"` // stores whose events were expected
+	Orders int `json:"orders"` // orders whose events were expected
 
-	Expected   int `json:"expected"` // events
-	Received   int `json:"received"` // distinct ones of these
-	Duplicates int `json:"duplicates"`
+	Expected   int `json:"expected"`   // events that had to arrive
+	Received   int `json:"received"`   // events that arrived, each counted once
+	Duplicates int `json:"duplicates"` // arrivals of events that had arrived before
 
-	// Delay is the time from an event's occurrence to its arrival.
+	// Delay is the time from an event's occurrence to its arrival. Its count is 0 if the arrivals
+	// were not seen.
 	Delay Percentiles `json:"delay"`
 
-	Problems []string `json:"problems"`
+	Problems []string `json:"problems"` // differences between the webhooks and the orders
 }
 
-// WebhooksOf returns what receivers got, as receiver.Check compared it with the orders and
-// stores.
+// WebhooksOf returns the result of a check. how is WebhooksByReceiver or WebhooksByAttempts; orders
+// and stores are the numbers of those whose events were expected.
 func WebhooksOf(how string, check receiver.Check, orders, stores int) *Webhooks {
 	return &Webhooks{
 		How:        how,
@@ -252,15 +257,15 @@ func WebhooksOf(how string, check receiver.Check, orders, stores int) *Webhooks 
 	}
 }
 
-// checked reports whether webhooks were looked at.
+// checked reports whether webhooks were looked at; w may be nil.
 func (w *Webhooks) checked() bool { return w != nil && w.How != WebhooksNotChecked }
 
-// Sentence says what was checked.
+// Sentence says what was checked, and what came of it; w may be nil.
 func (w *Webhooks) Sentence() string {
-	if w == nil || w.How == WebhooksNotChecked && w.Why == "" {
-		return "Webhooks were not checked."
-	}
-	if w.How == WebhooksNotChecked {
+	if !w.checked() {
+		if w == nil || w.Why == "" {
+			return "Webhooks were not checked."
+		}
 		return "Webhooks were not checked: " + w.Why + "."
 	}
 
@@ -283,8 +288,8 @@ func (w *Webhooks) Sentence() string {
 	return text
 }
 
-// AddProblem adds something that went wrong with k6 or its files, formatted as by fmt.Sprintf.
-// The script fails by it.
+// AddProblem adds something that went wrong, formatted as by fmt.Sprintf. It is a failure of the
+// script once CollectFailures is called.
 func (s *Script) AddProblem(format string, args ...any) {
 	s.Problems = append(s.Problems, fmt.Sprintf(format, args...))
 }
@@ -292,28 +297,30 @@ func (s *Script) AddProblem(format string, args ...any) {
 // Passed reports whether the script has no failures. CollectFailures must have been called.
 func (s *Script) Passed() bool { return len(s.Failures) == 0 }
 
-// maxWebhookFailures is how many problems of webhooks become failures one by one.
+// maxWebhookFailures is how many problems of webhooks are listed as failures; one more failure
+// says how many others there are.
 const maxWebhookFailures = 20
 
-// CollectFailures sets Failures. It may be called again after something was added.
+// CollectFailures sets Failures from the rest of the result. It must be called again after
+// something was added.
 func (s *Script) CollectFailures() {
 	s.Failures = s.runFailures()
 
 	for i := range s.Levels {
 		level := &s.Levels[i]
 		if !level.Held() {
-			s.Failures = append(s.Failures, level.Failure())
+			s.Failures = append(s.Failures, level.failure())
 		}
 	}
 	for i := range s.Limits {
 		row := &s.Limits[i]
 		if !row.Held {
-			s.Failures = append(s.Failures, row.Failure())
+			s.Failures = append(s.Failures, row.failure())
 		}
 	}
 	for _, check := range s.Checks {
 		if s.checkFailed(check) {
-			s.Failures = append(s.Failures, check.Failure())
+			s.Failures = append(s.Failures, check.failure())
 		}
 	}
 	if s.Webhooks.checked() {
@@ -322,15 +329,16 @@ func (s *Script) CollectFailures() {
 	s.Failures = append(s.Failures, s.memoryFailures()...)
 }
 
-// The gateway and the worker must not need ever more memory. Their first third is for caches and
-// pools to fill, so a run must be long enough to have one. Redis keeps orders, and may grow.
+// The memory of the gateway and of the worker at the end may be memoryFactor times that after a
+// third of the time, and memorySpare more. In the first third caches and pools fill, so shorter
+// scripts than leastForMemory show nothing. Redis keeps orders, and may grow.
 const (
 	leastForMemory = 10 * time.Minute
 	memoryFactor   = 1.5
 	memorySpare    = 32 << 20 // bytes
 )
 
-// memoryFailures names the programs that needed ever more memory.
+// memoryFailures returns a sentence for each program whose memory grew too much.
 func (s *Script) memoryFailures() []string {
 	if s.TookSeconds < leastForMemory.Seconds() {
 		return nil
@@ -338,9 +346,9 @@ func (s *Script) memoryFailures() []string {
 
 	var failures []string
 	for _, program := range s.Programs {
-		isHeld := program.Name == "gateway" || program.Name == "worker"
+		isBounded := program.Name == "gateway" || program.Name == "worker"
 		accepted := memoryFactor*float64(program.AfterThird) + memorySpare
-		if isHeld && float64(program.Now) > accepted {
+		if isBounded && float64(program.Now) > accepted {
 			failures = append(failures, fmt.Sprintf("the memory of the %s grew from %d MB after a third of the time to %d MB at the end",
 				program.Name, program.AfterThird/1e6, program.Now/1e6))
 		}
@@ -362,8 +370,8 @@ func (s *Script) runFailures() []string {
 	return failures
 }
 
-// checkFailed reports whether a check failed more often than the script allows. A script that
-// expects failures, such as one of an overload, has a service level of `checks` that holds.
+// checkFailed reports whether a check failed more often than the script allows: ever, unless its
+// service levels of `checks` allow it.
 func (s *Script) checkFailed(check Check) bool {
 	return check.Fails > 0 && !s.allowsFailedChecks()
 }
@@ -385,13 +393,13 @@ func (s *Script) allowsFailedChecks() bool {
 	return found
 }
 
-// Failure says in a sentence what was not held.
-func (c *Check) Failure() string {
+// failure says in a sentence what was not held.
+func (c *Check) failure() string {
 	return fmt.Sprintf("check failed: %s: %d of %d answers were something else", c.Name, c.Fails, c.Passes+c.Fails)
 }
 
-// Failure says in a sentence what was not held.
-func (r *LimitRow) Failure() string {
+// failure says in a sentence what was not held.
+func (r *LimitRow) failure() string {
 	text := fmt.Sprintf("limit not exact: %s, %s: %d admitted within it", r.Bucket, r.Limit(), r.Most)
 	if r.WronglyRefused != nil {
 		text += fmt.Sprintf(", %d refused with room left", *r.WronglyRefused)
@@ -400,6 +408,7 @@ func (r *LimitRow) Failure() string {
 	return text
 }
 
+// failures returns the problems as sentences, at most maxWebhookFailures of them.
 func (w *Webhooks) failures() []string {
 	var failures []string
 	for i, problem := range w.Problems {
@@ -413,8 +422,8 @@ func (w *Webhooks) failures() []string {
 	return failures
 }
 
-// Headline is the result of a script in a line. Its latency is that of accepted orders, or
-// else of the busiest endpoint, and never of several endpoints or statuses together.
+// Headline returns the result of a script in one line. The latency in it is that of accepted
+// orders, or else of the busiest endpoint, and never of several endpoints or statuses together.
 func (s *Script) Headline() string {
 	verdict := "held"
 	if !s.Passed() {
@@ -429,10 +438,9 @@ func (s *Script) Headline() string {
 	}
 
 	text := fmt.Sprintf("%s: %.0f s, %d requests", verdict, s.TookSeconds, s.Counts.Requests)
-
 	e := s.headlineEndpoint()
 	if e != nil {
-		text += fmt.Sprintf(", %s p99 %v", e.Answers(), e.Latency.P99)
+		text += fmt.Sprintf(", %s p99 %v", e.answers(), e.Latency.P99)
 	}
 	text += fmt.Sprintf(", %d of %d service levels held", held, len(s.Levels))
 	if s.Webhooks.checked() {
@@ -442,7 +450,7 @@ func (s *Script) Headline() string {
 	return text
 }
 
-// headlineEndpoint returns the endpoint of the headline; nil of no requests.
+// headlineEndpoint returns the endpoint of the headline; nil if nothing was requested.
 func (s *Script) headlineEndpoint() *Endpoint {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -457,8 +465,8 @@ func (s *Script) headlineEndpoint() *Endpoint {
 	return nil
 }
 
-// Answers is such as "POST /orders 201" or "POST /orders without an answer".
-func (e *Endpoint) Answers() string {
+// answers returns the endpoint with its status, such as "POST /orders 201" or "POST /orders without an answer".
+func (e *Endpoint) answers() string {
 	if e.Status == 0 {
 		return e.Name + " without an answer"
 	}

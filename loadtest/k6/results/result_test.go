@@ -43,11 +43,11 @@ func failedScript() *Script {
 		Name: "burst", File: "loadtest/burst.js", Title: "Bursts <at> the limits", Proves: "limits are exact", Cannot: "that they are fair",
 		Began: start, TookSeconds: 63,
 		Levels: []Level{
-			{Metric: "checks", Threshold: "rate==1", Words: "every answer is as the contract says", Samples: 9, Measured: "90 %", State: LevelNotHeld},
-			{Metric: "refused", Threshold: "count==0", Words: "no vendor is refused", State: LevelNotMeasured},
+			{Metric: "checks", Threshold: "rate==1", Words: "every answer is as the contract says", Samples: 9, Measured: "90 %", State: levelNotHeld},
+			{Metric: "refused", Threshold: "count==0", Words: "no vendor is refused", State: levelNotMeasured},
 			{
 				Metric: "http_req_duration", Threshold: "p(95)<50", Words: "orders are quick", Samples: 100, Measured: "80 ms",
-				State: LevelHeldRelative, Relative: &RelativeLevel{Accepted: 20, Times: 16, Empty: 5},
+				State: levelHeldRelative, Relative: &RelativeLevel{Accepted: 20, Times: 16, Empty: 5},
 			},
 		},
 		Checks: []Check{{Name: "an order is accepted", Passes: 9, Fails: 1}},
@@ -107,7 +107,7 @@ func TestScript_CollectFailures_LimitsWebhookProblems(t *testing.T) {
 func TestScript_CollectFailures_AllowsChecksToFail(t *testing.T) {
 	t.Parallel()
 	script := &Script{
-		Levels: []Level{{Metric: "checks", Threshold: "rate>0.9", State: LevelHeld}},
+		Levels: []Level{{Metric: "checks", Threshold: "rate>0.9", State: levelHeld}},
 		Checks: []Check{{Name: "an order is accepted", Passes: 99, Fails: 1}},
 		Counts: Counts{Requests: 100},
 	}

@@ -28,22 +28,22 @@ const (
 	emptyPath = "GET empty path"
 )
 
-// Samples are what k6 measured in one run, or in several parts of one run.
-type Samples struct {
+// A sampleSet is what k6 measured in one run, or in several parts of one run.
+type sampleSet struct {
 	requests []request
 	drops    []drop
 
 	orders map[string][]Order // by account label
 	stores map[string]int     // by account label
-	checks map[string]*Check
+	checks map[string]*Check  // by name
 	counts Counts
 
-	// By scenario.
-	iterations map[string]int
-	resends    map[string]int
+	iterations map[string]int // by scenario
+	resends    map[string]int // by scenario
 
-	// names holds endpoints, accounts, scenarios and statuses of orders. Requests refer to them
-	// by index, so that millions of requests fit into memory. The first name is empty.
+	// names holds the names of endpoints, accounts and scenarios, and how orders end. Requests
+	// refer to them by index, so that millions of requests fit into memory. The first name is
+	// empty.
 	names   []string
 	indexOf map[string]uint16
 
@@ -51,12 +51,15 @@ type Samples struct {
 	problems []string
 }
 
-// request is one HTTP request. It takes 32 bytes.
+// request is one HTTP request.
 type request struct {
-	answered int64   // nanoseconds since 1970; the moment at which k6 gave up if there was no answer
-	took     float64 // milliseconds, exactly as k6 has it
+	// answered is in nanoseconds since 1970. Without an answer it is the moment at which k6 gave up.
+	answered int64
 
-	endpoint, account, scenario uint16 // indices into Samples.names
+	// took is in milliseconds, exactly as k6 has it.
+	took float64
+
+	endpoint, account, scenario uint16 // indices into sampleSet.names
 
 	// status is 0 if there was no answer.
 	status int16
@@ -69,18 +72,18 @@ type request struct {
 type drop struct {
 	at       int64 // nanoseconds since 1970
 	count    int
-	scenario uint16
+	scenario uint16 // index into sampleSet.names
 }
 
 // Order is an order that was accepted, and how it has to end.
 type Order struct {
 	ID  string
-	End string // the last status that the script intends
+	End string // the status that it has to end in, as the script intends
 
 	// Failure is the intended reason of a failed delivery; empty if End is another status.
 	Failure string
 
-	at int64 // nanoseconds since 1970
+	at int64 // when it was accepted, in nanoseconds since 1970
 }
 
 // sent returns when the request was sent, in nanoseconds since 1970.
@@ -93,45 +96,17 @@ func (r *request) refused() bool { return r.status == 429 }
 // answered with a decision. Whether a request whose answer was lost, or was a 5xx, was counted
 // cannot be known from outside.
 func (r *request) admitted() bool {
-	successful := r.status >= 200 && r.status < 300
-
 	switch r.status {
 	case 400, 404, 409, 422, 423:
 		return true
 	default:
-		return successful
+		return isSuccess(int(r.status))
 	}
 }
 
-// ReadSamples reads the output of `k6 run --out json=…`.
-//
-// A file that ends in the middle, because k6 was killed, is read as far as it is whole, and
-// the result of the script says so. A line that is wrong elsewhere is an error.
-func ReadSamples(r io.Reader) (*Samples, error) {
-	samples := newSamples()
-	if err := samples.read(r, "samples"); err != nil {
-		return nil, err
-	}
-
-	return samples, nil
-}
-
-// ReadSampleFiles reads the files of one run: one, or one for each part of a distributed run
-// (k6's execution segments). Files whose names end in .gz are decompressed. The clocks of the
-// machines that wrote the parts have to agree.
-func ReadSampleFiles(paths ...string) (*Samples, error) {
-	samples := newSamples()
-	for _, path := range paths {
-		if err := samples.readFile(path); err != nil {
-			return nil, fmt.Errorf("read k6's samples in %s: %w", path, err)
-		}
-	}
-
-	return samples, nil
-}
-
-func newSamples() *Samples {
-	return &Samples{
+// newSamples returns a set without samples.
+func newSamples() *sampleSet {
+	return &sampleSet{
 		orders:     map[string][]Order{},
 		stores:     map[string]int{},
 		checks:     map[string]*Check{},
@@ -142,8 +117,12 @@ func newSamples() *Samples {
 	}
 }
 
-// readFile adds one file.
-func (s *Samples) readFile(path string) error {
+// readFile adds one file, which is decompressed if its name ends in .gz. An empty compressed file
+// becomes a problem. For other errors see read.
+//
+// The files of a distributed run (k6's execution segments) are added one after the other. The
+// clocks of the machines that wrote them have to agree.
+func (s *sampleSet) readFile(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -166,14 +145,18 @@ func (s *Samples) readFile(path string) error {
 	return s.read(unzipped, filepath.Base(path))
 }
 
-// isCutOff reports whether a compressed file ended too early.
+// isCutOff reports whether an error means that a file ended too early.
 func isCutOff(err error) bool {
 	var corrupt flate.CorruptInputError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &corrupt)
 }
 
-// read adds the lines of one part. The name is for problems.
-func (s *Samples) read(r io.Reader, name string) error {
+// read adds the lines of one part, as `k6 run --out json=…` writes them. The name is for problems.
+//
+// A part that ends in the middle, because k6 was killed, is read as far as it is whole, and this
+// becomes a problem. A line that is wrong elsewhere is an error; the set then holds some of the
+// part's lines.
+func (s *sampleSet) read(r io.Reader, name string) error {
 	part := partReader{samples: s}
 	ending := &endingReader{reader: r}
 	lines := bufio.NewScanner(ending)
@@ -197,8 +180,9 @@ func (s *Samples) read(r io.Reader, name string) error {
 	if err != nil && !isCutOff(err) {
 		return err
 	}
-	isWhole := ending.last == '\n' || number == 0
-	if err != nil || unreadable != nil || !isWhole {
+	endsWithLine := ending.last == '\n' || number == 0
+	isWhole := err == nil && unreadable == nil && endsWithLine
+	if !isWhole {
 		s.problems = append(s.problems, fmt.Sprintf("k6's %s is cut off in line %d: what is whole was read", name, number))
 	}
 
@@ -226,7 +210,7 @@ func (e *endingReader) Read(buffer []byte) (int, error) {
 
 // partReader adds the lines of one part of a run.
 type partReader struct {
-	samples *Samples
+	samples *sampleSet
 
 	// The most virtual users that were active, and that k6 had allocated, at any moment.
 	activeVUs, allocatedVUs int
@@ -346,7 +330,10 @@ func (p *partReader) addPoint(metric string, data *pointData) error {
 	return nil
 }
 
-func (s *Samples) addRequest(data *pointData) error {
+// maxDuration is longer than any request can take.
+const maxDuration = 30 * 24 * time.Hour
+
+func (s *sampleSet) addRequest(data *pointData) error {
 	status, err := strconv.ParseInt(data.Tags.Status, 10, 16)
 	if err != nil {
 		return fmt.Errorf("status %q is no number", data.Tags.Status)
@@ -383,10 +370,7 @@ func (s *Samples) addRequest(data *pointData) error {
 	return nil
 }
 
-// maxDuration is longer than any request can take.
-const maxDuration = 30 * 24 * time.Hour
-
-func (s *Samples) addOrder(data *pointData) error {
+func (s *sampleSet) addOrder(data *pointData) error {
 	if data.Metadata.Order == "" || data.Metadata.End == "" {
 		return errors.New("an accepted order without id or end")
 	}
@@ -413,7 +397,7 @@ func (s *Samples) addOrder(data *pointData) error {
 	return nil
 }
 
-func (s *Samples) addDrop(data *pointData, dropped int) error {
+func (s *sampleSet) addDrop(data *pointData, dropped int) error {
 	scenario, err := s.index(data.Tags.Scenario)
 	if err != nil {
 		return err
@@ -425,7 +409,7 @@ func (s *Samples) addDrop(data *pointData, dropped int) error {
 	return nil
 }
 
-func (s *Samples) addCheck(data *pointData) {
+func (s *sampleSet) addCheck(data *pointData) {
 	name := data.Tags.Check
 	check := s.checks[name]
 	if check == nil {
@@ -440,22 +424,26 @@ func (s *Samples) addCheck(data *pointData) {
 	}
 }
 
-// countOf returns the value of a counter's point.
+// maxCount is more than anything that k6 counts, bytes included.
+const maxCount = 1 << 50
+
+// countOf returns the value of a counter's or a gauge's point.
 func countOf(data *pointData) (int, error) {
 	value := data.Value
-	if value < 0 || value > 1<<50 || value != math.Trunc(value) {
+	isCount := value >= 0 && value <= maxCount && value == math.Trunc(value)
+	if !isCount {
 		return 0, fmt.Errorf("%g is no count", value)
 	}
 
 	return int(value), nil
 }
 
-// index returns the number of a name, which is added if it is new. There is room for 65,536
-// names; a script with more has put an id into a name.
-func (s *Samples) index(name string) (uint16, error) {
-	known, found := s.indexOf[name]
+// index returns the index of a name in names, which is added if it is new. There is room for 65,536
+// names, and an error says that there are more: then a script has put an id into a name.
+func (s *sampleSet) index(name string) (uint16, error) {
+	existing, found := s.indexOf[name]
 	if found {
-		return known, nil
+		return existing, nil
 	}
 
 	if len(s.names) > math.MaxUint16 {
@@ -471,13 +459,14 @@ func (s *Samples) index(name string) (uint16, error) {
 
 // hasScenarios reports whether any request belongs to a scenario. Those of setup() and
 // teardown() belong to none.
-func (s *Samples) hasScenarios() bool {
+func (s *sampleSet) hasScenarios() bool {
 	return slices.ContainsFunc(s.requests, func(r request) bool { return r.scenario != 0 })
 }
 
-// span returns when the first request of a scenario was sent and the last one was answered.
-// It returns those of setup() and teardown() if there are no others, and zeros of no requests.
-func (s *Samples) span() (from, to time.Time) {
+// span returns when the first request of a scenario was sent and the last one was answered, in
+// UTC. If no scenario sent anything, the requests of setup() and teardown() count instead. Without
+// any request both times are zero.
+func (s *sampleSet) span() (from, to time.Time) {
 	hasScenarios := s.hasScenarios()
 
 	var first, last int64

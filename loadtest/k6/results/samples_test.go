@@ -33,7 +33,7 @@ const sampleLines = `{"type":"Metric","data":{"name":"http_req_duration"},"metri
 func TestReadSamples(t *testing.T) {
 	t.Parallel()
 
-	samples, err := ReadSamples(strings.NewReader(sampleLines))
+	samples, err := readSamples(strings.NewReader(sampleLines))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestReadSamples_RefusesWrongLines(t *testing.T) {
 				t.Fatal("nothing was changed")
 			}
 
-			_, err := ReadSamples(strings.NewReader(lines))
+			_, err := readSamples(strings.NewReader(lines))
 
 			if err == nil || !strings.Contains(err.Error(), "line ") {
 				t.Errorf("the error is %v", err)
@@ -108,7 +108,7 @@ func TestReadSamples_ReadsUpToTheCut(t *testing.T) {
 	t.Parallel()
 
 	for cut := 1; cut < len(sampleLines); cut++ {
-		samples, err := ReadSamples(strings.NewReader(sampleLines[:cut]))
+		samples, err := readSamples(strings.NewReader(sampleLines[:cut]))
 		if err != nil {
 			t.Fatalf("cut after %d bytes: %v", cut, err)
 		}
@@ -120,7 +120,7 @@ func TestReadSamples_ReadsUpToTheCut(t *testing.T) {
 		}
 	}
 
-	samples, err := ReadSamples(strings.NewReader(sampleLines[:len(sampleLines)-20]))
+	samples, err := readSamples(strings.NewReader(sampleLines[:len(sampleLines)-20]))
 	if err != nil || len(samples.requests) != 1 || len(samples.problems) != 1 {
 		t.Errorf("%d requests, problems %v, error %v", len(samples.requests), samples.problems, err)
 	}
@@ -137,11 +137,11 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	writeFile(t, cut, string(whole[:len(whole)/2]))
 	writeFile(t, empty, "")
 
-	all, err := ReadSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
+	all, err := readSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil || len(all.problems) != 0 {
 		t.Fatalf("problems %v, error %v", all.problems, err)
 	}
-	part, err := ReadSampleFiles(cut, empty)
+	part, err := readSampleFiles(cut, empty)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	if !strings.Contains(got, "cut off") || !strings.Contains(got, "empty") {
 		t.Errorf("problems: %s", got)
 	}
-	if _, err := ReadSampleFiles("testdata/absent.json"); err == nil {
+	if _, err := readSampleFiles("testdata/absent.json"); err == nil {
 		t.Error("a missing file is no error")
 	}
 }
@@ -166,7 +166,7 @@ func TestReadSampleFiles_MergesParts(t *testing.T) {
 	writeFile(t, plain, strings.ReplaceAll(sampleLines, `"account":"1"`, `"account":"7"`))
 	writeFile(t, zipped, compress(t, sampleLines))
 
-	samples, err := ReadSampleFiles(plain, zipped)
+	samples, err := readSampleFiles(plain, zipped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func FuzzReadSamples(f *testing.F) {
 	f.Add([]byte("{}\n{}"))
 
 	f.Fuzz(func(t *testing.T, lines []byte) {
-		samples, err := ReadSamples(bytes.NewReader(lines))
+		samples, err := readSamples(bytes.NewReader(lines))
 		if err != nil {
 			return
 		}

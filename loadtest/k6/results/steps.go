@@ -14,20 +14,20 @@ const (
 	defaultKneeP99 = 100
 )
 
-// Ramp is what a script found that offers ever more orders a second, in steps.
+// Ramp is the result of a script that offers orders in steps, each at a higher rate.
 type Ramp struct {
 	Steps []Step `json:"steps"`
 
 	// KneeP99 is the p99 in milliseconds beyond which a step breaks.
 	KneeP99 float64 `json:"knee_p99_ms"`
 
-	// Knee is the rate of the last step before the first one that breaks. It is null if the
-	// first one breaks, and if none does; KneeWords says which.
+	// Knee is the rate of the last step before the first one that breaks, in orders a second. It
+	// is null if the first step breaks, and if none does; KneeWords says which.
 	Knee      *float64 `json:"knee"`
 	KneeWords string   `json:"knee_words"`
 
-	// Ceiling is how many orders a second k6 itself could send at most: as many as it has sent
-	// the requests of to the empty path in the same run. It is null if that was not measured.
+	// Ceiling is how many orders a second k6 itself could send at most. It is measured in the same
+	// run by sending the requests of such orders to the empty path. It is null if that was not done.
 	Ceiling *float64 `json:"ceiling"`
 }
 
@@ -46,9 +46,9 @@ type Step struct {
 	Refused     int `json:"refused"`     // answers 429
 	Unanswered  int `json:"unanswered"`  // requests without an answer
 
-	// Latency is that of all offered orders. One that was not accepted counts as slowest,
-	// whether it was never started, not answered or refused. Otherwise a service, or a k6, that
-	// does less would look quicker.
+	// Latency is the latency of all offered orders. An order that was not accepted counts as the
+	// slowest, whether it was never started, not answered or refused. Otherwise a service, or a
+	// k6, that does less would look quicker.
 	Latency Percentiles `json:"latency"`
 
 	// Broken says why the step is beyond what the service can do; empty if it is not.
@@ -78,8 +78,9 @@ func (r *Ramp) NearCeiling() bool {
 	return r.Knee != nil && r.Ceiling != nil && *r.Knee > *r.Ceiling/2
 }
 
-// rampOf returns the steps and the knee; nil if the script has no steps.
-func rampOf(s *Samples, script summary) *Ramp {
+// rampOf returns the steps and the knee; nil if the script has no steps. Every step of the summary
+// must be possible.
+func rampOf(s *sampleSet, script summary) *Ramp {
 	if len(script.Steps) == 0 {
 		return nil
 	}
@@ -100,8 +101,8 @@ func rampOf(s *Samples, script summary) *Ramp {
 	return ramp
 }
 
-// findKnee sets the knee. Only the first step that breaks counts: one behind it that happens
-// to hold says nothing.
+// findKnee sets the knee. Only the first step that breaks counts: a later one that happens to hold
+// says nothing.
 func (r *Ramp) findKnee() {
 	r.Knee = nil
 	r.KneeWords = "not reached"
@@ -125,9 +126,10 @@ func (r *Ramp) findKnee() {
 // differsFrom says how the knee differs from the one that the script computed by itself; empty
 // if it does not. Both follow the same rule, so a difference is a fault of one of them.
 func (r *Ramp) differsFrom(scriptKnee *float64) string {
-	same := r.Knee == nil && scriptKnee == nil ||
-		r.Knee != nil && scriptKnee != nil && *r.Knee == *scriptKnee
-	if same {
+	bothNone := r.Knee == nil && scriptKnee == nil
+	bothKnown := r.Knee != nil && scriptKnee != nil
+	isSame := bothNone || bothKnown && *r.Knee == *scriptKnee
+	if isSame {
 		return ""
 	}
 
@@ -143,13 +145,17 @@ func (r *Ramp) differsFrom(scriptKnee *float64) string {
 type stepSamples struct {
 	created []float64 // latencies of the requests answered 201, in milliseconds
 
-	requests                         int
-	unavailable, refused, unanswered int
+	requests    int // to POST /orders, whatever they were answered
+	unavailable int // requests answered 503
+	refused     int // requests answered 429
+	unanswered  int // requests without an answer
 
-	iterations, resends, dropped int
+	iterations int // iterations that k6 finished
+	resends    int // requests that were sent again
+	dropped    int // iterations that k6 could not start in time
 }
 
-// samplesByScenario are the samples of all scenarios.
+// samplesByScenario are the samples of all scenarios, by name.
 type samplesByScenario map[string]*stepSamples
 
 // scenario returns the samples of a scenario, which are added if they are new.
@@ -162,7 +168,7 @@ func (b samplesByScenario) scenario(name string) *stepSamples {
 }
 
 // groupByScenario returns what was measured in each scenario.
-func groupByScenario(s *Samples) samplesByScenario {
+func groupByScenario(s *sampleSet) samplesByScenario {
 	groups := samplesByScenario{}
 
 	for i := range s.requests {
@@ -184,7 +190,7 @@ func groupByScenario(s *Samples) samplesByScenario {
 	return groups
 }
 
-// add adds a request that creates an order.
+// add adds a request to POST /orders.
 func (m *stepSamples) add(r *request) {
 	m.requests++
 
@@ -200,7 +206,7 @@ func (m *stepSamples) add(r *request) {
 	}
 }
 
-// stepOf returns what one step came to.
+// stepOf returns the result of one step. kneeP99 is in milliseconds.
 func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
 	step := Step{
 		Scenario:    planned.Scenario,
@@ -219,7 +225,8 @@ func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
 	firstTries := measured.requests - measured.resends
 	step.Started = max(measured.iterations, firstTries)
 
-	// Whether the last order of a step is still due at its very end is a matter of rounding.
+	// k6 may schedule one order less than the rate asks for, or more: it depends on rounding whether
+	// the last one is still due at the very end of the step.
 	scheduled := step.Started + step.Dropped
 	if scheduled >= step.Offered-1 {
 		step.Offered = scheduled
@@ -236,7 +243,7 @@ func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
 	return step
 }
 
-// brokenBy says why a step breaks; empty if it does not.
+// brokenBy returns why a step breaks; empty if it does not. kneeP99 is in milliseconds.
 func brokenBy(step *Step, kneeP99 float64) string {
 	tooFew := float64(step.Accepted) < acceptedShare*float64(step.Offered)
 	tooSlow := float64(step.Latency.P99) > kneeP99
@@ -253,5 +260,5 @@ func brokenBy(step *Step, kneeP99 float64) string {
 	}
 }
 
-// formatRate writes a rate without needless digits.
+// formatRate returns a rate without superfluous digits.
 func formatRate(perSecond float64) string { return strconv.FormatFloat(perSecond, 'f', -1, 64) }

@@ -8,7 +8,7 @@ import (
 
 // addStep adds a step's samples: iterations that created an order in so many milliseconds, and
 // dropped ones.
-func addStep(t *testing.T, samples *Samples, scenario string, created, dropped int, ms float64) {
+func addStep(t *testing.T, samples *sampleSet, scenario string, created, dropped int, ms float64) {
 	t.Helper()
 	endpoint, err := samples.index(createOrder)
 	if err != nil {
