@@ -17,14 +17,15 @@ type accountRecord struct {
 	ClientID     string `json:"clientId"`
 	ClientSecret string `json:"clientSecret"`
 
-	// Limits are those that the account has; absent: the contract's.
+	// Limits are the account's limits; a record without them has the contract's.
 	Limits *limits `json:"limits,omitempty"`
 
-	// Before are the limits that RESTORE=yes gives back; nil unless they were raised.
+	// Before are the limits that the account had before they were raised, which RESTORE=yes gives
+	// back; nil if they are not raised.
 	Before *limits `json:"limitsBefore,omitempty"`
 }
 
-// accountsSetting is the accounts as the scripts read them.
+// accountsSetting returns the accounts as the scripts read them, as a JSON list. It holds secrets.
 func accountsSetting(accounts []*account) (string, error) {
 	var credentials []map[string]string
 	for _, a := range accounts {
@@ -34,33 +35,41 @@ func accountsSetting(accounts []*account) (string, error) {
 	return string(list), err
 }
 
-// givenAccounts reads those of the settings: ACCOUNTS, or CLIENT_ID and CLIENT_SECRET.
+// givenAccounts returns the accounts of the settings: those of ACCOUNTS, or the one of CLIENT_ID and
+// CLIENT_SECRET. Each has limits.
 func givenAccounts() ([]accountRecord, error) {
 	given := os.Getenv("ACCOUNTS")
 	if given == "" {
-		one := accountRecord{AccountID: os.Getenv("ACCOUNT_ID"), ClientID: os.Getenv("CLIENT_ID"), ClientSecret: os.Getenv("CLIENT_SECRET")}
-		if one.ClientID == "" || one.ClientSecret == "" {
+		account := accountRecord{
+			AccountID:    os.Getenv("ACCOUNT_ID"),
+			ClientID:     os.Getenv("CLIENT_ID"),
+			ClientSecret: os.Getenv("CLIENT_SECRET"),
+			Limits:       contractLimits(),
+		}
+		if account.ClientID == "" || account.ClientSecret == "" {
 			return nil, errors.New("BASE_URL is set: name the accounts to use, too, by ACCOUNTS=file or by CLIENT_ID and CLIENT_SECRET")
 		}
-		one.Limits = contractLimits()
-		return []accountRecord{one}, nil
+		return []accountRecord{account}, nil
 	}
 
-	text := []byte(given)
-	if !strings.HasPrefix(strings.TrimSpace(given), "[") {
-		var err error
-		if text, err = os.ReadFile(given); err != nil {
-			return nil, fmt.Errorf("ACCOUNTS: %w", err)
-		}
+	isList := strings.HasPrefix(strings.TrimSpace(given), "[")
+	if isList {
+		return readAccounts([]byte(given))
+	}
+	text, err := os.ReadFile(given)
+	if err != nil {
+		return nil, fmt.Errorf("ACCOUNTS: %w", err)
 	}
 	return readAccounts(text)
 }
 
+// readAccounts reads a JSON list of at least one account. An account without limits gets the
+// contract's. The text holds secrets, so no error repeats it.
 func readAccounts(text []byte) ([]accountRecord, error) {
 	var accounts []accountRecord
 	err := json.Unmarshal(text, &accounts)
 	if err != nil || len(accounts) == 0 {
-		return nil, errors.New(`ACCOUNTS must be a JSON list of {"clientId": …, "clientSecret": …}, or a file with one`) // it holds secrets
+		return nil, errors.New(`ACCOUNTS must be a JSON list of {"clientId": …, "clientSecret": …}, or a file with one`)
 	}
 	for i := range accounts {
 		a := &accounts[i]
@@ -80,7 +89,10 @@ var (
 	apiPattern    = regexp.MustCompile(`/api/vendor(/.*)?$`)
 )
 
-// originOf is BASE_URL as loadtest/lib/settings.js reads it.
+// originOf returns the part of a URL before /api/vendor/v1, without a slash at its end. A URL without
+// a scheme gets http on the addresses of localPattern, and https elsewhere. There may be a password
+// in the URL, so the error does not repeat it. The scripts have an originOf of their own, in
+// loadtest/lib/settings.js.
 func originOf(text string) (string, error) {
 	given := strings.TrimSpace(text)
 	if !schemePattern.MatchString(given) {
@@ -92,10 +104,17 @@ func originOf(text string) (string, error) {
 	}
 
 	u, err := url.Parse(given)
-	isPlain := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
-	if !isPlain {
+	if err != nil || !isPlain(u) {
 		return "", errors.New("BASE_URL must be like https://api.example.com, without credentials, query or fragment")
 	}
 	path := strings.TrimRight(apiPattern.ReplaceAllString(u.Path, ""), "/")
 	return u.Scheme + "://" + u.Host + path, nil
+}
+
+// isPlain reports whether a URL has a scheme of HTTP, a host and perhaps a path, and nothing else.
+func isPlain(u *url.URL) bool {
+	isHTTP := u.Scheme == "http" || u.Scheme == "https"
+	hasMore := u.User != nil || u.RawQuery != "" || u.Fragment != ""
+
+	return isHTTP && u.Host != "" && !hasMore
 }

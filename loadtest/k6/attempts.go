@@ -17,41 +17,43 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// attempts looks at the attempts that the service lists of each account for its operators: the last 200, so it asks
-// again and again while the script runs.
-type attempts struct {
+// An attemptWatcher sees webhooks by the attempts that the service lists for its operators. The list has the last 200 of
+// an account, so it is read again and again while the script runs.
+type attemptWatcher struct {
 	admin *client.Client
 
 	stop    context.CancelFunc
 	running *errgroup.Group
 
-	mu   sync.Mutex
-	byID map[string]*attemptLog // by label
+	mu      sync.Mutex
+	byLabel map[string]*attemptLog // by label of the account
 }
 
 // attemptLog is what has been seen of one account's attempts.
 type attemptLog struct {
-	delivered map[string]map[string]bool // events by order
-	newest    string                     // event and attempt of the newest line at the last look
-	gap       bool                       // lines may have gone unseen between two looks
+	delivered map[string]map[string]bool // by order: the IDs of its events that were delivered
+	newest    string                     // id of the newest attempt at the last look; empty: there was none
+	hasGap    bool                       // attempts may have been missed between two looks
 }
 
 // betweenLooks is the time between two looks at an account's attempts: 200 lines are those of 10 orders a second in 4 s.
 const betweenLooks = time.Second
 
-func (w *attempts) how() string {
+func (w *attemptWatcher) description() string {
 	return "by the attempts that the service lists (the accounts' webhooks go elsewhere)"
 }
 
-func (w *attempts) begin(ctx context.Context, accounts []*account) error {
-	w.byID = map[string]*attemptLog{}
+func (w *attemptWatcher) begin(ctx context.Context, accounts []*account) error {
+	w.byLabel = map[string]*attemptLog{}
 	for _, a := range accounts {
-		w.byID[a.label] = &attemptLog{delivered: map[string]map[string]bool{}}
-		if err := w.look(ctx, a); err != nil { // what is there before counts for nothing
+		w.byLabel[a.label] = &attemptLog{delivered: map[string]map[string]bool{}}
+
+		// The attempts of before the script do not count, except to know where its own begin.
+		if err := w.look(ctx, a); err != nil {
 			return err
 		}
-		w.byID[a.label].delivered = map[string]map[string]bool{}
-		w.byID[a.label].gap = false
+		w.byLabel[a.label].delivered = map[string]map[string]bool{}
+		w.byLabel[a.label].hasGap = false
 	}
 
 	ctx, w.stop = context.WithCancel(ctx)
@@ -59,7 +61,7 @@ func (w *attempts) begin(ctx context.Context, accounts []*account) error {
 	for _, a := range accounts {
 		w.running.Go(func() error {
 			for harness.Sleep(ctx, betweenLooks) == nil {
-				_ = w.look(ctx, a) // a service that is away is asked again; a gap shows
+				_ = w.look(ctx, a) // an unavailable service is asked again, and the next look finds a gap
 			}
 			return nil
 		})
@@ -67,19 +69,28 @@ func (w *attempts) begin(ctx context.Context, accounts []*account) error {
 	return nil
 }
 
-func (w *attempts) end() {
+func (w *attemptWatcher) end() {
 	w.stop()
 	_ = w.running.Wait()
 }
 
-// look reads the attempts of an account.
-func (w *attempts) look(ctx context.Context, a *account) error {
-	var listed struct {
-		Deliveries []struct {
-			EventID, Event, OrderID, Status string
-			Attempt                         int
-		}
-	}
+// attempt is one attempt to deliver an event, as the service lists it.
+type attempt struct {
+	EventID, Event, OrderID, Status string
+	Attempt                         int
+}
+
+// id identifies an attempt.
+func (a *attempt) id() string { return fmt.Sprint(a.EventID, a.Attempt) }
+
+// isDelivery reports whether the attempt delivered an event of an order.
+func (a *attempt) isDelivery() bool {
+	return a.Status == "delivered" && a.Event == "delivery.status_changed"
+}
+
+// look reads the list of an account's attempts, newest first, and adds what it has to the account's log.
+func (w *attemptWatcher) look(ctx context.Context, a *account) error {
+	var listed struct{ Deliveries []attempt }
 	path := "/accounts/" + url.PathEscape(a.AccountID) + "/webhook/deliveries?status="
 	if err := w.admin.Call(ctx, http.MethodGet, path, nil, &listed); err != nil {
 		return fmt.Errorf("read the attempts of account %s: %w", a.label, err)
@@ -87,34 +98,46 @@ func (w *attempts) look(ctx context.Context, a *account) error {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	log := w.byID[a.label]
-	isConnected := log.newest == ""
-	for _, d := range listed.Deliveries {
-		isConnected = isConnected || fmt.Sprint(d.EventID, d.Attempt) == log.newest
-		if d.Status != "delivered" || d.Event != "delivery.status_changed" {
-			continue
-		}
-		if log.delivered[d.OrderID] == nil {
-			log.delivered[d.OrderID] = map[string]bool{}
-		}
-		log.delivered[d.OrderID][d.EventID] = true
-	}
-	log.gap = log.gap || !isConnected
-	if len(listed.Deliveries) > 0 {
-		log.newest = fmt.Sprint(listed.Deliveries[0].EventID, listed.Deliveries[0].Attempt)
-	}
+	w.byLabel[a.label].add(listed.Deliveries)
 	return nil
 }
 
-// eventsOf returns how many events of an order were delivered.
-func (w *attempts) eventsOf(a *account, orderID string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.byID[a.label].delivered[orderID])
+// add adds a list of attempts, newest first. Unless the list reaches back to the newest attempt of the last one, there is
+// a gap.
+func (l *attemptLog) add(listed []attempt) {
+	reachesBack := l.newest == ""
+	for i := range listed {
+		a := &listed[i]
+		if a.id() == l.newest {
+			reachesBack = true
+		}
+		if !a.isDelivery() {
+			continue
+		}
+		if l.delivered[a.OrderID] == nil {
+			l.delivered[a.OrderID] = map[string]bool{}
+		}
+		l.delivered[a.OrderID][a.EventID] = true
+	}
+
+	if !reachesBack {
+		l.hasGap = true
+	}
+	if len(listed) > 0 {
+		l.newest = listed[0].id()
+	}
 }
 
-// compare waits until the orders have ended and their events were delivered, and counts them.
-func (w *attempts) compare(ctx context.Context, accounts []*account, script *results.Script) (*results.Webhooks, error) {
+// deliveredEvents returns how many events of an order were delivered.
+func (w *attemptWatcher) deliveredEvents(a *account, orderID string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byLabel[a.label].delivered[orderID])
+}
+
+// compare waits until the orders have ended and their events were delivered, for settleTime at most, and counts them. If
+// an account's log has a gap, the webhooks count as not checked.
+func (w *attemptWatcher) compare(ctx context.Context, accounts []*account, script *results.Script) (*results.Webhooks, error) {
 	total := &receiver.Check{}
 	orders := 0
 	deadline := time.Now().Add(settleTime)
@@ -123,38 +146,58 @@ func (w *attempts) compare(ctx context.Context, accounts []*account, script *res
 		if err != nil {
 			return nil, err
 		}
+		// What is still missing when the time is over is found below.
 		_ = harness.Await(ctx, "webhooks", time.Until(deadline), 200*time.Millisecond, func() (bool, error) {
-			missing := slices.ContainsFunc(histories, func(h receiver.History) bool { return w.eventsOf(a, h.OrderID) < len(h.Events)-1 })
-			return !missing, nil
+			isMissing := slices.ContainsFunc(histories, func(h receiver.History) bool {
+				return w.deliveredEvents(a, h.OrderID) < webhooksOf(&h)
+			})
+			return !isMissing, nil
 		})
 
-		for _, h := range histories {
-			expected, got := len(h.Events)-1, w.eventsOf(a, h.OrderID)
-			total.Expected += expected
-			total.Received += min(expected, got)
-			if got != expected {
-				total.Problems.Add("account %s: order %s: %d of %d webhooks were delivered", a.label, h.OrderID, got, expected)
-			}
-			if h.Status != h.End {
-				total.Problems.Add("account %s: order %s: ended %s and should have ended %s", a.label, h.OrderID, h.Status, h.End)
-			}
+		for i := range histories {
+			w.compareOrder(total, a, &histories[i])
 		}
 		orders += len(histories)
+
 		if w.hasGap(a) {
-			return &results.Webhooks{How: results.WebhooksNotChecked,
-				Why: "account " + a.label + " had more attempts than the service lists between two looks; use accounts without a webhook and -receiver-url"}, nil
+			return &results.Webhooks{
+				How: results.WebhooksNotChecked,
+				Why: "account " + a.label + " had more attempts than the service lists between two looks; use accounts without a webhook and -receiver-url",
+			}, nil
 		}
 	}
 	return results.WebhooksOf(results.WebhooksByAttempts, *total, orders, 0), nil
 }
 
-func (w *attempts) hasGap(a *account) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.byID[a.label].gap
+// webhooksOf returns how many webhooks an order has to have: one for each status after the first.
+func webhooksOf(h *receiver.History) int { return len(h.Events) - 1 }
+
+// compareOrder adds an order of an account to the total.
+func (w *attemptWatcher) compareOrder(total *receiver.Check, a *account, h *receiver.History) {
+	expected, delivered := webhooksOf(h), w.deliveredEvents(a, h.OrderID)
+	total.Expected += expected
+	total.Received += min(expected, delivered)
+
+	if delivered != expected {
+		total.Problems.Add("account %s: order %s: %d of %d webhooks were delivered", a.label, h.OrderID, delivered, expected)
+	}
+	if h.Status != h.End {
+		total.Problems.Add("account %s: order %s: ended %s and should have ended %s", a.label, h.OrderID, h.Status, h.End)
+	}
 }
 
-// endedHistories reads the orders of an account once they have ended as they had to, or the deadline has come.
+// hasGap reports whether attempts of an account may have been missed.
+func (w *attemptWatcher) hasGap(a *account) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byLabel[a.label].hasGap
+}
+
+// betweenHistories is the time between two readings of the same order: it may be read once in 10 s.
+const betweenHistories = 11 * time.Second
+
+// endedHistories reads the orders of an account again and again until all have ended as they had to, or the deadline has
+// passed. It returns what it has read last.
 func (a *account) endedHistories(ctx context.Context, orders []results.Order, deadline time.Time) ([]receiver.History, error) {
 	for {
 		histories, err := a.histories(ctx, orders, nil)
@@ -165,7 +208,7 @@ func (a *account) endedHistories(ctx context.Context, orders []results.Order, de
 		if !isOpen || time.Now().After(deadline) {
 			return histories, nil
 		}
-		if err := harness.Sleep(ctx, 11*time.Second); err != nil { // an order may be read once in 10 s
+		if err := harness.Sleep(ctx, betweenHistories); err != nil {
 			return nil, err
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"vendorapi/loadtest/k6/results"
 )
 
-// check is the command "check": it checks what k6 runs by hand have left. Several samples are those of the parts of one
-// run, whose limits are counted together.
+// check is the command "check": it checks the files that k6 has left when it was run by hand. Several samples are those
+// of the parts of one run, whose limits are counted together. It returns an error if not everything held.
 func check(ctx context.Context, args []string) error {
 	flags := newFlags("check", "FILE…", `checks the samples (k6 run --out json=NAME.samples.json.gz) and the summaries (SUMMARY=NAME.summary.json)
 of one script, of one run by hand or of all parts of a distributed run, and leaves result.json, report.html and
 junit.xml beside the first file`)
-	name := flags.String("name", "", "what the script is called; empty: as the first file says")
+	name := flags.String("name", "", "what the script is called; empty: the first file's name up to its first dot")
 	accounts := flags.String("accounts", os.Getenv("ACCOUNTS"), "the `file` of accounts, for limits that are not the contract's")
 	fresh := flags.Bool("fresh", false, "nobody had used the accounts during the minute before")
 	if err := flags.Parse(args); err != nil {
@@ -40,7 +40,12 @@ junit.xml beside the first file`)
 		*name, _, _ = strings.Cut(filepath.Base(flags.Arg(0)), ".")
 	}
 
-	result, err := results.Build(files, results.Options{Name: *name, File: *name + ".js", Limits: limits, FreshAccounts: *fresh})
+	result, err := results.Build(files, results.Options{
+		Name:          *name,
+		File:          *name + ".js",
+		Limits:        limits,
+		FreshAccounts: *fresh,
+	})
 	if err != nil {
 		return err
 	}
@@ -48,12 +53,18 @@ junit.xml beside the first file`)
 	result.CollectFailures()
 
 	run := &results.Run{
-		Began: result.Began, TookSeconds: result.TookSeconds, Target: "as the files say", Machine: harness.DescribeMachine(ctx),
-		K6: harness.K6Version, Generator: fmt.Sprintf("k6 ran by hand, in %d parts", len(files.Samples)), Scripts: []*results.Script{result},
+		Began:       result.Began,
+		TookSeconds: result.TookSeconds,
+		Target:      "as the files say",
+		Machine:     harness.DescribeMachine(ctx),
+		K6:          harness.K6Version,
+		Generator:   fmt.Sprintf("k6 ran by hand, in %d parts", len(files.Samples)),
+		Scripts:     []*results.Script{result},
 	}
 	if err := store(files.Folder, run, nil); err != nil {
 		return err
 	}
+
 	fmt.Printf("%s\n%s\n", result.Proves, result.Headline())
 	for _, failure := range result.Failures {
 		fmt.Printf("  - %s\n", failure)
@@ -65,7 +76,8 @@ junit.xml beside the first file`)
 	return nil
 }
 
-// filesToCheck sorts files into samples and summaries. Their names are relative to the first one's folder.
+// filesToCheck sorts files into samples and summaries; at least one path is given. The result's folder is that of the
+// first file, and the names are relative to it. A file that does not exist is an error.
 func filesToCheck(paths []string) (results.ScriptFiles, error) {
 	files := results.ScriptFiles{Folder: filepath.Dir(paths[0])}
 	for _, path := range paths {
@@ -86,7 +98,8 @@ func filesToCheck(paths []string) (results.ScriptFiles, error) {
 	return files, nil
 }
 
-// limitsIn reads the limits of a file of accounts, by label; without a file they are the contract's.
+// limitsIn reads the limits of a file of accounts, by label. Without a path it returns none: all accounts have the
+// contract's.
 func limitsIn(path string) (map[string]results.Limits, error) {
 	limits := map[string]results.Limits{}
 	if path == "" {

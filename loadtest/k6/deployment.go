@@ -13,12 +13,14 @@ import (
 
 // deployment is a system that somebody else runs.
 type deployment struct {
-	origin   string // of the Vendor API, as the scripts find it
+	origin   string // the Vendor API's URL before /api/vendor/v1
 	accounts []*account
 	webhooks webhooks
 	hasFleet bool // credentials of a fleet are among the settings
 }
 
+// openDeployment returns the deployment of BASE_URL. It logs in as each account of the settings, and may send a test event
+// to a receiver.
 func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 	origin, err := originOf(os.Getenv("BASE_URL"))
 	if err != nil {
@@ -29,8 +31,10 @@ func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 		return nil, err
 	}
 
-	d := &deployment{origin: origin}
-	d.hasFleet = os.Getenv("OPS_URL") != "" && os.Getenv("FLEET_CLIENT_ID") != "" && os.Getenv("FLEET_CLIENT_SECRET") != ""
+	d := &deployment{
+		origin:   origin,
+		hasFleet: os.Getenv("OPS_URL") != "" && os.Getenv("FLEET_CLIENT_ID") != "" && os.Getenv("FLEET_CLIENT_SECRET") != "",
+	}
 	vendors := client.New(origin+"/api/vendor/v1", 16)
 	for i, record := range accounts {
 		api, err := vendors.Login(ctx, "/token", record.ClientID, record.ClientSecret)
@@ -44,7 +48,7 @@ func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Printf("against %s, as %d accounts; webhooks: %s\n", results.TargetOf(origin), len(d.accounts), d.webhooks.how())
+	fmt.Printf("against %s, as %d accounts; webhooks: %s\n", results.TargetOf(origin), len(d.accounts), d.webhooks.description())
 	return d, nil
 }
 
@@ -58,7 +62,7 @@ func (d *deployment) generator() string {
 
 func (d *deployment) settings() []string { return d.environment() }
 
-// environment is what the scripts need.
+// environment returns the settings of the scripts, secrets included.
 func (d *deployment) environment() []string {
 	list, err := accountsSetting(d.accounts)
 	if err != nil {
@@ -67,16 +71,16 @@ func (d *deployment) environment() []string {
 	return []string{"BASE_URL=" + d.origin, "ACCOUNTS=" + list}
 }
 
-func (d *deployment) lacks(s *script) string {
-	fewest := d.accounts[0].Limits.burstOf()
+func (d *deployment) missingFor(s *script) string {
+	fewest := d.accounts[0].Limits.burstOrders()
 	for _, a := range d.accounts {
-		fewest = min(fewest, a.Limits.burstOf())
+		fewest = min(fewest, a.Limits.burstOrders())
 	}
-	contract := contractLimits().burstOf()
+	contract := contractLimits().burstOrders()
 
 	switch {
 	case s.needs.Outages:
-		return "somebody who makes the system fail meanwhile (-scripts " + s.name + ")"
+		return "somebody who makes the system fail while it runs (-scripts " + s.name + ")"
 	case s.needs.Fleet && !d.hasFleet:
 		return "a fleet: OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET"
 	case s.needs.Orders > 0 && fewest <= contract:
@@ -87,11 +91,11 @@ func (d *deployment) lacks(s *script) string {
 	return ""
 }
 
-func (d *deployment) with(ctx context.Context, _ *script, use func(context.Context, *session) error) error {
+func (d *deployment) withSession(ctx context.Context, _ *script, use func(context.Context, *session) error) error {
 	return use(ctx, &session{env: d.environment(), accounts: d.accounts, webhooks: d.webhooks})
 }
 
-// isLoopback reports that the deployment runs on this machine.
+// isLoopback reports whether the deployment is reached at a loopback address, so that it runs on this machine.
 func (d *deployment) isLoopback() bool {
 	u, err := url.Parse(d.origin)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestDeployment_HoldsWithNothingButItsURLAndAccounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if taken, err := accountsWithWebhook(t.Context(), d.accounts); taken != "" || err != nil {
+		if taken, err := accountWithWebhook(t.Context(), d.accounts); taken != "" || err != nil {
 			t.Errorf("a webhook was left behind: %s, %v", taken, err)
 		}
 	})
@@ -127,7 +127,7 @@ func TestAccounts_LimitsAreRaisedAndGivenBack(t *testing.T) {
 		if err := prepareAccounts(t.Context(), []string{"-orders", "500"}); err != nil {
 			t.Fatal(err)
 		}
-		if now := limitsNow(); now.burstOf() != 500 || now.Orders.Sustained.Count != 3000 || now.Cancel.Sustained.Count != 3000 {
+		if now := limitsNow(); now.burstOrders() != 500 || now.Orders.Sustained.Count != 3000 || now.Cancel.Sustained.Count != 3000 {
 			t.Errorf("raised to %+v", now)
 		}
 		if err := prepareAccounts(t.Context(), []string{"-orders", "900"}); err != nil { // once more, and the first ones come back
@@ -265,7 +265,7 @@ func TestMutants_AreNamed(t *testing.T) {
 
 		t.Run("a misspelt level", func(t *testing.T) {
 			o := steady()
-			o.scripts, o.own = "", fileList{filepath.Join("testdata", "misspelt.js")}
+			o.scripts, o.own = "", textList{filepath.Join("testdata", "misspelt.js")}
 
 			result := playDeployment(t, o)
 

@@ -13,15 +13,16 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// mostRead bounds the orders of an account whose history is read back. An account may read 3,000 a minute. The orders
-// in between are compared with how they had to end.
+// mostRead bounds the orders of an account whose histories are read where a receiver can stand in for the others. The
+// contract allows 3,000 reads a minute.
 const mostRead = 2500
 
 // readsAtOnce is how many histories are read at once.
 const readsAtOnce = 8
 
-// histories returns the orders that have webhooks: those that did not stay where they began. At most mostRead of them
-// are read, evenly spread; of the others the history is what the receiver says, if it ends as it had to.
+// histories returns the histories of the orders that have webhooks: those that do not have to stay in Searching. Without
+// a receiver all are read. With one, at most mostRead of them are read, evenly spread, and the others are assumed. The
+// error is that of a ctx that has ended; the histories are then not to be used.
 func (a *account) histories(ctx context.Context, orders []results.Order, received *receiver.Receiver) ([]receiver.History, error) {
 	var histories []receiver.History
 	for _, o := range orders {
@@ -32,9 +33,9 @@ func (a *account) histories(ctx context.Context, orders []results.Order, receive
 
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(readsAtOnce)
-	every := (len(histories) + mostRead - 1) / mostRead
+	distance := (len(histories) + mostRead - 1) / mostRead // between two that are read; rounded up
 	for i := range histories {
-		isRead := received == nil || i%every == 0
+		isRead := received == nil || i%distance == 0
 		if isRead {
 			reading.Go(func() error { return a.read(ctx, &histories[i]) })
 		} else {
@@ -44,11 +45,15 @@ func (a *account) histories(ctx context.Context, orders []results.Order, receive
 	return histories, reading.Wait()
 }
 
-// read reads an order. The script may have read it just now, so it is read again after the wait that a 429 names. An
-// order that cannot be read did not end as it had to.
+// mostTries is how often an order is asked for that is refused with 429.
+const mostTries = 8
+
+// read reads the history of an order. The script may have read it just now, so it is asked for again after the wait that
+// a 429 names. An order that cannot be read gets a status that says so, which is never the one that it had to end in. The
+// error is that of a ctx that has ended.
 func (a *account) read(ctx context.Context, h *receiver.History) error {
 	answer, err := a.api.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
-	for tries := 1; err == nil && answer.Code == "RATE_LIMITED" && tries < 8; tries++ {
+	for tries := 1; err == nil && answer.Code == "RATE_LIMITED" && tries < mostTries; tries++ {
 		if err := harness.Sleep(ctx, answer.RetryAfter()); err != nil {
 			return err
 		}
@@ -66,16 +71,16 @@ func (a *account) read(ctx context.Context, h *receiver.History) error {
 		return nil
 	}
 	if h.Failure == "" {
-		h.Failure = h.FailureReason // the script has planned none
+		h.Failure = h.FailureReason // the script intends no reason, so any is right
 	}
 	return nil
 }
 
-// delivered is the way of an order that nothing skips.
-var delivered = []string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
+// wholeWay are the statuses of an order that is delivered.
+var wholeWay = []string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
 
-// assume fills in the history of an order that is not read: the whole way if it had to be delivered, and what the
-// receiver got otherwise.
+// assume fills in the history of an order that is not read. Its status is the last one that the receiver got. Its events
+// are those of the whole way if it had to be delivered, and otherwise those that the receiver got.
 func assume(h *receiver.History, received *receiver.Receiver) {
 	statuses := []string{"Searching"}
 	for _, entry := range received.Timeline(h.OrderID) {
@@ -83,7 +88,7 @@ func assume(h *receiver.History, received *receiver.Receiver) {
 	}
 	h.Status = statuses[len(statuses)-1]
 	if h.End == "Delivered" {
-		statuses = delivered
+		statuses = wholeWay
 	}
 	for _, status := range statuses {
 		h.Events = append(h.Events, struct {

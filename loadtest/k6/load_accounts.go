@@ -14,13 +14,13 @@ import (
 	"vendorapi/internal/stack/client"
 )
 
-// accountsFile is the file of accounts of the command "accounts".
+// accountsFile is the file that the command "accounts" keeps.
 type accountsFile struct {
 	path     string
 	accounts []accountRecord
 }
 
-// readAccountsFile reads the file; one that does not exist has no accounts.
+// readAccountsFile reads the file. A file that does not exist has no accounts.
 func readAccountsFile(path string) (*accountsFile, error) {
 	f := &accountsFile{path: path}
 	text, err := os.ReadFile(path)
@@ -49,7 +49,7 @@ func (f *accountsFile) write() error {
 
 // prepareAccounts is the command "accounts", `make load-accounts`.
 func prepareAccounts(ctx context.Context, args []string) error {
-	flags := newFlags("accounts", "", `makes accounts for load tests, raises the limits of all that the file has, and gives them back.
+	flags := newFlags("accounts", "", `makes accounts for load tests, raises the limits of all that the file has, and gives their limits back.
 It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 	path := flags.String("file", os.Getenv("ACCOUNTS"), "the `file` of accounts; it is made if it does not exist, and holds secrets")
 	count := flags.Int("count", 0, "how many accounts the file has to have; what is missing is created")
@@ -60,17 +60,12 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 		return err
 	}
 
-	switch {
-	case *path == "":
+	if *path == "" {
 		return errors.New("name the file of accounts: -file FILE (make load-accounts ACCOUNTS=FILE)")
-	case *count < 0 || *count > 1000:
-		return fmt.Errorf("-count is %d: it must be from 1 to 1,000", *count)
-	case *orders < 0 || *orders > 100_000:
-		return fmt.Errorf("-orders is %d: it must be from 1 to 100,000", *orders)
-	case *restore && *orders > 0:
-		return errors.New("-restore gives limits back, and -orders raises them: choose one")
-	case *count == 0 && *orders == 0 && !*restore && !*suspend:
-		return errors.New("say what to do: -count, -orders, -restore or -suspend (make load-accounts COUNT=…, ORDERS=…, RESTORE=yes or SUSPEND=yes)")
+	}
+	wanted := accountChanges{count: *count, orders: *orders, restore: *restore, suspend: *suspend}
+	if err := wanted.validate(); err != nil {
+		return err
 	}
 	admin, err := adminOf(os.Getenv("OPS_URL"), os.Getenv("ADMIN_KEY"))
 	if err != nil {
@@ -81,26 +76,61 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 		return err
 	}
 
-	if err := file.create(ctx, admin, *count); err != nil {
+	if err := file.apply(ctx, admin, wanted); err != nil {
 		return err
 	}
-	if *orders > 0 {
-		err = file.raise(ctx, admin, *orders)
-	}
-	if *restore {
-		err = file.restore(ctx, admin)
-	}
-	if *suspend && err == nil {
-		err = file.suspend(ctx, admin)
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%d accounts: %s\n", len(file.accounts), shownPath(*path))
+	fmt.Printf("%d accounts: %s\n", len(file.accounts), absolutePath(*path))
 	return nil
 }
 
-func shownPath(path string) string {
+// accountChanges is what the command "accounts" has to do.
+type accountChanges struct {
+	count   int // how many accounts the file has to have at least; 0: as many as it has
+	orders  int // how many orders each account may send in 10 s; 0: its limits are not raised
+	restore bool
+	suspend bool
+}
+
+// validate returns an error for changes that are out of range, contradict each other or are none.
+func (c accountChanges) validate() error {
+	isNothing := c.count == 0 && c.orders == 0 && !c.restore && !c.suspend
+
+	switch {
+	case c.count < 0 || c.count > 1000:
+		return fmt.Errorf("-count is %d: it must be from 1 to 1,000", c.count)
+	case c.orders < 0 || c.orders > 100_000:
+		return fmt.Errorf("-orders is %d: it must be from 1 to 100,000", c.orders)
+	case c.restore && c.orders > 0:
+		return errors.New("-restore gives limits back, and -orders raises them: choose one")
+	case isNothing:
+		return errors.New("say what to do: -count, -orders, -restore or -suspend (make load-accounts COUNT=…, ORDERS=…, RESTORE=yes or SUSPEND=yes)")
+	}
+	return nil
+}
+
+// apply makes the changes one after the other, and stops at the first that fails.
+func (f *accountsFile) apply(ctx context.Context, admin *client.Client, wanted accountChanges) error {
+	if err := f.create(ctx, admin, wanted.count); err != nil {
+		return err
+	}
+	if wanted.orders > 0 {
+		if err := f.raise(ctx, admin, wanted.orders); err != nil {
+			return err
+		}
+	}
+	if wanted.restore {
+		if err := f.restore(ctx, admin); err != nil {
+			return err
+		}
+	}
+	if wanted.suspend {
+		return f.suspend(ctx, admin)
+	}
+	return nil
+}
+
+// absolutePath returns a path from the root, or the path itself if the working directory is not known.
+func absolutePath(path string) string {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return path
@@ -108,16 +138,17 @@ func shownPath(path string) string {
 	return absolute
 }
 
-// adminOf returns the admin API.
+// adminOf returns a client of the admin API. Both settings must be given.
 func adminOf(opsURL, key string) (*client.Client, error) {
 	if opsURL == "" || key == "" {
 		return nil, errors.New("set OPS_URL and ADMIN_KEY, such as by: set -a; . .data/demo.env; set +a")
 	}
-	return client.New(strings.TrimRight(opsURL, "/")+"/api/admin/v1", 8).As(strings.TrimRight(opsURL, "/")+"/api/admin/v1", key), nil
+	base := strings.TrimRight(opsURL, "/") + "/api/admin/v1"
+	return client.New(base, 8).As(base, key), nil
 }
 
-// create creates accounts until there are so many. Each is in the file before the next one is created: its secret is
-// shown only once.
+// create creates accounts until the file has so many. Each is written to the file before the next one is created, because
+// its secret is shown only once.
 func (f *accountsFile) create(ctx context.Context, admin *client.Client, count int) error {
 	for n := len(f.accounts); n < count; n++ {
 		created := accountRecord{Name: fmt.Sprintf("Load test %d", n+1), Limits: contractLimits()}
@@ -132,7 +163,8 @@ func (f *accountsFile) create(ctx context.Context, admin *client.Client, count i
 	return nil
 }
 
-// raise raises the limits of each account. What they were is in the file before they are changed.
+// raise lets each account send so many orders in 10 s. The limits that it had are written to the file before they are
+// changed, so that they can be given back after a failure, too.
 func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders int) error {
 	for i := range f.accounts {
 		a := &f.accounts[i]
@@ -140,19 +172,19 @@ func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders i
 		if err != nil {
 			return err
 		}
-		var now struct{ Limits limits }
-		if err := admin.Call(ctx, http.MethodGet, path, nil, &now); err != nil {
+		var current struct{ Limits limits }
+		if err := admin.Call(ctx, http.MethodGet, path, nil, &current); err != nil {
 			return fmt.Errorf("read the limits of account %d: %w", i+1, err)
 		}
 		if a.Before == nil {
-			a.Before = &now.Limits
+			a.Before = &current.Limits
 			if err := f.write(); err != nil {
 				return err
 			}
 		}
 
 		raised := raisedLimits(orders)
-		raised.Stores = now.Limits.Stores
+		raised.Stores = current.Limits.Stores
 		if err := a.change(ctx, admin, path, raised); err != nil {
 			return err
 		}
@@ -163,7 +195,7 @@ func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders i
 	return nil
 }
 
-// restore gives each account its limits back.
+// restore gives each account the limits back that it had before they were raised.
 func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error {
 	for i := range f.accounts {
 		a := &f.accounts[i]
@@ -199,7 +231,7 @@ func (f *accountsFile) suspend(ctx context.Context, admin *client.Client) error 
 	return nil
 }
 
-// change sets the limits of an account.
+// change sets the limits of the account at a path of the admin API. The record then has what the service answered.
 func (a *accountRecord) change(ctx context.Context, admin *client.Client, path string, to *limits) error {
 	var changed struct{ Limits limits }
 	err := admin.Call(ctx, http.MethodPatch, path, map[string]any{"limits": to.forChange()}, &changed)
@@ -210,18 +242,22 @@ func (a *accountRecord) change(ctx context.Context, admin *client.Client, path s
 	return nil
 }
 
-// forChange is the body of a change: a burst that is absent is removed, which the admin API wants to be said.
+// forChange returns limits as the admin API takes a change. A burst that is nil must be in it as null, because the API
+// leaves as it is what is not in the body.
 func (l *limits) forChange() map[string]any {
-	of := func(e endpointLimit) map[string]any {
+	withBurst := func(e endpointLimit) map[string]any {
 		return map[string]any{"sustained": e.Sustained, "burst": e.Burst}
 	}
 	return map[string]any{
-		"orders": of(l.Orders), "orderStatus": of(l.OrderStatus), "cancel": of(l.Cancel), "token": of(l.Token),
-		"stores": map[string]any{"sustained": l.Stores.Sustained, "burst": l.Stores.Burst},
+		"orders":      withBurst(l.Orders),
+		"orderStatus": withBurst(l.OrderStatus),
+		"cancel":      withBurst(l.Cancel),
+		"token":       withBurst(l.Token),
+		"stores":      withBurst(l.Stores),
 	}
 }
 
-// adminPath is where the admin API has the account.
+// adminPath returns the path of the account in the admin API.
 func (a *accountRecord) adminPath() (string, error) {
 	if a.AccountID == "" {
 		return "", fmt.Errorf("the file has no accountId for %s: an operator knows it, and accounts that were created by this command have it", a.ClientID)

@@ -2,11 +2,11 @@
 // deployment, and checks from outside what k6 cannot: an exact count of what the limits let through, and the webhooks
 // that arrived. It leaves a page, a JSON and a JUnit file.
 //
-//	main ── script    what a script says of itself (k6 inspect)
+//	main ── script    what a script needs and how long it takes (k6 inspect)
 //	     ├─ target    own_systems: a system for each script; or a deployment
-//	     ├─ play      k6, what is watched beside it, and outages
-//	     ├─ webhooks  receivers: what came; attempts: what the service says it sent
-//	     └─ stored    results: figures, page, JUnit, comparison, from the files that k6 leaves
+//	     ├─ play      k6, the programs that are watched beside it, and outages
+//	     ├─ webhooks  receivers: webhooks that arrived; attempts: those that the service says it delivered
+//	     └─ stored    figures, page, JUnit and comparison (package results), from the files that k6 leaves
 package main
 
 import (
@@ -35,12 +35,15 @@ const manual = `Usage:
         makes accounts, raises their limits, and gives them back with RESTORE=yes
 
 It exits 0 only when the service levels, the limits and the webhooks held.
-loadtest/README.md has the scripts and all settings.
+loadtest/K6.md has the scripts, and loadtest/lib/settings.js all settings.
 `
 
 func main() {
 	commands := map[string]func(context.Context, []string) error{
-		"check": check, "page": makePage, "compare": compare, "accounts": prepareAccounts,
+		"check":    check,
+		"page":     makePage,
+		"compare":  compare,
+		"accounts": prepareAccounts,
 	}
 	if len(os.Args) > 1 {
 		command := commands[os.Args[1]]
@@ -55,24 +58,24 @@ func main() {
 	harness.Main("loadtest", manual, o.run)
 }
 
-// options are the flags of a run.
+// options are the flags of a run; addFlags says what each means.
 type options struct {
-	scripts  string
-	own      fileList
+	scripts  string // names, separated by commas
+	own      textList
 	duration time.Duration
 	keep     bool
-	outputs  fileList
-	earlier  string
+	outputs  textList
+	earlier  string // path
 	install  bool
 	receiver receiverOptions
 }
 
-// fileList is a flag that may be given several times.
-type fileList []string
+// textList is the value of a flag that may be given several times.
+type textList []string
 
-func (l *fileList) String() string { return strings.Join(*l, ",") }
+func (l *textList) String() string { return strings.Join(*l, ",") }
 
-func (l *fileList) Set(value string) error {
+func (l *textList) Set(value string) error {
 	*l = append(*l, value)
 	return nil
 }
@@ -82,7 +85,7 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.Var(&o.own, "script", "a script `file` of your own, instead of those; may be repeated")
 	flags.DurationVar(&o.duration, "duration", 40*time.Second, "how long scripts whose length is free take (DURATION in the environment wins)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the samples of scripts that held, too, and the data of systems")
-	flags.Var(&o.outputs, "out", "a further `output` of k6, such as experimental-prometheus-rw; may be repeated")
+	flags.Var(&o.outputs, "out", "an additional `output` of k6, such as experimental-prometheus-rw; may be repeated")
 	flags.StringVar(&o.earlier, "compare", "", "a result.json of an earlier run, to compare with")
 	flags.BoolVar(&o.install, "install", false, "only make sure that k6 is there")
 	flags.StringVar(&o.receiver.url, "receiver-url", "", "`URL` at which the deployment reaches this machine, for webhooks")
@@ -112,7 +115,7 @@ func (o *options) run(ctx context.Context) error {
 	return p.playAll(ctx, t, chosen)
 }
 
-// newFlags are the flags of a command, whose help says what it does.
+// newFlags returns the flags of a command, whose help says what it does. does continues the sentence "It …".
 func newFlags(name, args, does string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.Usage = func() {

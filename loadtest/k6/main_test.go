@@ -145,7 +145,7 @@ func TestReadAccounts(t *testing.T) {
 	if err != nil || len(accounts) != 2 {
 		t.Fatalf("%+v, %v", accounts, err)
 	}
-	if got := accounts[0].Limits.burstOf(); got != 120 {
+	if got := accounts[0].Limits.burstOrders(); got != 120 {
 		t.Errorf("an account without limits may send %d orders at once, want the contract's 120", got)
 	}
 	if got := accounts[1].Limits.forResults().Orders; got.Burst.Count != 7200 || got.Sustained.Count != 7200 {
@@ -183,19 +183,19 @@ func TestAccountsFile_OnlyItsOwnerReadsIt(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	again, err := readAccountsFile(file.path)
-	if err != nil || again.accounts[0].Limits.burstOf() != 300 || again.accounts[0].Before.burstOf() != 120 {
+	if err != nil || again.accounts[0].Limits.burstOrders() != 300 || again.accounts[0].Before.burstOrders() != 120 {
 		t.Errorf("%+v, %v", again, err)
 	}
 }
 
-func TestLacks_SaysWhatADeploymentDoesNotGive(t *testing.T) {
+func TestMissingFor_SaysWhatADeploymentDoesNotGive(t *testing.T) {
 	t.Parallel()
 	plain := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: contractLimits()}}}}
 	raised := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: raisedLimits(1200)}}}, hasFleet: true}
 	for _, c := range []struct {
 		deployment *deployment
 		script     script
-		lacks      string
+		missing    string
 	}{
 		{plain, script{name: "steady"}, ""},
 		{plain, script{name: "burst"}, ""},
@@ -206,10 +206,10 @@ func TestLacks_SaysWhatADeploymentDoesNotGive(t *testing.T) {
 		{raised, script{name: "mixed", needs: needs{Fleet: true}}, ""},
 		{raised, script{name: "burst"}, "the contract's limits"},
 	} {
-		lacks := c.deployment.lacks(&c.script)
+		missing := c.deployment.missingFor(&c.script)
 
-		if (c.lacks == "") != (lacks == "") || !strings.Contains(lacks, c.lacks) {
-			t.Errorf("%s: lacks %q, want %q", c.script.name, lacks, c.lacks)
+		if (c.missing == "") != (missing == "") || !strings.Contains(missing, c.missing) {
+			t.Errorf("%s: missing %q, want %q", c.script.name, missing, c.missing)
 		}
 	}
 }
@@ -268,9 +268,9 @@ func TestChooseScripts_RefusesWhatCannotBePlayed(t *testing.T) {
 		says    string
 	}{
 		{options{scripts: "steady,stedy"}, `"stedy" is none of smoke`},
-		{options{own: fileList{raw}}, "has no plan()"},
-		{options{own: fileList{broken}}, "k6 cannot read"},
-		{options{own: fileList{raw + "x"}}, "no such file"},
+		{options{own: textList{raw}}, "has no plan()"},
+		{options{own: textList{broken}}, "k6 cannot read"},
+		{options{own: textList{raw + "x"}}, "no such file"},
 	} {
 		c.options.duration = 1
 		p := newTestPlayer(t, &c.options)

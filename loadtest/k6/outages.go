@@ -9,13 +9,14 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// Outages of a system of its own: each program is killed once, the first after betweenOutages.
+// Each program of a system is killed once.
 const (
-	betweenOutages = 6 * time.Second
-	downFor        = time.Second
+	betweenOutages = 6 * time.Second // before each kill, the first one included
+	downFor        = time.Second     // from a kill to the start
 )
 
-// killInTurn kills the gateway, the worker and Redis with SIGKILL, one after the other, and starts each again.
+// killInTurn kills the gateway, the worker and Redis with SIGKILL, one after the other, and starts each again. When ctx
+// ends it kills no other program and returns nil.
 func killInTurn(ctx context.Context, system *harness.System) error {
 	programs := []*stack.Program{system.Gateway, system.Worker, system.Redis.Program}
 	for _, program := range programs {
@@ -32,9 +33,9 @@ func killInTurn(ctx context.Context, system *harness.System) error {
 	return nil
 }
 
-// causeOutages makes programs fail while k6 runs, if the session has outages. The returned function waits for their
-// end, and returns why they could not be caused.
-func (s *session) causeOutages(ctx context.Context) (wait func() error) {
+// causeOutages begins to make programs fail, if the session has outages. The returned function must be called when k6 has
+// ended: it lets the outages end, waits until all programs run again, and returns why they could not be caused.
+func (s *session) causeOutages(ctx context.Context) (end func() error) {
 	if s.outages == nil {
 		return func() error { return nil }
 	}

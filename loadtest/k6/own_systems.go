@@ -11,48 +11,49 @@ import (
 	"vendorapi/loadtest/k6/results"
 )
 
-// ownSystems starts a system for each script, so that none feels what another has left.
+// ownSystems starts a system for each script, so that no script is affected by what another one left.
 type ownSystems struct {
 	bin  string // folder of the programs
-	keep bool   // the systems' data
+	keep bool   // keep the systems' data, also of scripts that held
 }
 
 // courierStep makes a delivery last some seconds, so that every order ends within its script's run or soon after.
 const courierStep = 500 * time.Millisecond
 
+// newOwnSystems builds the programs into a temporary folder, which close removes.
 func newOwnSystems(ctx context.Context, keep bool) (*ownSystems, error) {
 	bin, err := os.MkdirTemp("", "vendor-load-bin-")
 	if err != nil {
 		return nil, err
 	}
-	t := &ownSystems{bin: bin, keep: keep}
+	o := &ownSystems{bin: bin, keep: keep}
 
 	fmt.Println("building the programs")
 	if err := stack.Build(ctx, bin); err != nil {
-		t.close()
+		o.close()
 		return nil, err
 	}
-	return t, nil
+	return o, nil
 }
 
-func (t *ownSystems) close() { _ = os.RemoveAll(t.bin) } // it is among the temporary ones
+func (o *ownSystems) close() { _ = os.RemoveAll(o.bin) } // a folder that stays is a temporary one
 
-func (t *ownSystems) name() string { return results.OwnSystems }
+func (o *ownSystems) name() string { return results.OwnSystems }
 
-func (t *ownSystems) generator() string {
+func (o *ownSystems) generator() string {
 	return "k6, the receivers, the gateway, the worker and Redis share these processors, so every figure includes what the generator took"
 }
 
-func (t *ownSystems) settings() []string { return []string{"FRESH=yes"} }
+func (o *ownSystems) settings() []string { return []string{"FRESH=yes"} }
 
-func (t *ownSystems) lacks(*script) string { return "" }
+func (o *ownSystems) missingFor(*script) string { return "" }
 
-func (t *ownSystems) with(ctx context.Context, s *script, use func(context.Context, *session) error) error {
-	o := stack.Options{BinDir: t.bin, Courier: "auto", CourierStep: courierStep, Out: os.Stdout}
+func (o *ownSystems) withSession(ctx context.Context, s *script, use func(context.Context, *session) error) error {
+	system := stack.Options{BinDir: o.bin, Courier: "auto", CourierStep: courierStep, Out: os.Stdout}
 	if s.needs.Courier != "" {
-		o.Courier = s.needs.Courier
+		system.Courier = s.needs.Courier
 	}
-	return harness.WithSystem(ctx, os.Stdout, t.keep, o, func(ctx context.Context, system *harness.System) error {
+	return harness.WithSystem(ctx, os.Stdout, o.keep, system, func(ctx context.Context, system *harness.System) error {
 		accounts, err := openAccounts(ctx, system, s)
 		if err != nil {
 			return err
@@ -79,13 +80,13 @@ func (t *ownSystems) with(ctx context.Context, s *script, use func(context.Conte
 		}
 		if s.needs.Outages {
 			running.outages = func(ctx context.Context) error { return killInTurn(ctx, system) }
-			running.programs = nil // they are others after each kill
+			running.programs = nil // each is another process after it was killed
 		}
 		return use(ctx, running)
 	})
 }
 
-// openAccounts creates the accounts that a script needs.
+// openAccounts creates the accounts that a script needs, with raised limits if it needs them.
 func openAccounts(ctx context.Context, system *harness.System, s *script) ([]*account, error) {
 	limits := contractLimits()
 	if s.needs.Orders > 0 {
@@ -100,7 +101,10 @@ func openAccounts(ctx context.Context, system *harness.System, s *script) ([]*ac
 		}
 		accounts = append(accounts, &account{
 			accountRecord: accountRecord{
-				AccountID: vendor.AccountID, ClientID: vendor.ClientID, ClientSecret: vendor.ClientSecret, Limits: limits,
+				AccountID:    vendor.AccountID,
+				ClientID:     vendor.ClientID,
+				ClientSecret: vendor.ClientSecret,
+				Limits:       limits,
 			},
 			label: label(i),
 			api:   vendor.Client,

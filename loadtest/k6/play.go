@@ -20,20 +20,21 @@ import (
 	"vendorapi/loadtest/k6/results"
 )
 
-// How k6 exits.
+// The statuses with which k6 exits.
 const (
-	thresholdsCrossed = 99  // a service level was not held, which the result says in words
+	thresholdsCrossed = 99  // a threshold, such as a service level, was crossed
 	scriptAborted     = 108 // setup() or the script ended the test, with a reason in the log
 )
 
 // player has k6 play scripts.
 type player struct {
 	k6      string // path of the binary
-	root    string // the project
+	root    string // top of the project
 	options *options
 	out     io.Writer
 }
 
+// newPlayer returns an error for options that no run can have.
 func newPlayer(k6 string, o *options) (*player, error) {
 	if o.duration <= 0 {
 		return nil, fmt.Errorf("-duration is %v: it must be above 0", o.duration)
@@ -42,14 +43,17 @@ func newPlayer(k6 string, o *options) (*player, error) {
 	return &player{k6: k6, root: root, options: o, out: os.Stdout}, err
 }
 
-// playAll plays scripts until they are through, one cannot be played or ctx ends. What was played by then is stored.
+// playAll plays scripts one after the other, until one cannot be played or ctx ends, and stores what was played. It
+// returns an error unless all scripts were played and everything held, and when something has become slower than in the
+// earlier run of -compare.
 func (p *player) playAll(ctx context.Context, t target, chosen []*script) error {
 	earlier, err := readEarlier(p.options.earlier)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
-	folder, err := newRun(began)
+	folder, err := newRunFolder(began)
 	if err != nil {
 		return err
 	}
@@ -90,6 +94,7 @@ func (p *player) playAll(ctx context.Context, t target, chosen []*script) error 
 	return nil
 }
 
+// print says how a script ended.
 func (p *player) print(result *results.Script) {
 	fmt.Fprintf(p.out, "  %s\n  %s\n", result.Proves, result.Headline())
 	for _, failure := range result.Failures {
@@ -97,16 +102,23 @@ func (p *player) print(result *results.Script) {
 	}
 }
 
-// play plays one script. The error is for a run that could not take place, that was interrupted or in which a program
-// died that nobody killed.
+// errNotHeld tells a target that a script failed, so that it keeps the data of its system.
+var errNotHeld = errors.New("not everything held")
+
+// play plays one script. It returns an error for a run that could not take place, that was interrupted, or in which a
+// program ended that was not killed on purpose. A script that failed is a result and no error.
 func (p *player) play(ctx context.Context, t target, s *script, folder string) (*results.Script, error) {
 	var result *results.Script
-	err := t.with(ctx, s, func(ctx context.Context, session *session) (err error) {
+	err := t.withSession(ctx, s, func(ctx context.Context, session *session) error {
+		var err error
 		result, err = p.playIn(ctx, s, session, folder)
-		if err == nil && !result.Passed() {
-			err = errNotHeld
+		if err != nil {
+			return err
 		}
-		return err
+		if !result.Passed() {
+			return errNotHeld
+		}
+		return nil
 	})
 	if errors.Is(err, errNotHeld) {
 		err = nil
@@ -114,9 +126,7 @@ func (p *player) play(ctx context.Context, t target, s *script, folder string) (
 	return result, err
 }
 
-// errNotHeld makes a target keep its data.
-var errNotHeld = errors.New("not everything held")
-
+// playIn plays a script in a session: it runs k6, reads what k6 left and checks the webhooks.
 func (p *player) playIn(ctx context.Context, s *script, session *session, folder string) (*results.Script, error) {
 	if err := session.webhooks.begin(ctx, session.accounts); err != nil {
 		return nil, fmt.Errorf("prepare for webhooks: %w", err)
@@ -124,14 +134,14 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	defer session.webhooks.end()
 
 	files := filesOf(s.name, folder)
-	outcome, err := p.runK6(ctx, s, session, files, folder)
+	outcome, err := p.runK6(ctx, s, session, files)
 	if err != nil {
 		return nil, err
 	}
 
 	result, err := results.Build(files, results.Options{
 		Name:          s.name,
-		File:          p.shown(s.path),
+		File:          p.pathOnPage(s.path),
 		Limits:        limitsOf(session.accounts),
 		FreshAccounts: session.fresh,
 	})
@@ -142,24 +152,24 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	if outcome.problem != "" {
 		result.AddProblem("%s", outcome.problem)
 	}
-	if outcome.begun {
+	if outcome.mayHaveOrders {
 		result.Webhooks, err = session.webhooks.compare(ctx, session.accounts, result)
 		if err != nil {
 			return nil, fmt.Errorf("check the webhooks: %w", err)
 		}
-		p.holdDelay(s, result)
+		checkDelay(s, result)
 	}
 	result.CollectFailures()
 
 	return result, p.tidy(result, folder)
 }
 
-// longestDelay is how long 95 of 100 webhooks may take, in ms from what they tell to their arrival. A healthy service
-// takes some milliseconds.
+// longestDelay is how long 95 of 100 webhooks may take from their event to their arrival, in ms. A healthy service takes
+// some milliseconds.
 const longestDelay = 5000
 
-// holdDelay adds a problem if webhooks came late. Where programs fail, they do.
-func (p *player) holdDelay(s *script, result *results.Script) {
+// checkDelay adds a problem if webhooks arrived late. While programs are killed they may.
+func checkDelay(s *script, result *results.Script) {
 	delay := result.Webhooks.Delay
 	isLate := delay.Count > 0 && delay.P95 > longestDelay && !s.needs.Outages
 	if isLate {
@@ -167,8 +177,8 @@ func (p *player) holdDelay(s *script, result *results.Script) {
 	}
 }
 
-// tidy removes the samples of a script that held, unless they are to be kept. Those of one that did not are what says
-// why.
+// tidy removes the samples of a script that held, unless they are to be kept. Those of a script that failed stay, so that
+// the reason can be found.
 func (p *player) tidy(result *results.Script, folder string) error {
 	if p.options.keep || !result.Passed() {
 		return nil
@@ -182,8 +192,9 @@ func (p *player) tidy(result *results.Script, folder string) error {
 	return nil
 }
 
-// shown returns a path as it stands on the page: within the project from its top.
-func (p *player) shown(path string) string {
+// pathOnPage returns a path as the page shows it: from the top of the project, or only the file's name if the file is
+// outside the project.
+func (p *player) pathOnPage(path string) string {
 	inside, err := filepath.Rel(p.root, path)
 	if err != nil || strings.HasPrefix(inside, "..") {
 		return filepath.Base(path)
@@ -191,7 +202,7 @@ func (p *player) shown(path string) string {
 	return inside
 }
 
-// filesOf names what k6 leaves of a script.
+// filesOf returns the names of the files that k6 leaves for a script.
 func filesOf(name, folder string) results.ScriptFiles {
 	return results.ScriptFiles{
 		Folder:    folder,
@@ -202,17 +213,19 @@ func filesOf(name, folder string) results.ScriptFiles {
 	}
 }
 
-// outcome is what a run of k6 came to, besides its files.
+// outcome is the result of a run of k6, except for its files.
 type outcome struct {
-	begun       bool   // orders may have been created
-	problem     string // empty: none
+	mayHaveOrders bool   // the webhooks of its orders have to be checked
+	problem       string // why the run proves nothing; empty: it ended as it should
+
 	programs    []harness.Watched
-	othersCores *float64
+	othersCores *float64 // processors that other programs kept busy; nil: not known
 }
 
-// runK6 runs k6 until it ends. A failure of ctx is the only one that is an error.
-func (p *player) runK6(ctx context.Context, s *script, session *session, files results.ScriptFiles, folder string) (*outcome, error) {
-	log, err := os.Create(filepath.Join(folder, files.Log))
+// runK6 runs k6 until it ends. It returns an error if k6 could not be started or ctx has ended; how k6 ended otherwise is
+// in the outcome.
+func (p *player) runK6(ctx context.Context, s *script, session *session, files results.ScriptFiles) (*outcome, error) {
+	log, err := os.Create(filepath.Join(files.Folder, files.Log))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +234,7 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	timeout := s.atMost + 5*time.Minute // for setup(), and to write what is left
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := p.command(bounded, s, session, files, folder)
+	cmd := p.command(bounded, s, session, files)
 	cmd.Stdout, cmd.Stderr = log, log
 
 	before, err := harness.Measure(session.programs...)
@@ -234,9 +247,9 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	generators := []harness.Process{{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers")}
 	stop := harness.Watch(ctx, 500*time.Millisecond, slices.Concat(session.programs, generators)...)
 
-	failed := session.causeOutages(bounded)
+	endOutages := session.causeOutages(bounded)
 	err = cmd.Wait()
-	result := &outcome{programs: stop(), begun: true}
+	result := &outcome{programs: stop(), mayHaveOrders: true}
 	result.othersCores = othersOf(before, result.programs)
 
 	code := cmd.ProcessState.ExitCode()
@@ -246,36 +259,39 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	case bounded.Err() != nil:
 		result.problem = fmt.Sprintf("k6 did not end within %v", timeout)
 	case code == scriptAborted:
-		result.begun = false
-		result.problem = "k6 ended the script: " + lastOf(log.Name(), 1)
+		result.mayHaveOrders = false
+		result.problem = "k6 ended the script: " + lastLines(log.Name(), 1)
 	case code != 0 && code != thresholdsCrossed:
-		result.problem = fmt.Sprintf("k6 ended with %v: %s", err, lastOf(log.Name(), 8))
+		result.problem = fmt.Sprintf("k6 ended with %v: %s", err, lastLines(log.Name(), 8))
 	case code == thresholdsCrossed:
-		result.problem = otherThresholds(filepath.Join(folder, files.Summaries[0]))
+		result.problem = otherThresholds(filepath.Join(files.Folder, files.Summaries[0]))
 	}
-	outageErr := failed()
+
+	outageErr := endOutages()
 	if outageErr != nil {
 		result.problem = fmt.Sprintf("the outages could not be caused: %v", outageErr)
 	}
 	return result, nil
 }
 
-// command is the call of k6.
-func (p *player) command(ctx context.Context, s *script, session *session, files results.ScriptFiles, folder string) *exec.Cmd {
+// command returns the call of k6 for a script. When ctx ends k6 is asked to end, and killed 20 s later.
+func (p *player) command(ctx context.Context, s *script, session *session, files results.ScriptFiles) *exec.Cmd {
 	args := []string{"run", "--quiet", "--no-color", "--no-usage-report",
 		"--address", "", // no port that may be in use
-		"--out", "json=" + filepath.Join(folder, files.Samples[0])}
+		"--out", "json=" + filepath.Join(files.Folder, files.Samples[0])}
 	for _, output := range slices.Concat(p.options.outputs, outputsOfEnvironment()) {
 		args = append(args, "--out", output)
 	}
 
 	cmd := exec.CommandContext(ctx, p.k6, append(args, s.path)...)
+
 	// Secrets are not on the command line, which everybody on the machine can read.
 	cmd.Env = slices.Concat(p.environment(), session.env, []string{
-		"SUMMARY=" + filepath.Join(folder, files.Summaries[0]),
+		"SUMMARY=" + filepath.Join(files.Folder, files.Summaries[0]),
 		"K6_WEB_DASHBOARD=true", "K6_WEB_DASHBOARD_PORT=-1", "K6_WEB_DASHBOARD_PERIOD=1s",
-		"K6_WEB_DASHBOARD_EXPORT=" + filepath.Join(folder, files.Dashboard),
+		"K6_WEB_DASHBOARD_EXPORT=" + filepath.Join(files.Folder, files.Dashboard),
 	})
+
 	// A Ctrl-C at the terminal reaches the driver only; the driver then asks k6.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -283,27 +299,31 @@ func (p *player) command(ctx context.Context, s *script, session *session, files
 	return cmd
 }
 
-// environment is the caller's, for the settings of scripts and of k6's outputs, with defaults of this program.
+// environment returns the environment of this process, which may have settings of scripts and of k6's outputs, with
+// defaults for what is not set. It leaves out K6_OUT, which becomes flags, and the variables of make.
 func (p *player) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(setting string) bool {
 		return strings.HasPrefix(setting, "K6_OUT=") || strings.HasPrefix(setting, "MAKE")
 	})
-	for _, unset := range [][2]string{
-		{"DURATION", p.options.duration.String()},
-		// A lazier garbage collector leaves more of the processors to the system.
-		{"GOGC", "400"},
-		// What the dashboard's row of load tests shows (K6.md).
-		{"K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", "true"},
-		{"K6_PROMETHEUS_RW_STALE_MARKERS", "true"},
-	} {
-		if os.Getenv(unset[0]) == "" {
-			env = append(env, unset[0]+"="+unset[1])
+	defaults := []struct{ name, value string }{
+		{name: "DURATION", value: p.options.duration.String()},
+
+		// k6 collects garbage less often, which leaves more of the processors to the system.
+		{name: "GOGC", value: "400"},
+
+		// The dashboard's row of load tests needs these (K6.md).
+		{name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", value: "true"},
+		{name: "K6_PROMETHEUS_RW_STALE_MARKERS", value: "true"},
+	}
+	for _, setting := range defaults {
+		if os.Getenv(setting.name) == "" {
+			env = append(env, setting.name+"="+setting.value)
 		}
 	}
 	return env
 }
 
-// outputsOfEnvironment are those of K6_OUT, which k6 forgets when it gets --out.
+// outputsOfEnvironment returns the outputs of K6_OUT, which k6 ignores when it gets --out.
 func outputsOfEnvironment() []string {
 	outputs := os.Getenv("K6_OUT")
 	if outputs == "" {
@@ -312,12 +332,12 @@ func outputsOfEnvironment() []string {
 	return strings.Split(outputs, ",")
 }
 
-// otherThresholds names the thresholds that were crossed and are no service levels; empty: there are none. The levels
-// are in the result.
+// otherThresholds returns a sentence with the thresholds that were crossed and are not those of service levels, which the
+// result has. It is empty if there are none, or if the summary cannot be read, which is a problem of the result, too.
 func otherThresholds(summary string) string {
 	text, err := os.ReadFile(summary)
 	if err != nil {
-		return "" // the missing summary is a failure of its own
+		return ""
 	}
 	var read struct {
 		Levels  []struct{ Metric string }
@@ -332,8 +352,11 @@ func otherThresholds(summary string) string {
 	var crossed []string
 	for metric, m := range read.Metrics {
 		isLevel := slices.ContainsFunc(read.Levels, func(l struct{ Metric string }) bool { return l.Metric == metric })
+		if isLevel {
+			continue
+		}
 		for threshold, t := range m.Thresholds {
-			if !t.OK && !isLevel {
+			if !t.OK {
 				crossed = append(crossed, threshold+" of "+metric)
 			}
 		}
@@ -345,7 +368,8 @@ func otherThresholds(summary string) string {
 	return "k6's thresholds were crossed: " + strings.Join(crossed, ", ")
 }
 
-// othersOf returns how many processors programs besides the watched ones kept busy; nil if that is not known.
+// othersOf returns how many processors were kept busy, since before, by programs that were not watched; nil if that is not
+// known.
 func othersOf(before harness.Usage, watched []harness.Watched) *float64 {
 	now, err := harness.Measure()
 	if err != nil {
@@ -360,8 +384,8 @@ func othersOf(before harness.Usage, watched []harness.Watched) *float64 {
 	return &others
 }
 
-// lastOf returns the last lines of a log.
-func lastOf(path string, lines int) string {
+// lastLines returns the last lines of a log; at most so many.
+func lastLines(path string, lines int) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "(k6's log cannot be read)"

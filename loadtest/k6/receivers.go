@@ -14,20 +14,23 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// receivers get the webhooks of the accounts, each at a path of its own.
+// receivers see webhooks by receiving them: those of each account at a path of its own.
 type receivers struct {
 	mux *http.ServeMux
-	url string // where the service reaches mux
+	url string // at which the service reaches mux, without a slash at its end
 
-	server  *http.Server // nil for a system of its own, which has one
-	removes bool         // the webhooks, at the end: the accounts are not this run's
+	// server serves mux; nil if the caller does.
+	server *http.Server
 
-	mu   sync.Mutex
-	byID map[string]*receiver.Receiver // by label of the present script's accounts
-	used []*account
+	// removes says that the webhooks are removed at the end, because the accounts stay.
+	removes bool
+
+	mu       sync.Mutex
+	byLabel  map[string]*receiver.Receiver // by label of the accounts that the script at hand plays
+	accounts []*account                    // that have a webhook
 }
 
-// newReceivers listens for the webhooks of a deployment. Without a url it is reached where it listens.
+// newReceivers listens at an address for the webhooks of a deployment, which reaches it at url; empty: at that address.
 func newReceivers(addr, url string) (*receivers, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -36,6 +39,7 @@ func newReceivers(addr, url string) (*receivers, error) {
 	if url == "" {
 		url = "http://" + listener.Addr().String()
 	}
+
 	r := &receivers{mux: http.NewServeMux(), url: url, removes: true}
 	r.server = &http.Server{Handler: r.mux, ReadHeaderTimeout: 10 * time.Second}
 	r.mux.HandleFunc("/{label}", r.serve)
@@ -43,12 +47,12 @@ func newReceivers(addr, url string) (*receivers, error) {
 	return r, nil
 }
 
-func (r *receivers) how() string { return "by a receiver at " + r.url }
+func (r *receivers) description() string { return "by a receiver at " + r.url }
 
-// serve hands a webhook to the receiver of its account.
+// serve passes a webhook to the receiver of its account; 503 if there is none.
 func (r *receivers) serve(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
-	found := r.byID[request.PathValue("label")]
+	found := r.byLabel[request.PathValue("label")]
 	r.mu.Unlock()
 	if found == nil {
 		http.Error(w, "no load test is going on", http.StatusServiceUnavailable)
@@ -57,11 +61,11 @@ func (r *receivers) serve(w http.ResponseWriter, request *http.Request) {
 	found.ServeHTTP(w, request)
 }
 
-// arrivesWithin is how long a test event may take.
+// arrivesWithin is how long a test event may take until it arrives.
 const arrivesWithin = 10 * time.Second
 
-// tryOut sends a test event to the receiver of an account, and returns why it does not arrive. The webhook is removed
-// again.
+// tryOut registers a webhook for an account, has the service send a test event to it and removes it. It returns an error
+// if the event does not arrive within arrivesWithin.
 func (r *receivers) tryOut(ctx context.Context, a *account) error {
 	if err := r.begin(ctx, []*account{a}); err != nil {
 		return err
@@ -72,22 +76,25 @@ func (r *receivers) tryOut(ctx context.Context, a *account) error {
 		return err
 	}
 	return harness.Await(ctx, "a test event", arrivesWithin, 20*time.Millisecond, func() (bool, error) {
-		return r.byID[a.label].Counts().Events["webhook.test"] > 0, nil
+		return r.byLabel[a.label].Counts().Events["webhook.test"] > 0, nil
 	})
 }
 
-// register registers a webhook and returns its secret, which is shown only for a new one. One that is being removed is
-// waited for.
+// mostRegistrations is how often a registration is tried while the webhook of before is being removed.
+const mostRegistrations = 10
+
+// register registers a webhook for an account that has none, and returns its secret. If an earlier webhook is still being
+// removed, it waits for that.
 func (r *receivers) register(ctx context.Context, a *account) (secret string, err error) {
-	var set struct{ Secret string }
-	for range 10 {
+	for range mostRegistrations {
 		answer, err := a.api.Do(ctx, http.MethodPut, "/webhook", map[string]string{"url": r.url + "/" + a.label})
 		if err != nil {
 			return "", err
 		}
 		if answer.Code != "WEBHOOK_BEING_REMOVED" {
-			err := answer.Into(&set)
-			return set.Secret, err
+			var registered struct{ Secret string }
+			err := answer.Into(&registered)
+			return registered.Secret, err
 		}
 		if err := harness.Sleep(ctx, answer.RetryAfter()); err != nil {
 			return "", err
@@ -96,55 +103,55 @@ func (r *receivers) register(ctx context.Context, a *account) (secret string, er
 	return "", errors.New("the webhook that it had is still being removed")
 }
 
-// begin registers a webhook for each account.
+// begin registers a webhook for each account. After an error those that were registered stay.
 func (r *receivers) begin(ctx context.Context, accounts []*account) error {
-	byID := map[string]*receiver.Receiver{}
+	byLabel := map[string]*receiver.Receiver{}
 	for _, a := range accounts {
 		secret, err := r.register(ctx, a)
 		if err != nil {
 			return fmt.Errorf("webhook of account %s: %w", a.label, err)
 		}
-		byID[a.label], err = receiver.New(receiver.Options{Secrets: []string{secret}})
+		byLabel[a.label], err = receiver.New(receiver.Options{Secrets: []string{secret}})
 		if err != nil {
 			return fmt.Errorf("webhook of account %s: %w", a.label, err)
 		}
 		if r.server == nil {
-			r.mux.Handle("/"+a.label, byID[a.label])
+			r.mux.Handle("/"+a.label, byLabel[a.label])
 		}
 	}
 
 	r.mu.Lock()
-	r.byID, r.used = byID, accounts
+	r.byLabel, r.accounts = byLabel, accounts
 	r.mu.Unlock()
 	return nil
 }
 
-// end removes the webhooks again.
+// end removes the webhooks that begin registered, and prints which could not be removed.
 func (r *receivers) end() {
 	if !r.removes {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for _, a := range r.used {
+	for _, a := range r.accounts {
 		if err := a.api.Call(ctx, http.MethodDelete, "/webhook", nil, nil); err != nil {
 			fmt.Printf("  the webhook of account %s (%s) is left behind: %v\n", a.label, a.ClientID, err)
 		}
 	}
 }
 
-// compare waits until every order of the script has come to its end, and compares what the receivers got with what the
-// service answers.
+// compare waits until the webhooks of all orders of the script have arrived, for settleTime at most, and compares what the
+// receivers got with what the service answers.
 func (r *receivers) compare(ctx context.Context, accounts []*account, script *results.Script) (*results.Webhooks, error) {
 	deadline := time.Now().Add(settleTime)
 	for _, a := range accounts {
-		settle(ctx, r.byID[a.label], time.Until(deadline), script.Orders[a.label], script.Stores[a.label])
+		r.settle(ctx, a, script, deadline)
 	}
 
 	var total receiver.Check
 	orders, stores := 0, 0
 	for _, a := range accounts {
-		received := r.byID[a.label]
+		received := r.byLabel[a.label]
 		histories, err := a.histories(ctx, script.Orders[a.label], received)
 		if err != nil {
 			return nil, err
@@ -163,13 +170,17 @@ func (r *receivers) compare(ctx context.Context, accounts []*account, script *re
 	return results.WebhooksOf(results.WebhooksByReceiver, total, orders, stores), nil
 }
 
-// settle waits for the last webhook of every order of an account, and for its stores'. The comparison finds what is
-// missing.
-func settle(ctx context.Context, received *receiver.Receiver, timeout time.Duration, orders []results.Order, stores int) {
-	_ = harness.Await(ctx, "webhooks", timeout, 20*time.Millisecond, func() (bool, error) {
-		for len(orders) > 0 && received.Last(orders[0].ID) == orders[0].End {
-			orders = orders[1:]
+// settle waits until the last webhook of every order of an account has arrived, and those of its stores, or the deadline
+// has passed. The comparison after it finds what is missing.
+func (r *receivers) settle(ctx context.Context, a *account, script *results.Script, deadline time.Time) {
+	received := r.byLabel[a.label]
+	open := script.Orders[a.label] // those that have not been seen to end
+	stores := script.Stores[a.label]
+
+	_ = harness.Await(ctx, "webhooks", time.Until(deadline), 20*time.Millisecond, func() (bool, error) {
+		for len(open) > 0 && received.Last(open[0].ID) == open[0].End {
+			open = open[1:]
 		}
-		return len(orders) == 0 && received.Counts().Events["store.activated"] >= stores, nil
+		return len(open) == 0 && received.Counts().Events["store.activated"] >= stores, nil
 	})
 }

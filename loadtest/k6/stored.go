@@ -13,19 +13,20 @@ import (
 	"vendorapi/loadtest/k6/results"
 )
 
-// runsFolder returns the folder of all runs.
+// runsFolder returns the folder that has a folder for each run.
 func runsFolder() (string, error) {
 	data, err := stack.DataDir()
 	return filepath.Join(data, "loadtest"), err
 }
 
-// newRun makes the folder of a run, which is named after its time, and lets the link "latest" name it.
-func newRun(now time.Time) (string, error) {
+// newRunFolder makes the folder of a run, which is named after the time at which it began, and makes the link "latest"
+// point to it.
+func newRunFolder(began time.Time) (string, error) {
 	all, err := runsFolder()
 	if err != nil {
 		return "", err
 	}
-	name := now.UTC().Format("20060102T150405Z")
+	name := began.UTC().Format("20060102T150405Z")
 	folder := filepath.Join(all, name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
@@ -45,7 +46,8 @@ const (
 	junitFile  = "junit.xml"
 )
 
-// store writes a run into its folder: its result, page and JUnit file.
+// store writes a run into a folder: its result, page and JUnit file. The page compares it with the earlier run, which may
+// be nil.
 func store(folder string, run, earlier *results.Run) error {
 	if err := run.WriteFile(filepath.Join(folder, resultFile)); err != nil {
 		return err
@@ -61,6 +63,7 @@ func store(folder string, run, earlier *results.Run) error {
 	return errors.Join(results.WriteJUnit(junit, run), junit.Close())
 }
 
+// writePage writes the page of a run into a folder. earlier may be nil.
 func writePage(folder string, run, earlier *results.Run) error {
 	page, err := os.Create(filepath.Join(folder, pageFile))
 	if err != nil {
@@ -96,7 +99,7 @@ func makePage(_ context.Context, args []string) error {
 	return nil
 }
 
-// readEarlier reads the run to compare with; nil without one.
+// readEarlier reads the run to compare with. Without a path it returns nil.
 func readEarlier(path string) (*results.Run, error) {
 	if path == "" {
 		return nil, nil
@@ -104,7 +107,7 @@ func readEarlier(path string) (*results.Run, error) {
 	return readRun(path)
 }
 
-// readRun reads a result.json, or that of a folder.
+// readRun reads the run of a result.json, or of the folder that has one.
 func readRun(path string) (*results.Run, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -113,7 +116,7 @@ func readRun(path string) (*results.Run, error) {
 	return results.ReadFile(path)
 }
 
-// compare is the command "compare".
+// compare is the command "compare". It returns an error if something has become slower.
 func compare(_ context.Context, args []string) error {
 	flags := newFlags("compare", "OLD NEW", "compares two stored runs, each a result.json or its folder")
 	factor := flags.Float64("factor", 1.5, "how many times slower than before, each relative to its own empty path, is a regression")
@@ -138,6 +141,8 @@ func compare(_ context.Context, args []string) error {
 	return printComparison(before, after, *factor)
 }
 
+// printComparison prints a comparison of two runs, and returns an error if something has become slower. factor 0 is that
+// of results.Compare.
 func printComparison(before, after *results.Run, factor float64) error {
 	comparison := results.Compare(before, after, factor)
 	if err := comparison.WriteTable(os.Stdout); err != nil {

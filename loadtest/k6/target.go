@@ -16,27 +16,28 @@ type target interface {
 	name() string      // as the result shows it
 	generator() string // where k6 runs, in words
 
-	// settings are those that k6 needs to read a script. They hold no secrets that the scripts would not have anyway.
+	// settings returns the environment variables with which k6 reads a script before it is played.
 	settings() []string
 
-	// lacks says what a script needs and does not get here; empty: nothing.
-	lacks(s *script) string
+	// missingFor says what a script needs and does not get here; empty: nothing.
+	missingFor(s *script) string
 
-	// with prepares for a script, uses what it may use, and ends it.
-	with(ctx context.Context, s *script, use func(context.Context, *session) error) error
+	// withSession prepares a session for a script, calls use with it, and ends the session.
+	withSession(ctx context.Context, s *script, use func(context.Context, *session) error) error
 
+	// close ends what was begun for all scripts.
 	close()
 }
 
 // session is what one script may use while it is played.
 type session struct {
-	env      []string // for k6: where the service is, and the accounts
+	env      []string // environment variables for k6: where the service is, and the accounts
 	accounts []*account
-	fresh    bool // nobody has used the accounts before
+	fresh    bool // the accounts have not been used before
 	webhooks webhooks
-	programs []harness.Process // of the system; none of a deployment
+	programs []harness.Process // programs of the system, to be watched; none of a deployment
 
-	// outages makes programs fail until ctx ends; nil: nothing fails.
+	// outages makes programs fail until ctx ends or each has failed; nil: nothing fails.
 	outages func(ctx context.Context) error
 }
 
@@ -44,14 +45,14 @@ type session struct {
 type account struct {
 	accountRecord
 
-	label string         // as in the script: its place, from 1
+	label string         // as in the script: its place in the list of accounts, from 1
 	api   *client.Client // the Vendor API, logged in
 }
 
-// label names the accounts of a list as the scripts do.
+// label returns the label of the account with an index, from 0, as the scripts name it.
 func label(i int) string { return strconv.Itoa(i + 1) }
 
-// limitsOf are the accounts' limits by label.
+// limitsOf returns the accounts' limits by label.
 func limitsOf(accounts []*account) map[string]results.Limits {
 	limits := map[string]results.Limits{}
 	for _, a := range accounts {
@@ -60,7 +61,7 @@ func limitsOf(accounts []*account) map[string]results.Limits {
 	return limits
 }
 
-// chooseTarget is a deployment when the settings name one, and systems of its own otherwise.
+// chooseTarget returns the deployment that the settings name, or else a target that starts systems of its own.
 func chooseTarget(ctx context.Context, o *options) (target, error) {
 	if os.Getenv("BASE_URL") != "" {
 		return openDeployment(ctx, o)
