@@ -178,11 +178,11 @@ faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and
 	@FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports
 	@go test -tags long -count=1 -timeout 30m -v -run '^Test(Crash|Books)_' ./reporting/closing
 
-loadtest: ## play the k6 scripts, each against a system of its own, 9 minutes, or against a deployment (BASE_URL=https://… ACCOUNTS=file); leaves a page, JSON and JUnit (ARGS=-help)
+loadtest: ## play the k6 scripts, each against a system of its own (9 minutes), or against a deployment (BASE_URL=https://… ACCOUNTS=file); leaves a page, JSON and JUnit (ARGS=-help)
 	@[ -n "$(BASE_URL)" ] || sh internal/stack/deps.sh $(SERVER)-server
 	@go run ./loadtest/k6 $(ARGS)
 
-load-accounts: ## accounts for load tests in the file ACCOUNTS: COUNT=8 creates them, ORDERS=1200 lets each send so many in 10 s, RESTORE=yes gives limits back, SUSPEND=yes ends them; needs OPS_URL and ADMIN_KEY
+load-accounts: ## accounts for load tests in the file ACCOUNTS: COUNT=8 creates them, ORDERS=1200 lets each send so many in 10 s, RESTORE=yes gives their limits back, SUSPEND=yes suspends them; needs OPS_URL and ADMIN_KEY
 	@go run ./loadtest/k6 accounts $(if $(ACCOUNTS),-file "$(ACCOUNTS)") $(if $(COUNT),-count $(COUNT)) $(if $(ORDERS),-orders $(ORDERS)) $(if $(RESTORE),-restore) $(if $(SUSPEND),-suspend)
 
 check-clients: ## clients of other languages walk to a delivered order, over HTTP/1.1 and over TLS with HTTP/2, 2 minutes; installs them
