@@ -1,11 +1,11 @@
-// What a request was answered.
+// The answer to a request.
 
 // The longest window of a limit, in seconds.
 const longestWindow = 3600;
 
-// Answer is one answer, or that there was none: then its status is 0, its code NO_ANSWER, and
-// error says what happened. `sent` and `answered` bound the moment at which the service counted
-// the request, in milliseconds since 1970.
+// Answer is the answer to one request. If there was none, its status is 0, its code NO_ANSWER, and
+// error says what happened. The service counted the request between `sent` and `answered`, both in
+// milliseconds since 1970. The numbers of headers that are missing are NaN.
 export class Answer {
   constructor(sent, response) {
     this.sent = sent;
@@ -26,41 +26,44 @@ export class Answer {
 
   get ok() { return this.status >= 200 && this.status < 300; }
 
-  // givesToken reports whether an answer to POST /token has what a token needs.
+  // givesToken reports whether an answer to POST /token has a token and its lifetime.
   get givesToken() {
     return this.ok && isText(this.data.accessToken) && this.data.expiresIn > 0;
   }
 
-  // isOutage reports that the service could not answer: a gateway, a balancer or Redis is away.
+  // isOutage reports whether the service failed to answer, because a gateway, a balancer or Redis is
+  // unavailable.
   get isOutage() { return this.status === 0 || this.status >= 500; }
 
-  // wait is how long to wait before the request may be sent again, in seconds: as long as the answer
-  // says, and `otherwise` if it says nothing sensible.
+  // wait returns how long to wait before the request may be sent again, in seconds: as long as the
+  // answer says, or `otherwise` if it says nothing sensible.
   wait(otherwise) {
     const isSensible = this.retryAfter >= 1 && this.retryAfter <= longestWindow;
     return isSensible ? this.retryAfter : otherwise;
   }
 
-  // isBusy reports a refusal that asks to come again: the service sheds load or lacks Redis.
+  // isBusy reports whether the answer is a 503 that says when to send the request again: the service
+  // sheds load, or Redis is unavailable.
   get isBusy() { return this.status === 503 && this.retryAfter >= 1; }
 
-  // envelope is the answer's JSON; an empty one where the body is no object.
+  // envelope is the answer's JSON; {} if the body is no object.
   get envelope() {
     if (this.parsed === undefined) this.parsed = objectIn(this.body);
     return this.parsed;
   }
 
-  // data is the envelope's data; empty where they are no object.
+  // data is the envelope's data; {} if there is no object.
   get data() { return orEmpty(this.envelope.data); }
 
+  // code is the error code; '' for a success, and for an error without one.
   get code() {
     if (this.status === 0) return 'NO_ANSWER';
     return this.ok ? '' : this.data.errorCode || '';
   }
 
-  // headersRight holds the limits' headers against the spec ("Limits", rules 2 and 3): every
-  // answer to an account shows its bucket, and a 429 says twice how long to wait. Reset lies in
-  // the future, up to a second for its rounding, and within the longest window, an hour.
+  // headersRight reports whether the limits' headers are as the spec says ("Limits", rules 2 and 3):
+  // every answer to an account shows a limit, and a 429 says in its header and in its body how long to
+  // wait. Reset is in the future (a second less is rounding) and within the longest window.
   get headersRight() {
     const now = this.sent / 1000;
     const numbers = [this.limit, this.remaining, this.reset].every(Number.isInteger);
@@ -69,11 +72,12 @@ export class Answer {
     if (!numbers || !countsMakeSense || !resetMakesSense) return false;
     if (this.status !== 429) return true;
 
-    const waitsOnce = Number.isInteger(this.retryAfter) && this.retryAfter >= 1;
-    return this.remaining === 0 && waitsOnce && this.retryAfter === this.data.retryAfterSeconds;
+    const waitIsNamed = Number.isInteger(this.retryAfter) && this.retryAfter >= 1;
+    const waitsAgree = this.retryAfter === this.data.retryAfterSeconds;
+    return this.remaining === 0 && waitIsNamed && waitsAgree;
   }
 
-  // toString says in a line what the answer was.
+  // toString returns the answer in one line, such as "409 DUPLICATE_ORDER …".
   toString() {
     if (this.status === 0) return `no answer (${this.error})`;
     const message = this.envelope.message || String(this.body || '').slice(0, 200);
@@ -81,11 +85,12 @@ export class Answer {
   }
 }
 
+// isText reports whether a value is a string that is not empty.
 export function isText(value) {
   return typeof value === 'string' && value !== '';
 }
 
-// listIn returns the objects of a list in an answer; none where there is no list.
+// listIn returns the objects of a list in an answer; [] if there is no list.
 export function listIn(value) {
   return Array.isArray(value) ? value.filter((v) => v && typeof v === 'object') : [];
 }

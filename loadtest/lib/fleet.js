@@ -9,7 +9,9 @@ import { fleetAccess } from './settings.js';
 
 export const hasFleet = fleetAccess !== null;
 
-const renewal = 5 * 60 * 1000; // ms before the end of a token
+// A token is renewed so long before its end, in ms.
+const renewal = 5 * 60 * 1000;
+
 const timeout = '30s';
 
 // The statuses that a courier reports after accepting a job.
@@ -21,7 +23,7 @@ export class Fleet {
       exec.test.abort('this script plays a fleet, too: set OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET (of FLEET_ID); `make run` writes them to .data/demo.env');
     }
     this.token = '';
-    this.expires = 0;
+    this.expires = 0; // ms since 1970
     this.renewNotBefore = 0; // ms since 1970; after a refused renewal
   }
 
@@ -31,17 +33,20 @@ export class Fleet {
     return this.exchange(method, path, name, body);
   }
 
-  // isRenewalDue is false while a renewal is refused, as long as the token holds.
+  // isRenewalDue reports whether the token has to be renewed before the next request. After a refused
+  // renewal it is false until the wait is over, as long as the token is valid.
   isRenewalDue() {
     const now = Date.now();
     const isRefused = now < this.renewNotBefore && now < this.expires;
     return now > this.expires - renewal && !isRefused;
   }
 
+  // renew gets a token. During an outage, and after a 429 while the old token is valid, it leaves the
+  // old one; every other refusal aborts the test.
   renew() {
     const { clientId, clientSecret } = fleetAccess;
     const a = this.exchange('POST', '/token', 'fleet POST /token', { clientId, clientSecret });
-    if (a.isOutage) return; // the call fails, too, and says so
+    if (a.isOutage) return; // the request that follows fails, too
     if (a.status === 429 && Date.now() < this.expires) {
       this.renewNotBefore = Date.now() + a.wait(1) * 1000;
       return;
@@ -52,9 +57,11 @@ export class Fleet {
     this.expires = Date.now() + a.data.expiresIn * 1000;
   }
 
-  exchange(...call) {
+  // exchange sends one request with the token that there is, and counts its answer.
+  exchange(method, path, name, body) {
     const sent = Date.now();
-    return settle(new Answer(sent, send(...this.request(...call))), call[2]);
+    const response = send(...this.request(method, path, name, body));
+    return settle(new Answer(sent, response), name);
   }
 
   // callAll sends several requests at once, each [method, path, name, body], and returns their
@@ -66,9 +73,14 @@ export class Fleet {
       const [method, url, body, params] = this.request(...call);
       return { method, url, body, params };
     });
-    return http.batch(requests).map((response, i) => settle(new Answer(sent, response), calls[i][2]));
+    const responses = http.batch(requests);
+    return responses.map((response, i) => {
+      const [, , name] = calls[i];
+      return settle(new Answer(sent, response), name);
+    });
   }
 
+  // request returns the arguments of send().
   request(method, path, name, body) {
     const headers = { 'Content-Type': 'application/json' };
     if (this.token && name !== 'fleet POST /token') headers.Authorization = `Bearer ${this.token}`;
@@ -76,7 +88,8 @@ export class Fleet {
     return [method, `${fleetAccess.origin}/api/fleet/v1${path}`, text, { headers, tags: { name }, timeout }];
   }
 
-  // jobs returns every job in a status, page by page, and the last answer.
+  // jobs returns {jobs, answer}: every job in a status, and the answer with the last page of them. If
+  // that answer is no success, jobs are missing.
   jobs(status) {
     const found = [];
     let cursor = '';
@@ -90,6 +103,7 @@ export class Fleet {
   }
 }
 
+// settle counts an answer, and returns it.
 function settle(a, name) {
   answered.add(!a.isOutage, { name });
   return a;
@@ -97,8 +111,9 @@ function settle(a, name) {
 
 let confirming; // the Fleet that confirms this VU's stores
 
-// confirmStore confirms a store that waits for the fleet of the settings, if they name one. Whatever
-// another confirms first stays confirmed.
+// confirmStore confirms a store that waits for the fleet of the settings, for every account that has
+// one of this id. Without a fleet in the settings it does nothing. It does no harm if someone else
+// confirms the store first.
 export function confirmStore(externalStoreId) {
   if (!hasFleet) return;
   if (!confirming) confirming = new Fleet();
@@ -107,8 +122,8 @@ export function confirmStore(externalStoreId) {
   do {
     const path = `/stores?status=AwaitingFleetApproval&cursor=${encodeURIComponent(cursor)}`;
     const page = confirming.call('GET', path, 'fleet GET /stores');
-    const named = listIn(page.data.stores).filter((store) => store.externalStoreId === externalStoreId);
-    for (const { accountId } of named) {
+    const waiting = listIn(page.data.stores).filter((store) => store.externalStoreId === externalStoreId);
+    for (const { accountId } of waiting) {
       const confirmation = `/stores/${accountId}/${encodeURIComponent(externalStoreId)}/confirm`;
       confirming.call('POST', confirmation, 'fleet POST /stores/{id}/confirm');
     }

@@ -1,16 +1,17 @@
 // How figures are written.
 
-// milliseconds writes a duration of so many ms, "-" for none.
+// milliseconds returns a duration in ms as text, without the unit; "-" for one that is missing.
 export function milliseconds(value) {
   return value === undefined || value === null ? '-' : value.toFixed(value < 100 ? 1 : 0);
 }
 
+// megabytes returns a number of bytes as text.
 export function megabytes(bytes) {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-// aligned sets rows of cells as columns: of a pair both to the left, of more all but the first to the
-// right.
+// aligned returns rows of cells as lines with aligned columns. Rows have equally many cells. The first
+// column is aligned to the left, and so is the second of two; if there are more, to the right.
 export function aligned(rows) {
   const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => row[i].length)));
   const isTable = rows[0].length > 2;

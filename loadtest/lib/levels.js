@@ -1,28 +1,30 @@
-// Service levels: k6 thresholds, each with a sentence for people, which stands beside the threshold
-// in the script. What was not measured is not held.
+// Service levels: k6 thresholds, each with a sentence for people beside it. A level for which nothing
+// was measured is not held.
 import { aligned, megabytes, milliseconds } from './format.js';
 import { countOf } from './metrics.js';
 import { isPart } from './settings.js';
 import { seriesOfSteps, textOfSteps } from './steps.js';
 import { ceilingPath, emptyPath, tolerate } from './vendor.js';
 
-// Counters, whose rate is a number a second: 0 of nothing, unlike that of a Rate.
+// Counters of k6 and of this library. The `rate` of a counter is how many a second; if there were none
+// it is 0. That of a Rate is a part of 1; k6 takes it as held if nothing was added.
 const counters = ['http_reqs', 'iterations', 'data_sent', 'data_received', 'orders_accepted', 'stores_registered', 'refused', 'resends'];
 
-// What every script keeps to, whatever it does besides.
+// The service levels of every script.
 const always = [
   level('answered', 'rate==1', 'every request is answered, with no failure that the script does not ask for'),
   level('checks', 'rate==1', 'every answer is what the contract says'),
   level('limit_headers_right', 'rate==1', "every answer's X-RateLimit headers are there and make sense"),
 ];
 
-// level is the service level `threshold` of `metric`, in words. `more` is k6's abortOnFail and
-// delayAbortEval, if wanted.
+// level returns the service level `threshold` of `metric`; `words` say what it means. `more` may have
+// k6's abortOnFail and delayAbortEval.
 //
-// k6 takes most thresholds of a metric without samples as held. So a level has a guard, a second
-// threshold that holds only if something was measured, unless its own cannot hold of nothing, like
-// count>0. A count that must be 0 is refused, because no guard can tell a count of nothing from one
-// that nobody made: state it as a rate, made by the Rate of metrics.js.
+// k6 takes most thresholds of a metric without samples as held. So a level has a guard: a second
+// threshold that holds only if something was measured. A level whose threshold cannot hold without
+// samples, such as count>0, needs none. For a count that must be 0 there is no guard: a count of 0 looks
+// the same if nothing was measured. level() throws an error for it; use a rate, made by the Rate of
+// metrics.js.
 export function level(metric, threshold, words, more = {}) {
   const guard = guardOf(metric, threshold);
   const isRate = aggregateOf(threshold) === 'rate' && !counters.includes(metric.split('{')[0]);
@@ -51,20 +53,22 @@ function aggregateOf(threshold) {
   return threshold.split(/[<>=!]/)[0].trim();
 }
 
-// quick is the service level that `percent` of 100 answers to an endpoint, with the status of a
-// success, take less than `limit` ms. `make loadtest` takes it as held, too, where it is at most
-// `relative` times what the empty path took in the same run: then the machine was slow.
+// quick returns the service level that `percent` of 100 answers to an endpoint with a status take less
+// than `limit` ms. `make loadtest` takes it as held, too, if the time is at most `relative` times that of
+// the empty path in the same run: then the machine was slow. `what` names the requests for people.
 export function quick(endpoint, percent, limit, { status = 200, relative = 20, what = endpoint } = {}) {
   const metric = `http_req_duration{name:${endpoint},status:${status}}`;
   const words = `${what} takes less than ${limit} ms in ${percent} of 100 cases`;
   return { ...level(metric, `p(${percent})<${limit}`, words), relative };
 }
 
-// shown is a trend to show in the summary; no service level.
+// shown returns an entry for plan()'s levels that is no service level: it only has k6 keep a trend, so
+// that the summary can show it.
 export function shown(metric) {
   return { metric, threshold: 'max>=0', words: '', more: {} };
 }
 
+// holdsOfNothing reports whether a threshold would hold for the value 0, or for no value at all.
 function holdsOfNothing(threshold) {
   const [, comparison = '', bound] = threshold.match(/([<>=!]+)\s*([\d.]+)/) || [];
   const value = Number(bound);
@@ -74,7 +78,7 @@ function holdsOfNothing(threshold) {
   return comparison === '>=' && value === 0;
 }
 
-// Requests that every summary has a line for, if there were any.
+// Requests that have a line in every summary, if there were any.
 const usual = [
   'POST /orders,status:201', 'POST /orders,status:429', 'POST /orders,status:503', 'GET /orders/{id},status:200',
   'POST /orders/{id}/cancel,status:200', 'PUT /stores/{id},status:200', 'POST /token,status:200', emptyPath, ceilingPath,
@@ -94,21 +98,25 @@ let script; // what plan() was given
 //   …                      k6's options, scenarios among them
 export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates = 'nothing', steps = [], ...options }) {
   tolerate(tolerates);
-  const isLevel = (l) => l.words !== '';
-  // What answers during an outage, such as a balancer, knows no limits.
+  const isLevel = (l) => l.words !== ''; // the others are of shown()
+
+  // Whatever answers during an outage, such as a balancer, sends no limits' headers.
   const applies = (l) => tolerates !== 'outage' || l.metric !== 'limit_headers_right';
   script = { title, proves, cannot, steps, levels: [...levels.filter(isLevel), ...always.filter(applies)] };
 
   const thresholds = {};
   const add = (metric, threshold, more) => {
     thresholds[metric] = thresholds[metric] || [];
-    const isThere = thresholds[metric].some((t) => t.threshold === threshold);
-    if (!isThere) thresholds[metric].push({ threshold, ...more });
+    const isAdded = thresholds[metric].some((t) => t.threshold === threshold);
+    if (!isAdded) thresholds[metric].push({ threshold, ...more });
   };
   for (const l of [...script.levels, ...levels, ...usual]) {
     add(l.metric, l.threshold, l.more);
-    // A part of a run only has to keep the guard's series.
-    if (l.guard) add(l.guard.metric, isPart ? l.guard.threshold.replace('>', '>=') : l.guard.threshold, {});
+    if (!l.guard) continue;
+
+    // In a part of a run the guard always holds: it only makes k6 keep the counter.
+    const threshold = isPart ? l.guard.threshold.replace('>', '>=') : l.guard.threshold;
+    add(l.guard.metric, threshold, {});
   }
   for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold, {});
 
@@ -147,7 +155,7 @@ export function handleSummary(data) {
   return out;
 }
 
-// measure holds a level against what k6 measured.
+// measure returns a level with what k6 measured of it, as handleSummary writes it.
 function measure({ metric, threshold, words, guard, relative }, metrics) {
   const found = metrics[metric];
   const passed = found && found.thresholds && found.thresholds[threshold] && found.thresholds[threshold].ok === true;
@@ -159,8 +167,8 @@ function measure({ metric, threshold, words, guard, relative }, metrics) {
   };
 }
 
-// samplesOf counts what a metric was measured by. k6 keeps no number of a counter's samples, so its
-// count stands for them.
+// samplesOf returns how many samples a metric has. k6 does not keep the number of a counter's samples,
+// so its count is used instead.
 function samplesOf(metric, guard, metrics) {
   const { type, values } = metrics[metric];
   if (metric.startsWith('dropped_iterations')) return countIn(metrics, guard.metric) + values.count;
@@ -169,10 +177,12 @@ function samplesOf(metric, guard, metrics) {
   return values.count || 0;
 }
 
+// countIn returns the count of a metric; 0 if k6 has none.
 function countIn(metrics, name) {
   return metrics[name] ? metrics[name].values.count || 0 : 0;
 }
 
+// valueOf returns the value that a threshold compares; null if k6 has none.
 function valueOf(threshold, metric) {
   if (!metric) return null;
   const value = metric.values[aggregateOf(threshold).replace('med', 'p(50)')];
@@ -188,7 +198,7 @@ function measuredText(threshold, metric, samples) {
   return String(Number(value.toFixed(3)));
 }
 
-// percent cuts off what it does not show: 99.9999 % is not 100 %.
+// percent returns a rate as text. It rounds down, so that 99.9999 % does not look like 100 %.
 function percent(rate) {
   if (rate === 0 || rate === 1) return `${100 * rate} %`;
   return `${(Math.floor(1e5 * rate) / 1e3).toFixed(3)} %`;
@@ -210,7 +220,8 @@ function textOf(levels, steps, data) {
   return `${lines.join('\n')}\n`;
 }
 
-// markOf returns the sign before a level. What a part of a run did not measure is for the other parts.
+// markOf returns the sign before a level: held, not held, or "-" if this is a part of a run that did not
+// measure it.
 function markOf({ held, samples }) {
   if (held) return '✓';
   return isPart && samples === 0 ? '-' : '✗';
@@ -218,7 +229,7 @@ function markOf({ held, samples }) {
 
 const statistics = ['p(50)', 'p(90)', 'p(95)', 'p(99)', 'p(99.9)', 'max'];
 
-// durations is a table of how long requests took, and of the script's other trends.
+// durations returns the lines of a table: how long requests took, and the script's other trends.
 function durations(metrics) {
   const rows = [['ms', 'count', ...statistics]];
   const names = Object.keys(metrics).filter((name) => metrics[name].type === 'trend' && isShown(name)).sort();
@@ -229,18 +240,22 @@ function durations(metrics) {
   return aligned(rows);
 }
 
+// isShown reports whether a trend has a line in the table of durations.
 function isShown(name) {
   const isPartOfRequest = /^http_req_(?!duration)/.test(name);
-  return !isPartOfRequest && !/^(iteration_duration|group_duration)/.test(name) && name !== 'http_req_duration{expected_response:true}'
-    && !name.includes('scenario:step_');
+  const isOfIterations = /^(iteration_duration|group_duration)/.test(name);
+  const isOfStep = name.includes('scenario:step_'); // steps have a table of their own
+  const isDuplicate = name === 'http_req_duration{expected_response:true}';
+  return !(isPartOfRequest || isOfIterations || isOfStep || isDuplicate);
 }
 
+// labelOf returns how the table names a trend.
 function labelOf(name) {
   const [, tags] = name.match(/^http_req_duration\{(?:name:)?(.*)\}$/) || [];
   return tags ? tags.replace(/,status:/, ' ') : name;
 }
 
-// counts is what else k6 counted, in the same order in each run.
+// counts returns lines with what else k6 counted, in the same order in each run.
 function counts({ metrics, state, root_group: root }) {
   const value = (name, key = 'count') => (metrics[name] ? metrics[name].values[key] || 0 : 0);
   const seconds = state.testRunDurationMs / 1000;
@@ -262,6 +277,7 @@ function counts({ metrics, state, root_group: root }) {
   return aligned(rows);
 }
 
+// checksOf returns the checks of a group and of the groups in it.
 function checksOf(group) {
   return [...group.checks.map(({ name, passes, fails }) => ({ name, passes, fails })), ...group.groups.flatMap(checksOf)];
 }

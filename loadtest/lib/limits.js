@@ -1,10 +1,10 @@
-// What accounts have to be allowed before a script can begin.
+// The limits that a script needs its accounts to have.
 import exec from 'k6/execution';
 import { dice, draw } from './orders.js';
 import { vendor } from './vendor.js';
 
-// requireLimit aborts the test unless each account may create `orders` orders in its tightest window.
-// It creates and cancels one order of each to see that, because only answers show limits.
+// requireLimit aborts the test unless the limit that an answer shows each account is at least `orders`
+// orders. It creates and cancels one order for each account, because only answers show limits.
 export function requireLimit(data, orders) {
   for (let i = 0; i < data.accounts.length; i++) {
     const limit = limitOf(data, i);
@@ -15,7 +15,7 @@ export function requireLimit(data, orders) {
   }
 }
 
-// limitOf returns how many orders an account may send in its tightest window.
+// limitOf returns the limit that the answer to an order shows an account: that of its tightest window.
 function limitOf(data, index) {
   const v = vendor(data, index);
   const a = v.create(draw(dice(1), data.stores[0], `${data.run}-limit-${v.account.label}`, 'SIM:HOLD=Searching'), 'Cancelled');

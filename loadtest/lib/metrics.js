@@ -3,7 +3,7 @@ import { Counter, Rate as PlainRate, Trend } from 'k6/metrics';
 
 const countedRates = new Set();
 
-// countOf returns the counter of a rate's samples, if the rate has one.
+// countOf returns the name of the counter of a rate's samples; undefined if the rate has none.
 export function countOf(rate) {
   return countedRates.has(rate) ? `${rate}_samples` : undefined;
 }
@@ -13,8 +13,8 @@ function newCountOf(rate) {
   return new Counter(countOf(rate));
 }
 
-// Rate is k6's Rate with a counter of its samples beside it. k6 takes every threshold of a rate that
-// nothing was added to as held, and has no threshold of how much was added; the counter has one.
+// Rate is k6's Rate with a counter of its samples. k6 takes every threshold of a rate as held if nothing
+// was added to the rate, and a threshold cannot ask how much was added. The counter's can.
 export class Rate {
   constructor(name) {
     this.rate = new PlainRate(name);
@@ -33,8 +33,8 @@ export const expectations = newCountOf('checks');
 // answered: there was an answer, and it was no 5xx that the script had not asked for.
 export const answered = new Rate('answered');
 
-// admitted: the service decided on the request, and the answer was not 429. refused counts those that
-// were, also of tokens.
+// admitted: of the requests on which the service decided, those that were not answered 429; requests
+// for tokens are left out. refused counts the answers 429, those to requests for tokens included.
 export const admitted = new Rate('admitted');
 export const refused = new Counter('refused');
 
@@ -46,7 +46,7 @@ export const limitHeaders = new Rate('limit_headers_right');
 export const resends = new Counter('resends');
 export const waited = new Trend('waited', true);
 
-// One for each order and each store. The metadata name the order and the status that it must
-// stay in, for whoever compares them with webhooks.
+// One sample for each accepted order and each registered store. Its metadata name the order and the
+// status that it must end in, because the driver compares them with the webhooks.
 export const accepted = new Counter('orders_accepted');
 export const registered = new Counter('stores_registered');

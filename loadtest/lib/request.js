@@ -4,12 +4,13 @@
 // shows an answer that broke off in its middle with its status and without its body. So requests are
 // sent with `throw`, and what is thrown becomes a response with the status 0.
 //
-// What nobody can see here: k6 (Go's HTTP client) sends a request a second time by itself when a
-// kept connection turns out to be closed before the first byte of an answer, if the request has an
-// X-Idempotency-Key or is a GET. It counts that as one request.
+// One thing cannot be seen here. When a connection that was kept turns out to be closed before the
+// first byte of an answer, k6 (Go's HTTP client) sends a GET, or a request with an X-Idempotency-Key, a
+// second time by itself. It counts both as one request.
 import http from 'k6/http';
 
-// send returns the response to a request; one with the status 0 and the error if none came.
+// send returns the response to a request. If there was none it returns one with the status 0 and the
+// error.
 export function send(method, url, text, params) {
   const sent = Date.now();
   try {
@@ -19,7 +20,7 @@ export function send(method, url, text, params) {
   }
 }
 
-// sendAsync is send, and the VU goes on with its other calls until the response comes.
+// sendAsync does what send does, without blocking: the VU can go on with other calls.
 export async function sendAsync(method, url, text, params) {
   const sent = Date.now();
   try {
@@ -29,7 +30,7 @@ export async function sendAsync(method, url, text, params) {
   }
 }
 
-// Each VU says twice that an answer was lost; the metrics count them all.
+// Each VU prints so many lost answers at most; the metrics count them all.
 const shownLosses = 2;
 let losses = 0;
 
