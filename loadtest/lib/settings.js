@@ -8,21 +8,23 @@
 //   ACCOUNTS        a file with a JSON list of {"clientId": …, "clientSecret": …}, or that list
 //                   itself. `make load-accounts` makes such accounts and such a file.
 //   FLEET_ID        the fleet that delivers; needed only where several serve the stores.
-//   DURATION        of scripts whose length is free, such as 40s, 90m or 1d.
+//   DURATION        how long a script takes, if that can be chosen, such as 40s, 90m or 1d.
 //   OPS_URL, FLEET_CLIENT_ID, FLEET_CLIENT_SECRET
-//                   a fleet and its API: with them the scripts confirm their stores themselves,
-//                   and mixed.js has a fleet at all.
-//   FRESH           yes: nobody has used the accounts during the last minute.
+//                   a fleet and its API: with them the scripts confirm their stores themselves.
+//                   mixed.js needs them.
+//   FRESH           yes: the accounts have not been used during the last minute.
 //   PART            yes: this is one part of a distributed run. A level that this part does not
-//                   measure is then for the others to hold.
-//   SUMMARY         a file for the results, in JSON; k6: k6's own summary is printed instead of this one.
+//                   measure does not fail it; another part may measure it.
+//   SUMMARY         a file for the results, in JSON; or the word k6, for k6's own summary instead of the
+//                   library's.
 //
-// Secrets stay out of what k6 writes: setup() hands them to nobody (see tokens.js).
+// k6 writes down what setup() returns, so there are no secrets in that (see tokens.js).
 
+// privateHost matches the beginning of a URL without a scheme whose host is private, or has no dot.
 const privateHost = /^([^.:/[\]]+|\[::1\]|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(1[6-9]|2\d|3[01])\.[\d.]+)(:|\/|$)/;
 
 // originOf returns the part of a URL before /api/vendor/v1 or /api/fleet/v1, without a slash at its
-// end. What it says of a wrong URL does not repeat it, because there may be a password in it.
+// end. There may be a password in the URL, so the error that it throws for a wrong one does not repeat it.
 export function originOf(text, setting = 'BASE_URL') {
   const given = text.trim();
   const scheme = privateHost.test(given) ? 'http://' : 'https://';
@@ -47,6 +49,8 @@ export const fleetAccess = __ENV.OPS_URL && __ENV.FLEET_CLIENT_ID && __ENV.FLEET
 
 const list = readAccounts();
 
+// readAccounts returns the accounts of ACCOUNTS, or the one of CLIENT_ID and CLIENT_SECRET, which may be
+// empty.
 function readAccounts() {
   const given = (__ENV.ACCOUNTS || '').trim();
   if (given === '') {
@@ -62,8 +66,8 @@ function readAccounts() {
   return accounts;
 }
 
-// textOfFile returns the text of a file. What it says of a missing file does not name it, because
-// what was meant may have been a secret.
+// textOfFile returns the text of a file. The error that it throws does not name the file, because what
+// was given as its name may be a secret.
 function textOfFile(path) {
   try {
     return open(absolute(path));
@@ -73,6 +77,7 @@ function textOfFile(path) {
   }
 }
 
+// parsed returns the value of a JSON text; null if it is none.
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -85,14 +90,15 @@ function isText(value) {
   return typeof value === 'string' && value !== '';
 }
 
-// absolute returns a path as the shell means it. k6 itself would begin at the script's folder.
+// absolute returns a path from the root. A relative path begins at the working directory, as in a
+// shell; k6 itself would begin at the script's folder.
 function absolute(path) {
   return path.startsWith('/') || !__ENV.PWD ? path : `${__ENV.PWD}/${path}`;
 }
 
-// accounts returns the accounts to play, each with the label that its figures bear: its place
-// in the list, from 1. Without credentials it is one that cannot sign in, so that
-// `k6 inspect` shows the script all the same.
+// accounts returns the accounts to play as {clientId, clientSecret, label}. The label is the account's
+// place in the list, from 1; k6's figures have it as a tag. Without credentials there is one account,
+// which cannot sign in, so that `k6 inspect` can read the script.
 export function accounts() {
   return list.map(({ clientId, clientSecret }, i) => ({ clientId, clientSecret, label: String(i + 1) }));
 }

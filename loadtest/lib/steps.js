@@ -3,25 +3,26 @@
 // accepted or when p99 of the answers is above kneeP99. What k6 did not start, because all of its
 // virtual users were waiting, was not accepted.
 //
-// k6 has a limit of its own, which is often lower than the service's. It is measured in the same run,
-// on requests that cost the service next to nothing (the ceiling); a knee near it is k6's.
+// k6 has a limit of its own, the ceiling, which is often lower than the service's. It is measured in
+// the same run, with requests that cost the service next to nothing. A knee near it is k6's.
 import { aligned, milliseconds } from './format.js';
 
-// kneeP99 is the service level of a step, in ms.
+// kneeP99 is the p99 in ms above which a step breaks, and enoughAccepted the part of its orders that
+// have to be accepted.
 export const kneeP99 = 100;
 const enoughAccepted = 0.999;
 
-// ceilingScenario is the name of the scenario that asks the empty path as fast as k6 can.
+// ceilingScenario is the name of the scenario that sends requests to the empty path as fast as k6 can.
 export const ceilingScenario = 'ceiling';
 export const ceilingSeconds = 4;
 
-// requestsPerOrder is how many requests an order of a step is: it is created and cancelled.
+// requestsPerOrder is how many requests a step sends for an order: it is created and cancelled.
 const requestsPerOrder = 2;
 
-// pauseBetween is how long each step may still wait for its answers before the next one begins.
+// pauseBetween is how long a step may wait for its last answers before the next one begins, in seconds.
 export const pauseBetween = 5;
 
-// stepsOf names a step for each rate, in orders a second, of so many seconds each.
+// stepsOf returns a step for each rate, as {scenario, offered, seconds}. Rates are in orders a second.
 export function stepsOf(rates, seconds) {
   return rates.map((offered) => ({ scenario: `step_${String(offered).padStart(5, '0')}`, offered, seconds }));
 }
@@ -52,7 +53,8 @@ const acceptedIn = (scenario) => `orders_accepted{scenario:${scenario}}`;
 const startedIn = (scenario) => `iterations{scenario:${scenario}}`;
 const droppedIn = (scenario) => `dropped_iterations{scenario:${scenario}}`;
 
-// seriesOfSteps are what k6 has to keep for steps, each with a threshold that always holds.
+// seriesOfSteps returns the series that k6 has to keep for steps, as [metric, threshold]. The thresholds
+// always hold: k6 keeps a series only if it has one.
 export function seriesOfSteps(steps) {
   if (steps.length === 0) return [];
   const series = steps.flatMap(({ scenario }) => [
@@ -61,8 +63,8 @@ export function seriesOfSteps(steps) {
   return [...series, [startedIn(ceilingScenario), 'count>=0']];
 }
 
-// textOfSteps returns what was found, as lines and as {steps, knee, kneeP99, ceiling}; null for a
-// script without steps.
+// textOfSteps returns the result of steps as {lines, result}: lines for people, and {steps, knee,
+// kneeP99, ceiling}. It returns null for a script without steps.
 export function textOfSteps(steps, metrics) {
   if (steps.length === 0) return null;
 
@@ -73,7 +75,9 @@ export function textOfSteps(steps, metrics) {
     const offered = offeredIn(step, started + dropped);
     const accepted = count(acceptedIn(step.scenario));
     const { values } = metrics[durationIn(step.scenario)] || { values: {} };
-    const isHeld = accepted >= enoughAccepted * offered && values.count > 0 && values['p(99)'] <= kneeP99;
+    const isAccepted = accepted >= enoughAccepted * offered;
+    const isQuick = values.count > 0 && values['p(99)'] <= kneeP99;
+    const isHeld = isAccepted && isQuick;
     return { ...step, total: offered, accepted, dropped, values, isHeld };
   });
 
@@ -95,18 +99,20 @@ export function textOfSteps(steps, metrics) {
   return { lines, result: { steps, knee, kneeP99, ceiling } };
 }
 
-// offeredIn returns how many orders a step offered. k6 may count one more or less than the rate asks
-// for, because a step ends between two of them.
+// offeredIn returns how many orders a step offered; begun is how many k6 started or dropped. k6 may begin
+// one more or less than the rate asks for, because a step ends between two of them.
 function offeredIn({ offered, seconds }, begun) {
   const asked = offered * seconds;
   return begun >= asked - 1 ? begun : asked;
 }
 
-// kneeOf is null where the first step broke, or none.
+// kneeOf returns the rate of the last step before the first that breaks. It is null if the first step
+// breaks, and if none does (firstBroken is -1).
 function kneeOf(steps, firstBroken) {
   return firstBroken > 0 ? steps[firstBroken - 1].offered : null;
 }
 
+// kneeText returns the knee for people.
 function kneeText(steps, firstBroken) {
   if (firstBroken < 0) return `not reached at ${steps[steps.length - 1].offered}/s, the highest rate`;
   if (firstBroken === 0) return `below ${steps[0].offered}/s, the lowest rate`;

@@ -2,11 +2,12 @@
 //
 // An account may get 60 tokens an hour, so VUs share the one that setup() gets. The only way
 // from setup() to the VUs is what setup() returns, and k6 writes that into --summary-export
-// and shows it on its REST API. So a token is sealed with the account's secret, which the VUs
-// have from the settings: each byte is XORed with HMAC-SHA256(secret, nonce and block number).
+// and shows it on its REST API. So a token is sealed, which means encrypted with the account's secret,
+// which the VUs have from the settings: each byte is XORed with HMAC-SHA256(secret, nonce and block
+// number).
 import { hmac, randomBytes } from 'k6/crypto';
 
-// seal hides a token, which is ASCII, from whoever does not have the secret.
+// seal encrypts a token, which must be ASCII, and returns {nonce, sealed}.
 export function seal(token, secret) {
   const nonce = hex(Array.from(new Uint8Array(randomBytes(16))));
   const bytes = Array.from(token, (c) => c.charCodeAt(0));
@@ -18,6 +19,7 @@ export function unseal({ nonce, sealed }, secret) {
   return String.fromCharCode(...mask(unhex(sealed), secret, nonce));
 }
 
+// mask returns the bytes XORed with the key stream of a secret and a nonce. Masked twice they are as before.
 function mask(bytes, secret, nonce) {
   const masked = [];
   let block;

@@ -20,41 +20,42 @@ export { accounts, seconds };
 
 const api = `${origin}/api/vendor/v1`;
 
-// Tokens are renewed so long before their end (spec, "Authentication"), in milliseconds. VUs that
-// share an account spread their renewals over the time before that.
+// A token is renewed `renewal` ms before its end at the latest (spec, "Authentication"). VUs that share
+// an account renew it at random moments of the `spread` ms before that.
 const renewal = 5 * 60 * 1000;
 const spread = 20 * 60 * 1000;
 
 const timeout = '30s';
 
-// A request to a path that no route takes is answered without Redis. It shows what of an answer's
-// time belongs to the machine, the network and k6 itself: the library sends one before every tenth
-// request. `make loadtest` measures by it, and so do the levels' relative limits.
+// A request to a path that no route takes (the empty path) is answered without Redis. It shows how much
+// of an answer's time is that of the machine, the network and k6 itself. The library sends one before
+// every tenth request. `make loadtest` compares latencies with it (quick() in levels.js).
 export const emptyPath = 'GET empty path';
 const emptyEvery = 10;
-let untilEmpty = 1;
+let untilEmpty = 1; // requests until the next one to the empty path is due
 
-// askEmptyPath sends one such request.
+// askEmptyPath sends one request to the empty path, and returns k6's response.
 export function askEmptyPath(tags = {}) {
   return send('GET', `${api}/empty-path`, null, {
     tags: { ...tags, name: emptyPath }, responseCallback: http.expectedStatuses(404), timeout,
   });
 }
 
-// ceilingPath is the name of what rehearse() sends.
+// ceilingPath is the name of the requests that rehearse() sends.
 export const ceilingPath = 'POST empty path';
 
-// tolerated is which failures the script asks for: 'nothing'; 'busy', a 503 that says when to come
-// again; or 'outage', any 5xx and no answer at all. plan() sets it.
+// tolerated says which failures the script expects: 'nothing'; 'busy', a 503 that says when to send the
+// request again; or 'outage', any 5xx and lost answers.
 let tolerated = 'nothing';
 
+// tolerate sets which failures the script expects. plan() calls it.
 export function tolerate(failures) {
   tolerated = failures;
 }
 
-// open signs every account in and registers `stores` branches for each, from setup(). It returns
-// what vendor() needs in the VUs: {run, stores, accounts}. It aborts the test, with the reason,
-// when the service cannot be used.
+// open signs every account in and registers `stores` branches for each; setup() calls it. It returns
+// {run, stores, accounts}: a text that no other run has, for ids of orders; the ids of the branches; and
+// what vendor() needs. If the service cannot be used it aborts the test and says why.
 export function open(stores = 1) {
   if (missingCredentials()) {
     exec.test.abort('set CLIENT_ID and CLIENT_SECRET, or ACCOUNTS; `make run` writes the former to .data/demo.env');
@@ -73,9 +74,10 @@ export function open(stores = 1) {
   return { run: Date.now().toString(36), stores: ids, accounts: vendors.map((v) => v.shared()) };
 }
 
-const vendors = {}; // of this VU, by label: each keeps its token and connections
+const vendors = {}; // the vendors of this VU, by label: each keeps its token
 
-// vendor returns number `index` of the accounts that open() returned, counted from 0 and around.
+// vendor returns the vendor of an account that open() returned. `index` counts from 0, and after the last
+// account from the first again. A VU gets the same object each time.
 export function vendor(data, index) {
   const shared = data.accounts[index % data.accounts.length];
   if (!vendors[shared.label]) vendors[shared.label] = Vendor.from(shared);
@@ -88,7 +90,7 @@ export class Vendor {
     this.tags = { account: label };
     this.renewEarlier = Math.random() * spread; // ms
     this.renewNotBefore = 0; // ms since 1970; after a refused renewal
-    this.quota = {}; // the last answer by name of request, for its limit's state
+    this.lastAnswers = {}; // by name of request; their headers say how much of a limit remains
   }
 
   // shared returns what the VUs need of an account that has signed in, without its secrets.
@@ -97,6 +99,7 @@ export class Vendor {
     return { label, expires, ...seal(token, clientSecret) };
   }
 
+  // from returns the vendor of what shared() returned.
   static from(shared) {
     const v = new Vendor(accounts().find((a) => a.label === shared.label));
     v.account.token = unseal(shared, v.account.clientSecret);
@@ -104,7 +107,7 @@ export class Vendor {
     return v;
   }
 
-  // signIn gets the first token, or aborts the test.
+  // signIn gets the first token. If it gets none in three tries it aborts the test.
   signIn() {
     let a = this.askForToken();
     for (let tries = 1; a.isOutage && tries < 3; tries++) {
@@ -117,6 +120,7 @@ export class Vendor {
     if (!a.ok) exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
   }
 
+  // askForToken asks for a token once, keeps it if there is one, and returns the answer.
   askForToken() {
     const { clientId, clientSecret } = this.account;
     const a = this.exchange('POST', '/token', 'POST /token', { clientId, clientSecret });
@@ -127,9 +131,9 @@ export class Vendor {
     return a;
   }
 
-  // ensureToken renews the token when it is due. An account may get 60 an hour: while a renewal is
-  // refused the old token is used until its end, and only then is there something to wait for. It
-  // returns the answer that left the vendor without a token; otherwise nothing.
+  // ensureToken renews the token when that is due. An account may get 60 tokens an hour. While a renewal
+  // is refused, the old token is used until its end; only after that the vendor waits. It returns
+  // undefined, or, if there is no valid token, the answer to the request for one.
   ensureToken() {
     const now = Date.now();
     const due = this.account.expires - renewal - this.renewEarlier;
@@ -151,12 +155,14 @@ export class Vendor {
     return this.hasValidToken() ? undefined : a;
   }
 
-  // hasValidToken reports whether the token holds for another five seconds at least.
+  // hasValidToken reports whether the token is valid for at least five more seconds.
   hasValidToken() {
     return Date.now() < this.account.expires - 5000;
   }
 
-  // call sends one request. A token that has expired is renewed and the request sent again.
+  // call sends one request and returns its answer. `name` is the endpoint, such as 'GET /orders/{id}'.
+  // `more` may have the idempotency key as `key`, and as `expect` the status that is right, whatever it
+  // is. If the token has expired it is renewed and the request sent again.
   call(method, path, name, body, more) {
     const failed = this.ensureToken();
     if (failed) return failed;
@@ -169,11 +175,11 @@ export class Vendor {
       resends.add(1, { ...this.tags, name, reason: a.code });
       a = this.exchange(method, path, name, body, more);
     }
-    this.quota[name] = a;
+    this.lastAnswers[name] = a;
     return a;
   }
 
-  // callAsync is call for several requests of one VU at once; it does not send again.
+  // callAsync does what call does, for several requests of one VU at once. It sends no request again.
   async callAsync(method, path, name, body, more) {
     const failed = this.ensureToken();
     if (failed) return failed;
@@ -183,11 +189,12 @@ export class Vendor {
     return this.settle(new Answer(sent, response), name);
   }
 
-  // resend is call, not before something of the limit remains, and after a 429 again once the wait
-  // is over that it asks for, five times at most.
+  // resend takes the arguments of call. If the last answer said that nothing of the limit remains, it
+  // waits first. After a 429 it waits as long as the answer says and sends the request again, five
+  // requests at most.
   resend(...call) {
     const name = call[2];
-    const last = this.quota[name];
+    const last = this.lastAnswers[name];
     const isUsedUp = last && last.remaining === 0 && last.headersRight;
     if (isUsedUp) this.wait(last.reset - Date.now() / 1000);
 
@@ -200,19 +207,19 @@ export class Vendor {
     return a;
   }
 
-  // create creates an order. `end` is the status that it must stay in at last.
+  // create creates an order, as resend does. `end` is the status that it must end in.
   create(order, end, key = order.externalOrderId) {
     return this.took(this.resend('POST', '/orders', 'POST /orders', order, { key }), end);
   }
 
-  // createOnce is create with a single request, whatever it is answered.
+  // createOnce creates an order as create does, but with a single call, whatever the answer is.
   createOnce(order, end, key = order.externalOrderId) {
     return this.took(this.call('POST', '/orders', 'POST /orders', order, { key }), end);
   }
 
-  // createUntilAnswered is the till that lost its answer: it sends the same bytes with the same key
-  // again until the service has decided, for the last time within `within` seconds. The order is
-  // created once, whether or not the request whose answer was lost had created it.
+  // createUntilAnswered creates an order as a till does that loses answers: it sends the same bytes with
+  // the same key again until the service has decided, for the last time within `within` seconds. The
+  // order is created once, whether or not the request whose answer was lost had created it.
   createUntilAnswered(order, end, { within = 60, key = order.externalOrderId } = {}) {
     const bytes = JSON.stringify(order);
     const a = this.untilAnswered(within, 'POST', '/orders', 'POST /orders', bytes, { key });
@@ -220,7 +227,8 @@ export class Vendor {
     return a;
   }
 
-  // cancelUntilAnswered cancels an order; a second cancellation is answered like the first.
+  // cancelUntilAnswered cancels an order, and repeats the request as createUntilAnswered does. A second
+  // cancellation is answered like the first.
   cancelUntilAnswered(orderId, { within = 60 } = {}) {
     return this.untilAnswered(within, 'POST', `/orders/${orderId}/cancel`, 'POST /orders/{id}/cancel', { reason: 'CustomerRequest', note: 'vazgeçti' });
   }
@@ -233,31 +241,34 @@ export class Vendor {
 
     let a = this.call(...call);
     for (let pause = 0.1; isUndecided(a); pause = Math.min(2, pause * 2)) {
-      const time = a.wait(pause * (0.5 + Math.random()));
-      if (Date.now() + time * 1000 > deadline) return a;
+      const needed = a.wait(pause * (0.5 + Math.random())); // seconds
+      if (Date.now() + needed * 1000 > deadline) return a;
 
-      this.wait(time);
+      this.wait(needed);
       resends.add(1, { ...this.tags, name, reason: a.code || String(a.status) });
       a = this.call(...call);
     }
     return a;
   }
 
-  // rehearse does what creating an order asks of k6, on the empty path, which asks next to nothing of
-  // the service: as often as k6 can do that, it can create orders at most.
+  // rehearse sends the request that creates an order to the empty path instead, which costs k6 as much
+  // and the service next to nothing. So k6 can create no more orders a second than it can rehearse. It
+  // returns the answer's code.
   rehearse(order) {
     const sent = Date.now();
     const response = send(...this.request('POST', '/empty-path', ceilingPath, order, { key: order.externalOrderId }));
     return new Answer(sent, response).code;
   }
 
-  // took notes an order whose creation is answered, unless it is a replay of an earlier one.
+  // took counts an order if the answer says that it was created, and returns the answer. A replay of an
+  // earlier answer does not count.
   took(a, end) {
     const isNew = a.status === 201 && !a.replayed;
     if (isNew) this.noteAccepted(a, end);
     return a;
   }
 
+  // noteAccepted counts an accepted order.
   noteAccepted(a, end) {
     const { orderId } = a.data;
     if (!isText(orderId)) {
@@ -279,22 +290,23 @@ export class Vendor {
     return this.resend('PUT', `/stores/${storeId}`, 'PUT /stores/{id}', store);
   }
 
-  // register registers a branch in the two steps of the spec, with the fleet of the settings. It
-  // aborts the test when that fleet does not serve the branch.
+  // register registers a branch in the two steps of the spec: first without a fleet, then with the one of
+  // the settings, or the only one that serves it. If there is no such fleet it aborts the test.
   register(id, store) {
     const first = this.put(id, store);
     if (!first.ok) exec.test.abort(`store ${id} cannot be registered: ${first}`);
 
     const chosen = fleetFor(id, first.data);
-    const hasFleet = first.data.status === 'Active' && (!fleetId || servedBy(first.data) === fleetId);
-    if (hasFleet) return;
+    const isRegistered = first.data.status === 'Active' && (!fleetId || servedBy(first.data) === fleetId);
+    if (isRegistered) return;
 
     const second = this.put(id, { ...store, fleetId: chosen });
     if (!second.ok) exec.test.abort(`store ${id} cannot have the fleet ${chosen}: ${second}`);
     this.note(registered, { store: id });
   }
 
-  // awaitActive asks until the fleet has confirmed the branch, for half a minute at most.
+  // awaitActive waits until a fleet has confirmed the branch. After 60 tries, about half a minute, it
+  // aborts the test.
   awaitActive(id) {
     for (let i = 0; i < 60; i++) {
       const a = this.put(id, {});
@@ -306,14 +318,15 @@ export class Vendor {
       + 'and so do the scripts themselves with OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET');
   }
 
-  // wait sleeps, and shows it.
+  // wait sleeps so many seconds and adds them to the metric `waited`. A time that is negative or no
+  // number counts as 0.
   wait(time) {
     const needed = Math.max(0, time) || 0;
     waited.add(needed * 1000, this.tags);
     sleep(needed);
   }
 
-  // note adds one to a counter with metadata, which k6 makes no time series of.
+  // note adds 1 to a counter, with metadata. Unlike a tag, metadata make no time series of their own.
   note(counter, metadata) {
     const shown = exec.vu.metrics.metadata;
     for (const name of Object.keys(metadata)) shown[name] = metadata[name];
@@ -321,6 +334,7 @@ export class Vendor {
     for (const name of Object.keys(metadata)) delete shown[name];
   }
 
+  // request returns the arguments of send().
   request(method, path, name, body, { key, expect: expected } = {}) {
     const headers = { 'Content-Type': 'application/json' };
     if (this.account.token && name !== 'POST /token') headers.Authorization = `Bearer ${this.account.token}`;
@@ -333,7 +347,8 @@ export class Vendor {
     }];
   }
 
-  // exchange sends a request and returns its answer, which has been held against the contract.
+  // exchange sends one request with the token that there is, and returns its answer. Before every tenth
+  // request of the VU it sends one to the empty path.
   exchange(method, path, name, body, more) {
     untilEmpty--;
     if (untilEmpty === 0) {
@@ -346,11 +361,11 @@ export class Vendor {
     return this.settle(new Answer(sent, response), name, more);
   }
 
-  // settle counts what holds of every answer.
+  // settle counts whether an answer is as every answer must be, and returns it.
   settle(a, name, { expect: expected } = {}) {
     const tags = { ...this.tags, name };
-    const isExpected = a.status === expected || !a.isOutage
-      || (tolerated === 'busy' && a.isBusy) || tolerated === 'outage';
+    const isTolerated = tolerated === 'outage' || (tolerated === 'busy' && a.isBusy);
+    const isExpected = !a.isOutage || isTolerated || a.status === expected;
     answered.add(isExpected, tags);
 
     const isRefused = a.status === 429;
@@ -358,60 +373,61 @@ export class Vendor {
     if (isDecided) admitted.add(!isRefused, tags);
     if (isRefused) refused.add(1, tags);
 
-    const belongsToNobody = a.isOutage || a.status === 401; // then there is no limit to show
-    if (!belongsToNobody) limitHeaders.add(a.headersRight, tags);
+    const showsLimit = !a.isOutage && a.status !== 401; // otherwise no account is known, so no limit is shown
+    if (showsLimit) limitHeaders.add(a.headersRight, tags);
     return a;
   }
 }
 
-// isUndecided reports that nobody knows whether the service has taken a request, or that it asks to
-// send it again.
+// isUndecided reports whether a request has to be sent again: it is not known whether the service has
+// taken it, or the service asks for it.
 function isUndecided(a) {
   return a.isOutage || a.status === 429;
 }
 
-// expectedStatuses are those that k6 does not count as failed.
+// expectedStatuses returns the statuses that k6 does not count as failed.
 function expectedStatuses() {
   if (tolerated === 'outage') return [{ min: 0, max: 599 }];
   if (tolerated === 'busy') return [{ min: 200, max: 499 }, 503];
   return [{ min: 200, max: 499 }];
 }
 
-// servedBy returns the id of the fleet that a store has, as far as the answer names it.
+// servedBy returns the id of the fleet that a store has; '' if the answer names none.
 function servedBy(store) {
   return (store.fleet && store.fleet.fleetId) || store.fleetId || '';
 }
 
-// fleetFor returns the fleet of the settings, or the only one that serves the store.
+// fleetFor returns the id of the fleet of the settings, or else of the one that the store has, or of the
+// only one that serves it. If there is none, or several, it aborts the test.
 function fleetFor(id, store) {
   const offered = listIn(store.availableFleets).map((f) => f.fleetId);
-  const has = servedBy(store);
+  const current = servedBy(store);
   if (fleetId) {
-    const serves = offered.includes(fleetId) || has === fleetId;
+    const serves = offered.includes(fleetId) || current === fleetId;
     if (!serves) {
-      const others = offered.length > 0 ? offered : [has];
+      const others = offered.length > 0 ? offered : [current];
       exec.test.abort(`FLEET_ID is ${fleetId}, which does not serve store ${id}; these do: ${others.filter(Boolean).join(', ') || 'none'}`);
     }
     return fleetId;
   }
 
-  if (has) return has;
+  if (current) return current;
   if (offered.length === 0) exec.test.abort(`no fleet serves store ${id}`);
   if (offered.length > 1) exec.test.abort(`several fleets serve store ${id}, set FLEET_ID to one of them: ${offered.join(', ')}`);
   return offered[0];
 }
 
-// pause waits without holding up the VU's other calls, ms.
+// pause returns a promise that resolves after so many ms. The VU's other calls go on.
 export function pause(ms) {
   return new Promise((resume) => setTimeout(resume, ms));
 }
 
-// Each VU says twice how an answer differed from what was expected; k6's checks count them all.
+// Each VU prints so many answers that differ from what a check expects; k6's checks count them all.
 const shownPerCheck = 2;
 const differences = {};
 
-// expect checks what an answer must be, and says on the console what it was instead. A condition
-// that throws does not hold.
+// expect checks whether `holds` is true of an answer, prints the answer if it is not, and returns the
+// result. `what` names the check. If `holds` throws an error it does not hold.
 export function expect(a, what, holds) {
   const ok = check(a, { [what]: () => holdsFor(a, holds) });
   expectations.add(1, { check: what });

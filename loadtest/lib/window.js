@@ -1,23 +1,24 @@
 // The limits' windows seen from outside. A vendor does not know when the service
 // counted a request, only that it was between sending it and having the answer.
-// So each request has two bounds, and only what is certain is claimed:
+// So only what is certain is claimed:
 //
-//   beyond     more than `count` requests were admitted within `seconds`: even
+//   beyond     more than `count` requests were admitted within `seconds`, even
 //              if the first was counted when it was sent and the last when it
 //              was answered
-//   wronged    a request was refused though fewer than `count` can have been
+//   wronged    a request was refused although fewer than `count` can have been
 //              admitted in the window before it, whenever each was counted
 //
-// The driver checks all scripts' requests by the same rules, over all VUs.
+// The driver checks the requests of every script by the same rules, those of all VUs together
+// (loadtest/k6/results/limits.go).
 
-// Two clocks may run apart by this part: NTP slews by at most 500 ppm each.
+// The clocks of the vendor and of the service may run apart by this part: NTP slews each by at most 500 ppm.
 const skew = 0.001;
 
 // measure takes log, [{sent, answered, admitted}] with times in ms of one clock, and windows,
-// [{count, seconds}]. admitted is false for a 429 and null where nobody knows, because the answer was
-// lost or was a 5xx: such a request counts only where that favours the service. It returns the most
-// that was certainly admitted in each window, how many windows were broken, and how many requests
-// were wronged.
+// [{count, seconds}]. admitted is false for a 429, and null if it is not known, because the answer was
+// lost or was a 5xx: such a request counts only where that favours the service. It returns {most, beyond,
+// wronged}: for each window the largest number of requests that were certainly admitted in it; how many
+// of the windows were broken; and how many requests were wronged.
 export function measure(log, windows) {
   const certain = boundsOf(log.filter((r) => r.admitted === true));
   const possible = boundsOf(log.filter((r) => r.admitted !== false));
