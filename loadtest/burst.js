@@ -1,15 +1,15 @@
 // Bursts at exactly the limits of POST /orders: 120 in 10 s and 600 in 60 s.
 //
-// The patient vendor sends all that is allowed at once, gets one refusal, waits
-// as long as it says and is admitted. The impatient one keeps asking all the
-// time. Seen from outside, nothing within the limits is refused and nothing
-// beyond them is accepted; lib/window.js says what can be claimed.
+// The patient vendor sends all that is allowed at once, is refused once, waits
+// as long as the answer says and is admitted. The impatient vendor never waits.
+// Seen from outside, nothing within the limits is refused and nothing beyond
+// them is accepted; lib/window.js says what is certain.
 //
 // It takes a minute and some seconds, and with one account three minutes, because the second vendor
 // waits until the first one's minute is over.
 //
-// Orders of the minute before count, too, and nobody outside can see how many there were. So the
-// script waits a minute first, unless the accounts are fresh (FRESH=yes).
+// Orders of the minute before the script count, too, and a vendor cannot see how many there were. So
+// the script waits a minute first, unless the accounts are fresh (FRESH=yes).
 import { Trend } from 'k6/metrics';
 import { sleep } from 'k6';
 import exec from 'k6/execution';
@@ -31,7 +31,7 @@ const truthful = new Rate('retry_after_true');
 const waits = new Trend('retry_after_seconds');
 
 const alone = accounts().length < 2;
-const past = fresh ? 0 : minute.seconds + 1; // seconds until earlier orders count no more
+const untilForgotten = fresh ? 0 : minute.seconds + 1; // seconds until earlier orders no longer count
 
 export { handleSummary } from './lib/levels.js';
 export const options = plan({
@@ -55,7 +55,7 @@ export const options = plan({
     patient: { executor: 'per-vu-iterations', exec: 'patient', vus: 1, iterations: 1, maxDuration: '5m' },
     impatient: {
       executor: 'per-vu-iterations', exec: 'impatient', vus: 1, iterations: 1, maxDuration: '4m',
-      startTime: alone ? `${130 + past}s` : '0s',
+      startTime: alone ? `${130 + untilForgotten}s` : '0s',
     },
   },
 });
@@ -64,26 +64,32 @@ export function setup() {
   return open(1);
 }
 
-// beginWithNothing waits until the account's earlier orders count no more. Those of the first of two
-// vendors on one account have left the minute when the second one begins.
-function beginWithNothing() {
-  sleep(past);
+// forgetEarlierOrders waits until the account's orders of before the script no longer count. If both
+// vendors use one account, the second begins so late that the first one's orders no longer count.
+function forgetEarlierOrders() {
+  sleep(untilForgotten);
 }
 
-// One creation. The body is drawn and accepted orders are noted.
+// creator returns what a vendor creates orders with: now() and async() send one each and return its
+// answer, log has them all as lib/window.js needs them, and measure() adds to the rates what the log
+// shows.
 function creator(v, data, name) {
   const roll = dice(name.length);
   const log = [];
-  const body = () => draw(roll, data.stores[0], `${data.run}-${name}-${log.length}-${Math.floor(roll() * 1e9)}`);
+  const callOfNewOrder = () => {
+    const order = draw(roll, data.stores[0], `${data.run}-${name}-${log.length}-${Math.floor(roll() * 1e9)}`);
+    return ['POST', '/orders', 'POST /orders', order, { key: order.externalOrderId }];
+  };
   const settle = (a) => {
     log.push({ sent: a.sent, answered: a.answered, admitted: a.isOutage ? null : a.status !== 429 });
     if (a.status !== 429) expect(v.took(a, 'Delivered'), 'an admitted order is accepted', (r) => r.status === 201);
     return a;
   };
+
   return {
     log,
-    now: () => { const o = body(); return settle(v.call('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId })); },
-    async: async () => { const o = body(); return settle(await v.callAsync('POST', '/orders', 'POST /orders', o, { key: o.externalOrderId })); },
+    now: () => settle(v.call(...callOfNewOrder())),
+    async: async () => settle(await v.callAsync(...callOfNewOrder())),
     measure: () => {
       const found = measure(log, windows);
       within.add(found.wronged === 0);
@@ -93,8 +99,9 @@ function creator(v, data, name) {
   };
 }
 
+// patient sends volleys of as many orders as the burst allows, until the minute is full.
 export function patient(data) {
-  beginWithNothing();
+  forgetEarlierOrders();
   const v = vendor(data, 0);
   const create = creator(v, data, 'patient');
   requireContractLimits(create.now());
@@ -111,8 +118,8 @@ export function patient(data) {
   create.measure();
 }
 
-// requireContractLimits ends the test where the account's limits have been raised: then there is
-// nothing to see here.
+// requireContractLimits aborts the test if the account's limits are not those of the contract, which this
+// script tests. `first` is the answer to the first order.
 function requireContractLimits(first) {
   const isContract = windows.some((w) => w.count === first.limit);
   if (first.status === 201 && !isContract) {
@@ -121,9 +128,9 @@ function requireContractLimits(first) {
   }
 }
 
-// The window is full: the next order is refused, and the one after the wait is
-// admitted: it is the first of the next volley, which goes on when the last of
-// this volley has left the window.
+// waitOut expects that the window is full. It sends an order, which is refused, waits as long as the
+// answer says, and sends one that is admitted: the first of the next volley. Then it waits until the last
+// order of this volley has left the burst's window.
 function waitOut(create, window) {
   const last = create.log[create.log.length - 1].answered;
   const a = create.now();
@@ -135,10 +142,10 @@ function waitOut(create, window) {
   sleep(Math.max(0, last / 1000 + burst.seconds * 1.001 - Date.now() / 1000));
 }
 
-// Four clients ask every 40 ms for a minute and two seconds, whatever the
-// answer: about every 10 ms one of them learns whether the window has capacity.
+// impatient sends an order from each of four clients every 40 ms, for a minute and two seconds, whatever
+// the answers are. So about every 10 ms an answer shows whether the window has room.
 export async function impatient(data) {
-  if (!alone) beginWithNothing();
+  if (!alone) forgetEarlierOrders();
   const create = creator(vendor(data, 1), data, 'impatient');
   const end = Date.now() + (minute.seconds + 2) * 1000;
   const client = async (n) => {

@@ -1,7 +1,7 @@
-// A restaurant's day, lunch and dinner, in a minute or in as long as DURATION
-// says: the load follows the peaks, and everything happens that happens on such
-// a day. Orders are cancelled, fail at the door, are sent twice by a till that
-// lost its answer, or break a rule; branches change their data; somebody polls.
+// A restaurant's day, with lunch and dinner, in a minute or in as long as
+// DURATION says. The load follows the peaks, and what happens on such a day
+// happens: orders are cancelled, fail at the door, are sent again by a till that
+// lost the answer, or break a rule; branches change their data; a vendor polls.
 import exec from 'k6/execution';
 import { Counter } from 'k6/metrics';
 import { sleep } from 'k6';
@@ -17,7 +17,7 @@ const peak = 7 * vendors; // orders a second; some are sent more than once
 const identical = new Rate('replays_identical');
 const invalids = new Counter('invalid_orders');
 
-// Parts of the day: [share of the time, orders a second at its end, of the peak].
+// Parts of the day: [part of the whole time, rate at its end as a part of the peak].
 const day = [[0.12, 0.15], [0.13, 0.8], [0.13, 0.8], [0.1, 0.25], [0.12, 0.2], [0.12, 1], [0.16, 1], [0.12, 0.1]];
 
 export { handleSummary } from './lib/levels.js';
@@ -32,7 +32,7 @@ export const options = plan({
     // Idempotency: the same key and body get the same bytes, marked as replayed.
     level('replays_identical', 'rate==1', 'orders are repeated, and get the bytes of their first answer'),
     level('invalid_orders', 'count>0', 'orders that break a rule are sent'),
-    // Of each there are few, and p99 would be the slowest one: a single slow fsync.
+    // There are few of each, so a single slow fsync would decide p99.
     quick('POST /orders', 95, 50, { status: 201 }),
     quick('POST /orders/{id}/cancel', 95, 50),
     quick('GET /orders/{id}', 95, 50),
@@ -56,7 +56,7 @@ export function setup() {
   return open(3);
 }
 
-// What may happen to an order, and how often in a hundred.
+// What may happen to an order, as [how many of 100 orders, the function that does it].
 const kinds = [
   [64, delivered], [8, failing], [9, cancelled], [6, repeated], [3, mistaken], [6, broken], [2, notifiedTwice], [2, polled],
 ];
@@ -69,7 +69,7 @@ export function till(data) {
   kindFor(roll() * 100)(v, order, roll);
 }
 
-// kindFor returns what happens to the order with a number from 0 to 100.
+// kindFor returns one of the kinds for a random number from 0 to 100.
 function kindFor(number) {
   let sum = 0;
   for (const [share, kind] of kinds) {
@@ -79,7 +79,7 @@ function kindFor(number) {
   return delivered;
 }
 
-// The office changes its branches' data; they stay Active.
+// office changes the data of one branch, which stays Active.
 export function office(data) {
   const turn = exec.scenario.iterationInTest;
   const n = turn % data.stores.length;
@@ -87,6 +87,7 @@ export function office(data) {
   expect(a, 'a branch stays Active when its data change', (r) => r.ok && r.data.status === 'Active');
 }
 
+// accept creates an order, expects that it is accepted, and returns the answer.
 function accept(v, order, end) {
   const a = v.create(order, end);
   expect(a, 'an order is accepted', (r) => r.status === 201 && r.data.status === 'Searching'
@@ -102,7 +103,7 @@ function failing(v, order, roll) {
   accept(v, order(`SIM:FAIL=${pick(roll, failures)}`), 'Failed');
 }
 
-// Cancelled before pickup, and once more: the second answer is the first.
+// cancelled cancels an order before pickup, and once more: the second answer is the same as the first.
 function cancelled(v, order, roll) {
   const a = accept(v, order(`SIM:HOLD=${pick(roll, ['Searching', 'Assigned', 'PickingUp'])}`), 'Cancelled');
   if (!a.ok) return;
@@ -112,7 +113,7 @@ function cancelled(v, order, roll) {
   expect(v.cancel(a.data.orderId), 'a second cancellation answers the same', (r) => r.ok && r.body === first.body);
 }
 
-// A till that lost its answer sends the same bytes again, with the same key.
+// repeated sends an order twice with the same key, as a till does that lost the answer.
 function repeated(v, order, roll) {
   const o = order();
   const first = accept(v, o, 'Delivered');
@@ -123,8 +124,8 @@ function repeated(v, order, roll) {
   expect(again, 'a repeated order is a replay', (r) => r.status === 201 && r.replayed);
 }
 
-// A till that numbers its orders wrongly: the same key or the same external id
-// for another order.
+// mistaken sends another order with the same key or the same external id, as a till
+// does that numbers its orders wrongly.
 function mistaken(v, order, roll) {
   const o = order();
   const first = accept(v, o, 'Delivered');
@@ -134,6 +135,7 @@ function mistaken(v, order, roll) {
   expect(a, 'another order under the same key or id is a duplicate', (r) => r.status === 409 && r.code === 'DUPLICATE_ORDER');
 }
 
+// broken sends an order that breaks a rule.
 function broken(v, order, roll) {
   const { status, code, change } = pick(roll, invalid);
   const o = order();
@@ -143,22 +145,29 @@ function broken(v, order, roll) {
   expect(a, 'an order that breaks a rule is refused with its code', (r) => r.status === status && r.code === code);
 }
 
-// Every webhook of this order is sent twice, as at-least-once delivery may.
+// notifiedTwice creates an order whose webhooks are all sent twice, as at-least-once
+// delivery may do.
 function notifiedTwice(v, order) {
   accept(v, order('SIM:DUPLICATE her olay iki kez'), 'Delivered');
 }
 
-// Reads the order at once and, as patient as it has to be, once more; then it is
-// too late to cancel.
+// polled reads an order twice, 10 s apart. If it is delivered then, it is too late to
+// cancel it.
 function polled(v, order) {
   const a = accept(v, order(), 'Delivered');
   if (!a.ok) return;
-  for (let i = 0; i < 2; i++) {
-    const r = v.read(a.data.orderId);
+
+  const { orderId } = a.data;
+  const read = () => {
+    const r = v.read(orderId);
     expect(r, 'an order can be read once in 10 s', (x) => x.ok);
-    if (i === 0) sleep(Math.max(0, r.answered / 1000 + 10.01 - Date.now() / 1000));
-    else if (r.data.status === 'Delivered') {
-      expect(v.cancel(a.data.orderId), 'a delivered order cannot be cancelled', (x) => x.status === 409 && x.code === 'ORDER_NOT_CANCELLABLE');
-    }
+    return r;
+  };
+  const first = read();
+  sleep(Math.max(0, first.answered / 1000 + 10.01 - Date.now() / 1000));
+  const second = read();
+
+  if (second.data.status === 'Delivered') {
+    expect(v.cancel(orderId), 'a delivered order cannot be cancelled', (x) => x.status === 409 && x.code === 'ORDER_NOT_CANCELLABLE');
   }
 }

@@ -1,13 +1,13 @@
 // Failover under load: tills that lose answers send the same bytes with the same key again, until the
-// service has decided. Kill what you like while it runs: a gateway, a worker, Redis's master. Every
-// order is accepted once, and the webhooks are those of the orders.
+// service has decided. Kill programs while it runs: a gateway, a worker, Redis's master. Every order is
+// accepted once, and the webhooks are those of the orders.
 //
 // `make loadtest` kills the gateway, the worker and Redis of its own system. Against another system
-// somebody has to; without an outage the script still holds, and proves little.
+// you have to; without an outage the script holds as well, and proves little.
 //
 //   RATE            orders a second, of all accounts
 //   DURATION        how long
-//   LONGEST_OUTAGE  how long orders are sent again
+//   LONGEST_OUTAGE  how long an order is sent again
 import exec from 'k6/execution';
 import { Trend } from 'k6/metrics';
 import { level, plan } from './lib/levels.js';
@@ -27,14 +27,14 @@ const untilAccepted = new Trend('until_accepted', true);
 export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Failover under load',
-  proves: `Whatever fails meanwhile, every order is accepted once, if the same bytes are sent again for ${longestOutage} s.`,
+  proves: `Whatever fails while it runs, every order is accepted once, if the same bytes are sent again for ${longestOutage} s.`,
   cannot: 'It does not know what failed: where nothing did, it has proved nothing about failover.',
   needs: { accounts: 4, outages: true },
   tolerates: 'outage',
   levels: [
     level('accepted_in_the_end', 'rate==1', 'every order is accepted in the end'),
-    level('replays_identical', 'rate==1', 'an order that is sent again after its end gets the bytes of its acceptance'),
-    // The last request may take its time, too.
+    level('replays_identical', 'rate==1', 'an order that is sent again after it was accepted gets the bytes of its acceptance'),
+    // The last request, too, may take up to its timeout of 30 s.
     level('until_accepted', `max<${(longestOutage + 30) * 1000}`, `no order takes ${longestOutage + 30} s until it is accepted`),
     level('dropped_iterations', 'count==0', 'k6 offered every order that the rate asks for'),
   ],
@@ -64,6 +64,7 @@ export default function (data) {
   const isRepeated = a.status === 201 && turn % 5 === 0;
   if (isRepeated) {
     const again = v.untilAnswered(longestOutage, 'POST', '/orders', 'POST /orders', order, { key: order.externalOrderId });
-    identical.add(again.status === 201 && again.replayed && again.body === a.body);
+    const isReplay = again.status === 201 && again.replayed;
+    identical.add(isReplay && again.body === a.body);
   }
 }

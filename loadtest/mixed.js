@@ -1,6 +1,6 @@
 // Mixed traffic: vendors create orders, and the fleet's server takes them and reports what its
-// couriers do and where they are, each order from Searching to Delivered. It is the whole way of an
-// order, which costs the service many times what its creation does.
+// couriers do and where they are, for each order from Searching to Delivered. All of this costs the
+// service many times as much as the creation of an order.
 //
 // It needs OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET. The orders are held in Searching
 // (SIM:HOLD), so that a sandbox courier leaves them to this fleet.
@@ -19,8 +19,8 @@ const perAccount = 3;
 const rate = Number(__ENV.RATE || perAccount * accounts().length);
 const length = seconds(__ENV.DURATION || '30s');
 const betweenSteps = 1000; // ms between a courier's reports
-const betweenLooks = 0.25; // seconds between two rounds of the fleet's server
-const wholeWay = (courierSteps.length * betweenSteps) / 1000 + 5; // seconds, about
+const betweenRounds = 0.25; // seconds between two rounds of the fleet's server
+const wholeWay = (courierSteps.length * betweenSteps) / 1000 + 5; // seconds from an order's creation to its delivery, about
 
 // How long an order waits in Searching until the fleet has it.
 const untilTaken = new Trend('until_taken', true);
@@ -60,22 +60,23 @@ export default function (data) {
   expect(a, 'an order is accepted', (r) => r.status === 201);
 }
 
-// fleet plays the fleet's server until the orders of this run are delivered.
+// fleet plays the fleet's server, until the vendors have ended and the orders of this run are delivered.
 export function fleet(data) {
   const server = new Fleet();
   const underWay = new Map(); // by orderId: {step, due, position}
   const end = Date.now() + (length + wholeWay) * 1000;
   const lastMoment = end + wholeWay * 1000;
 
-  while (Date.now() < end || (underWay.size > 0 && Date.now() < lastMoment)) {
+  const isGoingOn = () => Date.now() < end || (underWay.size > 0 && Date.now() < lastMoment);
+  while (isGoingOn()) {
     takeJobs(server, data.run, underWay);
     report(server, underWay);
-    sleep(betweenLooks);
+    sleep(betweenRounds);
   }
   expect({ status: underWay.size, body: 'orders under way' }, 'every order that was taken is delivered', () => underWay.size === 0);
 }
 
-// takeJobs accepts what waits for a courier, of this run's orders only.
+// takeJobs accepts the jobs of this run's orders that wait for a courier.
 function takeJobs(server, run, underWay) {
   const { jobs, answer } = server.jobs('Searching');
   expect(answer, 'the fleet sees its jobs', (r) => r.ok);
@@ -92,7 +93,7 @@ function takeJobs(server, run, underWay) {
   });
 }
 
-// report reports the steps that are due, and where all couriers are.
+// report sends the reports that are due, and the positions of all couriers.
 function report(server, underWay) {
   const now = Date.now();
   const due = [...underWay].filter(([, courier]) => courier.due <= now);

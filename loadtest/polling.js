@@ -1,7 +1,7 @@
-// Vendors that poll: one order at most once in 10 s, whatever else the account
-// may read. Whoever keeps to it is never refused. Whoever asks earlier gets 429
-// with a message that points to webhooks, and neither the account's quota nor
-// the order's next turn is touched by that.
+// Vendors that poll: an order may be read once in 10 s, whatever else the account
+// may read. Whoever keeps to that is never refused. Whoever reads it earlier gets
+// 429 with a message that points to webhooks. Such a read takes nothing from the
+// account's quota, and does not delay the moment from which the order may be read.
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import { level, plan } from './lib/levels.js';
@@ -44,19 +44,19 @@ export function setup() {
   return open(1);
 }
 
-// newOrder returns a new order with a way to read it as soon as it may be read again; nothing if it was
-// not accepted.
+// newOrder creates an order and returns {id, polite}; polite() waits until the order may be read, reads it
+// and returns the answer. It returns undefined if the order was not accepted.
 function newOrder(v, data, name, note, end) {
   const order = draw(dice(name.length), data.stores[0], `${data.run}-polling-${name}`, note);
   const a = v.create(order, end);
   const isAccepted = expect(a, 'an order is accepted', (r) => r.status === 201);
   if (!isAccepted) return undefined;
 
-  let last = 0; // when the last answer to an admitted read had come
+  let last = 0; // when the last read that was admitted was answered, in ms since 1970
   return {
     id: a.data.orderId,
-    // Reads once the gap is over: measured from the answer, because nobody
-    // outside knows when the service counted the request.
+    // The gap is measured from the answer, because a vendor does not know when the service counted
+    // the request.
     polite: () => {
       sleep(Math.max(0, last / 1000 + gap * 1.001 - Date.now() / 1000));
       const r = v.read(a.data.orderId);
@@ -69,7 +69,7 @@ function newOrder(v, data, name, note, end) {
   };
 }
 
-// Reads an order that has been read less than 10 s ago.
+// earlyRead reads an order that has been read less than 10 s ago, and returns the answer.
 function earlyRead(v, id) {
   const r = v.read(id);
   early.add(r.status === 429);
@@ -78,8 +78,8 @@ function earlyRead(v, id) {
   return r;
 }
 
-// Reads B, A, five times A too early, and C: the account's Remaining falls by
-// one for each of the three, and not for the five.
+// quota reads the orders B, A, five times A too early, and C. The account's Remaining falls by one for
+// each of the three, and not for the five.
 export function quota(data) {
   const v = vendor(data, 0);
   const orders = ['A', 'B', 'C'].map((name) => newOrder(v, data, `quota-${name}`, 'SIM:HOLD=Assigned', 'Cancelled'));
@@ -101,8 +101,8 @@ export function quota(data) {
 
 const ranks = ['Searching', 'Assigned', 'PickingUp', 'PickedUp', 'Delivering', 'Delivered'];
 
-// Follows one order for three reads or until it ends; every second vendor is also impatient once. Every
-// third order is held before its pickup, and cancelled in the end.
+// poller reads an order three times, or until it is delivered. Every second poller reads it once too early.
+// Every third order is held before its pickup, and cancelled in the end.
 export function poller(data) {
   const turn = exec.scenario.iterationInTest;
   const v = vendor(data, alone ? 0 : 1 + (turn % (data.accounts.length - 1)));
@@ -116,7 +116,8 @@ export function poller(data) {
     const r = order.polite();
     expect(r, 'an order never goes back', (x) => ranks.indexOf(x.data.status) >= rank);
     rank = ranks.indexOf(r.data.status);
-    if (turn % 2 && i === 0) {
+    const readsEarly = turn % 2 === 1 && i === 0;
+    if (readsEarly) {
       sleep(gap / 2);
       earlyRead(v, order.id);
     }

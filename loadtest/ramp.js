@@ -1,13 +1,13 @@
-// Stress and breakpoint: ever more orders a second, on accounts whose limits are raised so far that
-// only the machine is in the way, to find the knee (lib/steps.js). Beyond it the service may answer
-// late, or 503 with the time after which to come again, as its contract says; no order is lost.
+// Stress and breakpoint: ever more orders a second, to find the knee (lib/steps.js). The accounts' limits
+// are raised, so that only the machine can be too slow. Beyond the knee the service may answer late, or
+// 503 with the time after which to send again, as its contract says; no order is lost.
 //
 // Each order is created and then cancelled, so that none is left. It is held in Searching
 // (SIM:HOLD), so that no sandbox courier comes in between.
 //
 //   RATES         orders a second, rising
 //   STEP          how long each is offered
-//   LONGEST_WAIT  how long an answer may take before k6 cannot start further orders
+//   LONGEST_WAIT  how long an answer may take until k6 has no virtual user free for the next order
 import exec from 'k6/execution';
 import { level, plan, quick } from './lib/levels.js';
 import { requireLimit } from './lib/limits.js';
@@ -29,7 +29,7 @@ export const options = plan({
   tolerates: 'busy',
   steps,
   levels: [
-    // Raised limits are limits all the same, far above this load.
+    // The raised limits are far above this load.
     level('admitted', 'rate==1', 'accounts with raised limits are not refused'),
     // The lowest step is far from any machine's limit.
     { ...level(`http_req_duration{name:POST /orders,scenario:${steps[0].scenario}}`, 'p(95)<50', `at ${rates[0]} a second creating an order takes less than 50 ms in 95 of 100 cases`), relative: 20 },
@@ -45,7 +45,7 @@ export function setup() {
   return data;
 }
 
-// ceiling is one request of k6's own limit.
+// ceiling sends one request with which k6's own limit is measured.
 export function ceiling(data) {
   const turn = exec.scenario.iterationInTest;
   vendor(data, exec.vu.idInTest).rehearse(draw(dice(turn), data.stores[0], `${data.run}-ceiling-${turn}`));

@@ -1,5 +1,6 @@
-// Smoke: each account does once what a vendor does, from a token to orders that end in each way. A
-// first look at a deployment, before any load: 10 s, or as long as a delivery takes.
+// Smoke: each account does once what a vendor does: an order that is delivered, one that is repeated, one
+// that is cancelled and one that is refused. It is a first look at a deployment, before any load, and
+// takes 10 s, or as long as a delivery.
 import exec from 'k6/execution';
 import { sleep } from 'k6';
 import { plan } from './lib/levels.js';
@@ -7,7 +8,7 @@ import { apply, dice, draw, invalid } from './lib/orders.js';
 import { accounts, expect, open, vendor } from './lib/vendor.js';
 
 const longestDelivery = 90; // seconds; a sandbox courier makes a step each COURIER_STEP, 5 s unless set
-const betweenReads = 10.1; // an order may be read once in 10 s (spec, "Limits")
+const betweenReads = 10.1; // seconds; an order may be read once in 10 s (spec, "Limits")
 
 export { handleSummary } from './lib/levels.js';
 export const options = plan({

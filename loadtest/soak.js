@@ -1,12 +1,11 @@
-// Soak: the same moderate load for as long as DURATION says (ten minutes unless set otherwise; hours
-// are what it is for). Nothing may get slower, and nothing refused.
+// Soak: the same moderate load for as long as DURATION says (ten minutes unless set otherwise; it is
+// meant for hours). Nothing may become slower, and nothing may be refused.
 //
 //   k6 run -e DURATION=8h loadtest/soak.js
 //
-// A canary of its own reads an unknown order and creates one, again and again through the whole
-// time, and compares the last third with the first. What leaks, grows or is looked up in ever longer
-// lists shows there. A machine that others begin to use is no drift: what the empty path became slower
-// by is taken off.
+// One virtual user, the canary, reads an unknown order and creates one, again and again, and compares
+// the last third of the time with the first. What leaks, grows or is looked up in ever longer lists
+// shows there. If the machine became slower, so did the empty path: the drift is divided by that.
 import exec from 'k6/execution';
 import { Trend } from 'k6/metrics';
 import { sleep } from 'k6';
@@ -17,7 +16,7 @@ import { accounts, askEmptyPath, expect, open, seconds, vendor } from './lib/ven
 const duration = __ENV.DURATION || '10m';
 const length = seconds(duration);
 
-// How many times longer than in the first third it took in the last one.
+// How many times as long as in the first third it took in the last one.
 const readDrift = new Trend('read_drift');
 const createDrift = new Trend('create_drift');
 
@@ -44,12 +43,12 @@ export const options = plan({
   cannot: 'In a minute nothing leaks that can be seen: it takes hours. The memory of the programs is seen only where they run beside it.',
   needs: { accounts: 2 },
   levels: [
-    // Within the limits means within the limits, an hour later, too.
+    // The limits must be exact after an hour, too.
     level('admitted', 'rate==1', 'a vendor within its limits is never refused'),
     level('read_drift', 'max<2', "the last third's median of a read is less than twice the first third's (below 2 ms counts as 2)"),
     level('create_drift', 'max<2', "the last third's median of a creation is less than twice the first third's (below 2 ms counts as 2)"),
     quick('POST /orders', 99, 100, { status: 201 }),
-    // Of these there are few, and p99 would be the slowest one: a single slow fsync.
+    // There are few of these, so a single slow fsync would decide p99.
     quick('GET /orders/{id}', 95, 50),
     level('dropped_iterations', 'count==0', 'k6 offered every order that the rate asks for'),
   ],
@@ -79,8 +78,9 @@ export default function (data) {
 }
 
 const unknown = '00000000-0000-8000-8000-000000000000';
-const warm = 1; // seconds until the first requests no longer count
+const warmUp = 1; // seconds at the beginning that do not count
 
+// canary looks at the service every half second, for the whole time, and adds the drifts at the end.
 export function canary(data) {
   const v = vendor(data, 0);
   const began = Date.now();
@@ -90,7 +90,7 @@ export function canary(data) {
   for (let turn = 0; elapsed < length; turn++) {
     const third = thirds[Math.min(2, Math.floor((elapsed / length) * 3))];
     const times = look(v, data, turn);
-    if (elapsed > warm) {
+    if (elapsed > warmUp) {
       for (const what of Object.keys(times)) third[what].push(times[what]);
     }
     sleep(0.5);
@@ -101,21 +101,21 @@ export function canary(data) {
   addDrift(createDrift, thirds, 'create');
 }
 
-const leastTimes = 5; // in a third; with fewer there is no drift to tell
+const leastTimes = 5; // measurements in each third; with fewer no drift is added, so the level fails
 
-// addDrift adds how many times longer something took in the last third than in the first, divided by
-// how many times longer the empty path took, if that was longer.
+// addDrift adds how many times as long something took in the last third as in the first. If the empty
+// path took longer, too, the result is divided by how many times as long that took.
 function addDrift(trend, [first, , last], what) {
   const isMeasured = Math.min(first[what].length, last[what].length) >= leastTimes;
   if (!isMeasured) return;
 
-  const own = floor(median(last[what])) / floor(median(first[what]));
+  const drift = floor(median(last[what])) / floor(median(first[what]));
   const machine = floor(median(last.empty)) / floor(median(first.empty));
-  trend.add(own / Math.max(1, machine));
+  trend.add(drift / Math.max(1, machine));
 }
 
-// look returns how long an empty request, a read and, each other time, a creation take, in ms. What was
-// not answered took no time.
+// look returns how long a request to the empty path, a read and, every other time, a creation took, in
+// ms, as {empty, read, create}. A request that was not answered is missing.
 function look(v, data, turn) {
   const times = {};
   const empty = askEmptyPath();
@@ -133,11 +133,12 @@ function look(v, data, turn) {
   return times;
 }
 
+// median returns the median of the values, which it sorts.
 function median(values) {
   return values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
-// Below 2 ms a ratio would compare the machine's noise.
+// floor returns at least 2 ms: a ratio of shorter times would compare the machine's noise.
 function floor(ms) {
   return Math.max(2, ms);
 }

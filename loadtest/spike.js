@@ -1,12 +1,12 @@
 // Spike: from an ordinary load to ten times as much at once, and back. While it lasts the service may
-// answer late, or 503 with the time after which to come again; it must not fail in any other way, and
+// answer late, or 503 with the time after which to send again; it must not fail in any other way, and
 // must be as before once the spike is over.
 //
 // Each order is created and then cancelled, so that none is left.
 //
 //   RATE      orders a second before and after
 //   SPIKE     orders a second during the spike
-//   DURATION  of the three parts together
+//   DURATION  of the parts before, during and after the spike together
 import exec from 'k6/execution';
 import { level, plan } from './lib/levels.js';
 import { requireLimit } from './lib/limits.js';
@@ -18,7 +18,7 @@ const rate = Number(__ENV.RATE || 30);
 const spike = Number(__ENV.SPIKE || 10 * rate);
 const length = Math.max(3, Math.round(seconds(__ENV.DURATION || '40s') / 3)); // of each part
 const settle = 5; // seconds after the spike that do not count
-const longestWait = 1; // seconds: VUs for that, by Little's law
+const longestWait = 1; // seconds; k6 starts every order as long as answers take no longer (Little's law)
 
 // An order that was refused because the service is busy is not lost: it is sent again.
 const inTheEnd = new Rate('accepted_in_the_end');

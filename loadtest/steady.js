@@ -1,4 +1,4 @@
-// Load: vendors that send a little less than their limit allows, for as long as wanted. Nothing is
+// Load: vendors that send a little less than their limit allows, for as long as DURATION says. Nothing is
 // refused, and everything is quick.
 //
 //   k6 run -e DURATION=10m loadtest/steady.js
@@ -36,7 +36,7 @@ export const options = plan({
     level('admitted', 'rate==1', 'a vendor within its limits is never refused'),
     quick('POST /orders', 95, 50, { status: 201 }),
     quick('POST /orders', 99, 100, { status: 201 }),
-    // Of these there are few, and p99 would be the slowest one: a single slow fsync.
+    // There are few of these, so a single slow fsync would decide p99.
     quick('GET /orders/{id}', 95, 50),
     quick('POST /orders/{id}/cancel', 95, 50),
     level('dropped_iterations', 'count==0', 'k6 offered every order that the rate asks for'),
