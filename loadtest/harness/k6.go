@@ -14,15 +14,15 @@ import (
 	"vendorapi/internal/stack"
 )
 
-// k6 is pinned: another version may measure otherwise.
+// The version of k6 is pinned, because another one may measure in another way.
 const (
 	k6Module  = "go.k6.io/k6"
 	K6Version = "v1.8.1"
 )
 
-// K6 returns the path of the pinned k6 in DATA_DIR/bin. It is compiled there unless it is there
-// already, which takes about two minutes and needs Go's module proxy; whoever asks meanwhile, in
-// another process, waits.
+// K6 returns the path of the pinned k6 in DATA_DIR/bin. Unless that version is there it compiles it,
+// which takes about two minutes and needs Go's module proxy, and says so on out. Another process
+// that calls K6 in that time waits for its end.
 func K6(ctx context.Context, out io.Writer) (string, error) {
 	data, err := stack.DataDir()
 	if err != nil {
@@ -39,9 +39,7 @@ func K6(ctx context.Context, out io.Writer) (string, error) {
 	defer unlock()
 
 	path := filepath.Join(dir, "k6")
-	info, err := buildinfo.ReadFile(path)
-	isPinned := err == nil && info.Main.Path == k6Module && info.Main.Version == K6Version
-	if isPinned {
+	if isPinnedK6(path) {
 		return path, nil
 	}
 
@@ -55,7 +53,15 @@ func K6(ctx context.Context, out io.Writer) (string, error) {
 	return path, nil
 }
 
-// lockFile waits for the lock of a file, which ends with the process at the latest.
+// isPinnedK6 reports whether a file is a k6 of the pinned version.
+func isPinnedK6(path string) bool {
+	info, err := buildinfo.ReadFile(path)
+
+	return err == nil && info.Main.Path == k6Module && info.Main.Version == K6Version
+}
+
+// lockFile waits until this process alone has the lock of a file, which is created if it does not
+// exist. The lock ends with unlock, or with the process.
 func lockFile(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -64,5 +70,5 @@ func lockFile(path string) (unlock func(), err error) {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return func() { _ = file.Close() }, nil // closing is what unlocks it
+	return func() { _ = file.Close() }, nil // closing the file unlocks it
 }

@@ -85,16 +85,15 @@ func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 // Watched is what one process has used while it was watched.
 type Watched struct {
 	Name  string  `json:"name"`
-	Cores float64 `json:"cores"` // kept busy
+	Cores float64 `json:"cores"` // how many processors it kept busy, on average
 
-	// Resident memory in bytes: at the first look, after a third of the looks and at the last one, and
-	// the most that it ever was.
-	Begin      uint64 `json:"memory_at_first"`
-	AfterThird uint64 `json:"memory_after_a_third"`
-	Now        uint64 `json:"memory_at_last"`
-	Peak       uint64 `json:"memory_at_most"`
+	// Resident memory in bytes.
+	Begin      uint64 `json:"memory_at_first"`      // at the first look
+	AfterThird uint64 `json:"memory_after_a_third"` // after a third of the looks
+	Now        uint64 `json:"memory_at_last"`       // at the last look
+	Peak       uint64 `json:"memory_at_most"`       // the most that it ever was
 
-	resident []uint64 // at each look
+	resident []uint64 // resident memory at each look, in bytes
 }
 
 // Watch looks at processes until stop is called, which returns what they have used. A process that ends is known up

@@ -65,7 +65,7 @@ type Counts struct {
 	Changed    int            `json:"changed"`    // duplicates whose bytes differ: a defect of the sender
 	Invalid    map[string]int `json:"invalid"`    // not verified or not readable, by reason
 	Unknown    map[string]int `json:"unknown"`    // types this receiver does not know; answered 2xx
-	Events     map[string]int `json:"events"`     // distinct ones, by type
+	Events     map[string]int `json:"events"`     // distinct events, by type
 }
 
 // orderEvents are the types whose data is an order status object.

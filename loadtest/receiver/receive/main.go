@@ -1,7 +1,7 @@
 // Command receive is a verifying webhook receiver of its own: it prints one line per event.
 //
 //	POST /        a webhook
-//	GET  /counts  how many came, by type, and what was refused, as JSON
+//	GET  /counts  how many webhooks arrived, by type, and how many were refused, by reason, as JSON
 //	GET  /healthz 200 while it runs
 package main
 
@@ -29,7 +29,7 @@ secret is in WEBHOOK_SECRET or the file that WEBHOOK_SECRET_FILE names.
 Flags:
 `
 
-// clock is how the time of an event is printed.
+// clock is the layout in which times are printed.
 const clock = "15:04:05.000"
 
 func main() { service.Main("receive", run) }
@@ -57,13 +57,13 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	return service.Serve(ctx, listener, routes(r))
 }
 
-// routes are the program's paths.
+// routes returns the handler of the program's paths.
 func routes(r *receiver.Receiver) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", r)
 	mux.HandleFunc("GET /counts", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r.Counts()) // whoever asked has gone
+		_ = json.NewEncoder(w).Encode(r.Counts()) // it fails only if the client has gone
 	})
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200
 	return mux
