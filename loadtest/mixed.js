@@ -28,7 +28,7 @@ const untilTaken = new Trend('until_taken', true);
 export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Vendors and their fleet',
-  proves: 'Vendors, a fleet and couriers use the service at the same time: every order is delivered, and nobody is refused.',
+  proves: 'Vendors, a fleet and couriers use the service at the same time: every order is delivered, and no vendor is refused.',
   cannot: 'One fleet with one server takes the orders; what many fleets do to each other is tested by `make overload`.',
   needs: { accounts: 4, courier: 'manual', fleet: true },
   levels: [

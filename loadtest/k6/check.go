@@ -20,7 +20,7 @@ of one script, of one run by hand or of all parts of a distributed run, and leav
 junit.xml beside the first file`)
 	name := flags.String("name", "", "what the script is called; empty: the first file's name up to its first dot")
 	accounts := flags.String("accounts", os.Getenv("ACCOUNTS"), "the `file` of accounts, for limits that are not the contract's")
-	fresh := flags.Bool("fresh", false, "nobody had used the accounts during the minute before")
+	fresh := flags.Bool("fresh", false, "the accounts had not been used during the minute before")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
