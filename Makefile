@@ -183,7 +183,7 @@ loadtest: ## play the k6 scripts, each against a system of its own (9 minutes), 
 	@go run ./loadtest/k6 $(ARGS)
 
 load-accounts: ## accounts for load tests in the file ACCOUNTS: COUNT=8 creates them, ORDERS=1200 lets each send so many in 10 s, RESTORE=yes gives their limits back, SUSPEND=yes suspends them; needs OPS_URL and ADMIN_KEY
-	@go run ./loadtest/k6 accounts $(if $(ACCOUNTS),-file "$(ACCOUNTS)") $(if $(COUNT),-count $(COUNT)) $(if $(ORDERS),-orders $(ORDERS)) $(if $(RESTORE),-restore) $(if $(SUSPEND),-suspend)
+	@go run ./loadtest/k6 accounts $(if $(COUNT),-count $(COUNT)) $(if $(ORDERS),-orders $(ORDERS)) $(if $(filter yes,$(RESTORE)),-restore) $(if $(filter yes,$(SUSPEND)),-suspend)
 
 check-clients: ## clients of other languages walk to a delivered order, over HTTP/1.1 and over TLS with HTTP/2, 2 minutes; installs them
 	@for name in $(SERVER)-server curl haproxy php java python-requests; do sh internal/stack/deps.sh $$name || echo "check-clients: without $$name"; done

@@ -13,10 +13,11 @@ import { Trend } from 'k6/metrics';
 import { level, plan } from './lib/levels.js';
 import { Rate } from './lib/metrics.js';
 import { dice, draw } from './lib/orders.js';
+import { positive } from './lib/settings.js';
 import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
 
 const perAccount = 5;
-const rate = Number(__ENV.RATE || perAccount * accounts().length);
+const rate = positive('RATE', perAccount * accounts().length);
 const duration = __ENV.DURATION || '40s';
 const longestOutage = seconds(__ENV.LONGEST_OUTAGE || '30s');
 

@@ -13,16 +13,17 @@ import { sleep } from 'k6';
 import { courierSteps, Fleet } from './lib/fleet.js';
 import { level, plan, quick } from './lib/levels.js';
 import { dice, draw } from './lib/orders.js';
+import { positive } from './lib/settings.js';
 import { accounts, expect, open, seconds, vendor } from './lib/vendor.js';
 
 const perAccount = 3;
-const rate = Number(__ENV.RATE || perAccount * accounts().length);
+const rate = positive('RATE', perAccount * accounts().length);
 const length = seconds(__ENV.DURATION || '30s');
 const betweenSteps = 1000; // ms between a courier's reports
 const betweenRounds = 0.25; // seconds between two rounds of the fleet's server
 const wholeWay = (courierSteps.length * betweenSteps) / 1000 + 5; // seconds from an order's creation to its delivery, about
 
-// How long an order waits in Searching until the fleet has it.
+// How long an order waits in Searching until the fleet has it, to a second.
 const untilTaken = new Trend('until_taken', true);
 
 export { handleSummary } from './lib/levels.js';
@@ -88,7 +89,7 @@ function takeJobs(server, run, underWay) {
     const job = waiting[i];
     const isTaken = expect(a, 'a job is accepted', (r) => r.status === 200);
     if (!isTaken) return;
-    untilTaken.add(Math.max(1, a.answered - Date.parse(job.createdAt)));
+    untilTaken.add(Math.max(1, a.date - Date.parse(job.createdAt))); // both by the service's clock
     underWay.set(job.orderId, { step: 0, due: Date.now() + betweenSteps, position: job.dropoff });
   });
 }

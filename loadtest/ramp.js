@@ -12,10 +12,11 @@ import exec from 'k6/execution';
 import { level, plan, quick } from './lib/levels.js';
 import { requireLimit } from './lib/limits.js';
 import { dice, draw } from './lib/orders.js';
+import { positives } from './lib/settings.js';
 import { scenariosOf, stepsOf } from './lib/steps.js';
 import { expect, open, seconds, vendor } from './lib/vendor.js';
 
-const rates = (__ENV.RATES || '25,50,100,200,300,400,500').split(',').map(Number);
+const rates = positives('RATES', '25,50,100,200,300,400,500');
 const stepSeconds = seconds(__ENV.STEP || '5s');
 const longestWait = seconds(__ENV.LONGEST_WAIT || '1s');
 const steps = stepsOf(rates, stepSeconds);

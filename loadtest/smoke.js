@@ -38,8 +38,10 @@ export default function (data) {
   expect(again, 'a repeated order gets the bytes of its first answer', (a) => a.status === 201 && a.replayed && a.body === first.body);
 
   const held = v.create(order('cancelled', 'SIM:HOLD=Assigned'), 'Cancelled');
-  expect(held, 'an order is accepted', (a) => a.status === 201);
-  expect(v.cancel(held.data.orderId), 'an order is cancelled before pickup', (a) => a.ok && a.data.status === 'Cancelled');
+  const isHeld = expect(held, 'an order is accepted', (a) => a.status === 201);
+  if (isHeld) {
+    expect(v.cancel(held.data.orderId), 'an order is cancelled before pickup', (a) => a.ok && a.data.status === 'Cancelled');
+  }
 
   const { change, status, code } = invalid.find((kind) => kind.code === 'INVALID_PHONE');
   const wrong = order('wrong');

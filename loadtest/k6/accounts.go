@@ -52,15 +52,29 @@ func givenAccounts() ([]accountRecord, error) {
 		return []accountRecord{account}, nil
 	}
 
-	isList := strings.HasPrefix(strings.TrimSpace(given), "[")
-	if isList {
+	return accountsIn(given)
+}
+
+// accountsIn reads ACCOUNTS, which is a JSON list or a file with one. No error repeats it, because it may be a secret.
+func accountsIn(given string) ([]accountRecord, error) {
+	if isJSON(given) {
 		return readAccounts([]byte(given))
 	}
 	text, err := os.ReadFile(given)
+	var reason *os.PathError
+	if errors.As(err, &reason) {
+		return nil, fmt.Errorf("ACCOUNTS names no file that can be read: %w", reason.Err) // without its path
+	}
 	if err != nil {
-		return nil, fmt.Errorf("ACCOUNTS: %w", err)
+		return nil, errors.New("ACCOUNTS names no file that can be read")
 	}
 	return readAccounts(text)
+}
+
+// isJSON reports whether ACCOUNTS is the accounts themselves and no file.
+func isJSON(given string) bool {
+	text := strings.TrimSpace(given)
+	return text != "" && strings.ContainsRune(`[{"`, rune(text[0]))
 }
 
 // readAccounts reads a JSON list of at least one account. An account without limits gets the
@@ -85,19 +99,21 @@ func readAccounts(text []byte) ([]accountRecord, error) {
 
 var (
 	schemePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	localPattern  = regexp.MustCompile(`^(localhost|127\.|\[::1\]|10\.|192\.168\.)`)
-	apiPattern    = regexp.MustCompile(`/api/vendor(/.*)?$`)
+	apiPattern    = regexp.MustCompile(`/api/(vendor|fleet)(/.*)?$`)
+
+	// privatePattern matches the beginning of a URL without a scheme whose host is private, or has no dot.
+	privatePattern = regexp.MustCompile(`^([^.:/[\]]+|\[::1\]|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(1[6-9]|2\d|3[01])\.[\d.]+)(:|/|$)`)
 )
 
 // originOf returns the part of a URL before /api/vendor/v1, without a slash at its end. A URL without
-// a scheme gets http on the addresses of localPattern, and https elsewhere. There may be a password
-// in the URL, so the error does not repeat it. The scripts have an originOf of their own, in
-// loadtest/lib/settings.js.
+// a scheme gets http on hosts of privatePattern, and https elsewhere. There may be a password
+// in the URL, so the error does not repeat it. It reads BASE_URL as the scripts do (originOf in
+// loadtest/lib/settings.js).
 func originOf(text string) (string, error) {
 	given := strings.TrimSpace(text)
 	if !schemePattern.MatchString(given) {
 		scheme := "https://"
-		if localPattern.MatchString(given) {
+		if privatePattern.MatchString(given) {
 			scheme = "http://"
 		}
 		given = scheme + given

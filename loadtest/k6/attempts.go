@@ -36,6 +36,9 @@ type attemptLog struct {
 	hasGap    bool                       // attempts may have been missed between two looks
 }
 
+// attemptsListed is how many attempts a full list has at least.
+const attemptsListed = 200
+
 // betweenLooks is the time between two looks at an account's attempts: 200 lines are those of 10 orders a second in 4 s.
 const betweenLooks = time.Second
 
@@ -105,7 +108,7 @@ func (w *attemptWatcher) look(ctx context.Context, a *account) error {
 // add adds a list of attempts, newest first. Unless the list reaches back to the newest attempt of the last one, there is
 // a gap.
 func (l *attemptLog) add(listed []attempt) {
-	reachesBack := l.newest == ""
+	reachesBack := l.newest == "" && len(listed) < attemptsListed
 	for i := range listed {
 		a := &listed[i]
 		if a.id() == l.newest {
@@ -170,7 +173,8 @@ func (w *attemptWatcher) compare(ctx context.Context, accounts []*account, scrip
 }
 
 // webhooksOf returns how many webhooks an order has to have: one for each status after the first.
-func webhooksOf(h *receiver.History) int { return len(h.Events) - 1 }
+// An order that could not be read has none.
+func webhooksOf(h *receiver.History) int { return max(0, len(h.Events)-1) }
 
 // compareOrder adds an order of an account to the total.
 func (w *attemptWatcher) compareOrder(total *receiver.Check, a *account, h *receiver.History) {
@@ -196,20 +200,45 @@ func (w *attemptWatcher) hasGap(a *account) bool {
 // betweenHistories is the time between two readings of the same order: it may be read once in 10 s.
 const betweenHistories = 11 * time.Second
 
-// endedHistories reads the orders of an account again and again until all have ended as they had to, or the deadline has
-// passed. It returns what it has read last.
+// endedHistories reads at most mostRead orders of an account, evenly spread. Those that have not ended as they had to are
+// read again and again, until the deadline has passed. It returns what it has read last.
 func (a *account) endedHistories(ctx context.Context, orders []results.Order, deadline time.Time) ([]receiver.History, error) {
+	histories := withWebhooks(orders)
+	distance := distanceOfRead(len(histories))
+	var read []receiver.History
+	for i := 0; i < len(histories); i += distance {
+		read = append(read, histories[i])
+	}
+
 	for {
-		histories, err := a.histories(ctx, orders, nil)
-		if err != nil {
-			return nil, err
-		}
-		isOpen := slices.ContainsFunc(histories, func(h receiver.History) bool { return h.Status != h.End })
-		if !isOpen || time.Now().After(deadline) {
-			return histories, nil
+		open, err := a.readOpen(ctx, read)
+		if err != nil || open == 0 || time.Now().After(deadline) {
+			return read, err
 		}
 		if err := harness.Sleep(ctx, betweenHistories); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// readOpen reads the orders that have not ended as they had to, and returns how many of them still have not.
+func (a *account) readOpen(ctx context.Context, histories []receiver.History) (open int, err error) {
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(readsAtOnce)
+	for i := range histories {
+		h := &histories[i]
+		if h.Status != h.End {
+			reading.Go(func() error { return a.read(ctx, h) })
+		}
+	}
+	if err := reading.Wait(); err != nil {
+		return 0, err
+	}
+
+	for _, h := range histories {
+		if h.Status != h.End {
+			open++
+		}
+	}
+	return open, nil
 }

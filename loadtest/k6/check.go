@@ -19,7 +19,7 @@ func check(ctx context.Context, args []string) error {
 of one script, of one run by hand or of all parts of a distributed run, and leaves result.json, report.html and
 junit.xml beside the first file`)
 	name := flags.String("name", "", "what the script is called; empty: the first file's name up to its first dot")
-	accounts := flags.String("accounts", os.Getenv("ACCOUNTS"), "the `file` of accounts, for limits that are not the contract's")
+	accounts := flags.String("accounts", "", "the `file` of accounts, for limits that are not the contract's; empty: ACCOUNTS, if that is set")
 	fresh := flags.Bool("fresh", false, "the accounts had not been used during the minute before")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -31,6 +31,9 @@ junit.xml beside the first file`)
 	files, err := filesToCheck(flags.Args())
 	if err != nil {
 		return err
+	}
+	if *accounts == "" {
+		*accounts = os.Getenv("ACCOUNTS")
 	}
 	limits, err := limitsIn(*accounts)
 	if err != nil {
@@ -98,23 +101,18 @@ func filesToCheck(paths []string) (results.ScriptFiles, error) {
 	return files, nil
 }
 
-// limitsIn reads the limits of a file of accounts, by label. Without a path it returns none: all accounts have the
-// contract's.
-func limitsIn(path string) (map[string]results.Limits, error) {
+// limitsIn reads the limits of accounts, by label. Without accounts it returns none: all have the contract's.
+func limitsIn(accounts string) (map[string]results.Limits, error) {
 	limits := map[string]results.Limits{}
-	if path == "" {
+	if accounts == "" {
 		return limits, nil
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("ACCOUNTS: %w", err)
-	}
-	accounts, err := readAccounts(text)
+	records, err := accountsIn(accounts)
 	if err != nil {
 		return nil, err
 	}
-	for i := range accounts {
-		limits[label(i)] = accounts[i].Limits.forResults()
+	for i := range records {
+		limits[label(i)] = records[i].Limits.forResults()
 	}
 	return limits, nil
 }

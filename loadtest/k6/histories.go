@@ -13,29 +13,37 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// mostRead bounds the orders of an account whose histories are read where a receiver can stand in for the others. The
-// contract allows 3,000 reads a minute.
+// mostRead bounds the orders of an account whose histories are read. The contract allows 3,000 reads a minute.
 const mostRead = 2500
 
 // readsAtOnce is how many histories are read at once.
 const readsAtOnce = 8
 
-// histories returns the histories of the orders that have webhooks: those that do not have to stay in Searching. Without
-// a receiver all are read. With one, at most mostRead of them are read, evenly spread, and the others are assumed. The
-// error is that of a ctx that has ended; the histories are then not to be used.
-func (a *account) histories(ctx context.Context, orders []results.Order, received *receiver.Receiver) ([]receiver.History, error) {
+// withWebhooks returns the histories, still empty, of the orders that have webhooks: those that do not have to stay in
+// Searching.
+func withWebhooks(orders []results.Order) []receiver.History {
 	var histories []receiver.History
 	for _, o := range orders {
 		if o.End != "Searching" {
-			histories = append(histories, receiver.History{OrderID: o.ID, End: o.End, Failure: o.Failure})
+			histories = append(histories, receiver.History{OrderID: o.ID, End: o.End})
 		}
 	}
+	return histories
+}
 
+// distanceOfRead returns the distance between two of so many orders that are read, so that at most mostRead are.
+func distanceOfRead(orders int) int { return max(1, (orders+mostRead-1)/mostRead) }
+
+// histories returns the histories of the orders that have webhooks. At most mostRead of them are read, evenly spread, and
+// the others are assumed from what the receiver got. The error is that of a ctx that has ended; the histories are then
+// not to be used.
+func (a *account) histories(ctx context.Context, orders []results.Order, received *receiver.Receiver) ([]receiver.History, error) {
+	histories := withWebhooks(orders)
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(readsAtOnce)
-	distance := (len(histories) + mostRead - 1) / mostRead // between two that are read; rounded up
+	distance := distanceOfRead(len(histories))
 	for i := range histories {
-		isRead := received == nil || i%distance == 0
+		isRead := i%distance == 0
 		if isRead {
 			reading.Go(func() error { return a.read(ctx, &histories[i]) })
 		} else {
@@ -70,9 +78,7 @@ func (a *account) read(ctx context.Context, h *receiver.History) error {
 		h.Status = fmt.Sprintf("nobody knows how (%v)", err)
 		return nil
 	}
-	if h.Failure == "" {
-		h.Failure = h.FailureReason // the script intends no reason, so any is right
-	}
+	h.Failure = h.FailureReason // the scripts intend no reason, so any is right
 	return nil
 }
 

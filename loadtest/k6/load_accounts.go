@@ -51,7 +51,7 @@ func (f *accountsFile) write() error {
 func prepareAccounts(ctx context.Context, args []string) error {
 	flags := newFlags("accounts", "", `makes accounts for load tests, raises the limits of all that the file has, and gives their limits back.
 It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
-	path := flags.String("file", os.Getenv("ACCOUNTS"), "the `file` of accounts; it is made if it does not exist, and holds secrets")
+	path := flags.String("file", "", "the `file` of accounts, empty: ACCOUNTS; it is made if it does not exist, and holds secrets")
 	count := flags.Int("count", 0, "how many accounts the file has to have; what is missing is created")
 	orders := flags.Int("orders", 0, "raise the limits of each so that it may send so many orders in 10 s")
 	restore := flags.Bool("restore", false, "give each account the limits back that it had before")
@@ -61,6 +61,9 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 	}
 
 	if *path == "" {
+		*path = os.Getenv("ACCOUNTS")
+	}
+	if *path == "" || isJSON(*path) {
 		return errors.New("name the file of accounts: -file FILE (make load-accounts ACCOUNTS=FILE)")
 	}
 	wanted := accountChanges{count: *count, orders: *orders, restore: *restore, suspend: *suspend}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -109,6 +110,10 @@ func TestOriginOf(t *testing.T) {
 		"api.example.com":                              "https://api.example.com",
 		"localhost:8080":                               "http://localhost:8080",
 		"127.0.0.1:8080/":                              "http://127.0.0.1:8080",
+		"gateway:8080":                                 "http://gateway:8080",
+		"172.16.0.9":                                   "http://172.16.0.9",
+		"localhost.example.com":                        "https://localhost.example.com",
+		"10.example.com/":                              "https://10.example.com",
 		"[::1]:8080":                                   "http://[::1]:8080",
 	} {
 		origin, err := originOf(given)
@@ -280,6 +285,59 @@ func TestChooseScripts_RefusesWhatCannotBePlayed(t *testing.T) {
 
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v, want %q", c.options, err, c.says)
+		}
+	}
+}
+
+func TestAccountsIn_ShowsNoSecretOfWhatIsNoFile(t *testing.T) {
+	t.Parallel()
+	for _, given := range []string{`{"clientId": "ven_1", "clientSecret": "geheim"}`, "ven_1:geheim", `"geheim"`} {
+		_, err := accountsIn(given)
+
+		if err == nil || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", given, err)
+		}
+	}
+}
+
+func TestAccountChanges_WantAFileOfAccounts(t *testing.T) {
+	t.Setenv("ACCOUNTS", `[{"clientId": "ven_1", "clientSecret": "geheim"}]`)
+
+	err := prepareAccounts(t.Context(), []string{"-count", "1"})
+
+	if err == nil || !strings.Contains(err.Error(), "name the file") || strings.Contains(err.Error(), "geheim") {
+		t.Error(err)
+	}
+}
+
+func TestAttemptLog_FindsGaps(t *testing.T) {
+	t.Parallel()
+	list := func(from, to int) (listed []attempt) { // newest first
+		for i := to; i >= from; i-- {
+			listed = append(listed, attempt{EventID: fmt.Sprintf("evt_%d", i), Event: "delivery.status_changed", OrderID: "o1", Status: "delivered", Attempt: 1})
+		}
+		return listed
+	}
+	for name, c := range map[string]struct {
+		looks [][]attempt
+		gap   bool
+		seen  int
+	}{
+		"each reaches back":          {[][]attempt{list(1, 3), list(2, 6)}, false, 6},
+		"one does not":               {[][]attempt{list(1, 3), list(5, 9)}, true, 8},
+		"a first one that is full":   {[][]attempt{list(1, 200)}, true, 200},
+		"nothing new":                {[][]attempt{list(1, 3), list(1, 3)}, false, 3},
+		"nothing at first":           {[][]attempt{nil, list(1, 3)}, false, 3},
+		"the same attempt once more": {[][]attempt{list(1, 2), list(2, 2)}, false, 2},
+	} {
+		log := &attemptLog{delivered: map[string]map[string]bool{}}
+
+		for _, listed := range c.looks {
+			log.add(listed)
+		}
+
+		if log.hasGap != c.gap || len(log.delivered["o1"]) != c.seen {
+			t.Errorf("%s: gap %v, %d events; want %v and %d", name, log.hasGap, len(log.delivered["o1"]), c.gap, c.seen)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (o *ownSystems) withSession(ctx context.Context, s *script, use func(contex
 			},
 		}
 		if s.needs.Outages {
-			running.outages = func(ctx context.Context) error { return killInTurn(ctx, system) }
+			running.outages = func(ctx context.Context) ([]string, error) { return killInTurn(ctx, system) }
 			running.programs = nil // each is another process after it was killed
 		}
 		return use(ctx, running)

@@ -103,26 +103,39 @@ func (r *receivers) register(ctx context.Context, a *account) (secret string, er
 	return "", errors.New("the webhook that it had is still being removed")
 }
 
-// begin registers a webhook for each account. After an error those that were registered stay.
+// begin registers a webhook for each account. After an error none is registered.
 func (r *receivers) begin(ctx context.Context, accounts []*account) error {
-	byLabel := map[string]*receiver.Receiver{}
+	r.mu.Lock()
+	r.byLabel, r.accounts = map[string]*receiver.Receiver{}, nil
+	r.mu.Unlock()
+
 	for _, a := range accounts {
-		secret, err := r.register(ctx, a)
-		if err != nil {
+		if err := r.add(ctx, a); err != nil {
+			r.end()
 			return fmt.Errorf("webhook of account %s: %w", a.label, err)
-		}
-		byLabel[a.label], err = receiver.New(receiver.Options{Secrets: []string{secret}})
-		if err != nil {
-			return fmt.Errorf("webhook of account %s: %w", a.label, err)
-		}
-		if r.server == nil {
-			r.mux.Handle("/"+a.label, byLabel[a.label])
 		}
 	}
+	return nil
+}
 
+// add registers a webhook for an account, with a receiver.
+func (r *receivers) add(ctx context.Context, a *account) error {
+	secret, err := r.register(ctx, a)
+	if err != nil {
+		return err
+	}
+	r.accounts = append(r.accounts, a)
+
+	added, err := receiver.New(receiver.Options{Secrets: []string{secret}})
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
-	r.byLabel, r.accounts = byLabel, accounts
+	r.byLabel[a.label] = added
 	r.mu.Unlock()
+	if r.server == nil {
+		r.mux.Handle("/"+a.label, added)
+	}
 	return nil
 }
 

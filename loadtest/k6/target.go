@@ -37,8 +37,9 @@ type session struct {
 	webhooks webhooks
 	programs []harness.Process // programs of the system, to be watched; none of a deployment
 
-	// outages makes programs fail until ctx ends or each has failed; nil: nothing fails.
-	outages func(ctx context.Context) error
+	// outages makes programs fail, and says what it did; nil: nothing fails. When ctx ends before each
+	// has failed that is an error.
+	outages func(ctx context.Context) (notes []string, err error)
 }
 
 // account is a vendor that a script plays.

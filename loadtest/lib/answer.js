@@ -22,6 +22,7 @@ export class Answer {
     this.reset = header('X-Ratelimit-Reset');
     this.retryAfter = header('Retry-After');
     this.replayed = headers['Idempotent-Replayed'] === 'true';
+    this.date = Date.parse(headers.Date); // ms since 1970 by the server's clock, whole seconds
   }
 
   get ok() { return this.status >= 200 && this.status < 300; }

@@ -108,6 +108,21 @@ export function missingCredentials() {
   return !list.every((a) => a.clientId && a.clientSecret);
 }
 
+// positive returns a setting as a number above 0.
+export function positive(name, otherwise) {
+  return positives(name, String(otherwise))[0];
+}
+
+// positives returns a setting that is a list of numbers above 0, separated by commas.
+export function positives(name, otherwise) {
+  const given = __ENV[name] || otherwise;
+  const numbers = given.split(',').map(Number);
+  if (!numbers.every((n) => n > 0 && n < Infinity)) {
+    throw new Error(`${name} is "${given}": it must be a number above 0, or a list of them where the script takes several`);
+  }
+  return numbers;
+}
+
 const units = { d: 86400, h: 3600, m: 60, s: 1, ms: 1e-3, us: 1e-6, 'µs': 1e-6, ns: 1e-9 };
 
 // seconds reads a duration as k6 does: 1h30m, 1d, 500ms, or a number of milliseconds.

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"vendorapi/loadtest/harness"
@@ -152,6 +151,9 @@ type Script struct {
 	Webhooks    *Webhooks         `json:"webhooks"` // null: not looked at
 	Programs    []harness.Watched `json:"programs"`
 	OthersCores *float64          `json:"others_cores"`
+
+	// Notes are what the driver did to the system while the script ran, such as killing a program.
+	Notes []string `json:"notes"`
 
 	// Problems are what went wrong with k6 or its files. Failures are why the script failed,
 	// the problems included; CollectFailures sets them.
@@ -319,7 +321,7 @@ func (s *Script) CollectFailures() {
 		}
 	}
 	for _, check := range s.Checks {
-		if s.checkFailed(check) {
+		if check.Fails > 0 {
 			s.Failures = append(s.Failures, check.failure())
 		}
 	}
@@ -368,29 +370,6 @@ func (s *Script) runFailures() []string {
 	}
 
 	return failures
-}
-
-// checkFailed reports whether a check failed more often than the script allows: ever, unless its
-// service levels of `checks` allow it.
-func (s *Script) checkFailed(check Check) bool {
-	return check.Fails > 0 && !s.allowsFailedChecks()
-}
-
-// allowsFailedChecks reports whether the script has service levels of `checks`, and all hold.
-func (s *Script) allowsFailedChecks() bool {
-	found := false
-	for i := range s.Levels {
-		level := &s.Levels[i]
-		if !strings.HasPrefix(level.Metric, "checks") {
-			continue
-		}
-		if !level.Held() {
-			return false
-		}
-		found = true
-	}
-
-	return found
 }
 
 // failure says in a sentence what was not held.

@@ -80,9 +80,6 @@ type Order struct {
 	ID  string
 	End string // the status that it has to end in, as the script intends
 
-	// Failure is the intended reason of a failed delivery; empty if End is another status.
-	Failure string
-
 	at int64 // when it was accepted, in nanoseconds since 1970
 }
 
@@ -237,9 +234,8 @@ type pointData struct {
 	} `json:"tags"`
 
 	Metadata struct {
-		Order   string `json:"order"`
-		End     string `json:"end"`
-		Failure string `json:"failure"`
+		Order string `json:"order"`
+		End   string `json:"end"`
 	} `json:"metadata"`
 }
 
@@ -277,7 +273,7 @@ func (p *partReader) addLine(line []byte) error {
 // usedMetrics are the metrics that addPoint knows, the most frequent first.
 var usedMetrics = []string{
 	"http_req_duration", "checks", "orders_accepted", "data_sent", "data_received", "iterations", "waited",
-	"refused_by_limit", "resends", "dropped_iterations", "vus", "vus_max", "stores_registered",
+	"refused", "resends", "dropped_iterations", "vus", "vus_max", "stores_registered",
 }
 
 // addPoint adds a point of one of the used metrics.
@@ -312,7 +308,7 @@ func (p *partReader) addPoint(metric string, data *pointData) error {
 		s.counts.Iterations += counted
 	case "dropped_iterations":
 		return s.addDrop(data, counted)
-	case "refused_by_limit":
+	case "refused":
 		s.counts.Refused += counted
 	case "resends":
 		s.resends[scenario] += counted
@@ -375,22 +371,17 @@ func (s *sampleSet) addOrder(data *pointData) error {
 		return errors.New("an accepted order without id or end")
 	}
 
-	// The few statuses and reasons are stored once and not for each order.
+	// The few statuses are stored once and not for each order.
 	end, err := s.index(data.Metadata.End)
-	if err != nil {
-		return err
-	}
-	failure, err := s.index(data.Metadata.Failure)
 	if err != nil {
 		return err
 	}
 
 	account := data.Tags.Account
 	s.orders[account] = append(s.orders[account], Order{
-		ID:      data.Metadata.Order,
-		End:     s.names[end],
-		Failure: s.names[failure],
-		at:      data.Time.UnixNano(),
+		ID:  data.Metadata.Order,
+		End: s.names[end],
+		at:  data.Time.UnixNano(),
 	})
 	s.counts.OrdersAccepted++
 

@@ -15,12 +15,12 @@ const sampleLines = `{"type":"Metric","data":{"name":"http_req_duration"},"metri
 {"metric":"stores_registered","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"account":"1"},"metadata":{"store":"loadtest-1"}}}
 {"metric":"http_reqs","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"status":"201"}}}
 {"metric":"http_req_duration","type":"Point","data":{"time":"2026-11-23T15:06:51.0025Z","value":2.5,"tags":{"account":"1","name":"POST /orders","scenario":"day","status":"201","expected_response":"true"}}}
-{"metric":"orders_accepted","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"account":"1"},"metadata":{"order":"o-1","end":"Failed","failure":"Damaged"}}}
+{"metric":"orders_accepted","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"account":"1"},"metadata":{"order":"o-1","end":"Failed"}}}
 {"metric":"dropped_iterations","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":3,"tags":{"scenario":"day"}}}
 {"metric":"iterations","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"scenario":"day"}}}
 {"metric":"checks","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":0,"tags":{"check":"an order is accepted"}}}
 {"metric":"checks","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{"check":"an order is accepted"}}}
-{"metric":"refused_by_limit","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{}}}
+{"metric":"refused","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1,"tags":{}}}
 {"metric":"resends","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":2,"tags":{"scenario":"day"}}}
 {"metric":"waited","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":1500.5,"tags":{}}}
 {"metric":"vus","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":4,"tags":{}}}
@@ -53,7 +53,7 @@ func TestReadSamples(t *testing.T) {
 	}
 
 	order := samples.orders["1"][0]
-	if order.ID != "o-1" || order.End != "Failed" || order.Failure != "Damaged" || samples.stores["1"] != 1 {
+	if order.ID != "o-1" || order.End != "Failed" || samples.stores["1"] != 1 {
 		t.Errorf("the order is %+v, stores %v", order, samples.stores)
 	}
 	check := samples.checks["an order is accepted"]
