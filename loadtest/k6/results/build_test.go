@@ -144,20 +144,20 @@ func TestBuild_FailsWithoutFiles(t *testing.T) {
 	}{
 		"nothing": {
 			files: ScriptFiles{},
-			want:  []string{"k6 wrote no samples", "the script wrote no summary", "the script has no service levels", "nothing was sent"},
+			want:  []string{"k6 wrote no samples", "the script wrote no summary", "nothing was sent"},
 		},
 		"files that are missing": {
 			files: ScriptFiles{Samples: []string{"a.json"}, Summaries: []string{"b.json"}},
 			want: []string{
 				"k6 wrote no samples: there is no file a.json", "the script wrote no summary: there is no file b.json",
-				"the script has no service levels", "nothing was sent",
+				"nothing was sent",
 			},
 		},
 		"an invalid summary": {
 			files: ScriptFiles{Samples: samples, Summaries: []string{"invalid.json"}},
 			want: []string{
 				"the script's summary in invalid.json cannot be read: it is no valid JSON of the expected form",
-				"the script has no service levels", "check failed: an order is accepted: 1 of 2 answers were something else",
+				"check failed: an order is accepted: 1 of 2 answers were something else",
 			},
 		},
 		"no levels": {
@@ -168,7 +168,7 @@ func TestBuild_FailsWithoutFiles(t *testing.T) {
 			files: ScriptFiles{Samples: []string{"wrong.json"}, Summaries: summaries},
 			want: []string{
 				"k6's samples in wrong.json cannot be read: line 1: vus: json: cannot unmarshal number into Go struct field",
-				"the script has no service levels", "nothing was sent",
+				"nothing was sent",
 			},
 		},
 	} {

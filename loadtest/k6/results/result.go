@@ -359,10 +359,11 @@ func (s *Script) memoryFailures() []string {
 	return failures
 }
 
-// runFailures returns why the run as a whole proves nothing.
+// runFailures returns why the run as a whole proves nothing. Any other problem explains why there
+// are no service levels, so their absence is named only if there is none.
 func (s *Script) runFailures() []string {
 	failures := slices.Clone(s.Problems)
-	if len(s.Levels) == 0 {
+	if len(s.Levels) == 0 && len(failures) == 0 {
 		failures = append(failures, "the script has no service levels")
 	}
 	if s.Counts.Requests == 0 {
