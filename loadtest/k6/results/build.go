@@ -39,6 +39,11 @@ type Options struct {
 	// earlier requests may have filled the windows, so a refusal soon after the beginning is not
 	// called wrong.
 	FreshAccounts bool
+
+	// RelativeLevels says that k6 and the system share a machine, so a slow empty path means that
+	// the machine was slow. Only then may a latency above its threshold be held relative to the
+	// empty path. Of any other system a slow network or proxy is part of what is tested.
+	RelativeLevels bool
 }
 
 // Build makes the result of a script from its files. Files that are missing, empty or wrong
@@ -61,10 +66,9 @@ func Build(files ScriptFiles, options Options) (*Script, error) {
 	}
 
 	script.describe(summaries)
-	empty := samples.emptyLatencies()
 	script.fill(samples, options)
-	script.addBaseline(empty)
-	script.decideLevels(summaries, empty)
+	script.addBaseline(samples.emptyLatencies(""))
+	script.decideLevels(summaries, samples, options.RelativeLevels)
 	script.addRamp(summaries, samples)
 	script.CollectFailures()
 
@@ -278,25 +282,34 @@ func sortedChecks(samples *sampleSet) []Check {
 	return checks
 }
 
-// decideLevels sets Levels. empty are the ascending latencies of the empty path, in milliseconds.
-func (s *Script) decideLevels(summaries []summary, empty []float64) {
+// decideLevels sets Levels. isRelative says whether a latency may be held relative to the empty path,
+// see Options.RelativeLevels. A level of one scenario is compared only with the empty path in that
+// scenario: in another one the machine may have been busier.
+func (s *Script) decideLevels(summaries []summary, samples *sampleSet, isRelative bool) {
 	for _, level := range mergeLevels(summaries) {
+		var empty []float64
+		if isRelative {
+			empty = samples.emptyLatencies(scenarioOf(level.Metric))
+		}
+
 		s.Levels = append(s.Levels, levelOf(level, empty))
 	}
 }
 
-// emptyLatencies returns the latencies of the answers from the empty path, ascending, in
-// milliseconds.
-func (s *sampleSet) emptyLatencies() []float64 {
-	endpoint, found := s.indexOf[emptyPath]
-	if !found {
+// emptyLatencies returns the latencies of the answers from the empty path in a scenario, ascending,
+// in milliseconds. An empty name stands for the whole script.
+func (s *sampleSet) emptyLatencies(scenario string) []float64 {
+	endpoint, wasRequested := s.indexOf[emptyPath]
+	scenarioIndex, exists := s.indexOf[scenario]
+	if !wasRequested || !exists {
 		return nil
 	}
 
 	var latencies []float64
 	for i := range s.requests {
 		r := &s.requests[i]
-		if r.endpoint == endpoint && r.status != 0 {
+		isInScenario := scenario == "" || r.scenario == scenarioIndex
+		if r.endpoint == endpoint && r.status != 0 && isInScenario {
 			latencies = append(latencies, r.took)
 		}
 	}

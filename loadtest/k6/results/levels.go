@@ -5,11 +5,19 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"vendorapi/loadtest/harness"
 )
 
-// leastForRelative is how many requests an endpoint and the empty path must each have had before
-// their percentiles are compared.
-const leastForRelative = 20
+const (
+	// leastForRelative is how many requests an endpoint and the empty path must each have had
+	// before their percentiles are compared.
+	leastForRelative = 20
+
+	// mostRelative is how many times its own threshold a latency may be at most, however slow the
+	// empty path was.
+	mostRelative = 10
+)
 
 // LevelState says whether a service level was held.
 type LevelState string
@@ -39,8 +47,9 @@ type Level struct {
 
 	State LevelState `json:"state"`
 
-	// Relative compares the value with the empty path's. It is absent for levels that allow no
-	// comparison, and when there were too few requests for one.
+	// Relative compares the value with the empty path's. It is absent where that may not count:
+	// for levels that allow no comparison, when there were too few requests for one, and against
+	// systems that the driver did not start.
 	Relative *RelativeLevel `json:"relative,omitempty"`
 }
 
@@ -49,6 +58,16 @@ type RelativeLevel struct {
 	Accepted float64 `json:"accepted"` // how many times the empty path's latency is accepted
 	Times    float64 `json:"times"`    // how many times the empty path's latency was measured
 	Empty    Latency `json:"empty_ms"` // the empty path's latency
+
+	// AcceptedLatency is Accepted times Empty, but at most ten times the level's own threshold.
+	AcceptedLatency Latency `json:"accepted_ms"`
+}
+
+// Words returns what was measured and what is accepted, such as "16 times the empty path's 5.0 ms
+// (accepted: 20 times, at most 100.0 ms)".
+func (r *RelativeLevel) Words() string {
+	return fmt.Sprintf("%s times the empty path's %v (accepted: %s times, at most %v)",
+		harness.Number(r.Times), r.Empty, harness.Number(r.Accepted), r.AcceptedLatency)
 }
 
 // Held reports whether the level was held, by its threshold or relative to the machine.
@@ -62,7 +81,7 @@ func (l *Level) failure() string {
 
 	text := fmt.Sprintf("service level NOT HELD: %s (%s of %s): %s", l.Words, l.Threshold, l.Metric, l.Measured)
 	if l.Relative != nil {
-		text += fmt.Sprintf(", %.1f times the empty path's %v", l.Relative.Times, l.Relative.Empty)
+		text += ", " + l.Relative.Words()
 	}
 
 	return text
@@ -156,7 +175,8 @@ func isWorse(a, b summaryLevel) bool {
 }
 
 // levelOf returns a level and whether it was held. empty are the ascending latencies of the empty
-// path in the same run, in milliseconds.
+// path in the same run and in the level's scenario, in milliseconds; without any, the level is held
+// by its threshold or not at all.
 func levelOf(l summaryLevel, empty []float64) Level {
 	level := Level{
 		Metric:    l.Metric,
@@ -174,7 +194,7 @@ func levelOf(l summaryLevel, empty []float64) Level {
 		level.State = levelNotMeasured
 	case l.Held:
 		level.State = levelHeld
-	case level.Relative != nil && level.Relative.Times <= level.Relative.Accepted:
+	case level.Relative != nil && *level.Value <= float64(level.Relative.AcceptedLatency):
 		level.State = levelHeldRelative
 	default:
 		level.State = levelNotHeld
@@ -186,7 +206,7 @@ func levelOf(l summaryLevel, empty []float64) Level {
 // relativeLevelOf compares a level's value with the empty path's. It returns nil if the level
 // allows no comparison, is not about the latency of requests, or if there were too few requests.
 func relativeLevelOf(l summaryLevel, empty []float64) *RelativeLevel {
-	q, isPercentile := percentileOf(l.Threshold)
+	q, bound, isPercentile := percentileOf(l.Threshold)
 	isLatency := strings.HasPrefix(l.Metric, "http_req_duration") && isPercentile
 	isAllowed := l.Relative > 0 && isLatency
 	isMeasured := l.Value != nil && l.Samples >= leastForRelative && len(empty) >= leastForRelative
@@ -200,30 +220,51 @@ func relativeLevelOf(l summaryLevel, empty []float64) *RelativeLevel {
 	}
 
 	return &RelativeLevel{
-		Accepted: l.Relative,
-		Times:    *l.Value / base,
-		Empty:    Latency(base),
+		Accepted:        l.Relative,
+		Times:           *l.Value / base,
+		Empty:           Latency(base),
+		AcceptedLatency: Latency(min(l.Relative*base, mostRelative*bound)),
 	}
 }
 
+// scenarioOf returns the scenario that a metric such as
+// "http_req_duration{name:POST /orders,scenario:peak}" is limited to; empty if it is not.
+func scenarioOf(metric string) string {
+	_, tags, _ := strings.Cut(metric, "{")
+	tags = strings.TrimSuffix(tags, "}")
+	for _, tag := range strings.Split(tags, ",") {
+		scenario, found := strings.CutPrefix(strings.TrimSpace(tag), "scenario:")
+		if found {
+			return scenario
+		}
+	}
+
+	return ""
+}
+
 // percentileThreshold matches an upper bound of a percentile or of the median.
-var percentileThreshold = regexp.MustCompile(`^(?:p\((\d+(?:\.\d+)?)\)|med) *<=? *\d+(?:\.\d+)?$`)
+var percentileThreshold = regexp.MustCompile(`^(?:p\((\d+(?:\.\d+)?)\)|med) *<=? *(\d+(?:\.\d+)?)$`)
 
 // percentileOf returns the quantile, from 0 to 1, that a threshold such as "p(95)<50" bounds from
-// above; false for any other threshold.
-func percentileOf(threshold string) (q float64, found bool) {
+// above, and the bound; false for any other threshold.
+func percentileOf(threshold string) (q, bound float64, found bool) {
 	match := percentileThreshold.FindStringSubmatch(strings.TrimSpace(threshold))
 	if match == nil {
-		return 0, false
+		return 0, 0, false
+	}
+
+	bound, err := strconv.ParseFloat(match[2], 64)
+	if err != nil {
+		return 0, 0, false
 	}
 	if match[1] == "" {
-		return 0.5, true
+		return 0.5, bound, true
 	}
 
 	percent, err := strconv.ParseFloat(match[1], 64)
 	if err != nil || percent > 100 {
-		return 0, false
+		return 0, 0, false
 	}
 
-	return percent / 100, true
+	return percent / 100, bound, true
 }

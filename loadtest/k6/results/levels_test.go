@@ -28,6 +28,10 @@ func TestLevelOf(t *testing.T) {
 	rate.Metric, rate.Threshold = "checks", "rate==1"
 	median := slow
 	median.Threshold = "med<50"
+	cappedBound := slow
+	cappedBound.Value = pointerTo(500)
+	beyondCap := slow
+	beyondCap.Value = pointerTo(501)
 
 	for name, c := range map[string]struct {
 		level    summaryLevel
@@ -40,6 +44,8 @@ func TestLevelOf(t *testing.T) {
 		"not measured, whatever it says": {level: unmeasured, empty: emptyOf(20, 2), want: levelNotMeasured, relative: false},
 		"slow as the machine":            {level: slow, empty: emptyOf(20, 4), want: levelHeldRelative, relative: true},
 		"slow by the median":             {level: median, empty: emptyOf(20, 4), want: levelHeldRelative, relative: true},
+		"ten times its threshold":        {level: cappedBound, empty: emptyOf(20, 400), want: levelHeldRelative, relative: true},
+		"beyond ten times its threshold": {level: beyondCap, empty: emptyOf(20, 400), want: levelNotHeld, relative: true},
 		"slower than the machine":        {level: slow, empty: emptyOf(20, 3.9), want: levelNotHeld, relative: true},
 		"too few of the empty path":      {level: slow, empty: emptyOf(19, 4), want: levelNotHeld, relative: false},
 		"too few of the endpoint":        {level: few, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
@@ -63,15 +69,90 @@ func TestLevelOf(t *testing.T) {
 func TestPercentileOf(t *testing.T) {
 	t.Parallel()
 
-	for threshold, want := range map[string]float64{
-		"p(95)<50": 0.95, "p(99.9) <= 100": 0.999, "med<5.5": 0.5,
-		"p(95)>50": -1, "max<5000": -1, "avg<5": -1, "count==0": -1, "p(101)<5": -1, "": -1,
+	for threshold, want := range map[string]struct{ q, bound float64 }{
+		"p(95)<50": {0.95, 50}, "p(99.9) <= 100": {0.999, 100}, "med<5.5": {0.5, 5.5},
+		"p(95)>50": {}, "max<5000": {}, "avg<5": {}, "count==0": {}, "p(101)<5": {}, "": {},
 	} {
-		q, found := percentileOf(threshold)
+		q, bound, found := percentileOf(threshold)
 
-		if found != (want >= 0) || found && math.Abs(q-want) > 1e-9 {
-			t.Errorf("%q: %v, %v", threshold, q, found)
+		if found != (want.q > 0) || math.Abs(q-want.q) > 1e-9 || bound != want.bound {
+			t.Errorf("%q: %v, %v, %v", threshold, q, bound, found)
 		}
+	}
+}
+
+func TestScenarioOf(t *testing.T) {
+	t.Parallel()
+
+	for metric, want := range map[string]string{
+		"http_req_duration": "",
+		"http_req_duration{name:GET /orders/{id},status:200}":               "",
+		"http_req_duration{name:GET /orders/{id}, scenario:peak}":           "peak",
+		"http_req_duration{scenario:peak,name:GET /orders/{id},status:200}": "peak",
+	} {
+		got := scenarioOf(metric)
+		if got != want {
+			t.Errorf("%s: %q, want %q", metric, got, want)
+		}
+	}
+}
+
+// Where the network and proxies belong to what is tested, they excuse nothing. In one scenario the
+// machine may have been busier than in another.
+func TestDecideLevels(t *testing.T) {
+	t.Parallel()
+	ofScript := summaryLevel{Metric: "http_req_duration{name:POST /orders}", Threshold: "p(95)<50", Samples: 500, Value: pointerTo(80), Relative: 20}
+	ofScenario := func(scenario string) summaryLevel {
+		level := ofScript
+		level.Metric = "http_req_duration{name:POST /orders,scenario:" + scenario + "}"
+		return level
+	}
+	samples := newSamples()
+	addEmpty(t, samples, "busy", 20, 400)
+	addEmpty(t, samples, "quiet", 20, 1)
+	addEmpty(t, samples, "rare", 19, 400)
+
+	for name, c := range map[string]struct {
+		level      summaryLevel
+		isRelative bool
+		want       LevelState
+	}{
+		"own systems":                      {level: ofScript, isRelative: true, want: levelHeldRelative},
+		"a deployment":                     {level: ofScript, isRelative: false, want: levelNotHeld},
+		"a busy scenario":                  {level: ofScenario("busy"), isRelative: true, want: levelHeldRelative},
+		"a quiet scenario":                 {level: ofScenario("quiet"), isRelative: true, want: levelNotHeld},
+		"too few in the scenario":          {level: ofScenario("rare"), isRelative: true, want: levelNotHeld},
+		"a scenario without an empty path": {level: ofScenario("absent"), isRelative: true, want: levelNotHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := &Script{}
+
+			script.decideLevels([]summary{{Levels: []summaryLevel{c.level}}}, samples, c.isRelative)
+
+			if script.Levels[0].State != c.want {
+				t.Errorf("the level is %+v, want %s", script.Levels[0], c.want)
+			}
+		})
+	}
+}
+
+// addEmpty adds answers from the empty path that took so many milliseconds.
+func addEmpty(t *testing.T, samples *sampleSet, scenario string, count int, ms float64) {
+	t.Helper()
+	endpoint, err := samples.index(emptyPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenarioIndex, err := samples.index(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range count {
+		samples.requests = append(samples.requests, request{
+			answered: start.UnixNano(), took: ms, endpoint: endpoint, scenario: scenarioIndex, status: 404,
+		})
 	}
 }
 
@@ -137,7 +218,7 @@ func TestLevel_FailureNamesBothFigures(t *testing.T) {
 
 	failure := level.failure()
 
-	for _, part := range []string{"NOT HELD", "everything is quick", "p(99)<100 of http_req_duration", "300 ms", "150.0 times the empty path's 2.0 ms"} {
+	for _, part := range []string{"NOT HELD", "everything is quick", "p(99)<100 of http_req_duration", "300 ms", "150 times the empty path's 2.0 ms (accepted: 20 times, at most 40.0 ms)"} {
 		if !strings.Contains(failure, part) {
 			t.Errorf("%q is not in %q", part, failure)
 		}

@@ -38,7 +38,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<li class="broken">k6 ended with status 107</li>`,
 		"Proves: limits are exact", "Cannot prove: that they are fair",
 		`<span class="broken">NOT HELD</span>`, `<span class="broken">NOT MEASURED</span>`,
-		"80 ms; 16 times the empty path's 5.0 ms, accepted are 20", `<span class="held">held relative to this machine</span>`,
+		"80 ms; 16 times the empty path&#39;s 5.0 ms (accepted: 20 times, at most 100.0 ms)", `<span class="held">held relative to this machine</span>`,
 		"<td>no answer</td>", "The empty path was not requested",
 		"<td>120 in 10 s</td><td>121</td>", `<tr><td><span class="broken">NOT HELD</span></td><td>POST /orders</td>`, "<td>cannot be known</td>",
 		"39 of 40 expected events arrived", "k6 left no dashboard", "no log",

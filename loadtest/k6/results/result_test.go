@@ -48,7 +48,7 @@ func failedScript() *Script {
 			{Metric: "refused", Threshold: "count==0", Words: "no vendor is refused", State: levelNotMeasured},
 			{
 				Metric: "http_req_duration", Threshold: "p(95)<50", Words: "orders are quick", Samples: 100, Measured: "80 ms",
-				State: levelHeldRelative, Relative: &RelativeLevel{Accepted: 20, Times: 16, Empty: 5},
+				State: levelHeldRelative, Relative: &RelativeLevel{Accepted: 20, Times: 16, Empty: 5, AcceptedLatency: 100},
 			},
 		},
 		Checks: []Check{{Name: "an order is accepted", Passes: 9, Fails: 1}},
