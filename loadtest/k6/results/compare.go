@@ -1,6 +1,7 @@
 package results
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,9 +12,14 @@ import (
 )
 
 const (
-	// defaultFactor is how many times as long as before, relative to the empty path, a latency may
-	// be. A longer one is a regression.
+	// defaultFactor is how many times as long as before a latency may be. A longer one is a
+	// regression.
 	defaultFactor = 1.5
+
+	// leastSlowdown is how many times as long as before a latency must be by the clock before it can
+	// be a regression relative to the empty path. Otherwise a quicker empty path alone would make
+	// regressions of latencies that have not changed.
+	leastSlowdown = 1.1
 
 	// leastForComparison is how many requests an endpoint must have had, in both runs, before its
 	// latencies are compared.
@@ -23,13 +29,21 @@ const (
 // Comparison is what has changed between two runs.
 type Comparison struct {
 	Before string  // when the earlier run began, and which commit it tested
-	Factor float64 // how many times as long as before a latency may be, relative to the empty path
+	Factor float64 // how many times as long as before a latency may be
+
+	// OwnSystems says that the driver started the systems of both runs. Then latencies are compared
+	// relative to the empty path, which shows how fast the machine was. Otherwise they are compared
+	// as they are: the network and proxies are part of what is tested.
+	OwnSystems bool
 
 	// Warnings say what makes the runs hard to compare.
 	Warnings []string
 
 	Rows        []ComparisonRow
 	Regressions []string // sentences; empty if there is no regression
+
+	// Incomparable says why no latency could be compared; empty if one could.
+	Incomparable string
 }
 
 // ComparisonRow is one figure of one script.
@@ -47,10 +61,13 @@ type ComparisonRow struct {
 
 	Note       string // why a ratio is missing; empty if none is
 	Regression bool
+
+	canRegress bool // a latency whose percentile does not move by chance
 }
 
-// Compare compares two runs. A latency that is more than factor times as long relative to the
-// empty path is a regression; factor 0 stands for 1.5.
+// Compare compares two runs. A latency that is more than factor times as long as before is a
+// regression; factor 0 stands for 1.5. Between two runs of the driver's own systems this is so
+// relative to the empty path, and the latency must be longer by the clock as well.
 func Compare(before, after *Run, factor float64) *Comparison {
 	if factor <= 0 {
 		factor = defaultFactor
@@ -59,15 +76,19 @@ func Compare(before, after *Run, factor float64) *Comparison {
 	c := &Comparison{
 		Before: fmt.Sprintf("%s, commit %s", before.Began.Format("2 January 2006, 15:04"), before.Machine.Commit),
 		Factor: factor,
+
+		OwnSystems: before.Target == OwnSystems && after.Target == OwnSystems,
 	}
 	c.warn(before, after)
 
+	hasCommonScript := false
 	for _, script := range after.Scripts {
 		earlier := before.script(script.Name)
 		if earlier == nil {
 			c.Warnings = append(c.Warnings, "the earlier run has no script "+script.Name)
 			continue
 		}
+		hasCommonScript = true
 		c.compareScripts(earlier, script)
 	}
 	for _, script := range before.Scripts {
@@ -79,17 +100,77 @@ func Compare(before, after *Run, factor float64) *Comparison {
 	for i := range c.Rows {
 		row := &c.Rows[i]
 		if row.Regression {
-			c.Regressions = append(c.Regressions, row.regression())
+			c.Regressions = append(c.Regressions, c.regression(row))
 		}
 	}
+	c.Incomparable = c.whyIncomparable(hasCommonScript)
 
 	return c
 }
 
 // regression says in a sentence what became slower.
-func (r *ComparisonRow) regression() string {
-	return fmt.Sprintf("%s: %s is %.1f times as long relative to the empty path: %s before, %s now",
-		r.Script, r.Figure, *r.RelativeRatio, r.format(r.Before), r.format(r.After))
+func (c *Comparison) regression(row *ComparisonRow) string {
+	text := fmt.Sprintf("%s: %s is %.1f times as long: %s before, %s now",
+		row.Script, row.Figure, *row.Ratio, row.format(row.Before), row.format(row.After))
+	if c.OwnSystems {
+		text += fmt.Sprintf("; relative to the empty path %.1f times", *row.RelativeRatio)
+	}
+
+	return text
+}
+
+// whyIncomparable returns why no latency could be compared; empty if one could. hasCommonScript
+// says whether any script is in both runs.
+func (c *Comparison) whyIncomparable(hasCommonScript bool) string {
+	if !hasCommonScript {
+		return "no script is in both runs"
+	}
+	for i := range c.Rows {
+		if c.isDecided(&c.Rows[i]) {
+			return ""
+		}
+	}
+
+	why := fmt.Sprintf("no endpoint was answered successfully at least %d times in both runs", leastForComparison)
+	if c.OwnSystems {
+		why += fmt.Sprintf(", with at least %d answers from the empty path beside it", leastForRelative)
+	}
+
+	return why
+}
+
+// isDecided reports whether it is known if a row is a regression.
+func (c *Comparison) isDecided(row *ComparisonRow) bool {
+	if c.OwnSystems {
+		return row.canRegress && row.Ratio != nil && row.RelativeRatio != nil
+	}
+
+	return row.canRegress && row.Ratio != nil
+}
+
+// isRegression reports whether a row's latency became too long.
+func (c *Comparison) isRegression(row *ComparisonRow) bool {
+	if !c.isDecided(row) {
+		return false
+	}
+	if c.OwnSystems {
+		return *row.RelativeRatio > c.Factor && *row.Ratio > leastSlowdown
+	}
+
+	return *row.Ratio > c.Factor
+}
+
+// Err returns an error if nothing could be compared, or if anything became slower. Its text names
+// all regressions.
+func (c *Comparison) Err() error {
+	if c.Incomparable != "" {
+		return errors.New("nothing could be compared: " + c.Incomparable)
+	}
+	if len(c.Regressions) > 0 {
+		return errors.New("slower than before: " + strings.Join(c.Regressions, "; "))
+	}
+
+	return nil
 }
 
 // script returns the script of a name; nil if there is none.
@@ -108,8 +189,11 @@ func (c *Comparison) warn(before, after *Run) {
 	earlier, later := &before.Machine, &after.Machine
 	sameMachine := earlier.CPU == later.CPU && earlier.Cores == later.Cores && earlier.Memory == later.Memory
 	if !sameMachine {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("the machines differ (%s, %d cores; %s, %d cores): only what is relative to the empty path can be compared",
-			earlier.CPU, earlier.Cores, later.CPU, later.Cores))
+		warning := fmt.Sprintf("the machines differ (%s, %d cores; %s, %d cores)", earlier.CPU, earlier.Cores, later.CPU, later.Cores)
+		if c.OwnSystems {
+			warning += ": only what is relative to the empty path can be compared"
+		}
+		c.Warnings = append(c.Warnings, warning)
 	}
 	if before.Target != after.Target {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("the targets differ: %s before, %s now", before.Target, after.Target))
@@ -126,8 +210,33 @@ func (c *Comparison) warn(before, after *Run) {
 	}
 }
 
+// warnOfEmptyPath adds a warning if the empty path itself became much slower or quicker: then the
+// machine, k6 or the network was another one.
+func (c *Comparison) warnOfEmptyPath(before, after *Script) {
+	if !hasBaseline(before) || !hasBaseline(after) {
+		return
+	}
+
+	earlier, later := before.Baseline.P50, after.Baseline.P50
+	isMuchSlower := float64(later) > c.Factor*float64(earlier)
+	isMuchQuicker := float64(earlier) > c.Factor*float64(later)
+	if isMuchSlower || isMuchQuicker {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the empty path itself took p50 %s before and %s now: k6, the machine or the network changed",
+			after.Name, formatLatency(earlier), formatLatency(later)))
+	}
+}
+
+// formatLatency returns a latency with as many digits as it needs, as the table shows it.
+func formatLatency(latency Latency) string {
+	row := ComparisonRow{Unit: " ms"}
+
+	return row.format(pointerTo(float64(latency)))
+}
+
 // compareScripts adds the rows of one script.
 func (c *Comparison) compareScripts(before, after *Script) {
+	c.warnOfEmptyPath(before, after)
+
 	for i := range after.Endpoints {
 		endpoint := &after.Endpoints[i]
 		if isSuccess(endpoint.Status) {
@@ -193,9 +302,11 @@ func (c *Comparison) compareEndpoints(before, after *Script, earlier, endpoint *
 	}
 
 	emptyBefore, emptyAfter := Percentiles{}, Percentiles{}
-	if hasBaseline(before) && hasBaseline(after) {
+	hasBaselines := hasBaseline(before) && hasBaseline(after)
+	if hasBaselines {
 		emptyBefore, emptyAfter = *before.Baseline, *after.Baseline
-	} else {
+	}
+	if !hasBaselines && c.OwnSystems {
 		row.Note = "no empty path to compare with"
 	}
 
@@ -224,12 +335,12 @@ func (c *Comparison) addLatencies(base ComparisonRow, changes []latencyChange) {
 		row.Figure += " " + change.name
 		row.Before = pointerTo(float64(change.before))
 		row.After = pointerTo(float64(change.after))
+		row.canRegress = change.decisive
 
 		relatable := change.before > 0 && change.emptyBefore > 0 && change.emptyAfter > 0
 		if relatable {
 			ratio := float64((change.after / change.emptyAfter) / (change.before / change.emptyBefore))
 			row.RelativeRatio = &ratio
-			row.Regression = change.decisive && ratio > c.Factor
 		}
 
 		c.addRow(row)
@@ -252,12 +363,13 @@ func (c *Comparison) compareKnees(before, after *Script) {
 	c.addRow(row)
 }
 
-// addRow adds a row with its ratio.
+// addRow adds a row with its ratio, and decides whether it is a regression.
 func (c *Comparison) addRow(row ComparisonRow) {
 	hasRatio := row.Before != nil && row.After != nil && *row.Before > 0
 	if hasRatio {
 		row.Ratio = pointerTo(*row.After / *row.Before)
 	}
+	row.Regression = c.isRegression(&row)
 
 	c.Rows = append(c.Rows, row)
 }
@@ -319,7 +431,11 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", row.Script, row.Figure, strings.Join(row.Values(), "\t"), row.Words())
 	}
 
-	fmt.Fprintf(table, "\nregressions beyond %.4g times: %d\n", c.Factor, len(c.Regressions))
+	if c.Incomparable != "" {
+		fmt.Fprintf(table, "\nNOTHING COULD BE COMPARED: %s\n", c.Incomparable)
+	} else {
+		fmt.Fprintf(table, "\nregressions beyond %.4g times: %d\n", c.Factor, len(c.Regressions))
+	}
 	for _, regression := range c.Regressions {
 		fmt.Fprintf(table, "- %s\n", regression)
 	}

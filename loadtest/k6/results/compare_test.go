@@ -50,7 +50,9 @@ func TestCompare(t *testing.T) {
 		"slower":                          {before: comparableScript(10, 1), after: comparableScript(16, 1), relative: "1.60", regressions: 2},
 		"slower, within the factor":       {before: comparableScript(10, 1), after: comparableScript(15, 1), relative: "1.50", regressions: 0},
 		"slower on a slower machine":      {before: comparableScript(10, 1), after: comparableScript(30, 3), relative: "1", regressions: 0},
-		"as quick on a quicker machine":   {before: comparableScript(10, 2), after: comparableScript(10, 1), relative: "2", regressions: 2},
+		"as quick on a quicker machine":   {before: comparableScript(10, 2), after: comparableScript(10, 1), relative: "2", regressions: 0},
+		"quicker, the empty path more so": {before: comparableScript(29, 10), after: comparableScript(1, 0.1), relative: "3.45", regressions: 0},
+		"slower on a quicker machine":     {before: comparableScript(10, 2), after: comparableScript(11.2, 1), relative: "2.24", regressions: 2},
 		"too few":                         {before: comparableScript(10, 1), after: few, relative: "-", note: "too few: 200 and 99 requests, 100 are needed", regressions: 0},
 		"no empty path to compare with":   {before: noBaseline, after: comparableScript(200, 1), relative: "-", note: "no empty path to compare with", regressions: 0},
 		"another endpoint":                {before: other, after: comparableScript(10, 1), relative: "-", note: "not in the earlier run", regressions: 0},
@@ -65,8 +67,124 @@ func TestCompare(t *testing.T) {
 			if formatRatio(first.RelativeRatio) != c.relative || first.Note != c.note {
 				t.Errorf("the first row is %+v", first)
 			}
-			if len(comparison.Regressions) != c.regressions || len(comparison.Warnings) != 0 {
-				t.Errorf("regressions %q, warnings %q", comparison.Regressions, comparison.Warnings)
+			if len(comparison.Regressions) != c.regressions {
+				t.Errorf("regressions %q", comparison.Regressions)
+			}
+		})
+	}
+}
+
+// Between deployments the network and proxies are compared, too, so the empty path excuses nothing.
+func TestCompare_ComparesDeploymentsAbsolutely(t *testing.T) {
+	t.Parallel()
+	noBaseline := comparableScript(10, 1)
+	noBaseline.Baseline = nil
+
+	for name, c := range map[string]struct {
+		before, after *Script
+		regressions   []string
+	}{
+		"slower through a slower network": {
+			before: comparableScript(10, 1), after: comparableScript(30, 3),
+			regressions: []string{
+				"steady: POST /orders 201 p50 is 3.0 times as long: 10 ms before, 30 ms now",
+				"steady: POST /orders 201 p95 is 3.0 times as long: 20 ms before, 60 ms now",
+			},
+		},
+		"slower, without an empty path":      {before: noBaseline, after: comparableScript(16, 1), regressions: []string{"steady: POST", "steady: POST"}},
+		"as quick through a quicker network": {before: comparableScript(10, 2), after: comparableScript(10, 1), regressions: nil},
+		"slower, within the factor":          {before: comparableScript(10, 2), after: comparableScript(15, 1), regressions: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, after := runOf(c.before), runOf(c.after)
+			after.Target = "https://staging.example.com"
+
+			comparison := Compare(before, after, 0)
+
+			if !slices.EqualFunc(comparison.Regressions, c.regressions, strings.HasPrefix) || comparison.Incomparable != "" {
+				t.Errorf("regressions %q, incomparable %q", comparison.Regressions, comparison.Incomparable)
+			}
+		})
+	}
+}
+
+func TestCompare_WarnsOfAnotherEmptyPath(t *testing.T) {
+	t.Parallel()
+	few := comparableScript(10, 1)
+	few.Baseline.Count = leastForRelative - 1
+
+	for name, c := range map[string]struct {
+		before, after *Script
+		want          []string
+	}{
+		"slower":                    {before: comparableScript(10, 1), after: comparableScript(10, 2), want: []string{"steady: the empty path itself took p50 1 ms before and 2 ms now: k6, the machine or the network changed"}},
+		"quicker":                   {before: comparableScript(10, 0.2), after: comparableScript(10, 0.1), want: []string{"steady: the empty path itself took p50 0.20 ms before and 0.10 ms now: k6, the machine or the network changed"}},
+		"slower, within the factor": {before: comparableScript(10, 2), after: comparableScript(10, 3), want: nil},
+		"too few":                   {before: few, after: comparableScript(10, 9), want: nil},
+	} {
+		comparison := Compare(runOf(c.before), runOf(c.after), 0)
+
+		if !slices.Equal(comparison.Warnings, c.want) {
+			t.Errorf("%s: warnings %q", name, comparison.Warnings)
+		}
+	}
+}
+
+func TestComparison_Err(t *testing.T) {
+	t.Parallel()
+	const deployment = "https://staging.example.com"
+	few := comparableScript(10, 1)
+	few.Endpoints[0].Latency.Count = leastForComparison - 1
+	noBaseline := comparableScript(10, 1)
+	noBaseline.Baseline = nil
+	other := comparableScript(10, 1)
+	other.Name = "burst"
+
+	for name, c := range map[string]struct {
+		before, after *Script
+		target        string
+		want          string // empty: no error
+	}{
+		"the same": {before: comparableScript(10, 1), after: comparableScript(10, 1), target: OwnSystems, want: ""},
+		"slower": {
+			before: comparableScript(10, 1), after: comparableScript(16, 1), target: OwnSystems,
+			want: "slower than before: steady: POST /orders 201 p50 is 1.6 times as long: 10 ms before, 16 ms now; relative to the empty path 1.6 times; steady: " +
+				"POST /orders 201 p95 is 1.6 times as long: 20 ms before, 32 ms now; relative to the empty path 1.6 times",
+		},
+		"no common script": {before: other, after: comparableScript(10, 1), target: OwnSystems, want: "nothing could be compared: no script is in both runs"},
+		"too few": {
+			before: few, after: comparableScript(10, 1), target: deployment,
+			want: "nothing could be compared: no endpoint was answered successfully at least 100 times in both runs",
+		},
+		"no empty path": {
+			before: noBaseline, after: comparableScript(10, 1), target: OwnSystems,
+			want: "nothing could be compared: no endpoint was answered successfully at least 100 times in both runs, with at least 20 answers from the empty path beside it",
+		},
+		"no empty path of a deployment": {before: noBaseline, after: comparableScript(10, 1), target: deployment, want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, after := runOf(c.before), runOf(c.after)
+			before.Target, after.Target = c.target, c.target
+
+			comparison := Compare(before, after, 0)
+
+			got := ""
+			if err := comparison.Err(); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("the error is %q, want %q", got, c.want)
+			}
+
+			var table strings.Builder
+			if err := comparison.WriteTable(&table); err != nil {
+				t.Fatal(err)
+			}
+			saysSo := strings.Contains(table.String(), "NOTHING COULD BE COMPARED: "+comparison.Incomparable)
+			if saysSo != (comparison.Incomparable != "") {
+				t.Errorf("the table is:\n%s", table.String())
 			}
 		})
 	}
@@ -112,7 +230,7 @@ func TestComparison_WriteTable(t *testing.T) {
 		"ramp POST /token 200 - - - - not in this run",
 		"ramp orders accepted 34.3/s 34.3/s 1 -", "ramp iterations dropped 35 35 1 -",
 		"ramp knee 40/s - - - 40/s before, below the lowest rate now",
-		"regressions beyond 1.5 times: 1 - ramp: POST /orders 201 p95 is 3.0 times as long relative to the empty path",
+		"regressions beyond 1.5 times: 1 - ramp: POST /orders 201 p95 is 3.0 times as long: 195 ms before, 584 ms now; relative to the empty path 3.0 times",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in:\n%s", part, table.String())

@@ -94,7 +94,7 @@ func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
 	}{
 		"nothing was played": {
 			run:  &Run{Interrupted: "Redis does not start"},
-			want: []string{"NOT everything held", "Interrupted: Redis does not start", "No script was played."},
+			want: []string{"NOT everything held", "Interrupted: Redis does not start", "No script was played.", "Nothing could be compared: no script is in both runs."},
 		},
 		"interrupted": {
 			run:  &Run{Interrupted: "Ctrl-C", Scripts: []*Script{buildRamp(t)}},
@@ -134,7 +134,7 @@ func TestWritePage_ShowsRegressions(t *testing.T) {
 	}
 	defer file.Close()
 
-	if err := WritePage(file, &Run{Scripts: []*Script{after}}, &Run{K6: "v1.0.0", Scripts: []*Script{before}}); err != nil {
+	if err := WritePage(file, &Run{Target: OwnSystems, Scripts: []*Script{after}}, &Run{Target: OwnSystems, K6: "v1.0.0", Scripts: []*Script{before}}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(file.Name())
@@ -142,7 +142,7 @@ func TestWritePage_ShowsRegressions(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	mustContain(t, string(page), `<span class="broken">REGRESSION</span>`, "POST /orders 201 p50 is 4.0 times as long relative to the empty path",
+	mustContain(t, string(page), `<span class="broken">REGRESSION</span>`, "POST /orders 201 p50 is 4.0 times as long: ", "; relative to the empty path 4.0 times",
 		"the versions of k6 differ: v1.0.0 before,  now")
 	checkPage(t, string(page))
 }
