@@ -2,6 +2,7 @@ package results
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,7 @@ func Build(files ScriptFiles, options Options) (*Script, error) {
 		return nil, err
 	}
 
+	script.checkParts(files, samples, summaries)
 	script.describe(summaries)
 	script.fill(samples, options)
 	script.addBaseline(samples.emptyLatencies(""))
@@ -132,15 +134,16 @@ func (s *Script) readSamples(files ScriptFiles) (*sampleSet, error) {
 	return samples, nil
 }
 
-// readSummaries reads all summaries. A file that is missing or is no summary becomes a problem. A
-// file that exists and cannot be read is an error.
+// readSummaries reads all summaries. A file that is missing, is no summary or is that of an aborted
+// script becomes a problem. A file that exists and cannot be read is an error.
 func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
 	if len(files.Summaries) == 0 {
 		s.AddProblem("the script wrote no summary")
 	}
 
 	var summaries []summary
-	for _, name := range files.Summaries {
+	known := contents{}
+	for i, name := range files.Summaries {
 		text, err := os.ReadFile(filepath.Join(files.Folder, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			s.AddProblem("the script wrote no summary: there is no file %s", name)
@@ -155,10 +158,28 @@ func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
 			s.AddProblem("the script's summary in %s cannot be read: it is no valid JSON of the expected form", name)
 			continue
 		}
+		duplicate := known.add(sha256.Sum256(text), name)
+		if duplicate != "" {
+			s.AddProblem("%s", duplicate)
+		}
+		if read.Aborted {
+			s.addAborted(i+1, len(files.Summaries))
+		}
+
 		summaries = append(summaries, read)
 	}
 
 	return summaries, nil
+}
+
+// addAborted adds the problem that a part never began. The first part is 1; parts is how many there are.
+func (s *Script) addAborted(part, parts int) {
+	if parts == 1 {
+		s.AddProblem("the script was ended before it began")
+		return
+	}
+
+	s.AddProblem("part %d was ended before it began", part)
 }
 
 // describe copies what the script says of itself. All parts of a run say the same.

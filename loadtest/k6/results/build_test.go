@@ -148,7 +148,7 @@ func TestBuild_FailsWithoutFiles(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "invalid.json"), `{"title": 5`)
-	writeFile(t, filepath.Join(folder, "no-levels.json"), `{"title": "Title"}`)
+	writeFile(t, filepath.Join(folder, "no-levels.json"), `{"title": "Title", "metrics": {"http_reqs": {"values": {"count": 2}}}}`)
 	writeFile(t, filepath.Join(folder, "samples.json"), sampleLines)
 	writeFile(t, filepath.Join(folder, "wrong.json"), `{"metric":"vus","data":5}`+"\n"+sampleLines)
 	samples, summaries := []string{"samples.json"}, []string{"no-levels.json"}
@@ -220,11 +220,8 @@ func TestBuild_ReportsWhatCannotBeRead(t *testing.T) {
 // parts saw for themselves are not compared.
 func TestBuild_MergesParts(t *testing.T) {
 	t.Parallel()
-	files := rampFiles
-	files.Samples = append(files.Samples, files.Samples...)
-	files.Summaries = append(files.Summaries, files.Summaries...)
 
-	script, err := Build(files, Options{Name: "ramp", RelativeLevels: true})
+	script, err := Build(rampParts(t), Options{Name: "ramp", RelativeLevels: true})
 	if err != nil {
 		t.Fatal(err)
 	}

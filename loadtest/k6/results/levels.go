@@ -95,6 +95,19 @@ type summary struct {
 
 	Levels []summaryLevel
 
+	// Aborted says that setup() ended the script, so that it measured nothing.
+	Aborted bool
+
+	// Segment is the part of the run that this k6 played, such as "0:1/2"; empty for the whole.
+	Segment string
+
+	// Metrics are what k6 counted. Of them only the number of requests is read.
+	Metrics struct {
+		HTTPRequests struct {
+			Values struct{ Count float64 }
+		} `json:"http_reqs"`
+	}
+
 	// Only a script with steps has these; see Ramp.
 	Steps         []summaryStep
 	Knee, Ceiling *float64 // orders a second; nil: none

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ type sampleSet struct {
 	// empty.
 	names   []string
 	indexOf map[string]uint16
+
+	// contents are those of the files that were read.
+	contents contents
 
 	// problems say what is wrong with the files, such as a last line that is cut off.
 	problems []string
@@ -111,11 +115,12 @@ func newSamples() *sampleSet {
 		resends:    map[string]int{},
 		names:      []string{""},
 		indexOf:    map[string]uint16{"": 0},
+		contents:   contents{},
 	}
 }
 
-// readFile adds one file, which is decompressed if its name ends in .gz. An empty compressed file
-// becomes a problem. For other errors see read.
+// readFile adds one file, which is decompressed if its name ends in .gz. An empty compressed file, and
+// one with the content of another, becomes a problem. For other errors see read.
 //
 // The files of a distributed run (k6's execution segments) are added one after the other. The
 // clocks of the machines that wrote them have to agree.
@@ -126,20 +131,36 @@ func (s *sampleSet) readFile(path string) error {
 	}
 	defer file.Close()
 
+	name := filepath.Base(path)
 	if !strings.HasSuffix(path, ".gz") {
-		return s.read(file, filepath.Base(path))
+		return s.readOnce(file, name)
 	}
 
 	unzipped, err := gzip.NewReader(bufio.NewReader(file))
 	if isCutOff(err) {
-		s.problems = append(s.problems, fmt.Sprintf("k6's %s is empty", filepath.Base(path)))
+		s.problems = append(s.problems, fmt.Sprintf("k6's %s is empty", name))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 
-	return s.read(unzipped, filepath.Base(path))
+	return s.readOnce(unzipped, name)
+}
+
+// readOnce adds the lines of one part like read. It becomes a problem if they have been read before.
+func (s *sampleSet) readOnce(r io.Reader, name string) error {
+	hash := sha256.New()
+	if err := s.read(io.TeeReader(r, hash), name); err != nil {
+		return err
+	}
+
+	duplicate := s.contents.add(contentSum(hash.Sum(nil)), name)
+	if duplicate != "" {
+		s.problems = append(s.problems, duplicate)
+	}
+
+	return nil
 }
 
 // isCutOff reports whether an error means that a file ended too early.
