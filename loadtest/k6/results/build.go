@@ -199,12 +199,12 @@ func (s *Script) fill(samples *sampleSet, options Options) {
 	s.Began = began
 	s.TookSeconds = ended.Sub(began).Seconds()
 
+	s.Counts = samples.counts
 	s.addEndpoints(samples)
 	s.Checks = sortedChecks(samples)
 	s.Limits = checkLimits(samples, options.Limits, options.FreshAccounts)
 	s.Curves = curvesOf(samples)
 
-	s.Counts = samples.counts
 	for i := range s.Endpoints {
 		s.Counts.Requests += s.Endpoints[i].Latency.Count
 	}
@@ -226,12 +226,14 @@ type endpointSamples struct {
 	unexpected  int       // see Endpoint.Unexpected
 }
 
-// addEndpoints computes the rows of endpoints, the busiest first.
+// addEndpoints computes the rows of endpoints, the busiest first. Requests to the empty path have no
+// row and are only counted.
 func (s *Script) addEndpoints(samples *sampleSet) {
 	rows := map[endpointKey]*endpointSamples{}
 	for i := range samples.requests {
 		r := &samples.requests[i]
-		if samples.names[r.endpoint] == emptyPath {
+		if isEmptyPath(samples.names[r.endpoint]) {
+			s.Counts.EmptyPath++
 			continue
 		}
 

@@ -58,7 +58,7 @@ func TestBuild(t *testing.T) {
 	}
 
 	counts := script.Counts
-	if counts.Requests != 109 || counts.Iterations != 107 || counts.Dropped != 35 || counts.OrdersAccepted != 107 || counts.AllocatedVUs != 15 {
+	if counts.Requests != 109 || counts.EmptyPath != 23 || counts.Iterations != 107 || counts.Dropped != 35 || counts.OrdersAccepted != 107 || counts.AllocatedVUs != 15 {
 		t.Errorf("counts: %+v", counts)
 	}
 	if len(script.Orders["1"]) != 107 || script.Stores["1"] != 1 {
@@ -77,6 +77,25 @@ func TestBuild(t *testing.T) {
 	headline := script.Headline()
 	if !strings.HasPrefix(headline, want) || !strings.Contains(headline, "2 of 2 service levels held") {
 		t.Errorf("the headline is %q", headline)
+	}
+}
+
+// What k6 sends to find its own ceiling is no load on the service.
+func TestBuild_LeavesTheCeilingOut(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	addRequests(t, samples, createOrder, "1", 201)
+	addRequests(t, samples, emptyPath, "1", 404)
+	addRequests(t, samples, ceilingPath, "1", 404, 404, 404)
+	script := &Script{}
+
+	script.fill(samples, Options{})
+
+	if script.Counts.Requests != 1 || script.Counts.EmptyPath != 4 || len(script.Endpoints) != 1 {
+		t.Errorf("counts %+v, endpoints %+v", script.Counts, script.Endpoints)
+	}
+	if script.Curves.Requests[0] != 1 || len(samples.emptyLatencies("")) != 1 {
+		t.Errorf("curves %+v, empty path %v", script.Curves, samples.emptyLatencies(""))
 	}
 }
 

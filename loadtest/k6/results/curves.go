@@ -159,6 +159,8 @@ func (b *curveBuilder) addRequest(s *sampleSet, r *request) {
 	endpoint := s.names[r.endpoint]
 	if endpoint == emptyPath {
 		b.empty[i] = append(b.empty[i], r.took)
+	}
+	if isEmptyPath(endpoint) {
 		return
 	}
 

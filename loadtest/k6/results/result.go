@@ -202,7 +202,8 @@ type Endpoint struct {
 
 // Counts are totals of a script.
 type Counts struct {
-	Requests   int `json:"requests"` // without those to the empty path
+	Requests   int `json:"requests"`   // without those to the empty path
+	EmptyPath  int `json:"empty_path"` // requests to the empty path, those to find k6's ceiling included
 	Iterations int `json:"iterations"`
 	Dropped    int `json:"dropped"` // iterations that k6 could not start in time
 

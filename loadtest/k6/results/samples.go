@@ -27,7 +27,14 @@ const (
 	// The scripts request it now and then, so its latency is what the machine, k6 and the
 	// network take in the same run. It is no request of the API.
 	emptyPath = "GET empty path"
+
+	// ceilingPath is the same path, to which ramp.js sends orders as fast as k6 can, to find k6's own
+	// ceiling. Its latency and rate say nothing of the run.
+	ceilingPath = "POST empty path"
 )
+
+// isEmptyPath reports whether requests of this name are answered without the service's own work.
+func isEmptyPath(endpoint string) bool { return endpoint == emptyPath || endpoint == ceilingPath }
 
 // A sampleSet is what k6 measured in one run, or in several parts of one run.
 type sampleSet struct {
