@@ -50,7 +50,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<a href="ramp.html">k6's dashboard</a>`, `<a href="ramp.summary.json">summary</a>`,
 		`<svg viewBox="0 0 720 260" role="img" aria-label="Rates over time, per second"><title>`, "Latencies over time, milliseconds, logarithmic",
 		"iterations dropped</li>", "answers 429</li>", "failed: unexpected 5xx or no answer: none", ">2 s</text>", "ms</text>", "/s</text>",
-		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", `<td class="words">holds</td>`, "Knee: <strong>40/s</strong>",
+		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", `<td class="words">holds</td>`, "Knee: <strong>40/s</strong>: <strong>the service is at its limit</strong>. It is", "<th>empty path p99</th>", "<td>43.5 ms</td></tr>",
 		"k6 itself could send 900 such orders a second", "<li>after 6 s gateway was killed</li>", "<td>the empty path</td><td></td><td>23</td>",
 		"no order left Searching, so none has webhooks", "All checks of the script (1) found what they expected.",
 		"<strong>35 dropped</strong>", "sent again; besides 23 to the empty path</td>", "of 15</td>", "0.1 s by all virtual users",

@@ -12,6 +12,14 @@ const (
 
 	// defaultKneeP99 bounds the p99 of a step, in milliseconds, if the script names no bound.
 	defaultKneeP99 = 100
+
+	// leastForStep is how many answers from the empty path a step must have had before their p99 is
+	// shown.
+	leastForStep = 5
+
+	// limitShare is the part of the accepted orders' p99 from which on the empty path's p99 shows that
+	// the orders' time was spent outside the service.
+	limitShare = 0.5
 )
 
 // Ramp is the result of a script that offers orders in steps, each at a higher rate.
@@ -25,6 +33,10 @@ type Ramp struct {
 	// is null if the first step breaks, and if none does; KneeWords says which.
 	Knee      *float64 `json:"knee"`
 	KneeWords string   `json:"knee_words"`
+
+	// Verdict says what was at its limit in the first step that breaks: the service, or what tests
+	// it. It is empty if no step breaks.
+	Verdict string `json:"verdict"`
 
 	// Ceiling is how many orders a second k6 itself could send at most. It is measured in the same
 	// run by sending the requests of such orders to the empty path. It is null if that was not done.
@@ -50,6 +62,9 @@ type Step struct {
 	// slowest, whether it was never started, not answered or refused. Otherwise a service, or a
 	// k6, that does less would look quicker.
 	Latency Percentiles `json:"latency"`
+
+	// EmptyP99 is the p99 of the empty path during the step; null if it was requested too rarely.
+	EmptyP99 *Latency `json:"empty_p99_ms"`
 
 	// Broken says why the step is beyond what the service can do; empty if it is not.
 	Broken string `json:"broken"`
@@ -97,8 +112,40 @@ func rampOf(s *sampleSet, script summary) *Ramp {
 	}
 
 	ramp.findKnee()
+	ramp.Verdict = ramp.verdict(groups)
 
 	return ramp
+}
+
+// verdict says what was at its limit in the first step that breaks; empty if none does.
+func (r *Ramp) verdict(groups samplesByScenario) string {
+	for i := range r.Steps {
+		step := &r.Steps[i]
+		if step.Broken != "" {
+			accepted := groups.scenario(step.Scenario).created
+			return step.verdict(percentilesOf(accepted), r.KneeP99)
+		}
+	}
+
+	return ""
+}
+
+// verdict says what was at its limit in a step that breaks. accepted are the latencies of the orders
+// that were accepted, and kneeP99 is in milliseconds.
+func (s *Step) verdict(accepted Percentiles, kneeP99 float64) string {
+	hasAccepted := accepted.Count > 0
+	isSlowOutside := hasAccepted && s.EmptyP99 != nil && *s.EmptyP99 >= limitShare*accepted.P99
+	isQuick := hasAccepted && float64(accepted.P99) < kneeP99
+
+	switch {
+	case isSlowOutside:
+		return fmt.Sprintf("in the first step that breaks the empty path took p99 %v, too: k6, the machine or the network is at its limit, not the service",
+			*s.EmptyP99)
+	case s.Dropped > 0 && isQuick:
+		return "k6 had too few virtual users (LONGEST_WAIT)"
+	default:
+		return "the service is at its limit"
+	}
 }
 
 // findKnee sets the knee. Only the first step that breaks counts: a later one that happens to hold
@@ -144,6 +191,7 @@ func (r *Ramp) differsFrom(scriptKnee *float64) string {
 // stepSamples are the samples of one scenario that creates orders.
 type stepSamples struct {
 	created []float64 // latencies of the requests answered 201, in milliseconds
+	empty   []float64 // latencies of the answers from the empty path, in milliseconds
 
 	requests    int // to POST /orders, whatever they were answered
 	unavailable int // requests answered 503
@@ -173,8 +221,12 @@ func groupByScenario(s *sampleSet) samplesByScenario {
 
 	for i := range s.requests {
 		r := &s.requests[i]
-		if s.names[r.endpoint] == createOrder {
-			groups.scenario(s.names[r.scenario]).add(r)
+		scenario := s.names[r.scenario]
+		switch s.names[r.endpoint] {
+		case createOrder:
+			groups.scenario(scenario).add(r)
+		case emptyPath:
+			groups.scenario(scenario).addEmpty(r)
 		}
 	}
 	for _, d := range s.drops {
@@ -203,6 +255,13 @@ func (m *stepSamples) add(r *request) {
 		m.refused++
 	case 0:
 		m.unanswered++
+	}
+}
+
+// addEmpty adds a request to the empty path, if it was answered.
+func (m *stepSamples) addEmpty(r *request) {
+	if r.status != 0 {
+		m.empty = append(m.empty, r.took)
 	}
 }
 
@@ -238,6 +297,10 @@ func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
 	}
 	step.Latency = percentilesOf(latencies)
 
+	if len(measured.empty) >= leastForStep {
+		empty := percentilesOf(measured.empty)
+		step.EmptyP99 = &empty.P99
+	}
 	step.Broken = brokenBy(&step, kneeP99)
 
 	return step

@@ -76,6 +76,74 @@ func TestRampOf_Knee(t *testing.T) {
 	}
 }
 
+func TestRampOf_EmptyPathOfSteps(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	addStep(t, samples, "step_0010", 10, 0, 10)
+	addStep(t, samples, "step_0020", 20, 0, 10)
+	addEmpty(t, samples, "step_0010", leastForStep, 3)
+	addEmpty(t, samples, "step_0020", leastForStep-1, 3)
+	unanswered := samples.requests[len(samples.requests)-1]
+	unanswered.status = 0
+	samples.requests = append(samples.requests, unanswered)
+
+	ramp := rampOf(samples, summary{Steps: []summaryStep{
+		{Scenario: "step_0010", Offered: 10, Seconds: 1},
+		{Scenario: "step_0020", Offered: 20, Seconds: 1},
+	}})
+
+	enough, few := ramp.Steps[0].EmptyP99, ramp.Steps[1].EmptyP99
+	if enough == nil || *enough != 3 || few != nil {
+		t.Errorf("p99 of the empty path: %v and %v", enough, few)
+	}
+}
+
+func TestRampOf_Verdict(t *testing.T) {
+	t.Parallel()
+	const (
+		outside = "in the first step that breaks the empty path took p99 60.0 ms, too: k6, the machine or the network is at its limit, not the service"
+		tooFew  = "k6 had too few virtual users (LONGEST_WAIT)"
+		service = "the service is at its limit"
+	)
+
+	for name, c := range map[string]struct {
+		created, dropped int
+		ms               float64 // of an accepted order
+		emptyMs          float64
+		empty            int // answers from the empty path
+		want             string
+	}{
+		"nothing breaks":                 {created: 100, ms: 99, empty: 5, emptyMs: 60, want: ""},
+		"a slow empty path":              {created: 100, ms: 120, empty: 5, emptyMs: 60, want: outside},
+		"a slow empty path, and drops":   {created: 90, dropped: 10, ms: 50, empty: 5, emptyMs: 60, want: outside},
+		"an empty path below half of it": {created: 100, ms: 121, empty: 5, emptyMs: 60, want: service},
+		"too few of the empty path":      {created: 100, ms: 120, empty: 4, emptyMs: 60, want: service},
+		"drops of quick orders":          {created: 90, dropped: 10, ms: 99, empty: 5, emptyMs: 1, want: tooFew},
+		"drops of quick orders only":     {created: 90, dropped: 10, ms: 99, want: tooFew},
+		"drops of slow orders":           {created: 90, dropped: 10, ms: 100, empty: 5, emptyMs: 1, want: service},
+		"refusals without drops":         {created: 90, ms: 10, empty: 5, emptyMs: 1, want: service},
+		"nothing accepted":               {dropped: 100, empty: 5, emptyMs: 60, want: service},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			samples := newSamples()
+			addStep(t, samples, "step_0010", 10, 0, 1)
+			addStep(t, samples, "step_0100", c.created, c.dropped, c.ms)
+			addEmpty(t, samples, "step_0100", c.empty, c.emptyMs)
+			steps := []summaryStep{
+				{Scenario: "step_0010", Offered: 10, Seconds: 1},
+				{Scenario: "step_0100", Offered: 100, Seconds: 1},
+			}
+
+			ramp := rampOf(samples, summary{Steps: steps})
+
+			if ramp.Verdict != c.want {
+				t.Errorf("the verdict is %q; steps %+v", ramp.Verdict, ramp.Steps)
+			}
+		})
+	}
+}
+
 // What was not accepted is in the percentiles, as slowest.
 func TestRampOf_CountsWhatWasNotAccepted(t *testing.T) {
 	t.Parallel()
