@@ -233,21 +233,24 @@ func plotY(part float64) float64 { return plotBottom - part*(plotBottom-plotTop)
 // of the chart's height, from 0 to 1; NaN leaves a gap.
 func pathOf(heights []float64) string {
 	var path strings.Builder
-	isDrawing := false
 	for i, height := range heights {
 		if math.IsNaN(height) {
-			isDrawing = false
 			continue
 		}
 
 		x := plotX((float64(i) + 0.5) / float64(len(heights)))
 		y := plotY(height)
-		if !isDrawing {
-			// A line to where it begins makes a single bucket visible, as a dot.
+		isFirst := i == 0 || math.IsNaN(heights[i-1])
+		isLast := i == len(heights)-1 || math.IsNaN(heights[i+1])
+		switch {
+		case isFirst && isLast:
+			// A line of no length is not drawn. A very short one becomes a dot by its round ends.
+			fmt.Fprintf(&path, "M%.1f %.1fh0.01", x, y)
+		case isFirst:
 			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
+		default:
+			fmt.Fprintf(&path, "L%.1f %.1f", x, y)
 		}
-		fmt.Fprintf(&path, "L%.1f %.1f", x, y)
-		isDrawing = true
 	}
 
 	return path.String()

@@ -73,6 +73,18 @@ func (r *RelativeLevel) Words() string {
 // Held reports whether the level was held, by its threshold or relative to the machine.
 func (l *Level) Held() bool { return l.State == levelHeld || l.State == levelHeldRelative }
 
+// Class returns the CSS class that the page shows the state in.
+func (l *Level) Class() string {
+	switch l.State {
+	case levelHeld:
+		return "held"
+	case levelHeldRelative:
+		return "relative"
+	default:
+		return "broken"
+	}
+}
+
 // failure says in a sentence what was not held.
 func (l *Level) failure() string {
 	if l.State == levelNotMeasured {

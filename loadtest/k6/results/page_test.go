@@ -38,7 +38,8 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<li class="broken">k6 ended with status 107</li>`,
 		"Proves: limits are exact", "Cannot prove: that they are fair",
 		`<span class="broken">NOT HELD</span>`, `<span class="broken">NOT MEASURED</span>`,
-		"80 ms; 16 times the empty path&#39;s 5.0 ms (accepted: 20 times, at most 100.0 ms)", `<span class="held">held relative to this machine</span>`,
+		"<th>service level</th><th>measured</th><th>threshold</th><th>samples</th>",
+		"80 ms; 16 times the empty path&#39;s 5.0 ms (accepted: 20 times, at most 100.0 ms)</td><td>p(95)&lt;50 of http_req_duration</td><td>100</td>", `<span class="relative">held relative to this machine</span>`,
 		"<td>no answer</td>", "The empty path was not requested",
 		"<td>120 in 10 s</td><td>121</td>", `<tr><td><span class="broken">NOT HELD</span></td><td>POST /orders</td>`, "<td>cannot be known</td>",
 		"39 of 40 expected events arrived", "k6 left no dashboard", "no log",
@@ -50,7 +51,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<a href="ramp.html">k6's dashboard</a>`, `<a href="ramp.summary.json">summary</a>`,
 		`<svg viewBox="0 0 720 260" role="img" aria-label="Rates over time, per second"><title>`, "Latencies over time, milliseconds, logarithmic",
 		"iterations dropped</li>", "answers 429</li>", "failed: unexpected 5xx or no answer: none", ">2 s</text>", "ms</text>", "/s</text>",
-		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", `<td class="words">holds</td>`, "Knee: <strong>40/s</strong>: <strong>the service is at its limit</strong>. It is", "<th>empty path p99</th>", "<td>43.5 ms</td></tr>",
+		"<td>80/s for 1 s</td>", "not accepted", "breaks: only ", `<td class="words">holds</td>`, "Knee: <strong>40/s</strong>: <strong>the service is at its limit</strong>. It is", "<th>empty path p99</th>", `<td class="latency">43.5 ms</td></tr>`,
 		"k6 itself could send 900 such orders a second", "<li>after 6 s gateway was killed</li>", "<td>the empty path</td><td></td><td>23</td>",
 		"no order left Searching, so none has webhooks", "All checks of the script (1) found what they expected.",
 		"<strong>35 dropped</strong>", "sent again; besides 23 to the empty path</td>", "of 15</td>", "0.1 s by all virtual users",
@@ -106,7 +107,7 @@ func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
 		},
 		"everything held, near k6's ceiling": {
 			run:  &Run{Scripts: []*Script{near}},
-			want: []string{"Load test: everything held", "it may be k6's limit and not the service's. Use `make bench`"},
+			want: []string{"Load test: everything held", "it may be k6's limit and not the service's. Use make bench, or"},
 		},
 		"k6's ceiling is not known": {
 			run:  &Run{Scripts: []*Script{unknown}},
@@ -171,10 +172,10 @@ func TestChartsOf(t *testing.T) {
 		t.Errorf("ticks of latencies: %v", latenciesY)
 	}
 
-	if rates.Lines[0].Path != "M194.0 179.2L194.0 179.2L390.0 97.6L586.0 220.0" || rates.Lines[4].Path != "" {
+	if rates.Lines[0].Path != "M194.0 179.2L390.0 97.6L586.0 220.0" || rates.Lines[4].Path != "" {
 		t.Errorf("rates: %+v", rates.Lines)
 	}
-	if latencies.Lines[0].Path != "M194.0 220.0L194.0 220.0M586.0 16.0L586.0 16.0" || latencies.Lines[1].Path != "" {
+	if latencies.Lines[0].Path != "M194.0 220.0h0.01M586.0 16.0h0.01" || latencies.Lines[1].Path != "" {
 		t.Errorf("latencies: %+v", latencies.Lines)
 	}
 

@@ -302,7 +302,7 @@ func (s *Script) Passed() bool { return len(s.Failures) == 0 }
 
 // maxWebhookFailures is how many problems of webhooks are listed as failures; one more failure
 // says how many others there are.
-const maxWebhookFailures = 20
+const maxWebhookFailures = 5
 
 // CollectFailures sets Failures from the rest of the result. It must be called again after
 // something was added.
