@@ -10,7 +10,8 @@ import (
 
 // WriteJUnit writes the run in the format of JUnit, which CI systems read: a suite for each
 // script, and in it a case for the run of k6 itself and for each service level, limit and
-// check, and for the webhooks. A run that was interrupted has an additional suite with an error.
+// check, and for the webhooks. A script that was interrupted has an additional case with an error, and
+// a run that was interrupted an additional suite with one.
 func WriteJUnit(w io.Writer, run *Run) error {
 	document := junitDocument{Name: "load test"}
 	for _, script := range run.Scripts {
@@ -93,6 +94,9 @@ func suiteOf(script *Script) junitSuite {
 		suite.Timestamp = script.Began.UTC().Format("2006-01-02T15:04:05")
 	}
 
+	if script.Interrupted != "" {
+		suite.addError("the script is played to its end", script.interruption())
+	}
 	suite.add("k6 ran and left its results", strings.Join(script.runFailures(), "\n"))
 	for i := range script.Levels {
 		level := &script.Levels[i]
@@ -132,6 +136,13 @@ func (s *junitSuite) add(name, failure string) {
 
 	s.Cases = append(s.Cases, added)
 	s.Tests++
+}
+
+// addError adds a case that could not be decided.
+func (s *junitSuite) addError(name, why string) {
+	s.Cases = append(s.Cases, junitCase{Suite: s.Name, Name: name, Error: messageOf(why)})
+	s.Tests++
+	s.Errors++
 }
 
 // addWebhooks adds the case of the webhooks, which is skipped if they were not checked.

@@ -41,6 +41,24 @@ func TestWriteJUnit(t *testing.T) {
 	}
 }
 
+func TestWriteJUnit_OfAnInterruptedScript(t *testing.T) {
+	t.Parallel()
+	script := buildRamp(t)
+	script.Interrupted = "Ctrl-C"
+	script.CollectFailures()
+
+	_, text := writePageAndJUnit(t, &Run{Scripts: []*Script{script}})
+
+	var document junitDocument
+	if err := xml.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	suite := document.Suites[0]
+	if suite.Errors != 1 || suite.Failures != 0 || suite.Cases[0].Error == nil || suite.Cases[0].Error.Message != "interrupted: Ctrl-C" || suite.Tests != len(suite.Cases) {
+		t.Errorf("suite: %+v", suite)
+	}
+}
+
 // What came over the network may hold anything.
 func TestWriteJUnit_IsValidXML(t *testing.T) {
 	t.Parallel()

@@ -84,6 +84,9 @@ func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
 	t.Parallel()
 	nothingSent := &Script{Name: "steady"}
 	nothingSent.CollectFailures()
+	interrupted := buildRamp(t)
+	interrupted.Interrupted = "the gateway ended"
+	interrupted.CollectFailures()
 	near := buildRamp(t)
 	near.Ramp.Ceiling = pointerTo(60)
 	unknown := buildRamp(t)
@@ -100,6 +103,13 @@ func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
 		"interrupted": {
 			run:  &Run{Interrupted: "Ctrl-C", Scripts: []*Script{buildRamp(t)}},
 			want: []string{"NOT everything held", "Interrupted: Ctrl-C", "Webhooks were not checked."},
+		},
+		"a script was interrupted": {
+			run: &Run{Scripts: []*Script{interrupted}},
+			want: []string{
+				"NOT everything held", "</h2>\n<p class=\"broken\">Interrupted: the gateway ended. What follows was measured until then.</p>",
+				"FAILED: 3 s, 109 requests", "<td>POST /orders</td><td>201</td><td>107</td>",
+			},
 		},
 		"nothing was sent": {
 			run:  &Run{Scripts: []*Script{nothingSent}},

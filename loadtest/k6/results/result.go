@@ -134,6 +134,10 @@ type Script struct {
 	Began       time.Time `json:"began"`
 	TookSeconds float64   `json:"took_seconds"`
 
+	// Interrupted says why the script was ended before its time; empty if it was not. The driver sets
+	// it. The rest is what was measured until then.
+	Interrupted string `json:"interrupted"`
+
 	Levels    []Level    `json:"levels"`
 	Checks    []Check    `json:"checks"`
 	Limits    []LimitRow `json:"limits"`
@@ -307,7 +311,11 @@ const maxWebhookFailures = 5
 // CollectFailures sets Failures from the rest of the result. It must be called again after
 // something was added.
 func (s *Script) CollectFailures() {
-	s.Failures = s.runFailures()
+	s.Failures = nil
+	if s.Interrupted != "" {
+		s.Failures = append(s.Failures, s.interruption())
+	}
+	s.Failures = append(s.Failures, s.runFailures()...)
 
 	for i := range s.Levels {
 		level := &s.Levels[i]
@@ -360,11 +368,15 @@ func (s *Script) memoryFailures() []string {
 	return failures
 }
 
-// runFailures returns why the run as a whole proves nothing. Any other problem explains why there
-// are no service levels, so their absence is named only if there is none.
+// interruption says in a sentence that the script was interrupted.
+func (s *Script) interruption() string { return "interrupted: " + s.Interrupted }
+
+// runFailures returns why the run as a whole proves nothing. Any other problem, and an interruption,
+// explains why there are no service levels, so their absence is named only if there is none.
 func (s *Script) runFailures() []string {
 	failures := slices.Clone(s.Problems)
-	if len(s.Levels) == 0 && len(failures) == 0 {
+	isExplained := s.Interrupted != "" || len(failures) > 0
+	if len(s.Levels) == 0 && !isExplained {
 		failures = append(failures, "the script has no service levels")
 	}
 	if s.Counts.Requests == 0 {

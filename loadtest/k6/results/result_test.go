@@ -88,6 +88,19 @@ func TestScript_CollectFailures(t *testing.T) {
 	}
 }
 
+// What was measured until the interruption is judged as well, but need not be whole.
+func TestScript_CollectFailures_OfAnInterruptedScript(t *testing.T) {
+	t.Parallel()
+	script := &Script{Interrupted: "the gateway ended", Counts: Counts{Requests: 5}, Checks: []Check{{Name: "an order is accepted", Passes: 9, Fails: 1}}}
+
+	script.CollectFailures()
+
+	want := []string{"interrupted: the gateway ended", "check failed: an order is accepted: 1 of 10 answers were something else"}
+	if !slices.Equal(script.Failures, want) || script.Passed() {
+		t.Errorf("failures: %q", script.Failures)
+	}
+}
+
 func TestScript_CollectFailures_LimitsWebhookProblems(t *testing.T) {
 	t.Parallel()
 	check := receiver.Check{}
