@@ -105,6 +105,9 @@ func TestCompare_ComparesDeploymentsAbsolutely(t *testing.T) {
 			if !slices.EqualFunc(comparison.Regressions, c.regressions, strings.HasPrefix) || comparison.Incomparable != "" {
 				t.Errorf("regressions %q, incomparable %q", comparison.Regressions, comparison.Incomparable)
 			}
+			if comparison.Rows[0].Note != "" {
+				t.Errorf("the note is %q, though a ratio is there", comparison.Rows[0].Note)
+			}
 		})
 	}
 }
