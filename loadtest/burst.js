@@ -37,7 +37,7 @@ export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Bursts at exactly the limits',
   proves: 'A vendor gets all of 120 orders in 10 s and 600 in 60 s, not one more, and is admitted after the wait that a 429 names.',
-  cannot: 'It looks at one or two accounts; `make loadtest` counts the limits of all accounts of every script.',
+  cannot: 'It looks at one or two accounts; make loadtest counts the limits of all accounts of every script.',
   needs: { accounts: 2 },
   levels: [
     // Checked with a client-side exact window: only what is certain counts.

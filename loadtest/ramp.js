@@ -12,11 +12,11 @@ import exec from 'k6/execution';
 import { level, plan, quick } from './lib/levels.js';
 import { requireLimit } from './lib/limits.js';
 import { dice, draw } from './lib/orders.js';
-import { positives } from './lib/settings.js';
+import { ratesOf } from './lib/settings.js';
 import { scenariosOf, stepsOf } from './lib/steps.js';
 import { expect, open, seconds, vendor } from './lib/vendor.js';
 
-const rates = positives('RATES', '25,50,100,200,300,400,500');
+const rates = ratesOf('RATES', '25,50,100,200,300,400,500');
 const stepSeconds = seconds(__ENV.STEP || '5s');
 const longestWait = seconds(__ENV.LONGEST_WAIT || '1s');
 const steps = stepsOf(rates, stepSeconds);
@@ -25,7 +25,7 @@ export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Ramp to saturation',
   proves: `From ${rates[0]} to ${rates[rates.length - 1]} orders a second every order is accepted, or refused as the contract says; the rate from which on they are not is the knee.`,
-  cannot: 'The knee is that of this machine and of k6 on it, which needs more of it than the service does: what the service can do is measured by `make bench`.',
+  cannot: 'The knee is that of this machine and of k6 on it, which needs more of it than the service does: what the service can do is measured by make bench.',
   needs: { accounts: 16, orders: 1200 },
   tolerates: 'busy',
   steps,

@@ -12,11 +12,11 @@ import { level, plan } from './lib/levels.js';
 import { requireLimit } from './lib/limits.js';
 import { Rate } from './lib/metrics.js';
 import { dice, draw } from './lib/orders.js';
-import { positive } from './lib/settings.js';
+import { rateOf } from './lib/settings.js';
 import { expect, open, seconds, vendor } from './lib/vendor.js';
 
-const rate = positive('RATE', 30);
-const spike = positive('SPIKE', 10 * rate);
+const rate = rateOf('RATE', 30);
+const spike = rateOf('SPIKE', 10 * rate);
 const length = Math.max(3, Math.round(seconds(__ENV.DURATION || '40s') / 3)); // of each part
 const settle = 5; // seconds after the spike that do not count
 const longestWait = 1; // seconds; k6 starts every order as long as answers take no longer (Little's law)

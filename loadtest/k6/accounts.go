@@ -130,7 +130,8 @@ func originOf(text string) (string, error) {
 // isPlain reports whether a URL has a scheme of HTTP, a host and perhaps a path, and nothing else.
 func isPlain(u *url.URL) bool {
 	isHTTP := u.Scheme == "http" || u.Scheme == "https"
+	hasHost := u.Hostname() != "" && !strings.HasSuffix(u.Host, ":")
 	hasMore := u.User != nil || u.RawQuery != "" || u.Fragment != ""
 
-	return isHTTP && u.Host != "" && !hasMore
+	return isHTTP && hasHost && !hasMore
 }

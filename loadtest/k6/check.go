@@ -17,9 +17,10 @@ import (
 func check(ctx context.Context, args []string) error {
 	flags := newFlags("check", "FILE…", `checks the samples (k6 run --out json=NAME.samples.json.gz) and the summaries (SUMMARY=NAME.summary.json)
 of one script, of one run by hand or of all parts of a distributed run, and leaves result.json, report.html and
-junit.xml beside the first file`)
+junit.xml`)
 	name := flags.String("name", "", "what the script is called; empty: the first file's name up to its first dot")
 	accounts := flags.String("accounts", "", "the `file` of accounts, for limits that are not the contract's; empty: ACCOUNTS, if that is set")
+	to := flags.String("to", "", "the `folder` of the result; empty: that of the first file")
 	fresh := flags.Bool("fresh", false, "the accounts had not been used during the minute before")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -28,7 +29,13 @@ junit.xml beside the first file`)
 		return errors.New("name the files: at least one NAME.samples.json.gz and its NAME.summary.json")
 	}
 
-	files, err := filesToCheck(flags.Args())
+	if *to == "" {
+		*to = filepath.Dir(flags.Arg(0))
+	}
+	if err := mayStoreCheck(*to); err != nil {
+		return err
+	}
+	files, err := filesToCheck(*to, flags.Args())
 	if err != nil {
 		return err
 	}
@@ -58,7 +65,7 @@ junit.xml beside the first file`)
 	run := &results.Run{
 		Began:       result.Began,
 		TookSeconds: result.TookSeconds,
-		Target:      "as the files say",
+		Target:      checkedTarget,
 		Machine:     harness.DescribeMachine(ctx),
 		K6:          harness.K6Version,
 		Generator:   fmt.Sprintf("k6 ran by hand, in %d parts", len(files.Samples)),
@@ -79,10 +86,25 @@ junit.xml beside the first file`)
 	return nil
 }
 
-// filesToCheck sorts files into samples and summaries; at least one path is given. The result's folder is that of the
-// first file, and the names are relative to it. A file that does not exist is an error.
-func filesToCheck(paths []string) (results.ScriptFiles, error) {
-	files := results.ScriptFiles{Folder: filepath.Dir(paths[0])}
+// checkedTarget is the target of what was checked: the files do not name theirs.
+const checkedTarget = "as the files say"
+
+// mayStoreCheck returns an error if a folder has the result of something else than an earlier check, which would be lost.
+func mayStoreCheck(folder string) error {
+	stored, err := results.ReadFile(filepath.Join(folder, resultFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil || stored.Target != checkedTarget {
+		return fmt.Errorf("%s has the result of a run: name another folder with -to", folder)
+	}
+	return nil
+}
+
+// filesToCheck sorts files into samples and summaries, with names relative to the result's folder. A file that does not
+// exist is an error.
+func filesToCheck(folder string, paths []string) (results.ScriptFiles, error) {
+	files := results.ScriptFiles{Folder: folder}
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
 			return files, err

@@ -48,7 +48,7 @@ func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Printf("against %s, as %d accounts; webhooks: %s\n", results.TargetOf(origin), len(d.accounts), d.webhooks.description())
+	fmt.Printf("against %s; accounts: %d; webhooks: %s\n", results.TargetOf(origin), len(d.accounts), d.webhooks.description())
 	return d, nil
 }
 

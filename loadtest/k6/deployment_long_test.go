@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -141,9 +142,17 @@ func TestAccounts_LimitsAreRaisedAndGivenBack(t *testing.T) {
 		if was != is {
 			t.Errorf("the limits were %s and are %s", was, is)
 		}
+		text, err := os.ReadFile(os.Getenv("ACCOUNTS"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := prepareAccounts(t.Context(), []string{"-suspend"}); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := os.Stat(os.Getenv("ACCOUNTS")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the file without accounts is still there: %v", err)
+		}
+		t.Setenv("ACCOUNTS", string(text))
 		if _, err := openDeployment(t.Context(), &options{}); err == nil {
 			t.Error("a suspended account could log in")
 		}

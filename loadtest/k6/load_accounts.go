@@ -18,6 +18,8 @@ import (
 type accountsFile struct {
 	path     string
 	accounts []accountRecord
+
+	created, raised, restored, suspended int // accounts, by what was done
 }
 
 // readAccountsFile reads the file. A file that does not exist has no accounts.
@@ -79,11 +81,10 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 		return err
 	}
 
-	if err := file.apply(ctx, admin, wanted); err != nil {
-		return err
-	}
-	fmt.Printf("%d accounts: %s\n", len(file.accounts), absolutePath(*path))
-	return nil
+	err = file.apply(ctx, admin, wanted)
+	fmt.Printf("accounts: %d created, %d raised, %d given their limits back, %d suspended; %d are in %s\n",
+		file.created, file.raised, file.restored, file.suspended, len(file.accounts), absolutePath(*path))
+	return err
 }
 
 // accountChanges is what the command "accounts" has to do.
@@ -162,6 +163,7 @@ func (f *accountsFile) create(ctx context.Context, admin *client.Client, count i
 		if err := f.write(); err != nil {
 			return fmt.Errorf("account %s was created, and its secret could not be written: %w", created.AccountID, err)
 		}
+		f.created++
 	}
 	return nil
 }
@@ -194,6 +196,7 @@ func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders i
 		if err := f.write(); err != nil {
 			return err
 		}
+		f.raised++
 	}
 	return nil
 }
@@ -216,22 +219,30 @@ func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error 
 		if err := f.write(); err != nil {
 			return err
 		}
+		f.restored++
 	}
 	return nil
 }
 
-// suspend suspends each account.
+// suspend suspends each account and takes it out of the file, which is removed when it has no account any more.
 func (f *accountsFile) suspend(ctx context.Context, admin *client.Client) error {
-	for i := range f.accounts {
-		path, err := f.accounts[i].adminPath()
+	for len(f.accounts) > 0 {
+		a := &f.accounts[0]
+		path, err := a.adminPath()
 		if err != nil {
 			return err
 		}
 		if err := admin.Call(ctx, http.MethodPatch, path, map[string]bool{"suspended": true}, nil); err != nil {
-			return fmt.Errorf("suspend account %s: %w", f.accounts[i].AccountID, err)
+			return fmt.Errorf("suspend account %s: %w", a.AccountID, err)
+		}
+
+		f.accounts = f.accounts[1:]
+		f.suspended++
+		if err := f.write(); err != nil {
+			return err
 		}
 	}
-	return nil
+	return os.Remove(f.path)
 }
 
 // change sets the limits of the account at a path of the admin API. The record then has what the service answered.

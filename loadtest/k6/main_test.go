@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/harness"
@@ -128,7 +129,7 @@ func TestOriginOf_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{
 		"ftp://api.example.com", "https://user:secret@api.example.com", "https://api.example.com/?key=secret",
-		"https://api.example.com/#top", "https://", "https://api example.com",
+		"https://api.example.com/#top", "https://", "htp:/127.0.0.1", "https://api.example.com:", "https://api example.com",
 	} {
 		origin, err := originOf(given)
 
@@ -248,12 +249,12 @@ func TestFilesToCheck_SortsThemAndMissesNone(t *testing.T) {
 		paths = append(paths, path)
 	}
 
-	files, err := filesToCheck(paths)
+	files, err := filesToCheck(folder, paths)
 
 	if err != nil || len(files.Samples) != 2 || len(files.Summaries) != 1 || files.Folder != folder {
 		t.Errorf("%+v, %v", files, err)
 	}
-	if _, err := filesToCheck([]string{filepath.Join(folder, "none.json")}); err == nil {
+	if _, err := filesToCheck(folder, []string{filepath.Join(folder, "none.json")}); err == nil {
 		t.Error("a file that does not exist was taken")
 	}
 }
@@ -339,5 +340,76 @@ func TestAttemptLog_FindsGaps(t *testing.T) {
 		if log.hasGap != c.gap || len(log.delivered["o1"]) != c.seen {
 			t.Errorf("%s: gap %v, %d events; want %v and %d", name, log.hasGap, len(log.delivered["o1"]), c.gap, c.seen)
 		}
+	}
+}
+
+func TestExceptionsIn_CountsThemAndShowsTheFirst(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "k6.log")
+	const text = `time="2026-11-29T14:12:18Z" level=warning msg="Insufficient VUs"
+time="2026-11-29T14:12:19Z" level=error msg="Error: boom\n\tat default" executor=x scenario=one source=stacktrace
+time="2026-11-29T14:12:20Z" level=error msg="Error: bang" executor=x scenario=one source=stacktrace
+time="2026-11-29T14:12:21Z" level=error msg="thresholds on metrics 'checks' have been crossed"
+`
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	said := exceptionsIn(log)
+
+	if !strings.HasPrefix(said, "the script threw 2 exceptions") || !strings.Contains(said, "boom") || strings.Contains(said, "bang") {
+		t.Error(said)
+	}
+	if said := exceptionsIn(filepath.Join(t.TempDir(), "none.log")); said != "" {
+		t.Error(said)
+	}
+}
+
+func TestNewRunFolder_OfTheSameSecondIsAnother(t *testing.T) {
+	t.Setenv("DATA_DIR", t.TempDir())
+	now := time.Date(2026, 11, 29, 14, 0, 0, 0, time.UTC)
+
+	var folders []string
+	for range 3 {
+		folder, err := newRunFolder(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders = append(folders, filepath.Base(folder))
+	}
+
+	if got := strings.Join(folders, " "); got != "20261129T140000Z 20261129T140000Z-2 20261129T140000Z-3" {
+		t.Error(got)
+	}
+	all, err := runsFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if latest, err := os.Readlink(filepath.Join(all, "latest")); err != nil || latest != folders[2] {
+		t.Errorf("latest is %s, %v", latest, err)
+	}
+}
+
+func TestMayStoreCheck_KeepsTheResultOfARun(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := mayStoreCheck(folder); err != nil {
+		t.Error(err)
+	}
+
+	run := &results.Run{Target: checkedTarget}
+	if err := run.WriteFile(filepath.Join(folder, resultFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := mayStoreCheck(folder); err != nil {
+		t.Errorf("an earlier check is kept: %v", err)
+	}
+
+	run.Target = results.OwnSystems
+	if err := run.WriteFile(filepath.Join(folder, resultFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := mayStoreCheck(folder); err == nil {
+		t.Error("the result of a run would be lost")
 	}
 }

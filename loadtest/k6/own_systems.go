@@ -70,7 +70,7 @@ func (o *ownSystems) withSession(ctx context.Context, s *script, use func(contex
 				"OPS_URL=" + demo.OpsURL, "FLEET_CLIENT_ID=" + demo.Fleet.ClientID, "FLEET_CLIENT_SECRET=" + demo.Fleet.ClientSecret,
 			},
 			accounts: accounts,
-			fresh:    true,
+			isOwn:    true,
 			webhooks: &receivers{mux: system.Hooks, url: system.HooksURL},
 			programs: []harness.Process{
 				{Name: "gateway", PID: system.Gateway.PID()},

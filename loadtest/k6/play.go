@@ -68,12 +68,17 @@ func (p *player) playAll(ctx context.Context, t target, chosen []*script) error 
 	for _, s := range chosen {
 		fmt.Fprintf(p.out, "\n%s, at most %v\n", s.name, s.atMost)
 		result, err := p.play(ctx, t, s, folder)
+		if result != nil { // an interrupted script has a result, too
+			run.Scripts = append(run.Scripts, result)
+			p.print(result)
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			run.Interrupted = fmt.Sprintf("%s: %v", s.name, err)
 			break
 		}
-		run.Scripts = append(run.Scripts, result)
-		p.print(result)
 	}
 	run.TookSeconds = time.Since(began).Seconds()
 
@@ -107,7 +112,8 @@ func (p *player) print(result *results.Script) {
 var errNotHeld = errors.New("not everything held")
 
 // play plays one script. It returns an error for a run that could not take place, that was interrupted, or in which a
-// program ended that was not killed on purpose. A script that failed is a result and no error.
+// program ended that was not killed on purpose; what was measured until then is in the result, which is nil if nothing
+// was. A script that failed is a result and no error.
 func (p *player) play(ctx context.Context, t target, s *script, folder string) (*results.Script, error) {
 	var result *results.Script
 	err := t.withSession(ctx, s, func(ctx context.Context, session *session) error {
@@ -141,10 +147,11 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	}
 
 	result, err := results.Build(files, results.Options{
-		Name:          s.name,
-		File:          p.pathOnPage(s.path),
-		Limits:        limitsOf(session.accounts),
-		FreshAccounts: session.fresh,
+		Name:           s.name,
+		File:           p.pathOnPage(s.path),
+		Limits:         limitsOf(session.accounts),
+		FreshAccounts:  session.isOwn,
+		RelativeLevels: session.isOwn,
 	})
 	if err != nil {
 		return nil, err
@@ -153,17 +160,35 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	if outcome.problem != "" {
 		result.AddProblem("%s", outcome.problem)
 	}
-	hasOrders := len(result.Orders) > 0 || len(result.Stores) > 0
-	if !outcome.isAborted || hasOrders {
-		result.Webhooks, err = session.webhooks.compare(ctx, session.accounts, result)
-		if err != nil {
-			return nil, fmt.Errorf("check the webhooks: %w", err)
-		}
-		checkDelay(s, result)
+	if err := p.checkWebhooks(ctx, session, result); err != nil {
+		return nil, err
 	}
+	checkDelay(s, result)
 	result.CollectFailures()
 
 	return result, p.tidy(result, folder)
+}
+
+// checkWebhooks waits for the webhooks of a script and compares them. An interrupted script's webhooks are not checked.
+func (p *player) checkWebhooks(ctx context.Context, session *session, result *results.Script) error {
+	const why = "the script was interrupted"
+	isSilent := len(result.Orders) == 0 && len(result.Stores) == 0
+	if isSilent {
+		result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "the script has created no order"}
+		return nil
+	}
+
+	if ctx.Err() == nil {
+		fmt.Fprintln(p.out, "  k6 has ended; its orders' webhooks are awaited and compared")
+		checked, err := session.webhooks.compare(ctx, session.accounts, result)
+		if ctx.Err() == nil {
+			result.Webhooks = checked
+			return err
+		}
+	}
+	result.Interrupted = why
+	result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: why}
+	return nil
 }
 
 // longestDelay is how long 95 of 100 webhooks may take from their event to their arrival, in ms. A healthy service takes
@@ -217,16 +242,15 @@ func filesOf(name, folder string) results.ScriptFiles {
 
 // outcome is the result of a run of k6, except for its files.
 type outcome struct {
-	isAborted bool   // setup() or the script ended the test
-	problem   string // why the run proves nothing; empty: it ended as it should
+	problem string // why the run proves nothing; empty: it ended as it should
 
 	notes       []string // what was done to the system
 	programs    []harness.Watched
 	othersCores *float64 // processors that other programs kept busy; nil: not known
 }
 
-// runK6 runs k6 until it ends. It returns an error if k6 could not be started or ctx has ended; how k6 ended otherwise is
-// in the outcome.
+// runK6 runs k6 until it ends, or ctx does. It returns an error if k6 could not be started; how k6 ended is in the
+// outcome.
 func (p *player) runK6(ctx context.Context, s *script, session *session, files results.ScriptFiles) (*outcome, error) {
 	log, err := os.Create(filepath.Join(files.Folder, files.Log))
 	if err != nil {
@@ -258,12 +282,10 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 
 	code := cmd.ProcessState.ExitCode()
 	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+	case ctx.Err() != nil: // whoever called sees that, too
 	case bounded.Err() != nil:
 		result.problem = fmt.Sprintf("k6 did not end within %v", timeout)
 	case code == scriptAborted:
-		result.isAborted = true
 		result.problem = "k6 ended the script: " + lastLines(log.Name(), 1)
 	case code != 0 && code != thresholdsCrossed:
 		result.problem = fmt.Sprintf("k6 ended with %v: %s", err, lastLines(log.Name(), 8))
@@ -271,8 +293,13 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 		result.problem = otherThresholds(filepath.Join(files.Folder, files.Summaries[0]))
 	}
 
-	if caused.err != nil && result.problem == "" {
+	thrown := exceptionsIn(log.Name())
+	switch {
+	case result.problem != "" || ctx.Err() != nil:
+	case caused.err != nil:
 		result.problem = fmt.Sprintf("not all outages were caused: %v", caused.err)
+	case thrown != "":
+		result.problem = thrown
 	}
 	return result, nil
 }
@@ -385,6 +412,29 @@ func othersOf(before harness.Usage, watched []harness.Watched) *float64 {
 	}
 	others := max(0, busy)
 	return &others
+}
+
+// exceptionsIn says how many iterations of a script threw an exception, and shows the first; empty: none did. k6 has no
+// metric of them and goes on.
+func exceptionsIn(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	count, first := 0, ""
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, "source=stacktrace") {
+			continue
+		}
+		if count == 0 {
+			first = strings.TrimSpace(line)
+		}
+		count++
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the script threw %d exceptions, the first: %s", count, first)
 }
 
 // lastLines returns the last lines of a log; at most so many.

@@ -162,14 +162,15 @@ func (r *receivers) compare(ctx context.Context, accounts []*account, script *re
 	}
 
 	var total receiver.Check
-	orders, stores := 0, 0
+	orders, stores, foreign := 0, 0, 0
 	for _, a := range accounts {
 		received := r.byLabel[a.label]
 		histories, err := a.histories(ctx, script.Orders[a.label], received)
 		if err != nil {
 			return nil, err
 		}
-		checked := received.Check(histories, script.Stores[a.label])
+		checked, others := r.check(received, histories, script.Stores[a.label])
+		foreign += others
 		total.Expected += checked.Expected
 		total.Received += checked.Received
 		total.Duplicates += checked.Duplicates
@@ -180,7 +181,19 @@ func (r *receivers) compare(ctx context.Context, accounts []*account, script *re
 		orders += len(histories)
 		stores += script.Stores[a.label]
 	}
+	if foreign > 0 {
+		script.Notes = append(script.Notes, fmt.Sprintf("%d webhooks came of orders that are not this run's", foreign))
+	}
 	return results.WebhooksOf(results.WebhooksByReceiver, total, orders, stores), nil
+}
+
+// check compares what a receiver got. The accounts of a deployment may have webhooks of other orders, earlier ones or
+// those of somebody else, which count for nothing.
+func (r *receivers) check(received *receiver.Receiver, histories []receiver.History, stores int) (checked *receiver.Check, others int) {
+	if !r.removes {
+		return received.Check(histories, stores), 0
+	}
+	return received.CheckAmongOthers(histories, stores)
 }
 
 // settle waits until the last webhook of every order of an account has arrived, and those of its stores, or the deadline

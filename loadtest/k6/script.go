@@ -67,10 +67,11 @@ func inspect(ctx context.Context, k6, path string, env []string) (*script, error
 		needs: read.Ext.Loadtest.Needs,
 	}
 	s.needs.Accounts = max(1, s.needs.Accounts)
-	s.atMost, err = time.ParseDuration(read.TotalDuration)
+	exactly, err := time.ParseDuration(read.TotalDuration)
 	if err != nil {
 		return nil, fmt.Errorf("k6's description of %s: %w", path, err)
 	}
+	s.atMost = exactly.Round(time.Second)
 	return s, nil
 }
 

@@ -33,7 +33,7 @@ type target interface {
 type session struct {
 	env      []string // environment variables for k6: where the service is, and the accounts
 	accounts []*account
-	fresh    bool // the accounts have not been used before
+	isOwn    bool // a system of the driver's own, with new accounts, beside k6 on this machine
 	webhooks webhooks
 	programs []harness.Process // programs of the system, to be watched; none of a deployment
 

@@ -1,5 +1,6 @@
 // Service levels: k6 thresholds, each with a sentence for people beside it. A level for which nothing
 // was measured is not held.
+import exec from 'k6/execution';
 import { aligned, megabytes, milliseconds } from './format.js';
 import { countOf } from './metrics.js';
 import { isPart } from './settings.js';
@@ -14,6 +15,7 @@ const counters = ['http_reqs', 'iterations', 'data_sent', 'data_received', 'orde
 const always = [
   level('answered', 'rate==1', 'every request is answered, with no failure that the script does not ask for'),
   level('checks', 'rate==1', 'every answer is what the contract says'),
+  level('dropped_iterations', 'count==0', 'k6 offered everything that the rates ask for'),
   level('limit_headers_right', 'rate==1', "every answer's X-RateLimit headers are there and make sense"),
 ];
 
@@ -100,8 +102,14 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
   tolerate(tolerates);
   const isLevel = (l) => l.words !== ''; // the others are of shown()
 
-  // Whatever answers during an outage, such as a balancer, sends no limits' headers.
-  const applies = (l) => tolerates !== 'outage' || l.metric !== 'limit_headers_right';
+  // Whatever answers during an outage, such as a balancer, sends no limits' headers. Steps drop orders
+  // where they break, and a script may have a level of its own for what may be dropped.
+  const mayDrop = steps.length > 0 || levels.some((l) => l.metric.startsWith('dropped_iterations'));
+  const applies = (l) => {
+    if (l.metric === 'limit_headers_right') return tolerates !== 'outage';
+    if (l.metric === 'dropped_iterations') return !mayDrop;
+    return true;
+  };
   script = { title, proves, cannot, steps, levels: [...levels.filter(isLevel), ...always.filter(applies)] };
 
   const thresholds = {};
@@ -149,7 +157,7 @@ export function handleSummary(data) {
   if (__ENV.SUMMARY) {
     const { title, proves, cannot } = script;
     out[__ENV.SUMMARY] = JSON.stringify({
-      title, proves, cannot, aborted: wasAborted, levels, ...(steps && steps.result), metrics: data.metrics, checks: checksOf(data.root_group),
+      title, proves, cannot, aborted: wasAborted, segment: exec.test.options.executionSegment, levels, ...(steps && steps.result), metrics: data.metrics, checks: checksOf(data.root_group),
     }, null, 1);
   }
   return out;
@@ -264,7 +272,7 @@ function counts({ metrics, state, root_group: root }) {
   const rows = [
     ['iterations', perSecond(value('iterations'))],
     ['dropped iterations', String(value('dropped_iterations'))],
-    ['requests', perSecond(value('http_reqs'))],
+    ['requests', `${perSecond(value('http_reqs'))}, with those to the empty path`],
     ['orders accepted', perSecond(value('orders_accepted'))],
     ['refused with 429', String(value('refused'))],
     ['sent again', String(value('resends'))],

@@ -65,7 +65,7 @@ func TestLevels_OfNothingAreNotMeasured(t *testing.T) {
 
 			whole.requireExit(t, exitLevelsNotHeld)
 			whole.requireNotMeasured(t, l[0]+" "+l[1], l[2])
-			if !strings.Contains(whole.stdout, "\nLevels: NOT HELD, 1 of 4 service levels\n") {
+			if !strings.Contains(whole.stdout, "\nLevels: NOT HELD, 1 of ") {
 				t.Error("the summary does not say that one level did not hold")
 			}
 		})
@@ -263,5 +263,17 @@ func TestSummary_IsLeftToK6WhereSummaryIsK6(t *testing.T) {
 	r.requireExit(t, exitHeld)
 	if !strings.Contains(r.stdout, "THRESHOLDS") || strings.Contains(r.stdout, "A till: held") {
 		t.Error("k6's own summary is not there, or not alone")
+	}
+}
+
+func TestLevels_WhatK6DropsIsNotHeldInAnyScript(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+
+	r := play(t, "drops.js", api.settings(nil))
+
+	r.requireExit(t, exitLevelsNotHeld)
+	if !strings.Contains(r.stdout, "✗ k6 offered everything that the rates ask for") {
+		t.Errorf("the summary does not name what was dropped:\n%s", r.stdout)
 	}
 }

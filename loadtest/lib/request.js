@@ -8,6 +8,7 @@
 // first byte of an answer, k6 (Go's HTTP client) sends a GET, or a request with an X-Idempotency-Key, a
 // second time by itself. It counts both as one request.
 import http from 'k6/http';
+import exec from 'k6/execution';
 
 // send returns the response to a request. If there was none it returns one with the status 0 and the
 // error.
@@ -30,14 +31,22 @@ export async function sendAsync(method, url, text, params) {
   }
 }
 
-// Each VU prints so many lost answers at most; the metrics count them all.
+// Only the first VUs print what is wrong, because hundreds would print the same.
+const heardVUs = 10;
+
+// isHeard reports whether this VU prints what is wrong.
+export function isHeard() {
+  return exec.vu.idInTest <= heardVUs;
+}
+
+// Each of them prints so many lost answers at most; the metrics count them all.
 const shownLosses = 2;
 let losses = 0;
 
 function lostResponse(sent, thrown, params) {
   const error = String(thrown.message || thrown).replace(/^\w+ "[^"]*": /, ''); // without method and URL
   losses++;
-  if (losses <= shownLosses) {
+  if (losses <= shownLosses && isHeard()) {
     const last = losses === shownLosses ? '; this VU shows no more of these' : '';
     console.warn(`no answer to ${params.tags.name}: ${error}${last}`);
   }

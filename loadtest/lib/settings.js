@@ -30,11 +30,11 @@ export function originOf(text, setting = 'BASE_URL') {
   const scheme = privateHost.test(given) ? 'http://' : 'https://';
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : scheme + given;
 
-  const parts = url.match(/^(https?:\/\/[^/?#@\s]+)([^?#@\s]*)$/i);
+  const parts = url.match(/^(https?:\/\/(?:\[[0-9a-f:.]+\]|[^/?#@:\s]+)(?::\d+)?)(\/[^?#@\s]*)?$/i);
   if (!parts) {
     throw new Error(`${setting} must be like https://api.example.com, without credentials, query or fragment`);
   }
-  const [, host, path] = parts;
+  const [, host, path = ''] = parts;
   return host + path.replace(/\/api\/(vendor|fleet)(\/.*)?$/, '').replace(/\/+$/, '');
 }
 
@@ -108,19 +108,19 @@ export function missingCredentials() {
   return !list.every((a) => a.clientId && a.clientSecret);
 }
 
-// positive returns a setting as a number above 0.
-export function positive(name, otherwise) {
-  return positives(name, String(otherwise))[0];
+// rateOf returns a setting as a rate, a whole number above 0.
+export function rateOf(name, otherwise) {
+  return ratesOf(name, String(otherwise))[0];
 }
 
-// positives returns a setting that is a list of numbers above 0, separated by commas.
-export function positives(name, otherwise) {
+// ratesOf returns a setting that is a list of rates, separated by commas.
+export function ratesOf(name, otherwise) {
   const given = __ENV[name] || otherwise;
-  const numbers = given.split(',').map(Number);
-  if (!numbers.every((n) => n > 0 && n < Infinity)) {
-    throw new Error(`${name} is "${given}": it must be a number above 0, or a list of them where the script takes several`);
+  const rates = given.split(',').map(Number);
+  if (!rates.every((rate) => Number.isInteger(rate) && rate > 0)) {
+    throw new Error(`${name} is "${given}": it must be a whole number above 0, or a list of them where the script takes several`);
   }
-  return numbers;
+  return rates;
 }
 
 const units = { d: 86400, h: 3600, m: 60, s: 1, ms: 1e-3, us: 1e-6, 'µs': 1e-6, ns: 1e-9 };

@@ -97,6 +97,8 @@ func TestBaseURL_OfAnotherKindIsRefusedWithoutRepeatingIt(t *testing.T) {
 		"user:" + recognisableSecret + "@api.example.com",
 		"https://user:half/" + recognisableSecret + "@api.example.com",
 		"ftp://api.example.com",
+		"htp:/127.0.0.1",
+		"https://api.example.com:port",
 		"https://",
 		"https:///api/vendor/v1",
 		"https://api example.com",

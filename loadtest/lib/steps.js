@@ -50,6 +50,7 @@ export function scenariosOf(steps, { exec, longestWait }) {
 
 const durationIn = (scenario) => `http_req_duration{name:POST /orders,scenario:${scenario}}`;
 const acceptedIn = (scenario) => `orders_accepted{scenario:${scenario}}`;
+const emptyIn = (scenario) => `http_req_duration{name:GET empty path,scenario:${scenario}}`;
 const startedIn = (scenario) => `iterations{scenario:${scenario}}`;
 const droppedIn = (scenario) => `dropped_iterations{scenario:${scenario}}`;
 
@@ -58,7 +59,7 @@ const droppedIn = (scenario) => `dropped_iterations{scenario:${scenario}}`;
 export function seriesOfSteps(steps) {
   if (steps.length === 0) return [];
   const series = steps.flatMap(({ scenario }) => [
-    [durationIn(scenario), 'max>=0'], [acceptedIn(scenario), 'count>=0'], [startedIn(scenario), 'count>=0'], [droppedIn(scenario), 'count>=0'],
+    [durationIn(scenario), 'max>=0'], [acceptedIn(scenario), 'count>=0'], [startedIn(scenario), 'count>=0'], [droppedIn(scenario), 'count>=0'], [emptyIn(scenario), 'max>=0'],
   ]);
   return [...series, [startedIn(ceilingScenario), 'count>=0']];
 }
@@ -78,24 +79,26 @@ export function textOfSteps(steps, metrics) {
     const isAccepted = accepted >= enoughAccepted * offered;
     const isQuick = values.count > 0 && values['p(99)'] <= kneeP99;
     const isHeld = isAccepted && isQuick;
-    return { ...step, total: offered, accepted, dropped, values, isHeld };
+    const empty = (metrics[emptyIn(step.scenario)] || { values: {} }).values;
+    return { ...step, total: offered, accepted, dropped, values, empty, isHeld };
   });
 
   const firstBroken = measured.findIndex((s) => !s.isHeld);
   const knee = kneeOf(steps, firstBroken);
   const ceiling = count(startedIn(ceilingScenario)) / ceilingSeconds / requestsPerOrder; // orders a second
 
-  const rows = [['offered/s', 'orders', 'accepted', 'dropped', 'p50 ms', 'p95', 'p99', 'p99.9', 'max', '']];
+  const rows = [['offered/s', 'orders', 'accepted', 'dropped', 'p50 ms', 'p95', 'p99', 'p99.9', 'max', 'empty p99', '']];
   for (const s of measured) {
     const quantiles = ['p(50)', 'p(95)', 'p(99)', 'p(99.9)', 'max'].map((q) => milliseconds(s.values[q]));
-    rows.push([String(s.offered), String(s.total), String(s.accepted), String(s.dropped), ...quantiles, s.isHeld ? 'held' : 'BROKEN']);
+    rows.push([String(s.offered), String(s.total), String(s.accepted), String(s.dropped), ...quantiles, milliseconds(s.empty['p(99)']), s.isHeld ? 'held' : 'BROKEN']);
   }
   const lines = [
     ...aligned(rows),
-    `  Durations are of the orders that k6 started; \`make loadtest\` counts those that it did not start as the slowest.`,
+    `  Durations are of the orders that k6 started; make loadtest counts those that it did not start as the slowest.`,
     `  Knee, the last rate before the first that breaks (fewer than 999 of 1,000 accepted, or p99 above ${kneeP99} ms): ${kneeText(steps, firstBroken)}.`,
     `  k6 itself can send ${ceiling.toFixed(0)} such orders a second at most on this machine, measured on an empty path.`,
   ];
+  if (firstBroken >= 0) lines.push(`  ${causeOf(measured[firstBroken])}.`);
   return { lines, result: { steps, knee, kneeP99, ceiling } };
 }
 
@@ -110,6 +113,17 @@ function offeredIn({ offered, seconds }, begun) {
 // breaks, and if none does (firstBroken is -1).
 function kneeOf(steps, firstBroken) {
   return firstBroken > 0 ? steps[firstBroken - 1].offered : null;
+}
+
+// causeOf says whose limit broke a step, in words.
+function causeOf({ values, empty, dropped }) {
+  const isSlowEverywhere = empty.count > 0 && empty['p(99)'] >= values['p(99)'] / 2;
+  if (isSlowEverywhere) {
+    return `In the first step that breaks the empty path took p99 ${milliseconds(empty['p(99)'])} ms, too: k6, the machine or the network is at its limit, not the service`;
+  }
+  const hasFewUsers = dropped > 0 && values['p(99)'] <= kneeP99;
+  if (hasFewUsers) return 'k6 had too few virtual users for the first step that breaks (LONGEST_WAIT)';
+  return 'The first step that breaks is at the limit of the service';
 }
 
 // kneeText returns the knee for people.

@@ -12,7 +12,7 @@ import { Answer, isText, listIn } from './answer.js';
 import { confirmStore } from './fleet.js';
 import { accepted, admitted, answered, expectations, limitHeaders, refused, registered, resends, waited } from './metrics.js';
 import { branch } from './orders.js';
-import { send, sendAsync } from './request.js';
+import { isHeard, send, sendAsync } from './request.js';
 import { accounts, fleetId, missingCredentials, origin, seconds } from './settings.js';
 import { seal, unseal } from './tokens.js';
 
@@ -422,7 +422,8 @@ export function pause(ms) {
   return new Promise((resume) => setTimeout(resume, ms));
 }
 
-// Each VU prints so many answers that differ from what a check expects; k6's checks count them all.
+// Each of the first VUs prints so many answers that differ from what a check expects; k6's checks count
+// them all.
 const shownPerCheck = 2;
 const differences = {};
 
@@ -434,7 +435,7 @@ export function expect(a, what, holds) {
   if (ok) return true;
 
   differences[what] = (differences[what] || 0) + 1;
-  if (differences[what] <= shownPerCheck) {
+  if (differences[what] <= shownPerCheck && isHeard()) {
     const last = differences[what] === shownPerCheck ? '; this VU shows no more of these' : '';
     console.warn(`not so: ${what}: answered ${a instanceof Answer ? a : `${a.status} ${a.body}`}${last}`);
   }

@@ -56,6 +56,34 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 	if got := counts.Events["store.activated"]; got != stores {
 		c.Problems.Add("%d store.activated for %d stores", got, stores)
 	}
+	c.addWrong(&counts)
+	return c
+}
+
+// CheckAmongOthers compares the webhooks of some orders of an account, and of some of its stores, with these. Webhooks of
+// other orders and stores are no problem; others is how many there were.
+func (r *Receiver) CheckAmongOthers(orders []History, stores int) (c *Check, others int) {
+	counts := r.Counts()
+	activated := counts.Events["store.activated"]
+	c = &Check{Expected: stores, Received: min(stores, activated), Duplicates: counts.Duplicates}
+	for i := range orders {
+		line := r.Timeline(orders[i].OrderID)
+		c.order(&orders[i], line)
+		c.Received += len(line)
+	}
+
+	if c.Received != c.Expected {
+		c.Problems.Add("%d webhooks received, %d expected", c.Received, c.Expected)
+	}
+	if activated < stores {
+		c.Problems.Add("%d store.activated for %d stores", activated, stores)
+	}
+	c.addWrong(&counts)
+	return c, activated + counts.Events["delivery.status_changed"] - c.Received
+}
+
+// addWrong adds the problems of what no receiver should get.
+func (c *Check) addWrong(counts *Counts) {
 	if counts.Changed > 0 {
 		c.Problems.Add("%d webhooks came again with other bytes", counts.Changed)
 	}
@@ -66,7 +94,6 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 		c.Problems.Add("%d webhooks of the unknown type %s", n, event)
 	}
 	slices.Sort(c.Problems)
-	return c
 }
 
 // order compares an order's history with its webhooks and with how it was to end.

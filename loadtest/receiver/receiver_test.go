@@ -211,3 +211,35 @@ func TestNew_RefusesNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// What one script has created is compared by itself, whoever else uses the account; alone, nothing else may arrive.
+func TestCheck_AmongOthersLooksAtItsOwnOrders(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, Options{})
+	send(t, r, statusChanged("e1", "mine", "Assigned", now))
+	send(t, r, statusChanged("e2", "another's", "Assigned", now))
+	send(t, r, statusChanged("e3", "another's", "PickingUp", now.Add(time.Second)))
+	mine := History{OrderID: "mine", Status: "Assigned", End: "Assigned"}
+	for _, status := range []string{"Searching", "Assigned"} {
+		mine.Events = append(mine.Events, struct {
+			Status string
+			At     time.Time
+		}{Status: status})
+	}
+
+	among, others := r.CheckAmongOthers([]History{mine}, 0)
+	alone := r.Check([]History{mine}, 0)
+
+	if len(among.Problems) > 0 || among.Expected != 1 || among.Received != 1 || others != 2 {
+		t.Errorf("%+v, %d others", among, others)
+	}
+	if len(alone.Problems) == 0 {
+		t.Error("webhooks of unknown orders are no problem")
+	}
+
+	mine.Events = append(mine.Events, mine.Events[1])
+	missing, _ := r.CheckAmongOthers([]History{mine}, 1)
+	if len(missing.Problems) != 3 { // the order's history, the number of webhooks, the store's
+		t.Errorf("%q", missing.Problems)
+	}
+}
