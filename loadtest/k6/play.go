@@ -171,7 +171,7 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 
 // checkWebhooks waits for the webhooks of a script and compares them. An interrupted script's webhooks are not checked.
 func (p *player) checkWebhooks(ctx context.Context, session *session, result *results.Script) error {
-	const why = "the script was interrupted"
+	const why = "by a signal, before its end"
 	isSilent := len(result.Orders) == 0 && len(result.Stores) == 0
 	if isSilent {
 		result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "the script has created no order"}
