@@ -102,6 +102,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make([]Watched, len(processes))
 	begun := make([]Usage, len(processes)) // at the first look
+
 	look := func() {
 		for i, p := range processes {
 			proc, err := procfs.NewProc(p.PID)
@@ -110,13 +111,16 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			}
 			memory, err := proc.NewStatus()
 			used, failure := Measure(p)
-			if err != nil || failure != nil || memory.VmHWM == 0 { // 0: it has ended and waits for its parent
+			hasEnded := memory.VmHWM == 0 // and waits for its parent
+			if err != nil || failure != nil || hasEnded {
 				continue
 			}
+
 			w := &seen[i]
 			if w.Name == "" {
 				w.Name, w.Begin, begun[i] = p.Name, memory.VmRSS, used
 			}
+
 			used = used.Since(begun[i])
 			w.Cores = used[p.Name] / max(used["seconds"], 1e-9)
 			w.Now, w.Peak = memory.VmRSS, memory.VmHWM
@@ -124,6 +128,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			w.AfterThird = w.resident[len(w.resident)/3]
 		}
 	}
+
 	look()
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -131,6 +136,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			look()
 		}
 	})
+
 	return func() []Watched {
 		cancel()
 		watching.Wait()
