@@ -88,9 +88,35 @@ func run(ctx context.Context, o options) (err error) {
 			}()
 		}
 	}
+	endK6 := prepareK6(ctx, packages)
+	defer endK6()
 	err = goTests(ctx, o, packages, append(os.Environ(), env...))
 	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
 	return err
+}
+
+// prepareK6 compiles k6, which takes minutes, beside the first tests and at the lowest priority, if packages whose tests
+// need it are among those that run. Those tests wait for it, or say why it cannot be had (harness.K6). The returned
+// function must be called when the tests have ended.
+func prepareK6(ctx context.Context, packages []string) (end func()) {
+	isNeeded := slices.Contains(packages, "vendorapi/loadtest/lib") || slices.Contains(packages, "vendorapi/loadtest/k6")
+	if !isNeeded {
+		return func() {}
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, "nice", "-n", "19", "go", "run", "./loadtest/k6", "-install")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Run() // the tests report it
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // goTests runs go test once with the race detector and once, for what has no
