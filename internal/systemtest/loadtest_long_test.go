@@ -27,14 +27,14 @@ import (
 // are dropped; and it expects the wrong answer, so that requests count as failed. %[1]s is the folder of the library.
 const overload = `
 import exec from 'k6/execution';
-import { plan } from '%[1]s/levels.js';
+import { level, plan } from '%[1]s/levels.js';
 import { dice, draw } from '%[1]s/orders.js';
 import { expect, open, vendor } from '%[1]s/vendor.js';
 
 export const options = plan({
   title: 'Overload',
   proves: '',
-  levels: [],
+  levels: [level('dropped_iterations', 'count>0', 'more is offered than can be sent')],
   scenarios: {
     till: { executor: 'constant-arrival-rate', rate: 100, duration: '3s', preAllocatedVUs: 4, gracefulStop: '30s' },
   },
