@@ -210,7 +210,7 @@ func checkShown(t *testing.T, panel, text string, series []map[string]string) {
 
 // k6Labels are the labels that a series of k6 may have: the library's tags, and the system tags that plan() in
 // loadtest/lib/levels.js asks k6 for.
-var k6Labels = strings.Fields("__name__ account check error error_code expected_response method name reason scenario status")
+var k6Labels = strings.Fields("__name__ account check error error_code expected_response group method name reason scenario status")
 
 // checkK6Labels holds that the series that k6 wrote have no other labels, no secrets, and no label that has a value of
 // its own for every order.
