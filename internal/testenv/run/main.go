@@ -128,6 +128,7 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 	if o.count > 1 { // once is what may come from the cache
 		args = append(args, "-count", fmt.Sprint(o.count))
 	}
+
 	goTest := func(cgo string, more ...string) error {
 		cmd := exec.CommandContext(ctx, "go", append(slices.Clone(args), more...)...)
 		cmd.Env, cmd.Stdout, cmd.Stderr = append(slices.Clone(env), "CGO_ENABLED="+cgo), os.Stdout, os.Stderr
@@ -136,6 +137,7 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 		return cmd.Run()
 	}
+
 	// Nothing shares what is compiled for the race detector, so it can do without a
 	// debugger's tables.
 	raced, plain := []string{"-race", "-gcflags=all=-dwarf=false"}, []string(nil)
