@@ -106,6 +106,7 @@ func TestCompose_PrometheusTakesRemoteWritesOnlyWhenAsked(t *testing.T) {
 func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 	t.Parallel()
 	p := whole(t)
+
 	instances := map[string]string{}
 	published := map[string]string{}
 	for name, s := range p.Services {
@@ -119,6 +120,7 @@ func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 			}
 			instances[*value] = name
 		}
+
 		for _, port := range s.Ports {
 			if other := published[port.Published]; other != "" {
 				t.Errorf("%s and %s publish %s", name, other, port.Published)
@@ -129,6 +131,7 @@ func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 	if len(instances) != 3 {
 		t.Errorf("instances %v", instances)
 	}
+
 	// Apart from their names, replicas are the same.
 	for _, pair := range [][2]string{{"gateway-1", "gateway-2"}, {"worker-1", "worker-2"}} {
 		a, b := p.Services[pair[0]], p.Services[pair[1]]
@@ -226,6 +229,7 @@ var target = regexp.MustCompile(`\b([a-z]+(?:-[0-9]+)?):(80[0-9]{2})\b`)
 func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 	t.Parallel()
 	p := whole(t)
+
 	listens := func(s types.ServiceConfig, port string) bool {
 		for _, value := range s.Environment {
 			if value != nil && *value == "0.0.0.0:"+port {
@@ -234,6 +238,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 		}
 		return false
 	}
+
 	for name, want := range map[string]int{"configs/haproxy/haproxy.cfg": 14, "configs/prometheus/prometheus.yml": 5} {
 		found := target.FindAllStringSubmatch(readFile(t, name), -1)
 		if len(found) != want {
@@ -245,6 +250,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 			}
 		}
 	}
+
 	if !strings.Contains(readFile(t, "configs/grafana/datasource.yml"), "http://prometheus:9090") {
 		t.Error("Grafana asks somebody else than the service prometheus")
 	}
@@ -256,19 +262,23 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	t.Parallel()
 	p := whole(t)
+
 	for _, name := range []string{"gateway-1", "gateway-2"} {
 		if from := p.Services[name].Environment["PROXY_PROTOCOL_FROM"]; from == nil || !strings.HasPrefix(*from, "172.16.0.0/12") {
 			t.Errorf("%s believes the balancer at %v", name, from)
 		}
 	}
+
 	for variable, want := range map[string]string{"PANEL_SECURE_COOKIES": "true", "PANEL_TRUSTED_PROXIES": "", "PANEL_PROXY_PROTOCOL_FROM": "172.16.0.0/12", "TRACKING_ADDR": "0.0.0.0:8084"} {
 		if value := p.Services["reporting"].Environment[variable]; value == nil || !strings.HasPrefix(*value, want) {
 			t.Errorf("reporting's %s is %v", variable, value)
 		}
 	}
+
 	if command := strings.Join(p.Services["redis"].Command, " "); !regexp.MustCompile(` --maxmemory [1-9][0-9]*(mb|gb)\b`).MatchString(command) {
 		t.Errorf("redis has no limit of memory: %s", command)
 	}
+
 	// The container's limit never ends a Redis that its own would let be.
 	for _, c := range []struct {
 		env  []string
@@ -282,6 +292,7 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 			t.Errorf("with %v Redis's container is limited to %v: %v", c.env, p.Services["redis"].MemLimit, err)
 		}
 	}
+
 	if !strings.Contains(readFile(t, "configs/redis.conf"), "\nmaxmemory-policy noeviction\n") {
 		t.Error("a full Redis drops orders")
 	}

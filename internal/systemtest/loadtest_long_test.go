@@ -231,9 +231,11 @@ func checkK6Labels(t *testing.T, series []map[string]string, secrets ...string) 
 			values[name][value] = true
 		}
 	}
+
 	if len(series) == 0 {
 		t.Error("k6 has written nothing")
 	}
+
 	for name, all := range values {
 		if name != "__name__" && len(all) > 20 {
 			t.Errorf("the label %s has %d values", name, len(all))

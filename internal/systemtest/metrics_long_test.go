@@ -55,27 +55,33 @@ func running(t *testing.T) map[string]string {
 	s := startStack(t, stack.Options{Reporting: true, Receiver: true, CourierStep: 100 * time.Millisecond})
 	secure, _, err := s.AddGateway(t.Context())
 	must(t, err)
+
 	authority, err := stack.NewAuthority("test")
 	must(t, err)
 	files, err := authority.Issue(t.TempDir(), time.Now().Add(time.Hour), "127.0.0.1")
 	must(t, err)
 	root, err := stack.ModuleDir()
 	must(t, err)
+
 	secure.Stop()
 	secure.Use(testserver.Programs(t), filepath.Join(root, "configs"), "TLS_CERT_FILE="+files.CertFile, "TLS_KEY_FILE="+files.KeyFile)
 	must(t, secure.Start(t.Context()))
+
 	for _, gateway := range []*stack.Program{s.Gateway, secure} {
 		resp, err := http.Get(gateway.OpsURL() + "/no/such/path")
 		must(t, err)
 		resp.Body.Close()
 	}
+
 	if out, err := s.Command(t, stack.BackupUser, "backup", "--to", filepath.Join(t.TempDir(), "b")); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	await(t, "the worker has read the figures of the streams, and of the backup", func() bool {
 		text := scrape(t, s.Worker.OpsURL()+"/metrics")
 		return strings.Contains(text, "\nworker_feed_lag{") && strings.Contains(text, "\nworker_last_backup_timestamp_seconds ")
 	})
+
 	return map[string]string{
 		"gateway":         scrape(t, s.Gateway.OpsURL()+"/metrics"),
 		"gateway, secure": scrape(t, secure.OpsURL()+"/metrics"),
@@ -89,11 +95,13 @@ var sample = regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)[ {]`)
 func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 	t.Parallel()
 	texts := running(t)
+
 	exposed := map[string]bool{}
 	for program, text := range texts {
 		for _, found := range sample.FindAllStringSubmatch(text, -1) {
 			exposed[found[1]] = true
 		}
+
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
 		if err != nil {
 			t.Error(err)
@@ -104,18 +112,21 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 			}
 		}
 	}
+
 	runbook := strings.Split(readFile(t, "configs/prometheus/RUNBOOK.md"), "\n")
 	for _, r := range readRules(t) {
 		if want := "configs/prometheus/RUNBOOK.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !slices.Contains(runbook, "## "+r.Alert) {
 			t.Errorf("alert %s has no section of its own: %s", r.Alert, r.Annotations["runbook_url"])
 		}
 	}
+
 	for where, text := range expressions(t) {
 		expr, err := parser.ParseExpr(text)
 		if err != nil {
 			t.Errorf("%s: %v in %s", where, err, text)
 			continue
 		}
+
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 			v, ok := n.(*parser.VectorSelector)
 			if !ok {
@@ -124,6 +135,7 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 			if ofOthers.MatchString(v.Name) || ofK6.MatchString(v.Name) || notHere.MatchString(v.Name) {
 				return nil
 			}
+
 			if v.Name == "" || !exposed[v.Name] && !ofPrometheus[v.Name] {
 				t.Errorf("%s: no program exposes %q", where, v.Name)
 			}

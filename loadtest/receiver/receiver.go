@@ -151,10 +151,13 @@ func parse(header http.Header, body []byte) (Event, error) {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return e, errors.New("body is not the envelope")
 	}
-	var err error
-	if e.Attempt, err = strconv.Atoi(header.Get("X-Service-Attempt")); err != nil || e.Attempt < 1 {
+
+	attempt, err := strconv.Atoi(header.Get("X-Service-Attempt"))
+	if err != nil || attempt < 1 {
 		return e, errors.New("X-Service-Attempt is not a positive integer")
 	}
+	e.Attempt = attempt
+
 	switch {
 	case header.Get("Content-Type") != "application/json":
 		return e, errors.New("Content-Type is not application/json")
@@ -165,12 +168,14 @@ func parse(header http.Header, body []byte) (Event, error) {
 	case e.Event != header.Get("X-Service-Event"):
 		return e, errors.New("X-Service-Event is not the event")
 	}
+
 	if !slices.Contains(orderEvents, e.Event) {
 		return e, nil
 	}
 	if err := json.Unmarshal(e.Data, &e.Order); err != nil {
 		return e, errors.New("data is not an order status object")
 	}
+
 	switch {
 	case e.Order.OrderID == "" || e.Order.Status == "":
 		return e, errors.New("orderId or status is missing")

@@ -74,12 +74,14 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil || len(packages) == 0 {
 		return errors.Join(err, errors.New("no package with tests was named or has changed"))
 	}
+
 	defer func() { err = errors.Join(err, testserver.Stop()) }()
 	env, err := testserver.Start()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
 	fmt.Printf("programs built and servers started after %.0f s\n", time.Since(began).Seconds())
+
 	if o.load {
 		for range runtime.NumCPU() { // each keeps a core busy
 			go func() {
@@ -88,6 +90,7 @@ func run(ctx context.Context, o options) (err error) {
 			}()
 		}
 	}
+
 	endK6 := prepareK6(ctx, packages)
 	defer endK6()
 	err = goTests(ctx, o, packages, append(os.Environ(), env...))
@@ -180,6 +183,7 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 			return nil, nil
 		}
 	}
+
 	list := []string{"list", o.tags(), "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
 	cmd := exec.CommandContext(ctx, "go", append(list, wanted...)...)
 	cmd.Stderr = os.Stderr

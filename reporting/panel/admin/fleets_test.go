@@ -43,10 +43,12 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	id := e.newFleet("Eski Filo")
 	page := "/fleets/" + id.String()
 	e.Get(page).Want(200, "<svg", "map-coverage", "Eski Filo")
+
 	e.done(e.Submit(page, page+"/fields", "name", "Yeni Ad", "subRegion", "Üsküdar", "avgDeliveryMinutes", "31", "avgPickupMinutes", "0"), "fleet-changed")
 	if f := e.fleet(id); f.Name != "Yeni Ad" || f.SubRegion != "Üsküdar" || f.DeliveryMinutes != 31 || f.PickupMinutes != 0 {
 		t.Errorf("%+v", f)
 	}
+
 	e.done(e.Submit(page, page+"/coverage", "coverage", ankara), "fleet-covered")
 	if got := string(e.fleet(id).Coverage.JSON()); got != ankara {
 		t.Error(got)
@@ -54,6 +56,7 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if a := e.Submit(page, page+"/coverage", "coverage", "{}").Want(http.StatusUnprocessableEntity); !testenv.Has(testenv.All(a.Tree(), "details")[0], "open") {
 		t.Error("the faulty field is folded")
 	}
+
 	e.done(e.Press(page, page+"/state", "suspended", "true"), "fleet-suspended").Want(200, ">suspended<")
 	if !e.fleet(id).Suspended {
 		t.Error("not suspended")
@@ -62,11 +65,13 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if e.fleet(id).Suspended {
 		t.Error("still suspended")
 	}
+
 	e.done(e.Press(page, page+"/state", "disabled", "true"), "fleet-disabled").Want(200, ">disabled<")
 	if f := e.fleet(id); !f.Disabled || f.Suspended {
 		t.Errorf("%+v", f)
 	}
 	e.done(e.Press(page, page+"/state", "disabled", "false"), "fleet-enabled").Want(200, ">available<")
+
 	e.done(e.Submit(page, page+"/fields", "requestsPerSecond", "45"), "fleet-changed").Want(200, "45 requests a second")
 	if f := e.fleet(id); f.Disabled || f.RequestsPerSecond != 45 {
 		t.Errorf("%+v", f)
@@ -79,17 +84,20 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 	id := e.newFleet("Geciken Filo")
 	page := "/fleets/" + id.String()
 	e.Get(page).Want(200, "there is nobody to tell")
+
 	v, other := e.newAccount("Uyarılan"), e.newAccount("Uyarılmayan")
 	e.activeStore(v, "s1", "Moda Şubesi", id)
 	e.activeStore(v, "s2", "Bostancı Şubesi", id)
 	e.putStore(other, "s3", "Bekleyen", id)
 	r := e.receiver(200, "")
 	e.register(v, r.URL)
+
 	a := e.Get(page).Want(200, "2 active stores", "Tell one vendor that", "Uyarılan", "Moda Şubesi", "Bostancı Şubesi", "Bekleyen").Lacks("Uyarılmayan")
 	form := a.Form(page+"/payment-overdue", "", "")
 	e.done(e.Post(page+"/payment-overdue", form), "overdue")
 	e.done(e.Post(page+"/payment-overdue", form), "overdue")        // a second click tells nobody again
 	e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil) // comes after a second one, if there were one
+
 	received := func() (overdue, test int) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -103,10 +111,12 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 		}
 		return overdue, test
 	}
+
 	e.await("the events", func() bool { overdue, test := received(); return overdue > 0 && test > 0 })
 	if overdue, _ := received(); overdue != 1 {
 		t.Errorf("sent %d times", overdue)
 	}
+
 	e.await("the log", func() bool { return strings.Contains(e.Get("/webhooks/"+v.id).Text, "fleet.payment_overdue") })
 }
 
