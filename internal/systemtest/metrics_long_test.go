@@ -152,16 +152,19 @@ func checkLabels(t *testing.T, where string, v *parser.VectorSelector, texts map
 	if ofPrometheus[v.Name] {
 		return
 	}
+
 	for _, m := range v.LabelMatchers {
 		if m.Name == labels.MetricName || m.Name == "job" || m.Name == "instance" || m.Name == "environment" {
 			continue
 		}
+
 		pattern := `(?m)^` + v.Name + `\{[^}]*\b` + m.Name + `="`
 		// Routes and answers are made by traffic; what is asked for by name in the
 		// rules is held by the programs' own tests.
 		if m.Type == labels.MatchEqual && m.Name != "endpoint" && m.Name != "code" && m.Name != "script" {
 			pattern += regexp.QuoteMeta(m.Value) + `"`
 		}
+
 		found := false
 		for _, text := range texts {
 			found = found || regexp.MustCompile(pattern).MatchString(text)

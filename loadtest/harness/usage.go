@@ -38,6 +38,7 @@ func Measure(processes ...Process) (Usage, error) {
 	if err != nil {
 		return u, err
 	}
+
 	for _, p := range processes {
 		proc, err := fs.Proc(p.PID)
 		var stat procfs.ProcStat
@@ -50,10 +51,13 @@ func Measure(processes ...Process) (Usage, error) {
 		u[p.Name] += stat.CPUTime()
 		u["others"] -= stat.CPUTime()
 	}
+
 	stat, err := fs.Stat()
 	t := stat.CPUTotal
-	u["busy"], u["idle"] = t.User+t.Nice+t.System+t.IRQ+t.SoftIRQ+t.Steal, t.Idle+t.Iowait
+	u["busy"] = t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
+	u["idle"] = t.Idle + t.Iowait
 	u["others"] += u["busy"]
+
 	return u, err
 }
 
@@ -181,27 +185,40 @@ type Machine struct {
 // DescribeMachine asks the system, git and the server of Redis that SERVER names.
 func DescribeMachine(ctx context.Context) Machine {
 	m := Machine{
-		CPU: "unknown", Cores: runtime.NumCPU(), Kernel: "unknown", Go: runtime.Version(),
+		CPU:    "unknown",
+		Cores:  runtime.NumCPU(),
+		Kernel: "unknown",
+		Go:     runtime.Version(),
 		Redis:  "unknown",
 		Commit: firstMatch(ctx, `^(\S+)`, "git", "describe", "--always", "--dirty", "--abbrev=12"),
 		Date:   time.Now().UTC().Truncate(time.Second),
 	}
-	if server, err := stack.RedisProgram("server"); err == nil {
+
+	server, err := stack.RedisProgram("server")
+	if err == nil {
 		m.Redis = firstMatch(ctx, `^(\S+ server v=[0-9.]+)`, server, "--version")
 	}
+
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return m
 	}
-	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 && cpus[0].ModelName != "" {
+
+	cpus, err := fs.CPUInfo()
+	if err == nil && len(cpus) > 0 && cpus[0].ModelName != "" {
 		m.CPU = strings.TrimSpace(cpus[0].ModelName)
 	}
-	if memory, err := fs.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+
+	memory, err := fs.Meminfo()
+	if err == nil && memory.MemTotalBytes != nil {
 		m.Memory = *memory.MemTotalBytes
 	}
-	if release, err := fs.SysctlStrings("kernel.osrelease"); err == nil && len(release) > 0 {
+
+	release, err := fs.SysctlStrings("kernel.osrelease")
+	if err == nil && len(release) > 0 {
 		m.Kernel = runtime.GOOS + " " + release[0]
 	}
+
 	return m
 }
 

@@ -83,15 +83,18 @@ func assertNoSecret(t *testing.T, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, entry := range entries {
 		content, err := os.ReadFile(filepath.Join(folder, entry.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		text := string(content)
 		if strings.HasSuffix(entry.Name(), ".gz") {
 			text = unzipped(t, content)
 		}
+
 		for _, secret := range []string{"vas_", "whsec_", "eyJhbGci"} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s has a secret: %s…", entry.Name(), secret)

@@ -215,9 +215,9 @@ function percent(rate) {
 function textOf(levels, steps, data) {
   const { metrics } = data;
   const broken = levels.filter((l) => markOf(l) === '✗').length;
-  const verdict = broken === 0 ? 'held' : `NOT HELD, ${broken} of ${levels.length} service levels`;
+  const outcome = broken === 0 ? 'held' : `NOT HELD, ${broken} of ${levels.length} service levels`;
 
-  const lines = ['', `${script.title}: ${verdict}`, script.proves];
+  const lines = ['', `${script.title}: ${outcome}`, script.proves];
   if (script.cannot) lines.push(script.cannot);
   lines.push('');
   for (const l of levels) {

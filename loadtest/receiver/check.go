@@ -40,6 +40,7 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 		Expected: stores, Duplicates: counts.Duplicates,
 		Received: counts.Events["store.activated"] + counts.Events["delivery.status_changed"],
 	}
+
 	known := map[string]bool{}
 	for i := range orders {
 		known[orders[i].OrderID] = true
@@ -50,13 +51,16 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 			c.Problems.Add("webhooks of order %s, which has none to send", id)
 		}
 	}
+
 	if c.Received != c.Expected {
 		c.Problems.Add("%d webhooks received, %d expected", c.Received, c.Expected)
 	}
-	if got := counts.Events["store.activated"]; got != stores {
-		c.Problems.Add("%d store.activated for %d stores", got, stores)
+	activated := counts.Events["store.activated"]
+	if activated != stores {
+		c.Problems.Add("%d store.activated for %d stores", activated, stores)
 	}
 	c.addWrong(&counts)
+
 	return c
 }
 
@@ -79,6 +83,7 @@ func (r *Receiver) CheckAmongOthers(orders []History, stores int) (c *Check, oth
 		c.Problems.Add("%d store.activated for %d stores", activated, stores)
 	}
 	c.addWrong(&counts)
+
 	return c, activated + counts.Events["delivery.status_changed"] - c.Received
 }
 
@@ -102,10 +107,12 @@ func (c *Check) order(o *History, line []Entry) {
 	for _, e := range o.Events {
 		history = append(history, e.Status)
 	}
+
 	for _, e := range line {
 		received = append(received, e.Status)
 		c.Delays = append(c.Delays, float64(e.ArrivedAt.Sub(e.OccurredAt))/float64(time.Millisecond))
 	}
+
 	c.Expected += max(0, len(history)-1)
 	if !slices.Equal(received, history) {
 		c.Problems.Add("order %s: the webhooks say %v, the service %v", o.OrderID, received, history)

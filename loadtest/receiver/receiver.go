@@ -117,20 +117,24 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "POST only", http.StatusMethodNotAllowed)
 		return
 	}
+
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxBody))
 	if err != nil {
 		r.reject(w, http.StatusRequestEntityTooLarge, "body not readable")
 		return
 	}
+
 	event, status, err := Read(r.options.Secrets, req.Header, body, r.now())
 	if err != nil {
 		r.reject(w, status, err.Error())
 		return
 	}
+
 	duplicate := r.store(event, sha256.Sum256(body))
 	if r.options.Seen != nil {
 		r.options.Seen(event, duplicate)
 	}
+
 	w.WriteHeader(status)
 }
 
@@ -201,19 +205,23 @@ func (r *Receiver) reject(w http.ResponseWriter, status int, reason string) {
 func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.counts.Received++
-	if first, seen := r.bodies[e.EventID]; seen {
+	first, isDuplicate := r.bodies[e.EventID]
+	if isDuplicate {
 		r.counts.Duplicates++
 		if first != body {
 			r.counts.Changed++
 		}
 		return true
 	}
+
 	r.bodies[e.EventID] = body
 	r.counts.Events[e.Event]++
 	if !slices.Contains(knownEvents, e.Event) {
 		r.counts.Unknown[e.Event]++
 	}
+
 	if e.Order.OrderID != "" {
 		r.insert(e)
 	}

@@ -89,17 +89,21 @@ func TestReceiver_CountsAnEventOnce(t *testing.T) {
 			duplicates++
 		}
 	}})
+
 	m := statusChanged("e1", "o1", "Assigned", now)
 	send(t, r, m)
 	m.attempt = "2"
 	send(t, r, m)
 	m.body = strings.Replace(m.body, "Assigned", "PickingUp", 1)
 	send(t, r, m)
+
 	c := r.Counts()
 	if c.Received != 3 || c.Duplicates != 2 || c.Changed != 1 || duplicates != 2 {
 		t.Errorf("%+v, %d duplicates seen", c, duplicates)
 	}
-	if line := r.Timeline("o1"); len(line) != 1 || line[0].Status != "Assigned" || line[0].Attempt != 1 {
+
+	line := r.Timeline("o1")
+	if len(line) != 1 || line[0].Status != "Assigned" || line[0].Attempt != 1 {
 		t.Errorf("timeline %+v", line)
 	}
 }
@@ -139,6 +143,7 @@ func TestReceiver_UnknownTypesAreNoOps(t *testing.T) {
 func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 	good := statusChanged("e1", "o1", "Assigned", now)
 	failed := statusChanged("e1", "o1", "Failed", now)
+
 	for name, c := range map[string]struct {
 		m      message
 		change func(http.Header)
@@ -168,7 +173,10 @@ func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 			if c.change != nil {
 				c.change(h)
 			}
-			if status := post(r, h, c.m.body); status != c.status {
+
+			status := post(r, h, c.m.body)
+
+			if status != c.status {
 				t.Errorf("answered %d, want %d", status, c.status)
 			}
 			got := r.Counts()
@@ -177,13 +185,19 @@ func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 			}
 		})
 	}
+
 	r := newReceiver(t, Options{})
-	if status := post(r, good.headers(), good.body+" "); status != http.StatusUnauthorized {
+
+	status := post(r, good.headers(), good.body+" ")
+	if status != http.StatusUnauthorized {
 		t.Errorf("one more byte: %d", status)
 	}
-	if status := post(r, good.headers(), strings.Repeat("x", MaxBody+1)); status != http.StatusRequestEntityTooLarge {
+
+	status = post(r, good.headers(), strings.Repeat("x", MaxBody+1))
+	if status != http.StatusRequestEntityTooLarge {
 		t.Errorf("huge body: %d", status)
 	}
+
 	rec := httptest.NewRecorder()
 	r.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 	if rec.Code != http.StatusMethodNotAllowed {

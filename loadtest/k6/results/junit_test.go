@@ -59,7 +59,7 @@ func TestWriteJUnit_OfAnInterruptedScript(t *testing.T) {
 	}
 }
 
-// What came over the network may hold anything.
+// Names and problems can hold any bytes: a part of them is what servers have sent.
 func TestWriteJUnit_IsValidXML(t *testing.T) {
 	t.Parallel()
 	script := &Script{Name: "a\x00b\xff", Problems: []string{"first\x1b[31m line\nsecond\xc3 <line> ]]>"}}

@@ -264,10 +264,10 @@ func WebhooksOf(how string, check receiver.Check, orders, stores int) *Webhooks 
 	}
 }
 
-// checked reports whether webhooks were looked at; w may be nil.
+// checked reports whether webhooks were compared with the orders. w may be nil: they were not.
 func (w *Webhooks) checked() bool { return w != nil && w.How != WebhooksNotChecked }
 
-// Sentence says what was checked, and what came of it; w may be nil.
+// Sentence says what was checked of the webhooks, and the result. w may be nil: nothing was checked.
 func (w *Webhooks) Sentence() string {
 	if !w.checked() {
 		if w == nil || w.Why == "" {
@@ -418,9 +418,9 @@ func (w *Webhooks) failures() []string {
 // Headline returns the result of a script in one line. The latency in it is that of accepted
 // orders, or else of the busiest endpoint, and never of several endpoints or statuses together.
 func (s *Script) Headline() string {
-	verdict := "held"
+	outcome := "held"
 	if !s.Passed() {
-		verdict = "FAILED"
+		outcome = "FAILED"
 	}
 
 	held := 0
@@ -430,7 +430,7 @@ func (s *Script) Headline() string {
 		}
 	}
 
-	text := fmt.Sprintf("%s: %.0f s, %d requests", verdict, s.TookSeconds, s.Counts.Requests)
+	text := fmt.Sprintf("%s: %.0f s, %d requests", outcome, s.TookSeconds, s.Counts.Requests)
 	e := s.headlineEndpoint()
 	if e != nil {
 		text += fmt.Sprintf(", %s p99 %v", e.answers(), e.Latency.P99)

@@ -34,9 +34,9 @@ type Ramp struct {
 	Knee      *float64 `json:"knee"`
 	KneeWords string   `json:"knee_words"`
 
-	// Verdict says what was at its limit in the first step that breaks: the service, or what tests
+	// Bottleneck says what was at its limit in the first step that breaks: the service, or what tests
 	// it. It is empty if no step breaks.
-	Verdict string `json:"verdict"`
+	Bottleneck string `json:"bottleneck"`
 
 	// Ceiling is how many orders a second k6 itself could send at most. It is measured in the same
 	// run by sending the requests of such orders to the empty path. It is null if that was not done.
@@ -112,27 +112,27 @@ func rampOf(s *sampleSet, script summary) *Ramp {
 	}
 
 	ramp.findKnee()
-	ramp.Verdict = ramp.verdict(groups)
+	ramp.Bottleneck = ramp.bottleneck(groups)
 
 	return ramp
 }
 
-// verdict says what was at its limit in the first step that breaks; empty if none does.
-func (r *Ramp) verdict(groups samplesByScenario) string {
+// bottleneck says what was at its limit in the first step that breaks; empty if none does.
+func (r *Ramp) bottleneck(groups samplesByScenario) string {
 	for i := range r.Steps {
 		step := &r.Steps[i]
 		if step.Broken != "" {
 			accepted := groups.scenario(step.Scenario).created
-			return step.verdict(percentilesOf(accepted), r.KneeP99)
+			return step.bottleneck(percentilesOf(accepted), r.KneeP99)
 		}
 	}
 
 	return ""
 }
 
-// verdict says what was at its limit in a step that breaks. accepted are the latencies of the orders
+// bottleneck says what was at its limit in a step that breaks. accepted are the latencies of the orders
 // that were accepted, and kneeP99 is in milliseconds.
-func (s *Step) verdict(accepted Percentiles, kneeP99 float64) string {
+func (s *Step) bottleneck(accepted Percentiles, kneeP99 float64) string {
 	hasAccepted := accepted.Count > 0
 	isSlowOutside := hasAccepted && s.EmptyP99 != nil && *s.EmptyP99 >= limitShare*accepted.P99
 	isQuick := hasAccepted && float64(accepted.P99) < kneeP99

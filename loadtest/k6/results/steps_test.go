@@ -98,7 +98,7 @@ func TestRampOf_EmptyPathOfSteps(t *testing.T) {
 	}
 }
 
-func TestRampOf_Verdict(t *testing.T) {
+func TestRampOf_Bottleneck(t *testing.T) {
 	t.Parallel()
 	const (
 		outside = "in the first step that breaks the empty path took p99 60.0 ms, too: k6, the machine or the network is at its limit, not the service"
@@ -137,8 +137,8 @@ func TestRampOf_Verdict(t *testing.T) {
 
 			ramp := rampOf(samples, summary{Steps: steps})
 
-			if ramp.Verdict != c.want {
-				t.Errorf("the verdict is %q; steps %+v", ramp.Verdict, ramp.Steps)
+			if ramp.Bottleneck != c.want {
+				t.Errorf("the bottleneck is %q; steps %+v", ramp.Bottleneck, ramp.Steps)
 			}
 		})
 	}

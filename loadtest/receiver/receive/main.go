@@ -42,18 +42,22 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 	}
 	version.AddFlag("receive")
 	flag.Parse()
+
 	secret, err := config.Secret("WEBHOOK_SECRET")
 	if err != nil {
 		return err
 	}
+
 	r, err := receiver.New(receiver.Options{Secrets: []string{secret}, Seen: printEvent, Refused: printRefusal})
 	if err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
 	}
+
 	return service.Serve(ctx, listener, routes(r))
 }
 

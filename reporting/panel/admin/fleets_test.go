@@ -124,11 +124,13 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	e := newEnv(t)
 	mark := rand.Text()[:8]
 	id := e.newFleet("Sayan Filo İzmir " + mark)
+
 	v := e.newAccount("Sayılan")
 	e.activeStore(v, "a", "A", id)
 	e.activeStore(v, "m", "M", id)
 	e.putStore(v, "p", "P", id)
 	e.call(http.MethodPost, "/accounts/"+v.id+"/stores/m/migrate", map[string]string{"closingDate": "2099-01-01"})
+
 	rows := testenv.All(e.Get("/fleets?text="+url.QueryEscape("sayan filo ızmir "+mark)).Want(200).Tree(), "tr")
 	if len(rows) != 2 {
 		t.Fatalf("%d rows", len(rows))
@@ -140,6 +142,7 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not reported|2|1|25, 10|200" {
 		t.Error(got)
 	}
+
 	e.Get("/fleets/"+id.String()).Want(200, "2 active, 1 of them migrating; 1 awaiting approval")
 }
 
