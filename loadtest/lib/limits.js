@@ -7,9 +7,13 @@ import { vendor } from './vendor.js';
 // orders. It creates and cancels one order for each account, because only answers show limits.
 export function requireLimit(data, orders) {
   for (let i = 0; i < data.accounts.length; i++) {
+    const { label } = data.accounts[i];
     const limit = limitOf(data, i);
+    if (Number.isNaN(limit)) {
+      exec.test.abort(`the answer to an order shows account ${label} no limit: there is no header X-RateLimit-Limit`);
+    }
     if (limit < orders) {
-      exec.test.abort(`account ${data.accounts[i].label} may send ${limit} orders in its tightest window, and this needs ${orders} in 10 s: `
+      exec.test.abort(`account ${label} may send ${limit} orders in its tightest window, and this needs ${orders} in 10 s: `
         + `make load-accounts ORDERS=${orders} raises the limits of accounts, and gives them back afterwards`);
     }
   }
