@@ -110,10 +110,12 @@ export function missingCredentials() {
 
 // rateOf returns a setting as a rate, a whole number above 0.
 export function rateOf(name, otherwise) {
-  return ratesOf(name, String(otherwise))[0];
+  const rates = ratesOf(name, String(otherwise));
+  if (rates.length > 1) throw new Error(`${name} is "${__ENV[name]}": it must be one whole number above 0`);
+  return rates[0];
 }
 
-// ratesOf returns a setting that is a list of rates, separated by commas.
+// ratesOf returns a setting that is a list of at least one rate, separated by commas.
 export function ratesOf(name, otherwise) {
   const given = __ENV[name] || otherwise;
   const rates = given.split(',').map(Number);

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,14 @@ type noted struct {
 		Value float64 `json:"value"`
 		Error string  `json:"error"`
 	} `json:"durations"`
+	Rate struct {
+		Value float64 `json:"value"`
+		Error string  `json:"error"`
+	} `json:"rate"`
+	Rates struct {
+		Value []float64 `json:"value"`
+		Error string    `json:"error"`
+	} `json:"rates"`
 }
 
 // readSettings runs a script that only notes its settings.
@@ -184,6 +193,52 @@ func TestSeconds_RefusesWhatIsNoDuration(t *testing.T) {
 		if !strings.Contains(read.Durations[i].Error, "is no duration: write 90s, 30m, 1h30m or 1d") {
 			t.Errorf("%q is read as %+v", g, read.Durations[i])
 		}
+	}
+}
+
+func TestRates_AreWholeNumbersAboveZero(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		env   settings
+		rate  float64
+		rates []float64
+	}{
+		"none is set":        {env: nil, rate: 30, rates: []float64{25, 50}},
+		"a number":           {env: settings{"RATE": "7", "RATES": "8"}, rate: 7, rates: []float64{8}},
+		"a list with spaces": {env: settings{"RATES": "1, 2 ,30"}, rate: 30, rates: []float64{1, 2, 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			read := readSettings(t, c.env)
+
+			if read.Rate.Value != c.rate || !slices.Equal(read.Rates.Value, c.rates) {
+				t.Errorf("the rates are %+v and %+v, want %v and %v", read.Rate, read.Rates, c.rate, c.rates)
+			}
+		})
+	}
+}
+
+func TestRates_OfAnotherKindAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, given := range []string{"0", "-1", "1.5", "many", "5,", ",", "5 6"} {
+		t.Run(given, func(t *testing.T) {
+			t.Parallel()
+			read := readSettings(t, settings{"RATE": given, "RATES": given})
+
+			want := `is "` + given + `": it must be a whole number above 0`
+			if !strings.Contains(read.Rate.Error, "RATE "+want) || !strings.Contains(read.Rates.Error, "RATES "+want) {
+				t.Errorf("read as %+v and %+v", read.Rate, read.Rates)
+			}
+		})
+	}
+}
+
+func TestRates_AListIsRefusedWhereTheScriptTakesOne(t *testing.T) {
+	t.Parallel()
+	read := readSettings(t, settings{"RATE": "5,10"})
+
+	if read.Rate.Error != `RATE is "5,10": it must be one whole number above 0` {
+		t.Errorf("read as %+v", read.Rate)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Notes what the settings are read as: the origin, the accounts, and what originOf() and seconds()
-// make of the lists ORIGINS and DURATIONS.
-import { accounts, origin, originOf, seconds } from '../settings.js';
+// Notes what the settings are read as: the origin, the accounts, the rates RATE and RATES, and what
+// originOf() and seconds() make of the lists ORIGINS and DURATIONS.
+import { accounts, origin, originOf, rateOf, ratesOf, seconds } from '../settings.js';
 
 export const options = { vus: 1, iterations: 1 };
 
@@ -18,6 +18,8 @@ export default function () {
     origin,
     accounts: accounts().map((a) => ({ clientId: a.clientId, label: a.label, length: a.clientSecret.length })),
     origins: list(__ENV.ORIGINS).map((text) => outcome(() => originOf(text))),
+    rate: outcome(() => rateOf('RATE', 30)),
+    rates: outcome(() => ratesOf('RATES', '25,50')),
     durations: list(__ENV.DURATIONS).map((text) => outcome(() => seconds(text))),
   })}`);
 }
