@@ -325,6 +325,34 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 	}
 }
 
+func TestExpectedStatus_DecidesWhichAnswerIsAFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		how    string
+		expect string
+		reply  reply
+		failed float64
+		held   bool // the level of what is answered
+	}{
+		"a 503 that is right":              {how: "call", expect: "503", reply: busy, failed: 0, held: true},
+		"a 503 that is right to callAsync": {how: "callAsync", expect: "503", reply: busy, failed: 0, held: true},
+		"a 503 that is not":                {how: "call", expect: "422", reply: busy, failed: 1, held: false},
+		"a success that is not":            {how: "call", expect: "503", reply: nil, failed: 1, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newVendorAPI(t)
+			api.onceReply(postOrder, c.reply)
+
+			r := play(t, "till.js", api.settings(settings{"HOW": c.how, "EXPECT": c.expect}))
+
+			r.requireLevel(t, answeredLevel, c.held)
+			failed := r.counter(t, "http_req_failed", settings{"name": postOrder})
+			requireCount(t, "requests count as failed", failed, c.failed)
+		})
+	}
+}
+
 func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -186,7 +186,7 @@ export class Vendor {
 
     const sent = Date.now();
     const response = await sendAsync(...this.request(method, path, name, body, more));
-    return this.settle(new Answer(sent, response), name);
+    return this.settle(new Answer(sent, response), name, more);
   }
 
   // resend takes the arguments of call. If the last answer said that nothing of the limit remains, it
