@@ -130,8 +130,8 @@ func TestLevels_ThatBreakSayWhatWasMeasured(t *testing.T) {
 
 	r.requireExit(t, exitLevelsNotHeld)
 	r.requireLevel(t, "some_rate rate==1", false)
-	if !strings.Contains(r.stdout, "✗ a rate: 50.000 % (rate==1 of some_rate, 2 samples)") {
-		t.Error("the summary does not show the rate that was measured")
+	if !strings.Contains(r.stdout, "✗ a rate: 66.666 % (rate==1 of some_rate, 3 samples)") {
+		t.Error("the summary does not show the rate that was measured, rounded down")
 	}
 }
 
