@@ -56,6 +56,16 @@ func TestSecrets_AreInNothingThatK6Writes(t *testing.T) {
 	}
 }
 
+func TestWarnings_AreThoseOfTheFirstTenUsers(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.alwaysReply(postOrder, refuse(http.StatusUnprocessableEntity, "VALIDATION_FAILED"))
+
+	r := play(t, "till.js", api.settings(settings{"VUS": "13"}))
+
+	requireCount(t, "warnings", len(r.messages("warning")), 10)
+}
+
 func TestWarnings_AreTwoOfAKindForEachUser(t *testing.T) {
 	t.Parallel()
 	const users, iterations, mostWarnings = "3", "10", 3 * 2 * 2
