@@ -160,6 +160,22 @@ func TestTokens_ThatExpiredDuringAnOutageAreRenewedAfterIt(t *testing.T) {
 	requireStatus(t, onlyAnswer(t, r), http.StatusCreated)
 }
 
+// A refused renewal refuses no work: the vendor goes on with its old token.
+func TestAdmitted_LeavesRequestsForTokensOut(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.shortenTokens(200)
+	api.alwaysReply(postToken, limited(60, 60))
+	api.onceReply(postToken, nil)
+
+	r := play(t, "till.js", api.settings(nil))
+
+	r.requireExit(t, exitHeld)
+	requireCount(t, "refusals are counted", r.counter(t, "refused", settings{"name": postToken}), 2)
+	requireCount(t, "requests for tokens are counted", r.counter(t, "admitted_samples", settings{"name": postToken}), 0)
+	requireCount(t, "orders are counted", r.counter(t, "admitted_samples", settings{"name": postOrder}), 1)
+}
+
 func TestReplay_OfAnOrderIsNotNotedAgain(t *testing.T) {
 	t.Parallel()
 	api := newVendorAPI(t)
