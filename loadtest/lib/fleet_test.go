@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -111,6 +112,20 @@ func TestFleet_IsAskedForWhereThereIsNone(t *testing.T) {
 	r.requireExit(t, exitAborted)
 	if !contains(r.messages("error"), "this script plays a fleet, too: set OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET") {
 		t.Errorf("k6 said %q", r.messages("error"))
+	}
+}
+
+func TestFleet_OfAWrongURLIsRefusedWithoutRepeatingIt(t *testing.T) {
+	t.Parallel()
+	r := play(t, "fleet.js", settings{
+		"OPS_URL":             "https://api.example.com?key=" + recognisableSecret,
+		"FLEET_CLIENT_ID":     "fleet-of-the-test",
+		"FLEET_CLIENT_SECRET": "other",
+	})
+
+	r.requireExit(t, exitScriptException)
+	if !contains(r.messages("error"), "OPS_URL must be like") || strings.Contains(r.rawLog, recognisableSecret) {
+		t.Error("k6 does not say what OPS_URL must be, or shows the secret")
 	}
 }
 
