@@ -67,6 +67,9 @@ func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 			if a.Status != 0 || a.Code != "NO_ANSWER" || !strings.Contains(a.Error, c.error) {
 				t.Errorf("the lost answer is %+v", a)
 			}
+			if strings.Contains(a.Error, api.URL) {
+				t.Errorf("the error repeats the URL: %s", a.Error)
+			}
 			r.requireNoException(t)
 			r.requireLevel(t, answeredLevel, false)
 			r.requireExit(t, exitLevelsNotHeld)
@@ -323,6 +326,33 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 			requireCount(t, "refusals are counted", r.counter(t, "refused", nil), 1)
 		})
 	}
+}
+
+func TestCreate_SendsFiveRequestsAtMost(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.alwaysReply(postOrder, limited(1, 1))
+
+	r := play(t, "till.js", api.settings(settings{"HOW": "create"}))
+
+	requireStatus(t, onlyAnswer(t, r), http.StatusTooManyRequests)
+	requireCount(t, "requests", len(api.requests(postOrder)), 5)
+	requireCount(t, "resends", r.counter(t, "resends", nil), 4)
+}
+
+func TestCancelUntilAnswered_IsRepeated(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.onceReply(postCancel, cut, badGateway, limited(1, 1))
+
+	r := play(t, "till.js", api.settings(settings{"CANCEL": "yes", "TOLERATES": "outage"}))
+
+	r.requireExit(t, exitHeld)
+	found := notes[answer](t, r)
+	if len(found) != 2 || found[1].Status != http.StatusOK {
+		t.Errorf("the answers are %+v, want an order and its cancellation", found)
+	}
+	requireCount(t, "cancellations", len(api.requests(postCancel)), 4)
 }
 
 func TestExpectedStatus_DecidesWhichAnswerIsAFailure(t *testing.T) {
