@@ -7,7 +7,7 @@ import { answered } from './metrics.js';
 import { send } from './request.js';
 import { fleetAccess } from './settings.js';
 
-export const hasFleet = fleetAccess !== null;
+const hasFleet = fleetAccess !== null;
 
 // A token is renewed so long before its end, in ms.
 const renewal = 5 * 60 * 1000;

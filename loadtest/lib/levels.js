@@ -19,22 +19,21 @@ const always = [
   level('limit_headers_right', 'rate==1', "every answer's X-RateLimit headers are there and make sense"),
 ];
 
-// level returns the service level `threshold` of `metric`; `words` say what it means. `more` may have
-// k6's abortOnFail and delayAbortEval.
+// level returns the service level `threshold` of `metric`; `words` say what it means.
 //
 // k6 takes most thresholds of a metric without samples as held. So a level has a guard: a second
 // threshold that holds only if something was measured. A level whose threshold cannot hold without
 // samples, such as count>0, needs none. For a count that must be 0 there is no guard: a count of 0 looks
 // the same if nothing was measured. level() throws an error for it; use a rate, made by the Rate of
 // metrics.js.
-export function level(metric, threshold, words, more = {}) {
+export function level(metric, threshold, words) {
   const guard = guardOf(metric, threshold);
   const isRate = aggregateOf(threshold) === 'rate' && !counters.includes(metric.split('{')[0]);
   const isUnguarded = !guard && (isRate || holdsOfNothing(threshold));
   if (isUnguarded) {
     throw new Error(`the level ${threshold} of ${metric} would hold if nothing was measured: state it as a rate of which 1 is good, made by new Rate() of lib/metrics.js`);
   }
-  return { metric, threshold, words, guard, more };
+  return { metric, threshold, words, guard };
 }
 
 // guardOf returns the guard of a level as {metric, threshold}, if there is one.
@@ -67,7 +66,7 @@ export function quick(endpoint, percent, limit, { status = 200, relative = 20, w
 // shown returns an entry for plan()'s levels that is no service level: it only has k6 keep a trend, so
 // that the summary can show it.
 export function shown(metric) {
-  return { metric, threshold: 'max>=0', words: '', more: {} };
+  return { metric, threshold: 'max>=0', words: '' };
 }
 
 // holdsOfNothing reports whether a threshold would hold for the value 0, or for no value at all.
@@ -113,20 +112,20 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
   script = { title, proves, cannot, steps, levels: [...levels.filter(isLevel), ...always.filter(applies)] };
 
   const thresholds = {};
-  const add = (metric, threshold, more) => {
+  const add = (metric, threshold) => {
     thresholds[metric] = thresholds[metric] || [];
     const isAdded = thresholds[metric].some((t) => t.threshold === threshold);
-    if (!isAdded) thresholds[metric].push({ threshold, ...more });
+    if (!isAdded) thresholds[metric].push({ threshold });
   };
   for (const l of [...script.levels, ...levels, ...usual]) {
-    add(l.metric, l.threshold, l.more);
+    add(l.metric, l.threshold);
     if (!l.guard) continue;
 
     // In a part of a run the guard always holds: it only makes k6 keep the counter.
     const threshold = isPart ? l.guard.threshold.replace('>', '>=') : l.guard.threshold;
-    add(l.guard.metric, threshold, {});
+    add(l.guard.metric, threshold);
   }
-  for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold, {});
+  for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold);
 
   return {
     // No url: it holds order ids, and each would be a time series of its own. Without group k6 forgets
@@ -178,10 +177,9 @@ function measure({ metric, threshold, words, guard, relative }, metrics) {
 // samplesOf returns how many samples a metric has. k6 does not keep the number of a counter's samples,
 // so its count is used instead.
 function samplesOf(metric, guard, metrics) {
-  const { type, values } = metrics[metric];
+  const { values } = metrics[metric];
   if (metric.startsWith('dropped_iterations')) return countIn(metrics, guard.metric) + values.count;
   if (guard) return countIn(metrics, guard.metric);
-  if (type === 'rate') return values.passes + values.fails;
   return values.count || 0;
 }
 

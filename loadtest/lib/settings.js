@@ -19,6 +19,7 @@
 //                   library's.
 //
 // k6 writes down what setup() returns, so there are no secrets in that (see tokens.js).
+import { isText } from './answer.js';
 
 // privateHost matches the beginning of a URL without a scheme whose host is private, or has no dot.
 const privateHost = /^([^.:/[\]]+|\[::1\]|127\.[\d.]+|10\.[\d.]+|192\.168\.[\d.]+|172\.(1[6-9]|2\d|3[01])\.[\d.]+)(:|\/|$)/;
@@ -84,10 +85,6 @@ function parsed(text) {
   } catch (_) {
     return null;
   }
-}
-
-function isText(value) {
-  return typeof value === 'string' && value !== '';
 }
 
 // absolute returns a path from the root. A relative path begins at the working directory, as in a

@@ -9,18 +9,18 @@ import { aligned, milliseconds } from './format.js';
 
 // kneeP99 is the p99 in ms above which a step breaks, and enoughAccepted the part of its orders that
 // have to be accepted.
-export const kneeP99 = 100;
+const kneeP99 = 100;
 const enoughAccepted = 0.999;
 
 // ceilingScenario is the name of the scenario that sends requests to the empty path as fast as k6 can.
 export const ceilingScenario = 'ceiling';
-export const ceilingSeconds = 4;
+const ceilingSeconds = 4;
 
 // requestsPerOrder is how many requests a step sends for an order: it is created and cancelled.
 const requestsPerOrder = 2;
 
 // pauseBetween is how long a step may wait for its last answers before the next one begins, in seconds.
-export const pauseBetween = 5;
+const pauseBetween = 5;
 
 // stepsOf returns a step for each rate, as {scenario, offered, seconds}. Rates are in orders a second.
 export function stepsOf(rates, seconds) {
