@@ -118,12 +118,8 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
     if (!isAdded) thresholds[metric].push({ threshold });
   };
   for (const l of [...script.levels, ...levels, ...usual]) {
-    add(l.metric, l.threshold);
-    if (!l.guard) continue;
-
-    // In a part of a run the guard always holds: it only makes k6 keep the counter.
-    const threshold = isPart ? l.guard.threshold.replace('>', '>=') : l.guard.threshold;
-    add(l.guard.metric, threshold);
+    add(l.metric, inUse(l.threshold));
+    if (l.guard) add(l.guard.metric, inUse(l.guard.threshold));
   }
   for (const [metric, threshold] of seriesOfSteps(steps)) add(metric, threshold);
 
@@ -138,6 +134,13 @@ export function plan({ title, proves, cannot = '', levels, needs = {}, tolerates
     thresholds,
     ext: { ...options.ext, loadtest: { title, proves, cannot, needs } },
   };
+}
+
+// inUse returns a threshold as k6 gets it. In a part of a run, one that only asks whether anything was
+// measured always holds: it makes k6 keep the metric.
+function inUse(threshold) {
+  const asksForAny = /^(count|max) *> *0$/.test(threshold);
+  return isPart && asksForAny ? threshold.replace('>', '>=') : threshold;
 }
 
 // handleSummary is called by k6 at the end, in each script that exports it. It prints which service
@@ -165,12 +168,13 @@ export function handleSummary(data) {
 // measure returns a level with what k6 measured of it, as handleSummary writes it.
 function measure({ metric, threshold, words, guard, relative }, metrics) {
   const found = metrics[metric];
-  const passed = found && found.thresholds && found.thresholds[threshold] && found.thresholds[threshold].ok === true;
+  const decided = found && found.thresholds && found.thresholds[inUse(threshold)];
   const samples = found ? samplesOf(metric, guard, metrics) : 0;
+  const held = samples > 0 && Boolean(decided) && decided.ok === true;
   return {
     metric, threshold, words, relative, samples,
     value: valueOf(threshold, found), unit: found && found.contains === 'time' ? 'ms' : '',
-    measured: measuredText(threshold, found, samples), held: samples > 0 && passed,
+    measured: measuredText(threshold, found, samples), held,
   };
 }
 

@@ -181,16 +181,19 @@ func TestPart_DoesNotFailForWhatOthersMeasure(t *testing.T) {
 		{"http_req_duration{name:POST /order,status:201}", "p(95)<50", "a trend of others"},
 		{"some_rate{kind:others}", "rate==1", "a rate of others"},
 		{"dropped_iterations{scenario:others}", "count==0", "dropped iterations of others"},
+		{"some_counter{kind:others}", "count>0", "a counter of others"},
 		{"some_trend", "max<50", "a trend of this part"},
+		{"some_counter", "count>0", "a counter of this part"},
 	}
 
 	r := play(t, "levels.js", api.settings(settings{"PART": "yes", "LEVELS": asJSON(t, levels)}))
 
 	r.requireExit(t, exitHeld)
-	for _, l := range levels[:3] {
+	for _, l := range levels[:4] {
 		r.requireNotMeasured(t, l[0]+" "+l[1], "- "+l[2])
 	}
 	r.requireLevel(t, "some_trend max<50", true)
+	r.requireLevel(t, "some_counter count>0", true)
 	if !strings.Contains(r.stdout, "\nLevels: held\n") {
 		t.Error("the part says that it did not hold")
 	}
