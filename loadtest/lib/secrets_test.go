@@ -22,6 +22,11 @@ func TestSecrets_AreInNothingThatK6Writes(t *testing.T) {
 			api.expireFirstToken()
 			api.onceReply(postToken, nil, nil, refuse(http.StatusForbidden, "ACCOUNT_SUSPENDED"))
 		}},
+		"a renewal whose token ends at once": {exit: exitAborted, misbehave: func(api *vendorAPI) {
+			api.expireFirstToken()
+			api.onceReply(postToken, nil, nil)
+			api.alwaysReply(postToken, text(http.StatusOK, `{"data":{"accessToken":"`+tokenNumber(3)+`","expiresIn":3}}`))
+		}},
 		"a broken answer with a token": {exit: exitAborted, misbehave: func(api *vendorAPI) {
 			api.alwaysReply(postToken, text(http.StatusOK, `{"data":{"accessToken":"`+tokenNumber(1)+`"`))
 		}},

@@ -44,6 +44,10 @@ func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 			},
 			reason: "there is no Vendor API: POST /token is answered 200 without a token",
 		},
+		"a token that ends at once": {
+			prepare: func(api *vendorAPI, _ settings) { api.shortenTokens(4) },
+			reason:  "account 1 (" + recognisableClientID + "): POST /token is answered 200 without a token that is valid for five seconds",
+		},
 		"FLEET_ID of nobody, the store has its fleet": {
 			prepare: func(_ *vendorAPI, env settings) { env["FLEET_ID"] = "fleet-of-nobody" },
 			reason:  "FLEET_ID is fleet-of-nobody, which does not serve store loadtest-1; these do: fleet-1",

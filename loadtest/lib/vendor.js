@@ -107,7 +107,8 @@ class Vendor {
     return v;
   }
 
-  // signIn gets the first token. If it gets none in three tries it aborts the test.
+  // signIn gets the first token, and aborts the test if it gets none. While the service does not answer it
+  // tries three times.
   signIn() {
     let a = this.askForToken();
     for (let tries = 1; a.isOutage && tries < 3; tries++) {
@@ -133,7 +134,7 @@ class Vendor {
 
   // ensureToken renews the token when that is due. An account may get 60 tokens an hour. While a renewal
   // is refused, the old token is used until its end; only after that the vendor waits. It returns
-  // undefined, or, if there is no valid token, the answer to the request for one.
+  // undefined, or, if there is no valid token, the answer to the request for one, which is no success.
   ensureToken() {
     const now = Date.now();
     const due = this.account.expires - renewal - this.renewEarlier;
@@ -152,7 +153,13 @@ class Vendor {
     if (a.status === 401 || a.status === 403) {
       exec.test.abort(`account ${this.account.label} (${this.account.clientId}) gets no token: ${a}`);
     }
-    return this.hasValidToken() ? undefined : a;
+    if (this.hasValidToken()) return undefined;
+
+    // The answer may hold a token, so it is not printed, and not taken for that to another request.
+    if (a.ok) {
+      exec.test.abort(`account ${this.account.label} (${this.account.clientId}): POST /token is answered ${a.status} without a token that is valid for five seconds`);
+    }
+    return a;
   }
 
   // hasValidToken reports whether the token is valid for at least five more seconds.
