@@ -39,24 +39,31 @@ func TestFleet_SeesEveryPageOfItsJobs(t *testing.T) {
 
 func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 	t.Parallel()
-	for name, reply := range map[string]reply{
-		"no answer":       cut,
-		"a broken answer": cutBody(http.StatusOK),
-		"a bad gateway":   badGateway,
-		"null":            text(http.StatusOK, "null"),
-		"jobs of no kind": text(http.StatusOK, `{"data":{"jobs":7}}`),
+	for name, c := range map[string]struct {
+		reply  reply
+		status int
+	}{
+		"no answer":       {reply: cut, status: 0},
+		"a broken answer": {reply: cutBody(http.StatusOK), status: 0},
+		"a bad gateway":   {reply: badGateway, status: http.StatusBadGateway},
+		"null":            {reply: text(http.StatusOK, "null"), status: http.StatusOK},
+		"jobs of no kind": {reply: text(http.StatusOK, `{"data":{"jobs":7}}`), status: http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := newVendorAPI(t)
-			api.alwaysReply(fleetJobs, reply)
+			api.alwaysReply(fleetJobs, c.reply)
 
 			r := play(t, "fleet.js", api.fleetSettings())
 
 			r.requireNoException(t)
 			found := notes[seen](t, r)
-			if len(found) != 1 || len(found[0].Jobs) != 0 || len(found[0].Statuses) != 3 {
-				t.Errorf("the fleet saw %+v", found)
+			if len(found) != 1 {
+				t.Fatalf("%d notes, want 1", len(found))
+			}
+			all := []int{c.status, c.status, c.status}
+			if len(found[0].Jobs) != 0 || found[0].Status != c.status || !slices.Equal(found[0].Statuses, all) {
+				t.Errorf("the fleet saw %+v, want the status %d", found[0], c.status)
 			}
 			r.requireExit(t, exitLevelsNotHeld)
 		})
