@@ -11,7 +11,8 @@ export const failures = kindsOf('failing').map((kind) => kind.failure);
 // Orders that must be refused, each with the answer's status and code.
 export const invalid = kindsOf('invalid').filter((kind) => kind.change);
 
-// Random numbers from 0 to 1 that are the same for the same seed (mulberry32).
+// dice returns a function that returns random numbers from 0 to 1, 1 excluded. They are the same for the
+// same seed (mulberry32).
 export function dice(seed) {
   let state = seed >>> 0;
   return () => {
@@ -23,12 +24,13 @@ export function dice(seed) {
   };
 }
 
+// pick returns one of the elements of a list. `roll` is a function of dice().
 export function pick(roll, list) {
   return list[Math.floor(roll() * list.length)];
 }
 
-// The body of POST /orders with this external id. `note` is the beginning of
-// packageNote, such as a sandbox's SIM: trigger.
+// draw returns the body of POST /orders, with everything but the ids drawn by `roll`. `note` is the
+// packageNote, such as a sandbox's SIM: trigger; without one it is drawn, too.
 export function draw(roll, storeId, externalOrderId, note) {
   const { city, district, street, latitude, longitude } = pick(roll, places);
   const amount = Math.round(8000 + roll() * 170000) / 100;
@@ -53,7 +55,7 @@ export function draw(roll, storeId, externalOrderId, note) {
   return order;
 }
 
-// A branch to register with PUT /stores/{id}.
+// branch returns the body of PUT /stores/{id} that registers a branch. Each number has a branch of its own.
 export function branch(number) {
   const { city, district, street, latitude, longitude } = places[number % places.length];
   return {
@@ -64,10 +66,11 @@ export function branch(number) {
   };
 }
 
-// Changes an order to what a kind of the catalogue says, members of objects one by one.
+// apply changes an order to what a kind of the catalogue says. Of an object in the order only the members
+// that the change names are changed.
 export function apply(change, order) {
   for (const [name, value] of Object.entries(change)) {
-    const nested = typeof value === 'object' && typeof order[name] === 'object';
-    order[name] = nested ? { ...order[name], ...value } : value;
+    const areObjects = typeof value === 'object' && typeof order[name] === 'object';
+    order[name] = areObjects ? { ...order[name], ...value } : value;
   }
 }

@@ -1,8 +1,8 @@
 // Requests whose answers may be lost.
 //
-// k6 writes a line to its log for every request that gets no answer, thousands in an outage, and
-// shows an answer that broke off in its middle with its status and without its body. So requests are
-// sent with `throw`, and what is thrown becomes a response with the status 0.
+// k6 writes a line to its log for every request that gets no answer, thousands in an outage. So requests
+// are sent with `throw`, and what is thrown becomes a response with the status 0. An answer that broke off
+// in its middle is no answer, too.
 //
 // One thing cannot be seen here. When a connection that was kept turns out to be closed before the
 // first byte of an answer, k6 (Go's HTTP client) sends a GET, or a request with an X-Idempotency-Key, a
