@@ -1,6 +1,7 @@
 package lib_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,25 @@ type measuredStep struct {
 	Accepted int     `json:"accepted"`
 	P99      float64 `json:"p99"`      // of the orders, in ms
 	EmptyP99 float64 `json:"emptyP99"` // of the empty path, in ms
+}
+
+// notedSteps is what testdata/steps.js notes.
+type notedSteps struct {
+	Runs []struct {
+		Text    string  `json:"text"`
+		Knee    int     `json:"knee"`
+		Ceiling float64 `json:"ceiling"`
+	} `json:"runs"`
+	Scenarios map[string]scenario `json:"scenarios"`
+}
+
+// scenario is when a k6 scenario begins, and how many virtual users it has.
+type scenario struct {
+	StartTime         string `json:"startTime"`
+	Duration          string `json:"duration"`
+	Users             int    `json:"vus"`
+	PreAllocatedUsers int    `json:"preAllocatedVUs"`
+	MaxUsers          int    `json:"maxVUs"`
 }
 
 func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
@@ -78,16 +98,12 @@ func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
 
 	r := play(t, "steps.js", settings{"RUNS": asJSON(t, runs)})
 
-	found := notes[[]struct {
-		Text    string  `json:"text"`
-		Knee    int     `json:"knee"`
-		Ceiling float64 `json:"ceiling"`
-	}](t, r)
-	if len(found) != 1 || len(found[0]) != len(cases) {
+	found := notes[notedSteps](t, r)
+	if len(found) != 1 || len(found[0].Runs) != len(cases) {
 		t.Fatalf("the script found %+v", found)
 	}
 	for i, c := range cases {
-		got := found[0][i]
+		got := found[0].Runs[i]
 		if got.Knee != c.knee || got.Ceiling != 1000 {
 			t.Errorf("%s: knee %d, ceiling %v, want %d and 1000", c.name, got.Knee, got.Ceiling, c.knee)
 		}
@@ -96,5 +112,21 @@ func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
 				t.Errorf("%s: %q is not in\n%s", c.name, want, got.Text)
 			}
 		}
+	}
+}
+
+// Two steps of 5 s, of 100 and 200 orders a second that may each wait half a second.
+func TestSteps_FollowEachOtherWithUsersForTheLongestWait(t *testing.T) {
+	t.Parallel()
+	r := play(t, "steps.js", settings{"RUNS": "[]"})
+
+	found := notes[notedSteps](t, r)
+	want := map[string]scenario{
+		"ceiling":    {Duration: "4s", Users: 50},
+		"step_00100": {StartTime: "5s", Duration: "5s", PreAllocatedUsers: 50, MaxUsers: 50},
+		"step_00200": {StartTime: "15s", Duration: "5s", PreAllocatedUsers: 100, MaxUsers: 100},
+	}
+	if len(found) != 1 || !maps.Equal(found[0].Scenarios, want) {
+		t.Errorf("the script found %+v, want the scenarios %+v", found, want)
 	}
 }

@@ -1,6 +1,6 @@
-// Notes what textOfSteps() makes of each run of RUNS. A run is a list of steps of one second, each as
-// {offered, started, dropped, accepted, p99, emptyP99}.
-import { ceilingScenario, stepsOf, textOfSteps } from '../steps.js';
+// Notes what textOfSteps() makes of each run of RUNS, and the scenarios of two steps. A run is a list of
+// steps of one second, each as {offered, started, dropped, accepted, p99, emptyP99}.
+import { ceilingScenario, scenariosOf, stepsOf, textOfSteps } from '../steps.js';
 
 export const options = { vus: 1, iterations: 1 };
 
@@ -19,10 +19,11 @@ function metricsOf(steps, measured) {
 }
 
 export default function () {
-  const found = JSON.parse(__ENV.RUNS).map((measured) => {
+  const runs = JSON.parse(__ENV.RUNS).map((measured) => {
     const steps = stepsOf(measured.map((m) => m.offered), 1);
     const { lines, result } = textOfSteps(steps, metricsOf(steps, measured));
     return { text: lines.join('\n'), knee: result.knee, ceiling: result.ceiling };
   });
-  console.log(`NOTE ${JSON.stringify(found)}`);
+  const scenarios = scenariosOf(stepsOf([100, 200], 5), { exec: 'offer', longestWait: 0.5 });
+  console.log(`NOTE ${JSON.stringify({ runs, scenarios })}`);
 }
