@@ -13,6 +13,8 @@ var someLevels = [][3]string{
 	{"some_trend", "p(95)<50", "a trend"},
 	{"some_trend{kind:right}", "max<50", "a trend with a tag"},
 	{"some_counter", "count>=2", "a counter"},
+	{"some_counter", "count!=0", "a counter that is not 0"},
+	{"http_reqs", "rate>0.1", "requests a second"},
 	{"checks{check:an order is accepted}", "rate==1", "a check"},
 	{"admitted{name:POST /orders}", "rate==1", "a rate of the library"},
 	{"http_req_duration{name:POST /orders,status:201}", "p(99)<10000", "an endpoint"},
@@ -36,6 +38,13 @@ func TestLevels_HoldWhenTheyWereMeasured(t *testing.T) {
 	}
 	if !strings.Contains(r.stdout, "\nLevels: held\n") {
 		t.Error("the summary does not say that everything held")
+	}
+
+	// Only whole requests have a line.
+	for _, trend := range []string{"http_req_waiting", "iteration_duration", "expected_response"} {
+		if strings.Contains(r.stdout, trend) {
+			t.Errorf("the summary shows %s", trend)
+		}
 	}
 
 	// What is only to be shown is no level.
