@@ -95,6 +95,7 @@ func TestFleet_AbortsWithoutAToken(t *testing.T) {
 		reason string
 	}{
 		"wrong credentials":         {reply: refuse(http.StatusUnauthorized, "INVALID_CREDENTIALS"), reason: "the fleet fleet-of-the-test gets no token at http://127.0.0.1:"},
+		"no token left":             {reply: limited(60, 60), reason: "gets no token at http://127.0.0.1:"},
 		"an answer without a token": {reply: text(http.StatusOK, "<html>"), reason: "there is no fleet API"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -160,6 +160,10 @@ func TestSetup_TakesTheFleet(t *testing.T) {
 			if fleet != c.want {
 				t.Errorf("the store has the fleet %q, want %q", fleet, c.want)
 			}
+			registered := r.samplesOf(t, "stores_registered")
+			if len(registered) != 1 || registered[0].Metadata["store"] != "loadtest-1" {
+				t.Errorf("registered: %+v", registered)
+			}
 		})
 	}
 }
