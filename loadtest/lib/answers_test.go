@@ -221,6 +221,7 @@ func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
 		{header: "X-RateLimit-Limit", value: "120.5"},
 		{header: "X-RateLimit-Reset", value: "1000000000"}, // in 2001
 		{header: "X-RateLimit-Reset", value: "9000000000"}, // in 2255
+		{header: "X-RateLimit-Reset", value: strconv.FormatInt(time.Now().Add(65*time.Minute).Unix(), 10)},
 	}
 	for _, lie := range lies {
 		api.onceReply(postOrder, api.withHeader(lie.header, lie.value))
@@ -383,6 +384,24 @@ func TestExpectedStatus_DecidesWhichAnswerIsAFailure(t *testing.T) {
 	}
 }
 
+func TestEmptyPath_IsAskedBeforeEveryTenthRequest(t *testing.T) {
+	t.Parallel()
+	// setup() asks before the first of its three requests, and the user before its first.
+	for orders, want := range map[string]float64{"10": 2, "11": 3} {
+		t.Run(orders+" orders", func(t *testing.T) {
+			t.Parallel()
+			api := newVendorAPI(t)
+
+			r := play(t, "till.js", api.settings(settings{"ITERATIONS": orders}))
+
+			r.requireExit(t, exitHeld)
+			empty := settings{"name": "GET empty path"}
+			requireCount(t, "requests to the empty path", r.counter(t, "http_reqs", empty), want)
+			requireCount(t, "of them are failures for k6", r.counter(t, "http_req_failed", empty), 0)
+		})
+	}
+}
+
 func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -419,6 +438,10 @@ func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 			// A refusal that sheds load, or a balancer's page, has no limit to show.
 			if c.tolerates != "outage" {
 				r.requireLevel(t, headersLevel, true)
+				return
+			}
+			if _, isThere := r.levels[headersLevel]; isThere {
+				t.Error("there is a level of the limits' headers, although a balancer may answer")
 			}
 		})
 	}
