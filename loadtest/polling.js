@@ -44,8 +44,8 @@ export function setup() {
   return open(1);
 }
 
-// newOrder creates an order and returns {id, polite}; polite() waits until the order may be read, reads it
-// and returns the answer. It returns undefined if the order was not accepted.
+// newOrder creates an order and returns {id, politeRead}; politeRead() waits until the order may be read,
+// reads it and returns the answer. It returns undefined if the order was not accepted.
 function newOrder(v, data, name, note, end) {
   const order = draw(dice(name.length), data.stores[0], `${data.run}-polling-${name}`, note);
   const a = v.create(order, end);
@@ -57,7 +57,7 @@ function newOrder(v, data, name, note, end) {
     id: a.data.orderId,
     // The gap is measured from the answer, because a vendor does not know when the service counted
     // the request.
-    polite: () => {
+    politeRead: () => {
       sleep(Math.max(0, last / 1000 + gap * 1.001 - Date.now() / 1000));
       const r = v.read(a.data.orderId);
       polite.add(r.ok);
@@ -86,11 +86,11 @@ export function quota(data) {
   if (!orders.every(Boolean)) return;
 
   const [a, b, c] = orders;
-  const before = b.polite().remaining;
-  a.polite();
+  const before = b.politeRead().remaining;
+  a.politeRead();
   let wait = 0;
   for (let i = 0; i < 5; i++) wait = earlyRead(v, a.id).retryAfter;
-  const after = c.polite().remaining;
+  const after = c.politeRead().remaining;
   untouched.add(after >= before - 2); // larger only if older reads have left the minute
   sleep(wait);
   const r = v.read(a.id);
@@ -113,7 +113,7 @@ export function poller(data) {
 
   let rank = 0;
   for (let i = 0; i < 3; i++) {
-    const r = order.polite();
+    const r = order.politeRead();
     expect(r, 'an order never goes back', (x) => ranks.indexOf(x.data.status) >= rank);
     rank = ranks.indexOf(r.data.status);
     const readsEarly = turn % 2 === 1 && i === 0;
