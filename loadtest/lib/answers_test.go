@@ -341,6 +341,22 @@ func TestCreate_SendsFiveRequestsAtMost(t *testing.T) {
 	requireCount(t, "resends", r.counter(t, "resends", nil), 4)
 }
 
+// A script that reads an order too early wants to see the refusal.
+func TestRead_IsNotRepeatedAfterARefusal(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.onceReply(getOrder, limited(1, 1))
+
+	r := play(t, "till.js", api.settings(settings{"READ": "yes"}))
+
+	found := notes[answer](t, r)
+	if len(found) != 2 || found[1].Status != http.StatusTooManyRequests {
+		t.Errorf("the answers are %+v, want an order and a refusal", found)
+	}
+	requireCount(t, "reads", len(api.requests(getOrder)), 1)
+	requireCount(t, "waits", len(r.samplesOf(t, "waited")), 0)
+}
+
 func TestCancelUntilAnswered_IsRepeated(t *testing.T) {
 	t.Parallel()
 	api := newVendorAPI(t)

@@ -48,6 +48,7 @@ export default async function (data) {
   expect(a, 'an order is accepted', (r) => r.status === 201 && r.data.status === 'Searching');
 
   if (__ENV.ABORT === 'yes') exec.test.abort('the account is gone');
+  if (__ENV.READ === 'yes') note(v.read(a.data.orderId));
   if (__ENV.CANCEL === 'yes') note(v.cancelUntilAnswered(a.data.orderId));
 }
 
