@@ -82,7 +82,7 @@ export class Answer {
   toString() {
     if (this.status === 0) return `no answer (${this.error})`;
     const message = this.envelope.message || String(this.body || '').slice(0, 200);
-    return `${this.status} ${this.code} ${message}`.trim();
+    return [this.status, this.code, message].filter(Boolean).join(' ');
   }
 }
 

@@ -26,7 +26,7 @@ func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 		},
 		"only a balancer answers": {
 			prepare: func(api *vendorAPI, _ settings) { api.alwaysReply(postToken, badGateway) },
-			reason:  "account 1 (" + recognisableClientID + ") gets no token: 502",
+			reason:  "account 1 (" + recognisableClientID + ") gets no token: 502 <html><body>Bad Gateway",
 		},
 		"wrong credentials": {
 			prepare: func(api *vendorAPI, _ settings) {
@@ -171,10 +171,10 @@ func TestSetup_TakesTheFleet(t *testing.T) {
 func TestSetup_GoesOnWhenTheFirstAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	api := newVendorAPI(t)
-	api.onceReply(postToken, cut)
+	api.onceReply(postToken, cut, badGateway)
 
 	r := play(t, "till.js", api.settings(settings{"TOLERATES": "outage"}))
 
 	r.requireExit(t, exitHeld)
-	requireCount(t, "tokens were asked for", len(api.requests(postToken)), 2)
+	requireCount(t, "tokens were asked for", len(api.requests(postToken)), 3)
 }
