@@ -65,6 +65,7 @@ func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 			if len(found[0].Jobs) != 0 || found[0].Status != c.status || !slices.Equal(found[0].Statuses, all) {
 				t.Errorf("the fleet saw %+v, want the status %d", found[0], c.status)
 			}
+			r.requireLevel(t, answeredLevel, c.status == http.StatusOK)
 			r.requireExit(t, exitLevelsNotHeld)
 		})
 	}
@@ -148,5 +149,8 @@ func TestSetup_ConfirmsItsStoresWithTheFleetOfTheSettings(t *testing.T) {
 
 	// The store is on the second page; the other vendor's one is left alone.
 	r.requireExit(t, exitHeld)
-	requireCount(t, "stores were confirmed", len(api.requests(fleetConfirm)), 1)
+	confirmed := api.requests(fleetConfirm)
+	if len(confirmed) != 1 || confirmed[0].path != "/api/fleet/v1/stores/acc-1/loadtest-1/confirm" {
+		t.Errorf("confirmed: %+v", confirmed)
+	}
 }

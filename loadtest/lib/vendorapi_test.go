@@ -35,6 +35,7 @@ const (
 // request is a request that the Vendor API has received.
 type request struct {
 	endpoint string
+	path     string
 	body     string
 	header   http.Header
 }
@@ -165,7 +166,7 @@ func (a *vendorAPI) serve(w http.ResponseWriter, r *http.Request) {
 	endpoint := endpointOf(r)
 
 	a.mu.Lock()
-	a.received = append(a.received, request{endpoint: endpoint, body: string(body), header: r.Header})
+	a.received = append(a.received, request{endpoint: endpoint, path: r.URL.Path, body: string(body), header: r.Header})
 	answer := a.always[endpoint]
 	next := a.once[endpoint]
 	if len(next) > 0 {
