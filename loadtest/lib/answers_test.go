@@ -341,6 +341,23 @@ func TestCreate_SendsFiveRequestsAtMost(t *testing.T) {
 	requireCount(t, "resends", r.counter(t, "resends", nil), 4)
 }
 
+// k6 adds metadata to every later sample of the user, until they are removed.
+func TestCreate_NamesTheOrderInOneSampleOnly(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+
+	r := play(t, "till.js", api.settings(settings{"ITERATIONS": "2"}))
+
+	requireCount(t, "orders are noted as accepted", len(r.samplesOf(t, "orders_accepted")), 2)
+	for _, metric := range []string{"http_reqs", "iterations", "checks"} {
+		for _, s := range r.samplesOf(t, metric) {
+			if len(s.Metadata) > 0 {
+				t.Errorf("a sample of %s has %v", metric, s.Metadata)
+			}
+		}
+	}
+}
+
 // A script that reads an order too early wants to see the refusal.
 func TestRead_IsNotRepeatedAfterARefusal(t *testing.T) {
 	t.Parallel()

@@ -208,6 +208,15 @@ func TestPart_DoesNotFailForWhatOthersMeasure(t *testing.T) {
 	}
 }
 
+func TestPart_SaysWhichItIs(t *testing.T) {
+	t.Parallel()
+	r := play(t, "nothing.js", nil, "--execution-segment", "0:1/2", "--execution-segment-sequence", "0,1/2,1")
+
+	if !strings.Contains(r.summary, `"segment": "0:1/2"`) {
+		t.Errorf("SUMMARY does not say which part it is: %s", r.summary)
+	}
+}
+
 func TestPart_FailsForWhatItMeasures(t *testing.T) {
 	t.Parallel()
 	api := newVendorAPI(t)

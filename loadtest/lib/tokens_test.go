@@ -135,6 +135,11 @@ func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 				t.Errorf("orders were sent with %q", tokens)
 			}
 			requireCount(t, "resends", r.counter(t, "resends", settings{"reason": "TOKEN_EXPIRED"}), 1)
+			for _, asked := range api.requests(postToken) {
+				if asked.header.Get("Authorization") != "" {
+					t.Error("a token was asked for with the one that expired")
+				}
+			}
 			waits := r.samplesOf(t, "waited")
 			if len(waits) != c.waits {
 				t.Errorf("%d waits, want %d", len(waits), c.waits)
@@ -158,6 +163,21 @@ func TestTokens_ThatExpiredDuringAnOutageAreRenewedAfterIt(t *testing.T) {
 
 	r.requireExit(t, exitHeld)
 	requireStatus(t, onlyAnswer(t, r), http.StatusCreated)
+}
+
+// setup() and the user are each refused once. The user asks again when the wait is over: the order that
+// is refused makes it sleep for so long.
+func TestTokens_AreAskedForAgainAfterTheWaitOfARefusal(t *testing.T) {
+	t.Parallel()
+	api := newVendorAPI(t)
+	api.shortenTokens(200)
+	api.onceReply(postToken, nil, limited(60, 60), limited(1, 1))
+	api.onceReply(postOrder, limited(2, 2))
+
+	r := play(t, "till.js", api.settings(settings{"HOW": "create"}))
+
+	r.requireExit(t, exitHeld)
+	requireCount(t, "tokens were asked for", len(api.requests(postToken)), 4)
 }
 
 // A refused renewal refuses no work: the vendor goes on with its old token.
