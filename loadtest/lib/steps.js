@@ -6,6 +6,7 @@
 // k6 has a limit of its own, the ceiling, which is often lower than the service's. It is measured in
 // the same run, with requests that cost the service next to nothing. A knee near it is k6's.
 import { aligned, milliseconds } from './format.js';
+import { emptyPath } from './vendor.js';
 
 // kneeP99 is the p99 in ms above which a step breaks, and enoughAccepted the part of its orders that
 // have to be accepted.
@@ -50,7 +51,7 @@ export function scenariosOf(steps, { exec, longestWait }) {
 
 const durationIn = (scenario) => `http_req_duration{name:POST /orders,scenario:${scenario}}`;
 const acceptedIn = (scenario) => `orders_accepted{scenario:${scenario}}`;
-const emptyIn = (scenario) => `http_req_duration{name:GET empty path,scenario:${scenario}}`;
+const emptyIn = (scenario) => `http_req_duration{name:${emptyPath},scenario:${scenario}}`;
 const startedIn = (scenario) => `iterations{scenario:${scenario}}`;
 const droppedIn = (scenario) => `dropped_iterations{scenario:${scenario}}`;
 
