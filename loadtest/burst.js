@@ -136,14 +136,15 @@ function waitOut(create, window) {
   const a = create.now();
   expect(a, 'the first order beyond the limit gets 429 and how long to wait', (r) => r.status === 429
     && r.code === 'RATE_LIMITED' && r.retryAfter <= window.seconds && r.reset <= r.sent / 1000 + window.seconds + 1);
-  waits.add(a.retryAfter || 0);
-  sleep(Math.max(0, a.retryAfter - (Date.now() - a.answered) / 1000));
+  const wait = a.retryAfter || 0; // there is none if the expectation above broke
+  waits.add(wait);
+  sleep(Math.max(0, wait - (Date.now() - a.answered) / 1000));
   truthful.add(create.now().status === 201);
   sleep(Math.max(0, last / 1000 + burst.seconds * 1.001 - Date.now() / 1000));
 }
 
-// impatient sends an order from each of four clients every 40 ms, for a minute and two seconds, whatever
-// the answers are. So about every 10 ms an answer shows whether the window has room.
+// impatient sends an order from each of four clients 40 ms after the answer to the one before, for a minute
+// and two seconds, whatever the answers are. So about every 10 ms an answer shows whether the window has room.
 export async function impatient(data) {
   if (!alone) forgetEarlierOrders();
   const create = creator(vendor(data, 1), data, 'impatient');

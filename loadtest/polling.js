@@ -92,7 +92,7 @@ export function quota(data) {
   for (let i = 0; i < 5; i++) wait = earlyRead(v, a.id).retryAfter;
   const after = c.politeRead().remaining;
   untouched.add(after >= before - 2); // larger only if older reads have left the minute
-  sleep(wait);
+  sleep(wait || 0); // there is none if the early reads were not refused
   const r = v.read(a.id);
   polite.add(r.ok);
   expect(r, 'after Retry-After the order can be read', (x) => x.ok);

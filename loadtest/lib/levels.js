@@ -71,12 +71,12 @@ export function shown(metric) {
 
 // holdsOfNothing reports whether a threshold would hold for the value 0, or for no value at all.
 function holdsOfNothing(threshold) {
-  const [, comparison = '', bound] = threshold.match(/([<>=!]+)\s*([\d.]+)/) || [];
+  const [, comparison = '', bound] = threshold.match(/([<>=!]+)\s*(-?[\d.]+)/) || [];
   const value = Number(bound);
   if (comparison.startsWith('<')) return true;
   if (comparison.startsWith('=')) return value === 0;
   if (comparison === '!=') return value !== 0;
-  return comparison === '>=' && value === 0;
+  return comparison === '>=' ? value <= 0 : value < 0;
 }
 
 // Requests that have a line in every summary, if there were any.

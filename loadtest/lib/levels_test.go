@@ -146,7 +146,7 @@ func TestLevels_ThatBreakSayWhatWasMeasured(t *testing.T) {
 
 func TestLevels_ThatWouldHoldOfNothingAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, threshold := range []string{"count==0", "count<5", "count<=5", "count>=0", "count!=3"} {
+	for _, threshold := range []string{"count==0", "count<5", "count<=5", "count>=0", "count>=-2", "count>-1", "count!=3"} {
 		t.Run(threshold, func(t *testing.T) {
 			t.Parallel()
 			r := play(t, "levels.js", settings{"LEVELS": asJSON(t, [][3]string{{"some_counter", threshold, "a counter"}})})
