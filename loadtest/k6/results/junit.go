@@ -9,9 +9,9 @@ import (
 )
 
 // WriteJUnit writes the run in the format of JUnit, which CI systems read: a suite for each
-// script, and in it a case for the run of k6 itself and for each service level, limit and
-// check, and for the webhooks. A script that was interrupted has an additional case with an error, and
-// a run that was interrupted an additional suite with one.
+// script, and in it a case for the run of k6 itself, for each service level, limit and check, for the
+// webhooks, and for each program whose memory is checked. A script that was interrupted has an
+// additional case with an error, and a run that was interrupted an additional suite with one.
 func WriteJUnit(w io.Writer, run *Run) error {
 	document := junitDocument{Name: "load test"}
 	for _, script := range run.Scripts {
@@ -122,6 +122,9 @@ func suiteOf(script *Script) junitSuite {
 		suite.add("check: "+check.Name, failure)
 	}
 	suite.addWebhooks(script.Webhooks)
+	for _, program := range script.boundedPrograms() {
+		suite.add("memory of the "+program.Name, memoryFailure(program))
+	}
 
 	return suite
 }

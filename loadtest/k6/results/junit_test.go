@@ -2,8 +2,11 @@ package results
 
 import (
 	"encoding/xml"
+	"slices"
 	"strings"
 	"testing"
+
+	"vendorapi/loadtest/harness"
 )
 
 func TestWriteJUnit(t *testing.T) {
@@ -56,6 +59,35 @@ func TestWriteJUnit_OfAnInterruptedScript(t *testing.T) {
 	suite := document.Suites[0]
 	if suite.Errors != 1 || suite.Failures != 0 || suite.Cases[0].Error == nil || suite.Cases[0].Error.Message != "interrupted: Ctrl-C" || suite.Tests != len(suite.Cases) {
 		t.Errorf("suite: %+v", suite)
+	}
+}
+
+// A script that fails only by the memory of a program has a case that fails, too.
+func TestWriteJUnit_OfMemory(t *testing.T) {
+	t.Parallel()
+	script := buildRamp(t)
+	script.TookSeconds = leastForMemory.Seconds()
+	script.Programs = []harness.Watched{
+		{Name: "gateway", AfterThird: 60e6, Now: 70e6},
+		{Name: "worker", AfterThird: 60e6, Now: 200e6},
+		{Name: "redis-server", AfterThird: 60e6, Now: 900e6},
+	}
+	script.CollectFailures()
+
+	_, text := writePageAndJUnit(t, &Run{Scripts: []*Script{script}})
+
+	var document junitDocument
+	if err := xml.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	suite := document.Suites[0]
+	cases := suite.Cases[len(suite.Cases)-2:]
+	if suite.Failures != 1 || cases[0].Name != "memory of the gateway" || cases[0].Failure != nil || cases[1].Name != "memory of the worker" {
+		t.Fatalf("suite: %+v", suite)
+	}
+	want := "the memory of the worker grew from 60 MB after a third of the time to 200 MB at the end"
+	if cases[1].Failure.Message != want || !slices.Equal(script.Failures, []string{want}) {
+		t.Errorf("the case says %q, the script %q", cases[1].Failure.Message, script.Failures)
 	}
 }
 

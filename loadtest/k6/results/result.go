@@ -337,7 +337,12 @@ func (s *Script) CollectFailures() {
 	if s.Webhooks.checked() {
 		s.Failures = append(s.Failures, s.Webhooks.failures()...)
 	}
-	s.Failures = append(s.Failures, s.memoryFailures()...)
+	for _, program := range s.boundedPrograms() {
+		failure := memoryFailure(program)
+		if failure != "" {
+			s.Failures = append(s.Failures, failure)
+		}
+	}
 }
 
 // The memory of the gateway and of the worker at the end may be memoryFactor times that after a
@@ -349,23 +354,32 @@ const (
 	memorySpare    = 32 << 20 // bytes
 )
 
-// memoryFailures returns a sentence for each program whose memory grew too much.
-func (s *Script) memoryFailures() []string {
+// boundedPrograms returns the programs whose memory is checked; none of a short script.
+func (s *Script) boundedPrograms() []*harness.Watched {
 	if s.TookSeconds < leastForMemory.Seconds() {
 		return nil
 	}
 
-	var failures []string
-	for _, program := range s.Programs {
-		isBounded := program.Name == "gateway" || program.Name == "worker"
-		accepted := memoryFactor*float64(program.AfterThird) + memorySpare
-		if isBounded && float64(program.Now) > accepted {
-			failures = append(failures, fmt.Sprintf("the memory of the %s grew from %d MB after a third of the time to %d MB at the end",
-				program.Name, program.AfterThird/1e6, program.Now/1e6))
+	var bounded []*harness.Watched
+	for i := range s.Programs {
+		program := &s.Programs[i]
+		if program.Name == "gateway" || program.Name == "worker" {
+			bounded = append(bounded, program)
 		}
 	}
 
-	return failures
+	return bounded
+}
+
+// memoryFailure says in a sentence that a program's memory grew too much; empty if it did not.
+func memoryFailure(program *harness.Watched) string {
+	accepted := memoryFactor*float64(program.AfterThird) + memorySpare
+	if float64(program.Now) <= accepted {
+		return ""
+	}
+
+	return fmt.Sprintf("the memory of the %s grew from %d MB after a third of the time to %d MB at the end",
+		program.Name, program.AfterThird/1e6, program.Now/1e6)
 }
 
 // interruption says in a sentence that the script was interrupted.

@@ -277,17 +277,20 @@ func TestCollectFailures_NamesProgramsThatNeedEverMoreMemory(t *testing.T) {
 		program harness.Watched
 		fails   bool
 	}{
-		"grown":                {3600, harness.Watched{Name: "worker", AfterThird: 60e6, Now: 200e6}, true},
-		"grown in a short run": {60, harness.Watched{Name: "worker", AfterThird: 60e6, Now: 200e6}, false},
+		"grown":                {600, harness.Watched{Name: "worker", AfterThird: 60e6, Now: 200e6}, true},
+		"grown in a short run": {599, harness.Watched{Name: "worker", AfterThird: 60e6, Now: 200e6}, false},
 		"as before":            {3600, harness.Watched{Name: "gateway", AfterThird: 60e6, Now: 100e6}, false},
 		"Redis keeps orders":   {3600, harness.Watched{Name: "redis-server", AfterThird: 60e6, Now: 900e6}, false},
 	} {
-		script := &Script{TookSeconds: c.seconds, Programs: []harness.Watched{c.program}}
+		script := &Script{
+			TookSeconds: c.seconds, Programs: []harness.Watched{c.program},
+			Levels: []Level{{State: levelHeld}}, Counts: Counts{Requests: 1},
+		}
 
-		failures := script.memoryFailures()
+		script.CollectFailures()
 
-		if (len(failures) > 0) != c.fails {
-			t.Errorf("%s: %q", name, failures)
+		if (len(script.Failures) > 0) != c.fails {
+			t.Errorf("%s: %q", name, script.Failures)
 		}
 	}
 }
