@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -192,11 +193,28 @@ func isWorse(a, b summaryLevel) bool {
 	if a.Value == nil || b.Value == nil {
 		return false
 	}
-	if strings.Contains(a.Threshold, ">") {
+
+	bound, isEquality := equalityOf(a.Threshold)
+	switch {
+	case isEquality:
+		return math.Abs(*a.Value-bound) > math.Abs(*b.Value-bound)
+	case strings.Contains(a.Threshold, ">"):
 		return *a.Value < *b.Value
+	default:
+		return *a.Value > *b.Value
+	}
+}
+
+// equalityOf returns the bound of a threshold such as "rate==1"; false for any other threshold.
+func equalityOf(threshold string) (bound float64, found bool) {
+	_, text, hasBound := strings.Cut(threshold, "==")
+	if !hasBound {
+		return 0, false
 	}
 
-	return *a.Value > *b.Value
+	bound, err := strconv.ParseFloat(strings.TrimLeft(text, "= "), 64)
+
+	return bound, err == nil
 }
 
 // levelOf returns a level and whether it was held. empty are the ascending latencies of the empty

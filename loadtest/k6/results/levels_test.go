@@ -174,6 +174,7 @@ func TestMergeLevels(t *testing.T) {
 		"the first does not":     {parts: []summaryLevel{level(9, 60, false), level(5, 30, true)}, samples: 14, value: 60, state: levelNotHeld},
 		"the second does not":    {parts: []summaryLevel{level(9, 20, true), level(5, 60, false)}, samples: 14, value: 60, state: levelNotHeld},
 		"one did not measure it": {parts: []summaryLevel{level(0, 0, true), level(5, 30, true)}, samples: 5, value: 30, state: levelHeld},
+		"the second did not":     {parts: []summaryLevel{level(5, 30, true), level(0, 0, false)}, samples: 5, value: 30, state: levelHeld},
 		"none measured it":       {parts: []summaryLevel{level(0, 0, true), level(0, 0, true)}, samples: 0, value: 0, state: levelNotMeasured},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,15 +197,41 @@ func TestMergeLevels(t *testing.T) {
 	}
 }
 
-func TestMergeLevels_KeepsTheWorstOfWhatHasAFloor(t *testing.T) {
+// Which value is the worse one depends on the threshold.
+func TestMergeLevels_KeepsTheWorse(t *testing.T) {
 	t.Parallel()
-	part := func(value float64) summary {
-		return summary{Levels: []summaryLevel{{Metric: "refused", Threshold: "count>=10", Samples: 1, Value: &value, Held: true}}}
+
+	for threshold, values := range map[string]struct{ worse, better float64 }{
+		"p(95)<50":   {worse: 80, better: 60},
+		"count>=10":  {worse: 4, better: 7},
+		"rate==1":    {worse: 0.5, better: 0.9},
+		"rate === 1": {worse: 0.5, better: 0.9},
+		"count==0":   {worse: 7, better: 4},
+	} {
+		part := func(value float64) summary {
+			return summary{Levels: []summaryLevel{{Metric: "m", Threshold: threshold, Samples: 1, Value: &value}}}
+		}
+
+		for _, parts := range [][]summary{{part(values.worse), part(values.better)}, {part(values.better), part(values.worse)}} {
+			merged := mergeLevels(parts)
+			if *merged[0].Value != values.worse {
+				t.Errorf("%s: merged %v, want %v", threshold, *merged[0].Value, values.worse)
+			}
+		}
 	}
+}
 
-	merged := mergeLevels([]summary{part(30), part(12)})
+// A part without a value does not replace one that has a value.
+func TestMergeLevels_WithoutAValue(t *testing.T) {
+	t.Parallel()
+	value := 60.0
+	first := summaryLevel{Metric: "m", Threshold: "p(95)<50", Samples: 1, Value: &value}
+	second := first
+	second.Value = nil
 
-	if *merged[0].Value != 12 {
+	merged := mergeLevels([]summary{{Levels: []summaryLevel{first}}, {Levels: []summaryLevel{second}}})
+
+	if merged[0].Value != &value || merged[0].Samples != 2 {
 		t.Errorf("merged %+v", merged)
 	}
 }
