@@ -26,10 +26,10 @@ type Curves struct {
 	Failed   []float64 `json:"failed"`   // requests without an answer, or with an unexpected 5xx
 	Refused  []float64 `json:"refused"`  // answers 429
 
-	// Latencies are null in a bucket without a request.
-	P50      []*Latency `json:"p50_ms"` // of POST /orders, answered 201
-	P99      []*Latency `json:"p99_ms"` // of POST /orders, answered 201
-	EmptyP99 []*Latency `json:"empty_p99_ms"`
+	// Latencies are null in a bucket without such an answer.
+	P50      []*Latency `json:"p50_ms"`       // of POST /orders, answered 201
+	P99      []*Latency `json:"p99_ms"`       // of POST /orders, answered 201
+	EmptyP99 []*Latency `json:"empty_p99_ms"` // of the empty path, answered
 }
 
 // isValid reports whether all curves have the same number of buckets, of a possible length.
@@ -125,7 +125,8 @@ type curveBuilder struct {
 
 	curves *Curves
 
-	// Latencies in milliseconds, by bucket: of POST /orders answered 201, and of the empty path.
+	// Latencies in milliseconds, by bucket: of POST /orders answered 201, and of the answers from the
+	// empty path.
 	created, empty [][]float64
 }
 
@@ -157,7 +158,7 @@ func (b *curveBuilder) addRequest(s *sampleSet, r *request) {
 	}
 
 	endpoint := s.names[r.endpoint]
-	if endpoint == emptyPath {
+	if endpoint == emptyPath && r.status != 0 {
 		b.empty[i] = append(b.empty[i], r.took)
 	}
 	if isEmptyPath(endpoint) {

@@ -232,7 +232,7 @@ func TestCurvesOf(t *testing.T) {
 	t.Parallel()
 	samples := newSamples()
 	addRequests(t, samples, createOrder, "1", 201, 201, 429, 503)
-	addRequests(t, samples, emptyPath, "1", 404)
+	addRequests(t, samples, emptyPath, "1", 404, 0)
 	samples.requests[3].unexpected = true
 	for i := range samples.requests {
 		samples.requests[i].took = float64(i + 1)
