@@ -1,6 +1,7 @@
 package results
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,7 +41,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		`<span class="broken">NOT HELD</span>`, `<span class="broken">NOT MEASURED</span>`,
 		"<th>service level</th><th>measured</th><th>threshold</th><th>samples</th>",
 		"80 ms; 16 times the empty path&#39;s 5.0 ms (accepted: 20 times, at most 100.0 ms)</td><td>p(95)&lt;50 of http_req_duration</td><td>100</td>", `<span class="relative">held relative to this machine</span>`,
-		"<td>no answer</td>", "The empty path was not requested",
+		"<td>no answer</td>", "There is no answer from the empty path",
 		"<td>120 in 10 s</td><td>121</td>", `<tr><td><span class="broken">NOT HELD</span></td><td>POST /orders</td>`, "<td>cannot be known</td>",
 		"39 of 40 expected events arrived", "k6 left no dashboard", "no log",
 		`<td class="words">an order is accepted</td><td>9</td><td class="broken">1</td>`,
@@ -58,7 +59,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		"<td>gateway</td><td>0.25</td><td>20 MB</td><td>25 MB</td><td>30 MB</td><td>40 MB</td>", "Other programs kept 0.50 processors busy.",
 
 		// The comparison, with itself.
-		"Compared with the run of 21 November 2026, 12:00, commit abc123", "No latency is more than 1.5 times as long",
+		"Compared with the run of 21 November 2026, 12:00, commit abc123", "No regression: no p50 or p95 that could be compared is more than 1.5 times as long as before relative to the empty path, and longer by the clock as well.</p>",
 		"<td>POST /orders 201 p95</td>",
 	)
 	checkPage(t, page)
@@ -156,6 +157,25 @@ func TestWritePage_ShowsRegressions(t *testing.T) {
 	mustContain(t, string(page), `<span class="broken">REGRESSION</span>`, "POST /orders 201 p50 is 4.0 times as long: ", "; relative to the empty path 4.0 times",
 		"the versions of k6 differ: v1.0.0 before,  now")
 	checkPage(t, string(page))
+}
+
+// A p99 may grow by chance. The page shows it and does not say that no latency grew.
+func TestWritePage_ComparesADeployment(t *testing.T) {
+	t.Parallel()
+	before, after := comparableScript(10, 1), comparableScript(10, 1)
+	after.Endpoints[0].Latency.P99 *= 4
+	earlier, run := runOf(before), runOf(after)
+	earlier.Target, run.Target = "a deployment", "a deployment"
+	var page bytes.Buffer
+
+	if err := WritePage(&page, run, earlier); err != nil {
+		t.Fatal(err)
+	}
+
+	mustContain(t, page.String(),
+		"<p>No regression: no p50 or p95 that could be compared is more than 1.5 times as long as before.</p>",
+		"<td>POST /orders 201 p99</td><td>40 ms</td><td>160 ms</td><td>4</td><td>4</td>")
+	checkPage(t, page.String())
 }
 
 // The curves leave gaps where nothing was measured, and stay inside the picture.

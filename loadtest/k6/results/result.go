@@ -144,7 +144,7 @@ type Script struct {
 	Endpoints []Endpoint `json:"endpoints"`
 	Counts    Counts     `json:"counts"`
 
-	// Baseline is the latency of the empty path; null if it was not requested.
+	// Baseline is the latency of the empty path; null if it gave no answer.
 	Baseline *Percentiles `json:"baseline"`
 
 	Ramp   *Ramp   `json:"ramp"`   // null for a script without steps
