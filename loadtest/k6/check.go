@@ -21,7 +21,7 @@ junit.xml`)
 	name := flags.String("name", "", "what the script is called; empty: the first file's name up to its first dot")
 	accounts := flags.String("accounts", "", "the `file` of accounts, for limits that are not the contract's; empty: ACCOUNTS, if that is set")
 	to := flags.String("to", "", "the `folder` of the result; empty: that of the first file")
-	fresh := flags.Bool("fresh", false, "the accounts had not been used during the minute before")
+	fresh := flags.Bool("fresh", false, "the accounts had not been used during the hour before, which is the longest span of a limit")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
