@@ -165,15 +165,7 @@ var tickSteps = []int{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7
 // timeTicks returns at most six marks of time.
 func timeTicks(c *Curves) []tick {
 	seconds := len(c.Requests) * c.BucketSeconds
-	step := 0
-	for _, step = range tickSteps {
-		if seconds <= 5*step {
-			break
-		}
-	}
-	for seconds > 5*step {
-		step *= 2 // longer than the list provides for
-	}
+	step := tickStep(seconds)
 
 	var ticks []tick
 	for at := 0; at <= seconds; at += step {
@@ -184,6 +176,23 @@ func timeTicks(c *Curves) []tick {
 	}
 
 	return ticks
+}
+
+// tickStep returns the smallest distance between two marks that fits at most five times into the
+// given time. Both are in seconds. Beyond the last of tickSteps the distance is doubled.
+func tickStep(seconds int) int {
+	for _, step := range tickSteps {
+		if seconds <= 5*step {
+			return step
+		}
+	}
+
+	step := tickSteps[len(tickSteps)-1]
+	for seconds > 5*step {
+		step *= 2
+	}
+
+	return step
 }
 
 // formatSeconds returns a time in the largest unit that is not longer than it.

@@ -178,6 +178,17 @@ func TestWritePage_ComparesADeployment(t *testing.T) {
 	checkPage(t, page.String())
 }
 
+func TestTickStep(t *testing.T) {
+	t.Parallel()
+
+	for seconds, want := range map[int]int{1: 1, 5: 1, 6: 2, 75: 15, 76: 30, 8 * 3600: 7200, 5 * 86400: 86400, 5*86400 + 1: 2 * 86400, 30 * 86400: 8 * 86400} {
+		got := tickStep(seconds)
+		if got != want {
+			t.Errorf("%d s: %d, want %d", seconds, got, want)
+		}
+	}
+}
+
 // The curves leave gaps where nothing was measured, and stay inside the picture.
 func TestChartsOf(t *testing.T) {
 	t.Parallel()
