@@ -1,10 +1,13 @@
 package results
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,11 +83,14 @@ func TestReadSamples_RefusesWrongLines(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"no time":                {`15:06:51.0025Z`, "soon"},
 		"a year without meaning": {`"2026-11-23T15:06:51.0025Z"`, `"0001-01-01T00:00:00Z"`},
+		"a year far ahead":       {`"2026-11-23T15:06:51.0025Z"`, `"2201-01-01T00:00:00Z"`},
 		"no value":               {`"value":2.5`, `"value":"long"`},
 		"a negative duration":    {`"value":2.5`, `"value":-1`},
+		"a duration of a month":  {`"value":2.5`, `"value":2592000001`},
 		"no status":              {`"status":"201","e`, `"status":"","e`},
 		"an order without end":   {`,"end":"Failed"`, ``},
 		"half an iteration":      {`"value":1,"tags":{"scenario":"day"}}}`, `"value":0.5,"tags":{"scenario":"day"}}}`},
+		"too many iterations":    {`"value":1,"tags":{"scenario":"day"}}}`, `"value":1e16,"tags":{"scenario":"day"}}}`},
 		"half a line":            {`"vus","type":"Point","data":{"time":"2026-11-23T15:06:51Z","value":4,"tags":{}}}`, `"vus","type`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +106,59 @@ func TestReadSamples_RefusesWrongLines(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 		})
+	}
+}
+
+// The most virtual users count, not the last.
+func TestReadSamples_KeepsTheMostVirtualUsers(t *testing.T) {
+	t.Parallel()
+	later := `{"metric":"vus","type":"Point","data":{"time":"2026-11-23T15:06:53Z","value":2,"tags":{}}}
+{"metric":"vus_max","type":"Point","data":{"time":"2026-11-23T15:06:53Z","value":3,"tags":{}}}
+`
+
+	samples, err := readSamples(strings.NewReader(sampleLines + later))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if samples.counts.ActiveVUs != 4 || samples.counts.AllocatedVUs != 9 {
+		t.Errorf("counts are %+v", samples.counts)
+	}
+}
+
+// A line may be long, but not without end.
+func TestReadSamples_BoundsTheLengthOfALine(t *testing.T) {
+	t.Parallel()
+	longLine := func(length int) string { return strings.Repeat("x", length) + "\n" + sampleLines }
+
+	samples, err := readSamples(strings.NewReader(longLine(1_000_000)))
+	if err != nil || len(samples.requests) != 2 {
+		t.Errorf("a long line: %v", err)
+	}
+	_, err = readSamples(strings.NewReader(longLine(2_000_000)))
+	if !errors.Is(err, bufio.ErrTooLong) {
+		t.Errorf("a line that is too long: the error is %v", err)
+	}
+}
+
+// Indices have 16 bits: a name more would be taken for another one.
+func TestSampleSet_BoundsTheNumberOfNames(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+
+	for i := range 65_535 { // the first name is empty
+		index, err := samples.index(strconv.Itoa(i))
+		if err != nil || int(index) != i+1 {
+			t.Fatalf("name %d has index %d, error %v", i, index, err)
+		}
+	}
+
+	if _, err := samples.index("one more"); err == nil {
+		t.Error("there is room for one more")
+	}
+	index, err := samples.index("65534")
+	if err != nil || index != 65_535 {
+		t.Errorf("the last name has index %d, error %v", index, err)
 	}
 }
 
@@ -136,6 +195,8 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.json.gz")
 	writeFile(t, cut, string(whole[:len(whole)/2]))
 	writeFile(t, empty, "")
+	corrupt := filepath.Join(t.TempDir(), "corrupt.json.gz")
+	writeFile(t, corrupt, string(whole[:len(whole)/2])+strings.Repeat("\xff", 1000))
 
 	all, err := readSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil || len(all.problems) != 0 {
@@ -152,6 +213,10 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	got := strings.Join(part.problems, "\n")
 	if !strings.Contains(got, "cut off") || !strings.Contains(got, "empty") {
 		t.Errorf("problems: %s", got)
+	}
+	broken, err := readSampleFiles(corrupt)
+	if err != nil || len(broken.requests) == 0 || len(broken.problems) != 1 {
+		t.Errorf("a file with a corrupt end: problems %v, error %v", broken.problems, err)
 	}
 	if _, err := readSampleFiles("testdata/absent.json"); err == nil {
 		t.Error("a missing file is no error")
@@ -174,7 +239,7 @@ func TestReadSampleFiles_MergesParts(t *testing.T) {
 	if len(samples.requests) != 4 || len(samples.orders["1"]) != 1 || len(samples.orders["7"]) != 1 {
 		t.Errorf("%d requests, orders %v", len(samples.requests), samples.orders)
 	}
-	if samples.counts.ActiveVUs != 8 || samples.counts.Dropped != 6 || samples.iterations["day"] != 2 {
+	if samples.counts.ActiveVUs != 8 || samples.counts.AllocatedVUs != 18 || samples.counts.Dropped != 6 || samples.iterations["day"] != 2 {
 		t.Errorf("counts are %+v, iterations %v", samples.counts, samples.iterations)
 	}
 }
