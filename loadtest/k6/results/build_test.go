@@ -80,18 +80,76 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// The busiest endpoint comes first; of equally busy ones the order is that of the names and statuses.
+func TestBuild_SortsEndpoints(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	addRequests(t, samples, "POST /token", "1", 200)
+	addRequests(t, samples, createOrder, "1", 503, 201)
+	addRequests(t, samples, "GET /orders/{id}", "1", 200, 200)
+	script := &Script{}
+
+	script.fill(samples, Options{})
+
+	var rows []string
+	for i := range script.Endpoints {
+		rows = append(rows, script.Endpoints[i].answers())
+	}
+	want := []string{"GET /orders/{id} 200", "POST /orders 201", "POST /orders 503", "POST /token 200"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("endpoints: %q", rows)
+	}
+}
+
+// A few requests, or those of less than a second, are no rate.
+func TestEndpointSamples_Rate(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		inScenarios int
+		seconds     float64
+		want        string
+	}{
+		"enough":    {inScenarios: 20, seconds: 4, want: "5"},
+		"too few":   {inScenarios: 19, seconds: 4, want: "-"},
+		"too short": {inScenarios: 20, seconds: 0.9, want: "-"},
+	} {
+		row := endpointSamples{latencies: []float64{1}, inScenarios: c.inScenarios}
+
+		got := formatRatio(row.endpoint(createOrder, 201, c.seconds).PerSecond)
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The sum of some ceilings is not that of all.
+func TestSumOfCeilings(t *testing.T) {
+	t.Parallel()
+	known := summary{Ceiling: pointerTo(900)}
+
+	sum := sumOfCeilings([]summary{known, known})
+	if sum == nil || *sum != 1800 {
+		t.Errorf("the sum is %v", sum)
+	}
+	sum = sumOfCeilings([]summary{known, {}})
+	if sum != nil {
+		t.Errorf("the sum is %v, though one is not known", *sum)
+	}
+}
+
 // What k6 sends to find its own ceiling is no load on the service.
 func TestBuild_LeavesTheCeilingOut(t *testing.T) {
 	t.Parallel()
 	samples := newSamples()
 	addRequests(t, samples, createOrder, "1", 201)
-	addRequests(t, samples, emptyPath, "1", 404)
+	addRequests(t, samples, emptyPath, "1", 404, 0)
 	addRequests(t, samples, ceilingPath, "1", 404, 404, 404)
 	script := &Script{}
 
 	script.fill(samples, Options{})
 
-	if script.Counts.Requests != 1 || script.Counts.EmptyPath != 4 || len(script.Endpoints) != 1 {
+	if script.Counts.Requests != 1 || script.Counts.EmptyPath != 5 || len(script.Endpoints) != 1 {
 		t.Errorf("counts %+v, endpoints %+v", script.Counts, script.Endpoints)
 	}
 	if script.Curves.Requests[0] != 1 || len(samples.emptyLatencies("")) != 1 {
