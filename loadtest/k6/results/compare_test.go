@@ -53,6 +53,7 @@ func TestCompare(t *testing.T) {
 		"as quick on a quicker machine":   {before: comparableScript(10, 2), after: comparableScript(10, 1), relative: "2", regressions: 0},
 		"quicker, the empty path more so": {before: comparableScript(29, 10), after: comparableScript(1, 0.1), relative: "3.45", regressions: 0},
 		"slower on a quicker machine":     {before: comparableScript(10, 2), after: comparableScript(11.2, 1), relative: "2.24", regressions: 2},
+		"hardly slower, quicker machine":  {before: comparableScript(10, 2), after: comparableScript(10.9, 1), relative: "2.18", regressions: 0},
 		"too few":                         {before: comparableScript(10, 1), after: few, relative: "-", note: "too few: 200 and 99 requests, 100 are needed", regressions: 0},
 		"no empty path to compare with":   {before: noBaseline, after: comparableScript(200, 1), relative: "-", note: "no empty path to compare with", regressions: 0},
 		"another endpoint":                {before: other, after: comparableScript(10, 1), relative: "-", note: "not in the earlier run", regressions: 0},
@@ -209,6 +210,57 @@ func TestCompare_WarnsOfDifferentRuns(t *testing.T) {
 		"this run was interrupted", "the earlier run has no script steady", "this run has no script soak"}
 	if !slices.EqualFunc(comparison.Warnings, want, strings.HasPrefix) || len(comparison.Rows) != 0 {
 		t.Errorf("warnings: %q", comparison.Warnings)
+	}
+}
+
+func TestCompare_WarnsOfOtherMachines(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*harness.Machine){
+		"another processor": func(m *harness.Machine) { m.CPU = "y" },
+		"more cores":        func(m *harness.Machine) { m.Cores = 64 },
+		"more memory":       func(m *harness.Machine) { m.Memory = 64 << 30 },
+	} {
+		before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(10, 1))
+		change(&after.Machine)
+
+		warnings := Compare(before, after, 0).Warnings
+
+		isWarned := len(warnings) == 1 && strings.HasPrefix(warnings[0], "the machines differ (x, 2 cores; ") &&
+			strings.HasSuffix(warnings[0], "): only what is relative to the empty path can be compared")
+		if !isWarned {
+			t.Errorf("%s: warnings %q", name, warnings)
+		}
+	}
+}
+
+// Each percentile is divided by the same percentile of the empty path.
+func TestCompare_DividesByTheSamePercentile(t *testing.T) {
+	t.Parallel()
+	before, after := comparableScript(10, 1), comparableScript(10, 1)
+	before.Baseline.P95 *= 2
+	before.Baseline.P99 *= 4
+	after.Baseline.P99 *= 8
+
+	rows := Compare(runOf(before), runOf(after), 0).Rows
+
+	ratios := []string{formatRatio(rows[0].RelativeRatio), formatRatio(rows[1].RelativeRatio), formatRatio(rows[2].RelativeRatio)}
+	if !slices.Equal(ratios, []string{"1", "2", "0.50"}) {
+		t.Errorf("relative ratios: %q", ratios)
+	}
+}
+
+func TestScript_OrdersPerSecond(t *testing.T) {
+	t.Parallel()
+
+	for want, script := range map[string]*Script{
+		"20": {TookSeconds: 10, Counts: Counts{OrdersAccepted: 200}},
+		"-":  {TookSeconds: 0, Counts: Counts{OrdersAccepted: 200}},
+	} {
+		got := formatRatio(script.ordersPerSecond())
+		if got != want {
+			t.Errorf("%v s: %s, want %s", script.TookSeconds, got, want)
+		}
 	}
 }
 
