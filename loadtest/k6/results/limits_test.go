@@ -303,6 +303,7 @@ func TestCheckLimits_ByAccount(t *testing.T) {
 	raised.Orders.Burst = Limit{Count: 1200, Span: 10 * time.Second}
 	samples := samplesOf(t, createOrder, "1", repeat(119, 201, 429)...)
 	addRequests(t, samples, createOrder, "2", repeat(500, 201)...)
+	addRequests(t, samples, createOrder, "3", repeat(5, 201)...)
 
 	rows := checkLimits(samples, map[string]Limits{"2": raised}, true)
 
@@ -310,7 +311,7 @@ func TestCheckLimits_ByAccount(t *testing.T) {
 		t.Fatalf("rows: %+v", rows)
 	}
 	sustained, burst, raisedBurst := rows[0], rows[1], rows[2]
-	if sustained.Limit() != "600 in 60 s" || sustained.Accounts != 2 || sustained.Admitted != 619 || sustained.Most != 500 {
+	if sustained.Limit() != "600 in 60 s" || sustained.Accounts != 3 || sustained.Admitted != 624 || sustained.Most != 500 {
 		t.Errorf("sustained: %+v", sustained)
 	}
 	if burst.Limit() != "120 in 10 s" || burst.Refused != 1 || burst.Most != 119 || *burst.WronglyRefused != 1 || burst.Held {
@@ -318,5 +319,71 @@ func TestCheckLimits_ByAccount(t *testing.T) {
 	}
 	if raisedBurst.Limit() != "1200 in 10 s" || raisedBurst.Most != 500 || !raisedBurst.Held {
 		t.Errorf("raised burst: %+v", raisedBurst)
+	}
+}
+
+// An account without raised limits has the contract's (spec, "Limits").
+func TestCheckLimits_OfTheContract(t *testing.T) {
+	t.Parallel()
+
+	for endpoint, c := range map[string]struct {
+		limits    []string
+		exclusive bool
+	}{
+		"POST /orders":             {limits: []string{"600 in 60 s", "120 in 10 s"}, exclusive: true},
+		"POST /orders/{id}/cancel": {limits: []string{"600 in 60 s"}, exclusive: true},
+		"GET /orders/{id}":         {limits: []string{"3000 in 60 s"}, exclusive: false},
+		"PUT /stores/{id}":         {limits: []string{"200 in 10 s"}, exclusive: false},
+		"POST /token":              {limits: []string{"60 in 3600 s"}, exclusive: true},
+	} {
+		rows := checkLimits(samplesOf(t, endpoint, "1", 200), nil, true)
+
+		var limits []string
+		for i := range rows {
+			limits = append(limits, rows[i].Limit())
+			isKnown := rows[i].WronglyRefused != nil
+			if isKnown != c.exclusive {
+				t.Errorf("%s: wrongly refused: %v", endpoint, rows[i].WronglyRefused)
+			}
+		}
+		if !slices.Equal(limits, c.limits) {
+			t.Errorf("%s: limits %q", endpoint, limits)
+		}
+	}
+}
+
+func TestRequest_Admitted(t *testing.T) {
+	t.Parallel()
+	certain := []int16{200, 201, 204, 400, 404, 409, 422, 423}
+	uncertain := []int16{0, 401, 403, 413, 429, 500, 502, 503, 504}
+
+	for _, status := range append(certain, uncertain...) {
+		r := request{status: status}
+		if r.admitted() != slices.Contains(certain, status) {
+			t.Errorf("%d: %v", status, r.admitted())
+		}
+	}
+}
+
+// In 1,000 s the clocks of vendor and service may run apart by one second.
+func TestMeasureLimits_AllowsForClocksThatRunApart(t *testing.T) {
+	t.Parallel()
+	limit := Limit{Count: 10, Span: 1000 * time.Second}
+
+	for name, c := range map[string]struct {
+		last    request
+		most    int
+		wrongly int
+	}{
+		"one more, maybe after the span": {last: requestAt(999_100, 201), most: 10, wrongly: 0},
+		"one more, certainly within":     {last: requestAt(998_900, 201), most: 11, wrongly: 0},
+		"refused, maybe within the span": {last: requestAt(1_000_900, 429), most: 10, wrongly: 0},
+		"refused, certainly after it":    {last: requestAt(1_001_100, 429), most: 10, wrongly: 1},
+	} {
+		found := measureLimits(append(volley(10, 0, 0, 201), c.last), []Limit{limit}, true)[0]
+
+		if found.most != c.most || found.wronglyRefused != c.wrongly {
+			t.Errorf("%s: %+v", name, found)
+		}
 	}
 }
