@@ -44,7 +44,7 @@ func TestBuild(t *testing.T) {
 	created := script.endpoint(createOrder, 201)
 	refused := script.endpoint(createOrder, 429)
 	token := script.endpoint("POST /token", 200)
-	if created == nil || created.Latency.Count != 107 || created.PerSecond == nil {
+	if created == nil || created.Latency.Count != 107 || created.PerSecond == nil || *created.PerSecond != 107/script.TookSeconds {
 		t.Errorf("orders: %+v", created)
 	}
 	if refused == nil || refused.Latency.Count != 1 || refused.PerSecond != nil {
@@ -98,6 +98,21 @@ func TestBuild_SortsEndpoints(t *testing.T) {
 	want := []string{"GET /orders/{id} 200", "POST /orders 201", "POST /orders 503", "POST /token 200"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("endpoints: %q", rows)
+	}
+}
+
+// Only what k6 calls unexpected has failed: a script may ask for lost answers.
+func TestEndpointSamples_CountsFailures(t *testing.T) {
+	t.Parallel()
+	row := endpointSamples{}
+	row.add(&request{status: 0})
+	row.add(&request{status: 0, unexpected: true})
+	row.add(&request{status: 503, unexpected: true})
+
+	endpoint := row.endpoint(createOrder, 0, 10)
+
+	if endpoint.Unexpected != 2 || endpoint.Latency.Count != 3 {
+		t.Errorf("endpoint: %+v", endpoint)
 	}
 }
 
@@ -298,7 +313,15 @@ func TestBuild_ReportsWhatCannotBeRead(t *testing.T) {
 func TestBuild_MergesParts(t *testing.T) {
 	t.Parallel()
 
-	script, err := Build(rampParts(t), Options{Name: "ramp", RelativeLevels: true})
+	files := rampParts(t)
+	firstSummary := filepath.Join(files.Folder, files.Summaries[0])
+	text, err := os.ReadFile(firstSummary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, firstSummary, strings.Replace(string(text), `"knee":40`, `"knee":80`, 1))
+
+	script, err := Build(files, Options{Name: "ramp", RelativeLevels: true})
 	if err != nil {
 		t.Fatal(err)
 	}

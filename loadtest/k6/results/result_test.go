@@ -124,7 +124,10 @@ func TestScript_Headline(t *testing.T) {
 	for want, script := range map[string]*Script{
 		"FAILED: 63 s, 102 requests, GET /orders/{id} 200 p99 5.0 ms, 1 of 3 service levels held, 39 of 40 webhooks": failedScript(),
 		"held: 24 s, 0 requests, GET /orders/{id} 200 p99 5.0 ms, 0 of 0 service levels held":                        quiet,
-		"held: 0 s, 0 requests, 0 of 0 service levels held":                                                          {},
+		"held: 0 s, 2 requests, POST /orders without an answer p99 9.0 ms, 0 of 0 service levels held": {
+			Counts: Counts{Requests: 2}, Endpoints: []Endpoint{{Name: createOrder, Status: 0, Latency: Percentiles{Count: 2, P99: 9}}},
+		},
+		"held: 0 s, 0 requests, 0 of 0 service levels held": {},
 	} {
 		got := script.Headline()
 		if got != want {

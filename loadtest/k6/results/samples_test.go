@@ -239,8 +239,38 @@ func TestReadSampleFiles_MergesParts(t *testing.T) {
 	if len(samples.requests) != 4 || len(samples.orders["1"]) != 1 || len(samples.orders["7"]) != 1 {
 		t.Errorf("%d requests, orders %v", len(samples.requests), samples.orders)
 	}
-	if samples.counts.ActiveVUs != 8 || samples.counts.AllocatedVUs != 18 || samples.counts.Dropped != 6 || samples.iterations["day"] != 2 {
-		t.Errorf("counts are %+v, iterations %v", samples.counts, samples.iterations)
+	if samples.counts.ActiveVUs != 8 || samples.counts.AllocatedVUs != 18 || samples.counts.Dropped != 6 || samples.iterations["day"] != 2 || samples.resends["day"] != 4 {
+		t.Errorf("counts are %+v, iterations %v, resends %v", samples.counts, samples.iterations, samples.resends)
+	}
+}
+
+// k6 writes a request when it is answered, and the parts one after the other: the first line is not
+// of the request that was sent first.
+func TestSampleSet_Span(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	samples.requests = []request{
+		{answered: start.Add(3 * time.Second).UnixNano(), took: 1000, scenario: 1},
+		{answered: start.Add(9 * time.Second).UnixNano(), took: 8000, scenario: 1},
+		{answered: start.Add(5 * time.Second).UnixNano(), took: 1000, scenario: 1},
+		{answered: start.Add(60 * time.Second).UnixNano(), took: 60_000, scenario: 0}, // of teardown()
+	}
+
+	from, to := samples.span()
+
+	if !from.Equal(start.Add(time.Second)) || !to.Equal(start.Add(9*time.Second)) {
+		t.Errorf("from %v to %v", from, to)
+	}
+}
+
+// A part in which k6 did nothing is whole.
+func TestReadSamples_OfAnEmptyFile(t *testing.T) {
+	t.Parallel()
+
+	samples, err := readSamples(strings.NewReader(""))
+
+	if err != nil || len(samples.problems) != 0 {
+		t.Errorf("problems %v, error %v", samples.problems, err)
 	}
 }
 
