@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -178,6 +179,55 @@ func TestWritePage_ComparesADeployment(t *testing.T) {
 	checkPage(t, page.String())
 }
 
+// The scale has two ends even if all latencies are equal, or none is above zero.
+func TestLatenciesChart_HasTwoEnds(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		value Latency
+		ticks []string
+		path  string
+	}{
+		"a power of ten": {value: 10, ticks: []string{"10 ms", "100 ms"}, path: "M390.0 220.0h0.01"},
+		"no time":        {value: 0, ticks: []string{"1 ms", "10 ms"}, path: "M390.0 220.0h0.01"},
+	} {
+		curves := newCurves(start, 1, 1)
+		curves.P50[0] = &c.value
+
+		drawn := latenciesChart(curves)
+
+		var ticks []string
+		for _, tick := range drawn.YTicks {
+			ticks = append(ticks, tick.Label)
+		}
+		if !slices.Equal(ticks, c.ticks) || drawn.Lines[0].Path != c.path {
+			t.Errorf("%s: ticks %q, path %s", name, ticks, drawn.Lines[0].Path)
+		}
+	}
+}
+
+func TestNiceAbove(t *testing.T) {
+	t.Parallel()
+
+	for value, want := range map[float64]float64{0: 1, 1: 1, 1.5: 2, 2: 2, 3: 5, 6: 10, 1000: 1000, 1001: 2000} {
+		got := niceAbove(value)
+		if got != want {
+			t.Errorf("%v: %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestFormatSeconds(t *testing.T) {
+	t.Parallel()
+
+	for seconds, want := range map[int]string{59: "59 s", 60: "1 min", 90: "1.5 min", 3600: "1 h", 5400: "1.5 h"} {
+		got := formatSeconds(seconds)
+		if got != want {
+			t.Errorf("%d: %s, want %s", seconds, got, want)
+		}
+	}
+}
+
 func TestTickStep(t *testing.T) {
 	t.Parallel()
 
@@ -192,11 +242,11 @@ func TestTickStep(t *testing.T) {
 // The curves leave gaps where nothing was measured, and stay inside the picture.
 func TestChartsOf(t *testing.T) {
 	t.Parallel()
-	one, thousand := Latency(1), Latency(1000)
+	one, ten, thousand := Latency(1), Latency(10), Latency(1000)
 	curves := &Curves{
 		Began: start, BucketSeconds: 60,
 		Requests: []float64{10, 30, 0}, Accepted: []float64{9, 0, 0}, Dropped: []float64{0, 0, 0}, Failed: []float64{0, 0, 0}, Refused: []float64{0, 0, 0},
-		P50: []*Latency{&one, nil, &thousand}, P99: []*Latency{nil, nil, nil}, EmptyP99: []*Latency{nil, nil, nil},
+		P50: []*Latency{&one, nil, &thousand}, P99: []*Latency{nil, nil, nil}, EmptyP99: []*Latency{&ten, &ten, nil},
 	}
 
 	charts := chartsOf(curves)
@@ -213,10 +263,10 @@ func TestChartsOf(t *testing.T) {
 		t.Errorf("ticks of latencies: %v", latenciesY)
 	}
 
-	if rates.Lines[0].Path != "M194.0 179.2L390.0 97.6L586.0 220.0" || rates.Lines[4].Path != "" {
+	if rates.Lines[0].Path != "M194.0 179.2L390.0 97.6L586.0 220.0" || rates.Lines[1].Path != "M194.0 183.3L390.0 220.0L586.0 220.0" || rates.Lines[4].Path != "" {
 		t.Errorf("rates: %+v", rates.Lines)
 	}
-	if latencies.Lines[0].Path != "M194.0 220.0h0.01M586.0 16.0h0.01" || latencies.Lines[1].Path != "" {
+	if latencies.Lines[0].Path != "M194.0 220.0h0.01M586.0 16.0h0.01" || latencies.Lines[1].Path != "" || latencies.Lines[2].Path != "M194.0 152.0L390.0 152.0" {
 		t.Errorf("latencies: %+v", latencies.Lines)
 	}
 

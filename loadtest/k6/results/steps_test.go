@@ -263,3 +263,54 @@ func TestCurvesOf(t *testing.T) {
 		t.Error("nothing has curves")
 	}
 }
+
+// Rates are those of a second, however long a bucket is. Only accepted orders are in the curves of
+// latencies.
+func TestCurvesOf_LongBuckets(t *testing.T) {
+	t.Parallel()
+	samples := newSamples()
+	addRequests(t, samples, createOrder, "1", 201, 201, 201, 201)
+	addRequests(t, samples, "PUT /stores/{id}", "1", 201)
+	samples.requests[4].took = 1000
+	late := samples.requests[0]
+	late.answered += int64(150 * time.Second)
+	samples.requests = append(samples.requests, late)
+
+	curves := curvesOf(samples)
+
+	if curves.BucketSeconds != 2 || len(curves.Requests) != 76 || curves.Requests[0] != 2.5 || curves.Requests[75] != 0.5 {
+		t.Errorf("%d buckets of %d s: %v", len(curves.Requests), curves.BucketSeconds, curves.Requests)
+	}
+	if *curves.P99[0] != 0 {
+		t.Errorf("p99 of the first bucket is %v", *curves.P99[0])
+	}
+}
+
+// The page divides by the number of buckets and by their length.
+func TestCurves_IsValid(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		change func(*Curves)
+		want   bool
+	}{
+		"whole":              {change: func(*Curves) {}, want: true},
+		"accepted":           {change: func(c *Curves) { c.Accepted = nil }, want: false},
+		"dropped":            {change: func(c *Curves) { c.Dropped = nil }, want: false},
+		"failed":             {change: func(c *Curves) { c.Failed = nil }, want: false},
+		"refused":            {change: func(c *Curves) { c.Refused = nil }, want: false},
+		"p50":                {change: func(c *Curves) { c.P50 = nil }, want: false},
+		"p99":                {change: func(c *Curves) { c.P99 = nil }, want: false},
+		"the empty path":     {change: func(c *Curves) { c.EmptyP99 = nil }, want: false},
+		"no length":          {change: func(c *Curves) { c.BucketSeconds = 0 }, want: false},
+		"a length too large": {change: func(c *Curves) { c.BucketSeconds = maxBucketSeconds + 1 }, want: false},
+		"too many buckets":   {change: func(c *Curves) { *c = *newCurves(start, 1, maxBuckets+1) }, want: false},
+	} {
+		curves := newCurves(start, 1, maxBuckets)
+		c.change(curves)
+
+		if curves.isValid() != c.want {
+			t.Errorf("%s: %v", name, !c.want)
+		}
+	}
+}
