@@ -2,9 +2,13 @@ package results
 
 import (
 	"encoding/xml"
+	"errors"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"vendorapi/loadtest/harness"
 )
@@ -94,14 +98,77 @@ func TestWriteJUnit_OfMemory(t *testing.T) {
 // Names and problems can hold any bytes: a part of them is what servers have sent.
 func TestWriteJUnit_IsValidXML(t *testing.T) {
 	t.Parallel()
-	script := &Script{Name: "a\x00b\xff", Problems: []string{"first\x1b[31m line\nsecond\xc3 <line> ]]>"}}
+	script := &Script{
+		Name: "a\x00b\xff", Problems: []string{"first\x1b[31m line\nsecond\xc3 <line> ]]>\tend"},
+		Checks: []Check{{Name: "c\x1b[0m"}},
+	}
 	script.CollectFailures()
 
 	_, text := writePageAndJUnit(t, &Run{Scripts: []*Script{script}})
 
-	for _, part := range []string{`name="ab?"`, `message="first[31m line"`, "second? &lt;line&gt; ]]&gt;"} {
+	for _, part := range []string{`name="ab?"`, `message="first[31m line"`, "second? &lt;line&gt; ]]&gt;&#x9;end", `name="check: c[0m"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in %s", part, text)
 		}
 	}
+	if !strings.HasPrefix(text, xml.Header) {
+		t.Errorf("there is no XML declaration in %s", text)
+	}
+}
+
+// Readers take a timestamp as UTC. A script that sent nothing has none.
+func TestWriteJUnit_Timestamp(t *testing.T) {
+	t.Parallel()
+	istanbul := time.FixedZone("UTC+3", 3*3600)
+
+	for began, want := range map[time.Time]string{
+		start.In(istanbul): ` timestamp="2026-11-21T12:00:00"`,
+		{}:                 "",
+	} {
+		_, text := writePageAndJUnit(t, &Run{Scripts: []*Script{{Name: "x", Began: began}}})
+
+		hasTimestamp := strings.Contains(text, "timestamp=")
+		if hasTimestamp != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("began %v: %s", began, text)
+		}
+	}
+}
+
+// A full disk is no success, at whatever byte it is found.
+func TestWrite_ReportsWhatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	run := &Run{Scripts: []*Script{{Name: "x"}}}
+	comparison := Compare(run, run, 0)
+
+	for name, write := range map[string]func(io.Writer) error{
+		"the page":       func(w io.Writer) error { return WritePage(w, run, nil) },
+		"the JUnit file": func(w io.Writer) error { return WriteJUnit(w, run) },
+		"the comparison": comparison.WriteTable,
+	} {
+		for _, room := range []int{0, 50} {
+			err := write(&fullDisk{room: room})
+			if !errors.Is(err, errFull) {
+				t.Errorf("%s, after %d bytes: the error is %v", name, room, err)
+			}
+		}
+	}
+
+	if err := run.WriteFile(filepath.Join(t.TempDir(), "absent", "result.json")); err == nil {
+		t.Error("a result was written into a folder that does not exist")
+	}
+}
+
+// errFull is what a fullDisk answers.
+var errFull = errors.New("no space left")
+
+// fullDisk takes so many bytes and no more.
+type fullDisk struct{ room int }
+
+func (d *fullDisk) Write(content []byte) (int, error) {
+	if len(content) > d.room {
+		return 0, errFull
+	}
+	d.room -= len(content)
+
+	return len(content), nil
 }
