@@ -116,6 +116,22 @@ func TestEndpointSamples_CountsFailures(t *testing.T) {
 	}
 }
 
+// The rate is that of the scenarios' time, to which setup() and teardown() do not belong.
+func TestEndpointSamples_LeavesSetupOutOfTheRate(t *testing.T) {
+	t.Parallel()
+	row := endpointSamples{}
+	for range leastForRate {
+		row.add(&request{status: 201, scenario: 1})
+		row.add(&request{status: 201, scenario: 0})
+	}
+
+	endpoint := row.endpoint(createOrder, 201, 10)
+
+	if *endpoint.PerSecond != leastForRate/10.0 || endpoint.Latency.Count != 2*leastForRate {
+		t.Errorf("%v per second, %d requests", *endpoint.PerSecond, endpoint.Latency.Count)
+	}
+}
+
 // A few requests, or those of less than a second, are no rate.
 func TestEndpointSamples_Rate(t *testing.T) {
 	t.Parallel()
@@ -260,6 +276,10 @@ func TestBuild_FailsWithoutFiles(t *testing.T) {
 				"nothing was sent",
 			},
 		},
+		"no summary": {
+			files: ScriptFiles{Samples: samples},
+			want:  []string{"the script wrote no summary", "check failed: an order is accepted: 1 of 2 answers were something else"},
+		},
 		"an invalid summary": {
 			files: ScriptFiles{Samples: samples, Summaries: []string{"invalid.json"}},
 			want: []string{
@@ -354,6 +374,10 @@ func TestBuild_FailsByWrongSteps(t *testing.T) {
 		"no knee": {
 			old: `"knee":40`, changed: `"knee":null`,
 			want: "the knee is 40/s by the samples and none by the script",
+		},
+		"a step without a rate": {
+			old: `"offered":80,"seconds":1}`, changed: `"offered":0,"seconds":1}`,
+			want: "the script's summary has a step of 0 orders a second for 1 s, so no knee was sought",
 		},
 		"a step without end": {
 			old: `"offered":80,"seconds":1}`, changed: `"offered":80,"seconds":1e9}`,

@@ -136,6 +136,7 @@ func TestSegmentsProblem(t *testing.T) {
 		"1/2:1":                "the parts cover only 1/2:1",
 		"0:1/2,0:1/2":          "the parts cover only 0:1/2, 0:1/2",
 		"0:1/2,0:1/2,1/2:1":    "the parts cover something more than once: 0:1/2, 0:1/2, 1/2:1",
+		"0:1,0:1/2":            "the parts cover something more than once: 0:1, 0:1/2",
 		"0:1/2,-":              "the parts cover something more than once: 0:1/2, the whole",
 		"0:2":                  "the parts cover only 0:2",
 		"half":                 `a summary has the segment "half", which cannot be read`,
