@@ -176,6 +176,48 @@ func TestRampOf_CountsWhatWasNotAccepted(t *testing.T) {
 	}
 }
 
+// k6 may schedule an order less, or some more, than the rate asks for.
+func TestStepOf_Offered(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		offered  float64
+		measured stepSamples
+		want     Step // of which only these fields are compared: Offered, Started and Broken
+	}{
+		"all":              {offered: 10, measured: stepSamples{created: emptyOf(10, 1), requests: 10}, want: Step{Offered: 10, Started: 10}},
+		"one less":         {offered: 10, measured: stepSamples{created: emptyOf(9, 1), requests: 9}, want: Step{Offered: 9, Started: 9}},
+		"two less":         {offered: 10, measured: stepSamples{created: emptyOf(8, 1), requests: 8}, want: Step{Offered: 10, Started: 8, Broken: "only 8 of 10 orders were accepted"}},
+		"some more":        {offered: 10, measured: stepSamples{created: emptyOf(12, 1), requests: 12}, want: Step{Offered: 12, Started: 12}},
+		"some sent none":   {offered: 10, measured: stepSamples{created: emptyOf(8, 1), requests: 8, iterations: 10}, want: Step{Offered: 10, Started: 10, Broken: "only 8 of 10 orders were accepted"}},
+		"some interrupted": {offered: 10, measured: stepSamples{created: emptyOf(8, 1), requests: 10, iterations: 8}, want: Step{Offered: 10, Started: 10, Broken: "only 8 of 10 orders were accepted"}},
+		"none":             {offered: 0.4, measured: stepSamples{}, want: Step{Broken: "no order was offered"}},
+		"rounded":          {offered: 2.6, measured: stepSamples{}, want: Step{Offered: 3, Broken: "only 0 of 3 orders were accepted"}},
+	} {
+		step := stepOf(summaryStep{Offered: c.offered, Seconds: 1}, &c.measured, 100)
+
+		if step.Offered != c.want.Offered || step.Started != c.want.Started || step.Broken != c.want.Broken {
+			t.Errorf("%s: offered %d, started %d, broken %q", name, step.Offered, step.Started, step.Broken)
+		}
+	}
+}
+
+// A script may name another bound for the p99 of a step. A p99 at the bound holds.
+func TestRampOf_UsesTheScriptsBound(t *testing.T) {
+	t.Parallel()
+
+	for ms, want := range map[float64]string{50: "", 51: "p99 is 51.0 ms"} {
+		samples := newSamples()
+		addStep(t, samples, "step_0010", 10, 0, ms)
+
+		ramp := rampOf(samples, summary{KneeP99: 50, Steps: []summaryStep{{Scenario: "step_0010", Offered: 10, Seconds: 1}}})
+
+		if ramp.Steps[0].Broken != want {
+			t.Errorf("%v ms: broken %q, want %q", ms, ramp.Steps[0].Broken, want)
+		}
+	}
+}
+
 func TestRamp_ComparesTheScriptsKnee(t *testing.T) {
 	t.Parallel()
 	found := Ramp{Knee: pointerTo(40), KneeWords: "40/s"}
