@@ -322,6 +322,21 @@ func TestCheckLimits_ByAccount(t *testing.T) {
 	}
 }
 
+// Limits of the same count over another span are other limits.
+func TestCheckLimits_KeepsSpansApart(t *testing.T) {
+	t.Parallel()
+	slower := ContractLimits()
+	slower.Cancel.Span = time.Hour
+	samples := samplesOf(t, "POST /orders/{id}/cancel", "1", 200)
+	addRequests(t, samples, "POST /orders/{id}/cancel", "2", 200)
+
+	rows := checkLimits(samples, map[string]Limits{"2": slower}, true)
+
+	if len(rows) != 2 || rows[0].Limit() != "600 in 60 s" || rows[1].Limit() != "600 in 3600 s" {
+		t.Errorf("rows: %+v", rows)
+	}
+}
+
 // An account without raised limits has the contract's (spec, "Limits").
 func TestCheckLimits_OfTheContract(t *testing.T) {
 	t.Parallel()
