@@ -250,6 +250,76 @@ func TestCompare_DividesByTheSamePercentile(t *testing.T) {
 	}
 }
 
+func TestCompare_UsesTheFactor(t *testing.T) {
+	t.Parallel()
+
+	for factor, want := range map[float64]int{0: 2, 1.5: 2, 2: 0} {
+		comparison := Compare(runOf(comparableScript(10, 1)), runOf(comparableScript(16, 1)), factor)
+
+		if len(comparison.Regressions) != want {
+			t.Errorf("factor %v: regressions %q", factor, comparison.Regressions)
+		}
+	}
+}
+
+// A deployment is compared absolutely, whichever of both runs was against it.
+func TestCompare_OfOneDeployment(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct{ before, after string }{
+		"the earlier run": {before: "a deployment", after: OwnSystems},
+		"the later run":   {before: OwnSystems, after: "a deployment"},
+	} {
+		before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(30, 3))
+		before.Target, after.Target = c.before, c.after
+		after.Machine.Cores = 4
+
+		comparison := Compare(before, after, 0)
+
+		saysRelative := slices.ContainsFunc(comparison.Warnings, func(w string) bool { return strings.Contains(w, "relative") })
+		if comparison.OwnSystems || len(comparison.Regressions) != 2 || saysRelative {
+			t.Errorf("%s: regressions %q, warnings %q", name, comparison.Regressions, comparison.Warnings)
+		}
+	}
+}
+
+// What was refused or failed has no row, and a script with a ramp in one run only has no knee.
+func TestCompare_ComparesWhatBothRunsHave(t *testing.T) {
+	t.Parallel()
+	before, after := comparableScript(10, 1), comparableScript(10, 1)
+	after.Endpoints = after.Endpoints[:1]
+	after.Ramp = &Ramp{}
+	after.Baseline.P50 = 0
+
+	rows := Compare(runOf(before), runOf(after), 0).Rows
+
+	var figures []string
+	for i := range rows {
+		figures = append(figures, rows[i].Figure)
+	}
+	want := []string{"POST /orders 201 p50", "POST /orders 201 p95", "POST /orders 201 p99", "orders accepted", "iterations dropped"}
+	if !slices.Equal(figures, want) {
+		t.Errorf("rows: %q", figures)
+	}
+	if rows[0].RelativeRatio != nil {
+		t.Errorf("relative to an empty path of no time: %v", *rows[0].RelativeRatio)
+	}
+}
+
+func TestComparison_RowsOf(t *testing.T) {
+	t.Parallel()
+	other := comparableScript(10, 1)
+	other.Name = "soak"
+	run := runOf(comparableScript(10, 1), other)
+
+	rows := Compare(run, run, 0).rowsOf("soak")
+
+	isOther := slices.ContainsFunc(rows, func(r ComparisonRow) bool { return r.Script != "soak" })
+	if len(rows) != 5 || isOther {
+		t.Errorf("rows: %+v", rows)
+	}
+}
+
 func TestScript_OrdersPerSecond(t *testing.T) {
 	t.Parallel()
 
