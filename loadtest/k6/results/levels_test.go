@@ -26,6 +26,8 @@ func TestLevelOf(t *testing.T) {
 	absolute.Relative = 0
 	rate := slow
 	rate.Metric, rate.Threshold = "checks", "rate==1"
+	otherTrend := slow
+	otherTrend.Metric = "waited"
 	median := slow
 	median.Threshold = "med<50"
 	cappedBound := slow
@@ -52,6 +54,7 @@ func TestLevelOf(t *testing.T) {
 		"no empty path":                  {level: slow, empty: nil, want: levelNotHeld, relative: false},
 		"an empty path of no time":       {level: slow, empty: emptyOf(20, 0), want: levelNotHeld, relative: false},
 		"absolute only":                  {level: absolute, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
+		"no latency of requests":         {level: otherTrend, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
 		"no latency":                     {level: rate, empty: emptyOf(20, 4), want: levelNotHeld, relative: false},
 	} {
 		t.Run(name, func(t *testing.T) {
