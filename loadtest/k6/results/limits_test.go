@@ -96,6 +96,9 @@ func TestMeasureLimits_KnowsNothingOfThePastOfUsedAccounts(t *testing.T) {
 		"fresh, late":  {requests: late, fresh: true, wrongly: 1},
 		"used, early":  {requests: early, fresh: false, wrongly: 0},
 		"used, late":   {requests: late, fresh: false, wrongly: 1},
+
+		// A request is written when it is answered, so the first line is not of the one sent first.
+		"used, late, in another order": {requests: []request{late[3], late[0], late[1], late[2]}, fresh: false, wrongly: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
