@@ -196,7 +196,15 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	writeFile(t, cut, string(whole[:len(whole)/2]))
 	writeFile(t, empty, "")
 	corrupt := filepath.Join(t.TempDir(), "corrupt.json.gz")
-	writeFile(t, corrupt, string(whole[:len(whole)/2])+strings.Repeat("\xff", 1000))
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := w.Write([]byte(sampleLines)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, corrupt, zipped.String()+"\xff\xff\xff") // no block begins like this
 
 	all, err := readSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil || len(all.problems) != 0 {
@@ -215,8 +223,11 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 		t.Errorf("problems: %s", got)
 	}
 	broken, err := readSampleFiles(corrupt)
-	if err != nil || len(broken.requests) == 0 || len(broken.problems) != 1 {
-		t.Errorf("a file with a corrupt end: problems %v, error %v", broken.problems, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(broken.requests) != 2 || len(broken.problems) != 1 {
+		t.Errorf("a file with a corrupt end: %d requests, problems %v", len(broken.requests), broken.problems)
 	}
 	if _, err := readSampleFiles("testdata/absent.json"); err == nil {
 		t.Error("a missing file is no error")
