@@ -68,7 +68,7 @@ junit.xml`)
 		Target:      checkedTarget,
 		Machine:     harness.DescribeMachine(ctx),
 		K6:          harness.K6Version,
-		Generator:   fmt.Sprintf("k6 ran by hand, in %d parts", len(files.Samples)),
+		Generator:   generatorOf(len(files.Samples)),
 		Scripts:     []*results.Script{result},
 	}
 	if err := store(files.Folder, run, nil); err != nil {
@@ -99,6 +99,14 @@ func mayStoreCheck(folder string) error {
 		return fmt.Errorf("%s has the result of a run: name another folder with -to", folder)
 	}
 	return nil
+}
+
+// generatorOf says how k6 ran, for the page.
+func generatorOf(parts int) string {
+	if parts == 1 {
+		return "k6 ran by hand."
+	}
+	return fmt.Sprintf("k6 ran by hand, in %d parts.", parts)
 }
 
 // filesToCheck sorts files into samples and summaries, with names relative to the result's folder. A file that does not

@@ -89,6 +89,8 @@ func Compare(before, after *Run, factor float64) *Comparison {
 			continue
 		}
 		hasCommonScript = true
+		c.warnOfFailure("the earlier run", earlier)
+		c.warnOfFailure("this run", script)
 		c.compareScripts(earlier, script)
 	}
 	for _, script := range before.Scripts {
@@ -210,6 +212,13 @@ func (c *Comparison) warn(before, after *Run) {
 	}
 }
 
+// warnOfFailure adds a warning if a script failed: its figures are those of another load, or of fewer answers.
+func (c *Comparison) warnOfFailure(run string, script *Script) {
+	if !script.Passed() {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s failed in %s", script.Name, run))
+	}
+}
+
 // warnOfEmptyPath adds a warning if the empty path itself became much slower or quicker: then the
 // machine, k6 or the network was another one.
 func (c *Comparison) warnOfEmptyPath(before, after *Script) {
@@ -251,10 +260,13 @@ func (c *Comparison) compareScripts(before, after *Script) {
 		}
 	}
 
-	c.addRow(ComparisonRow{
-		Script: after.Name, Figure: "orders accepted", Unit: "/s",
-		Before: before.ordersPerSecond(), After: after.ordersPerSecond(),
-	})
+	createsOrders := before.Counts.OrdersAccepted > 0 || after.Counts.OrdersAccepted > 0
+	if createsOrders {
+		c.addRow(ComparisonRow{
+			Script: after.Name, Figure: "orders accepted", Unit: "/s",
+			Before: before.ordersPerSecond(), After: after.ordersPerSecond(),
+		})
+	}
 	c.addRow(ComparisonRow{
 		Script: after.Name, Figure: "iterations dropped", Unit: "",
 		Before: pointerTo(float64(before.Counts.Dropped)), After: pointerTo(float64(after.Counts.Dropped)),
@@ -277,9 +289,9 @@ func (s *Script) endpoint(name string, status int) *Endpoint {
 	return nil
 }
 
-// ordersPerSecond returns how many orders were accepted per second; nil if none was.
+// ordersPerSecond returns how many orders were accepted per second; nil if the script took no time.
 func (s *Script) ordersPerSecond() *float64 {
-	if s.Counts.OrdersAccepted == 0 || s.TookSeconds <= 0 {
+	if s.TookSeconds <= 0 {
 		return nil
 	}
 

@@ -213,6 +213,44 @@ func TestCompare_WarnsOfDifferentRuns(t *testing.T) {
 	}
 }
 
+func TestCompare_WarnsOfScriptsThatFailed(t *testing.T) {
+	t.Parallel()
+	before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(10, 1))
+	before.Scripts[0].Failures = []string{"a level did not hold"}
+
+	comparison := Compare(before, after, 0)
+	backwards := Compare(after, before, 0)
+
+	if !slices.Equal(comparison.Warnings, []string{"steady failed in the earlier run"}) {
+		t.Errorf("warnings: %q", comparison.Warnings)
+	}
+	if !slices.Equal(backwards.Warnings, []string{"steady failed in this run"}) {
+		t.Errorf("warnings the other way round: %q", backwards.Warnings)
+	}
+}
+
+// A script that accepts no order any more shows 0, not "not measured". One that creates none has no such row.
+func TestCompare_ShowsThatNoOrderIsAccepted(t *testing.T) {
+	t.Parallel()
+	before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(10, 1))
+	before.Scripts[0].TookSeconds, after.Scripts[0].TookSeconds = 10, 10
+	before.Scripts[0].Counts.OrdersAccepted, after.Scripts[0].Counts.OrdersAccepted = 200, 0
+	without := runOf(comparableScript(10, 1))
+	without.Scripts[0].Counts.OrdersAccepted = 0
+	isOfOrders := func(row ComparisonRow) bool { return row.Figure == "orders accepted" }
+
+	rows := Compare(before, after, 0).Rows
+	rowsWithout := Compare(without, without, 0).Rows
+
+	at := slices.IndexFunc(rows, isOfOrders)
+	if at < 0 || rows[at].After == nil || *rows[at].Before != 20 || *rows[at].After != 0 {
+		t.Errorf("rows: %+v", rows)
+	}
+	if slices.ContainsFunc(rowsWithout, isOfOrders) {
+		t.Errorf("rows without orders: %+v", rowsWithout)
+	}
+}
+
 func TestCompare_WarnsOfOtherMachines(t *testing.T) {
 	t.Parallel()
 
@@ -325,6 +363,7 @@ func TestScript_OrdersPerSecond(t *testing.T) {
 
 	for want, script := range map[string]*Script{
 		"20": {TookSeconds: 10, Counts: Counts{OrdersAccepted: 200}},
+		"0":  {TookSeconds: 10},
 		"-":  {TookSeconds: 0, Counts: Counts{OrdersAccepted: 200}},
 	} {
 		got := formatRatio(script.ordersPerSecond())

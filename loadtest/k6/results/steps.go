@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -291,7 +292,7 @@ func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
 		step.Offered = scheduled
 	}
 
-	latencies := measured.created
+	latencies := slices.Clone(measured.created)
 	for len(latencies) < step.Offered {
 		latencies = append(latencies, float64(never))
 	}
