@@ -37,11 +37,11 @@ func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 	}
 	vendors := client.New(origin+"/api/vendor/v1", 16)
 	for i, record := range accounts {
-		api, err := vendors.Login(ctx, "/token", record.ClientID, record.ClientSecret)
-		if err != nil {
-			return nil, fmt.Errorf("account %d (%s) cannot log in at %s: %w", i+1, record.ClientID, origin, err)
+		a := &account{accountRecord: record, label: label(i), api: vendors}
+		if _, err := a.client(ctx); err != nil {
+			return nil, fmt.Errorf("account %s (%s) at %s: %w", a.label, a.ClientID, origin, err)
 		}
-		d.accounts = append(d.accounts, &account{accountRecord: record, label: label(i), api: api})
+		d.accounts = append(d.accounts, a)
 	}
 
 	d.webhooks, err = chooseWebhooks(ctx, o.receiver, d)

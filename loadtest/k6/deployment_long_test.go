@@ -95,7 +95,7 @@ func TestDeployment_WebhooksOfOthersAreSeenByTheirAttempts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.accounts[0].api.Call(t.Context(), http.MethodPut, "/webhook", map[string]string{"url": system.HooksURL + "/elsewhere"}, nil); err != nil {
+		if err := d.accounts[0].call(t.Context(), http.MethodPut, "/webhook", map[string]string{"url": system.HooksURL + "/elsewhere"}); err != nil {
 			t.Fatal(err)
 		}
 

@@ -60,12 +60,12 @@ const mostTries = 8
 // a 429 names. An order that cannot be read gets a status that says so, which is never the one that it had to end in. The
 // error is that of a ctx that has ended.
 func (a *account) read(ctx context.Context, h *receiver.History) error {
-	answer, err := a.api.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
+	answer, err := a.do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
 	for tries := 1; err == nil && answer.Code == "RATE_LIMITED" && tries < mostTries; tries++ {
 		if err := harness.Sleep(ctx, answer.RetryAfter()); err != nil {
 			return err
 		}
-		answer, err = a.api.Do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
+		answer, err = a.do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

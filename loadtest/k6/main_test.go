@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/k6/results"
+	"vendorapi/loadtest/receiver"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -414,5 +416,26 @@ func TestMayStoreCheck_KeepsTheResultOfARun(t *testing.T) {
 	}
 	if err := mayStoreCheck(folder); err == nil {
 		t.Error("the result of a run would be lost")
+	}
+}
+
+func TestAccount_LogsInAgainBeforeItsTokenExpires(t *testing.T) {
+	t.Parallel()
+	var used []string
+	a := &account{label: "1", api: newVendorAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		used = append(used, r.Header.Get("Authorization"))
+		_, _ = io.WriteString(w, `{"success": true, "data": {"status": "Delivered"}}`)
+	})}
+
+	for _, age := range []time.Duration{0, time.Minute, loginAgainAfter, 2 * time.Hour} {
+		a.loggedInAt = a.loggedInAt.Add(-age) // as if so much time had passed
+		h := receiver.History{OrderID: "o1"}
+		if err := a.read(t.Context(), &h); err != nil || h.Status != "Delivered" {
+			t.Errorf("after %v: %s, %v", age, h.Status, err)
+		}
+	}
+
+	if got := strings.Join(used, ", "); got != "Bearer t1, Bearer t1, Bearer t2, Bearer t3" {
+		t.Error(got)
 	}
 }

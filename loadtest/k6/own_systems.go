@@ -106,8 +106,9 @@ func openAccounts(ctx context.Context, system *harness.System, s *script) ([]*ac
 				ClientSecret: vendor.ClientSecret,
 				Limits:       limits,
 			},
-			label: label(i),
-			api:   vendor.Client,
+			label:      label(i),
+			api:        vendor.Client,
+			loggedInAt: time.Now(),
 		})
 	}
 	return accounts, nil

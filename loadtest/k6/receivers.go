@@ -72,7 +72,7 @@ func (r *receivers) tryOut(ctx context.Context, a *account) error {
 	}
 	defer r.end()
 
-	if err := a.api.Call(ctx, http.MethodPost, "/webhook/test", nil, nil); err != nil {
+	if err := a.call(ctx, http.MethodPost, "/webhook/test", nil); err != nil {
 		return err
 	}
 	return harness.Await(ctx, "a test event", arrivesWithin, 20*time.Millisecond, func() (bool, error) {
@@ -87,7 +87,7 @@ const mostRegistrations = 10
 // removed, it waits for that.
 func (r *receivers) register(ctx context.Context, a *account) (secret string, err error) {
 	for range mostRegistrations {
-		answer, err := a.api.Do(ctx, http.MethodPut, "/webhook", map[string]string{"url": r.url + "/" + a.label})
+		answer, err := a.do(ctx, http.MethodPut, "/webhook", map[string]string{"url": r.url + "/" + a.label})
 		if err != nil {
 			return "", err
 		}
@@ -147,7 +147,7 @@ func (r *receivers) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, a := range r.accounts {
-		if err := a.api.Call(ctx, http.MethodDelete, "/webhook", nil, nil); err != nil {
+		if err := a.call(ctx, http.MethodDelete, "/webhook", nil); err != nil {
 			fmt.Printf("  the webhook of account %s (%s) is left behind: %v\n", a.label, a.ClientID, err)
 		}
 	}

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"sync"
+	"time"
 
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
@@ -46,8 +49,54 @@ type session struct {
 type account struct {
 	accountRecord
 
-	label string         // as in the script: its place in the list of accounts, from 1
-	api   *client.Client // the Vendor API, logged in
+	label string // as in the script: its place in the list of accounts, from 1
+
+	mu         sync.Mutex     // guards what is below it
+	api        *client.Client // the Vendor API, with the token of the last login
+	loggedInAt time.Time      // zero: there was no login
+}
+
+// loginAgainAfter is the age from which a token is not used any more. The service accepts it for an hour.
+const loginAgainAfter = 30 * time.Minute
+
+// client returns a client of the Vendor API. It logs in if there was no login in the last half hour, because a script may
+// take hours and the account is needed again after it.
+func (a *account) client(ctx context.Context) (*client.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.loggedInAt) < loginAgainAfter {
+		return a.api, nil
+	}
+
+	now := time.Now()
+	withoutToken := a.api.As(a.api.Base, "")
+	api, err := withoutToken.Login(ctx, "/token", a.ClientID, a.ClientSecret)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	a.api, a.loggedInAt = api, now
+	return api, nil
+}
+
+// do calls the Vendor API as the account. The error is for calls that got no answer; a refusal is an answer.
+func (a *account) do(ctx context.Context, method, path string, body any) (*client.Answer, error) {
+	api, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return api.Do(ctx, method, path, body)
+}
+
+// call calls the Vendor API as the account. A refusal is an error.
+func (a *account) call(ctx context.Context, method, path string, body any) error {
+	answer, err := a.do(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	if err := answer.Err(); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return nil
 }
 
 // label returns the label of the account with an index, from 0, as the scripts name it.

@@ -113,7 +113,7 @@ func chooseAttempts(accounts []*account) webhooks {
 // accountWithWebhook returns "account" with the label of one that has a webhook; empty: none has.
 func accountWithWebhook(ctx context.Context, accounts []*account) (string, error) {
 	for _, a := range accounts {
-		answer, err := a.api.Do(ctx, http.MethodGet, "/webhook", nil)
+		answer, err := a.do(ctx, http.MethodGet, "/webhook", nil)
 		if err != nil {
 			return "", fmt.Errorf("ask for the webhook of account %s: %w", a.label, err)
 		}
