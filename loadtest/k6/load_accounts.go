@@ -61,6 +61,9 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if err := refuseArguments(flags); err != nil {
+		return err
+	}
 
 	if *path == "" {
 		*path = os.Getenv("ACCOUNTS")

@@ -55,7 +55,20 @@ func main() {
 
 	var o options
 	o.addFlags(flag.CommandLine)
-	harness.Main("loadtest", manual, o.run)
+	harness.Main("loadtest", manual, func(ctx context.Context) error {
+		if err := refuseArguments(flag.CommandLine); err != nil {
+			return err
+		}
+		return o.run(ctx)
+	})
+}
+
+// refuseArguments returns an error if something follows the flags. Without it a misspelt command would play all scripts.
+func refuseArguments(flags *flag.FlagSet) error {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is neither a command nor a flag (-help)", flags.Arg(0))
+	}
+	return nil
 }
 
 // options are the flags of a run; addFlags says what each means.

@@ -439,3 +439,20 @@ func TestAccount_LogsInAgainBeforeItsTokenExpires(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestRefuseArguments_KnowsNoOtherCommand(t *testing.T) {
+	t.Parallel()
+	flags := newFlags("loadtest", "", "plays")
+	if err := flags.Parse([]string{"chekc", "-fresh"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := refuseArguments(flags); err == nil || !strings.Contains(err.Error(), `"chekc"`) {
+		t.Error(err)
+	}
+
+	err := prepareAccounts(t.Context(), []string{"-count", "1", "restore"})
+
+	if err == nil || !strings.Contains(err.Error(), `"restore"`) {
+		t.Error(err)
+	}
+}
