@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -454,5 +456,60 @@ func TestRefuseArguments_KnowsNoOtherCommand(t *testing.T) {
 
 	if err == nil || !strings.Contains(err.Error(), `"restore"`) {
 		t.Error(err)
+	}
+}
+
+// endsDuring are webhooks whose comparison ends only because ctx does.
+type endsDuring struct {
+	unchecked
+	interrupt func()
+}
+
+func (e endsDuring) compare(ctx context.Context, _ []*account, _ *results.Script) (*results.Webhooks, error) {
+	e.interrupt()
+	return nil, context.Cause(ctx)
+}
+
+func TestCheckWebhooks_OfAnInterruptedScriptSaysWhatEndedIt(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("gateway ended: exit status 2")
+	orders := map[string][]results.Order{"1": {{ID: "o1", End: "Delivered"}}}
+	for name, c := range map[string]struct {
+		orders map[string][]results.Order
+		isLate bool // it is interrupted while the webhooks are compared
+	}{
+		"before its first order":          {},
+		"before its webhooks are awaited": {orders: orders},
+		"while they are awaited":          {orders: orders, isLate: true},
+	} {
+		ctx, end := context.WithCancelCause(t.Context())
+		if !c.isLate {
+			end(cause)
+		}
+		session := &session{webhooks: endsDuring{interrupt: func() { end(cause) }}}
+		result := &results.Script{Orders: c.orders, Counts: results.Counts{Requests: 1}}
+		p := &player{out: t.Output()}
+
+		err := p.checkWebhooks(ctx, session, result)
+		result.CollectFailures()
+
+		if err != nil || result.Passed() || !strings.Contains(result.Interrupted, cause.Error()) {
+			t.Errorf("%s: interrupted %q, failures %q, %v", name, result.Interrupted, result.Failures, err)
+		}
+		if w := result.Webhooks; w.How != results.WebhooksNotChecked || w.Why != "the script was interrupted" {
+			t.Errorf("%s: %+v", name, w)
+		}
+	}
+}
+
+func TestCheckWebhooks_OfAScriptWithoutOrders(t *testing.T) {
+	t.Parallel()
+	result := &results.Script{}
+	p := &player{out: t.Output()}
+
+	err := p.checkWebhooks(t.Context(), &session{}, result)
+
+	if err != nil || result.Interrupted != "" || result.Webhooks.Why != "the script has created no order" {
+		t.Errorf("%+v, interrupted %q, %v", result.Webhooks, result.Interrupted, err)
 	}
 }

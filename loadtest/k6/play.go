@@ -169,16 +169,13 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	return result, p.tidy(result, folder)
 }
 
-// checkWebhooks waits for the webhooks of a script and compares them. An interrupted script's webhooks are not checked.
+// checkWebhooks waits for the webhooks of a script and compares them. When ctx ends, by a signal or because a program of
+// the system has ended, the script counts as interrupted, and its webhooks are not checked.
 func (p *player) checkWebhooks(ctx context.Context, session *session, result *results.Script) error {
-	const why = "by a signal, before its end"
 	isSilent := len(result.Orders) == 0 && len(result.Stores) == 0
 	if isSilent {
 		result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "the script has created no order"}
-		return nil
-	}
-
-	if ctx.Err() == nil {
+	} else if ctx.Err() == nil {
 		fmt.Fprintln(p.out, "  k6 has ended; its orders' webhooks are awaited and compared")
 		checked, err := session.webhooks.compare(ctx, session.accounts, result)
 		if ctx.Err() == nil {
@@ -186,8 +183,11 @@ func (p *player) checkWebhooks(ctx context.Context, session *session, result *re
 			return err
 		}
 	}
-	result.Interrupted = why
-	result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: why}
+
+	if ctx.Err() != nil {
+		result.Interrupted = fmt.Sprintf("before its end: %v", context.Cause(ctx))
+		result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "the script was interrupted"}
+	}
 	return nil
 }
 
