@@ -442,6 +442,23 @@ func TestAccount_LogsInAgainBeforeItsTokenExpires(t *testing.T) {
 	}
 }
 
+func TestPathOnPage_ShowsNoFolderOutsideTheProject(t *testing.T) {
+	t.Parallel()
+	p, err := newPlayer("", &options{duration: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(p.root, "loadtest", "steady.js"): "loadtest/steady.js",
+		filepath.Join("testdata", "misspelt.js"):       "loadtest/k6/testdata/misspelt.js",
+		filepath.Join(t.TempDir(), "mine.js"):          "mine.js",
+	} {
+		if got := p.pathOnPage(path); got != want {
+			t.Errorf("%s is shown as %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestRefuseArguments_KnowsNoOtherCommand(t *testing.T) {
 	t.Parallel()
 	flags := newFlags("loadtest", "", "plays")

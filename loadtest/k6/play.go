@@ -222,7 +222,7 @@ func (p *player) tidy(result *results.Script, folder string) error {
 // pathOnPage returns a path as the page shows it: from the top of the project, or only the file's name if the file is
 // outside the project.
 func (p *player) pathOnPage(path string) string {
-	inside, err := filepath.Rel(p.root, path)
+	inside, err := filepath.Rel(p.root, absolutePath(path))
 	if err != nil || strings.HasPrefix(inside, "..") {
 		return filepath.Base(path)
 	}
