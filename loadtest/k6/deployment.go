@@ -73,10 +73,14 @@ func (d *deployment) environment() []string {
 
 func (d *deployment) missingFor(s *script) string {
 	fewest := d.accounts[0].Limits.burstOrders()
+	most := fewest
 	for _, a := range d.accounts {
 		fewest = min(fewest, a.Limits.burstOrders())
+		most = max(most, a.Limits.burstOrders())
 	}
+
 	contract := contractLimits().burstOrders()
+	isContract := fewest == contract && most == contract
 
 	switch {
 	case s.needs.Outages:
@@ -85,7 +89,7 @@ func (d *deployment) missingFor(s *script) string {
 		return "a fleet: OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET"
 	case s.needs.Orders > 0 && fewest <= contract:
 		return fmt.Sprintf("accounts with raised limits (make load-accounts ORDERS=%d)", s.needs.Orders)
-	case s.name == "burst" && fewest != contract:
+	case s.name == "burst" && !isContract:
 		return "accounts with the contract's limits"
 	}
 	return ""

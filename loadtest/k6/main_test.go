@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,7 @@ func TestMissingFor_SaysWhatADeploymentDoesNotGive(t *testing.T) {
 	t.Parallel()
 	plain := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: contractLimits()}}}}
 	raised := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: raisedLimits(1200)}}}, hasFleet: true}
+	mixed := &deployment{accounts: slices.Concat(raised.accounts, plain.accounts)}
 	for _, c := range []struct {
 		deployment *deployment
 		script     script
@@ -218,6 +220,8 @@ func TestMissingFor_SaysWhatADeploymentDoesNotGive(t *testing.T) {
 		{raised, script{name: "ramp", needs: needs{Orders: 1200}}, ""},
 		{raised, script{name: "mixed", needs: needs{Fleet: true}}, ""},
 		{raised, script{name: "burst"}, "the contract's limits"},
+		{mixed, script{name: "burst"}, "the contract's limits"},
+		{mixed, script{name: "ramp", needs: needs{Orders: 1200}}, "raised limits"},
 	} {
 		missing := c.deployment.missingFor(&c.script)
 
