@@ -84,6 +84,11 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 		return err
 	}
 
+	isEmpty := len(file.accounts) == 0 && wanted.count == 0
+	if isEmpty {
+		return fmt.Errorf("there is no file %s: -count (COUNT=…) creates accounts", absolutePath(*path))
+	}
+
 	err = file.apply(ctx, admin, wanted)
 	fmt.Printf("accounts: %d created, %d raised, %d given their limits back, %d suspended; %d are in %s\n",
 		file.created, file.raised, file.restored, file.suspended, len(file.accounts), absolutePath(*path))

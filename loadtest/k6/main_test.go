@@ -322,6 +322,18 @@ func TestAccountChanges_WantAFileOfAccounts(t *testing.T) {
 	}
 }
 
+func TestAccountChanges_OfAMisspeltFileAreAnError(t *testing.T) {
+	t.Setenv("OPS_URL", "http://127.0.0.1:1")
+	t.Setenv("ADMIN_KEY", "geheim")
+	for _, change := range []string{"-restore", "-suspend", "-orders=500"} {
+		err := prepareAccounts(t.Context(), []string{"-file", filepath.Join(t.TempDir(), "misspelt.json"), change})
+
+		if err == nil || !strings.Contains(err.Error(), "there is no file") {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+}
+
 func TestAttemptLog_FindsGaps(t *testing.T) {
 	t.Parallel()
 	list := func(from, to int) (listed []attempt) { // newest first
