@@ -68,6 +68,7 @@ func lockFile(path string) (unlock func(), err error) {
 		return nil, err
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		_ = file.Close() // nothing was written
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return func() { _ = file.Close() }, nil // closing the file unlocks it

@@ -43,9 +43,12 @@ func newReceivers(addr, url string) (*receivers, error) {
 	r := &receivers{mux: http.NewServeMux(), url: url, removes: true}
 	r.server = &http.Server{Handler: r.mux, ReadHeaderTimeout: 10 * time.Second}
 	r.mux.HandleFunc("/{label}", r.serve)
-	go func() { _ = r.server.Serve(listener) }() // ends with the process
+	go func() { _ = r.server.Serve(listener) }() // ends with close, or with the process
 	return r, nil
 }
+
+// close ends the server of newReceivers.
+func (r *receivers) close() { _ = r.server.Close() } // nothing is left to be received
 
 func (r *receivers) description() string { return "by a receiver at " + r.url }
 

@@ -82,6 +82,7 @@ func givenReceivers(ctx context.Context, o receiverOptions, d *deployment, withW
 		return nil, err
 	}
 	if err := r.tryOut(ctx, d.accounts[0]); err != nil {
+		r.close()
 		return nil, fmt.Errorf("no webhook arrives at %s: %w", o.url, err)
 	}
 	return r, nil
@@ -95,6 +96,7 @@ func loopbackReceivers(ctx context.Context, d *deployment) (webhooks, error) {
 		return nil, err
 	}
 	if err := r.tryOut(ctx, d.accounts[0]); err != nil {
+		r.close()
 		return unchecked{why: fmt.Sprintf("no webhook arrives at %s (%v); give -receiver-url and -receiver-addr", r.url, err)}, ctx.Err()
 	}
 	return r, nil
