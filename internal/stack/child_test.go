@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	cmd := exec.Command("sleep", "300")
-	if err := startChild(cmd); err != nil {
+	if err := StartChild(cmd); err != nil {
 		os.Exit(1)
 	}
 	os.Stdout.WriteString(strconv.Itoa(cmd.Process.Pid) + "\n")
@@ -70,7 +70,7 @@ func gone(pid int) bool {
 
 func TestStartChild_ReportsWhatCannotBeStarted(t *testing.T) {
 	t.Parallel()
-	if err := startChild(exec.Command("/nowhere/at/all")); err == nil {
+	if err := StartChild(exec.Command("/nowhere/at/all")); err == nil {
 		t.Error("started what is not there")
 	}
 }

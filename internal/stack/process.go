@@ -101,7 +101,7 @@ func (p *Program) Start(ctx context.Context) error {
 	if p.inherit != nil {
 		r.cmd.ExtraFiles = []*os.File{p.inherit}
 	}
-	if err := startChild(r.cmd); err != nil {
+	if err := StartChild(r.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, errors.Join(err, log.Close()))
 	}
 	p.run.Store(r)
@@ -242,11 +242,11 @@ func (p *Program) lastLines(n int) []byte {
 	return bytes.Join(lines[max(0, len(lines)-n):], []byte("\n"))
 }
 
-// startChild starts cmd so that it does not outlive this process (see attributes). A
+// StartChild starts cmd so that it does not outlive this process (see attributes). A
 // child's death signal is tied to the thread that started it, not to the process
 // (prctl(2), PR_SET_PDEATHSIG), so one goroutine, which holds its thread for as long as
 // this process runs, starts them all.
-func startChild(cmd *exec.Cmd) error {
+func StartChild(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = attributes()
 	result := make(chan error)
 	starter() <- func() { result <- cmd.Start() }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"vendorapi/internal/stack"
@@ -127,6 +126,7 @@ func (p *player) play(ctx context.Context, t target, s *script, folder string) (
 		}
 		return nil
 	})
+
 	if errors.Is(err, errNotHeld) {
 		err = nil
 	}
@@ -268,7 +268,8 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	// A driver that is killed takes k6 with it, which would load a deployment until the script's end.
+	if err := stack.StartChild(cmd); err != nil {
 		return nil, fmt.Errorf("start k6: %w", err)
 	}
 	generators := []harness.Process{{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers")}
@@ -322,8 +323,7 @@ func (p *player) command(ctx context.Context, s *script, session *session, files
 		"K6_WEB_DASHBOARD_EXPORT=" + filepath.Join(files.Folder, files.Dashboard),
 	})
 
-	// A Ctrl-C at the terminal reaches the driver only; the driver then asks k6.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A Ctrl-C at the terminal reaches the driver only (see stack.StartChild); the driver then asks k6.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	return cmd
@@ -421,6 +421,7 @@ func exceptionsIn(log string) string {
 	if err != nil {
 		return ""
 	}
+
 	count, first := 0, ""
 	for line := range strings.Lines(string(text)) {
 		if !strings.Contains(line, "source=stacktrace") {
