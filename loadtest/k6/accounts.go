@@ -85,6 +85,7 @@ func readAccounts(text []byte) ([]accountRecord, error) {
 	if err != nil || len(accounts) == 0 {
 		return nil, errors.New(`ACCOUNTS must be a JSON list of {"clientId": …, "clientSecret": …}, or a file with one`)
 	}
+
 	for i := range accounts {
 		a := &accounts[i]
 		if a.ClientID == "" || a.ClientSecret == "" {

@@ -121,6 +121,7 @@ func filesToCheck(folder string, paths []string) (results.ScriptFiles, error) {
 		if err != nil {
 			return files, err
 		}
+
 		isSummary := strings.HasSuffix(path, ".summary.json")
 		if isSummary {
 			files.Summaries = append(files.Summaries, relative)

@@ -96,6 +96,7 @@ func assume(h *receiver.History, received *receiver.Receiver) {
 	if h.End == "Delivered" {
 		statuses = wholeWay
 	}
+
 	for _, status := range statuses {
 		h.Events = append(h.Events, struct {
 			Status string

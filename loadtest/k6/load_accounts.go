@@ -125,6 +125,7 @@ func (f *accountsFile) apply(ctx context.Context, admin *client.Client, wanted a
 	if err := f.create(ctx, admin, wanted.count); err != nil {
 		return err
 	}
+
 	if wanted.orders > 0 {
 		if err := f.raise(ctx, admin, wanted.orders); err != nil {
 			return err
@@ -220,6 +221,7 @@ func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error 
 		if err != nil {
 			return err
 		}
+
 		if err := a.change(ctx, admin, path, a.Before); err != nil {
 			return err
 		}

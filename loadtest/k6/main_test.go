@@ -464,6 +464,7 @@ func TestPathOnPage_ShowsNoFolderOutsideTheProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]string{
 		filepath.Join(p.root, "loadtest", "steady.js"): "loadtest/steady.js",
 		filepath.Join("testdata", "misspelt.js"):       "loadtest/k6/testdata/misspelt.js",

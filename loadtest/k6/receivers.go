@@ -99,6 +99,7 @@ func (r *receivers) register(ctx context.Context, a *account) (secret string, er
 			err := answer.Into(&registered)
 			return registered.Secret, err
 		}
+
 		if err := harness.Sleep(ctx, answer.RetryAfter()); err != nil {
 			return "", err
 		}

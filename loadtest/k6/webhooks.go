@@ -119,6 +119,7 @@ func accountWithWebhook(ctx context.Context, accounts []*account) (string, error
 		if err != nil {
 			return "", fmt.Errorf("ask for the webhook of account %s: %w", a.label, err)
 		}
+
 		if answer.Code == "WEBHOOK_NOT_CONFIGURED" {
 			continue
 		}
