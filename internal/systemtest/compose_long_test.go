@@ -165,11 +165,13 @@ func TestCompose_ProgramsAskThemselvesWithTheirOwnSettings(t *testing.T) {
 		if s.Build == nil {
 			continue
 		}
+
 		// -config FILE, the last two words of both.
 		command, check := []string(s.Command), []string(s.HealthCheck.Test)
 		if check[0] != "CMD" || check[1] != command[0] || !slices.Equal(check[len(check)-2:], command[len(command)-2:]) {
 			t.Errorf("%s runs %v and asks %v", name, command, check)
 		}
+
 		if !slices.Contains(check, "-health") && !slices.Contains(check, "--health") {
 			t.Errorf("%s asks %v", name, check)
 		}

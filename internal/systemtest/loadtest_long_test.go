@@ -193,12 +193,14 @@ func checkShown(t *testing.T, panel, text string, series []map[string]string) {
 	if len(series) == 0 {
 		t.Errorf("panel %s: nothing is shown for %s", panel, text)
 	}
+
 	expr, err := parser.ParseExpr(text)
 	must(t, err)
 	aggregate, isAggregate := expr.(*parser.AggregateExpr)
 	if !isAggregate {
 		return
 	}
+
 	for _, labels := range series {
 		for _, name := range aggregate.Grouping {
 			if labels[name] == "" {

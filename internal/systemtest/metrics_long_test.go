@@ -236,10 +236,12 @@ func readDashboard(t *testing.T) (d dashboard) {
 // expressions are all that rules and panels ask for, by where they stand.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
+
 	all := map[string]string{}
 	for _, r := range readRules(t) {
 		all["alert "+r.Alert] = r.Expr
 	}
+
 	d := readDashboard(t)
 	for _, p := range d.Panels {
 		for i, target := range p.Targets {
@@ -247,8 +249,10 @@ func expressions(t *testing.T) map[string]string {
 			all["panel "+p.Title+" "+string(rune('A'+i))] = strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
 		}
 	}
+
 	for _, a := range d.Annotations.List {
 		all["annotation "+a.Expr] = a.Expr
 	}
+
 	return all
 }

@@ -95,6 +95,7 @@ func readAccounts(text []byte) ([]accountRecord, error) {
 			a.Limits = contractLimits()
 		}
 	}
+
 	return accounts, nil
 }
 

@@ -117,6 +117,7 @@ func filesToCheck(folder string, paths []string) (results.ScriptFiles, error) {
 		if _, err := os.Stat(path); err != nil {
 			return files, err
 		}
+
 		relative, err := filepath.Rel(files.Folder, path)
 		if err != nil {
 			return files, err
@@ -129,6 +130,7 @@ func filesToCheck(folder string, paths []string) (results.ScriptFiles, error) {
 			files.Samples = append(files.Samples, relative)
 		}
 	}
+
 	return files, nil
 }
 

@@ -37,9 +37,11 @@ func withDeployment(t *testing.T, accounts int, use func(system *harness.System)
 		t.Setenv("ADMIN_KEY", system.Demo.AdminKey)
 		t.Setenv("BASE_URL", system.Demo.BaseURL)
 		t.Setenv("ACCOUNTS", filepath.Join(t.TempDir(), "accounts.json"))
+
 		if err := prepareAccounts(ctx, []string{"-count", fmt.Sprint(accounts)}); err != nil {
 			return err
 		}
+
 		use(system)
 		return nil
 	})
@@ -181,18 +183,21 @@ func newMutant(t *testing.T, target string, before func(*mutant, http.ResponseWr
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := &mutant{}
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	if change != nil {
 		proxy.ModifyResponse = func(r *http.Response) error { return change(m, r) }
 	}
+
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if before != nil && before(m, w, r) {
 			return
 		}
 		proxy.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(m.Close)
 	return m
 }

@@ -93,6 +93,7 @@ func assume(h *receiver.History, received *receiver.Receiver) {
 		statuses = append(statuses, entry.Status)
 	}
 	h.Status = statuses[len(statuses)-1]
+
 	if h.End == "Delivered" {
 		statuses = wholeWay
 	}

@@ -106,12 +106,14 @@ type accountChanges struct {
 // validate returns an error for changes that are out of range, contradict each other or are none.
 func (c accountChanges) validate() error {
 	isNothing := c.count == 0 && c.orders == 0 && !c.restore && !c.suspend
+	fewestOrders := contractLimits().burstOrders()
+	isLowered := c.orders != 0 && c.orders < fewestOrders
 
 	switch {
 	case c.count < 0 || c.count > 1000:
 		return fmt.Errorf("-count is %d: it must be from 1 to 1,000", c.count)
-	case c.orders < 0 || c.orders > 100_000:
-		return fmt.Errorf("-orders is %d: it must be from 1 to 100,000", c.orders)
+	case isLowered || c.orders > 100_000:
+		return fmt.Errorf("-orders is %d: it must be from %d, which the contract gives every account, to 100,000", c.orders, fewestOrders)
 	case c.restore && c.orders > 0:
 		return errors.New("-restore gives limits back, and -orders raises them: choose one")
 	case isNothing:
@@ -131,11 +133,13 @@ func (f *accountsFile) apply(ctx context.Context, admin *client.Client, wanted a
 			return err
 		}
 	}
+
 	if wanted.restore {
 		if err := f.restore(ctx, admin); err != nil {
 			return err
 		}
 	}
+
 	if wanted.suspend {
 		return f.suspend(ctx, admin)
 	}
@@ -217,6 +221,7 @@ func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error 
 		if a.Before == nil {
 			continue
 		}
+
 		path, err := a.adminPath()
 		if err != nil {
 			return err
@@ -225,12 +230,14 @@ func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error 
 		if err := a.change(ctx, admin, path, a.Before); err != nil {
 			return err
 		}
+
 		a.Before = nil
 		if err := f.write(); err != nil {
 			return err
 		}
 		f.restored++
 	}
+
 	return nil
 }
 
@@ -248,11 +255,15 @@ func (f *accountsFile) suspend(ctx context.Context, admin *client.Client) error 
 
 		f.accounts = f.accounts[1:]
 		f.suspended++
+		if len(f.accounts) == 0 {
+			return os.Remove(f.path)
+		}
 		if err := f.write(); err != nil {
 			return err
 		}
 	}
-	return os.Remove(f.path)
+
+	return nil
 }
 
 // change sets the limits of the account at a path of the admin API. The record then has what the service answered.

@@ -23,7 +23,10 @@ func TestAccountChanges_Validate(t *testing.T) {
 		{accountChanges{count: 1001}, "-count is 1001"},
 		{accountChanges{count: -1}, "-count is -1"},
 		{accountChanges{orders: 100_001}, "-orders is 100001"},
-		{accountChanges{orders: 1, restore: true}, "choose one"},
+		{accountChanges{orders: 119}, "-orders is 119"},
+		{accountChanges{orders: -1}, "-orders is -1"},
+		{accountChanges{orders: 120}, ""},
+		{accountChanges{orders: 120, restore: true}, "choose one"},
 	} {
 		err := c.changes.validate()
 

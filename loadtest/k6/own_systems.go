@@ -44,7 +44,8 @@ func (o *ownSystems) generator() string {
 	return "k6, the receivers, the gateway, the worker and Redis share these processors, so every figure includes what the generator took"
 }
 
-func (o *ownSystems) settings() []string { return []string{"FRESH=yes"} }
+// settings has no accounts: those of the environment are not these systems'.
+func (o *ownSystems) settings() []string { return []string{"FRESH=yes", "ACCOUNTS=", "BASE_URL="} }
 
 func (o *ownSystems) missingFor(*script) string { return "" }
 

@@ -432,6 +432,7 @@ func exceptionsIn(log string) string {
 		}
 		count++
 	}
+
 	if count == 0 {
 		return ""
 	}

@@ -94,6 +94,7 @@ func (r *receivers) register(ctx context.Context, a *account) (secret string, er
 		if err != nil {
 			return "", err
 		}
+
 		if answer.Code != "WEBHOOK_BEING_REMOVED" {
 			var registered struct{ Secret string }
 			err := answer.Into(&registered)
@@ -104,6 +105,7 @@ func (r *receivers) register(ctx context.Context, a *account) (secret string, er
 			return "", err
 		}
 	}
+
 	return "", errors.New("the webhook that it had is still being removed")
 }
 

@@ -126,7 +126,9 @@ func accountWithWebhook(ctx context.Context, accounts []*account) (string, error
 		if err := answer.Err(); err != nil {
 			return "", fmt.Errorf("ask for the webhook of account %s: %w", a.label, err)
 		}
+
 		return "account " + a.label, nil
 	}
+
 	return "", nil
 }

@@ -173,18 +173,21 @@ func levelsOf(t *testing.T, summary string) map[string]levelResult {
 // notes decodes what the script noted, in its order.
 func notes[T any](t *testing.T, r *run) []T {
 	t.Helper()
+
 	var found []T
 	for _, line := range r.log {
 		text, isNote := strings.CutPrefix(line.Msg, noteMarker)
 		if !isNote {
 			continue
 		}
+
 		var note T
 		if err := json.Unmarshal([]byte(text), &note); err != nil {
 			t.Fatalf("a note of the script: %v: %s", err, text)
 		}
 		found = append(found, note)
 	}
+
 	return found
 }
 
@@ -289,6 +292,7 @@ type sample struct {
 
 func (r *run) samplesOf(t *testing.T, metric string) []sample {
 	t.Helper()
+
 	var found []sample
 	for text := range strings.Lines(r.samples) {
 		var line struct {
@@ -299,10 +303,12 @@ func (r *run) samplesOf(t *testing.T, metric string) []sample {
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatalf("a line of the samples: %v: %s", err, text)
 		}
+
 		if line.Type == "Point" && line.Metric == metric {
 			found = append(found, line.Data)
 		}
 	}
+
 	return found
 }
 

@@ -79,9 +79,11 @@ func newVendorAPI(t *testing.T) *vendorAPI {
 		fleet:    "fleet-1",
 		lifetime: 3600,
 	}
+
 	api.Server = httptest.NewUnstartedServer(http.HandlerFunc(api.serve))
 	api.Config.ErrorLog = nil
 	api.Start()
+
 	t.Cleanup(api.Close)
 	return api
 }
@@ -376,16 +378,19 @@ func (a *vendorAPI) refuseConnections(t *testing.T, duration time.Duration) repl
 		if err := a.Listener.Close(); err != nil {
 			t.Errorf("close the listener: %v", err)
 		}
+
 		time.AfterFunc(duration, func() {
 			listener, err := net.Listen("tcp", address)
 			if err != nil {
 				t.Errorf("listen again: %v", err)
 				return
 			}
+
 			second := &http.Server{Handler: http.HandlerFunc(a.serve), ReadHeaderTimeout: time.Minute}
 			t.Cleanup(func() { _ = second.Close() })
 			_ = second.Serve(listener)
 		})
+
 		a.CloseClientConnections()
 		cut(w, r)
 	}

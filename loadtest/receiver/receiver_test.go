@@ -111,19 +111,23 @@ func TestReceiver_CountsAnEventOnce(t *testing.T) {
 //rule:delivery-rules/4
 func TestReceiver_OrdersByOccurrenceNotArrival(t *testing.T) {
 	r := newReceiver(t, Options{})
+
 	for i, s := range []struct {
 		status string
 		at     time.Duration
 	}{{"Delivered", 3 * time.Second}, {"PickedUp", time.Second}, {"Delivering", time.Second}, {"PickingUp", time.Second}, {"Assigned", 0}} {
 		send(t, r, statusChanged(fmt.Sprint("e", i), "o1", s.status, now.Add(s.at)))
 	}
+
 	var got []string
 	for _, e := range r.Timeline("o1") {
 		got = append(got, e.Status)
 	}
+
 	if want := "Assigned PickingUp PickedUp Delivering Delivered"; strings.Join(got, " ") != want {
 		t.Errorf("timeline %v", got)
 	}
+
 	if ids := r.Orders(); len(ids) != 1 || ids[0] != "o1" {
 		t.Errorf("orders %v", ids)
 	}

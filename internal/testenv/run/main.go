@@ -56,12 +56,15 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "as go test -v")
 	flag.StringVar(&o.changed, "changed", "", "only packages with files that differ from this commit")
 	flag.Parse()
+
 	if o.packages = flag.Args(); len(o.packages) == 0 && o.changed == "" {
 		o.packages = []string{"./..."}
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tests:", err)
 		os.Exit(1)

@@ -57,7 +57,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		"k6 itself could send 900 such orders a second", "<li>after 6 s gateway was killed</li>", "<td>the empty path</td><td></td><td>23</td>",
 		"no order left Searching, so none has webhooks", "All checks of the script (1) found what they expected.",
 		"<strong>35 dropped</strong>", "sent again; besides 23 to the empty path</td>", "of 15</td>", "0.1 s by all virtual users",
-		"<td>gateway</td><td>0.25</td><td>20 MB</td><td>25 MB</td><td>30 MB</td><td>40 MB</td>", "Other programs kept 0.50 processors busy.",
+		"<td>gateway</td><td>0.25</td><td>20 MB</td><td>25 MB</td><td>30 MB</td><td>40 MB</td>", "Programs that are not in this table kept 0.50 processors busy.",
 
 		// The comparison, with itself.
 		"Compared with the run of 21 November 2026, 12:00, commit abc123", "No regression: no p50 or p95 that could be compared is more than 1.5 times as long as before relative to the empty path, and longer by the clock as well.</p>",

@@ -19,7 +19,9 @@ const ankara = `{"type":"MultiPolygon","coordinates":[[[[32.5,39.7],[33.1,39.7],
 
 func TestCreateFleet_ShowsTheSecretOnce(t *testing.T) {
 	e := newEnv(t)
+
 	a := e.Submit("/fleets", "/fleets", "name", "Yeni Filo "+t.Name(), "subRegion", "Çankaya", "avgDeliveryMinutes", "20", "coverage", ankara).Want(200, "only time")
+
 	codes := secrets(a)
 	id, ok := delivery.FleetOfClient(codes[0])
 	if !ok {
@@ -29,6 +31,7 @@ func TestCreateFleet_ShowsTheSecretOnce(t *testing.T) {
 	if f.Name != "Yeni Filo "+t.Name() || f.DeliveryMinutes != 20 || f.PickupMinutes != delivery.DefaultPickupMinutes || string(f.Coverage.JSON()) != ankara {
 		t.Errorf("%+v", f)
 	}
+
 	secret := codes[1]
 	for _, path := range []string{"/fleets", "/fleets/" + id.String()} {
 		e.Get(path).Want(200).Lacks(secret)
