@@ -30,6 +30,7 @@ func TestStartChild_EndsWithAKilledParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	parent := exec.CommandContext(t.Context(), self)
 	parent.Env = append(os.Environ(), "CHILD_TEST_PARENT=1")
 	out, err := parent.StdoutPipe()
@@ -39,6 +40,7 @@ func TestStartChild_EndsWithAKilledParent(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -47,10 +49,12 @@ func TestStartChild_EndsWithAKilledParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // it was killed
+
 	for over := time.Now().Add(2 * time.Minute); !gone(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(over) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

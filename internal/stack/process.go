@@ -84,14 +84,17 @@ func (p *Program) Start(ctx context.Context) error {
 			return err
 		}
 	}
+
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
+
 	r := &run{cmd: exec.Command(p.Path, p.Args...), done: make(chan struct{})}
 	if info, err := log.Stat(); err == nil {
 		r.from = info.Size()
 	}
+
 	r.cmd.Dir, r.cmd.Env = p.dir, environment(os.Environ(), p.Env)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if p.echo != nil {
@@ -101,9 +104,11 @@ func (p *Program) Start(ctx context.Context) error {
 	if p.inherit != nil {
 		r.cmd.ExtraFiles = []*os.File{p.inherit}
 	}
+
 	if err := StartChild(r.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, errors.Join(err, log.Close()))
 	}
+
 	p.run.Store(r)
 	go func() {
 		r.err = r.cmd.Wait()
@@ -113,6 +118,7 @@ func (p *Program) Start(ctx context.Context) error {
 			p.onDeath(p)
 		}
 	}()
+
 	return p.AwaitReady(ctx)
 }
 
@@ -126,6 +132,7 @@ func (p *Program) AwaitReady(ctx context.Context) error {
 	case check == nil:
 		check = p.answersOK
 	}
+
 	err := poll(ctx, cmp.Or(p.timeout, startTimeout), func() error {
 		err := check(ctx)
 		if err != nil && !p.Running() {
@@ -133,9 +140,11 @@ func (p *Program) AwaitReady(ctx context.Context) error {
 		}
 		return err
 	})
+
 	if err != nil && p.Running() {
 		err = fmt.Errorf("%s is not ready: %w\n%s", p.Name, err, p.lastLines(15))
 	}
+
 	return err
 }
 

@@ -301,6 +301,18 @@ func TestChooseScripts_RefusesWhatCannotBePlayed(t *testing.T) {
 	}
 }
 
+// Systems of the driver's own have accounts of their own. Those of another system may be in the environment.
+func TestChooseScripts_OfOwnSystemsNeedsNoAccountsOfTheEnvironment(t *testing.T) {
+	t.Setenv("ACCOUNTS", filepath.Join(t.TempDir(), "no-such-file.json"))
+	p := newTestPlayer(t, &options{scripts: "smoke", duration: 1})
+
+	chosen, err := p.chooseScripts(t.Context(), &ownSystems{})
+
+	if err != nil || len(chosen) != 1 {
+		t.Errorf("%v: %v", chosen, err)
+	}
+}
+
 func TestAccountsIn_ShowsNoSecretOfWhatIsNoFile(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{`{"clientId": "ven_1", "clientSecret": "geheim"}`, "ven_1:geheim", `"geheim"`} {
