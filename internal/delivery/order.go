@@ -291,7 +291,7 @@ var paymentWarnings = [...]PaymentWarning{
 }
 
 // PaymentWarnings yields each warning that applies. The report decides the same in
-// SQL (reporting/archive/schema/0008_exceptions.sql); its test compares them.
+// SQL (reporting/archive/views/exceptions.sql); its test compares them.
 func (o *OrderDraft) PaymentWarnings(yield func(*PaymentWarning) bool) {
 	collection := o.Payment.CollectionAmount
 	atDoor := o.Payment.Type == Cash || o.Payment.Type == Card

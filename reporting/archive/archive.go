@@ -1,7 +1,7 @@
 // Package archive is finance's copy of the ledger in ClickHouse: one row per
 // order and version, one per status reached, one per webhook attempt.
 //
-// It holds the schema (schema/NNNN_*.sql) for a single server and for a cluster. A batch
+// It holds the schema (schema/NNNN_*.sql, views/*.sql) for a single server and for a cluster. A batch
 // that is stored twice, late or out of order changes nothing: the order's own version
 // says which row is the latest.
 package archive

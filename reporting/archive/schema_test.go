@@ -8,14 +8,58 @@ import (
 	"testing"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// own are the files of the schema.
-func own(t testing.TB) []migration {
+// own is the schema on a single server.
+func own(t testing.TB) *schema {
 	t.Helper()
-	files, err := readMigrations()
+	s, err := layout{database: "delivery"}.readSchema()
 	noError(t, err)
-	return files
+	return s
+}
+
+// ownOf is the schema as an archive has it.
+func ownOf(t testing.TB, a *Archive) *schema {
+	t.Helper()
+	s, err := a.readSchema()
+	noError(t, err)
+	return s
+}
+
+// all are the numbered files, then the views.
+func (s *schema) all() []*migration { return append(slices.Clone(s.files), s.views) }
+
+func (m *migration) statements() (all []string) {
+	for _, p := range m.parts {
+		all = append(all, p.statements...)
+	}
+	return all
+}
+
+// viewsOf is what ClickHouse has of the views, by their names.
+func viewsOf(t testing.TB, a *Archive) string {
+	t.Helper()
+	all := one[string](t, a, "SELECT arrayStringConcat(groupArray(concat(name, ' ', as_select, ' ', comment)), '\n') "+
+		"FROM (SELECT * FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%View' ORDER BY name)")
+	return strings.ReplaceAll(all, a.database, "database")
+}
+
+// requireOwnViews checks that the views are those of a database that nothing happened to.
+func requireOwnViews(t testing.TB, a *Archive) {
+	t.Helper()
+	if viewsOf(t, a) != viewsOf(t, idleArchive(t)) {
+		t.Errorf("the views of %s are not this program's", a.database)
+	}
+}
+
+// statementsOf are a source's statements in a layout.
+func statementsOf(l layout, source string) ([]string, error) {
+	m, err := l.newNumbered(1, "x", source)
+	if err != nil {
+		return nil, err
+	}
+	return m.statements(), nil
 }
 
 func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
@@ -29,12 +73,13 @@ func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
 		{single, "SELECT 1;\nSELECT 2;\n", []string{"SELECT 1", "SELECT 2"}},
 		{single, "SELECT ';' AS a,\n ';x';  \r\n", []string{"SELECT ';' AS a,\n ';x'"}},
 		{single, "-- one;\n  -- two\n\n;\nSELECT 1\n-- three;\nFROM t;", []string{"SELECT 1\nFROM t"}},
-		{single, `{{distributed "t"}};` + "\n", nil},
+		{single, `{{distributed "t" "''"}};` + "\n", nil},
 		{single, `CREATE TABLE {{local "t"}} {{onCluster}};`, []string{"CREATE TABLE t"}},
 		{cluster, `CREATE TABLE {{local "t"}} {{onCluster}};`, []string{"CREATE TABLE t_local ON CLUSTER 'c'"}},
+		{single, `SELECT {{literal "a 'b' \\ c"}};`, []string{`SELECT 'a ''b'' \\ c'`}},
 		{single, "FROM {{database}}.v;", []string{"FROM `d`.v"}},
 	} {
-		got, err := c.layout.statements(&migration{name: "x", source: c.source})
+		got, err := statementsOf(c.layout, c.source)
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q %v", c.source, got, err)
 		}
@@ -46,7 +91,7 @@ func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
 		"unclosed action":      "{{local ",
 		"no entry for key":     "{{.X}};",
 	} {
-		if _, err := single.statements(&migration{name: "x", source: source}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := statementsOf(single, source); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", source, err)
 		}
 	}
@@ -57,12 +102,75 @@ func clusterSQL(t testing.TB) []string {
 	t.Helper()
 	l := layout{database: "delivery", cluster: "main"}
 	all := []string{"CREATE DATABASE IF NOT EXISTS delivery " + l.onCluster(), l.migrationsTable()}
-	for _, m := range own(t) {
-		statements, err := l.statements(&m)
-		noError(t, err)
-		all = append(all, statements...)
+	s, err := l.readSchema()
+	noError(t, err)
+	for _, m := range s.all() {
+		all = append(all, m.statements()...)
 	}
 	return all
+}
+
+// Whoever changes a view raises viewsRelease, so that a program of the release before does not
+// put its own view back.
+func TestViews_AChangeRaisesTheReleaseNumber(t *testing.T) {
+	t.Parallel()
+	const release, checksum = 1, "547314e34096923aa8160c8efe9d6807f87ebdc40b2adb169ebfa11286942adb"
+	views := own(t).views
+	if views.version != release || views.checksum != checksum {
+		t.Errorf("the views have changed since release number %d (digest %s): raise viewsRelease unless it was raised since the last release, and note both here", release, views.checksum)
+	}
+}
+
+func TestViews_AreDefinedOnce(t *testing.T) {
+	t.Parallel()
+	s := own(t)
+	defined := map[string]string{}
+	for _, p := range s.views.parts {
+		for _, statement := range p.statements {
+			name, isView := strings.CutPrefix(statement, "CREATE OR REPLACE VIEW ")
+			name, _, _ = strings.Cut(name, " ")
+			if !isView || defined[name] != "" {
+				t.Errorf("%s: %.60q, and %q in %q", p.file, statement, name, defined[name])
+			}
+			defined[name] = p.file
+		}
+	}
+	if len(defined) != 19 {
+		t.Errorf("%d views", len(defined))
+	}
+	for _, m := range s.files {
+		for _, statement := range m.statements() {
+			if strings.Contains(statement, "VIEW") && !strings.HasPrefix(statement, "CREATE TABLE") {
+				t.Errorf("%s has %.60q", m.name, statement)
+			}
+		}
+	}
+}
+
+// People who write SQL see from each table and view what a row is and how to read it.
+func TestSchema_ExplainsEachTable(t *testing.T) {
+	t.Parallel()
+	a := idleArchive(t)
+	err := a.Each(t.Context(), "SELECT name, engine, comment FROM system.tables WHERE database = currentDatabase()", func(rows driver.Rows) error {
+		var name, engine, comment string
+		if err := rows.Scan(&name, &engine, &comment); err != nil {
+			return err
+		}
+		isTable := !strings.HasSuffix(engine, "View")
+		switch {
+		case comment == "", isTable && !strings.Contains(comment, "one row per"):
+			t.Errorf("%s: %q", name, comment)
+		case strings.HasPrefix(engine, "Replacing") && !strings.Contains(comment, "with FINAL"):
+			t.Errorf("%s has rows that replace each other, and does not say FINAL: %q", name, comment)
+		}
+		return nil
+	})
+	noError(t, err)
+	for _, table := range []string{"orders", "closed_orders"} {
+		if !strings.Contains(strings.Join(clusterSQL(t), "\n"), "'"+table+"_local', cityHash64(account_id))\nCOMMENT '") {
+			t.Errorf("%s has no comment in a cluster", table)
+		}
+	}
 }
 
 // The embedded engine has no cluster, but its parser knows them.

@@ -1,7 +1,7 @@
 // Package reports defines finance's five reports (design section 8), reads them from
 // ClickHouse and writes them as table, CSV, XLSX or JSON.
 //
-// Views of package archive (schema/0005 and on) say what a report contains. Run passes
+// Views of package archive (views/*.sql) say what a report contains. Run passes
 // their rows, in a total order, one by one to a Sink. Memory does not grow with them.
 package reports
 

@@ -1,7 +1,7 @@
--- The books (reporting/CLOSING.md). Rows of these tables are only ever added, so they are
--- read without FINAL. Rows of a batch count once its seal is there.
+-- The books (reporting/CLOSING.md). Rows of these tables are only ever added, so they are read
+-- without FINAL. Rows of a batch count once its seal is there.
 
--- The log of what was decided, copied from Redis. Every server of a cluster has all of it.
+-- Copied from Redis. Every server of a cluster has all of it.
 CREATE TABLE IF NOT EXISTS seals {{onCluster}}
 (
     sequence UInt32 COMMENT 'from 1 without a gap; a row can be there twice',
@@ -15,9 +15,10 @@ CREATE TABLE IF NOT EXISTS seals {{onCluster}}
 )
 ENGINE = {{shared "seals"}}
 ORDER BY sequence
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT 'The log of what was decided about months: one row per hold, release, closing or correction. Nothing replaces a row, but one can be there twice: SELECT DISTINCT * FROM seals ORDER BY sequence.';
 
--- What the orders of closed months were, and what was corrected since.
+{{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders, or add WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
 (
     batch UUID,
@@ -54,12 +55,13 @@ CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
 ENGINE = {{appended "closed_orders"}}
 PARTITION BY toYYYYMM(posted_day)
 ORDER BY (account_id, business_day, order_id, entry, sign)
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT {{$closedOrders}};
 
-{{distributed "closed_orders"}};
+{{distributed "closed_orders" $closedOrders}};
 
--- Their sums by day, account, fleet and store. *_youngest say which name is the
--- youngest order's: its creation, its id and the entry as one number.
+-- *_youngest say which name is the youngest order's: its creation, its id and the entry as one number.
+{{$closedDays := literal "Sums of closed_orders by day, account, fleet and store: one row per batch and group. Rows count only when their batch has a seal, so read the view booked_days, or add WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction')). Sum rows of the same group. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
 (
     batch UUID,
@@ -95,11 +97,11 @@ CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
 ENGINE = {{appended "closed_days"}}
 PARTITION BY toYYYYMM(booked_day)
 ORDER BY (booked_day, account_id, fleet_id, external_store_id)
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT {{$closedDays}};
 
-{{distributed "closed_days"}};
+{{distributed "closed_days" $closedDays}};
 
--- One row for every local day that a comparison of Redis with ClickHouse came to the end of.
 CREATE TABLE IF NOT EXISTS reconciled_days {{onCluster}}
 (
     day Date,
@@ -111,9 +113,9 @@ CREATE TABLE IF NOT EXISTS reconciled_days {{onCluster}}
 )
 ENGINE = {{shared "reconciled_days"}}
 ORDER BY (day, at)
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT 'Local days that were compared: one row per day and comparison of Redis with ClickHouse that came to the end of that day. Rows never replace each other: FINAL is not needed.';
 
--- What was delivered where; a row can be there twice. The file announced: finance's own system was told.
 CREATE TABLE IF NOT EXISTS deliveries {{onCluster}}
 (
     target LowCardinality(String),
@@ -124,4 +126,5 @@ CREATE TABLE IF NOT EXISTS deliveries {{onCluster}}
 )
 ENGINE = {{shared "deliveries"}}
 ORDER BY (target, folder, file)
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT 'Files that were delivered to targets: one row per target, folder and file; a row can be there twice. The file announced: the announcement reached finance''s own system. FINAL is not needed.';

@@ -1,4 +1,6 @@
--- One row per comparison of Redis with ClickHouse that came to its end.
+-- Comparisons of Redis with ClickHouse.
+
+{{$reconciliations := literal "Comparisons: one row per comparison of Redis with ClickHouse that came to its end. The same row can be stored several times, so read it with FINAL: SELECT * FROM reconciliations FINAL ORDER BY at."}}
 CREATE TABLE IF NOT EXISTS {{local "reconciliations"}} {{onCluster}}
 (
     account_id UUID COMMENT 'the account that was compared; zero: all',
@@ -12,6 +14,7 @@ CREATE TABLE IF NOT EXISTS {{local "reconciliations"}} {{onCluster}}
 ENGINE = {{replacing "reconciliations" ""}}
 PARTITION BY toYear(at)
 ORDER BY (account_id, at)
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT {{$reconciliations}};
 
-{{distributed "reconciliations"}};
+{{distributed "reconciliations" $reconciliations}};

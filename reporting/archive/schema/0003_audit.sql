@@ -1,5 +1,6 @@
--- Who did what: one row for every entry of the ledger's audit stream, of its highest
--- version. How long they are kept is a setting of the exporter (Archive.KeepAudit).
+-- Who did what. How long it is kept is a setting of the exporter (Archive.KeepAudit).
+
+{{$audit := literal "Audit trail: one row per action of a person or a key, as in the ledger's audit stream. Rows of one id replace each other and the highest version counts, so read it with FINAL: SELECT * FROM audit FINAL WHERE day = today() ORDER BY at."}}
 CREATE TABLE IF NOT EXISTS {{local "audit"}} {{onCluster}}
 (
     account_id UUID COMMENT 'this and the next three: what it is about; all zeros or empty: none',
@@ -22,6 +23,7 @@ CREATE TABLE IF NOT EXISTS {{local "audit"}} {{onCluster}}
 ENGINE = {{replacing "audit" "version"}}
 PARTITION BY toYYYYMM(day)
 ORDER BY (account_id, day, at, id)
-SETTINGS {{durability}};
+SETTINGS {{durability}}
+COMMENT {{$audit}};
 
-{{distributed "audit"}};
+{{distributed "audit" $audit}};
