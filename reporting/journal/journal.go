@@ -1,0 +1,119 @@
+// Package journal is the form of the books' log: which entries there are, in which order, and
+// which of the rows that were found belong to it.
+//
+// An entry is a text, the JSON of a decision, which names the SHA-256 of the entry before it and is
+// signed with a key that is in no database. Whoever can write to a database can therefore remove
+// entries, but neither add one nor change one; and whoever keeps the last entry can prove all
+// before it. What a decision says is package closing's business.
+package journal
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Entry is a row of the log. Its Text is what was decided; everything else proves it.
+type Entry struct {
+	// Text is JSON with at least the members of link. It is never written again from its parsed
+	// form, because the seal and the signature are of its bytes.
+	Text string `json:"text"`
+
+	// KeyID names the key of the signature.
+	KeyID string `json:"key"`
+
+	// Signature is the HMAC-SHA-256 of Text, in hexadecimal.
+	Signature string `json:"signature"`
+}
+
+// link is what the journal reads of an entry's text.
+type link struct {
+	// Sequence counts the entries from 1 without a gap.
+	Sequence int `json:"sequence"`
+
+	// Previous is the seal of the entry before; empty in the first one.
+	Previous string `json:"previous"`
+}
+
+// Seal returns the SHA-256 of the text, in hexadecimal.
+func (e *Entry) Seal() string {
+	sum := sha256.Sum256([]byte(e.Text))
+	return hex.EncodeToString(sum[:])
+}
+
+// Digest returns the SHA-256 of the whole entry, its signature included. Two rows with the same
+// digest are the same row.
+func (e *Entry) Digest() string {
+	all, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // it has nothing but strings
+	}
+	sum := sha256.Sum256(all)
+	return hex.EncodeToString(sum[:])
+}
+
+// Keys sign entries, and check their signatures. The zero Keys can do neither.
+type Keys struct {
+	current string
+	keys    map[string][]byte // by id
+}
+
+// ErrNoKeys reports that there are entries, but no keys to check them with.
+var ErrNoKeys = errors.New("BOOKS_KEYS is not set, so the log of the books cannot be checked")
+
+// NewKeys returns the keys of an environment, production or sandbox, which are derived from the
+// keys of a ring: an entry of the other environment has no valid signature here, even if both
+// have the same ring.
+func NewKeys(environment, current string, ring map[string][]byte) Keys {
+	k := Keys{current: current, keys: map[string][]byte{}}
+	for id, key := range ring {
+		k.keys[id] = authenticate(key, "books of "+environment)
+	}
+	return k
+}
+
+func authenticate(key []byte, text string) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// AreSet reports whether there is a key to sign with.
+func (k Keys) AreSet() bool { return k.keys[k.current] != nil }
+
+// Sign returns the entry of a text. The error is ErrNoKeys.
+func (k Keys) Sign(text string) (Entry, error) {
+	if !k.AreSet() {
+		return Entry{}, ErrNoKeys
+	}
+
+	signature := authenticate(k.keys[k.current], text)
+	return Entry{Text: text, KeyID: k.current, Signature: hex.EncodeToString(signature)}, nil
+}
+
+// Verify returns what is wrong with an entry by itself: its key, its signature, or its form.
+func (k Keys) Verify(e *Entry) error {
+	_, err := k.check(e)
+	return err
+}
+
+// check returns what is wrong with an entry by itself.
+func (k Keys) check(e *Entry) (link, error) {
+	key, known := k.keys[e.KeyID]
+	if !known {
+		return link{}, fmt.Errorf("it is signed with a key %q that is not in BOOKS_KEYS", e.KeyID)
+	}
+	signature, err := hex.DecodeString(e.Signature)
+	if err != nil || !hmac.Equal(signature, authenticate(key, e.Text)) {
+		return link{}, errors.New("its signature is wrong: it was not written by this service, or was changed")
+	}
+
+	var l link
+	if err := json.Unmarshal([]byte(e.Text), &l); err != nil {
+		return link{}, fmt.Errorf("it cannot be read: %w", err)
+	}
+	return l, nil
+}
