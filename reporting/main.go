@@ -27,6 +27,7 @@ import (
 	"vendorapi/internal/version"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/deliver"
+	"vendorapi/reporting/journal"
 	"vendorapi/reporting/panel/auth"
 )
 
@@ -126,6 +127,8 @@ type stores struct {
 	applied []string // files of the schema that were lacking
 	log     *slog.Logger
 	deliver deliver.Settings
+
+	booksKeys journal.Keys
 }
 
 // withStores reads the settings, opens ClickHouse, whose tables it brings up to date,
@@ -135,7 +138,10 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
 		return err
 	}
-	s := stores{log: settings.Log.Logger(c.ErrOrStderr()), deliver: settings.Deliver}
+	if err := settings.readBooksKeys(); err != nil {
+		return err
+	}
+	s := stores{log: settings.Log.Logger(c.ErrOrStderr()), deliver: settings.Deliver, booksKeys: settings.ClickHouse.BooksKeys}
 	if clickHouse {
 		if s.archive, err = archive.Open(settings.ClickHouse); err != nil {
 			return err

@@ -5,121 +5,146 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/closing"
-	"vendorapi/reporting/panel/auth"
 )
 
 func newMonthCommand() *cobra.Command {
 	c := newCommand("month", cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() })
-	c.AddCommand(newMonthStatusCommand(), newMonthVerifyCommand(), newMonthCorrectCommand(),
-		newDecideCommand(closing.KindHold), newDecideCommand(closing.KindRelease), newDecideCommand(closing.KindClose))
+	c.AddCommand(
+		newMonthStatusCommand(),
+		newMonthDecisionCommand(closing.KindHold), newMonthDecisionCommand(closing.KindRelease), newMonthDecisionCommand(closing.KindClose),
+		newMonthCorrectCommand(),
+		newBooksDecisionCommand(closing.KindDispute), newBooksDecisionCommand(closing.KindSetAside),
+		newMonthVerifyCommand(), newMonthRecoverCommand(),
+	)
 	return c
 }
 
-// decision is who decides about months, and why.
-type decision struct{ user, note string }
+// person is who calls a command that signs in to the panel.
+type person struct{ user, note string }
 
-// signIn asks for the password.
-func (d *decision) signIn(c *cobra.Command) error {
-	people, err := auth.FromEnvironment()
+func (p *person) addFlags(c *cobra.Command, why string) {
+	c.Flags().StringVar(&p.user, "user", "", "who you are: a user of the panel, whose password is asked for")
+	if why != "" {
+		c.Flags().StringVar(&p.note, "note", "", why)
+	}
+}
+
+// atPanel signs in to the panel, does the work, and signs out.
+func (p *person) atPanel(c *cobra.Command, work func(ctx context.Context, panel *panelClient) error) error {
+	var settings settings
+	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
+		return err
+	}
+	password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), p.user, false)
 	if err != nil {
 		return err
 	}
-	password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), d.user, false)
+	panel, err := signIn(c.Context(), settings.Panel.address(), p.user, password)
 	if err != nil {
 		return err
 	}
-	return people.Check(d.user, password, auth.Closer)
+	err = work(c.Context(), panel)
+	return errors.Join(err, panel.signOut(context.WithoutCancel(c.Context())))
 }
 
-// person is who is noted in the audit trail.
-func (d *decision) person() closing.Person {
-	return closing.Person{Name: d.user, Credential: "reporting month"}
-}
-
-func withBooks(c *cobra.Command, work func(ctx context.Context, b *closing.Books) error) error {
-	return withStores(c, true, true, func(ctx context.Context, s stores) error {
-		return work(ctx, closing.New(s.ledger, s.archive, s.log))
-	})
-}
-
-// newDecideCommand is that of a kind of entries in the log: hold, release or close.
-func newDecideCommand(kind string) *cobra.Command {
-	var d decision
+// newMonthDecisionCommand is that of a decision about a month: hold, release or close.
+func newMonthDecisionCommand(kind string) *cobra.Command {
+	var p person
 	c := newCommand(kind+" MONTH", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		m, err := closing.ParseMonth(args[0])
 		if err != nil {
 			return err
 		}
-		if err := d.signIn(c); err != nil {
-			return err
-		}
-		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			return b.Audited(ctx, d.person(), kind, m, d.note, nil, func() error {
-				e, err := b.Decide(ctx, kind, m, d.user, d.note, progressTo(c))
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: %s of %s by %s, entry %d\nseal %s\n", e.At.Format(time.DateTime), e.Kind, e.Month.Name(), e.By, e.Sequence, e.Seal)
-				return nil
-			})
+		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
+			books, err := panel.books(ctx, m.String())
+			if err != nil {
+				return err
+			}
+			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: books.Held}
+			task, err := panel.decide(ctx, d, progressTo(c))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s of %s by %s, entry %d\nseal %s\n", kind, m.Name(), task.By, task.Sequence, task.Seal)
+			return nil
 		})
 	})
-	c.Flags().StringVar(&d.user, "user", "", "who you are: a user of the panel with the role closer, whose password is asked for")
-	c.Flags().StringVar(&d.note, "note", "", "why")
+	p.addFlags(c, "why")
 	requireFlag(c, "user")
 	addConfigFlag(c)
 	return c
 }
 
+// newBooksDecisionCommand is that of a decision about rows that do not belong to the log.
+func newBooksDecisionCommand(kind string) *cobra.Command {
+	var p person
+	c := newSettingsCommand(kind, func(c *cobra.Command) error {
+		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
+			if _, err := panel.books(ctx, ""); err != nil {
+				return err
+			}
+			task, err := panel.decide(ctx, closing.Decision{Kind: kind, Note: p.note}, progressTo(c))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s by %s, entry %d\nseal %s\n", kind, task.By, task.Sequence, task.Seal)
+			return nil
+		})
+	})
+	p.addFlags(c, "what is known of these rows")
+	requireFlag(c, "user")
+	return c
+}
+
 func newMonthStatusCommand() *cobra.Command {
 	c := newCommand("status [MONTH]", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
+		var m closing.Month
+		if len(args) > 0 {
+			var err error
+			if m, err = closing.ParseMonth(args[0]); err != nil {
+				return err
+			}
+		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			l, err := b.Read(ctx)
+			books, err := b.Overview(ctx, m)
 			if err != nil {
 				return err
 			}
-			m := l.NextMonth(b.Now())
-			if len(args) > 0 {
-				if m, err = closing.ParseMonth(args[0]); err != nil {
-					return err
-				}
-			}
-			list, err := b.Checklist(ctx, l, m)
-			if err != nil {
-				return err
-			}
-			return writeStatus(c.OutOrStdout(), l, m, list)
+			return writeStatus(c.OutOrStdout(), books)
 		})
 	})
 	addConfigFlag(c)
 	return c
 }
 
-func writeStatus(w io.Writer, l *closing.Log, m closing.Month, list []closing.Check) error {
+func writeStatus(w io.Writer, books *closing.Overview) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.Format(time.DateTime), e.Month, e.Kind, e.By, e.Seal, e.Note)
+	for _, e := range books.Entries {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.In(delivery.Istanbul).Format(time.DateTime), e.Month, e.Kind, e.By, e.Seal, e.Note)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if len(l.Entries) > 0 {
+	if len(books.Entries) > 0 {
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%s: %s\n", m.Name(), l.State(m))
-	if l.Closed(m) {
-		return nil
+	for _, text := range books.Foreign {
+		fmt.Fprintln(w, "NOT OF THE LOG:", text)
 	}
-	for _, check := range list {
+	writeTask(w, books.Task)
+
+	fmt.Fprintf(w, "%s: %s\n", books.Month.Name(), books.State)
+	for _, check := range books.Checks {
 		mark := "yes  "
 		switch {
 		case check.NeedsNote:
@@ -132,71 +157,105 @@ func writeStatus(w io.Writer, l *closing.Log, m closing.Month, list []closing.Ch
 	return t.Flush()
 }
 
+// writeTask says what is being decided.
+func writeTask(w io.Writer, task *closing.Task) {
+	if task == nil || task.HasEnded() {
+		return
+	}
+	if task.IsInterrupted(time.Now()) {
+		fmt.Fprintf(w, "the process that carried out the %s of %s has died; if it is not in the list it was not done\n", task.Kind, task.By)
+		return
+	}
+	fmt.Fprintf(w, "in progress: the %s of %s since %s: %s\n", task.Kind, task.By, task.Began.In(delivery.Istanbul).Format(time.DateTime), task.Step)
+}
+
 func newMonthCorrectCommand() *cobra.Command {
-	var d decision
+	var p person
 	var named []string
 	c := newSettingsCommand("correct", func(c *cobra.Command) error {
-		var ids []delivery.OrderID
+		var orders []delivery.OrderID
 		for _, text := range named {
 			id, err := delivery.ParseOrderID(text)
 			if err != nil {
 				return fmt.Errorf("--order: %w", err)
 			}
-			ids = append(ids, id)
+			orders = append(orders, id)
 		}
-		by := closing.Automatic
-		if len(ids) > 0 {
-			if d.user == "" || d.note == "" {
-				return errors.New("--order needs --user and --note: who books it, and why")
-			}
-			if err := d.signIn(c); err != nil {
-				return err
-			}
-			by = d.user
+		if len(orders) == 0 {
+			return correctWhatExplainsItself(c)
 		}
-		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			var booked []closing.Correction
-			var left []closing.Unexplained
-			correct := func() (err error) {
-				booked, left, err = b.Correct(ctx, by, d.note, ids...)
-				return err
-			}
-			var err error
-			if len(ids) > 0 {
-				err = b.Audited(ctx, d.person(), closing.KindCorrection, closing.MonthOf(b.Now()), d.note, ids, correct)
-			} else {
-				err = correct()
-			}
-			for i := range booked {
-				fmt.Fprintln(c.OutOrStdout(), "booked:", booked[i].String())
-			}
-			for i := range left {
-				fmt.Fprintln(c.OutOrStdout(), "not booked:", left[i].String())
-			}
-			if err == nil && len(left) > 0 {
-				err = fmt.Errorf("%d orders of closed months have changed in a way that a person has to decide on (--order)", len(left))
-			}
-			if err == nil && len(booked) == 0 {
-				fmt.Fprintln(c.OutOrStdout(), "nothing to correct")
-			}
-			return err
+		if p.user == "" || p.note == "" {
+			return errors.New("--order needs --user and --note: who books it, and why")
+		}
+		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
+			return correctOrders(ctx, c, panel, closing.Decision{Kind: closing.KindCorrection, Note: p.note, Orders: orders})
 		})
 	})
-	c.Flags().StringVar(&d.user, "user", "", "with --order, who you are: a user of the panel with the role closer, whose password is asked for")
-	c.Flags().StringVar(&d.note, "note", "", "with --order, why")
+	p.addFlags(c, "with --order, why")
 	c.Flags().StringArrayVar(&named, "order", nil, "an order (id) that is listed as not booked; may be repeated")
 	return c
+}
+
+// correctOrders lets a person book orders.
+func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d closing.Decision) error {
+	if _, err := panel.books(ctx, ""); err != nil {
+		return err
+	}
+	task, err := panel.decide(ctx, d, progressTo(c))
+	if err != nil {
+		return err
+	}
+	for _, line := range task.Lines {
+		fmt.Fprintln(c.OutOrStdout(), line)
+	}
+	return sayLeft(c.OutOrStdout(), task.Booked, task.Left)
+}
+
+// correctWhatExplainsItself books what needs no person, as every night.
+func correctWhatExplainsItself(c *cobra.Command) error {
+	return withBooks(c, func(ctx context.Context, b *closing.Books) error {
+		result, err := b.Correct(ctx, closing.Automatic, "")
+		for i := range result.Booked {
+			fmt.Fprintln(c.OutOrStdout(), "booked:", result.Booked[i].String())
+		}
+		for i := range result.Left {
+			fmt.Fprintln(c.OutOrStdout(), "not booked:", result.Left[i].String())
+		}
+		if err != nil {
+			return err
+		}
+		return sayLeft(c.OutOrStdout(), len(result.Booked), len(result.Left))
+	})
+}
+
+func sayLeft(out io.Writer, booked, left int) error {
+	if left > 0 {
+		return fmt.Errorf("%d orders of closed months have changed in a way that a person has to decide on (--order)", left)
+	}
+	if booked == 0 {
+		fmt.Fprintln(out, "nothing to correct")
+	}
+	return nil
+}
+
+// withBooks opens the books in both databases.
+func withBooks(c *cobra.Command, work func(ctx context.Context, b *closing.Books) error) error {
+	return withStores(c, true, true, func(ctx context.Context, s stores) error {
+		return work(ctx, closing.New(s.ledger, s.archive, s.booksKeys, s.log))
+	})
 }
 
 func newMonthVerifyCommand() *cobra.Command {
 	return newSettingsCommand("verify", func(c *cobra.Command) error {
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
-			b := closing.New(s.ledger, s.archive, s.log)
+			b := closing.New(s.ledger, s.archive, s.booksKeys, s.log)
 			v, err := b.Verify(ctx, progressTo(c))
 			if err != nil {
 				return err
 			}
-			if targets, err := s.deliver.Open(); err != nil {
+
+			targets, err := s.deliver.Open()
+			if err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "delivered files are not compared:", err)
 			} else {
 				wrong, err := b.CheckDelivered(ctx, targets)
@@ -205,6 +264,7 @@ func newMonthVerifyCommand() *cobra.Command {
 				}
 				v.Findings = append(v.Findings, wrong...)
 			}
+
 			for _, text := range slices.Concat(v.Findings, v.Pending) {
 				fmt.Fprintln(c.OutOrStdout(), text)
 			}
@@ -215,4 +275,33 @@ func newMonthVerifyCommand() *cobra.Command {
 			return nil
 		})
 	})
+}
+
+func newMonthRecoverCommand() *cobra.Command {
+	c := newCommand("recover FILE...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
+		var manifests []string
+		for _, name := range args {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			found, err := closing.ManifestsIn(content)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			manifests = append(manifests, found...)
+		}
+		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
+			recovered, err := b.Recover(ctx, manifests, progressTo(c))
+			for _, e := range recovered {
+				fmt.Fprintf(c.OutOrStdout(), "recovered: entry %d, %s of %s\n", e.Sequence, e.Kind, e.Month)
+			}
+			if err == nil && len(recovered) == 0 {
+				fmt.Fprintln(c.OutOrStdout(), "nothing is missing")
+			}
+			return err
+		})
+	})
+	addConfigFlag(c)
+	return c
 }

@@ -23,6 +23,7 @@ import (
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/download"
+	"vendorapi/reporting/journal"
 	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/dashboard"
@@ -33,6 +34,7 @@ import (
 
 type panelSettings struct {
 	Addr                string `yaml:"addr"`
+	URL                 string `yaml:"url"`
 	TrackingAddr        string `yaml:"tracking_addr"`
 	MaxConnections      int    `yaml:"max_connections"`
 	MaxConnectionsPerIP int    `yaml:"max_connections_per_ip"`
@@ -58,6 +60,13 @@ func (s *panelSettings) Validate() error {
 	note("addr: ", config.CheckAddr(s.Addr))
 	if s.TrackingAddr != "" {
 		note("tracking_addr: ", config.CheckAddr(s.TrackingAddr))
+	}
+	if s.URL != "" {
+		u, err := url.Parse(s.URL)
+		isAddress := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+		if !isAddress {
+			note("url: ", errors.New("want https://host, or nothing"))
+		}
 	}
 	for _, number := range []struct {
 		key       string
@@ -103,10 +112,12 @@ type panel struct {
 	people      auth.People
 	admin       *admin.Client
 	tracking    delivery.TrackingKeys
+	books       journal.Keys
 	log         *slog.Logger
 	registry    prometheus.Registerer
 	gate        *auth.Gate       // nil until there are listeners
 	overview    *dashboard.Pages // asks the programs
+	payments    *finance.Pages   // carries out what people decide about the books
 	// proxyHeaders counts malformed ones.
 	proxyHeaders prometheus.Counter
 	// closed is how many listeners are not open yet.
@@ -139,7 +150,7 @@ func (s *panelSettings) mistakes() error {
 
 // newPanel reads who may come in, and the secrets that the panel works with.
 func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel, error) {
-	p := &panel{settings: s.Panel, environment: s.Environment, log: log, registry: reg,
+	p := &panel{settings: s.Panel, environment: s.Environment, books: s.ClickHouse.BooksKeys, log: log, registry: reg,
 		proxyHeaders: service.NewMetrics(reg, nil).Counter("reporting_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header.")}
 	p.closed.Store(1)
 	var err error
@@ -190,7 +201,8 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	p.overview.Routes(mux)
 	admin.New(shared, p.admin).Routes(mux)
 
-	payments := finance.New(shared, a, closing.New(l, a, p.log), p.admin)
+	payments := finance.New(shared, a, closing.New(l, a, p.books, p.log), p.admin)
+	p.payments = payments
 	payments.Routes(mux)
 	downloads := download.New(a, payments.Named, p.settings.Download, shared.Refuse, p.log, p.registry)
 	mux.Handle("/reports/", p.once(history, downloads.Handler(p.gate)))

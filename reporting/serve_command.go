@@ -22,6 +22,7 @@ import (
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/deliver"
 	"vendorapi/reporting/export"
+	"vendorapi/reporting/journal"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reconcile"
 )
@@ -64,13 +65,35 @@ func serve(c *cobra.Command, roles []string) error {
 // checkSecrets names every secret of the panel that is missing or malformed. Without any
 // role the settings could not be read.
 func (s *settings) checkSecrets() ([]string, error) {
+	var books error
+	needsBooks := len(s.Roles) == 0 || s.has(rolePanel) || s.has(roleReconcile)
+	if needsBooks {
+		_, books = config.Keys(booksVariable)
+	}
 	if len(s.Roles) > 0 && !s.has(rolePanel) {
-		return nil, nil
+		return []string{booksVariable}, books
 	}
 	_, people := auth.FromEnvironment()
 	_, key := config.Secret("ADMIN_KEY")
 	_, tracking := config.Keys("TRACKING_KEYS")
-	return []string{auth.UsersVariable, auth.TokensVariable, "ADMIN_KEY", "TRACKING_KEYS"}, errors.Join(people, key, tracking)
+	return []string{auth.UsersVariable, auth.TokensVariable, "ADMIN_KEY", "TRACKING_KEYS", booksVariable}, errors.Join(people, key, tracking, books)
+}
+
+// booksVariable names the keys that sign the log of the books.
+const booksVariable = "BOOKS_KEYS"
+
+// readBooksKeys reads the keys of the books, if they are set: only what depends on the books needs
+// them.
+func (s *settings) readBooksKeys() error {
+	if !config.IsSet(booksVariable) {
+		return nil
+	}
+	ring, err := config.Keys(booksVariable)
+	if err != nil {
+		return err
+	}
+	s.ClickHouse.BooksKeys = journal.NewKeys(s.Environment, ring.Current, ring.Keys)
+	return nil
 }
 
 // check finds what is wrong with the addresses of Redis and with the panel.
@@ -106,8 +129,11 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 	if missing != nil || malformed != nil {
 		return ofSettings, nil // checkSecrets names them
 	}
-	tracking := config.NamedKeyring{Name: "TRACKING_KEYS", Keyring: ring}
-	ofSecrets = errors.Join(config.KeyMistakes(tracking), config.BearerMistakes("ADMIN_KEY", key, tracking))
+	rings := []config.NamedKeyring{{Name: "TRACKING_KEYS", Keyring: ring}}
+	if books, err := config.Keys(booksVariable); err == nil {
+		rings = append(rings, config.NamedKeyring{Name: booksVariable, Keyring: books})
+	}
+	ofSecrets = errors.Join(config.KeyMistakes(rings...), config.BearerMistakes("ADMIN_KEY", key, rings...))
 	return errors.Join(ofSettings, s.Panel.mistakes()), ofSecrets
 }
 
@@ -116,6 +142,9 @@ func (s *settings) has(role string) bool { return slices.Contains(s.Roles, role)
 func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 	process, err := service.NewProcess(ctx, "reporting", s.Environment, s.Tracing, log)
 	if err != nil {
+		return err
+	}
+	if err := s.readBooksKeys(); err != nil {
 		return err
 	}
 	p := &server{Process: process, settings: *s}
@@ -174,6 +203,7 @@ func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive)
 			return err
 		}
 		group.Go(func() error { p.panel.overview.Probe(ctx); return nil })
+		group.Go(func() error { p.panel.payments.Run(ctx); return nil })
 		for _, one := range listeners {
 			group.Go(func() error { return p.panel.listen(ctx, one) })
 		}
@@ -213,7 +243,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 		group.Go(func() error { return exporter.Run(ctx) })
 	}
 	if p.settings.has(roleReconcile) {
-		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.Log)
+		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.settings.ClickHouse.BooksKeys, p.Log)
 		daily.Then = closing.NewNightly(books, p.Registry)
 		group.Go(func() error { return daily.Run(ctx) })
 		targets, err := p.settings.Deliver.Open()

@@ -122,7 +122,11 @@ func (l *core) run(ctx context.Context, file string, keys []string, args ...any)
 	s := l.library.scripts[file]
 	keys = l.keysOf(keys)
 	err = l.attempt(ctx, &s, func() (err error) {
-		reply, err = l.calls.FCall(ctx, s.name, keys, args...).Result()
+		send := l.calls.FCall
+		if s.reads {
+			send = l.calls.FCallRO
+		}
+		reply, err = send(ctx, s.name, keys, args...).Result()
 		return err
 	})
 	return reply, err
@@ -170,8 +174,12 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 	return cmds, l.attempt(ctx, &s, func() (worst error) {
 		pipe := l.rdb.Pipeline()
 		for _, i := range todo {
-			name := l.library.scripts[cmp.Or(calls[i].file, file)].name
-			cmds[i] = pipe.FCall(ctx, name, l.keysOf(calls[i].keys), calls[i].args...)
+			called := l.library.scripts[cmp.Or(calls[i].file, file)]
+			send := pipe.FCall
+			if called.reads {
+				send = pipe.FCallRO
+			}
+			cmds[i] = send(ctx, called.name, l.keysOf(calls[i].keys), calls[i].args...)
 		}
 		_, _ = pipe.Exec(ctx) // each command carries its own error
 		failed := todo[:0]

@@ -208,12 +208,12 @@ const (
 
 // forget deletes silent consumers without pending entries; an empty name means all.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
-	calls := make([]call, 0, len(r.streams))
 	for _, s := range r.answering() {
-		calls = append(calls, call{keys: []string{s.key}, args: []any{string(r.Role), silent.Milliseconds(), name}})
-	}
-	if _, err := r.ledger.runAll(ctx, "forget_consumers", calls); err != nil {
-		r.Log("names of consumers that are gone stay for now", "error", err)
+		_, err := r.ledger.evaluate(ctx, "forget_consumers", forgetConsumers, []string{s.key}, string(r.Role), silent.Milliseconds(), name)
+		if err != nil {
+			r.Log("names of consumers that are gone stay for now", "error", err)
+			return
+		}
 	}
 }
 
@@ -428,13 +428,13 @@ func (r *feedReader) takeOver(ctx context.Context) error {
 }
 
 // makeGroups makes each group that a stream must have. When Redis refuses that for want of memory, a
-// script makes it that may exceed it: reporting, which cannot load scripts, needs none before.
+// script makes it that may exceed it.
 func (l *core) makeGroups(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		for _, role := range requiredRoles(key) {
 			err := l.rdb.XGroupCreateMkStream(ctx, key, string(role), "0").Err()
 			if isFull(err) { // said also of a group that is there
-				_, err = l.run(ctx, "make_group", []string{key}, string(role))
+				_, err = l.evaluate(ctx, "make_group", makeGroup, []string{key}, string(role))
 			}
 			if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 				return fmt.Errorf("creating group %s: %w", role, failure(err))
@@ -666,7 +666,7 @@ func unreadableReason(err error) string {
 func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {
 	reason = delivery.Excerpt(reason, delivery.MaxForeignError) // it may quote what the entry holds
 	r.Log("entry moved to the dead letters", "partition", s.partition.number, "entry", id, "reason", reason)
-	_, err := r.ledger.run(ctx, "settle_entry", []string{s.key, s.partition.key(kindDeadLetters)},
+	_, err := r.ledger.evaluate(ctx, "settle_entry", settleEntry, []string{s.key, s.partition.key(kindDeadLetters)},
 		string(r.Role), id, refusedKept, "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }

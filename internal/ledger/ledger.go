@@ -93,7 +93,7 @@ type Ledger struct {
 	Erasure     Erasure
 	Consistency Consistency
 	Audit       Audit
-	Closings    Closings
+	Books       Books
 }
 
 // The consumers' calls.
@@ -184,7 +184,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 	env := cfg.Environment[0] // p or s, in every key
 	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, clockKey: cfg.ClockKey, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
-	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}, Closings{c}}
+	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}, Books{c}}
 	if l.now == nil {
 		l.now = time.Now
 	}

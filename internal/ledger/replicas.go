@@ -135,6 +135,7 @@ func tagOf(cmd redis.Cmder) string {
 		case *argument:
 			key = string(*arg)
 		}
+		key = strings.TrimPrefix(key, booksPrefix)
 		if strings.HasPrefix(key, "{") {
 			return key[:strings.IndexByte(key, '}')+1]
 		}

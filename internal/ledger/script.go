@@ -39,12 +39,12 @@ const (
 var luaFlags = map[string]string{
 	// What removes something must not wait for memory: it would wait for ever. The few bytes that
 	// it writes first are of what it then frees. Dead letters are capped (refusedKept).
-	"retire_orders": runsWhenFull, "shrink_orders": runsWhenFull, "settle_entry": runsWhenFull, "forget_consumers": runsWhenFull,
+	"retire_orders": runsWhenFull, "shrink_orders": runsWhenFull,
 
 	// Only who owns a partition removes anything there, so owners keep theirs, and others may take
 	// over. What advance writes is bounded by what was accepted before: nothing new comes in while
 	// memory is full, an order has only so many versions, and an event so many attempts.
-	"advance": runsWhenFull, "renew_tokens": runsWhenFull, "beat": runsWhenFull, "announce_release": runsWhenFull, "make_group": runsWhenFull,
+	"advance": runsWhenFull, "renew_tokens": runsWhenFull, "beat": runsWhenFull, "announce_release": runsWhenFull,
 
 	// Reads that count themselves, in windows that are there already.
 	"consume": runsWhenFull, "poll_order": runsWhenFull, "read_store": runsWhenFull, "count_token": runsWhenFull,
@@ -64,6 +64,7 @@ var luaFlags = map[string]string{
 type script struct {
 	name    string
 	arg     any          // the name, ready for the client
+	reads   bool         // it writes nothing, and is called so that it cannot
 	watched CallObserver // optional
 }
 
@@ -125,7 +126,7 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	l := &library{name: libraryPrefix + digest, scripts: make(map[string]script, len(operations))}
 	l.source = "#!lua name=" + l.name + "\n" + strings.ReplaceAll(b.String(), "_@'", "_"+digest+"'")
 	for _, file := range operations {
-		s := script{name: file + "_" + digest, arg: file + "_" + digest}
+		s := script{name: file + "_" + digest, arg: file + "_" + digest, reads: luaFlags[file] == onlyReads}
 		if cfg.Observe != nil {
 			s.watched = cfg.Observe(file)
 		}
@@ -213,7 +214,7 @@ func (l *Ledger) CheckScripts(ctx context.Context, servers []Server) error {
 	name := l.library.scripts["usage"].name // it only reads, here a key that never exists
 	pipe := l.rdb.Pipeline()
 	for _, p := range partitions {
-		pipe.FCall(ctx, name, l.keysOf([]string{p.key(kindSentinel)}))
+		pipe.FCallRO(ctx, name, l.keysOf([]string{p.key(kindSentinel)}))
 	}
 	replies, _ := pipe.Exec(ctx) // each has its own error
 	for _, reply := range replies {

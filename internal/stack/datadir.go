@@ -78,6 +78,7 @@ func (d *dataDir) write(name string, content []byte) error {
 var keyFiles = map[string]string{
 	"TOKEN_KEYS":    "token-keys",
 	"TRACKING_KEYS": "tracking-keys",
+	"BOOKS_KEYS":    "books-keys",
 	"WEBHOOK_KEYS":  "webhook-keys",
 	"ADMIN_KEY":     "admin-key",
 	"ENGINE_KEY":    "engine-key",

@@ -79,7 +79,7 @@ func serveFinance(e *testenv.ArchiveEnv) string {
 	nowhere, err := admin.NewClient(admin.Settings{URL: "http://127.0.0.1:1"}, strings.Repeat("k", 16))
 	must(e.T, err)
 	mux := http.NewServeMux()
-	financepages.New(frame, e.Archive, closing.New(l, e.Archive, panelenv.Log), nowhere).Routes(mux)
+	financepages.New(frame, e.Archive, closing.New(l, e.Archive, testenv.BooksKeys, panelenv.Log), nowhere).Routes(mux)
 	frame.Routes(mux)
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())

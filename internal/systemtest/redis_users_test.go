@@ -172,6 +172,7 @@ var dangerous = []string{
 	"DUMP {s00}ox", "SELECT 1", "SWAPDB 0 1", "BGREWRITEAOF", "BGSAVE", "SAVE", "SCRIPT FLUSH", "FUNCTION FLUSH", "FUNCTION DUMP", "MODULE LIST", "LATENCY RESET",
 	"SLOWLOG GET", "MEMORY USAGE {s00}ox", "OBJECT ENCODING {s00}ox", "RANDOMKEY", "DBSIZE", "SUBSCRIBE x", "PUBLISH x y", "CLUSTER RESET", "CLUSTER FORGET x",
 	// The other environment's keys, and keys of nobody.
+	"GET books:{pg}head", "SET books:{pg}head 1", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{pg}head`,
 	"GET {p00}ox", "SET {p00}ox 1", "HGETALL {pg}meta", "XADD {p00}e * e x", "XGROUP CREATE {p00}e g 0 MKSTREAM", "FCALL x 1 {p00}ox", "GET other", "SET other 1",
 }
 
@@ -182,6 +183,8 @@ var rights = map[string]struct{ refused, allowed []string }{
 		refused: []string{
 			"XTRIM {s00}e MAXLEN 0", "XDEL {s00}e 0-1", "XGROUP CREATE {s00}e g 0 MKSTREAM", "XGROUP DESTROY {s00}e status",
 			"XREADGROUP GROUP status me STREAMS {s00}e >", "XACK {s00}e status 0-1", "XSETID {s00}e 9-9", "SCAN 0", "SET rate:{p00}x 1",
+			"GET books:{sg}head", "SET books:{sg}head 1", "DEL books:{sg}head", "COPY {sg}x books:{sg}head", "RENAME {sg}x books:{sg}head",
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`,
 			"SYNC", `EVAL "return redis.call('FLUSHALL')" 0`, `EVAL "return redis.call('XTRIM','{s00}e','MAXLEN','0')" 0`,
 		},
 		allowed: []string{"PING", "INFO server", "SET {s00}ox 1", "XADD {s00}e * e x", "HSET {sg}fleets x 1", "GET {s00}ox", "SET rate:{sg}logins:x 1", "FUNCTION LIST"},
@@ -189,6 +192,8 @@ var rights = map[string]struct{ refused, allowed []string }{
 	"worker": {
 		refused: []string{
 			"XDEL {s00}e 0-1", "XSETID {s00}e 9-9", "SCAN 0", "MSET {s00}oa 1 {s00}ob 2", "SYNC",
+			"GET books:{sg}head", "SET books:{sg}head 1", "DEL books:{sg}head", "COPY {sg}x books:{sg}head", "RENAME {sg}x books:{sg}head",
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`,
 		},
 		allowed: []string{"PING", "INFO server", "XTRIM {s00}e MAXLEN 9", "SET {s00}oy 1", "XGROUP CREATE {s00}e status 0 MKSTREAM", "XGROUP SETID {s00}e status 0", "XREAD STREAMS {s00}e 0", "GET {s00}ox"},
 	},
@@ -199,16 +204,19 @@ var rights = map[string]struct{ refused, allowed []string }{
 			"XGROUP DESTROY {s00}e status", "HSET {sg}meta partitions 9", "DEL {sg}meta", "SET {sg}fleets 1", "GET rate:{sg}logins:x", "DEL rate:{sg}logins:x",
 			`FUNCTION LOAD "#!lua name=mine"`, "FUNCTION DELETE x", "SYNC",
 			`EVAL "return redis.call('SET','{s00}ox','1')" 0`, `EVAL "return redis.call('SET',KEYS[1],'1')" 1 {s00}ox`,
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 {s00}e`, "FCALL none 1 {s00}ox", "SET {s00}o0123456789abcdefg}B 1",
 		},
 		allowed: []string{
 			"PING", "INFO server", "GET {s00}ox", "SCAN 0", "SET {sg}lsession 1", "DEL {sg}lsession", "XGROUP CREATE {s00}v export 0 MKSTREAM", "XADD {s00}z * a b",
-			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 rate:{sg}attempts:x`, "FCALL none 1 {s00}ox", "HSETNX {sg}meta format 1",
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 rate:{sg}attempts:x`, "FCALL_RO none 1 {s00}ox", "HSETNX {sg}meta format 1",
+			"GET books:{sg}head", "SET books:{sg}head 1", "DEL books:{sg}head", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`, "SET {s00}B 1", "SET {s3ffabc}B 1",
 		},
 	},
 	"backup": {
 		refused: []string{
 			"SET {s00}ax 1", "DEL {s00}ox", "XADD {s00}e * e x", "XTRIM {s00}e MAXLEN 0", "XGROUP DESTROY {s00}u status", "LREM {s00}Rx 0 x",
 			"XREADGROUP GROUP g c STREAMS {s00}e >", "HSET {sg}fleets x 1", "FCALL none 1 {s00}ox", `EVAL "return 1" 0`, `FUNCTION LOAD "#!lua name=mine"`,
+			"SET books:{sg}head 1", "DEL books:{sg}head",
 		},
 		allowed: []string{"PING", "INFO server", "XGROUP CREATE {s00}e backup@1 0 MKSTREAM", "XGROUP DESTROY {s00}e backup@1", "HSET {sg}meta backup x", "SCAN 0", "REPLCONF capa eof",
 			"GET {s00}ox", "SET {s00}ox 1", "LREM {s00}gx 0 x", "BGREWRITEAOF"},

@@ -9,6 +9,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
 )
 
 // ArchiveEnv is an Env with a vendor and a migrated ClickHouse database. Nothing is exported
@@ -20,6 +21,9 @@ type ArchiveEnv struct {
 	Archive    *archive.Archive
 	Database   string
 }
+
+// BooksKeys sign and check the log of the books in tests.
+var BooksKeys = journal.NewKeys("sandbox", "k1", map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")})
 
 // NewArchive is an environment on the shared servers.
 func NewArchive(t *testing.T) *ArchiveEnv {
@@ -54,7 +58,7 @@ func (e *ArchiveEnv) OpenArchive() *archive.Archive { e.T.Helper(); return e.ope
 
 func (e *ArchiveEnv) open(url string) *archive.Archive {
 	e.T.Helper()
-	a, err := archive.Open(archive.Settings{URL: url, Database: e.Database})
+	a, err := archive.Open(archive.Settings{URL: url, Database: e.Database, BooksKeys: BooksKeys})
 	Must(e.T, err)
 	e.T.Cleanup(func() { _ = a.Close() })
 	return a

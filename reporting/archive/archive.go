@@ -26,6 +26,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/journal"
 )
 
 // Archive is a ClickHouse database. It is safe for concurrent use.
@@ -38,6 +39,9 @@ type Archive struct {
 	conn    driver.Conn
 	// server is connected to no database: this one may not exist yet.
 	server driver.Conn
+
+	// books check the journal's signatures.
+	books journal.Keys
 
 	// seenCertificate is WatchCertificate's; nil: nobody watches.
 	seenCertificate func(ends time.Time)
@@ -56,7 +60,7 @@ func Open(s Settings) (*Archive, error) {
 	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
-	a := &Archive{layout: layout{options.Auth.Database, s.Cluster}, address: strings.Join(options.Addr, ","), conn: conn, server: server}
+	a := &Archive{layout: layout{options.Auth.Database, s.Cluster}, address: strings.Join(options.Addr, ","), conn: conn, server: server, books: s.BooksKeys}
 	for _, o := range []*clickhouse.Options{options, &ofServer} {
 		if o.TLS != nil {
 			o.TLS.VerifyConnection = a.noteCertificate
@@ -140,6 +144,10 @@ type Settings struct {
 	URL      string `yaml:"url"`
 	Database string `yaml:"database"`
 	Cluster  string `yaml:"cluster"`
+
+	// BooksKeys check the log of the books; without them nothing is read that depends on it, once
+	// a month is closed.
+	BooksKeys journal.Keys `yaml:"-"`
 }
 
 var (

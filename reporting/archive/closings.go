@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -15,49 +14,6 @@ import (
 
 	"vendorapi/internal/delivery"
 )
-
-// Seal is a row of seals: an entry of the log of closings (reporting/closing).
-type Seal struct {
-	Sequence   int       `ch:"sequence UInt32"`
-	Kind       string    `ch:"kind String"`
-	Month      time.Time `ch:"month Date"`
-	Batch      uuid.UUID `ch:"batch UUID"`
-	At         time.Time `ch:"at DateTime64(3, 'UTC')"`
-	RecordedAt time.Time `ch:"recorded_at DateTime64(3, 'UTC')"`
-	Manifest   string    `ch:"manifest String"`
-	Seal       string    `ch:"seal String"`
-}
-
-// Seals lists the log, each entry once, as it was first recorded. Rows that say something else of an entry are listed, too.
-func (a *Archive) Seals(ctx context.Context) (all []Seal, err error) {
-	err = a.Each(ctx, `SELECT toInt64(sequence), kind, month, batch, at, recorded_at, manifest, seal FROM seals ORDER BY sequence, recorded_at`,
-		func(rows driver.Rows) error {
-			var s Seal
-			var sequence int64
-			err := rows.Scan(&sequence, &s.Kind, &s.Month, &s.Batch, &s.At, &s.RecordedAt, &s.Manifest, &s.Seal)
-			s.Sequence = int(sequence)
-			if n := len(all); n == 0 || !all[n-1].same(&s) {
-				all = append(all, s)
-			}
-			return err
-		})
-	return all, err
-}
-
-// same reports whether both say the same of an entry, whenever it was recorded.
-func (s *Seal) same(other *Seal) bool {
-	return s.Sequence == other.Sequence && s.Kind == other.Kind && s.Month.Equal(other.Month) && s.Batch == other.Batch && s.At.Equal(other.At) &&
-		s.Manifest == other.Manifest && s.Seal == other.Seal
-}
-
-// InsertSeal stores an entry. Stored twice, it counts once.
-func (a *Archive) InsertSeal(ctx context.Context, s *Seal) error {
-	columns, err := seals.values(reflect.ValueOf([]Seal{*s}))
-	if err != nil {
-		return err
-	}
-	return a.insertRows(ctx, seals, columns, false)
-}
 
 // firstDayOfAll is before every order; views look 31 days further back.
 const firstDayOfAll = "1970-02-01"
@@ -81,9 +37,9 @@ const (
 	toString(courier_name), toString(toUInt8(without_courier)), ifNull(toString(toUnixTimestamp64Milli(reported_at)), '')])))`
 
 	// sealed are the batches that count.
-	sealed = `batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction'))`
+	sealed = `batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))`
 	// openFrom is the first day that is not closed.
-	openFrom = `(SELECT if(count() = 0, toDate(0), addMonths(max(month), 1)) FROM seals WHERE kind = 'close')`
+	openFrom = `(SELECT if(count() = 0, toDate(0), addMonths(max(month), 1)) FROM journal WHERE kind = 'close')`
 
 	closingSettings = ` SETTINGS max_bytes_before_external_sort = 268435456, max_bytes_before_external_group_by = 268435456, max_block_size = 8192`
 )

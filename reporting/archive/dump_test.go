@@ -11,6 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/journal"
 )
 
 func nobody(uint64) {}
@@ -42,7 +43,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 	batch := uuid.New()
 	noError(t, from.Freeze(t.Context(), batch, noon))
 	noError(t, from.InsertDays(t.Context(), batch))
-	noError(t, from.InsertSeal(t.Context(), &Seal{Sequence: 1, Kind: "close", Month: noon, Batch: batch, At: at, RecordedAt: at, Manifest: "{}", Seal: "x"}))
+	noError(t, from.InsertEntry(t.Context(), &journal.Entry{Text: `{"sequence":1}`, KeyID: "k1", Signature: "x"}))
 	noError(t, from.NoteReconciledDay(t.Context(), &ReconciledDay{Day: noon, At: at, Orders: 1}))
 	noError(t, from.NoteDelivery(t.Context(), &Delivered{"erp", "2026-11-closing-000001", "manifest.json", "x", at}))
 	for range 2 {

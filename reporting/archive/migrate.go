@@ -373,7 +373,7 @@ func (l layout) local(table string) string {
 
 // physical is the table that holds the rows of t: one that all servers share is not distributed.
 func (l layout) physical(t *table) string {
-	if t == seals || t == reconciledDays || t == deliveries {
+	if t == journalTable || t == reconciledDays || t == deliveries {
 		return t.name
 	}
 	return l.local(t.name)

@@ -212,7 +212,7 @@ var (
 	lateDeliveries  = newTable[LateDelivery]("late_deliveries")
 	webhookOutcomes = newTable[Outcome]("webhook_outcomes")
 	audit           = newTable[ledger.AuditEntry]("audit")
-	seals           = &table{"seals", columnsOf[Seal](), true}
+	journalTable    = &table{"journal", columnsOf[journalRow](), true}
 
 	// What ClickHouse fills itself, for copies of it. The driver writes no UInt256: ClickHouse reads it from a String.
 	closedOrders = listedTable("closed_orders", "batch UUID; account_id UUID; business_day Date; order_id UUID; entry UInt32; sign Int8; "+
@@ -230,7 +230,7 @@ var (
 	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
 	deliveries     = listedTable("deliveries", "target String; folder String; file String; sha256 String; at DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, seals, closedOrders, closedDays, reconciledDays, deliveries}
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliveries}
 )
 
 // Tables are the names of the tables that hold rows.

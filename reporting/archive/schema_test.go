@@ -212,7 +212,7 @@ func TestSchema_ClusterTables(t *testing.T) {
 	for _, want := range []string{
 		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/delivery/closed_orders_local', '{replica}')",
 		"ENGINE = Distributed('main', 'delivery', 'closed_days_local', cityHash64(account_id))",
-		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/all/delivery/seals', '{shard}_{replica}')",
+		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/all/delivery/journal', '{shard}_{replica}')",
 		"ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/all/delivery/schema_migrations', '{shard}_{replica}')",
 	} {
 		if !strings.Contains(sql, want) {

@@ -47,7 +47,7 @@ func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{
 		{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}}}))
 	require("known better")
-	booked, left, err := e.books.Correct(t.Context(), Automatic, "")
+	booked, left, err := correct(t.Context(), e.books, Automatic, "")
 	testenv.Must(t, err)
 	if len(booked) != 1 || booked[0].Cause != CauseLate || booked[0].PossiblyCollected != 9900 || len(left) != 2 {
 		t.Fatalf("booked %+v, left %v", booked, left)
@@ -56,7 +56,7 @@ func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 	if v := e.verify(); len(v.Findings) > 0 || len(v.Pending) != 2 {
 		t.Errorf("%v\n%v", v.Findings, v.Pending)
 	}
-	booked, left, err = e.books.Correct(t.Context(), "ece", "told by the fleet", left[0].Order, left[1].Order)
+	booked, left, err = correct(t.Context(), e.books, "ece", "told by the fleet", left[0].Order, left[1].Order)
 	testenv.Must(t, err)
 	if len(booked) != 2 || len(left) != 0 {
 		t.Fatalf("booked %+v, left %v", booked, left)
@@ -85,14 +85,16 @@ func TestHold_Refuses(t *testing.T) {
 	t.Parallel()
 	e, october := newEnv(t), month("2025-10")
 	e.store(e.order(october.Add(time.Hour), delivery.Assigned, 100))
-	hold := func(m Month, note string) error { _, err := e.books.Hold(t.Context(), m, "ayse", note); return err }
+	hold := func(m Month, note string) error {
+		return decide(t.Context(), e.books, KindHold, m, "ayse", note)
+	}
 	for _, c := range []struct {
 		after time.Duration
 		note  string
 		want  []string
 	}{
 		{Grace - time.Second, "x", []string{"The month is over", "Every order has ended (1 have not)"}},
-		{Grace, "", []string{"Every order has ended", "without a note: not so: Every day was compared with Redis"}},
+		{Grace, "", []string{"Every order has ended", "a note is needed: not so: Every day was compared with Redis"}},
 	} {
 		e.clock = october.Next().Add(c.after)
 		err := hold(october, c.note)

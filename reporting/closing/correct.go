@@ -75,131 +75,212 @@ func causeOf(d *archive.ClosedDifference) string {
 	return CauseChanged
 }
 
+// Corrected is what Correct, or Unbooked, found.
+type Corrected struct {
+	// Booked are the corrections that were booked.
+	Booked []Correction
+
+	// Explained counts what could be booked without a person, at most ordersAtOnce.
+	Explained int
+
+	// Left are the orders that a person has to decide on.
+	Left []Unexplained
+}
+
 // Correct looks for what has become of orders of closed months and books it in the month that is open: late
 // deliveries, and newer versions of orders that Redis holds as well. Everything else is returned, and booked when a
-// person names the orders. It may run in several processes at once.
-func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.OrderID) (booked []Correction, left []Unexplained, err error) {
-	done := map[delivery.OrderID]bool{} // what was booked here
+// person names the orders. It may run in several processes at once. What was booked before an error is returned with it.
+func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.OrderID) (Corrected, error) {
+	c := &corrector{Books: b, named: named, done: map[delivery.OrderID]bool{}}
+	var result Corrected
 	for {
 		l, err := b.Read(ctx)
 		if err != nil || l.Last == nil {
-			return booked, nil, err
+			return result, err
 		}
-		orders, late, unexplained, err := b.find(ctx, l, named, done)
+		if err := l.settled(); err != nil {
+			return result, err
+		}
+
+		found, err := c.find(ctx, l)
 		if err != nil {
-			return booked, nil, err
+			return result, err
 		}
-		if len(orders)+len(late) == 0 {
-			return booked, unexplained, nil
+		result.Left = found.left
+		if found.isEmpty() {
+			return result, nil
 		}
-		m := &Manifest{Kind: KindCorrection, Month: MonthOf(b.now()), By: by, Note: note, Batch: uuid.New(), Posted: b.today().Format(time.DateOnly)}
-		for _, d := range orders {
-			m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: causeOf(&d)})
-		}
-		for _, d := range late {
-			m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: CauseLate, ReportedAt: d.ReportedAt.UnixMilli()})
-		}
-		_, err = b.book(ctx, l, m, func(string) {}, func() error {
-			if err := b.insertCorrections(ctx, &Entry{Manifest: *m}); err != nil {
-				return err
-			}
-			return b.describe(ctx, m, orders)
-		})
+
+		booked, err := b.bookCorrections(ctx, l, found, by, note)
 		if errors.Is(err, ErrChanged) {
 			continue
 		}
 		if err != nil {
-			return booked, unexplained, err
+			return result, err
 		}
-		booked = append(booked, m.Corrections...)
-		for _, d := range orders {
-			done[d.Order] = true
+		result.Booked = append(result.Booked, booked...)
+		for _, d := range found.orders {
+			c.done[d.Order] = true
 		}
 	}
 }
 
-// Unbooked is what Correct would find, and changes nothing: how much explains itself, at most ordersAtOnce, and what a
-// person has to decide on.
-func (b *Books) Unbooked(ctx context.Context) (explained int, left []Unexplained, err error) {
+// bookCorrections books what was found as one entry.
+func (b *Books) bookCorrections(ctx context.Context, l *Log, found *foundChanges, by, note string) ([]Correction, error) {
+	m := &Manifest{
+		Kind: KindCorrection, Month: MonthOf(b.now()), By: by, Note: note,
+		Batch: uuid.New(), Posted: b.today().Format(time.DateOnly),
+	}
+	for _, d := range found.orders {
+		m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: causeOf(&d)})
+	}
+	for _, d := range found.late {
+		m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: CauseLate, ReportedAt: d.ReportedAt.UnixMilli()})
+	}
+
+	_, err := b.book(ctx, l, m, func(string) {}, func() error {
+		if err := b.insertCorrections(ctx, m); err != nil {
+			return err
+		}
+		return b.describe(ctx, m, found.orders)
+	})
+	return m.Corrections, err
+}
+
+// Unbooked returns what Correct would find, and changes nothing.
+func (b *Books) Unbooked(ctx context.Context) (Corrected, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
-		return 0, nil, err
+		return Corrected{}, err
 	}
-	orders, late, left, err := b.find(ctx, l, nil, nil)
-	return len(orders) + len(late), left, err
+	found, err := (&corrector{Books: b}).find(ctx, l)
+	if err != nil {
+		return Corrected{}, err
+	}
+	return Corrected{Explained: found.count(), Left: found.left}, nil
 }
 
-// find lists what can be booked, at most ordersAtOnce, and what cannot. An order that was booked and still differs cannot:
-// it would be booked without end. Nothing explains itself in a month of which rows were changed or removed.
-func (b *Books) find(ctx context.Context, l *Log, named []delivery.OrderID, done map[delivery.OrderID]bool) (orders []archive.ClosedDifference, late []archive.LateDelivery, left []Unexplained, err error) {
-	if late, err = b.archive.UnbookedLate(ctx, ordersAtOnce); err != nil {
-		return nil, nil, nil, err
-	}
-	changed := map[Month]bool{}
-	late = slices.DeleteFunc(late, func(d archive.LateDelivery) bool {
-		is, failed := b.changed(ctx, l, MonthOf(d.CreatedAt), changed)
-		err = errors.Join(err, failed)
-		return is
-	})
+// corrector is one call of Correct.
+type corrector struct {
+	*Books
+	named []delivery.OrderID
+	done  map[delivery.OrderID]bool // orders that this call has booked
+}
+
+// foundChanges are changes of orders of closed months.
+type foundChanges struct {
+	orders []archive.ClosedDifference // that can be booked
+	late   []archive.LateDelivery     // that can be booked
+	left   []Unexplained
+}
+
+func (f *foundChanges) count() int    { return len(f.orders) + len(f.late) }
+func (f *foundChanges) isEmpty() bool { return f.count() == 0 }
+
+// find lists what can be booked, at most ordersAtOnce, and what cannot. Nothing explains itself in a month of which rows
+// were changed or removed.
+func (c *corrector) find(ctx context.Context, l *Log) (*foundChanges, error) {
+	rows := &changedRows{Books: c.Books, log: l, known: map[Month]bool{}}
+	found := &foundChanges{}
+
+	late, err := c.archive.UnbookedLate(ctx, ordersAtOnce)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	months, err := b.archive.MonthsDiffering(ctx)
+	for _, d := range late {
+		areChanged, err := rows.of(ctx, MonthOf(d.CreatedAt))
+		if err != nil {
+			return nil, err
+		}
+		if !areChanged {
+			found.late = append(found.late, d)
+		}
+	}
+
+	months, err := c.archive.MonthsDiffering(ctx)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	for _, month := range months {
-		all, err := b.archive.DifferingIn(ctx, month, ordersRead)
+		areChanged, err := rows.of(ctx, MonthOf(month))
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
-		m := MonthOf(month)
-		rows, err := b.changed(ctx, l, m, changed)
+		all, err := c.archive.DifferingIn(ctx, month, ordersRead)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
 		for part := range slices.Chunk(all, ordersAtOnce) {
-			why, err := b.unexplained(ctx, m, part)
-			if err != nil {
-				return nil, nil, nil, err
-			}
-			for _, d := range part {
-				if rows {
-					why[d.Order] = "rows of the closed month were changed or removed (`reporting month verify`)"
-				}
-				switch {
-				case done[d.Order]:
-					left = append(left, Unexplained{d, "it was booked just now and differs all the same: it has changed again, or rows were (`reporting month verify`)"})
-				case why[d.Order] != "" && !slices.Contains(named, d.Order):
-					left = append(left, Unexplained{d, why[d.Order]})
-				case len(orders)+len(late) < ordersAtOnce:
-					orders = append(orders, d)
-				}
+			if err := c.sort(ctx, found, MonthOf(month), part, areChanged); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return orders, late, left, nil
+	return found, nil
 }
 
-// changed reports whether rows of a month are not those that were sealed; known keeps the answers.
-func (b *Books) changed(ctx context.Context, l *Log, m Month, known map[Month]bool) (is bool, err error) {
-	if is, looked := known[m]; looked {
-		return is, nil
+// sort adds orders of a month to those that can be booked, or to those that a person has to decide on. An order that was
+// booked and still differs is one of these: it would be booked without end.
+func (c *corrector) sort(ctx context.Context, found *foundChanges, m Month, orders []archive.ClosedDifference, rowsChanged bool) error {
+	why, err := c.unexplained(ctx, m, orders)
+	if err != nil {
+		return err
 	}
-	closed := slices.IndexFunc(l.Entries, func(e Entry) bool { return e.Kind == KindClose && !e.Month.Before(m.Time) })
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		if i != closed && !slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m }) {
-			continue
+	for _, d := range orders {
+		if rowsChanged {
+			why[d.Order] = "rows of the closed month were changed or removed (`reporting month verify`)"
 		}
-		whole, err := b.whole(ctx, e)
+		needsPerson := why[d.Order] != "" && !slices.Contains(c.named, d.Order)
+		switch {
+		case c.done[d.Order]:
+			found.left = append(found.left, Unexplained{d, "it was booked just now and differs all the same: it has changed again, or rows were (`reporting month verify`)"})
+		case needsPerson:
+			found.left = append(found.left, Unexplained{d, why[d.Order]})
+		case found.count() < ordersAtOnce:
+			found.orders = append(found.orders, d)
+		}
+	}
+	return nil
+}
+
+// changedRows answers, once for each month, whether rows of the month are not those that were sealed.
+type changedRows struct {
+	*Books
+	log   *Log
+	known map[Month]bool
+}
+
+func (r *changedRows) of(ctx context.Context, m Month) (bool, error) {
+	changed, isKnown := r.known[m]
+	if isKnown {
+		return changed, nil
+	}
+
+	for _, e := range r.log.entriesOf(m) {
+		isWhole, err := r.isWhole(ctx, e)
 		if err != nil {
 			return false, err
 		}
-		is = is || !whole
+		changed = changed || !isWhole
 	}
-	known[m] = is
-	return is, nil
+	r.known[m] = changed
+	return changed, nil
+}
+
+// entriesOf returns the closing of a month, which may be that of a later one, and the corrections of its orders.
+func (l *Log) entriesOf(m Month) []*Entry {
+	var found []*Entry
+	hasClosing := false
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		isClosing := e.Kind == KindClose && !hasClosing && !e.Month.Before(m.Time)
+		corrects := slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m })
+		if isClosing || corrects {
+			found = append(found, e)
+		}
+		hasClosing = hasClosing || isClosing
+	}
+	return found
 }
 
 // unexplained says of which orders of a month, and why, a person has to decide. A newer version explains itself if Redis
@@ -239,14 +320,14 @@ func (b *Books) unexplained(ctx context.Context, m Month, all []archive.ClosedDi
 }
 
 // insertCorrections stores the rows of a correction under its batch.
-func (b *Books) insertCorrections(ctx context.Context, e *Entry) error {
-	posted, err := time.ParseInLocation(time.DateOnly, e.Posted, delivery.Istanbul)
+func (b *Books) insertCorrections(ctx context.Context, m *Manifest) error {
+	posted, err := time.ParseInLocation(time.DateOnly, m.Posted, delivery.Istanbul)
 	if err != nil {
 		return fmt.Errorf("posted: %w", err)
 	}
 	byCause := map[string][]delivery.OrderID{}
 	var late []archive.LateDelivery
-	for _, c := range e.Corrections {
+	for _, c := range m.Corrections {
 		if c.Cause == CauseLate {
 			late = append(late, archive.LateDelivery{Order: c.Order, ReportedAt: time.UnixMilli(c.ReportedAt)})
 		} else {
@@ -254,14 +335,14 @@ func (b *Books) insertCorrections(ctx context.Context, e *Entry) error {
 		}
 	}
 	for cause, orders := range byCause {
-		if err := b.archive.InsertCorrections(ctx, archive.Correction{Batch: e.Batch, Posted: posted, Cause: cause}, orders); err != nil {
+		if err := b.archive.InsertCorrections(ctx, archive.Correction{Batch: m.Batch, Posted: posted, Cause: cause}, orders); err != nil {
 			return err
 		}
 	}
 	if len(late) == 0 {
 		return nil
 	}
-	return b.archive.InsertLate(ctx, archive.Correction{Batch: e.Batch, Posted: posted, Cause: CauseLate}, late)
+	return b.archive.InsertLate(ctx, archive.Correction{Batch: m.Batch, Posted: posted, Cause: CauseLate}, late)
 }
 
 // describe fills in what the batch's rows say of each correction. An order that has changed since it was looked at
@@ -310,10 +391,10 @@ func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
 		"When closed months were last compared with what orders say; 0: not since the start.")
 	corrections := m.Counter("reporting_corrections_total", "Corrections of closed months that were booked.")
 	return func(ctx context.Context) {
-		booked, left, err := b.Correct(ctx, Automatic, "")
-		corrections.Add(float64(len(booked)))
-		for i := range booked {
-			b.log.Info("a correction of a closed month was booked", "correction", booked[i].String())
+		result, err := b.Correct(ctx, Automatic, "")
+		corrections.Add(float64(len(result.Booked)))
+		for i := range result.Booked {
+			b.log.Info("a correction of a closed month was booked", "correction", result.Booked[i].String())
 		}
 		if err != nil {
 			if ctx.Err() == nil {
@@ -321,10 +402,10 @@ func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
 			}
 			return
 		}
-		for i := range left {
-			b.log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", left[i].String())
+		for i := range result.Left {
+			b.log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Left[i].String())
 		}
-		unexplained.Set(float64(len(left)))
+		unexplained.Set(float64(len(result.Left)))
 		completed.SetToCurrentTime()
 	}
 }

@@ -49,9 +49,9 @@ func TestCrash_Child(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: os.Getenv(childRedis), Environment: "sandbox", Partitions: testenv.Partitions,
 		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}})
 	testenv.Must(t, err)
-	a, err := archive.Open(archive.Settings{URL: os.Getenv(childStore), Database: os.Getenv(childBase)})
+	a, err := archive.Open(archive.Settings{URL: os.Getenv(childStore), Database: os.Getenv(childBase), BooksKeys: testenv.BooksKeys})
 	testenv.Must(t, err)
-	b := New(l, a, slog.New(slog.DiscardHandler))
+	b := New(l, a, testenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return now }
 	b.step = func(name string) {
 		if name == step {
@@ -68,11 +68,11 @@ func TestCrash_Child(t *testing.T) {
 			return nil
 		}, prometheus.NewRegistry()).Once(t.Context())
 	} else if m := os.Getenv(childMonth); m != "" {
-		_, err = b.Close(t.Context(), month(m), "ece", "", func(string) {})
+		err = decide(t.Context(), b, KindClose, month(m), "ece", "")
 	} else {
 		id, wrong := delivery.ParseOrderID(os.Getenv(childOrder))
 		testenv.Must(t, wrong)
-		_, _, err = b.Correct(t.Context(), "ece", "", id)
+		_, _, err = correct(t.Context(), b, "ece", "", id)
 	}
 	t.Fatalf("it went on behind %s: %v", step, err)
 }
@@ -139,19 +139,19 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 			}
 			c.books = c.newBooks() // as a new process
 		}
-		for _, step := range []string{"calculated", "stored", "added up", "decided", "copied"} {
+		for _, step := range []string{"calculated", "rows stored", "added up", "decided", "stored"} {
 			m = m.Next()
 			c.store(c.order(m.Add(12*time.Hour), delivery.Delivered, 100), c.order(m.Next().Add(-time.Millisecond), delivery.Failed, 100))
 			c.hold(m)
 			before := c.csv("fleet-statement", m, "booked", "")
 			closing := func(b *Books) error {
-				_, err := b.Close(t.Context(), m, "ece", "", func(string) {})
+				err := decide(t.Context(), b, KindClose, m, "ece", "")
 				return err
 			}
 			after(step, func() { c.killed(step, childMonth+"="+m.String()) }, closing)
 			decided := c.log().Closed(m)
 			// Without Redis nothing is decided, whatever step it died behind.
-			if want := step == "decided" || step == "copied"; decided != want && what != "ClickHouse" || want && !decided {
+			if want := step == "decided" || step == "stored"; decided != want && what != "ClickHouse" || want && !decided {
 				t.Errorf("%s died behind %s, closed: %v", what, step, decided)
 			}
 			if !decided {
@@ -163,11 +163,11 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				t.Errorf("%s died behind %s: the statement was\n%s\nand is\n%s", what, step, before, now)
 			}
 		}
-		for _, step := range []string{"stored", "added up", "decided", "copied"} {
+		for _, step := range []string{"rows stored", "added up", "decided", "stored"} {
 			o.Collection.Minor++
 			c.store(o)
 			correcting := func(b *Books) error {
-				_, left, err := b.Correct(t.Context(), "ece", "", o.ID)
+				_, left, err := correct(t.Context(), b, "ece", "", o.ID)
 				if err == nil && len(left) > 0 {
 					t.Errorf("%v are left", left)
 				}

@@ -92,7 +92,7 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 	refuse = nil
 	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{
 		{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}}}))
-	_, _, err := e.books.Correct(t.Context(), Automatic, "")
+	_, _, err := correct(t.Context(), e.books, Automatic, "")
 	testenv.Must(t, err)
 	e.clock = e.clock.Add(7 * time.Hour)
 	for range 2 {

@@ -2,6 +2,7 @@ package closing
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -33,7 +34,7 @@ func newEnv(t *testing.T) *env {
 }
 
 func (e *env) newBooks() *Books {
-	b := New(e.Ledger, e.OpenArchive(), slog.New(slog.DiscardHandler))
+	b := New(e.Ledger, e.OpenArchive(), testenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return e.clock }
 	return b
 }
@@ -79,13 +80,25 @@ func (e *env) store(orders ...archive.Order) {
 	testenv.Must(e.T, e.Archive.InsertAgain(e.T.Context(), &archive.Batch{Orders: orders}))
 }
 
+// decide lets somebody decide of a month.
+func decide(ctx context.Context, b *Books, kind string, m Month, by, note string) error {
+	_, err := b.Decide(ctx, Decision{Kind: kind, Month: m, By: by, Note: note}, func(string) {})
+	return err
+}
+
+// correct is Correct with its results one by one.
+func correct(ctx context.Context, b *Books, by, note string, named ...delivery.OrderID) ([]Correction, []Unexplained, error) {
+	result, err := b.Correct(ctx, by, note, named...)
+	return result.Booked, result.Left, err
+}
+
 // close holds and closes a month.
 func (e *env) close(m Month) {
 	e.T.Helper()
 	e.clock = m.Next().Add(Grace + time.Hour)
-	_, err := e.books.Hold(e.T.Context(), m, "ayse", "seen")
+	err := decide(e.T.Context(), e.books, KindHold, m, "ayse", "seen")
 	testenv.Must(e.T, err)
-	_, err = e.books.Close(e.T.Context(), m, "ece", "", func(string) {})
+	err = decide(e.T.Context(), e.books, KindClose, m, "ece", "")
 	testenv.Must(e.T, err)
 }
 
@@ -104,6 +117,13 @@ func (e *env) csv(name string, m Month, basis reports.Basis, asOf string) string
 	_, err := r.Run(e.T.Context(), e.Archive, p, reports.CSVPlain.Sink(&out), nil)
 	testenv.Must(e.T, err)
 	return out.String()
+}
+
+func (e *env) log() *Log {
+	e.T.Helper()
+	l, err := e.books.Read(e.T.Context())
+	testenv.Must(e.T, err)
+	return l
 }
 
 func (e *env) verify() *Verified {

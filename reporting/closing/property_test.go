@@ -364,7 +364,7 @@ func (p *play) correct(named ...delivery.OrderID) {
 		return
 	}
 	wantBooked, wantLeft := p.model.correct(p.today(), named...)
-	booked, left, err := p.books.Correct(p.t.Context(), "ece", "", named...)
+	booked, left, err := correct(p.t.Context(), p.books, "ece", "", named...)
 	testenv.Must(p.t, err)
 	got := make([]string, len(booked))
 	for i := range booked {

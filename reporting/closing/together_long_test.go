@@ -24,15 +24,8 @@ import (
 func (e *env) hold(m Month) {
 	e.T.Helper()
 	e.clock = m.Next().Add(Grace + time.Hour)
-	_, err := e.books.Hold(e.T.Context(), m, "ayse", "seen")
+	err := decide(e.T.Context(), e.books, KindHold, m, "ayse", "seen")
 	testenv.Must(e.T, err)
-}
-
-func (e *env) log() *Log {
-	e.T.Helper()
-	l, err := e.books.Read(e.T.Context())
-	testenv.Must(e.T, err)
-	return l
 }
 
 // requireLog wants so many closings, each of another month, and so many orders corrected, each version once.
@@ -74,7 +67,7 @@ func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 			b := e.newBooks()
 			all.Go(func() {
 				for { // a correction can come in between
-					_, err := b.Close(t.Context(), m, who, "", func(string) {})
+					err := decide(t.Context(), b, KindClose, m, who, "")
 					if err == nil || errors.Is(err, ErrRefused) {
 						return
 					}
@@ -86,7 +79,7 @@ func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 			})
 			other := e.newBooks()
 			all.Go(func() {
-				if _, left, err := other.Correct(t.Context(), who, "", o.ID); err != nil || len(left) > 0 {
+				if _, left, err := correct(t.Context(), other, who, "", o.ID); err != nil || len(left) > 0 {
 					t.Errorf("%s: %v, left %v", who, err, left)
 				}
 			})
@@ -125,7 +118,7 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 					if err != nil {
 						return
 					}
-					if bytes.Contains(bytes.ToLower(buffer[:n]), []byte("hsetnx")) {
+					if bytes.Contains(bytes.ToLower(buffer[:n]), []byte("books:{sg}head")) {
 						if p.before.Load() {
 							return
 						}
@@ -174,7 +167,7 @@ func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	l, err := ledger.Open(t.Context(), config)
 	testenv.Must(t, err)
 	defer func() { _ = l.Close() }()
-	b := New(l, e.OpenArchive(), slog.New(slog.DiscardHandler))
+	b := New(l, e.OpenArchive(), testenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return e.clock }
 	unknown := func(err error) {
 		t.Helper()
@@ -187,7 +180,7 @@ func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	e.store(o)
 	e.hold(m)
 	closing := func() error {
-		_, err := b.Close(t.Context(), m, "ece", "", func(string) {})
+		err := decide(t.Context(), b, KindClose, m, "ece", "")
 		return err
 	}
 	proxy.before.Store(true)
@@ -205,10 +198,10 @@ func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	o.Collection.Minor++
 	e.store(o)
 	proxy.behind.Store(true)
-	_, _, err = b.Correct(t.Context(), "ece", "", o.ID)
+	_, _, err = correct(t.Context(), b, "ece", "", o.ID)
 	unknown(err)
 	proxy.behind.Store(false)
-	booked, left, err := b.Correct(t.Context(), "ece", "", o.ID)
+	booked, left, err := correct(t.Context(), b, "ece", "", o.ID)
 	testenv.Must(t, err)
 	if len(booked)+len(left) > 0 {
 		t.Errorf("booked %v, left %v", booked, left)

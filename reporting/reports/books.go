@@ -1,14 +1,13 @@
 package reports
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"vendorapi/reporting/archive"
 )
@@ -25,26 +24,67 @@ const (
 // lastDate is the last day of ClickHouse's Date: every seal counts.
 var lastDate = dayOf(2149, time.June, 6)
 
-// booksOf chooses the views. The error is a ParamErrors when the period was not closed on the day that is asked for.
-func booksOf(ctx context.Context, a *archive.Archive, p *Params) (books, error) {
+// booksOf chooses the views, and returns the closings that count for them, in their order. The error
+// is a ParamErrors when the period was not closed on the day that is asked for.
+func booksOf(ctx context.Context, a *archive.Archive, p *Params) (books, []closing, error) {
 	if p.Basis == Known && p.AsOf == 0 {
-		return live, nil
+		return live, nil, nil
 	}
-	var closed, last int64
-	err := a.Each(ctx, "SELECT toInt64(count()), toInt64(max(month)) FROM seals WHERE kind = 'close' AND toDate(recorded_at) <= {as_of:Date}",
-		func(rows driver.Rows) error { return rows.Scan(&closed, &last) }, p.named()...)
+
+	closings, err := closingsUntil(ctx, a, cmp.Or(p.AsOf, lastDate))
+	if err != nil {
+		return live, nil, err
+	}
+	lastClosed := Day(0)
+	if len(closings) > 0 {
+		lastClosed = closings[len(closings)-1].month.lastOfMonth()
+	}
 	switch {
-	case err != nil:
-		return live, err
-	case p.AsOf != 0 && (closed == 0 || p.To > Day(last).lastOfMonth()):
-		return live, ParamErrors{{Field: "as_of", Message: fmt.Sprintf("%s was not closed on %s: what was known of months that are open is not kept",
+	case p.AsOf != 0 && p.To > lastClosed:
+		return live, nil, ParamErrors{{Field: "as_of", Message: fmt.Sprintf("%s was not closed on %s: what was known of months that are open is not kept",
 			p.To.Midnight().Format("January 2006"), p.AsOf.Text())}}
-	case closed == 0:
-		return live, nil
+	case len(closings) == 0:
+		return live, nil, nil
 	case p.Basis == Known:
-		return asKnown, nil
+		return asKnown, closings, nil
 	}
-	return asBooked, nil
+	return asBooked, closings, nil
+}
+
+// closing is what the reports need of an entry that closed a month.
+type closing struct {
+	month   Day // its first
+	control []StoredLine
+}
+
+// closingsUntil returns the closings that were decided by the end of a day. The whole log is checked
+// first: nothing is reported from books that were tampered with.
+func closingsUntil(ctx context.Context, a *archive.Archive, day Day) ([]closing, error) {
+	entries, err := a.Journal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var closings []closing
+	for i := range entries {
+		var decision struct {
+			Kind    string       `json:"kind"`
+			Month   string       `json:"month"`
+			At      time.Time    `json:"at"`
+			Control []StoredLine `json:"control"`
+		}
+		if err := json.Unmarshal([]byte(entries[i].Text), &decision); err != nil {
+			return nil, fmt.Errorf("entry %d of the books: %w", i+1, err)
+		}
+		if decision.Kind != "close" || DayOf(decision.At) > day {
+			continue
+		}
+		month, err := ParseDay(decision.Month + "-01")
+		if err != nil {
+			return nil, fmt.Errorf("entry %d of the books: %w", i+1, err)
+		}
+		closings = append(closings, closing{month, decision.Control})
+	}
+	return closings, nil
 }
 
 func (d Day) lastOfMonth() Day { return (d.FirstOfMonth() + 31).FirstOfMonth() - 1 }
@@ -82,42 +122,34 @@ func CloseLines(ctx context.Context, a *archive.Archive, p Params) (stored []Sto
 
 // storedLines are the control totals of a period of whole closed months; nil when it is none. Carried in is of the
 // first month, carried out of the last, everything else is added up. Orders with exceptions are counted month by month.
-func storedLines(ctx context.Context, a *archive.Archive, p *Params) (lines [][]Cell, err error) {
+func storedLines(closings []closing, p *Params) (lines [][]Cell) {
 	if p.From != p.From.FirstOfMonth() || p.To != p.To.lastOfMonth() {
-		return nil, nil
+		return nil
 	}
+
 	var sums []StoredLine
 	var digests []string // of each line, the months' one after the other
 	next := p.From
-	err = a.Each(ctx, `SELECT toInt64(month), manifest FROM seals WHERE kind = 'close' AND month BETWEEN {from:Date} AND {to:Date}
-	AND toDate(recorded_at) <= {as_of:Date} ORDER BY sequence, recorded_at LIMIT 1 BY sequence`, func(rows driver.Rows) error {
-		var month int64
-		var manifest string
-		var closing struct {
-			Control []StoredLine `json:"control"`
+	for _, c := range closings {
+		isNext := c.month == next && next <= p.To
+		if !isNext { // before the first closing, or after the last
+			continue
 		}
-		if err := rows.Scan(&month, &manifest); err != nil {
-			return err
-		}
-		if err := json.Unmarshal([]byte(manifest), &closing); err != nil {
-			return fmt.Errorf("the seal of %s: %w", Day(month), err)
-		}
-		if Day(month) != next { // before the first closing, or after the last
-			return nil
-		}
-		if next = Day(month).lastOfMonth() + 1; sums == nil {
-			sums, digests = closing.Control, make([]string, len(closing.Control))
+		next = c.month.lastOfMonth() + 1
+
+		if sums == nil {
+			sums, digests = c.control, make([]string, len(c.control))
 		} else {
-			addStored(sums, closing.Control)
+			addStored(sums, c.control)
 		}
-		for i, line := range closing.Control {
+		for i, line := range c.control {
 			digests[i] += line.SHA256 + "\n"
 		}
-		return nil
-	}, p.named()...)
-	if err != nil || next != p.To+1 || !carried(sums) {
-		return nil, err
 	}
+	if next != p.To+1 || !carried(sums) {
+		return nil
+	}
+
 	for i, s := range sums {
 		line := make([]Cell, len(control.Columns))
 		for j := range control.Columns {
@@ -131,7 +163,7 @@ func storedLines(ctx context.Context, a *archive.Archive, p *Params) (lines [][]
 		line[control.Column("sha256")].Text = s.SHA256
 		lines = append(lines, line)
 	}
-	return lines, nil
+	return lines
 }
 
 const carriedIn, carriedOut = "carried-in", "carried-out"

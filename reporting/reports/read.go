@@ -170,7 +170,7 @@ func (p *Params) named() []any {
 
 // read passes the rows to take, in order. The cells are used again for the next row.
 func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
-	b, err := booksOf(ctx, a, p)
+	b, _, err := booksOf(ctx, a, p)
 	if err != nil {
 		return err
 	}
@@ -245,13 +245,13 @@ const (
 // Those of whole closed months, of everything, were stored when these were closed. Of several months the digest is that of
 // the months' digests, each with a line feed behind it.
 func ControlLines(ctx context.Context, a *archive.Archive, p Params) (lines [][]Cell, err error) {
-	b, err := booksOf(ctx, a, &p)
+	b, closings, err := booksOf(ctx, a, &p)
 	if err != nil {
 		return nil, err
 	}
 	if b == asBooked && len(p.narrowing()) == 0 {
-		if lines, err = storedLines(ctx, a, &p); lines != nil || err != nil {
-			return lines, err
+		if lines := storedLines(closings, &p); lines != nil {
+			return lines, nil
 		}
 	}
 	return b.controlLines(ctx, a, p)
@@ -328,7 +328,7 @@ func (r *Report) agrees(s Summary, line []Cell) bool {
 
 // CountOrders is of how many orders the exceptions are: one can have several rows.
 func CountOrders(ctx context.Context, a *archive.Archive, p Params) (n int64, err error) {
-	b, err := booksOf(ctx, a, &p)
+	b, _, err := booksOf(ctx, a, &p)
 	if err != nil {
 		return 0, err
 	}
@@ -411,7 +411,7 @@ type Outline struct {
 // Outline sums the report, each day (in fleet-statement: month) by the values of some
 // columns of texts, given by their keys. It lacks days without rows. Errors are Run's.
 func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by ...string) (*Outline, error) {
-	b, err := booksOf(ctx, a, &p)
+	b, _, err := booksOf(ctx, a, &p)
 	if err != nil {
 		return nil, err
 	}

@@ -1,24 +1,26 @@
 -- The books (reporting/CLOSING.md). Rows of these tables are only ever added, so they are read
 -- without FINAL. Rows of a batch count once its seal is there.
 
--- Copied from Redis. Every server of a cluster has all of it.
-CREATE TABLE IF NOT EXISTS seals {{onCluster}}
+-- The log of what was decided (package journal). Every server of a cluster has all of it. Whatever
+-- is read beside the text is calculated from it, so that nothing can contradict it.
+CREATE TABLE IF NOT EXISTS journal {{onCluster}}
 (
-    sequence UInt32 COMMENT 'from 1 without a gap; a row can be there twice',
-    kind LowCardinality(String) COMMENT 'hold, release, close or correction',
-    month Date COMMENT 'the first day of the month that it is about; of a correction: the month in which it is booked',
-    batch UUID COMMENT 'whose rows it seals; zero: none',
-    at DateTime64(3, 'Etc/GMT-3'),
-    recorded_at DateTime64(3, 'Etc/GMT-3') COMMENT 'when it became visible here: what as_of goes by',
-    manifest String COMMENT 'JSON: who, why, the sums, the digests, the seal before',
-    seal String COMMENT 'SHA-256 of the manifest'
+    text String COMMENT 'JSON: what was decided, by whom, why, the sums, the digests, the seal of the entry before',
+    key_id LowCardinality(String) COMMENT 'the key of the signature, one of BOOKS_KEYS',
+    signature String COMMENT 'HMAC-SHA-256 of the text',
+    sequence UInt32 ALIAS toUInt32(JSONExtractUInt(text, 'sequence')) COMMENT 'from 1 without a gap; a row can be there twice',
+    kind String ALIAS JSONExtractString(text, 'kind') COMMENT 'hold, release, close, correction, dispute or set-aside',
+    month Date ALIAS toDateOrZero(concat(JSONExtractString(text, 'month'), '-01')) COMMENT 'the first day of the month that it is about; of a correction: the month in which it is booked',
+    batch UUID ALIAS toUUIDOrZero(JSONExtractString(text, 'batch')) COMMENT 'whose rows of closed_orders and closed_days it seals; zero: none',
+    at DateTime64(3, 'Etc/GMT-3') ALIAS parseDateTime64BestEffortOrZero(JSONExtractString(text, 'at'), 3, 'Etc/GMT-3') COMMENT 'when it was decided: what as_of goes by',
+    seal String ALIAS lower(hex(SHA256(text)))
 )
-ENGINE = {{shared "seals"}}
-ORDER BY sequence
+ENGINE = {{shared "journal"}}
+ORDER BY tuple()
 SETTINGS {{durability}}
-COMMENT 'The log of what was decided about months: one row per hold, release, closing or correction. Nothing replaces a row, but one can be there twice: SELECT DISTINCT * FROM seals ORDER BY sequence.';
+COMMENT 'The log of the books, signed. Each entry is one row; read it with SELECT DISTINCT sequence, kind, month, at FROM journal ORDER BY sequence.';
 
-{{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders, or add WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}
+{{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
 (
     batch UUID,
@@ -61,7 +63,7 @@ COMMENT {{$closedOrders}};
 {{distributed "closed_orders" $closedOrders}};
 
 -- *_youngest say which name is the youngest order's: its creation, its id and the entry as one number.
-{{$closedDays := literal "Sums of closed_orders by day, account, fleet and store: one row per batch and group. Rows count only when their batch has a seal, so read the view booked_days, or add WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction')). Sum rows of the same group. Rows never replace each other: FINAL is not needed."}}
+{{$closedDays := literal "Sums of closed_orders by day, account, fleet and store: one row per batch and group. Rows count only when their batch has a seal, so read the view booked_days, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Sum rows of the same group. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
 (
     batch UUID,

@@ -10,7 +10,7 @@ SELECT
     r.sign AS orders, nullIf(r.correction_of, toDate(0)) AS correction_of
 FROM
 (
-    SELECT {{template "columns"}} FROM closed_orders WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction'))
+    SELECT {{template "columns"}} FROM closed_orders WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))
     UNION ALL
     {{template "open" "all"}}
 ) AS r
@@ -27,7 +27,7 @@ SELECT r.on_day AS day, r.account_id AS account_id, r.fleet_id AS fleet_id, r.fl
 FROM
 (
     SELECT booked_day AS on_day, correction_of AS of, {{template "day_columns"}}
-    FROM closed_days WHERE batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction'))
+    FROM closed_days WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))
     UNION ALL
     SELECT booked_day, correction_of, {{template "day_columns"}}
     FROM (SELECT {{template "fact_columns"}} FROM ({{template "open" "all"}}) AS r {{template "facts"}})

@@ -7,7 +7,7 @@
 --
 -- All have the same parameters: from and to are local days, both included; account, fleet and
 -- store narrow the report, '' means all. A name that is no UUID finds nothing. Of name_booked and
--- name_known, as_of is the local day whose seals count; '2149-06-06': all.
+-- name_known, as_of is the local day whose entries count; '2149-06-06': all.
 
 {{- define "narrowed" -}}
 ({account:String} = '' OR account_id = toUUIDOrZero({account:String}))
@@ -16,11 +16,11 @@
 {{- end}}
 
 {{- define "sealed" -}}
-batch IN (SELECT batch FROM seals WHERE kind IN ('close', 'correction') AND toDate(recorded_at) <= {as_of:Date})
+batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction') AND toDate(at) <= {as_of:Date})
 {{- end}}
 
 {{- define "open_from" -}}
-(SELECT if(count() = 0, toDate(0), addMonths(max(month), 1)) FROM seals WHERE kind = 'close')
+(SELECT if(count() = 0, toDate(0), addMonths(max(month), 1)) FROM journal WHERE kind = 'close')
 {{- end}}
 
 {{- define "open_narrowed" -}}

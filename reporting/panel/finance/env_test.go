@@ -63,8 +63,9 @@ func (e *env) serve(a *archive.Archive) {
 	f.Lists.Few.MaxAge = 0 // tests make accounts themselves
 	gateway, err := admin.NewClient(admin.Settings{URL: cmp.Or(e.gateway, "http://127.0.0.1:1")}, strings.Repeat("k", 16))
 	must(e.T, err)
-	e.pages = New(f, a, closing.New(l, a, panelenv.Log), gateway)
+	e.pages = New(f, a, closing.New(l, a, testenv.BooksKeys, panelenv.Log), gateway)
 	e.pages.logs.MaxAge = 0
+	go e.pages.Run(e.T.Context())
 	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute},
 		f.Refuse, panelenv.Log, prometheus.NewRegistry())
 	mux := http.NewServeMux()

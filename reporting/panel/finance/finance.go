@@ -51,6 +51,7 @@ type Pages struct {
 	*layout.Pages
 	archive *archive.Archive
 	books   *closing.Books
+	tasks   *closing.Tasks
 	admin   *admin.Client
 	forms   layout.Once
 
@@ -62,12 +63,15 @@ type Pages struct {
 
 // New parses the templates. Nothing is read before a page is asked for.
 func New(f *layout.Layout, a *archive.Archive, books *closing.Books, admin *admin.Client) *Pages {
-	return &Pages{Pages: f.Parse("finance", files), archive: a, books: books, admin: admin, forms: layout.Once{Timeout: digestLimit + 2*queueing},
+	return &Pages{Pages: f.Parse("finance", files), archive: a, books: books, tasks: closing.NewTasks(books), admin: admin, forms: layout.Once{Timeout: digestLimit + 2*queueing},
 		logs:    layout.Cache[*closing.Log]{MaxAge: 5 * time.Second, Timeout: pageLimit, Read: books.Read},
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce),
 		pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit,
 			Read: func(ctx context.Context) (error, error) { return a.Ping(ctx), nil }}}
 }
+
+// Run carries out what people decide about the books, until ctx ends.
+func (p *Pages) Run(ctx context.Context) { p.tasks.Run(ctx) }
 
 const (
 	home        = "/payments"
@@ -79,7 +83,7 @@ const (
 func (p *Pages) Routes(mux *http.ServeMux) {
 	for pattern, serve := range map[string]layout.Handler{
 		home: p.serve, home + "/{report}": p.serve, linesPath: p.serve, balancePath: p.serveBalance,
-		monthsPath: p.serveMonths, closingsFile: p.serveClosings,
+		monthsPath: func(w http.ResponseWriter, r *http.Request) error { return p.showMonths(w, r, nil) }, closingsFile: p.serveClosings,
 		monthsPath + "/{month}": func(w http.ResponseWriter, r *http.Request) error { return p.showMonth(w, r, nil) },
 		unbookedPath:            func(w http.ResponseWriter, r *http.Request) error { return p.showUnbooked(w, r, nil) },
 		deliveryPath:            func(w http.ResponseWriter, r *http.Request) error { return p.showDelivery(w, r, "", nil) },
@@ -90,6 +94,10 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
 		forms[monthsPath+"/{month}/"+kind] = p.decide(kind)
 	}
+	for _, kind := range []string{closing.KindDispute, closing.KindSetAside} {
+		forms[monthsPath+"/"+kind] = p.settle(kind)
+	}
+	p.apiRoutes(mux)
 	for pattern, act := range forms {
 		p.Handle(mux, "POST "+pattern, p.forms.Handler(act), auth.Closer)
 	}

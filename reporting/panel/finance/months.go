@@ -16,6 +16,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
+	"vendorapi/reporting/journal"
 	"vendorapi/reporting/panel/admin"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/layout"
@@ -52,7 +53,13 @@ type booksView struct {
 	Note   string // as it was typed
 	Closer bool   // who looks may decide
 	Lost   bool   // Redis or ClickHouse does not answer
+
+	Task        *closing.Task // in progress, or ended just now; nil: none
+	Interrupted bool          // its process has died
 }
+
+// taskShown is how long a task is shown after its end.
+const taskShown = 10 * time.Minute
 
 func newBooksView(r *http.Request, current string) booksView {
 	return booksView{Tabs: tabs(current, reports.Values{}), Once: rand.Text(), Note: strings.ToValidUTF8(r.PostForm.Get("note"), ""),
@@ -69,10 +76,8 @@ func (p *Pages) showBooks(w http.ResponseWriter, r *http.Request, name, title st
 		return err
 	}
 	status := 0
-	if errors.Is(refused, closing.ErrRefused) || errors.Is(refused, closing.ErrChanged) {
-		// The lines of a checklist are errors of their own.
-		said := strings.NewReplacer(closing.ErrRefused.Error()+": ", "", closing.ErrRefused.Error()+" without a note: ", "a note is needed: ", "\n", "; ").Replace(refused.Error())
-		status, refused = http.StatusConflict, delivery.Refuse(delivery.CodeValidationFailed, "Nothing was done: %s.", said)
+	if closing.IsRefusal(refused) {
+		status, refused = http.StatusConflict, delivery.Refuse(delivery.CodeValidationFailed, "Nothing was done: %s.", refused)
 	} else if e := (*delivery.Error)(nil); errors.Is(refused, delivery.ErrUnavailable) || errors.As(refused, &e) && e.Code == delivery.CodeServiceUnavailable && e.RetryAfter == 0 {
 		p.Log.Warn("it is not known whether something was decided", "error", refused)
 		refused = delivery.Refuse(delivery.CodeServiceUnavailable, "It is not known whether this was done, because %s does not answer in time. Look at what the page shows now, then send it again if need be.",
@@ -127,21 +132,40 @@ func closedMonths(l *closing.Log) []closedMonth {
 	return months
 }
 
-func (p *Pages) serveMonths(w http.ResponseWriter, r *http.Request) error {
+func (p *Pages) showMonths(w http.ResponseWriter, r *http.Request, refused error) error {
 	v := &struct {
 		booksView
-		Months []closedMonth
-		Held   *closing.Entry
-		Next   closing.Month
+		Months   []closedMonth
+		Held     *closing.Entry
+		Next     closing.Month
+		Foreign  []journal.Foreign
+		Disputed *closing.Entry
+		Mine     bool // who looks disputes the rows
 	}{booksView: newBooksView(r, monthsPath)}
 	err := p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
-		if err == nil {
-			v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(p.books.Now())
+		if err != nil {
+			return err
 		}
-		return err
+		v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(p.books.Now())
+		v.Foreign, v.Disputed = l.Foreign, l.Disputed
+		v.Mine = l.Disputed != nil && l.Disputed.By == auth.IdentityOf(ctx).Name
+		return p.showTask(ctx, &v.booksView)
 	})
-	return p.showBooks(w, r, "months", "Months", v, &v.Lost, err, nil)
+	return p.showBooks(w, r, "months", "Months", v, &v.Lost, err, refused)
+}
+
+// showTask shows what is being decided, for as long as it is in progress.
+func (p *Pages) showTask(ctx context.Context, v *booksView) error {
+	task, err := p.books.LastTask(ctx)
+	if err != nil {
+		return err
+	}
+	isShown := task.ID != "" && (!task.HasEnded() || p.books.Now().Sub(task.Ended) < taskShown)
+	if isShown {
+		v.Task, v.Interrupted = &task, task.IsInterrupted(p.books.Now())
+	}
+	return nil
 }
 
 // serveClosings answers with the log of closings. A seal is the SHA-256 of a manifest's text.
@@ -182,7 +206,7 @@ type monthView struct {
 	Changed   bool // since it was held
 	Mine      bool // who looks has held it
 	Checklist []closing.Check
-	Todos     map[string][2]string
+	Todos     map[string]todo
 	Refused   bool // the checklist does not allow a hold
 	Control   *table
 	Digests   []digest
@@ -190,16 +214,21 @@ type monthView struct {
 	More      bool // corrections than are shown
 }
 
-// todos are what to do about the lines of a checklist, and the reports that show more.
-var todos = map[string][2]string{
-	"The month is over":                 {"Wait until then: by that time its orders have ended and every night was compared."},
-	"The month before is closed":        {"Months are closed one after the other: close that one first."},
-	"Everything is in ClickHouse":       {"Load the page again in a minute. If it stays so, operations must see why nothing is exported."},
-	"Every order has ended":             {"Wait for their ends, or let operators look under Orders. `reporting reconcile` finds those that have ended in Redis only.", "order-ledger"},
-	"No dead letters":                   {"Operators look at them under Dead letters. The note says why they change nothing in this month."},
-	"The reports balance":               {"The control totals name the lines that differ, and the command that finds the orders.", "control-totals"},
-	"Every day was compared with Redis": {"`reporting reconcile --from DAY --to DAY` compares again; Redis holds orders for 7 days after their end. The note says why the other days are right."},
-	"Exceptions were looked at":         {"Look at the exceptions. The note says what came of them.", "exceptions"},
+// todo is what to do about a line of the checklist.
+type todo struct {
+	Text   string
+	Report string // that shows more; empty: none does
+}
+
+var todos = map[string]todo{
+	closing.CheckOver:        {"Wait until then: by that time its orders have ended and every night was compared.", ""},
+	closing.CheckPrevious:    {"Months are closed one after the other: close that one first.", ""},
+	closing.CheckExported:    {"Load the page again in a minute. If it stays so, operations must see why nothing is exported.", ""},
+	closing.CheckEnded:       {"Wait for their ends, or let operators look under Orders. `reporting reconcile` finds those that have ended in Redis only.", "order-ledger"},
+	closing.CheckDeadLetters: {"Operators look at them under Dead letters. The note says why they change nothing in this month.", ""},
+	closing.CheckBalanced:    {"The control totals name the lines that differ, and the command that finds the orders.", "control-totals"},
+	closing.CheckCompared:    {"`reporting reconcile --from DAY --to DAY` compares again; Redis holds orders for 7 days after their end. The note says why the other days are right.", ""},
+	closing.CheckExceptions:  {"Look at the exceptions. The note says what came of them.", "exceptions"},
 }
 
 // correction is an order of a closed month, as it was booked.
@@ -253,6 +282,9 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 		if err != nil {
 			return err
 		}
+		if err := p.showTask(ctx, &v.booksView); err != nil {
+			return err
+		}
 		v.corrections(l)
 		v.State, v.Closed = l.State(m), l.Closing(m)
 		switch {
@@ -301,45 +333,42 @@ func noteOf(r *http.Request) (string, error) {
 	return note, nil
 }
 
-// audited lets who asks decide something, within the bounds of all that reads much.
-func (p *Pages) audited(r *http.Request, kind string, m closing.Month, note string, orders []delivery.OrderID, decide func(ctx context.Context, by string) error) error {
-	who := auth.IdentityOf(r.Context())
-	defer p.logs.Forget()
-	return p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
-		return p.books.Audited(ctx, closing.Person{Name: who.Name, Credential: "session", Address: who.Address, RequestID: auth.NewRequestID()},
-			kind, m, note, orders, func() error {
-				if err := decide(ctx, who.Name); err != nil {
-					return cmp.Or(context.Cause(ctx), err) // such as that ClickHouse does not answer
-				}
-				return nil
-			})
-	})
-}
-
 // decide holds, releases or closes a month.
 func (p *Pages) decide(kind string) layout.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		m, err := monthOf(r)
-		if err != nil {
-			return err
-		}
-		note, err := noteOf(r)
+		d, err := decisionOf(r, kind)
+		var task closing.Task
 		if err == nil {
-			err = p.audited(r, kind, m, note, nil, func(ctx context.Context, by string) error {
-				// What is released or closed is the hold that the page showed.
-				if l, err := p.books.Read(ctx); err != nil {
-					return err
-				} else if kind != closing.KindHold && l.Held != nil && l.Held.Month == m && l.Held.Seal != r.PostForm.Get("held") {
-					return closing.ErrChanged
-				}
-				_, err := p.books.Decide(ctx, kind, m, by, note, func(string) {})
-				return err
-			})
+			d.Held = cmp.Or(d.Held, "none") // what is released or closed is the hold that the page showed
+			task, err = p.start(r, d)
 		}
 		if err != nil {
 			return p.showMonth(w, r, err)
 		}
-		return layout.Redirect(w, r, monthsPath+"/"+m.String(), kind)
+		return layout.Redirect(w, r, monthsPath+"/"+d.Month.String(), doneOf(task, kind))
+	}
+}
+
+// doneOf says that something is done, or that it is being done.
+func doneOf(task closing.Task, done string) string {
+	if task.HasEnded() {
+		return done
+	}
+	return "started"
+}
+
+// settle lets two people set rows aside that do not belong to the log.
+func (p *Pages) settle(kind string) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		d, err := decisionOf(r, kind)
+		var task closing.Task
+		if err == nil {
+			task, err = p.start(r, d)
+		}
+		if err != nil {
+			return p.showMonths(w, r, err)
+		}
+		return layout.Redirect(w, r, monthsPath, doneOf(task, kind))
 	}
 }
 
@@ -350,8 +379,9 @@ func (p *Pages) showUnbooked(w http.ResponseWriter, r *http.Request, refused err
 		Left      []closing.Unexplained
 		More      bool
 	}{booksView: newBooksView(r, monthsPath)}
-	err := p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) (err error) {
-		v.Explained, v.Left, err = p.books.Unbooked(ctx)
+	err := p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
+		found, err := p.books.Unbooked(ctx)
+		v.Explained, v.Left = found.Explained, found.Left
 		return err
 	})
 	v.More, v.Left = len(v.Left) > rowsShown, v.Left[:min(len(v.Left), rowsShown)]
@@ -360,35 +390,20 @@ func (p *Pages) showUnbooked(w http.ResponseWriter, r *http.Request, refused err
 
 // book books the orders that were chosen.
 func (p *Pages) book(w http.ResponseWriter, r *http.Request) error {
-	note, err := noteOf(r)
-	if err == nil && note == "" {
-		err = layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "note", Message: "says why this is right; it is needed"})
-	}
-	var orders []delivery.OrderID
-	for _, text := range r.PostForm["order"] {
-		id, wrong := delivery.ParseOrderID(text)
-		if wrong != nil && err == nil {
-			err = layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "is no order's id"})
-		}
-		orders = append(orders, id)
-	}
-	if err == nil && len(orders) == 0 {
-		err = layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "choose those to book"})
-	}
-	done := "booked"
+	d, err := decisionOf(r, closing.KindCorrection)
+	var task closing.Task
 	if err == nil {
-		err = p.audited(r, closing.KindCorrection, closing.MonthOf(p.books.Now()), note, orders, func(ctx context.Context, by string) error {
-			booked, _, err := p.books.Correct(ctx, by, note, orders...)
-			if !slices.ContainsFunc(booked, func(c closing.Correction) bool { return slices.Contains(orders, c.Order) }) {
-				done = "booked-none"
-			}
-			return err
-		})
+		task, err = p.start(r, d)
 	}
 	if err != nil {
 		return p.showUnbooked(w, r, err)
 	}
-	return layout.Redirect(w, r, unbookedPath, done)
+
+	done := "booked"
+	if task.HasEnded() && task.Booked == 0 {
+		done = "booked-none"
+	}
+	return layout.Redirect(w, r, unbookedPath, doneOf(task, done))
 }
 
 // booksOf says whether a period is closed; empty when that cannot be read now.

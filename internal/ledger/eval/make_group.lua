@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Makes a consumer group, and its stream, unless they are there.
 -- KEYS 1 stream
 -- ARGV 1 consumer group, which begins with the oldest entry
@@ -5,5 +6,5 @@
 -- Repeated call: answers 0.
 local made = redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
 if not made.err then return 1 end
-if find(made.err, 'BUSYGROUP', 1, true) then return 0 end
+if string.find(made.err, 'BUSYGROUP', 1, true) then return 0 end
 return made

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Deletes consumers of a group that are gone: silent for a while, and without a
 -- single entry that is theirs to settle, because deleting a consumer drops those.
 -- A live one that had nothing to read for as long is no loss either: its next
@@ -14,7 +15,7 @@ for _, fields in ipairs(listed) do
   for i = 1, #fields, 2 do about[fields[i]] = fields[i + 1] end
   local named = ARGV[3] == '' or ARGV[3] == about.name
   if named and about.pending == 0 and about.idle >= tonumber(ARGV[2]) then
-    call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], about.name)
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], about.name)
     deleted = deleted + 1
   end
 end

@@ -1,0 +1,152 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"vendorapi/internal/delivery"
+)
+
+// Books keeps what the books need of Redis (reporting/closing): the head of their log, which
+// decides who comes first, and what is being done. Its keys begin with booksPrefix, to which only
+// reporting's user has a right: neither the gateway's password nor the worker's can move the head.
+type Books struct{ *core }
+
+const booksPrefix = "books:"
+
+func (l Books) key(name string) string { return booksPrefix + l.global.prefix + name }
+
+// ErrLate reports that a decision was made too long ago to be stored with its time.
+var ErrLate = fmt.Errorf("%w: storing it took too long", delivery.ErrUnavailable)
+
+// decisionLasts is how much time may pass between a decision's time and its being stored, so that
+// nothing is added to a day that has ended a minute ago (reports with as_of).
+const decisionLasts = 30 * time.Second
+
+// change is a value to be set in the place of another.
+type change struct {
+	from, to string        // empty: the key does not exist
+	lasts    time.Duration // 0: for ever
+	at       time.Time     // when it was decided, by Redis's clock; zero: whenever
+}
+
+// set makes a change, and returns ErrConflict when another value is there. It may be repeated when
+// its outcome is not known.
+func (l Books) set(ctx context.Context, key string, c change) error {
+	decidedAt := int64(0)
+	if !c.at.IsZero() {
+		decidedAt = c.at.UnixMilli()
+	}
+	reply, err := compareAndSet.Run(ctx, l.rdb, []string{key}, c.from, c.to, c.lasts.Milliseconds(), decidedAt, decisionLasts.Milliseconds()).Text()
+	if err != nil {
+		return failed("changing "+key, err)
+	}
+
+	current, differs := strings.CutPrefix(reply, "=")
+	switch {
+	case reply == "set", differs && current == c.to:
+		return nil
+	case reply == "late":
+		return ErrLate
+	}
+	return fmt.Errorf("%w: %s", ErrConflict, key)
+}
+
+func (l Books) get(ctx context.Context, key string) (string, error) {
+	value, err := l.rdb.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return value, failed("reading "+key, err)
+}
+
+// Head returns the last entry of the log, as MoveHead stored it; empty: there is none.
+func (l Books) Head(ctx context.Context) (string, error) { return l.get(ctx, l.key("head")) }
+
+// MoveHead puts the next head in the place of the one that Head returned. decided is Redis's time at
+// which the entry was made; zero: it was decided before, and is only repeated here. The error is
+// ErrConflict when another process was earlier, and ErrLate when more than 30 seconds have passed.
+// After any other error it is not known whether the head was moved.
+func (l Books) MoveHead(ctx context.Context, from, to string, decided time.Time) error {
+	return l.set(ctx, l.key("head"), change{from: from, to: to, at: decided})
+}
+
+// progressLasts is how long it is known what became of a task.
+const progressLasts = 30 * 24 * time.Hour
+
+// Progress returns what SetProgress stored last; empty: nothing in the last 30 days.
+func (l Books) Progress(ctx context.Context) (string, error) { return l.get(ctx, l.key("progress")) }
+
+// SetProgress stores how far the task in progress has got, or how the last one ended.
+func (l Books) SetProgress(ctx context.Context, progress string) error {
+	return failed("noting progress", l.rdb.Set(ctx, l.key("progress"), progress, progressLasts).Err())
+}
+
+// How long a claim lasts after its last renewal, and how often it is renewed.
+const (
+	claimLasts   = 30 * time.Second
+	claimRenewal = 5 * time.Second
+)
+
+// Exclusively calls do while no other process does anything under the same name. The context that do
+// gets ends when the claim is lost, so that at most one process works at a time as long as do heeds
+// it. Another process may begin 30 seconds after one has died. The error wraps ErrConflict when
+// another process is at work, else it is do's.
+func (l Books) Exclusively(ctx context.Context, name string, do func(context.Context) error) error {
+	key, token := l.key("claim:"+name), rand.Text()
+	err := l.set(ctx, key, change{to: token, lasts: claimLasts})
+	if err != nil {
+		return err
+	}
+
+	working, stop := context.WithCancelCause(ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		l.renew(working, stop, key, token)
+	}()
+	err = do(working)
+	if lost := context.Cause(working); lost != nil && ctx.Err() == nil {
+		err = errors.Join(err, lost)
+	}
+	stop(nil)
+	<-renewed
+
+	released := l.set(context.WithoutCancel(ctx), key, change{from: token})
+	if errors.Is(released, ErrConflict) {
+		released = nil // the claim had ended by itself
+	}
+	return errors.Join(err, released)
+}
+
+// renew renews a claim until the context ends, and ends it when the claim is lost.
+func (l Books) renew(ctx context.Context, stop context.CancelCauseFunc, key, token string) {
+	ticks := time.NewTicker(claimRenewal)
+	defer ticks.Stop()
+
+	renewedAt := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+
+		tried := time.Now()
+		err := l.set(ctx, key, change{from: token, to: token, lasts: claimLasts})
+		if err == nil {
+			renewedAt = tried
+		}
+		isLost := errors.Is(err, ErrConflict) || time.Since(renewedAt) > claimLasts-claimRenewal
+		if isLost && ctx.Err() == nil {
+			stop(fmt.Errorf("%w: this process has lost its claim to do it alone: %w", delivery.ErrUnavailable, err))
+			return
+		}
+	}
+}

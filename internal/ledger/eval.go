@@ -1,0 +1,40 @@
+package ledger
+
+import (
+	"context"
+	"embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The scripts in eval/ are sent with EVAL and are no functions of the library. Gateway and worker may
+// load a library, and so replace a function that others call: reporting, which has rights that they
+// do not have, calls none that writes.
+//
+//go:embed eval/*.lua
+var evalFiles embed.FS
+
+var (
+	compareAndSet   = evalScript("compare_and_set")
+	makeGroup       = evalScript("make_group")
+	forgetConsumers = evalScript("forget_consumers")
+	settleEntry     = evalScript("settle_entry")
+)
+
+func evalScript(name string) *redis.Script {
+	text, err := evalFiles.ReadFile("eval/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	return redis.NewScript(string(text))
+}
+
+// evaluate sends a script, and sends it again when what went wrong may pass.
+func (l *core) evaluate(ctx context.Context, name string, s *redis.Script, keys []string, args ...any) (reply any, err error) {
+	keys = l.keysOf(keys)
+	err = l.attempt(ctx, &script{name: name}, func() (err error) {
+		reply, err = s.Run(ctx, l.rdb, keys, args...).Result()
+		return err
+	})
+	return reply, err
+}

@@ -1,0 +1,259 @@
+// Package closing closes months: what was paid stays what it was, and what is found out later is
+// booked as a correction in the month that is open (reporting/CLOSING.md).
+//
+// What was decided is one log of signed entries (package journal) in ClickHouse; its last entry, the
+// head, is in Redis as well, and decides who comes first. An entry is made in three steps:
+//
+//  1. Its rows are stored in ClickHouse under a batch of their own, and read back.
+//  2. The head is moved to the new entry, if it is still the one that was read.
+//  3. The entry is stored in ClickHouse, and its rows count.
+//
+// A crash after the first step leaves rows that never count. After the second, whoever reads next
+// finds the whole entry in the head, and does the third step.
+package closing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
+)
+
+// Books are the months of one environment. They are safe for concurrent use, and for several
+// processes at once.
+type Books struct {
+	ledger  *ledger.Ledger
+	archive *archive.Archive
+	keys    journal.Keys
+	log     *slog.Logger
+
+	now  func() time.Time  // Redis's, but in tests
+	step func(name string) // called after each step of a change; tests end the process there
+}
+
+// New returns the books that are kept in a ledger and an archive. The keys sign what is decided,
+// and check what was.
+func New(l *ledger.Ledger, a *archive.Archive, keys journal.Keys, log *slog.Logger) *Books {
+	return &Books{
+		ledger:  l,
+		archive: a,
+		keys:    keys,
+		log:     log,
+		now:     func() time.Time { return l.Now() },
+		step:    func(string) {},
+	}
+}
+
+// Now returns the time by which months end: Redis's.
+func (b *Books) Now() time.Time { return b.now() }
+
+// today returns the local day.
+func (b *Books) today() time.Time { return archive.BusinessDay(b.now().In(delivery.Istanbul)) }
+
+var (
+	// ErrChanged reports that somebody else has decided something in the meantime.
+	ErrChanged = errors.New("somebody else has held, released, closed or corrected something in the meantime: look again")
+
+	// ErrBehind reports that ClickHouse has less than was decided: it was restored from an older
+	// state, or entries or their rows were removed.
+	ErrBehind = errors.New("ClickHouse has less than was decided: restore it with `reporting restore --merge` from a newer backup, " +
+		"or give `reporting month recover` the delivered files")
+)
+
+// Read returns the log. It completes what a process that died has left: an entry that is in the head
+// alone is stored, a head that is behind is moved forward, and rows that were set aside are removed.
+//
+// The error is ErrBehind when entries are missing. Rows that do not belong to the log are no error:
+// they are Foreign.
+func (b *Books) Read(ctx context.Context) (*Log, error) {
+	l, chain, err := b.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if chain.Unstored {
+		if err := b.storeLast(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.moveHeadForward(ctx, l, chain); err != nil {
+		return nil, err
+	}
+	return l, b.removeSetAside(ctx, l)
+}
+
+// look reads the log and changes nothing.
+func (b *Books) look(ctx context.Context) (*Log, *journal.Chain, error) {
+	// The head first: a row that is stored in between only looks like a head that is behind.
+	head, err := b.ledger.Books.Head(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.follow(ctx, head)
+}
+
+// lookAtArchive reads what ClickHouse has of the log, whatever the head is.
+func (b *Books) lookAtArchive(ctx context.Context) (*Log, *journal.Chain, error) {
+	return b.follow(ctx, "")
+}
+
+func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, error) {
+	rows, err := b.archive.JournalRows(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	chain, err := b.keys.Follow(rows, parseHead(head))
+	if missing, ok := errors.AsType[*journal.MissingError](err); ok {
+		err = fmt.Errorf("%w: %w", ErrBehind, missing)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+
+	l := &Log{head: head, Foreign: chain.Foreign}
+	for _, signed := range chain.Entries {
+		e, err := parse(signed)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the log of the books: %w", err)
+		}
+		if err := l.add(e); err != nil {
+			return nil, nil, fmt.Errorf("the log of the books: %w", err)
+		}
+	}
+	return l, chain, nil
+}
+
+// parseHead returns the entry in the head. What is no entry becomes one without a signature.
+func parseHead(text string) *journal.Entry {
+	if text == "" {
+		return nil
+	}
+	head := &journal.Entry{}
+	if err := json.Unmarshal([]byte(text), head); err != nil {
+		return &journal.Entry{Text: text}
+	}
+	return head
+}
+
+// headOf returns an entry as it stands in the head.
+func headOf(e *Entry) string {
+	text, err := json.Marshal(e.signed)
+	if err != nil {
+		panic(err) // it has nothing but strings
+	}
+	return string(text)
+}
+
+// storeLast stores the last entry, which is only in the head, once its rows are there.
+func (b *Books) storeLast(ctx context.Context, l *Log) error {
+	last := &l.Entries[len(l.Entries)-1]
+	isWhole, err := b.isWhole(ctx, last)
+	if err != nil {
+		return err
+	}
+	if !isWhole {
+		return fmt.Errorf("%w: the rows of entry %d (%s of %s)", ErrBehind, last.Sequence, last.Kind, last.Month)
+	}
+
+	b.log.Warn("an entry of the books' log is stored that a process has left unfinished", "entry", last.Sequence, "kind", last.Kind)
+	return b.archive.InsertEntry(ctx, &last.signed)
+}
+
+// isWhole reports whether the rows of an entry's batch, if it has one, are what was sealed.
+func (b *Books) isWhole(ctx context.Context, e *Entry) (bool, error) {
+	if e.Batch == uuid.Nil {
+		return true, nil
+	}
+	digest, err := b.archive.DigestBatch(ctx, e.Batch)
+	if err != nil || digest != e.Digest {
+		return false, err
+	}
+	differing, err := b.archive.DaysDiffering(ctx, e.Batch)
+	return len(differing) == 0, err
+}
+
+// moveHeadForward moves a head that is behind the log: Redis was restored from an older state, or
+// another process has just decided something. A head that is no entry stays until it is disputed.
+func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chain) error {
+	if chain.Ahead == 0 {
+		return nil
+	}
+	last := &l.Entries[len(l.Entries)-1]
+	next := headOf(last)
+	isValid := l.head == "" || chain.Ahead < len(chain.Entries)
+	if !isValid {
+		return nil
+	}
+
+	current, err := b.ledger.Books.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if current != l.head { // it has just been moved; an entry that is based on this reading is refused
+		return nil
+	}
+
+	err = b.ledger.Books.MoveHead(ctx, l.head, next, time.Time{})
+	if errors.Is(err, ledger.ErrConflict) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.log.Warn("the head of the books' log in Redis was behind, and was moved forward", "entries", chain.Ahead, "entry", last.Sequence)
+	l.head = next
+	return nil
+}
+
+// append decides. The errors are ErrChanged when somebody else was earlier, and ledger.ErrLate when
+// it took too long; after any other error it is not known whether it was decided, and Read shows it.
+func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error) {
+	decided := b.ledger.Now()
+	m.Format, m.Sequence, m.Previous = format, len(l.Entries)+1, l.Head()
+	m.At = b.now().In(delivery.Istanbul).Truncate(time.Millisecond)
+	if n := len(l.Entries); n > 0 && m.At.Before(l.Entries[n-1].At) {
+		m.At = l.Entries[n-1].At // another server's clock was ahead
+	}
+
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("an entry of the books: %w", err)
+	}
+	signed, err := b.keys.Sign(string(text))
+	if err != nil {
+		return nil, err
+	}
+	e, err := parse(signed)
+	if err != nil {
+		return nil, err
+	}
+	before := l.head
+	if err := l.add(e); err != nil {
+		return nil, err
+	}
+
+	head := headOf(&e)
+	err = b.ledger.Books.MoveHead(ctx, before, head, decided)
+	switch {
+	case errors.Is(err, ledger.ErrConflict):
+		return nil, ErrChanged
+	case errors.Is(err, ledger.ErrLate):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("it is not known whether it was decided, `reporting month status` shows it: %w", err)
+	}
+	l.head = head
+	b.step("decided")
+
+	err = b.archive.InsertEntry(ctx, &e.signed)
+	b.step("stored")
+	return &e, err
+}

@@ -1,0 +1,105 @@
+package closing
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
+	"vendorapi/reporting/reports"
+)
+
+// The kinds of entries in the log of the books.
+const (
+	KindHold       = "hold"
+	KindRelease    = "release"
+	KindClose      = "close"
+	KindCorrection = "correction"
+
+	// KindDispute and KindSetAside are how two people remove rows that do not belong to the log.
+	KindDispute  = "dispute"
+	KindSetAside = "set-aside"
+)
+
+// format is the form of a manifest.
+const format = 1
+
+// Manifest says what was decided. Its JSON, as it was stored, is what is sealed and signed.
+type Manifest struct {
+	Format   int    `json:"format"` // 1
+	Sequence int    `json:"sequence"`
+	Previous string `json:"previous"` // the seal of the entry before; empty in the first one
+	Kind     string `json:"kind"`
+
+	// Month is the month that was held, released or closed; of a correction, the month in which it is
+	// booked. Zero in a dispute.
+	Month Month     `json:"month,omitzero"`
+	At    time.Time `json:"at"`
+	By    string    `json:"by"` // a user of the panel; "reporting" for a correction that needed nobody
+	Note  string    `json:"note,omitempty"`
+
+	// Checklist is that of a hold, as it was.
+	Checklist []Check `json:"checklist,omitempty"`
+
+	// Batch has the rows of a closing or a correction, and Digest is theirs. Of a hold, Digest is that
+	// of the rows that closing will freeze.
+	Batch  uuid.UUID      `json:"batch,omitzero"`
+	Digest archive.Digest `json:"digest,omitzero"`
+
+	// Control are a closed month's control totals, with the digests of its reports.
+	Control []reports.StoredLine `json:"control,omitempty"`
+
+	// Posted is the day on which Corrections are booked.
+	Posted      string       `json:"posted,omitempty"`
+	Corrections []Correction `json:"corrections,omitempty"`
+
+	// Rows are those that a dispute is about, and that were set aside.
+	Rows []DisputedRow `json:"rows,omitempty"`
+}
+
+// Correction is an order of a closed month in a manifest. Amounts are in kuruş.
+type Correction struct {
+	Order    delivery.OrderID   `json:"order"`
+	Account  delivery.AccountID `json:"account"`
+	Month    Month              `json:"month"` // that was closed
+	Cause    string             `json:"cause"`
+	From     string             `json:"from,omitempty"` // its status before; empty: it was not there
+	To       string             `json:"to,omitempty"`   // empty: it is not there any more
+	Expected int64              `json:"expected"`       // what the correction adds to the expected collections
+	// ReportedAt is when a late delivery was reported, in milliseconds since 1970.
+	ReportedAt int64 `json:"reportedAt,omitempty"`
+	// PossiblyCollected is the amount that a courier may have collected on a late delivery. It is in no sum.
+	PossiblyCollected int64 `json:"possiblyCollected,omitempty"`
+}
+
+// DisputedRow is a row that does not belong to the log.
+type DisputedRow struct {
+	SHA256 string `json:"sha256"` // of the whole row
+	Why    string `json:"why"`
+	Text   string `json:"text"` // its beginning
+}
+
+// Entry is a manifest as it stands in the log.
+type Entry struct {
+	Manifest
+	Seal string // SHA-256 of JSON
+	JSON string // the manifest as it was stored
+
+	signed journal.Entry
+}
+
+// parse reads a signed entry.
+func parse(signed journal.Entry) (Entry, error) {
+	e := Entry{Seal: signed.Seal(), JSON: signed.Text, signed: signed}
+	if err := json.Unmarshal([]byte(signed.Text), &e.Manifest); err != nil {
+		return e, fmt.Errorf("entry with the seal %.12s: %w", e.Seal, err)
+	}
+	if e.Format != format {
+		return e, fmt.Errorf("entry %d has the format %d, this program knows %d", e.Sequence, e.Format, format)
+	}
+	return e, nil
+}

@@ -1,0 +1,242 @@
+package closing
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+)
+
+// How often a task says that it is at work, and after how long it counts as interrupted.
+const (
+	taskSeenEvery      = 2 * time.Second
+	taskInterruptedFor = 30 * time.Second
+)
+
+// Task is a decision that is being carried out, or the last one that was. It is kept in Redis, so
+// that every process can show it.
+type Task struct {
+	ID    string    `json:"id"`
+	Kind  string    `json:"kind"`
+	Month Month     `json:"month,omitzero"`
+	By    string    `json:"by"`
+	Began time.Time `json:"began"`
+
+	// Seen is when the process was last at work, and Step what it is doing.
+	Seen time.Time `json:"seen"`
+	Step string    `json:"step,omitempty"`
+
+	// Ended is zero while the task is in progress.
+	Ended time.Time `json:"ended,omitzero"`
+
+	// Refusal says why nothing was done. Failure says that something went wrong, so that it is not
+	// known whether it was done: the log of the books shows it.
+	Refusal string `json:"refusal,omitempty"`
+	Failure string `json:"failure,omitempty"`
+
+	// Sequence and Seal are the entry's.
+	Sequence int    `json:"sequence,omitempty"`
+	Seal     string `json:"seal,omitempty"`
+
+	// Booked and Left count the orders that a correction has booked, and those that a person has to
+	// decide on. Lines name the first of them.
+	Booked int      `json:"booked,omitempty"`
+	Left   int      `json:"left,omitempty"`
+	Lines  []string `json:"lines,omitempty"`
+}
+
+// linesKept bounds Lines.
+const linesKept = 100
+
+// HasEnded reports whether the task is no longer in progress.
+func (t *Task) HasEnded() bool { return !t.Ended.IsZero() }
+
+// IsInterrupted reports whether the process that carried the task out has died. What it was to
+// decide was decided or not, and can be decided again if not.
+func (t *Task) IsInterrupted(now time.Time) bool {
+	return !t.HasEnded() && now.Sub(t.Seen) > taskInterruptedFor
+}
+
+// Tasks carries decisions out, one at a time in all processes, in the background: a closing can take
+// longer than a request may.
+type Tasks struct {
+	books *Books
+	queue chan *startedTask
+}
+
+type startedTask struct {
+	task     Task
+	decision Decision
+	who      Person
+	err      error
+	ended    chan struct{} // closed once task and err are final
+}
+
+// NewTasks returns the tasks of books. Nothing is carried out before Run.
+func NewTasks(b *Books) *Tasks { return &Tasks{books: b, queue: make(chan *startedTask)} }
+
+// Run carries out what is started until ctx ends, and what is in progress then is stopped.
+func (t *Tasks) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case started := <-t.queue:
+			t.carryOut(ctx, started)
+			close(started.ended)
+		}
+	}
+}
+
+// Start carries a decision out, and waits for it as long as ctx lasts: the task that it returns may be
+// in progress still, and LastTask shows what becomes of it. The error is that of the decision.
+func (t *Tasks) Start(ctx context.Context, who Person, d Decision) (Task, error) {
+	now := t.books.ledger.Now()
+	started := &startedTask{
+		task:     Task{ID: rand.Text(), Kind: d.Kind, Month: d.Month, By: d.By, Began: now, Seen: now},
+		decision: d, who: who, ended: make(chan struct{}),
+	}
+	inProgress := started.task
+	select {
+	case t.queue <- started:
+	case <-ctx.Done():
+		return Task{}, t.busy(context.WithoutCancel(ctx))
+	}
+
+	select {
+	case <-started.ended:
+		return started.task, started.err
+	case <-ctx.Done():
+		return inProgress, nil
+	}
+}
+
+// busy refuses what would have to wait for the task in progress.
+func (t *Tasks) busy(ctx context.Context) error {
+	last, err := t.books.LastTask(ctx)
+	if err != nil {
+		return err
+	}
+	return refuse("%s is carrying out a %s since %s: wait until it has ended", last.By, last.Kind, last.Began.In(delivery.Istanbul).Format("15:04:05"))
+}
+
+// LastTask returns the task in progress, or the last one in 30 days; the zero Task: there was none.
+func (b *Books) LastTask(ctx context.Context) (Task, error) {
+	var task Task
+	text, err := b.ledger.Books.Progress(ctx)
+	if err != nil || text == "" {
+		return task, err
+	}
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return task, fmt.Errorf("the progress of the books: %w", err)
+	}
+	return task, nil
+}
+
+func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
+	s.err = t.books.ledger.Books.Exclusively(ctx, "decision", func(ctx context.Context) error {
+		reported := &report{tasks: t, task: s.task}
+		stop := reported.repeat(ctx)
+		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { reported.step(ctx, step) })
+		stop()
+
+		s.task = reported.end(context.WithoutCancel(ctx), outcome, err)
+		return err
+	})
+	if errors.Is(s.err, ledger.ErrConflict) {
+		s.err = t.busy(ctx)
+	}
+	if s.err != nil && !IsRefusal(s.err) {
+		t.books.log.Error("a decision about the books failed", "kind", s.decision.Kind, "by", s.decision.By, "error", s.err)
+	}
+}
+
+// report says in Redis how far a task has got. What cannot be said changes nothing of the task.
+type report struct {
+	tasks *Tasks
+
+	mu   sync.Mutex
+	task Task
+}
+
+// repeat says that the task is in progress until the function that it returns is called.
+func (r *report) repeat(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var repeating sync.WaitGroup
+	repeating.Go(func() {
+		ticks := time.NewTicker(taskSeenEvery)
+		defer ticks.Stop()
+		for {
+			r.change(ctx, func(*Task) {})
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+			}
+		}
+	})
+	return func() {
+		cancel()
+		repeating.Wait()
+	}
+}
+
+func (r *report) step(ctx context.Context, step string) {
+	r.change(ctx, func(t *Task) { t.Step = step })
+}
+
+// end says how the task ended, and returns it.
+func (r *report) end(ctx context.Context, outcome Outcome, err error) Task {
+	return r.change(ctx, func(t *Task) {
+		t.Ended = r.tasks.books.ledger.Now()
+		switch {
+		case err == nil:
+		case IsRefusal(err):
+			t.Refusal = err.Error()
+		case errors.Is(err, delivery.ErrUnavailable), errors.Is(err, context.Canceled):
+			t.Failure = "Redis or ClickHouse did not answer in time, or this process was stopped"
+		default:
+			t.Failure = "it failed, and the log of reporting says why"
+		}
+		if outcome.Entry != nil {
+			t.Sequence, t.Seal = outcome.Entry.Sequence, outcome.Entry.Seal
+		}
+
+		corrected := &outcome.Corrected
+		t.Booked, t.Left = len(corrected.Booked), len(corrected.Left)
+		for i := range corrected.Booked {
+			t.addLine("booked: " + corrected.Booked[i].String())
+		}
+		for i := range corrected.Left {
+			t.addLine("not booked: " + corrected.Left[i].String())
+		}
+	})
+}
+
+func (t *Task) addLine(line string) {
+	if len(t.Lines) < linesKept {
+		t.Lines = append(t.Lines, line)
+	}
+}
+
+func (r *report) change(ctx context.Context, apply func(*Task)) Task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	apply(&r.task)
+	r.task.Seen = r.tasks.books.ledger.Now()
+
+	text, err := json.Marshal(&r.task)
+	if err == nil {
+		err = r.tasks.books.ledger.Books.SetProgress(ctx, string(text))
+	}
+	if err != nil && ctx.Err() == nil {
+		r.tasks.books.log.Warn("the progress of the books cannot be noted", "error", err)
+	}
+	return r.task
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/closing"
+	"vendorapi/reporting/panel/finance"
+)
+
+// panelClient is a person who has signed in to the running panel, as with a browser. Only the panel
+// knows who may decide what: the command's own environment decides nothing.
+type panelClient struct {
+	address string // https://panel.example, without a slash at its end
+	http    *http.Client
+	cookies []*http.Cookie
+	csrf    string // proves that a request is sent on purpose
+}
+
+const (
+	panelTimeout  = 3 * time.Minute // for one answer: a month's checklist is calculated in it
+	taskPause     = time.Second     // between two questions how far a task has got
+	mostPanelSays = 64 << 20        // bytes of an answer
+)
+
+// panelAddress is where people reach the panel: the setting panel.url, or the listener on this machine.
+func (s *panelSettings) address() string {
+	if s.URL != "" {
+		return strings.TrimSuffix(s.URL, "/")
+	}
+	host, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		return "http://" + s.Addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// signIn signs a user in.
+func signIn(ctx context.Context, address, user, password string) (*panelClient, error) {
+	c := &panelClient{address: address, http: &http.Client{
+		Timeout:       panelTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	resp, err := c.send(ctx, http.MethodPost, "/login", url.Values{"user": {user}, "password": {password}})
+	if err != nil {
+		return nil, err
+	}
+	_ = resp.Body.Close()
+
+	switch resp.StatusCode {
+	case http.StatusSeeOther:
+	case http.StatusUnauthorized:
+		return nil, errors.New("the panel refuses the user or the password")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return nil, fmt.Errorf("too many people sign in to the panel at the moment, or it does not work: %s; try again after %s s", resp.Status, resp.Header.Get("Retry-After"))
+	default:
+		return nil, fmt.Errorf("%s answered %s: is it the panel (panel.url in reporting.yaml)?", c.address, resp.Status)
+	}
+	c.cookies = resp.Cookies()
+	return c, nil
+}
+
+// signOut ends the session.
+func (c *panelClient) signOut(ctx context.Context) error {
+	resp, err := c.send(ctx, http.MethodPost, "/logout", url.Values{})
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// send sends a request; values are a form. Cookies are sent whatever the address is: on this machine
+// the panel is reached without TLS even if its cookies are for TLS only.
+func (c *panelClient) send(ctx context.Context, method, path string, values url.Values) (*http.Response, error) {
+	var body io.Reader
+	if values != nil {
+		body = strings.NewReader(values.Encode())
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.address+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("the panel's address: %w", err)
+	}
+	if values != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	r.Header.Set("X-CSRF-Token", c.csrf)
+	for _, cookie := range c.cookies {
+		r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the panel, which decides about months, does not answer (panel.url in reporting.yaml): %w", err)
+	}
+	return resp, nil
+}
+
+// ask sends a request, and reads the data of the answer.
+func (c *panelClient) ask(ctx context.Context, method, path string, values url.Values, data any) error {
+	resp, err := c.send(ctx, method, path, values)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+
+	text, err := io.ReadAll(io.LimitReader(resp.Body, mostPanelSays))
+	if err != nil {
+		return fmt.Errorf("the panel's answer: %w", err)
+	}
+	var answer struct {
+		Success bool            `json:"success"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("%s answered %s, and no JSON: is it the panel?", c.address, resp.Status)
+	}
+	if !answer.Success {
+		return answerError(answer.Message, answer.Data)
+	}
+	if err := json.Unmarshal(answer.Data, data); err != nil {
+		return fmt.Errorf("the panel's answer: %w", err)
+	}
+	return nil
+}
+
+// answerError is the panel's refusal, with the fields that it names.
+func answerError(message string, data json.RawMessage) error {
+	var details struct {
+		Fields    []delivery.FieldError `json:"fields"`
+		RequestID string                `json:"requestId"`
+	}
+	_ = json.Unmarshal(data, &details) // the message alone will do
+	for _, f := range details.Fields {
+		message += fmt.Sprintf(" (%s %s)", f.Field, f.Message)
+	}
+	if details.RequestID != "" {
+		message += " (request " + details.RequestID + ")"
+	}
+	return errors.New(message)
+}
+
+// books reads the books; an empty month is the next one.
+func (c *panelClient) books(ctx context.Context, month string) (*finance.BooksView, error) {
+	v := &finance.BooksView{}
+	path := finance.BooksPath
+	if month != "" {
+		path += "?" + url.Values{"month": {month}}.Encode()
+	}
+	if err := c.ask(ctx, http.MethodGet, path, nil, v); err != nil {
+		return nil, err
+	}
+	c.csrf = v.CSRF
+	return v, nil
+}
+
+// decide sends a decision, and waits until it is carried out. It can be interrupted: the panel goes on.
+func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress func(string)) (*closing.Task, error) {
+	values := url.Values{"note": {d.Note}, "held": {d.Held}}
+	for _, id := range d.Orders {
+		values.Add("order", id.String())
+	}
+	task := &closing.Task{}
+	if err := c.ask(ctx, http.MethodPost, finance.DecisionPath(d), values, task); err != nil {
+		return nil, err
+	}
+
+	started, step := task.ID, ""
+	for !task.HasEnded() {
+		if task.Step != step {
+			step = task.Step
+			progress(step)
+		}
+		if task.IsInterrupted(time.Now()) {
+			return nil, errors.New("the panel's process has died: `reporting month status` shows whether it was done, and it can be sent again if not")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("it goes on in the panel, and `reporting month status` shows how far it has got: %w", ctx.Err())
+		case <-time.After(taskPause):
+		}
+		if err := c.ask(ctx, http.MethodGet, finance.TaskPath, nil, task); err != nil {
+			return nil, err
+		}
+		if task.ID != started {
+			return nil, errors.New("another decision was begun since: `reporting month status` shows what became of this one")
+		}
+	}
+	switch {
+	case task.Refusal != "":
+		return nil, errors.New("nothing was done: " + task.Refusal)
+	case task.Failure != "":
+		return nil, errors.New(task.Failure + ": `reporting month status` shows whether it was done")
+	}
+	return task, nil
+}

@@ -1,0 +1,162 @@
+package finance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/closing"
+	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/panel/layout"
+)
+
+// The addresses of what `reporting month` calls. Who calls them has signed in as in a browser, and
+// sends the header X-CSRF-Token with what BooksView.CSRF says.
+const (
+	BooksPath = "/books"
+	TaskPath  = BooksPath + "/task"
+)
+
+// DecisionPath returns where a decision is sent, as a form with the fields of decisionOf.
+func DecisionPath(d closing.Decision) string {
+	if d.Month.IsZero() {
+		return BooksPath + "/" + d.Kind
+	}
+	return BooksPath + "/months/" + d.Month.String() + "/" + d.Kind
+}
+
+// BooksView is the data of the answer to GET /books?month=2026-10.
+type BooksView struct {
+	*closing.Overview
+	CSRF string `json:"csrf"`
+}
+
+// apiRoutes adds what programs call for people: reading for finance, deciding for closers.
+func (p *Pages) apiRoutes(mux *http.ServeMux) {
+	p.Handle(mux, "GET "+BooksPath, p.answerBooks, auth.Finance)
+	p.Handle(mux, "GET "+TaskPath, p.answerTask, auth.Finance)
+	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
+		p.Handle(mux, "POST "+BooksPath+"/months/{month}/"+kind, p.acceptDecision(kind), auth.Closer)
+	}
+	for _, kind := range []string{closing.KindCorrection, closing.KindDispute, closing.KindSetAside} {
+		p.Handle(mux, "POST "+BooksPath+"/"+kind, p.acceptDecision(kind), auth.Closer)
+	}
+}
+
+func (p *Pages) answerBooks(w http.ResponseWriter, r *http.Request) error {
+	var month closing.Month
+	var err error
+	if asked := r.URL.Query().Get("month"); asked != "" {
+		month, err = closing.ParseMonth(asked)
+	}
+	if err != nil {
+		return layout.Invalid("Nothing was read.", delivery.FieldError{Field: "month", Message: "is written as 2026-10"})
+	}
+
+	v := BooksView{CSRF: auth.IdentityOf(r.Context()).CSRF}
+	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
+		var err error
+		v.Overview, err = p.books.Overview(ctx, month)
+		return err
+	})
+	if err != nil {
+		return refusalOf(err)
+	}
+	return writeData(w, http.StatusOK, v)
+}
+
+func (p *Pages) answerTask(w http.ResponseWriter, r *http.Request) error {
+	task, err := p.books.LastTask(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeData(w, http.StatusOK, task)
+}
+
+// acceptDecision answers with the task: 202 while it is in progress.
+func (p *Pages) acceptDecision(kind string) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		d, err := decisionOf(r, kind)
+		if err != nil {
+			return err
+		}
+		task, err := p.start(r, d)
+		switch {
+		case err != nil && task.ID == "", closing.IsRefusal(err):
+			return refusalOf(err)
+		case task.HasEnded():
+			return writeData(w, http.StatusOK, task)
+		}
+		return writeData(w, http.StatusAccepted, task)
+	}
+}
+
+// decisionOf reads a decision from a form: note, held (the seal of the hold that was seen), and order
+// for each order to book.
+func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
+	d := closing.Decision{Kind: kind, Held: r.PostForm.Get("held")}
+	var err error
+	if r.PathValue("month") != "" {
+		if d.Month, err = monthOf(r); err != nil {
+			return d, err
+		}
+	}
+	if d.Note, err = noteOf(r); err != nil {
+		return d, err
+	}
+	for _, text := range r.PostForm["order"] {
+		id, err := delivery.ParseOrderID(text)
+		if err != nil {
+			return d, layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "is no order's id"})
+		}
+		d.Orders = append(d.Orders, id)
+	}
+
+	isNamed := kind != closing.KindCorrection || len(d.Orders) > 0
+	isExplained := kind != closing.KindCorrection || d.Note != ""
+	switch {
+	case !isExplained:
+		return d, layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "note", Message: "says why this is right; it is needed"})
+	case !isNamed:
+		return d, layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "choose those to book"})
+	}
+	return d, nil
+}
+
+// taskAnswer is how long a request waits for the end of its task.
+const taskAnswer = 10 * time.Second
+
+// start carries a decision of who asks out. The task may be in progress still.
+func (p *Pages) start(r *http.Request, d closing.Decision) (closing.Task, error) {
+	who := auth.IdentityOf(r.Context())
+	d.By = who.Name
+	person := closing.Person{Name: who.Name, Credential: "session", Address: who.Address, RequestID: auth.NewRequestID()}
+
+	defer p.logs.Forget()
+	ctx, cancel := context.WithTimeout(r.Context(), taskAnswer)
+	defer cancel()
+	return p.tasks.Start(ctx, person, d)
+}
+
+// refusalOf is a refusal of the books as the client sees it. Any other error is returned as it is.
+func refusalOf(err error) error {
+	if !closing.IsRefusal(err) {
+		return err
+	}
+	return delivery.Refuse(delivery.CodeValidationFailed, "Nothing was done: %s.", err)
+}
+
+// writeData answers in the service's envelope.
+func writeData(w http.ResponseWriter, status int, data any) error {
+	text, err := json.Marshal(map[string]any{"success": true, "data": data})
+	if err != nil {
+		return fmt.Errorf("encode an answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the client may have gone
+	return nil
+}
