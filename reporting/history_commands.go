@@ -26,17 +26,36 @@ import (
 )
 
 func newMigrateCommand() *cobra.Command {
-	return newSettingsCommand("migrate", func(c *cobra.Command) error {
-		return withStores(c, false, true, func(_ context.Context, s stores) error {
-			for _, name := range s.applied {
+	var from string
+	c := newSettingsCommand("migrate", func(c *cobra.Command) error {
+		return withUncheckedStores(c, true, true, func(ctx context.Context, s stores) error {
+			did := false
+			if from != "" {
+				taken, err := s.archive.TakeOver(ctx, from, ownerOf(s.ledger))
+				if err != nil {
+					return err
+				}
+				if taken {
+					fmt.Fprintf(c.OutOrStdout(), "the database was that of ledger %s and is now that of ledger %s\n", from, s.ledger.ID())
+				}
+				did = taken
+			}
+
+			applied, err := migrate(ctx, s.ledger, s.archive)
+			for _, name := range applied {
 				fmt.Fprintln(c.OutOrStdout(), "applied", name)
 			}
-			if len(s.applied) == 0 {
+			if err != nil {
+				return err
+			}
+			if !did && len(applied) == 0 {
 				fmt.Fprintln(c.OutOrStdout(), "nothing to do")
 			}
 			return nil
 		})
 	})
+	c.Flags().StringVar(&from, "take-over", "", "the id of the ledger that the database belonged to, which was lost without a backup: it is this environment's ledger's from now on")
+	return c
 }
 
 func newRebuildCommand() *cobra.Command {
@@ -67,12 +86,18 @@ func parseDay(flag, text string) (time.Time, error) {
 	return day, nil
 }
 
+// atMostFlag bounds what `reporting reconcile --remove-unknown` removes.
+const atMostFlag = "at-most"
+
 func newReconcileCommand() *cobra.Command {
 	var day, from, to, account string
 	var scope reconcile.Scope
 	c := newSettingsCommand("reconcile", func(c *cobra.Command) error {
 		if err := readScope(&scope, day, from, to, account); err != nil {
 			return err
+		}
+		if c.Flags().Changed(atMostFlag) && (scope.AtMost < 1 || !scope.RemoveUnknown) {
+			return errors.New("--at-most: want 1 or more, with --remove-unknown")
 		}
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
 			left, out := 0, c.OutOrStdout()
@@ -87,6 +112,9 @@ func newReconcileCommand() *cobra.Command {
 				}
 				fmt.Fprintf(out, "%s: %s\n", date, summary(d))
 			})
+			if errors.Is(err, reconcile.ErrManyUnknown) {
+				return fmt.Errorf("%w. Is this the right Redis, and is it whole? If it is, and these orders are to go: --%s with their number", err, atMostFlag)
+			}
 			if err == nil && left > 0 {
 				err = fmt.Errorf("%d differences between Redis and ClickHouse", left)
 			}
@@ -100,6 +128,7 @@ func newReconcileCommand() *cobra.Command {
 	f.StringVar(&account, "account", "", "one account's id (default: all)")
 	f.BoolVar(&scope.Fix, "fix", false, "export again what differs")
 	f.BoolVar(&scope.RemoveUnknown, "remove-unknown", false, "with --fix, also remove orders from ClickHouse that Redis never had")
+	f.IntVar(&scope.AtMost, atMostFlag, 0, "with --remove-unknown, how many orders may be removed (default: 100, or 1 % of those compared if that is more)")
 	f.DurationVar(&scope.Timeout, "wait", time.Minute, "how long to wait for the exporter to catch up")
 	c.MarkFlagsMutuallyExclusive("day", "from")
 	c.MarkFlagsMutuallyExclusive("day", "to")
@@ -189,7 +218,13 @@ func newBackupCommand() *cobra.Command {
 
 		makeOne := func(context.Context) error {
 			began := time.Now()
-			return withStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
+			return withUncheckedStores(c, true, !withoutHistory, func(ctx context.Context, s stores) error {
+				// What is missing besides, such as a view, is no reason to make no backup.
+				if s.archive != nil {
+					if err := s.archive.CheckOwner(ctx, ownerOf(s.ledger)); err != nil {
+						return err
+					}
+				}
 				m, err := makeBackup(ctx, s.ledger, s.archive, o)
 				if m == nil {
 					return err

@@ -124,16 +124,28 @@ func flagSet(c *cobra.Command, name string) bool {
 type stores struct {
 	ledger  *ledger.Ledger
 	archive *archive.Archive
-	applied []string // files of the schema that were lacking
 	log     *slog.Logger
 	deliver deliver.Settings
 
 	booksKeys journal.Keys
 }
 
-// withStores reads the settings, opens ClickHouse, whose tables it brings up to date,
-// and Redis, as asked for, does the work and closes them.
-func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) (err error) {
+// withStores reads the settings, opens ClickHouse and Redis, as asked for, does the work and closes
+// them. With both it fails when something is missing in ClickHouse's database, or when that is
+// another ledger's.
+func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) error {
+	return withUncheckedStores(c, redis, clickHouse, func(ctx context.Context, s stores) error {
+		if redis && clickHouse {
+			if err := checkHistory(ctx, s.ledger, s.archive); err != nil {
+				return err
+			}
+		}
+		return work(ctx, s)
+	})
+}
+
+// withUncheckedStores does the same whatever ClickHouse's database is.
+func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) (err error) {
 	var settings settings
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
 		return err
@@ -147,10 +159,8 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 			return err
 		}
 		defer func() { err = errors.Join(err, s.archive.Close()) }()
-		if s.applied, err = s.archive.Migrate(c.Context()); err != nil {
-			return err
-		}
 	}
+
 	if redis {
 		if s.ledger, err = ledger.Open(c.Context(), settings.Redis.Ledger(settings.Environment, s.log)); err != nil {
 			return fmt.Errorf("open the ledger: %w", err)

@@ -183,7 +183,8 @@ func adminClient(s admin.Settings) (*admin.Client, error) {
 	return admin.NewClient(s, key)
 }
 
-// listeners is what is served where; history reports whether ClickHouse's tables exist.
+// listeners is what is served where; history reports whether ClickHouse can be used: its tables exist, and
+// are this ledger's.
 func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
 	var err error
 	if p.gate, err = auth.New(l, p.people, p.settings.Access, p.log, p.registry); err != nil {
@@ -222,11 +223,11 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	return list, nil
 }
 
-// once holds back what needs ClickHouse's tables until they are there.
+// once holds back what needs ClickHouse's tables until it can be used.
 func (p *panel) once(history func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !history() {
-			auth.Refuse(w, r, p.log, fmt.Errorf("the tables are not there yet: %w", delivery.ErrUnavailable))
+			auth.Refuse(w, r, p.log, fmt.Errorf("ClickHouse cannot be used yet: %w", delivery.ErrUnavailable))
 			return
 		}
 		next.ServeHTTP(w, r)

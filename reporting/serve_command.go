@@ -139,6 +139,9 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 
 func (s *settings) has(role string) bool { return slices.Contains(s.Roles, role) }
 
+// writesHistory reports whether a role needs ClickHouse. Such a process migrates; the panel does not.
+func (s *settings) writesHistory() bool { return s.has(roleExport) || s.has(roleReconcile) }
+
 func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 	process, err := service.NewProcess(ctx, "reporting", s.Environment, s.Tracing, log)
 	if err != nil {
@@ -171,21 +174,28 @@ type server struct {
 	*service.Process
 	settings settings
 	panel    *panel                          // nil without the role
-	archive  atomic.Pointer[archive.Archive] // nil until the tables were there
+	archive  atomic.Pointer[archive.Archive] // nil until the history was found usable
+
+	owned        atomic.Bool           // the database is this ledger's: people may see what is there
+	historyError atomic.Pointer[error] // why the history was not usable, when it was last tried
 }
 
 // ready reports whether all roles can work. The panel needs no ClickHouse: without it
 // operators see what is live, and customers their orders.
 func (p *server) ready(ctx context.Context) error {
 	a := p.archive.Load()
-	history := p.settings.has(roleExport) || p.settings.has(roleReconcile)
+	history := p.settings.writesHistory()
 	switch {
 	case p.Ledger() == nil:
 		return p.Ready(ctx)
 	case p.panel != nil && p.panel.closed.Load() > 0:
 		return errors.New("the panel does not listen yet")
 	case history && a == nil:
-		return errors.New("waiting for ClickHouse")
+		var cause error
+		if failed := p.historyError.Load(); failed != nil {
+			cause = *failed
+		}
+		return waitingForHistory(cause)
 	}
 	if err := p.Ready(ctx); err != nil || !history {
 		return err
@@ -193,12 +203,12 @@ func (p *server) ready(ctx context.Context) error {
 	return a.Ping(ctx)
 }
 
-// work runs the roles until ctx ends; all but the panel wait for the tables.
+// work runs the roles until ctx ends. All but the panel wait for ClickHouse.
 func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 	p.Log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
 	if p.panel != nil {
-		listeners, err := p.panel.listeners(l, a, func() bool { return p.archive.Load() != nil })
+		listeners, err := p.panel.listeners(l, a.ForPeople(p.owned.Load), func() bool { return p.archive.Load() != nil })
 		if err != nil {
 			return err
 		}
@@ -213,27 +223,20 @@ func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive)
 	return group.Wait()
 }
 
-// keepHistory brings the tables up to date, and runs the roles that write there.
+// keepHistory waits until ClickHouse can be used, and runs the roles that write there.
 func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 	consumer, err := service.Consumer(p.settings.Instance)
 	if err != nil {
 		return err
 	}
-	_, err = service.Retry(ctx, p.Log, "ClickHouse", func() ([]string, error) {
-		applied, err := a.Migrate(ctx)
-		for _, name := range applied {
-			p.Log.Info("schema brought up to date", "file", name)
-		}
-		if err == nil && p.settings.has(roleExport) {
-			err = a.KeepAudit(ctx, p.settings.Export.AuditDays)
-		}
-		return applied, err
-	})
-	if ctx.Err() != nil {
-		return nil
+
+	wait := historyWait{
+		log:    p.Log,
+		open:   func(ctx context.Context) error { return p.openHistory(ctx, l, a) },
+		failed: func(err error) { p.historyError.Store(&err) },
 	}
-	if err != nil {
-		return err
+	if wait.run(ctx) != nil {
+		return nil // ctx has ended
 	}
 	p.archive.Store(a)
 	group, ctx := errgroup.WithContext(ctx)
@@ -258,6 +261,30 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 		group.Go(func() error { deliverer.Run(ctx); return nil })
 	}
 	return group.Wait()
+}
+
+// openHistory migrates when a role writes to ClickHouse. The panel alone only looks: it must start
+// with a user who may read and no more.
+func (p *server) openHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+	owned := a.CheckOwner(ctx, ownerOf(l))
+	p.owned.Store(owned == nil)
+	if !p.settings.writesHistory() {
+		return checkHistory(ctx, l, a)
+	}
+
+	applied, err := migrate(ctx, l, a)
+	for _, name := range applied {
+		p.Log.Info("schema brought up to date", "file", name)
+	}
+	if err != nil {
+		return err
+	}
+
+	p.owned.Store(true)
+	if !p.settings.has(roleExport) {
+		return nil
+	}
+	return a.KeepAudit(ctx, p.settings.Export.AuditDays)
 }
 
 // announcer notifies finance's own system of deliveries, through the gateway; without the gateway's key it does nothing.

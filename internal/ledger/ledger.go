@@ -11,6 +11,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -135,6 +136,7 @@ type core struct {
 	cluster     bool
 	replicas    int // Config.Replicas
 	env         string
+	id          string // of this ledger, see Ledger.ID
 	partitions  []partition
 	global      partition
 	library     *library
@@ -226,7 +228,7 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 			return failure
 		}
 		l.log.Warn("the master of the ledger's meta is away; a copy of it is used", "partitions", copied.partitions, "error", failure)
-		known = []any{copied.partitions, copied.format}
+		known = []any{copied.partitions, copied.format, copied.id}
 	}
 	partitions, err := strconv.Atoi(text(known[0]))
 	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
@@ -238,20 +240,21 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 	if format, err := strconv.Atoi(text(known[1])); err != nil || format != ledgerFormat {
 		return fmt.Errorf("the ledger has format %d, this program reads %d: another release has made it; start this one with an empty Redis", format, ledgerFormat)
 	}
+	l.id = text(known[2])
 	for i, tag := range partitionTags(env, partitions) {
 		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
 	}
 	if l.cluster && failure == nil {
-		l.copyMeta(ctx, env, fixedMeta{text(known[0]), text(known[1])})
+		l.copyMeta(ctx, env, fixedMeta{partitions: text(known[0]), format: text(known[1]), id: l.id})
 	}
 	return nil
 }
 
-// readMeta reads partitions and format, and stores those that are missing. It writes nothing else: a Redis
+// readMeta reads partitions, format and id, and stores those that are missing. It writes nothing else: a Redis
 // without memory refuses every write, also one that would change nothing.
 func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
 	key := l.metaKey()
-	known, err := l.rdb.HMGet(ctx, key, "partitions", "format").Result()
+	known, err := l.rdb.HMGet(ctx, key, "partitions", "format", "id").Result()
 	if err != nil {
 		return nil, failed("reading the ledger's meta", err)
 	}
@@ -262,12 +265,17 @@ func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
 	pipe := l.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
 	pipe.HSetNX(ctx, key, "format", ledgerFormat)
-	read := pipe.HMGet(ctx, key, "partitions", "format")
+	pipe.HSetNX(ctx, key, "id", rand.Text())
+	read := pipe.HMGet(ctx, key, "partitions", "format", "id")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, failed("writing the ledger's meta", err)
 	}
 	return read.Val(), nil
 }
+
+// ID returns the ledger's id, which is drawn at its first start and never changes. A restored backup
+// has that of the ledger that was copied. ClickHouse's database knows by it whose it is.
+func (l *Ledger) ID() string { return l.id }
 
 func (l *core) metaKey() string { return l.global.prefix + "meta" }
 

@@ -20,7 +20,7 @@ func metaCopyKeys(env byte) []string {
 }
 
 // fixedMeta is what of the meta never changes.
-type fixedMeta struct{ partitions, format string }
+type fixedMeta struct{ partitions, format, id string }
 
 // readMetaCopies returns the copies that the masters have which answer; the zero value where there is none.
 func (l *core) readMetaCopies(ctx context.Context, env byte) (copies []fixedMeta, answered []bool) {
@@ -28,13 +28,13 @@ func (l *core) readMetaCopies(ctx context.Context, env byte) (copies []fixedMeta
 		pipe := l.rdb.Pipeline()
 		reads := make([]*redis.SliceCmd, len(keys))
 		for i, key := range keys {
-			reads[i] = pipe.HMGet(ctx, key, "partitions", "format")
+			reads[i] = pipe.HMGet(ctx, key, "partitions", "format", "id")
 		}
 		_, err := pipe.Exec(ctx)
 		found := make([]fixedMeta, len(keys))
 		for i, read := range reads {
-			if values := read.Val(); len(values) == 2 {
-				found[i] = fixedMeta{text(values[0]), text(values[1])}
+			if values := read.Val(); len(values) == 3 {
+				found[i] = fixedMeta{partitions: text(values[0]), format: text(values[1]), id: text(values[2])}
 			}
 		}
 		return found, err
@@ -49,7 +49,7 @@ func (l *core) metaCopy(ctx context.Context, env byte) (fixedMeta, bool) {
 	}
 	copies, _ := l.readMetaCopies(ctx, env)
 	for _, meta := range copies {
-		if meta.partitions != "" && meta.format != "" {
+		if meta.partitions != "" && meta.format != "" && meta.id != "" {
 			return meta, true
 		}
 	}
@@ -67,6 +67,7 @@ func (l *core) copyMeta(ctx context.Context, env byte, meta fixedMeta) {
 		pipe := l.rdb.Pipeline()
 		pipe.HSetNX(ctx, keys[i], "partitions", meta.partitions)
 		pipe.HSetNX(ctx, keys[i], "format", meta.format)
+		pipe.HSetNX(ctx, keys[i], "id", meta.id)
 		if _, err := pipe.Exec(ctx); err != nil {
 			l.log.Warn("a copy of the ledger's meta is missing, which a start without the master of the meta needs", "error", err)
 			return

@@ -39,6 +39,7 @@ func NewArchiveOn(e *Env, c *testserver.ClickHouse) *ArchiveEnv {
 	env.Archive = env.OpenArchive()
 	_, err := env.Archive.Migrate(e.T.Context())
 	Must(e.T, err)
+	Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
 	return env
 }
 

@@ -45,6 +45,9 @@ type Archive struct {
 
 	// seenCertificate is WatchCertificate's; nil: nobody watches.
 	seenCertificate func(ends time.Time)
+
+	// isOurs is ForPeople's; nil: the archive is a program's own.
+	isOurs func() bool
 }
 
 // Open reads the settings. It connects to nothing.
@@ -84,9 +87,29 @@ func (a *Archive) WatchCertificate(seen func(ends time.Time)) { a.seenCertificat
 // Close gives the connections back. No call may be in progress.
 func (a *Archive) Close() error { return errors.Join(a.conn.Close(), a.server.Close()) }
 
+// ForPeople returns the same archive for those who look at it. Nothing is read before isOurs answers
+// true: until then it may be another ledger's database. What an administrator of ClickHouse has to fix
+// counts as unavailable, too: a wrong password, missing rights, missing tables.
+func (a *Archive) ForPeople(isOurs func() bool) *Archive {
+	shown := *a
+	shown.isOurs = isOurs
+	return &shown
+}
+
+// checkOurs fails with delivery.ErrUnavailable before the archive may be shown to people.
+func (a *Archive) checkOurs() error {
+	if a.isOurs == nil || a.isOurs() {
+		return nil
+	}
+	return fmt.Errorf("clickhouse at %s: %w: it is not known yet whose database %s is", a.address, delivery.ErrUnavailable, a.database)
+}
+
 // Ping reports whether ClickHouse answers, and accepts the credentials.
 func (a *Archive) Ping(ctx context.Context) error {
-	return a.fault(ctx, "ping", a.server.Ping(ctx))
+	if err := a.fault(ctx, "ping", a.server.Ping(ctx)); err != nil {
+		return err
+	}
+	return a.checkOurs()
 }
 
 // maxQuerySize leaves room for lists of MaxListed ids.
@@ -108,6 +131,10 @@ var reading = clickhouse.Settings{
 // query. args are clickhouse.Named values for parameters such as {day:Date}. Tables are
 // read with FINAL.
 func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows) error, args ...any) error {
+	if err := a.checkOurs(); err != nil {
+		return err
+	}
+
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rows, err := a.conn.Query(clickhouse.Context(running, clickhouse.WithSettings(reading)), query, args...)
@@ -259,6 +286,11 @@ var authenticationErrors = []proto.Error{
 	proto.ErrAuthenticationFailed, proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword,
 }
 
+// administrationErrors are what an administrator of ClickHouse has to fix.
+var administrationErrors = append([]proto.Error{
+	proto.ErrUnknownDatabase, proto.ErrUnknownTable, proto.ErrReadonly, proto.ErrDatabaseAccessDenied, proto.ErrAccessDenied,
+}, authenticationErrors...)
+
 // permanentErrors do not pass: the statement or the schema is wrong, or the user may not.
 var permanentErrors = append([]proto.Error{
 	proto.ErrSyntaxError, proto.ErrNotImplemented, proto.ErrReadonly,
@@ -300,7 +332,8 @@ func (a *Archive) fault(ctx context.Context, doing string, err error) error {
 	default:
 		err = fmt.Errorf("%s, %s: %w", at, doing, err)
 	}
-	if slices.Contains(permanentErrors, code) {
+	isExcused := a.isOurs != nil && slices.Contains(administrationErrors, code)
+	if slices.Contains(permanentErrors, code) && !isExcused {
 		return err
 	}
 	return &unavailable{err}

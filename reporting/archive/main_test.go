@@ -3,6 +3,7 @@ package archive
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -175,3 +176,5 @@ func requireStored(t testing.TB, a *Archive, from, to time.Time, want ...*delive
 		t.Errorf("nobody stored %s", s.Describe())
 	}
 }
+
+func isUnavailable(err error) bool { return errors.Is(err, delivery.ErrUnavailable) }

@@ -54,6 +54,28 @@ func (a *Archive) Migrate(ctx context.Context) (applied []string, err error) {
 	return a.migrate(ctx, own)
 }
 
+// ErrIncomplete reports that something is missing in the database, which `reporting migrate` makes.
+var ErrIncomplete = errors.New("it is not complete: run `reporting migrate`")
+
+// Check is nil when nothing is missing that Migrate makes, and otherwise wraps ErrIncomplete. It
+// changes nothing.
+func (a *Archive) Check(ctx context.Context) error {
+	own, err := a.readSchema()
+	if err != nil {
+		return err
+	}
+	_, missing, err := a.look(ctx, own)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+
+	var names []string
+	for _, m := range missing {
+		names = append(names, m.name)
+	}
+	return fmt.Errorf("database %s of clickhouse at %s: %w: missing are %s", a.database, a.address, ErrIncomplete, strings.Join(names, ", "))
+}
+
 func (a *Archive) migrate(ctx context.Context, s *schema) (applied []string, err error) {
 	found, missing, err := a.look(ctx, s)
 	if err != nil || len(missing) == 0 {
@@ -158,7 +180,7 @@ func (a *Archive) recorded(ctx context.Context) (*recorded, error) {
 	return found, err
 }
 
-// checkLayout reports whether schema_migrations exists. It refuses a single server's database
+// checkLayout reports whether schema_migrations exists. It fails for a single server's database
 // when the settings name a cluster, and the other way round: its tables are others.
 func (a *Archive) checkLayout(ctx context.Context) (exists bool, err error) {
 	var tables uint64
@@ -373,7 +395,7 @@ func (l layout) local(table string) string {
 
 // physical is the table that holds the rows of t: one that all servers share is not distributed.
 func (l layout) physical(t *table) string {
-	if t == journalTable || t == reconciledDays || t == deliveries {
+	if t == journalTable || t == reconciledDays || t == deliveries || t == identity {
 		return t.name
 	}
 	return l.local(t.name)

@@ -230,8 +230,14 @@ var (
 	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
 	deliveries     = listedTable("deliveries", "target String; folder String; file String; sha256 String; at DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliveries}
+	identity = listedTable(Identity, "number UInt32; environment String; ledger String; since DateTime64(3, 'UTC')")
+
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliveries, identity}
 )
+
+// Identity is the name of the table that says whose the database is. A database without any order
+// has a row in it.
+const Identity = "identity"
 
 // Tables are the names of the tables that hold rows.
 func Tables() (names []string) {

@@ -298,7 +298,7 @@ func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, me
 	}
 	var has []string
 	for _, name := range archive.Tables() {
-		if counts[name] > 0 {
+		if counts[name] > 0 && name != archive.Identity { // whoever made the tables wrote whose they are
 			has = append(has, fmt.Sprintf("%d rows of %s", counts[name], name))
 		}
 	}

@@ -236,7 +236,7 @@ func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
 func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	repairable := differences{}
 	for _, x := range d.Differences {
-		if x.kind == held || x.kind == misplaced || x.kind == unknown && s.RemoveUnknown {
+		if x.kind == held || x.kind == misplaced || x.kind == unknown && s.removable[x.Order] {
 			repairable[x.Order] = x
 		}
 	}

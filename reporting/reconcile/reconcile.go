@@ -33,11 +33,28 @@ type Scope struct {
 	// Fix exports again what differs, and removes rows that are in the way.
 	Fix bool
 	// RemoveUnknown lets Fix also remove orders that Redis never had. To a Redis that has
-	// lost its data, or to a wrong one, all of finance's history is unknown.
+	// lost its data, or to a wrong one, all of finance's history is unknown. They are counted first,
+	// and nothing is removed or repaired when there are too many (ErrManyUnknown).
 	RemoveUnknown bool
+	// AtMost is how many orders RemoveUnknown may remove; 0: maxUnknown, or maxUnknownShare of those
+	// that are compared.
+	AtMost int
 	// Timeout is how long to wait for the exporter; 0: 1 min.
 	Timeout time.Duration
+
+	// removable are the orders that were counted and may be removed.
+	removable map[delivery.OrderID]bool
 }
+
+// How many orders RemoveUnknown removes unless AtMost says how many there may be: whichever is more.
+const (
+	maxUnknown      = 100
+	maxUnknownShare = 0.01 // of the orders that Redis holds in the scope
+)
+
+// ErrManyUnknown reports that ClickHouse has so many orders that Redis never had that Redis, rather
+// than ClickHouse, may be the wrong one.
+var ErrManyUnknown = errors.New("too many orders that Redis never had")
 
 // Difference is an order on which the two sides differ.
 type Difference struct {
@@ -99,6 +116,11 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler { return &Reconciler{
 // panel. An error is what kept it from comparing; differences are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	s.Timeout = cmp.Or(s.Timeout, time.Minute)
+	if s.Fix && s.RemoveUnknown {
+		if err := r.countUnknown(ctx, &s); err != nil {
+			return err
+		}
+	}
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
 	held, unreadable := r.index(ctx, &s)
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
@@ -123,6 +145,46 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	}
 	note.At = r.ledger.Now()
 	return r.archive.NoteReconciliation(ctx, &note)
+}
+
+// countUnknown compares everything once without a change, and notes the orders that Redis never had,
+// so that no others are removed. It fails with ErrManyUnknown when there are too many.
+func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
+	counting := *s
+	counting.Fix = false
+	held, unreadable := r.index(ctx, &counting)
+	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
+		return unreadable // Run names what else cannot be read
+	}
+
+	s.removable = map[delivery.OrderID]bool{}
+	compared := 0
+	for day := archive.BusinessDay(s.From); !day.After(s.To); day = day.AddDate(0, 0, 1) {
+		d, err := r.settledDay(ctx, &counting, day, held[day])
+		if err != nil {
+			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
+		}
+		compared += d.Compared
+		for i := range d.Differences {
+			if d.Differences[i].kind == unknown {
+				s.removable[d.Differences[i].Order] = true
+			}
+		}
+	}
+
+	most := s.mostRemoved(compared)
+	if len(s.removable) > most {
+		return fmt.Errorf("%w: there are %d and at most %d may be removed, where Redis holds %d; nothing was changed", ErrManyUnknown, len(s.removable), most, compared)
+	}
+	return nil
+}
+
+// mostRemoved returns how many orders may be removed where Redis holds so many.
+func (s *Scope) mostRemoved(compared int) int {
+	if s.AtMost > 0 {
+		return s.AtMost
+	}
+	return max(maxUnknown, int(maxUnknownShare*float64(compared)))
 }
 
 // index lists the orders in scope that Redis holds, by day and account: 16 bytes each.

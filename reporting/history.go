@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// ownerOf is whom a ledger's database in ClickHouse names.
+func ownerOf(l *ledger.Ledger) archive.Owner {
+	return archive.Owner{Environment: l.Environment(), Ledger: l.ID()}
+}
+
+// checkHistory is nil when ClickHouse's database is the ledger's and nothing is missing there. It
+// changes nothing. See archive.ErrOtherOwner and archive.ErrIncomplete.
+func checkHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+	owned := a.CheckOwner(ctx, ownerOf(l))
+	if owned != nil && !errors.Is(owned, archive.ErrIncomplete) {
+		return owned
+	}
+	if err := a.Check(ctx); err != nil {
+		return err
+	}
+	return owned
+}
+
+// migrateLock is the name of the lock under which one process at a time migrates.
+const migrateLock = "migrate"
+
+// migrate makes what is missing in ClickHouse's database, and notes there whose it is. It returns
+// the names of what it applied. When nothing is missing it only reads.
+func migrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) (applied []string, err error) {
+	err = checkHistory(ctx, l, a)
+	if !errors.Is(err, archive.ErrIncomplete) {
+		return nil, err
+	}
+
+	err = l.Alone(ctx, migrateLock, func(ctx context.Context) error {
+		applied, err = a.Migrate(ctx)
+		if err != nil {
+			return err
+		}
+		return a.Claim(ctx, ownerOf(l))
+	})
+	return applied, err
+}
+
+// How long the roles that need ClickHouse wait before they try again.
+const (
+	shortHistoryPause = 100 * time.Millisecond
+	longHistoryPause  = 2 * time.Second
+	fixHistoryPause   = 10 * time.Second // what a person has to fix first
+)
+
+// A historyWait repeats what opens the history until it succeeds, whatever ClickHouse answers: the
+// pages that need only Redis are served meanwhile. It logs each trouble once.
+type historyWait struct {
+	log  *slog.Logger
+	open func(context.Context) error
+	// failed gets each error.
+	failed func(error)
+}
+
+// run returns when open has succeeded, and otherwise the error of ctx.
+func (h *historyWait) run(ctx context.Context) error {
+	logged := ""
+	for pause := shortHistoryPause; ; pause = min(2*pause, longHistoryPause) {
+		err := h.open(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			return nil
+		}
+		h.failed(err)
+
+		trouble := "unavailable" // the error's text names ports, which differ each time
+		passes := errors.Is(err, delivery.ErrUnavailable)
+		if !passes {
+			trouble = err.Error()
+			pause = fixHistoryPause
+		}
+		if trouble != logged && passes {
+			h.log.Warn("waiting for ClickHouse", "error", err)
+		}
+		if trouble != logged && !passes {
+			h.log.Error("ClickHouse cannot be used until this is fixed; it is tried again every "+fixHistoryPause.String(), "error", err)
+		}
+		logged = trouble
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// waitingForHistory is the error of /readyz while the history is not open.
+func waitingForHistory(cause error) error {
+	if cause == nil {
+		return errors.New("waiting for ClickHouse")
+	}
+	return fmt.Errorf("waiting for ClickHouse: %w", cause)
+}
