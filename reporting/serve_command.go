@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -244,6 +245,7 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 		exporter := export.New(l, a, p.settings.Export, consumer, p.Log, p.Registry)
 		exporter.Tracer = p.Tracer
 		group.Go(func() error { return exporter.Run(ctx) })
+		group.Go(func() error { p.keepAudit(ctx, a); return nil })
 	}
 	if p.settings.has(roleReconcile) {
 		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.settings.ClickHouse.BooksKeys, p.Log)
@@ -266,8 +268,8 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 // openHistory migrates when a role writes to ClickHouse. The panel alone only looks: it must start
 // with a user who may read and no more.
 func (p *server) openHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-	owned := a.CheckOwner(ctx, ownerOf(l))
-	p.owned.Store(owned == nil)
+	err := a.CheckOwner(ctx, ownerOf(l))
+	p.owned.Store(err == nil)
 	if !p.settings.writesHistory() {
 		return checkHistory(ctx, l, a)
 	}
@@ -281,10 +283,18 @@ func (p *server) openHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	}
 
 	p.owned.Store(true)
-	if !p.settings.has(roleExport) {
-		return nil
-	}
-	return a.KeepAudit(ctx, p.settings.Export.AuditDays)
+	return nil
+}
+
+// auditInterval is how often the exporter looks whether ClickHouse keeps the audit trail for as long as
+// the settings say.
+const auditInterval = time.Minute
+
+// keepAudit has ClickHouse keep the audit trail for as long as the settings say, until ctx ends. Exporting
+// does not wait for it: it changes the schema after the settings have changed.
+func (p *server) keepAudit(ctx context.Context, a *archive.Archive) {
+	service.Repeat(ctx, p.Log, auditInterval, "how long ClickHouse keeps the audit trail cannot be set", "how long ClickHouse keeps the audit trail is set again",
+		func(ctx context.Context) error { return a.KeepAudit(ctx, p.settings.Export.AuditDays) })
 }
 
 // announcer notifies finance's own system of deliveries, through the gateway; without the gateway's key it does nothing.

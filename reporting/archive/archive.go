@@ -101,7 +101,7 @@ func (a *Archive) checkOurs() error {
 	if a.isOurs == nil || a.isOurs() {
 		return nil
 	}
-	return fmt.Errorf("clickhouse at %s: %w: it is not known yet whose database %s is", a.address, delivery.ErrUnavailable, a.database)
+	return &unavailable{fmt.Errorf("clickhouse at %s: it is not known yet whose database %s is", a.address, a.database)}
 }
 
 // Ping reports whether ClickHouse answers, and accepts the credentials.
