@@ -45,7 +45,7 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 	steps := []step{s.build, restore("--check"),
 		func(context.Context) error { return s.moveAside(replace) },
 		restore("--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
-		s.startRedis, s.startClickHouse, restore(),
+		s.startRedis, s.startClickHouse, s.command(BackupUser, "migrate"), restore(),
 		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) }}
 	if drill != nil {
 		steps = append(steps, drill(s)...)

@@ -147,6 +147,37 @@ func TestMigrate_LooksAgainBeforeEachFile(t *testing.T) {
 	}
 }
 
+// Of several at once, one that is killed at any moment leaves what the others end.
+func TestMigrate_OneOfSeveralIsKilled(t *testing.T) {
+	t.Parallel()
+	e := testserver.SharedClickHouse(t)
+	rounds := 3
+	if testserver.Long {
+		rounds = 30
+	}
+	for round := range rounds {
+		database := e.NewDatabase(t)
+		var running sync.WaitGroup
+		for i := range 3 {
+			a := open(t, e, database)
+			running.Go(func() {
+				ctx, kill := context.WithCancel(t.Context())
+				defer kill()
+				if i == 0 {
+					time.AfterFunc(time.Duration(round*97%1000)*time.Millisecond, kill)
+				}
+				if _, err := a.Migrate(ctx); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		a := open(t, e, database)
+		requireOwnViews(t, a)
+		noError(t, a.Check(t.Context()))
+	}
+}
+
 func TestMigrate_TwoAtOnce(t *testing.T) {
 	t.Parallel()
 	e := testserver.SharedClickHouse(t)
@@ -167,6 +198,7 @@ func TestMigrate_TwoAtOnce(t *testing.T) {
 		}
 		running.Wait()
 		a := open(t, e, database)
+		requireOwnViews(t, a)
 		if applied, err := a.Migrate(t.Context()); err != nil || len(applied) != 0 {
 			t.Errorf("afterwards %v is applied: %v", applied, err)
 		}
