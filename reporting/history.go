@@ -41,7 +41,7 @@ func migrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) (applied
 		return nil, err
 	}
 
-	err = l.Alone(ctx, migrateLock, func(ctx context.Context) error {
+	err = l.Exclusively(ctx, migrateLock, func(ctx context.Context) error {
 		applied, err = a.Migrate(ctx)
 		if err != nil {
 			return err

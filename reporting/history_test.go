@@ -102,6 +102,15 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 	e.AwaitExported()
 	testenv.Must(t, errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()))
 
+	// A view that is missing keeps commands from going on, but for a backup.
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".schema_migrations DELETE WHERE name = 'views' SETTINGS mutations_sync = 2")
+	if said, err := run(t, e, p.URL, "reconcile"); err == nil || !strings.Contains(said, "missing are views") {
+		t.Errorf("reconcile without views: %v, said %s", err, said)
+	}
+	if said, err := run(t, e, p.URL, "backup", "--to", filepath.Join(t.TempDir(), "b")); err != nil || !strings.Contains(said, "is whole") {
+		t.Errorf("backup without views: %v, said %s", err, said)
+	}
+
 	mu.Lock()
 	defer mu.Unlock()
 	for _, statement := range changes {
@@ -127,12 +136,16 @@ func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 			t.Errorf("%s: %v, said %s", command, err, said)
 		}
 	}
+	s := startPanel(t, e, e.ClickHouse.URL, "panel")
+	testserver.Await(t, "the panel says what is missing", func() bool { return strings.Contains(s.log.String(), "run `reporting migrate`") })
 	if got := tables(); got != "0\n" {
 		t.Errorf("%s tables were made", got)
 	}
 	if said, err := run(t, e, e.ClickHouse.URL, "migrate"); err != nil || !strings.Contains(said, "applied 0001_orders.sql") {
 		t.Errorf("%v, said %s", err, said)
 	}
+	s.awaitReports(t, "200") // the panel goes on by itself
+	testenv.Must(t, s.stop())
 	if said, err := run(t, e, e.ClickHouse.URL, "migrate"); err != nil || !strings.Contains(said, "nothing to do") {
 		t.Errorf("%v, said %s", err, said)
 	}

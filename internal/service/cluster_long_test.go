@@ -49,6 +49,9 @@ func TestConnect_WhileAMasterIsAway(t *testing.T) {
 			t.Errorf("without master %d: not ready: %v", i, err)
 		}
 		tokens, err := l.Ownership.Tokens(t.Context())
+		if l.ID() == "" || l.ID() != first.ID() {
+			t.Errorf("without master %d: the ledger is %q, was %q", i, l.ID(), first.ID())
+		}
 		if l.Partitions() != 12 || len(tokens) != 8 || err == nil {
 			t.Errorf("without master %d: %d partitions, of which %d can be read: %v", i, l.Partitions(), len(tokens), err)
 		}

@@ -213,13 +213,14 @@ func TestSchema_ClusterTables(t *testing.T) {
 		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/delivery/closed_orders_local', '{replica}')",
 		"ENGINE = Distributed('main', 'delivery', 'closed_days_local', cityHash64(account_id))",
 		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/all/delivery/journal', '{shard}_{replica}')",
+		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/all/delivery/identity', '{shard}_{replica}')",
 		"ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/all/delivery/schema_migrations', '{shard}_{replica}')",
 	} {
 		if !strings.Contains(sql, want) {
 			t.Errorf("missing: %s", want)
 		}
 	}
-	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 11 {
+	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 12 {
 		t.Errorf("%d tables recognise repeated inserts", n)
 	}
 	if strings.Contains(sql, "non_replicated") {

@@ -53,7 +53,7 @@ func ManifestsIn(file []byte) ([]string, error) {
 // must be what was sealed. It returns the entries that were brought back, also with an error.
 func (b *Books) Recover(ctx context.Context, manifests []string, progress func(string)) ([]Entry, error) {
 	var recovered []Entry
-	err := b.ledger.Books.Exclusively(ctx, "recover", func(ctx context.Context) error {
+	err := b.ledger.Exclusively(ctx, "recover", func(ctx context.Context) error {
 		missing, err := b.missing(ctx, manifests)
 		if err != nil {
 			return err
@@ -68,9 +68,6 @@ func (b *Books) Recover(ctx context.Context, manifests []string, progress func(s
 		}
 		return nil
 	})
-	if errors.Is(err, ledger.ErrConflict) {
-		err = fmt.Errorf("%w: another process is recovering the books", delivery.ErrUnavailable)
-	}
 	return recovered, err
 }
 

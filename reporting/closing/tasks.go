@@ -140,7 +140,7 @@ func (b *Books) LastTask(ctx context.Context) (Task, error) {
 }
 
 func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
-	s.err = t.books.ledger.Books.Exclusively(ctx, "decision", func(ctx context.Context) error {
+	s.err = t.books.ledger.Exclusively(ctx, "decision", func(ctx context.Context) error {
 		reported := &report{tasks: t, task: s.task}
 		stop := reported.repeat(ctx)
 		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { reported.step(ctx, step) })
@@ -149,7 +149,7 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 		s.task = reported.end(context.WithoutCancel(ctx), outcome, err)
 		return err
 	})
-	if errors.Is(s.err, ledger.ErrConflict) {
+	if errors.Is(s.err, ledger.ErrBusy) {
 		s.err = t.busy(ctx)
 	}
 	if s.err != nil && !IsRefusal(s.err) {

@@ -12,8 +12,8 @@ import (
 // addUnknown stores so many orders that Redis never had beside those of the day.
 func (s *env) addUnknown(n int) {
 	s.T.Helper()
-	s.spoil(fmt.Sprintf(`INSERT INTO TABLE orders SELECT * REPLACE (reinterpretAsUUID(sipHash128(number)) AS order_id)
-		FROM (SELECT * FROM DB.orders FINAL ORDER BY order_id LIMIT 1) AS o CROSS JOIN numbers(%d) AS n`, n))
+	s.spoil(fmt.Sprintf(`INSERT INTO TABLE orders SELECT * REPLACE (reinterpretAsUUID(sipHash128(arrayJoin(range(%d)))) AS order_id)
+		FROM DB.orders FINAL ORDER BY orders.order_id LIMIT %[1]d`, n))
 }
 
 // Many orders that Redis never had say that it is another Redis, or that it has lost its data: then
