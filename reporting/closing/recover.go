@@ -3,15 +3,12 @@ package closing
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
-	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/reporting/journal"
 )
 

@@ -90,16 +90,19 @@ type style struct {
 	mark      string // before everything
 	separator byte   // of columns
 	end       string // of a line
+	// disarm puts an apostrophe before a text that a spreadsheet could take for a formula.
+	// A program would read it as a part of the text, so that two ids could become one.
+	disarm bool
 }
 
 var (
 	// spreadsheetCSV is what a spreadsheet in Turkish opens with a double click: the
 	// byte order mark means UTF-8, and the comma is the decimal point.
-	spreadsheetCSV = style{decimal: ',', local: true, mark: "\ufeff", separator: ';', end: "\r\n"}
+	spreadsheetCSV = style{decimal: ',', local: true, mark: "\ufeff", separator: ';', end: "\r\n", disarm: true}
 	// commaCSV is the same for one in English.
-	commaCSV = style{decimal: '.', local: true, mark: "\ufeff", separator: ',', end: "\r\n"}
+	commaCSV = style{decimal: '.', local: true, mark: "\ufeff", separator: ',', end: "\r\n", disarm: true}
 	// plainCSV is for programs and for SHA-256: RFC 4180 but for the line feed at
-	// the end of a line, times exact and with their offset.
+	// the end of a line, texts byte for byte, times exact and with their offset.
 	plainCSV = style{decimal: '.', separator: ',', end: "\n"}
 )
 
@@ -192,18 +195,24 @@ func (c *csvSink) row(value func(column int)) error {
 
 func (c *csvSink) End(Summary) error { return c.w.Flush() }
 
-// appendText writes a text that no spreadsheet executes. Both separators are quoted, for
-// programs that guess the wrong one.
-func (c *csvSink) appendText(dst []byte, s string) []byte {
+// appendText writes a text. Both separators are quoted, for programs that guess the wrong
+// one.
+func (c *csvSink) appendText(dst []byte, text string) []byte {
 	prefix := ""
-	if beginsFormula(s) {
+	if c.disarm && beginsFormula(text) {
 		prefix = "'"
 	}
-	if !strings.ContainsAny(s, "\"\r\n\t,;") && (s == "" || s[0] != ' ' && s[len(s)-1] != ' ') {
-		return append(append(dst, prefix...), s...)
+
+	blankAtAnEnd := strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ")
+	if !blankAtAnEnd && !strings.ContainsAny(text, "\"\r\n\t,;") {
+		dst = append(dst, prefix...)
+		return append(dst, text...)
 	}
-	dst = append(append(dst, '"'), prefix...)
-	return append(append(dst, strings.ReplaceAll(s, `"`, `""`)...), '"')
+
+	dst = append(dst, '"')
+	dst = append(dst, prefix...)
+	dst = append(dst, strings.ReplaceAll(text, `"`, `""`)...)
+	return append(dst, '"')
 }
 
 // beginsFormula reports whether a spreadsheet could take a text for a formula: it begins

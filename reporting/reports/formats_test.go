@@ -25,6 +25,8 @@ func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 		for _, row := range want {
 			for i := range row {
 				switch r.Columns[i].Kind {
+				case Text:
+					row[i] = disarmed(row[i])
 				case Money:
 					row[i] = strings.Replace(row[i], ".", ",", 1)
 				case Time:
@@ -41,6 +43,14 @@ func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 		}
 		sameRows(t, r.Name, readCSV(t, rest, ';', r), want)
 	}
+}
+
+// disarmed is a text of the samples as a CSV for spreadsheets has it.
+func disarmed(text string) string {
+	if text == "\tSekme" || strings.IndexAny(strings.TrimLeft(text, " \ufeff"), "=+-@") == 0 {
+		return "'" + text
+	}
+	return text
 }
 
 func TestCSVComma_DiffersInSeparatorAndDecimalPointAlone(t *testing.T) {
@@ -98,7 +108,7 @@ func TestJSON_SaysTheSame(t *testing.T) {
 			}
 			got = append(got, row)
 		}
-		sameRows(t, r.Name, got, unescaped(plain(t, a, r, p)))
+		sameRows(t, r.Name, got, plain(t, a, r, p))
 		if answer.Data.Totals["rows"] != json.Number(fmt.Sprint(len(got))) {
 			t.Errorf("%s: totals %v", r.Name, answer.Data.Totals)
 		}
@@ -191,7 +201,7 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 				}
 			}
 		}
-		sameRows(t, r.Name, got, unescaped(plain(t, a, r, p)))
+		sameRows(t, r.Name, got, plain(t, a, r, p))
 	}
 }
 
@@ -268,7 +278,7 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 	t.Parallel()
 	a, _ := exampleArchive(t)
 	p := allDays.params()
-	want := unescaped(plain(t, a, statement, p))
+	want := plain(t, a, statement, p)
 	for _, rows := range []int{len(want) / 3, len(want), len(want) + 1, len(want) + 2, len(want) + xlsxHeader, len(want) + xlsxHeader + 1, 7} {
 		var b bytes.Buffer
 		x := newXLSX(&b).(*xlsxSink)

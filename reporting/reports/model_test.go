@@ -13,7 +13,7 @@ import (
 
 // The reports once more, worked out from the sample in whole kuruş and without
 // anything that the reports themselves are made of. Rows are as csv-plain has
-// them, without its escapes.
+// them.
 
 var local = time.FixedZone("", 3*3600)
 

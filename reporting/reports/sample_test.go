@@ -19,9 +19,9 @@ type sample struct {
 var (
 	accounts = []delivery.AccountID{{1}, {2, 0xff}, {0xfe, 3}}
 	fleets   = []delivery.FleetID{{7}, {0xf0, 1}}
-	// The same store id in several accounts; names that a spreadsheet could
-	// stumble over.
-	storeIDs   = []string{"moda", "şube-2", "=1+1"}
+	// The same store id in several accounts; ids and names that a spreadsheet could
+	// take for formulas, and such as a writer could make equal to another one.
+	storeIDs   = []string{"moda", "şube-2", "=1+1", "-1001", "'-1001", "\ufeff-1001"}
 	storeNames = []string{"Çiğköfteci Ömer, İğdır", "=1+1", "+cmd|' /C calc'!A0", "@SUM(A1:A9)", "-2+3", `Ağa "Usta"; Şube`, " =2+2", "\tSekme", "Satır\nSonu", ""}
 )
 
