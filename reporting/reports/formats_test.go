@@ -2,17 +2,20 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/xuri/excelize/v2"
+	"pgregory.net/rapid"
 )
 
 //rule:finance/csv-in-utf-8-with-bom
@@ -201,8 +204,20 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 				}
 			}
 		}
-		sameRows(t, r.Name, got, plain(t, a, r, p))
+		sameRows(t, r.Name, got, toTheSecond(r, plain(t, a, r, p)))
 	}
+}
+
+// toTheSecond cuts the times of rows, as a spreadsheet's are.
+func toTheSecond(r *Report, rows [][]string) [][]string {
+	for _, row := range rows {
+		for i := range row {
+			if r.Columns[i].Kind == Time && row[i] != "" {
+				row[i] = row[i][:19] + ".000+03:00"
+			}
+		}
+	}
+	return rows
 }
 
 func isNumber(c *Column) bool { return c.Kind != Text }
@@ -322,6 +337,77 @@ func TestXLSX_HoldsKurusExactly(t *testing.T) {
 	if got := xlsxValue(Money, widestExact+1); got != "10000000000000.00" {
 		t.Errorf("%v", got)
 	}
+}
+
+// oneTime is a report with one column of times.
+var oneTime = &Report{Name: "times", Columns: []Column{{Key: "at", Heading: "At", Kind: Time}}}
+
+// shownTimes are times as a format shows them.
+func shownTimes(t rapid.TB, f *Format, times []int64) []string {
+	t.Helper()
+
+	var file bytes.Buffer
+	sink := f.Sink(&file)
+	err := sink.Begin(oneTime, Params{})
+	for _, at := range times {
+		err = cmp.Or(err, sink.Row([]Cell{{Number: at, Given: true}}))
+	}
+	if err := cmp.Or(err, sink.End(Summary{Totals: make([]Cell, 1)})); err != nil {
+		t.Fatalf("%v", err)
+	}
+
+	if f != XLSX {
+		lines := strings.Split(strings.TrimSuffix(file.String(), "\r\n"), "\r\n")
+		return lines[1:]
+	}
+
+	book, err := excelize.OpenReader(&file)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer book.Close()
+	rows, err := book.GetRows(oneTime.Name, excelize.Options{RawCellValue: true})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var shown []string
+	for _, row := range rows[xlsxHeader:] {
+		days, err := strconv.ParseFloat(row[0], 64)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		// Spreadsheets round what they show to the second.
+		midnight := time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC).AddDate(0, 0, int(math.Floor(days)))
+		seconds := math.Round((days - math.Floor(days)) * 86_400)
+		shown = append(shown, midnight.Add(time.Duration(seconds)*time.Second).Format("2006-01-02 15:04:05"))
+	}
+	return shown
+}
+
+func TestTimes_AreTheSameSecondInEverySpreadsheet(t *testing.T) {
+	t.Parallel()
+	times := []int64{
+		moment("2026-11-30T23:59:59.999+03:00").UnixMilli(), moment("2026-12-31T23:59:59.500+03:00").UnixMilli(),
+		moment("2026-11-30T00:00:00.000+03:00").UnixMilli(), moment("2026-11-30T12:00:00.001+03:00").UnixMilli(),
+		moment("1969-12-31T23:59:59.999+03:00").UnixMilli(),
+	}
+	want := []string{"2026-11-30 23:59:59", "2026-12-31 23:59:59", "2026-11-30 00:00:00", "2026-11-30 12:00:00", "1969-12-31 23:59:59"}
+	for _, f := range []*Format{CSV, CSVComma, XLSX} {
+		got := shownTimes(t, f, times)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", f.Name, got, want)
+		}
+	}
+
+	century := rapid.Int64Range(0, moment("2100-12-31T00:00:00.000+03:00").UnixMilli())
+	aroundASecond := rapid.Map(century, func(at int64) int64 { return at - at%1000 + 999 })
+	rapid.Check(t, func(t *rapid.T) {
+		times := rapid.SliceOfN(rapid.OneOf(century, aroundASecond), 1, 100).Draw(t, "times")
+		inCSV, inXLSX := shownTimes(t, CSV, times), shownTimes(t, XLSX, times)
+		if !slices.Equal(inCSV, inXLSX) {
+			t.Fatalf("%q in CSV, %q in XLSX", inCSV, inXLSX)
+		}
+	})
 }
 
 func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {

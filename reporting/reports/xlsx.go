@@ -6,6 +6,7 @@ import (
 	"compress/flate"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/xuri/excelize/v2"
 
@@ -166,6 +167,9 @@ func (x *xlsxSink) Row(cells []Cell) error {
 
 // xlsxValue is a value as a workbook has it: amounts are floats, or texts beyond 15
 // digits; dates are local days since 1899-12-30, with the time as their fraction.
+//
+// Times are cut to the second, as in a CSV for spreadsheets. A spreadsheet would round
+// their milliseconds to the next second, which can be on the next day.
 func xlsxValue(kind Kind, n int64) any {
 	const epoch = 25569 // 1970-01-01
 	switch kind {
@@ -177,8 +181,9 @@ func xlsxValue(kind Kind, n int64) any {
 	case DayOnly, Month:
 		return n + epoch
 	case Time:
-		const offset = 3 * 60 * 60 * 1000 // delivery.Istanbul, all year
-		return float64(n+offset)/86_400_000 + epoch
+		const offset = 3 * 60 * 60 // delivery.Istanbul, all year
+		seconds := time.UnixMilli(n).Unix()
+		return float64(seconds+offset)/86_400 + epoch
 	default:
 		return n
 	}
