@@ -5,14 +5,16 @@
 //	devclickhouse [flags]    serve until SIGTERM; GET /ping answers "Ok." once it is ready
 //	devclickhouse install    fetch the engine's library, unless it is there
 //
-// There is one user, default, whose key changes need; reading needs none, and file()
-// reads what this process can. There are no sessions, no native protocol, and no
-// Replicated or Distributed tables: a server reached through CLICKHOUSE_URL has these.
+// There is one user, default, whose key changes need; reading needs none. Statements see
+// the engine's tables and nothing else: no files, addresses, other servers or programs
+// (engine.xml, workNowhere). There are no sessions, no native protocol, and no Replicated
+// or Distributed tables: a server reached through CLICKHOUSE_URL has these.
 // In the Native format a DateTime('Zone') reads as DateTime (see answerHello).
 package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,10 +36,10 @@ import (
 const usage = `Usage: devclickhouse [flags]     serve the embedded ClickHouse over HTTP on loopback
        devclickhouse install     fetch the engine's library with npm, unless it is there
 
-Whoever reaches it can read everything that this process can. With a key in
-$ENGINE_KEY, or in the file that $ENGINE_KEY_FILE names, changes need it as the
-password of the user default. $CHDB_LIBRARY names a library that was not installed
-this way.
+Whoever reaches it can read all of its tables, and no files outside of them. With a
+key in $ENGINE_KEY, or in the file that $ENGINE_KEY_FILE names, changes need it as
+the password of the user default. $CHDB_LIBRARY names a library that was not
+installed this way.
 
 Flags:
 `
@@ -131,10 +133,14 @@ func serve(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	arguments := []string{"--path=" + filepath.Join(o.dataDir, "clickhouse"), "--config-file=" + filepath.Join(o.dataDir, engineFile)}
+	engineConfig := filepath.Join(o.dataDir, engineFile)
+	arguments := []string{"--path=" + filepath.Join(o.dataDir, "clickhouse"), "--config-file=" + engineConfig, "--users_config=" + engineConfig}
 	keeper, err := library.Connect(arguments...)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", o.dataDir, err)
+	}
+	if err := workNowhere(o.dataDir); err != nil {
+		return err
 	}
 	f := &front{
 		open:   func() (*libchdb.Conn, error) { return library.Connect(arguments...) },
@@ -155,9 +161,27 @@ func serve(ctx context.Context, o options) error {
 	return nil
 }
 
-// engineFile is an empty configuration. Without one the engine would take a
-// config.xml from the working folder, ~/.clickhouse-local or /etc.
+// engineFile is the engine's configuration. Without one it would take a config.xml from
+// the working folder, ~/.clickhouse-local or /etc.
 const engineFile = "engine.xml"
+
+// engineSettings keep the engine inside its data folder. As a library it is a
+// clickhouse-local, which may read every file of its user.
+//
+//go:embed engine.xml
+var engineSettings []byte
+
+// workNowhere makes this process's working folder one that does not exist, which is what
+// keeps the function file() from reading files: it fails when it cannot find the working
+// folder, and neither a grant nor a setting applies to it. The folder is made and removed
+// in dataDir, which is absolute.
+func workNowhere(dataDir string) error {
+	dir, err := os.MkdirTemp(dataDir, "nowhere-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Chdir(dir), os.Remove(dir))
+}
 
 // openDataDir creates the folder and locks it for this process: lock, engine.xml,
 // clickhouse/ with the tables.
@@ -175,7 +199,7 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	} else {
 		err = errors.Join(
 			os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600),
-			os.WriteFile(filepath.Join(dir, engineFile), []byte("<clickhouse></clickhouse>\n"), 0o600))
+			os.WriteFile(filepath.Join(dir, engineFile), engineSettings, 0o600))
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
