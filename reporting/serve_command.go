@@ -259,7 +259,12 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 		if err != nil {
 			return err
 		}
-		deliverer := closing.NewDeliverer(books, targets, p.settings.Deliver.Daily, announce, p.Registry)
+		deliverer := closing.NewDeliverer(books, closing.DelivererSettings{
+			Targets:  targets,
+			Daily:    p.settings.Deliver.Daily,
+			Announce: announce,
+			Registry: p.Registry,
+		})
 		group.Go(func() error { deliverer.Run(ctx); return nil })
 	}
 	return group.Wait()

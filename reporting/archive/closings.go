@@ -304,28 +304,3 @@ WHERE day BETWEEN {from:Date} AND {to:Date} GROUP BY day ORDER BY day`, func(row
 	}, clickhouse.Named("from", dateOf(from)), clickhouse.Named("to", dateOf(to)))
 	return all, err
 }
-
-// Delivered is a file that is at a target.
-type Delivered struct {
-	Target, Folder, File, SHA256 string
-	At                           time.Time // in milliseconds
-}
-
-// NoteDelivery stores it. Stored twice, it counts once.
-func (a *Archive) NoteDelivery(ctx context.Context, d *Delivered) error {
-	return a.exec(ctx, "INSERT INTO deliveries SELECT {target:String}, {folder:String}, {file:String}, {sha256:String}, fromUnixTimestamp64Milli({at:Int64})",
-		clickhouse.Named("target", d.Target), clickhouse.Named("folder", d.Folder), clickhouse.Named("file", d.File),
-		clickhouse.Named("sha256", d.SHA256), clickhouse.Named("at", d.At.UnixMilli()))
-}
-
-// Deliveries lists what was delivered, newest first.
-func (a *Archive) Deliveries(ctx context.Context) (all []Delivered, err error) {
-	err = a.Each(ctx, `SELECT target, folder, file, sha256, min(at) FROM deliveries GROUP BY target, folder, file, sha256 ORDER BY min(at) DESC, target, folder, file`,
-		func(rows driver.Rows) error {
-			var d Delivered
-			err := rows.Scan(&d.Target, &d.Folder, &d.File, &d.SHA256, &d.At)
-			all = append(all, d)
-			return err
-		})
-	return all, err
-}

@@ -228,11 +228,11 @@ var (
 		"store_name String; store_youngest String; delivered_fleet_name String; delivered_fleet_youngest String; delivered_store_name String; "+
 		"delivered_store_youngest String")
 	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
-	deliveries     = listedTable("deliveries", "target String; folder String; file String; sha256 String; at DateTime64(3, 'UTC')")
+	deliverySets   = &table{"delivery_sets", columnsOf[DeliverySet](), true}
 
 	identity = listedTable(Identity, "number UInt32; environment String; ledger String; since DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliveries, identity}
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliverySets, identity}
 )
 
 // Identity is the name of the table that says whose the database is. A database without any order

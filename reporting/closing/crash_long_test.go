@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,10 +62,8 @@ func TestCrash_Child(t *testing.T) {
 		var to *deliver.Target
 		to, err = deliver.Open(deliver.TargetSettings{Name: "crash", URL: target})
 		testenv.Must(t, err)
-		err = NewDeliverer(b, []*deliver.Target{to}, "", func(_ context.Context, r *delivery.AvailableReport) error {
-			fmt.Println("announced", r.ID)
-			return nil
-		}, prometheus.NewRegistry()).Once(t.Context())
+		err = NewDeliverer(b, DelivererSettings{Targets: []*deliver.Target{to}, Daily: "07:00", Announce: announceAloud,
+			Registry: prometheus.NewRegistry()}).Once(t.Context())
 	} else if m := os.Getenv(childMonth); m != "" {
 		err = decide(t.Context(), b, KindClose, month(m), "ece", "")
 	} else {
@@ -75,6 +72,11 @@ func TestCrash_Child(t *testing.T) {
 		_, _, err = correct(t.Context(), b, "ece", "", id)
 	}
 	t.Fatalf("it went on behind %s: %v", step, err)
+}
+
+func announceAloud(_ context.Context, r *delivery.AvailableReport) error {
+	fmt.Println("announced", formatReport(r))
+	return nil
 }
 
 type crash struct {
@@ -185,8 +187,9 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 	}
 }
 
-// Whoever delivers is killed behind each file: the next one goes on with the file after it. A set is announced once it is whole.
-func TestCrash_BehindEachFileDeliveryGoesOn(t *testing.T) {
+// Whoever delivers is killed behind each step, again and again: the next one goes on. In the end each set is there once, and
+// whatever was announced, perhaps twice, is what is there.
+func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 	e, b := newEnv(t), newBucket(t, "crash")
 	october := month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
@@ -195,29 +198,58 @@ func TestCrash_BehindEachFileDeliveryGoesOn(t *testing.T) {
 	o.Collection.Minor++
 	e.store(o)
 	e.correct(1, 0, o.ID)
-	var said []string
-	files := []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", ManifestFile, correctionsFile, ManifestFile}
-	for i, file := range files {
-		out := e.killed("delivered "+file, childURL+"="+b.url)
-		said = append(said, regexp.MustCompile("announced .*").FindAllString(out, -1)...)
-		if n := len(b.files(t)); n != i+1 {
-			t.Errorf("killed behind %d files, %d are there", i+1, n)
+	e.clock = e.clock.Add(7 * time.Hour)
+
+	reportFiles := []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", ManifestFile}
+	steps := []string{"due"}
+	for _, files := range [][]string{reportFiles, {correctionsFile, ManifestFile}, reportFiles} {
+		for _, file := range files {
+			steps = append(steps, "delivered "+file)
 		}
+		steps = append(steps, "set delivered", "recorded")
 	}
-	d := NewDeliverer(e.books, []*deliver.Target{b.target}, "", func(_ context.Context, r *delivery.AvailableReport) error {
-		said = append(said, "announced "+r.ID)
-		return nil
-	}, prometheus.NewRegistry())
-	for range 2 {
-		testenv.Must(t, d.Once(t.Context()))
+	steps = append(steps, "planned", "announced", "noted")
+
+	var announced []string
+	delivered := 0
+	for _, step := range steps {
+		out := e.killed(step, childURL+"="+b.url)
+		for _, line := range regexp.MustCompile("(?m)^announced (.*)$").FindAllStringSubmatch(out, -1) {
+			announced = append(announced, line[1])
+		}
+		n := len(b.files(t))
+		if n < delivered {
+			t.Errorf("killed behind %s, %d files are there, before %d", step, n, delivered)
+		}
+		delivered = n
 	}
-	// The first was announced by whoever was killed behind the corrections' first file.
-	if want := []string{"announced 2025-10-closing-000002@crash", "announced 2025-11-correction-000003@crash"}; !slices.Equal(said, want) {
-		t.Errorf("%q, want %q", said, want)
+
+	r := &receiver{}
+	for _, event := range announced {
+		report, err := parseReport(event)
+		testenv.Must(t, err)
+		testenv.Must(t, r.announce(t.Context(), report))
+	}
+	d := e.newDeliverer(r, b)
+	d.mustDeliver(t)
+	d.mustDeliver(t)
+	wantSets(t, b, "2025-10-closing-000002", "2025-11-02-daily", "2025-11-correction-000003")
+	files := b.files(t)
+	if len(files) != 5+2+5 || len(r.events) != 3 {
+		t.Errorf("%d files, announced are %s", len(files), r.ids())
+	}
+	for _, event := range r.asked {
+		report, err := parseReport(event)
+		testenv.Must(t, err)
+		for _, f := range report.Files {
+			if f.SHA256 != sumOf(files[f.Name]) {
+				t.Errorf("%s is not what was announced", f.Name)
+			}
+		}
 	}
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
 	testenv.Must(t, err)
-	if now := b.files(t); len(wrong) > 0 || len(now) != len(files) {
-		t.Errorf("%d files, %q", len(now), wrong)
+	if len(wrong) > 0 {
+		t.Error(wrong)
 	}
 }

@@ -118,15 +118,21 @@ ORDER BY (day, at)
 SETTINGS {{durability}}
 COMMENT 'Local days that were compared: one row per day and comparison of Redis with ClickHouse that came to the end of that day. Rows never replace each other: FINAL is not needed.';
 
-CREATE TABLE IF NOT EXISTS deliveries {{onCluster}}
+CREATE TABLE IF NOT EXISTS delivery_sets {{onCluster}}
 (
-    target LowCardinality(String),
-    folder String,
-    file String,
-    sha256 String,
-    at DateTime64(3, 'Etc/GMT-3')
+    target LowCardinality(String) COMMENT 'of deliver.targets; empty while none is configured: then the set is only announced',
+    name String COMMENT 'of the set, such as 2026-10-closing-000007 or 2026-12-04-daily',
+    version UInt64 COMMENT 'counts the changes of the set at this target',
+    changed_at DateTime64(3, 'Etc/GMT-3') COMMENT 'when this row was written',
+    due_at DateTime64(3, 'Etc/GMT-3') COMMENT 'since when the target is owed the set',
+    folder String COMMENT 'at the target, as it is or will be: the name, of a day perhaps with -2 or more behind it',
+    manifest String COMMENT 'SHA-256 of its manifest.json',
+    report String COMMENT 'what is announced, with each file and its SHA-256: the body of POST /finance/reports/available',
+    delivered_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'since when every file is there',
+    announced_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'when finance\'s own system was notified of it, or had no receiver',
+    error String COMMENT 'why it is not delivered or announced; empty: nothing has failed since it last succeeded'
 )
-ENGINE = {{shared "deliveries"}}
-ORDER BY (target, folder, file)
+ENGINE = {{shared "delivery_sets"}}
+ORDER BY (target, name, version)
 SETTINGS {{durability}}
-COMMENT 'Files that were delivered to targets: one row per target, folder and file; a row can be there twice. The file announced: the announcement reached finance''s own system. FINAL is not needed.';
+COMMENT 'Which sets of files (a closing, a batch of corrections, a day) each target is owed and has. A change of a set adds a row with the next version; the highest version counts: read it with argMax(..., version). A row can be there twice.';

@@ -451,19 +451,16 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 		Receiver admin.FinanceReceiver
 		Typed    string
 		Secret   string
-		Sets     []archive.Delivered // the latest manifests at targets
-		Unread   bool                // ClickHouse, which knows them, does not answer
+		Pending  []archive.DeliverySet // what targets do not have yet, the oldest first
+		Sets     []archive.DeliverySet // the latest that targets have
+		Unread   bool                  // ClickHouse, which knows them, does not answer
 	}{booksView: newBooksView(r, deliveryPath), Secret: secret}
 	var err error
 	if v.Receiver, err = p.admin.FinanceWebhook(r.Context()); secret != "" && err != nil {
 		v.Lost, err = true, nil // the secret is shown only once
 	}
-	all, unread := p.archive.Deliveries(r.Context())
-	for _, d := range all {
-		if d.File == closing.ManifestFile && len(v.Sets) < rowsShown {
-			v.Sets = append(v.Sets, d)
-		}
-	}
+	all, unread := p.archive.DeliverySets(r.Context())
+	v.Pending, v.Sets = deliveriesShown(all, time.Now())
 	if v.Unread = errors.Is(unread, delivery.ErrUnavailable); err == nil && !v.Unread {
 		err = unread
 	}
@@ -471,6 +468,26 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 		v.Typed = r.PostForm.Get("url")
 	}
 	return p.showBooks(w, r, "delivery", "Delivery", v, &v.Lost, err, refused)
+}
+
+// deliveriesShown returns what is due and not delivered, or whose announcement fails, the oldest first, and the
+// latest of what is delivered. Sets without a target are not shown: nothing of them is delivered.
+func deliveriesShown(all []archive.DeliverySet, now time.Time) (pending, delivered []archive.DeliverySet) {
+	for _, set := range all {
+		isDelivered := !set.DeliveredAt.IsZero()
+		isFailing := set.Error != ""
+		switch {
+		case set.Target == "":
+		case isDelivered && !isFailing:
+			delivered = append(delivered, set)
+		case !set.DueAt.After(now):
+			pending = append(pending, set)
+		}
+	}
+
+	slices.SortStableFunc(pending, func(a, b archive.DeliverySet) int { return a.DueAt.Compare(b.DueAt) })
+	slices.SortStableFunc(delivered, func(a, b archive.DeliverySet) int { return b.DeliveredAt.Compare(a.DeliveredAt) })
+	return pending[:min(len(pending), rowsShown)], delivered[:min(len(delivered), rowsShown)]
 }
 
 func (p *Pages) setReceiver(w http.ResponseWriter, r *http.Request) error {

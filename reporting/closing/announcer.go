@@ -1,0 +1,136 @@
+package closing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
+)
+
+// announcer announces what was delivered, from what was recorded of it. Its failures delay no file.
+type announcer struct {
+	books    *Books
+	announce func(context.Context, *delivery.AvailableReport) error
+	attempts *attempts
+
+	pending, oldest prometheus.Gauge
+}
+
+// once announces what is delivered and not announced, at whatever target, in the order of delivery.
+func (a *announcer) once(ctx context.Context) error {
+	all, err := a.books.archive.DeliverySets(ctx)
+	if err != nil {
+		return err
+	}
+
+	pending := slices.DeleteFunc(all, func(row archive.DeliverySet) bool {
+		return row.DeliveredAt.IsZero() || !row.AnnouncedAt.IsZero()
+	})
+	slices.SortStableFunc(pending, func(x, y archive.DeliverySet) int { return x.DeliveredAt.Compare(y.DeliveredAt) })
+	a.showPending(pending)
+
+	waiting := map[string]archive.DeliverySet{}
+	var keys []string
+	for _, row := range pending {
+		key := announcementKey(&row)
+		waiting[key] = row
+		keys = append(keys, key)
+	}
+
+	failures := 0
+	for _, key := range a.attempts.order(keys, a.books.now()) {
+		if failures == failuresAtOnce {
+			break
+		}
+
+		row := waiting[key]
+		a.attempts.begin(key)
+		err := a.announceSet(ctx, &row)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failures++
+			if err := a.fail(ctx, key, &row, err); err != nil {
+				return err
+			}
+			continue
+		}
+
+		a.attempts.succeeded(key)
+		pending = slices.DeleteFunc(pending, func(row archive.DeliverySet) bool { return announcementKey(&row) == key })
+		a.showPending(pending)
+	}
+	return nil
+}
+
+// announcementKey names a set among those of all targets.
+func announcementKey(row *archive.DeliverySet) string { return row.Target + "/" + row.Name }
+
+func (a *announcer) showPending(pending []archive.DeliverySet) {
+	a.pending.Set(float64(len(pending)))
+	if len(pending) == 0 {
+		a.oldest.Set(0)
+		return
+	}
+
+	oldest := slices.MinFunc(pending, func(x, y archive.DeliverySet) int { return x.DeliveredAt.Compare(y.DeliveredAt) })
+	a.oldest.Set(float64(oldest.DeliveredAt.UnixMilli()) / 1000)
+}
+
+// announceSet announces one set as it is recorded. While finance has no receiver there is nobody to notify,
+// now or later: it counts as announced, so a receiver that is registered later gets no old reports.
+func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet) error {
+	row, err := a.books.archive.DeliverySet(ctx, listed.Target, listed.Name)
+	if err != nil {
+		return err
+	}
+	isPending := row != nil && !row.DeliveredAt.IsZero() && row.AnnouncedAt.IsZero()
+	if !isPending {
+		return nil // another process was faster
+	}
+
+	report, err := parseReport(row.Report)
+	if err != nil {
+		return err
+	}
+	err = a.announce(ctx, report)
+	if err != nil && delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
+		return fmt.Errorf("announce %s: %w", report.ID, err)
+	}
+	a.books.step("announced")
+
+	announced := row.Manifest
+	err = a.books.changeSet(ctx, row.Target, row.Name, func(row *archive.DeliverySet) bool {
+		isOther := row.Manifest != announced || row.DeliveredAt.IsZero()
+		if isOther {
+			return false // another process delivers the set again, to be announced by itself
+		}
+
+		row.AnnouncedAt = a.books.now()
+		row.Error = ""
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	a.books.step("noted")
+	return nil
+}
+
+// fail logs and records a failure for a new reason.
+func (a *announcer) fail(ctx context.Context, key string, row *archive.DeliverySet, cause error) error {
+	if !a.attempts.isNews(key, cause.Error(), row.Error) {
+		return nil
+	}
+
+	a.books.log.Error("an announcement failed and will be tried again", "target", row.Target, "set", row.Name, "error", cause)
+	return a.books.changeSet(ctx, row.Target, row.Name, func(row *archive.DeliverySet) bool {
+		row.Error = cause.Error()
+		return row.AnnouncedAt.IsZero()
+	})
+}
