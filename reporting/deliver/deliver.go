@@ -130,7 +130,23 @@ type place interface {
 	// read fails with fs.ErrNotExist if the file is not there.
 	read(ctx context.Context, name string) (io.ReadCloser, error)
 	// write leaves a file that is there as it is and fails with fs.ErrExist.
-	write(ctx context.Context, name string, content io.Reader, size int64, sum []byte) error
+	write(ctx context.Context, name string, content *upload) error
+}
+
+// upload is the content of a file that is sent.
+type upload struct {
+	file     io.ReaderAt
+	size     int64
+	sum      []byte    // SHA-256
+	progress io.Writer // gets all that is read for sending
+}
+
+// reader reads the whole content.
+func (u *upload) reader() io.Reader { return u.part(0, u.size) }
+
+// part reads size bytes from offset on.
+func (u *upload) part(offset, size int64) io.Reader {
+	return io.TeeReader(io.NewSectionReader(u.file, offset, size), u.progress)
 }
 
 // Open reads the secrets of a target. It connects to nothing.
@@ -274,7 +290,7 @@ func (s session) send(ctx context.Context, f File) (bool, error) {
 		return false, err
 	}
 	s.pause.Reset(longestPause)
-	err = s.write(ctx, path.Join(s.folder, f.Name), io.TeeReader(io.NewSectionReader(content, 0, size), s), size, sum)
+	err = s.write(ctx, path.Join(s.folder, f.Name), &upload{file: content, size: size, sum: sum, progress: s})
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
 	}
@@ -305,10 +321,16 @@ func fault(ctx context.Context, err error) error {
 	return err
 }
 
+// passingCodes are answers of S3 that say that the same request may succeed later, whatever their status. Those
+// of digests say that something was corrupted on its way.
+var passingCodes = []string{"RequestTimeout", "InternalError", "ServiceUnavailable", "SlowDown", "BadDigest", "XAmzContentSHA256Mismatch"}
+
+var passingStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}
+
 func passes(err error) bool {
 	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
-		return answer.StatusCode >= http.StatusInternalServerError || answer.Code == "RequestTimeout" ||
-			slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}, answer.StatusCode)
+		return answer.StatusCode >= http.StatusInternalServerError || slices.Contains(passingStatuses, answer.StatusCode) ||
+			slices.Contains(passingCodes, answer.Code)
 	}
 	if _, refused := errors.AsType[*tls.CertificateVerificationError](err); refused {
 		return false

@@ -33,9 +33,9 @@ func file(name, content string) File {
 
 const manifest = `{"whole": true}`
 
-// theSet is larger in its second file than what a connection buffers.
+// theSet is larger in its second file, 4 MiB and a line, than what a connection buffers.
 func theSet() []File {
-	return []File{file("orders.csv", "id;sum\n1;2\n"), file("payments.csv", strings.Repeat("0123456789abcde\n", 1<<18)), file("empty.csv", ""), file("manifest.json", manifest)}
+	return []File{file("orders.csv", "id;sum\n1;2\n"), file("payments.csv", strings.Repeat("0123456789abcde\n", 1<<18+1)), file("empty.csv", ""), file("manifest.json", manifest)}
 }
 
 // whole is what is there when the set is.

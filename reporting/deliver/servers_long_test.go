@@ -34,6 +34,11 @@ import (
 
 func init() {
 	servers["versitygw"] = func(t *testing.T) *server { s, _ := versitygw(t); return s }
+	servers["versitygw in parts"] = func(t *testing.T) *server {
+		s, _ := versitygw(t)
+		s.partSize = 5 << 20 // S3's smallest
+		return s
+	}
 	servers["sshd"] = func(t *testing.T) *server { s, _ := sshd(t, ""); return s }
 	servers["sshd without hard links"] = func(t *testing.T) *server { s, _ := sshd(t, "-P hardlink"); return s }
 }
@@ -245,7 +250,10 @@ func TestDeliver_NeedsLittleMemory(t *testing.T) {
 // A server that takes no more loses its connection after a minute.
 func TestDeliver_EndsWithoutProgress(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T) *server{"S3": fakeS3, "SFTP": goSFTP} {
+	for name, start := range servers {
+		if name == "versitygw" || strings.HasPrefix(name, "sshd") {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, done := start(t), make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -32,10 +35,16 @@ type server struct {
 	secrets map[string]string // of a target, such as KEY_ID
 	files   func() map[string]string
 	put     func(name, content string)
+
+	partSize int64 // in which files are sent to S3; 0: in one request
 }
 
 // servers are those that need nothing installed; tests with the tag long add others.
-var servers = map[string]func(*testing.T) *server{"S3": fakeS3, "SFTP": goSFTP}
+var servers = map[string]func(*testing.T) *server{
+	"S3":          func(t *testing.T) *server { return fakeS3(t).server },
+	"S3 in parts": func(t *testing.T) *server { return fakeS3InParts(t).server },
+	"SFTP":        goSFTP,
+}
 
 // onEach runs a test against each kind of server.
 func onEach(t *testing.T, test func(*testing.T, *server)) {
@@ -64,6 +73,12 @@ func (s *server) open(t *testing.T) *Target {
 	t.Helper()
 	target, err := Open(s.settings(t))
 	must(t, err)
+	if s.partSize > 0 {
+		opened, err := target.open(t.Context())
+		must(t, err)
+		bucket := opened.(*bucket)
+		bucket.largestPut, bucket.partSize = s.partSize, s.partSize
+	}
 	return target
 }
 
@@ -155,14 +170,54 @@ func onFolder(t *testing.T, s *server, dir string) *server {
 	return s
 }
 
-// fakeS3 takes every key for good.
-func fakeS3(t *testing.T) *server {
+// s3Server is an S3 server in this process. It takes every key for good, and compares MD5s.
+type s3Server struct {
+	*server
+	client *minio.Core // past the front
+
+	mu       sync.Mutex
+	requests []string // such as "PUT partNumber"
+
+	// before is called with each request before it is served; nil: nothing is.
+	before atomic.Pointer[func(*http.Request)]
+
+	// ignoresConditions: a file in parts replaces one that is there.
+	ignoresConditions bool
+}
+
+func fakeS3(t *testing.T) *s3Server {
 	backend := s3mem.New()
 	must(t, backend.CreateBucket("books"))
-	listener := httptest.NewServer(gofakes3.New(backend).Server())
+	s := &s3Server{}
+	store := gofakes3.New(backend).Server()
+	var completing sync.Mutex
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.note(r)
+		if before := s.before.Load(); before != nil {
+			(*before)(r)
+		}
+
+		// As Amazon's; this server does not know it.
+		isCompletion := r.Method == http.MethodPost && r.URL.Query().Has("uploadId")
+		if isCompletion {
+			completing.Lock()
+			defer completing.Unlock()
+			_, err := backend.HeadObject("books", strings.TrimPrefix(r.URL.Path, "/books/"))
+			if err == nil && r.Header.Get("If-None-Match") == "*" && !s.ignoresConditions {
+				w.WriteHeader(http.StatusPreconditionFailed)
+				return
+			}
+		}
+		store.ServeHTTP(w, r)
+	}))
 	t.Cleanup(listener.Close)
-	return &server{
-		front: newFront(t, listener.Listener.Addr().String()), url: "s3://books/closed?endpoint=http://%s",
+	addr := listener.Listener.Addr().String()
+	var err error
+	s.client, err = minio.NewCore(addr, &minio.Options{Creds: credentials.NewStaticV4("me", "geheim-geheim", "")})
+	must(t, err)
+
+	s.server = &server{
+		front: newFront(t, addr), url: "s3://books/closed?endpoint=http://%s",
 		secrets: map[string]string{"KEY_ID": "me", "SECRET": "geheim-geheim"},
 		files: func() map[string]string {
 			files := map[string]string{}
@@ -182,6 +237,65 @@ func fakeS3(t *testing.T) *server {
 			must(t, err)
 		},
 	}
+	return s
+}
+
+// fakeS3InParts gets the larger file of theSet in four parts and a rest.
+func fakeS3InParts(t *testing.T) *s3Server {
+	s := fakeS3(t)
+	s.partSize = 1 << 20
+	return s
+}
+
+func (s *s3Server) note(r *http.Request) {
+	query := ""
+	for _, name := range []string{"uploads", "partNumber", "uploadId"} {
+		if r.URL.Query().Has(name) {
+			query = " " + name
+			break
+		}
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r.Method+query)
+}
+
+// count is how many requests of a kind there were.
+func (s *s3Server) count(request string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.requests {
+		if one == request {
+			n++
+		}
+	}
+	return n
+}
+
+// onRequest has something done before the nth request of a kind is served.
+func (s *s3Server) onRequest(request string, nth int, do func(*http.Request)) {
+	before := func(r *http.Request) {
+		method, query, _ := strings.Cut(request, " ")
+		if r.Method == method && r.URL.Query().Has(query) && s.count(request) == nth {
+			do(r)
+		}
+	}
+	s.before.Store(&before)
+}
+
+// unfinished are the files of which there are unfinished uploads.
+func (s *s3Server) unfinished(t *testing.T) (keys []string) {
+	t.Helper()
+	found, err := s.client.ListMultipartUploads(t.Context(), "books", "", "", "", "", 100)
+	if hasCode(err, minio.NoSuchUpload) { // there never were any
+		return nil
+	}
+	must(t, err)
+	for _, upload := range found.Uploads {
+		keys = append(keys, upload.Key)
+	}
+	return keys
 }
 
 // newKey returns a key for servers and clients, and the private one in PEM, as a secret of a file is read.

@@ -5,72 +5,20 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"strings"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 )
-
-// bucket is a place in S3.
-type bucket struct {
-	client       *minio.Core
-	name, prefix string // prefix is empty or ends in /
-}
-
-func openBucket(s TargetSettings, at, server *url.URL) (func(context.Context) (place, error), error) {
-	id, key, err := s.secrets("KEY_ID", "SECRET")
-	if err != nil {
-		return nil, err
-	}
-	client, err := minio.NewCore(server.Host, &minio.Options{
-		Creds: credentials.NewStaticV4(id, key, ""), Secure: server.Scheme == "https",
-		Region:          cmp.Or(at.Query().Get("region"), "us-east-1"),
-		TrailingHeaders: true, // without, it takes no checksums
-		MaxRetries:      1,    // the caller repeats
-	})
-	if err != nil {
-		return nil, err
-	}
-	b := &bucket{client, at.Host, strings.TrimPrefix(strings.Trim(at.Path, "/")+"/", "/")}
-	return func(context.Context) (place, error) { return b, nil }, nil
-}
-
-func (b *bucket) read(ctx context.Context, name string) (io.ReadCloser, error) {
-	content, _, _, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
-	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.Code == minio.NoSuchKey {
-		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-	}
-	return content, err
-}
-
-// write sends a file in one request, since of several the server would compute another digest.
-// The server compares the content with the digest, which is signed. The other way to sign it
-// sends an empty file without its length.
-func (b *bucket) write(ctx context.Context, name string, content io.Reader, size int64, sum []byte) error {
-	options := minio.PutObjectOptions{DisableMultipart: true, DisableContentSha256: true, UserMetadata: map[string]string{
-		"sha256": hex.EncodeToString(sum), "x-amz-checksum-sha256": base64.StdEncoding.EncodeToString(sum),
-	}}
-	options.SetMatchETagExcept("*")
-	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+name, content, size, options)
-	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok && answer.StatusCode == http.StatusPreconditionFailed {
-		return fmt.Errorf("%w: %w", fs.ErrExist, err)
-	}
-	return err
-}
 
 // folder is a place reached by SFTP.
 type folder struct {
@@ -161,7 +109,7 @@ func (f *folder) read(_ context.Context, name string) (io.ReadCloser, error) {
 
 // write writes under another name first. A hard link never replaces a file. Where there are
 // none, the file is renamed, which OpenSSH refuses when the name is taken.
-func (f *folder) write(_ context.Context, name string, content io.Reader, _ int64, _ []byte) error {
+func (f *folder) write(_ context.Context, name string, content *upload) error {
 	at := path.Join(f.root, name)
 	if err := f.client.MkdirAll(path.Dir(at)); err != nil {
 		return fmt.Errorf("make %s: %w", path.Dir(at), err)
@@ -172,7 +120,7 @@ func (f *folder) write(_ context.Context, name string, content io.Reader, _ int6
 		return fmt.Errorf("create %s: %w", part, err)
 	}
 	defer func() { _ = f.client.Remove(part) }()
-	_, err = file.ReadFromWithConcurrency(content, concurrentWrites)
+	_, err = file.ReadFromWithConcurrency(content.reader(), concurrentWrites)
 	if _, supported := f.client.HasExtension("fsync@openssh.com"); err == nil && supported {
 		err = file.Sync()
 	}
