@@ -198,7 +198,7 @@ func (b *bucket) tidy(ctx context.Context, key string) {
 	}
 	for _, upload := range found.Uploads {
 		if upload.Key == key {
-			b.abort(ctx, key, upload.UploadID)
+			b.abort(ctx, upload.Key, upload.UploadID)
 		}
 	}
 }
