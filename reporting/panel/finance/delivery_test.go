@@ -6,10 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/reporting/archive"
 )
 
 // gateway answers as the admin API does where finance's receiver is concerned
@@ -89,4 +93,39 @@ func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
 	form.Set("once", "another showing")
 	cem.Post(set, form).Want(http.StatusServiceUnavailable).Says("It is not known whether this was done, because the gateway does not answer")
 	e.client.Get(deliveryPath, panelenv.As("operator")).Want(http.StatusForbidden)
+}
+
+// What is pending is shown with its last error, and what was delivered with when it was announced.
+func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	server := httptest.NewServer(new(gateway))
+	t.Cleanup(server.Close)
+	e.gateway = server.URL
+	e.serve(e.Archive)
+	at := time.Date(2026, 11, 3, 4, 0, 0, 0, time.UTC)
+	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{
+		{Target: "erp", Name: "2026-11-02-daily", Version: 1, ChangedAt: at, DueAt: at, Folder: "2026-11-02-daily-2", Manifest: "0123456789abcdef", DeliveredAt: at, AnnouncedAt: at.Add(time.Minute)},
+		{Target: "erp", Name: "2026-10-closing-000002", Version: 1, ChangedAt: at, DueAt: at, Error: "no room <at> the target"},
+		{Target: "archive", Name: "2026-10-closing-000002", Version: 1, ChangedAt: at, DueAt: at, Folder: "2026-10-closing-000002", DeliveredAt: at, Error: "the gateway refuses"},
+		{Target: "erp", Name: "2099-11-02-daily", Version: 1, ChangedAt: at, DueAt: at.AddDate(73, 0, 0)},
+		{Target: "", Name: "2026-10-closing-000002", Version: 1, ChangedAt: at, DueAt: at},
+	}))
+
+	a := e.browser("ayse").Page(deliveryPath)
+	pending := testenv.Words(a.ByID("pending").Parent)
+	for _, want := range []string{"2026-10-closing-000002 erp", "no room <at> the target", "2026-10-closing-000002 archive", "the gateway refuses"} {
+		if !strings.Contains(pending, want) {
+			t.Errorf("pending: no %q in %s", want, pending)
+		}
+	}
+	delivered := testenv.Words(a.ByID("sets").Parent)
+	for _, want := range []string{"2026-11-02-daily-2 erp", "07:00", "07:01", "0123456789ab…"} {
+		if !strings.Contains(delivered, want) {
+			t.Errorf("delivered: no %q in %s", want, delivered)
+		}
+	}
+	if n := strings.Count(pending, "2026-10-closing"); n != 2 || strings.Contains(pending+delivered, "2099") || strings.Contains(delivered, "closing") {
+		t.Errorf("pending: %s\ndelivered: %s", pending, delivered)
+	}
 }
