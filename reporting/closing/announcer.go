@@ -104,9 +104,9 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 	}
 	a.books.step("announced")
 
-	announced := row.Manifest
+	announced := row.Report
 	err = a.books.changeSet(ctx, row.Target, row.Name, func(row *archive.DeliverySet) bool {
-		isOther := row.Manifest != announced || row.DeliveredAt.IsZero()
+		isOther := row.Report != announced || row.DeliveredAt.IsZero()
 		if isOther {
 			return false // another process delivers the set again, to be announced by itself
 		}

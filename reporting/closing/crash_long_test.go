@@ -63,7 +63,7 @@ func TestCrash_Child(t *testing.T) {
 		to, err = deliver.Open(deliver.TargetSettings{Name: "crash", URL: target})
 		testenv.Must(t, err)
 		err = NewDeliverer(b, DelivererSettings{Targets: []*deliver.Target{to}, Daily: "07:00", Announce: announceAloud,
-			Registry: prometheus.NewRegistry()}).Once(t.Context())
+			Registry: prometheus.NewRegistry()}).once(t.Context())
 	} else if m := os.Getenv(childMonth); m != "" {
 		err = decide(t.Context(), b, KindClose, month(m), "ece", "")
 	} else {

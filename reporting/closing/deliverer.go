@@ -110,9 +110,9 @@ func (d *Deliverer) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Once looks at every target, and then at what is to be announced. The failure of a set is logged and
+// once looks at every target, and then at what is to be announced. The failure of a set is logged and
 // recorded with it; it is no error.
-func (d *Deliverer) Once(ctx context.Context) error {
+func (d *Deliverer) once(ctx context.Context) error {
 	errs := make([]error, len(d.queues))
 	var running sync.WaitGroup
 	for i, q := range d.queues {

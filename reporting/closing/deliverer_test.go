@@ -37,7 +37,8 @@ type bucket struct {
 	target *deliver.Target
 	url    string // of the target
 
-	isAway atomic.Bool // every request of the target is answered 503
+	isAway atomic.Bool            // every request of the target is answered 503
+	refuse func(path string) bool // these, too; nil: none
 	asked  atomic.Int64
 }
 
@@ -52,7 +53,7 @@ func newBucket(t *testing.T, name string) *bucket {
 	b := &bucket{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
-		if b.isAway.Load() {
+		if b.isAway.Load() || b.refuse != nil && b.refuse(r.URL.Path) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -164,7 +165,7 @@ func (e *env) newDeliverer(r *receiver, buckets ...*bucket) *Deliverer {
 
 func (d *Deliverer) mustDeliver(t *testing.T) {
 	t.Helper()
-	testenv.Must(t, d.Once(t.Context()))
+	testenv.Must(t, d.once(t.Context()))
 }
 
 // wantPending checks the gauges of the first target.
@@ -286,9 +287,6 @@ func TestDeliverer_CatchesUpOnDaysWithoutAProcess(t *testing.T) {
 	e.clock = october.AddDate(0, 0, 28).Add(6 * time.Hour) // 29 October, before the time
 	e.newDeliverer(r, b).mustDeliver(t)
 	wantSets(t, b)
-	e.clock = e.clock.Add(2 * time.Hour)
-	e.newDeliverer(r, b).mustDeliver(t)
-	wantSets(t, b, "2025-10-28-daily")
 
 	e.clock = october.AddDate(0, 0, 34).Add(6 * time.Hour) // 4 November, before the time
 	for range 2 {
@@ -412,6 +410,22 @@ func TestDeliverer_GoesOnPastWhatCannotSucceed(t *testing.T) {
 	if row, err = e.books.archive.DeliverySet(t.Context(), "erp", all[0]); err != nil || row.Error != "" {
 		t.Errorf("%+v, %v", row, err)
 	}
+}
+
+// Sets that fail each time as if the target was away take no turn from another one.
+func TestDeliverer_GoesOnPastWhatFailsForEver(t *testing.T) {
+	e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
+	at := func(day int) time.Time { return month("2025-11").AddDate(0, 0, day-1).Add(8 * time.Hour) }
+	b.refuse = func(path string) bool { return !strings.Contains(path, "2025-11-05-daily") }
+	e.clock = at(2)
+	d := e.newDeliverer(r, b)
+	d.mustDeliver(t)
+	e.clock = at(6)
+	for range 2 {
+		d.mustDeliver(t)
+	}
+	wantSets(t, b, "2025-11-05-daily")
+	d.wantPending(t, 4, month("2025-11").AddDate(0, 0, 1).Add(7*time.Hour))
 }
 
 // A target that takes a connection and never answers delays neither another target nor announcements.
@@ -595,7 +609,7 @@ func TestDeliverer_GoesOnAfterEachStepThoughReportsChanged(t *testing.T) {
 				cancel()
 			}
 		}
-		_ = e.newDeliverer(r, b).Once(ctx)
+		_ = e.newDeliverer(r, b).once(ctx)
 		if ctx.Err() == nil {
 			t.Fatalf("there was no step %s", step)
 		}
@@ -637,7 +651,7 @@ func TestDeliverer_SeveralProcessesMakeOneSet(t *testing.T) {
 	for range 4 {
 		d := e.newDeliverer(r, b)
 		together.Go(func() {
-			if err := d.Once(t.Context()); err != nil {
+			if err := d.once(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -679,6 +693,26 @@ func TestDeliverer_OfTwoFoldersTheHigherNumberCounts(t *testing.T) {
 			t.Errorf("%+v; announced are %s", row, r.ids())
 		}
 	}
+}
+
+// While a folder of a day is announced, another process delivers a later one: that one is announced, too.
+func TestDeliverer_AnnouncesWhatIsDeliveredMeanwhile(t *testing.T) {
+	e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
+	day := month("2025-11").AddDate(0, 0, 1)
+	e.clock = day.Add(32 * time.Hour)
+	d := e.newDeliverer(r, b)
+	d.announcer.announce = func(ctx context.Context, report *delivery.AvailableReport) error {
+		if len(r.asked) == 0 {
+			s, err := e.books.daySet(ctx, day)
+			testenv.Must(t, err)
+			const folder = "2025-11-02-daily-2"
+			testenv.Must(t, d.queues[0].recordDelivered(ctx, "2025-11-02-daily", folder, s.reportAt("erp", folder)))
+		}
+		return r.announce(ctx, report)
+	}
+	d.mustDeliver(t)
+	d.mustDeliver(t)
+	wantAnnounced(t, r, "2025-11-02-daily@erp", "2025-11-02-daily-2@erp")
 }
 
 // A clock that was a day ahead has delivered a day before it was over: it comes again, whole. One that is behind
@@ -734,7 +768,7 @@ func TestDeliverer_DaysComeThoughTheLogIsUnreadable(t *testing.T) {
 	b.isAway.Store(false)
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".seals SELECT * REPLACE (concat(manifest, ' ') AS manifest) FROM "+e.Database+".seals WHERE sequence = 2")
 	e.clock = e.clock.Add(8 * time.Hour)
-	if err := d.Once(t.Context()); err == nil {
+	if err := d.once(t.Context()); err == nil {
 		t.Error("the log could be read")
 	}
 	wantSets(t, b, "2025-11-02-daily")

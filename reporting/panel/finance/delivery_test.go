@@ -114,13 +114,13 @@ func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
 
 	a := e.browser("ayse").Page(deliveryPath)
 	pending := testenv.Words(a.ByID("pending").Parent)
-	for _, want := range []string{"2026-10-closing-000002 erp", "no room <at> the target", "2026-10-closing-000002 archive", "the gateway refuses"} {
+	for _, want := range []string{"2026-10-closing-000002erp3 Nov 2026 07:00:00no room <at> the target", "2026-10-closing-000002archive3 Nov 2026 07:00:00the gateway refuses"} {
 		if !strings.Contains(pending, want) {
 			t.Errorf("pending: no %q in %s", want, pending)
 		}
 	}
 	delivered := testenv.Words(a.ByID("sets").Parent)
-	for _, want := range []string{"2026-11-02-daily-2 erp", "07:00", "07:01", "0123456789ab…"} {
+	for _, want := range []string{"2026-11-02-daily-2erp3 Nov 2026 07:00:003 Nov 2026 07:01:000123456789ab…"} {
 		if !strings.Contains(delivered, want) {
 			t.Errorf("delivered: no %q in %s", want, delivered)
 		}
