@@ -23,7 +23,7 @@ const (
 type attempts struct {
 	count   int // of all attempts
 	last    map[string]int
-	paused  map[string]time.Time // until when
+	paused  map[string]time.Time // since when
 	reasons map[string][]string
 }
 
@@ -36,7 +36,7 @@ func newAttempts() *attempts {
 func (a *attempts) order(keys []string, now time.Time) []string {
 	var next []string
 	for _, key := range keys {
-		if !now.Before(a.paused[key]) {
+		if !a.isPaused(key, now) {
 			next = append(next, key)
 		}
 	}
@@ -58,8 +58,15 @@ func (a *attempts) succeeded(key string) {
 	delete(a.reasons, key)
 }
 
-// pause keeps work from being tried before a time.
-func (a *attempts) pause(key string, until time.Time) { a.paused[key] = until }
+// pause keeps work from being tried for permanentPause.
+func (a *attempts) pause(key string, now time.Time) { a.paused[key] = now }
+
+// isPaused does not count pauses that begin later than now: the clock was changed.
+func (a *attempts) isPaused(key string, now time.Time) bool {
+	since, hasPause := a.paused[key]
+	elapsed := now.Sub(since)
+	return hasPause && elapsed >= 0 && elapsed < permanentPause
+}
 
 // isNews reports whether work has not failed for this reason before. recorded is the reason that was
 // recorded of it, perhaps by another process; empty: none was.

@@ -208,6 +208,7 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 	failed := e.order(october.AddDate(0, 0, 5), delivery.Failed, 9900)
 	e.store(e.order(october.AddDate(0, 0, 5), delivery.Delivered, 25000), failed)
 	e.close(october)
+	closedAt := e.clock
 	d := e.newDeliverer(r, b)
 	r.err = errors.New("the gateway does not answer")
 	d.mustDeliver(t)
@@ -243,6 +244,13 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 		t.Errorf("%d files", len(files))
 	}
 	wantAnnounced(t, r, "2025-10-closing-000002@erp", "2025-11-correction-000003@erp", "2025-11-02-daily@erp")
+	for _, event := range r.events {
+		deliveredAt := e.clock
+		if strings.Contains(event, "closing") {
+			deliveredAt = closedAt
+		}
+		wantContains(t, "the event", event, `"at":"`+delivery.FormatTime(deliveredAt)+`"`)
+	}
 	d.wantPending(t, 0, time.Time{})
 
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
@@ -755,6 +763,31 @@ func TestDeliverer_AClockThatJumps(t *testing.T) {
 	wantSets(t, other, "2025-11-04-daily", "2026-12-04-daily")
 }
 
+// What a clock that was far ahead has recorded, or has put off, does not wait until then.
+func TestDeliverer_NothingWaitsForAClockThatWasAhead(t *testing.T) {
+	e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
+	october := month("2025-10")
+	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
+	e.close(october)
+	now := e.clock
+	const foreign = "2025-10-closing-000002/manifest.json"
+	b.put(t, foreign, "somebody else's")
+	d := e.newDeliverer(r, b)
+	e.clock = now.AddDate(1, 0, 0).Add(8 * time.Hour)
+	d.mustDeliver(t)
+	wantSets(t, b, "2025-10-closing-000002", "2026-11-02-daily")
+
+	e.clock = now
+	testenv.Must(t, b.client.RemoveObject(t.Context(), "books", "finance/"+foreign, minio.RemoveObjectOptions{}))
+	b.isAway.Store(true)
+	d.mustDeliver(t)
+	d.wantPending(t, 1, now)
+	b.isAway.Store(false)
+	d.mustDeliver(t)
+	wantSets(t, b, "2025-10-closing-000002", "2026-11-02-daily")
+	d.wantPending(t, 0, time.Time{})
+}
+
 // Two entries under one number: the books stand still, days do not.
 func TestDeliverer_DaysComeThoughTheLogIsUnreadable(t *testing.T) {
 	e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
@@ -787,7 +820,7 @@ func TestAttempts_FailuresTakeNoTurns(t *testing.T) {
 	if got := a.order(keys, now); !slices.Equal(got, []string{"c", "b", "a"}) {
 		t.Errorf("order: %v", got)
 	}
-	a.pause("c", now.Add(time.Hour))
+	a.pause("c", now)
 	if got := a.order(keys, now); !slices.Equal(got, []string{"b", "a"}) {
 		t.Errorf("order with a pause: %v", got)
 	}

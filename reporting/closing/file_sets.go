@@ -25,7 +25,7 @@ const correctionsFile = "corrections.csv"
 // fileSet is the files of a closing, a correction or a day, which are delivered together.
 type fileSet struct {
 	files  []deliver.File           // the manifest last
-	report delivery.AvailableReport // without ID and files, which depend on where the set is
+	report delivery.AvailableReport // without what depends on where and when it is delivered: ID, files and time
 }
 
 // reportAt is what is announced of the set once it is in a folder of a target. An empty target has no files.
@@ -109,7 +109,6 @@ func (b *Books) entrySet(e *Entry) (*fileSet, error) {
 		Kind:  delivery.ReportCorrection,
 		Month: e.Month.String(),
 		Seal:  delivery.Seal{Sequence: e.Sequence, SHA256: e.Seal},
-		At:    e.At,
 	}}
 
 	if e.Kind == KindClose {
@@ -164,7 +163,7 @@ const dayState = "the reports of the day as they were when they were delivered; 
 
 // daySet is the set of a day: its reports as they are now.
 func (b *Books) daySet(ctx context.Context, day time.Time) (*fileSet, error) {
-	s := &fileSet{report: delivery.AvailableReport{Kind: delivery.ReportScheduled, At: b.now()}}
+	s := &fileSet{report: delivery.AvailableReport{Kind: delivery.ReportScheduled}}
 	manifest := dayManifest{Format: format, Day: day.Format(time.DateOnly), State: dayState, Files: map[string]string{}}
 	p := reports.Params{From: reports.DayOf(day), To: reports.DayOf(day), Basis: reports.Booked}
 

@@ -80,7 +80,8 @@ func (q *targetQueue) once(ctx context.Context) error {
 		return err
 	}
 
-	if err := q.takeBackEarly(ctx, recorded); err != nil {
+	err = q.takeBackEarly(ctx, recorded)
+	if err != nil {
 		return err
 	}
 
@@ -204,16 +205,21 @@ func (q *targetQueue) recordNew(ctx context.Context, due []dueSet, recorded map[
 	return nil
 }
 
-// pendingOf returns what is due by now and not delivered, with the times since when it is.
+// pendingOf returns what is due by now and not delivered, with the times since when it is. Whether it is due
+// does not depend on what was recorded by a clock that may have been ahead.
 func (q *targetQueue) pendingOf(due []dueSet, recorded map[string]*archive.DeliverySet) []dueSet {
 	now := q.books.now()
 	var pending []dueSet
 	for _, d := range due {
 		row := recorded[d.name]
-		if row.DeliveredAt.IsZero() && !row.DueAt.After(now) {
-			d.dueAt = row.DueAt
-			pending = append(pending, d)
+		if !row.DeliveredAt.IsZero() || d.dueAt.After(now) {
+			continue
 		}
+
+		if row.DueAt.Before(d.dueAt) {
+			d.dueAt = row.DueAt
+		}
+		pending = append(pending, d)
 	}
 	return pending
 }
@@ -288,7 +294,7 @@ func (q *targetQueue) fail(ctx context.Context, row *archive.DeliverySet, cause 
 	q.failed.Inc()
 	mayPass := errors.Is(cause, delivery.ErrUnavailable)
 	if !mayPass {
-		q.attempts.pause(row.Name, q.books.now().Add(permanentPause))
+		q.attempts.pause(row.Name, q.books.now())
 	}
 	if !q.attempts.isNews(row.Name, cause.Error(), row.Error) {
 		return nil
@@ -398,24 +404,26 @@ func (q *targetQueue) recordPlan(ctx context.Context, name, folder string, repor
 	return isDone, err
 }
 
-// recordDelivered records that all files of a set are in a folder. Of two folders of a day that two processes
+// recordDelivered records that all files of a set are in a folder, and what is announced of it. Of two folders of a day that two processes
 // have filled at once, the one with the higher number counts.
 func (q *targetQueue) recordDelivered(ctx context.Context, name, folder string, report *delivery.AvailableReport) error {
 	q.books.step("set delivered")
 	now := q.books.now()
+	delivered := *report
+	delivered.At = now
 	err := q.books.changeSet(ctx, q.name, name, func(row *archive.DeliverySet) bool {
 		isSuperseded := !row.DeliveredAt.IsZero() && folderNumber(name, row.Folder) >= folderNumber(name, folder)
 		if isSuperseded {
 			return false
 		}
 
-		isSame := row.Folder == folder && row.Manifest == manifestOf(report)
-		if !isSame || row.Report == "" {
-			row.Folder = folder
-			row.Manifest = manifestOf(report)
-			row.Report = formatReport(report)
+		isOther := row.Folder != folder || row.Manifest != manifestOf(report)
+		if isOther {
 			row.AnnouncedAt = time.Time{}
 		}
+		row.Folder = folder
+		row.Manifest = manifestOf(report)
+		row.Report = formatReport(&delivered)
 		row.DeliveredAt = now
 		row.Error = ""
 		return true
