@@ -404,8 +404,8 @@ func (q *targetQueue) recordPlan(ctx context.Context, name, folder string, repor
 	return isDone, err
 }
 
-// recordDelivered records that all files of a set are in a folder, and what is announced of it. Of two folders of a day that two processes
-// have filled at once, the one with the higher number counts.
+// recordDelivered records that all files of a set are in a folder, and what is announced of it. Of two
+// folders of a day that two processes have filled at once, the one with the higher number counts.
 func (q *targetQueue) recordDelivered(ctx context.Context, name, folder string, report *delivery.AvailableReport) error {
 	q.books.step("set delivered")
 	now := q.books.now()
