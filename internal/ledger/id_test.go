@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	"vendorapi/internal/delivery"
@@ -21,18 +19,4 @@ func TestLedger_HasOneID(t *testing.T) {
 	production := openTest(t, here, func(c *Config) { c.Environment = delivery.Production })
 	check(t, production.ID() != "" && production.ID() != first.ID(), "production has the id %q", production.ID())
 	check(t, openTest(t).ID() != first.ID(), "another Redis has the same id")
-}
-
-func TestAlone_EachNameIsALock(t *testing.T) {
-	l := openTest(t)
-	mine := errors.New("mine")
-	err := l.Alone(t.Context(), "one", func(ctx context.Context) error {
-		_, isLimited := ctx.Deadline()
-		check(t, isLimited, "what runs alone has no time limit")
-		wantError(t, l.Alone(ctx, "one", func(context.Context) error { t.Error("two are alone"); return nil }), delivery.ErrUnavailable)
-		must(t, l.Alone(ctx, "two", func(context.Context) error { return nil }))
-		return mine
-	})
-	wantError(t, err, mine)
-	must(t, l.Alone(t.Context(), "one", func(context.Context) error { return nil }))
 }

@@ -164,22 +164,22 @@ func TestForPeople(t *testing.T) {
 	e := testserver.SharedClickHouse(t)
 	ours := false
 	a := newArchive(t).ForPeople(func() bool { return ours })
-	if _, err := a.Seals(t.Context()); !isUnavailable(err) {
+	if _, err := a.JournalRows(t.Context()); !isUnavailable(err) {
 		t.Error(err)
 	}
 	if err := a.Ping(t.Context()); !isUnavailable(err) {
 		t.Error(err)
 	}
 	ours = true
-	_, err := a.Seals(t.Context())
+	_, err := a.JournalRows(t.Context())
 	noError(t, err)
 	noError(t, a.Ping(t.Context()))
 
 	empty := open(t, e, e.NewDatabase(t))
-	if _, err := empty.Seals(t.Context()); err == nil || isUnavailable(err) {
+	if _, err := empty.JournalRows(t.Context()); err == nil || isUnavailable(err) {
 		t.Errorf("a program: %v", err)
 	}
-	if _, err := empty.ForPeople(func() bool { return true }).Seals(t.Context()); !isUnavailable(err) {
+	if _, err := empty.ForPeople(func() bool { return true }).JournalRows(t.Context()); !isUnavailable(err) {
 		t.Errorf("people: %v", err)
 	}
 }

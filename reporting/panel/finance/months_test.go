@@ -325,8 +325,13 @@ func TestChecklist_SaysWhatToDo(t *testing.T) {
 	list, err := e.pages.books.Checklist(t.Context(), l, m)
 	must(t, err)
 	for _, c := range list {
-		if todo := todos[c.Name]; todo[0] == "" || todo[1] != "" && func() bool { _, found := reports.Find(todo[1]); return !found }() {
-			t.Errorf("%s: %q", c.Name, todo)
+		todo := todos[c.Key]
+		if todo.Text == "" {
+			t.Errorf("%s: nothing is said to do", c.Key)
+		}
+		_, found := reports.Find(todo.Report)
+		if todo.Report != "" && !found {
+			t.Errorf("%s: there is no report %s", c.Key, todo.Report)
 		}
 	}
 	if len(list) != len(todos) {
