@@ -90,8 +90,15 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
+	owner := archive.Owner{Environment: l.Environment(), Ledger: l.ID()}
+	noError(t, a.Claim(t.Context(), owner)) // as `reporting migrate` does
 	_, err = m.Finish(t.Context(), to, l, a, false, quiet)
 	noError(t, err)
+	if l.ID() != s.Ledger.ID() {
+		t.Errorf("the restored ledger is %s, the one that was copied %s", l.ID(), s.Ledger.ID())
+	}
+	noError(t, a.CheckOwner(t.Context(), owner))
+	other.Want("whose it is, and since when the copied one was", "countIf(ledger = '"+l.ID()+"'), count() FROM "+other.Database+".identity", "2\t2")
 	other.Want("orders that the copy had", "count() FROM "+other.Database+".orders", "1")
 	if _, err := m.Finish(t.Context(), to, l, a, false, quiet); !errors.Is(err, ErrHistory) {
 		t.Errorf("ClickHouse has rows, and: %v", err)
