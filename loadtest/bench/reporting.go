@@ -80,6 +80,7 @@ func (b *bench) openYear(ctx context.Context) *reportingEnv {
 		// The year's accounts are in ClickHouse only. Reporting would refuse reports of them that have no rows, as of nobody, if
 		// Redis had any account.
 		got(b.year.Redis.Command(ctx, "FLUSHALL"))
+		b.year.ask(ctx, "TRUNCATE TABLE delivery.identity") // which is that of the ledger that has gone
 		must(b.year.Reporting.Start(ctx))
 		b.year.fill(ctx)
 	}
