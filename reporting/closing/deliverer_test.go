@@ -349,6 +349,9 @@ func TestDeliverer_CatchesUpOnATargetThatWasAway(t *testing.T) {
 		}
 	}
 	wantSets(t, b)
+	if n := testenv.Value(t, d.announcer.pending); n != 0 {
+		t.Errorf("%v are to be announced that are not there", n)
+	}
 
 	b.isAway.Store(false)
 	d.mustDeliver(t)

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -25,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
@@ -34,18 +37,13 @@ import (
 
 func init() {
 	servers["versitygw"] = func(t *testing.T) *server { s, _ := versitygw(t); return s }
-	servers["versitygw in parts"] = func(t *testing.T) *server {
-		s, _ := versitygw(t)
-		s.partSize = 5 << 20 // S3's smallest
-		return s
-	}
 	servers["sshd"] = func(t *testing.T) *server { s, _ := sshd(t, ""); return s }
 	servers["sshd without hard links"] = func(t *testing.T) *server { s, _ := sshd(t, "-P hardlink"); return s }
 }
 
 // processes are those of the servers.
 var processes = map[string]func(*testing.T) (*server, *process){
-	"S3": versitygw, "SFTP": func(t *testing.T) (*server, *process) { return sshd(t, "") },
+	"S3": versitygw, "S3 in parts": versitygwInParts, "SFTP": func(t *testing.T) (*server, *process) { return sshd(t, "") },
 }
 
 // process is a server that can be killed and started again.
@@ -121,6 +119,13 @@ func versitygw(t *testing.T) (*server, *process) {
 	t.Cleanup(func() { p.kill() })
 	s := &server{front: newFront(t, p.addr), url: "s3://books/closed?endpoint=http://%s", secrets: map[string]string{"KEY_ID": "me", "SECRET": "geheim-geheim"}}
 	return onFolder(t, s, filepath.Join(files, "books", "closed")), p
+}
+
+// versitygwInParts gets files above 5 MiB, S3's smallest part, in parts.
+func versitygwInParts(t *testing.T) (*server, *process) {
+	s, p := versitygw(t)
+	s.partSize = 5 << 20
+	return s, p
 }
 
 var installing sync.Mutex
@@ -203,6 +208,49 @@ func TestDeliver_SaysWhatServersRefuse(t *testing.T) {
 		"read-only":      {readOnly.settings(t), "permission denied", false},
 		"no such user":   {shell.with(t, "", "", "sftp://", "sftp://nobody-of-"), "unable to authenticate", false},
 	})
+}
+
+// A server that checks signatures and digests puts the parts together, and keeps what is there.
+func TestBucket_PartsArriveAtAServerThatChecksThem(t *testing.T) {
+	t.Parallel()
+	s, _ := versitygwInParts(t)
+	content := strings.Repeat("0123456789abcde\n", 13<<16)
+	files := []File{file("large.csv", content), file("manifest.json", manifest)}
+	target := s.open(t)
+	for _, want := range [][]string{{"large.csv sent", "manifest.json sent"}, {"large.csv there", "manifest.json there"}} {
+		if said, err := deliverTo(t.Context(), target, files); err != nil || !slices.Equal(said, want) {
+			t.Errorf("said %q and %v", said, err)
+		}
+	}
+	if got := s.files()[path.Join(month, "large.csv")]; got != content {
+		t.Errorf("%d bytes are there", len(got))
+	}
+
+	opened, err := target.open(t.Context())
+	must(t, err)
+	b := opened.(*bucket)
+	key := b.prefix + path.Join(month, "large.csv")
+	sum := sha256.Sum256([]byte(content))
+	err = b.write(t.Context(), path.Join(month, "large.csv"), &upload{file: strings.NewReader(content), size: int64(len(content)), sum: sum[:], progress: io.Discard})
+	if !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file that is there: %v", err)
+	}
+	left, err := b.client.ListMultipartUploads(t.Context(), b.name, key, "", "", "", 10)
+	if err != nil || len(left.Uploads) > 0 {
+		t.Errorf("unfinished: %+v, %v", left.Uploads, err)
+	}
+
+	// The condition alone, without the last look.
+	id, err := b.client.NewMultipartUpload(t.Context(), b.name, key, minio.PutObjectOptions{})
+	must(t, err)
+	part, err := b.putPart(t.Context(), key, id, 1, &upload{file: strings.NewReader("x"), size: 1, progress: io.Discard}, 0)
+	must(t, err)
+	var options minio.PutObjectOptions
+	options.SetMatchETagExcept("*")
+	_, err = b.client.CompleteMultipartUpload(t.Context(), b.name, key, id, []minio.CompletePart{part}, options)
+	if answer := minio.ToErrorResponse(err); answer.StatusCode != http.StatusPreconditionFailed {
+		t.Errorf("put together over a file that is there: %v", err)
+	}
 }
 
 // What passes meanwhile does not stay in memory: neither server is in this process.
