@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -14,9 +15,14 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// KeepAudit lets ClickHouse drop entries of the audit stream so many days after theirs; 0: never.
+// Decisions are the actions about the books. Their entries are kept without end, as the books are,
+// which have to be there for ten years.
+var Decisions = []string{"corrections booked", "month closed", "month held", "month released"}
+
+// KeepAudit lets ClickHouse drop entries of the audit stream so many days after theirs, but for those
+// of Decisions; 0: never.
 func (a *Archive) KeepAudit(ctx context.Context, days int) error {
-	wanted, change := fmt.Sprintf("day + toIntervalDay(%d)", days), "MODIFY TTL "
+	wanted, change := fmt.Sprintf("day + toIntervalDay(%d) WHERE action NOT IN ('%s')", days, strings.Join(Decisions, "', '")), "MODIFY TTL "
 	if days == 0 {
 		wanted, change = "", "REMOVE TTL"
 	}

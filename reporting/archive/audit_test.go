@@ -95,10 +95,17 @@ func TestAuditSearch_IsCompletedOrRefused(t *testing.T) {
 func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 	t.Parallel()
 	a := newArchive(t)
-	count := func() uint64 { return one[uint64](t, a, "SELECT count() FROM audit FINAL") }
+	decisions := "action IN ('" + strings.Join(Decisions, "', '") + "')"
+	count := func() uint64 { return one[uint64](t, a, "SELECT count() FROM audit FINAL WHERE NOT "+decisions) }
 	now := time.Now()
 	fill := func() {
-		noError(t, a.InsertAgain(t.Context(), &Batch{Audit: []ledger.AuditEntry{auditOf("old", 1, now.AddDate(0, 0, -40)), auditOf("new", 1, now)}}))
+		entries := []ledger.AuditEntry{auditOf("old", 1, now.AddDate(0, 0, -40)), auditOf("new", 1, now)}
+		for _, action := range Decisions {
+			decision := auditOf(action, 1, now.AddDate(-9, 0, 0))
+			decision.Action = action
+			entries = append(entries, decision)
+		}
+		noError(t, a.InsertAgain(t.Context(), &Batch{Audit: entries}))
 	}
 	for _, c := range []struct {
 		days int
@@ -110,11 +117,14 @@ func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 		if n := count(); n != c.left {
 			t.Errorf("kept for %d days: %d rows, want %d", c.days, n, c.left)
 		}
+		if n := one[uint64](t, a, "SELECT count() FROM audit FINAL WHERE "+decisions); n != uint64(len(Decisions)) {
+			t.Errorf("kept for %d days: %d decisions about the books, want %d", c.days, n, len(Decisions))
+		}
 	}
 	before := one[string](t, a, "SELECT toString(metadata_modification_time) || engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'audit'")
 	noError(t, a.KeepAudit(t.Context(), 730))
 	if after := one[string](t, a, "SELECT toString(metadata_modification_time) || engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'audit'"); after != before ||
-		!strings.Contains(after, "TTL day + toIntervalDay(730)") {
+		!strings.Contains(after, "TTL day + toIntervalDay(730) WHERE action NOT IN ('corrections booked', 'month closed'") {
 		t.Errorf("before %s, after %s", before, after)
 	}
 }

@@ -3,7 +3,14 @@ package archive
 import (
 	"bytes"
 	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +18,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/journal"
 )
 
@@ -49,6 +57,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		{Target: "erp", Name: "2026-11-closing-000001", Version: 1, ChangedAt: at, DueAt: at},
 		{Target: "erp", Name: "2026-11-closing-000001", Version: 2, ChangedAt: at, DueAt: at, Folder: "f", Manifest: "m", Report: "{}", DeliveredAt: at, AnnouncedAt: at, Error: "çöktü"},
 	}))
+	noError(t, from.NoteReconciliation(t.Context(), &Reconciliation{At: at, From: noon, To: noon, Orders: 100, Differences: 1}))
 	for range 2 {
 		for _, table := range Tables() {
 			var file bytes.Buffer
@@ -63,6 +72,108 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 				t.Errorf("%s: %d and %d", table, a, b)
 			}
 		}
+	}
+}
+
+// notInBackups are the tables that no backup has, and why.
+var notInBackups = map[string]string{
+	"schema_migrations": "a restore makes the tables first, and notes there what it made",
+}
+
+func TestDump_HasEveryTable(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	tables := one[[]string](t, a, "SELECT arraySort(groupArray(name)) FROM system.tables WHERE database = currentDatabase() AND engine NOT LIKE '%View'")
+	if len(tables) <= len(notInBackups) {
+		t.Fatalf("the database has the tables %q", tables)
+	}
+	for _, name := range tables {
+		columns := one[[]string](t, a, "SELECT groupArray(name) FROM (SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+name+"' AND default_kind NOT IN ('ALIAS', 'MATERIALIZED') ORDER BY position)")
+		listed, err := rowTable(name)
+		if notInBackups[name] != "" {
+			if err == nil {
+				t.Errorf("%s is in backups, and named as left out", name)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s is in no backup: add it to rowTables, or to notInBackups with a reason", name)
+			continue
+		}
+		for _, column := range columns {
+			if listed.index(column) < 0 {
+				t.Errorf("%s.%s is in no backup", name, column)
+			}
+		}
+	}
+	for name := range notInBackups {
+		if !slices.Contains(tables, name) {
+			t.Errorf("%s is left out of backups, and there is no such table", name)
+		}
+	}
+}
+
+// optimizeProxy is ClickHouse behind a proxy that passes OPTIMIZE on, and gives its answer to nobody.
+func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *atomic.Int32) {
+	t.Helper()
+	target, err := url.Parse(clickHouse)
+	noError(t, err)
+	target.User = nil
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.ErrorLog = log.New(io.Discard, "", 0)
+	passed = new(atomic.Int32)
+
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if !bytes.Contains(body, []byte("OPTIMIZE")) {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		forward.ServeHTTP(httptest.NewRecorder(), r)
+		passed.Add(1)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL, passed
+}
+
+// A restore that is begun again over rows of an interrupted one needs merges, which can take longer
+// than any answer may; a restore into empty tables needs none.
+func TestLoad_WaitsForNoAnswerOfMerges(t *testing.T) {
+	t.Parallel()
+	from := newArchive(t)
+	months := []time.Time{noon, noon.AddDate(0, -1, 0)}
+	for range 3 {
+		for _, month := range months {
+			noError(t, from.exec(t.Context(), "INSERT INTO closed_orders (batch, account_id, posted_day, order_id, entry, sign) SELECT generateUUIDv4(), generateUUIDv4(), toDate('"+dateOf(month)+"'), generateUUIDv4(), 1, 1"))
+		}
+	}
+	var file bytes.Buffer
+	rows, err := from.Dump(t.Context(), "closed_orders", &file, nobody)
+	noError(t, err)
+
+	e := testserver.SharedClickHouse(t)
+	direct := newArchiveIn(t, e)
+	address, passed := optimizeProxy(t, e.URL)
+	a, err := Open(Settings{URL: address, Database: direct.database})
+	noError(t, err)
+	t.Cleanup(func() { noError(t, a.Close()) })
+
+	noError(t, a.Load(t.Context(), "closed_orders", bytes.NewReader(file.Bytes()), rows, nobody))
+	if n := passed.Load(); n != 0 {
+		t.Errorf("%d merges were asked for after a load into an empty table", n)
+	}
+	noError(t, direct.exec(t.Context(), "INSERT INTO closed_orders SELECT * FROM closed_orders"))
+	noError(t, a.deduplicate(t.Context(), closedOrders, 2*time.Second))
+	if n := passed.Load(); n != int32(len(months)) {
+		t.Errorf("%d merges were asked for, of %d partitions", n, len(months))
+	}
+	if n := one[uint64](t, direct, "SELECT count() FROM closed_orders"); n != rows {
+		t.Errorf("%d rows, want %d", n, rows)
 	}
 }
 

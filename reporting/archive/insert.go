@@ -19,6 +19,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	blocks "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 	"golang.org/x/sync/errgroup"
+
+	"vendorapi/internal/delivery"
 )
 
 // ErrRow is a row that no waiting makes fit.
@@ -222,6 +224,15 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 	if err != nil {
 		return err
 	}
+	// What an interrupted restore had loaded would count twice where rows do not replace each other.
+	mayRepeat := false
+	if t.appended {
+		row := a.conn.QueryRow(ctx, "SELECT count() > 0 FROM "+t.name+" SETTINGS final = 0")
+		if err := row.Scan(&mayRepeat); err != nil {
+			return a.fault(ctx, "load of "+table, err)
+		}
+	}
+
 	reader := proto.NewReader(bufio.NewReaderSize(in, 1<<20))
 	for loaded := uint64(0); loaded < rows; progress(loaded) {
 		block := blocks.NewBlock()
@@ -248,10 +259,99 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		}
 		loaded += uint64(block.Rows())
 	}
-	if t.appended && rows > 0 { // what an interrupted restore had loaded
-		return a.exec(ctx, fmt.Sprintf("OPTIMIZE TABLE %s %s FINAL DEDUPLICATE", a.physical(t), a.onCluster()))
+	if mayRepeat && rows > 0 {
+		return a.deduplicate(ctx, t, answerWithin)
 	}
 	return nil
+}
+
+const (
+	// answerWithin is how long a partition's merge may keep its request waiting. The driver gives
+	// up after five minutes, and proxies sooner; the merge goes on without the request.
+	answerWithin = time.Minute
+
+	mergePoll = 500 * time.Millisecond
+)
+
+// deduplicate removes the second and later of equal rows, partition by partition. However long a merge
+// takes, it is waited for until ctx ends.
+func (a *Archive) deduplicate(ctx context.Context, t *table, answerWithin time.Duration) error {
+	partitions := make(map[string]bool) // by id
+	query := "SELECT DISTINCT partition_id FROM " + a.onAllServers("system.parts") + " WHERE active AND database = {database:String} AND table = {table:String}"
+	err := a.Each(ctx, query, func(rows driver.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		partitions[id] = true
+		return err
+	}, a.physicalNamed(t)...)
+	if err != nil {
+		return err
+	}
+
+	for _, id := range slices.Sorted(maps.Keys(partitions)) {
+		if err := a.deduplicatePartition(ctx, t, id, answerWithin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Archive) deduplicatePartition(ctx context.Context, t *table, id string, answerWithin time.Duration) error {
+	before, err := a.partitionState(ctx, t, id)
+	if err != nil {
+		return err
+	}
+
+	waiting, cancel := context.WithTimeout(ctx, answerWithin)
+	err = a.exec(waiting, fmt.Sprintf("OPTIMIZE TABLE %s %s PARTITION ID '%s' FINAL DEDUPLICATE", a.physical(t), a.onCluster(), id))
+	cancel()
+	for {
+		isLate := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, delivery.ErrUnavailable)
+		if err == nil || !isLate || ctx.Err() != nil {
+			return err
+		}
+
+		after, failed := a.partitionState(ctx, t, id)
+		switch {
+		case failed != nil:
+			return failed
+		case after.merging:
+			time.Sleep(mergePoll)
+		case after.parts == before.parts: // it has not begun, or failed
+			return err
+		default:
+			return nil
+		}
+	}
+}
+
+// partitionState is how a partition is stored, on all servers.
+type partitionState struct {
+	parts   string // the names of its active parts, which change with every merge
+	merging bool   // a merge of it is in progress
+}
+
+func (a *Archive) partitionState(ctx context.Context, t *table, id string) (state partitionState, err error) {
+	query := fmt.Sprintf(`SELECT
+	(SELECT arrayStringConcat(arraySort(groupArray(hostName() || name)), ',') FROM %s
+		WHERE active AND database = {database:String} AND table = {table:String} AND partition_id = {partition:String}),
+	(SELECT count() > 0 FROM %s WHERE database = {database:String} AND table = {table:String} AND partition_id = {partition:String})`,
+		a.onAllServers("system.parts"), a.onAllServers("system.merges"))
+	row := a.conn.QueryRow(ctx, query, append(a.physicalNamed(t), clickhouse.Named("partition", id))...)
+	err = row.Scan(&state.parts, &state.merging)
+	return state, a.fault(ctx, "wait for the merge of "+t.name, err)
+}
+
+// onAllServers is a table of the database system, of every server of a cluster.
+func (l layout) onAllServers(table string) string {
+	if l.cluster == "" {
+		return table
+	}
+	return fmt.Sprintf("clusterAllReplicas('%s', %s)", l.cluster, table)
+}
+
+func (a *Archive) physicalNamed(t *table) []any {
+	return []any{clickhouse.Named("database", a.database), clickhouse.Named("table", a.physical(t))}
 }
 
 // columnsOf are those of a block. One that an older file lacks gets its default.

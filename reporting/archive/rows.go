@@ -230,16 +230,19 @@ var (
 	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
 	deliverySets   = &table{"delivery_sets", columnsOf[DeliverySet](), true}
 
+	reconciliations = replacingTable("reconciliations", "account_id UUID; at DateTime64(3, 'UTC'); from_day Date; to_day Date; "+
+		"orders UInt64; differences UInt64; totals UInt64")
+
 	identity = listedTable(Identity, "number UInt32; environment String; ledger String; since DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliverySets, identity}
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliverySets, reconciliations, identity}
 )
 
 // Identity is the name of the table that says whose the database is. A database without any order
 // has a row in it.
 const Identity = "identity"
 
-// Tables are the names of the tables that hold rows.
+// Tables are the names of the tables that hold rows: what a backup has.
 func Tables() (names []string) {
 	for _, t := range rowTables {
 		names = append(names, t.name)
@@ -255,6 +258,13 @@ func listedTable(name, columns string) *table {
 		name, kind, _ := strings.Cut(text, " ")
 		t.columns = append(t.columns, column{name: name, kind: kind})
 	}
+	return t
+}
+
+// replacingTable is a listed table whose rows replace each other.
+func replacingTable(name, columns string) *table {
+	t := listedTable(name, columns)
+	t.appended = false
 	return t
 }
 
