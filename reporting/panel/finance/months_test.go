@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,10 @@ func (e *env) audited() (all []string) {
 			if a.Credential != "session" || a.Address != "127.0.0.1" || len(a.RequestID) != 16 {
 				e.T.Errorf("%+v", a)
 			}
+			isOfBooks := strings.Contains(a.Action, "month") || strings.Contains(a.Action, "correction")
+			if isOfBooks && !slices.Contains(archive.Decisions, a.Action) {
+				e.T.Errorf("the entry of %q would be removed after AUDIT_DAYS", a.Action)
+			}
 			text := strings.TrimSpace(fmt.Sprint(a.Actor, ": ", a.Action, " ", a.New, " ", a.Outcome))
 			if i, again := latest[a.ID]; again {
 				all[i] = text
@@ -106,6 +111,26 @@ func (e *env) entries() (kinds string) {
 		kinds += " " + l.Entries[i].Kind
 	}
 	return kinds
+}
+
+// Whoever looks at months takes no turn that a decision needs.
+func TestMonths_AreDecidedWhateverIsRead(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.octoberOrders(3)
+	e.Consume(ledger.RoleExport)
+	cem, defne := e.browser("cem"), e.browser("defne")
+	form := fill(cem, october, october+"/hold", "note", "seen")
+	must(t, e.pages.digesting.Acquire(t.Context(), digestsAtOnce))
+
+	cem.Post(october+"/hold", form).Leads(october + "?done=hold")
+	e.pages.digesting.Release(digestsAtOnce)
+	form = fill(defne, october, october+"/close")
+	must(t, e.pages.digesting.Acquire(t.Context(), digestsAtOnce))
+	defne.Post(october+"/close", form).Leads(october + "?done=close")
+	if kinds := e.entries(); kinds != " hold close" {
+		t.Error(kinds)
+	}
 }
 
 func TestMonths_AreClosedByTwoPeople(t *testing.T) {
