@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -319,6 +320,40 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 		}
 		sameRows(t, fmt.Sprintf("sheets of %d rows", rows), got[:len(got)-1], want)
 		f.Close()
+	}
+}
+
+// A report that is too long for a workbook is refused before anything is written.
+func TestXLSX_RefusesTooManyRowsBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	a, _ := exampleArchive(t)
+	for _, r := range All() {
+		rows := int64(len(plain(t, a, r, allDays.params())))
+		for most, refused := range map[int64]bool{rows: false, rows - 1: true} {
+			var b bytes.Buffer
+			x := newXLSX(&b).(*xlsxSink)
+			x.mostRows = most
+			_, err := r.Run(t.Context(), a, allDays.params(), x, nil)
+			_, isRefusal := errors.AsType[ParamErrors](err)
+			if isRefusal != refused || !refused && err != nil {
+				t.Errorf("%s, %d of %d rows: %v", r.Name, most, rows, err)
+			}
+			begun := x.sheets > 0 && r != control // which is never long, so nobody counts its rows before
+			if refused && (b.Len() > 0 || begun || !strings.Contains(err.Error(), "take the CSV")) {
+				t.Errorf("%s: %d bytes, %d sheets, %v", r.Name, b.Len(), x.sheets, err)
+			}
+		}
+	}
+
+	// Orders that come after the count are found out, too.
+	x := newXLSX(io.Discard).(*xlsxSink)
+	x.mostRows = 2
+	noError(t, x.Begin(oneTime, Params{}))
+	defer x.Abort()
+	row := []Cell{{Number: 1, Given: true}}
+	noError(t, errors.Join(x.Row(row), x.Row(row)))
+	if err := x.Row(row); err == nil || !strings.Contains(err.Error(), "take the CSV") {
+		t.Errorf("a third row: %v", err)
 	}
 }
 

@@ -24,9 +24,20 @@ type Progress func(rows int64)
 
 const progressStep = 1000
 
+// bounded is a sink that takes no more than so many rows. They are counted before it begins.
+type bounded interface{ longest() int64 }
+
+// checkLength refuses a report that has too many rows for its format.
+func checkLength(rows, most int64) error {
+	if rows <= most {
+		return nil
+	}
+	return ParamErrors{{Field: "to", Message: fmt.Sprintf("ends a period of more than %d rows, which a workbook does not take: take the CSV, or a shorter period", most)}}
+}
+
 // Run reads the report and writes it into the sink. progress may be nil.
 //
-// An error wraps delivery.ErrUnavailable when ClickHouse is unavailable, is the context's
+// An error is a ParamErrors when the report is too long for the format, wraps delivery.ErrUnavailable when ClickHouse is unavailable, is the context's
 // own when ctx ends (which ends the query, too), and wraps the sink's. The sink has been
 // aborted then.
 func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sink, progress Progress) (s Summary, err error) {
@@ -50,7 +61,13 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 		}
 		return err
 	}
-	if err = writing(sink.Begin(r, p)); err == nil {
+	if limited, isBounded := sink.(bounded); isBounded {
+		err = r.checkLength(ctx, a, &p, limited.longest())
+	}
+	if err == nil {
+		err = writing(sink.Begin(r, p))
+	}
+	if err == nil {
 		err = r.read(ctx, a, &p, take)
 	}
 	if err == nil {
@@ -62,6 +79,22 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 		return Summary{}, err
 	}
 	return s, nil
+}
+
+// checkLength refuses the report when it has more than so many rows.
+func (r *Report) checkLength(ctx context.Context, a *archive.Archive, p *Params, most int64) error {
+	b, err := booksOf(ctx, a, p)
+	if err != nil || r == control {
+		return err
+	}
+
+	var rows int64
+	query := "SELECT toInt64(count())" + r.from(b) + b.settings()
+	err = a.Each(ctx, query, func(found driver.Rows) error { return found.Scan(&rows) }, p.named()...)
+	if err != nil {
+		return r.explain(err)
+	}
+	return checkLength(rows, most)
 }
 
 // nothing is the summary of no rows.

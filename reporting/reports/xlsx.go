@@ -18,7 +18,9 @@ import (
 // does not fit on a sheet goes on with the next one, "order-ledger 2".
 type xlsxSink struct {
 	w         io.Writer
-	sheetRows int // of a sheet, header included
+	sheetRows int   // of a sheet, header included
+	mostRows  int64 // of the report
+	rows      int64 // so far
 
 	report *Report
 	params Params
@@ -42,9 +44,19 @@ const (
 	xlsxHeader = 3
 	// widestExact is the largest number of kuruş that a spreadsheet's 15 digits show.
 	widestExact = 999_999_999_999_999
+
+	// workbookRows is how many rows of a report a workbook may have. Nothing is sent before it is
+	// whole, which takes 20 s a million rows and some hundred MB of the temporary folder, and a
+	// balancer waits 200 s.
+	workbookRows = 3_000_000
 )
 
-func newXLSX(w io.Writer) Sink { return &xlsxSink{w: w, sheetRows: excelize.TotalRows} }
+func newXLSX(w io.Writer) Sink {
+	return &xlsxSink{w: w, sheetRows: excelize.TotalRows, mostRows: workbookRows}
+}
+
+// longest implements bounded.
+func (x *xlsxSink) longest() int64 { return x.mostRows }
 
 func (x *xlsxSink) Begin(r *Report, p Params) error {
 	x.report, x.params, x.file = r, p, excelize.NewFile()
@@ -151,6 +163,10 @@ func (x *xlsxSink) makeRoom() error {
 }
 
 func (x *xlsxSink) Row(cells []Cell) error {
+	x.rows++
+	if err := checkLength(x.rows, x.mostRows); err != nil { // orders have come since they were counted
+		return err
+	}
 	if err := x.makeRoom(); err != nil {
 		return err
 	}
