@@ -17,7 +17,7 @@ import (
 
 // Decisions are the actions about the books. Their entries are kept without end, as the books are,
 // which have to be there for ten years.
-var Decisions = []string{"corrections booked", "month closed", "month held", "month released"}
+var Decisions = []string{"corrections booked", "month closed", "month held", "month released", "rows of the books disputed", "rows of the books set aside"}
 
 // KeepAudit lets ClickHouse drop entries of the audit stream so many days after theirs, but for those
 // of Decisions; 0: never.

@@ -83,7 +83,7 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 
 // checkLength refuses the report when it has more than so many rows.
 func (r *Report) checkLength(ctx context.Context, a *archive.Archive, p *Params, most int64) error {
-	b, err := booksOf(ctx, a, p)
+	b, _, err := booksOf(ctx, a, p)
 	if err != nil || r == control {
 		return err
 	}

@@ -333,6 +333,10 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 		return err
 	}
 
+	if !seesFinance(r) {
+		endpoints = slices.DeleteFunc(endpoints, func(e *ledger.WebhookEndpoint) bool { return e.Account == delivery.FinanceAccount })
+	}
+
 	list.Pages = layout.NewNextPages("/webhooks", query, next)
 	list.Receivers, err = p.withNames(r.Context(), endpoints)
 	if err := gaps.Allow(err); err != nil {

@@ -66,7 +66,28 @@ func (p *Pages) routes() map[string]layout.Handler {
 			routes["POST "+one.pattern+path] = p.forms.Handler(p.perform(&one, &a))
 		}
 	}
+	for pattern, serve := range routes {
+		if strings.Contains(pattern, "{account}") {
+			routes[pattern] = exceptFinance(serve)
+		}
+	}
 	return routes
+}
+
+// exceptFinance keeps finance's receiver, its secrets and its events from people without the role
+// closer, who alone look after it.
+func exceptFinance(serve layout.Handler) layout.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id, err := accountID(r)
+		if err == nil && id == delivery.FinanceAccount && !seesFinance(r) {
+			return delivery.Refuse(delivery.CodeForbidden, "the receiver of finance's own system needs the role closer")
+		}
+		return serve(w, r)
+	}
+}
+
+func seesFinance(r *http.Request) bool {
+	return auth.IdentityOf(r.Context()).Roles.Include(auth.Closer)
 }
 
 // show answers with a page, also after what was done or refused there.
