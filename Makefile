@@ -46,7 +46,7 @@ screenshots: ## take PANEL.md's pictures of the panel from a day that is played 
 
 report: ## a command of reporting against the running system (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \
-	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox PANEL_USERS_FILE="$(DATA_DIR)/keys/panel-users" \
+	REDIS_URL="$$RUN_REDIS_URL" REDIS_CA_FILE="$$REDIS_CA_FILE" CLICKHOUSE_URL="$$RUN_CLICKHOUSE_URL" ENVIRONMENT=sandbox BOOKS_KEYS_FILE="$(DATA_DIR)/keys/books-keys" PANEL_URL="$$PANEL_URL" \
 	"$(DATA_DIR)/bin/reporting" $(ARGS)
 
 erase: ## erase the data of an order's recipient, also when a backup is restored (ARGS='--phone 05321234567', ARGS='--order ID'; ERASURES=file: the list of erasures, unless in DATA_DIR/backups)
@@ -210,8 +210,8 @@ env: ## write fresh keys for docker-compose.yml to .env, once: make env ENVIRONM
 	token=$$(hex); \
 	echo "ENVIRONMENT=$(ENVIRONMENT)" > .env; \
 	for user in GATEWAY WORKER REPORTING BACKUP OPERATOR; do printf 'REDIS_%s_PASSWORD=%s\n' "$$user" "$$(hex)"; done >> .env; \
-	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
-		"$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
+	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nBOOKS_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
+		"$$(key)" "$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
 	@echo "wrote .env for ENVIRONMENT=$(ENVIRONMENT)"
 	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://…/track (configs/CONFIGURATION.md)"
 

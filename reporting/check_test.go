@@ -58,7 +58,7 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 	t.Parallel()
 	key, zero := randomKey(), base64.StdEncoding.EncodeToString(make([]byte, 32))
 	production := append(rightEnvironment(), "ENVIRONMENT=production", "PANEL_SECURE_COOKIES=true", "PANEL_ADDR=0.0.0.0:0", "PANEL_PROXY_PROTOCOL_FROM=172.16.0.0/12",
-		"ADMIN_KEY="+randomKey(), "TRACKING_KEYS=k1:"+key, "REDIS_URL=redis://reporting:9f8e7d6c5b4a@127.0.0.1:1", "CLICKHOUSE_URL=http://delivery:9f8e7d6c5b4a@127.0.0.1:1")
+		"ADMIN_KEY="+randomKey(), "TRACKING_KEYS=k1:"+key, "BOOKS_KEYS=k1:"+randomKey(), "REDIS_URL=redis://reporting:9f8e7d6c5b4a@127.0.0.1:1", "CLICKHOUSE_URL=http://delivery:9f8e7d6c5b4a@127.0.0.1:1")
 	const line = "reporting.yaml:" // whose number follows
 	for name, c := range map[string]struct {
 		changes []string
@@ -78,6 +78,8 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 		"Redis's password":       {[]string{"REDIS_URL=redis://reporting:reporting@127.0.0.1:1"}, "", []string{line, ": redis.url: the password "}},
 		"ClickHouse's password":  {[]string{"CLICKHOUSE_URL=http://delivery:changeme@127.0.0.1:1"}, "export", []string{line, ": clickhouse.url: the password "}},
 		"zeros":                  {[]string{"TRACKING_KEYS=k1:" + zero}, "", []string{`TRACKING_KEYS: key "k1" can be guessed`}},
+		"the books' keys":        {[]string{"BOOKS_KEYS=k1:" + zero}, "reconcile", []string{`BOOKS_KEYS: key "k1" can be guessed`}},
+		"a key for two purposes": {[]string{"BOOKS_KEYS=k1:" + key}, "", []string{"BOOKS_KEYS"}},
 		"sixteen a":              {[]string{"ADMIN_KEY=aaaaaaaaaaaaaaaa"}, "", []string{"ADMIN_KEY can be guessed"}},
 		"a ring's key":           {[]string{"ADMIN_KEY=" + key}, "", []string{"ADMIN_KEY is the same as a key of TRACKING_KEYS"}},
 		"several at once":        {[]string{"PANEL_SECURE_COOKIES=false", "ADMIN_KEY=aaaaaaaaaaaaaaaa"}, "", []string{": panel.access.secure_cookies: ", "ADMIN_KEY can be guessed"}},
@@ -154,6 +156,7 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		"unknown of it":   {old: "targets: []", replacement: "targets: [{name: erp, uri: 's3://x'}]", want: []string{"reporting.yaml:", "uri: unknown field"}},
 		"wrong redis":     {variable: "REDIS_URL=http://u:geheim@x", want: []string{"reporting.yaml:", ": redis url: "}},
 		"wrong history":   {variable: "CLICKHOUSE_URL=ftp://u:geheim@x", want: []string{"reporting.yaml:", ": clickhouse: url "}},
+		"no books keys":   {variable: "BOOKS_KEYS=", want: []string{"set BOOKS_KEYS, or BOOKS_KEYS_FILE"}},
 		"no admin key":    {variable: "ADMIN_KEY=", want: []string{"set ADMIN_KEY, or ADMIN_KEY_FILE"}},
 		"nobody":          {variable: "REPORT_TOKENS=", want: []string{"nobody may come in"}},
 		"malformed":       {variable: "TRACKING_KEYS=t1:AAAA", want: []string{"TRACKING_KEYS: key \"t1\" has 3 bytes"}},

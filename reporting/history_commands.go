@@ -269,7 +269,7 @@ func reportBackup(out io.Writer, m *backup.Manifest, took time.Duration, to stri
 	fmt.Fprintf(out, "backup %s of everything acknowledged before %s is whole, after %.1f s: %s\n",
 		m.ID, m.Began.Format(time.RFC3339), took.Seconds(), to)
 	if len(m.Included) == 0 {
-		fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS and ADMIN_KEY elsewhere")
+		fmt.Fprintln(out, "it holds no keys: keep WEBHOOK_KEYS, TOKEN_KEYS, TRACKING_KEYS, BOOKS_KEYS and ADMIN_KEY elsewhere")
 	}
 }
 

@@ -64,6 +64,7 @@ func secrets() []string {
 	return []string{
 		"ENVIRONMENT=sandbox", "PANEL_USERS=", "LOG_LEVEL=", "REPORT_TOKENS=test:finance:sha256:" + strings.Repeat("ab", 32),
 		"ADMIN_KEY=" + strings.Repeat("k", 16), "TRACKING_KEYS=t1:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		"BOOKS_KEYS=b1:" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("b", 32))), "PANEL_URL=",
 	}
 }
 

@@ -115,26 +115,32 @@ func (s *settings) check() error {
 	return errors.Join(wrong, err)
 }
 
-// mistakes are what production does not start with. Secrets are the panel's only.
+// mistakes are what production does not start with. Secrets are those of the roles.
 func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 	if s.Environment != delivery.Production {
 		return nil, nil
 	}
 	ofSettings = errors.Join(config.PasswordMistake("redis.url", s.Redis.URL), config.PasswordMistake("clickhouse.url", s.ClickHouse.URL))
+
+	var rings []config.NamedKeyring
+	addRing := func(name string) {
+		ring, err := config.Keys(name)
+		if err == nil { // else checkSecrets names it
+			rings = append(rings, config.NamedKeyring{Name: name, Keyring: ring})
+		}
+	}
+	if s.has(rolePanel) || s.has(roleReconcile) {
+		addRing(booksVariable)
+	}
 	if !s.has(rolePanel) {
-		return ofSettings, nil
+		return ofSettings, config.KeyMistakes(rings...)
 	}
 
-	key, missing := config.Secret("ADMIN_KEY")
-	ring, malformed := config.Keys("TRACKING_KEYS")
-	if missing != nil || malformed != nil {
-		return ofSettings, nil // checkSecrets names them
+	addRing("TRACKING_KEYS")
+	ofSecrets = config.KeyMistakes(rings...)
+	if key, err := config.Secret("ADMIN_KEY"); err == nil {
+		ofSecrets = errors.Join(ofSecrets, config.BearerMistakes("ADMIN_KEY", key, rings...))
 	}
-	rings := []config.NamedKeyring{{Name: "TRACKING_KEYS", Keyring: ring}}
-	if books, err := config.Keys(booksVariable); err == nil {
-		rings = append(rings, config.NamedKeyring{Name: booksVariable, Keyring: books})
-	}
-	ofSecrets = errors.Join(config.KeyMistakes(rings...), config.BearerMistakes("ADMIN_KEY", key, rings...))
 	return errors.Join(ofSettings, s.Panel.mistakes()), ofSecrets
 }
 

@@ -41,7 +41,7 @@ func readFile(t *testing.T, name string) string {
 // keys are the variables that `make env` writes.
 var keys = []string{
 	"ENVIRONMENT", "REDIS_GATEWAY_PASSWORD", "REDIS_WORKER_PASSWORD", "REDIS_REPORTING_PASSWORD", "REDIS_BACKUP_PASSWORD", "REDIS_OPERATOR_PASSWORD",
-	"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", "CLICKHOUSE_PASSWORD", "REPORTS_TOKEN", "REPORT_TOKENS", "GRAFANA_PASSWORD",
+	"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "BOOKS_KEYS", "ADMIN_KEY", "CLICKHOUSE_PASSWORD", "REPORTS_TOKEN", "REPORT_TOKENS", "GRAFANA_PASSWORD",
 }
 
 // loadProject reads the file with these variables only.
@@ -212,7 +212,7 @@ func TestCompose_TakesEverySecret(t *testing.T) {
 	for service, names := range map[string][]string{
 		"gateway-1": {"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", "ADMIN_KEYS"},
 		"worker-1":  {"WEBHOOK_KEYS"},
-		"reporting": {"PANEL_USERS", "REPORT_TOKENS", "ADMIN_KEY", "TRACKING_KEYS"},
+		"reporting": {"PANEL_USERS", "REPORT_TOKENS", "ADMIN_KEY", "TRACKING_KEYS", "BOOKS_KEYS"},
 		"backup":    {"AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
 	} {
 		for _, name := range names {
