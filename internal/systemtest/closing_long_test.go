@@ -101,7 +101,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		Files           []struct{ Target, Name, SHA256 string }
 	}
 	must(t, json.Unmarshal(told[0].Data, &report))
-	if told[0].Event != "report.available" || report.Kind != "closing" || report.Month != text || report.Seal.SHA256 != seal || len(report.Files) != 5 {
+	if told[0].Event != "report.available" || report.Kind != "closing" || report.Month != text || report.Seal.SHA256 != seal || len(report.Files) != 6 {
 		t.Errorf("%s %+v, the seal is %s", told[0].Event, report, seal)
 	}
 	for _, f := range report.Files {

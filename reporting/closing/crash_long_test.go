@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,8 +202,9 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 	e.clock = e.clock.Add(7 * time.Hour)
 
 	reportFiles := []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", ManifestFile}
+	closingFiles := slices.Insert(slices.Clone(reportFiles), 4, betweenFile)
 	steps := []string{"due"}
-	for i, files := range [][]string{reportFiles, {correctionsFile, ManifestFile}, reportFiles} {
+	for i, files := range [][]string{closingFiles, {correctionsFile, ManifestFile}, reportFiles} {
 		isDay := i == 2
 		if isDay {
 			steps = append(steps, "planned")

@@ -240,8 +240,19 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 	wantContains(t, "the corrections", files["2025-11-correction-000003/corrections.csv"], failed.ID.String()+",", ",2025-10,2025-11-03,late delivery,Failed,Failed,0.00,99.00,")
 	wantContains(t, "the manifest of the day", files["2025-11-02-daily/manifest.json"], `"day":"2025-11-02"`, "as they were when they were delivered",
 		`"order-ledger.csv":"`+sumOf(files["2025-11-02-daily/order-ledger.csv"])+`"`)
-	if len(files) != 5+2+5 {
+	if len(files) != 6+2+5 {
 		t.Errorf("%d files", len(files))
+	}
+	var delivered []string
+	for _, name := range []string{"2025-10-closing-000002/log.jsonl", "2025-10-closing-000002/manifest.json", "2025-11-correction-000003/manifest.json"} {
+		manifests, err := ManifestsIn([]byte(files[name]))
+		testenv.Must(t, err)
+		delivered = append(delivered, manifests...)
+	}
+	for i := range l.Entries {
+		if i >= len(delivered) || delivered[i] != l.Entries[i].JSON {
+			t.Errorf("entry %d was not delivered as it is in the log: %q", i+1, delivered)
+		}
 	}
 	wantAnnounced(t, r, "2025-10-closing-000002@erp", "2025-11-correction-000003@erp", "2025-11-02-daily@erp")
 	for _, event := range r.events {

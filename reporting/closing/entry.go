@@ -90,6 +90,10 @@ type Entry struct {
 	JSON string // the manifest as it was stored
 
 	signed journal.Entry
+
+	// between are the manifests since the closing or correction before, such as the hold of a closing:
+	// they are delivered with it, so that what was delivered is the whole log.
+	between []string
 }
 
 // parse reads a signed entry.

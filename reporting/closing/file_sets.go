@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -20,7 +21,12 @@ import (
 // ManifestFile is the last of each set: once it is there, the set is whole.
 const ManifestFile = "manifest.json"
 
-const correctionsFile = "corrections.csv"
+const (
+	correctionsFile = "corrections.csv"
+
+	// betweenFile has the manifests since the closing or correction before, one in each line.
+	betweenFile = "log.jsonl"
+)
 
 // fileSet is the files of a closing, a correction or a day, which are delivered together.
 type fileSet struct {
@@ -127,6 +133,9 @@ func (b *Books) entrySet(e *Entry) (*fileSet, error) {
 		s.files = append(s.files, fileOf(correctionsFile, content))
 	}
 
+	if len(e.between) > 0 {
+		s.files = append(s.files, fileOf(betweenFile, []byte(strings.Join(e.between, "\n")+"\n")))
+	}
 	s.files = append(s.files, fileOf(ManifestFile, []byte(e.JSON)))
 	return s, nil
 }

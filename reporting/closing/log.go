@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"vendorapi/reporting/journal"
 )
 
@@ -29,6 +31,8 @@ type Log struct {
 	Foreign []journal.Foreign
 
 	head string // in Redis, as it was read
+
+	between []string // manifests since the last closing or correction
 }
 
 // Head returns the seal of the last entry; empty: there is none.
@@ -87,6 +91,11 @@ func (l *Log) add(e Entry) error {
 		return fmt.Errorf("entry %d: a %s of %s by %s cannot follow", e.Sequence, e.Kind, e.Month, e.By)
 	}
 
+	if e.Batch == uuid.Nil {
+		l.between = append(l.between, e.JSON)
+	} else {
+		e.between, l.between = l.between, nil
+	}
 	l.Entries = append(l.Entries, e)
 	switch e.Kind {
 	case KindHold:

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"vendorapi/reporting/archive"
@@ -101,7 +102,66 @@ type StoredLine struct {
 	Line    string           `json:"line"`
 	Figures map[string]int64 `json:"figures"`
 	Ties    string           `json:"ties,omitempty"`
-	SHA256  string           `json:"sha256,omitempty"`
+
+	// SHA256 is that of the report of this name as plain CSV, and Format how that was written.
+	SHA256 string        `json:"sha256,omitempty"`
+	Format *SealedFormat `json:"format,omitempty"`
+}
+
+// SealedFormat says how a report was written when a month was closed. The month's reports are written so
+// for ever, whatever is added to them later: their bytes do not change.
+type SealedFormat struct {
+	// Writer names the form of times, amounts and texts.
+	Writer string `json:"writer"`
+
+	// Columns are the keys of the report's columns, in their order.
+	Columns []string `json:"columns"`
+}
+
+// plainWriter is the only form of plain CSV so far; a golden test holds it. Another form would need a
+// name of its own, and both writers would stay.
+const plainWriter = "csv-plain-1"
+
+// format is how the report is written now.
+func (r *Report) format() *SealedFormat {
+	f := &SealedFormat{Writer: plainWriter}
+	for i := range r.Columns {
+		f.Columns = append(f.Columns, r.Columns[i].Key)
+	}
+	return f
+}
+
+// in returns the report in a format of earlier.
+func (r *Report) in(f *SealedFormat) (*Report, error) {
+	now := r.format()
+	isPrefix := len(f.Columns) <= len(now.Columns) && slices.Equal(f.Columns, now.Columns[:len(f.Columns)])
+	if f.Writer != plainWriter || !isPrefix {
+		return nil, fmt.Errorf("the report %s of a closed month was written as %s with the columns %v, which this program does not write", r.Name, f.Writer, f.Columns)
+	}
+
+	sealed := *r
+	sealed.Columns = r.Columns[:len(f.Columns)]
+	return &sealed, nil
+}
+
+// asSealed returns the report in the format in which it was sealed, when all of one closed month is
+// asked for, and the report as it is otherwise.
+func (r *Report) asSealed(b books, closings []closing, p *Params) (*Report, error) {
+	isWholeMonth := p.From == p.From.FirstOfMonth() && p.To == p.From.lastOfMonth()
+	if b != asBooked || !isWholeMonth || len(p.narrowing()) > 0 {
+		return r, nil
+	}
+	for _, c := range closings {
+		if c.month != p.From {
+			continue
+		}
+		for _, line := range c.control {
+			if line.Line == r.Name && line.Format != nil {
+				return r.in(line.Format)
+			}
+		}
+	}
+	return r, nil
 }
 
 // CloseLines are the control totals of a month as it was booked, to be stored.
@@ -110,6 +170,9 @@ func CloseLines(ctx context.Context, a *archive.Archive, p Params) (stored []Sto
 	for _, line := range lines {
 		s := StoredLine{Line: line[control.Column("line")].Text, Figures: map[string]int64{},
 			Ties: line[control.Column("ties")].Text, SHA256: line[control.Column("sha256")].Text}
+		if r, isReport := Find(s.Line); isReport && s.SHA256 != "" {
+			s.Format = r.format()
+		}
 		for i := range control.Columns {
 			if c := &control.Columns[i]; c.Numeric() && line[i].Given {
 				s.Figures[c.Key] = line[i].Number

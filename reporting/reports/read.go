@@ -44,6 +44,15 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 	if progress == nil {
 		progress = func(int64) {}
 	}
+	b, closings, err := booksOf(ctx, a, &p)
+	if err == nil {
+		r, err = r.asSealed(b, closings, &p)
+	}
+	if err != nil {
+		sink.Abort()
+		return Summary{}, err
+	}
+
 	s = r.nothing()
 	writing := func(err error) error {
 		if err != nil {
@@ -62,13 +71,13 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 		return err
 	}
 	if limited, isBounded := sink.(bounded); isBounded {
-		err = r.checkLength(ctx, a, &p, limited.longest())
+		err = r.checkLength(ctx, a, &p, b, limited.longest())
 	}
 	if err == nil {
 		err = writing(sink.Begin(r, p))
 	}
 	if err == nil {
-		err = r.read(ctx, a, &p, take)
+		err = r.read(ctx, a, &p, b, take)
 	}
 	if err == nil {
 		progress(s.Rows)
@@ -82,15 +91,14 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 }
 
 // checkLength refuses the report when it has more than so many rows.
-func (r *Report) checkLength(ctx context.Context, a *archive.Archive, p *Params, most int64) error {
-	b, _, err := booksOf(ctx, a, p)
-	if err != nil || r == control {
-		return err
+func (r *Report) checkLength(ctx context.Context, a *archive.Archive, p *Params, b books, most int64) error {
+	if r.Name == control.Name {
+		return nil
 	}
 
 	var rows int64
 	query := "SELECT toInt64(count())" + r.from(b) + b.settings()
-	err = a.Each(ctx, query, func(found driver.Rows) error { return found.Scan(&rows) }, p.named()...)
+	err := a.Each(ctx, query, func(found driver.Rows) error { return found.Scan(&rows) }, p.named()...)
 	if err != nil {
 		return r.explain(err)
 	}
@@ -202,12 +210,8 @@ func (p *Params) named() []any {
 }
 
 // read passes the rows to take, in order. The cells are used again for the next row.
-func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, take func([]Cell) error) error {
-	b, _, err := booksOf(ctx, a, p)
-	if err != nil {
-		return err
-	}
-	if r == control {
+func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, b books, take func([]Cell) error) error {
+	if r.Name == control.Name {
 		lines, err := ControlLines(ctx, a, *p)
 		for i := 0; i < len(lines) && err == nil; i++ {
 			err = take(lines[i])

@@ -139,7 +139,7 @@ func (r *Report) Column(key string) int {
 }
 
 // HasKinds reports whether the report can be narrowed to a kind.
-func (r *Report) HasKinds() bool { return r == exceptions }
+func (r *Report) HasKinds() bool { return r.Name == exceptions.Name }
 
 // ExceptionKinds are the kinds of the report of exceptions, and what finance can do about
 // each. Nobody may change them.
