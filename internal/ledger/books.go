@@ -86,3 +86,32 @@ func (l Books) Progress(ctx context.Context) (string, error) { return l.get(ctx,
 func (l Books) SetProgress(ctx context.Context, progress string) error {
 	return failed("noting progress", l.rdb.Set(ctx, l.key("progress"), progress, progressLasts).Err())
 }
+
+// comparisonLasts is how long the comparisons of a day are kept: longer than its month can stay open.
+const comparisonLasts = 400 * 24 * time.Hour
+
+func (l Books) comparisonKey(day string) string { return l.key("compared:" + day) }
+
+// Comparisons returns what SetComparison stored of each day, such as 2026-11-03; empty: nothing.
+func (l Books) Comparisons(ctx context.Context, days []string) ([]string, error) {
+	keys := make([]string, len(days))
+	for i, day := range days {
+		keys[i] = l.comparisonKey(day)
+	}
+	stored, err := l.rdb.MGet(ctx, keys...).Result()
+	if err != nil {
+		return nil, failed("reading comparisons", err)
+	}
+
+	all := make([]string, len(days))
+	for i := range stored {
+		all[i] = text(stored[i])
+	}
+	return all, nil
+}
+
+// SetComparison replaces what Comparisons returned of a day. The error is ErrConflict when another
+// process has replaced it since.
+func (l Books) SetComparison(ctx context.Context, day, from, to string) error {
+	return l.set(ctx, l.comparisonKey(day), change{from: from, to: to, lasts: comparisonLasts})
+}

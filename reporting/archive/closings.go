@@ -273,34 +273,3 @@ func (a *Archive) OpenOrders(ctx context.Context, to time.Time) (n int64, err er
 	AND status NOT IN ('Delivered', 'Failed', 'Cancelled')`, func(rows driver.Rows) error { return rows.Scan(&n) }, clickhouse.Named("to", dateOf(to)))
 	return n, err
 }
-
-// ReconciledDay is the comparison of one local day.
-type ReconciledDay struct {
-	Day                                  time.Time
-	At                                   time.Time // in milliseconds
-	Orders, Retired, Differences, Totals int
-}
-
-// NoteReconciledDay stores it. The same one stored again changes nothing.
-func (a *Archive) NoteReconciledDay(ctx context.Context, d *ReconciledDay) error {
-	return a.exec(ctx, `INSERT INTO reconciled_days SELECT {day:Date}, fromUnixTimestamp64Milli({at:Int64}), {orders:UInt64}, {retired:UInt64}, {differences:UInt64}, {totals:UInt64}`,
-		clickhouse.Named("day", dateOf(d.Day)), clickhouse.Named("at", d.At.UnixMilli()), clickhouse.Named("orders", d.Orders),
-		clickhouse.Named("retired", d.Retired), clickhouse.Named("differences", d.Differences), clickhouse.Named("totals", d.Totals))
-}
-
-// ReconciledDays are the latest comparisons of the days from one to another, both included.
-func (a *Archive) ReconciledDays(ctx context.Context, from, to time.Time) (all []ReconciledDay, err error) {
-	err = a.Each(ctx, `SELECT day, toInt64(max(toUnixTimestamp64Milli(at))), toInt64(argMax(orders, at)), toInt64(argMax(retired, at)),
-	toInt64(argMax(differences, at)), toInt64(argMax(totals, at)) FROM reconciled_days
-WHERE day BETWEEN {from:Date} AND {to:Date} GROUP BY day ORDER BY day`, func(rows driver.Rows) error {
-		var at int64
-		var n [4]int64
-		var d ReconciledDay
-		err := rows.Scan(&d.Day, &at, &n[0], &n[1], &n[2], &n[3])
-		d.Day, d.At = readPlace(uuid.Nil, d.Day, uuid.Nil).Day, time.UnixMilli(at)
-		d.Orders, d.Retired, d.Differences, d.Totals = int(n[0]), int(n[1]), int(n[2]), int(n[3])
-		all = append(all, d)
-		return err
-	}, clickhouse.Named("from", dateOf(from)), clickhouse.Named("to", dateOf(to)))
-	return all, err
-}

@@ -52,7 +52,6 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 	noError(t, from.Freeze(t.Context(), batch, noon))
 	noError(t, from.InsertDays(t.Context(), batch))
 	noError(t, from.InsertEntry(t.Context(), &journal.Entry{Text: `{"sequence":1}`, KeyID: "k1", Signature: "x"}))
-	noError(t, from.NoteReconciledDay(t.Context(), &ReconciledDay{Day: noon, At: at, Orders: 1}))
 	noError(t, from.RecordDeliverySets(t.Context(), []DeliverySet{
 		{Target: "erp", Name: "2026-11-closing-000001", Version: 1, ChangedAt: at, DueAt: at},
 		{Target: "erp", Name: "2026-11-closing-000001", Version: 2, ChangedAt: at, DueAt: at, Folder: "f", Manifest: "m", Report: "{}", DeliveredAt: at, AnnouncedAt: at, Error: "çöktü"},

@@ -395,7 +395,7 @@ func (l layout) local(table string) string {
 
 // physical is the table that holds the rows of t: one that all servers share is not distributed.
 func (l layout) physical(t *table) string {
-	if t == journalTable || t == reconciledDays || t == deliverySets || t == identity {
+	if t == journalTable || t == deliverySets || t == identity {
 		return t.name
 	}
 	return l.local(t.name)

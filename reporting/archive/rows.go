@@ -227,15 +227,14 @@ var (
 		"card_expected Decimal(18, 2); prepaid_amount Decimal(18, 2); no_payment_type_amount Decimal(18, 2); fleet_name String; fleet_youngest String; "+
 		"store_name String; store_youngest String; delivered_fleet_name String; delivered_fleet_youngest String; delivered_store_name String; "+
 		"delivered_store_youngest String")
-	reconciledDays = listedTable("reconciled_days", "day Date; at DateTime64(3, 'UTC'); orders UInt64; retired UInt64; differences UInt64; totals UInt64")
-	deliverySets   = &table{"delivery_sets", columnsOf[DeliverySet](), true}
+	deliverySets = &table{"delivery_sets", columnsOf[DeliverySet](), true}
 
 	reconciliations = replacingTable("reconciliations", "account_id UUID; at DateTime64(3, 'UTC'); from_day Date; to_day Date; "+
 		"orders UInt64; differences UInt64; totals UInt64")
 
 	identity = listedTable(Identity, "number UInt32; environment String; ledger String; since DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, reconciledDays, deliverySets, reconciliations, identity}
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, deliverySets, reconciliations, identity}
 )
 
 // Identity is the name of the table that says whose the database is. A database without any order

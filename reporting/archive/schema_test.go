@@ -220,7 +220,7 @@ func TestSchema_ClusterTables(t *testing.T) {
 			t.Errorf("missing: %s", want)
 		}
 	}
-	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 12 {
+	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 11 {
 		t.Errorf("%d tables recognise repeated inserts", n)
 	}
 	if strings.Contains(sql, "non_replicated") {

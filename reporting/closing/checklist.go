@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/reconcile"
 	"vendorapi/reporting/reports"
 )
 
@@ -130,29 +131,47 @@ func (b *Books) checkReports(ctx context.Context, m Month) (balanced, exceptions
 	return balanced, exceptions, err
 }
 
-// checkCompared names the days without a comparison after their end that found no difference.
+// checkCompared names the days that were not compared with Redis after their end, those with open
+// differences, and those whose orders have changed since they were compared.
 func (b *Books) checkCompared(ctx context.Context, m Month) (Check, error) {
-	days, err := b.archive.ReconciledDays(ctx, m.Time, m.LastDay())
+	comparisons, err := reconcile.Comparisons(ctx, b.ledger, m.Time, m.LastDay())
 	if err != nil {
 		return Check{}, err
 	}
-	isClean := map[time.Time]bool{}
-	for _, d := range days {
-		wasOver := !d.At.Before(d.Day.AddDate(0, 0, 1))
-		isClean[d.Day.UTC()] = wasOver && d.Differences+d.Totals == 0
+	digests, err := b.archive.DayDigests(ctx, m.Time, m.LastDay())
+	if err != nil {
+		return Check{}, err
 	}
 
-	var missing []string
-	for day := m.Time; day.Before(m.Next().Time); day = day.AddDate(0, 0, 1) {
-		if !isClean[day.UTC()] {
-			missing = append(missing, day.Format("2"))
+	var notCompared, differing, changed []string
+	day := m.Time
+	for _, c := range comparisons {
+		number := day.Format("2")
+		switch {
+		case c.Open != nil:
+			differing = append(differing, number)
+		case c.Clean == nil:
+			notCompared = append(notCompared, number)
+		case c.Clean.Digest != digests[day]:
+			changed = append(changed, number)
+		}
+		day = day.AddDate(0, 0, 1)
+	}
+
+	var found []string
+	for _, part := range []struct {
+		what string
+		days []string
+	}{{"not compared", notCompared}, {"with differences", differing}, {"changed since", changed}} {
+		if len(part.days) > 0 {
+			found = append(found, part.what+": "+strings.Join(part.days, " "))
 		}
 	}
-	c := Check{Key: CheckCompared, Name: "Every day was compared with Redis", OK: len(missing) == 0}
-	if !c.OK {
-		c.Detail = "not, or with differences: " + strings.Join(missing, " ")
-	}
-	return orNote(c), nil
+	return orNote(Check{
+		Key: CheckCompared, Name: "Every day was compared with Redis",
+		OK:     len(found) == 0,
+		Detail: strings.Join(found, "; "),
+	}), nil
 }
 
 // params are those of a month's reports, as they are booked.

@@ -127,14 +127,18 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		return unreadable
 	}
 	for day := archive.BusinessDay(s.From); !day.After(s.To); day = day.AddDate(0, 0, 1) {
+		before, err := r.digest(ctx, day)
+		if err != nil {
+			return err
+		}
 		d, err := r.settledDay(ctx, &s, day, held[day])
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
 		note.Orders, note.Differences, note.Totals = note.Orders+d.Compared, note.Differences+d.Left(), note.Totals+len(d.Totals)
-		if s.Account.IsZero() && unreadable == nil {
-			if err := r.archive.NoteReconciledDay(ctx, &archive.ReconciledDay{Day: day, At: r.ledger.Now(), Orders: d.Compared, Retired: d.Retired,
-				Differences: d.Left(), Totals: len(d.Totals)}); err != nil {
+		isWhole := s.Account.IsZero() && unreadable == nil
+		if isWhole {
+			if err := r.noteDay(ctx, d, before); err != nil {
 				return err
 			}
 		}
@@ -145,6 +149,32 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	}
 	note.At = r.ledger.Now()
 	return r.archive.NoteReconciliation(ctx, &note)
+}
+
+func (r *Reconciler) digest(ctx context.Context, day time.Time) (string, error) {
+	digests, err := r.archive.DayDigests(ctx, day, day)
+	return digests[day], err
+}
+
+// noteDay notes the comparison of a day that is over, for the closing of its month. before is the day's
+// digest before it was compared. Orders that were repaired or exported meanwhile were compared as they
+// had been: the day counts once it is compared again.
+func (r *Reconciler) noteDay(ctx context.Context, d *Day, before string) error {
+	now := r.ledger.Now()
+	if now.Before(d.Day.AddDate(0, 0, 1)) {
+		return nil
+	}
+	after, err := r.digest(ctx, d.Day)
+	if err != nil {
+		return err
+	}
+
+	look := Look{At: now, Orders: d.Compared, Retired: d.Retired, Differences: d.Left() + len(d.Totals), Digest: after}
+	isSteady := before == after && d.Moving == 0
+	if look.isClean() && !isSteady {
+		return nil
+	}
+	return noteLook(ctx, r.ledger, d.Day, look)
 }
 
 // countUnknown compares everything once without a change, and notes the orders that Redis never had,

@@ -104,20 +104,6 @@ COMMENT {{$closedDays}};
 
 {{distributed "closed_days" $closedDays}};
 
-CREATE TABLE IF NOT EXISTS reconciled_days {{onCluster}}
-(
-    day Date,
-    at DateTime64(3, 'Etc/GMT-3') COMMENT 'when it was compared',
-    orders UInt64 COMMENT 'that Redis held and were compared',
-    retired UInt64 COMMENT 'that had left Redis and were checked by themselves',
-    differences UInt64 COMMENT 'orders that differed and were not repaired',
-    totals UInt64 COMMENT 'sums of reports that did not balance'
-)
-ENGINE = {{shared "reconciled_days"}}
-ORDER BY (day, at)
-SETTINGS {{durability}}
-COMMENT 'Local days that were compared: one row per day and comparison of Redis with ClickHouse that came to the end of that day. Rows never replace each other: FINAL is not needed.';
-
 CREATE TABLE IF NOT EXISTS delivery_sets {{onCluster}}
 (
     target LowCardinality(String) COMMENT 'of deliver.targets; empty while none is configured: then the set is only announced',
