@@ -286,7 +286,7 @@ type PaymentWarning struct {
 var paymentWarnings = [...]PaymentWarning{
 	{"CollectionMissing", "payment.collectionAmount", "is missing: paid at the door, but nothing is expected to be collected"},
 	{"CollectionOnPrepaid", "payment.collectionAmount", "is not expected: the order is prepaid"},
-	{"CollectionDiffers", "payment.collectionAmount", "is not the orderAmount"},
+	{"CollectionDiffers", "payment.collectionAmount", "is not the orderAmount, or the order has none"},
 	{"PaymentTypeMissing", "payment.type", "is missing: nothing is expected to be collected"},
 }
 
@@ -298,7 +298,7 @@ func (o *OrderDraft) PaymentWarnings(yield func(*PaymentWarning) bool) {
 	for i, applies := range [len(paymentWarnings)]bool{
 		atDoor && !collection.Set,
 		o.Payment.Type == Prepaid && collection.Set,
-		atDoor && collection.Set && o.OrderAmount.Set && collection != o.OrderAmount,
+		atDoor && collection.Set && collection != o.OrderAmount, // also when the order has no amount
 		o.Payment.Type == PaymentUnknown,
 	} {
 		if applies && !yield(&paymentWarnings[i]) {

@@ -221,13 +221,19 @@ func TestHotPaths_DoNotAllocate(t *testing.T) {
 //rule:decisions/payment-that-looks-wrong
 func TestAppendCreated_WarnsOfThePayment(t *testing.T) {
 	amount := func(minor int64) Money { return Money{minor, true} }
-	for kinds, o := range map[string]OrderDraft{
-		"":                    {OrderAmount: amount(1000), Payment: Payment{Cash, amount(1000)}},
-		"CollectionMissing":   {OrderAmount: amount(1000), Payment: Payment{Type: Card}},
-		"CollectionOnPrepaid": {OrderAmount: amount(1000), Payment: Payment{Prepaid, amount(1000)}},
-		"CollectionDiffers":   {OrderAmount: amount(1000), Payment: Payment{Cash, amount(100000)}},
-		"PaymentTypeMissing":  {Payment: Payment{CollectionAmount: amount(1)}},
+	for _, c := range []struct {
+		kinds string
+		order OrderDraft
+	}{
+		{"", OrderDraft{OrderAmount: amount(1000), Payment: Payment{Cash, amount(1000)}}},
+		{"CollectionMissing", OrderDraft{OrderAmount: amount(1000), Payment: Payment{Type: Card}}},
+		{"CollectionMissing", OrderDraft{Payment: Payment{Type: Cash}}},
+		{"CollectionOnPrepaid", OrderDraft{OrderAmount: amount(1000), Payment: Payment{Prepaid, amount(1000)}}},
+		{"CollectionDiffers", OrderDraft{OrderAmount: amount(1000), Payment: Payment{Cash, amount(100000)}}},
+		{"CollectionDiffers", OrderDraft{Payment: Payment{Cash, amount(50000)}}},
+		{"PaymentTypeMissing", OrderDraft{Payment: Payment{CollectionAmount: amount(1)}}},
 	} {
+		kinds, o := c.kinds, c.order
 		o.Warned = len(slices.Collect(o.PaymentWarnings)) > 0
 		var created struct {
 			Warnings []struct{ Kind, Field, Message string }

@@ -92,7 +92,7 @@ func (s sample) ledger(q asked) (rows [][]string) {
 			o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.TaxNumber, o.Fleet.String(), o.FleetName,
 			o.Status.String(), string(o.Failure), timeText(o.CreatedAt), timeText(o.OrderedAt), timeText(o.PickedUpAt), timeText(o.DeliveredAt), timeText(o.EndedAt),
 			o.PaymentType.String(), moneyText(o.OrderAmount), moneyText(o.Collection), lira(expected(o)), "TRY",
-			string(o.Cancel), o.CourierName, "", "", "",
+			string(o.Cancel), o.CourierName, "", "", "", o.Account.String(),
 		})
 	}
 	return rows

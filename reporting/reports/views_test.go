@@ -80,7 +80,7 @@ func TestReports_KeepTheColumnsThatWereReleased(t *testing.T) {
 	t.Parallel()
 	for r, released := range map[*Report]string{
 		ledger: "orderId externalOrderId externalStoreId storeName taxNumber fleetId fleetName status failureReason createdAt orderedAt pickedUpAt deliveredAt endedAt" +
-			" paymentType orderAmount collectionAmount expectedCollection currency cancelReason courierName",
+			" paymentType orderAmount collectionAmount expectedCollection currency cancelReason courierName correctionOf bookedOn booking accountId",
 		collections: "day accountId fleetId fleetName externalStoreId storeName deliveredCount cashCount cashExpected cardCount cardExpected prepaidCount prepaidAmount" +
 			" cashWithoutAmountCount noPaymentTypeCount noPaymentTypeAmount",
 		statement: "month accountId fleetId fleetName externalStoreId storeName created delivered failed cancelled orderAmountDelivered cashExpected cardExpected" +

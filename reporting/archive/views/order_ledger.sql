@@ -5,7 +5,7 @@ SELECT
     order_id, external_order_id, external_store_id, store_name, tax_number, fleet_id, fleet_name,
     status, failure_reason, created_at, ordered_at, picked_up_at, delivered_at, ended_at,
     payment_type, order_amount, collection_amount, expected_collection, 'TRY' AS currency,
-    cancel_reason, courier_name
+    cancel_reason, courier_name, account_id
 FROM orders FINAL
 WHERE business_day BETWEEN {from:Date} AND {to:Date}
     AND {{template "narrowed"}}
