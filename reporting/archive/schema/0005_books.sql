@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS journal {{onCluster}}
 ENGINE = {{shared "journal"}}
 ORDER BY tuple()
 SETTINGS {{durability}}
-COMMENT 'The log of the books, signed. Each entry is one row; read it with SELECT DISTINCT sequence, kind, month, at FROM journal ORDER BY sequence.';
+COMMENT 'The log of the books, signed: one row per entry, which can be there twice. Read it with SELECT DISTINCT sequence, kind, month, at FROM journal ORDER BY sequence. Rows never replace each other: FINAL is not needed.';
 
 {{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
@@ -121,4 +121,4 @@ CREATE TABLE IF NOT EXISTS delivery_sets {{onCluster}}
 ENGINE = {{shared "delivery_sets"}}
 ORDER BY (target, name, version)
 SETTINGS {{durability}}
-COMMENT 'Which sets of files (a closing, a batch of corrections, a day) each target is owed and has. A change of a set adds a row with the next version; the highest version counts: read it with argMax(..., version). A row can be there twice.';
+COMMENT 'Which sets of files (a closing, a batch of corrections, a day) each target is owed and has: one row per target, set and version, which can be there twice. The highest version counts: read it with argMax(..., version). Rows never replace each other: FINAL is not needed.';

@@ -1,0 +1,73 @@
+package closing
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/export"
+	"vendorapi/reporting/reconcile"
+)
+
+// compared is the checklist's line about the comparisons with Redis.
+func (e *env) compared(m Month) Check {
+	e.T.Helper()
+	line, err := e.books.checkCompared(e.T.Context(), m)
+	testenv.Must(e.T, err)
+	return line
+}
+
+func (e *env) reconcile(day time.Time) {
+	e.T.Helper()
+	scope := reconcile.Scope{From: day, To: day}
+	testenv.Must(e.T, reconcile.New(e.Ledger, e.Archive).Run(e.T.Context(), scope, func(*reconcile.Day) {}))
+}
+
+// What was compared with Redis is what a hold finds: an amount that is changed afterwards, a difference
+// that was found, and orders that had left Redis are no comparison.
+func TestChecklist_WantsWhatWasCompared(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	yesterday := archive.BusinessDay(time.Now()).AddDate(0, 0, -1)
+	m := MonthOf(yesterday)
+	number := yesterday.Format("2")
+	order := e.Delivered(yesterday.Add(12 * time.Hour))
+	e.Consume(ledger.RoleExport)
+	_, err := export.Rebuild(t.Context(), e.Ledger, e.Archive, yesterday, func(export.Rebuilt) {})
+	testenv.Must(t, err)
+
+	says := func(what, part string, holds bool) {
+		t.Helper()
+		detail := " " + strings.ReplaceAll(e.compared(m).Detail, ";", " ;") + " "
+		_, listed, _ := strings.Cut(detail, part+":")
+		listed, _, _ = strings.Cut(listed, ";")
+		if strings.Contains(listed+" ", " "+number+" ") != holds {
+			t.Errorf("%s: %q", what, detail)
+		}
+	}
+	change := func(kurus int64) {
+		t.Helper()
+		row := archive.OrderOf(order, nil)
+		row.Collection = delivery.Money{Minor: kurus, Set: true}
+		testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: []archive.Order{row}}))
+	}
+
+	says("before any comparison", "not compared", true)
+	e.reconcile(yesterday)
+	says("compared", "not compared", false)
+	says("compared", "with differences", false)
+	says("compared", "changed since", false)
+
+	change(1)
+	says("an amount was changed after the comparison", "changed since", true)
+	e.reconcile(yesterday)
+	says("the change was found", "with differences", true)
+
+	e.RetireAll(func() {})
+	e.reconcile(yesterday)
+	says("the order has left Redis", "with differences", true)
+}
