@@ -115,3 +115,12 @@ func (l Books) Comparisons(ctx context.Context, days []string) ([]string, error)
 func (l Books) SetComparison(ctx context.Context, day, from, to string) error {
 	return l.set(ctx, l.comparisonKey(day), change{from: from, to: to, lasts: comparisonLasts})
 }
+
+// Verified returns what SetVerified stored last; empty: nothing yet.
+func (l Books) Verified(ctx context.Context) (string, error) { return l.get(ctx, l.key("verified")) }
+
+// SetVerified replaces what Verified returned. The error is ErrConflict when another process has
+// replaced it since.
+func (l Books) SetVerified(ctx context.Context, from, to string) error {
+	return l.set(ctx, l.key("verified"), change{from: from, to: to})
+}

@@ -118,5 +118,5 @@ func TestDue_APartitionThatCannotBeReadHurtsOnlyItself(t *testing.T) {
 		}
 		require(t, len(due) == len(all) && len(due[p]) == want, "due are %v, and %d of partition %d are wanted", due, want, p)
 	}
-	equal(t, counted.of("fcall "+l.library.scripts["list_due"].name), len(all), "calls")
+	equal(t, counted.of("fcall_ro "+l.library.scripts["list_due"].name), len(all), "calls")
 }

@@ -407,5 +407,17 @@ func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
 		}
 		unexplained.Set(float64(len(result.Left)))
 		completed.SetToCurrentTime()
+		b.verifyNightly(ctx)
+	}
+}
+
+// verifyNightly verifies one closed month, and logs what is not any more what was sealed.
+func (b *Books) verifyNightly(ctx context.Context) {
+	month, findings, err := b.VerifyInTurn(ctx)
+	if err != nil && ctx.Err() == nil {
+		b.log.Error("a closed month could not be verified", "month", month.String(), "error", err)
+	}
+	for _, finding := range findings {
+		b.log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", month.String(), "finding", finding)
 	}
 }

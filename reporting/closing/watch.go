@@ -1,0 +1,148 @@
+package closing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
+)
+
+// verification is when a closed month was last verified, and how many findings there were.
+type verification struct {
+	At       time.Time `json:"at"`
+	Findings int       `json:"findings"`
+}
+
+// verifications are kept in Redis, by month, so that the rotation goes on after a restart, and in
+// whichever process does the nightly work.
+type verifications map[string]verification
+
+func (b *Books) readVerifications(ctx context.Context) (stored string, all verifications, err error) {
+	stored, err = b.ledger.Books.Verified(ctx)
+	if err != nil || stored == "" {
+		return stored, verifications{}, err
+	}
+	if err := json.Unmarshal([]byte(stored), &all); err != nil {
+		return stored, nil, fmt.Errorf("when months were verified: %w", err)
+	}
+	return stored, all, nil
+}
+
+// VerifyInTurn verifies the closed month whose last verification is the oldest, and notes what was
+// found. The zero Month: none is closed.
+func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
+	l, err := b.Read(ctx)
+	if err != nil {
+		return Month{}, nil, err
+	}
+	stored, all, err := b.readVerifications(ctx)
+	if err != nil {
+		return Month{}, nil, err
+	}
+	closing := nextToVerify(l, all)
+	if closing == nil {
+		return Month{}, nil, nil
+	}
+
+	v := &Verified{foreign: l.Foreign}
+	for _, e := range l.entriesOf(closing.Month) {
+		if err := b.verifyBatch(ctx, v, e); err != nil {
+			return closing.Month, nil, err
+		}
+	}
+	if len(l.Foreign) == 0 {
+		if err := b.verifyReports(ctx, v, closing); err != nil {
+			return closing.Month, nil, err
+		}
+	}
+
+	all[closing.Month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return closing.Month, v.Findings, fmt.Errorf("when months were verified: %w", err)
+	}
+	err = b.ledger.Books.SetVerified(ctx, stored, string(text))
+	if errors.Is(err, ledger.ErrConflict) { // another process has verified a month as well
+		err = nil
+	}
+	return closing.Month, v.Findings, err
+}
+
+// nextToVerify returns the closing whose month was verified longest ago; nil: no month is closed.
+func nextToVerify(l *Log, all verifications) *Entry {
+	var next *Entry
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		if e.Kind != KindClose {
+			continue
+		}
+		isOlder := next == nil || all[e.Month.String()].At.Before(all[next.Month.String()].At)
+		if isOlder {
+			next = e
+		}
+	}
+	return next
+}
+
+// watchEvery is how often the log is read for Watch.
+const watchEvery = time.Minute
+
+// Watch shows, until ctx ends, whether the books can be read, and what the nightly verifications found.
+func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
+	m := service.NewMetrics(reg, nil)
+	readable := m.Gauge("reporting_books_readable",
+		"1: the log of the books can be read, and every row belongs to it; 0: nothing can be decided.")
+	findings := m.Gauge("reporting_books_findings",
+		"What the last verification of each closed month found: what is not any more what was sealed.")
+	verified := m.Gauge("reporting_books_verified_timestamp_seconds",
+		"When the closed month was verified whose last verification is the oldest; 0: one never was, or no month is closed.")
+	readable.Set(1)
+
+	service.Repeat(ctx, b.log, watchEvery, "the books cannot be read", "the books can be read again", func(ctx context.Context) error {
+		l, err := b.Read(ctx)
+		if err == nil {
+			err = l.settled()
+		}
+		if errors.Is(err, delivery.ErrUnavailable) { // other alerts say so
+			return err
+		}
+		readable.Set(0)
+		if err != nil {
+			return err
+		}
+		readable.Set(1)
+
+		_, all, err := b.readVerifications(ctx)
+		if err != nil {
+			return err
+		}
+		found, oldest := summarize(l, all)
+		findings.Set(float64(found))
+		verified.Set(oldest)
+		return nil
+	})
+}
+
+// summarize returns the findings of all closed months, and when the one was verified whose last
+// verification is the oldest, in seconds since 1970.
+func summarize(l *Log, all verifications) (findings int, oldest float64) {
+	next := nextToVerify(l, all)
+	if next == nil {
+		return 0, 0
+	}
+	verifiedAt := all[next.Month.String()].At
+	if !verifiedAt.IsZero() {
+		oldest = float64(verifiedAt.Unix())
+	}
+	for _, v := range all {
+		findings += v.Findings
+	}
+	return findings, oldest
+}

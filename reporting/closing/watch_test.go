@@ -1,0 +1,110 @@
+package closing
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/journal"
+)
+
+// Every night one closed month is verified, each in its turn, and what was falsified is found whichever
+// month it is in.
+func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	for _, m := range []Month{october, october.Next()} {
+		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 25000))
+		e.close(m)
+	}
+	night := func() (string, []string) {
+		t.Helper()
+		e.clock = e.clock.Add(24 * time.Hour)
+		m, findings, err := e.books.VerifyInTurn(t.Context())
+		testenv.Must(t, err)
+		return m.String(), findings
+	}
+	wantNight := func(month string, findings int) {
+		t.Helper()
+		got, found := night()
+		if got != month || len(found) != findings {
+			t.Errorf("%s was verified and has %q, want %s and %d findings", got, found, month, findings)
+		}
+	}
+	wantNight("2025-10", 0)
+	wantNight("2025-11", 0)
+
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_days UPDATE cash_expected = cash_expected - 100 WHERE day = '2025-11-01' SETTINGS mutations_sync = 2")
+
+	wantNight("2025-10", 0)
+	verified, findings := night()
+	if verified != "2025-11" || len(findings) == 0 || !strings.Contains(strings.Join(findings, "\n"), "the sums of 2025-11-01") {
+		t.Errorf("%s: %q", verified, findings)
+	}
+	_, all, err := e.books.readVerifications(t.Context())
+	testenv.Must(t, err)
+	if found, _ := summarize(e.log(), all); found != len(findings) {
+		t.Errorf("%d findings are shown, want %d", found, len(findings))
+	}
+}
+
+func TestVerifyInTurn_WithoutAClosedMonthDoesNothing(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+
+	m, findings, err := e.books.VerifyInTurn(t.Context())
+
+	testenv.Must(t, err)
+	if !m.IsZero() || len(findings) > 0 {
+		t.Errorf("%s: %q", m, findings)
+	}
+}
+
+// The books cannot stand still in silence.
+func TestWatch_ShowsWhetherTheBooksAreReadable(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
+	e.close(october)
+
+	shows := func(what string, readable float64) {
+		t.Helper()
+		reg := prometheus.NewRegistry()
+		ctx, cancel := context.WithCancel(t.Context())
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			e.books.Watch(ctx, reg)
+		}()
+		e.Await(what, func() bool { return gauge(t, reg, "reporting_books_readable") == readable })
+		cancel()
+		<-watched
+	}
+	shows("as they are", 1)
+
+	foreign := journal.Entry{Text: "nonsense"}
+	testenv.Must(t, e.Archive.InsertEntry(t.Context(), &foreign))
+	shows("with a foreign row", 0)
+	testenv.Must(t, e.Archive.RemoveEntry(t.Context(), &foreign))
+
+	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".journal WHERE sequence = 1 SETTINGS lightweight_deletes_sync = 2")
+	shows("without an entry", 0)
+}
+
+// gauge is the value of a gauge; -1 while it is not there.
+func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	testenv.Must(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
