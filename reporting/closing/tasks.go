@@ -123,6 +123,10 @@ func (t *Tasks) busy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	isWorking := last.ID != "" && !last.HasEnded()
+	if !isWorking {
+		return fmt.Errorf("%w: decisions are not carried out at the moment", delivery.ErrUnavailable)
+	}
 	return refuse("%s is carrying out a %s since %s: wait until it has ended", last.By, last.Kind, last.Began.In(delivery.Istanbul).Format("15:04:05"))
 }
 
