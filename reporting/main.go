@@ -170,6 +170,9 @@ func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx
 			return err
 		}
 	}
+	if redis && clickHouse {
+		s.archive.UseHead(s.ledger.Books.Head)
+	}
 	return work(c.Context(), s)
 }
 

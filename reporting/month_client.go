@@ -27,12 +27,14 @@ type panelClient struct {
 }
 
 const (
-	panelTimeout  = 3 * time.Minute // for one answer: a month's checklist is calculated in it
-	taskPause     = time.Second     // between two questions how far a task has got
-	mostPanelSays = 64 << 20        // bytes of an answer
+	panelTimeout     = 3 * time.Minute // for one answer: a month's checklist is calculated in it
+	taskPollInterval = time.Second
+	taskSilence      = 40 * time.Second // after which the panel's process counts as dead
+	maxAnswerBytes   = 64 << 20
 )
 
-// panelAddress is where people reach the panel: the setting panel.url, or the listener on this machine.
+// address returns the URL at which people reach the panel: the setting panel.url, or the listener on this
+// machine.
 func (s *panelSettings) address() string {
 	if s.URL != "" {
 		return strings.TrimSuffix(s.URL, "/")
@@ -41,7 +43,9 @@ func (s *panelSettings) address() string {
 	if err != nil {
 		return "http://" + s.Addr
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	ip := net.ParseIP(host)
+	isEveryAddress := host == "" || (ip != nil && ip.IsUnspecified())
+	if isEveryAddress {
 		host = "127.0.0.1"
 	}
 	return "http://" + net.JoinHostPort(host, port)
@@ -64,7 +68,7 @@ func signIn(ctx context.Context, address, user, password string) (*panelClient, 
 	case http.StatusUnauthorized:
 		return nil, errors.New("the panel refuses the user or the password")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return nil, fmt.Errorf("too many people sign in to the panel at the moment, or it does not work: %s; try again after %s s", resp.Status, resp.Header.Get("Retry-After"))
+		return nil, fmt.Errorf("too many people sign in to the panel at the moment, or it does not work (%s): try again later", resp.Status)
 	default:
 		return nil, fmt.Errorf("%s answered %s: is it the panel (panel.url in reporting.yaml)?", c.address, resp.Status)
 	}
@@ -114,7 +118,7 @@ func (c *panelClient) ask(ctx context.Context, method, path string, values url.V
 	}
 	defer func() { _ = resp.Body.Close() }()
 
-	text, err := io.ReadAll(io.LimitReader(resp.Body, mostPanelSays))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
 		return fmt.Errorf("the panel's answer: %w", err)
 	}
@@ -151,7 +155,8 @@ func answerError(message string, data json.RawMessage) error {
 	return errors.New(message)
 }
 
-// books reads the books; an empty month is the next one.
+// books returns the overview of a month ("2026-10"; empty: the one that is held or comes next). It also
+// keeps the token that proves that a request is sent on purpose: without it decide and signOut are refused.
 func (c *panelClient) books(ctx context.Context, month string) (*finance.BooksView, error) {
 	v := &finance.BooksView{}
 	path := finance.BooksPath
@@ -165,7 +170,8 @@ func (c *panelClient) books(ctx context.Context, month string) (*finance.BooksVi
 	return v, nil
 }
 
-// decide sends a decision, and waits until it is carried out. It can be interrupted: the panel goes on.
+// decide sends a decision, and waits until it is carried out. When ctx ends it returns an error, and the
+// panel carries the decision out all the same.
 func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress func(string)) (*closing.Task, error) {
 	values := url.Values{"note": {d.Note}, "held": {d.Held}}
 	for _, id := range d.Orders {
@@ -176,26 +182,33 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 		return nil, err
 	}
 
-	started, step := task.ID, ""
+	step := ""
+	seenAt := time.Now() // when this process last saw a sign of the panel's
 	for !task.HasEnded() {
 		if task.Step != step {
 			step = task.Step
 			progress(step)
 		}
-		if task.IsInterrupted(time.Now()) {
+		if time.Since(seenAt) > taskSilence {
 			return nil, errors.New("the panel's process has died: `reporting month status` shows whether it was done, and it can be sent again if not")
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("it goes on in the panel, and `reporting month status` shows how far it has got: %w", ctx.Err())
-		case <-time.After(taskPause):
+		case <-time.After(taskPollInterval):
 		}
-		if err := c.ask(ctx, http.MethodGet, finance.TaskPath, nil, task); err != nil {
+
+		next := &closing.Task{}
+		if err := c.ask(ctx, http.MethodGet, finance.TaskPath, nil, next); err != nil {
 			return nil, err
 		}
-		if task.ID != started {
+		if next.ID != task.ID {
 			return nil, errors.New("another decision was begun since: `reporting month status` shows what became of this one")
 		}
+		if !next.Seen.Equal(task.Seen) {
+			seenAt = time.Now()
+		}
+		task = next
 	}
 	switch {
 	case task.Refusal != "":

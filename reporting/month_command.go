@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func newMonthDecisionCommand(kind string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: books.Held}
+			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: cmp.Or(books.Held, closing.NoHold)}
 			task, err := panel.decide(ctx, d, progressTo(c))
 			if err != nil {
 				return err
@@ -120,14 +121,14 @@ func newMonthStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeStatus(c.OutOrStdout(), books)
+			return writeStatus(c.OutOrStdout(), books, b.Now())
 		})
 	})
 	addConfigFlag(c)
 	return c
 }
 
-func writeStatus(w io.Writer, books *closing.Overview) error {
+func writeStatus(w io.Writer, books *closing.Overview, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, e := range books.Entries {
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.In(delivery.Istanbul).Format(time.DateTime), e.Month, e.Kind, e.By, e.Seal, e.Note)
@@ -141,7 +142,7 @@ func writeStatus(w io.Writer, books *closing.Overview) error {
 	for _, text := range books.Foreign {
 		fmt.Fprintln(w, "NOT OF THE LOG:", text)
 	}
-	writeTask(w, books.Task)
+	writeTask(w, books.Task, now)
 
 	fmt.Fprintf(w, "%s: %s\n", books.Month.Name(), books.State)
 	for _, check := range books.Checks {
@@ -158,11 +159,11 @@ func writeStatus(w io.Writer, books *closing.Overview) error {
 }
 
 // writeTask says what is being decided.
-func writeTask(w io.Writer, task *closing.Task) {
+func writeTask(w io.Writer, task *closing.Task, now time.Time) {
 	if task == nil || task.HasEnded() {
 		return
 	}
-	if task.IsInterrupted(time.Now()) {
+	if task.IsInterrupted(now) {
 		fmt.Fprintf(w, "the process that carried out the %s of %s has died; if it is not in the list it was not done\n", task.Kind, task.By)
 		return
 	}

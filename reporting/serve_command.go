@@ -213,6 +213,7 @@ func (p *server) ready(ctx context.Context) error {
 // work runs the roles until ctx ends. All but the panel wait for ClickHouse.
 func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 	p.Log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
+	a.UseHead(l.Books.Head)
 	group, ctx := errgroup.WithContext(ctx)
 	if p.panel != nil {
 		listeners, err := p.panel.listeners(l, a.ForPeople(p.owned.Load), func() bool { return p.archive.Load() != nil })

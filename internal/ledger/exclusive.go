@@ -10,8 +10,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// ErrBusy reports that another process is doing what one does at a time. It wraps
-// delivery.ErrUnavailable: the same call may succeed later.
+// ErrBusy reports that another process holds the claim, or died holding it less than 30 seconds ago. It
+// wraps delivery.ErrUnavailable: the same call may succeed later.
 var ErrBusy = fmt.Errorf("%w: another process is at it, or has died in the last 30 seconds", delivery.ErrUnavailable)
 
 // How long a claim lasts after its last renewal, and how often it is renewed.
@@ -20,10 +20,12 @@ const (
 	claimRenewal = 5 * time.Second
 )
 
-// Exclusively calls do while no other process does something under the same name; only reporting has
-// the right to it. The context that do gets ends when the claim is lost, so that at most one process
-// works at a time as long as do heeds it. Another process may begin 30 seconds after one has died.
-// The error wraps ErrBusy when another process is at work, else it is do's.
+// Exclusively calls do unless another process runs something under the same name. The context of do
+// ends when this process loses its claim: do has to stop then, because another process may begin. When
+// a process dies, its claim ends within 30 seconds. Only reporting's Redis user has the right to it.
+//
+// The error wraps ErrBusy, and do was not called, when another process is at work. Otherwise it joins
+// do's error, that of a lost claim, and that of the release: it can be set although do returned nil.
 func (l *Ledger) Exclusively(ctx context.Context, name string, do func(context.Context) error) error {
 	key, token := l.Books.key("claim:"+name), rand.Text()
 	err := l.Books.set(ctx, key, change{to: token, lasts: claimLasts})
@@ -41,7 +43,9 @@ func (l *Ledger) Exclusively(ctx context.Context, name string, do func(context.C
 		l.Books.renew(working, stop, key, token)
 	}()
 	err = do(working)
-	if lost := context.Cause(working); lost != nil && ctx.Err() == nil {
+	lost := context.Cause(working)
+	wasLost := lost != nil && ctx.Err() == nil
+	if wasLost {
 		err = errors.Join(err, lost)
 	}
 	stop(nil)
@@ -71,6 +75,7 @@ func (l Books) renew(ctx context.Context, stop context.CancelCauseFunc, key, tok
 		err := l.set(ctx, key, change{from: token, to: token, lasts: claimLasts})
 		if err == nil {
 			renewedAt = tried
+			continue
 		}
 		isLost := errors.Is(err, ErrConflict) || time.Since(renewedAt) > claimLasts-claimRenewal
 		if isLost && ctx.Err() == nil {

@@ -61,6 +61,7 @@ func (e *ArchiveEnv) open(url string) *archive.Archive {
 	e.T.Helper()
 	a, err := archive.Open(archive.Settings{URL: url, Database: e.Database, BooksKeys: BooksKeys})
 	Must(e.T, err)
+	a.UseHead(e.Ledger.Books.Head)
 	e.T.Cleanup(func() { _ = a.Close() })
 	return a
 }

@@ -40,8 +40,10 @@ type Archive struct {
 	// server is connected to no database: this one may not exist yet.
 	server driver.Conn
 
-	// books check the journal's signatures.
+	// books check the journal's signatures, and head returns the journal's head, as Redis has it; nil:
+	// Redis is not asked (UseHead).
 	books journal.Keys
+	head  func(context.Context) (string, error)
 
 	// seenCertificate is WatchCertificate's; nil: nobody watches.
 	seenCertificate func(ends time.Time)

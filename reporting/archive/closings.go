@@ -181,12 +181,13 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}`+closingSettings, func(rows dr
 	return found, err
 }
 
-// UnbookedLate lists late deliveries of orders of closed months that no batch has, at most limit.
+// UnbookedLate lists late deliveries of orders of closed months, which had failed or been cancelled, that
+// no batch has, at most limit.
 func (a *Archive) UnbookedLate(ctx context.Context, limit int) (found []LateDelivery, err error) {
 	err = a.Each(ctx, `SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL WHERE business_day < `+openFrom+`
 	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND `+sealed+`)
-	AND (account_id, business_day, order_id) GLOBAL IN (SELECT account_id, business_day, order_id FROM orders WHERE business_day < `+openFrom+`
-		AND order_id IN (SELECT order_id FROM late_deliveries WHERE business_day < `+openFrom+`))
+	AND (account_id, business_day, order_id) GLOBAL IN (SELECT account_id, business_day, order_id FROM orders FINAL WHERE business_day < `+openFrom+`
+		AND status IN ('Failed', 'Cancelled') AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE business_day < `+openFrom+`))
 ORDER BY toUInt128(order_id), reported_at LIMIT {limit:UInt32}`, func(rows driver.Rows) error {
 		var account, order uuid.UUID
 		var l LateDelivery

@@ -2,12 +2,15 @@ package archive
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/reporting/journal"
 )
 
@@ -40,20 +43,37 @@ func (e *ForeignRowsError) Error() string {
 	return fmt.Sprintf("the log of the books has %d rows that do not belong to it (`reporting month status` shows them); the first: %s", len(e.Rows), e.Rows[0].Why)
 }
 
-// Journal returns the log of the books as ClickHouse has it, checked. The errors are
-// journal.ErrNoKeys and a *ForeignRowsError, beside those of reading. Whether it is all of the log
-// only the head in Redis can say (package closing).
+// UseHead lets Journal compare what ClickHouse has with the head of the log, which read returns as it
+// stands in Redis. It is called before anything is asked of the archive.
+func (a *Archive) UseHead(read func(context.Context) (string, error)) { a.head = read }
+
+// Journal returns the log of the books as ClickHouse has it, checked: up to the head, if UseHead was
+// called, so that entries that were removed from the end are missed. The errors are journal.ErrNoKeys,
+// a *journal.MissingError and a *ForeignRowsError, beside those of reading; delivery.ErrUnavailable also
+// while an entry is being stored.
 func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
+	var head *journal.Entry
+	if a.head != nil {
+		text, err := a.head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		head = journal.ParseHead(text)
+	}
 	rows, err := a.JournalRows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	chain, err := a.books.Follow(rows, nil)
+
+	chain, err := a.books.Follow(rows, head)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the log of the books: %w", err)
 	}
 	if len(chain.Foreign) > 0 {
 		return nil, &ForeignRowsError{chain.Foreign}
+	}
+	if chain.Unstored {
+		return nil, fmt.Errorf("%w: an entry of the books' log is being stored", delivery.ErrUnavailable)
 	}
 	return chain.Entries, nil
 }
@@ -70,7 +90,12 @@ func (a *Archive) InsertEntry(ctx context.Context, e *journal.Entry) error {
 // RemoveEntry removes a row of the journal.
 func (a *Archive) RemoveEntry(ctx context.Context, e *journal.Entry) error {
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"lightweight_deletes_sync": 2}))
-	statement := fmt.Sprintf("DELETE FROM %s %s WHERE text = {text:String} AND key_id = {key:String} AND signature = {signature:String}",
-		a.physical(journalTable), a.onCluster())
-	return a.exec(ctx, statement, clickhouse.Named("text", e.Text), clickhouse.Named("key", e.KeyID), clickhouse.Named("signature", e.Signature))
+	// By its digests: a parameter may stand in an address, which has a limit, and the text be long.
+	digest := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return hex.EncodeToString(sum[:])
+	}
+	statement := fmt.Sprintf("DELETE FROM %s %s WHERE lower(hex(SHA256(text))) = '%s' AND lower(hex(SHA256(toString(key_id)))) = '%s' AND lower(hex(SHA256(signature))) = '%s'",
+		a.physical(journalTable), a.onCluster(), digest(e.Text), digest(e.KeyID), digest(e.Signature))
+	return a.exec(ctx, statement)
 }

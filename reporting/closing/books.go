@@ -80,14 +80,15 @@ func (b *Books) Read(ctx context.Context) (*Log, error) {
 		return nil, err
 	}
 	if chain.Unstored {
-		if err := b.storeLast(ctx, l); err != nil {
+		if err := b.storeHead(ctx, l, chain); err != nil {
 			return nil, err
 		}
 	}
 	if err := b.moveHeadForward(ctx, l, chain); err != nil {
 		return nil, err
 	}
-	return l, b.removeSetAside(ctx, l)
+	b.removeSetAside(ctx, l)
+	return l, nil
 }
 
 // look reads the log and changes nothing.
@@ -110,8 +111,9 @@ func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, 
 	if err != nil {
 		return nil, nil, err
 	}
-	chain, err := b.keys.Follow(rows, parseHead(head))
-	if missing, ok := errors.AsType[*journal.MissingError](err); ok {
+	chain, err := b.keys.Follow(rows, journal.ParseHead(head))
+	missing, isMissing := errors.AsType[*journal.MissingError](err)
+	if isMissing {
 		err = fmt.Errorf("%w: %w", ErrBehind, missing)
 	}
 	if err != nil {
@@ -131,40 +133,19 @@ func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, 
 	return l, chain, nil
 }
 
-// parseHead returns the entry in the head. What is no entry becomes one without a signature.
-func parseHead(text string) *journal.Entry {
-	if text == "" {
-		return nil
-	}
-	head := &journal.Entry{}
-	if err := json.Unmarshal([]byte(text), head); err != nil {
-		return &journal.Entry{Text: text}
-	}
-	return head
-}
-
-// headOf returns an entry as it stands in the head.
-func headOf(e *Entry) string {
-	text, err := json.Marshal(e.signed)
-	if err != nil {
-		panic(err) // it has nothing but strings
-	}
-	return string(text)
-}
-
-// storeLast stores the last entry, which is only in the head, once its rows are there.
-func (b *Books) storeLast(ctx context.Context, l *Log) error {
-	last := &l.Entries[len(l.Entries)-1]
-	isWhole, err := b.isWhole(ctx, last)
+// storeHead stores the row of the entry that is in the head alone, once its batch is whole.
+func (b *Books) storeHead(ctx context.Context, l *Log, chain *journal.Chain) error {
+	unstored := &l.Entries[len(l.Entries)-1-chain.Ahead]
+	isWhole, err := b.isWhole(ctx, unstored)
 	if err != nil {
 		return err
 	}
 	if !isWhole {
-		return fmt.Errorf("%w: the rows of entry %d (%s of %s)", ErrBehind, last.Sequence, last.Kind, last.Month)
+		return fmt.Errorf("%w: the rows of entry %d (%s of %s)", ErrBehind, unstored.Sequence, unstored.Kind, unstored.Month)
 	}
 
-	b.log.Warn("an entry of the books' log is stored that a process has left unfinished", "entry", last.Sequence, "kind", last.Kind)
-	return b.archive.InsertEntry(ctx, &last.signed)
+	b.log.Warn("an entry of the books' log is stored that a process has left unfinished", "entry", unstored.Sequence, "kind", unstored.Kind)
+	return b.archive.InsertEntry(ctx, &unstored.signed)
 }
 
 // isWhole reports whether the rows of an entry's batch, if it has one, are what was sealed.
@@ -183,21 +164,19 @@ func (b *Books) isWhole(ctx context.Context, e *Entry) (bool, error) {
 // moveHeadForward moves a head that is behind the log: Redis was restored from an older state, or
 // another process has just decided something. A head that is no entry stays until it is disputed.
 func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chain) error {
-	if chain.Ahead == 0 {
+	headIsForeign := l.head != "" && chain.Ahead == len(chain.Entries)
+	if chain.Ahead == 0 || headIsForeign {
 		return nil
 	}
 	last := &l.Entries[len(l.Entries)-1]
-	next := headOf(last)
-	isValid := l.head == "" || chain.Ahead < len(chain.Entries)
-	if !isValid {
-		return nil
-	}
+	next := last.signed.Head()
 
 	current, err := b.ledger.Books.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if current != l.head { // it has just been moved; an entry that is based on this reading is refused
+	hasMoved := current != l.head
+	if hasMoved { // by another process: an entry that is appended to this reading is refused (ErrChanged)
 		return nil
 	}
 
@@ -213,14 +192,21 @@ func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chai
 	return nil
 }
 
-// append decides. The errors are ErrChanged when somebody else was earlier, and ledger.ErrLate when
-// it took too long; after any other error it is not known whether it was decided, and Read shows it.
+// append signs m as the next entry of l, moves the head to it, and stores it: it is decided once the
+// head is moved. It fills in m's Format, Sequence, Previous and At, and adds the entry to l, which must
+// not be used again after an error.
+//
+// ErrChanged (somebody else was earlier), ledger.ErrLate (it took too long), and an error of signing:
+// nothing was decided. An error together with an entry: it was decided, and the next Read stores it.
+// Any other error: it is not known whether it was decided, and Read shows it.
 func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error) {
-	decided := b.ledger.Now()
-	m.Format, m.Sequence, m.Previous = format, len(l.Entries)+1, l.Head()
+	decided := b.ledger.Now() // before At, so that ErrLate bounds At's age
+	m.Format = format
+	m.Sequence = len(l.Entries) + 1
+	m.Previous = l.Head()
 	m.At = b.now().In(delivery.Istanbul).Truncate(time.Millisecond)
-	if n := len(l.Entries); n > 0 && m.At.Before(l.Entries[n-1].At) {
-		m.At = l.Entries[n-1].At // another server's clock was ahead
+	if len(l.Entries) > 0 {
+		m.At = later(m.At, l.Entries[len(l.Entries)-1].At) // another server's clock was ahead
 	}
 
 	text, err := json.Marshal(m)
@@ -240,7 +226,7 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 		return nil, err
 	}
 
-	head := headOf(&e)
+	head := e.signed.Head()
 	err = b.ledger.Books.MoveHead(ctx, before, head, decided)
 	switch {
 	case errors.Is(err, ledger.ErrConflict):
@@ -256,4 +242,12 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 	err = b.archive.InsertEntry(ctx, &e.signed)
 	b.step("stored")
 	return &e, err
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

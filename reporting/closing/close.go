@@ -118,11 +118,29 @@ func (b *Books) book(ctx context.Context, l *Log, m *Manifest, progress func(str
 	}
 
 	e, err := b.append(ctx, l, m)
-	wasNotDecided := errors.Is(err, ErrChanged) || errors.Is(err, ledger.ErrLate)
-	if wasNotDecided {
+	if errors.Is(err, ledger.ErrLate) {
 		err = errors.Join(err, b.archive.RemoveBatch(context.WithoutCancel(ctx), m.Batch))
 	}
+	if errors.Is(err, ErrChanged) {
+		return b.decidedBefore(context.WithoutCancel(ctx), m.Batch)
+	}
 	return e, err
+}
+
+// decidedBefore returns the entry of a batch, if it was decided although its process was told that
+// somebody else was earlier: the answer was lost, the client asked again, and in between another process
+// added an entry. Otherwise it removes the batch's rows, and returns ErrChanged.
+func (b *Books) decidedBefore(ctx context.Context, batch uuid.UUID) (*Entry, error) {
+	l, err := b.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("it is not known whether it was decided, `reporting month status` shows it: %w", err)
+	}
+	for i := range l.Entries {
+		if l.Entries[i].Batch == batch {
+			return &l.Entries[i], nil
+		}
+	}
+	return nil, errors.Join(ErrChanged, b.archive.RemoveBatch(ctx, batch))
 }
 
 func (b *Books) storeBatch(ctx context.Context, l *Log, m *Manifest, progress func(string), store func() error) error {

@@ -345,8 +345,8 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest) error {
 	return b.archive.InsertLate(ctx, archive.Correction{Batch: m.Batch, Posted: posted, Cause: CauseLate}, late)
 }
 
-// describe fills in what the batch's rows say of each correction. An order that has changed since it was looked at
-// is for the next time.
+// describe fills in each correction of m from the batch's rows. It fails, and with it the whole run, when an
+// order has changed since find read it: the next run books what it is then.
 func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.ClosedDifference) error {
 	rows, err := b.archive.ClosedRows(ctx, m.Batch)
 	if err != nil {
@@ -360,6 +360,12 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 	}
 	for i := range m.Corrections {
 		m.Corrections[i].describe(rows)
+	}
+
+	// What has no row was not booked, and is for the next run.
+	m.Corrections = slices.DeleteFunc(m.Corrections, func(c Correction) bool { return c.Month.IsZero() })
+	if len(m.Corrections) == 0 {
+		return fmt.Errorf("%w: no row was made of the corrections", delivery.ErrUnavailable)
 	}
 	return nil
 }
@@ -391,23 +397,25 @@ func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
 		"When closed months were last compared with what orders say; 0: not since the start.")
 	corrections := m.Counter("reporting_corrections_total", "Corrections of closed months that were booked.")
 	return func(ctx context.Context) {
+		defer b.verifyNightly(ctx) // also after a failure
+
 		result, err := b.Correct(ctx, Automatic, "")
 		corrections.Add(float64(len(result.Booked)))
 		for i := range result.Booked {
 			b.log.Info("a correction of a closed month was booked", "correction", result.Booked[i].String())
 		}
+		if err != nil && ctx.Err() == nil {
+			b.log.Error("closed months could not be compared", "error", err)
+		}
 		if err != nil {
-			if ctx.Err() == nil {
-				b.log.Error("closed months could not be compared", "error", err)
-			}
 			return
 		}
+
 		for i := range result.Left {
 			b.log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Left[i].String())
 		}
 		unexplained.Set(float64(len(result.Left)))
 		completed.SetToCurrentTime()
-		b.verifyNightly(ctx)
 	}
 }
 

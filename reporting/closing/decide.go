@@ -20,13 +20,16 @@ type Decision struct {
 	// Month is held, released or closed; of another kind of decision it is zero.
 	Month Month
 
-	// Held is the seal of the hold that the person has seen, which is released or closed; empty:
-	// whichever there is.
+	// Held is the seal of the hold that the person has seen, which is released or closed; NoHold: the
+	// person saw none, so none is; empty: whichever there is.
 	Held string
 
 	// Orders of closed months are booked as they are known now, by a correction.
 	Orders []delivery.OrderID
 }
+
+// NoHold is no seal.
+const NoHold = "none"
 
 // Outcome is what became of a decision.
 type Outcome struct {
@@ -110,8 +113,9 @@ func (b *Books) audited(ctx context.Context, who Person, d Decision, progress fu
 	}
 	entry.Version++
 	entry.Outcome = outcomeOf(err)
-	if failed := b.ledger.Audit.Append(context.WithoutCancel(ctx), entry); failed != nil {
-		b.log.Error("what became of a decision is not in the audit trail", "action", entry.Action, "outcome", entry.Outcome, "error", failed)
+	unaudited := b.ledger.Audit.Append(context.WithoutCancel(ctx), entry)
+	if unaudited != nil {
+		b.log.Error("what became of a decision is not in the audit trail", "action", entry.Action, "outcome", entry.Outcome, "error", unaudited)
 	}
 	return outcome, err
 }

@@ -57,17 +57,18 @@ func (b *Books) setAside(ctx context.Context, d Decision) (*Entry, error) {
 	}
 
 	e, err := b.append(ctx, l, &Manifest{Kind: KindSetAside, By: d.By, Note: d.Note, Rows: disputed})
-	if err != nil {
-		return e, err
+	if err == nil {
+		b.removeSetAside(ctx, l)
 	}
-	return e, b.removeSetAside(ctx, l)
+	return e, err
 }
 
 // removeSetAside removes the foreign rows that were set aside, also those that appear again. A crash
-// before it leaves them to the next reading. A foreign head needs no removal: the dispute replaces it.
-func (b *Books) removeSetAside(ctx context.Context, l *Log) error {
+// before it leaves them to the next reading. A foreign head needs no removal: the dispute
+// replaces it. A row that cannot be removed stays foreign.
+func (b *Books) removeSetAside(ctx context.Context, l *Log) {
 	if len(l.Foreign) == 0 {
-		return nil
+		return
 	}
 	isSetAside := map[string]bool{}
 	for i := range l.Entries {
@@ -86,10 +87,11 @@ func (b *Books) removeSetAside(ctx context.Context, l *Log) error {
 			continue
 		}
 		if err := b.archive.RemoveEntry(ctx, &f.Entry); err != nil {
-			return err
+			b.log.Error("a row that was set aside cannot be removed from the books' log", "row", f.Digest(), "error", err)
+			left = append(left, f)
+			continue
 		}
 		b.log.Warn("a row that was set aside is removed from the books' log", "row", f.Digest(), "why", f.Why)
 	}
 	l.Foreign = left
-	return nil
 }

@@ -18,8 +18,8 @@ import (
 //	     +---------------------------+
 //	                release
 //
-// Corrections of closed months are booked at any time in the month that is open. While a dispute
-// is open, nothing is decided until another person has set aside what it is about.
+// Corrections of closed months are booked at any time in the month that is open. While a dispute is
+// open, nothing is decided but a further dispute, until another person has set aside what it is about.
 type Log struct {
 	Entries  []Entry
 	Held     *Entry // the hold of the month that is held; nil: none is
@@ -27,7 +27,7 @@ type Log struct {
 	Disputed *Entry // the dispute that is open; nil: none is
 
 	// Foreign are rows that do not belong to the log: they are not signed, or contradict it. While
-	// there are any, nothing can be decided but a dispute about them.
+	// there are any, only a dispute about them and the set-aside after it are decided.
 	Foreign []journal.Foreign
 
 	head string // in Redis, as it was read
@@ -66,7 +66,8 @@ func (l *Log) State(m Month) string {
 	if !l.Closed(m) {
 		return "open"
 	}
-	if e := l.Closing(m); e != nil {
+	e := l.Closing(m)
+	if e != nil {
 		return fmt.Sprintf("closed by %s on %s, seal %.12s", e.By, e.At.Format("2 Jan 2006 15:04"), e.Seal)
 	}
 	return "closed with the first closing"
@@ -75,7 +76,8 @@ func (l *Log) State(m Month) string {
 // Closing returns the entry that closed the month; nil: it is open, or was closed with the first one.
 func (l *Log) Closing(m Month) *Entry {
 	for i := range l.Entries {
-		if e := &l.Entries[i]; e.Kind == KindClose && e.Month == m {
+		e := &l.Entries[i]
+		if e.Kind == KindClose && e.Month == m {
 			return e
 		}
 	}

@@ -45,7 +45,7 @@ func ManifestsIn(file []byte) ([]string, error) {
 }
 
 // Recover brings entries back that ClickHouse is missing, from manifests that were delivered or saved.
-// Nobody has to be believed for that: the head in Redis names the seal of the entry before it, which
+// The files need not be trusted: the head in Redis names the seal of the entry before it, which
 // names that of the one before. Rows of closings and corrections are made again from the orders, and
 // must be what was sealed. It returns the entries that were brought back, also with an error.
 func (b *Books) Recover(ctx context.Context, manifests []string, progress func(string)) ([]Entry, error) {
@@ -74,7 +74,7 @@ func (b *Books) missing(ctx context.Context, manifests []string) ([]Entry, error
 	if err != nil {
 		return nil, err
 	}
-	head := parseHead(text)
+	head := journal.ParseHead(text)
 	if head == nil {
 		return nil, refuse("Redis has no head of the log that could prove entries")
 	}
@@ -88,6 +88,8 @@ func (b *Books) missing(ctx context.Context, manifests []string) ([]Entry, error
 
 	bySeal := map[string]journal.Entry{head.Seal(): *head}
 	for _, text := range manifests {
+		// A delivered manifest carries no signature. Signing it here proves nothing by itself: it is only
+		// used if the verified head, or an entry that it proves, names its seal.
 		signed, err := b.keys.Sign(text)
 		if err != nil {
 			return nil, err
@@ -104,7 +106,9 @@ func (b *Books) missing(ctx context.Context, manifests []string) ([]Entry, error
 	}
 
 	var missing []Entry
-	for seal, sequence := head.Seal(), 0; seal != ""; {
+	seal := head.Seal()
+	sequence := 0 // of seal; known after the first step
+	for seal != "" {
 		signed, exists := bySeal[seal]
 		if !exists {
 			return nil, refuse("entry %d, with the seal %s, is in none of the files", sequence, seal)

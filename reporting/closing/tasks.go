@@ -58,7 +58,7 @@ const linesKept = 100
 func (t *Task) HasEnded() bool { return !t.Ended.IsZero() }
 
 // IsInterrupted reports whether the process that carried the task out has died. What it was to
-// decide was decided or not, and can be decided again if not.
+// decide was decided or not, and can be decided again if not. now is Redis's time, as Seen is.
 func (t *Task) IsInterrupted(now time.Time) bool {
 	return !t.HasEnded() && now.Sub(t.Seen) > taskInterruptedFor
 }
@@ -94,8 +94,9 @@ func (t *Tasks) Run(ctx context.Context) {
 	}
 }
 
-// Start carries a decision out, and waits for it as long as ctx lasts: the task that it returns may be
-// in progress still, and LastTask shows what becomes of it. The error is that of the decision.
+// Start queues a decision and waits for its end as long as ctx lasts. When ctx ends first, it returns the
+// task in progress and no error (LastTask shows its end), or a refusal if another decision is still being
+// carried out. After an error a task that has not ended never began.
 func (t *Tasks) Start(ctx context.Context, who Person, d Decision) (Task, error) {
 	now := t.books.ledger.Now()
 	started := &startedTask{

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"vendorapi/reporting/journal"
 	"vendorapi/reporting/reports"
 )
 
@@ -22,7 +21,7 @@ type Verified struct {
 	Head     string    // the seal of the last entry, which proves all before it
 	At       time.Time // of the last entry
 
-	foreign []journal.Foreign
+	unreadable bool // the log is not whole, or has foreign rows
 }
 
 // Verify calculates everything again: the chain of seals and their signatures; the rows of every batch and their
@@ -49,7 +48,7 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 
 		v.Months++
 		v.Orders += e.Digest.Rows
-		if len(v.foreign) > 0 { // reports are not made from such books
+		if v.unreadable { // reports are not made from such books
 			continue
 		}
 		if err := b.verifyReports(ctx, v, e); err != nil {
@@ -70,6 +69,7 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 	l, chain, err := b.look(ctx)
 	if errors.Is(err, ErrBehind) {
 		v.find("%v", err)
+		v.unreadable = true
 		l, chain, err = b.lookAtArchive(ctx)
 	}
 	if err != nil {
@@ -77,9 +77,9 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 	}
 
 	if chain.Unstored {
-		v.find("entry %d is only in Redis: a process has died, and the next reading stores it", len(l.Entries))
+		v.find("entry %d is only in Redis: a process has died, and the next reading stores it", len(l.Entries)-chain.Ahead)
 	}
-	v.foreign = l.Foreign
+	v.unreadable = v.unreadable || chain.Unstored || len(l.Foreign) > 0
 	for _, f := range l.Foreign {
 		v.find("a row that does not belong to the log: %s: %.200q", f.Why, f.Text)
 	}
@@ -152,6 +152,9 @@ func (b *Books) verifyReports(ctx context.Context, v *Verified, e *Entry) error 
 		if have.SHA256 != sealed.SHA256 {
 			v.find("%s: the report %s is not the one that was sealed (SHA-256 %.12s, was %.12s)", e.Month, have.Line, have.SHA256, sealed.SHA256)
 		}
+	}
+	if len(control) < len(e.Control) {
+		v.find("%s: %s was sealed and is not calculated any more", e.Month, e.Control[len(control)].Line)
 	}
 	return nil
 }

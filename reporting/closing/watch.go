@@ -51,7 +51,7 @@ func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 		return Month{}, nil, nil
 	}
 
-	v := &Verified{foreign: l.Foreign}
+	v := &Verified{}
 	for _, e := range l.entriesOf(closing.Month) {
 		if err := b.verifyBatch(ctx, v, e); err != nil {
 			return closing.Month, nil, err
@@ -110,11 +110,12 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		if err == nil {
 			err = l.settled()
 		}
-		if errors.Is(err, delivery.ErrUnavailable) { // other alerts say so
+		isAway := errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
+		if isAway { // other alerts say so
 			return err
 		}
-		readable.Set(0)
 		if err != nil {
+			readable.Set(0)
 			return err
 		}
 		readable.Set(1)

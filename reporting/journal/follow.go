@@ -10,8 +10,8 @@ type Chain struct {
 	// Entries is the log from its first entry on.
 	Entries []Entry
 
-	// Unstored reports that the last of Entries is the head alone: its row is missing. A process
-	// died between moving the head and storing the row.
+	// Unstored reports that the row of the head is missing: a process has died between moving the head
+	// and storing the row. The entry is Entries[len(Entries)-1-Ahead].
 	Unstored bool
 
 	// Ahead is how many of Entries follow the head: Redis was restored from an older state.
@@ -62,9 +62,10 @@ func (s signed) whyForeign(length int) string {
 	return fmt.Sprintf("it is signed, but the entries before it are missing after number %d", length)
 }
 
-// Follow finds the log among rows, in which an entry may be more than once: the log is what leads
-// to the head, and, because a restored Redis may have an older head, what follows the head as long
-// as only one entry can. A nil head is that of a log without entries.
+// Follow finds the log among rows, which may be in any order and repeated. It walks back from the
+// head to the first entry, then forward from the head while exactly one row continues the chain:
+// Redis may have been restored from an older state. Without a head (nil: it is not known, or there is
+// no entry yet) it walks forward from the first entry.
 //
 // The error is a *MissingError when rows are missing before the head, and ErrNoKeys when there is
 // something to check, but no key. What is wrong with single rows is no error: they are Foreign.
@@ -120,7 +121,8 @@ func (k Keys) checkRows(rows []Entry, chain *Chain) rowsFound {
 		}
 
 		s := signed{Entry: e, link: l, seal: e.Seal()}
-		if _, repeated := found.bySeal[s.seal]; repeated {
+		_, isRepeated := found.bySeal[s.seal]
+		if isRepeated {
 			continue
 		}
 		found.all = append(found.all, s)
@@ -163,8 +165,8 @@ func leadingTo(last signed, found rowsFound) ([]signed, error) {
 	return path, nil
 }
 
-// firstMissing returns the first sequence, up to one that is missing, of which no row exists that
-// continues those from the first entry on.
+// firstMissing returns the sequence of the first missing entry: at most to, which is known to be
+// missing. It walks forward from the first entry.
 func (f rowsFound) firstMissing(to int) int {
 	next := f.following(signed{})
 	return min(len(next)+1, to)

@@ -38,6 +38,28 @@ type link struct {
 	Previous string `json:"previous"`
 }
 
+// ParseHead reads an entry as it stands in Redis (Entry.Head); nil: text is empty. What is no entry
+// becomes one without a signature.
+func ParseHead(text string) *Entry {
+	if text == "" {
+		return nil
+	}
+	head := &Entry{}
+	if err := json.Unmarshal([]byte(text), head); err != nil {
+		return &Entry{Text: text}
+	}
+	return head
+}
+
+// Head returns the entry as it stands in Redis.
+func (e *Entry) Head() string {
+	text, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // it has nothing but strings
+	}
+	return string(text)
+}
+
 // Seal returns the SHA-256 of the text, in hexadecimal.
 func (e *Entry) Seal() string {
 	sum := sha256.Sum256([]byte(e.Text))
@@ -47,11 +69,7 @@ func (e *Entry) Seal() string {
 // Digest returns the SHA-256 of the whole entry, its signature included. Two rows with the same
 // digest are the same row.
 func (e *Entry) Digest() string {
-	all, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // it has nothing but strings
-	}
-	sum := sha256.Sum256(all)
+	sum := sha256.Sum256([]byte(e.Head()))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -61,8 +79,8 @@ type Keys struct {
 	keys    map[string][]byte // by id
 }
 
-// ErrNoKeys reports that there are entries, but no keys to check them with.
-var ErrNoKeys = errors.New("BOOKS_KEYS is not set, so the log of the books cannot be checked")
+// ErrNoKeys reports that entries can be neither signed nor checked.
+var ErrNoKeys = errors.New("BOOKS_KEYS is not set, so the log of the books can be neither checked nor continued")
 
 // NewKeys returns the keys of an environment, production or sandbox, which are derived from the
 // keys of a ring: an entry of the other environment has no valid signature here, even if both
@@ -100,14 +118,16 @@ func (k Keys) Verify(e *Entry) error {
 	return err
 }
 
-// check returns what is wrong with an entry by itself.
+// check is Verify, and returns the entry's link as well.
 func (k Keys) check(e *Entry) (link, error) {
 	key, known := k.keys[e.KeyID]
 	if !known {
 		return link{}, fmt.Errorf("it is signed with a key %q that is not in BOOKS_KEYS", e.KeyID)
 	}
-	signature, err := hex.DecodeString(e.Signature)
-	if err != nil || !hmac.Equal(signature, authenticate(key, e.Text)) {
+	// The text is compared, not what it decodes to: a signature has one spelling, so a row has no copies
+	// that look different.
+	signature := hex.EncodeToString(authenticate(key, e.Text))
+	if !hmac.Equal([]byte(e.Signature), []byte(signature)) {
 		return link{}, errors.New("its signature is wrong: it was not written by this service, or was changed")
 	}
 

@@ -6,6 +6,7 @@
 -- Repeated call: answers the same, and stores the same.
 local key = KEYS[1]
 local needed = {
+  {'FCALL_RO', 'f', '1', key}, {'EVAL', '', '1', key}, {'EVALSHA', '', '1', key},
   {'TIME'}, {'EXISTS', key}, {'DEL', key}, {'TTL', key}, {'EXPIRE', key, '1'}, {'COPY', key, key}, {'RENAME', key, key},
   {'GET', key}, {'SET', key, ''}, {'MGET', key}, {'GETRANGE', key, '0', '0'}, {'SETRANGE', key, '0', ''}, {'SETBIT', key, '0', '0'}, {'APPEND', key, ''},
   {'HGET', key, 'f'}, {'HSET', key, 'f', ''}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HEXISTS', key, 'f'},

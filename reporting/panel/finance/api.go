@@ -49,7 +49,8 @@ func (p *Pages) apiRoutes(mux *http.ServeMux) {
 func (p *Pages) answerBooks(w http.ResponseWriter, r *http.Request) error {
 	var month closing.Month
 	var err error
-	if asked := r.URL.Query().Get("month"); asked != "" {
+	asked := r.URL.Query().Get("month")
+	if asked != "" {
 		month, err = closing.ParseMonth(asked)
 	}
 	if err != nil {
@@ -84,10 +85,13 @@ func (p *Pages) acceptDecision(kind string) layout.Handler {
 			return err
 		}
 		task, err := p.start(r, d)
-		switch {
-		case err != nil && task.ID == "", closing.IsRefusal(err):
+		neverBegan := err != nil && !task.HasEnded()
+		if neverBegan || closing.IsRefusal(err) {
 			return refusalOf(err)
-		case task.HasEnded():
+		}
+
+		// Any other failure is in the task.
+		if task.HasEnded() {
 			return writeData(w, http.StatusOK, task)
 		}
 		return writeData(w, http.StatusAccepted, task)
@@ -115,12 +119,13 @@ func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
 		d.Orders = append(d.Orders, id)
 	}
 
-	isNamed := kind != closing.KindCorrection || len(d.Orders) > 0
-	isExplained := kind != closing.KindCorrection || d.Note != ""
-	switch {
-	case !isExplained:
+	if kind != closing.KindCorrection {
+		return d, nil
+	}
+	if d.Note == "" {
 		return d, layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "note", Message: "says why this is right; it is needed"})
-	case !isNamed:
+	}
+	if len(d.Orders) == 0 {
 		return d, layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "choose those to book"})
 	}
 	return d, nil
@@ -129,13 +134,14 @@ func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
 // taskAnswer is how long a request waits for the end of its task.
 const taskAnswer = 10 * time.Second
 
-// start carries a decision of who asks out. The task may be in progress still.
+// start carries out a decision in the name of the person who is signed in. The task may still be in
+// progress when it returns (closing.Tasks.Start).
 func (p *Pages) start(r *http.Request, d closing.Decision) (closing.Task, error) {
 	who := auth.IdentityOf(r.Context())
 	d.By = who.Name
 	person := closing.Person{Name: who.Name, Credential: "session", Address: who.Address, RequestID: auth.NewRequestID()}
 
-	defer p.logs.Forget()
+	defer p.logs.Forget() // pages must not show the log as it was before
 	ctx, cancel := context.WithTimeout(r.Context(), taskAnswer)
 	defer cancel()
 	return p.tasks.Start(ctx, person, d)

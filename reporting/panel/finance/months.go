@@ -339,7 +339,7 @@ func (p *Pages) decide(kind string) layout.Handler {
 		d, err := decisionOf(r, kind)
 		var task closing.Task
 		if err == nil {
-			d.Held = cmp.Or(d.Held, "none") // what is released or closed is the hold that the page showed
+			d.Held = cmp.Or(d.Held, closing.NoHold) // what is released or closed is the hold that the page showed
 			task, err = p.start(r, d)
 		}
 		if err != nil {
