@@ -40,10 +40,10 @@ type Archive struct {
 	// server is connected to no database: this one may not exist yet.
 	server driver.Conn
 
-	// books check the journal's signatures, and head returns the journal's head, as Redis has it; nil:
-	// Redis is not asked (UseHead).
+	// books check the journal's signatures, and head reads the journal's head from Redis; nil: Redis is
+	// not asked (UseHead).
 	books journal.Keys
-	head  func(context.Context) (string, error)
+	head  *headReader
 
 	// seenCertificate is WatchCertificate's; nil: nobody watches.
 	seenCertificate func(ends time.Time)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
@@ -45,20 +47,44 @@ func (e *ForeignRowsError) Error() string {
 
 // UseHead lets Journal compare what ClickHouse has with the head of the log, which read returns as it
 // stands in Redis. It is called before anything is asked of the archive.
-func (a *Archive) UseHead(read func(context.Context) (string, error)) { a.head = read }
+func (a *Archive) UseHead(read func(context.Context) (string, error)) { a.head = &headReader{read: read} }
+
+// headReader reads the head of the log. Reports go on while Redis is away, with the head that was read
+// last: entries can be missed only if they were decided since.
+type headReader struct {
+	read func(context.Context) (string, error)
+	last atomic.Pointer[string]
+}
+
+func (h *headReader) get(ctx context.Context) (*journal.Entry, error) {
+	text, err := h.read(ctx)
+	if err == nil {
+		h.last.Store(&text)
+		return journal.ParseHead(text), nil
+	}
+
+	last := h.last.Load()
+	switch {
+	case !errors.Is(err, delivery.ErrUnavailable):
+		return nil, err
+	case last == nil:
+		return nil, nil // no head is known
+	}
+	return journal.ParseHead(*last), nil
+}
 
 // Journal returns the log of the books as ClickHouse has it, checked: up to the head, if UseHead was
-// called, so that entries that were removed from the end are missed. The errors are journal.ErrNoKeys,
+// called, so that entries that were removed from the end are noticed. The errors are journal.ErrNoKeys,
 // a *journal.MissingError and a *ForeignRowsError, beside those of reading; delivery.ErrUnavailable also
 // while an entry is being stored.
 func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
 	var head *journal.Entry
 	if a.head != nil {
-		text, err := a.head(ctx)
+		var err error
+		head, err = a.head.get(ctx)
 		if err != nil {
 			return nil, err
 		}
-		head = journal.ParseHead(text)
 	}
 	rows, err := a.JournalRows(ctx)
 	if err != nil {

@@ -72,8 +72,8 @@ type targetQueue struct {
 	delivered, failed prometheus.Counter
 }
 
-// once records what has become due, and tries what is pending. Sets of an unreadable log are left alone;
-// days are delivered nevertheless.
+// once records what has become due, and tries what is pending. While the log cannot be read, sets of its
+// entries are left alone, and days, whose reports need it, wait for it by themselves.
 func (q *targetQueue) once(ctx context.Context) error {
 	recorded, err := q.recorded(ctx)
 	if err != nil {
