@@ -47,7 +47,9 @@ func (e *ForeignRowsError) Error() string {
 
 // UseHead lets Journal compare what ClickHouse has with the head of the log, which read returns as it
 // stands in Redis. It is called before anything is asked of the archive.
-func (a *Archive) UseHead(read func(context.Context) (string, error)) { a.head = &headReader{read: read} }
+func (a *Archive) UseHead(read func(context.Context) (string, error)) {
+	a.head = &headReader{read: read}
+}
 
 // headReader reads the head of the log. Reports go on while Redis is away, with the head that was read
 // last: entries can be missed only if they were decided since.
