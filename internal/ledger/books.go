@@ -12,8 +12,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// Books keeps what the books need of Redis (reporting/closing): the head of their log, which
-// decides who comes first, and what is being done. Its keys begin with booksPrefix, to which only
+// Books keeps in Redis what the books need (reporting/closing): the head of their log, which decides
+// who comes first, the progress of the current task, the comparisons of days, and the claims of
+// Exclusively. Its keys begin with booksPrefix, to which only
 // reporting's user has a right: neither the gateway's password nor the worker's can move the head.
 type Books struct{ *core }
 
@@ -21,7 +22,8 @@ const booksPrefix = "books:"
 
 func (l Books) key(name string) string { return booksPrefix + l.global.prefix + name }
 
-// ErrLate reports that a decision was made too long ago to be stored with its time.
+// ErrLate reports that the time of a decision is more than 30 seconds before or after Redis's clock, so
+// nothing was stored.
 var ErrLate = fmt.Errorf("%w: storing it took too long", delivery.ErrUnavailable)
 
 // decisionLasts is how much time may pass between a decision's time and its being stored, so that
@@ -30,9 +32,10 @@ const decisionLasts = 30 * time.Second
 
 // change is a value to be set in the place of another.
 type change struct {
-	from, to string        // empty: the key does not exist
-	lasts    time.Duration // 0: for ever
-	at       time.Time     // when it was decided, by Redis's clock; zero: whenever
+	from  string        // the value that is expected; empty: the key must not exist
+	to    string        // the new value; empty: the key is removed
+	lasts time.Duration // until the new value expires; 0: never
+	at    time.Time     // when it was decided, by Redis's clock; zero: its age is not checked
 }
 
 // set makes a change, and returns ErrConflict when another value is there. It may be repeated when
@@ -47,11 +50,12 @@ func (l Books) set(ctx context.Context, key string, c change) error {
 		return failed("changing "+key, err)
 	}
 
-	current, differs := strings.CutPrefix(reply, "=")
-	switch {
-	case reply == "set", differs && current == c.to:
+	current, isOther := strings.CutPrefix(reply, "=")
+	wasSetBefore := isOther && current == c.to // a repeated call
+	if reply == "set" || wasSetBefore {
 		return nil
-	case reply == "late":
+	}
+	if reply == "late" {
 		return ErrLate
 	}
 	return fmt.Errorf("%w: %s", ErrConflict, key)
@@ -70,7 +74,8 @@ func (l Books) Head(ctx context.Context) (string, error) { return l.get(ctx, l.k
 
 // MoveHead puts the next head in the place of the one that Head returned. decided is Redis's time at
 // which the entry was made; zero: it was decided before, and is only repeated here. The error is
-// ErrConflict when another process was earlier, and ErrLate when more than 30 seconds have passed.
+// ErrConflict when another process was earlier, and ErrLate when decided is more than
+// 30 seconds from Redis's clock.
 // After any other error it is not known whether the head was moved.
 func (l Books) MoveHead(ctx context.Context, from, to string, decided time.Time) error {
 	return l.set(ctx, l.key("head"), change{from: from, to: to, at: decided})

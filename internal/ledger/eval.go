@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts in eval/ are sent with EVAL and are no functions of the library. Gateway and worker may
+// The scripts in eval/ are sent with EVAL; they are not functions of the library in lua/. Gateway and worker may
 // load a library, and so replace a function that others call: reporting, which has rights that they
 // do not have, calls none that writes.
 //

@@ -18,9 +18,10 @@ const orderDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(leng
 	ifNull(toString(toUnixTimestamp64Milli(ended_at)), ''), toString(payment_type),
 	ifNull(toString(toInt64(order_amount * 100)), ''), ifNull(toString(toInt64(collection_amount * 100)), ''), toString(toUInt8(without_courier))])))`
 
-// DayDigests returns the digests of the orders of local days, from one to another, both included, by
-// the days' local midnights. A day without orders has none. The digest is the number of the orders and
-// the sum of their SHA-256, in four numbers of 64 bits: it needs no order, and so no sorting.
+// DayDigests returns a digest of each local day's orders, from the day from to the day to, both
+// included. The keys are midnights in delivery.Istanbul; a day without orders has no key. A digest is
+// the number of orders and the sum of their SHA-256, in four numbers of 64 bits, so that nothing has to
+// be sorted.
 func (a *Archive) DayDigests(ctx context.Context, from, to time.Time) (map[time.Time]string, error) {
 	const sum = `hex(sum(reinterpretAsUInt64(substring(digest, `
 	const query = `SELECT business_day, concat(toString(count()), ':', ` + sum + `1, 8)))), ` + sum + `9, 8)))), ` + sum + `17, 8)))), ` + sum + `25, 8)))))

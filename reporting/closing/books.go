@@ -36,8 +36,11 @@ type Books struct {
 	keys    journal.Keys
 	log     *slog.Logger
 
-	now  func() time.Time  // Redis's, but in tests
-	step func(name string) // called after each step of a change; tests end the process there
+	// now returns Redis's time; tests replace it.
+	now func() time.Time
+
+	// step is called after each step of a change with its name; tests end the process there.
+	step func(name string)
 }
 
 // New returns the books that are kept in a ledger and an archive. The keys sign what is decided,

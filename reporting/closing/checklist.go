@@ -11,7 +11,7 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// Grace is how long after its end a month can be held: longer than an order lives and than a night's comparison takes.
+// Grace is how long after its end a month can be held at the earliest: longer than an order lives and than a night's comparison takes.
 const Grace = 48 * time.Hour
 
 // exportedWithin is how far the exporter may be behind.

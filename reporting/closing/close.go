@@ -11,7 +11,7 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// hold proposes a month for closing: what closing will freeze is what it is now.
+// hold holds a month and notes the digest of its rows, so that close can refuse a month that has changed since.
 func (b *Books) hold(ctx context.Context, d Decision) (*Entry, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func allowsHold(list []Check, note string) error {
 		switch {
 		case c.OK, c.NeedsNote && note != "":
 		case c.NeedsNote:
-			refusal.Reasons = append(refusal.Reasons, fmt.Sprintf("a note is needed: not so: %s (%s)", c.Name, c.Detail))
+			refusal.Reasons = append(refusal.Reasons, fmt.Sprintf("a note is needed, because this is not so: %s (%s)", c.Name, c.Detail))
 		default:
 			refusal.Reasons = append(refusal.Reasons, fmt.Sprintf("not so: %s (%s)", c.Name, c.Detail))
 		}

@@ -94,7 +94,7 @@ func TestHold_Refuses(t *testing.T) {
 		want  []string
 	}{
 		{Grace - time.Second, "x", []string{"The month is over", "Every order has ended (1 have not)"}},
-		{Grace, "", []string{"Every order has ended", "a note is needed: not so: Every day was compared with Redis"}},
+		{Grace, "", []string{"Every order has ended", "a note is needed, because this is not so: Every day was compared with Redis"}},
 	} {
 		e.clock = october.Next().Add(c.after)
 		err := hold(october, c.note)

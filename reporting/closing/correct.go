@@ -26,9 +26,9 @@ const (
 )
 
 const (
-	ordersAtOnce = 500 // in an entry of the log
-	ordersRead   = 10_000
-	// Automatic is who books what explains itself.
+	ordersAtOnce = 500    // the most corrections in one entry of the log
+	ordersRead   = 10_000 // the most differing orders of a month that one search reads
+	// Automatic is the By of corrections that no person decided on.
 	Automatic = "reporting"
 )
 
@@ -80,7 +80,8 @@ type Corrected struct {
 	// Booked are the corrections that were booked.
 	Booked []Correction
 
-	// Explained counts what could be booked without a person, at most ordersAtOnce.
+	// Explained counts the changes that Correct would book without a person, at most ordersAtOnce. Only
+	// Unbooked sets it.
 	Explained int
 
 	// Left are the orders that a person has to decide on.
@@ -188,7 +189,7 @@ func (c *corrector) find(ctx context.Context, l *Log) (*foundChanges, error) {
 		return nil, err
 	}
 	for _, d := range late {
-		areChanged, err := rows.of(ctx, MonthOf(d.CreatedAt))
+		areChanged, err := rows.wereChanged(ctx, MonthOf(d.CreatedAt))
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +203,7 @@ func (c *corrector) find(ctx context.Context, l *Log) (*foundChanges, error) {
 		return nil, err
 	}
 	for _, month := range months {
-		areChanged, err := rows.of(ctx, MonthOf(month))
+		areChanged, err := rows.wereChanged(ctx, MonthOf(month))
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +212,7 @@ func (c *corrector) find(ctx context.Context, l *Log) (*foundChanges, error) {
 			return nil, err
 		}
 		for part := range slices.Chunk(all, ordersAtOnce) {
-			if err := c.sort(ctx, found, MonthOf(month), part, areChanged); err != nil {
+			if err := c.classify(ctx, found, MonthOf(month), part, areChanged); err != nil {
 				return nil, err
 			}
 		}
@@ -219,9 +220,10 @@ func (c *corrector) find(ctx context.Context, l *Log) (*foundChanges, error) {
 	return found, nil
 }
 
-// sort adds orders of a month to those that can be booked, or to those that a person has to decide on. An order that was
-// booked and still differs is one of these: it would be booked without end.
-func (c *corrector) sort(ctx context.Context, found *foundChanges, m Month, orders []archive.ClosedDifference, rowsChanged bool) error {
+// classify adds each order to found.orders (it can be booked now) or to found.left (a person has to decide). An
+// order that this run has booked and that still differs goes to found.left, or the run would not end. Once
+// ordersAtOnce are found, further ones are left for the next round of Correct.
+func (c *corrector) classify(ctx context.Context, found *foundChanges, m Month, orders []archive.ClosedDifference, rowsChanged bool) error {
 	why, err := c.unexplained(ctx, m, orders)
 	if err != nil {
 		return err
@@ -250,7 +252,7 @@ type changedRows struct {
 	known map[Month]bool
 }
 
-func (r *changedRows) of(ctx context.Context, m Month) (bool, error) {
+func (r *changedRows) wereChanged(ctx context.Context, m Month) (bool, error) {
 	changed, isKnown := r.known[m]
 	if isKnown {
 		return changed, nil

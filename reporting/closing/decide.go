@@ -33,14 +33,16 @@ const NoHold = "none"
 
 // Outcome is what became of a decision.
 type Outcome struct {
-	// Entry is nil for a correction, which can become several entries, or none.
+	// Entry is what the decision became; nil for a correction, which can become several entries, and
+	// mostly after an error.
 	Entry *Entry
 
 	// Corrected is what a correction has booked and left.
 	Corrected Corrected
 }
 
-// Decide carries a decision out. progress is called with each step of what takes long.
+// Decide carries a decision out. Only a closing calls progress, with a text for people at each step.
+// IsRefusal tells whether an error means that nothing was done.
 func (b *Books) Decide(ctx context.Context, d Decision, progress func(string)) (Outcome, error) {
 	if d.Kind == KindCorrection {
 		corrected, err := b.Correct(ctx, d.By, d.Note, d.Orders...)
@@ -69,7 +71,7 @@ func (b *Books) Decide(ctx context.Context, d Decision, progress func(string)) (
 // Person is who decides, for the audit trail.
 type Person struct {
 	Name       string
-	Credential string // what showed that
+	Credential string // how the person was identified, such as "session"
 	Address    string
 	RequestID  string
 }

@@ -39,7 +39,7 @@ type Manifest struct {
 	// booked. Zero in a dispute.
 	Month Month     `json:"month,omitzero"`
 	At    time.Time `json:"at"`
-	By    string    `json:"by"` // a user of the panel; "reporting" for a correction that needed nobody
+	By    string    `json:"by"` // a user of the panel; "reporting" when the nightly run, or the command without --order, booked a correction
 	Note  string    `json:"note,omitempty"`
 
 	// Checklist is that of a hold, as it was.

@@ -16,7 +16,7 @@ type Overview struct {
 	Month  Month   `json:"month"`
 	State  string  `json:"state"`
 	Held   string  `json:"held,omitempty"` // the seal of the month's hold
-	Checks []Check `json:"checks"`         // what has to be so before the month is held; none of a closed month
+	Checks []Check `json:"checks"`         // what has to be so before the month is held; empty when it is closed, or while rows are foreign
 
 	// Task is in progress, or the last one; nil: there was none in 30 days.
 	Task *Task `json:"task,omitempty"`

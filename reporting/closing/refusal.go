@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ErrRefused is what every *Refusal is.
+// ErrRefused matches every *Refusal in errors.Is.
 var ErrRefused = errors.New("refused")
 
 // Refusal says why the state of the books does not allow a decision. Nothing was done.

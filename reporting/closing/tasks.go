@@ -146,8 +146,8 @@ func (b *Books) LastTask(ctx context.Context) (Task, error) {
 
 func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 	s.err = t.books.ledger.Exclusively(ctx, "decision", func(ctx context.Context) error {
-		reported := &report{tasks: t, task: s.task}
-		stop := reported.repeat(ctx)
+		reported := &progressReport{tasks: t, task: s.task}
+		stop := reported.keepAlive(ctx)
 		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { reported.step(ctx, step) })
 		stop()
 
@@ -162,19 +162,19 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 	}
 }
 
-// report says in Redis how far a task has got. What cannot be said changes nothing of the task.
-type report struct {
+// progressReport writes how far a task has got to Redis. A write that fails is logged, and the task goes on.
+type progressReport struct {
 	tasks *Tasks
 
 	mu   sync.Mutex
 	task Task
 }
 
-// repeat says that the task is in progress until the function that it returns is called.
-func (r *report) repeat(ctx context.Context) (stop func()) {
+// keepAlive renews Task.Seen every taskSeenEvery until stop is called, which waits for the last write.
+func (r *progressReport) keepAlive(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var repeating sync.WaitGroup
-	repeating.Go(func() {
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
 		ticks := time.NewTicker(taskSeenEvery)
 		defer ticks.Stop()
 		for {
@@ -188,16 +188,16 @@ func (r *report) repeat(ctx context.Context) (stop func()) {
 	})
 	return func() {
 		cancel()
-		repeating.Wait()
+		renewing.Wait()
 	}
 }
 
-func (r *report) step(ctx context.Context, step string) {
+func (r *progressReport) step(ctx context.Context, step string) {
 	r.change(ctx, func(t *Task) { t.Step = step })
 }
 
 // end says how the task ended, and returns it.
-func (r *report) end(ctx context.Context, outcome Outcome, err error) Task {
+func (r *progressReport) end(ctx context.Context, outcome Outcome, err error) Task {
 	return r.change(ctx, func(t *Task) {
 		t.Ended = r.tasks.books.ledger.Now()
 		switch {
@@ -230,7 +230,7 @@ func (t *Task) addLine(line string) {
 	}
 }
 
-func (r *report) change(ctx context.Context, apply func(*Task)) Task {
+func (r *progressReport) change(ctx context.Context, apply func(*Task)) Task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	apply(&r.task)

@@ -34,7 +34,11 @@ type Comparison struct {
 	Open *Look `json:"open,omitempty"`
 }
 
-// add adds a look.
+// add takes a look into account.
+//
+//   - With differences: it becomes Open unless Open compared more orders.
+//   - Clean: it clears Open if it compared at least as many orders, and becomes Clean if no order of the
+//     day had left Redis. A clean look at fewer orders clears nothing.
 func (c *Comparison) add(l Look) {
 	if !l.isClean() {
 		if c.Open == nil || l.Orders >= c.Open.Orders {
@@ -52,14 +56,14 @@ func (c *Comparison) add(l Look) {
 	}
 }
 
-// attemptsToNote bounds how often a look is added again because another process added one.
-const attemptsToNote = 5
+// maxNoteAttempts bounds how often noteLook tries while other processes write the same day.
+const maxNoteAttempts = 5
 
 // noteLook adds a look to the comparison of a day. It is kept in Redis under a name to which only
 // reporting has a right: whoever can write to ClickHouse cannot make a day look compared.
 func noteLook(ctx context.Context, l *ledger.Ledger, day time.Time, look Look) error {
 	name := day.Format(time.DateOnly)
-	for range attemptsToNote {
+	for range maxNoteAttempts {
 		stored, err := l.Books.Comparisons(ctx, []string{name})
 		if err != nil {
 			return err
@@ -107,7 +111,8 @@ func Comparisons(ctx context.Context, l *ledger.Ledger, from, to time.Time) ([]C
 
 	all := make([]Comparison, len(stored))
 	for i := range stored {
-		if all[i], err = parseComparison(stored[i]); err != nil {
+		all[i], err = parseComparison(stored[i])
+		if err != nil {
 			return nil, err
 		}
 	}

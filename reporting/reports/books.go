@@ -131,8 +131,9 @@ func (r *Report) format() *SealedFormat {
 	return f
 }
 
-// in returns the report in a format of earlier.
-func (r *Report) in(f *SealedFormat) (*Report, error) {
+// withFormat returns the report with the columns of an older format. It fails when this program cannot
+// write that format.
+func (r *Report) withFormat(f *SealedFormat) (*Report, error) {
 	now := r.format()
 	isPrefix := len(f.Columns) <= len(now.Columns) && slices.Equal(f.Columns, now.Columns[:len(f.Columns)])
 	if f.Writer != plainWriter || !isPrefix {
@@ -157,7 +158,7 @@ func (r *Report) asSealed(b books, closings []closing, p *Params) (*Report, erro
 		}
 		for _, line := range c.control {
 			if line.Line == r.Name && line.Format != nil {
-				return r.in(line.Format)
+				return r.withFormat(line.Format)
 			}
 		}
 	}
@@ -170,7 +171,8 @@ func CloseLines(ctx context.Context, a *archive.Archive, p Params) (stored []Sto
 	for _, line := range lines {
 		s := StoredLine{Line: line[control.Column("line")].Text, Figures: map[string]int64{},
 			Ties: line[control.Column("ties")].Text, SHA256: line[control.Column("sha256")].Text}
-		if r, isReport := Find(s.Line); isReport && s.SHA256 != "" {
+		r, isReport := Find(s.Line)
+		if isReport && s.SHA256 != "" {
 			s.Format = r.format()
 		}
 		for i := range control.Columns {

@@ -78,7 +78,7 @@ func TestAsSealed_KeepsTheColumnsOfTheClosing(t *testing.T) {
 }
 
 // What this program cannot write as it was is an error, and not something else.
-func TestIn_RefusesAnotherFormat(t *testing.T) {
+func TestWithFormat_RefusesAnother(t *testing.T) {
 	t.Parallel()
 	other := ledger.format()
 	other.Writer = "csv-plain-2"
@@ -87,7 +87,7 @@ func TestIn_RefusesAnotherFormat(t *testing.T) {
 	longer := ledger.format()
 	longer.Columns = append(longer.Columns, "later")
 	for _, f := range []*SealedFormat{other, swapped, longer} {
-		if _, err := ledger.in(f); err == nil {
+		if _, err := ledger.withFormat(f); err == nil {
 			t.Errorf("%+v is taken", f)
 		}
 	}

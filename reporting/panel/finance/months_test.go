@@ -143,7 +143,7 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 	e.page("/payments?" + octoberDays).Says("Open: figures can change.")
 
 	cem.Post(october+"/hold", fill(cem, october, october+"/hold")).Want(http.StatusConflict).
-		Says("Nothing was done: a note is needed: not so: Every day was compared with Redis").Lacks("VALIDATION_FAILED")
+		Says("Nothing was done: a note is needed, because this is not so: Every day was compared with Redis").Lacks("VALIDATION_FAILED")
 	cem.Post(october+"/hold", fill(cem, october, october+"/hold", "note", strings.Repeat("ş", longestNote+1))).Want(422).Says("must have at most 1000 characters")
 	e.hold(cem)
 	cem.Page(october+"?done=hold").Says("The month is held.", "Note seen", "Nothing has changed since", "You hold this month").Lacks("/close\"")
