@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -241,6 +242,26 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 	}
 }
 
+// ClickHouse comes back between the two questions whose database it is: what the second one answers counts.
+func TestServe_ClickHouseComesBackWhileItIsAsked(t *testing.T) {
+	t.Parallel()
+	e := testenv.NewArchive(t)
+	p := e.NewProxy("")
+	var asked atomic.Int32
+	p.Guard(func(statement string) bool {
+		asksForOwner := strings.Contains(statement, archive.Identity)
+		return !asksForOwner || asked.Add(1) > 1
+	}, nil)
+
+	s := startPanel(t, e, p.URL, "panel")
+	awaitAnswer(t, "http://"+s.ops+"/readyz", "200 ready")
+
+	s.awaitReports(t, "200")
+	if asked.Load() < 2 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+}
+
 // served is a running `reporting serve` with a program of finance that asks it.
 type served struct {
 	addr, ops, token string
@@ -281,15 +302,31 @@ func startPanel(t *testing.T, e *testenv.ArchiveEnv, url, roles string, more ...
 	return s
 }
 
-// report is the status of a report.
+// report asks for the control totals, and returns the status of the answer.
 func (s *served) report(t *testing.T) string {
 	t.Helper()
-	return fmt.Sprint(s.program.For(t).Get("/reports/control-totals.json?from=2026-11-01&to=2026-11-02").StatusCode)
+	return s.askReport(t)[:3]
+}
+
+// askReport returns the status and the body of the answer.
+func (s *served) askReport(t *testing.T) string {
+	t.Helper()
+	answer := s.program.For(t).Get("/reports/control-totals.json?from=2026-11-01&to=2026-11-02")
+	return fmt.Sprint(answer.StatusCode, " ", answer.Text)
 }
 
 func (s *served) awaitReports(t *testing.T, status string) {
 	t.Helper()
-	testserver.Await(t, "reports answer "+status, func() bool { return s.report(t) == status })
+	last := ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last answer was %s\n%.5000s", last, s.log.String())
+		}
+	}()
+	testserver.Await(t, "reports answer "+status, func() bool {
+		last = s.askReport(t)
+		return strings.HasPrefix(last, status)
+	})
 }
 
 // A database belongs to one ledger of one environment. Whoever else is given it, by a wrong setting,

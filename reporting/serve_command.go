@@ -281,8 +281,20 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 // openHistory migrates when a role writes to ClickHouse. The panel alone only looks: it must start
 // with a user who may read and no more.
 func (p *server) openHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-	err := a.CheckOwner(ctx, ownerOf(l))
-	p.owned.Store(err == nil)
+	// People may look at what there is as soon as it is known whose it is, also while something is missing.
+	p.owned.Store(a.CheckOwner(ctx, ownerOf(l)) == nil)
+
+	err := p.checkOrMigrate(ctx, l, a)
+	if err != nil {
+		return err
+	}
+	p.owned.Store(true) // ClickHouse may have come back since the first question
+	return nil
+}
+
+// checkOrMigrate is nil when ClickHouse's database is this ledger's and whole. Roles that write there
+// make what is missing.
+func (p *server) checkOrMigrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
 	if !p.settings.writesHistory() {
 		return checkHistory(ctx, l, a)
 	}
@@ -291,12 +303,7 @@ func (p *server) openHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	for _, name := range applied {
 		p.Log.Info("schema brought up to date", "file", name)
 	}
-	if err != nil {
-		return err
-	}
-
-	p.owned.Store(true)
-	return nil
+	return err
 }
 
 // auditInterval is how often the exporter looks whether ClickHouse keeps the audit trail for as long as
