@@ -112,7 +112,8 @@ func newMonthStatusCommand() *cobra.Command {
 		var m closing.Month
 		if len(args) > 0 {
 			var err error
-			if m, err = closing.ParseMonth(args[0]); err != nil {
+			m, err = closing.ParseMonth(args[0])
+			if err != nil {
 				return err
 			}
 		}

@@ -44,10 +44,12 @@ func (m Month) LastDay() time.Time { return m.AddDate(0, 1, -1) }
 func (m Month) MarshalJSON() ([]byte, error) { return json.Marshal(m.String()) }
 
 // UnmarshalJSON takes the place of that of the time.
-func (m *Month) UnmarshalJSON(text []byte) (err error) {
+func (m *Month) UnmarshalJSON(text []byte) error {
 	var s string
-	if err = json.Unmarshal(text, &s); err == nil {
-		*m, err = ParseMonth(s)
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
 	}
+	month, err := ParseMonth(s)
+	*m = month
 	return err
 }

@@ -58,7 +58,7 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 		return last.ID == task.ID && !last.HasEnded() && last.Step == "calculating the reports"
 	})
 
-	// Meanwhile nobody decides, here or elsewhere.
+	// While it is in progress nobody else decides.
 	for what, elsewhere := range map[string]*Tasks{"here": tasks, "elsewhere": e.tasksOf(other)} {
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err = elsewhere.Start(short, somebody, Decision{Kind: KindRelease, Month: october, By: "ayse"})

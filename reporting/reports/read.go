@@ -287,8 +287,9 @@ func ControlLines(ctx context.Context, a *archive.Archive, p Params) (lines [][]
 		return nil, err
 	}
 	if b == asBooked && len(p.narrowing()) == 0 {
-		if lines := storedLines(closings, &p); lines != nil {
-			return lines, nil
+		stored := storedLines(closings, &p)
+		if stored != nil {
+			return stored, nil
 		}
 	}
 	return b.controlLines(ctx, a, p)

@@ -104,11 +104,13 @@ func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
 	d := closing.Decision{Kind: kind, Held: r.PostForm.Get("held")}
 	var err error
 	if r.PathValue("month") != "" {
-		if d.Month, err = monthOf(r); err != nil {
+		d.Month, err = monthOf(r)
+		if err != nil {
 			return d, err
 		}
 	}
-	if d.Note, err = noteOf(r); err != nil {
+	d.Note, err = noteOf(r)
+	if err != nil {
 		return d, err
 	}
 	for _, text := range r.PostForm["order"] {
