@@ -174,6 +174,7 @@ func writeTask(w io.Writer, task *closing.Task, now time.Time) {
 func newMonthCorrectCommand() *cobra.Command {
 	var p person
 	var named []string
+	var all bool
 	c := newSettingsCommand("correct", func(c *cobra.Command) error {
 		var orders []delivery.OrderID
 		for _, text := range named {
@@ -184,7 +185,10 @@ func newMonthCorrectCommand() *cobra.Command {
 			orders = append(orders, id)
 		}
 		if len(orders) == 0 {
-			return correctWhatExplainsItself(c)
+			return correctWhatExplainsItself(c, all)
+		}
+		if all {
+			return errors.New("--all and --order exclude each other")
 		}
 		if p.user == "" || p.note == "" {
 			return errors.New("--order needs --user and --note: who books it, and why")
@@ -195,6 +199,7 @@ func newMonthCorrectCommand() *cobra.Command {
 	})
 	p.addFlags(c, "with --order, why")
 	c.Flags().StringArrayVar(&named, "order", nil, "an order (id) that is listed as not booked; may be repeated")
+	c.Flags().BoolVar(&all, "all", false, "compare every closed month as a whole, not only what was stored since the last night")
 	return c
 }
 
@@ -214,9 +219,13 @@ func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d 
 }
 
 // correctWhatExplainsItself books what needs no person, as every night.
-func correctWhatExplainsItself(c *cobra.Command) error {
+func correctWhatExplainsItself(c *cobra.Command, all bool) error {
 	return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-		result, err := b.Correct(ctx, closing.Automatic, "")
+		look := b.CorrectChanged
+		if all {
+			look = func(ctx context.Context) (closing.Corrected, error) { return b.Correct(ctx, progressTo(c)) }
+		}
+		result, err := look(ctx)
 		for i := range result.Booked {
 			fmt.Fprintln(c.OutOrStdout(), "booked:", result.Booked[i].String())
 		}

@@ -373,6 +373,55 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 	return partly(errs)
 }
 
+// LateReports returns, of each of some orders, when couriers say that they delivered it after it had failed or
+// been cancelled (delivery.LateDelivery). Redis keeps the last 10,000 refused updates of a partition, so an
+// older report may be missing.
+func (l Monitor) LateReports(ctx context.Context, orders []delivery.OrderID) (map[delivery.OrderID][]time.Time, error) {
+	wanted := map[delivery.OrderID]bool{}
+	partitions := map[int]partition{}
+	for _, id := range orders {
+		p, exists := l.partitionOfOrder(id)
+		if exists {
+			wanted[id] = true
+			partitions[p.number] = p
+		}
+	}
+
+	found := map[delivery.OrderID][]time.Time{}
+	for _, p := range partitions {
+		err := l.eachRefused(ctx, p, func(u *RefusedUpdate) {
+			if u.Late && wanted[u.Update.Order] {
+				found[u.Update.Order] = append(found[u.Update.Order], u.Update.At)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// eachRefused calls take for each refused update that a partition keeps.
+func (l Monitor) eachRefused(ctx context.Context, p partition, take func(*RefusedUpdate)) error {
+	const atOnce = 1000
+	from := "-"
+	for {
+		messages, err := l.rdb.XRangeN(ctx, p.key(kindRefused), from, "+", atOnce).Result()
+		if err != nil {
+			return failed("reading refused updates", err)
+		}
+		for _, m := range messages {
+			entry := historyEntry{p, m.ID, m.Values}
+			update := entry.refusedUpdate()
+			take(&update)
+		}
+		if len(messages) < atOnce {
+			return nil
+		}
+		from = "(" + messages[len(messages)-1].ID
+	}
+}
+
 // DeadLetter is an entry that could not be read or handled.
 type DeadLetter struct {
 	At        time.Time // when it was given up

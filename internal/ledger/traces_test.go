@@ -191,3 +191,33 @@ func FuzzPrintable(f *testing.F) {
 			"%q is shown as %q", text, shown)
 	})
 }
+
+// Of thousands of refused updates, those are found that report a late delivery of an order.
+func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
+	l := openTest(t)
+	at := time.Now().UTC().Truncate(time.Millisecond)
+	late := delivery.Update{Order: delivery.MakeOrderID(1, 20000, [12]byte{1}), Kind: delivery.KindStatus, Status: delivery.Delivered, At: at}
+	other := late
+	other.Order = delivery.MakeOrderID(1, 20000, [12]byte{2})
+	refuse := func(u *delivery.Update, more ...any) {
+		values := append([]any{"u", encodeUpdate(u), "status", byte(delivery.Failed), "reason", "r"}, more...)
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
+	}
+	for range 1500 {
+		refuse(&other, "late", "1")
+	}
+	refuse(&late)
+	late.At = at.Add(time.Second)
+	refuse(&late, "late", "1")
+	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: []any{"u", "nonsense"}}).Err())
+	late.At = at.Add(time.Minute)
+	refuse(&late, "late", "1")
+
+	elsewhere := delivery.MakeOrderID(0, 20000, [12]byte{3})
+	strange := delivery.MakeOrderID(999, 20000, [12]byte{4}) // no partition of this ledger
+	found := get(l.Monitor.LateReports(t.Context(), []delivery.OrderID{late.Order, elsewhere, strange}))(t)
+
+	reports := found[late.Order]
+	isWhole := len(found) == 1 && len(reports) == 2 && reports[0].Equal(at.Add(time.Second)) && reports[1].Equal(at.Add(time.Minute))
+	check(t, isWhole, "%v", found)
+}

@@ -21,11 +21,14 @@ WITH
     cityHash64(number, 8) % 1000 AS means,
     multiIf(means < 250, 'Cash', means < 600, 'Card', means < 980, 'Prepaid', '') AS paid_by,
     toDecimal64(8000 + cityHash64(number, 9) % 142000, 2) / 100 AS amount,
-    cityHash64(number, 10) % 1000 AS slip
+    cityHash64(number, 10) % 1000 AS slip,
+    lower(hex(sipHash128('order', number))) AS random,
+    intDiv(toUnixTimestamp64Second(created), 86400) AS day
 SELECT
     reinterpretAsUUID(sipHash128('account', account)),
     toDate(created),
-    reinterpretAsUUID(sipHash128('order', number)),
+    toUUID(concat(substring(random, 1, 8), '-', substring(random, 9, 4), '-80', lower(hex(toUInt8(intDiv(day, 256)))), '-80', lower(hex(toUInt8(day % 256))),
+        '-', substring(random, 21, 12))),
     bitShiftLeft(toUInt64(1), 32) + multiIf(earlier, 4, ends_as = 'Cancelled', 2, 6),
     concat('Z-', toString(number)),
     concat('sube-', toString(store + 1)),

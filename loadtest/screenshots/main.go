@@ -174,17 +174,35 @@ func (e *env) closeMonth(ctx context.Context) error {
 	for _, command := range [][]string{
 		{"hold", month.String(), "--user", e.Demo.Panel.User, "--note", "exceptions discussed with the fleets"},
 		{"close", month.String(), "--user", stack.SecondUser},
-		{"correct"},
 	} {
-		if command[0] == "correct" {
-			if _, err := e.ask(ctx, `INSERT INTO delivery.late_deliveries SELECT account_id, business_day, order_id, addMinutes(ended_at, 25)
-				FROM delivery.orders FINAL WHERE failure_reason != '' AND collection_amount > 0 AND toStartOfMonth(business_day) = '`+month.Format(time.DateOnly)+`' LIMIT 1`); err != nil {
-				return err
-			}
+		if err := e.runMonth(ctx, command...); err != nil {
+			return err
 		}
-		if out, err := e.Month(ctx, command...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w: %s", command, err, out)
-		}
+	}
+	return e.correctMonth(ctx, month)
+}
+
+// correctMonth books a late delivery of a closed month.
+func (e *env) correctMonth(ctx context.Context, month closing.Month) error {
+	late, err := e.ask(ctx, `SELECT order_id FROM delivery.orders FINAL WHERE failure_reason != '' AND collection_amount > 0
+		AND toStartOfMonth(business_day) = '`+month.Format(time.DateOnly)+`' ORDER BY order_id LIMIT 1`)
+	if err != nil {
+		return err
+	}
+	order := strings.TrimSpace(late)
+	_, err = e.ask(ctx, `INSERT INTO delivery.late_deliveries (account_id, business_day, order_id, reported_at)
+		SELECT account_id, business_day, order_id, addMinutes(ended_at, 25) FROM delivery.orders FINAL WHERE order_id = '`+order+"'")
+	if err != nil {
+		return err
+	}
+	return e.runMonth(ctx, "correct", "--order", order, "--user", stack.SecondUser, "--note", "the courier has the cash")
+}
+
+// runMonth runs a command of reporting month.
+func (e *env) runMonth(ctx context.Context, command ...string) error {
+	out, err := e.Month(ctx, command...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %w: %s", command, err, out)
 	}
 	return nil
 }

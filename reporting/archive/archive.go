@@ -114,7 +114,7 @@ func (a *Archive) Ping(ctx context.Context) error {
 	return a.checkOurs()
 }
 
-// maxQuerySize leaves room for lists of MaxListed ids.
+// maxQuerySize leaves room for MaxListed places, several times.
 const maxQuerySize = 1 << 20
 
 // reading are the settings of every SELECT. FINAL need not look across partitions: an

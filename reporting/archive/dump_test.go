@@ -49,7 +49,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 	noError(t, from.Insert(t.Context(), b))
 	noError(t, from.InsertAgain(t.Context(), b)) // rows that replace each other
 	batch := uuid.New()
-	noError(t, from.Freeze(t.Context(), batch, noon))
+	noError(t, from.Freeze(t.Context(), batch, noon, noon))
 	noError(t, from.InsertDays(t.Context(), batch))
 	noError(t, from.InsertEntry(t.Context(), &journal.Entry{Text: `{"sequence":1}`, KeyID: "k1", Signature: "x"}))
 	noError(t, from.RecordDeliverySets(t.Context(), []DeliverySet{

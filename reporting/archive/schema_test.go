@@ -114,7 +114,7 @@ func clusterSQL(t testing.TB) []string {
 // put its own view back.
 func TestViews_AChangeRaisesTheReleaseNumber(t *testing.T) {
 	t.Parallel()
-	const release, checksum = 1, "0c4a82164c74edb1113a9f8e1ad01c920922ed7eef42d31126cf8eb37ede4b7a"
+	const release, checksum = 1, "41c5f64d02fca06fc93becdc6f1cd73f47d3cd1b19316fea2636b80ff6d681a1"
 	views := own(t).views
 	if views.version != release || views.checksum != checksum {
 		t.Errorf("the views have changed since release number %d (digest %s): raise viewsRelease unless it was raised since the last release, and note both here", release, views.checksum)
@@ -135,7 +135,7 @@ func TestViews_AreDefinedOnce(t *testing.T) {
 			defined[name] = p.file
 		}
 	}
-	if len(defined) != 19 {
+	if len(defined) != 18 {
 		t.Errorf("%d views", len(defined))
 	}
 	for _, m := range s.files {

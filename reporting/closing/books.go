@@ -156,8 +156,8 @@ func (b *Books) isWhole(ctx context.Context, e *Entry) (bool, error) {
 	if e.Batch == uuid.Nil {
 		return true, nil
 	}
-	digest, err := b.archive.DigestBatch(ctx, e.Batch)
-	if err != nil || digest != e.Digest {
+	days, err := b.archive.DigestBatch(ctx, e.Batch)
+	if err != nil || archive.Sum(days) != e.Digest {
 		return false, err
 	}
 	differing, err := b.archive.DaysDiffering(ctx, e.Batch)
@@ -206,7 +206,7 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 	decided := b.ledger.Now() // before At, so that ErrLate bounds At's age
 	m.Format = format
 	m.Sequence = len(l.Entries) + 1
-	m.Previous = l.Head()
+	m.Previous = l.LastSeal()
 	m.At = b.now().In(delivery.Istanbul).Truncate(time.Millisecond)
 	if len(l.Entries) > 0 {
 		m.At = later(m.At, l.Entries[len(l.Entries)-1].At) // another server's clock was ahead

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/reconcile"
 	"vendorapi/reporting/reports"
 )
 
@@ -43,19 +42,40 @@ type Check struct {
 
 // Checklist returns what has to be so before a month is held, and whether it is.
 func (b *Books) Checklist(ctx context.Context, l *Log, m Month) ([]Check, error) {
-	list := []Check{b.checkOver(m), checkPrevious(l, m)}
-	for _, check := range []func(context.Context, Month) (Check, error){
-		b.checkExported, b.checkEnded, b.checkDeadLetters, b.checkCompared,
-	} {
-		line, err := check(ctx, m)
+	months, err := b.monthsToHold(ctx, l, m)
+	if err != nil {
+		return nil, err
+	}
+	toHold := make([]HeldMonth, len(months))
+	for i, month := range months {
+		uncompared, err := b.uncompared(ctx, month, nil)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, line)
+		toHold[i] = HeldMonth{Month: month, Uncompared: uncompared}
 	}
+	return b.checklist(ctx, l, toHold)
+}
 
+// checklist returns the checklist for some months, of which the last is the one that a person holds.
+func (b *Books) checklist(ctx context.Context, l *Log, months []HeldMonth) ([]Check, error) {
+	m := months[len(months)-1].Month
+	list := []Check{b.checkOver(m), checkPrevious(l, months)}
+
+	exported, err := b.checkExported(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := b.checkEnded(ctx, months[0].Month, m)
+	if err != nil {
+		return nil, err
+	}
+	deadLetters, err := b.checkDeadLetters(ctx)
+	if err != nil {
+		return nil, err
+	}
 	balanced, exceptions, err := b.checkReports(ctx, m)
-	return append(list, balanced, exceptions), err
+	return append(list, exported, ended, deadLetters, checkCompared(months), balanced, exceptions), err
 }
 
 // orNote makes a line one that a note can explain.
@@ -73,12 +93,16 @@ func (b *Books) checkOver(m Month) Check {
 	}
 }
 
-func checkPrevious(l *Log, m Month) Check {
+func checkPrevious(l *Log, months []HeldMonth) Check {
+	m := months[len(months)-1].Month
 	c := Check{Key: CheckPrevious, Name: "The month before is closed"}
 	switch {
+	case l.Last == nil && len(months) == 1:
+		c.OK = true
+		c.Detail = "this is the first"
 	case l.Last == nil:
 		c.OK = true
-		c.Detail = "this is the first: everything before it is closed with it"
+		c.Detail = fmt.Sprintf("this is the first: with it, %d earlier months are closed, from %s on", len(months)-1, months[0].Month.Name())
 	case l.Closed(m):
 		c.Detail = m.Name() + " was closed with " + l.Last.Month.Name()
 	default:
@@ -88,7 +112,7 @@ func checkPrevious(l *Log, m Month) Check {
 	return c
 }
 
-func (b *Books) checkExported(ctx context.Context, _ Month) (Check, error) {
+func (b *Books) checkExported(ctx context.Context) (Check, error) {
 	lag, err := b.ledger.Streams.Lag(ctx, ledger.RoleExport)
 	return Check{
 		Key: CheckExported, Name: "Everything is in ClickHouse",
@@ -97,8 +121,8 @@ func (b *Books) checkExported(ctx context.Context, _ Month) (Check, error) {
 	}, err
 }
 
-func (b *Books) checkEnded(ctx context.Context, m Month) (Check, error) {
-	open, err := b.archive.OpenOrders(ctx, m.LastDay())
+func (b *Books) checkEnded(ctx context.Context, from, to Month) (Check, error) {
+	open, err := b.archive.OpenOrders(ctx, from.Time, to.LastDay())
 	return Check{
 		Key: CheckEnded, Name: "Every order has ended",
 		OK:     open == 0,
@@ -106,7 +130,7 @@ func (b *Books) checkEnded(ctx context.Context, m Month) (Check, error) {
 	}, err
 }
 
-func (b *Books) checkDeadLetters(ctx context.Context, _ Month) (Check, error) {
+func (b *Books) checkDeadLetters(ctx context.Context) (Check, error) {
 	letters, err := b.ledger.Monitor.DeadLetters(ctx, 1)
 	c := Check{Key: CheckDeadLetters, Name: "No dead letters", OK: len(letters) == 0, Detail: "none"}
 	if !c.OK {
@@ -131,47 +155,27 @@ func (b *Books) checkReports(ctx context.Context, m Month) (balanced, exceptions
 	return balanced, exceptions, err
 }
 
-// checkCompared names the days that were not compared with Redis after their end, those with open
-// differences, and those whose orders have changed since they were compared.
-func (b *Books) checkCompared(ctx context.Context, m Month) (Check, error) {
-	comparisons, err := reconcile.Comparisons(ctx, b.ledger, m.Time, m.LastDay())
-	if err != nil {
-		return Check{}, err
-	}
-	digests, err := b.archive.DayDigests(ctx, m.Time, m.LastDay())
-	if err != nil {
-		return Check{}, err
+// checkCompared says which days of the last month do not count as compared with Redis, and of the months
+// before how many.
+func checkCompared(months []HeldMonth) Check {
+	last := &months[len(months)-1]
+	earlier := 0
+	for i := range months[:len(months)-1] {
+		earlier += len(months[i].Uncompared.days())
 	}
 
-	var notCompared, differing, changed []string
-	day := m.Time
-	for _, c := range comparisons {
-		number := day.Format("2")
-		switch {
-		case c.Open != nil:
-			differing = append(differing, number)
-		case c.Clean == nil:
-			notCompared = append(notCompared, number)
-		case c.Clean.Digest != digests[day]:
-			changed = append(changed, number)
-		}
-		day = day.AddDate(0, 0, 1)
+	var flaws []string
+	if earlier > 0 {
+		flaws = append(flaws, fmt.Sprintf("before %s: %d days", last.Month.Name(), earlier))
 	}
-
-	var found []string
-	for _, part := range []struct {
-		what string
-		days []string
-	}{{"not compared", notCompared}, {"with differences", differing}, {"changed since", changed}} {
-		if len(part.days) > 0 {
-			found = append(found, part.what+": "+strings.Join(part.days, " "))
-		}
+	if len(last.Uncompared.days()) > 0 {
+		flaws = append(flaws, last.Uncompared.String())
 	}
 	return orNote(Check{
 		Key: CheckCompared, Name: "Every day was compared with Redis",
-		OK:     len(found) == 0,
-		Detail: strings.Join(found, "; "),
-	}), nil
+		OK:     len(flaws) == 0,
+		Detail: strings.Join(flaws, "; "),
+	})
 }
 
 // params are those of a month's reports, as they are booked.

@@ -4,39 +4,88 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
 
-// hold holds a month and notes the digest of its rows, so that close can refuse a month that has changed since.
-func (b *Books) hold(ctx context.Context, d Decision) (*Entry, error) {
+// hold holds a month, and notes the digest of its rows, so that close can refuse a month that has changed
+// since. The first hold holds every month since the oldest order.
+func (b *Books) hold(ctx context.Context, d Decision, progress func(string)) (*Entry, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.settled(); err != nil {
+	if err := l.requireSettled(); err != nil {
 		return nil, err
 	}
 	if l.Held != nil {
 		return nil, refuse("%s is held by %s", l.Held.Month.Name(), l.Held.By)
 	}
 
-	list, err := b.Checklist(ctx, l, d.Month)
+	months, err := b.monthsToHold(ctx, l, d.Month)
+	if err != nil {
+		return nil, err
+	}
+	held := make([]HeldMonth, len(months))
+	for i, m := range months {
+		progress(m.String() + ": reading the rows")
+		held[i], err = b.readMonth(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+	}
+	progress("the checklist")
+	list, err := b.checklist(ctx, l, held)
 	if err != nil {
 		return nil, err
 	}
 	if err := allowsHold(list, d.Note); err != nil {
 		return nil, err
 	}
+	return b.append(ctx, l, &Manifest{Kind: KindHold, Month: d.Month, By: d.By, Note: d.Note, Checklist: list, Months: held})
+}
 
-	digest, err := b.archive.DigestOpen(ctx, d.Month.LastDay())
+// monthsToHold returns the months that a hold of m is about: m alone or, before anything is closed, every
+// month from that of the oldest order on.
+func (b *Books) monthsToHold(ctx context.Context, l *Log, m Month) ([]Month, error) {
+	if l.Last != nil {
+		return []Month{m}, nil
+	}
+	oldest, err := b.archive.FirstDay(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b.append(ctx, l, &Manifest{Kind: KindHold, Month: d.Month, By: d.By, Note: d.Note, Checklist: list, Digest: digest})
+
+	first := m
+	if !oldest.IsZero() && oldest.Before(m.Time) {
+		first = MonthOf(oldest)
+	}
+	var months []Month
+	for month := first; !month.After(m.Time); month = month.Next() {
+		months = append(months, month)
+	}
+	return months, nil
+}
+
+// readMonth returns what holding the month notes.
+func (b *Books) readMonth(ctx context.Context, m Month) (HeldMonth, error) {
+	days, err := b.archive.DigestRows(ctx, m.Time, m.LastDay())
+	if err != nil {
+		return HeldMonth{}, err
+	}
+	uncompared, err := b.uncompared(ctx, m, days)
+	return HeldMonth{Month: m, Digest: archive.Sum(days), Uncompared: uncompared}, err
+}
+
+// DigestOpen returns the digest of what closing a month would freeze now, as a hold notes it.
+func (b *Books) DigestOpen(ctx context.Context, m Month) (archive.Digest, error) {
+	days, err := b.archive.DigestRows(ctx, m.Time, m.LastDay())
+	return archive.Sum(days), err
 }
 
 // allowsHold refuses a hold that the checklist does not allow with that note.
@@ -72,7 +121,7 @@ func (b *Books) readHeld(ctx context.Context, d Decision) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.settled(); err != nil {
+	if err := l.requireSettled(); err != nil {
 		return nil, err
 	}
 	switch {
@@ -86,33 +135,99 @@ func (b *Books) readHeld(ctx context.Context, d Decision) (*Log, error) {
 	return l, nil
 }
 
-// close closes a month that another person holds, if nothing in it has changed since. It cannot be
-// taken back.
+// close closes the month that another person holds, and, the first time, those before it: one by one, each
+// by itself, so that what is interrupted can be continued. A month that has changed since it was held is
+// refused. Closing cannot be taken back.
 func (b *Books) close(ctx context.Context, d Decision, progress func(string)) (*Entry, error) {
-	l, err := b.readHeld(ctx, d)
+	for {
+		l, err := b.readHeld(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if d.By == l.Held.By {
+			return nil, refuse("%s has held %s, so somebody else has to close it", d.By, d.Month.Name())
+		}
+
+		month := l.nextToClose()
+		e, err := b.closeMonth(ctx, l, d, func(step string) { progress(month.Month.String() + ": " + step) })
+		isLast := err == nil && e.Month == d.Month
+		if err != nil || isLast {
+			return e, err
+		}
+	}
+}
+
+// closeMonth closes the next month that is held.
+func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress func(string)) (*Entry, error) {
+	began, err := b.archive.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if d.By == l.Held.By {
-		return nil, refuse("%s has held %s, so somebody else has to close it", d.By, d.Month.Name())
-	}
-
+	held := l.nextToClose()
 	progress("calculating the reports")
-	control, err := reports.CloseLines(ctx, b.archive, params(d.Month))
+	control, err := reports.CloseLines(ctx, b.archive, params(held.Month))
 	if err != nil {
 		return nil, err
 	}
 	b.step("calculated")
 
-	closing := &Manifest{Kind: KindClose, Month: d.Month, By: d.By, Note: d.Note, Batch: uuid.New(), Digest: l.Held.Digest, Control: control}
-	freeze := func() error { return b.archive.Freeze(ctx, closing.Batch, d.Month.LastDay()) }
-	return b.book(ctx, l, closing, progress, freeze)
+	closing := &Manifest{Kind: KindClose, Month: held.Month, By: d.By, Note: d.Note, Batch: uuid.New(), Digest: held.Digest, Control: control}
+	isFirst := l.Last == nil
+	e, err := b.book(ctx, l, closing, progress, func() error {
+		return b.freeze(ctx, l, closing, held, progress)
+	})
+	if err != nil {
+		return e, err
+	}
+
+	// What was stored since has to be compared with what was frozen.
+	err = b.updateLook(context.WithoutCancel(ctx), func(k *look) {
+		hasLooked := !k.Until.IsZero()
+		if isFirst || hasLooked && k.Until.After(began) {
+			k.Until = began
+		}
+	})
+	if err != nil {
+		b.log.Warn("the next look at closed months reads all of them", "error", err)
+	}
+	return e, nil
+}
+
+// freeze stores the rows of a month, and refuses what is not what was held and compared.
+func (b *Books) freeze(ctx context.Context, l *Log, closing *Manifest, held *HeldMonth, progress func(string)) error {
+	m := held.Month
+	if err := b.archive.Freeze(ctx, closing.Batch, m.Time, m.LastDay()); err != nil {
+		return err
+	}
+	b.step("rows stored")
+
+	progress("reading them back")
+	days, err := b.archive.DigestBatch(ctx, closing.Batch)
+	if err != nil {
+		return err
+	}
+	if archive.Sum(days) != held.Digest {
+		return refuse("orders of %s have changed since %s held it on %s: release it, and look again",
+			m.Name(), l.Held.By, l.Held.At.Format("2 Jan 2006 15:04"))
+	}
+
+	uncompared, err := b.uncompared(ctx, m, days)
+	if err != nil {
+		return err
+	}
+	for _, day := range uncompared.days() {
+		if !slices.Contains(held.Uncompared.days(), day) {
+			return refuse("the orders of %s are not any more those that were compared with Redis: release the month, and look again", day)
+		}
+	}
+	closing.Days = days
+	return nil
 }
 
 // book stores rows under the manifest's batch, reads them back, adds them up, and decides. After an
-// error the rows are removed, unless they may have been decided on.
+// error the rows are removed, unless they may have been decided on. store stores the rows, and fills in the manifest.
 func (b *Books) book(ctx context.Context, l *Log, m *Manifest, progress func(string), store func() error) (*Entry, error) {
-	err := b.storeBatch(ctx, l, m, progress, store)
+	err := b.storeBatch(ctx, m, progress, store)
 	if err != nil {
 		return nil, errors.Join(err, b.archive.RemoveBatch(context.WithoutCancel(ctx), m.Batch))
 	}
@@ -143,24 +258,11 @@ func (b *Books) decidedBefore(ctx context.Context, batch uuid.UUID) (*Entry, err
 	return nil, errors.Join(ErrChanged, b.archive.RemoveBatch(ctx, batch))
 }
 
-func (b *Books) storeBatch(ctx context.Context, l *Log, m *Manifest, progress func(string), store func() error) error {
+func (b *Books) storeBatch(ctx context.Context, m *Manifest, progress func(string), store func() error) error {
 	progress("storing the rows")
 	if err := store(); err != nil {
 		return err
 	}
-	b.step("rows stored")
-
-	progress("reading them back")
-	digest, err := b.archive.DigestBatch(ctx, m.Batch)
-	if err != nil {
-		return err
-	}
-	isChanged := m.Kind == KindClose && digest != m.Digest
-	if isChanged {
-		return refuse("orders of %s have changed since %s held it on %s: release it, and look again",
-			m.Month.Name(), l.Held.By, l.Held.At.Format("2 Jan 2006 15:04"))
-	}
-	m.Digest = digest
 
 	progress("adding them up")
 	if err := b.archive.InsertDays(ctx, m.Batch); err != nil {

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
 
@@ -27,7 +25,13 @@ const (
 
 const (
 	ordersAtOnce = 500    // the most corrections in one entry of the log
-	ordersRead   = 10_000 // the most differing orders of a month that one search reads
+	ordersRead   = 10_000 // the most differing orders of a month that one look reads
+
+	// confirmedWithin bounds how long after its end Redis's word about an order books a correction without
+	// a person: longer than an order stays in Redis by default. What Redis says of an older one can only
+	// have been written into it.
+	confirmedWithin = 10 * 24 * time.Hour
+
 	// Automatic is the By of corrections that no person decided on.
 	Automatic = "reporting"
 )
@@ -35,13 +39,20 @@ const (
 // Unexplained is an order of a closed month whose change nobody has booked: it must be seen by a person.
 type Unexplained struct {
 	archive.ClosedDifference
+
+	// Late is when a late delivery was reported, if that is what waits; else zero.
+	Late time.Time
+
 	Why string
 }
 
 // String names the order and both sides.
 func (u *Unexplained) String() string {
-	return fmt.Sprintf("order %s of %s: booked is %s, orders says %s: %s", u.Order, u.Day.Format(time.DateOnly),
-		cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
+	order := fmt.Sprintf("order %s of %s", u.Order, u.Day.Format(time.DateOnly))
+	if !u.Late.IsZero() {
+		return fmt.Sprintf("%s: a late delivery of %s: %s", order, u.Late.In(delivery.Istanbul).Format("2 Jan 2006 15:04"), u.Why)
+	}
+	return fmt.Sprintf("%s: booked is %s, orders says %s: %s", order, cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
 }
 
 // String is for people.
@@ -75,62 +86,162 @@ func causeOf(d *archive.ClosedDifference) string {
 	return CauseChanged
 }
 
-// Corrected is what Correct, or Unbooked, found.
+// Corrected is what became of orders of closed months.
 type Corrected struct {
 	// Booked are the corrections that were booked.
 	Booked []Correction
 
-	// Explained counts the changes that Correct would book without a person, at most ordersAtOnce. Only
-	// Unbooked sets it.
+	// Explained counts the changes that the next nightly look books without a person. Only Unbooked sets it.
 	Explained int
 
 	// Left are the orders that a person has to decide on.
 	Left []Unexplained
 }
 
-// Correct looks for what has become of orders of closed months and books it in the month that is open: late
-// deliveries, and newer versions of orders that Redis holds as well. Everything else is returned, and booked when a
-// person names the orders. It may run in several processes at once. What was booked before an error is returned with it.
-func (b *Books) Correct(ctx context.Context, by, note string, named ...delivery.OrderID) (Corrected, error) {
-	c := &corrector{Books: b, named: named, done: map[delivery.OrderID]bool{}}
-	var result Corrected
-	for {
-		l, err := b.Read(ctx)
-		if err != nil || l.Last == nil {
-			return result, err
-		}
-		if err := l.settled(); err != nil {
-			return result, err
-		}
+// Correct compares every closed month with what orders says, and books what explains itself in the month that is
+// open: late deliveries, and newer versions of orders, which Redis confirms. Everything else is returned, and booked
+// when a person names the orders (Book). It may run in several processes at once. What was booked before an
+// error is returned with it. progress is called with the name of each month.
+func (b *Books) Correct(ctx context.Context, progress func(string)) (Corrected, error) {
+	return b.lookAtParts(ctx, b.allParts, progress)
+}
 
-		found, err := c.find(ctx, l)
+// CorrectChanged is Correct for the orders of which something was stored since the last look, and for those
+// that it left, so that its cost does not grow with history. A row that was removed was not stored: Correct and
+// CorrectMonth find it.
+func (b *Books) CorrectChanged(ctx context.Context) (Corrected, error) {
+	return b.lookAtParts(ctx, b.changedParts, func(string) {})
+}
+
+// Book books orders of closed months as they are known now, because a person says so. An order that is
+// booked as it is known, or belongs to an open month, is left out.
+func (b *Books) Book(ctx context.Context, by, note string, orders []delivery.OrderID) (Corrected, error) {
+	if len(orders) == 0 || len(orders) > archive.MaxPlaces {
+		return Corrected{}, refuse("name 1 to %d orders", archive.MaxPlaces)
+	}
+	l, err := b.Read(ctx)
+	if err != nil {
+		return Corrected{}, err
+	}
+	places, err := b.archive.PlacesOf(ctx, orders)
+	if err != nil {
+		return Corrected{}, err
+	}
+
+	c := newCorrector(b)
+	c.by, c.note, c.isNamed = by, note, true
+	err = c.correct(ctx, archive.PlacesPart(l.closedOf(places)))
+	return c.result, err
+}
+
+// Unbooked returns what CorrectChanged would find, and changes nothing.
+func (b *Books) Unbooked(ctx context.Context) (Corrected, error) {
+	l, err := b.Read(ctx)
+	if err != nil || l.Last == nil {
+		return Corrected{}, err
+	}
+	_, before, err := b.lastLook(ctx)
+	if err != nil {
+		return Corrected{}, err
+	}
+	parts, err := b.changedParts(ctx, l, before)
+	if err != nil {
+		return Corrected{}, err
+	}
+
+	c := newCorrector(b)
+	for _, part := range parts {
+		found, err := c.find(ctx, l, part)
 		if err != nil {
-			return result, err
+			return Corrected{}, err
 		}
-		result.Left = found.left
-		if found.isEmpty() {
-			return result, nil
+		c.result.Explained += found.count()
+		c.addLeft(found.left)
+	}
+	return c.result, nil
+}
+
+// closedOf returns those of some places that are of closed months.
+func (l *Log) closedOf(places []archive.Place) []archive.Place {
+	return slices.DeleteFunc(slices.Clone(places), func(p archive.Place) bool { return !l.Closed(MonthOf(p.Day)) })
+}
+
+// corrector books corrections of parts of the closed months.
+type corrector struct {
+	*Books
+	by, note string
+
+	// isNamed is set when a person has named every order of the parts.
+	isNamed bool
+
+	done   map[delivery.OrderID]bool // orders that were booked
+	isLeft map[change]bool           // changes that are in result.Left
+	result Corrected
+}
+
+// change is what can wait for a person.
+type change struct {
+	archive.Place
+	late int64 // when a late delivery was reported, in milliseconds since 1970; 0: it is about the order itself
+}
+
+func newCorrector(b *Books) *corrector {
+	return &corrector{Books: b, by: Automatic, done: map[delivery.OrderID]bool{}, isLeft: map[change]bool{}}
+}
+
+// addLeft adds to the result what a person has to decide. An order can be in two parts.
+func (c *corrector) addLeft(left []Unexplained) {
+	for _, u := range left {
+		this := change{Place: u.Place}
+		if !u.Late.IsZero() {
+			this.late = u.Late.UnixMilli()
+		}
+		if !c.isLeft[this] {
+			c.result.Left = append(c.result.Left, u)
+		}
+		c.isLeft[this] = true
+	}
+}
+
+// correct books what can be booked of a part, entry by entry, until only what a person has to decide is left.
+func (c *corrector) correct(ctx context.Context, part archive.Part) error {
+	for {
+		l, err := c.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if err := l.requireSettled(); err != nil {
+			return err
 		}
 
-		booked, err := b.bookCorrections(ctx, l, found, by, note)
+		found, err := c.find(ctx, l, part)
+		if err != nil {
+			return err
+		}
+		if found.isEmpty() {
+			c.addLeft(found.left)
+			return nil
+		}
+
+		booked, err := c.bookFound(ctx, l, found)
 		if errors.Is(err, ErrChanged) {
 			continue
 		}
 		if err != nil {
-			return result, err
+			return err
 		}
-		result.Booked = append(result.Booked, booked...)
+		c.result.Booked = append(c.result.Booked, booked...)
 		for _, d := range found.orders {
 			c.done[d.Order] = true
 		}
 	}
 }
 
-// bookCorrections books what was found as one entry.
-func (b *Books) bookCorrections(ctx context.Context, l *Log, found *foundChanges, by, note string) ([]Correction, error) {
+// bookFound books what was found as one entry.
+func (c *corrector) bookFound(ctx context.Context, l *Log, found *foundChanges) ([]Correction, error) {
 	m := &Manifest{
-		Kind: KindCorrection, Month: MonthOf(b.now()), By: by, Note: note,
-		Batch: uuid.New(), Posted: b.today().Format(time.DateOnly),
+		Kind: KindCorrection, Month: MonthOf(c.now()), By: c.by, Note: c.note,
+		Batch: uuid.New(), Posted: c.today().Format(time.DateOnly),
 	}
 	for _, d := range found.orders {
 		m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: causeOf(&d)})
@@ -139,33 +250,15 @@ func (b *Books) bookCorrections(ctx context.Context, l *Log, found *foundChanges
 		m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: CauseLate, ReportedAt: d.ReportedAt.UnixMilli()})
 	}
 
-	_, err := b.book(ctx, l, m, func(string) {}, func() error {
-		if err := b.insertCorrections(ctx, m); err != nil {
+	store := func() error {
+		if err := c.insertCorrections(ctx, m, found.places()); err != nil {
 			return err
 		}
-		return b.describe(ctx, m, found.orders)
-	})
+		c.step("rows stored")
+		return c.describe(ctx, m, found.orders)
+	}
+	_, err := c.book(ctx, l, m, func(string) {}, store)
 	return m.Corrections, err
-}
-
-// Unbooked returns what Correct would find, and changes nothing.
-func (b *Books) Unbooked(ctx context.Context) (Corrected, error) {
-	l, err := b.Read(ctx)
-	if err != nil {
-		return Corrected{}, err
-	}
-	found, err := (&corrector{Books: b}).find(ctx, l)
-	if err != nil {
-		return Corrected{}, err
-	}
-	return Corrected{Explained: found.count(), Left: found.left}, nil
-}
-
-// corrector is one call of Correct.
-type corrector struct {
-	*Books
-	named []delivery.OrderID
-	done  map[delivery.OrderID]bool // orders that this call has booked
 }
 
 // foundChanges are changes of orders of closed months.
@@ -178,66 +271,112 @@ type foundChanges struct {
 func (f *foundChanges) count() int    { return len(f.orders) + len(f.late) }
 func (f *foundChanges) isEmpty() bool { return f.count() == 0 }
 
-// find lists what can be booked, at most ordersAtOnce, and what cannot. Nothing explains itself in a month of which rows
-// were changed or removed.
-func (c *corrector) find(ctx context.Context, l *Log) (*foundChanges, error) {
-	rows := &changedRows{Books: c.Books, log: l, known: map[Month]bool{}}
+// places returns where the orders that can be booked are.
+func (f *foundChanges) places() map[delivery.OrderID]archive.Place {
+	places := map[delivery.OrderID]archive.Place{}
+	for _, d := range f.orders {
+		places[d.Order] = d.Place
+	}
+	for i := range f.late {
+		places[f.late[i].Order] = placeOfLate(&f.late[i])
+	}
+	return places
+}
+
+func placeOfLate(d *archive.LateDelivery) archive.Place {
+	return archive.Place{Account: d.Account, Day: archive.BusinessDay(d.CreatedAt), Order: d.Order}
+}
+
+// find lists what can be booked of a part, at most ordersAtOnce, and what cannot. Nothing explains itself where
+// rows of a closed month were changed or removed: what differs can be the falsified row.
+func (c *corrector) find(ctx context.Context, l *Log, part archive.Part) (*foundChanges, error) {
+	rows := &sealedRows{Books: c.Books, log: l}
 	found := &foundChanges{}
+	if err := c.findLate(ctx, found, rows, part); err != nil {
+		return nil, err
+	}
 
-	late, err := c.archive.UnbookedLate(ctx, ordersAtOnce)
+	all, err := c.archive.Differing(ctx, part, ordersRead)
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range late {
-		areChanged, err := rows.wereChanged(ctx, MonthOf(d.CreatedAt))
-		if err != nil {
+	for some := range slices.Chunk(all, ordersAtOnce) {
+		if err := c.classify(ctx, found, rows, some); err != nil {
 			return nil, err
-		}
-		if !areChanged {
-			found.late = append(found.late, d)
-		}
-	}
-
-	months, err := c.archive.MonthsDiffering(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, month := range months {
-		areChanged, err := rows.wereChanged(ctx, MonthOf(month))
-		if err != nil {
-			return nil, err
-		}
-		all, err := c.archive.DifferingIn(ctx, month, ordersRead)
-		if err != nil {
-			return nil, err
-		}
-		for part := range slices.Chunk(all, ordersAtOnce) {
-			if err := c.classify(ctx, found, MonthOf(month), part, areChanged); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return found, nil
 }
 
+const (
+	whyRowsChanged = "rows of the closed month were changed or removed (`reporting month verify`)"
+	whyNotReported = "Redis does not confirm that a courier reported it"
+	whyStillDiffer = "it was booked just now and differs all the same: it has changed again, or rows were (`reporting month verify`)"
+)
+
+// findLate adds late deliveries to found. One explains itself if the report is still in Redis.
+func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sealedRows, part archive.Part) error {
+	late, err := c.archive.UnbookedLate(ctx, part, ordersRead)
+	if err != nil || len(late) == 0 {
+		return err
+	}
+	ids := make([]delivery.OrderID, len(late))
+	for i := range late {
+		ids[i] = late[i].Order
+	}
+	reports, err := c.ledger.Monitor.LateReports(ctx, ids)
+	if err != nil {
+		return err
+	}
+
+	for i := range late {
+		d := &late[i]
+		place := placeOfLate(d)
+		wereChanged, err := rows.wereChanged(ctx, place)
+		if err != nil {
+			return err
+		}
+		isReported := slices.ContainsFunc(reports[d.Order], func(at time.Time) bool { return at.UnixMilli() == d.ReportedAt.UnixMilli() })
+
+		why := ""
+		switch {
+		case wereChanged:
+			why = whyRowsChanged
+		case !isReported:
+			why = whyNotReported
+		}
+		switch {
+		case why != "" && !c.isNamed:
+			found.left = append(found.left, Unexplained{ClosedDifference: archive.ClosedDifference{Place: place}, Late: d.ReportedAt, Why: why})
+		case found.count() < ordersAtOnce:
+			found.late = append(found.late, *d)
+		}
+	}
+	return nil
+}
+
 // classify adds each order to found.orders (it can be booked now) or to found.left (a person has to decide). An
-// order that this run has booked and that still differs goes to found.left, or the run would not end. Once
-// ordersAtOnce are found, further ones are left for the next round of Correct.
-func (c *corrector) classify(ctx context.Context, found *foundChanges, m Month, orders []archive.ClosedDifference, rowsChanged bool) error {
-	why, err := c.unexplained(ctx, m, orders)
+// order that this corrector has booked and that still differs goes to found.left, or correct would not end. Once
+// ordersAtOnce are found, further ones are left for the next round of correct.
+func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sealedRows, orders []archive.ClosedDifference) error {
+	why, err := c.reasonsForPerson(ctx, orders)
 	if err != nil {
 		return err
 	}
 	for _, d := range orders {
-		if rowsChanged {
-			why[d.Order] = "rows of the closed month were changed or removed (`reporting month verify`)"
+		wereChanged, err := rows.wereChanged(ctx, d.Place)
+		if err != nil {
+			return err
 		}
-		needsPerson := why[d.Order] != "" && !slices.Contains(c.named, d.Order)
+		if wereChanged {
+			why[d.Order] = whyRowsChanged
+		}
+		needsPerson := why[d.Order] != "" && !c.isNamed
 		switch {
 		case c.done[d.Order]:
-			found.left = append(found.left, Unexplained{d, "it was booked just now and differs all the same: it has changed again, or rows were (`reporting month verify`)"})
+			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: whyStillDiffer})
 		case needsPerson:
-			found.left = append(found.left, Unexplained{d, why[d.Order]})
+			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: why[d.Order]})
 		case found.count() < ordersAtOnce:
 			found.orders = append(found.orders, d)
 		}
@@ -245,53 +384,20 @@ func (c *corrector) classify(ctx context.Context, found *foundChanges, m Month, 
 	return nil
 }
 
-// changedRows answers, once for each month, whether rows of the month are not those that were sealed.
-type changedRows struct {
-	*Books
-	log   *Log
-	known map[Month]bool
-}
-
-func (r *changedRows) wereChanged(ctx context.Context, m Month) (bool, error) {
-	changed, isKnown := r.known[m]
-	if isKnown {
-		return changed, nil
-	}
-
-	for _, e := range r.log.entriesOf(m) {
-		isWhole, err := r.isWhole(ctx, e)
-		if err != nil {
-			return false, err
-		}
-		changed = changed || !isWhole
-	}
-	r.known[m] = changed
-	return changed, nil
-}
-
-// entriesOf returns the closing of a month, which may be that of a later one, and the corrections of its orders.
-func (l *Log) entriesOf(m Month) []*Entry {
-	var found []*Entry
-	hasClosing := false
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		isClosing := e.Kind == KindClose && !hasClosing && !e.Month.Before(m.Time)
-		corrects := slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m })
-		if isClosing || corrects {
-			found = append(found, e)
-		}
-		hasClosing = hasClosing || isClosing
-	}
-	return found
-}
-
-// unexplained says of which orders of a month, and why, a person has to decide. A newer version explains itself if Redis
-// says the same.
-func (b *Books) unexplained(ctx context.Context, m Month, all []archive.ClosedDifference) (map[delivery.OrderID]string, error) {
+// reasonsForPerson says of which orders, and why, a person has to decide. A newer version explains itself
+// if Redis says the same, as long as it can still hold the order.
+func (b *Books) reasonsForPerson(ctx context.Context, all []archive.ClosedDifference) (map[delivery.OrderID]string, error) {
 	why := map[delivery.OrderID]string{}
 	ids := make([]delivery.OrderID, len(all))
+	selection := archive.Selection{From: all[0].Day, To: all[0].Day}
 	for i := range all {
 		ids[i] = all[i].Order
+		if all[i].Day.Before(selection.From) {
+			selection.From = all[i].Day
+		}
+		if all[i].Day.After(selection.To) {
+			selection.To = all[i].Day
+		}
 		switch causeOf(&all[i]) {
 		case CauseRemoved:
 			why[ids[i]] = "it is not in ClickHouse any more"
@@ -305,35 +411,44 @@ func (b *Books) unexplained(ctx context.Context, m Month, all []archive.ClosedDi
 	if err != nil {
 		return nil, err
 	}
-	return why, b.archive.Stored(ctx, archive.Selection{From: m.Time, To: m.LastDay(), Orders: ids}, func(s *archive.Stored) error {
+
+	selection.Orders = ids
+	err = b.archive.Stored(ctx, selection, func(s *archive.Stored) error {
 		i := slices.Index(ids, s.Order)
 		o := held[i]
 		if o == nil || causeOf(&all[i]) == CauseChanged || s.Version != all[i].KnownVersion {
 			return nil
 		}
 		row := archive.OrderOf(o, nil)
-		if differences := s.Differences(&row, archive.EventsOf(o)); len(differences) > 0 {
+		differences := s.Differences(&row, archive.EventsOf(o))
+		isRecent := b.now().Sub(all[i].Day) < confirmedWithin
+		switch {
+		case len(differences) > 0:
 			why[s.Order] = "Redis says something else: " + differences[0]
-		} else {
+		case !isRecent:
+			why[s.Order] = "it is older than what Redis can be believed about"
+		default:
 			delete(why, s.Order)
 		}
 		return nil
 	})
+	return why, err
 }
 
 // insertCorrections stores the rows of a correction under its batch.
-func (b *Books) insertCorrections(ctx context.Context, m *Manifest) error {
+func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[delivery.OrderID]archive.Place) error {
 	posted, err := time.ParseInLocation(time.DateOnly, m.Posted, delivery.Istanbul)
 	if err != nil {
 		return fmt.Errorf("posted: %w", err)
 	}
-	byCause := map[string][]delivery.OrderID{}
+	byCause := map[string][]archive.Place{}
 	var late []archive.LateDelivery
 	for _, c := range m.Corrections {
+		place := places[c.Order]
 		if c.Cause == CauseLate {
-			late = append(late, archive.LateDelivery{Order: c.Order, ReportedAt: time.UnixMilli(c.ReportedAt)})
+			late = append(late, archive.LateDelivery{Account: place.Account, CreatedAt: place.Day, Order: c.Order, ReportedAt: time.UnixMilli(c.ReportedAt)})
 		} else {
-			byCause[c.Cause] = append(byCause[c.Cause], c.Order)
+			byCause[c.Cause] = append(byCause[c.Cause], place)
 		}
 	}
 	for cause, orders := range byCause {
@@ -361,8 +476,13 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 		}
 	}
 	for i := range m.Corrections {
-		m.Corrections[i].describe(rows)
+		m.Corrections[i].fillFrom(rows)
 	}
+	days, err := b.archive.DigestBatch(ctx, m.Batch)
+	if err != nil {
+		return err
+	}
+	m.Digest = archive.Sum(days)
 
 	// What has no row was not booked, and is for the next run.
 	m.Corrections = slices.DeleteFunc(m.Corrections, func(c Correction) bool { return c.Month.IsZero() })
@@ -372,10 +492,12 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 	return nil
 }
 
-// describe fills in what the rows of its batch say.
-func (c *Correction) describe(rows []archive.ClosedRow) {
+// fillFrom fills in what the rows of a correction's batch say of it.
+func (c *Correction) fillFrom(rows []archive.ClosedRow) {
 	for _, r := range rows {
-		if r.Order != c.Order || r.Cause != c.Cause || r.Sign == 0 && r.ReportedAt.UnixMilli() != c.ReportedAt {
+		isOther := r.Order != c.Order || r.Cause != c.Cause
+		isOtherReport := r.Sign == 0 && r.ReportedAt.UnixMilli() != c.ReportedAt
+		if isOther || isOtherReport {
 			continue
 		}
 		c.Account, c.Month = r.Account, MonthOf(r.Day)
@@ -387,47 +509,5 @@ func (c *Correction) describe(rows []archive.ClosedRow) {
 		if r.Sign >= 0 {
 			c.To = r.Status
 		}
-	}
-}
-
-// NewNightly prepares what corrects closed months after the comparison with Redis.
-func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
-	m := service.NewMetrics(reg, nil)
-	unexplained := m.Gauge("reporting_closed_orders_unexplained",
-		"Orders of closed months that have changed in a way that a person has to decide on, at the last look.")
-	completed := m.Gauge("reporting_closings_last_completed_timestamp_seconds",
-		"When closed months were last compared with what orders say; 0: not since the start.")
-	corrections := m.Counter("reporting_corrections_total", "Corrections of closed months that were booked.")
-	return func(ctx context.Context) {
-		defer b.verifyNightly(ctx) // also after a failure
-
-		result, err := b.Correct(ctx, Automatic, "")
-		corrections.Add(float64(len(result.Booked)))
-		for i := range result.Booked {
-			b.log.Info("a correction of a closed month was booked", "correction", result.Booked[i].String())
-		}
-		if err != nil && ctx.Err() == nil {
-			b.log.Error("closed months could not be compared", "error", err)
-		}
-		if err != nil {
-			return
-		}
-
-		for i := range result.Left {
-			b.log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Left[i].String())
-		}
-		unexplained.Set(float64(len(result.Left)))
-		completed.SetToCurrentTime()
-	}
-}
-
-// verifyNightly verifies one closed month, and logs what is not any more what was sealed.
-func (b *Books) verifyNightly(ctx context.Context) {
-	month, findings, err := b.VerifyInTurn(ctx)
-	if err != nil && ctx.Err() == nil {
-		b.log.Error("a closed month could not be verified", "month", month.String(), "error", err)
-	}
-	for _, finding := range findings {
-		b.log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", month.String(), "finding", finding)
 	}
 }

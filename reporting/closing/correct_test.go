@@ -93,7 +93,7 @@ func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
 	o := e.order(october.Add(12*time.Hour), delivery.Failed, 9900)
 	e.store(o)
 	late := func(after time.Duration) {
-		testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: o.EndedAt.Add(after)}}}))
+		e.reportLate(&o, o.EndedAt.Add(after))
 	}
 	late(time.Hour)
 	e.close(october)
@@ -115,7 +115,7 @@ func TestCorrect_NothingExplainsItselfWhereRowsWereChanged(t *testing.T) {
 	e, october := newEnv(t), month("2025-10")
 	falsified, failed := e.order(october.Add(12*time.Hour), delivery.Delivered, 100), e.order(october.Add(12*time.Hour), delivery.Failed, 9900)
 	late := func(o archive.Order) {
-		testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: o.EndedAt.Add(time.Hour)}}}))
+		e.reportLate(&o, o.EndedAt.Add(time.Hour))
 	}
 	e.store(falsified, failed)
 	e.close(october)
@@ -124,9 +124,9 @@ func TestCorrect_NothingExplainsItselfWhereRowsWereChanged(t *testing.T) {
 	e.close(october.Next())
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE collection_amount = 2 WHERE order_id = '"+falsified.ID.String()+"' SETTINGS mutations_sync = 2")
 	late(failed)
-	e.correct(0, 1)
+	e.correct(0, 2)
 	late(other) // of another month
-	e.correct(1, 1)
+	e.correct(1, 2)
 }
 
 // An entry that is stored much later than it was decided is as old as the decision: answers as of a day

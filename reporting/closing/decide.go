@@ -41,11 +41,11 @@ type Outcome struct {
 	Corrected Corrected
 }
 
-// Decide carries a decision out. Only a closing calls progress, with a text for people at each step.
+// Decide carries a decision out. A hold and a closing call progress, with a text for people at each step.
 // IsRefusal tells whether an error means that nothing was done.
 func (b *Books) Decide(ctx context.Context, d Decision, progress func(string)) (Outcome, error) {
 	if d.Kind == KindCorrection {
-		corrected, err := b.Correct(ctx, d.By, d.Note, d.Orders...)
+		corrected, err := b.Book(ctx, d.By, d.Note, d.Orders)
 		return Outcome{Corrected: corrected}, err
 	}
 
@@ -53,7 +53,7 @@ func (b *Books) Decide(ctx context.Context, d Decision, progress func(string)) (
 	var err error
 	switch d.Kind {
 	case KindHold:
-		e, err = b.hold(ctx, d)
+		e, err = b.hold(ctx, d, progress)
 	case KindRelease:
 		e, err = b.release(ctx, d)
 	case KindClose:

@@ -215,8 +215,7 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 	wantAnnounced(t, r)
 
 	r.err = nil
-	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{
-		{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}}}))
+	e.reportLate(&failed, failed.EndedAt.Add(time.Hour))
 	_, _, err := correct(t.Context(), e.books, Automatic, "")
 	testenv.Must(t, err)
 	e.clock = e.clock.Add(7 * time.Hour)

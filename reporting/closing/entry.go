@@ -45,10 +45,15 @@ type Manifest struct {
 	// Checklist is that of a hold, as it was.
 	Checklist []Check `json:"checklist,omitempty"`
 
-	// Batch has the rows of a closing or a correction, and Digest is theirs. Of a hold, Digest is that
-	// of the rows that closing will freeze.
-	Batch  uuid.UUID      `json:"batch,omitzero"`
-	Digest archive.Digest `json:"digest,omitzero"`
+	// Months are those that are held, in their order: Month alone, or, in the first hold, every month
+	// since the oldest order. They are closed one by one.
+	Months []HeldMonth `json:"months,omitempty"`
+
+	// Batch has the rows of a closing or a correction, and Digest is theirs. Days are the digests of a
+	// closing's days, of which Digest is the sum.
+	Batch  uuid.UUID           `json:"batch,omitzero"`
+	Digest archive.Digest      `json:"digest,omitzero"`
+	Days   []archive.DayDigest `json:"days,omitempty"`
 
 	// Control are a closed month's control totals, with the digests of its reports.
 	Control []reports.StoredLine `json:"control,omitempty"`
@@ -59,6 +64,27 @@ type Manifest struct {
 
 	// Rows are those that a dispute is about, and that were set aside.
 	Rows []DisputedRow `json:"rows,omitempty"`
+}
+
+// HeldMonth is a month in a hold.
+type HeldMonth struct {
+	Month Month `json:"month"`
+
+	// Digest is that of the rows that closing the month will freeze.
+	Digest archive.Digest `json:"digest"`
+
+	// Uncompared are the days that did not count as compared with Redis.
+	Uncompared UncomparedDays `json:"uncompared,omitzero"`
+}
+
+// DigestOf returns the digest that a hold has of a month; zero: it does not hold the month.
+func (m *Manifest) DigestOf(month Month) archive.Digest {
+	for i := range m.Months {
+		if m.Months[i].Month == month {
+			return m.Months[i].Digest
+		}
+	}
+	return archive.Digest{}
 }
 
 // Correction is an order of a closed month in a manifest. Amounts are in kuruş.

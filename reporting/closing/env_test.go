@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -86,10 +87,35 @@ func decide(ctx context.Context, b *Books, kind string, m Month, by, note string
 	return err
 }
 
-// correct is Correct with its results one by one.
+// correct books what is named and what explains itself, and returns what is booked and what is left.
 func correct(ctx context.Context, b *Books, by, note string, named ...delivery.OrderID) ([]Correction, []Unexplained, error) {
-	result, err := b.Correct(ctx, by, note, named...)
-	return result.Booked, result.Left, err
+	var byName Corrected
+	if len(named) > 0 {
+		var err error
+		byName, err = b.Book(ctx, by, note, named)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	result, err := b.Correct(ctx, func(string) {})
+	return append(byName.Booked, result.Booked...), result.Left, err
+}
+
+// reportLate stores a late delivery, which a courier has reported.
+func (e *env) reportLate(o *archive.Order, at time.Time) {
+	e.T.Helper()
+	e.storeLate(o, at)
+	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+		update := &delivery.Update{Order: o.ID, Status: delivery.Delivered, At: at}
+		step.Refuse(update, o.Status, "late_delivery", true)
+	})
+}
+
+// storeLate stores a late delivery of which Redis knows nothing.
+func (e *env) storeLate(o *archive.Order, at time.Time) {
+	e.T.Helper()
+	late := archive.LateDelivery{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: at}
+	testenv.Must(e.T, e.Archive.InsertAgain(e.T.Context(), &archive.Batch{Late: []archive.LateDelivery{late}}))
 }
 
 // close holds and closes a month.

@@ -18,6 +18,9 @@ import (
 //	     +---------------------------+
 //	                release
 //
+// The months that the first hold is about, all since the oldest order, are closed one by one. Should that
+// be interrupted, the rest stays held.
+//
 // Corrections of closed months are booked at any time in the month that is open. While a dispute is
 // open, nothing is decided but a further dispute, until another person has set aside what it is about.
 type Log struct {
@@ -35,8 +38,8 @@ type Log struct {
 	between []string // manifests since the last closing or correction
 }
 
-// Head returns the seal of the last entry; empty: there is none.
-func (l *Log) Head() string {
+// LastSeal returns the seal of the last entry; empty: there is none.
+func (l *Log) LastSeal() string {
 	if len(l.Entries) == 0 {
 		return ""
 	}
@@ -70,10 +73,10 @@ func (l *Log) State(m Month) string {
 	if e != nil {
 		return fmt.Sprintf("closed by %s on %s, seal %.12s", e.By, e.At.Format("2 Jan 2006 15:04"), e.Seal)
 	}
-	return "closed with the first closing"
+	return "before the first month that was closed"
 }
 
-// Closing returns the entry that closed the month; nil: it is open, or was closed with the first one.
+// Closing returns the entry that closed the month; nil: it is open, or lies before the first one.
 func (l *Log) Closing(m Month) *Entry {
 	for i := range l.Entries {
 		e := &l.Entries[i]
@@ -86,7 +89,7 @@ func (l *Log) Closing(m Month) *Entry {
 
 // add checks that an entry may follow, and adds it.
 func (l *Log) add(e Entry) error {
-	if e.Sequence != len(l.Entries)+1 || e.Previous != l.Head() {
+	if e.Sequence != len(l.Entries)+1 || e.Previous != l.LastSeal() {
 		return fmt.Errorf("entry %d does not follow entry %d", e.Sequence, len(l.Entries))
 	}
 	if !l.mayFollow(&e) {
@@ -105,7 +108,10 @@ func (l *Log) add(e Entry) error {
 	case KindRelease:
 		l.Held = nil
 	case KindClose:
-		l.Held, l.Last = nil, &e
+		l.Last = &e
+		if e.Month == l.Held.Month {
+			l.Held = nil
+		}
 	case KindDispute:
 		l.Disputed = &e
 	case KindSetAside:
@@ -118,16 +124,14 @@ func (l *Log) add(e Entry) error {
 // closing and for setting rows aside.
 func (l *Log) mayFollow(e *Entry) bool {
 	isSettled := l.Disputed == nil
-	isHeld := l.Held != nil && l.Held.Month == e.Month
-	isNext := l.Last == nil || e.Month == l.Last.Month.Next()
 
 	switch e.Kind {
 	case KindHold:
-		return isSettled && l.Held == nil && isNext
+		return isSettled && l.Held == nil && l.mayHold(e)
 	case KindRelease:
-		return isSettled && isHeld
+		return isSettled && l.Held != nil && l.Held.Month == e.Month
 	case KindClose:
-		return isSettled && isHeld && e.By != l.Held.By
+		return isSettled && l.Held != nil && l.nextToClose().Month == e.Month && e.By != l.Held.By
 	case KindCorrection:
 		return isSettled && l.Last != nil && !l.Closed(e.Month)
 	case KindDispute:
@@ -138,12 +142,34 @@ func (l *Log) mayFollow(e *Entry) bool {
 	return false
 }
 
+// mayHold reports whether the months of a hold follow each other, and the last closing, and end with Month.
+func (l *Log) mayHold(e *Entry) bool {
+	if len(e.Months) == 0 || e.Months[len(e.Months)-1].Month != e.Month {
+		return false
+	}
+	follows := l.Last == nil || e.Months[0].Month == l.Last.Month.Next()
+	for i := 1; i < len(e.Months); i++ {
+		follows = follows && e.Months[i].Month == e.Months[i-1].Month.Next()
+	}
+	return follows
+}
+
+// nextToClose returns the month that closing what is held begins with. Something must be held.
+func (l *Log) nextToClose() *HeldMonth {
+	for i := range l.Held.Months {
+		if !l.Closed(l.Held.Months[i].Month) {
+			return &l.Held.Months[i]
+		}
+	}
+	return &HeldMonth{} // closing the last one has ended the hold
+}
+
 // ErrTampered reports that there are rows that do not belong to the log, or an open dispute about
 // some: until two people have set them aside, nothing else is decided.
 var ErrTampered = errors.New("the log of the books was tampered with")
 
-// settled returns ErrTampered unless decisions are possible.
-func (l *Log) settled() error {
+// requireSettled returns ErrTampered unless decisions are possible.
+func (l *Log) requireSettled() error {
 	if l.Disputed != nil {
 		return fmt.Errorf("%w: %s disputes %d rows, and somebody else has to set them aside (`reporting month set-aside`)", ErrTampered, l.Disputed.By, len(l.Disputed.Rows))
 	}

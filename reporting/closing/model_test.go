@@ -184,12 +184,14 @@ func (m *model) pending() (orders map[delivery.OrderID]string, late []line) {
 }
 
 // correct books what explains itself and what is named; it returns that, as texts, and what is left.
-func (m *model) correct(today string, named ...delivery.OrderID) (booked []string, left []delivery.OrderID) {
+func (m *model) correct(clock time.Time, named ...delivery.OrderID) (booked []string, left []delivery.OrderID) {
+	today := dayText(clock)
 	orders, late := m.pending()
 	monthOf := func(o *archive.Order) string { return dayText(o.CreatedAt)[:8] + "01" }
 	for id, cause := range orders {
 		held, now := m.redis[id], m.known[id]
-		explained := (cause == CauseAdded || cause == CauseNewer) && same(&held, &now)
+		isRecent := clock.Sub(archive.BusinessDay(now.CreatedAt)) < 10*24*time.Hour
+		explained := (cause == CauseAdded || cause == CauseNewer) && same(&held, &now) && isRecent
 		if !explained && !slices.Contains(named, id) {
 			left = append(left, id)
 			continue

@@ -51,7 +51,7 @@ func newFalsified(t *testing.T) *falsified {
 	f.changed.Collection.Minor++
 	f.store(f.changed, f.added)
 	f.reportLate(f.failed)
-	f.correct(3, 0, f.changed.ID, f.added.ID)
+	f.correct(3, 0, f.changed.ID, f.added.ID, f.failed.ID)
 	f.close(october.Next())
 
 	f.entries = f.log().Entries
@@ -68,8 +68,7 @@ func newFalsified(t *testing.T) *falsified {
 
 func (f *falsified) reportLate(o archive.Order) {
 	f.T.Helper()
-	late := archive.LateDelivery{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: o.EndedAt.Add(time.Hour)}
-	testenv.Must(f.T, f.Archive.InsertAgain(f.T.Context(), &archive.Batch{Late: []archive.LateDelivery{late}}))
+	f.env.reportLate(&o, o.EndedAt.Add(time.Hour))
 }
 
 // exec runs a statement in which %[1]s is the database.
@@ -179,7 +178,7 @@ func (f *falsified) verifyPart(findings []string) *Verified {
 			testenv.Must(f.T, f.books.verifyBatch(f.T.Context(), v, e))
 		}
 	}
-	testenv.Must(f.T, f.books.pending(f.T.Context(), v))
+	testenv.Must(f.T, f.books.pending(f.T.Context(), l, v, func(string) {}))
 	return v
 }
 

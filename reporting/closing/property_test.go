@@ -225,7 +225,12 @@ func (p *play) act(m Month, a *action) {
 			return
 		}
 		d, of := a.draft, p.closed[a.which%len(p.closed)]
-		d.inRedis = a.kind == "added in Redis"
+		d.inRedis = false
+		if a.kind == "added in Redis" { // so late that Redis can still hold it
+			d.inRedis = true
+			of = p.closed[len(p.closed)-1]
+			d.offset = monthsMilliseconds*time.Millisecond - 1 - d.offset%(4*24*time.Hour)
+		}
 		if a.kind == "added open" {
 			d.status = delivery.Assigned
 		}
@@ -241,7 +246,7 @@ func (p *play) act(m Month, a *action) {
 				return
 			}
 			p.late[o.ID] = append(p.late[o.ID], at)
-			testenv.Must(p.t, p.Archive.InsertAgain(p.t.Context(), &archive.Batch{Late: []archive.LateDelivery{{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: at}}}))
+			p.reportLate(&o, at)
 		}
 	case "newer", "changed":
 		if o, found := p.choose(a.which, func(o *archive.Order) bool { return p.redis[o.ID].Version == 0 }); found {
@@ -363,7 +368,7 @@ func (p *play) correct(named ...delivery.OrderID) {
 	if len(p.closed) == 0 {
 		return
 	}
-	wantBooked, wantLeft := p.model.correct(p.today(), named...)
+	wantBooked, wantLeft := p.model.correct(p.clock, named...)
 	booked, left, err := correct(p.t.Context(), p.books, "ece", "", named...)
 	testenv.Must(p.t, err)
 	got := make([]string, len(booked))

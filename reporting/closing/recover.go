@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 )
 
@@ -151,9 +153,9 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry) error {
 
 	var err error
 	if e.Kind == KindClose {
-		err = b.archive.Freeze(ctx, e.Batch, e.Month.LastDay())
+		err = b.archive.Freeze(ctx, e.Batch, e.Month.Time, e.Month.LastDay())
 	} else {
-		err = b.insertCorrections(ctx, &e.Manifest)
+		err = b.insertAgain(ctx, &e.Manifest)
 	}
 	if err != nil {
 		return err
@@ -168,4 +170,21 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry) error {
 			e.Sequence, e.Kind, e.Month)
 	}
 	return err
+}
+
+// insertAgain stores the rows of a correction as they were made before it was sealed.
+func (b *Books) insertAgain(ctx context.Context, m *Manifest) error {
+	ids := make([]delivery.OrderID, len(m.Corrections))
+	for i, c := range m.Corrections {
+		ids[i] = c.Order
+	}
+	all, err := b.archive.PlacesOf(ctx, ids)
+	if err != nil {
+		return err
+	}
+	places := map[delivery.OrderID]archive.Place{}
+	for _, p := range all {
+		places[p.Order] = p
+	}
+	return b.insertCorrections(ctx, m, places)
 }

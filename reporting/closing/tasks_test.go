@@ -55,7 +55,7 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 	e.Await("another process sees the step", func() bool {
 		last, err := other.LastTask(t.Context())
 		testenv.Must(t, err)
-		return last.ID == task.ID && !last.HasEnded() && last.Step == "calculating the reports"
+		return last.ID == task.ID && !last.HasEnded() && last.Step == "2025-10: calculating the reports"
 	})
 
 	// While it is in progress nobody else decides.

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
 
@@ -56,8 +60,7 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 		}
 	}
 
-	progress("what orders say now")
-	return v, b.pending(ctx, v)
+	return v, b.pending(ctx, l, v, progress)
 }
 
 func (v *Verified) find(form string, args ...any) {
@@ -96,13 +99,14 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 }
 
 func (b *Books) verifyBatch(ctx context.Context, v *Verified, e *Entry) error {
-	digest, err := b.archive.DigestBatch(ctx, e.Batch)
+	days, err := b.archive.DigestBatch(ctx, e.Batch)
 	if err != nil {
 		return err
 	}
+	digest := archive.Sum(days)
 	if digest != e.Digest {
-		v.find("%s of %s, entry %d: %d rows with the digest %.12s were sealed, there are %d with %.12s: rows were changed, removed or added",
-			e.Kind, e.Month, e.Sequence, e.Digest.Rows, e.Digest.SHA256, digest.Rows, digest.SHA256)
+		v.find("%s of %s, entry %d: %d rows with the digest %.12s were sealed, there are %d with %.12s: rows were changed, removed or added%s",
+			e.Kind, e.Month, e.Sequence, e.Digest.Rows, e.Digest.SHA256, digest.Rows, digest.SHA256, e.daysDiffering(days))
 	}
 	if e.Kind == KindCorrection {
 		if err := b.verifyCorrections(ctx, v, e); err != nil {
@@ -124,7 +128,7 @@ func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) er
 	}
 	for _, want := range e.Corrections {
 		have := Correction{Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
-		have.describe(rows)
+		have.fillFrom(rows)
 		if have.Month.IsZero() {
 			v.find("the correction of order %s of %s (%s, entry %d) is missing", want.Order, want.Month, want.Cause, e.Sequence)
 		} else if have != want {
@@ -170,27 +174,58 @@ func hasFigures(now, sealed map[string]int64) bool {
 	return true
 }
 
+// daysDiffering names, for people, the first days of a closing of which there are other rows than were sealed.
+func (e *Entry) daysDiffering(days []archive.DayDigest) string {
+	const named = 5
+	var differing []string
+	found := map[string]archive.DayDigest{}
+	for _, day := range days {
+		found[day.Day] = day
+	}
+	for _, sealed := range e.Days {
+		if found[sealed.Day] != sealed {
+			differing = append(differing, sealed.Day)
+		}
+		delete(found, sealed.Day)
+	}
+	if e.Kind == KindClose {
+		differing = append(differing, slices.Sorted(maps.Keys(found))...)
+	}
+	if len(differing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (of %s)", strings.Join(differing[:min(len(differing), named)], ", "))
+}
+
+// pendingPerMonth bounds the orders, and the late deliveries, that are named of each month.
+const pendingPerMonth = 20
+
 // pending names orders of which orders says something else than was booked. Beside a batch that was changed it says which.
-func (b *Books) pending(ctx context.Context, v *Verified) error {
-	months, err := b.archive.MonthsDiffering(ctx)
+func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(string)) error {
+	parts, err := b.allParts(ctx, l, nil)
 	if err != nil {
 		return err
 	}
-	for _, month := range months {
-		all, err := b.archive.DifferingIn(ctx, month, 20)
+	for _, part := range parts {
+		progress("what orders says now of " + part.Name)
+		all, err := b.archive.Differing(ctx, part, pendingPerMonth)
 		if err != nil {
 			return err
 		}
 		for i := range all {
-			u := Unexplained{all[i], causeOf(&all[i])}
+			u := Unexplained{ClosedDifference: all[i], Why: causeOf(&all[i])}
 			v.Pending = append(v.Pending, u.String())
 		}
+
+		late, err := b.archive.UnbookedLate(ctx, part, pendingPerMonth)
+		if err != nil {
+			return err
+		}
+		for _, d := range late {
+			v.Pending = append(v.Pending, fmt.Sprintf("order %s of %s: a late delivery", d.Order, d.CreatedAt.Format(time.DateOnly)))
+		}
 	}
-	late, err := b.archive.UnbookedLate(ctx, 20)
-	for _, d := range late {
-		v.Pending = append(v.Pending, fmt.Sprintf("order %s of %s: a late delivery", d.Order, d.CreatedAt.Format(time.DateOnly)))
-	}
-	return err
+	return nil
 }
 
 // String is the result in one line.

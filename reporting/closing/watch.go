@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,6 +76,20 @@ func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 	return closing.Month, v.Findings, err
 }
 
+// entriesOf returns the closing of a month, and the corrections of its orders.
+func (l *Log) entriesOf(m Month) []*Entry {
+	var found []*Entry
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		isClosing := e.Kind == KindClose && e.Month == m
+		corrects := slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m })
+		if isClosing || corrects {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
 // nextToVerify returns the closing whose month was verified longest ago; nil: no month is closed.
 func nextToVerify(l *Log, all verifications) *Entry {
 	var next *Entry
@@ -108,7 +123,7 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 	service.Repeat(ctx, b.log, watchEvery, "the books cannot be read", "the books can be read again", func(ctx context.Context) error {
 		l, err := b.Read(ctx)
 		if err == nil {
-			err = l.settled()
+			err = l.requireSettled()
 		}
 		isAway := errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
 		if isAway { // other alerts say so

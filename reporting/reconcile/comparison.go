@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
 )
 
 // Look is one comparison of a local day of Redis with ClickHouse, made after the day's end.
@@ -17,8 +18,8 @@ type Look struct {
 	Retired     int       `json:"retired"`     // that had left Redis: nothing was compared with them
 	Differences int       `json:"differences"` // orders and sums that differed
 
-	// Digest is that of the day's orders in ClickHouse (archive.DayDigests), as they were compared.
-	Digest string `json:"digest"`
+	// Digest is that of the day's orders in ClickHouse, as they were compared.
+	Digest archive.Digest `json:"digest,omitzero"`
 }
 
 func (l *Look) isClean() bool { return l.Differences == 0 }

@@ -8,10 +8,11 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
 )
 
 func look(orders, retired, differences int) Look {
-	return Look{Orders: orders, Retired: retired, Differences: differences, Digest: "d"}
+	return Look{Orders: orders, Retired: retired, Differences: differences, Digest: archive.Digest{Rows: int64(orders), SHA256: "d"}}
 }
 
 func TestComparison_CountsByWhatWasCompared(t *testing.T) {

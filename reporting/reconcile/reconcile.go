@@ -151,15 +151,19 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	return r.archive.NoteReconciliation(ctx, &note)
 }
 
-func (r *Reconciler) digest(ctx context.Context, day time.Time) (string, error) {
-	digests, err := r.archive.DayDigests(ctx, day, day)
-	return digests[day], err
+// digest returns the digest of a day's orders in ClickHouse; zero: there are none.
+func (r *Reconciler) digest(ctx context.Context, day time.Time) (archive.Digest, error) {
+	days, err := r.archive.DigestOrders(ctx, day, day)
+	if err != nil || len(days) == 0 {
+		return archive.Digest{}, err
+	}
+	return days[0].Orders, nil
 }
 
 // noteDay notes the comparison of a day that is over, for the closing of its month. before is the day's
 // digest before it was compared. Orders that were repaired or exported meanwhile were compared as they
 // had been: the day counts once it is compared again.
-func (r *Reconciler) noteDay(ctx context.Context, d *Day, before string) error {
+func (r *Reconciler) noteDay(ctx context.Context, d *Day, before archive.Digest) error {
 	now := r.ledger.Now()
 	if now.Before(d.Day.AddDate(0, 0, 1)) {
 		return nil

@@ -38,7 +38,10 @@ CREATE TABLE IF NOT EXISTS {{local "orders"}} {{onCluster}}
     courier_name LowCardinality(String)
         COMMENT 'the last courier when this version was exported, the surname abbreviated; empty: none was reported',
     without_courier Bool DEFAULT false
-        COMMENT 'Delivered, and no courier was named by then'
+        COMMENT 'Delivered, and no courier was named by then',
+    stored_at DateTime64(3, 'Etc/GMT-3') MATERIALIZED now64(3)
+        COMMENT 'when this row was stored here, by the clock of the server',
+    INDEX stored_at stored_at TYPE minmax GRANULARITY 1
 )
 ENGINE = {{replacing "orders" "version"}}
 PARTITION BY toYYYYMM(business_day)
@@ -83,7 +86,10 @@ CREATE TABLE IF NOT EXISTS {{local "late_deliveries"}} {{onCluster}}
     account_id UUID,
     business_day Date COMMENT 'of the order: local day of its creation',
     order_id UUID,
-    reported_at DateTime64(3, 'Etc/GMT-3') COMMENT 'when the courier says it was delivered'
+    reported_at DateTime64(3, 'Etc/GMT-3') COMMENT 'when the courier says it was delivered',
+    stored_at DateTime64(3, 'Etc/GMT-3') MATERIALIZED now64(3)
+        COMMENT 'when this row was stored here, by the clock of the server',
+    INDEX stored_at stored_at TYPE minmax GRANULARITY 1
 )
 ENGINE = {{replacing "late_deliveries" ""}}
 PARTITION BY toYYYYMM(business_day)

@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
 )
 ENGINE = {{appended "closed_orders"}}
 PARTITION BY toYYYYMM(posted_day)
-ORDER BY (account_id, business_day, order_id, entry, sign)
+ORDER BY (batch, account_id, business_day, order_id, entry, sign)
 SETTINGS {{durability}}
 COMMENT {{$closedOrders}};
 
@@ -98,7 +98,7 @@ CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
 )
 ENGINE = {{appended "closed_days"}}
 PARTITION BY toYYYYMM(booked_day)
-ORDER BY (booked_day, account_id, fleet_id, external_store_id)
+ORDER BY (batch, booked_day, account_id, fleet_id, external_store_id)
 SETTINGS {{durability}}
 COMMENT {{$closedDays}};
 

@@ -1,11 +1,5 @@
 -- What the closing of months reads (reporting/closing).
 
-CREATE OR REPLACE VIEW open_rows {{onCluster}} AS
-{{template "open" "narrowed"}}
-UNION ALL
-{{template "open_late"}}
-COMMENT 'The rows of closed_orders that closing the months up to to would add, from 31 days before from on: orders, and late deliveries besides.';
-
 CREATE OR REPLACE VIEW batch_days {{onCluster}} AS
 SELECT
     s.account_id AS account_id, s.booked_day AS booked_day, s.day AS day, s.correction_of AS correction_of, s.fleet_id AS fleet_id,

@@ -201,7 +201,7 @@ type monthView struct {
 	Month     closing.Month
 	State     string
 	Closed    *closing.Entry // its closing
-	Covered   bool           // it was closed with a later one, the first
+	Earlier   bool           // it lies before the first month that was closed
 	Hold      *closing.Entry
 	Changed   bool // since it was held
 	Mine      bool // who looks has held it
@@ -292,12 +292,12 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 			v.manifest()
 			return nil
 		case l.Closed(m):
-			v.Covered = true
+			v.Earlier = true
 			return nil
 		case l.Held != nil && l.Held.Month == m:
 			v.Hold, v.Mine = l.Held, l.Held.By == auth.IdentityOf(r.Context()).Name
-			now, err := p.archive.DigestOpen(ctx, m.LastDay())
-			v.Changed = now != l.Held.Digest
+			now, err := p.books.DigestOpen(ctx, m)
+			v.Changed = now != l.Held.DigestOf(m)
 			return err
 		}
 		v.Checklist, err = p.books.Checklist(ctx, l, m)

@@ -261,8 +261,12 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	changed.Version++
 	changed.Collection.Minor += 100
 	e.store(changed)
-	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{
-		{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}}}))
+	late := archive.LateDelivery{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}
+	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{late}}))
+	ayse.Page(unbookedPath).Says("a late delivery of", "Redis does not confirm that a courier reported it")
+	e.Step(failed.ID.Partition(), func(step *ledger.Step) {
+		step.Refuse(&delivery.Update{Order: failed.ID, Status: delivery.Delivered, At: late.ReportedAt}, failed.Status, "late_delivery", true)
+	})
 	ayse.Page(unbookedPath).Says("1 order explains itself", "Redis does not hold it any more", "People with the role closer can book them").Lacks("/orders/", `name="order"`)
 	book := unbookedPath + "/book"
 	defne.Page(unbookedPath).Links("/orders/" + changed.ID.String()) // she is an operator, too
@@ -299,10 +303,12 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	}
 	form.Set("once", "another showing")
 	cem.Post(book, form).Leads(unbookedPath + "?done=booked-none")
-	cem.Page(unbookedPath+"?done=booked-none").Says("None of these orders differs any more", "Nothing: closed months are what orders say.")
+	cem.Page(unbookedPath+"?done=booked-none").Says("None of these orders differs any more", "1 order explains itself")
 	if all := e.audited(); all[len(all)-1] != `cem: corrections booked {"note":"told by the fleet","orders":["`+id+`"]}` {
 		t.Error(all)
 	}
+	_, err := e.pages.books.CorrectChanged(t.Context()) // as every night
+	must(t, err)
 
 	of := defne.Page(october).Links("/orders/" + changed.ID.String())
 	for list, text := range map[string]string{of.Words(): "October 2026", ayse.Page(monthsPath + "/" + closing.MonthOf(time.Now()).String()).Words(): "booked in"} {

@@ -1,0 +1,88 @@
+package closing
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reconcile"
+)
+
+// UncomparedDays are the days of a month, such as 2026-10-03, that do not count as compared with Redis, by
+// what is wrong with them.
+type UncomparedDays struct {
+	Never     []string `json:"never,omitempty"`     // not compared as a whole after their end
+	Differing []string `json:"differing,omitempty"` // with differences that are open
+	Changed   []string `json:"changed,omitempty"`   // their orders are not any more those that were compared
+}
+
+// uncompared returns the days of a month that do not count as compared. orders are the digests of the
+// month's orders; nil: they are read, unless no day was compared.
+func (b *Books) uncompared(ctx context.Context, m Month, orders []archive.DayDigest) (UncomparedDays, error) {
+	comparisons, err := reconcile.Comparisons(ctx, b.ledger, m.Time, m.LastDay())
+	if err != nil {
+		return UncomparedDays{}, err
+	}
+	wasCompared := false
+	for _, c := range comparisons {
+		wasCompared = wasCompared || c.Clean != nil
+	}
+	if orders == nil && wasCompared {
+		orders, err = b.archive.DigestOrders(ctx, m.Time, m.LastDay())
+		if err != nil {
+			return UncomparedDays{}, err
+		}
+	}
+	digests := map[string]archive.Digest{}
+	for _, day := range orders {
+		digests[day.Day] = day.Orders
+	}
+
+	var found UncomparedDays
+	day := m.Time
+	for _, c := range comparisons {
+		name := day.Format(time.DateOnly)
+		switch {
+		case c.Open != nil:
+			found.Differing = append(found.Differing, name)
+		case c.Clean == nil:
+			found.Never = append(found.Never, name)
+		case c.Clean.Digest != digests[name]:
+			found.Changed = append(found.Changed, name)
+		}
+		day = day.AddDate(0, 0, 1)
+	}
+	return found, nil
+}
+
+// days returns all of them.
+func (u *UncomparedDays) days() []string {
+	var all []string
+	all = append(all, u.Never...)
+	all = append(all, u.Differing...)
+	return append(all, u.Changed...)
+}
+
+// String names the days by their numbers; empty: every day counts.
+func (u *UncomparedDays) String() string {
+	var parts []string
+	for _, part := range []struct {
+		what string
+		days []string
+	}{{"not compared", u.Never}, {"with differences", u.Differing}, {"changed since", u.Changed}} {
+		if len(part.days) > 0 {
+			parts = append(parts, part.what+": "+strings.Join(dayNumbers(part.days), " "))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// dayNumbers returns 3 of 2026-10-03.
+func dayNumbers(days []string) []string {
+	numbers := make([]string, len(days))
+	for i, day := range days {
+		numbers[i] = strings.TrimPrefix(day[len("2026-10-"):], "0")
+	}
+	return numbers
+}

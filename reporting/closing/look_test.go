@@ -1,0 +1,166 @@
+package closing
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
+)
+
+func (e *env) correctChanged() Corrected {
+	e.T.Helper()
+	result, err := e.books.CorrectChanged(e.T.Context())
+	testenv.Must(e.T, err)
+	return result
+}
+
+// unbooked is what the page shows.
+func (e *env) unbooked() Corrected {
+	e.T.Helper()
+	result, err := e.books.Unbooked(e.T.Context())
+	testenv.Must(e.T, err)
+	return result
+}
+
+// The nightly look reads what was stored since the last one, and remembers what waits for a person.
+func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	at := october.Add(12 * time.Hour)
+	changed, failed := e.order(at, delivery.Delivered, 100), e.order(at, delivery.Failed, 200)
+	removed := e.order(at, delivery.Delivered, 300)
+	e.store(changed, failed, removed)
+	e.close(october)
+	if found := e.correctChanged(); len(found.Booked)+len(found.Left) > 0 {
+		t.Fatalf("nothing has changed: %+v", found)
+	}
+
+	changed.Collection.Minor++
+	e.store(changed)
+	e.reportLate(&failed, failed.EndedAt.Add(time.Hour))
+	if found := e.unbooked(); found.Explained != 1 || len(found.Left) != 1 {
+		t.Errorf("to be booked: %+v", found)
+	}
+	found := e.correctChanged()
+	if len(found.Booked) != 1 || found.Booked[0].Cause != CauseLate || len(found.Left) != 1 || found.Left[0].Order != changed.ID {
+		t.Errorf("a night later: %+v", found)
+	}
+
+	// Whatever was stored long ago waits until a person decides.
+	testenv.Must(t, e.books.updateLook(t.Context(), func(k *look) { k.Until = k.Until.Add(time.Hour) }))
+	if found := e.unbooked(); len(found.Left) != 1 {
+		t.Errorf("what waits is forgotten: %+v", found)
+	}
+	booked, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{changed.ID})
+	testenv.Must(t, err)
+	if len(booked.Booked) != 1 || len(e.unbooked().Left) != 0 {
+		t.Errorf("booked by a person: %+v, left %+v", booked, e.unbooked())
+	}
+
+	// A row that was removed was not stored: comparing the whole month finds it.
+	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".orders WHERE order_id = '"+removed.ID.String()+"' SETTINGS lightweight_deletes_sync = 2")
+	if found := e.correctChanged(); len(found.Left) > 0 {
+		t.Errorf("it was found in what was stored: %+v", found)
+	}
+	whole, err := e.books.CorrectMonth(t.Context(), october)
+	testenv.Must(t, err)
+	if len(whole.Left) != 1 || whole.Left[0].Order != removed.ID || len(e.unbooked().Left) != 1 {
+		t.Errorf("the whole month: %+v", whole)
+	}
+}
+
+// What changes while a month is being closed is compared with what was frozen.
+func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 100))
+	e.close(october)
+	november := october.Next()
+	o := e.order(november.Add(12*time.Hour), delivery.Delivered, 100)
+	e.store(o)
+	e.books.step = func(name string) {
+		if name == "added up" { // what was frozen has been read back
+			o.Collection.Minor++
+			e.store(o)
+			e.books.step = func(string) {}
+			testenv.Must(t, e.books.updateLook(t.Context(), func(k *look) { k.Until = k.Until.Add(time.Hour) })) // a look went on meanwhile
+		}
+	}
+	e.clock = november.Next().Add(Grace + time.Hour)
+	testenv.Must(t, decide(t.Context(), e.books, KindHold, november, "ayse", "seen"))
+	testenv.Must(t, decide(t.Context(), e.books, KindClose, november, "ece", ""))
+
+	found := e.correctChanged()
+
+	if len(found.Left) != 1 || found.Left[0].Order != o.ID {
+		t.Errorf("%+v", found)
+	}
+}
+
+// A late delivery that only ClickHouse knows, and a newer version of an order that Redis cannot hold any
+// more, are not booked without a person.
+func TestCorrect_WhatRedisCannotConfirmWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	failed := e.order(october.Add(12*time.Hour), delivery.Failed, 200)
+	e.store(failed)
+	held := e.Vendor.Order("", october.Add(13*time.Hour))
+	e.Move(held, delivery.Delivered, held.CreatedAt.Add(time.Hour))
+	confirmed := archive.OrderOf(e.Read(held.ID), nil)
+	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Events: archive.EventsOf(e.Read(held.ID))}))
+	e.close(october)
+
+	e.storeLate(&failed, failed.EndedAt.Add(time.Hour))
+	e.store(confirmed)
+	found := e.correctChanged()
+
+	if len(found.Booked) != 0 || len(found.Left) != 2 {
+		t.Errorf("%+v", found)
+	}
+	booked, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{failed.ID, confirmed.ID})
+	testenv.Must(t, err)
+	if len(booked.Booked) != 2 || len(booked.Left) != 0 {
+		t.Errorf("booked by a person: %+v", booked)
+	}
+}
+
+// The first closing takes the months before along, one by one; what is interrupted goes on.
+func TestClose_TheFirstOneGoesMonthByMonth(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	for m := month("2025-07"); !m.After(october.Time); m = m.Next() {
+		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 100))
+	}
+	e.clock = october.Next().Add(Grace + time.Hour)
+	testenv.Must(t, decide(t.Context(), e.books, KindHold, october, "ayse", "seen"))
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	closed := 0
+	e.books.step = func(name string) {
+		if name == "stored" {
+			closed++
+		}
+		if closed == 2 {
+			interrupt()
+		}
+	}
+	if err := decide(ctx, e.books, KindClose, october, "ece", ""); err == nil {
+		t.Fatal("it was not interrupted")
+	}
+	e.books.step = func(string) {}
+	if l := e.log(); l.Last.Month != month("2025-08") || l.Held == nil {
+		t.Fatalf("closed up to %s, held %v", l.Last.Month, l.Held)
+	}
+	testenv.Must(t, decide(t.Context(), e.books, KindClose, october, "ece", ""))
+
+	l := e.log()
+	if l.Last.Month != october || l.Held != nil || len(l.Entries) != 5 {
+		t.Errorf("closed up to %s, held %v, %d entries", l.Last.Month, l.Held, len(l.Entries))
+	}
+	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 || v.Months != 4 {
+		t.Errorf("%+v", v)
+	}
+}

@@ -1,0 +1,80 @@
+package closing
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/service"
+)
+
+// nightly is what is done with closed months after the comparison with Redis: what has changed since the
+// last night is booked, or counted for a person; one month, in turn, is verified and compared as a whole.
+type nightly struct {
+	books *Books
+
+	unexplained prometheus.Gauge
+	completed   prometheus.Gauge
+	corrections prometheus.Counter
+}
+
+// NewNightly returns the nightly work. What fails is logged, and done the next night.
+func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
+	m := service.NewMetrics(reg, nil)
+	n := &nightly{
+		books: b,
+		unexplained: m.Gauge("reporting_closed_orders_unexplained",
+			"Orders of closed months that have changed in a way that a person has to decide on, at the last look."),
+		completed: m.Gauge("reporting_closings_last_completed_timestamp_seconds",
+			"When closed months were last compared with what orders say; 0: not since the start."),
+		corrections: m.Counter("reporting_corrections_total", "Corrections of closed months that were booked."),
+	}
+	return n.run
+}
+
+func (n *nightly) run(ctx context.Context) {
+	changed, err := n.books.CorrectChanged(ctx)
+	n.note(ctx, changed, err)
+
+	month := n.verify(ctx)
+	if !month.IsZero() {
+		inMonth, failure := n.books.CorrectMonth(ctx, month)
+		n.note(ctx, inMonth, failure)
+	}
+
+	_, last, failure := n.books.lastLook(ctx)
+	if err != nil || failure != nil {
+		return
+	}
+	n.unexplained.Set(float64(len(last.Left)))
+	n.completed.SetToCurrentTime()
+}
+
+// note logs what was booked and what was not.
+func (n *nightly) note(ctx context.Context, result Corrected, err error) {
+	log := n.books.log
+	n.corrections.Add(float64(len(result.Booked)))
+	for i := range result.Booked {
+		log.Info("a correction of a closed month was booked", "correction", result.Booked[i].String())
+	}
+	for i := range result.Left {
+		log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Left[i].String())
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Error("closed months could not be compared", "error", err)
+	}
+}
+
+// verify verifies the closed month whose turn it is, logs what is not any more what was sealed, and returns
+// the month; zero: none is closed, or it is not known which.
+func (n *nightly) verify(ctx context.Context) Month {
+	log := n.books.log
+	month, findings, err := n.books.VerifyInTurn(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.Error("a closed month could not be verified", "month", month.String(), "error", err)
+	}
+	for _, finding := range findings {
+		log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", month.String(), "finding", finding)
+	}
+	return month
+}
