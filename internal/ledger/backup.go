@@ -3,7 +3,6 @@ package ledger
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -200,10 +199,9 @@ func (l *core) setBack(ctx context.Context, hold string) (streams int, err error
 	return streams, failed("setting the exporter back", err)
 }
 
+// endSessions removes all sessions, and returns how many there were.
 func (l *core) endSessions(ctx context.Context) (ended int, err error) {
-	prefix := l.global.prefix + string(rune(kindSession))
-	err = l.scan(ctx, prefix+"*", 5000, func(ctx context.Context, one *redis.Client, keys []string) error {
-		keys = slices.DeleteFunc(keys, func(key string) bool { return len(key) != len(prefix)+sha256.Size })
+	err = l.scan(ctx, l.sessionKeys()+"*", 5000, func(ctx context.Context, one *redis.Client, keys []string) error {
 		if len(keys) == 0 {
 			return nil
 		}

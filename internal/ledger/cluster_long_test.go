@@ -59,7 +59,7 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	get(l.Monitor.Stats(t.Context()))(t)
 	must(t, l.Limits.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
 	must(t, l.Limits.Flush(t.Context(), time.Now()))
-	session, _ := get2(l.Sessions.Create(t.Context(), ayse))(t)
+	session, _ := signIn(t, l)
 	get(l.Sessions.Get(t.Context(), session))(t)
 	clusterLists(t, l)
 	must(t, errors.Join(l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1/32"),

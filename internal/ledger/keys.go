@@ -53,10 +53,10 @@ const (
 
 	// Keys of no account have a partition of their own, tag {<env>g}: the fleets in
 	// parts (fleets.go), when they were last refused for their limit,
-	// meta (partitions, format, fleets' version), the libraries' last use, closings
-	// (closings.go), the accounts' names (listings.go), and:
+	// meta (partitions, format, fleets' version), the libraries' last use,
+	// the accounts' names (listings.go), and the kinds below. What only reporting may
+	// write there begins with a name before the tag: books: (books.go), sessions: (sessions.go).
 	kindMeta     = 'm' // hash: a copy of partitions and format, in a cluster, with tags of its own (meta.go)
-	kindSession  = 'l' // <SHA-256 of its id>, string: a session of the panel (sessions.go)
 	kindActivity = 'M' // <minute>, hash: what all processes did in that minute (activity.go)
 )
 

@@ -136,6 +136,7 @@ func tagOf(cmd redis.Cmder) string {
 			key = string(*arg)
 		}
 		key = strings.TrimPrefix(key, booksPrefix)
+		key = strings.TrimPrefix(key, sessionsPrefix)
 		if strings.HasPrefix(key, "{") {
 			return key[:strings.IndexByte(key, '}')+1]
 		}

@@ -33,24 +33,29 @@ const maxRoles = 16
 type Session struct {
 	User  string
 	Roles []string
-	// Credential stands for what the user signed in with. Readers compare it with
-	// the present one, so that a session does not outlive a changed password.
+	// Credential proves that this session, with this id, was made for the user by who knows what the user
+	// signs in with. Readers calculate it again: a session does not outlive a changed password, and
+	// whoever can write to Redis makes none.
 	Credential [32]byte
 	CSRF       string // proves that a form is the panel's own; 43 characters
 	CreatedAt  time.Time
 	SeenAt     time.Time // of the last request, to within a minute
 }
 
-// Create stores a new session and returns its id, 43 characters of base64url, of
-// which Redis knows the SHA-256 only. It sets the CSRF token and the times.
-func (l Sessions) Create(ctx context.Context, s Session) (id string, created *Session, err error) {
+// NewSessionID returns the id of a session that is to be created: 43 random characters of base64url.
+func NewSessionID() string { return randomText() }
+
+// Create stores a new session under the SHA-256 of its id: Redis does not learn the id. It sets the CSRF
+// token and the times.
+func (l Sessions) Create(ctx context.Context, id string, s Session) (created *Session, err error) {
 	if len(s.Roles) > maxRoles {
-		return "", nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
+		return nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
 	}
+
 	s.CreatedAt = l.Now().Truncate(time.Millisecond)
-	s.SeenAt, s.CSRF = s.CreatedAt, randomText()
-	id = randomText()
-	return id, &s, failed("storing a session", l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err())
+	s.SeenAt = s.CreatedAt
+	s.CSRF = randomText()
+	return &s, failed("storing a session", l.rdb.Set(ctx, l.sessionKey(id), encodeSession(&s), SessionIdle).Err())
 }
 
 // Get finds a session and extends it. TOKEN_INVALID for every other id.
@@ -96,10 +101,19 @@ func noSession() error {
 	return delivery.Refuse(delivery.CodeTokenInvalid, "the session is unknown or has ended; sign in")
 }
 
+// sessionsPrefix begins the keys of sessions, and those of their limits behind redis_rate's own prefix.
+// Only reporting's user of Redis has a right to such keys: a session that the gateway or the worker
+// could write would speak for any person.
+const sessionsPrefix = "sessions:"
+
+// sessionKey returns the key of the session with that id: sessions:{<env>g}<SHA-256 of the id>.
 func (l *core) sessionKey(id string) string {
 	digest := sha256.Sum256([]byte(id))
-	return l.global.keyOf(kindSession, digest[:])
+	return l.sessionKeys() + string(digest[:])
 }
+
+// sessionKeys returns what the keys of all sessions begin with.
+func (l *core) sessionKeys() string { return sessionsPrefix + l.global.prefix }
 
 // randomText is 32 random bytes in 43 characters for cookies, headers and forms.
 func randomText() string {
@@ -163,12 +177,13 @@ func (l Sessions) ForgiveSignIns(ctx context.Context, user, address string) erro
 	return failed("forgetting sign-ins", l.rates.Reset(ctx, l.signInKey("both", user, address)))
 }
 
-// signInKey is of one length whatever a stranger types as a name.
+// signInKey returns the key under which attempts of one kind are counted. It has the same length whatever is
+// typed as a name.
 func (l *core) signInKey(kind string, parts ...string) string {
 	var b []byte
 	for _, part := range slices.Concat([]string{kind}, parts) {
 		b = appendText(b, part)
 	}
 	digest := sha256.Sum256(b)
-	return l.global.prefix + "attempts:" + string(digest[:])
+	return l.sessionKeys() + "attempts:" + string(digest[:])
 }

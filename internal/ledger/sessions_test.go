@@ -32,8 +32,8 @@ var ayse = Session{User: "ayşe", Roles: []string{"operator", "finance"}, Creden
 
 func signIn(t *testing.T, l *Ledger) (string, *Session) {
 	t.Helper()
-	id, s := get2(l.Sessions.Create(t.Context(), ayse))(t)
-	return id, s
+	id := NewSessionID()
+	return id, get(l.Sessions.Create(t.Context(), id, ayse))(t)
 }
 
 func TestSession_IsFoundByItsIDOnly(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSession_IDIsNotStored(t *testing.T) {
 	found := 0
 	for _, key := range keys {
 		check(t, !strings.Contains(key, id), "the key %q holds the id", key)
-		if !strings.HasPrefix(key, l.global.prefix+string(rune(kindSession))) || key == l.librariesKey() {
+		if !strings.HasPrefix(key, "sessions:{sg}") {
 			continue
 		}
 		found++
@@ -183,7 +183,7 @@ func TestSession_SaysThatRedisIsUnavailable(t *testing.T) {
 	id, _ := signIn(t, gone)
 	own.Kill()
 	_, err := gone.Sessions.Get(t.Context(), id)
-	_, _, err2 := gone.Sessions.Create(t.Context(), ayse)
+	_, err2 := gone.Sessions.Create(t.Context(), NewSessionID(), ayse)
 	err3 := gone.Sessions.End(t.Context(), id)
 	err4 := gone.Sessions.CountSignIn(t.Context(), "a", "b")
 	err5 := gone.Sessions.ForgiveSignIns(t.Context(), "a", "b")
@@ -194,7 +194,7 @@ func TestSession_SaysThatRedisIsUnavailable(t *testing.T) {
 
 func TestCreateSession_RefusesMoreRolesThanItCanRead(t *testing.T) {
 	l, _ := newSessions(t)
-	check(t, errOf(l.Sessions.Create(t.Context(), Session{User: "a", Roles: make([]string, maxRoles+1)})) != nil, "stored")
+	check(t, errOf(l.Sessions.Create(t.Context(), NewSessionID(), Session{User: "a", Roles: make([]string, maxRoles+1)})) != nil, "stored")
 }
 
 func TestSession_SurvivesItsEncoding(t *testing.T) {
@@ -267,4 +267,13 @@ func TestForgiveSignIns_ForgetsThePairOnly(t *testing.T) {
 	must(t, l.Sessions.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1"))
 	must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
 	wantCode(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.2"), delivery.CodeRateLimited)
+}
+
+// Where replicas confirm what is answered, they confirm sessions and the books, too: a call is confirmed by its
+// key's tag.
+func TestTagOf_IsBehindTheNamesOfReportingsOwnKeys(t *testing.T) {
+	l, _ := newSessions(t)
+	for _, key := range []string{l.sessionKey("id"), l.Books.key("head"), l.librariesKey()} {
+		equal(t, tagOf(redis.NewStringCmd(t.Context(), "set", key, "x")), "{sg}", key)
+	}
 }

@@ -142,7 +142,7 @@ func TestSessions_EndByRedissClock(t *testing.T) {
 			wrong := openWrong(t, l, ahead)
 			get(wrong.Lifecycle.ServerTime(t.Context()))(t)
 
-			id, created := get2(wrong.Sessions.Create(t.Context(), ayse))(t)
+			id, created := signIn(t, wrong)
 			check(t, isAround(created.CreatedAt, time.Now()), "created %s", created.CreatedAt)
 			for who, process := range map[string]*Ledger{"right": l, "wrong": wrong} {
 				equal(t, errOf(process.Sessions.Get(t.Context(), id)), nil, who+" clock: the session of just now")

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -172,6 +174,7 @@ var dangerous = []string{
 	"DUMP {s00}ox", "SELECT 1", "SWAPDB 0 1", "BGREWRITEAOF", "BGSAVE", "SAVE", "SCRIPT FLUSH", "FUNCTION FLUSH", "FUNCTION DUMP", "MODULE LIST", "LATENCY RESET",
 	"SLOWLOG GET", "MEMORY USAGE {s00}ox", "OBJECT ENCODING {s00}ox", "RANDOMKEY", "DBSIZE", "SUBSCRIBE x", "PUBLISH x y", "CLUSTER RESET", "CLUSTER FORGET x",
 	// The other environment's keys, and keys of nobody.
+	"GET sessions:{pg}x", "SET sessions:{pg}x 1", "DEL sessions:{pg}x",
 	"GET books:{pg}head", "SET books:{pg}head 1", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{pg}head`,
 	"GET {p00}ox", "SET {p00}ox 1", "HGETALL {pg}meta", "XADD {p00}e * e x", "XGROUP CREATE {p00}e g 0 MKSTREAM", "FCALL x 1 {p00}ox", "GET other", "SET other 1",
 }
@@ -185,6 +188,9 @@ var rights = map[string]struct{ refused, allowed []string }{
 			"XREADGROUP GROUP status me STREAMS {s00}e >", "XACK {s00}e status 0-1", "XSETID {s00}e 9-9", "SCAN 0", "SET rate:{p00}x 1",
 			"GET books:{sg}head", "SET books:{sg}head 1", "DEL books:{sg}head", "COPY {sg}x books:{sg}head", "RENAME {sg}x books:{sg}head",
 			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`,
+			"GET sessions:{sg}x", "SET sessions:{sg}x 1", "DEL sessions:{sg}x", "EXISTS sessions:{sg}x", "TTL sessions:{sg}x", "COPY {sg}x sessions:{sg}x",
+			"RENAME {sg}x sessions:{sg}x", "COPY sessions:{sg}x {sg}x", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 sessions:{sg}x`,
+			"DEL rate:sessions:{sg}attempts:x", "SET rate:sessions:{sg}attempts:x 1",
 			"SYNC", `EVAL "return redis.call('FLUSHALL')" 0`, `EVAL "return redis.call('XTRIM','{s00}e','MAXLEN','0')" 0`,
 		},
 		allowed: []string{"PING", "INFO server", "SET {s00}ox 1", "XADD {s00}e * e x", "HSET {sg}fleets x 1", "GET {s00}ox", "SET rate:{sg}logins:x 1", "FUNCTION LIST"},
@@ -194,6 +200,9 @@ var rights = map[string]struct{ refused, allowed []string }{
 			"XDEL {s00}e 0-1", "XSETID {s00}e 9-9", "SCAN 0", "MSET {s00}oa 1 {s00}ob 2", "SYNC",
 			"GET books:{sg}head", "SET books:{sg}head 1", "DEL books:{sg}head", "COPY {sg}x books:{sg}head", "RENAME {sg}x books:{sg}head",
 			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`,
+			"GET sessions:{sg}x", "SET sessions:{sg}x 1", "DEL sessions:{sg}x", "EXISTS sessions:{sg}x", "TTL sessions:{sg}x", "COPY {sg}x sessions:{sg}x",
+			"RENAME {sg}x sessions:{sg}x", "COPY sessions:{sg}x {sg}x", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 sessions:{sg}x`,
+			"DEL rate:sessions:{sg}attempts:x", "SET rate:sessions:{sg}attempts:x 1",
 		},
 		allowed: []string{"PING", "INFO server", "XTRIM {s00}e MAXLEN 9", "SET {s00}oy 1", "XGROUP CREATE {s00}e status 0 MKSTREAM", "XGROUP SETID {s00}e status 0", "XREAD STREAMS {s00}e 0", "GET {s00}ox"},
 	},
@@ -205,21 +214,24 @@ var rights = map[string]struct{ refused, allowed []string }{
 			`FUNCTION LOAD "#!lua name=mine"`, "FUNCTION DELETE x", "SYNC",
 			`EVAL "return redis.call('SET','{s00}ox','1')" 0`, `EVAL "return redis.call('SET',KEYS[1],'1')" 1 {s00}ox`,
 			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 {s00}e`, "FCALL none 1 {s00}ox", "SET {s00}o0123456789abcdefg}B 1",
+			"SET {sg}lx 1", "DEL {sg}libraries", "COPY sessions:{sg}x {s00}z", "DEL rate:{sg}attempts:x",
 		},
 		allowed: []string{
-			"PING", "INFO server", "GET {s00}ox", "SCAN 0", "SET {sg}lsession 1", "DEL {sg}lsession", "XGROUP CREATE {s00}v export 0 MKSTREAM", "XADD {s00}z * a b",
-			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 rate:{sg}attempts:x`, "FCALL_RO none 1 {s00}ox", "HSETNX {sg}meta format 1",
+			"PING", "INFO server", "GET {s00}ox", "SCAN 0", "SET sessions:{sg}x 1", "DEL sessions:{sg}x", "GET sessions:{sg}x", "ZADD {sg}libraries 1 x", "XGROUP CREATE {s00}v export 0 MKSTREAM", "XADD {s00}z * a b",
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 rate:sessions:{sg}attempts:x`, "FCALL_RO none 1 {s00}ox", "HSETNX {sg}meta format 1",
 			"GET books:{sg}head", "SET books:{sg}head 1", "DEL books:{sg}head", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`, "SET {s00}B 1", "SET {s3ffabc}B 1",
 		},
 	},
 	"backup": {
 		refused: []string{
 			"SET {s00}ax 1", "DEL {s00}ox", "XADD {s00}e * e x", "XTRIM {s00}e MAXLEN 0", "XGROUP DESTROY {s00}u status", "LREM {s00}Rx 0 x",
-			"XREADGROUP GROUP g c STREAMS {s00}e >", "HSET {sg}fleets x 1", "FCALL none 1 {s00}ox", `EVAL "return 1" 0`, `FUNCTION LOAD "#!lua name=mine"`,
-			"SET books:{sg}head 1", "DEL books:{sg}head",
+			"XREADGROUP GROUP g c STREAMS {s00}e >", "HSET {sg}fleets x 1", "FCALL none 1 {s00}ox", `EVAL "return redis.call('SET','{s00}ax','1')" 0`, `FUNCTION LOAD "#!lua name=mine"`,
+			"SET books:{sg}head 1", "DEL books:{sg}head", `EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}head`,
+			"SET sessions:{sg}x 1", "GET sessions:{sg}x", "COPY {sg}x sessions:{sg}x",
 		},
 		allowed: []string{"PING", "INFO server", "XGROUP CREATE {s00}e backup@1 0 MKSTREAM", "XGROUP DESTROY {s00}e backup@1", "HSET {sg}meta backup x", "SCAN 0", "REPLCONF capa eof",
-			"GET {s00}ox", "SET {s00}ox 1", "LREM {s00}gx 0 x", "BGREWRITEAOF"},
+			"GET {s00}ox", "SET {s00}ox 1", "LREM {s00}gx 0 x", "BGREWRITEAOF", "DEL sessions:{sg}x",
+			`EVAL "return redis.call('SET',KEYS[1],'1')" 1 books:{sg}claim:migrate`},
 	},
 	"operator": {allowed: []string{"CONFIG GET maxmemory", "DBSIZE", "ACL LIST", "GET {p00}ox", "KEYS nothing*"}},
 }
@@ -252,4 +264,58 @@ func TestUsers_AreRefusedWhatIsNotTheirs(t *testing.T) {
 func noPermission(reply string) bool {
 	return strings.HasPrefix(reply, "-NOPERM") || strings.Contains(reply, "The user executing the script can't") ||
 		strings.HasPrefix(reply, "-ERR ACL failure in script") || strings.Contains(reply, "DEBUG command not allowed")
+}
+
+// A session of the panel speaks for a person, and two of them close a month. Whoever has the gateway's or the
+// worker's password finds none and makes none: not with commands, and not with functions that they load in
+// the place of the library's, which run with the rights of who calls them.
+func TestSessions_AreOutOfReachOfGatewayAndWorker(t *testing.T) {
+	t.Parallel()
+	r := guarded(t)
+	open := func(user string) *ledger.Ledger {
+		l, err := ledger.Open(t.Context(), ledger.Config{URL: "redis://" + user + ":for-" + user + "@" + r.Addr, Environment: "sandbox"})
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	open("gateway") // loads the library
+	reporting := open("reporting")
+	id := ledger.NewSessionID()
+	_, err := reporting.Sessions.Create(t.Context(), id, ledger.Session{User: "ayse"})
+	must(t, err)
+	digest := sha256.Sum256([]byte(id))
+	key := fmt.Sprintf(`"sessions:{sg}%s"`, escaped(digest[:]))
+
+	for _, user := range []string{"gateway", "worker"} {
+		load := onceAs(t, r.Addr, user, `FUNCTION LOAD REPLACE "#!lua name=mine\nredis.register_function('mine', `+
+			`function(keys, args) return redis.call(unpack(args)) end)"`)
+		if strings.HasPrefix(load, "-") {
+			t.Fatalf("%s loads a function: %s", user, load)
+		}
+
+		for _, command := range []string{"GET " + key, "EXISTS " + key, "SET " + key + " x", "DEL " + key, "COPY {sg}fleets " + key, "SCAN 0", "KEYS *"} {
+			called := "FCALL mine 0 " + command
+			for _, attempt := range []string{command, called} {
+				if reply := onceAs(t, r.Addr, user, attempt); !noPermission(reply) {
+					t.Errorf("%s is not refused %s: %s", user, attempt, reply)
+				}
+			}
+		}
+		if _, err := open(user).Sessions.Create(t.Context(), ledger.NewSessionID(), ledger.Session{User: "ayse"}); err == nil {
+			t.Errorf("%s has made a session", user)
+		}
+	}
+
+	if s, err := reporting.Sessions.Get(t.Context(), id); err != nil || s.User != "ayse" {
+		t.Errorf("the session afterwards: %+v, %v", s, err)
+	}
+}
+
+// escaped is a key as Redis's inline form takes it between quotation marks.
+func escaped(key []byte) string {
+	var text strings.Builder
+	for _, b := range key {
+		fmt.Fprintf(&text, `\x%02x`, b)
+	}
+	return text.String()
 }

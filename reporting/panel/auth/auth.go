@@ -139,7 +139,7 @@ func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
 		return Identity{}, err
 	}
 	user := g.users[s.User]
-	if user == nil || user.credential() != s.Credential {
+	if user == nil || user.credential(id) != s.Credential {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "the user has changed since; sign in")
 	}
 	return Identity{Name: user.Name, Roles: user.Roles, CSRF: s.CSRF, session: id}, nil

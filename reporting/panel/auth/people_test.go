@@ -29,7 +29,7 @@ func TestParseUsers_ReadsWhatIsPrinted(t *testing.T) {
 		t.Fatalf("%d users", len(users))
 	}
 	for i := range users {
-		if users[i].Line() != want[i].Line() || users[i].credential() != want[i].credential() {
+		if users[i].Line() != want[i].Line() || users[i].credential("id") != want[i].credential("id") {
 			t.Errorf("%s became %s", want[i].Line(), users[i].Line())
 		}
 	}

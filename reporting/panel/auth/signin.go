@@ -105,7 +105,9 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 			return err
 		}
 	}
-	id, _, err := g.ledger.Sessions.Create(r.Context(), ledger.Session{User: user.Name, Roles: user.Roles, Credential: user.credential()})
+
+	id := ledger.NewSessionID()
+	_, err := g.ledger.Sessions.Create(r.Context(), id, ledger.Session{User: user.Name, Roles: user.Roles, Credential: user.credential(id)})
 	if err != nil {
 		return err
 	}
@@ -207,6 +209,7 @@ const (
 	securePrefix   = "__Host-"
 	deviceLifetime = 90 * 24 * time.Hour
 	deviceNonce    = 16 // bytes
+	devicePurpose  = "panel device"
 )
 
 func (g *Gate) secure(r *http.Request, name string) (bool, string) {
@@ -236,7 +239,7 @@ func (g *Gate) setDevice(w http.ResponseWriter, r *http.Request, user *User) {
 	b := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(deviceLifetime).Unix()))
 	b = append(b, make([]byte, deviceNonce)...)
 	_, _ = rand.Read(b[8:]) // never fails, crypto/rand ends the program instead
-	g.setCookie(w, r, deviceCookie, base64.RawURLEncoding.EncodeToString(append(b, user.deviceMAC(b)...)), deviceLifetime)
+	g.setCookie(w, r, deviceCookie, base64.RawURLEncoding.EncodeToString(append(b, user.sign(devicePurpose, b)...)), deviceLifetime)
 }
 
 // device is by what the browser is known as one of the user's; empty: it is not.
@@ -246,17 +249,10 @@ func (g *Gate) device(r *http.Request, user *User) string {
 		return ""
 	}
 	signed, mac := b[:8+deviceNonce], b[8+deviceNonce:]
-	if !hmac.Equal(mac, user.deviceMAC(signed)) || time.Now().Unix() >= int64(binary.BigEndian.Uint64(signed)) {
+	if !hmac.Equal(mac, user.sign(devicePurpose, signed)) || time.Now().Unix() >= int64(binary.BigEndian.Uint64(signed)) {
 		return ""
 	}
 	return string(signed)
-}
-
-func (u *User) deviceMAC(signed []byte) []byte {
-	mac := hmac.New(sha256.New, []byte(u.Line()))
-	mac.Write([]byte("panel device\x00"))
-	mac.Write(signed)
-	return mac.Sum(nil)
 }
 
 const checkTimeout = 50 * time.Second // for a turn; proxies commonly wait a minute

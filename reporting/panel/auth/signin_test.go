@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
 )
 
@@ -46,6 +47,28 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 	b.Get("/login").Want(200).Lacks("expired", "signed out")
 	// Somebody may have copied it.
 	b.Get("/reports/x", "Cookie: "+cookie.String()).Want(401, "TOKEN_INVALID")
+}
+
+// Whoever reads and writes the panel's sessions in Redis, but does not know the users' lines, makes no session:
+// not with what a session that there is proves, and not for anybody else.
+func TestSession_CannotBeMadeUpInRedis(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	id := sessionOf(e.signedIn("ayse")).Value
+	stored, err := e.Ledger.Sessions.Get(t.Context(), id)
+	must(t, err)
+	another := *stored
+	another.User = "ece"
+	unsigned := *stored
+	unsigned.Credential = [32]byte{}
+
+	e.browser().Get("/reports/x", "Cookie: "+sessionCookie+"="+id).Want(200, "ayse")
+	for _, s := range []ledger.Session{*stored, another, unsigned} {
+		madeUp := ledger.NewSessionID()
+		_, err := e.Ledger.Sessions.Create(t.Context(), madeUp, s)
+		must(t, err)
+		e.browser().Get("/reports/x", "Cookie: "+sessionCookie+"="+madeUp).Want(401, "TOKEN_INVALID")
+	}
 }
 
 func TestSignIn_RefusesAlikeWhateverIsWrong(t *testing.T) {

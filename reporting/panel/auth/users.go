@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -148,8 +149,20 @@ func NewUser(name string, roles Roles, password string) (User, error) {
 // Line is the user's line in PANEL_USERS.
 func (u *User) Line() string { return u.Name + ":" + u.Roles.String() + ":" + u.hash }
 
-// credential stands for the line in sessions: they end with another password or other roles.
-func (u *User) credential() [32]byte { return sha256.Sum256([]byte(u.Line())) }
+// credential proves that the user's session with an id was made by this panel: it is signed with the user's line,
+// which is not in Redis. Sessions end with another password or other roles, and one that is copied to another
+// id, or written for another user, is none.
+func (u *User) credential(sessionID string) [32]byte {
+	return [32]byte(u.sign("panel session", []byte(sessionID)))
+}
+
+// sign signs data with the user's line, for one purpose.
+func (u *User) sign(purpose string, data []byte) []byte {
+	mac := hmac.New(sha256.New, []byte(u.Line()))
+	mac.Write([]byte(purpose + "\x00"))
+	mac.Write(data)
+	return mac.Sum(nil)
+}
 
 // ParseUsers reads lines "name:role[,role]:$argon2id$…".
 func ParseUsers(text string) ([]User, error) {
