@@ -8,21 +8,15 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/testserver"
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 )
 
 func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	e := testserver.SharedClickHouse(t)
-	flags := archiveWith(t, e, 0)
-	a, err := archive.Open(archive.Settings{URL: e.URL, Database: flags[3]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
+	e, flags := archiveWith(t, 0)
 	now, account := time.Now(), delivery.NewAccountID()
-	err = a.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
+	err := e.Archive.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
 		{At: now, ID: "a", Version: 1, Actor: "ayşe", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd", Action: "account changed",
 			Account: account, Store: "<s1>", Old: `{"name":"<A>"}`, New: `{"name":"B"}`},
 		{At: now.AddDate(0, 0, -29), ID: "b", Version: 1, Address: "192.0.2.1", Action: "admin key refused", New: `{"count":2}`, Outcome: "X"},
@@ -64,9 +58,10 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 
 func TestAudit_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	e := testserver.SharedClickHouse(t)
-	bare := e.NewDatabase(t)
-	e.Exec(t, "CREATE DATABASE "+bare)
+	e := testenv.NewArchive(t)
+	bare := *e
+	bare.Database = e.ClickHouse.NewDatabase(t)
+	e.ClickHouse.Exec(t, "CREATE DATABASE "+bare.Database)
 	for _, c := range []struct{ args, want string }{
 		{"--from 2026-13-01", "--from: must be a day such as 2026-11-21"},
 		{"--to today", "--to: must be a day"},
@@ -76,8 +71,8 @@ func TestAudit_SaysWhatIsWrong(t *testing.T) {
 		{"--limit x", "invalid argument"},
 		{"--colour red", "unknown flag"},
 		{"ayse", "unknown command"},
-		{"--clickhouse-url http://127.0.0.1:9", "clickhouse at 127.0.0.1:9"},
-		{"--clickhouse-url " + e.URL + " --database " + bare, "reporting migrate"},
+		{"--config " + settingsFor(t, e, "http://127.0.0.1:9"), "clickhouse at 127.0.0.1:9"},
+		{"--config " + settingsFor(t, &bare, e.ClickHouse.URL), "reporting migrate"},
 	} {
 		if out, _, err := call(t, newAuditCommand(), "", strings.Fields(c.args)...); err == nil || !strings.Contains(err.Error(), c.want) || out != "" {
 			t.Errorf("%s: %v, wrote %q", c.args, err, out)

@@ -135,11 +135,6 @@ func TestCheckConfig_TakesAddressesFromFiles(t *testing.T) {
 		if out, err := check(env...); err == nil || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %v, %s", c.file, err, out)
 		}
-		report := program(t, append(secrets(), env...), "report", "expected-collections")
-		refusal := strings.TrimPrefix(c.want, ": clickhouse.url: ")
-		if out, err := report.CombinedOutput(); err == nil || !strings.Contains(string(out), refusal) {
-			t.Errorf("a command without a settings file, %s: %v, %s", c.file, err, out)
-		}
 	}
 }
 

@@ -177,6 +177,19 @@ func TestHistory_OneProcessMigrates(t *testing.T) {
 	}))
 }
 
+// A restore begins with `reporting migrate` in the environment of a backup.
+func TestHistory_TheBackupsUserMayMigrate(t *testing.T) {
+	t.Parallel()
+	e := &testenv.ArchiveEnv{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
+	e.Database = e.ClickHouse.NewDatabase(t)
+
+	applied, err := migrate(t.Context(), e.OpenAs(stack.BackupUser), e.OpenArchive())
+
+	if err != nil || len(applied) == 0 {
+		t.Errorf("%v %v", applied, err)
+	}
+}
+
 // fixMessage is in the log once when somebody has to fix something.
 const fixMessage = "ClickHouse cannot be used until this is fixed"
 

@@ -146,11 +146,8 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 
 // withUncheckedStores does the same whatever ClickHouse's database is.
 func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) (err error) {
-	var settings settings
-	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
-		return err
-	}
-	if err := settings.readBooksKeys(); err != nil {
+	settings, err := loadSettings(c)
+	if err != nil {
 		return err
 	}
 	s := stores{log: settings.Log.Logger(c.ErrOrStderr()), deliver: settings.Deliver, booksKeys: settings.ClickHouse.BooksKeys}
@@ -162,18 +159,36 @@ func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx
 	}
 
 	if redis {
-		if s.ledger, err = ledger.Open(c.Context(), settings.Redis.Ledger(settings.Environment, s.log)); err != nil {
-			return fmt.Errorf("open the ledger: %w", err)
-		}
-		defer func() { err = errors.Join(err, s.ledger.Close()) }()
-		if _, err = s.ledger.Lifecycle.ServerTime(c.Context()); err != nil { // the ledger knows Redis's time from here on
+		if s.ledger, err = settings.openLedger(c.Context(), s.log); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, s.ledger.Close()) }()
 	}
 	if redis && clickHouse {
 		s.archive.UseHead(s.ledger.Books.Head)
 	}
 	return work(c.Context(), s)
+}
+
+// loadSettings reads the settings file of a command, and the keys of the books.
+func loadSettings(c *cobra.Command) (*settings, error) {
+	s := &settings{}
+	if err := config.Load(c.Flag(configFlag).Value.String(), s); err != nil {
+		return nil, err
+	}
+	return s, s.readBooksKeys()
+}
+
+// openLedger opens the ledger, which knows Redis's time from here on.
+func (s *settings) openLedger(ctx context.Context, log *slog.Logger) (*ledger.Ledger, error) {
+	l, err := ledger.Open(ctx, s.Redis.Ledger(s.Environment, log))
+	if err != nil {
+		return nil, fmt.Errorf("open the ledger: %w", err)
+	}
+	if _, err := l.Lifecycle.ServerTime(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 func accessCommand(use string, run func(c *cobra.Command, name string, roles auth.Roles) error) *cobra.Command {

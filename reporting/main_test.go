@@ -53,6 +53,34 @@ func settingsWith(t *testing.T, old, replacement string) string {
 	return path
 }
 
+// settingsFor is the delivered one with the addresses of an environment and of ClickHouse, for commands that run in
+// this process.
+func settingsFor(t *testing.T, e *testenv.ArchiveEnv, clickHouse string) string {
+	t.Helper()
+	content, err := os.ReadFile(settingsFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
+	for variable, value := range map[string]string{
+		"${ENVIRONMENT:-production}":               "sandbox",
+		"${REDIS_URL:-redis://127.0.0.1:6379}":     e.ConfigFor(stack.ReportingUser).URL,
+		"${PARTITIONS:-16}":                        fmt.Sprint(testenv.Partitions),
+		"${CLICKHOUSE_URL:-http://127.0.0.1:8123}": clickHouse,
+		"${CLICKHOUSE_DATABASE:-}":                 e.Database,
+	} {
+		if strings.Count(text, variable) != 1 {
+			t.Fatalf("configs/reporting.yaml does not have %s once", variable)
+		}
+		text = strings.Replace(text, variable, value, 1)
+	}
+	path := filepath.Join(t.TempDir(), "reporting.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // freeAddr is an address that no outgoing connection of another test can take.
 func freeAddr(t *testing.T) string {
 	t.Helper()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,41 +18,54 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
 
-// Where a command that only reads finds ClickHouse without a settings file: flag, environment, else the engine.
-const (
-	clickHouseFlag     = "clickhouse-url"
-	clickHouseVariable = "CLICKHOUSE_URL"
-	embeddedEngine     = "http://127.0.0.1:8123"
-)
-
-func addArchiveFlags(c *cobra.Command, s *archive.Settings) {
-	c.Flags().StringVar(&s.URL, clickHouseFlag, "", "where ClickHouse is (default: $"+clickHouseVariable+", else "+embeddedEngine+")")
-	c.Flags().StringVar(&s.Database, "database", archive.DefaultDatabase, "its database")
-}
-
-func openArchive(s archive.Settings) (*archive.Archive, error) {
-	if s.URL == "" {
-		named, err := config.Variable(clickHouseVariable)
-		if err != nil {
-			return nil, err
-		}
-		s.URL = cmp.Or(named, embeddedEngine)
+// withHistory opens ClickHouse for a command that reads there and nowhere else. It checks that the database is
+// this environment's ledger's, with nothing missing there, and lets booked reports compare the books with the
+// head of their log. While Redis does not answer it goes on, and says what is not checked.
+func withHistory(c *cobra.Command, work func(ctx context.Context, a *archive.Archive) error) (err error) {
+	ctx := c.Context()
+	s, err := loadSettings(c)
+	if err != nil {
+		return err
 	}
-	return archive.Open(s)
+	a, err := archive.Open(s.ClickHouse)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.Close() }() // only read
+
+	l, err := s.openLedger(ctx, s.Log.Logger(c.ErrOrStderr()))
+	if errors.Is(err, delivery.ErrUnavailable) {
+		fmt.Fprintf(c.ErrOrStderr(), withoutRedis, s.Environment, err)
+		if err := a.CheckEnvironment(ctx, s.Environment); err != nil {
+			return err
+		}
+		return work(ctx, a)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // only read
+
+	a.UseHead(l.Books.Head)
+	if err := checkHistory(ctx, l, a); err != nil {
+		return err
+	}
+	return work(ctx, a)
 }
+
+const withoutRedis = "Redis does not answer. Checked is only that the database belongs to %s, and that the books' log has no gap and no foreign rows; " +
+	"not to which ledger the database belongs, and not whether the log's last entries are there: %v\n"
 
 type reportOptions struct {
-	values  reports.Values
-	format  string
-	output  string
-	archive archive.Settings
+	values reports.Values
+	format string
+	output string
 }
 
 func newReportCommand() *cobra.Command {
@@ -76,7 +90,7 @@ func newReportCommand() *cobra.Command {
 	f.StringVar(&o.values.AsOf, "as-of", "", "closed months as of the end of this day")
 	f.StringVar(&o.format, "format", "", "table, csv, csv-comma, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
 	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
-	addArchiveFlags(c, &o.archive)
+	addConfigFlag(c)
 	return c
 }
 
@@ -99,22 +113,19 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	if err != nil {
 		return err
 	}
-	a, err := openArchive(o.archive)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = a.Close() }() // only read
-	progress, done := showProgress(c.ErrOrStderr(), r.Name, o.output == "" && terminal(c.OutOrStdout()))
-	write := func(w io.Writer) error {
-		_, err := r.Run(c.Context(), a, p, format.Sink(w), progress)
-		done()
-		return err
-	}
-	if o.output == "" {
-		err = write(c.OutOrStdout())
-	} else {
-		err = writeFile(o.output, write)
-	}
+	err = withHistory(c, func(ctx context.Context, a *archive.Archive) error {
+		progress, done := showProgress(c.ErrOrStderr(), r.Name, o.output == "" && terminal(c.OutOrStdout()))
+		write := func(w io.Writer) error {
+			_, err := r.Run(ctx, a, p, format.Sink(w), progress)
+			done()
+			return err
+		}
+		if o.output == "" {
+			return write(c.OutOrStdout())
+		}
+		return writeFile(o.output, write)
+	})
+
 	switch ended := c.Context().Err() != nil; {
 	case err == nil:
 		return nil
@@ -123,7 +134,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	case ended:
 		return errors.New("interrupted, the report is not complete")
 	case errors.Is(err, delivery.ErrUnavailable):
-		return fmt.Errorf("%w\nIs ClickHouse there? --%s and $%s say where; `go run ./internal/devclickhouse` starts the embedded one", err, clickHouseFlag, clickHouseVariable)
+		return fmt.Errorf("%w\nIs ClickHouse there? clickhouse.url ($CLICKHOUSE_URL) says where; `go run ./internal/devclickhouse` starts the embedded one", err)
 	}
 	return explainFlags(err)
 }
@@ -229,7 +240,6 @@ var auditFlags = map[string]string{
 
 func newAuditCommand() *cobra.Command {
 	var limit uint32
-	var source archive.Settings
 	c := newCommand("audit", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		s := url.Values{}
 		for name := range auditFlags {
@@ -238,26 +248,23 @@ func newAuditCommand() *cobra.Command {
 		if wrong := reports.ParamErrors(archive.AuditSearch(s, time.Now())); len(wrong) > 0 {
 			return explainFlags(wrong)
 		}
-		a, err := openArchive(source)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = a.Close() }() // only read
-		found, err := a.AuditEntries(c.Context(), s, int(limit))
-		if err != nil {
-			return err
-		}
-		if len(found) == int(limit) {
-			fmt.Fprintf(c.ErrOrStderr(), "only the newest %d are shown; narrow the search, or give a higher --limit\n", limit)
-		}
-		return writeAudit(c.OutOrStdout(), found)
+		return withHistory(c, func(ctx context.Context, a *archive.Archive) error {
+			found, err := a.AuditEntries(ctx, s, int(limit))
+			if err != nil {
+				return err
+			}
+			if len(found) == int(limit) {
+				fmt.Fprintf(c.ErrOrStderr(), "only the newest %d are shown; narrow the search, or give a higher --limit\n", limit)
+			}
+			return writeAudit(c.OutOrStdout(), found)
+		})
 	})
 	f := c.Flags()
 	for name, usage := range auditFlags {
 		f.String(name, "", usage)
 	}
 	f.Uint32Var(&limit, "limit", 1000, "how many entries at most, the newest")
-	addArchiveFlags(c, &source)
+	addConfigFlag(c)
 	return c
 }
 

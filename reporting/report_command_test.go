@@ -11,29 +11,21 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
 )
 
-// archiveWith is a migrated database with so many orders in November 2026, one
-// every 8 s, and the flags that lead there.
-func archiveWith(t *testing.T, e *testserver.ClickHouse, orders int) (flags []string) {
+// archiveWith is an environment with so many orders in November 2026, one every 8 s, and the flags that lead there.
+func archiveWith(t *testing.T, orders int) (e *testenv.ArchiveEnv, flags []string) {
 	t.Helper()
-	database := e.NewDatabase(t)
-	a, err := archive.Open(archive.Settings{URL: e.URL, Database: database})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	if _, err := a.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, external_order_id, external_store_id, store_name, status, created_at, payment_type, order_amount)
+	e = testenv.NewArchive(t)
+	e.ClickHouse.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, external_order_id, external_store_id, store_name, status, created_at, payment_type, order_amount)
 		SELECT reinterpretAsUUID(sipHash128(number %% 10)), toDate(created_at), reinterpretAsUUID(sipHash128(number, 1)), 1, toString(number), 'moda', 'Köşe', 'Searching',
-			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 8) AS created_at, 'Cash', 0.05 FROM numbers(%d)`, database, orders))
-	return []string{"--clickhouse-url", e.URL, "--database", database}
+			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 8) AS created_at, 'Cash', 0.05 FROM numbers(%d)`, e.Database, orders))
+	return e, []string{"--config", settingsFor(t, e, e.ClickHouse.URL)}
 }
 
 // runReport is `reporting report ARGS` in this process.
@@ -44,7 +36,7 @@ func runReport(t *testing.T, args ...string) (out, said string, err error) {
 
 func TestReport_WritesEveryFormat(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testserver.SharedClickHouse(t), 20)
+	_, flags := archiveWith(t, 20)
 	dir := t.TempDir()
 	november := append(flags, "order-ledger", "--from", "2026-11-01", "--to", "2026-11-30")
 	for format, c := range map[string]struct{ begins, holds string }{
@@ -86,11 +78,15 @@ func TestReport_WritesEveryFormat(t *testing.T) {
 
 func TestReport_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	e := testserver.SharedClickHouse(t)
-	bare := e.NewDatabase(t)
-	e.Exec(t, "CREATE DATABASE "+bare)
+	e, flags := archiveWith(t, 1)
+	at := strings.Join(flags, " ")
 	dir := t.TempDir()
-	october := "order-ledger --from 2025-10-01 --to 2025-10-31 " + strings.Join(archiveWith(t, e, 1), " ")
+	october := "order-ledger --from 2025-10-01 --to 2025-10-31 " + at
+	bare := *e
+	bare.Database = e.ClickHouse.NewDatabase(t)
+	e.ClickHouse.Exec(t, "CREATE DATABASE "+bare.Database)
+	missing := bare
+	missing.Database = "nowhere"
 	for _, c := range []struct{ args, want string }{
 		{october + " --as-of 2025-12-01", "--as-of: October 2025 was not closed on 1 Dec 2025"},
 		{october + " --as-of tomorrow --basis both", "--basis: is booked or known"},
@@ -100,12 +96,13 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 		{"order-ledger --account me", `--account: "me" is neither the id of an account`},
 		{"order-ledger --format pdf", `format "pdf" is not one of table, csv, csv-comma, csv-plain, xlsx, json`},
 		{"order-ledger -o november.pdf", "november.pdf: the extension is none of .csv, .xlsx, .json and .txt; give --format"},
-		{"order-ledger --clickhouse-url http://127.0.0.1:9", "Is ClickHouse there?"},
-		{"order-ledger --clickhouse-url nowhere", "wanted is http://"},
-		{"order-ledger --clickhouse-url " + e.URL + " --database nowhere", "reporting migrate"},
-		{"control-totals --clickhouse-url " + e.URL + " --database " + bare, "reporting migrate"},
-		{"order-ledger --clickhouse-url " + e.URL + " --format csv -o " + dir, "is a folder"},
-		{"order-ledger --clickhouse-url " + e.URL + " -o " + dir + "/no/such.csv", "no such file or directory"},
+		{"order-ledger --config " + settingsFor(t, e, "http://127.0.0.1:9"), "Is ClickHouse there?"},
+		{"order-ledger --config " + settingsFor(t, e, "nowhere"), "wanted is http://"},
+		{"order-ledger --config " + settingsFor(t, &missing, e.ClickHouse.URL), "reporting migrate"},
+		{"control-totals --config " + settingsFor(t, &bare, e.ClickHouse.URL), "reporting migrate"},
+		{"order-ledger --config nowhere", "nowhere"},
+		{"order-ledger --format csv " + at + " -o " + dir, "is a folder"},
+		{"order-ledger " + at + " -o " + dir + "/no/such.csv", "no such file or directory"},
 	} {
 		out, _, err := runReport(t, strings.Fields(c.args)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) || out != "" && !strings.Contains(out, "Usage") {
@@ -123,12 +120,16 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name, "--clickhouse-url", p.URL, "--database", e.Database}
+	args := []string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name, "--config", settingsFor(t, e, p.URL)}
 	for want, person := range map[string]bool{"interrupted, " + name + " was not written": true, "Is ClickHouse there?": false} {
 		cmd := program(t, nil, args...)
 		partial, started := make(chan int, 100), make(chan struct{})
-		p.Handle(func(_ string, w http.ResponseWriter, r *http.Request, forward func()) {
+		p.Handle(func(statement string, w http.ResponseWriter, r *http.Request, forward func()) {
 			forward()
+			isReport := strings.Contains(statement, "toInt64(business_day)") // its first question
+			if !isReport {
+				return
+			}
 			files, _ := filepath.Glob(name + ".partial-*")
 			partial <- len(files)
 			if person {
@@ -153,6 +154,71 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 		got, err := os.ReadFile(name)
 		if files, _ := os.ReadDir(filepath.Dir(name)); err != nil || string(got) != "old" || len(files) != 1 {
 			t.Errorf("%v, %.40q, beside it %v", err, got, files)
+		}
+	}
+}
+
+// Commands that only read refuse another ledger's database, as the others do.
+func TestReadCommands_RefuseAnotherLedgersDatabase(t *testing.T) {
+	t.Parallel()
+	e, other := testenv.NewArchive(t), &testenv.ArchiveEnv{Env: testenv.New(t)}
+	other.Database = e.Database
+	flags := []string{"--config", settingsFor(t, other, e.ClickHouse.URL)}
+
+	_, _, report := call(t, newReportCommand(), "", append(flags, "order-ledger")...)
+	_, _, audit := call(t, newAuditCommand(), "", flags...)
+
+	for name, err := range map[string]error{"report": report, "audit": audit} {
+		if !errors.Is(err, archive.ErrOtherOwner) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// While Redis is away there is a report all the same, with a note of what was not checked; but never from the other
+// environment's database.
+func TestReadCommands_SayWhatIsNotCheckedWithoutRedis(t *testing.T) {
+	t.Parallel()
+	e := testenv.NewArchive(t)
+	variables := append(variables(e), "REDIS_URL=redis://127.0.0.1:9")
+	for _, args := range [][]string{{"report", "order-ledger"}, {"audit"}} {
+		cmd := program(t, variables, append(args, "--config", settingsFile(t))...)
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil || len(out) == 0 || !strings.HasPrefix(said.String(), "Redis does not answer. Checked is only that the database belongs to sandbox") {
+			t.Errorf("%s: %v, wrote %q, said %s", args, err, out, said.String())
+		}
+
+		elsewhere := program(t, append(variables, "ENVIRONMENT=production"), append(args, "--config", settingsFile(t))...)
+		text, err := elsewhere.CombinedOutput()
+		if err == nil || !strings.Contains(string(text), "it is that of sandbox, and this is production") {
+			t.Errorf("%s in production: %v, said %s", args, err, text)
+		}
+	}
+}
+
+// A booked report is refused, as in the panel, when entries are missing at the end of the books' log, or
+// rows do not belong to it. What is known now needs no books.
+func TestReport_RefusesBooksThatWereTamperedWith(t *testing.T) {
+	t.Parallel()
+	e, shortened := testenv.NewArchive(t), testenv.NewArchive(t)
+	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".journal (text, key_id, signature) VALUES ('nonsense', 'b1', 'x')")
+	keys := journal.NewKeys("sandbox", "b1", map[string][]byte{"b1": []byte(strings.Repeat("b", 32))}) // those of secrets
+	first, err := keys.Sign(`{"sequence":1,"previous":""}`)
+	testenv.Must(t, err)
+	second, err := keys.Sign(fmt.Sprintf(`{"sequence":2,"previous":%q}`, first.Seal()))
+	testenv.Must(t, err)
+	testenv.Must(t, shortened.Ledger.Books.MoveHead(t.Context(), "", second.Head(), time.Time{}))
+
+	for want, e := range map[string]*testenv.ArchiveEnv{"1 rows that do not belong to it": e, "entry 1 of the books' log is missing": shortened} {
+		said, err := run(t, e, e.ClickHouse.URL, "report", "order-ledger")
+		if err == nil || !strings.Contains(said, want) {
+			t.Errorf("booked: %v, said %s, want %s", err, said, want)
+		}
+		said, err = run(t, e, e.ClickHouse.URL, "report", "order-ledger", "--basis", "known")
+		if err != nil || !strings.HasPrefix(said, "\ufefforderId") {
+			t.Errorf("known: %v, said %s", err, said)
 		}
 	}
 }

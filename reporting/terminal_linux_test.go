@@ -43,7 +43,7 @@ func pseudoTerminal(t *testing.T) (keyboard, tty *os.File) {
 
 func TestReport_OnATerminalIsATable(t *testing.T) {
 	t.Parallel()
-	flags := archiveWith(t, testserver.SharedClickHouse(t), 3)
+	_, flags := archiveWith(t, 3)
 	screen, tty := pseudoTerminal(t)
 	c := newReportCommand()
 	c.SetOut(tty)

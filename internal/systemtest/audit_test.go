@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/testserver"
 )
 
 const ayseKey = "adm_the-key-that-only-ayse-has"
@@ -98,10 +96,9 @@ func testAuditAfterwards(t *testing.T, s *scenario) {
 // searchAudit is what `reporting audit` prints, with single blanks and without the requests' ids.
 func (s *scenario) searchAudit(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(testserver.Programs(t), "reporting"), append([]string{"audit", "--clickhouse-url", s.ClickHouseURL()}, args...)...)
-	out, err := cmd.Output()
+	out, err := s.Command(t, stack.ReportingUser, append([]string{"audit"}, args...)...)
 	must(t, err)
-	return requestID.ReplaceAllString(strings.Join(strings.Fields(string(out)), " "), " ")
+	return requestID.ReplaceAllString(strings.Join(strings.Fields(out), " "), " ")
 }
 
 var requestID = regexp.MustCompile(" [0-9a-f]{16} ")

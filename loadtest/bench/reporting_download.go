@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
@@ -96,7 +97,7 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 
 func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scope, rows int64) {
 	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), "report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path)
-	cmd.Env = append(os.Environ(), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+e.ClickHouseURL())
+	cmd.Env = append(os.Environ(), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+e.ClickHouseURL(), "REDIS_URL="+e.RedisURL(stack.ReportingUser))
 	took, peak := runWatched(ctx, cmd)
 	e.bench.addDownload(key, peak, took, rows, got(os.Stat(path)).Size())
 }

@@ -38,17 +38,41 @@ func (a *Archive) CheckOwner(ctx context.Context, o Owner) error {
 		return err
 	}
 	if current == nil {
-		return fmt.Errorf("database %s of clickhouse at %s: %w: it does not say to which ledger it belongs", a.database, a.address, ErrIncomplete)
+		return a.belongsToNobody()
 	}
 	return a.compareOwner(current, o)
 }
+
+// CheckEnvironment is what remains of CheckOwner while the ledger cannot be asked for its id: the database may
+// belong to any ledger of the environment.
+func (a *Archive) CheckEnvironment(ctx context.Context, environment string) error {
+	current, err := a.owner(ctx)
+	if err != nil {
+		return err
+	}
+	if current == nil {
+		return a.belongsToNobody()
+	}
+	if current.Environment != environment {
+		return fmt.Errorf("database %s of clickhouse at %s: %w: it is that of %s, and this is %s. %s",
+			a.database, a.address, ErrOtherOwner, current.Environment, environment, ownDatabaseAdvice)
+	}
+	return nil
+}
+
+// belongsToNobody returns the error of a database that does not say whose it is.
+func (a *Archive) belongsToNobody() error {
+	return fmt.Errorf("database %s of clickhouse at %s: %w: it does not say to which ledger it belongs", a.database, a.address, ErrIncomplete)
+}
+
+const ownDatabaseAdvice = "Give each environment a database of its own (clickhouse.database, CLICKHOUSE_DATABASE), and check REDIS_URL and CLICKHOUSE_URL"
 
 func (a *Archive) compareOwner(current *owned, o Owner) error {
 	if current.Owner == o {
 		return nil
 	}
 
-	advice := "Give each environment a database of its own (clickhouse.database, CLICKHOUSE_DATABASE), and check REDIS_URL and CLICKHOUSE_URL"
+	advice := ownDatabaseAdvice
 	if current.Environment == o.Environment {
 		advice += fmt.Sprintf(". Only if this ledger takes the place of that one, which was lost without a backup: `reporting migrate --take-over %s`", current.Ledger)
 	}
