@@ -113,6 +113,7 @@ type panel struct {
 	admin       *admin.Client
 	tracking    delivery.TrackingKeys
 	books       journal.Keys
+	targets     []string // the names in deliver.targets
 	log         *slog.Logger
 	registry    prometheus.Registerer
 	gate        *auth.Gate       // nil until there are listeners
@@ -152,6 +153,9 @@ func (s *panelSettings) mistakes() error {
 func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel, error) {
 	p := &panel{settings: s.Panel, environment: s.Environment, books: s.ClickHouse.BooksKeys, log: log, registry: reg,
 		proxyHeaders: service.NewMetrics(reg, nil).Counter("reporting_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header.")}
+	for _, target := range s.Deliver.Targets {
+		p.targets = append(p.targets, target.Name)
+	}
 	p.closed.Store(1)
 	var err error
 	if p.people, err = auth.FromEnvironment(); err != nil {
@@ -203,6 +207,7 @@ func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() b
 	admin.New(shared, p.admin).Routes(mux)
 
 	payments := finance.New(shared, a, closing.New(l, a, p.books, p.log), p.admin)
+	payments.Targets = p.targets
 	p.payments = payments
 	payments.Routes(mux)
 	downloads := download.New(a, payments.Named, p.settings.Download, shared.Refuse, p.log, p.registry)

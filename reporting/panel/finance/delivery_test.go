@@ -103,6 +103,7 @@ func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
 	t.Cleanup(server.Close)
 	e.gateway = server.URL
 	e.serve(e.Archive)
+	e.pages.Targets = []string{"erp", "archive"}
 	at := time.Date(2026, 11, 3, 4, 0, 0, 0, time.UTC)
 	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{
 		{Target: "erp", Name: "2026-11-02-daily", Version: 1, ChangedAt: at, DueAt: at, Folder: "2026-11-02-daily-2", Manifest: "0123456789abcdef", DeliveredAt: at, AnnouncedAt: at.Add(time.Minute)},
@@ -127,5 +128,35 @@ func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
 	}
 	if n := strings.Count(pending, "2026-10-closing"); n != 2 || strings.Contains(pending+delivered, "2099") || strings.Contains(delivered, "closing") {
 		t.Errorf("pending: %s\ndelivered: %s", pending, delivered)
+	}
+}
+
+// What a target did not get before it was taken out of deliver.targets is pending no longer. The page says how much
+// it is. What such a target got, or is still announced, is shown like that of others.
+func TestDelivery_CountsWhatATargetThatIsGoneDidNotGet(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.pages.Targets = []string{"erp"}
+	at := time.Date(2026, 11, 3, 4, 0, 0, 0, time.UTC)
+	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{
+		{Target: "gone", Name: "2026-10-31-daily", Version: 1, ChangedAt: at, DueAt: at, Folder: "2026-10-31-daily", DeliveredAt: at, AnnouncedAt: at},
+		{Target: "gone", Name: "2026-11-01-daily", Version: 1, ChangedAt: at, DueAt: at, Folder: "2026-11-01-daily", DeliveredAt: at, Error: "the gateway refuses"},
+		{Target: "gone", Name: "2026-11-02-daily", Version: 1, ChangedAt: at, DueAt: at, Error: "the target does not answer"},
+		{Target: "gone", Name: "2026-10-closing-000002", Version: 1, ChangedAt: at, DueAt: at},
+		{Target: "gone before", Name: "2026-10-closing-000002", Version: 1, ChangedAt: at, DueAt: at},
+		{Target: "erp", Name: "2026-10-closing-000002", Version: 1, ChangedAt: at, DueAt: at},
+	}))
+
+	a := e.browser("ayse").Page(deliveryPath)
+
+	section := func(id string) string { return testenv.Words(a.ByID(id).Parent) }
+	if text := section("pending"); strings.Count(text, "2026-") != 2 || !strings.Contains(text, "2026-10-closing-000002erp") || !strings.Contains(text, "2026-11-01-dailygone") {
+		t.Errorf("pending: %s", text)
+	}
+	if text := section("dropped"); !strings.HasSuffix(text, "gone: 2 sets of filesgone before: 1 set of files") {
+		t.Errorf("dropped: %s", text)
+	}
+	if text := section("sets"); !strings.Contains(text, "2026-10-31-dailygone") {
+		t.Errorf("delivered: %s", text)
 	}
 }

@@ -49,6 +49,10 @@ const (
 // Pages are the payments as finance sees them.
 type Pages struct {
 	*layout.Pages
+
+	// Targets are the names in deliver.targets. It is set before the first request.
+	Targets []string
+
 	archive *archive.Archive
 	books   *closing.Books
 	tasks   *closing.Tasks

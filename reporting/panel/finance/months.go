@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -451,16 +452,15 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 		Receiver admin.FinanceReceiver
 		Typed    string
 		Secret   string
-		Pending  []archive.DeliverySet // what targets do not have yet, the oldest first
-		Sets     []archive.DeliverySet // the latest that targets have
-		Unread   bool                  // ClickHouse, which knows them, does not answer
+		deliveriesShown
+		Unread bool // ClickHouse, which knows them, does not answer
 	}{booksView: newBooksView(r, deliveryPath), Secret: secret}
 	var err error
 	if v.Receiver, err = p.admin.FinanceWebhook(r.Context()); secret != "" && err != nil {
 		v.Lost, err = true, nil // the secret is shown only once
 	}
 	all, unread := p.archive.DeliverySets(r.Context())
-	v.Pending, v.Sets = deliveriesShown(all, time.Now())
+	v.deliveriesShown = p.sortDeliveries(all, time.Now())
 	if v.Unread = errors.Is(unread, delivery.ErrUnavailable); err == nil && !v.Unread {
 		err = unread
 	}
@@ -470,24 +470,47 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 	return p.showBooks(w, r, "delivery", "Delivery", v, &v.Lost, err, refused)
 }
 
-// deliveriesShown returns what is due and not delivered, or whose announcement fails, the oldest first, and the
-// latest of what is delivered. Sets without a target are not shown: nothing of them is delivered.
-func deliveriesShown(all []archive.DeliverySet, now time.Time) (pending, delivered []archive.DeliverySet) {
+// deliveriesShown is what the page Delivery shows of the sets of files.
+type deliveriesShown struct {
+	Pending []archive.DeliverySet // due and not delivered, or failing to be announced; the oldest first
+	Sets    []archive.DeliverySet // the latest that were delivered
+	Dropped []droppedTarget       // by name
+}
+
+// droppedTarget is a target that deliver.targets does not name any more, with the number of its sets that were
+// not delivered. They never will be, unless it is named again.
+type droppedTarget struct {
+	Name        string
+	Undelivered int
+}
+
+// sortDeliveries sorts the sets of all targets. Sets without a target are not shown: nothing of them is delivered.
+func (p *Pages) sortDeliveries(all []archive.DeliverySet, now time.Time) deliveriesShown {
+	var shown deliveriesShown
+	undelivered := map[string]int{} // by dropped target
 	for _, set := range all {
 		isDelivered := !set.DeliveredAt.IsZero()
 		isFailing := set.Error != ""
+		isDropped := !slices.Contains(p.Targets, set.Target)
 		switch {
 		case set.Target == "":
 		case isDelivered && !isFailing:
-			delivered = append(delivered, set)
+			shown.Sets = append(shown.Sets, set)
+		case isDropped && !isDelivered:
+			undelivered[set.Target]++
 		case !set.DueAt.After(now):
-			pending = append(pending, set)
+			shown.Pending = append(shown.Pending, set)
 		}
 	}
 
-	slices.SortStableFunc(pending, func(a, b archive.DeliverySet) int { return a.DueAt.Compare(b.DueAt) })
-	slices.SortStableFunc(delivered, func(a, b archive.DeliverySet) int { return b.DeliveredAt.Compare(a.DeliveredAt) })
-	return pending[:min(len(pending), rowsShown)], delivered[:min(len(delivered), rowsShown)]
+	slices.SortStableFunc(shown.Pending, func(a, b archive.DeliverySet) int { return a.DueAt.Compare(b.DueAt) })
+	slices.SortStableFunc(shown.Sets, func(a, b archive.DeliverySet) int { return b.DeliveredAt.Compare(a.DeliveredAt) })
+	shown.Pending = shown.Pending[:min(len(shown.Pending), rowsShown)]
+	shown.Sets = shown.Sets[:min(len(shown.Sets), rowsShown)]
+	for _, name := range slices.Sorted(maps.Keys(undelivered)) {
+		shown.Dropped = append(shown.Dropped, droppedTarget{name, undelivered[name]})
+	}
+	return shown
 }
 
 func (p *Pages) setReceiver(w http.ResponseWriter, r *http.Request) error {
