@@ -68,11 +68,30 @@ var (
 )
 
 func (x *requestContext) accountInPath() error {
-	return idInPath(x, delivery.ParseAccountID, &x.account, errNoAccount)
+	if err := idInPath(x, delivery.ParseAccountID, &x.account, errNoAccount); err != nil {
+		return err
+	}
+	return x.checkFinance()
 }
 
 func (x *requestContext) ofFinance() error {
 	x.account = delivery.FinanceAccount
+	return x.checkFinance()
+}
+
+// errFinanceOnly refuses what only finance decides about its own receiver.
+var errFinanceOnly = delivery.Refuse(delivery.CodeForbidden,
+	"an operator's own key may not change finance's receiver; somebody with the role closer does, on the panel's page Delivery")
+
+// checkFinance refuses changes of finance's receiver, its secret and its events with a key of ADMIN_KEYS: such a
+// key speaks for an operator, and only closers may. The panel, which knows who is a closer, has ADMIN_KEY.
+func (x *requestContext) checkFinance() error {
+	isFinances := x.account == delivery.FinanceAccount
+	isOperators := x.keyName != ""
+	isChange := x.route.method != get
+	if isFinances && isOperators && isChange {
+		return errFinanceOnly
+	}
 	return nil
 }
 

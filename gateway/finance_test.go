@@ -195,3 +195,36 @@ func TestFinance_IsInTheAuditTrail(t *testing.T) {
 		}
 	}
 }
+
+// An operator's own key changes nothing of finance's receiver, wherever the API has it: who moves it gets finance's
+// events. It reads it, and does to vendors' receivers what it did before.
+//
+//rule:admin-api/put-finance-webhook
+func TestFinance_AnOperatorsKeyChangesNothingOfItsReceiver(t *testing.T) {
+	e := newEnv(t).withStore("")
+	e.g.adminKeys = append(e.g.adminKeys, namedKey("ayse", ayseKey))
+	asAyse := func(method, path, body string) answer {
+		return e.send(request{method: method, url: e.private + "/api/admin/v1" + path, token: ayseKey, body: body})
+	}
+	want(t, e.tryAdmin("PUT", "/finance/webhook", `{"url":"https://erp.example/"}`), 200, "")
+	secrets := func() string {
+		_, facts := e.stands(finance)
+		return fmt.Sprint(facts)
+	}
+	before := secrets()
+
+	const stolen = `{"url":"https://stolen.example/"}`
+	for _, c := range [][3]string{
+		{"PUT", "/finance/webhook", stolen}, {"DELETE", "/finance/webhook", ""}, {"POST", "/finance/reports/available", reportBody()},
+		{"PUT", webhookPath(finance), stolen}, {"PATCH", webhookPath(finance), `{"maxInFlight":3}`}, {"POST", webhookPath(finance) + "/rotate", ""},
+		{"POST", webhookPath(finance) + "/replay", `{"status":"undelivered"}`}, {"POST", webhookPath(finance) + "/test", ""},
+	} {
+		want(t, asAyse(c[0], c[1], c[2]), 403, "FORBIDDEN")
+	}
+
+	want(t, asAyse("GET", "/finance/webhook", ""), 200, "", "url", "https://erp.example/", "waitingEvents", 0)
+	if after := secrets(); after != before {
+		t.Errorf("finance's endpoint was\n%s\nand is\n%s", before, after)
+	}
+	want(t, asAyse("PUT", webhookPath(e.account), `{"url":"https://vendor.example/"}`), 200, "")
+}

@@ -132,7 +132,7 @@ func errorCodes(documents []*openapi3.T) (map[errorCode][]string, error) {
 			}
 			rows[name], apis[row] = row, append(apis[row], api)
 			if name == "FORBIDDEN" {
-				apis[row] = []string{"panel"}
+				apis[row] = append(apis[row], "panel")
 			}
 		}
 	}
