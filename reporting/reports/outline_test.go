@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -144,5 +145,38 @@ func TestOutline_RefusesSumsThatDoNotFit(t *testing.T) {
 	}
 	if _, err := ledger.Outline(t.Context(), a, period(t, "2026-11-01", "2026-11-12")); err == nil || !strings.Contains(err.Error(), "orderAmount") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A page keeps the sums of days and fleets in memory. Beyond a bound it is refused before it takes more.
+func TestOutline_RefusesMorePiecesThanAPageTakes(t *testing.T) {
+	t.Parallel()
+	e := testserver.SharedClickHouse(t)
+	a, database := newArchive(t, e)
+	insert := func(pieces int) {
+		e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, external_order_id, external_store_id, fleet_id, fleet_name, status,
+				created_at, delivered_at, ended_at, payment_type, order_amount)
+			SELECT reinterpretAsUUID(sipHash128(1)), toDate('2026-11-02'), reinterpretAsUUID(sipHash128(number, %d)), 1, toString(number), 'moda', reinterpretAsUUID(sipHash128(number, %d)), 'Hızlı Kurye', 'Delivered',
+				toDateTime64('2026-11-02 12:00:00', 3, 'Etc/GMT-3') AS created_at, created_at, created_at, 'Cash', 0.05 FROM numbers(%d)`, database, pieces, pieces, pieces))
+	}
+	p := period(t, "2026-11-01", "2026-11-30")
+	var before, after runtime.MemStats
+	insert(mostPieces)
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	o, err := collections.Outline(t.Context(), a, p, "fleetId", "fleetName")
+	noError(t, err)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	t.Log("a piece takes", (after.HeapAlloc-before.HeapAlloc)/mostPieces, "bytes")
+	if len(o.Pieces) != mostPieces || o.Rows != mostPieces {
+		t.Errorf("%d pieces of %d rows", len(o.Pieces), o.Rows)
+	}
+
+	insert(1)
+	_, err = collections.Outline(t.Context(), a, p, "fleetId", "fleetName")
+	var wrong ParamErrors
+	if !errors.As(err, &wrong) || wrong[0].Field != "to" || !strings.Contains(wrong[0].Message, "take the CSV, or a shorter period") {
+		t.Errorf("one more: %v", err)
 	}
 }

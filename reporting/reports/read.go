@@ -446,8 +446,13 @@ type Outline struct {
 	books  books
 }
 
+// mostPieces bounds what a page keeps in memory: a piece of the expected collections, the largest, takes
+// 750 bytes, so a page takes 45 MB. It is enough for a month of 1,900 fleets, and for a year of 160.
+const mostPieces = 60_000
+
 // Outline sums the report, each day (in fleet-statement: month) by the values of some
-// columns of texts, given by their keys. It lacks days without rows. Errors are Run's.
+// columns of texts, given by their keys. It lacks days without rows. Errors are Run's, and a ParamErrors for
+// a period of more than mostPieces.
 func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by ...string) (*Outline, error) {
 	b, _, err := booksOf(ctx, a, &p)
 	if err != nil {
@@ -459,6 +464,9 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	}
 	o := &Outline{Summary: r.nothing(), report: r, params: p, books: b}
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
+		if len(o.Pieces) == mostPieces {
+			return errTooManyPieces
+		}
 		var day int64
 		piece := Piece{By: make([]string, len(by)), Summary: r.nothing()}
 		targets := []any{&day}
@@ -483,6 +491,9 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	}
 	return o, nil
 }
+
+var errTooManyPieces = ParamErrors{{Field: "to",
+	Message: fmt.Sprintf("ends a period with more than %d sums of days and fleets, which a page does not take: take the CSV, or a shorter period", mostPieces)}}
 
 func (r *Report) outlineSQL(b books, by []string) (string, error) {
 	if r.Step == "" {
@@ -513,7 +524,7 @@ func (r *Report) outlineSQL(b books, by []string) (string, error) {
 		}
 	}
 	list := strings.Join(keys, ", ")
-	return "SELECT " + strings.Join(selected, ", ") + r.from(b) + " GROUP BY " + list + " ORDER BY " + list + settings + uncompiled, nil
+	return "SELECT " + strings.Join(selected, ", ") + r.from(b) + " GROUP BY " + list + " ORDER BY " + list + fmt.Sprintf(" LIMIT %d", mostPieces+1) + settings + uncompiled, nil
 }
 
 // Page reads rows of the report, in its order: at most limit, 1 to 1000, after
