@@ -60,6 +60,7 @@ func run(ctx context.Context) (err error) {
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:8123", "where to listen; loopback only")
 	flag.StringVar(&o.dataDir, "data", ".data/clickhouse", "folder of the tables; one engine at a time has it")
 	flag.DurationVar(&o.grace, "grace", 15*time.Second, "how long statements may go on after SIGTERM")
+	flag.StringVar(&o.users, "users", "", "a file with ClickHouse's users, in place of the one who may change all tables: whoever comes in is its user default (tests of rights)")
 	flag.BoolVar(&o.dieWithParent, "die-with-parent", false, "stop when the process that started this one has gone")
 	flag.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
@@ -90,6 +91,7 @@ type options struct {
 	grace         time.Duration
 	key           string // what changes need, as the password of the user default; empty: nothing
 	dieWithParent bool
+	users         string // a file in place of engineSettings; empty: these
 }
 
 // maxQueries is the number of statements that run at once; further ones wait.
@@ -120,6 +122,9 @@ func serve(ctx context.Context, o options) error {
 		return err
 	}
 	defer lock.Close()
+	if err := o.writeEngineFile(); err != nil {
+		return err
+	}
 	// Before the engine starts: a port that is taken is reported at once.
 	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
@@ -183,6 +188,19 @@ func workNowhere(dataDir string) error {
 	return errors.Join(os.Chdir(dir), os.Remove(dir))
 }
 
+// writeEngineFile writes the engine's configuration into the data folder.
+func (o *options) writeEngineFile() error {
+	settings := engineSettings
+	if o.users != "" {
+		var err error
+		settings, err = os.ReadFile(o.users)
+		if err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(o.dataDir, engineFile), settings, 0o600)
+}
+
 // openDataDir creates the folder and locks it for this process: lock, engine.xml,
 // clickhouse/ with the tables.
 func openDataDir(dir string) (lock *os.File, err error) {
@@ -197,9 +215,7 @@ func openDataDir(dir string) (lock *os.File, err error) {
 		holder, _ := os.ReadFile(path) // without it the message is only less exact
 		err = fmt.Errorf("the data folder is in use: %s, by process %s (%w)", dir, strings.TrimSpace(string(holder)), err)
 	} else {
-		err = errors.Join(
-			os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600),
-			os.WriteFile(filepath.Join(dir, engineFile), engineSettings, 0o600))
+		err = os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600)
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())

@@ -52,7 +52,7 @@ func (e *reportingEnv) askClosedYear(ctx context.Context) {
 		e.bench.repeat("closing.year."+name, short(e.bench, 5, 2), func() { e.fetch(ctx, name, year) })
 	}
 	e.bench.repeat("closing.year.sums", short(e.bench, 5, 2), func() {
-		e.ask(ctx, fmt.Sprintf(`SELECT fleet_id, sum(delivered), sum(cash_expected), sum(card_expected), sum(prepaid_amount) FROM delivery.booked_days
+		e.ask(ctx, fmt.Sprintf(`SELECT fleet_id, sum(delivered), sum(cash_expected), sum(card_expected), sum(prepaid_amount) FROM delivery_finance.booked_days
 			WHERE day BETWEEN '%s' AND '%s' GROUP BY fleet_id FORMAT Null`, yearFirst, yearLast))
 	})
 }

@@ -131,6 +131,7 @@ func (e *reportingEnv) verifyExport(ctx context.Context, database string) {
 	changes := int64(orders * changesPerOrder)
 	e.bench.add("export.wrong", differences(found, []int64{int64(orders), kurus, changes, changes}))
 	e.ask(ctx, "DROP DATABASE "+database+" SYNC")
+	e.ask(ctx, "DROP DATABASE "+database+"_finance SYNC")
 }
 
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {

@@ -401,6 +401,10 @@ func (l layout) physical(t *table) string {
 	return l.local(t.name)
 }
 
+// FinanceDatabase is the name of the database with the views that people read with SQL, beside the one
+// with the tables.
+func FinanceDatabase(database string) string { return database + "_finance" }
+
 func (l layout) onCluster() string {
 	if l.cluster == "" {
 		return ""
@@ -471,6 +475,7 @@ func (l layout) newTemplate(name string) *template.Template {
 		"local": l.local, "onCluster": l.onCluster, "replacing": l.replacing, "appended": l.appended, "shared": l.shared,
 		"durability": l.durability, "distributed": l.distributed, "literal": literal,
 		"database": func() string { return "`" + l.database + "`" }, // for a view that calls another one with parameters
+		"finance":  func() string { return "`" + FinanceDatabase(l.database) + "`" },
 	}).Option("missingkey=error")
 }
 

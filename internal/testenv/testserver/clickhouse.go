@@ -23,6 +23,7 @@ type ClickHouse struct {
 	URL string // http://127.0.0.1:port; stays the same over Kill and Start
 
 	program *stack.Program // nil: the shared one
+	args    []string       // the program's, to which StartAs adds
 }
 
 // newClickHouse starts an engine with its tables in dir; its log is beside them. The
@@ -34,6 +35,7 @@ func newClickHouse(ctx context.Context, dir, programs string) (*ClickHouse, erro
 		Name: "clickhouse", Path: filepath.Join(programs, "devclickhouse"), Log: dir + ".log", Ready: url + "/ping",
 		Args: []string{"-addr", addr, "-data", dir, "-grace", "5s", "-die-with-parent"},
 	}}
+	c.args = c.program.Args
 	return c, c.start(ctx)
 }
 
@@ -87,6 +89,7 @@ func (c *ClickHouse) NewDatabase(t testing.TB) string {
 	t.Cleanup(func() {
 		if c.program == nil { // a dedicated one takes its databases along
 			c.Exec(t, "DROP DATABASE IF EXISTS "+name)
+			c.Exec(t, "DROP DATABASE IF EXISTS "+name+"_finance") // its views
 		}
 	})
 	return name

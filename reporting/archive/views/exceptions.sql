@@ -2,9 +2,8 @@
 -- One row per order and kind, and per report in the case of LateDelivery: a Delivered after any
 -- other end.
 
-CREATE OR REPLACE VIEW exceptions {{onCluster}} AS
-SELECT * FROM
-(
+{{- /* What is to be looked at in orders as they are now: all of it, or that of the parameters. */}}
+{{- define "live_exceptions"}}
     SELECT
         found.1 AS kind, found.2 AS reason,
         account_id, order_id, external_order_id, external_store_id, store_name, fleet_id, fleet_name,
@@ -25,8 +24,10 @@ SELECT * FROM
         if(payment_type = '',
             ('PaymentTypeMissing', 'no payment type was given: nothing is expected'), ('', ''))
     ]) AS found
+    {{- if eq . "narrowed"}}
     WHERE business_day BETWEEN {from:Date} AND {to:Date}
         AND {{template "narrowed"}}
+    {{- end}}
     UNION ALL
     SELECT
         'LateDelivery', 'a delivery was reported after the order had failed or been cancelled: the amount may have been collected',
@@ -36,35 +37,33 @@ SELECT * FROM
     FROM
     (
         SELECT * FROM orders FINAL
-        WHERE business_day BETWEEN {from:Date} AND {to:Date}
+        WHERE {{if eq . "narrowed"}}business_day BETWEEN {from:Date} AND {to:Date}
             AND {{template "narrowed"}}
-            AND (account_id, business_day, order_id) GLOBAL IN
+            AND {{end}}(account_id, business_day, order_id) GLOBAL IN
             (
-                SELECT account_id, business_day, order_id FROM late_deliveries
+                SELECT account_id, business_day, order_id FROM late_deliveries{{if eq . "narrowed"}}
                 WHERE business_day BETWEEN {from:Date} AND {to:Date}
-                    AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String}))
+                    AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})){{end}}
             )
     ) AS ended
     GLOBAL INNER JOIN
     (
-        SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL
+        SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL{{if eq . "narrowed"}}
         WHERE business_day BETWEEN {from:Date} AND {to:Date}
-            AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String}))
+            AND ({account:String} = '' OR account_id = toUUIDOrZero({account:String})){{end}}
     ) AS late USING (account_id, business_day, order_id)
+{{- end}}
+
+CREATE OR REPLACE VIEW exceptions {{onCluster}} AS
+SELECT * FROM
+(
+    {{template "live_exceptions" "narrowed"}}
 )
 SETTINGS do_not_merge_across_partitions_select_final = 1
 COMMENT 'Orders to look at before the sums are settled, one row per order and kind. SELECT * FROM exceptions(from=''2026-11-01'', to=''2026-11-30'', account='''', fleet='''', store='''') ORDER BY created_at, order_id, kind, reported_at';
 
-{{- define "exceptions"}}
-SELECT
-    found.1 AS kind, found.2 AS reason, r.account_id AS account_id, r.order_id AS order_id, r.external_order_id AS external_order_id,
-    r.external_store_id AS external_store_id, r.store_name AS store_name, r.fleet_id AS fleet_id, r.fleet_name AS fleet_name,
-    r.status AS status, r.failure_reason AS failure_reason, r.created_at AS created_at, r.ended_at AS ended_at, r.reported_at AS reported_at,
-    r.payment_type AS payment_type, r.order_amount AS order_amount, r.collection_amount AS collection_amount,
-    r.cancel_reason AS cancel_reason, r.courier_name AS courier_name,
-    {{template "corrected" .}},
-    {{if eq . "booked"}}r.posted_day{{else}}r.business_day{{end}} AS booked_day, r.entry AS entry
-FROM ({{if eq . "booked"}}{{template "rows" "booked, late deliveries too"}}{{else}}{{template "rows" .}}{{end}}) AS r
+{{- /* What is to be looked at in rows r that were booked. */}}
+{{- define "found_in_rows" -}}
 ARRAY JOIN arrayFilter(f -> f.1 != '', [
     if(r.sign = 0,
         ('LateDelivery', 'a delivery was reported after the order had failed or been cancelled: the amount may have been collected'), ('', '')),
@@ -82,6 +81,19 @@ ARRAY JOIN arrayFilter(f -> f.1 != '', [
         ('PaymentTypeMissing', 'no payment type was given: nothing is expected'), ('', ''))
 ]) AS found
 WHERE r.sign >= 0
+{{- end}}
+
+{{- define "exceptions"}}
+SELECT
+    found.1 AS kind, found.2 AS reason, r.account_id AS account_id, r.order_id AS order_id, r.external_order_id AS external_order_id,
+    r.external_store_id AS external_store_id, r.store_name AS store_name, r.fleet_id AS fleet_id, r.fleet_name AS fleet_name,
+    r.status AS status, r.failure_reason AS failure_reason, r.created_at AS created_at, r.ended_at AS ended_at, r.reported_at AS reported_at,
+    r.payment_type AS payment_type, r.order_amount AS order_amount, r.collection_amount AS collection_amount,
+    r.cancel_reason AS cancel_reason, r.courier_name AS courier_name,
+    {{template "corrected" .}},
+    {{if eq . "booked"}}r.posted_day{{else}}r.business_day{{end}} AS booked_day, r.entry AS entry
+FROM ({{if eq . "booked"}}{{template "rows" "booked, late deliveries too"}}{{else}}{{template "rows" .}}{{end}}) AS r
+{{template "found_in_rows"}}
 {{- end}}
 
 CREATE OR REPLACE VIEW exceptions_booked {{onCluster}} AS

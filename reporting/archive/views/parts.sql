@@ -15,8 +15,13 @@
     AND ({store:String} = '' OR external_store_id = {store:String})
 {{- end}}
 
+{{- /* Which batches count: up to the parameter as_of, or all. GLOBAL: one server of a cluster says so for all of them. */}}
 {{- define "sealed" -}}
-batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction') AND toDate(at) <= {as_of:Date})
+batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction') AND toDate(at) <= {as_of:Date})
+{{- end}}
+
+{{- define "sealed_by_now" -}}
+batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))
 {{- end}}
 
 {{- define "open_from" -}}
@@ -52,7 +57,7 @@ SELECT account_id, business_day, order_id, toUInt32(0) AS entry, toInt8(0) AS si
 FROM
 (
     SELECT * FROM orders FINAL
-    WHERE {{template "open_narrowed"}} AND (account_id, business_day, order_id) GLOBAL IN
+    WHERE {{if eq . "narrowed"}}{{template "open_narrowed"}} AND {{end}}(account_id, business_day, order_id) GLOBAL IN
         (
             SELECT account_id, business_day, order_id FROM late_deliveries WHERE business_day >= {{template "open_from"}}
         )
@@ -68,7 +73,7 @@ SELECT {{template "columns"}} FROM closed_orders
 WHERE {{template "sealed"}} AND {{template "narrowed"}}
 {{- if ne . "known"}} AND posted_day BETWEEN {from:Date} AND {to:Date}
 UNION ALL
-SELECT {{template "columns"}} FROM ({{template "open" "narrowed"}}{{if ne . "booked"}} UNION ALL {{template "open_late"}}{{end}})
+SELECT {{template "columns"}} FROM ({{template "open" "narrowed"}}{{if ne . "booked"}} UNION ALL {{template "open_late" "narrowed"}}{{end}})
 WHERE posted_day BETWEEN {from:Date} AND {to:Date}
 {{- else}} AND sign >= 0 AND business_day BETWEEN {from:Date} AND {to:Date}
     AND (order_id, entry) GLOBAL NOT IN (SELECT order_id, entry FROM closed_orders WHERE sign = -1 AND {{template "sealed"}})

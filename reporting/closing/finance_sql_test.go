@@ -1,0 +1,90 @@
+package closing
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/reports"
+)
+
+// countAndSum returns the number of rows of a report that was written as plain CSV, and the sum of a column.
+func countAndSum(t *testing.T, text, column string) string {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	testenv.Must(t, err)
+	at := slices.Index(rows[0], column)
+	sum := new(big.Rat)
+	for _, row := range rows[1:] {
+		cell, ok := new(big.Rat).SetString(row[at])
+		if !ok {
+			t.Fatalf("%s is %q", column, row[at])
+		}
+		sum.Add(sum, cell)
+	}
+	return fmt.Sprintf("%d\t%s", len(rows)-1, sum.FloatString(2))
+}
+
+// What finance sums with SQL over its views is what the reports say: of a closed month, of an open one
+// with corrections, and of both.
+func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	november := october.Next()
+	at := october.Add(12 * time.Hour)
+	corrected, failed := e.order(at, delivery.Delivered, 10000), e.order(at, delivery.Failed, 700)
+	e.store(corrected, failed, e.order(at, delivery.Delivered, 2500),
+		e.order(november.Add(-10*time.Minute), delivery.Delivered, 5000), // it ends in November
+		e.order(november.Add(time.Hour), delivery.Delivered, 300))
+	e.close(october)
+	corrected.Version++
+	corrected.Collection.Minor += 50
+	e.store(corrected)
+	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{
+		{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}}}))
+	e.correct(2, 0, corrected.ID)
+
+	finance := archive.FinanceDatabase(e.Database)
+	for _, m := range []Month{october, november} {
+		period := fmt.Sprintf("day BETWEEN '%s' AND '%s'", m.Format(time.DateOnly), m.Next().AddDate(0, 0, -1).Format(time.DateOnly))
+		for _, c := range []struct{ report, column, query string }{
+			{"order-ledger", "expectedCollection", "SELECT count(), toDecimalString(sum(expected_collection), 2) FROM %s.booked_orders WHERE %s"},
+			{"order-ledger", "orderAmount", "SELECT count(), toDecimalString(sum(order_amount), 2) FROM %s.booked_orders WHERE %s"},
+			{"expected-collections", "cashExpected", `SELECT count(), toDecimalString(sum(cash), 2) FROM (
+				SELECT sum(cash_expected) AS cash FROM %s.booked_days WHERE %s GROUP BY day, account_id, fleet_id, external_store_id, correction_of
+				HAVING sum(delivered) != 0 OR cash != 0)`},
+			{"fleet-statement", "created", `SELECT count(), toDecimalString(sum(created), 2) FROM (
+				SELECT sum(created) AS created FROM %s.booked_days WHERE %s GROUP BY account_id, fleet_id, external_store_id, correction_of)`},
+			{"exceptions", "collectionAmount", "SELECT count(), toDecimalString(sum(collection_amount), 2) FROM %s.booked_exceptions WHERE %s"},
+		} {
+			want := countAndSum(t, e.csv(c.report, m, reports.Booked, ""), c.column)
+			got := strings.TrimSpace(e.ClickHouse.Exec(t, fmt.Sprintf(c.query, finance, period)))
+			if got != want {
+				t.Errorf("%s of %s, %s: SQL says %q, the report %q", c.report, m, c.column, got, want)
+			}
+		}
+
+		sealed := strings.TrimSpace(e.ClickHouse.Exec(t, fmt.Sprintf("SELECT count(), countIf(sealed) FROM %s.booked_orders WHERE %s", finance, period)))
+		want := map[Month]string{october: "4\t4", november: "3\t2"}[m]
+		if sealed != want {
+			t.Errorf("%s has %q rows and sealed ones, want %q", m, sealed, want)
+		}
+	}
+
+	// What is known now stands in the live views, where the month that is closed has changed.
+	live := strings.TrimSpace(e.ClickHouse.Exec(t, "SELECT count(), toDecimalString(sum(expected_collection), 2) FROM "+finance+".live_orders"))
+	if live != "5\t178.50" {
+		t.Errorf("live: %q", live)
+	}
+	late := strings.TrimSpace(e.ClickHouse.Exec(t, "SELECT day, order_id FROM "+finance+".live_exceptions WHERE kind = 'LateDelivery'"))
+	if late != "2025-10-01\t"+failed.ID.String() {
+		t.Errorf("late deliveries: %q", late)
+	}
+}
