@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -129,6 +130,18 @@ var reading = clickhouse.Settings{
 	"cancel_http_readonly_queries_on_client_close": 1,
 }
 
+// readingSettings are those of a SELECT. A server of a cluster that lacks a row of the books, which was
+// confirmed by most of the servers that have them, fails instead of answering without it (see
+// storingSettings).
+func (l layout) readingSettings() clickhouse.Settings {
+	if l.cluster == "" {
+		return reading
+	}
+	settings := maps.Clone(reading)
+	settings["select_sequential_consistency"] = 1
+	return settings
+}
+
 // Each calls take, which scans it, for every row of a query. take's first error ends the
 // query. args are clickhouse.Named values for parameters such as {day:Date}. Tables are
 // read with FINAL.
@@ -139,7 +152,7 @@ func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows)
 
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rows, err := a.conn.Query(clickhouse.Context(running, clickhouse.WithSettings(reading)), query, args...)
+	rows, err := a.conn.Query(clickhouse.Context(running, clickhouse.WithSettings(a.readingSettings())), query, args...)
 	if err != nil {
 		return a.fault(ctx, "select", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
+	"maps"
 	"strings"
 	"time"
 
@@ -180,7 +181,7 @@ func (d *dayDigester) finishRows() {
 // Freeze copies the orders of the local days from one to another, both included, and their late
 // deliveries into a batch.
 func (a *Archive) Freeze(ctx context.Context, batch uuid.UUID, from, to time.Time) error {
-	return a.fill(ctx, "INSERT INTO closed_orders (batch, "+rowColumns+") SELECT {batch:UUID}, "+rowColumns+" FROM ("+rowsOfDays+")",
+	return a.fill(ctx, closedOrders, "INSERT INTO closed_orders (batch, "+rowColumns+") SELECT {batch:UUID}, "+rowColumns+" FROM ("+rowsOfDays+")",
 		append(daysNamed(from, to), clickhouse.Named("batch", batch.String()))...)
 }
 
@@ -189,16 +190,16 @@ var dayColumns = strings.TrimPrefix(closedDays.list("%[1]s"), "batch, ")
 
 // InsertDays stores the sums of a batch, whose rows are there, in closed_days.
 func (a *Archive) InsertDays(ctx context.Context, batch uuid.UUID) error {
-	return a.fill(ctx, "INSERT INTO closed_days (batch, "+dayColumns+") SELECT {batch:UUID}, "+dayColumns+" FROM batch_days(batch={batch:UUID})",
+	return a.fill(ctx, closedDays, "INSERT INTO closed_days (batch, "+dayColumns+") SELECT {batch:UUID}, "+dayColumns+" FROM batch_days(batch={batch:UUID})",
 		clickhouse.Named("batch", batch.String()))
 }
 
-// fill runs an INSERT that ClickHouse feeds itself. It is not repeated: a row would be there twice.
-func (a *Archive) fill(ctx context.Context, statement string, args ...any) error {
-	settings := clickhouse.Settings{"final": 1, "do_not_merge_across_partitions_select_final": 1, "max_query_size": maxQuerySize, "max_insert_threads": 1}
-	for name, value := range storing {
-		settings[name] = value
-	}
+// fill runs an INSERT into a table that ClickHouse feeds itself. It is not repeated: a row would be there twice.
+func (a *Archive) fill(ctx context.Context, t *table, statement string, args ...any) error {
+	settings := a.storingSettings(t)
+	maps.Copy(settings, a.readingSettings())
+	delete(settings, "readonly")
+	settings["max_insert_threads"] = 1
 	return a.exec(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), statement+bounded, args...)
 }
 

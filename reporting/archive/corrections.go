@@ -31,7 +31,7 @@ func (a *Archive) InsertCorrections(ctx context.Context, c Correction, orders []
 	last := "(SELECT order_id, max(entry) AS entry FROM closed_orders WHERE sign = 1 AND " + sealed + " AND " + within + " GROUP BY order_id)"
 	reversed := "(SELECT order_id, entry FROM closed_orders WHERE sign = -1 AND " + sealed + " AND " + within + ")"
 
-	return a.fill(ctx, "INSERT INTO closed_orders (batch, "+rowColumns+")"+
+	return a.fill(ctx, closedOrders, "INSERT INTO closed_orders (batch, "+rowColumns+")"+
 		head+"entry, toInt8(-1)"+posted+"FROM closed_orders WHERE sign = 1 AND "+sealed+" AND "+within+
 		" AND (order_id, entry) GLOBAL IN "+last+" AND (order_id, entry) GLOBAL NOT IN "+reversed+
 		" UNION ALL"+head+"toUInt32(last.entry + 1), toInt8(1)"+posted+
@@ -48,7 +48,7 @@ func (a *Archive) InsertLate(ctx context.Context, c Correction, late []LateDeliv
 	}
 	within := PlacesPart(places).within
 
-	return a.fill(ctx, "INSERT INTO closed_orders (batch, "+rowColumns+")"+
+	return a.fill(ctx, closedOrders, "INSERT INTO closed_orders (batch, "+rowColumns+")"+
 		" SELECT {batch:UUID}, account_id, business_day, order_id, toUInt32(0), toInt8(0), {posted:Date}, toStartOfMonth(business_day), {cause:String}, version, "+
 		factColumns+", reported_at FROM (SELECT * FROM orders FINAL WHERE "+within+") AS given_up GLOBAL INNER JOIN "+
 		"(SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL WHERE "+within+" AND (order_id, reported_at) IN ("+strings.Join(pairs, ", ")+

@@ -15,7 +15,7 @@ import (
 )
 
 // sealed are the batches that count.
-const sealed = `batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))`
+const sealed = `batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))`
 
 // saidDigest is the SHA-256 of what an order says, without names, which can be as they were when a row
 // was exported: other names are no correction.

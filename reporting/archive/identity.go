@@ -118,6 +118,7 @@ func (a *Archive) TakeOver(ctx context.Context, from string, o Owner) (taken boo
 }
 
 func (a *Archive) writeOwner(ctx context.Context, number uint32, o Owner) error {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(a.storingSettings(identity)))
 	return a.exec(ctx, "INSERT INTO identity SELECT {number:UInt32}, {environment:String}, {ledger:String}, now64(3)",
 		clickhouse.Named("number", number), clickhouse.Named("environment", o.Environment), clickhouse.Named("ledger", o.Ledger))
 }

@@ -43,6 +43,19 @@ var storing = clickhouse.Settings{
 	"insert_deduplicate":              0,
 }
 
+// storingSettings are those of an INSERT into a table. In a cluster rows of the books are confirmed by
+// most of the servers that have them before the INSERT is answered, so that the loss of one server
+// loses none, and so that a SELECT can ask for all that were confirmed. That wants one such INSERT
+// at a time: a second one into the same table fails, and may be repeated.
+func (l layout) storingSettings(t *table) clickhouse.Settings {
+	settings := maps.Clone(storing)
+	if l.cluster != "" && t.appended {
+		settings["insert_quorum"] = "auto"
+		settings["insert_quorum_parallel"] = 0
+	}
+	return settings
+}
+
 // Insert stores the rows; nil means that all of them are on the disk. After an error some
 // may be: the batch may be inserted again, any number of times, and a row counts once. A
 // cluster recognises the latest thousand inserts by their content and does not store them
@@ -84,7 +97,7 @@ func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
 }
 
 func (a *Archive) insertRows(ctx context.Context, t *table, columns []reflect.Value, once bool) error {
-	settings := maps.Clone(storing)
+	settings := a.storingSettings(t)
 	if once && a.cluster != "" {
 		settings["insert_deduplicate"] = 1
 		settings["insert_deduplication_token"] = token(t.name, columns)
@@ -246,7 +259,7 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		if err != nil {
 			return fmt.Errorf("load of %s: %w", table, err)
 		}
-		err = a.send(ctx, held, storing, block.Rows(), func(i int, to driver.BatchColumn) error {
+		err = a.send(ctx, held, a.storingSettings(t), block.Rows(), func(i int, to driver.BatchColumn) error {
 			for row := range block.Rows() {
 				if err := to.AppendRow(block.Columns[i].Row(row, false)); err != nil {
 					return err
