@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -30,21 +31,80 @@ func checkHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) err
 	return owned
 }
 
+// histories are ClickHouse's database as two of its users reach it. Both are the same unless the
+// settings name a user who only reads.
+type histories struct {
+	write, read *archive.Archive
+
+	// Whether the database that each reaches is known to be this ledger's: then people may use it.
+	writable, readable atomic.Bool
+}
+
+func openHistories(s archive.Settings, seenCertificate func(ends time.Time)) (*histories, error) {
+	write, err := archive.Open(s)
+	if err != nil {
+		return nil, err
+	}
+	write.WatchCertificate(seenCertificate)
+	h := &histories{write: write, read: write}
+	if s.ReadURL == "" {
+		return h, nil
+	}
+
+	h.read, err = archive.Open(s.ForReading())
+	if err != nil {
+		return nil, errors.Join(err, write.Close())
+	}
+	h.read.WatchCertificate(seenCertificate)
+	return h, nil
+}
+
+func (h *histories) close() error {
+	err := h.write.Close()
+	if h.read != h.write {
+		err = errors.Join(err, h.read.Close())
+	}
+	return err
+}
+
+func (h *histories) useHead(read func(context.Context) (string, error)) {
+	h.write.UseHead(read)
+	if h.read != h.write {
+		h.read.UseHead(read)
+	}
+}
+
+// checkOwners looks whose database it is, with each user. The error names the first that cannot be used.
+func (h *histories) checkOwners(ctx context.Context, l *ledger.Ledger) error {
+	readable := h.read.CheckOwner(ctx, ownerOf(l))
+	h.readable.Store(readable == nil)
+	writable := readable
+	if h.read != h.write {
+		writable = h.write.CheckOwner(ctx, ownerOf(l))
+	}
+	h.writable.Store(writable == nil)
+
+	if readable != nil {
+		return readable
+	}
+	return writable
+}
+
 // migrateLock is the name of the lock under which one process at a time migrates.
 const migrateLock = "migrate"
 
 // migrate makes what is missing in ClickHouse's database, and notes there whose it is. It returns
 // the names of what it applied. When nothing is missing it only reads.
 func migrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) (applied []string, err error) {
-	err = checkHistory(ctx, l, a)
-	if !errors.Is(err, archive.ErrIncomplete) {
-		return nil, err
+	missing := checkHistory(ctx, l, a)
+	if !errors.Is(missing, archive.ErrIncomplete) {
+		return nil, missing
 	}
 
 	err = l.Exclusively(ctx, migrateLock, func(ctx context.Context) error {
 		applied, err = a.Migrate(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; making it failed: %w", missing, err)
 		}
 		return a.Claim(ctx, ownerOf(l))
 	})

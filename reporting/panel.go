@@ -20,7 +20,6 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
-	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/journal"
@@ -29,7 +28,6 @@ import (
 	"vendorapi/reporting/panel/dashboard"
 	"vendorapi/reporting/panel/finance"
 	"vendorapi/reporting/panel/layout"
-	"vendorapi/reporting/tracking"
 )
 
 type panelSettings struct {
@@ -105,7 +103,8 @@ func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	return programs, nil
 }
 
-// panel is what people reach with a browser: operators, finance and customers.
+// panel is what people reach with a browser: operators, finance and customers. Without the role panel
+// it is the tracking pages alone, and has only what these need.
 type panel struct {
 	settings    panelSettings
 	environment string
@@ -116,7 +115,6 @@ type panel struct {
 	targets     []string // the names in deliver.targets
 	log         *slog.Logger
 	registry    prometheus.Registerer
-	gate        *auth.Gate       // nil until there are listeners
 	overview    *dashboard.Pages // asks the programs
 	payments    *finance.Pages   // carries out what people decide about the books
 	// proxyHeaders counts malformed ones.
@@ -128,10 +126,6 @@ type panel struct {
 // mistakes are what production does not start with. A session's cookie without
 // secure_cookies would be sent without TLS, too.
 func (s *panelSettings) mistakes() error {
-	listener := service.PublicListener{
-		Addr: s.Addr, Proxies: slices.Concat(s.ProxyProtocolFrom, s.Access.TrustedProxies), ConnectionsPerIP: s.MaxConnectionsPerIP,
-		ProxiesKey: "panel.proxy_protocol_from", IPKey: "max_connections_per_ip",
-	}
 	faults := []error{
 		config.Demand(s.Access.SecureCookies,
 			"panel.access.secure_cookies: must be true in production (PANEL_SECURE_COOKIES): put TLS in front of the panel"),
@@ -139,17 +133,28 @@ func (s *panelSettings) mistakes() error {
 		service.TooWide("panel.proxy_protocol_from", s.ProxyProtocolFrom),
 	}
 	if errors.Join(faults...) == nil {
-		faults = append(faults, listener.Mistakes())
+		faults = append(faults, s.listenerMistakes(s.Addr, slices.Concat(s.ProxyProtocolFrom, s.Access.TrustedProxies)))
 	}
 	if s.TrackingAddr != "" {
-		listener.Addr = s.TrackingAddr
-		listener.Proxies = s.ProxyProtocolFrom
-		faults = append(faults, listener.Mistakes())
+		faults = append(faults, s.listenerMistakes(s.TrackingAddr, s.ProxyProtocolFrom))
 	}
 	return errors.Join(faults...)
 }
 
-// newPanel reads who may come in, and the secrets that the panel works with.
+// trackingMistakes are those of a process that serves only the tracking pages.
+func (s *panelSettings) trackingMistakes() error {
+	return errors.Join(service.TooWide("panel.proxy_protocol_from", s.ProxyProtocolFrom), s.listenerMistakes(s.TrackingAddr, s.ProxyProtocolFrom))
+}
+
+func (s *panelSettings) listenerMistakes(addr string, proxies []string) error {
+	listener := service.PublicListener{
+		Addr: addr, Proxies: proxies, ConnectionsPerIP: s.MaxConnectionsPerIP,
+		ProxiesKey: "panel.proxy_protocol_from", IPKey: "max_connections_per_ip",
+	}
+	return listener.Mistakes()
+}
+
+// newPanel reads who may come in, and the secrets that the roles work with.
 func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel, error) {
 	p := &panel{settings: s.Panel, environment: s.Environment, books: s.ClickHouse.BooksKeys, log: log, registry: reg,
 		proxyHeaders: service.NewMetrics(reg, nil).Counter("reporting_proxy_headers_malformed_total", "Connections of trusted proxies closed because of their PROXY header.")}
@@ -158,11 +163,13 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	}
 	p.closed.Store(1)
 	var err error
-	if p.people, err = auth.FromEnvironment(); err != nil {
-		return nil, err
-	}
-	if p.admin, err = adminClient(s.Panel.Admin); err != nil {
-		return nil, err
+	if s.has(rolePanel) {
+		if p.people, err = auth.FromEnvironment(); err != nil {
+			return nil, err
+		}
+		if p.admin, err = adminClient(s.Panel.Admin); err != nil {
+			return nil, err
+		}
 	}
 	ring, err := config.Keys("TRACKING_KEYS")
 	if err != nil {
@@ -187,45 +194,39 @@ func adminClient(s admin.Settings) (*admin.Client, error) {
 	return admin.NewClient(s, key)
 }
 
-// listeners is what is served where; history reports whether ClickHouse can be used: its tables exist, and
-// are this ledger's.
-func (p *panel) listeners(l *ledger.Ledger, a *archive.Archive, history func() bool) ([]listener, error) {
-	var err error
-	if p.gate, err = auth.New(l, p.people, p.settings.Access, p.log, p.registry); err != nil {
-		return nil, err
+// listener returns what the panel serves: its pages and reports, which read with the one user of
+// history, and decisions about months, which write with the other. isComplete reports whether all
+// that reports need is in ClickHouse.
+func (p *panel) listener(l *ledger.Ledger, history *histories, customers http.Handler, isComplete func() bool) (listener, error) {
+	shown := history.read.ForPeople(history.readable.Load)
+	decided := history.write.ForPeople(history.writable.Load)
+
+	gate, err := auth.New(l, p.people, p.settings.Access, p.log, p.registry)
+	if err != nil {
+		return listener{}, err
 	}
-	shared := layout.New(p.gate, l, p.environment, p.log)
+	shared := layout.New(gate, l, p.environment, p.log)
 	mux := http.NewServeMux()
 	shared.Routes(mux)
 	for _, path := range []string{"/login", "/logout", "/login.css"} {
-		mux.Handle(path, p.gate.Handler())
+		mux.Handle(path, gate.Handler())
 	}
-	p.overview = dashboard.New(shared, a)
+
+	p.overview = dashboard.New(shared, shown)
 	p.overview.Programs, _ = p.settings.programs() // Validate has read them
 	p.overview.TrackingURL = func(id delivery.OrderID) string { return "/track/" + p.tracking.Token(id) }
 	p.overview.Routes(mux)
 	admin.New(shared, p.admin).Routes(mux)
 
-	payments := finance.New(shared, a, closing.New(l, a, p.books, p.log), p.admin)
+	payments := finance.New(shared, shown, closing.New(l, decided, p.books, p.log), p.admin)
 	payments.Targets = p.targets
 	p.payments = payments
 	payments.Routes(mux)
-	downloads := download.New(a, payments.Named, p.settings.Download, shared.Refuse, p.log, p.registry)
-	mux.Handle("/reports/", p.once(history, downloads.Handler(p.gate)))
+	downloads := download.New(shown, payments.Named, p.settings.Download, shared.Refuse, p.log, p.registry)
+	mux.Handle("/reports/", p.once(isComplete, downloads.Handler(gate)))
 
-	customers, err := tracking.New(l, p.tracking, p.log, p.registry)
-	if err != nil {
-		return nil, err
-	}
-	mux.Handle("/track/", customers.Handler()) // operators follow links from here
-	list := []listener{{"panel", p.settings.Addr, mux}}
-	if p.settings.TrackingAddr != "" {
-		alone := http.NewServeMux()
-		alone.Handle("/track/", customers.Handler())
-		list = append(list, listener{"tracking", p.settings.TrackingAddr, alone})
-		p.closed.Add(1)
-	}
-	return list, nil
+	mux.Handle("/track/", customers) // operators follow links from here
+	return listener{"panel", p.settings.Addr, mux}, nil
 }
 
 // once holds back what needs ClickHouse's tables until it can be used.
@@ -306,9 +307,10 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
 	p.closed.Add(-1)
-	trusted, _ := service.ParseNetworks(p.settings.ProxyProtocolFrom) // Validate has read them
+	trusted, _ := service.ParseNetworks(p.settings.ProxyProtocolFrom) // Validate has read both
+	forwarding, _ := service.ParseNetworks(p.settings.Access.TrustedProxies)
 	addressed := service.NewProxyListener(port, trusted, p.proxyHeaders.Inc)
-	limited := service.NewListener(addressed, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: p.gate.Trusts})
+	limited := service.NewListener(addressed, service.Limits{Connections: p.settings.MaxConnections, PerAddress: p.settings.MaxConnectionsPerIP, Exempt: forwarding.Contain})
 	server := &http.Server{Handler: bounded(p.inFlight(l.handler)), ReadHeaderTimeout: panelHeaderTimeout, IdleTimeout: panelIdleTimeout, MaxHeaderBytes: panelHeaderBytes,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)

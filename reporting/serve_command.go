@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"vendorapi/reporting/journal"
 	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reconcile"
+	"vendorapi/reporting/tracking"
 )
 
 // The flags of the commands that run until SIGTERM.
@@ -37,7 +39,7 @@ const (
 func newServeCommand() *cobra.Command {
 	var roles []string
 	c := newServingCommand("serve", &roles)
-	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel (default: all that the settings name)")
+	c.Flags().StringSliceVar(&roles, "roles", nil, "export,reconcile,panel,tracking (default: all that the settings name)")
 	return c
 }
 
@@ -72,7 +74,12 @@ func (s *settings) checkSecrets() ([]string, error) {
 		_, books = config.Keys(booksVariable)
 	}
 	if len(s.Roles) > 0 && !s.has(rolePanel) {
-		return []string{booksVariable}, books
+		names, wrong := []string{booksVariable}, books
+		if s.has(roleTracking) {
+			_, tracking := config.Keys("TRACKING_KEYS")
+			names, wrong = append(names, "TRACKING_KEYS"), errors.Join(wrong, tracking)
+		}
+		return names, wrong
 	}
 	_, people := auth.FromEnvironment()
 	_, key := config.Secret("ADMIN_KEY")
@@ -105,7 +112,7 @@ func (s *settings) check() error {
 		_, err := s.Deliver.Open()
 		wrong = errors.Join(wrong, err)
 	}
-	if _, missing := s.checkSecrets(); missing != nil || !s.has(rolePanel) {
+	if _, missing := s.checkSecrets(); missing != nil || !s.servesCustomers() {
 		return wrong
 	}
 	_, err := newPanel(s, nil, prometheus.NewRegistry())
@@ -120,7 +127,8 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 	if s.Environment != delivery.Production {
 		return nil, nil
 	}
-	ofSettings = errors.Join(config.PasswordMistake("redis.url", s.Redis.URL), config.PasswordMistake("clickhouse.url", s.ClickHouse.URL))
+	ofSettings = errors.Join(config.PasswordMistake("redis.url", s.Redis.URL), config.PasswordMistake("clickhouse.url", s.ClickHouse.URL),
+		config.PasswordMistake("clickhouse.read_url", s.ClickHouse.ReadURL))
 
 	var rings []config.NamedKeyring
 	addRing := func(name string) {
@@ -132,11 +140,16 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 	if s.has(rolePanel) || s.has(roleReconcile) {
 		addRing(booksVariable)
 	}
+	if s.servesCustomers() {
+		addRing("TRACKING_KEYS")
+	}
 	if !s.has(rolePanel) {
+		if s.has(roleTracking) {
+			ofSettings = errors.Join(ofSettings, s.Panel.trackingMistakes())
+		}
 		return ofSettings, config.KeyMistakes(rings...)
 	}
 
-	addRing("TRACKING_KEYS")
 	ofSecrets = config.KeyMistakes(rings...)
 	if key, err := config.Secret("ADMIN_KEY"); err == nil {
 		ofSecrets = errors.Join(ofSecrets, config.BearerMistakes("ADMIN_KEY", key, rings...))
@@ -146,7 +159,13 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 
 func (s *settings) has(role string) bool { return slices.Contains(s.Roles, role) }
 
-// writesHistory reports whether a role needs ClickHouse. Such a process migrates; the panel does not.
+// servesCustomers reports whether a role serves tracking pages.
+func (s *settings) servesCustomers() bool { return s.has(rolePanel) || s.has(roleTracking) }
+
+// needsHistory reports whether a role uses ClickHouse.
+func (s *settings) needsHistory() bool { return s.writesHistory() || s.has(rolePanel) }
+
+// writesHistory reports whether a role cannot work without ClickHouse. Such a process migrates; the panel does not.
 func (s *settings) writesHistory() bool { return s.has(roleExport) || s.has(roleReconcile) }
 
 func (s *settings) run(ctx context.Context, log *slog.Logger) error {
@@ -158,32 +177,36 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	p := &server{Process: process, settings: *s}
-	if s.has(rolePanel) {
+	if s.servesCustomers() {
 		if p.panel, err = newPanel(s, log, p.Registry); err != nil {
 			return err
 		}
 	}
-	a, err := archive.Open(s.ClickHouse)
-	if err != nil {
-		return err
-	}
-	a.WatchCertificate(process.SeenCertificate("clickhouse"))
-	defer func() {
-		if err := a.Close(); err != nil {
-			log.Warn("connections to ClickHouse did not close", "error", err)
+
+	if s.needsHistory() {
+		p.history, err = openHistories(s.ClickHouse, process.SeenCertificate("clickhouse"))
+		if err != nil {
+			return err
 		}
-	}()
-	return p.Run(ctx, s.Ops, s.Redis.Ledger(s.Environment, log), p.ready,
-		func(ctx context.Context, l *ledger.Ledger) error { return p.work(ctx, l, a) })
+		defer func() {
+			if err := p.history.close(); err != nil {
+				log.Warn("connections to ClickHouse did not close", "error", err)
+			}
+		}()
+	}
+	return p.Run(ctx, s.Ops, s.Redis.Ledger(s.Environment, log), p.ready, p.work)
 }
 
 type server struct {
 	*service.Process
 	settings settings
-	panel    *panel                          // nil without the role
-	archive  atomic.Pointer[archive.Archive] // nil until the history was found usable
+	panel    *panel     // nil without a role that serves pages
+	history  *histories // nil without a role that needs ClickHouse
 
-	owned        atomic.Bool           // the database is this ledger's: people may see what is there
+	// archive is that of the roles that write; nil until the history was found usable.
+	archive atomic.Pointer[archive.Archive]
+
+	complete     atomic.Bool           // all that reports need is there
 	historyError atomic.Pointer[error] // why the history was not usable, when it was last tried
 }
 
@@ -211,28 +234,58 @@ func (p *server) ready(ctx context.Context) error {
 }
 
 // work runs the roles until ctx ends. All but the panel wait for ClickHouse.
-func (p *server) work(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+func (p *server) work(ctx context.Context, l *ledger.Ledger) error {
 	p.Log.Info("working", "roles", strings.Join(p.settings.Roles, ","), "environment", p.settings.Environment, "partitions", l.Partitions())
-	a.UseHead(l.Books.Head)
+	if p.history != nil {
+		p.history.useHead(l.Books.Head)
+	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	if p.panel != nil {
-		listeners, err := p.panel.listeners(l, a.ForPeople(p.owned.Load), func() bool { return p.archive.Load() != nil })
+		listeners, err := p.listeners(l)
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { p.panel.overview.Probe(ctx); return nil })
-		group.Go(func() error { p.panel.payments.Run(ctx); return nil })
 		for _, one := range listeners {
 			group.Go(func() error { return p.panel.listen(ctx, one) })
 		}
 	}
+	if p.settings.has(rolePanel) {
+		group.Go(func() error { p.panel.overview.Probe(ctx); return nil })
+		group.Go(func() error { p.panel.payments.Run(ctx); return nil })
+	}
 	group.Go(func() error { service.WatchClock(ctx, p.Log, l); return nil })
-	group.Go(func() error { return p.keepHistory(ctx, l, a) })
+	if p.history != nil {
+		group.Go(func() error { return p.keepHistory(ctx, l) })
+	}
 	return group.Wait()
 }
 
+// listeners returns what the roles serve: the panel, and the tracking pages alone.
+func (p *server) listeners(l *ledger.Ledger) (all []listener, err error) {
+	customers, err := tracking.New(l, p.panel.tracking, p.Log, p.Registry)
+	if err != nil {
+		return nil, err
+	}
+
+	if p.settings.has(rolePanel) {
+		one, err := p.panel.listener(l, p.history, customers.Handler(), p.complete.Load)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	if p.settings.Panel.TrackingAddr != "" {
+		alone := http.NewServeMux()
+		alone.Handle("/track/", customers.Handler())
+		all = append(all, listener{"tracking", p.settings.Panel.TrackingAddr, alone})
+	}
+	p.panel.closed.Store(int32(len(all)))
+	return all, nil
+}
+
 // keepHistory waits until ClickHouse can be used, and runs the roles that write there.
-func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger) error {
 	consumer, err := service.Consumer(p.settings.Instance)
 	if err != nil {
 		return err
@@ -240,12 +293,14 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 
 	wait := historyWait{
 		log:    p.Log,
-		open:   func(ctx context.Context) error { return p.openHistory(ctx, l, a) },
+		open:   func(ctx context.Context) error { return p.openHistory(ctx, l) },
 		failed: func(err error) { p.historyError.Store(&err) },
 	}
 	if wait.run(ctx) != nil {
 		return nil // ctx has ended
 	}
+
+	a := p.history.write
 	p.archive.Store(a)
 	group, ctx := errgroup.WithContext(ctx)
 	if p.settings.has(roleExport) {
@@ -278,32 +333,27 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger, a *archive.A
 	return group.Wait()
 }
 
-// openHistory migrates when a role writes to ClickHouse. The panel alone only looks: it must start
-// with a user who may read and no more.
-func (p *server) openHistory(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
+// openHistory makes what is missing when a role writes to ClickHouse. The panel alone only looks: it
+// must start with a user who may read and no more.
+func (p *server) openHistory(ctx context.Context, l *ledger.Ledger) error {
 	// People may look at what there is as soon as it is known whose it is, also while something is missing.
-	p.owned.Store(a.CheckOwner(ctx, ownerOf(l)) == nil)
+	p.history.checkOwners(ctx, l)
 
-	err := p.checkOrMigrate(ctx, l, a)
-	if err != nil {
+	if p.settings.writesHistory() {
+		applied, err := migrate(ctx, l, p.history.write)
+		for _, name := range applied {
+			p.Log.Info("schema brought up to date", "file", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	if err := checkHistory(ctx, l, p.history.read); err != nil {
 		return err
 	}
-	p.owned.Store(true) // ClickHouse may have come back since the first question
-	return nil
-}
-
-// checkOrMigrate is nil when ClickHouse's database is this ledger's and whole. Roles that write there
-// make what is missing.
-func (p *server) checkOrMigrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) error {
-	if !p.settings.writesHistory() {
-		return checkHistory(ctx, l, a)
-	}
-
-	applied, err := migrate(ctx, l, a)
-	for _, name := range applied {
-		p.Log.Info("schema brought up to date", "file", name)
-	}
-	return err
+	p.complete.Store(true)
+	return p.history.checkOwners(ctx, l) // ClickHouse may have come back since the first question
 }
 
 // auditInterval is how often the exporter looks whether ClickHouse keeps the audit trail for as long as
@@ -352,6 +402,7 @@ const (
 	roleExport    = "export"
 	roleReconcile = "reconcile"
 	rolePanel     = "panel"
+	roleTracking  = "tracking"
 )
 
 // Validate names the keys whose value is out of range.
@@ -363,7 +414,7 @@ func (s *settings) Validate() error {
 }
 
 func checkRoles(key string, roles []string) error {
-	if err := service.CheckRoles(roles, roleExport, roleReconcile, rolePanel); err != nil {
+	if err := service.CheckRoles(roles, roleExport, roleReconcile, rolePanel, roleTracking); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
@@ -371,12 +422,14 @@ func checkRoles(key string, roles []string) error {
 
 // narrow makes the roles those that were asked for; none: those of the settings.
 func (s *settings) narrow(roles []string) error {
-	if len(roles) == 0 {
-		return nil
-	}
-	err := checkRoles("--roles", roles)
-	if err == nil {
+	if len(roles) > 0 {
+		if err := checkRoles("--roles", roles); err != nil {
+			return err
+		}
 		s.Roles = roles
 	}
-	return err
+	if s.has(roleTracking) && s.Panel.TrackingAddr == "" {
+		return errors.New("panel.tracking_addr: the role tracking needs it (TRACKING_ADDR)")
+	}
+	return nil
 }

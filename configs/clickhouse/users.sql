@@ -28,6 +28,9 @@ GRANT ALTER DELETE ON delivery.order_events_local TO vendorapi_write;
 GRANT ALTER DELETE ON delivery.closed_orders_local TO vendorapi_write;
 GRANT ALTER DELETE ON delivery.closed_days_local TO vendorapi_write;
 GRANT ALTER DELETE ON delivery.journal TO vendorapi_write;
+-- How long the audit trail is kept is a setting of the exporter (AUDIT_DAYS).
+GRANT ALTER TTL ON delivery.audit TO vendorapi_write;
+GRANT ALTER TTL ON delivery.audit_local TO vendorapi_write;
 GRANT CLUSTER ON *.* TO vendorapi_write;
 CREATE USER IF NOT EXISTS reporting_write IDENTIFIED WITH sha256_password BY 'CHANGE-ME' DEFAULT ROLE vendorapi_write;
 GRANT vendorapi_write TO reporting_write;

@@ -116,7 +116,7 @@ var notInCompose = []string{
 }
 
 // notOfBackup are variables of roles that the service backup does not have.
-var notOfBackup = []string{"AUDIT_DAYS", "PANEL_SECURE_COOKIES", "PANEL_TRUSTED_PROXIES", "PANEL_URL"}
+var notOfBackup = []string{"AUDIT_DAYS", "CLICKHOUSE_READ_URL", "PANEL_SECURE_COOKIES", "PANEL_TRUSTED_PROXIES", "PANEL_URL"}
 
 func TestCompose_PassesEveryVariableOfASettingsFile(t *testing.T) {
 	t.Parallel()

@@ -184,6 +184,7 @@ const DefaultDatabase = "delivery"
 // Settings say which ClickHouse the archive is in; configs/reporting.yaml explains them.
 type Settings struct {
 	URL      string `yaml:"url"`
+	ReadURL  string `yaml:"read_url"` // empty: URL
 	Database string `yaml:"database"`
 	Cluster  string `yaml:"cluster"`
 
@@ -197,10 +198,35 @@ var (
 	clusterNames  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`) // always stand in quotes
 )
 
-// Validate returns what is wrong, without the password.
+// Validate returns what is wrong, without the passwords.
 func (s *Settings) Validate() error {
-	_, err := s.options()
-	return err
+	if _, err := s.options(); err != nil || s.ReadURL == "" {
+		return err
+	}
+	_, err := s.forReading().options()
+	if err != nil {
+		return fmt.Errorf("read_url: %w", err)
+	}
+	return nil
+}
+
+// ForReading returns the settings with which a program only reads: those of a user who may do no
+// more, if ReadURL names one. The database is the same. The settings are valid.
+func (s *Settings) ForReading() Settings {
+	if s.ReadURL == "" {
+		return *s
+	}
+	return *s.forReading()
+}
+
+// forReading returns the same settings with ReadURL in the place of URL.
+func (s *Settings) forReading() *Settings {
+	reading := *s
+	reading.URL, reading.ReadURL = s.ReadURL, ""
+	if own, err := s.options(); err == nil {
+		reading.Database = own.Auth.Database
+	}
+	return &reading
 }
 
 // options are clickhouse-go's.

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/journal"
 )
 
 const (
@@ -198,6 +200,90 @@ func askWithDriver(t *testing.T, e *testserver.ClickHouse) {
 	if orders != 10 {
 		t.Errorf("%d orders", orders)
 	}
+}
+
+// The user who writes can do all that the roles export and reconcile and the panel's decisions do, and
+// cannot change a table; the one who reads can only read.
+func TestUsers_EachDoesItsOwn(t *testing.T) {
+	t.Parallel()
+	day := BusinessDay(noon)
+	e := engineFor(t, usersFile, "reporting_write", func(a *Archive) { storeTwice(t, a) })
+	a := open(t, e, "delivery")
+	ctx := t.Context()
+
+	noError(t, a.Check(ctx))
+	applied, err := a.Migrate(ctx)
+	if err != nil || len(applied) > 0 {
+		t.Errorf("%v, %v", applied, err)
+	}
+
+	o := newOrder(account(1), 100, noon, toDelivered...)
+	noError(t, a.Insert(ctx, batchOf(o)))
+	noError(t, a.Remove(ctx, []Place{PlaceOf(o)}))
+	noError(t, a.InsertAgain(ctx, batchOf(o)))
+	noError(t, a.NoteReconciliation(ctx, &Reconciliation{At: noon, From: noon, To: noon}))
+	noError(t, a.KeepAudit(ctx, 30))
+	entry := &journal.Entry{Text: `{"sequence":1}`, KeyID: "k1", Signature: "x"}
+	noError(t, a.InsertEntry(ctx, entry))
+	noError(t, a.RemoveEntry(ctx, entry))
+	batch := uuid.New()
+	noError(t, a.Freeze(ctx, batch, day))
+	noError(t, a.InsertDays(ctx, batch))
+	noError(t, a.RemoveBatch(ctx, batch))
+	noError(t, a.RecordDeliverySets(ctx, []DeliverySet{{Target: "erp", Name: "x", Version: 1, ChangedAt: noon, DueAt: noon}}))
+
+	definitions := []string{
+		"CREATE TABLE delivery.t (a Int8) ENGINE = Memory", "CREATE OR REPLACE VIEW delivery.order_ledger AS SELECT 1", "DROP TABLE delivery.journal",
+		"ALTER TABLE delivery.orders ADD COLUMN x Int8", "ALTER TABLE delivery.orders DROP COLUMN status", "ALTER TABLE delivery.orders MODIFY TTL day + toIntervalDay(1)",
+		"ALTER TABLE delivery.journal UPDATE text = '' WHERE 1", "TRUNCATE TABLE delivery.orders", "DROP DATABASE delivery", "RENAME TABLE delivery.orders TO delivery.o",
+		"DELETE FROM delivery.audit WHERE 1", "DELETE FROM delivery.delivery_sets WHERE 1", "DELETE FROM delivery.identity WHERE 1",
+		"INSERT INTO delivery.identity SELECT 9, 'production', 'x', now64(3)", "INSERT INTO delivery.schema_migrations SELECT 1, 'x', 'y', now64(3)",
+		"CREATE OR REPLACE VIEW delivery_finance.live_orders AS SELECT 1", "SELECT * FROM url('http://127.0.0.1:1/', 'TSV', 'a String')",
+	}
+	for _, statement := range definitions {
+		refused(t, e, statement, nil, "ACCESS_DENIED")
+	}
+
+	e.Kill(t)
+	e.StartAs(t, testserver.ReadRights(t, usersFile, "reporting_read"))
+	noError(t, a.Check(ctx))
+	if n := one[uint64](t, a, "SELECT count() FROM orders FINAL"); n != 11 {
+		t.Errorf("%d orders are read", n)
+	}
+	if rows, err := a.JournalRows(ctx); err != nil || len(rows) > 0 {
+		t.Errorf("%d rows of the journal, %v", len(rows), err)
+	}
+	more := []string{
+		"INSERT INTO delivery.journal (text) VALUES ('x')", "INSERT INTO delivery.orders (status) VALUES ('x')", "DELETE FROM delivery.orders WHERE 1",
+		"ALTER TABLE delivery.orders DELETE WHERE 1", "ALTER TABLE delivery.audit MODIFY TTL day + toIntervalDay(1)", "OPTIMIZE TABLE delivery.orders",
+	}
+	for _, statement := range append(definitions, more...) {
+		refused(t, e, statement, nil, "ACCESS_DENIED")
+	}
+}
+
+// The user who migrates makes both databases, whatever is in them, and nothing beside them.
+func TestUsers_OneMigrates(t *testing.T) {
+	t.Parallel()
+	e := testserver.DedicatedClickHouse(t)
+	e.Kill(t)
+	e.StartAs(t, testserver.ReadRights(t, usersFile, "reporting_migrate"))
+	a := open(t, e, "delivery")
+
+	_, err := a.Migrate(t.Context())
+	noError(t, err)
+	noError(t, a.Claim(t.Context(), Owner{Environment: "sandbox", Ledger: "x"}))
+	noError(t, a.exec(t.Context(), "OPTIMIZE TABLE journal FINAL DEDUPLICATE"))
+	if orders, ok := asked(t, e, "SELECT count() FROM delivery_finance.live_orders", nil); !ok || orders != "0" {
+		t.Error(orders)
+	}
+	noError(t, a.exec(t.Context(), "DELETE FROM schema_migrations WHERE name = 'views'"))
+	applied, err := a.Migrate(t.Context())
+	if err != nil || !slices.Equal(applied, []string{"views"}) {
+		t.Errorf("%v, %v", applied, err)
+	}
+	refused(t, e, "CREATE DATABASE another", nil, "ACCESS_DENIED")
+	refused(t, e, "SELECT * FROM url('http://127.0.0.1:1/', 'TSV', 'a String')", nil, "ACCESS_DENIED")
 }
 
 // The statements of the files parse as they stand: the engine's own users are made of them in

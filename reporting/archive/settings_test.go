@@ -72,6 +72,29 @@ func TestSettings_RefusalsAreClearAndKeepThePassword(t *testing.T) {
 	}
 }
 
+// The user who only reads reaches the same database.
+func TestSettings_ForReading(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Settings{
+		"w delivery": {URL: "http://w@h"},
+		"r delivery": {URL: "http://w@h", ReadURL: "http://r@h"},
+		"r money":    {URL: "http://w@h/money", ReadURL: "clickhouse://r@other"},
+		"r finance":  {URL: "http://w@h", ReadURL: "http://r@h/finance", Database: "finance"},
+	} {
+		noError(t, s.Validate())
+		reading := s.ForReading()
+		o, err := reading.options()
+		noError(t, err)
+		if got := o.Auth.Username + " " + o.Auth.Database; got != want {
+			t.Errorf("%+v: %s", s, got)
+		}
+	}
+	other := Settings{URL: "http://w@h/a", ReadURL: "http://r:SECRET@h/b"}
+	if err := other.Validate(); err == nil || !strings.Contains(err.Error(), "read_url") || strings.Contains(err.Error(), "SECRET") {
+		t.Error(err)
+	}
+}
+
 // Whatever the settings hold, reading them ends in options or in an error that
 // does not show the password.
 func FuzzSettings(f *testing.F) {

@@ -74,6 +74,14 @@ func ReadRights(t testing.TB, file, user string) *Rights {
 	return r
 }
 
+// On returns the same rights on another database than delivery.
+func (r *Rights) On(database string) *Rights {
+	for i, grant := range r.grants {
+		r.grants[i] = strings.ReplaceAll(strings.ReplaceAll(grant, "delivery.", database+"."), "delivery_finance.", database+"_finance.")
+	}
+	return r
+}
+
 func (r *Rights) addSettings(t testing.TB, profile string) {
 	t.Helper()
 	if profile == "" {
@@ -146,11 +154,11 @@ func (c *ClickHouse) StartAs(t testing.TB, r *Rights) {
 	c.Start(t)
 }
 
-// DefineViews makes Definer the definer of a database's views, as if that user had migrated. The
-// engine runs with AllRights.
+// DefineViews makes Definer the definer of a database's views that have one, as if that user had
+// migrated. The engine runs with AllRights.
 func (c *ClickHouse) DefineViews(t testing.TB, database string) {
 	t.Helper()
-	names := c.Exec(t, "SELECT name FROM system.tables WHERE database = '"+database+"' AND engine = 'View'")
+	names := c.Exec(t, "SELECT name FROM system.tables WHERE database = '"+database+"' AND create_table_query LIKE '%DEFINER = default SQL SECURITY DEFINER%'")
 	for _, name := range strings.Fields(names) {
 		c.Exec(t, fmt.Sprintf("ALTER TABLE %s.%s MODIFY SQL SECURITY DEFINER DEFINER = %s", database, name, Definer))
 	}
