@@ -99,7 +99,10 @@ func listReports(w io.Writer) error {
 	for _, r := range reports.All() {
 		fmt.Fprintf(t, "%s\t%s; the period means %s\n", r.Name, r.Title, r.Day)
 		fmt.Fprintf(t, "\t%s\n", strings.Join(strings.Fields(r.Keys), ", "))
-		fmt.Fprintf(t, "\tin SQL: %s(from='2026-11-01', to='2026-11-30', account='', fleet='', store='')\n\t\n", r.View())
+		if views := r.FinanceViews(); len(views) > 0 {
+			fmt.Fprintf(t, "\tin SQL, in the database %s: %s\n", archive.FinanceDatabase(archive.DefaultDatabase), strings.Join(views, ", "))
+		}
+		fmt.Fprintf(t, "\t\n")
 	}
 	return t.Flush()
 }

@@ -34,6 +34,20 @@ func runReport(t *testing.T, args ...string) (out, said string, err error) {
 	return call(t, newReportCommand(), "", args...)
 }
 
+// Whoever writes SQL learns where each report's figures stand.
+func TestReport_ListNamesFinancesViews(t *testing.T) {
+	t.Parallel()
+	out, _, err := runReport(t)
+	for _, want := range []string{"in the database delivery_finance: booked_orders, live_orders\n", ": booked_days\n", ": booked_exceptions, live_exceptions\n"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v, no %q in\n%s", err, want, out)
+		}
+	}
+	if strings.Contains(out, "from=") {
+		t.Errorf("it names views of the programs:\n%s", out)
+	}
+}
+
 func TestReport_WritesEveryFormat(t *testing.T) {
 	t.Parallel()
 	_, flags := archiveWith(t, 20)

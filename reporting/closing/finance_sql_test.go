@@ -83,6 +83,14 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	if live != "5\t178.50" {
 		t.Errorf("live: %q", live)
 	}
+	// As in REPORTS.md: everything that became known of October is booked.
+	unbooked := strings.TrimSpace(e.ClickHouse.Exec(t, fmt.Sprintf(`SELECT
+		(SELECT sum(expected_collection) FROM %[1]s.live_orders WHERE day BETWEEN '2025-10-01' AND '2025-10-31')
+		- (SELECT sum(expected_collection) FROM %[1]s.booked_orders WHERE day BETWEEN '2025-10-01' AND '2025-10-31' AND correction_of IS NULL)
+		- (SELECT sum(expected_collection) FROM %[1]s.booked_orders WHERE correction_of = '2025-10-01')`, finance)))
+	if unbooked != "0" {
+		t.Errorf("not booked: %s", unbooked)
+	}
 	late := strings.TrimSpace(e.ClickHouse.Exec(t, "SELECT day, order_id FROM "+finance+".live_exceptions WHERE kind = 'LateDelivery'"))
 	if late != "2025-10-01\t"+failed.ID.String() {
 		t.Errorf("late deliveries: %q", late)

@@ -130,6 +130,20 @@ func Names() (names []string) {
 	return names
 }
 
+// FinanceViews are the views of the finance database (archive.FinanceDatabase) in which people who write
+// SQL find what the report has, the booked one first. The control totals have none.
+func (r *Report) FinanceViews() []string {
+	switch r {
+	case ledger:
+		return []string{"booked_orders", "live_orders"}
+	case collections, statement:
+		return []string{"booked_days"}
+	case exceptions:
+		return []string{"booked_exceptions", "live_exceptions"}
+	}
+	return nil
+}
+
 // View is the name of the report's parameterised view in ClickHouse.
 func (r *Report) View() string { return strings.ReplaceAll(r.Name, "-", "_") }
 

@@ -36,6 +36,14 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 			t.Errorf("%s says of itself: %q", r.View(), comment)
 		}
 	}
+	for _, r := range All() {
+		for _, view := range r.FinanceViews() {
+			e.Exec(t, fmt.Sprintf("SELECT count() FROM %s.%s WHERE day BETWEEN '2026-10-01' AND '2028-12-31'", archive.FinanceDatabase(database), view))
+		}
+		if hasViews := len(r.FinanceViews()) > 0; hasViews == (r == control) {
+			t.Errorf("%s has the views %v", r.Name, r.FinanceViews())
+		}
+	}
 	ties := e.Exec(t, fmt.Sprintf("SELECT countIf(ties), countIf(NOT ties) FROM %s.control_totals(from='2026-10-01', to='2028-12-31', account='', fleet='', store='')", database))
 	if ties != "2\t0\n" {
 		t.Errorf("ties: %q", ties)
