@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -24,25 +25,71 @@ type journalRow struct {
 	Signature string `ch:"signature String"`
 }
 
-// JournalRows lists all rows of the journal as they are, in no order, unchecked.
-func (a *Archive) JournalRows(ctx context.Context) (all []journal.Entry, err error) {
-	err = a.Each(ctx, "SELECT DISTINCT text, key_id, signature FROM journal", func(rows driver.Rows) error {
-		var e journal.Entry
-		if err := rows.Scan(&e.Text, &e.KeyID, &e.Signature); err != nil {
+const (
+	// rowOfJournal is Entry.Digest of a row.
+	rowOfJournal = "lower(hex(SHA256(concat(SHA256(text), SHA256(toString(key_id)), SHA256(signature)))))"
+
+	// shortValue is longer than the name of any key, and than any signature.
+	shortValue = 100
+
+	// journalRowsAtOnce bounds what is in memory of rows with texts of journal.MaxText each: 128 MB.
+	journalRowsAtOnce = 256
+)
+
+// JournalRows reads all rows of the journal. It needs little memory, whatever somebody else has written
+// into the table: of a row that is longer than an entry can be only the beginnings are read.
+func (a *Archive) JournalRows(ctx context.Context) (*journal.Rows, error) {
+	query := fmt.Sprintf(`SELECT %s, if(length(text) <= %d, text, substring(text, 1, %d)),
+	substring(toString(key_id), 1, %d), substring(signature, 1, %[4]d), length(text) + length(key_id) + length(signature), _block_number
+FROM journal SETTINGS max_block_size = %[5]d, max_threads = 1`,
+		rowOfJournal, journal.MaxText, journal.BeginningSize, shortValue, journalRowsAtOnce)
+
+	all := a.books.NewRows()
+	err := a.Each(ctx, query, func(rows driver.Rows) error {
+		var row journal.Row
+		if err := rows.Scan(&row.Digest, &row.Text, &row.KeyID, &row.Signature, &row.Size, &row.Block); err != nil {
 			return err
 		}
-		all = append(all, e)
+		all.Add(row)
 		return nil
 	})
 	return all, err
 }
 
+// SumForeign counts the rows of the journal that are not those of a log, whose digests are given, and
+// returns the SHA-256 of their digests in order, in hexadecimal. A row that is there twice counts twice.
+// Without any such row the sum is empty.
+func (a *Archive) SumForeign(ctx context.Context, log []string) (count int, sum string, err error) {
+	isOfLog := map[string]bool{}
+	for _, digest := range log {
+		isOfLog[digest] = true
+	}
+
+	all := sha256.New()
+	err = a.Each(ctx, "SELECT "+rowOfJournal+" AS digest FROM journal ORDER BY digest SETTINGS max_threads = 1, max_bytes_before_external_sort = 268435456",
+		func(rows driver.Rows) error {
+			var digest string
+			if err := rows.Scan(&digest); err != nil {
+				return err
+			}
+			if !isOfLog[digest] {
+				count++
+				all.Write([]byte(digest))
+			}
+			return nil
+		})
+	if count > 0 {
+		sum = hex.EncodeToString(all.Sum(nil))
+	}
+	return count, sum, err
+}
+
 // ForeignRowsError reports that there are rows among those of the journal that do not belong to it.
-type ForeignRowsError struct{ Rows []journal.Foreign }
+type ForeignRowsError struct{ Rows journal.ForeignRows }
 
 // Error says how many rows there are, and what is wrong with the first.
 func (e *ForeignRowsError) Error() string {
-	return fmt.Sprintf("the log of the books has %d rows that do not belong to it (`reporting month status` shows them); the first: %s", len(e.Rows), e.Rows[0].Why)
+	return fmt.Sprintf("the log of the books (`reporting month status` shows it): %s", e.Rows.String())
 }
 
 // UseHead lets Journal compare what ClickHouse has with the head of the log, which read returns as it
@@ -93,11 +140,11 @@ func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
 		return nil, err
 	}
 
-	chain, err := a.books.Follow(rows, head)
+	chain, err := rows.Follow(head)
 	if err != nil {
 		return nil, fmt.Errorf("the log of the books: %w", err)
 	}
-	if len(chain.Foreign) > 0 {
+	if !chain.Foreign.AreNone() {
 		return nil, &ForeignRowsError{chain.Foreign}
 	}
 	if chain.Unstored {
@@ -115,15 +162,17 @@ func (a *Archive) InsertEntry(ctx context.Context, e *journal.Entry) error {
 	return a.insertRows(ctx, journalTable, columns, false)
 }
 
-// RemoveEntry removes a row of the journal.
-func (a *Archive) RemoveEntry(ctx context.Context, e *journal.Entry) error {
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"lightweight_deletes_sync": 2}))
-	// By its digests: a parameter may stand in an address, which has a limit, and the text be long.
-	digest := func(text string) string {
-		sum := sha256.Sum256([]byte(text))
-		return hex.EncodeToString(sum[:])
+// RemoveRows removes the rows of the journal that are not those of a log and were brought by the INSERT
+// with the number upTo, or by one before it (journal.Row.Block). What was inserted later stays.
+//
+// It is one statement, which has the digests of the log's rows: its size does not depend on what it
+// removes.
+func (a *Archive) RemoveRows(ctx context.Context, log []string, upTo uint64) error {
+	if len(log) == 0 {
+		return errors.New("clickhouse: rows are removed from the journal only beside entries that stay")
 	}
-	statement := fmt.Sprintf("DELETE FROM %s %s WHERE lower(hex(SHA256(text))) = '%s' AND lower(hex(SHA256(toString(key_id)))) = '%s' AND lower(hex(SHA256(signature))) = '%s'",
-		a.physical(journalTable), a.onCluster(), digest(e.Text), digest(e.KeyID), digest(e.Signature))
-	return a.exec(ctx, statement)
+
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"lightweight_deletes_sync": 2, "max_query_size": maxQuerySize}))
+	return a.exec(ctx, fmt.Sprintf("DELETE FROM %s %s WHERE _block_number <= %d AND %s NOT IN ('%s')",
+		a.physical(journalTable), a.onCluster(), upTo, rowOfJournal, strings.Join(log, "', '")))
 }

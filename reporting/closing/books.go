@@ -114,7 +114,7 @@ func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, 
 	if err != nil {
 		return nil, nil, err
 	}
-	chain, err := b.keys.Follow(rows, journal.ParseHead(head))
+	chain, err := rows.Follow(journal.ParseHead(head))
 	missing, isMissing := errors.AsType[*journal.MissingError](err)
 	if isMissing {
 		err = fmt.Errorf("%w: %w", ErrBehind, missing)
@@ -123,7 +123,7 @@ func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, 
 		return nil, nil, err
 	}
 
-	l := &Log{head: head, Foreign: chain.Foreign}
+	l := &Log{head: head, stored: chain.Rows, Foreign: chain.Foreign}
 	for _, signed := range chain.Entries {
 		e, err := parse(signed)
 		if err != nil {

@@ -241,7 +241,8 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 	d.mustDeliver(t)
 	wantSets(t, b, "2025-10-closing-000002", "2025-11-02-daily", "2025-11-correction-000003")
 	files := b.files(t)
-	if len(files) != 5+2+5 || len(r.events) != 3 {
+	correctionFiles := 2
+	if len(files) != len(closingFiles)+correctionFiles+len(reportFiles) || len(r.events) != 3 {
 		t.Errorf("%d files, announced are %s", len(files), r.ids())
 	}
 	for _, event := range r.asked {

@@ -7,8 +7,69 @@ import (
 	"vendorapi/reporting/journal"
 )
 
-// textShown is how much of a disputed row's text the log keeps, in bytes.
-const textShown = 2000
+// DisputedRows are rows that do not belong to the log. Somebody may have written any number of them, so
+// the entry says what all of them are with one digest.
+type DisputedRows struct {
+	// Count is how many there are, and SHA256 that of their digests in order.
+	Count  int    `json:"count"`
+	SHA256 string `json:"sha256,omitempty"`
+
+	// First are at most journal.MaxNamed of them. A foreign head of the log is among these, and is not
+	// counted.
+	First []DisputedRow `json:"first"`
+}
+
+// DisputedRow is a row that does not belong to the log.
+type DisputedRow struct {
+	SHA256 string `json:"sha256"` // of the whole row (journal.Row)
+	Why    string `json:"why"`
+	Text   string `json:"text"` // its beginning
+}
+
+// disputedRows are the foreign rows of the log.
+func (b *Books) disputedRows(ctx context.Context, l *Log) (DisputedRows, error) {
+	var d DisputedRows
+	for _, f := range l.Foreign.First {
+		d.First = append(d.First, DisputedRow{SHA256: f.Digest, Why: f.Why, Text: f.Text})
+	}
+
+	var err error
+	d.Count, d.SHA256, err = b.archive.SumForeign(ctx, l.rows())
+	return d, err
+}
+
+// name reports whether each of the foreign rows that are named now is named here.
+func (d *DisputedRows) name(foreign *journal.ForeignRows) bool {
+	isNamed := map[string]bool{}
+	for _, row := range d.First {
+		isNamed[row.SHA256] = true
+	}
+	for _, f := range foreign.First {
+		if !f.IsHead && !isNamed[f.Digest] {
+			return false
+		}
+	}
+	return true
+}
+
+// foreignAreAmong reports whether all foreign rows of the log are among those of one dispute. A few are
+// looked up by name: some may have been removed since, or written again. More must be the same ones.
+func (b *Books) foreignAreAmong(ctx context.Context, l *Log, disputes ...*DisputedRows) (bool, error) {
+	if len(disputes) == 0 {
+		return false, nil
+	}
+	if l.Foreign.Unnamed() == 0 {
+		areNamed := func(d *DisputedRows) bool { return d.name(&l.Foreign) }
+		return slices.ContainsFunc(disputes, areNamed), nil
+	}
+
+	_, sum, err := b.archive.SumForeign(ctx, l.rows())
+	if err != nil {
+		return false, err
+	}
+	areTheSame := func(d *DisputedRows) bool { return d.SHA256 == sum }
+	return slices.ContainsFunc(disputes, areTheSame), nil
+}
 
 // dispute notes that rows do not belong to the log. Another person then sets them aside; until that
 // is done, nothing else is decided.
@@ -17,22 +78,17 @@ func (b *Books) dispute(ctx context.Context, d Decision) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(l.Foreign) == 0 {
+	if l.Foreign.AreNone() {
 		return nil, refuse("every row belongs to the log")
 	}
 	if d.Note == "" {
 		return nil, refuse("a note has to say what is known of these rows")
 	}
-	return b.append(ctx, l, &Manifest{Kind: KindDispute, By: d.By, Note: d.Note, Rows: disputedRows(l.Foreign)})
-}
-
-func disputedRows(foreign []journal.Foreign) []DisputedRow {
-	var rows []DisputedRow
-	for _, f := range foreign {
-		text := f.Text[:min(len(f.Text), textShown)]
-		rows = append(rows, DisputedRow{SHA256: f.Digest(), Why: f.Why, Text: text})
+	rows, err := b.disputedRows(ctx, l)
+	if err != nil {
+		return nil, err
 	}
-	return rows
+	return b.append(ctx, l, &Manifest{Kind: KindDispute, By: d.By, Note: d.Note, Rows: rows})
 }
 
 // setAside removes the rows that another person disputes. The log keeps what they were.
@@ -47,51 +103,55 @@ func (b *Books) setAside(ctx context.Context, d Decision) (*Entry, error) {
 	if l.Disputed.By == d.By {
 		return nil, refuse("%s disputes these rows, so somebody else has to set them aside", d.By)
 	}
-
-	disputed := l.Disputed.Rows
-	isNew := func(f journal.Foreign) bool {
-		return !slices.ContainsFunc(disputed, func(row DisputedRow) bool { return row.SHA256 == f.Digest() })
+	areDisputed, err := b.foreignAreAmong(ctx, l, &l.Disputed.Rows)
+	if err != nil {
+		return nil, err
 	}
-	if slices.ContainsFunc(l.Foreign, isNew) {
+	if !areDisputed {
 		return nil, refuse("there are further rows since %s disputed some: dispute them all again", l.Disputed.By)
 	}
 
-	e, err := b.append(ctx, l, &Manifest{Kind: KindSetAside, By: d.By, Note: d.Note, Rows: disputed})
+	e, err := b.append(ctx, l, &Manifest{Kind: KindSetAside, By: d.By, Note: d.Note, Rows: l.Disputed.Rows})
 	if err == nil {
-		b.removeSetAside(ctx, l)
+		b.step("set aside")
+		b.removeForeign(ctx, l)
 	}
 	return e, err
 }
 
-// removeSetAside removes the foreign rows that were set aside, also those that appear again. A crash
-// before it leaves them to the next reading. A foreign head needs no removal: the dispute
-// replaces it. A row that cannot be removed stays foreign.
+// removeSetAside removes the foreign rows if all of them were set aside, also when they appear again: a
+// crash may have come before it. What cannot be removed stays foreign.
 func (b *Books) removeSetAside(ctx context.Context, l *Log) {
-	if len(l.Foreign) == 0 {
+	if l.Foreign.Count == 0 {
 		return
 	}
-	isSetAside := map[string]bool{}
+	var setAside []*DisputedRows
 	for i := range l.Entries {
-		if l.Entries[i].Kind != KindSetAside {
-			continue
-		}
-		for _, row := range l.Entries[i].Rows {
-			isSetAside[row.SHA256] = true
+		e := &l.Entries[i]
+		if e.Kind == KindSetAside {
+			setAside = append(setAside, &e.Rows)
 		}
 	}
 
-	var left []journal.Foreign
-	for _, f := range l.Foreign {
-		if f.IsHead || !isSetAside[f.Digest()] {
-			left = append(left, f)
-			continue
-		}
-		if err := b.archive.RemoveEntry(ctx, &f.Entry); err != nil {
-			b.log.Error("a row that was set aside cannot be removed from the books' log", "row", f.Digest(), "error", err)
-			left = append(left, f)
-			continue
-		}
-		b.log.Warn("a row that was set aside is removed from the books' log", "row", f.Digest(), "why", f.Why)
+	wereSetAside, err := b.foreignAreAmong(ctx, l, setAside...)
+	if err != nil {
+		b.log.Error("it cannot be seen whether rows of the books' log were set aside", "rows", l.Foreign.Count, "error", err)
 	}
-	l.Foreign = left
+	if wereSetAside {
+		b.removeForeign(ctx, l)
+	}
+}
+
+// removeForeign removes the foreign rows from the table. Those that were written after l was read stay. A
+// foreign head needs no removal: the dispute replaces it.
+func (b *Books) removeForeign(ctx context.Context, l *Log) {
+	if l.Foreign.Count == 0 {
+		return
+	}
+	if err := b.archive.RemoveRows(ctx, l.rows(), l.Foreign.LastBlock); err != nil {
+		b.log.Error("rows that were set aside cannot be removed from the books' log", "rows", l.Foreign.Count, "error", err)
+		return
+	}
+	b.log.Warn("rows that were set aside are removed from the books' log", "rows", l.Foreign.Count, "why", l.Foreign.String())
+	l.Foreign = l.Foreign.OnlyHead()
 }

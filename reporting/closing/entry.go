@@ -63,7 +63,7 @@ type Manifest struct {
 	Corrections []Correction `json:"corrections,omitempty"`
 
 	// Rows are those that a dispute is about, and that were set aside.
-	Rows []DisputedRow `json:"rows,omitempty"`
+	Rows DisputedRows `json:"rows,omitzero"`
 }
 
 // HeldMonth is a month in a hold.
@@ -100,13 +100,6 @@ type Correction struct {
 	ReportedAt int64 `json:"reportedAt,omitempty"`
 	// PossiblyCollected is the amount that a courier may have collected on a late delivery. It is in no sum.
 	PossiblyCollected int64 `json:"possiblyCollected,omitempty"`
-}
-
-// DisputedRow is a row that does not belong to the log.
-type DisputedRow struct {
-	SHA256 string `json:"sha256"` // of the whole row
-	Why    string `json:"why"`
-	Text   string `json:"text"` // its beginning
 }
 
 // Entry is a manifest as it stands in the log.

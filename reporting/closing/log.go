@@ -3,6 +3,7 @@ package closing
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,9 +32,11 @@ type Log struct {
 
 	// Foreign are rows that do not belong to the log: they are not signed, or contradict it. While
 	// there are any, only a dispute about them and the set-aside after it are decided.
-	Foreign []journal.Foreign
+	Foreign journal.ForeignRows
 
 	head string // in Redis, as it was read
+
+	stored []string // the digests of the rows that were read of it
 
 	between []string // manifests since the last closing or correction
 }
@@ -44,6 +47,16 @@ func (l *Log) LastSeal() string {
 		return ""
 	}
 	return l.Entries[len(l.Entries)-1].Seal
+}
+
+// rows returns the digests of the log's rows, those included that were stored since it was read.
+func (l *Log) rows() []string {
+	all := slices.Clone(l.stored)
+	for i := range l.Entries {
+		all = append(all, l.Entries[i].signed.Digest())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Closed reports whether the month, or a later one, was closed.
@@ -171,11 +184,10 @@ var ErrTampered = errors.New("the log of the books was tampered with")
 // requireSettled returns ErrTampered unless decisions are possible.
 func (l *Log) requireSettled() error {
 	if l.Disputed != nil {
-		return fmt.Errorf("%w: %s disputes %d rows, and somebody else has to set them aside (`reporting month set-aside`)", ErrTampered, l.Disputed.By, len(l.Disputed.Rows))
+		return fmt.Errorf("%w: %s disputes %d rows, and somebody else has to set them aside (`reporting month set-aside`)", ErrTampered, l.Disputed.By, l.Disputed.Rows.Count)
 	}
-	if len(l.Foreign) > 0 {
-		return fmt.Errorf("%w: %d rows do not belong to it; two people can set them aside (`reporting month dispute`). The first: %s",
-			ErrTampered, len(l.Foreign), l.Foreign[0].Why)
+	if !l.Foreign.AreNone() {
+		return fmt.Errorf("%w: two people can set aside what is not of it (`reporting month dispute`): %s", ErrTampered, l.Foreign.String())
 	}
 	return nil
 }

@@ -363,7 +363,7 @@ func (f *falsified) readCompletes(t *testing.T) {
 
 			l := f.log()
 
-			if len(l.Entries) != 5 || len(l.Foreign) > 0 || !l.Closed(month("2025-11")) || !f.clean() {
+			if len(l.Entries) != 5 || !l.Foreign.AreNone() || !l.Closed(month("2025-11")) || !f.clean() {
 				t.Errorf("%d entries; %+v", len(l.Entries), f.verifyPart(nil))
 			}
 			if head := f.Do("GET", headKey); head != f.head {
@@ -400,7 +400,7 @@ func (f *falsified) foreignRowsStopEverything(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if l := f.log(); len(l.Entries) != 5 || len(l.Foreign) != 1 {
+	if l := f.log(); len(l.Entries) != 5 || l.Foreign.Count != 1 {
 		t.Errorf("%d entries, foreign %v", len(l.Entries), l.Foreign)
 	}
 }
@@ -432,11 +432,11 @@ func (f *falsified) twoPeopleSetRowsAside(t *testing.T) {
 	testenv.Must(t, settle(KindSetAside, "ece", "seen"))
 
 	l := f.log()
-	if len(l.Foreign) > 0 || l.Disputed != nil || len(l.Entries) != 8 {
+	if !l.Foreign.AreNone() || l.Disputed != nil || len(l.Entries) != 8 {
 		t.Fatalf("foreign %v, disputed %v, %d entries", l.Foreign, l.Disputed, len(l.Entries))
 	}
 	last := &l.Entries[7]
-	if last.By != "ece" || len(last.Rows) != 3 || !slices.ContainsFunc(last.Rows, func(r DisputedRow) bool { return r.SHA256 == forged.Digest() && r.Text != "" }) {
+	if last.By != "ece" || last.Rows.Count != 3 || !slices.ContainsFunc(last.Rows.First, func(r DisputedRow) bool { return r.SHA256 == forged.Digest() && r.Text != "" }) {
 		t.Errorf("%+v", last)
 	}
 	if rows := f.Ask("count() FROM " + f.Database + ".journal"); rows != "8\n" {
@@ -445,7 +445,7 @@ func (f *falsified) twoPeopleSetRowsAside(t *testing.T) {
 
 	// What was set aside stays so.
 	f.insert(forged)
-	if l := f.log(); len(l.Foreign) > 0 {
+	if l := f.log(); !l.Foreign.AreNone() {
 		t.Errorf("it is there again: %v", l.Foreign)
 	}
 	if !f.clean() {

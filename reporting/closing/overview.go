@@ -2,7 +2,6 @@ package closing
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -48,9 +47,7 @@ func (b *Books) Overview(ctx context.Context, m Month) (*Overview, error) {
 	for i := range l.Entries {
 		o.Entries = append(o.Entries, viewOf(&l.Entries[i]))
 	}
-	for _, f := range l.Foreign {
-		o.Foreign = append(o.Foreign, fmt.Sprintf("%s: %.200q", f.Why, f.Text))
-	}
+	o.Foreign = append(o.Foreign, l.Foreign.Named()...)
 	if l.Held != nil && l.Held.Month == m {
 		o.Held = l.Held.Seal
 	}
@@ -62,7 +59,7 @@ func (b *Books) Overview(ctx context.Context, m Month) (*Overview, error) {
 	if task.ID != "" {
 		o.Task = &task
 	}
-	mayBeChecked := len(l.Foreign) == 0 && !l.Closed(m)
+	mayBeChecked := l.Foreign.AreNone() && !l.Closed(m)
 	if mayBeChecked {
 		o.Checks, err = b.Checklist(ctx, l, m)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -98,14 +99,8 @@ func (b *Books) missing(ctx context.Context, manifests []string) ([]Entry, error
 		}
 		bySeal[signed.Seal()] = signed
 	}
-	isStored := map[string]bool{}
-	for _, row := range rows {
-		if b.keys.Verify(&row) != nil {
-			continue
-		}
-		isStored[row.Seal()] = true
-		bySeal[row.Seal()] = row
-	}
+	stored := rows.Signed()
+	maps.Copy(bySeal, stored)
 
 	var missing []Entry
 	seal := head.Seal()
@@ -119,7 +114,8 @@ func (b *Books) missing(ctx context.Context, manifests []string) ([]Entry, error
 		if err != nil {
 			return nil, err
 		}
-		if !isStored[seal] {
+		_, isStored := stored[seal]
+		if !isStored {
 			missing = append(missing, e)
 		}
 		seal, sequence = e.Previous, e.Sequence-1

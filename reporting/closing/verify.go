@@ -82,12 +82,12 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 	if chain.Unstored {
 		v.find("entry %d is only in Redis: a process has died, and the next reading stores it", len(l.Entries)-chain.Ahead)
 	}
-	v.unreadable = v.unreadable || chain.Unstored || len(l.Foreign) > 0
-	for _, f := range l.Foreign {
-		v.find("a row that does not belong to the log: %s: %.200q", f.Why, f.Text)
+	v.unreadable = v.unreadable || chain.Unstored || !l.Foreign.AreNone()
+	for _, text := range l.Foreign.Named() {
+		v.find("a row that does not belong to the log: %s", text)
 	}
 	if l.Disputed != nil {
-		v.find("%s disputes %d rows of the log, which nobody has set aside", l.Disputed.By, len(l.Disputed.Rows))
+		v.find("%s disputes %d rows of the log, which nobody has set aside", l.Disputed.By, l.Disputed.Rows.Count)
 	}
 
 	v.Entries = len(l.Entries)

@@ -58,7 +58,7 @@ func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 			return closing.Month, nil, err
 		}
 	}
-	if len(l.Foreign) == 0 {
+	if l.Foreign.AreNone() {
 		if err := b.verifyReports(ctx, v, closing); err != nil {
 			return closing.Month, nil, err
 		}

@@ -29,6 +29,12 @@ type Entry struct {
 	Signature string `json:"signature"`
 }
 
+// MaxText is how long the text of an entry may be, in bytes. The longest are corrections, of at most 500
+// orders with at most 400 bytes each, and disputes, which name at most MaxNamed rows with at most 2,500
+// bytes each; this is twice as much. Sign refuses a longer text, so a row that has one is not of the log,
+// and need not be read.
+const MaxText = 512 << 10
+
 // link is what the journal reads of an entry's text.
 type link struct {
 	// Sequence counts the entries from 1 without a gap.
@@ -66,11 +72,15 @@ func (e *Entry) Seal() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Digest returns the SHA-256 of the whole entry, its signature included. Two rows with the same
-// digest are the same row.
+// Digest returns the SHA-256 of the SHA-256 of the text, the key's name and the signature, in
+// hexadecimal. Two rows with the same digest are the same row.
 func (e *Entry) Digest() string {
-	sum := sha256.Sum256([]byte(e.Head()))
-	return hex.EncodeToString(sum[:])
+	all := sha256.New()
+	for _, part := range []string{e.Text, e.KeyID, e.Signature} {
+		sum := sha256.Sum256([]byte(part))
+		all.Write(sum[:])
+	}
+	return hex.EncodeToString(all.Sum(nil))
 }
 
 // Keys sign entries, and check their signatures. The zero Keys can do neither.
@@ -102,10 +112,13 @@ func authenticate(key []byte, text string) []byte {
 // AreSet reports whether there is a key to sign with.
 func (k Keys) AreSet() bool { return k.keys[k.current] != nil }
 
-// Sign returns the entry of a text. The error is ErrNoKeys.
+// Sign returns the entry of a text. The error is ErrNoKeys, or says that the text is longer than MaxText.
 func (k Keys) Sign(text string) (Entry, error) {
 	if !k.AreSet() {
 		return Entry{}, ErrNoKeys
+	}
+	if len(text) > MaxText {
+		return Entry{}, fmt.Errorf("an entry of the books' log would have %d bytes, and may have %d", len(text), MaxText)
 	}
 
 	signature := authenticate(k.keys[k.current], text)
@@ -122,7 +135,7 @@ func (k Keys) Verify(e *Entry) error {
 func (k Keys) check(e *Entry) (link, error) {
 	key, known := k.keys[e.KeyID]
 	if !known {
-		return link{}, fmt.Errorf("it is signed with a key %q that is not in BOOKS_KEYS", e.KeyID)
+		return link{}, fmt.Errorf("it is signed with a key %.32q that is not in BOOKS_KEYS", e.KeyID)
 	}
 	// The text is compared, not what it decodes to: a signature has one spelling, so a row has no copies
 	// that look different.

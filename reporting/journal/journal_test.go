@@ -39,9 +39,19 @@ func logOf(length int) []Entry {
 	return all
 }
 
+// rowsOf are the entries as rows of the table.
+func rowsOf(k Keys, entries []Entry) *Rows {
+	rows := k.NewRows()
+	for i, e := range entries {
+		size := len(e.Text) + len(e.KeyID) + len(e.Signature)
+		rows.Add(Row{Entry: e, Digest: e.Digest(), Size: uint64(size), Block: uint64(i + 1)})
+	}
+	return rows
+}
+
 func follow(t *testing.T, rows []Entry, head *Entry) *Chain {
 	t.Helper()
-	chain, err := keys.Follow(rows, head)
+	chain, err := rowsOf(keys, rows).Follow(head)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +63,8 @@ func requireChain(t *testing.T, chain *Chain, want []Entry, foreign int) {
 	if !slices.Equal(chain.Entries, want) {
 		t.Errorf("the log has %d entries, want %d: %v", len(chain.Entries), len(want), chain.Entries)
 	}
-	if len(chain.Foreign) != foreign {
-		t.Errorf("%d foreign rows, want %d: %v", len(chain.Foreign), foreign, chain.Foreign)
+	if len(chain.Foreign.First) != foreign {
+		t.Errorf("%d foreign rows, want %d: %v", len(chain.Foreign.First), foreign, chain.Foreign)
 	}
 }
 
@@ -73,11 +83,11 @@ func TestFollow_FindsTheLogInAnyOrderAndWithRepetitions(t *testing.T) {
 			head = &all[headAt-1]
 		}
 
-		chain, err := keys.Follow(rows, head)
+		chain, err := rowsOf(keys, rows).Follow(head)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(chain.Entries, all) || len(chain.Foreign) > 0 || chain.Ahead != len(all)-headAt || chain.Unstored {
+		if !slices.Equal(chain.Entries, all) || !chain.Foreign.AreNone() || chain.Ahead != len(all)-headAt || chain.Unstored {
 			t.Fatalf("%+v", chain)
 		}
 	})
@@ -112,7 +122,7 @@ func TestFollow_NamesWhatIsMissing(t *testing.T) {
 		{"the tail", all[:4], "entries 5 to 6 of the books' log are missing"},
 		{"the one before the head", without(6, 6), "entry 6 of the books' log is missing"},
 	} {
-		_, err := keys.Follow(c.rows, &all[6])
+		_, err := rowsOf(keys, c.rows).Follow(&all[6])
 
 		var missing *MissingError
 		if !errors.As(err, &missing) || err.Error() != c.want {
@@ -151,8 +161,8 @@ func TestFollow_WhatIsNotSignedIsForeign(t *testing.T) {
 			chain := follow(t, append(slices.Clone(all), c.row), head)
 
 			requireChain(t, chain, all, 1)
-			if len(chain.Foreign) == 1 && !strings.Contains(chain.Foreign[0].Why, c.wants) {
-				t.Errorf("%s: %s", c.what, chain.Foreign[0].Why)
+			if len(chain.Foreign.First) == 1 && !strings.Contains(chain.Foreign.First[0].Why, c.wants) {
+				t.Errorf("%s: %s", c.what, chain.Foreign.First[0].Why)
 			}
 		}
 	}
@@ -177,7 +187,7 @@ func TestFollow_AForeignHeadIsNamed(t *testing.T) {
 	chain := follow(t, all, &Entry{Text: "nonsense"})
 
 	requireChain(t, chain, all, 1)
-	if why := chain.Foreign[0].Why; !strings.HasPrefix(why, "the head in Redis: ") {
+	if why := chain.Foreign.First[0].Why; !strings.HasPrefix(why, "the head in Redis: ") {
 		t.Error(why)
 	}
 }
@@ -186,7 +196,7 @@ func TestFollow_AnOldKeyStillChecks(t *testing.T) {
 	all := logOf(2)
 	rotated := NewKeys("sandbox", "k3", map[string][]byte{"k2": bytes.Repeat([]byte{2}, 32), "k3": bytes.Repeat([]byte{3}, 32)})
 
-	chain, err := rotated.Follow(all, &all[1])
+	chain, err := rowsOf(rotated, all).Follow(&all[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,16 +207,98 @@ func TestFollow_WithoutKeysNothingIsBelieved(t *testing.T) {
 	all := logOf(1)
 	var none Keys
 
-	if _, err := none.Follow(all, nil); !errors.Is(err, ErrNoKeys) {
+	if _, err := rowsOf(none, all).Follow(nil); !errors.Is(err, ErrNoKeys) {
 		t.Error(err)
 	}
-	if _, err := none.Follow(nil, &all[0]); !errors.Is(err, ErrNoKeys) {
+	if _, err := rowsOf(none, nil).Follow(&all[0]); !errors.Is(err, ErrNoKeys) {
 		t.Error(err)
 	}
 	if _, err := none.Sign("{}"); !errors.Is(err, ErrNoKeys) {
 		t.Error(err)
 	}
-	if chain, err := none.Follow(nil, nil); err != nil || len(chain.Entries) > 0 {
+	if chain, err := rowsOf(none, nil).Follow(nil); err != nil || len(chain.Entries) > 0 {
 		t.Error(chain, err)
+	}
+}
+
+// Whoever can write to ClickHouse can add any number of rows of any size: few are kept, all are counted.
+func TestFollow_KeepsLittleOfManyForeignRows(t *testing.T) {
+	all := logOf(3)
+	fork := entryAfter(&all[2], 5, "signed, but not the next one")
+	garbage := func(from, to int) (rows []Entry) {
+		for i := from; i < to; i++ {
+			rows = append(rows, Entry{Text: strings.Repeat("x", 1000) + fmt.Sprint(i)})
+		}
+		return rows
+	}
+	foreignBeside := func(rows ...Entry) ForeignRows {
+		chain := follow(t, append(slices.Clone(all), rows...), &all[2])
+		if !slices.Equal(chain.Entries, all) {
+			t.Fatalf("the log has %d entries", len(chain.Entries))
+		}
+		return chain.Foreign
+	}
+
+	many := foreignBeside(append(garbage(0, 5000), fork)...)
+	if many.Count != 5001 || len(many.First) != MaxNamed || many.Unnamed() != 5001-MaxNamed || many.LastBlock != 5004 {
+		t.Errorf("%d rows, %d named, %d not named, the last block is %d", many.Count, len(many.First), many.Unnamed(), many.LastBlock)
+	}
+	if first := many.First[0]; first.Digest != fork.Digest() || !strings.HasPrefix(first.Why, "it is signed") {
+		t.Errorf("a signed row is hidden behind others: %+v", first)
+	}
+	for _, f := range many.First[1:] {
+		if len(f.Text) != BeginningSize {
+			t.Fatalf("%d bytes of a row are kept", len(f.Text))
+		}
+	}
+	if named := many.Named(); len(named) != MaxNamed+1 || named[MaxNamed] != "and 4901 further rows" {
+		t.Errorf("%d lines, the last is %s", len(named), named[len(named)-1])
+	}
+}
+
+// Of a row that is longer than an entry can be only the beginning is read; it must not pass for an entry.
+func TestFollow_ARowThatIsCutIsForeign(t *testing.T) {
+	all := logOf(2)
+	rows := rowsOf(keys, all[:1])
+	cut := Row{Entry: all[1], Digest: strings.Repeat("f", 64), Size: 1 << 30, Block: 2}
+	rows.Add(cut)
+
+	chain, err := rows.Follow(&all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	requireChain(t, chain, all[:1], 1)
+	if why := chain.Foreign.First[0].Why; why != "it has 1073741824 bytes, which is more than an entry can have" {
+		t.Error(why)
+	}
+}
+
+func TestSign_RefusesWhatIsTooLong(t *testing.T) {
+	if _, err := keys.Sign(strings.Repeat("x", MaxText)); err != nil {
+		t.Error(err)
+	}
+	if _, err := keys.Sign(strings.Repeat("x", MaxText+1)); err == nil {
+		t.Error("an entry is signed that nobody would read")
+	}
+}
+
+// The rows of an entry that was signed again, with a newer key, are all of the log.
+func TestFollow_KnowsAllRowsOfAnEntry(t *testing.T) {
+	all := logOf(2)
+	rotated := NewKeys("sandbox", "k3", map[string][]byte{"k2": bytes.Repeat([]byte{2}, 32), "k3": bytes.Repeat([]byte{3}, 32)})
+	again, err := rotated.Sign(all[1].Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	chain, err := rowsOf(rotated, append(slices.Clone(all), again, again)).Follow(&all[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	requireChain(t, chain, all, 0)
+	if want := []string{all[0].Digest(), all[1].Digest(), again.Digest()}; !slices.Equal(chain.Rows, want) {
+		t.Errorf("the log's rows are %q, want %q", chain.Rows, want)
 	}
 }

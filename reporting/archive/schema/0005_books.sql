@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS journal {{onCluster}}
 )
 ENGINE = {{shared "journal"}}
 ORDER BY tuple()
-SETTINGS {{durability}}
+-- The number of the INSERT that brought a row stays with it, so that rows can be removed without those that came later.
+SETTINGS {{durability}}, enable_block_number_column = 1
 COMMENT 'The log of the books, signed: one row per entry, which can be there twice. Read it with SELECT DISTINCT sequence, kind, month, at FROM journal ORDER BY sequence. Rows never replace each other: FINAL is not needed.';
 
 {{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}

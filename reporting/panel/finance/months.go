@@ -140,6 +140,7 @@ func (p *Pages) showMonths(w http.ResponseWriter, r *http.Request, refused error
 		Held     *closing.Entry
 		Next     closing.Month
 		Foreign  []journal.Foreign
+		Unnamed  int // how many foreign rows there are beside these
 		Disputed *closing.Entry
 		Mine     bool // who looks disputes the rows
 	}{booksView: newBooksView(r, monthsPath)}
@@ -149,7 +150,7 @@ func (p *Pages) showMonths(w http.ResponseWriter, r *http.Request, refused error
 			return err
 		}
 		v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(p.books.Now())
-		v.Foreign, v.Disputed = l.Foreign, l.Disputed
+		v.Foreign, v.Unnamed, v.Disputed = l.Foreign.First, l.Foreign.Unnamed(), l.Disputed
 		v.Mine = l.Disputed != nil && l.Disputed.By == auth.IdentityOf(ctx).Name
 		return p.showTask(ctx, &v.booksView)
 	})
