@@ -23,7 +23,7 @@ type panelClient struct {
 	address string // https://panel.example, without a slash at its end
 	http    *http.Client
 	cookies []*http.Cookie
-	csrf    string // proves that a request is sent on purpose
+	csrf    string // sent with each form: it proves that the person means it; empty until fetchToken
 }
 
 const (
@@ -57,7 +57,7 @@ func signIn(ctx context.Context, address, user, password string) (*panelClient, 
 		Timeout:       panelTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	resp, err := c.send(ctx, http.MethodPost, "/login", url.Values{"user": {user}, "password": {password}})
+	resp, err := c.postForm(ctx, "/login", url.Values{"user": {user}, "password": {password}})
 	if err != nil {
 		return nil, err
 	}
@@ -78,28 +78,49 @@ func signIn(ctx context.Context, address, user, password string) (*panelClient, 
 
 // signOut ends the session.
 func (c *panelClient) signOut(ctx context.Context) error {
-	resp, err := c.send(ctx, http.MethodPost, "/logout", url.Values{})
+	resp, err := c.postForm(ctx, "/logout", url.Values{})
 	if err != nil {
 		return err
 	}
 	return resp.Body.Close()
 }
 
-// send sends a request; values are a form. Cookies are sent whatever the address is: on this machine
-// the panel is reached without TLS even if its cookies are for TLS only.
-func (c *panelClient) send(ctx context.Context, method, path string, values url.Values) (*http.Response, error) {
-	var body io.Reader
-	if values != nil {
-		body = strings.NewReader(values.Encode())
+// get asks for a path, and reads the data of the answer.
+func (c *panelClient) get(ctx context.Context, path string, data any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.address+path, nil)
+	if err != nil {
+		return fmt.Errorf("the panel's address: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, c.address+path, body)
+	resp, err := c.send(r)
+	if err != nil {
+		return err
+	}
+	return c.readAnswer(resp, data)
+}
+
+// post sends a form, and reads the data of the answer. It needs the token of fetchToken.
+func (c *panelClient) post(ctx context.Context, path string, form url.Values, data any) error {
+	resp, err := c.postForm(ctx, path, form)
+	if err != nil {
+		return err
+	}
+	return c.readAnswer(resp, data)
+}
+
+// postForm sends a form. The caller closes the answer's body.
+func (c *panelClient) postForm(ctx context.Context, path string, form url.Values) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, fmt.Errorf("the panel's address: %w", err)
 	}
-	if values != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("X-CSRF-Token", c.csrf)
+	return c.send(r)
+}
+
+// send sends a request with the session's cookies, whatever the address is: on this machine the panel is
+// reached without TLS even if its cookies are for TLS only.
+func (c *panelClient) send(r *http.Request) (*http.Response, error) {
 	for _, cookie := range c.cookies {
 		r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
 	}
@@ -110,12 +131,8 @@ func (c *panelClient) send(ctx context.Context, method, path string, values url.
 	return resp, nil
 }
 
-// ask sends a request, and reads the data of the answer.
-func (c *panelClient) ask(ctx context.Context, method, path string, values url.Values, data any) error {
-	resp, err := c.send(ctx, method, path, values)
-	if err != nil {
-		return err
-	}
+// readAnswer reads the data of an answer, and closes its body. The error is the panel's refusal if it is one.
+func (c *panelClient) readAnswer(resp *http.Response, data any) error {
 	defer func() { _ = resp.Body.Close() }()
 
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
@@ -155,19 +172,26 @@ func answerError(message string, data json.RawMessage) error {
 	return errors.New(message)
 }
 
-// books returns the overview of a month ("2026-10"; empty: the one that is held or comes next). It also
-// keeps the token that proves that a request is sent on purpose: without it decide and signOut are refused.
-func (c *panelClient) books(ctx context.Context, month string) (*finance.BooksView, error) {
-	v := &finance.BooksView{}
+// fetchToken fetches the token without which the panel refuses every form: decisions, and the end of the
+// session.
+func (c *panelClient) fetchToken(ctx context.Context) error {
+	_, err := c.fetchMonth(ctx, "")
+	return err
+}
+
+// fetchMonth returns the overview of a month ("2026-10"; empty: the one that is held or comes next). The token
+// of fetchToken comes with it.
+func (c *panelClient) fetchMonth(ctx context.Context, month string) (*finance.BooksView, error) {
 	path := finance.BooksPath
 	if month != "" {
 		path += "?" + url.Values{"month": {month}}.Encode()
 	}
-	if err := c.ask(ctx, http.MethodGet, path, nil, v); err != nil {
+	overview := &finance.BooksView{}
+	if err := c.get(ctx, path, overview); err != nil {
 		return nil, err
 	}
-	c.csrf = v.CSRF
-	return v, nil
+	c.csrf = overview.CSRF
+	return overview, nil
 }
 
 // decide sends a decision, and waits until it is carried out. When ctx ends it returns an error, and the
@@ -178,7 +202,7 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 		values.Add("order", id.String())
 	}
 	task := &closing.Task{}
-	if err := c.ask(ctx, http.MethodPost, finance.DecisionPath(d), values, task); err != nil {
+	if err := c.post(ctx, finance.DecisionPath(d), values, task); err != nil {
 		return nil, err
 	}
 
@@ -199,7 +223,7 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 		}
 
 		next := &closing.Task{}
-		if err := c.ask(ctx, http.MethodGet, finance.TaskPath, nil, next); err != nil {
+		if err := c.get(ctx, finance.TaskPath, next); err != nil {
 			return nil, err
 		}
 		if next.ID != task.ID {

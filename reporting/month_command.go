@@ -40,7 +40,7 @@ func (p *person) addFlags(c *cobra.Command, why string) {
 	}
 }
 
-// atPanel signs in to the panel, does the work, and signs out.
+// atPanel signs in to the panel, does the work, and signs out. The work fetches the token that signing out needs.
 func (p *person) atPanel(c *cobra.Command, work func(ctx context.Context, panel *panelClient) error) error {
 	var settings settings
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
@@ -67,11 +67,11 @@ func newMonthDecisionCommand(kind string) *cobra.Command {
 			return err
 		}
 		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
-			books, err := panel.books(ctx, m.String())
+			month, err := panel.fetchMonth(ctx, m.String())
 			if err != nil {
 				return err
 			}
-			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: cmp.Or(books.Held, closing.NoHold)}
+			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: cmp.Or(month.Held, closing.NoHold)}
 			task, err := panel.decide(ctx, d, progressTo(c))
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func newBooksDecisionCommand(kind string) *cobra.Command {
 	var p person
 	c := newSettingsCommand(kind, func(c *cobra.Command) error {
 		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
-			if _, err := panel.books(ctx, ""); err != nil {
+			if err := panel.fetchToken(ctx); err != nil {
 				return err
 			}
 			task, err := panel.decide(ctx, closing.Decision{Kind: kind, Note: p.note}, progressTo(c))
@@ -118,35 +118,36 @@ func newMonthStatusCommand() *cobra.Command {
 			}
 		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			books, err := b.Overview(ctx, m)
+			overview, err := b.Overview(ctx, m)
 			if err != nil {
 				return err
 			}
-			return writeStatus(c.OutOrStdout(), books, b.Now())
+			return writeStatus(c.OutOrStdout(), overview, b.Now())
 		})
 	})
 	addConfigFlag(c)
 	return c
 }
 
-func writeStatus(w io.Writer, books *closing.Overview, now time.Time) error {
+// writeStatus writes the log, what is being decided, and the checklist of a month.
+func writeStatus(w io.Writer, overview *closing.Overview, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range books.Entries {
+	for _, e := range overview.Entries {
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.In(delivery.Istanbul).Format(time.DateTime), e.Month, e.Kind, e.By, e.Seal, e.Note)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if len(books.Entries) > 0 {
+	if len(overview.Entries) > 0 {
 		fmt.Fprintln(w)
 	}
-	for _, text := range books.Foreign {
+	for _, text := range overview.Foreign {
 		fmt.Fprintln(w, "NOT OF THE LOG:", text)
 	}
-	writeTask(w, books.Task, now)
+	writeTask(w, overview.Task, now)
 
-	fmt.Fprintf(w, "%s: %s\n", books.Month.Name(), books.State)
-	for _, check := range books.Checks {
+	fmt.Fprintf(w, "%s: %s\n", overview.Month.Name(), overview.State)
+	for _, check := range overview.Checks {
 		mark := "yes  "
 		switch {
 		case check.NeedsNote:
@@ -185,7 +186,7 @@ func newMonthCorrectCommand() *cobra.Command {
 			orders = append(orders, id)
 		}
 		if len(orders) == 0 {
-			return correctWhatExplainsItself(c, all)
+			return correctAutomatically(c, all)
 		}
 		if all {
 			return errors.New("--all and --order exclude each other")
@@ -203,9 +204,9 @@ func newMonthCorrectCommand() *cobra.Command {
 	return c
 }
 
-// correctOrders lets a person book orders.
+// correctOrders has the panel book orders in the name of the person who is signed in.
 func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d closing.Decision) error {
-	if _, err := panel.books(ctx, ""); err != nil {
+	if err := panel.fetchToken(ctx); err != nil {
 		return err
 	}
 	task, err := panel.decide(ctx, d, progressTo(c))
@@ -215,11 +216,12 @@ func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d 
 	for _, line := range task.Lines {
 		fmt.Fprintln(c.OutOrStdout(), line)
 	}
-	return sayLeft(c.OutOrStdout(), task.Booked, task.Left)
+	return reportLeft(c.OutOrStdout(), task.Booked, task.Left)
 }
 
-// correctWhatExplainsItself books what needs no person, as every night.
-func correctWhatExplainsItself(c *cobra.Command, all bool) error {
+// correctAutomatically books what needs no person's decision, as it is done every night; with all, in every
+// closed month as a whole.
+func correctAutomatically(c *cobra.Command, all bool) error {
 	return withBooks(c, func(ctx context.Context, b *closing.Books) error {
 		look := b.CorrectChanged
 		if all {
@@ -235,11 +237,12 @@ func correctWhatExplainsItself(c *cobra.Command, all bool) error {
 		if err != nil {
 			return err
 		}
-		return sayLeft(c.OutOrStdout(), len(result.Booked), len(result.Left))
+		return reportLeft(c.OutOrStdout(), len(result.Booked), len(result.Left))
 	})
 }
 
-func sayLeft(out io.Writer, booked, left int) error {
+// reportLeft returns an error when orders wait for a person's decision, and says when there was nothing to book.
+func reportLeft(out io.Writer, booked, left int) error {
 	if left > 0 {
 		return fmt.Errorf("%d orders of closed months have changed in a way that a person has to decide on (--order)", left)
 	}

@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -225,9 +226,9 @@ func TestUsers_EachDoesItsOwn(t *testing.T) {
 	noError(t, a.KeepAudit(ctx, 30))
 	entry := &journal.Entry{Text: `{"sequence":1}`, KeyID: "k1", Signature: "x"}
 	noError(t, a.InsertEntry(ctx, entry))
-	noError(t, a.RemoveEntry(ctx, entry))
+	noError(t, a.RemoveRows(ctx, nil, math.MaxUint64))
 	batch := uuid.New()
-	noError(t, a.Freeze(ctx, batch, day))
+	noError(t, a.Freeze(ctx, batch, day, day))
 	noError(t, a.InsertDays(ctx, batch))
 	noError(t, a.RemoveBatch(ctx, batch))
 	noError(t, a.RecordDeliverySets(ctx, []DeliverySet{{Target: "erp", Name: "x", Version: 1, ChangedAt: noon, DueAt: noon}}))
