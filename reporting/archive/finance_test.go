@@ -251,8 +251,8 @@ func TestUsers_EachDoesItsOwn(t *testing.T) {
 	if n := one[uint64](t, a, "SELECT count() FROM orders FINAL"); n != 11 {
 		t.Errorf("%d orders are read", n)
 	}
-	if rows, err := a.JournalRows(ctx); err != nil || len(rows) > 0 {
-		t.Errorf("%d rows of the journal, %v", len(rows), err)
+	if n := one[uint64](t, a, "SELECT count() FROM journal"); n != 0 {
+		t.Errorf("the journal has %d rows", n)
 	}
 	more := []string{
 		"INSERT INTO delivery.journal (text) VALUES ('x')", "INSERT INTO delivery.orders (status) VALUES ('x')", "DELETE FROM delivery.orders WHERE 1",
