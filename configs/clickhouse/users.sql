@@ -3,8 +3,8 @@
 -- which process gets which). With another database than delivery, change delivery and
 -- delivery_finance below. In a cluster, add ON CLUSTER to each statement.
 
--- reporting_migrate makes and changes tables and views: `reporting migrate`, `restore`, `rebuild` and
--- `month recover`, which people run. It is the definer of finance's views, so it has to stay:
+-- reporting_migrate makes and changes tables and views: `reporting migrate` and `restore`, which people
+-- run. It is the definer of finance's views, so it has to stay:
 -- without it they cannot be read.
 CREATE ROLE IF NOT EXISTS vendorapi_migrate;
 GRANT ALL ON delivery.* TO vendorapi_migrate;
@@ -14,7 +14,8 @@ CREATE USER IF NOT EXISTS reporting_migrate IDENTIFIED WITH sha256_password BY '
 GRANT vendorapi_migrate TO reporting_migrate;
 
 -- reporting_write adds rows, and removes those that are replaced or were never sealed: the roles
--- export and reconcile, and the panel's decisions about months.
+-- export and reconcile, the panel's decisions about months, and the commands that repair (`reconcile`,
+-- `rebuild`, `month`).
 CREATE ROLE IF NOT EXISTS vendorapi_write;
 GRANT SELECT, INSERT ON delivery.* TO vendorapi_write;
 REVOKE INSERT ON delivery.schema_migrations FROM vendorapi_write;

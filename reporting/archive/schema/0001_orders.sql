@@ -6,7 +6,7 @@
 -- Etc/GMT-3 is +03:00 all year (the sign is POSIX's), whatever becomes of Turkey's summer time:
 -- that is where days are cut.
 
-{{$orders := literal "Orders: one row per order and version that was exported. Rows of one order replace each other and the highest version counts, so read it with FINAL: SELECT count(), sum(order_amount) FROM orders FINAL. Without FINAL, sums count an order several times. The views order_ledger, expected_collections and fleet_statement do this already."}}
+{{$orders := literal "Orders: one row per order and version that was exported. Rows of one order replace each other and the highest version counts, so read it with FINAL: SELECT count(), sum(order_amount) FROM orders FINAL. Without FINAL, sums count an order several times. The view live_orders of the finance database does this already."}}
 CREATE TABLE IF NOT EXISTS {{local "orders"}} {{onCluster}}
 (
     account_id UUID,

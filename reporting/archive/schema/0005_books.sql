@@ -21,7 +21,7 @@ ORDER BY tuple()
 SETTINGS {{durability}}, enable_block_number_column = 1
 COMMENT 'The log of the books, signed: one row per entry, which can be there twice. Read it with SELECT DISTINCT sequence, kind, month, at FROM journal ORDER BY sequence. Rows never replace each other: FINAL is not needed.';
 
-{{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}
+{{$closedOrders := literal "What the orders of closed months were, and what was corrected since: one row per order and entry. Rows count only when their batch has a seal, so read the view booked_orders of the finance database, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Multiply amounts by sign before summing them. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
 (
     batch UUID,
@@ -64,7 +64,7 @@ COMMENT {{$closedOrders}};
 {{distributed "closed_orders" $closedOrders}};
 
 -- *_youngest say which name is the youngest order's: its creation, its id and the entry as one number.
-{{$closedDays := literal "Sums of closed_orders by day, account, fleet and store: one row per batch and group. Rows count only when their batch has a seal, so read the view booked_days, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Sum rows of the same group. Rows never replace each other: FINAL is not needed."}}
+{{$closedDays := literal "Sums of closed_orders by day, account, fleet and store: one row per batch and group. Rows count only when their batch has a seal, so read the view booked_days of the finance database, or add WHERE batch IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction')). Sum rows of the same group. Rows never replace each other: FINAL is not needed."}}
 CREATE TABLE IF NOT EXISTS {{local "closed_days"}} {{onCluster}}
 (
     batch UUID,

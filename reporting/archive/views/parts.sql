@@ -15,17 +15,24 @@
     AND ({store:String} = '' OR external_store_id = {store:String})
 {{- end}}
 
-{{- /* Which batches count: up to the parameter as_of, or all. GLOBAL: one server of a cluster says so for all of them. */}}
+{{- /* What the log of the books says: the batches that count, each with its day, and the first day that is not closed.
+ClickHouse evaluates equal subqueries of a query once, so that a month that is being closed at the same moment is either
+still open for all of the query or closed for all of it, and never both. In a cluster one server says so for all. */}}
+{{- define "books" -}}
+(SELECT (groupUniqArrayIf((batch, toDate(at)), kind IN ('close', 'correction')),
+    if(countIf(kind = 'close') = 0, toDate(0), addMonths(maxIf(month, kind = 'close'), 1))) FROM journal)
+{{- end}}
+
 {{- define "sealed" -}}
-batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction') AND toDate(at) <= {as_of:Date})
+batch GLOBAL IN (SELECT arrayJoin(arrayMap(b -> b.1, arrayFilter(b -> b.2 <= {as_of:Date}, {{template "books"}}.1))))
 {{- end}}
 
 {{- define "sealed_by_now" -}}
-batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))
+batch GLOBAL IN (SELECT arrayJoin(arrayMap(b -> b.1, {{template "books"}}.1)))
 {{- end}}
 
 {{- define "open_from" -}}
-(SELECT if(count() = 0, toDate(0), addMonths(max(month), 1)) FROM journal WHERE kind = 'close')
+{{template "books"}}.2
 {{- end}}
 
 {{- define "open_narrowed" -}}
