@@ -284,25 +284,29 @@ func (p *server) listeners(l *ledger.Ledger) (all []listener, err error) {
 	return all, nil
 }
 
-// keepHistory waits until ClickHouse can be used, and runs the roles that write there.
+// keepHistory waits until ClickHouse can be used, and runs the roles that write there. What is wrong with
+// the user who only reads keeps none of them from working.
 func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger) error {
 	consumer, err := service.Consumer(p.settings.Instance)
 	if err != nil {
 		return err
 	}
 
-	wait := historyWait{
-		log:    p.Log,
-		open:   func(ctx context.Context) error { return p.openHistory(ctx, l) },
-		failed: func(err error) { p.historyError.Store(&err) },
-	}
-	if wait.run(ctx) != nil {
-		return nil // ctx has ended
+	if p.settings.writesHistory() {
+		if p.awaitHistory(ctx, func(ctx context.Context) error { return p.openForWriting(ctx, l) }) != nil {
+			return nil // ctx has ended
+		}
+		p.archive.Store(p.history.write)
 	}
 
 	a := p.history.write
-	p.archive.Store(a)
 	group, ctx := errgroup.WithContext(ctx)
+	if p.settings.has(rolePanel) {
+		group.Go(func() error {
+			_ = p.awaitHistory(ctx, func(ctx context.Context) error { return p.openForPeople(ctx, l) }) // nil, or ctx has ended
+			return nil
+		})
+	}
 	if p.settings.has(roleExport) {
 		exporter := export.New(l, a, p.settings.Export, consumer, p.Log, p.Registry)
 		exporter.Tracer = p.Tracer
@@ -333,21 +337,29 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger) error {
 	return group.Wait()
 }
 
-// openHistory makes what is missing when a role writes to ClickHouse. The panel alone only looks: it
-// must start with a user who may read and no more.
-func (p *server) openHistory(ctx context.Context, l *ledger.Ledger) error {
-	// People may look at what there is as soon as it is known whose it is, also while something is missing.
-	p.history.checkOwners(ctx, l)
+// awaitHistory repeats what opens the history until it succeeds. The error is that of ctx.
+func (p *server) awaitHistory(ctx context.Context, open func(context.Context) error) error {
+	wait := historyWait{log: p.Log, open: open, failed: func(err error) { p.historyError.Store(&err) }}
+	return wait.run(ctx)
+}
 
-	if p.settings.writesHistory() {
-		applied, err := migrate(ctx, l, p.history.write)
-		for _, name := range applied {
-			p.Log.Info("schema brought up to date", "file", name)
-		}
-		if err != nil {
-			return err
-		}
+// openForWriting makes what is missing in ClickHouse's database.
+func (p *server) openForWriting(ctx context.Context, l *ledger.Ledger) error {
+	// People may look at what there is as soon as it is known whose it is, also while something is
+	// missing. What is wrong is found again below.
+	_ = p.history.checkOwners(ctx, l)
+
+	applied, err := migrate(ctx, l, p.history.write)
+	for _, name := range applied {
+		p.Log.Info("schema brought up to date", "file", name)
 	}
+	return err
+}
+
+// openForPeople looks whether all is there that pages, reports and decisions need. It changes nothing:
+// the panel must start with users who may not.
+func (p *server) openForPeople(ctx context.Context, l *ledger.Ledger) error {
+	_ = p.history.checkOwners(ctx, l) // as above
 
 	if err := checkHistory(ctx, l, p.history.read); err != nil {
 		return err

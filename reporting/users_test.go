@@ -33,6 +33,16 @@ func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	testenv.Must(t, errors.Join(exporter.Process.Signal(syscall.SIGTERM), exporter.Wait()))
 	e.Want("the order", "count() FROM "+e.Database+".orders", "1")
 
+	// What is wrong with the user who reads stops nobody who writes.
+	e.Delivered(time.Now())
+	both := startPanel(t, e, e.ClickHouse.URL, "export,panel", "CLICKHOUSE_READ_URL=http://reader@127.0.0.1:1")
+	awaitAnswer(t, "http://"+both.ops+"/readyz", "200 ready")
+	e.AwaitExported()
+	if got := both.report(t); got != "503" {
+		t.Errorf("without a user who reads, reports answer %s", got)
+	}
+	testenv.Must(t, both.stop())
+
 	startAs("reporting_read")
 	nowhere := "http://writer@127.0.0.1:1"
 	s := startPanel(t, e, nowhere, "panel", "CLICKHOUSE_READ_URL="+e.ClickHouse.URL)
