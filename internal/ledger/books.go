@@ -87,9 +87,10 @@ const progressLasts = 30 * 24 * time.Hour
 // Progress returns what SetProgress stored last; empty: nothing in the last 30 days.
 func (l Books) Progress(ctx context.Context) (string, error) { return l.get(ctx, l.key("progress")) }
 
-// SetProgress stores how far the task in progress has got, or how the last one ended.
-func (l Books) SetProgress(ctx context.Context, progress string) error {
-	return failed("noting progress", l.rdb.Set(ctx, l.key("progress"), progress, progressLasts).Err())
+// SetProgress replaces what Progress returned: how far the task in progress has got, or how the last one
+// ended. The error is ErrConflict when another process has replaced it since.
+func (l Books) SetProgress(ctx context.Context, from, to string) error {
+	return l.set(ctx, l.key("progress"), change{from: from, to: to, lasts: progressLasts})
 }
 
 // comparisonLasts is how long the comparisons of a day are kept: longer than its month can stay open.

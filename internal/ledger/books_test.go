@@ -57,7 +57,8 @@ func TestBooks_ProgressIsKeptForAMonth(t *testing.T) {
 	l := openTest(t)
 	equal(t, get(l.Books.Progress(t.Context()))(t), "", "progress before the first task")
 
-	must(t, l.Books.SetProgress(t.Context(), "half"))
+	must(t, l.Books.SetProgress(t.Context(), "", "half"))
+	wantError(t, l.Books.SetProgress(t.Context(), "", "another task"), ErrConflict)
 
 	equal(t, get(l.Books.Progress(t.Context()))(t), "half", "progress")
 	left := l.rdb.TTL(t.Context(), "books:{sg}progress").Val()

@@ -146,7 +146,11 @@ func (b *Books) LastTask(ctx context.Context) (Task, error) {
 
 func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 	s.err = t.books.ledger.Exclusively(ctx, "decision", func(ctx context.Context) error {
-		reported := &progressReport{tasks: t, task: s.task}
+		before, err := t.books.ledger.Books.Progress(ctx)
+		if err != nil {
+			return err
+		}
+		reported := &progressReport{tasks: t, before: taskID(before), task: s.task}
 		stop := reported.keepAlive(ctx)
 		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { reported.step(ctx, step) })
 		stop()
@@ -164,11 +168,25 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 
 // progressReport writes how far a task has got to Redis. A write that fails is logged, and the task goes on.
 type progressReport struct {
-	tasks *Tasks
+	tasks  *Tasks
+	before string // the ID of the task before, which this one takes the place of; empty: there was none
 
 	mu   sync.Mutex
 	task Task
 }
+
+// taskID returns the ID in the text of a task; empty: it is none.
+func taskID(text string) string {
+	var task Task
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return ""
+	}
+	return task.ID
+}
+
+// errLaterTask reports that another task has begun since: this process was paused for so long that its
+// claim has ended.
+var errLaterTask = errors.New("a later task is noted already")
 
 // keepAlive renews Task.Seen every taskSeenEvery until stop is called, which waits for the last write.
 func (r *progressReport) keepAlive(ctx context.Context) (stop func()) {
@@ -236,12 +254,27 @@ func (r *progressReport) change(ctx context.Context, apply func(*Task)) Task {
 	apply(&r.task)
 	r.task.Seen = r.tasks.books.ledger.Now()
 
-	text, err := json.Marshal(&r.task)
-	if err == nil {
-		err = r.tasks.books.ledger.Books.SetProgress(ctx, string(text))
-	}
-	if err != nil && ctx.Err() == nil {
+	if err := r.write(ctx); err != nil && ctx.Err() == nil {
 		r.tasks.books.log.Warn("the progress of the books cannot be noted", "error", err)
 	}
 	return r.task
+}
+
+// write replaces what is noted of this task, or of the one before. What a later one has noted stays.
+func (r *progressReport) write(ctx context.Context) error {
+	books := r.tasks.books.ledger.Books
+	text, err := json.Marshal(&r.task)
+	if err != nil {
+		return err
+	}
+	noted, err := books.Progress(ctx)
+	if err != nil {
+		return err
+	}
+	id := taskID(noted)
+	isLater := id != r.task.ID && id != r.before
+	if isLater {
+		return errLaterTask
+	}
+	return books.SetProgress(ctx, noted, string(text))
 }

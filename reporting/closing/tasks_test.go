@@ -78,6 +78,38 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 	}
 }
 
+// A process that was paused for long and goes on leaves alone what a later task has noted since.
+func TestTasks_APausedProcessOverwritesNoLaterTask(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
+	e.clock = october.Next().Add(Grace + time.Hour)
+	testenv.Must(t, decide(t.Context(), e.books, KindHold, october, "ayse", "seen"))
+	later := `{"id":"LATER","kind":"release","by":"efe"}`
+	e.books.step = func(name string) {
+		if name != "calculated" {
+			return
+		}
+		e.Await("the later task has begun", func() bool {
+			noted, err := e.Ledger.Books.Progress(t.Context())
+			testenv.Must(t, err)
+			return e.Ledger.Books.SetProgress(t.Context(), noted, later) == nil
+		})
+	}
+
+	task, err := e.tasksOf(e.books).Start(t.Context(), somebody, Decision{Kind: KindClose, Month: october, By: "ece"})
+
+	testenv.Must(t, err)
+	if !task.HasEnded() || task.Sequence != 2 {
+		t.Errorf("%+v", task)
+	}
+	noted, err := e.Ledger.Books.Progress(t.Context())
+	testenv.Must(t, err)
+	if noted != later {
+		t.Errorf("noted is %s", noted)
+	}
+}
+
 func TestTasks_SayWhyNothingWasDone(t *testing.T) {
 	t.Parallel()
 	e, october := newEnv(t), month("2025-10")
