@@ -73,6 +73,20 @@ func (b *bucket) read(ctx context.Context, name string) (io.ReadCloser, error) {
 	return content, err
 }
 
+func (b *bucket) folders(ctx context.Context) ([]string, error) {
+	var names []string
+	for object := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix}) {
+		if object.Err != nil {
+			return nil, object.Err
+		}
+		name, isFolder := strings.CutSuffix(strings.TrimPrefix(object.Key, b.prefix), "/")
+		if isFolder {
+			names = append(names, name)
+		}
+	}
+	return names, ctx.Err()
+}
+
 // write sends a file in one request, or in parts when it is larger than largestPut. The server compares
 // what arrives with digests that are part of the signed request, so a file that was corrupted on its way
 // is refused.

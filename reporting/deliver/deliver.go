@@ -131,6 +131,8 @@ type place interface {
 	read(ctx context.Context, name string) (io.ReadCloser, error)
 	// write leaves a file that is there as it is and fails with fs.ErrExist.
 	write(ctx context.Context, name string, content *upload) error
+	// folders lists the folders by name. It is empty when nothing was ever written.
+	folders(ctx context.Context) ([]string, error)
 }
 
 // upload is the content of a file that is sent.
@@ -210,6 +212,37 @@ func (t *Target) Check(ctx context.Context, folder string, files []File) (wrong 
 	return wrong, err
 }
 
+// Folders lists the folders at the target by name. Errors are as those of Deliver.
+func (t *Target) Folders(ctx context.Context) (names []string, err error) {
+	err = t.connected(ctx, "", func(ctx context.Context, s session) error {
+		names, err = s.folders(ctx)
+		if err != nil {
+			return fmt.Errorf("list of folders: %w", fault(ctx, err))
+		}
+		return nil
+	})
+	return names, err
+}
+
+// Read returns a file of a folder, or its first maxSize bytes. It is nil when the file is not there.
+// Errors are as those of Deliver.
+func (t *Target) Read(ctx context.Context, folder, name string, maxSize int64) (content []byte, err error) {
+	err = t.each(ctx, folder, []File{{Name: name}}, func(ctx context.Context, s session, f File) error {
+		file, err := s.read(ctx, path.Join(s.folder, f.Name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+
+		content, err = io.ReadAll(io.TeeReader(io.LimitReader(file, maxSize), s))
+		return err
+	})
+	return content, err
+}
+
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
 // session is a connection to a place, and a timer that ends it when nothing is written to the
@@ -232,19 +265,33 @@ func (t *Target) each(ctx context.Context, folder string, files []File, work fun
 			return fmt.Errorf("deliver to %s: %q: want a name of A-Z, a-z, 0-9, dots, _ and -", t.Name, f.Name)
 		}
 	}
+	return t.connected(ctx, folder, func(ctx context.Context, s session) error {
+		for _, f := range files {
+			s.pause.Reset(longestPause)
+			if err := work(ctx, s, f); err != nil {
+				return fmt.Errorf("%s/%s: %w", folder, f.Name, fault(ctx, err))
+			}
+		}
+		return nil
+	})
+}
+
+// connected connects, and works in one session.
+func (t *Target) connected(ctx context.Context, folder string, work func(context.Context, session) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := session{folder: folder, pause: time.AfterFunc(longestPause, func() { cancel(errStalled) })}
 	defer s.pause.Stop()
+
 	var err error
-	if s.place, err = t.open(ctx); err != nil {
-		return fmt.Errorf("deliver to %s: %w", t.Name, fault(ctx, err))
+	s.place, err = t.open(ctx)
+	if err != nil {
+		err = fault(ctx, err)
+	} else {
+		err = work(ctx, s)
 	}
-	for _, f := range files {
-		s.pause.Reset(longestPause)
-		if err := work(ctx, s, f); err != nil {
-			return fmt.Errorf("deliver to %s: %s/%s: %w", t.Name, folder, f.Name, fault(ctx, err))
-		}
+	if err != nil {
+		return fmt.Errorf("deliver to %s: %w", t.Name, err)
 	}
 	return nil
 }

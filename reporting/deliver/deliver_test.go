@@ -85,6 +85,45 @@ func TestDeliver_PutsASetThereOnce(t *testing.T) {
 	})
 }
 
+// Whoever compares what was delivered finds folders of which nothing is recorded.
+func TestTarget_ListsFoldersAndReadsFiles(t *testing.T) {
+	onEach(t, func(t *testing.T, s *server) {
+		target := s.open(t)
+		names, err := target.Folders(t.Context())
+		if err != nil || len(names) > 0 {
+			t.Fatalf("before anything was delivered: %q, %v", names, err)
+		}
+		_, err = deliverTo(t.Context(), target, theSet())
+		must(t, err)
+		s.put("2025-10-closing-000002/manifest.json", "another one")
+
+		names, err = target.Folders(t.Context())
+		must(t, err)
+		slices.Sort(names)
+		want := []string{"2025-10-closing-000002", month}
+		slices.Sort(want)
+		if !slices.Equal(names, want) {
+			t.Errorf("the folders are %q, want %q", names, want)
+		}
+
+		for _, c := range []struct {
+			name    string
+			maxSize int64
+			want    string
+		}{
+			{"manifest.json", 1000, manifest},
+			{"manifest.json", 3, manifest[:3]},
+			{"missing.json", 1000, ""},
+		} {
+			content, err := target.Read(t.Context(), month, c.name, c.maxSize)
+			must(t, err)
+			if string(content) != c.want {
+				t.Errorf("%s has %q, want %q", c.name, content, c.want)
+			}
+		}
+	})
+}
+
 func TestDeliver_GoesOnWhereItWasCutOff(t *testing.T) {
 	onEach(t, func(t *testing.T, s *server) {
 		target, files := s.open(t), theSet()

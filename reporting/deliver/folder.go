@@ -107,6 +107,24 @@ func (f *folder) read(_ context.Context, name string) (io.ReadCloser, error) {
 	return file, nil
 }
 
+func (f *folder) folders(context.Context) ([]string, error) {
+	entries, err := f.client.ReadDir(f.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", f.root, err)
+	}
+
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
 // write writes under another name first. A hard link never replaces a file. Where there are
 // none, the file is renamed, which OpenSSH refuses when the name is taken.
 func (f *folder) write(_ context.Context, name string, content *upload) error {
