@@ -292,8 +292,8 @@ func newMonthVerifyCommand() *cobra.Command {
 }
 
 func newMonthRecoverCommand() *cobra.Command {
-	c := newCommand("recover FILE...", cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
-		var manifests []string
+	var from closing.Recovery
+	c := newCommand("recover [FILE...]", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
 		for _, name := range args {
 			content, err := os.ReadFile(name)
 			if err != nil {
@@ -303,10 +303,10 @@ func newMonthRecoverCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			manifests = append(manifests, found...)
+			from.Manifests = append(from.Manifests, found...)
 		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			recovered, err := b.Recover(ctx, manifests, progressTo(c))
+			recovered, err := b.Recover(ctx, from, progressTo(c))
 			for _, e := range recovered {
 				fmt.Fprintf(c.OutOrStdout(), "recovered: entry %d, %s of %s\n", e.Sequence, e.Kind, e.Month)
 			}
@@ -316,6 +316,7 @@ func newMonthRecoverCommand() *cobra.Command {
 			return err
 		})
 	})
+	c.Flags().BoolVar(&from.TakeNewer, "newer", false, "take entries that are in neither database, because both were restored to an older state: the files must be those at the target")
 	addConfigFlag(c)
 	return c
 }

@@ -214,6 +214,12 @@ func (a *Archive) RemoveBatch(ctx context.Context, batch uuid.UUID) error {
 	return nil
 }
 
+// RemoveDays removes the sums of a batch, and leaves its rows.
+func (a *Archive) RemoveDays(ctx context.Context, batch uuid.UUID) error {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"lightweight_deletes_sync": 2}))
+	return a.exec(ctx, fmt.Sprintf("DELETE FROM %s %s WHERE batch = '%s'", a.physical(closedDays), a.onCluster(), batch))
+}
+
 // DaysDiffering lists days and stores of which closed_days says something else than the batch's rows, at
 // most 20.
 func (a *Archive) DaysDiffering(ctx context.Context, batch uuid.UUID) (found []string, err error) {

@@ -16,6 +16,21 @@ type Correction struct {
 	Batch  uuid.UUID
 	Posted time.Time // local day on which they are booked
 	Cause  string
+
+	// Sealed are the batches of the entries before: what was booked.
+	Sealed []uuid.UUID
+}
+
+// sealed is the condition for rows that were booked.
+func (c *Correction) sealed() string {
+	if len(c.Sealed) == 0 {
+		return "false"
+	}
+	ids := make([]string, len(c.Sealed))
+	for i, id := range c.Sealed {
+		ids[i] = "'" + id.String() + "'"
+	}
+	return "batch IN (" + strings.Join(ids, ", ") + ")"
 }
 
 func (c *Correction) named() []any {
@@ -26,13 +41,14 @@ func (c *Correction) named() []any {
 // what orders says now. There are at most MaxPlaces.
 func (a *Archive) InsertCorrections(ctx context.Context, c Correction, orders []Place) error {
 	within := PlacesPart(orders).within
+	booked := c.sealed() + " AND " + within
 	const head = " SELECT {batch:UUID}, account_id, business_day, order_id, "
 	const posted = ", {posted:Date}, toStartOfMonth(business_day), {cause:String}, version, " + factColumns + ", NULL "
-	last := "(SELECT order_id, max(entry) AS entry FROM closed_orders WHERE sign = 1 AND " + sealed + " AND " + within + " GROUP BY order_id)"
-	reversed := "(SELECT order_id, entry FROM closed_orders WHERE sign = -1 AND " + sealed + " AND " + within + ")"
+	last := "(SELECT order_id, max(entry) AS entry FROM closed_orders WHERE sign = 1 AND " + booked + " GROUP BY order_id)"
+	reversed := "(SELECT order_id, entry FROM closed_orders WHERE sign = -1 AND " + booked + ")"
 
 	return a.fill(ctx, closedOrders, "INSERT INTO closed_orders (batch, "+rowColumns+")"+
-		head+"entry, toInt8(-1)"+posted+"FROM closed_orders WHERE sign = 1 AND "+sealed+" AND "+within+
+		head+"entry, toInt8(-1)"+posted+"FROM closed_orders WHERE sign = 1 AND "+booked+
 		" AND (order_id, entry) GLOBAL IN "+last+" AND (order_id, entry) GLOBAL NOT IN "+reversed+
 		" UNION ALL"+head+"toUInt32(last.entry + 1), toInt8(1)"+posted+
 		"FROM (SELECT * FROM orders FINAL WHERE "+within+") AS now GLOBAL LEFT JOIN "+last+" AS last USING order_id", c.named()...)

@@ -251,7 +251,7 @@ func (c *corrector) bookFound(ctx context.Context, l *Log, found *foundChanges) 
 	}
 
 	store := func() error {
-		if err := c.insertCorrections(ctx, m, found.places()); err != nil {
+		if err := c.insertCorrections(ctx, m, found.places(), batchesOf(l.Entries)); err != nil {
 			return err
 		}
 		c.step("rows stored")
@@ -435,8 +435,8 @@ func (b *Books) reasonsForPerson(ctx context.Context, all []archive.ClosedDiffer
 	return why, err
 }
 
-// insertCorrections stores the rows of a correction under its batch.
-func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[delivery.OrderID]archive.Place) error {
+// insertCorrections stores the rows of a correction under its batch. sealed are the batches of the entries before it.
+func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[delivery.OrderID]archive.Place, sealed []uuid.UUID) error {
 	posted, err := time.ParseInLocation(time.DateOnly, m.Posted, delivery.Istanbul)
 	if err != nil {
 		return fmt.Errorf("posted: %w", err)
@@ -452,7 +452,8 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[d
 		}
 	}
 	for cause, orders := range byCause {
-		if err := b.archive.InsertCorrections(ctx, archive.Correction{Batch: m.Batch, Posted: posted, Cause: cause}, orders); err != nil {
+		correction := archive.Correction{Batch: m.Batch, Posted: posted, Cause: cause, Sealed: sealed}
+		if err := b.archive.InsertCorrections(ctx, correction, orders); err != nil {
 			return err
 		}
 	}

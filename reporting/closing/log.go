@@ -100,6 +100,17 @@ func (l *Log) Closing(m Month) *Entry {
 	return nil
 }
 
+// batchesOf returns the batches of some entries.
+func batchesOf(entries []Entry) []uuid.UUID {
+	var batches []uuid.UUID
+	for i := range entries {
+		if entries[i].Batch != uuid.Nil {
+			batches = append(batches, entries[i].Batch)
+		}
+	}
+	return batches
+}
+
 // add checks that an entry may follow, and adds it.
 func (l *Log) add(e Entry) error {
 	if e.Sequence != len(l.Entries)+1 || e.Previous != l.LastSeal() {

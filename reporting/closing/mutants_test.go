@@ -186,16 +186,97 @@ func (f *falsified) verifyPart(findings []string) *Verified {
 var inGate = []string{"a kuruş more in a frozen row", "a frozen row removed", "a correction removed", "a correction changed",
 	"an amount in an entry", "a closing by a made-up key", "the last entry removed", "nonsense in the head"}
 
-// Whatever is falsified is found, by the month or the entry and, where an order does not say any more what was known, by the order.
+// attack is what somebody does to the books.
+type attack struct {
+	do       func()
+	findings []string         // of `month verify`
+	pending  []*archive.Order // that `month verify` names beside rows that were changed
+}
+
+// sight is how an attack shows without anybody asking.
+type sight string
+
+const (
+	asFinding    sight = "the nightly verification finds it"
+	asUnreadable sight = "reporting_books_readable is 0"
+	asCompleted  sight = "the next reading completes the log"
+)
+
+// atNight reads the books as Watch does, and verifies October as every night a month is.
+func (f *falsified) atNight() sight {
+	f.T.Helper()
+	l, err := f.books.Read(f.T.Context())
+	if err == nil {
+		err = l.requireSettled()
+	}
+	if errors.Is(err, ErrBehind) || errors.Is(err, ErrTampered) {
+		return asUnreadable
+	}
+	testenv.Must(f.T, err)
+
+	f.Do("DEL", "books:{sg}verified") // October is the next one then
+	_, findings, err := f.books.VerifyInTurn(f.T.Context())
+	testenv.Must(f.T, err)
+	if len(findings) > 0 {
+		return asFinding
+	}
+	if !f.clean() {
+		return ""
+	}
+	return asCompleted
+}
+
+// The attack suite: whatever is falsified is found, by the month or the entry and, where an order does not say any more
+// what was known, by the order; and it is seen without anybody asking.
 func (f *falsified) verifyFinds(t *testing.T) {
+	for _, group := range []struct {
+		by      string // whose password it takes
+		night   sight
+		attacks map[string]attack
+	}{
+		{"ClickHouse's", asFinding, f.attacksOnRows()},
+		{"ClickHouse's", asUnreadable, f.attacksOnEntries()},
+		{"ClickHouse's", asCompleted, map[string]attack{
+			"the last entry removed": {func() { f.leave("journal", "sequence != 5") }, []string{"entry 5 is only in Redis"}, nil},
+		}},
+		{"reporting's of Redis", asUnreadable, f.attacksOnHead()},
+		{"reporting's of Redis and ClickHouse's", asUnreadable, f.attacksOnBoth()},
+	} {
+		for name, c := range group.attacks {
+			if !testserver.Long && !slices.Contains(inGate, name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				f.T = t
+				defer f.restore()
+				c.do()
+				v := f.verifyPart(c.findings)
+				findings, pending := strings.Join(v.Findings, "\n"), strings.Join(v.Pending, "\n")
+				wantContains(t, "findings", findings, c.findings...)
+				isAboutRows := strings.HasPrefix(c.findings[0], "close of") || strings.HasPrefix(c.findings[0], "correction of")
+				if isAboutRows && len(v.Pending) != len(c.pending) {
+					t.Errorf("%d pending, want %d: %s", len(v.Pending), len(c.pending), pending)
+				}
+				for _, o := range c.pending {
+					if o != nil { // one whose id nobody knows
+						wantContains(t, "pending", pending, "order "+o.ID.String()+" of 2025-10-21")
+					}
+				}
+				if night := f.atNight(); night != group.night {
+					t.Errorf("with the password of %s: at night it shows like this: %q, want %q", group.by, night, group.night)
+				}
+			})
+		}
+	}
+}
+
+const unsigned = "a row that does not belong to the log: its signature is wrong"
+
+// attacksOnRows change what was frozen.
+func (f *falsified) attacksOnRows() map[string]attack {
 	row := func(o *archive.Order) string { return "order_id = '" + o.ID.String() + "'" }
 	frozen, corrected := " AND correction_of = toDate(0)", " AND correction_of != toDate(0)"
-	const unsigned = "a row that does not belong to the log: its signature is wrong"
-	for name, c := range map[string]struct {
-		spoil    func()
-		findings []string
-		pending  []*archive.Order
-	}{
+	return map[string]attack{
 		"a kuruş more in a frozen row": {func() {
 			f.exec("ALTER TABLE %[1]s.closed_orders UPDATE collection_amount = collection_amount + toDecimal64('0.01', 2) WHERE " + row(&f.other) + " SETTINGS mutations_sync = 2")
 		}, []string{"close of 2025-10, entry 2: 5 rows", "the sums of 2025-10-21"}, []*archive.Order{&f.other}},
@@ -232,7 +313,15 @@ func (f *falsified) verifyFinds(t *testing.T) {
 		}, []string{"correction of 2025-11, entry 3", "the correction of order " + f.added.ID.String() + " of 2025-10 (added, entry 3) was changed"}, []*archive.Order{&f.added}},
 		"a correction booked on another day": {func() { f.change("closed_orders", "posted_day", "toDate('2025-11-29')", row(&f.added)) },
 			[]string{"correction of 2025-11, entry 3: 4 rows"}, nil},
+		"a row moved to another batch": {func() {
+			f.change("closed_orders", "batch", "toUUID('"+f.entries[4].Batch.String()+"')", row(&f.other))
+		}, []string{"close of 2025-10, entry 2: 5 rows", "there are 4", "close of 2025-11, entry 5: 1 rows"}, nil},
+	}
+}
 
+// attacksOnEntries change the log.
+func (f *falsified) attacksOnEntries() map[string]attack {
+	return map[string]attack{
 		"an amount in an entry": {func() { f.editEntry(2, `"cashExpected":257`, `"cashExpected":258`) },
 			[]string{"entry 2 of the books' log is missing", unsigned}, nil},
 		"an amount in the last entry":        {func() { f.editEntry(5, `"created":2`, `"created":3`) }, []string{"entry 5 is only in Redis", unsigned}, nil},
@@ -266,37 +355,47 @@ func (f *falsified) verifyFinds(t *testing.T) {
 		}, []string{unsigned}, nil},
 		"the first entry removed":      {func() { f.leave("journal", "sequence != 1") }, []string{"entry 1 of the books' log is missing"}, nil},
 		"an entry removed":             {func() { f.leave("journal", "sequence != 3") }, []string{"entry 3 of the books' log is missing", "the entries before it are missing after number 2"}, nil},
-		"the last entry removed":       {func() { f.leave("journal", "sequence != 5") }, []string{"entry 5 is only in Redis"}, nil},
 		"the last two entries removed": {func() { f.leave("journal", "sequence < 4") }, []string{"entry 4 of the books' log is missing"}, nil},
 		"all entries removed":          {func() { f.leave("journal", "false") }, []string{"entries 1 to 4 of the books' log are missing"}, nil},
 		"two entries exchanged": {func() {
 			f.editEntry(3, `"sequence":3`, `"sequence":4`)
 			f.exec("INSERT INTO %[1]s.journal SELECT * REPLACE (replace(text, '\"sequence\":4', '\"sequence\":3') AS text) FROM %[1]s.was_journal WHERE sequence = 4")
 		}, []string{"entry 3 of the books' log is missing", unsigned}, nil},
+	}
+}
+
+// attacksOnHead change the head of the log.
+func (f *falsified) attacksOnHead() map[string]attack {
+	return map[string]attack{
 		"nonsense in the head":    {func() { f.Do("SET", headKey, "nonsense") }, []string{"the head in Redis: it is signed with a key"}, nil},
 		"a head by a made-up key": {func() { f.Do("SET", headKey, headText(f.forged(attackersKeys, func(*Manifest) {}))) }, []string{"the head in Redis: its signature is wrong"}, nil},
 		"a head of production":    {func() { f.Do("SET", headKey, headText(f.forged(productionsKeys, func(*Manifest) {}))) }, []string{"the head in Redis: its signature is wrong"}, nil},
-	} {
-		if !testserver.Long && !slices.Contains(inGate, name) {
-			continue
+	}
+}
+
+// attacksOnBoth make the log and its head agree on an entry that nobody decided.
+func (f *falsified) attacksOnBoth() map[string]attack {
+	decide := func(keys journal.Keys, change func(m *Manifest)) func() {
+		return func() {
+			e := f.forged(keys, change)
+			f.insert(e)
+			f.Do("SET", headKey, e.Head())
 		}
-		t.Run(name, func(t *testing.T) {
-			f.T = t
-			defer f.restore()
-			c.spoil()
-			v := f.verifyPart(c.findings)
-			findings, pending := strings.Join(v.Findings, "\n"), strings.Join(v.Pending, "\n")
-			wantContains(t, "findings", findings, c.findings...)
-			isAboutRows := strings.HasPrefix(c.findings[0], "close of") || strings.HasPrefix(c.findings[0], "correction of")
-			if isAboutRows && len(v.Pending) != len(c.pending) {
-				t.Errorf("%d pending, want %d: %s", len(v.Pending), len(c.pending), pending)
-			}
-			for _, o := range c.pending {
-				if o != nil { // one whose id nobody knows
-					wantContains(t, "pending", pending, "order "+o.ID.String()+" of 2025-10-21")
-				}
-			}
-		})
+	}
+	const head = "the head in Redis: its signature is wrong"
+	return map[string]attack{
+		"a closing in both, by a made-up key": {decide(attackersKeys, func(m *Manifest) { m.Kind, m.Batch = KindClose, uuid.New() }), []string{head, unsigned}, nil},
+		"a release in both, of production":    {decide(productionsKeys, func(m *Manifest) { m.Kind = KindRelease }), []string{head, unsigned}, nil},
+		"an entry changed in both": {func() {
+			f.editEntry(5, `"by":"ece"`, `"by":"efe"`)
+			e := f.entries[4].signed
+			e.Text = strings.Replace(e.Text, `"by":"ece"`, `"by":"efe"`, 1)
+			f.Do("SET", headKey, e.Head())
+		}, []string{head, unsigned}, nil},
+		"the head moved back, an entry removed before it": {func() {
+			f.leave("journal", "sequence != 2 AND sequence < 5")
+			f.Do("SET", headKey, f.entries[3].signed.Head())
+		}, []string{"entry 2 of the books' log is missing"}, nil},
 	}
 }
 
@@ -483,7 +582,7 @@ func (f *falsified) recoverEntries(t *testing.T) {
 		manifests = append(manifests, f.entries[i].JSON)
 	}
 	recovered := func(manifests []string) (int, error) {
-		entries, err := f.books.Recover(t.Context(), manifests, func(string) {})
+		entries, err := f.books.Recover(t.Context(), Recovery{Manifests: manifests}, func(string) {})
 		return len(entries), err
 	}
 

@@ -3,14 +3,16 @@ package closing
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 )
@@ -47,129 +49,264 @@ func ManifestsIn(file []byte) ([]string, error) {
 	return texts, nil
 }
 
-// Recover brings entries back that ClickHouse is missing, from manifests that were delivered or saved.
-// The files need not be trusted: the head in Redis names the seal of the entry before it, which
-// names that of the one before. Rows of closings and corrections are made again from the orders, and
-// must be what was sealed. It returns the entries that were brought back, also with an error.
-func (b *Books) Recover(ctx context.Context, manifests []string, progress func(string)) ([]Entry, error) {
-	var recovered []Entry
-	err := b.ledger.Exclusively(ctx, "recover", func(ctx context.Context) error {
-		missing, err := b.missing(ctx, manifests)
-		if err != nil {
-			return err
-		}
-		for i := range missing {
-			e := &missing[i]
-			progress(fmt.Sprintf("entry %d, %s of %s", e.Sequence, e.Kind, e.Month))
-			if err := b.recoverEntry(ctx, e); err != nil {
-				return err
-			}
-			recovered = append(recovered, *e)
-		}
-		return nil
-	})
-	return recovered, err
+// Recovery is what Recover brings entries back from.
+type Recovery struct {
+	// Manifests were delivered or saved. They need not be trusted: the head in Redis names the seal of the
+	// entry before it, which names that of the one before.
+	Manifests []string
+
+	// TakeNewer takes manifests that follow the head as well: both databases were restored to an older
+	// state. Nothing proves these but where they come from, and the rows that are made of the orders.
+	TakeNewer bool
 }
 
-// missing returns the entries without a row, in their order, walking back from the head.
-func (b *Books) missing(ctx context.Context, manifests []string) ([]Entry, error) {
-	text, err := b.ledger.Books.Head(ctx)
+// Recover brings entries back that ClickHouse is missing, and rows of closings and corrections that are
+// not what was sealed. Rows are made again from the orders, and must be what was sealed. It returns the
+// entries of which something was brought back, also with an error.
+func (b *Books) Recover(ctx context.Context, from Recovery, progress func(string)) ([]Entry, error) {
+	r := &recovery{Books: b, from: from, progress: progress}
+	err := b.ledger.Exclusively(ctx, "recover", r.run)
+	return r.recovered, err
+}
+
+// recovery is one call of Recover.
+type recovery struct {
+	*Books
+	from      Recovery
+	progress  func(string)
+	recovered []Entry
+}
+
+func (r *recovery) run(ctx context.Context) error {
+	_, err := r.Read(ctx) // which moves a head forward that is behind
+	if err != nil && !errors.Is(err, ErrBehind) {
+		return err
+	}
+
+	log, isStored, err := r.upToHead(ctx)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	for i := range log {
+		if err := r.bringBack(ctx, &log[i], log[:i], isStored[log[i].Seal]); err != nil {
+			return err
+		}
+	}
+	return r.bringNewer(ctx)
+}
+
+// upToHead returns the whole log, walking back from the head, and which of its entries have a row.
+func (r *recovery) upToHead(ctx context.Context) (log []Entry, isStored map[string]bool, err error) {
+	text, err := r.ledger.Books.Head(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	head := journal.ParseHead(text)
+	if head == nil && r.from.TakeNewer { // of a log without an entry
+		return nil, nil, nil
+	}
 	if head == nil {
-		return nil, refuse("Redis has no head of the log that could prove entries")
+		return nil, nil, refuse("Redis has no head of the log that could prove entries")
 	}
-	if err := b.keys.Verify(head); err != nil {
-		return nil, refuse("the head of the log in Redis proves nothing: %v", err)
+	if err := r.keys.Verify(head); err != nil {
+		return nil, nil, refuse("the head of the log in Redis proves nothing: %v", err)
 	}
-	rows, err := b.archive.JournalRows(ctx)
+	rows, err := r.archive.JournalRows(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	bySeal := map[string]journal.Entry{head.Seal(): *head}
-	for _, text := range manifests {
+	for _, text := range r.from.Manifests {
 		// A delivered manifest carries no signature. Signing it here proves nothing by itself: it is only
 		// used if the verified head, or an entry that it proves, names its seal.
-		signed, err := b.keys.Sign(text)
+		signed, err := r.keys.Sign(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		bySeal[signed.Seal()] = signed
 	}
-	stored := rows.Signed()
-	maps.Copy(bySeal, stored)
+	isStored = map[string]bool{}
+	for seal, signed := range rows.Signed() {
+		bySeal[seal] = signed
+		isStored[seal] = true
+	}
 
-	var missing []Entry
 	seal := head.Seal()
 	sequence := 0 // of seal; known after the first step
 	for seal != "" {
 		signed, exists := bySeal[seal]
 		if !exists {
-			return nil, refuse("entry %d, with the seal %s, is in none of the files", sequence, seal)
+			return nil, nil, refuse("entry %d, with the seal %s, is in none of the files", sequence, seal)
 		}
 		e, err := parse(signed)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		_, isStored := stored[seal]
-		if !isStored {
-			missing = append(missing, e)
-		}
+		log = append(log, e)
 		seal, sequence = e.Previous, e.Sequence-1
 	}
-	slices.Reverse(missing)
-	return missing, nil
+	slices.Reverse(log)
+	return log, isStored, nil
 }
 
-// recoverEntry makes an entry's rows again unless they are there, and stores it.
-func (b *Books) recoverEntry(ctx context.Context, e *Entry) error {
-	isWhole, err := b.isWhole(ctx, e)
+// bringBack makes an entry's rows again unless they are what was sealed, and stores it unless it is stored.
+func (r *recovery) bringBack(ctx context.Context, e *Entry, before []Entry, isStored bool) error {
+	isWhole, err := r.isWhole(ctx, e)
+	if err != nil || isWhole && isStored {
+		return err
+	}
+
+	r.progress(fmt.Sprintf("entry %d, %s of %s", e.Sequence, e.Kind, e.Month))
+	if !isWhole {
+		if err := r.makeRowsAgain(ctx, e, before); err != nil {
+			return err
+		}
+	}
+	if !isStored {
+		if err := r.archive.InsertEntry(ctx, &e.signed); err != nil {
+			return err
+		}
+	}
+	r.step("recovered")
+	r.recovered = append(r.recovered, *e)
+	return nil
+}
+
+// bringNewer adds the manifests that follow the head.
+func (r *recovery) bringNewer(ctx context.Context) error {
+	for {
+		l, err := r.Read(ctx)
+		if err != nil {
+			return err
+		}
+		next := r.following(l.LastSeal())
+		if len(next) == 0 {
+			return nil
+		}
+		if !r.from.TakeNewer {
+			return refuse("%d entries of the log are in both databases. The files have entry %d, which follows them, but nothing proves it: "+
+				"if the files are those at the target, and both databases were restored to an older state, add --newer", len(l.Entries), len(l.Entries)+1)
+		}
+		if len(next) > 1 {
+			return refuse("the files have %d different manifests that could be entry %d", len(next), len(l.Entries)+1)
+		}
+		if err := l.requireSettled(); err != nil {
+			return err
+		}
+
+		if err := r.add(ctx, l, next[0]); err != nil {
+			return err
+		}
+	}
+}
+
+// following returns the manifests, each once, that name a seal as that of the entry before.
+func (r *recovery) following(seal string) []string {
+	var next []string
+	for _, text := range r.from.Manifests {
+		var m Manifest
+		err := json.Unmarshal([]byte(text), &m)
+		follows := err == nil && m.Previous == seal && !slices.Contains(next, text)
+		if follows {
+			next = append(next, text)
+		}
+	}
+	return next
+}
+
+// add adds a manifest to the log as it was decided, with the time that it has.
+func (r *recovery) add(ctx context.Context, l *Log, text string) error {
+	signed, err := r.keys.Sign(text)
+	if err != nil {
+		return err
+	}
+	e, err := parse(signed)
+	if err != nil {
+		return err
+	}
+	before := slices.Clone(l.Entries)
+	if err := l.add(e); err != nil {
+		return refuse("%v", err)
+	}
+
+	r.progress(fmt.Sprintf("entry %d, %s of %s", e.Sequence, e.Kind, e.Month))
+	isWhole, err := r.isWhole(ctx, &e)
 	if err != nil {
 		return err
 	}
 	if !isWhole {
-		if err := b.makeRowsAgain(ctx, e); err != nil {
+		if err := r.makeRowsAgain(ctx, &e, before); err != nil {
 			return err
 		}
 	}
-	return b.archive.InsertEntry(ctx, &e.signed)
-}
-
-// makeRowsAgain makes the rows of a batch as they were made before it was sealed.
-func (b *Books) makeRowsAgain(ctx context.Context, e *Entry) error {
-	if e.Batch == uuid.Nil {
-		return nil
-	}
-	if err := b.archive.RemoveBatch(ctx, e.Batch); err != nil {
-		return err
-	}
-
-	var err error
-	if e.Kind == KindClose {
-		err = b.archive.Freeze(ctx, e.Batch, e.Month.Time, e.Month.LastDay())
-	} else {
-		err = b.insertAgain(ctx, &e.Manifest)
+	err = r.ledger.Books.MoveHead(ctx, l.head, e.signed.Head(), time.Time{})
+	if errors.Is(err, ledger.ErrConflict) {
+		return ErrChanged
 	}
 	if err != nil {
 		return err
 	}
-	if err := b.archive.InsertDays(ctx, e.Batch); err != nil {
+	r.step("recovered")
+	r.recovered = append(r.recovered, e)
+	return r.archive.InsertEntry(ctx, &e.signed)
+}
+
+// makeRowsAgain makes the rows of a batch as they were made before it was sealed. It makes them under
+// another batch first: what is left of the rows is removed only when they can be made again.
+func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) error {
+	days, err := b.archive.DigestBatch(ctx, e.Batch)
+	if err != nil {
 		return err
 	}
+	if archive.Sum(days) == e.Digest { // only the sums are not those of the rows
+		if err := b.archive.RemoveDays(ctx, e.Batch); err != nil {
+			return err
+		}
+		return b.archive.InsertDays(ctx, e.Batch)
+	}
 
-	isWhole, err := b.isWhole(ctx, e)
+	trial := *e
+	trial.Batch = uuid.New()
+	isWhole, err := b.makeBatch(ctx, &trial, before)
+	removed := b.archive.RemoveBatch(context.WithoutCancel(ctx), trial.Batch)
+	if err := errors.Join(err, removed); err != nil {
+		return err
+	}
+	if !isWhole {
+		return refuse("the rows of entry %d (%s of %s) are not what was sealed, and the orders are not any more what was sealed, so the rows cannot be made again; "+
+			"delivered files have not all of their columns. Remove what is left (DELETE FROM closed_orders WHERE batch = '%s', the same of closed_days) "+
+			"and restore a backup of ClickHouse that has the rows (`reporting restore --merge`)", e.Sequence, e.Kind, e.Month, e.Batch)
+	}
+
+	if err := b.archive.RemoveBatch(ctx, e.Batch); err != nil {
+		return err
+	}
+	isWhole, err = b.makeBatch(ctx, e, before)
 	if err == nil && !isWhole {
-		err = refuse("the rows of entry %d (%s of %s) are gone, and the orders are not any more what was sealed: restore a backup of ClickHouse that has the rows (`reporting restore --merge`)",
-			e.Sequence, e.Kind, e.Month)
+		err = fmt.Errorf("%w: orders have changed while rows were made of them: repeat the command", delivery.ErrUnavailable)
 	}
 	return err
 }
 
-// insertAgain stores the rows of a correction as they were made before it was sealed.
-func (b *Books) insertAgain(ctx context.Context, m *Manifest) error {
+// makeBatch stores the rows of an entry and their sums, and reports whether they are what was sealed.
+func (b *Books) makeBatch(ctx context.Context, e *Entry, before []Entry) (isWhole bool, err error) {
+	if e.Kind == KindClose {
+		err = b.archive.Freeze(ctx, e.Batch, e.Month.Time, e.Month.LastDay())
+	} else {
+		err = b.insertAgain(ctx, &e.Manifest, before)
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := b.archive.InsertDays(ctx, e.Batch); err != nil {
+		return false, err
+	}
+	return b.isWhole(ctx, e)
+}
+
+// insertAgain stores the rows of a correction as they were made after the entries before it.
+func (b *Books) insertAgain(ctx context.Context, m *Manifest, before []Entry) error {
 	ids := make([]delivery.OrderID, len(m.Corrections))
 	for i, c := range m.Corrections {
 		ids[i] = c.Order
@@ -182,5 +319,5 @@ func (b *Books) insertAgain(ctx context.Context, m *Manifest) error {
 	for _, p := range all {
 		places[p.Order] = p
 	}
-	return b.insertCorrections(ctx, m, places)
+	return b.insertCorrections(ctx, m, places, batchesOf(before))
 }
