@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	_ "time/tzdata" // the driver looks up zones of columns and servers; not every machine has them
 
@@ -46,6 +47,9 @@ type Archive struct {
 	books journal.Keys
 	head  *headReader
 
+	// verified is the log that Journal has verified last.
+	verified *atomic.Pointer[verifiedLog]
+
 	// seenCertificate is WatchCertificate's; nil: nobody watches.
 	seenCertificate func(ends time.Time)
 
@@ -66,7 +70,7 @@ func Open(s Settings) (*Archive, error) {
 	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
-	a := &Archive{layout: layout{options.Auth.Database, s.Cluster}, address: strings.Join(options.Addr, ","), conn: conn, server: server, books: s.BooksKeys}
+	a := &Archive{layout: layout{options.Auth.Database, s.Cluster}, address: strings.Join(options.Addr, ","), conn: conn, server: server, books: s.BooksKeys, verified: &atomic.Pointer[verifiedLog]{}}
 	for _, o := range []*clickhouse.Options{options, &ofServer} {
 		if o.TLS != nil {
 			o.TLS.VerifyConnection = a.noteCertificate

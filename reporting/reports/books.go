@@ -7,10 +7,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
 )
 
 // books are the views that a report is read from, by the end of their names.
@@ -54,7 +57,8 @@ func booksOf(ctx context.Context, a *archive.Archive, p *Params) (books, []closi
 
 // closing is what the reports need of an entry that closed a month.
 type closing struct {
-	month   Day // its first
+	at      time.Time // when it was decided
+	month   Day       // its first
 	control []StoredLine
 }
 
@@ -62,9 +66,40 @@ type closing struct {
 // first: nothing is reported from books that were tampered with.
 func closingsUntil(ctx context.Context, a *archive.Archive, day Day) ([]closing, error) {
 	entries, err := a.Journal(ctx)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	all, err := closingsOf(entries)
 	if err != nil {
 		return nil, err
 	}
+
+	var closings []closing
+	for _, c := range all {
+		if DayOf(c.at) <= day {
+			closings = append(closings, c)
+		}
+	}
+	return closings, nil
+}
+
+// lastClosings are the closings of the log that was parsed last.
+var lastClosings atomic.Pointer[parsedClosings]
+
+// parsedClosings are the closings of a log by the seal of its last entry, which names every entry before.
+type parsedClosings struct {
+	seal     string
+	closings []closing
+}
+
+// closingsOf returns the closings among all entries of a log. They are shared, and must not be changed.
+func closingsOf(entries []journal.Entry) ([]closing, error) {
+	seal := entries[len(entries)-1].Seal()
+	last := lastClosings.Load()
+	if last != nil && last.seal == seal {
+		return last.closings, nil
+	}
+
 	var closings []closing
 	for i := range entries {
 		var decision struct {
@@ -76,15 +111,16 @@ func closingsUntil(ctx context.Context, a *archive.Archive, day Day) ([]closing,
 		if err := json.Unmarshal([]byte(entries[i].Text), &decision); err != nil {
 			return nil, fmt.Errorf("entry %d of the books: %w", i+1, err)
 		}
-		if decision.Kind != "close" || DayOf(decision.At) > day {
+		if decision.Kind != "close" {
 			continue
 		}
 		month, err := ParseDay(decision.Month + "-01")
 		if err != nil {
 			return nil, fmt.Errorf("entry %d of the books: %w", i+1, err)
 		}
-		closings = append(closings, closing{month, decision.Control})
+		closings = append(closings, closing{at: decision.At, month: month, control: decision.Control})
 	}
+	lastClosings.Store(&parsedClosings{seal: seal, closings: closings})
 	return closings, nil
 }
 
@@ -203,7 +239,7 @@ func storedLines(closings []closing, p *Params) (lines [][]Cell) {
 		next = c.month.lastOfMonth() + 1
 
 		if sums == nil {
-			sums, digests = c.control, make([]string, len(c.control))
+			sums, digests = copyLines(c.control), make([]string, len(c.control))
 		} else {
 			addStored(sums, c.control)
 		}
@@ -232,6 +268,15 @@ func storedLines(closings []closing, p *Params) (lines [][]Cell) {
 }
 
 const carriedIn, carriedOut = "carried-in", "carried-out"
+
+// copyLines returns lines to which addStored may add.
+func copyLines(lines []StoredLine) []StoredLine {
+	copied := slices.Clone(lines)
+	for i := range copied {
+		copied[i].Figures = maps.Clone(lines[i].Figures)
+	}
+	return copied
+}
 
 // addStored adds a later month.
 func addStored(sums, later []StoredLine) {

@@ -50,7 +50,7 @@ func TestAsSealed_KeepsTheColumnsOfTheClosing(t *testing.T) {
 	october, _ := ParseDay("2025-10-01")
 	before := ledger.format()
 	before.Columns = before.Columns[:len(before.Columns)-1]
-	closings := []closing{{october, []StoredLine{{Line: ledger.Name, Format: before}, {Line: control.Name}}}}
+	closings := []closing{{month: october, control: []StoredLine{{Line: ledger.Name, Format: before}, {Line: control.Name}}}}
 	month := &Params{From: october, To: october.lastOfMonth(), Basis: Booked}
 
 	sealed, err := ledger.asSealed(asBooked, closings, month)
