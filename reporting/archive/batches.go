@@ -194,12 +194,13 @@ func (a *Archive) InsertDays(ctx context.Context, batch uuid.UUID) error {
 		clickhouse.Named("batch", batch.String()))
 }
 
-// fill runs an INSERT into a table that ClickHouse feeds itself. It is not repeated: a row would be there twice.
+// fill runs an INSERT … SELECT into a table. It is not repeated after an error, because its rows could then
+// be there twice.
 func (a *Archive) fill(ctx context.Context, t *table, statement string, args ...any) error {
 	settings := a.storingSettings(t)
 	maps.Copy(settings, a.readingSettings())
-	delete(settings, "readonly")
-	settings["max_insert_threads"] = 1
+	delete(settings, "readonly")       // the SELECT reads like every other one, but an INSERT writes
+	settings["max_insert_threads"] = 1 // several would each keep a block of rows in memory
 	return a.exec(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), statement+bounded, args...)
 }
 
@@ -257,7 +258,7 @@ func (a *Archive) FirstDay(ctx context.Context) (first time.Time, err error) {
 		var day *time.Time
 		err := rows.Scan(&day)
 		if day != nil {
-			first = readPlace(uuid.Nil, *day, uuid.Nil).Day
+			first = localMidnight(*day)
 		}
 		return err
 	})

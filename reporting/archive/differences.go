@@ -14,32 +14,30 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// sealed are the batches that count.
-const sealed = `batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))`
+// isSealedBatch is the condition that a row's batch belongs to a closing or a correction in the log.
+const isSealedBatch = `batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))`
 
-// saidDigest is the SHA-256 of what an order says, without names, which can be as they were when a row
-// was exported: other names are no correction.
-const saidDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(length(x)), ':', x), [
+// factsDigest is the SHA-256 of an order's facts. Names are left out: a changed name is no correction.
+const factsDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(length(x)), ':', x), [
 	toString(version), external_order_id, toString(external_store_id), toString(fleet_id), toString(status), toString(failure_reason),
 	toString(cancel_reason), toString(toUnixTimestamp64Milli(created_at)), ifNull(toString(toUnixTimestamp64Milli(picked_up_at)), ''),
 	ifNull(toString(toUnixTimestamp64Milli(delivered_at)), ''), ifNull(toString(toUnixTimestamp64Milli(ended_at)), ''), toString(payment_type),
 	ifNull(toString(toInt64(order_amount * 100)), ''), ifNull(toString(toInt64(collection_amount * 100)), ''), toString(toUInt8(without_courier))])))`
 
-// booked and known are both sides of orders of closed months: what was booked, one row per entry, and
-// what orders says.
+// selectBooked selects what was booked, one row per entry, and selectKnown what the table orders has.
 const (
-	booked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + saidDigest + ` AS said,
+	selectBooked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + factsDigest + ` AS said,
 	concat(toString(status), ' ', toString(ifNull(collection_amount, 0))) AS says, false AS is_known
-FROM closed_orders WHERE sign != 0 AND ` + sealed
-	known = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + saidDigest + ` AS said,
+FROM closed_orders WHERE sign != 0 AND ` + isSealedBatch
+	selectKnown = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + factsDigest + ` AS said,
 	concat(toString(status), ' ', toString(ifNull(collection_amount, 0))) AS says, true AS is_known
 FROM orders FINAL WHERE true`
 )
 
-// ClosedDifference is an order of a closed month of which orders says something else than was booked.
+// ClosedDifference is an order of a closed month whose row in the table orders is not what was booked.
 type ClosedDifference struct {
 	Place
-	Booked, Known         bool   // whether it is there
+	Booked, Known         bool   // whether it was booked, and whether the table orders has it
 	BookedVersion         uint64 // as it was last booked
 	KnownVersion          uint64
 	BookedSays, KnownSays string // status and amount to collect
@@ -87,14 +85,14 @@ func PlacesPart(places []Place) Part {
 	return Part{Name: fmt.Sprintf("%d orders", len(places)), within: "(account_id, business_day, order_id) IN (" + strings.Join(keys, ", ") + ")"}
 }
 
-// Differing lists the orders of a part of which orders says something else than was booked, at most limit.
+// Differing lists the orders of a part whose row in the table orders is not what was booked, at most limit.
 // The part must be of closed months.
 func (a *Archive) Differing(ctx context.Context, p Part, limit int) (found []ClosedDifference, err error) {
 	query := `SELECT account_id, business_day, order_id,
 	toBool(sum(sign) > 0) AS is_booked, toBool(max(is_known)) AS is_there,
 	argMaxIf(version, entry, sign > 0) AS booked_version, maxIf(version, is_known) AS known_version,
 	argMaxIf(says, entry, sign > 0) AS booked_says, anyIf(says, is_known) AS known_says
-FROM (` + booked + " AND " + p.within + ` UNION ALL ` + known + " AND " + p.within + `)
+FROM (` + selectBooked + " AND " + p.within + ` UNION ALL ` + selectKnown + " AND " + p.within + `)
 GROUP BY account_id, business_day, order_id
 HAVING is_booked != is_there OR sum(sign) NOT IN (0, 1) OR (is_there AND argMaxIf(said, entry, sign > 0) != anyIf(said, is_known))
 ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
@@ -115,7 +113,7 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 // batch has, at most limit. The part must be of closed months.
 func (a *Archive) UnbookedLate(ctx context.Context, p Part, limit int) (found []LateDelivery, err error) {
 	query := `SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL WHERE ` + p.within + `
-	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + sealed + ` AND ` + p.within + `)
+	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + isSealedBatch + ` AND ` + p.within + `)
 	AND (account_id, business_day, order_id) GLOBAL IN (SELECT account_id, business_day, order_id FROM orders FINAL WHERE ` + p.within + `
 		AND status IN ('Failed', 'Cancelled') AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE ` + p.within + `))
 ORDER BY toUInt128(order_id), reported_at LIMIT {limit:UInt32}`
@@ -147,7 +145,7 @@ func (a *Archive) MonthsStoredSince(ctx context.Context, since, before time.Time
 		func(rows driver.Rows) error {
 			var month time.Time
 			err := rows.Scan(&month)
-			months = append(months, readPlace(uuid.Nil, month, uuid.Nil).Day)
+			months = append(months, localMidnight(month))
 			return err
 		}, clickhouse.Named("before", dateOf(before)), clickhouse.Named("since", since.UnixMilli()))
 	return months, err

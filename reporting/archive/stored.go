@@ -113,8 +113,13 @@ func list[ID fmt.Stringer](ids []ID) string {
 func dateOf(t time.Time) string { return t.In(delivery.Istanbul).Format(time.DateOnly) }
 
 func readPlace(account uuid.UUID, day time.Time, order uuid.UUID) Place {
-	y, m, d := day.Date()
-	return Place{Account: delivery.AccountID(account), Day: time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul), Order: delivery.OrderID(order)}
+	return Place{Account: delivery.AccountID(account), Day: localMidnight(day), Order: delivery.OrderID(order)}
+}
+
+// localMidnight returns a Date of ClickHouse as the midnight of that day at +03:00.
+func localMidnight(date time.Time) time.Time {
+	y, m, d := date.Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, delivery.Istanbul)
 }
 
 // Summed is what reports sum up of an order: status, payment and amounts, from the stored

@@ -10,7 +10,8 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// Grace is how long after its end a month can be held at the earliest: longer than an order lives and than a night's comparison takes.
+// Grace is how long after its end a month can be held at the earliest. An order lives for a shorter time, and
+// a night's comparison takes less.
 const Grace = 48 * time.Hour
 
 // exportedWithin is how far the exporter may be behind.
@@ -78,8 +79,8 @@ func (b *Books) checklist(ctx context.Context, l *Log, months []HeldMonth) ([]Ch
 	return append(list, exported, ended, deadLetters, checkCompared(months), balanced, exceptions), err
 }
 
-// orNote makes a line one that a note can explain.
-func orNote(c Check) Check {
+// withNote lets a line that is not OK be explained by a note.
+func withNote(c Check) Check {
 	c.NeedsNote = !c.OK
 	return c
 }
@@ -104,7 +105,7 @@ func checkPrevious(l *Log, months []HeldMonth) Check {
 		c.OK = true
 		c.Detail = fmt.Sprintf("this is the first: with it, %d earlier months are closed, from %s on", len(months)-1, months[0].Month.Name())
 	case l.Closed(m):
-		c.Detail = m.Name() + " was closed with " + l.Last.Month.Name()
+		c.Detail = m.Name() + " is closed already; the last closed month is " + l.Last.Month.Name()
 	default:
 		c.OK = m == l.Last.Month.Next()
 		c.Detail = "the last one is " + l.Last.Month.Name()
@@ -136,7 +137,7 @@ func (b *Books) checkDeadLetters(ctx context.Context) (Check, error) {
 	if !c.OK {
 		c.Detail = "there are some: the panel lists them"
 	}
-	return orNote(c), err
+	return withNote(c), err
 }
 
 // checkReports checks that the reports balance, and counts the rows of the exceptions.
@@ -147,7 +148,7 @@ func (b *Books) checkReports(ctx context.Context, m Month) (balanced, exceptions
 	if !isBalanced {
 		balanced.Detail = "see the control totals"
 	}
-	exceptions = orNote(Check{
+	exceptions = withNote(Check{
 		Key: CheckExceptions, Name: "Exceptions were looked at",
 		OK:     rows == 0,
 		Detail: fmt.Sprintf("%d rows", rows),
@@ -171,7 +172,7 @@ func checkCompared(months []HeldMonth) Check {
 	if len(last.Uncompared.days()) > 0 {
 		flaws = append(flaws, last.Uncompared.String())
 	}
-	return orNote(Check{
+	return withNote(Check{
 		Key: CheckCompared, Name: "Every day was compared with Redis",
 		OK:     len(flaws) == 0,
 		Detail: strings.Join(flaws, "; "),

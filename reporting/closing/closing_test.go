@@ -66,7 +66,7 @@ func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 	wantContains(t, "November's ledger", ledger, "-250.00,-250.00,-250.00,TRY,,,2025-10,2025-11-03,reversal", "250.00,251.00,251.00,TRY,,,2025-10,2025-11-03,correction")
 	wantContains(t, "November's collections", e.csv("expected-collections", november, reports.Booked, ""), ",1,4.33,0,0.00", ",2025-10\n", "2025-11-01")
 	e.close(november)
-	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 || v.Months != 3 {
+	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 || v.Closings != 3 {
 		t.Errorf("%v\n%v", v.Findings, v.Pending)
 	}
 	// As it was known, before the corrections and after them.

@@ -77,8 +77,8 @@ type HeldMonth struct {
 	Uncompared UncomparedDays `json:"uncompared,omitzero"`
 }
 
-// DigestOf returns the digest that a hold has of a month; zero: it does not hold the month.
-func (m *Manifest) DigestOf(month Month) archive.Digest {
+// HeldDigest returns the digest that a hold notes of a month; it is zero if the hold does not cover the month.
+func (m *Manifest) HeldDigest(month Month) archive.Digest {
 	for i := range m.Months {
 		if m.Months[i].Month == month {
 			return m.Months[i].Digest
@@ -91,10 +91,10 @@ func (m *Manifest) DigestOf(month Month) archive.Digest {
 type Correction struct {
 	Order    delivery.OrderID   `json:"order"`
 	Account  delivery.AccountID `json:"account"`
-	Month    Month              `json:"month"` // that was closed
+	Month    Month              `json:"month"` // the closed month
 	Cause    string             `json:"cause"`
-	From     string             `json:"from,omitempty"` // its status before; empty: it was not there
-	To       string             `json:"to,omitempty"`   // empty: it is not there any more
+	From     string             `json:"from,omitempty"` // the order's status as it was booked; empty: the order was not there
+	To       string             `json:"to,omitempty"`   // its status now; empty: the order is gone
 	Expected int64              `json:"expected"`       // what the correction adds to the expected collections
 	// ReportedAt is when a late delivery was reported, in milliseconds since 1970.
 	ReportedAt int64 `json:"reportedAt,omitempty"`
@@ -110,8 +110,8 @@ type Entry struct {
 
 	signed journal.Entry
 
-	// between are the manifests since the closing or correction before, such as the hold of a closing:
-	// they are delivered with it, so that what was delivered is the whole log.
+	// between are the manifests since the closing or correction before, such as a hold. They are delivered
+	// with this entry, so that what was delivered is the whole log.
 	between []string
 }
 

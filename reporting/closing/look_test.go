@@ -160,7 +160,7 @@ func TestClose_TheFirstOneGoesMonthByMonth(t *testing.T) {
 	if l.Last.Month != october || l.Held != nil || len(l.Entries) != 5 {
 		t.Errorf("closed up to %s, held %v, %d entries", l.Last.Month, l.Held, len(l.Entries))
 	}
-	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 || v.Months != 4 {
+	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 || v.Closings != 4 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -19,8 +19,8 @@ import (
 type Verified struct {
 	Findings []string // each a sentence; none: the books are what they were
 	Pending  []string // what became known since and is not booked; the books are no less what they were
-	Months   int
-	Orders   int64
+	Closings int
+	Rows     int64 // frozen rows of all closings: orders and late deliveries
 	Entries  int
 	Head     string    // the seal of the last entry, which proves all before it
 	At       time.Time // of the last entry
@@ -50,8 +50,8 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 			continue
 		}
 
-		v.Months++
-		v.Orders += e.Digest.Rows
+		v.Closings++
+		v.Rows += e.Digest.Rows
 		if v.unreadable { // reports are not made from such books
 			continue
 		}
@@ -63,7 +63,8 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 	return v, b.pending(ctx, l, v, progress)
 }
 
-func (v *Verified) find(form string, args ...any) {
+// addFinding adds a sentence to Findings.
+func (v *Verified) addFinding(form string, args ...any) {
 	v.Findings = append(v.Findings, fmt.Sprintf(form, args...))
 }
 
@@ -71,7 +72,7 @@ func (v *Verified) find(form string, args ...any) {
 func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 	l, chain, err := b.look(ctx)
 	if errors.Is(err, ErrBehind) {
-		v.find("%v", err)
+		v.addFinding("%v", err)
 		v.unreadable = true
 		l, chain, err = b.lookAtArchive(ctx)
 	}
@@ -80,14 +81,14 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 	}
 
 	if chain.Unstored {
-		v.find("entry %d is only in Redis: a process has died, and the next reading stores it", len(l.Entries)-chain.Ahead)
+		v.addFinding("entry %d is only in Redis: a process has died, and the next reading stores it", len(l.Entries)-chain.Ahead)
 	}
 	v.unreadable = v.unreadable || chain.Unstored || !l.Foreign.AreNone()
 	for _, text := range l.Foreign.Named() {
-		v.find("a row that does not belong to the log: %s", text)
+		v.addFinding("a row that does not belong to the log: %s", text)
 	}
 	if l.Disputed != nil {
-		v.find("%s disputes %d rows of the log, which nobody has set aside", l.Disputed.By, l.Disputed.Rows.Count)
+		v.addFinding("%s disputes %d rows of the log, which nobody has set aside", l.Disputed.By, l.Disputed.Rows.Count)
 	}
 
 	v.Entries = len(l.Entries)
@@ -105,7 +106,7 @@ func (b *Books) verifyBatch(ctx context.Context, v *Verified, e *Entry) error {
 	}
 	digest := archive.Sum(days)
 	if digest != e.Digest {
-		v.find("%s of %s, entry %d: %d rows with the digest %.12s were sealed, there are %d with %.12s: rows were changed, removed or added%s",
+		v.addFinding("%s of %s, entry %d: %d rows with the digest %.12s were sealed, there are %d with %.12s: rows were changed, removed or added%s",
 			e.Kind, e.Month, e.Sequence, e.Digest.Rows, e.Digest.SHA256, digest.Rows, digest.SHA256, e.daysDiffering(days))
 	}
 	if e.Kind == KindCorrection {
@@ -115,7 +116,7 @@ func (b *Books) verifyBatch(ctx context.Context, v *Verified, e *Entry) error {
 	}
 	differing, err := b.archive.DaysDiffering(ctx, e.Batch)
 	for _, day := range differing {
-		v.find("%s of %s, entry %d: the sums of %s are not those of its rows", e.Kind, e.Month, e.Sequence, day)
+		v.addFinding("%s of %s, entry %d: the sums of %s are not those of its rows", e.Kind, e.Month, e.Sequence, day)
 	}
 	return err
 }
@@ -130,9 +131,9 @@ func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) er
 		have := Correction{Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
 		have.fillFrom(rows)
 		if have.Month.IsZero() {
-			v.find("the correction of order %s of %s (%s, entry %d) is missing", want.Order, want.Month, want.Cause, e.Sequence)
+			v.addFinding("the correction of order %s of %s (%s, entry %d) is missing", want.Order, want.Month, want.Cause, e.Sequence)
 		} else if have != want {
-			v.find("the correction of order %s of %s (%s, entry %d) was changed", want.Order, want.Month, want.Cause, e.Sequence)
+			v.addFinding("the correction of order %s of %s (%s, entry %d) was changed", want.Order, want.Month, want.Cause, e.Sequence)
 		}
 	}
 	return nil
@@ -146,19 +147,19 @@ func (b *Books) verifyReports(ctx context.Context, v *Verified, e *Entry) error 
 	}
 	for i, have := range control {
 		if i >= len(e.Control) {
-			v.find("%s: %s was not sealed", e.Month, have.Line)
+			v.addFinding("%s: %s was not sealed", e.Month, have.Line)
 			continue
 		}
 		sealed := &e.Control[i]
 		if !hasFigures(have.Figures, sealed.Figures) {
-			v.find("%s: the sums of %s are not those that were sealed", e.Month, have.Line)
+			v.addFinding("%s: the sums of %s are not those that were sealed", e.Month, have.Line)
 		}
 		if have.SHA256 != sealed.SHA256 {
-			v.find("%s: the report %s is not the one that was sealed (SHA-256 %.12s, was %.12s)", e.Month, have.Line, have.SHA256, sealed.SHA256)
+			v.addFinding("%s: the report %s is not the one that was sealed (SHA-256 %.12s, was %.12s)", e.Month, have.Line, have.SHA256, sealed.SHA256)
 		}
 	}
 	if len(control) < len(e.Control) {
-		v.find("%s: %s was sealed and is not calculated any more", e.Month, e.Control[len(control)].Line)
+		v.addFinding("%s: %s was sealed and is not calculated any more", e.Month, e.Control[len(control)].Line)
 	}
 	return nil
 }
@@ -200,14 +201,15 @@ func (e *Entry) daysDiffering(days []archive.DayDigest) string {
 // pendingPerMonth bounds the orders, and the late deliveries, that are named of each month.
 const pendingPerMonth = 20
 
-// pending names orders of which orders says something else than was booked. Beside a batch that was changed it says which.
+// pending adds to v.Pending the orders whose row in the table orders is not what was booked, at most
+// pendingPerMonth of each month. Beside a batch that was changed it says which.
 func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(string)) error {
 	parts, err := b.allParts(ctx, l, nil)
 	if err != nil {
 		return err
 	}
 	for _, part := range parts {
-		progress("what orders says now of " + part.Name)
+		progress("what is known now of " + part.Name)
 		all, err := b.archive.Differing(ctx, part, pendingPerMonth)
 		if err != nil {
 			return err
@@ -233,7 +235,7 @@ func (v *Verified) String() string {
 	if len(v.Findings) > 0 {
 		return fmt.Sprintf("the books are NOT what they were: %d findings", len(v.Findings))
 	}
-	text := fmt.Sprintf("the books are what they were: %d closings, %d rows, %d entries; the last seal is %s", v.Months, v.Orders, v.Entries, v.Head)
+	text := fmt.Sprintf("the books are what they were: %d closings, %d rows, %d entries; the last seal is %s", v.Closings, v.Rows, v.Entries, v.Head)
 	if len(v.Pending) > 0 {
 		text += fmt.Sprintf("; %d orders are not booked yet as they are known now", len(v.Pending))
 	}

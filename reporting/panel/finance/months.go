@@ -299,7 +299,7 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 		case l.Held != nil && l.Held.Month == m:
 			v.Hold, v.Mine = l.Held, l.Held.By == auth.IdentityOf(r.Context()).Name
 			now, err := p.books.DigestOpen(ctx, m)
-			v.Changed = now != l.Held.DigestOf(m)
+			v.Changed = now != l.Held.HeldDigest(m)
 			return err
 		}
 		v.Checklist, err = p.books.Checklist(ctx, l, m)
