@@ -89,11 +89,13 @@ func storeTwice(t testing.TB, a *Archive) {
 }
 
 // The tools send these with their queries, or with some of them. clickhouse-go is the real one
-// (askWithDriver); of the others it is what their sources send: clickhouse-jdbc 0.9 (DBeaver's and
-// Metabase's driver: client-v2, HttpAPIClientHelper.addRequestParams and StatementImpl), its first
-// version 0.7 (ClickHouseHttpConnection.buildQueryParams), metabase-clickhouse-driver 1.5x
-// (clickhouse.clj), and Grafana's clickhouse-datasource 4 (driver.go, which sends what clickhouse-go
-// does, and a row limit).
+// (askWithDriver). The others cannot be had here, so it is what their sources send: clickhouse-jdbc
+// 0.8 and 0.9 (DBeaver's and Metabase's driver: client-v2, HttpAPIClientHelper.addRequestParams, and
+// StatementImpl), its first version up to 0.7 (ClickHouseHttpConnection.buildQueryParams), Metabase's
+// driver (clickhouse.clj; its limits of rows are 2,000, and 1,048,575 of a download), and Grafana's
+// clickhouse-datasource 4 (driver.go: what clickhouse-go sends, and a limit of rows). clickhouse-client
+// speaks the native protocol, which the embedded engine does not; it sends what a person sets, such as
+// these.
 var toolSettings = map[string]url.Values{
 	"curl":               {},
 	"jdbc":               {"compress": {"0"}, "query_id": {"5f8e"}, "wait_end_of_query": {"1"}},
@@ -104,7 +106,7 @@ var toolSettings = map[string]url.Values{
 	"metabase, download": {"session_timezone": {"Europe/Istanbul"}, "max_result_rows": {"1048575"}, "result_overflow_mode": {"break"}},
 	"metabase, cloud":    {"select_sequential_consistency": {"1"}},
 	"grafana":            {"max_execution_time": {"65"}, "default_format": {"JSONEachRow"}, "limit": {"1000"}},
-	"client":             {"output_format_pretty_max_rows": {"1000"}, "send_logs_level": {"none"}, "interactive_delay": {"100000"}},
+	"clickhouse-client":  {"output_format_pretty_max_rows": {"1000"}, "send_logs_level": {"none"}, "interactive_delay": {"100000"}},
 	"json":               {"output_format_json_quote_64bit_integers": {"0"}, "output_format_json_quote_decimals": {"0"}},
 }
 
