@@ -143,6 +143,10 @@ func (l layout) readingSettings() clickhouse.Settings {
 	}
 	settings := maps.Clone(reading)
 	settings["select_sequential_consistency"] = 1
+
+	// A replica that is far behind would hide what was stored last.
+	settings["max_replica_delay_for_distributed_queries"] = 300
+	settings["fallback_to_stale_replicas_for_distributed_queries"] = 0
 	return settings
 }
 

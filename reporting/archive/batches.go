@@ -53,7 +53,7 @@ GLOBAL INNER JOIN
 	toString(toUnixTimestamp64Milli(created_at)), ifNull(toString(toUnixTimestamp64Milli(ordered_at)), ''),
 	ifNull(toString(toUnixTimestamp64Milli(picked_up_at)), ''), ifNull(toString(toUnixTimestamp64Milli(delivered_at)), ''),
 	ifNull(toString(toUnixTimestamp64Milli(ended_at)), ''), toString(payment_type),
-	ifNull(toString(toInt64(order_amount * 100)), ''), ifNull(toString(toInt64(collection_amount * 100)), ''),
+	ifNull(toString(toInt64(CAST(order_amount AS Nullable(Decimal(38, 2))) * 100)), ''), ifNull(toString(toInt64(CAST(collection_amount AS Nullable(Decimal(38, 2))) * 100)), ''),
 	toString(courier_name), toString(toUInt8(without_courier)), ifNull(toString(toUnixTimestamp64Milli(reported_at)), '')])))`
 
 	// bounded lets a statement use the disk where memory would grow with the number of rows.
@@ -252,9 +252,9 @@ func (a *Archive) OpenOrders(ctx context.Context, from, to time.Time) (n int64, 
 	return n, err
 }
 
-// FirstDay returns the local day of the oldest order; zero: there is none.
+// FirstDay returns the local day of the oldest order since the year 2000; zero: there is none.
 func (a *Archive) FirstDay(ctx context.Context) (first time.Time, err error) {
-	err = a.Each(ctx, "SELECT minOrNull(business_day) FROM orders SETTINGS final = 0", func(rows driver.Rows) error {
+	err = a.Each(ctx, "SELECT minOrNull(business_day) FROM orders WHERE business_day >= '2000-01-01' SETTINGS final = 0", func(rows driver.Rows) error {
 		var day *time.Time
 		err := rows.Scan(&day)
 		if day != nil {

@@ -22,14 +22,14 @@ const factsDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(leng
 	toString(version), external_order_id, toString(external_store_id), toString(fleet_id), toString(status), toString(failure_reason),
 	toString(cancel_reason), toString(toUnixTimestamp64Milli(created_at)), ifNull(toString(toUnixTimestamp64Milli(picked_up_at)), ''),
 	ifNull(toString(toUnixTimestamp64Milli(delivered_at)), ''), ifNull(toString(toUnixTimestamp64Milli(ended_at)), ''), toString(payment_type),
-	ifNull(toString(toInt64(order_amount * 100)), ''), ifNull(toString(toInt64(collection_amount * 100)), ''), toString(toUInt8(without_courier))])))`
+	ifNull(toString(toInt64(CAST(order_amount AS Nullable(Decimal(38, 2))) * 100)), ''), ifNull(toString(toInt64(CAST(collection_amount AS Nullable(Decimal(38, 2))) * 100)), ''), toString(toUInt8(without_courier))])))`
 
 // selectBooked selects what was booked, one row per entry, and selectKnown what the table orders has.
 const (
-	selectBooked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + factsDigest + ` AS said,
+	selectBooked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + factsDigest + ` AS facts,
 	concat(toString(status), ' ', toString(ifNull(collection_amount, 0))) AS says, false AS is_known
 FROM closed_orders WHERE sign != 0 AND ` + isSealedBatch
-	selectKnown = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + factsDigest + ` AS said,
+	selectKnown = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + factsDigest + ` AS facts,
 	concat(toString(status), ' ', toString(ifNull(collection_amount, 0))) AS says, true AS is_known
 FROM orders FINAL WHERE true`
 )
@@ -40,6 +40,7 @@ type ClosedDifference struct {
 	Booked, Known         bool   // whether it was booked, and whether the table orders has it
 	BookedVersion         uint64 // as it was last booked
 	KnownVersion          uint64
+	KnownFacts            string // SHA-256 of what the table orders says; empty: nothing
 	BookedSays, KnownSays string // status and amount to collect
 }
 
@@ -88,20 +89,23 @@ func PlacesPart(places []Place) Part {
 // Differing lists the orders of a part whose row in the table orders is not what was booked, at most limit.
 // The part must be of closed months.
 func (a *Archive) Differing(ctx context.Context, p Part, limit int) (found []ClosedDifference, err error) {
+	// A reversal takes back exactly what was booked: over an order's entries, the digests of what they say,
+	// as numbers with their signs, add up to that of the table orders, or to nothing.
 	query := `SELECT account_id, business_day, order_id,
 	toBool(sum(sign) > 0) AS is_booked, toBool(max(is_known)) AS is_there,
-	argMaxIf(version, entry, sign > 0) AS booked_version, maxIf(version, is_known) AS known_version,
+	argMaxIf(version, entry, sign > 0) AS booked_version, maxIf(version, is_known) AS known_version, anyIf(facts, is_known) AS known_facts,
 	argMaxIf(says, entry, sign > 0) AS booked_says, anyIf(says, is_known) AS known_says
 FROM (` + selectBooked + " AND " + p.within + ` UNION ALL ` + selectKnown + " AND " + p.within + `)
 GROUP BY account_id, business_day, order_id
-HAVING is_booked != is_there OR sum(sign) NOT IN (0, 1) OR (is_there AND argMaxIf(said, entry, sign > 0) != anyIf(said, is_known))
+HAVING is_booked != is_there OR sum(sign) NOT IN (0, 1) OR (is_there AND argMaxIf(facts, entry, sign > 0) != known_facts)
+	OR sum(reinterpretAsInt256(facts) * sign) != if(is_there, reinterpretAsInt256(known_facts), 0)
 ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var account, order uuid.UUID
 		var day time.Time
 		var d ClosedDifference
-		err := rows.Scan(&account, &day, &order, &d.Booked, &d.Known, &d.BookedVersion, &d.KnownVersion, &d.BookedSays, &d.KnownSays)
+		err := rows.Scan(&account, &day, &order, &d.Booked, &d.Known, &d.BookedVersion, &d.KnownVersion, &d.KnownFacts, &d.BookedSays, &d.KnownSays)
 		d.Place = readPlace(account, day, order)
 		found = append(found, d)
 		return err
@@ -136,10 +140,13 @@ func (a *Archive) Now(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-// MonthsStoredSince returns, by their first days and in their order, the months before a day in which a row of an
-// order or a late delivery was stored since a time of ClickHouse's clock.
+// MonthsStoredSince returns, by their first days and in their order, the months before a day of which a row of an
+// order or a late delivery was stored since a time of ClickHouse's clock; zero: at any time.
 func (a *Archive) MonthsStoredSince(ctx context.Context, since, before time.Time) (months []time.Time, err error) {
-	const stored = " WHERE business_day < {before:Date} AND stored_at >= fromUnixTimestamp64Milli({since:Int64})"
+	stored := " WHERE business_day < {before:Date}"
+	if !since.IsZero() {
+		stored += " AND stored_at >= fromUnixTimestamp64Milli({since:Int64})"
+	}
 	err = a.Each(ctx, `SELECT DISTINCT toStartOfMonth(business_day) AS month FROM
 	(SELECT business_day FROM orders`+stored+` UNION ALL SELECT business_day FROM late_deliveries`+stored+`) ORDER BY month SETTINGS final = 0`,
 		func(rows driver.Rows) error {
@@ -168,7 +175,7 @@ func (a *Archive) PlacesOf(ctx context.Context, orders []delivery.OrderID) (plac
 
 	err = a.Each(ctx, `SELECT DISTINCT account_id, business_day, order_id FROM
 	(SELECT account_id, business_day, order_id FROM orders`+within+` UNION ALL SELECT account_id, business_day, order_id FROM closed_orders`+within+`)
-SETTINGS final = 0`, func(rows driver.Rows) error {
+LIMIT 10000 SETTINGS final = 0`, func(rows driver.Rows) error {
 		var account, order uuid.UUID
 		var day time.Time
 		err := rows.Scan(&account, &day, &order)

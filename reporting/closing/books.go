@@ -199,7 +199,7 @@ func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chai
 // head is moved. It fills in m's Format, Sequence, Previous and At, and adds the entry to l, which must
 // not be used again after an error.
 //
-// ErrChanged (somebody else was earlier), ledger.ErrLate (it took too long), and an error of signing:
+// ErrChanged (somebody else was earlier), ledger.ErrLate (it took too long), and errNotSigned:
 // nothing was decided. An error together with an entry: it was decided, and the next Read stores it.
 // Any other error: it is not known whether it was decided, and Read shows it.
 func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error) {
@@ -212,21 +212,10 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 		m.At = later(m.At, l.Entries[len(l.Entries)-1].At) // another server's clock was ahead
 	}
 
-	text, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("an entry of the books: %w", err)
-	}
-	signed, err := b.keys.Sign(string(text))
-	if err != nil {
-		return nil, err
-	}
-	e, err := parse(signed)
-	if err != nil {
-		return nil, err
-	}
 	before := l.head
-	if err := l.add(e); err != nil {
-		return nil, err
+	e, err := b.sign(l, m)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotSigned, err)
 	}
 
 	head := e.signed.Head()
@@ -245,6 +234,26 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 	err = b.archive.InsertEntry(ctx, &e.signed)
 	b.step("stored")
 	return &e, err
+}
+
+// errNotSigned reports that an entry could not be made, so nothing was decided.
+var errNotSigned = errors.New("the entry of the books cannot be made")
+
+// sign signs m and adds it to l.
+func (b *Books) sign(l *Log, m *Manifest) (Entry, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return Entry{}, err
+	}
+	signed, err := b.keys.Sign(string(text))
+	if err != nil {
+		return Entry{}, err
+	}
+	e, err := parse(signed)
+	if err != nil {
+		return Entry{}, err
+	}
+	return e, l.add(e)
 }
 
 // later returns the later of two times.

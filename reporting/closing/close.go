@@ -148,11 +148,13 @@ func (b *Books) close(ctx context.Context, d Decision, progress func(string)) (*
 			return nil, refuse("%s has held %s, so somebody else has to close it", d.By, d.Month.Name())
 		}
 
-		month := l.nextToClose()
-		e, err := b.closeMonth(ctx, l, d, func(step string) { progress(month.Month.String() + ": " + step) })
-		isLast := err == nil && e.Month == d.Month
-		if err != nil || isLast {
-			return e, err
+		next := l.nextToClose().Month
+		e, err := b.closeMonth(ctx, l, d, func(step string) { progress(next.String() + ": " + step) })
+		if err != nil {
+			return e, err // with an entry: it was decided, but not stored
+		}
+		if e.Month == d.Month {
+			return e, nil
 		}
 	}
 }
@@ -180,10 +182,10 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 		return e, err
 	}
 
-	// What was stored since has to be compared with what was frozen.
+	// A row that was stored after began may not be among the frozen ones, so the next look begins there at the
+	// latest. Before the first closing nothing had to be compared, so it begins there exactly.
 	err = b.updateLook(context.WithoutCancel(ctx), func(k *look) {
-		hasLooked := !k.Until.IsZero()
-		if isFirst || hasLooked && k.Until.After(began) {
+		if isFirst || k.Until.After(began) {
 			k.Until = began
 		}
 	})
@@ -193,7 +195,8 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 	return e, nil
 }
 
-// freeze stores the rows of a month, and refuses what is not what was held and compared.
+// freeze copies the rows of a held month into the batch of closing, and fills in closing.Days. It refuses a
+// month whose rows are not those that were held, or of which a day no longer counts as compared.
 func (b *Books) freeze(ctx context.Context, l *Log, closing *Manifest, held *HeldMonth, progress func(string)) error {
 	m := held.Month
 	if err := b.archive.Freeze(ctx, closing.Batch, m.Time, m.LastDay()); err != nil {
@@ -233,10 +236,10 @@ func (b *Books) book(ctx context.Context, l *Log, m *Manifest, progress func(str
 	}
 
 	e, err := b.append(ctx, l, m)
-	if errors.Is(err, ledger.ErrLate) {
-		err = errors.Join(err, b.archive.RemoveBatch(context.WithoutCancel(ctx), m.Batch))
-	}
-	if errors.Is(err, ErrChanged) {
+	switch {
+	case errors.Is(err, ledger.ErrLate), errors.Is(err, errNotSigned):
+		return nil, errors.Join(err, b.archive.RemoveBatch(context.WithoutCancel(ctx), m.Batch))
+	case errors.Is(err, ErrChanged):
 		return b.decidedBefore(context.WithoutCancel(ctx), m.Batch)
 	}
 	return e, err
@@ -258,6 +261,7 @@ func (b *Books) decidedBefore(ctx context.Context, batch uuid.UUID) (*Entry, err
 	return nil, errors.Join(ErrChanged, b.archive.RemoveBatch(ctx, batch))
 }
 
+// storeBatch stores the rows of a batch and their sums, and checks that the sums are those of the rows.
 func (b *Books) storeBatch(ctx context.Context, m *Manifest, progress func(string), store func() error) error {
 	progress("storing the rows")
 	if err := store(); err != nil {

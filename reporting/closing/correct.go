@@ -27,9 +27,9 @@ const (
 	ordersAtOnce = 500    // the most corrections in one entry of the log
 	ordersRead   = 10_000 // the most differing orders of a month that one look reads
 
-	// confirmedWithin bounds how long after its end Redis's word about an order books a correction without
-	// a person: longer than an order stays in Redis by default. What Redis says of an older one can only
-	// have been written into it.
+	// confirmedWithin bounds how long after the day of its creation an order can be booked without a person
+	// because Redis confirms it. It is longer than an order stays in Redis by default: what Redis says of an
+	// older one can only have been written into it.
 	confirmedWithin = 10 * 24 * time.Hour
 
 	// Automatic is the By of corrections that no person decided on.
@@ -52,7 +52,7 @@ func (u *Unexplained) String() string {
 	if !u.Late.IsZero() {
 		return fmt.Sprintf("%s: a late delivery of %s: %s", order, u.Late.In(delivery.Istanbul).Format("2 Jan 2006 15:04"), u.Why)
 	}
-	return fmt.Sprintf("%s: booked is %s, orders says %s: %s", order, cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
+	return fmt.Sprintf("%s: booked as %s, now %s: %s", order, cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
 }
 
 // String is for people.
@@ -98,10 +98,10 @@ type Corrected struct {
 	Left []Unexplained
 }
 
-// Correct compares every closed month with what orders says, and books what explains itself in the month that is
-// open: late deliveries, and newer versions of orders, which Redis confirms. Everything else is returned, and booked
-// when a person names the orders (Book). It may run in several processes at once. What was booked before an
-// error is returned with it. progress is called with the name of each month.
+// Correct compares every closed month with the table orders. Late deliveries, newer versions and added orders
+// that Redis confirms are booked in the open month. Everything else is returned in Left, for a person who names
+// the orders (Book). Several processes may run it at once. What was booked before an error is returned with the
+// error. progress gets the name of each month.
 func (b *Books) Correct(ctx context.Context, progress func(string)) (Corrected, error) {
 	return b.lookAtParts(ctx, b.allParts, progress)
 }
@@ -174,19 +174,24 @@ type corrector struct {
 	// isNamed is set when a person has named every order of the parts.
 	isNamed bool
 
-	done   map[delivery.OrderID]bool // orders that were booked
-	isLeft map[change]bool           // changes that are in result.Left
-	result Corrected
+	done     map[change]bool // changes that were booked
+	isLeft   map[change]bool // changes that are in result.Left
+	isCutOff bool            // a part had more changes than one look reads
+	result   Corrected
 }
 
-// change is what can wait for a person.
+// change is what can be booked, or wait for a person.
 type change struct {
 	archive.Place
 	late int64 // when a late delivery was reported, in milliseconds since 1970; 0: it is about the order itself
 }
 
+func changeOfLate(d *archive.LateDelivery) change {
+	return change{Place: placeOfLate(d), late: d.ReportedAt.UnixMilli()}
+}
+
 func newCorrector(b *Books) *corrector {
-	return &corrector{Books: b, by: Automatic, done: map[delivery.OrderID]bool{}, isLeft: map[change]bool{}}
+	return &corrector{Books: b, by: Automatic, done: map[change]bool{}, isLeft: map[change]bool{}}
 }
 
 // addLeft adds to the result what a person has to decide. An order can be in two parts.
@@ -223,42 +228,67 @@ func (c *corrector) correct(ctx context.Context, part archive.Part) error {
 			return nil
 		}
 
-		booked, err := c.bookFound(ctx, l, found)
+		err = c.bookFound(ctx, l, found)
 		if errors.Is(err, ErrChanged) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		c.result.Booked = append(c.result.Booked, booked...)
 		for _, d := range found.orders {
-			c.done[d.Order] = true
+			c.done[change{Place: d.Place}] = true
+		}
+		for i := range found.late {
+			c.done[changeOfLate(&found.late[i])] = true
 		}
 	}
 }
 
-// bookFound books what was found as one entry.
-func (c *corrector) bookFound(ctx context.Context, l *Log, found *foundChanges) ([]Correction, error) {
+// bookFound books what was found as one entry, and adds it to the result, also when an error says that it was
+// decided but not stored.
+func (c *corrector) bookFound(ctx context.Context, l *Log, found *foundChanges) error {
 	m := &Manifest{
 		Kind: KindCorrection, Month: MonthOf(c.now()), By: c.by, Note: c.note,
 		Batch: uuid.New(), Posted: c.today().Format(time.DateOnly),
 	}
 	for _, d := range found.orders {
-		m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: causeOf(&d)})
+		m.Corrections = append(m.Corrections, Correction{Account: d.Account, Order: d.Order, Cause: causeOf(&d)})
 	}
 	for _, d := range found.late {
-		m.Corrections = append(m.Corrections, Correction{Order: d.Order, Cause: CauseLate, ReportedAt: d.ReportedAt.UnixMilli()})
+		m.Corrections = append(m.Corrections, Correction{Account: d.Account, Order: d.Order, Cause: CauseLate, ReportedAt: d.ReportedAt.UnixMilli()})
 	}
 
 	store := func() error {
-		if err := c.insertCorrections(ctx, m, found.places(), batchesOf(l.Entries)); err != nil {
+		if err := c.insertCorrections(ctx, m, found.places(), l.Entries); err != nil {
 			return err
 		}
 		c.step("rows stored")
-		return c.describe(ctx, m, found.orders)
+		if err := c.describe(ctx, m, found.orders); err != nil {
+			return err
+		}
+		return c.requireSealedRows(ctx, l, found.places())
 	}
-	_, err := c.book(ctx, l, m, func(string) {}, store)
-	return m.Corrections, err
+	e, err := c.book(ctx, l, m, func(string) {}, store)
+	if e != nil {
+		c.result.Booked = append(c.result.Booked, m.Corrections...)
+	}
+	return err
+}
+
+// requireSealedRows fails when the rows of which a correction was made are not what was sealed: they may
+// have been changed since they were checked.
+func (c *corrector) requireSealedRows(ctx context.Context, l *Log, places []archive.Place) error {
+	rows := &sealedRows{books: c.Books, decided: l}
+	for _, place := range places {
+		wereChanged, err := rows.wereChanged(ctx, place)
+		if err != nil {
+			return err
+		}
+		if wereChanged {
+			return fmt.Errorf("%w: rows of order %s were changed while it was corrected", delivery.ErrUnavailable, place.Order)
+		}
+	}
+	return nil
 }
 
 // foundChanges are changes of orders of closed months.
@@ -272,13 +302,13 @@ func (f *foundChanges) count() int    { return len(f.orders) + len(f.late) }
 func (f *foundChanges) isEmpty() bool { return f.count() == 0 }
 
 // places returns where the orders that can be booked are.
-func (f *foundChanges) places() map[delivery.OrderID]archive.Place {
-	places := map[delivery.OrderID]archive.Place{}
+func (f *foundChanges) places() []archive.Place {
+	var places []archive.Place
 	for _, d := range f.orders {
-		places[d.Order] = d.Place
+		places = append(places, d.Place)
 	}
 	for i := range f.late {
-		places[f.late[i].Order] = placeOfLate(&f.late[i])
+		places = append(places, placeOfLate(&f.late[i]))
 	}
 	return places
 }
@@ -290,7 +320,7 @@ func placeOfLate(d *archive.LateDelivery) archive.Place {
 // find lists what can be booked of a part, at most ordersAtOnce, and what cannot. Nothing explains itself where
 // rows of a closed month were changed or removed: what differs can be the falsified row.
 func (c *corrector) find(ctx context.Context, l *Log, part archive.Part) (*foundChanges, error) {
-	rows := &sealedRows{Books: c.Books, log: l}
+	rows := &sealedRows{books: c.Books, decided: l}
 	found := &foundChanges{}
 	if err := c.findLate(ctx, found, rows, part); err != nil {
 		return nil, err
@@ -300,6 +330,7 @@ func (c *corrector) find(ctx context.Context, l *Log, part archive.Part) (*found
 	if err != nil {
 		return nil, err
 	}
+	c.isCutOff = c.isCutOff || len(all) == ordersRead
 	for some := range slices.Chunk(all, ordersAtOnce) {
 		if err := c.classify(ctx, found, rows, some); err != nil {
 			return nil, err
@@ -320,6 +351,7 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 	if err != nil || len(late) == 0 {
 		return err
 	}
+	c.isCutOff = c.isCutOff || len(late) == ordersRead
 	ids := make([]delivery.OrderID, len(late))
 	for i := range late {
 		ids[i] = late[i].Order
@@ -331,23 +363,14 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 
 	for i := range late {
 		d := &late[i]
-		place := placeOfLate(d)
-		wereChanged, err := rows.wereChanged(ctx, place)
+		why, mustWait, err := c.reasonOfLate(ctx, rows, d, reports[d.Order])
 		if err != nil {
 			return err
 		}
-		isReported := slices.ContainsFunc(reports[d.Order], func(at time.Time) bool { return at.UnixMilli() == d.ReportedAt.UnixMilli() })
-
-		why := ""
 		switch {
-		case wereChanged:
-			why = whyRowsChanged
-		case !isReported:
-			why = whyNotReported
-		}
-		switch {
-		case why != "" && !c.isNamed:
-			found.left = append(found.left, Unexplained{ClosedDifference: archive.ClosedDifference{Place: place}, Late: d.ReportedAt, Why: why})
+		case mustWait, why != "" && !c.isNamed:
+			waiting := archive.ClosedDifference{Place: placeOfLate(d)}
+			found.left = append(found.left, Unexplained{ClosedDifference: waiting, Late: d.ReportedAt, Why: why})
 		case found.count() < ordersAtOnce:
 			found.late = append(found.late, *d)
 		}
@@ -355,9 +378,29 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 	return nil
 }
 
-// classify adds each order to found.orders (it can be booked now) or to found.left (a person has to decide). An
-// order that this corrector has booked and that still differs goes to found.left, or correct would not end. Once
-// ordersAtOnce are found, further ones are left for the next round of correct.
+// reasonOfLate returns why a late delivery is not booked without a person; it is empty if a report of it is
+// still in Redis. mustWait is set when nobody can book it now.
+func (c *corrector) reasonOfLate(ctx context.Context, rows *sealedRows, d *archive.LateDelivery, reports []time.Time) (why string, mustWait bool, err error) {
+	wereChanged, err := rows.wereChanged(ctx, placeOfLate(d))
+	isReported := slices.ContainsFunc(reports, func(at time.Time) bool { return at.UnixMilli() == d.ReportedAt.UnixMilli() })
+	switch {
+	case err != nil:
+		return "", false, err
+	case c.done[changeOfLate(d)]:
+		return whyStillDiffer, true, nil
+	case wereChanged:
+		return whyRowsChanged, true, nil
+	case !isReported:
+		return whyNotReported, false, nil
+	}
+	return "", false, nil
+}
+
+// classify adds each order to found.orders (it can be booked now) or to found.left (a person has to decide).
+// Nobody can book an order while sealed rows of it are not what they were: the correction would take back what
+// was never booked. An order that this corrector has booked and that still differs goes to found.left, or
+// correct would never end. Once ordersAtOnce are found, other orders are skipped: correct finds them again in
+// its next round.
 func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sealedRows, orders []archive.ClosedDifference) error {
 	why, err := c.reasonsForPerson(ctx, orders)
 	if err != nil {
@@ -368,15 +411,14 @@ func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sea
 		if err != nil {
 			return err
 		}
-		if wereChanged {
-			why[d.Order] = whyRowsChanged
-		}
-		needsPerson := why[d.Order] != "" && !c.isNamed
+		needsPerson := why[d.Place] != "" && !c.isNamed
 		switch {
-		case c.done[d.Order]:
+		case c.done[change{Place: d.Place}]:
 			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: whyStillDiffer})
+		case wereChanged:
+			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: whyRowsChanged})
 		case needsPerson:
-			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: why[d.Order]})
+			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: why[d.Place]})
 		case found.count() < ordersAtOnce:
 			found.orders = append(found.orders, d)
 		}
@@ -384,59 +426,85 @@ func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sea
 	return nil
 }
 
-// reasonsForPerson says of which orders, and why, a person has to decide. A newer version explains itself
-// if Redis says the same, as long as it can still hold the order.
-func (b *Books) reasonsForPerson(ctx context.Context, all []archive.ClosedDifference) (map[delivery.OrderID]string, error) {
-	why := map[delivery.OrderID]string{}
+// reasonsForPerson returns why a person has to decide on an order; one that explains itself is missing. A
+// newer version, and an order that was not booked, explain themselves if Redis says the same, as long as it can
+// still hold the order.
+func (b *Books) reasonsForPerson(ctx context.Context, all []archive.ClosedDifference) (map[archive.Place]string, error) {
+	why := map[archive.Place]string{}
+	byDay := map[time.Time][]*archive.ClosedDifference{}
 	ids := make([]delivery.OrderID, len(all))
-	selection := archive.Selection{From: all[0].Day, To: all[0].Day}
 	for i := range all {
-		ids[i] = all[i].Order
-		if all[i].Day.Before(selection.From) {
-			selection.From = all[i].Day
-		}
-		if all[i].Day.After(selection.To) {
-			selection.To = all[i].Day
-		}
-		switch causeOf(&all[i]) {
-		case CauseRemoved:
-			why[ids[i]] = "it is not in ClickHouse any more"
-		case CauseChanged:
-			why[ids[i]] = "it has changed without a newer version"
-		default:
-			why[ids[i]] = "Redis does not hold it any more, so nothing confirms it"
-		}
+		d := &all[i]
+		ids[i] = d.Order
+		why[d.Place] = reasonUnconfirmed(d)
+		byDay[d.Day] = append(byDay[d.Day], d)
 	}
 	held, _, err := b.ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
+	inRedis := map[archive.Place]*delivery.Order{}
+	for _, o := range held {
+		if o != nil {
+			inRedis[archive.PlaceOf(o)] = o
+		}
+	}
 
-	selection.Orders = ids
-	err = b.archive.Stored(ctx, selection, func(s *archive.Stored) error {
-		i := slices.Index(ids, s.Order)
-		o := held[i]
-		if o == nil || causeOf(&all[i]) == CauseChanged || s.Version != all[i].KnownVersion {
+	for day, differing := range byDay {
+		if err := b.confirm(ctx, why, day, differing, inRedis); err != nil {
+			return nil, err
+		}
+	}
+	return why, nil
+}
+
+// reasonUnconfirmed says why a person has to decide on an order, as long as Redis does not confirm it.
+func reasonUnconfirmed(d *archive.ClosedDifference) string {
+	switch causeOf(d) {
+	case CauseRemoved:
+		return "it is not in ClickHouse any more"
+	case CauseChanged:
+		return "it has changed without a newer version"
+	}
+	return "Redis does not hold it any more, so nothing confirms it"
+}
+
+// confirm removes from why the orders of a day that Redis confirms, and says of others what Redis says.
+func (b *Books) confirm(ctx context.Context, why map[archive.Place]string, day time.Time, differing []*archive.ClosedDifference, inRedis map[archive.Place]*delivery.Order) error {
+	selection := archive.Selection{From: day, To: day}
+	byPlace := map[archive.Place]*archive.ClosedDifference{}
+	for _, d := range differing {
+		byPlace[d.Place] = d
+		selection.Orders = append(selection.Orders, d.Order)
+		if !slices.Contains(selection.Accounts, d.Account) {
+			selection.Accounts = append(selection.Accounts, d.Account)
+		}
+	}
+	isRecent := b.now().Sub(day) < confirmedWithin
+
+	return b.archive.Stored(ctx, selection, func(s *archive.Stored) error {
+		d, o := byPlace[s.Place], inRedis[s.Place]
+		canConfirm := d != nil && o != nil && causeOf(d) != CauseChanged && s.Version == d.KnownVersion
+		if !canConfirm {
 			return nil
 		}
 		row := archive.OrderOf(o, nil)
 		differences := s.Differences(&row, archive.EventsOf(o))
-		isRecent := b.now().Sub(all[i].Day) < confirmedWithin
 		switch {
 		case len(differences) > 0:
-			why[s.Order] = "Redis says something else: " + differences[0]
+			why[s.Place] = "Redis says something else: " + differences[0]
 		case !isRecent:
-			why[s.Order] = "it is older than what Redis can be believed about"
+			why[s.Place] = "it is older than ten days, and what Redis says of such an order is not believed"
 		default:
-			delete(why, s.Order)
+			delete(why, s.Place)
 		}
 		return nil
 	})
-	return why, err
 }
 
-// insertCorrections stores the rows of a correction under its batch. sealed are the batches of the entries before it.
-func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[delivery.OrderID]archive.Place, sealed []uuid.UUID) error {
+// insertCorrections stores the rows of a correction under its batch. places are those of its orders, and before are
+// the entries before it.
+func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places []archive.Place, before []Entry) error {
 	posted, err := time.ParseInLocation(time.DateOnly, m.Posted, delivery.Istanbul)
 	if err != nil {
 		return fmt.Errorf("posted: %w", err)
@@ -444,7 +512,11 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[d
 	byCause := map[string][]archive.Place{}
 	var late []archive.LateDelivery
 	for _, c := range m.Corrections {
-		place := places[c.Order]
+		i := slices.IndexFunc(places, func(p archive.Place) bool { return p.Order == c.Order && p.Account == c.Account })
+		if i < 0 {
+			return fmt.Errorf("%w: nothing is stored of order %s", delivery.ErrUnavailable, c.Order)
+		}
+		place := places[i]
 		if c.Cause == CauseLate {
 			late = append(late, archive.LateDelivery{Account: place.Account, CreatedAt: place.Day, Order: c.Order, ReportedAt: time.UnixMilli(c.ReportedAt)})
 		} else {
@@ -452,7 +524,7 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[d
 		}
 	}
 	for cause, orders := range byCause {
-		correction := archive.Correction{Batch: m.Batch, Posted: posted, Cause: cause, Sealed: sealed}
+		correction := archive.Correction{Batch: m.Batch, Posted: posted, Cause: cause, Sealed: batchesAbout(before, orders)}
 		if err := b.archive.InsertCorrections(ctx, correction, orders); err != nil {
 			return err
 		}
@@ -463,16 +535,18 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places map[d
 	return b.archive.InsertLate(ctx, archive.Correction{Batch: m.Batch, Posted: posted, Cause: CauseLate}, late)
 }
 
-// describe fills in each correction of m from the batch's rows. It fails, and with it the whole run, when an
-// order has changed since find read it: the next run books what it is then.
+// describe fills in Digest and each correction of m from the batch's rows, and drops corrections without a
+// row: the next run finds them again. It fails when an order has changed since find read it, or no correction
+// remains.
 func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.ClosedDifference) error {
 	rows, err := b.archive.ClosedRows(ctx, m.Batch)
 	if err != nil {
 		return err
 	}
 	for _, d := range orders {
-		i := slices.IndexFunc(rows, func(r archive.ClosedRow) bool { return r.Order == d.Order && r.Sign == 1 })
-		if d.Known && (i < 0 || rows[i].Version != d.KnownVersion) {
+		i := slices.IndexFunc(rows, func(r archive.ClosedRow) bool { return r.Place == d.Place && r.Sign == 1 })
+		isAsRead := !d.Known || i >= 0 && rows[i].Facts == d.KnownFacts
+		if !isAsRead {
 			return fmt.Errorf("%w: order %s has changed while it was corrected", delivery.ErrUnavailable, d.Order)
 		}
 	}
@@ -496,12 +570,12 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 // fillFrom fills in what the rows of a correction's batch say of it.
 func (c *Correction) fillFrom(rows []archive.ClosedRow) {
 	for _, r := range rows {
-		isOther := r.Order != c.Order || r.Cause != c.Cause
+		isOther := r.Order != c.Order || r.Account != c.Account || r.Cause != c.Cause
 		isOtherReport := r.Sign == 0 && r.ReportedAt.UnixMilli() != c.ReportedAt
 		if isOther || isOtherReport {
 			continue
 		}
-		c.Account, c.Month = r.Account, MonthOf(r.Day)
+		c.Month = MonthOf(r.Day)
 		c.Expected += r.Expected
 		c.PossiblyCollected += r.Collection
 		if r.Sign <= 0 {

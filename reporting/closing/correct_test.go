@@ -50,8 +50,9 @@ func TestCorrect_AnOrderThatHasNotEndedBalances(t *testing.T) {
 	balances("both months", both)
 }
 
-// A falsified row can keep an order different whatever is booked: it is booked once, not without end.
-func TestCorrect_EndsThoughAnOrderStaysDifferent(t *testing.T) {
+// Beside a row that was falsified or removed nobody can book the order: the correction would take back what
+// was never booked, and the books would stay wrong once the row is brought back.
+func TestBook_RefusesBesideRowsThatWereChanged(t *testing.T) {
 	t.Parallel()
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
@@ -61,7 +62,7 @@ func TestCorrect_EndsThoughAnOrderStaysDifferent(t *testing.T) {
 	e.store(o)
 	e.correct(1, 0, o.ID)
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders DELETE WHERE sign = -1 SETTINGS mutations_sync = 2")
-	e.correct(1, 1, o.ID)
+	e.correct(0, 1, o.ID)
 }
 
 // A store's name in booked reports is that of the latest entry of its youngest order, in whatever order rows are read.
@@ -146,5 +147,79 @@ func TestBooks_AnEntryIsAsOldAsItWas(t *testing.T) {
 
 	if now := e.csv("order-ledger", october, reports.Known, asked); now != before {
 		t.Errorf("as of %s it was\n%s\nand is\n%s", asked, before, now)
+	}
+}
+
+// An order of which somebody writes a row under another account is not the one that Redis confirms.
+func TestCorrect_ARowUnderAnotherAccountIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	at := october.AddDate(0, 0, 30)
+	held := e.Vendor.Order("", at)
+	e.Move(held, delivery.Delivered, at.Add(time.Hour))
+	row := archive.OrderOf(e.Read(held.ID), nil)
+	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: []archive.Order{row}, Events: archive.EventsOf(e.Read(held.ID))}))
+	e.close(october)
+
+	for _, first := range []byte{0x00, 0xff} { // sorted before it, and behind it
+		forged := row
+		forged.Account[0] = first
+		e.store(forged)
+	}
+
+	e.correct(0, 2)
+}
+
+// A reversal that is not what was booked stays a difference, though the order's last entry is right.
+func TestDiffering_FindsAReversalOfSomethingElse(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
+	e.store(o)
+	e.close(october)
+	o.Collection.Minor++
+	e.store(o)
+	e.correct(1, 0, o.ID)
+
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE collection_amount = 9 WHERE sign = -1 SETTINGS mutations_sync = 2")
+
+	found, err := e.Archive.Differing(t.Context(), archive.MonthPart(october.Time, time.Time{}), 10)
+	testenv.Must(t, err)
+	if len(found) != 1 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// An amount that no calculation can hold is found like any other, and stops nothing.
+func TestVerify_GoesOnBesideAnImpossibleAmount(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
+	e.store(o)
+	e.close(october)
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE collection_amount = 9999999999999999.99, order_amount = -9999999999999999.99 WHERE true SETTINGS mutations_sync = 2")
+
+	v := e.verify()
+	verified, findings, err := e.books.VerifyInTurn(t.Context())
+
+	testenv.Must(t, err)
+	if len(v.Findings) == 0 || len(v.Pending) != 1 || len(findings) == 0 || verified != october {
+		t.Errorf("%+v\nin turn: %s %v", v, verified, findings)
+	}
+}
+
+// A clock that was ahead hides nothing that is stored later.
+func TestCorrectChanged_AfterAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
+	e.store(o)
+	e.close(october)
+	testenv.Must(t, e.books.updateLook(t.Context(), func(k *look) { k.Until = time.Now().AddDate(1, 0, 0) }))
+	o.Collection.Minor++
+	e.store(o)
+
+	if found := e.correctChanged(); len(found.Left) != 1 {
+		t.Errorf("%+v", found)
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"vendorapi/internal/delivery"
+	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 )
 
@@ -39,6 +41,9 @@ type Log struct {
 	stored []string // the digests of the rows that were read of it
 
 	between []string // manifests since the last closing or correction
+
+	// corrections are the indexes of the entries that have corrections of an order.
+	corrections map[delivery.OrderID][]int
 }
 
 // LastSeal returns the seal of the last entry; empty: there is none.
@@ -100,12 +105,31 @@ func (l *Log) Closing(m Month) *Entry {
 	return nil
 }
 
-// batchesOf returns the batches of some entries.
-func batchesOf(entries []Entry) []uuid.UUID {
+// correctionsOf returns the entries that have corrections of an order.
+func (l *Log) correctionsOf(order delivery.OrderID) []*Entry {
+	var found []*Entry
+	for _, i := range l.corrections[order] {
+		found = append(found, &l.Entries[i])
+	}
+	return found
+}
+
+// batchesAbout returns the batches of those entries that can have rows of some orders.
+func batchesAbout(entries []Entry, orders []archive.Place) []uuid.UUID {
+	isOrder := map[delivery.OrderID]bool{}
+	isMonth := map[Month]bool{}
+	for _, place := range orders {
+		isOrder[place.Order] = true
+		isMonth[MonthOf(place.Day)] = true
+	}
+
 	var batches []uuid.UUID
 	for i := range entries {
-		if entries[i].Batch != uuid.Nil {
-			batches = append(batches, entries[i].Batch)
+		e := &entries[i]
+		closes := e.Kind == KindClose && isMonth[e.Month]
+		corrects := slices.ContainsFunc(e.Corrections, func(c Correction) bool { return isOrder[c.Order] })
+		if closes || corrects {
+			batches = append(batches, e.Batch)
 		}
 	}
 	return batches
@@ -124,6 +148,13 @@ func (l *Log) add(e Entry) error {
 		l.between = append(l.between, e.JSON)
 	} else {
 		e.between, l.between = l.between, nil
+	}
+	for _, c := range e.Corrections {
+		if l.corrections == nil {
+			l.corrections = map[delivery.OrderID][]int{}
+		}
+		of := append(slices.Clone(l.corrections[c.Order]), len(l.Entries))
+		l.corrections[c.Order] = slices.Compact(of)
 	}
 	l.Entries = append(l.Entries, e)
 	switch e.Kind {
@@ -178,14 +209,14 @@ func (l *Log) mayHold(e *Entry) bool {
 	return follows
 }
 
-// nextToClose returns the month that closing what is held begins with. Something must be held.
+// nextToClose returns the earliest held month that is not closed. Something must be held.
 func (l *Log) nextToClose() *HeldMonth {
 	for i := range l.Held.Months {
 		if !l.Closed(l.Held.Months[i].Month) {
 			return &l.Held.Months[i]
 		}
 	}
-	return &HeldMonth{} // closing the last one has ended the hold
+	return &HeldMonth{} // never reached: add ends the hold with its last month
 }
 
 // ErrTampered reports that there are rows that do not belong to the log, or an open dispute about

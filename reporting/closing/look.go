@@ -17,32 +17,29 @@ const (
 	// the clocks of a cluster's servers differ.
 	storedWithin = 10 * time.Minute
 
-	// maxLeft bounds the orders that wait for a person and are remembered. While there are more, the next look
-	// begins where this one did.
+	// maxLeft bounds the orders that wait for a person and are remembered. While there are more, every look
+	// reads everything.
 	maxLeft = 10_000
 )
 
 // look is how far closed months have been compared with what orders says. It is kept in Redis, so that
 // a look need only read what was stored since.
 type look struct {
-	// Until is ClickHouse's time: rows that were stored before, but for storedWithin, were compared. Zero:
-	// nothing was.
+	// Until is a time of ClickHouse's clock. Rows that were stored more than storedWithin before it were
+	// compared. Zero: none were, so the next look compares everything.
 	Until time.Time `json:"until,omitzero"`
 
 	// Left are the orders that waited for a person.
 	Left []archive.Place `json:"left,omitempty"`
 }
 
-// replace takes note of a comparison of some orders that were left before, and of those that are left now.
+// replace takes compared out of Left, and puts left there. An order is in Left once.
 func (k *look) replace(compared, left []archive.Place) {
-	isCompared := map[archive.Place]bool{}
-	for _, p := range compared {
-		isCompared[p] = true
+	isReplaced := map[archive.Place]bool{}
+	for _, p := range slices.Concat(compared, left) {
+		isReplaced[p] = true
 	}
-	for _, p := range left {
-		isCompared[p] = true // or it would be there twice
-	}
-	k.Left = slices.DeleteFunc(k.Left, func(p archive.Place) bool { return isCompared[p] })
+	k.Left = slices.DeleteFunc(k.Left, func(p archive.Place) bool { return isReplaced[p] })
 	k.Left = append(k.Left, left...)
 }
 
@@ -118,6 +115,9 @@ func (b *Books) lookAtParts(ctx context.Context, partsOf func(context.Context, *
 	if err != nil {
 		return Corrected{}, err
 	}
+	if before.Until.After(began) { // a clock was ahead: nothing tells what was stored since
+		before.Until = time.Time{}
+	}
 	parts, err := partsOf(ctx, l, before)
 	if err != nil {
 		return Corrected{}, err
@@ -132,10 +132,12 @@ func (b *Books) lookAtParts(ctx context.Context, partsOf func(context.Context, *
 	}
 
 	left := placesOf(c.result.Left)
+	isCutOff := c.isCutOff || len(left) > maxLeft
 	return c.result, b.updateLook(ctx, func(k *look) {
 		k.replace(before.Left, left[:min(len(left), maxLeft)])
-		if len(left) <= maxLeft {
-			k.Until = began
+		k.Until = began
+		if isCutOff {
+			k.Until = time.Time{}
 		}
 	})
 }
@@ -149,7 +151,11 @@ func (b *Books) CorrectMonth(ctx context.Context, m Month) (Corrected, error) {
 	left := placesOf(c.result.Left)
 	return c.result, b.updateLook(ctx, func(k *look) {
 		inMonth := slices.DeleteFunc(slices.Clone(k.Left), func(p archive.Place) bool { return MonthOf(p.Day) != m })
-		k.replace(inMonth, left[:min(len(left), maxLeft)])
+		k.replace(inMonth, left)
+		if c.isCutOff || len(k.Left) > maxLeft {
+			k.Left = k.Left[:min(len(k.Left), maxLeft)]
+			k.Until = time.Time{}
+		}
 	})
 }
 
@@ -193,7 +199,7 @@ func (b *Books) closedMonths(ctx context.Context, l *Log) ([]Month, error) {
 	if l.Last == nil {
 		return nil, nil
 	}
-	stored, err := b.archive.MonthsStoredSince(ctx, time.UnixMilli(0), l.Last.Month.Next().Time)
+	stored, err := b.archive.MonthsStoredSince(ctx, time.Time{}, l.Last.Month.Next().Time)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package closing
 
 import (
 	"context"
+	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -26,28 +27,31 @@ func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
 		unexplained: m.Gauge("reporting_closed_orders_unexplained",
 			"Orders of closed months that have changed in a way that a person has to decide on, at the last look."),
 		completed: m.Gauge("reporting_closings_last_completed_timestamp_seconds",
-			"When closed months were last compared with what orders say; 0: not since the start."),
+			"When closed months were last compared with what is known now, and one of them verified; 0: not since the start."),
 		corrections: m.Counter("reporting_corrections_total", "Corrections of closed months that were booked."),
 	}
 	return n.run
 }
 
 func (n *nightly) run(ctx context.Context) {
-	changed, err := n.books.CorrectChanged(ctx)
-	n.note(ctx, changed, err)
+	changed, changedErr := n.books.CorrectChanged(ctx)
+	n.note(ctx, changed, changedErr)
 
-	month := n.verify(ctx)
+	month, verifyErr := n.verify(ctx)
+	var monthErr error
 	if !month.IsZero() {
-		inMonth, failure := n.books.CorrectMonth(ctx, month)
-		n.note(ctx, inMonth, failure)
+		var inMonth Corrected
+		inMonth, monthErr = n.books.CorrectMonth(ctx, month)
+		n.note(ctx, inMonth, monthErr)
 	}
 
-	_, last, failure := n.books.lastLook(ctx)
-	if err != nil || failure != nil {
-		return
+	_, last, err := n.books.lastLook(ctx)
+	if err == nil {
+		n.unexplained.Set(float64(len(last.Left)))
 	}
-	n.unexplained.Set(float64(len(last.Left)))
-	n.completed.SetToCurrentTime()
+	if errors.Join(changedErr, verifyErr, monthErr, err) == nil {
+		n.completed.SetToCurrentTime()
+	}
 }
 
 // note logs what was booked and what was not.
@@ -67,7 +71,7 @@ func (n *nightly) note(ctx context.Context, result Corrected, err error) {
 
 // verify verifies the closed month whose turn it is, logs what is not any more what was sealed, and returns
 // the month; zero: none is closed, or it is not known which.
-func (n *nightly) verify(ctx context.Context) Month {
+func (n *nightly) verify(ctx context.Context) (Month, error) {
 	log := n.books.log
 	month, findings, err := n.books.VerifyInTurn(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -76,5 +80,5 @@ func (n *nightly) verify(ctx context.Context) Month {
 	for _, finding := range findings {
 		log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", month.String(), "finding", finding)
 	}
-	return month
+	return month, err
 }

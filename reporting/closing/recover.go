@@ -311,13 +311,9 @@ func (b *Books) insertAgain(ctx context.Context, m *Manifest, before []Entry) er
 	for i, c := range m.Corrections {
 		ids[i] = c.Order
 	}
-	all, err := b.archive.PlacesOf(ctx, ids)
+	places, err := b.archive.PlacesOf(ctx, ids)
 	if err != nil {
 		return err
 	}
-	places := map[delivery.OrderID]archive.Place{}
-	for _, p := range all {
-		places[p.Order] = p
-	}
-	return b.insertCorrections(ctx, m, places, batchesOf(before))
+	return b.insertCorrections(ctx, m, places, before)
 }

@@ -2,7 +2,6 @@ package closing
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,11 +13,11 @@ import (
 // sealedRows tells whether what was booked of an order is what was sealed. Each day and each batch is
 // read once.
 type sealedRows struct {
-	*Books
-	log *Log
+	books   *Books
+	decided *Log
 
-	days    map[time.Time]bool // whether a day of a closing was changed
-	batches map[uuid.UUID]bool // whether the batch of a correction was
+	dayChanged   map[time.Time]bool // by day of a closing
+	batchChanged map[uuid.UUID]bool // by batch of a correction
 }
 
 // wereChanged reports whether rows of the order's day, or of corrections of the order, are not what was sealed.
@@ -27,7 +26,7 @@ func (r *sealedRows) wereChanged(ctx context.Context, order archive.Place) (bool
 	if err != nil || dayWasChanged {
 		return dayWasChanged, err
 	}
-	for _, e := range r.log.correctionsOf(order.Order) {
+	for _, e := range r.decided.correctionsOf(order.Order) {
 		wasChanged, err := r.batchWasChanged(ctx, e)
 		if err != nil || wasChanged {
 			return wasChanged, err
@@ -38,47 +37,48 @@ func (r *sealedRows) wereChanged(ctx context.Context, order archive.Place) (bool
 
 // dayWasChanged reports whether the rows of a closed day are not what was sealed.
 func (r *sealedRows) dayWasChanged(ctx context.Context, day time.Time) (bool, error) {
-	wasChanged, isKnown := r.days[day]
+	wasChanged, isKnown := r.dayChanged[day]
 	if isKnown {
 		return wasChanged, nil
 	}
-	closing := r.log.Closing(MonthOf(day))
+	closing := r.decided.Closing(MonthOf(day))
 	if closing == nil { // before the first month that was closed
 		return false, nil
 	}
 
-	digest, err := r.archive.DigestBatchDay(ctx, closing.Batch, day)
+	digest, err := r.books.archive.DigestBatchDay(ctx, closing.Batch, day)
 	if err != nil {
 		return false, err
 	}
-	wasChanged = digest != closing.digestOf(day)
-	if r.days == nil {
-		r.days = map[time.Time]bool{}
+	wasChanged = digest != closing.sealedDay(day)
+	if r.dayChanged == nil {
+		r.dayChanged = map[time.Time]bool{}
 	}
-	r.days[day] = wasChanged
+	r.dayChanged[day] = wasChanged
 	return wasChanged, nil
 }
 
 func (r *sealedRows) batchWasChanged(ctx context.Context, e *Entry) (bool, error) {
-	wasChanged, isKnown := r.batches[e.Batch]
+	wasChanged, isKnown := r.batchChanged[e.Batch]
 	if isKnown {
 		return wasChanged, nil
 	}
 
-	days, err := r.archive.DigestBatch(ctx, e.Batch)
+	days, err := r.books.archive.DigestBatch(ctx, e.Batch)
 	if err != nil {
 		return false, err
 	}
 	wasChanged = archive.Sum(days) != e.Digest
-	if r.batches == nil {
-		r.batches = map[uuid.UUID]bool{}
+	if r.batchChanged == nil {
+		r.batchChanged = map[uuid.UUID]bool{}
 	}
-	r.batches[e.Batch] = wasChanged
+	r.batchChanged[e.Batch] = wasChanged
 	return wasChanged, nil
 }
 
-// digestOf returns the digest that a closing has of a day. Without rows it is the day alone.
-func (m *Manifest) digestOf(day time.Time) archive.DayDigest {
+// sealedDay returns the digest that was sealed of a day. A day without rows has a digest with the name of the
+// day alone.
+func (m *Manifest) sealedDay(day time.Time) archive.DayDigest {
 	name := day.In(delivery.Istanbul).Format(time.DateOnly)
 	for _, d := range m.Days {
 		if d.Day == name {
@@ -86,16 +86,4 @@ func (m *Manifest) digestOf(day time.Time) archive.DayDigest {
 		}
 	}
 	return archive.DayDigest{Day: name}
-}
-
-// correctionsOf returns the entries that have corrections of an order.
-func (l *Log) correctionsOf(order delivery.OrderID) []*Entry {
-	var found []*Entry
-	for i := range l.Entries {
-		corrects := slices.ContainsFunc(l.Entries[i].Corrections, func(c Correction) bool { return c.Order == order })
-		if corrects {
-			found = append(found, &l.Entries[i])
-		}
-	}
-	return found
 }

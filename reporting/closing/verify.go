@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
@@ -43,7 +44,7 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 			continue
 		}
 		progress(fmt.Sprintf("%s of %s, entry %d", e.Kind, e.Month, e.Sequence))
-		if err := b.verifyBatch(ctx, v, e); err != nil {
+		if err := v.orFinding(ctx, e, b.verifyBatch(ctx, v, e)); err != nil {
 			return nil, err
 		}
 		if e.Kind != KindClose {
@@ -55,12 +56,23 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 		if v.unreadable { // reports are not made from such books
 			continue
 		}
-		if err := b.verifyReports(ctx, v, e); err != nil {
+		if err := v.orFinding(ctx, e, b.verifyReports(ctx, v, e)); err != nil {
 			return nil, err
 		}
 	}
 
 	return v, b.pending(ctx, l, v, progress)
+}
+
+// orFinding returns err if trying again may help. Any other error is a finding: a row that was added can make
+// a calculation impossible.
+func (v *Verified) orFinding(ctx context.Context, e *Entry, err error) error {
+	mayPass := errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
+	if err == nil || mayPass {
+		return err
+	}
+	v.addFinding("%s of %s, entry %d cannot be verified: %v", e.Kind, e.Month, e.Sequence, err)
+	return nil
 }
 
 // addFinding adds a sentence to Findings.
@@ -128,7 +140,7 @@ func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) er
 		return err
 	}
 	for _, want := range e.Corrections {
-		have := Correction{Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
+		have := Correction{Account: want.Account, Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
 		have.fillFrom(rows)
 		if have.Month.IsZero() {
 			v.addFinding("the correction of order %s of %s (%s, entry %d) is missing", want.Order, want.Month, want.Cause, e.Sequence)

@@ -37,43 +37,55 @@ func (b *Books) readVerifications(ctx context.Context) (stored string, all verif
 }
 
 // VerifyInTurn verifies the closed month whose last verification is the oldest, and notes what was
-// found. The zero Month: none is closed.
+// found. The zero Month: none is closed. Of a month before the first closing, what was booked later is verified.
 func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
 		return Month{}, nil, err
 	}
-	stored, all, err := b.readVerifications(ctx)
+	months, err := b.closedMonths(ctx, l)
 	if err != nil {
 		return Month{}, nil, err
 	}
-	closing := nextToVerify(l, all)
-	if closing == nil {
-		return Month{}, nil, nil
+	stored, all, err := b.readVerifications(ctx)
+	if err != nil || len(months) == 0 {
+		return Month{}, nil, err
 	}
 
+	month := nextToVerify(months, all, b.now())
 	v := &Verified{}
-	for _, e := range l.entriesOf(closing.Month) {
-		if err := b.verifyBatch(ctx, v, e); err != nil {
-			return closing.Month, nil, err
-		}
-	}
-	if l.Foreign.AreNone() {
-		if err := b.verifyReports(ctx, v, closing); err != nil {
-			return closing.Month, nil, err
-		}
+	if err := b.verifyMonth(ctx, v, l, month); err != nil {
+		return month, nil, err
 	}
 
-	all[closing.Month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
+	all[month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return closing.Month, v.Findings, fmt.Errorf("when months were verified: %w", err)
+		return month, v.Findings, fmt.Errorf("when months were verified: %w", err)
 	}
 	err = b.ledger.Books.SetVerified(ctx, stored, string(text))
-	if errors.Is(err, ledger.ErrConflict) { // another process has verified a month as well
-		err = nil
+	if errors.Is(err, ledger.ErrConflict) {
+		err = nil // another process has noted a verification: this month comes again
 	}
-	return closing.Month, v.Findings, err
+	return month, v.Findings, err
+}
+
+// verifyMonth verifies what was booked of a month, and the reports that were closed.
+func (b *Books) verifyMonth(ctx context.Context, v *Verified, l *Log, month Month) error {
+	for _, e := range l.entriesOf(month) {
+		if err := v.orFinding(ctx, e, b.verifyBatch(ctx, v, e)); err != nil {
+			return err
+		}
+	}
+	closing := l.Closing(month)
+	if closing == nil {
+		return nil
+	}
+	if !l.Foreign.AreNone() { // reports are not made beside foreign rows
+		v.addFinding("%s: its reports cannot be verified while there are rows that do not belong to the log", month)
+		return nil
+	}
+	return v.orFinding(ctx, closing, b.verifyReports(ctx, v, closing))
 }
 
 // entriesOf returns the closing of a month, and the corrections of its orders.
@@ -90,17 +102,21 @@ func (l *Log) entriesOf(m Month) []*Entry {
 	return found
 }
 
-// nextToVerify returns the closing whose month was verified longest ago; nil: no month is closed.
-func nextToVerify(l *Log, all verifications) *Entry {
-	var next *Entry
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		if e.Kind != KindClose {
-			continue
+// nextToVerify returns the month that was verified longest ago. There must be one. A verification in the
+// future was noted while a clock was wrong, and counts as none.
+func nextToVerify(months []Month, all verifications, now time.Time) Month {
+	verifiedAt := func(m Month) time.Time {
+		at := all[m.String()].At
+		if at.After(now) {
+			return time.Time{}
 		}
-		isOlder := next == nil || all[e.Month.String()].At.Before(all[next.Month.String()].At)
-		if isOlder {
-			next = e
+		return at
+	}
+
+	next := months[0]
+	for _, m := range months {
+		if verifiedAt(m).Before(verifiedAt(next)) {
+			next = m
 		}
 	}
 	return next
@@ -139,21 +155,27 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		if err != nil {
 			return err
 		}
-		found, oldest := summarize(l, all)
+		found, oldest := summarize(l, all, b.now())
 		findings.Set(float64(found))
 		verified.Set(oldest)
 		return nil
 	})
 }
 
-// summarize returns the findings of all closed months, and when the one was verified whose last
+// summarize returns the findings of all months, and when the closed one was verified whose last
 // verification is the oldest, in seconds since 1970.
-func summarize(l *Log, all verifications) (findings int, oldest float64) {
-	next := nextToVerify(l, all)
-	if next == nil {
+func summarize(l *Log, all verifications, now time.Time) (findings int, oldest float64) {
+	var months []Month
+	for i := range l.Entries {
+		if l.Entries[i].Kind == KindClose {
+			months = append(months, l.Entries[i].Month)
+		}
+	}
+	if len(months) == 0 {
 		return 0, 0
 	}
-	verifiedAt := all[next.Month.String()].At
+
+	verifiedAt := all[nextToVerify(months, all, now).String()].At
 	if !verifiedAt.IsZero() {
 		oldest = float64(verifiedAt.Unix())
 	}

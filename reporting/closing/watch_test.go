@@ -48,7 +48,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	}
 	_, all, err := e.books.readVerifications(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), all); found != len(findings) {
+	if found, _ := summarize(e.log(), all, e.clock); found != len(findings) {
 		t.Errorf("%d findings are shown, want %d", found, len(findings))
 	}
 }

@@ -53,7 +53,8 @@ CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
     collection_amount Nullable(Decimal(18, 2)),
     courier_name LowCardinality(String),
     without_courier Bool,
-    reported_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'of a late delivery'
+    reported_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'of a late delivery',
+    INDEX business_day business_day TYPE minmax GRANULARITY 1
 )
 ENGINE = {{appended "closed_orders"}}
 PARTITION BY toYYYYMM(posted_day)
