@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ const (
 	childStore = "CLOSING_CHILD_CLICKHOUSE"
 	childBase  = "CLOSING_CHILD_DATABASE"
 	childURL   = "CLOSING_CHILD_TARGET" // to which it delivers instead
+	childFiles = "CLOSING_CHILD_FILES"  // a file with manifests from which it recovers instead
 )
 
 // TestCrash_Child is the process that is killed. Without its variables it is no test.
@@ -65,6 +67,11 @@ func TestCrash_Child(t *testing.T) {
 		testenv.Must(t, err)
 		err = NewDeliverer(b, DelivererSettings{Targets: []*deliver.Target{to}, Daily: "07:00", Announce: announceAloud,
 			Registry: prometheus.NewRegistry()}).once(t.Context())
+	} else if name := os.Getenv(childFiles); name != "" {
+		var manifests []byte
+		manifests, err = os.ReadFile(name)
+		testenv.Must(t, err)
+		_, err = b.Recover(t.Context(), Recovery{Manifests: strings.Split(string(manifests), "\n"), TakeNewer: true}, func(string) {})
 	} else if m := os.Getenv(childMonth); m != "" {
 		err = decide(t.Context(), b, KindClose, month(m), "ece", "")
 	} else {
@@ -258,5 +265,32 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 	testenv.Must(t, err)
 	if len(wrong) > 0 {
 		t.Error(wrong)
+	}
+}
+
+// Whoever recovers is killed behind each step: the same command, once more, completes it.
+func TestCrash_BehindEachStepRecoveryGoesOn(t *testing.T) {
+	e, _ := twoMonths(t)
+	log := e.log().Entries
+	rows := e.closedRows()
+	name := filepath.Join(t.TempDir(), "manifests")
+	testenv.Must(t, os.WriteFile(name, []byte(strings.Join(manifestsOf(log), "\n")), 0o600))
+
+	for what, older := range map[string]func(){
+		"ClickHouse was restored": func() {},
+		"both were restored":      func() { e.Do("SET", headKey, log[0].signed.Head()) },
+	} {
+		older()
+		e.lose("journal", "sequence > 1")
+		e.loseRows(&log[1])
+		e.loseRows(&log[3])
+		for _, step := range []string{"rows tried", "rows removed", "rows made again", "recovered"} {
+			e.killed(step, childFiles+"="+name)
+			e.Do("DEL", "books:{sg}claim:recover") // which ends by itself 30 seconds later
+		}
+		e.wantRecovered(what, Recovery{Manifests: manifestsOf(log), TakeNewer: true}, "34")
+		if got := e.closedRows(); got != rows {
+			t.Errorf("%s: rows are\n%s\nwere\n%s", what, got, rows)
+		}
 	}
 }

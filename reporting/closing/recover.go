@@ -269,6 +269,7 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) err
 	trial := *e
 	trial.Batch = uuid.New()
 	isWhole, err := b.makeBatch(ctx, &trial, before)
+	b.step("rows tried")
 	removed := b.archive.RemoveBatch(context.WithoutCancel(ctx), trial.Batch)
 	if err := errors.Join(err, removed); err != nil {
 		return err
@@ -282,7 +283,9 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) err
 	if err := b.archive.RemoveBatch(ctx, e.Batch); err != nil {
 		return err
 	}
+	b.step("rows removed")
 	isWhole, err = b.makeBatch(ctx, e, before)
+	b.step("rows made again")
 	if err == nil && !isWhole {
 		err = fmt.Errorf("%w: orders have changed while rows were made of them: repeat the command", delivery.ErrUnavailable)
 	}

@@ -41,9 +41,10 @@ func (e *env) loseRows(entry *Entry) {
 	}
 }
 
+// closedRows are the rows that count.
 func (e *env) closedRows() string {
 	e.T.Helper()
-	return e.ClickHouse.Exec(e.T, "SELECT * FROM "+e.Database+".closed_orders ORDER BY ALL")
+	return e.ClickHouse.Exec(e.T, fmt.Sprintf("SELECT * FROM %[1]s.closed_orders WHERE batch IN (SELECT batch FROM %[1]s.journal) ORDER BY ALL", e.Database))
 }
 
 func (e *env) recover(from Recovery) (numbers string, err error) {

@@ -92,7 +92,8 @@ func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 	}
 }
 
-// redisProxy stands between a ledger and Redis. It can cut connections before or behind a command.
+// redisProxy stands between a ledger and Redis. It can cut connections before or behind the command that
+// moves the head of the log.
 type redisProxy struct{ before, behind atomic.Bool }
 
 func (p *redisProxy) serve(listener net.Listener, server string) {
@@ -118,7 +119,9 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 					if err != nil {
 						return
 					}
-					if bytes.Contains(bytes.ToLower(buffer[:n]), []byte("books:{sg}head")) {
+					sent := bytes.ToLower(buffer[:n])
+					movesHead := bytes.Contains(sent, []byte("eval")) && bytes.Contains(sent, []byte("books:{sg}head"))
+					if movesHead {
 						if p.before.Load() {
 							return
 						}
