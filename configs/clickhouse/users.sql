@@ -13,9 +13,9 @@ GRANT CLUSTER, REMOTE ON *.* TO vendorapi_migrate;
 CREATE USER IF NOT EXISTS reporting_migrate IDENTIFIED WITH sha256_password BY 'CHANGE-ME' DEFAULT ROLE vendorapi_migrate;
 GRANT vendorapi_migrate TO reporting_migrate;
 
--- reporting_write adds rows, and removes those that are replaced or were never sealed: the roles
--- export and reconcile, the panel's decisions about months, and the commands that repair (`reconcile`,
--- `rebuild`, `month`).
+-- reporting_write adds rows, and removes those that are replaced, were never sealed, or were set aside
+-- from the books' log: the roles export and reconcile, the panel's decisions about months, and the
+-- commands `reconcile`, `rebuild`, `month status`, `month verify`, `month recover` and `month correct`.
 CREATE ROLE IF NOT EXISTS vendorapi_write;
 GRANT SELECT, INSERT ON delivery.* TO vendorapi_write;
 REVOKE INSERT ON delivery.schema_migrations FROM vendorapi_write;

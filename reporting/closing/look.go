@@ -22,7 +22,7 @@ const (
 	maxLeft = 10_000
 )
 
-// look is how far closed months have been compared with what orders says. It is kept in Redis, so that
+// look is how far closed months have been compared with the table orders. It is kept in Redis, so that
 // a look need only read what was stored since.
 type look struct {
 	// Until is a time of ClickHouse's clock. Rows that were stored more than storedWithin before it were

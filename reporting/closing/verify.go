@@ -30,7 +30,7 @@ type Verified struct {
 }
 
 // Verify calculates everything again: the chain of seals and their signatures; the rows of every batch and their
-// sums; the reports of every closed month; and what orders say now. It changes nothing and believes no stored sum.
+// sums; the reports of every closed month; and what is known now. It changes nothing and believes no stored sum.
 func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, error) {
 	v := &Verified{}
 	l, err := b.verifyLog(ctx, v)

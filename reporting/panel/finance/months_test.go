@@ -248,7 +248,7 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	e.octoberOrders(25)
 	cem, defne := e.closeOctober()
 	ayse := e.browser("ayse")
-	ayse.Page(unbookedPath).Says("Nothing: closed months are what orders say.")
+	ayse.Page(unbookedPath).Says("Nothing: closed months are booked as they are known.")
 	var changed, failed archive.Order
 	for _, o := range e.orders {
 		switch {
