@@ -47,8 +47,7 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	corrected.Version++
 	corrected.Collection.Minor += 50
 	e.store(corrected)
-	testenv.Must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{
-		{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}}}))
+	e.reportLate(&failed, failed.EndedAt.Add(time.Hour))
 	e.correct(2, 0, corrected.ID)
 
 	finance := archive.FinanceDatabase(e.Database)
