@@ -37,6 +37,7 @@ func (n *nightly) run(ctx context.Context) {
 	changed, changedErr := n.books.CorrectChanged(ctx)
 	n.note(ctx, changed, changedErr)
 
+	againErr := n.books.VerifyFindings(ctx)
 	month, verifyErr := n.verify(ctx)
 	var monthErr error
 	if !month.IsZero() {
@@ -49,7 +50,7 @@ func (n *nightly) run(ctx context.Context) {
 	if err == nil {
 		n.unexplained.Set(float64(len(last.Left)))
 	}
-	if errors.Join(changedErr, verifyErr, monthErr, err) == nil {
+	if errors.Join(changedErr, againErr, verifyErr, monthErr, err) == nil {
 		n.completed.SetToCurrentTime()
 	}
 }

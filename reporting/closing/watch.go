@@ -47,27 +47,70 @@ func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 	if err != nil {
 		return Month{}, nil, err
 	}
-	stored, all, err := b.readVerifications(ctx)
+	_, all, err := b.readVerifications(ctx)
 	if err != nil || len(months) == 0 {
 		return Month{}, nil, err
 	}
 
 	month := nextToVerify(months, all, b.now())
-	v := &Verified{}
-	if err := b.verifyMonth(ctx, v, l, month); err != nil {
-		return month, nil, err
+	findings, err := b.verifyAndNote(ctx, l, month)
+	return month, findings, err
+}
+
+// VerifyFindings verifies again the months whose last verification found something: what was repaired is no
+// longer shown, and what was falsified since is.
+func (b *Books) VerifyFindings(ctx context.Context) error {
+	l, err := b.Read(ctx)
+	if err != nil {
+		return err
+	}
+	_, all, err := b.readVerifications(ctx)
+	if err != nil {
+		return err
 	}
 
-	all[month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
-	text, err := json.Marshal(all)
-	if err != nil {
-		return month, v.Findings, fmt.Errorf("when months were verified: %w", err)
+	for name, last := range all {
+		if last.Findings == 0 {
+			continue
+		}
+		month, err := ParseMonth(name)
+		if err != nil {
+			return err
+		}
+		if _, err := b.verifyAndNote(ctx, l, month); err != nil {
+			return err
+		}
 	}
-	err = b.ledger.Books.SetVerified(ctx, stored, string(text))
-	if errors.Is(err, ledger.ErrConflict) {
-		err = nil // another process has noted a verification: this month comes again
+	return nil
+}
+
+// maxNoteAttempts bounds how often verifyAndNote tries to note a verification while other processes do the same.
+const maxNoteAttempts = 5
+
+// verifyAndNote verifies a month, and notes in Redis what was found.
+func (b *Books) verifyAndNote(ctx context.Context, l *Log, month Month) ([]string, error) {
+	v := &Verified{}
+	if err := b.verifyMonth(ctx, v, l, month); err != nil {
+		return nil, err
 	}
-	return month, v.Findings, err
+
+	for range maxNoteAttempts {
+		stored, all, err := b.readVerifications(ctx)
+		if err != nil {
+			return v.Findings, err
+		}
+		all[month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
+		text, err := json.Marshal(all)
+		if err != nil {
+			return v.Findings, fmt.Errorf("when months were verified: %w", err)
+		}
+
+		err = b.ledger.Books.SetVerified(ctx, stored, string(text))
+		if !errors.Is(err, ledger.ErrConflict) {
+			return v.Findings, err
+		}
+	}
+	return v.Findings, nil // other processes verify months all the time: this one comes again
 }
 
 // verifyMonth verifies what was booked of a month, and the reports that were closed.

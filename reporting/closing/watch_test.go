@@ -51,6 +51,14 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	if found, _ := summarize(e.log(), all, e.clock); found != len(findings) {
 		t.Errorf("%d findings are shown, want %d", found, len(findings))
 	}
+
+	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_days UPDATE cash_expected = cash_expected + 100 WHERE day = '2025-11-01' SETTINGS mutations_sync = 2")
+	testenv.Must(t, e.books.VerifyFindings(t.Context()))
+	_, all, err = e.books.readVerifications(t.Context())
+	testenv.Must(t, err)
+	if found, _ := summarize(e.log(), all, e.clock); found != 0 {
+		t.Errorf("%d findings are shown after a repair", found)
+	}
 }
 
 func TestVerifyInTurn_WithoutAClosedMonthDoesNothing(t *testing.T) {
