@@ -201,13 +201,29 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 	for _, id := range d.Orders {
 		values.Add("order", id.String())
 	}
-	task := &closing.Task{}
-	if err := c.post(ctx, finance.DecisionPath(d), values, task); err != nil {
+	begun := &closing.Task{}
+	if err := c.post(ctx, finance.DecisionPath(d), values, begun); err != nil {
+		return nil, err
+	}
+	task, err := c.waitFor(ctx, begun, progress)
+	if err != nil {
 		return nil, err
 	}
 
+	switch {
+	case task.Refusal != "":
+		return nil, errors.New("nothing was done: " + task.Refusal)
+	case task.Failure != "":
+		return nil, errors.New(task.Failure + ": `reporting month status` shows whether it was done")
+	}
+	return task, nil
+}
+
+// waitFor asks for a task until it has ended. It returns an error when the panel's process shows no sign of
+// life for taskSilence, when another decision has begun, or when ctx ends.
+func (c *panelClient) waitFor(ctx context.Context, task *closing.Task, progress func(string)) (*closing.Task, error) {
 	step := ""
-	seenAt := time.Now() // when this process last saw a sign of the panel's
+	seenAt := time.Now() // when task.Seen last changed, by this process's clock
 	for !task.HasEnded() {
 		if task.Step != step {
 			step = task.Step
@@ -233,12 +249,6 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 			seenAt = time.Now()
 		}
 		task = next
-	}
-	switch {
-	case task.Refusal != "":
-		return nil, errors.New("nothing was done: " + task.Refusal)
-	case task.Failure != "":
-		return nil, errors.New(task.Failure + ": `reporting month status` shows whether it was done")
 	}
 	return task, nil
 }

@@ -91,12 +91,20 @@ func (s *panelSettings) programs() ([]dashboard.Program, error) {
 	for _, text := range config.SplitList("gateway=" + s.Admin.URL + "," + strings.Join(s.Programs, ",")) {
 		name, address, _ := strings.Cut(text, "=")
 		u, err := url.Parse(address)
-		if err != nil || name == "" || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		isHTTP := err == nil && (u.Scheme == "http" || u.Scheme == "https")
+		isProgram := isHTTP && name != "" && u.Hostname() != "" && u.User == nil
+		if !isProgram {
 			return nil, errors.New("want name=http://host:port, or several with commas")
 		}
-		host, secure := u.Host, u.Scheme == "https"
+
+		secure := u.Scheme == "https"
+		host := u.Host
 		if u.Port() == "" {
-			host = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
+			port := "80"
+			if secure {
+				port = "443"
+			}
+			host = net.JoinHostPort(u.Hostname(), port)
 		}
 		programs = append(programs, dashboard.Program{Name: name, Ask: func(ctx context.Context) error { return service.Ask(ctx, host, secure) }})
 	}
@@ -119,8 +127,9 @@ type panel struct {
 	payments    *finance.Pages   // carries out what people decide about the books
 	// proxyHeaders counts malformed ones.
 	proxyHeaders prometheus.Counter
-	// closed is how many listeners are not open yet.
-	closed atomic.Int32
+
+	// unopened is how many listeners are not open yet.
+	unopened atomic.Int32
 }
 
 // mistakes are what production does not start with. A session's cookie without
@@ -161,13 +170,15 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	for _, target := range s.Deliver.Targets {
 		p.targets = append(p.targets, target.Name)
 	}
-	p.closed.Store(1)
+	p.unopened.Store(1)
 	var err error
 	if s.has(rolePanel) {
-		if p.people, err = auth.FromEnvironment(); err != nil {
+		p.people, err = auth.FromEnvironment()
+		if err != nil {
 			return nil, err
 		}
-		if p.admin, err = adminClient(s.Panel.Admin); err != nil {
+		p.admin, err = adminClient(s.Panel.Admin)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -306,7 +317,7 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
-	p.closed.Add(-1)
+	p.unopened.Add(-1)
 	trusted, _ := service.ParseNetworks(p.settings.ProxyProtocolFrom) // Validate has read both
 	forwarding, _ := service.ParseNetworks(p.settings.Access.TrustedProxies)
 	addressed := service.NewProxyListener(port, trusted, p.proxyHeaders.Inc)

@@ -218,7 +218,7 @@ func (p *server) ready(ctx context.Context) error {
 	switch {
 	case p.Ledger() == nil:
 		return p.Ready(ctx)
-	case p.panel != nil && p.panel.closed.Load() > 0:
+	case p.panel != nil && p.panel.unopened.Load() > 0:
 		return errors.New("the panel does not listen yet")
 	case history && a == nil:
 		var cause error
@@ -280,7 +280,7 @@ func (p *server) listeners(l *ledger.Ledger) (all []listener, err error) {
 		alone.Handle("/track/", customers.Handler())
 		all = append(all, listener{"tracking", p.settings.Panel.TrackingAddr, alone})
 	}
-	p.panel.closed.Store(int32(len(all)))
+	p.panel.unopened.Store(int32(len(all)))
 	return all, nil
 }
 

@@ -38,8 +38,8 @@ func (b *Books) disputedRows(ctx context.Context, l *Log) (DisputedRows, error) 
 	return d, err
 }
 
-// name reports whether each of the foreign rows that are named now is named here.
-func (d *DisputedRows) name(foreign *journal.ForeignRows) bool {
+// covers reports whether every foreign row that is named now is named in the dispute.
+func (d *DisputedRows) covers(foreign *journal.ForeignRows) bool {
 	isNamed := map[string]bool{}
 	for _, row := range d.First {
 		isNamed[row.SHA256] = true
@@ -59,7 +59,7 @@ func (b *Books) foreignAreAmong(ctx context.Context, l *Log, disputes ...*Disput
 		return false, nil
 	}
 	if l.Foreign.Unnamed() == 0 {
-		areNamed := func(d *DisputedRows) bool { return d.name(&l.Foreign) }
+		areNamed := func(d *DisputedRows) bool { return d.covers(&l.Foreign) }
 		return slices.ContainsFunc(disputes, areNamed), nil
 	}
 

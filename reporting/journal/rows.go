@@ -66,7 +66,7 @@ func (r *Rows) Add(row Row) {
 func (r *Rows) addForeign(row *Row, why string) {
 	r.foreign.Count++
 	r.foreign.LastBlock = max(r.foreign.LastBlock, row.Block)
-	r.foreign.name(Foreign{Digest: row.Digest, Text: beginning(row.Text), Why: why})
+	r.foreign.addNamed(Foreign{Digest: row.Digest, Text: beginning(row.Text), Why: why})
 }
 
 // Signed returns the entries of the rows with a valid signature by their seals, whether they belong to
@@ -89,7 +89,7 @@ func (r *Rows) foreignBeside(log []*signed, head *Foreign) ForeignRows {
 
 	all := ForeignRows{Count: r.foreign.Count, LastBlock: r.foreign.LastBlock}
 	if head != nil {
-		all.name(*head)
+		all.addNamed(*head)
 	}
 	for _, s := range r.found.all {
 		if inLog[s.seal] {
@@ -98,11 +98,11 @@ func (r *Rows) foreignBeside(log []*signed, head *Foreign) ForeignRows {
 		all.Count += len(s.rows)
 		all.LastBlock = max(all.LastBlock, s.lastBlock)
 		for _, digest := range s.rows {
-			all.name(Foreign{Digest: digest, Text: beginning(s.Text), Why: s.whyForeign(len(log))})
+			all.addNamed(Foreign{Digest: digest, Text: beginning(s.Text), Why: s.whyForeign(len(log))})
 		}
 	}
 	for _, f := range r.foreign.First {
-		all.name(f)
+		all.addNamed(f)
 	}
 	return all
 }
@@ -136,7 +136,7 @@ func (r *ForeignRows) Unnamed() int {
 func (r *ForeignRows) OnlyHead() ForeignRows {
 	var head ForeignRows
 	if !r.AreNone() && r.First[0].IsHead {
-		head.name(r.First[0])
+		head.addNamed(r.First[0])
 	}
 	return head
 }
@@ -164,7 +164,7 @@ func (r *ForeignRows) Named() []string {
 	return all
 }
 
-func (r *ForeignRows) name(f Foreign) {
+func (r *ForeignRows) addNamed(f Foreign) {
 	if len(r.First) < MaxNamed {
 		r.First = append(r.First, f)
 	}
