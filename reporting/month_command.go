@@ -223,11 +223,11 @@ func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d 
 // closed month as a whole.
 func correctAutomatically(c *cobra.Command, all bool) error {
 	return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-		look := b.CorrectChanged
+		correct := b.CorrectChanged
 		if all {
-			look = func(ctx context.Context) (closing.Corrected, error) { return b.Correct(ctx, progressTo(c)) }
+			correct = func(ctx context.Context) (closing.Corrected, error) { return b.Correct(ctx, progressTo(c)) }
 		}
-		result, err := look(ctx)
+		result, err := correct(ctx)
 		for i := range result.Booked {
 			fmt.Fprintln(c.OutOrStdout(), "booked:", result.Booked[i].String())
 		}

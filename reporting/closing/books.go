@@ -78,7 +78,7 @@ var (
 // The error is ErrBehind when entries are missing. Rows that do not belong to the log are no error:
 // they are Foreign.
 func (b *Books) Read(ctx context.Context) (*Log, error) {
-	l, chain, err := b.look(ctx)
+	l, chain, err := b.readAsIs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (b *Books) Read(ctx context.Context) (*Log, error) {
 	return l, nil
 }
 
-// look reads the log and changes nothing.
-func (b *Books) look(ctx context.Context) (*Log, *journal.Chain, error) {
+// readAsIs reads the log and changes nothing.
+func (b *Books) readAsIs(ctx context.Context) (*Log, *journal.Chain, error) {
 	// The head first: a row that is stored in between only looks like a head that is behind.
 	head, err := b.ledger.Books.Head(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func (b *Books) look(ctx context.Context) (*Log, *journal.Chain, error) {
 	return b.follow(ctx, head)
 }
 
-// lookAtArchive reads what ClickHouse has of the log, whatever the head is.
-func (b *Books) lookAtArchive(ctx context.Context) (*Log, *journal.Chain, error) {
+// readWithoutHead reads the log from ClickHouse alone.
+func (b *Books) readWithoutHead(ctx context.Context) (*Log, *journal.Chain, error) {
 	return b.follow(ctx, "")
 }
 

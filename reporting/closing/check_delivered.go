@@ -20,9 +20,9 @@ var entryFolder = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-(closing|correction)-[0
 // files of entries that are missing or differ, and sets that were delivered of which the log has no entry.
 // It returns one sentence for each. Files of days are not compared: nothing sealed says what they were.
 func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (wrong []string, err error) {
-	l, _, err := b.look(ctx)
+	l, _, err := b.readAsIs(ctx)
 	if errors.Is(err, ErrBehind) { // Verify says so; what is left of the log is compared
-		l, _, err = b.lookAtArchive(ctx)
+		l, _, err = b.readWithoutHead(ctx)
 	}
 	if err != nil {
 		return nil, err

@@ -31,6 +31,8 @@ func (b *Books) hold(ctx context.Context, d Decision, progress func(string)) (*E
 	if err != nil {
 		return nil, err
 	}
+
+	// What is held now is what close compares with.
 	held := make([]HeldMonth, len(months))
 	for i, m := range months {
 		progress(m.String() + ": reading the rows")
@@ -39,6 +41,7 @@ func (b *Books) hold(ctx context.Context, d Decision, progress func(string)) (*E
 			return nil, err
 		}
 	}
+
 	progress("the checklist")
 	list, err := b.checklist(ctx, l, held)
 	if err != nil {
@@ -47,7 +50,12 @@ func (b *Books) hold(ctx context.Context, d Decision, progress func(string)) (*E
 	if err := allowsHold(list, d.Note); err != nil {
 		return nil, err
 	}
-	return b.append(ctx, l, &Manifest{Kind: KindHold, Month: d.Month, By: d.By, Note: d.Note, Checklist: list, Months: held})
+
+	hold := &Manifest{
+		Kind: KindHold, Month: d.Month, By: d.By, Note: d.Note,
+		Checklist: list, Months: held,
+	}
+	return b.append(ctx, l, hold)
 }
 
 // monthsToHold returns the months that a hold of m is about: m alone or, before anything is closed, every
@@ -173,7 +181,10 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 	}
 	b.step("calculated")
 
-	closing := &Manifest{Kind: KindClose, Month: held.Month, By: d.By, Note: d.Note, Batch: uuid.New(), Digest: held.Digest, Control: control}
+	closing := &Manifest{
+		Kind: KindClose, Month: held.Month, By: d.By, Note: d.Note,
+		Batch: uuid.New(), Digest: held.Digest, Control: control,
+	}
 	isFirst := l.Last == nil
 	e, err := b.book(ctx, l, closing, progress, func() error {
 		return b.freeze(ctx, l, closing, held, progress)
@@ -184,7 +195,7 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 
 	// A row that was stored after began may not be among the frozen ones, so the next look begins there at the
 	// latest. Before the first closing nothing had to be compared, so it begins there exactly.
-	err = b.updateLook(context.WithoutCancel(ctx), func(k *look) {
+	err = b.updateLook(context.WithoutCancel(ctx), func(k *lookState) {
 		if isFirst || k.Until.After(began) {
 			k.Until = began
 		}

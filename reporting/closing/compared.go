@@ -2,6 +2,7 @@ package closing
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,23 +18,22 @@ type UncomparedDays struct {
 	Changed   []string `json:"changed,omitempty"`   // their orders are not any more those that were compared
 }
 
-// uncompared returns the days of a month that do not count as compared. orders are the digests of the
-// month's orders; nil: they are read, unless no day was compared.
+// uncompared returns the days of a month that do not count as compared. orders are the digests of the month's
+// orders by day. With nil they are read here if a comparison needs them.
 func (b *Books) uncompared(ctx context.Context, m Month, orders []archive.DayDigest) (UncomparedDays, error) {
 	comparisons, err := reconcile.Comparisons(ctx, b.ledger, m.Time, m.LastDay())
 	if err != nil {
 		return UncomparedDays{}, err
 	}
-	wasCompared := false
-	for _, c := range comparisons {
-		wasCompared = wasCompared || c.Clean != nil
-	}
+
+	wasCompared := slices.ContainsFunc(comparisons, func(c reconcile.Comparison) bool { return c.Clean != nil })
 	if orders == nil && wasCompared {
 		orders, err = b.archive.DigestOrders(ctx, m.Time, m.LastDay())
 		if err != nil {
 			return UncomparedDays{}, err
 		}
 	}
+
 	digests := map[string]archive.Digest{}
 	for _, day := range orders {
 		digests[day.Day] = day.Orders

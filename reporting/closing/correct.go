@@ -103,14 +103,14 @@ type Corrected struct {
 // the orders (Book). Several processes may run it at once. What was booked before an error is returned with the
 // error. progress gets the name of each month.
 func (b *Books) Correct(ctx context.Context, progress func(string)) (Corrected, error) {
-	return b.lookAtParts(ctx, b.allParts, progress)
+	return b.correctParts(ctx, b.allParts, progress)
 }
 
 // CorrectChanged is Correct for the orders of which something was stored since the last look, and for those
 // that it left, so that its cost does not grow with history. A row that was removed was not stored: Correct and
 // CorrectMonth find it.
 func (b *Books) CorrectChanged(ctx context.Context) (Corrected, error) {
-	return b.lookAtParts(ctx, b.changedParts, func(string) {})
+	return b.correctParts(ctx, b.changedParts, func(string) {})
 }
 
 // Book books orders of closed months as they are known now, because a person says so. An order that is

@@ -22,9 +22,9 @@ const (
 	maxLeft = 10_000
 )
 
-// look is how far closed months have been compared with the table orders. It is kept in Redis, so that
+// lookState is how far closed months have been compared with the table orders. It is kept in Redis, so that
 // a look need only read what was stored since.
-type look struct {
+type lookState struct {
 	// Until is a time of ClickHouse's clock. Rows that were stored more than storedWithin before it were
 	// compared. Zero: none were, so the next look compares everything.
 	Until time.Time `json:"until,omitzero"`
@@ -34,7 +34,7 @@ type look struct {
 }
 
 // replace takes compared out of Left, and puts left there. An order is in Left once.
-func (k *look) replace(compared, left []archive.Place) {
+func (k *lookState) replace(compared, left []archive.Place) {
 	isReplaced := map[archive.Place]bool{}
 	for _, p := range slices.Concat(compared, left) {
 		isReplaced[p] = true
@@ -58,8 +58,8 @@ func placesOf(left []Unexplained) []archive.Place {
 }
 
 // lastLook returns what was stored last, as text too, for updateLook.
-func (b *Books) lastLook(ctx context.Context) (stored string, last *look, err error) {
-	last = &look{}
+func (b *Books) lastLook(ctx context.Context) (stored string, last *lookState, err error) {
+	last = &lookState{}
 	stored, err = b.ledger.Books.Looked(ctx)
 	if err != nil || stored == "" {
 		return stored, last, err
@@ -77,7 +77,7 @@ func (b *Books) lastLook(ctx context.Context) (stored string, last *look, err er
 const maxLookAttempts = 5
 
 // updateLook changes what is stored.
-func (b *Books) updateLook(ctx context.Context, change func(k *look)) error {
+func (b *Books) updateLook(ctx context.Context, change func(k *lookState)) error {
 	for range maxLookAttempts {
 		stored, k, err := b.lastLook(ctx)
 		if err != nil {
@@ -97,9 +97,9 @@ func (b *Books) updateLook(ctx context.Context, change func(k *look)) error {
 	return fmt.Errorf("how far closed months were compared: %w", ledger.ErrConflict)
 }
 
-// lookAtParts corrects the parts that partsOf returns, in which everything is that can have changed since
+// correctParts corrects the parts that partsOf returns, in which everything is that can have changed since
 // the last look, and notes how far that went.
-func (b *Books) lookAtParts(ctx context.Context, partsOf func(context.Context, *Log, *look) ([]archive.Part, error), progress func(string)) (Corrected, error) {
+func (b *Books) correctParts(ctx context.Context, partsOf func(context.Context, *Log, *lookState) ([]archive.Part, error), progress func(string)) (Corrected, error) {
 	l, err := b.Read(ctx)
 	if err != nil || l.Last == nil {
 		return Corrected{}, err
@@ -133,7 +133,7 @@ func (b *Books) lookAtParts(ctx context.Context, partsOf func(context.Context, *
 
 	left := placesOf(c.result.Left)
 	isCutOff := c.isCutOff || len(left) > maxLeft
-	return c.result, b.updateLook(ctx, func(k *look) {
+	return c.result, b.updateLook(ctx, func(k *lookState) {
 		k.replace(before.Left, left[:min(len(left), maxLeft)])
 		k.Until = began
 		if isCutOff {
@@ -149,7 +149,7 @@ func (b *Books) CorrectMonth(ctx context.Context, m Month) (Corrected, error) {
 		return c.result, err
 	}
 	left := placesOf(c.result.Left)
-	return c.result, b.updateLook(ctx, func(k *look) {
+	return c.result, b.updateLook(ctx, func(k *lookState) {
 		inMonth := slices.DeleteFunc(slices.Clone(k.Left), func(p archive.Place) bool { return MonthOf(p.Day) != m })
 		k.replace(inMonth, left)
 		if c.isCutOff || len(k.Left) > maxLeft {
@@ -161,7 +161,7 @@ func (b *Books) CorrectMonth(ctx context.Context, m Month) (Corrected, error) {
 
 // changedParts returns the orders of closed months that can differ: those that waited for a person at the
 // last look, and those of which something was stored since. Without a last look it is everything.
-func (b *Books) changedParts(ctx context.Context, l *Log, before *look) ([]archive.Part, error) {
+func (b *Books) changedParts(ctx context.Context, l *Log, before *lookState) ([]archive.Part, error) {
 	if before.Until.IsZero() {
 		return b.allParts(ctx, l, before)
 	}
@@ -182,7 +182,7 @@ func (b *Books) changedParts(ctx context.Context, l *Log, before *look) ([]archi
 }
 
 // allParts returns every closed month.
-func (b *Books) allParts(ctx context.Context, l *Log, _ *look) ([]archive.Part, error) {
+func (b *Books) allParts(ctx context.Context, l *Log, _ *lookState) ([]archive.Part, error) {
 	months, err := b.closedMonths(ctx, l)
 	if err != nil {
 		return nil, err

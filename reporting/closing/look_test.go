@@ -50,7 +50,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	}
 
 	// Whatever was stored long ago waits until a person decides.
-	testenv.Must(t, e.books.updateLook(t.Context(), func(k *look) { k.Until = k.Until.Add(time.Hour) }))
+	testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(time.Hour) }))
 	if found := e.unbooked(); len(found.Left) != 1 {
 		t.Errorf("what waits is forgotten: %+v", found)
 	}
@@ -60,7 +60,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 		t.Errorf("booked by a person: %+v, left %+v", booked, e.unbooked())
 	}
 
-	testenv.Must(t, e.books.updateLook(t.Context(), func(k *look) { k.Until = k.Until.Add(-time.Hour) }))
+	testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(-time.Hour) }))
 
 	// A row that was removed was not stored: comparing the whole month finds it.
 	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".orders WHERE order_id = '"+removed.ID.String()+"' SETTINGS lightweight_deletes_sync = 2")
@@ -88,7 +88,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 			o.Collection.Minor++
 			e.store(o)
 			e.books.step = func(string) {}
-			testenv.Must(t, e.books.updateLook(t.Context(), func(k *look) { k.Until = k.Until.Add(time.Hour) })) // a look went on meanwhile
+			testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(time.Hour) })) // a look went on meanwhile
 		}
 	}
 	e.clock = november.Next().Add(Grace + time.Hour)

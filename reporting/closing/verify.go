@@ -82,11 +82,11 @@ func (v *Verified) addFinding(form string, args ...any) {
 
 // verifyLog reads the log as it is. Entries that are missing are a finding, and the log is what is left before them.
 func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
-	l, chain, err := b.look(ctx)
+	l, chain, err := b.readAsIs(ctx)
 	if errors.Is(err, ErrBehind) {
 		v.addFinding("%v", err)
 		v.unreadable = true
-		l, chain, err = b.lookAtArchive(ctx)
+		l, chain, err = b.readWithoutHead(ctx)
 	}
 	if err != nil {
 		return nil, err
