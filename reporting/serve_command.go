@@ -353,7 +353,14 @@ func (p *server) openForWriting(ctx context.Context, l *ledger.Ledger) error {
 	for _, name := range applied {
 		p.Log.Info("schema brought up to date", "file", name)
 	}
-	return err
+	readsAsAnother := p.history.read != p.history.write
+	if err != nil || readsAsAnother {
+		return err
+	}
+
+	// People can use all of it now, before this process says that it is ready.
+	p.complete.Store(true)
+	return p.history.checkOwners(ctx, l)
 }
 
 // openForPeople looks whether all is there that pages, reports and decisions need. It changes nothing:
