@@ -225,7 +225,7 @@ func TestReport_RefusesBooksThatWereTamperedWith(t *testing.T) {
 	testenv.Must(t, err)
 	testenv.Must(t, shortened.Ledger.Books.MoveHead(t.Context(), "", second.Head(), time.Time{}))
 
-	for want, e := range map[string]*testenv.ArchiveEnv{"1 rows that do not belong to it": e, "entry 1 of the books' log is missing": shortened} {
+	for want, e := range map[string]*testenv.ArchiveEnv{"1 rows do not belong to it": e, "entry 1 of the books' log is missing": shortened} {
 		said, err := run(t, e, e.ClickHouse.URL, "report", "order-ledger")
 		if err == nil || !strings.Contains(said, want) {
 			t.Errorf("booked: %v, said %s, want %s", err, said, want)
