@@ -90,7 +90,7 @@ func (p *Pages) showBooks(w http.ResponseWriter, r *http.Request, name, title st
 // closedMonth is a month that was closed, on the page and in the file.
 type closedMonth struct {
 	Month       closing.Month `json:"month"`
-	First       bool          `json:"first,omitempty"` // everything before it is closed with it
+	First       bool          `json:"first,omitempty"` // no month before it was closed
 	ClosedAt    time.Time     `json:"closedAt"`
 	ClosedBy    string        `json:"closedBy"`
 	HeldAt      time.Time     `json:"heldAt"`
@@ -427,12 +427,12 @@ func sayClosed(l *closing.Log, p *reports.Params) (text string) {
 		return "Open: figures can change."
 	case !l.Closed(last):
 		text = "Closed up to " + layout.Date(l.Last.Month.LastDay()) + "; what is later is open: figures can change."
+	case l.Closing(last) == nil:
+		text = "Before the first month that was closed."
 	default:
 		e := l.Closing(last)
-		if text = "Closed"; e == nil {
-			i := slices.IndexFunc(l.Entries, func(e closing.Entry) bool { return e.Kind == closing.KindClose })
-			e, text = &l.Entries[i], "Closed with "+l.Entries[i].Month.Name()
-		} else if first != last {
+		text = "Closed"
+		if first != last {
 			text = "Closed, the last month of it"
 		}
 		text += " by " + e.By + " on " + layout.Date(e.At) + "."

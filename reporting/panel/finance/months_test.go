@@ -138,7 +138,7 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 	e := newEnv(t)
 	e.octoberOrders(30)
 	cem, defne, ayse := e.browser("cem"), e.browser("defne"), e.browser("ayse")
-	ayse.Page(monthsPath).Says("October 2026 can be the first to close", "Everything before the first month is closed with it", "No month was closed yet").Links(october)
+	ayse.Page(monthsPath).Says("October 2026 can be the first to close", "With the first month, those before it are closed, one by one", "No month was closed yet").Links(october)
 	ayse.Page(october).Says("Every order has ended yes", "Every day was compared with Redis needs a note", "reporting reconcile", "People with the role closer can hold it").Lacks("<form method=\"post\" action=\"" + october)
 	e.page("/payments?" + octoberDays).Says("Open: figures can change.")
 
@@ -209,10 +209,10 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 	said := "Closed by defne on " + layout.Date(l.Last.At) + "."
 	e.page("/payments?" + octoberDays).Says(said)
 	e.page(linesPath + "?" + octoberDays).Says(said)
-	e.page("/payments?from=2026-08-01&to=2026-08-31").Says("Closed with October 2026 by defne")
+	e.page("/payments?from=2026-08-01&to=2026-08-31").Says("Before the first month that was closed")
 	e.page("/payments?from=2026-10-01&to=2026-11-05").Says("Closed up to 31 Oct 2026; what is later is open")
 	e.page("/payments?basis=known&" + octoberDays).Says(said + " Shown is what is known now, not what was booked.")
-	e.page(monthsPath + "/2026-09").Says("closed with it")
+	e.page(monthsPath + "/2026-09").Says("lies before the first one that was closed")
 }
 
 // What is closed is what was seen when it was held.
