@@ -11,25 +11,25 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// measureClosing closes the year month by month, as two people do with the command, asks for what then answers from
-// frozen rows, verifies all of it, and corrects. It is the last part: reports before it are of open months.
+// measureClosing closes the year month by month, books corrections, verifies all of it, and asks for reports of closed
+// months. It has to be the last part: the parts before it measure open months.
 func (b *bench) measureClosing(ctx context.Context) {
 	e := b.openYear(ctx)
 	e.Reporting.Stop()
-	must(e.Reporting.Start(ctx)) // so that its peak is that of what follows
+	must(e.Reporting.Start(ctx)) // so that its peak memory is that of this part
 	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: e.Reporting.PID()})
 	defer stop()
 
 	e.closeYear(ctx)
-	e.month(ctx, "closing.verify", "verify")
-	e.askClosedYear(ctx)
 	e.correctYear(ctx)
-
 	watched := stop()
 	if len(watched) == 0 {
 		must(errors.New("reporting was never seen"))
 	}
 	b.add("closing.memory", megabytes(watched[0].Peak))
+
+	e.month(ctx, "closing.verify", "verify")
+	e.askClosedYear(ctx)
 }
 
 func (e *reportingEnv) closeYear(ctx context.Context) {

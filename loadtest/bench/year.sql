@@ -2,7 +2,7 @@ INSERT INTO delivery.orders
 (
     account_id, business_day, order_id, version, external_order_id, external_store_id, store_name, tax_number, fleet_id, fleet_name,
     status, failure_reason, cancel_reason, created_at, ordered_at, ready_at, assigned_at, picked_up_at, delivered_at, ended_at, updated_at,
-    payment_type, order_amount, collection_amount
+    payment_type, order_amount, collection_amount, stored_at
 )
 WITH
     ${orders} AS orders, 365 AS days, 500 AS accounts, 4 AS stores, 20 AS fleets,
@@ -52,6 +52,8 @@ SELECT
     multiIf(
         paid_by IN ('Cash', 'Card'), multiIf(slip = 2, NULL, slip < 10, amount - 5, amount),
         paid_by = 'Prepaid' AND slip = 2, amount,
-        NULL)
+        NULL),
+    if(earlier, picked_up, ended) -- it was stored when it changed, not when the year is made
 FROM numbers(${from}, ${count})
 WHERE NOT earlier OR number % 10 = 0 AND ends_as != 'Cancelled'
+SETTINGS insert_allow_materialized_columns = 1
