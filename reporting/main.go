@@ -159,7 +159,8 @@ func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx
 	}
 
 	if redis {
-		if s.ledger, err = settings.openLedger(c.Context(), s.log); err != nil {
+		s.ledger, err = settings.openLedger(c.Context(), s.log)
+		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.ledger.Close()) }()

@@ -79,10 +79,9 @@ func TestSetAside_IsCompletedByTheNextReading(t *testing.T) {
 	e.holdAMonth()
 	const many = 300
 	e.garbage(many, 10)
-	l := e.log()
 	testenv.Must(t, decide(t.Context(), e.books, KindDispute, Month{}, "ayse", "nobody here"))
 
-	l = e.log()
+	l := e.log()
 	_, err := e.books.append(t.Context(), l, &Manifest{Kind: KindSetAside, By: "ece", Rows: l.Disputed.Rows})
 	testenv.Must(t, err)
 	if rows := e.Ask("count() FROM " + e.Database + ".journal"); rows != fmt.Sprintln(many+3) {

@@ -88,7 +88,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 			o.Collection.Minor++
 			e.store(o)
 			e.books.step = func(string) {}
-			testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(time.Hour) })) // a look went on meanwhile
+			testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(time.Hour) })) // as if a look had ended just now
 		}
 	}
 	e.clock = november.Next().Add(Grace + time.Hour)
