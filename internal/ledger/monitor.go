@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -373,10 +375,46 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 	return partly(errs)
 }
 
-// LateReports returns, of each of some orders, when couriers say that they delivered it after it had failed or
-// been cancelled (delivery.LateDelivery). Redis keeps the last 10,000 refused updates of a partition, so an
-// older report may be missing.
-func (l Monitor) LateReports(ctx context.Context, orders []delivery.OrderID) (map[delivery.OrderID][]time.Time, error) {
+// LateReports are the reports of couriers that they delivered an order after it had failed or been cancelled
+// (delivery.LateDelivery), as far as Redis keeps them: the newest refusedKept refused updates of each partition.
+type LateReports struct {
+	at map[delivery.OrderID][]time.Time
+
+	// keptSince is, by partition, when the oldest update was refused that is kept, if older ones may have been
+	// dropped. A partition that is not in it has dropped none.
+	keptSince map[int]time.Time
+}
+
+// All yields each report with its order.
+func (r *LateReports) All() iter.Seq2[delivery.OrderID, time.Time] {
+	return func(yield func(delivery.OrderID, time.Time) bool) {
+		for order, reports := range r.at {
+			for _, at := range reports {
+				if !yield(order, at) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Has reports whether a courier said that an order was delivered at that millisecond.
+func (r *LateReports) Has(order delivery.OrderID, at time.Time) bool {
+	return slices.ContainsFunc(r.at[order], func(t time.Time) bool { return t.UnixMilli() == at.UnixMilli() })
+}
+
+// lateReportMargin is how much later than a report's own time it may have been refused at the earliest: clocks of
+// couriers are wrong by less.
+const lateReportMargin = 24 * time.Hour
+
+// MayBeDropped reports whether a report of that time, if there was one, may no longer be kept.
+func (r *LateReports) MayBeDropped(order delivery.OrderID, at time.Time) bool {
+	since, hasDropped := r.keptSince[order.Partition()]
+	return hasDropped && at.Before(since.Add(lateReportMargin))
+}
+
+// LateReports returns the reports about some orders.
+func (l Monitor) LateReports(ctx context.Context, orders []delivery.OrderID) (*LateReports, error) {
 	wanted := map[delivery.OrderID]bool{}
 	partitions := map[int]partition{}
 	for _, id := range orders {
@@ -386,37 +424,60 @@ func (l Monitor) LateReports(ctx context.Context, orders []delivery.OrderID) (ma
 			partitions[p.number] = p
 		}
 	}
+	return l.lateReports(ctx, slices.Collect(maps.Values(partitions)), func(order delivery.OrderID) bool { return wanted[order] })
+}
 
-	found := map[delivery.OrderID][]time.Time{}
+// LateReportsOfDays returns the reports about orders that were created on the local days from one midnight to
+// another, both included. There can be some of the days beside them: an order's ID has its day in UTC.
+func (l Monitor) LateReportsOfDays(ctx context.Context, from, to time.Time) (*LateReports, error) {
+	first, last := delivery.DayOf(from), delivery.DayOf(to.AddDate(0, 0, 1))
+	return l.lateReports(ctx, l.partitions, func(order delivery.OrderID) bool { return order.Day() >= first && order.Day() <= last })
+}
+
+func (l Monitor) lateReports(ctx context.Context, partitions []partition, isWanted func(delivery.OrderID) bool) (*LateReports, error) {
+	found := &LateReports{at: map[delivery.OrderID][]time.Time{}, keptSince: map[int]time.Time{}}
 	for _, p := range partitions {
-		err := l.eachRefused(ctx, p, func(u *RefusedUpdate) {
-			if u.Late && wanted[u.Update.Order] {
-				found[u.Update.Order] = append(found[u.Update.Order], u.Update.At)
+		kept, err := l.eachRefused(ctx, p, func(u *RefusedUpdate) {
+			if u.Late && isWanted(u.Update.Order) {
+				found.at[u.Update.Order] = append(found.at[u.Update.Order], u.Update.At)
 			}
 		})
 		if err != nil {
 			return nil, err
 		}
+		if kept < refusedKept {
+			continue
+		}
+
+		// The oldest after reading: what was dropped while it was read is older.
+		oldest, err := l.rdb.XRangeN(ctx, p.key(kindRefused), "-", "+", 1).Result()
+		if err != nil {
+			return nil, failed("reading refused updates", err)
+		}
+		if len(oldest) > 0 {
+			found.keptSince[p.number] = timeOfEntry(oldest[0].ID)
+		}
 	}
 	return found, nil
 }
 
-// eachRefused calls take for each refused update that a partition keeps.
-func (l Monitor) eachRefused(ctx context.Context, p partition, take func(*RefusedUpdate)) error {
+// eachRefused calls take for each refused update that a partition keeps, and returns how many there were.
+func (l Monitor) eachRefused(ctx context.Context, p partition, take func(*RefusedUpdate)) (kept int, err error) {
 	const atOnce = 1000
 	from := "-"
 	for {
 		messages, err := l.rdb.XRangeN(ctx, p.key(kindRefused), from, "+", atOnce).Result()
 		if err != nil {
-			return failed("reading refused updates", err)
+			return kept, failed("reading refused updates", err)
 		}
 		for _, m := range messages {
 			entry := historyEntry{p, m.ID, m.Values}
 			update := entry.refusedUpdate()
 			take(&update)
 		}
+		kept += len(messages)
 		if len(messages) < atOnce {
-			return nil
+			return kept, nil
 		}
 		from = "(" + messages[len(messages)-1].ID
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,9 +216,52 @@ func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
 
 	elsewhere := delivery.MakeOrderID(0, 20000, [12]byte{3})
 	strange := delivery.MakeOrderID(999, 20000, [12]byte{4}) // no partition of this ledger
-	found := get(l.Monitor.LateReports(t.Context(), []delivery.OrderID{late.Order, elsewhere, strange}))(t)
+	reports := get(l.Monitor.LateReports(t.Context(), []delivery.OrderID{late.Order, elsewhere, strange}))(t)
 
-	reports := found[late.Order]
-	isWhole := len(found) == 1 && len(reports) == 2 && reports[0].Equal(at.Add(time.Second)) && reports[1].Equal(at.Add(time.Minute))
-	check(t, isWhole, "%v", found)
+	var found []time.Duration
+	for order, reported := range reports.All() {
+		check(t, order == late.Order, "a report of %s", order)
+		found = append(found, reported.Sub(at).Truncate(time.Second))
+	}
+	check(t, slices.Equal(found, []time.Duration{time.Second, time.Minute}), "%v", found)
+	check(t, reports.Has(late.Order, at.Add(time.Second)) && !reports.Has(late.Order, at) && !reports.Has(other.Order, at), "Has is wrong: %v", found)
+	check(t, !reports.MayBeDropped(late.Order, at.AddDate(-1, 0, 0)), "nothing was dropped")
+}
+
+// A report that is not kept proves nothing where older ones were dropped.
+func TestLateReports_SayWhatMayBeDropped(t *testing.T) {
+	l := openTest(t)
+	now := time.Now()
+	full := delivery.MakeOrderID(1, delivery.DayOf(now), [12]byte{1})
+	other := delivery.MakeOrderID(2, delivery.DayOf(now), [12]byte{2})
+	pipe := l.rdb.Pipeline()
+	for range refusedKept {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: []any{"u", "nonsense"}})
+	}
+	_, err := pipe.Exec(t.Context())
+	must(t, err)
+
+	reports := get(l.Monitor.LateReportsOfDays(t.Context(), now, now))(t)
+
+	check(t, reports.MayBeDropped(full, now), "the partition may have dropped a report of today")
+	check(t, !reports.MayBeDropped(full, now.Add(2*lateReportMargin)), "nothing later was dropped")
+	check(t, !reports.MayBeDropped(other, now.AddDate(-1, 0, 0)), "the other partition has dropped nothing")
+}
+
+func TestLateReportsOfDays_AreOfOrdersByTheDayOfTheirCreation(t *testing.T) {
+	l := openTest(t)
+	day := time.Date(2026, 11, 3, 0, 0, 0, 0, delivery.Istanbul)
+	ids := map[string]delivery.OrderID{}
+	for i, created := range []time.Time{day.Add(-25 * time.Hour), day, day.Add(24*time.Hour - 1), day.Add(72 * time.Hour)} {
+		id := delivery.MakeOrderID(1, delivery.DayOf(created), [12]byte{byte(i)})
+		ids[created.String()] = id
+		u := delivery.Update{Order: id, Kind: delivery.KindStatus, Status: delivery.Delivered, At: day}
+		values := []any{"u", encodeUpdate(&u), "status", byte(delivery.Failed), "reason", "r", "late", "1"}
+		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
+	}
+
+	reports := get(l.Monitor.LateReportsOfDays(t.Context(), day, day))(t)
+
+	check(t, reports.Has(ids[day.String()], day) && reports.Has(ids[day.Add(24*time.Hour-1).String()], day), "the day's own are missing")
+	check(t, !reports.Has(ids[day.Add(-25*time.Hour).String()], day) && !reports.Has(ids[day.Add(72*time.Hour).String()], day), "others are there")
 }

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,12 +9,15 @@ import (
 	"fmt"
 	"hash"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
+
+	"vendorapi/internal/delivery"
 )
 
 const (
@@ -24,10 +28,13 @@ const (
 	// rowColumns are those of closed_orders, without the batch.
 	rowColumns = `account_id, business_day, order_id, entry, sign, posted_day, correction_of, cause, version, ` + factColumns + `, reported_at`
 
+	// frozenColumns are those that closed_orders has besides those of orders, for the row of an order.
+	frozenColumns = `toUInt32(1) AS entry, toInt8(1) AS sign, business_day AS posted_day,
+	toDate(0) AS correction_of, '' AS cause, CAST(NULL, 'Nullable(DateTime64(3, ''Etc/GMT-3''))') AS reported_at`
+
 	// ordersOfDays are the orders of the days from {from:Date} to {to:Date}, as closed_orders has them.
-	ordersOfDays = `SELECT account_id, business_day, order_id, toUInt32(1) AS entry, toInt8(1) AS sign, business_day AS posted_day,
-	toDate(0) AS correction_of, '' AS cause, version, ` + factColumns + `, CAST(NULL, 'Nullable(DateTime64(3, ''Etc/GMT-3''))') AS reported_at
-FROM orders FINAL WHERE business_day BETWEEN {from:Date} AND {to:Date}`
+	ordersOfDays = `SELECT ` + rowColumns + `
+FROM (SELECT *, ` + frozenColumns + ` FROM orders FINAL WHERE business_day BETWEEN {from:Date} AND {to:Date})`
 
 	// lateOfDays are the late deliveries of these days' orders, as closed_orders has them.
 	lateOfDays = `SELECT account_id, business_day, order_id, toUInt32(0) AS entry, toInt8(0) AS sign, business_day AS posted_day,
@@ -86,15 +93,59 @@ func Sum(days []DayDigest) Digest {
 	return sum
 }
 
+// RowDigest is the SHA-256 of all that one row says, as it would be frozen.
+type RowDigest [sha256.Size]byte
+
+// DigestOf returns the digest of some rows from theirs, which it sorts. It is the one that DigestRows returns of
+// the same rows; of none it is zero.
+func DigestOf(rows []RowDigest) Digest {
+	slices.SortFunc(rows, func(a, b RowDigest) int { return bytes.Compare(a[:], b[:]) })
+
+	d := &dayDigester{parts: sha256.New()}
+	for len(rows) > 0 {
+		first := rows[0][0]
+		size := slices.IndexFunc(rows, func(r RowDigest) bool { return r[0] != first })
+		if size < 0 {
+			size = len(rows)
+		}
+		part := sha256.New()
+		for i := range rows[:size] {
+			part.Write(rows[i][:])
+		}
+		d.add("", false, int64(size), string(part.Sum(nil)))
+		rows = rows[size:]
+	}
+	d.finishRows()
+	if len(d.days) == 0 {
+		return Digest{}
+	}
+	return d.days[0].Orders
+}
+
 // DigestRows returns the digests of what Freeze would copy of the local days from one to another, both
 // included. A day without rows has none.
 func (a *Archive) DigestRows(ctx context.Context, from, to time.Time) ([]DayDigest, error) {
 	return a.digestDays(ctx, rowsOfDays, daysNamed(from, to)...)
 }
 
-// DigestOrders is DigestRows without the late deliveries.
-func (a *Archive) DigestOrders(ctx context.Context, from, to time.Time) ([]DayDigest, error) {
-	return a.digestDays(ctx, ordersOfDays, daysNamed(from, to)...)
+// LateOfDay returns the late deliveries of the orders of a local day that are stored, as they would be frozen, with
+// the digest of each.
+func (a *Archive) LateOfDay(ctx context.Context, day time.Time) (late []LateDelivery, digests []RowDigest, err error) {
+	query := "SELECT account_id, business_day, order_id, assumeNotNull(reported_at), " + rowDigest + " FROM (" + lateOfDays + ")"
+	err = a.Each(ctx, query, func(rows driver.Rows) error {
+		var account, order uuid.UUID
+		var day, reportedAt time.Time
+		var digest string
+		if err := rows.Scan(&account, &day, &order, &reportedAt, &digest); err != nil {
+			return err
+		}
+		late = append(late, LateDelivery{
+			Account: delivery.AccountID(account), CreatedAt: localMidnight(day), Order: delivery.OrderID(order), ReportedAt: reportedAt,
+		})
+		digests = append(digests, RowDigest([]byte(digest)))
+		return nil
+	}, daysNamed(day, day)...)
+	return late, digests, err
 }
 
 // DigestBatch returns the digests of a batch's rows, by the days on which their orders were created.

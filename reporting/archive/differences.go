@@ -113,13 +113,15 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 	return found, err
 }
 
-// UnbookedLate lists late deliveries of a part's orders, which had failed or been cancelled, that no
-// batch has, at most limit. The part must be of closed months.
+// UnbookedLate lists late deliveries, which no batch has, of a part's orders that were booked and had failed or been
+// cancelled, at most limit. The part must be of closed months.
 func (a *Archive) UnbookedLate(ctx context.Context, p Part, limit int) (found []LateDelivery, err error) {
+	const place = "SELECT account_id, business_day, order_id FROM "
+	isLate := ` AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE ` + p.within + `)`
 	query := `SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL WHERE ` + p.within + `
 	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + isSealedBatch + ` AND ` + p.within + `)
-	AND (account_id, business_day, order_id) GLOBAL IN (SELECT account_id, business_day, order_id FROM orders FINAL WHERE ` + p.within + `
-		AND status IN ('Failed', 'Cancelled') AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE ` + p.within + `))
+	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `orders FINAL WHERE status IN ('Failed', 'Cancelled') AND ` + p.within + isLate + `)
+	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `closed_orders WHERE sign > 0 AND ` + isSealedBatch + " AND " + p.within + isLate + `)
 ORDER BY toUInt128(order_id), reported_at LIMIT {limit:UInt32}`
 
 	err = a.Each(ctx, query, func(rows driver.Rows) error {

@@ -33,9 +33,15 @@ type Stored struct {
 	Place
 	Version uint64 // of the row in orders; 0 when there is none
 
+	// Digest is that of the row in orders, read together with it; zero when there is none.
+	Digest RowDigest
+
 	order  []string            // in the order of orders.columns; nil: there is no row
 	events map[uint32][]string // by sequence, in the order of orderEvents.columns
 }
+
+// HasOrder reports whether the table orders has a row; there can be events alone.
+func (s *Stored) HasOrder() bool { return s.order != nil }
 
 func (s *Stored) value(name string) string { return s.order[orders.index(name)] }
 
@@ -53,7 +59,8 @@ func (a *Archive) Stored(ctx context.Context, s Selection, take func(*Stored) er
 		var version uint64
 		var sequence int64
 		var texts []string
-		if err := rows.Scan(&account, &day, &order, &version, &sequence, &texts); err != nil {
+		var digest string
+		if err := rows.Scan(&account, &day, &order, &version, &sequence, &texts, &digest); err != nil {
 			return err
 		}
 		if place := readPlace(account, day, order); one == nil || place != one.Place {
@@ -64,6 +71,7 @@ func (a *Archive) Stored(ctx context.Context, s Selection, take func(*Stored) er
 		}
 		if sequence == anOrder {
 			one.Version, one.order = version, texts
+			copy(one.Digest[:], digest)
 		} else {
 			one.events[uint32(sequence)] = texts
 		}
@@ -78,7 +86,7 @@ func (a *Archive) Stored(ctx context.Context, s Selection, take func(*Stored) er
 // anOrder stands in the place of an event's sequence.
 const anOrder = -1
 
-// query is that of both tables: the key, version, sequence and values of each row.
+// query is that of both tables: the key, version, sequence and values of each row, and the digest of an order's.
 func (s *Selection) query() (string, error) {
 	if len(s.Accounts)+len(s.Orders) > MaxListed {
 		return "", fmt.Errorf("clickhouse: %d accounts and %d orders: at most %d can be named", len(s.Accounts), len(s.Orders), MaxListed)
@@ -93,11 +101,13 @@ func (s *Selection) query() (string, error) {
 	if len(s.Orders) > 0 {
 		where += " AND order_id IN (" + list(s.Orders) + ")"
 	}
-	part := func(t *table, sequence string) string {
-		return fmt.Sprintf("SELECT account_id, business_day, order_id, version AS number, %s AS step, [%s] AS texts FROM %s WHERE %s",
-			sequence, t.list("ifNull(toString(%[1]s), '')"), t.name, where)
+	part := func(t *table, sequence, digest, from string) string {
+		return fmt.Sprintf("SELECT account_id, business_day, order_id, version AS number, %s AS step, [%s] AS texts, %s AS digest FROM %s",
+			sequence, t.list("ifNull(toString(%[1]s), '')"), digest, from)
 	}
-	return "SELECT * FROM (" + part(orders, fmt.Sprintf("toInt64(%d)", anOrder)) + " UNION ALL " + part(orderEvents, "toInt64(sequence)") +
+	frozen := fmt.Sprintf("(SELECT *, %s FROM %s WHERE %s)", frozenColumns, orders.name, where)
+	return "SELECT * FROM (" + part(orders, fmt.Sprintf("toInt64(%d)", anOrder), rowDigest, frozen) +
+		" UNION ALL " + part(orderEvents, "toInt64(sequence)", "''", orderEvents.name+" WHERE "+where) +
 		") ORDER BY account_id, business_day, order_id SETTINGS max_bytes_before_external_sort = 268435456", nil
 }
 
@@ -284,6 +294,24 @@ func (a *Archive) Remove(ctx context.Context, places []Place) error {
 			if err := a.exec(ctx, a.removal(table, keys)); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// RemoveLate deletes late deliveries, and returns when no SELECT sees them.
+func (a *Archive) RemoveLate(ctx context.Context, late []LateDelivery) error {
+	settings := clickhouse.Settings{"lightweight_deletes_sync": 2, "max_query_size": maxQuerySize}
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings))
+	for part := range slices.Chunk(late, MaxPlaces) {
+		keys := make([]string, len(part))
+		for i, d := range part {
+			keys[i] = fmt.Sprintf("('%s', '%s', '%s', %d)", d.Account, dateOf(d.CreatedAt), d.Order, d.ReportedAt.UnixMilli())
+		}
+		statement := fmt.Sprintf("DELETE FROM %s %s WHERE (account_id, business_day, order_id, toUnixTimestamp64Milli(reported_at)) IN (%s)",
+			a.physical(lateDeliveries), a.onCluster(), strings.Join(keys, ", "))
+		if err := a.exec(ctx, statement); err != nil {
+			return err
 		}
 	}
 	return nil

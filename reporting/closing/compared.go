@@ -15,40 +15,44 @@ import (
 type UncomparedDays struct {
 	Never     []string `json:"never,omitempty"`     // not compared as a whole after their end
 	Differing []string `json:"differing,omitempty"` // with differences that are open
-	Changed   []string `json:"changed,omitempty"`   // their orders are not any more those that were compared
+	Changed   []string `json:"changed,omitempty"`   // their rows are not any more those that were compared
 }
 
-// uncompared returns the days of a month that do not count as compared. orders are the digests of the month's
-// orders by day. With nil they are read here if a comparison needs them.
-func (b *Books) uncompared(ctx context.Context, m Month, orders []archive.DayDigest) (UncomparedDays, error) {
+// uncompared returns the days of a month that do not count as compared. rows are the digests of the month's days.
+// With nil they are read here if a comparison needs them.
+func (b *Books) uncompared(ctx context.Context, m Month, rows []archive.DayDigest) (UncomparedDays, error) {
 	comparisons, err := reconcile.Comparisons(ctx, b.ledger, m.Time, m.LastDay())
 	if err != nil {
 		return UncomparedDays{}, err
 	}
 
 	wasCompared := slices.ContainsFunc(comparisons, func(c reconcile.Comparison) bool { return c.Clean != nil })
-	if orders == nil && wasCompared {
-		orders, err = b.archive.DigestOrders(ctx, m.Time, m.LastDay())
+	if rows == nil && wasCompared {
+		rows, err = b.archive.DigestRows(ctx, m.Time, m.LastDay())
 		if err != nil {
 			return UncomparedDays{}, err
 		}
 	}
 
-	digests := map[string]archive.Digest{}
-	for _, day := range orders {
-		digests[day.Day] = day.Orders
+	digests := map[string]archive.DayDigest{}
+	for _, day := range rows {
+		digests[day.Day] = day
 	}
 
 	var found UncomparedDays
 	day := m.Time
 	for _, c := range comparisons {
 		name := day.Format(time.DateOnly)
+		digest, hasRows := digests[name]
+		if !hasRows {
+			digest.Day = name
+		}
 		switch {
 		case c.Open != nil:
 			found.Differing = append(found.Differing, name)
 		case c.Clean == nil:
 			found.Never = append(found.Never, name)
-		case c.Clean.Digest != digests[name]:
+		case c.Clean.Digest != digest:
 			found.Changed = append(found.Changed, name)
 		}
 		day = day.AddDate(0, 0, 1)

@@ -363,7 +363,7 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 
 	for i := range late {
 		d := &late[i]
-		why, mustWait, err := c.reasonOfLate(ctx, rows, d, reports[d.Order])
+		why, mustWait, err := c.reasonOfLate(ctx, rows, d, reports.Has(d.Order, d.ReportedAt))
 		if err != nil {
 			return err
 		}
@@ -378,11 +378,10 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 	return nil
 }
 
-// reasonOfLate returns why a late delivery is not booked without a person; it is empty if a report of it is
+// reasonOfLate returns why a late delivery is not booked without a person; it is empty if the report of it is
 // still in Redis. mustWait is set when nobody can book it now.
-func (c *corrector) reasonOfLate(ctx context.Context, rows *sealedRows, d *archive.LateDelivery, reports []time.Time) (why string, mustWait bool, err error) {
+func (c *corrector) reasonOfLate(ctx context.Context, rows *sealedRows, d *archive.LateDelivery, isReported bool) (why string, mustWait bool, err error) {
 	wereChanged, err := rows.wereChanged(ctx, placeOfLate(d))
-	isReported := slices.ContainsFunc(reports, func(at time.Time) bool { return at.UnixMilli() == d.ReportedAt.UnixMilli() })
 	switch {
 	case err != nil:
 		return "", false, err

@@ -26,10 +26,12 @@ const (
 type kind uint8
 
 const (
-	held      kind = iota // Redis holds the order: it can be exported again
-	misplaced             // Redis holds it at another place: this row can go
-	unknown               // Redis never had it, as far as it knows
-	retired               // it has left Redis: ClickHouse has the only record
+	held        kind = iota // Redis holds the order: it can be exported again
+	misplaced               // Redis holds it at another place: this row can go
+	unknown                 // Redis never had it, as far as it knows
+	retired                 // it has left Redis: ClickHouse has the only record
+	lateMissing             // a late delivery that Redis knows: it can be stored again
+	lateUnknown             // a late delivery of which Redis should have the report, and has none
 )
 
 // differences are by order; of an order with several differing rows one is kept.
@@ -41,6 +43,8 @@ type findings struct {
 	compared, retired int
 	differing         differences
 	sums              sums
+
+	rows []archive.RowDigest // of all orders that ClickHouse has
 }
 
 // walk compares what a selection of one day finds in ClickHouse with Redis, and looks for
@@ -100,6 +104,9 @@ func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*a
 	}
 	var absent []*archive.Stored
 	for i, s := range stored {
+		if s.HasOrder() {
+			f.rows = append(f.rows, s.Digest)
+		}
 		o := orders[i]
 		switch {
 		case unreadable[s.Order] != nil:
@@ -236,7 +243,7 @@ func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
 func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	repairable := differences{}
 	for _, x := range d.Differences {
-		if x.kind == held || x.kind == misplaced || x.kind == unknown && s.removable[x.Order] {
+		if x.kind == held || x.kind == misplaced || x.kind == unknown && s.removable[x.subject()] {
 			repairable[x.Order] = x
 		}
 	}
@@ -255,6 +262,9 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	}
 	for i := range d.Differences {
 		x := &d.Differences[i]
+		if !x.late.IsZero() { // fixLate's
+			continue
+		}
 		_, tried := repairable[x.Order]
 		_, differs := left[x.Order]
 		x.Fixed = tried && !differs

@@ -16,10 +16,10 @@ type Look struct {
 	At          time.Time `json:"at"`
 	Orders      int       `json:"orders"`      // that Redis held and were compared
 	Retired     int       `json:"retired"`     // that had left Redis: nothing was compared with them
-	Differences int       `json:"differences"` // orders and sums that differed
+	Differences int       `json:"differences"` // orders, late deliveries and sums that differed
 
-	// Digest is that of the day's orders in ClickHouse, as they were compared.
-	Digest archive.Digest `json:"digest,omitzero"`
+	// Digest is that of the day's orders and late deliveries in ClickHouse, as they were compared.
+	Digest archive.DayDigest `json:"digest,omitzero"`
 }
 
 func (l *Look) isClean() bool { return l.Differences == 0 }

@@ -2,9 +2,10 @@
 // event, and in each day's control totals.
 //
 // An order that Redis holds must have its row and its events, value by value; a row without
-// an order must be of one that Redis has retired, and is checked by itself. What differs is
-// compared again once the exporter has passed everything that was there at first. Late
-// deliveries, outcomes of webhooks, and a store's name and tax number are not compared.
+// an order must be of one that Redis has retired, and is checked by itself. A late delivery must
+// be a courier's report that Redis keeps, as long as it keeps them. What differs is compared again
+// once the exporter has passed everything that was there at first. Outcomes of webhooks, and a
+// store's name and tax number, are not compared.
 package reconcile
 
 import (
@@ -32,18 +33,21 @@ type Scope struct {
 	Account  delivery.AccountID // zero: all
 	// Fix exports again what differs, and removes rows that are in the way.
 	Fix bool
-	// RemoveUnknown lets Fix also remove orders that Redis never had. To a Redis that has
-	// lost its data, or to a wrong one, all of finance's history is unknown. They are counted first,
-	// and nothing is removed or repaired when there are too many (ErrManyUnknown).
+	// RemoveUnknown lets Fix also remove orders, and late deliveries, that Redis never had. To a Redis
+	// that has lost its data, or to a wrong one, all of finance's history is unknown. They are counted
+	// first, and nothing is removed or repaired when there are too many (ErrManyUnknown).
 	RemoveUnknown bool
-	// AtMost is how many orders RemoveUnknown may remove; 0: maxUnknown, or maxUnknownShare of those
+	// AtMost is how many of them RemoveUnknown may remove; 0: maxUnknown, or maxUnknownShare of those
 	// that are compared.
 	AtMost int
 	// Timeout is how long to wait for the exporter; 0: 1 min.
 	Timeout time.Duration
 
-	// removable are the orders that were counted and may be removed.
-	removable map[delivery.OrderID]bool
+	// removable is what was counted and may be removed.
+	removable map[subject]bool
+
+	// reports are those of late deliveries of the days from From to To, as Redis had them at first.
+	reports *ledger.LateReports
 }
 
 // How many orders RemoveUnknown removes unless AtMost says how many there may be: whichever is more.
@@ -56,14 +60,15 @@ const (
 // than ClickHouse, may be the wrong one.
 var ErrManyUnknown = errors.New("too many orders that Redis never had")
 
-// Difference is an order on which the two sides differ.
+// Difference is an order, or a late delivery of it, on which the two sides differ.
 type Difference struct {
 	archive.Place
 	What  []string // in words, each a sentence without a full stop
 	Fixed bool
 
 	kind    kind
-	version uint64 // in Redis, when it was last compared
+	version uint64    // in Redis, when it was last compared
+	late    time.Time // when the late delivery was reported; zero: it is about the order itself
 }
 
 func (d *Difference) String() string {
@@ -84,6 +89,11 @@ type Day struct {
 	// Totals are disagreements between sums, in words. Without differences, a report
 	// calculates wrongly.
 	Totals []string
+
+	// digest is that of the rows that were compared. isSteady is set unless something had to be compared
+	// again: then it is not that of the rows as they are now.
+	digest   archive.DayDigest
+	isSteady bool
 }
 
 // Left is how many orders differ and were not repaired.
@@ -116,6 +126,11 @@ func New(l *ledger.Ledger, a *archive.Archive) *Reconciler { return &Reconciler{
 // panel. An error is what kept it from comparing; differences are none.
 func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	s.Timeout = cmp.Or(s.Timeout, time.Minute)
+	reports, err := r.ledger.Monitor.LateReportsOfDays(ctx, archive.BusinessDay(s.From), archive.BusinessDay(s.To))
+	if err != nil {
+		return err
+	}
+	s.reports = reports
 	if s.Fix && s.RemoveUnknown {
 		if err := r.countUnknown(ctx, &s); err != nil {
 			return err
@@ -127,10 +142,6 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		return unreadable
 	}
 	for day := archive.BusinessDay(s.From); !day.After(s.To); day = day.AddDate(0, 0, 1) {
-		before, err := r.digest(ctx, day)
-		if err != nil {
-			return err
-		}
 		d, err := r.settledDay(ctx, &s, day, held[day])
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
@@ -138,7 +149,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		note.Orders, note.Differences, note.Totals = note.Orders+d.Compared, note.Differences+d.Left(), note.Totals+len(d.Totals)
 		isWhole := s.Account.IsZero() && unreadable == nil
 		if isWhole {
-			if err := r.noteDay(ctx, d, before); err != nil {
+			if err := r.noteDay(ctx, d); err != nil {
 				return err
 			}
 		}
@@ -151,38 +162,25 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	return r.archive.NoteReconciliation(ctx, &note)
 }
 
-// digest returns the digest of a day's orders in ClickHouse; zero: there are none.
-func (r *Reconciler) digest(ctx context.Context, day time.Time) (archive.Digest, error) {
-	days, err := r.archive.DigestOrders(ctx, day, day)
-	if err != nil || len(days) == 0 {
-		return archive.Digest{}, err
-	}
-	return days[0].Orders, nil
-}
-
-// noteDay notes the comparison of a day that is over, for the closing of its month. before is the day's
-// digest before it was compared. Orders that were repaired or exported meanwhile were compared as they
-// had been: the day counts once it is compared again.
-func (r *Reconciler) noteDay(ctx context.Context, d *Day, before archive.Digest) error {
+// noteDay notes the comparison of a day that is over, for the closing of its month. A day of which something had to
+// be compared again, or was repaired, counts once it is compared the next time.
+func (r *Reconciler) noteDay(ctx context.Context, d *Day) error {
 	now := r.ledger.Now()
-	if now.Before(d.Day.AddDate(0, 0, 1)) {
+	isOver := !now.Before(d.Day.AddDate(0, 0, 1))
+	if !isOver {
 		return nil
 	}
-	after, err := r.digest(ctx, d.Day)
-	if err != nil {
-		return err
-	}
 
-	look := Look{At: now, Orders: d.Compared, Retired: d.Retired, Differences: d.Left() + len(d.Totals), Digest: after}
-	isSteady := before == after && d.Moving == 0
+	look := Look{At: now, Orders: d.Compared, Retired: d.Retired, Differences: d.Left() + len(d.Totals), Digest: d.digest}
+	isSteady := d.isSteady && d.Moving == 0
 	if look.isClean() && !isSteady {
 		return nil
 	}
 	return noteLook(ctx, r.ledger, d.Day, look)
 }
 
-// countUnknown compares everything once without a change, and notes the orders that Redis never had,
-// so that no others are removed. It fails with ErrManyUnknown when there are too many.
+// countUnknown compares everything once without a change, and notes what Redis never had, so that nothing
+// else is removed. It fails with ErrManyUnknown when there are too many.
 func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
 	counting := *s
 	counting.Fix = false
@@ -191,7 +189,7 @@ func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
 		return unreadable // Run names what else cannot be read
 	}
 
-	s.removable = map[delivery.OrderID]bool{}
+	s.removable = map[subject]bool{}
 	compared := 0
 	for day := archive.BusinessDay(s.From); !day.After(s.To); day = day.AddDate(0, 0, 1) {
 		d, err := r.settledDay(ctx, &counting, day, held[day])
@@ -200,8 +198,9 @@ func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
 		}
 		compared += d.Compared
 		for i := range d.Differences {
-			if d.Differences[i].kind == unknown {
-				s.removable[d.Differences[i].Order] = true
+			x := &d.Differences[i]
+			if x.kind == unknown || x.kind == lateUnknown {
+				s.removable[x.subject()] = true
 			}
 		}
 	}
@@ -298,9 +297,22 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 	if err != nil {
 		return nil, err
 	}
-	d := &Day{Day: day, Compared: f.compared, Retired: f.retired, Moving: moving, Differences: differing.sorted()}
+	late, err := r.compareLate(ctx, s, day)
+	if err != nil {
+		return nil, err
+	}
+
+	d := &Day{
+		Day: day, Compared: f.compared, Retired: f.retired, Moving: moving,
+		Differences: append(differing.sorted(), late.differing...),
+		digest:      archive.DayDigest{Day: day.Format(time.DateOnly), Orders: archive.DigestOf(f.rows), Late: archive.DigestOf(late.digests)},
+		isSteady:    len(f.differing) == 0 && late.isSteady,
+	}
 	if s.Fix {
 		if err := r.fix(ctx, s, d); err != nil {
+			return nil, err
+		}
+		if err := r.fixLate(ctx, s, d); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // addUnknown stores so many orders that Redis never had beside those of the day.
@@ -59,14 +60,15 @@ func TestFix_RemovesWhatWasCountedOnly(t *testing.T) {
 	s.addUnknown(3)
 	scope := Scope{From: s.today, To: s.today, Fix: true, RemoveUnknown: true, Timeout: timeout}
 	testScope := scope
+	testScope.reports = &ledger.LateReports{}
 	if err := s.reconciler.countUnknown(t.Context(), &testScope); err != nil || len(testScope.removable) != 3 {
 		t.Fatalf("%d were counted: %v", len(testScope.removable), err)
 	}
 	var late delivery.OrderID
-	for id := range testScope.removable {
-		late = id
+	for counted := range testScope.removable {
+		late = counted.order
 	}
-	delete(testScope.removable, late)
+	delete(testScope.removable, subject{order: late})
 	held, err := s.reconciler.index(t.Context(), &testScope)
 	if err != nil {
 		t.Fatal(err)
