@@ -287,8 +287,12 @@ func newRestoreCommand() *cobra.Command {
 	f.StringVar(&r.erasuresFile, "erasures", "", "the list of what was erased on request, which is erased again (default: the file erasures beside the backup)")
 	f.BoolVar(&r.merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
 	f.BoolVar(&r.withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
+	f.BoolVar(&r.onlyHistory, "only-history", false, "load ClickHouse and leave Redis as it is, which has gone on since: rows that were lost come back")
 	requireFlag(c, "from")
 	c.MarkFlagsMutuallyExclusive("check", "redis-dir")
+	for _, other := range []string{"check", "redis-dir", "included-dir", "merge", "without-history"} {
+		c.MarkFlagsMutuallyExclusive("only-history", other)
+	}
 	return c
 }
 
@@ -303,6 +307,7 @@ type restoration struct {
 	erasuresFile   string // empty: the one beside the backup
 	merge          bool
 	withoutHistory bool
+	onlyHistory    bool
 
 	manifest *backup.Manifest
 	erasures backup.Erasures
@@ -318,6 +323,12 @@ func (r *restoration) run(c *cobra.Command) error {
 		return err
 	}
 	r.manifest = m
+	if r.onlyHistory { // no data of a recipient is in ClickHouse, so nothing is erased again
+		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+			return r.loadHistory(ctx, c, s)
+		})
+	}
+
 	r.erasures, r.lists, err = m.ReadErasures(cmp.Or(r.erasuresFile, backup.ErasuresBeside(r.from)))
 	if err != nil && !onlyPlacesFiles { // files are put in their places without the list
 		return err
@@ -389,6 +400,15 @@ func (r *restoration) load(ctx context.Context, c *cobra.Command, s stores) erro
 the exporter was set back in %d streams, %d sessions of the panel were ended
 start the programs, and then: reporting reconcile
 `, r.manifest.Began.Format(time.RFC3339), resumed.Streams, resumed.Sessions)
+	return nil
+}
+
+// loadHistory brings rows of ClickHouse back, while Redis stays as it is.
+func (r *restoration) loadHistory(ctx context.Context, c *cobra.Command, s stores) error {
+	if err := r.manifest.LoadHistory(ctx, r.from, s.ledger, s.archive, progressTo(c)); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "loaded what ClickHouse had at %s; Redis was left as it is\n", r.manifest.Began.Format(time.RFC3339))
 	return nil
 }
 

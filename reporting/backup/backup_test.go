@@ -116,6 +116,50 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	})
 }
 
+// Rows that ClickHouse has lost come back while Redis goes on, and rows that it has count once.
+func TestLoadHistory_BringsBackWhatClickHouseHasLost(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	stop := startExport(s, s.Ledger, s.Archive)
+	s.Delivered(time.Now())
+	s.AwaitExported()
+	s.ClickHouse.Exec(t, "INSERT INTO "+s.Database+".delivery_sets (name) VALUES ('lost'), ('kept')")
+	to := filepath.Join(t.TempDir(), "b")
+	m, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Progress: quiet})
+	noError(t, err)
+	s.Delivered(time.Now())
+	s.AwaitExported()
+	stop()
+	s.ClickHouse.Exec(t, "ALTER TABLE "+s.Database+".delivery_sets DELETE WHERE name = 'lost' SETTINGS mutations_sync = 1")
+	s.ClickHouse.Exec(t, "ALTER TABLE "+s.Database+".orders DELETE WHERE true SETTINGS mutations_sync = 1")
+
+	for range 2 {
+		noError(t, m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet))
+	}
+
+	s.Want("the order of the backup", "count() FROM "+s.Database+".orders FINAL", "1")
+	s.Want("rows that do not replace each other", "count(), uniqExact(name) FROM "+s.Database+".delivery_sets", "2\t2")
+}
+
+// Rows of another ledger would be mixed with this one's, and stay.
+func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
+	t.Parallel()
+	to, _ := made(t)
+	m, err := Open(to)
+	noError(t, err)
+	s := newEnv(t)
+
+	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
+		t.Errorf("a backup of another ledger: %v", err)
+	}
+	m.Ledger = "" // as of an earlier release
+	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
+		t.Errorf("a backup that does not say whose it is: %v", err)
+	}
+
+	s.Want("nothing of it", "count() FROM "+s.Database+".orders", "0")
+}
+
 // made is a small backup with included files.
 func made(t *testing.T) (to string, s *testenv.ArchiveEnv) {
 	t.Helper()

@@ -69,7 +69,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Partitions: l.Partitions(), Began: began.UTC(),
+	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Ledger: l.ID(), Partitions: l.Partitions(), Began: began.UTC(),
 		Encrypted: len(o.Recipients) > 0, recipients: o.Recipients}
 	for _, path := range o.Include {
 		if err := m.include(partial, path); err != nil {
@@ -289,6 +289,23 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 		return ledger.Resumed{}, err
 	}
 	return l.Backup.Resume(ctx, m.ID, m.Hold)
+}
+
+// ErrOtherLedger reports that a backup is not of the ledger whose ClickHouse is to be loaded.
+var ErrOtherLedger = errors.New("the backup is of another ledger, or of an earlier release, which did not say whose it is")
+
+// LoadHistory loads ClickHouse and nothing else: Redis has gone on since the backup. Rows that are
+// there count once. It may be repeated after an error.
+func (m *Manifest) LoadHistory(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, progress func(string)) (err error) {
+	defer wrap("restore", &err)
+	if m.Ledger != l.ID() {
+		return ErrOtherLedger
+	}
+	if len(m.Tables) == 0 {
+		return errors.New("the backup was made without ClickHouse")
+	}
+
+	return m.load(ctx, from, a, true, progress)
 }
 
 func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, merge bool, progress func(string)) error {

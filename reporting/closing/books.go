@@ -68,7 +68,7 @@ var (
 
 	// ErrBehind reports that ClickHouse has less than was decided: it was restored from an older
 	// state, or entries or their rows were removed.
-	ErrBehind = errors.New("ClickHouse has less than was decided: restore it with `reporting restore --merge` from a newer backup, " +
+	ErrBehind = errors.New("ClickHouse has less than was decided: load a newer backup with `reporting restore --only-history`, " +
 		"or give `reporting month recover` the delivered files")
 )
 

@@ -277,7 +277,7 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) err
 	if !isWhole {
 		return refuse("the rows of entry %d (%s of %s) are not what was sealed, and the orders are not any more what was sealed, so the rows cannot be made again; "+
 			"delivered files have not all of their columns. Remove what is left (DELETE FROM closed_orders WHERE batch = '%s', the same of closed_days) "+
-			"and restore a backup of ClickHouse that has the rows (`reporting restore --merge`)", e.Sequence, e.Kind, e.Month, e.Batch)
+			"and bring the rows back from a backup that has them (`reporting restore --only-history`)", e.Sequence, e.Kind, e.Month, e.Batch)
 	}
 
 	if err := b.archive.RemoveBatch(ctx, e.Batch); err != nil {
