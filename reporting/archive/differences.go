@@ -24,13 +24,17 @@ const factsDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(leng
 	ifNull(toString(toUnixTimestamp64Milli(delivered_at)), ''), ifNull(toString(toUnixTimestamp64Milli(ended_at)), ''), toString(payment_type),
 	ifNull(toString(toInt64(CAST(order_amount AS Nullable(Decimal(38, 2))) * 100)), ''), ifNull(toString(toInt64(CAST(collection_amount AS Nullable(Decimal(38, 2))) * 100)), ''), toString(toUInt8(without_courier))])))`
 
+// saysForPeople is what a person decides by: "Delivered, Cash, amount 684.35, to collect 684.35".
+const saysForPeople = `concat(toString(status), ', ', if(payment_type = '', 'no payment type', toString(payment_type)),
+	', amount ', ifNull(toDecimalString(order_amount, 2), 'none'), ', to collect ', ifNull(toDecimalString(collection_amount, 2), 'none'))`
+
 // selectBooked selects what was booked, one row per entry, and selectKnown what the table orders has.
 const (
 	selectBooked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + factsDigest + ` AS facts,
-	concat(toString(status), ' ', toString(ifNull(collection_amount, 0))) AS says, false AS is_known
+	` + saysForPeople + ` AS says, false AS is_known
 FROM closed_orders WHERE sign != 0 AND ` + isSealedBatch
 	selectKnown = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + factsDigest + ` AS facts,
-	concat(toString(status), ' ', toString(ifNull(collection_amount, 0))) AS says, true AS is_known
+	` + saysForPeople + ` AS says, true AS is_known
 FROM orders FINAL WHERE true`
 )
 
@@ -41,7 +45,7 @@ type ClosedDifference struct {
 	BookedVersion         uint64 // as it was last booked
 	KnownVersion          uint64
 	KnownFacts            string // SHA-256 of what the table orders says; empty: nothing
-	BookedSays, KnownSays string // status and amount to collect
+	BookedSays, KnownSays string // status, payment type and amounts; empty: it is not there
 }
 
 // Part says which orders of closed months are looked at.

@@ -52,7 +52,10 @@ func (u *Unexplained) String() string {
 	if !u.Late.IsZero() {
 		return fmt.Sprintf("%s: a late delivery of %s: %s", order, u.Late.In(delivery.Istanbul).Format("2 Jan 2006 15:04"), u.Why)
 	}
-	return fmt.Sprintf("%s: booked as %s, now %s: %s", order, cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
+	if u.BookedSays == u.KnownSays {
+		return fmt.Sprintf("%s: booked as (%s), now with other details: %s", order, u.BookedSays, u.Why)
+	}
+	return fmt.Sprintf("%s: booked as (%s), now (%s): %s", order, cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
 }
 
 // String is for people.

@@ -1,6 +1,7 @@
 package closing
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,34 @@ func TestVerify_GoesOnBesideAnImpossibleAmount(t *testing.T) {
 	if len(v.Findings) == 0 || len(v.Pending) != 1 || len(findings) == 0 || verified != october {
 		t.Errorf("%+v\nin turn: %s %v", v, verified, findings)
 	}
+}
+
+// A person who has to decide sees which amount differs, and that there is a difference where no amount does.
+func TestVerify_SaysWhatAnOrderWasAndIs(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 10050)
+	e.store(o)
+	e.close(october)
+	falsify := func(assignment string) {
+		e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE "+assignment+" WHERE true SETTINGS mutations_sync = 2")
+	}
+	says := func(want string) {
+		t.Helper()
+		v := e.verify()
+		if len(v.Pending) != 1 || !strings.Contains(v.Pending[0], want) {
+			t.Errorf("%q, want %s", v.Pending, want)
+		}
+	}
+
+	falsify("order_amount = 200.5")
+	says("booked as (Delivered, Cash, amount 200.50, to collect 100.50), now (Delivered, Cash, amount 100.50, to collect 100.50)")
+
+	falsify("order_amount = NULL, payment_type = ''")
+	says("booked as (Delivered, no payment type, amount none, to collect 100.50), now (Delivered, Cash,")
+
+	falsify("order_amount = 100.5, payment_type = 'Cash', external_order_id = 'X'")
+	says("booked as (Delivered, Cash, amount 100.50, to collect 100.50), now with other details")
 }
 
 // A clock that was ahead hides nothing that is stored later.

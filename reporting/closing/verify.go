@@ -244,12 +244,12 @@ func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(
 
 // String is the result in one line.
 func (v *Verified) String() string {
-	if len(v.Findings) > 0 {
-		return fmt.Sprintf("the books are NOT what they were: %d findings", len(v.Findings))
-	}
 	text := fmt.Sprintf("the books are what they were: %d closings, %d rows, %d entries; the last seal is %s", v.Closings, v.Rows, v.Entries, v.Head)
+	if len(v.Findings) > 0 {
+		text = fmt.Sprintf("the books are NOT what they were: %d findings", len(v.Findings))
+	}
 	if len(v.Pending) > 0 {
-		text += fmt.Sprintf("; %d orders are not booked yet as they are known now", len(v.Pending))
+		text += fmt.Sprintf("; %d orders are not booked as they are known now", len(v.Pending))
 	}
 	return text
 }

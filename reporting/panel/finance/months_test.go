@@ -267,7 +267,8 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	e.Step(failed.ID.Partition(), func(step *ledger.Step) {
 		step.Refuse(&delivery.Update{Order: failed.ID, Status: delivery.Delivered, At: late.ReportedAt}, failed.Status, "late_delivery", true)
 	})
-	ayse.Page(unbookedPath).Says("1 order explains itself", "Redis does not hold it any more", "People with the role closer can book them").Lacks("/orders/", `name="order"`)
+	ayse.Page(unbookedPath).Says("1 order explains itself", "Redis does not hold it any more",
+		"amount "+changed.OrderAmount.String()+", to collect "+changed.Collection.String(), "People with the role closer can book them").Lacks("/orders/", `name="order"`)
 	book := unbookedPath + "/book"
 	defne.Page(unbookedPath).Links("/orders/" + changed.ID.String()) // she is an operator, too
 	id := changed.ID.String()
