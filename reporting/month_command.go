@@ -225,19 +225,19 @@ func correctAutomatically(c *cobra.Command, all bool) error {
 	return withBooks(c, func(ctx context.Context, b *closing.Books) error {
 		correct := b.CorrectChanged
 		if all {
-			correct = func(ctx context.Context) (closing.Corrected, error) { return b.Correct(ctx, progressTo(c)) }
+			correct = func(ctx context.Context) (closing.Outcome, error) { return b.Correct(ctx, progressTo(c)) }
 		}
 		result, err := correct(ctx)
 		for i := range result.Booked {
 			fmt.Fprintln(c.OutOrStdout(), "booked:", result.Booked[i].String())
 		}
-		for i := range result.Left {
-			fmt.Fprintln(c.OutOrStdout(), "not booked:", result.Left[i].String())
+		for i := range result.Waiting {
+			fmt.Fprintln(c.OutOrStdout(), "not booked:", result.Waiting[i].String())
 		}
 		if err != nil {
 			return err
 		}
-		return reportLeft(c.OutOrStdout(), len(result.Booked), len(result.Left))
+		return reportLeft(c.OutOrStdout(), len(result.Booked), len(result.Waiting))
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // Books keeps in Redis what the books need (reporting/closing): the head of their log, which decides
-// who comes first, the progress of the current task, the comparisons of days, how far closed months were looked at
-// and verified, and the claims of Exclusively. Its keys begin with booksPrefix, to which only
+// who comes first, the progress of the current task, the comparisons of days, the review of closed months, and the
+// claims of Exclusively. Its keys begin with booksPrefix, to which only
 // reporting's user has a right: neither the gateway's password nor the worker's can move the head.
 type Books struct{ *core }
 
@@ -122,20 +122,11 @@ func (l Books) SetComparison(ctx context.Context, day, from, to string) error {
 	return l.set(ctx, l.comparisonKey(day), change{from: from, to: to, lasts: comparisonLasts})
 }
 
-// Verified returns what SetVerified stored last; empty: nothing yet.
-func (l Books) Verified(ctx context.Context) (string, error) { return l.get(ctx, l.key("verified")) }
+// Review returns what SetReview stored last; empty: nothing yet.
+func (l Books) Review(ctx context.Context) (string, error) { return l.get(ctx, l.key("review")) }
 
-// SetVerified replaces what Verified returned. The error is ErrConflict when another process has
-// replaced it since.
-func (l Books) SetVerified(ctx context.Context, from, to string) error {
-	return l.set(ctx, l.key("verified"), change{from: from, to: to})
-}
-
-// Looked returns what SetLooked stored last; empty: nothing yet.
-func (l Books) Looked(ctx context.Context) (string, error) { return l.get(ctx, l.key("looked")) }
-
-// SetLooked replaces what Looked returned. The error is ErrConflict when another process has replaced it
-// since.
-func (l Books) SetLooked(ctx context.Context, from, to string) error {
-	return l.set(ctx, l.key("looked"), change{from: from, to: to})
+// SetReview replaces what Review returned: what the nightly work knows of closed months. The error is ErrConflict
+// when another process has replaced it since.
+func (l Books) SetReview(ctx context.Context, from, to string) error {
+	return l.set(ctx, l.key("review"), change{from: from, to: to})
 }

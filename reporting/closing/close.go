@@ -195,9 +195,9 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 
 	// A row that was stored after began may not be among the frozen ones, so the next look begins there at the
 	// latest. Before the first closing nothing had to be compared, so it begins there exactly.
-	err = b.updateLook(context.WithoutCancel(ctx), func(k *lookState) {
-		if isFirst || k.Until.After(began) {
-			k.Until = began
+	err = b.updateReview(context.WithoutCancel(ctx), func(r *review) {
+		if isFirst || r.ComparedUntil.After(began) {
+			r.ComparedUntil = began
 		}
 	})
 	if err != nil {

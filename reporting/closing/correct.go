@@ -89,46 +89,34 @@ func causeOf(d *archive.ClosedDifference) string {
 	return CauseChanged
 }
 
-// Corrected is what became of orders of closed months.
-type Corrected struct {
-	// Booked are the corrections that were booked.
-	Booked []Correction
-
-	// Explained counts the changes that the next nightly look books without a person. Only Unbooked sets it.
-	Explained int
-
-	// Left are the orders that a person has to decide on.
-	Left []Unexplained
-}
-
 // Correct compares every closed month with the table orders. Late deliveries, newer versions and added orders
-// that Redis confirms are booked in the open month. Everything else is returned in Left, for a person who names
+// that Redis confirms are booked in the open month. Everything else is returned as Waiting, for a person who names
 // the orders (Book). Several processes may run it at once. What was booked before an error is returned with the
 // error. progress gets the name of each month.
-func (b *Books) Correct(ctx context.Context, progress func(string)) (Corrected, error) {
-	return b.correctParts(ctx, b.allParts, progress)
+func (b *Books) Correct(ctx context.Context, progress func(string)) (Outcome, error) {
+	return b.look(ctx, true, progress)
 }
 
 // CorrectChanged is Correct for the orders of which something was stored since the last look, and for those
 // that it left, so that its cost does not grow with history. A row that was removed was not stored: Correct and
 // CorrectMonth find it.
-func (b *Books) CorrectChanged(ctx context.Context) (Corrected, error) {
-	return b.correctParts(ctx, b.changedParts, func(string) {})
+func (b *Books) CorrectChanged(ctx context.Context) (Outcome, error) {
+	return b.look(ctx, false, func(string) {})
 }
 
 // Book books orders of closed months as they are known now, because a person says so. An order that is
 // booked as it is known, or belongs to an open month, is left out.
-func (b *Books) Book(ctx context.Context, by, note string, orders []delivery.OrderID) (Corrected, error) {
+func (b *Books) Book(ctx context.Context, by, note string, orders []delivery.OrderID) (Outcome, error) {
 	if len(orders) == 0 || len(orders) > archive.MaxPlaces {
-		return Corrected{}, refuse("name 1 to %d orders", archive.MaxPlaces)
+		return Outcome{}, refuse("name 1 to %d orders", archive.MaxPlaces)
 	}
 	l, err := b.Read(ctx)
 	if err != nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
 	places, err := b.archive.PlacesOf(ctx, orders)
 	if err != nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
 
 	c := newCorrector(b)
@@ -137,31 +125,32 @@ func (b *Books) Book(ctx context.Context, by, note string, orders []delivery.Ord
 	return c.result, err
 }
 
-// Unbooked returns what CorrectChanged would find, and changes nothing.
-func (b *Books) Unbooked(ctx context.Context) (Corrected, error) {
+// Unbooked returns what CorrectChanged would find, and changes nothing: how many changes it would book without a
+// person, and those on which a person has to decide.
+func (b *Books) Unbooked(ctx context.Context) (explained int, waiting []Unexplained, err error) {
 	l, err := b.Read(ctx)
 	if err != nil || l.Last == nil {
-		return Corrected{}, err
+		return 0, nil, err
 	}
-	_, before, err := b.lastLook(ctx)
+	_, before, err := b.readReview(ctx)
 	if err != nil {
-		return Corrected{}, err
+		return 0, nil, err
 	}
 	parts, err := b.changedParts(ctx, l, before)
 	if err != nil {
-		return Corrected{}, err
+		return 0, nil, err
 	}
 
 	c := newCorrector(b)
 	for _, part := range parts {
 		found, err := c.find(ctx, l, part)
 		if err != nil {
-			return Corrected{}, err
+			return 0, nil, err
 		}
-		c.result.Explained += found.count()
-		c.addLeft(found.left)
+		explained += found.count()
+		c.addWaiting(found.waiting)
 	}
-	return c.result, nil
+	return explained, c.result.Waiting, nil
 }
 
 // closedOf returns those of some places that are of closed months.
@@ -177,10 +166,10 @@ type corrector struct {
 	// isNamed is set when a person has named every order of the parts.
 	isNamed bool
 
-	done     map[change]bool // changes that were booked
-	isLeft   map[change]bool // changes that are in result.Left
-	isCutOff bool            // a part had more changes than one look reads
-	result   Corrected
+	done      map[change]bool // changes that were booked
+	isWaiting map[change]bool // changes that are in result.Waiting
+	isCutOff  bool            // a part had more changes than one look reads
+	result    Outcome
 }
 
 // change is what can be booked, or wait for a person.
@@ -194,20 +183,20 @@ func changeOfLate(d *archive.LateDelivery) change {
 }
 
 func newCorrector(b *Books) *corrector {
-	return &corrector{Books: b, by: Automatic, done: map[change]bool{}, isLeft: map[change]bool{}}
+	return &corrector{Books: b, by: Automatic, done: map[change]bool{}, isWaiting: map[change]bool{}}
 }
 
-// addLeft adds to the result what a person has to decide. An order can be in two parts.
-func (c *corrector) addLeft(left []Unexplained) {
-	for _, u := range left {
+// addWaiting adds to the result what a person has to decide. An order can be in two parts.
+func (c *corrector) addWaiting(waiting []Unexplained) {
+	for _, u := range waiting {
 		this := change{Place: u.Place}
 		if !u.Late.IsZero() {
 			this.late = u.Late.UnixMilli()
 		}
-		if !c.isLeft[this] {
-			c.result.Left = append(c.result.Left, u)
+		if !c.isWaiting[this] {
+			c.result.Waiting = append(c.result.Waiting, u)
 		}
-		c.isLeft[this] = true
+		c.isWaiting[this] = true
 	}
 }
 
@@ -227,7 +216,7 @@ func (c *corrector) correct(ctx context.Context, part archive.Part) error {
 			return err
 		}
 		if found.isEmpty() {
-			c.addLeft(found.left)
+			c.addWaiting(found.waiting)
 			return nil
 		}
 
@@ -296,9 +285,9 @@ func (c *corrector) requireSealedRows(ctx context.Context, l *Log, places []arch
 
 // foundChanges are changes of orders of closed months.
 type foundChanges struct {
-	orders []archive.ClosedDifference // that can be booked
-	late   []archive.LateDelivery     // that can be booked
-	left   []Unexplained
+	orders  []archive.ClosedDifference // that can be booked
+	late    []archive.LateDelivery     // that can be booked
+	waiting []Unexplained
 }
 
 func (f *foundChanges) count() int    { return len(f.orders) + len(f.late) }
@@ -373,7 +362,7 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 		switch {
 		case mustWait, why != "" && !c.isNamed:
 			waiting := archive.ClosedDifference{Place: placeOfLate(d)}
-			found.left = append(found.left, Unexplained{ClosedDifference: waiting, Late: d.ReportedAt, Why: why})
+			found.waiting = append(found.waiting, Unexplained{ClosedDifference: waiting, Late: d.ReportedAt, Why: why})
 		case found.count() < ordersAtOnce:
 			found.late = append(found.late, *d)
 		}
@@ -398,9 +387,9 @@ func (c *corrector) reasonOfLate(ctx context.Context, rows *sealedRows, d *archi
 	return "", false, nil
 }
 
-// classify adds each order to found.orders (it can be booked now) or to found.left (a person has to decide).
+// classify adds each order to found.orders (it can be booked now) or to found.waiting (a person has to decide).
 // Nobody can book an order while sealed rows of it are not what they were: the correction would take back what
-// was never booked. An order that this corrector has booked and that still differs goes to found.left, or
+// was never booked. An order that this corrector has booked and that still differs goes to found.waiting, or
 // correct would never end. Once ordersAtOnce are found, other orders are skipped: correct finds them again in
 // its next round.
 func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sealedRows, orders []archive.ClosedDifference) error {
@@ -416,11 +405,11 @@ func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sea
 		needsPerson := why[d.Place] != "" && !c.isNamed
 		switch {
 		case c.done[change{Place: d.Place}]:
-			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: whyStillDiffer})
+			found.waiting = append(found.waiting, Unexplained{ClosedDifference: d, Why: whyStillDiffer})
 		case wereChanged:
-			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: whyRowsChanged})
+			found.waiting = append(found.waiting, Unexplained{ClosedDifference: d, Why: whyRowsChanged})
 		case needsPerson:
-			found.left = append(found.left, Unexplained{ClosedDifference: d, Why: why[d.Place]})
+			found.waiting = append(found.waiting, Unexplained{ClosedDifference: d, Why: why[d.Place]})
 		case found.count() < ordersAtOnce:
 			found.orders = append(found.orders, d)
 		}

@@ -244,11 +244,11 @@ func TestCorrectChanged_AfterAClockThatWasAhead(t *testing.T) {
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
 	e.close(october)
-	testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = time.Now().AddDate(1, 0, 0) }))
+	testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = time.Now().AddDate(1, 0, 0) }))
 	o.Collection.Minor++
 	e.store(o)
 
-	if found := e.correctChanged(); len(found.Left) != 1 {
+	if found := e.correctChanged(); len(found.Waiting) != 1 {
 		t.Errorf("%+v", found)
 	}
 }

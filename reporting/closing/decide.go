@@ -37,16 +37,17 @@ type Outcome struct {
 	// mostly after an error.
 	Entry *Entry
 
-	// Corrected is what a correction has booked and left.
-	Corrected Corrected
+	// Booked are the corrections that were booked, and Waiting the orders of closed months on which a person
+	// has to decide.
+	Booked  []Correction
+	Waiting []Unexplained
 }
 
 // Decide carries a decision out. A hold and a closing call progress, with a text for people at each step.
 // IsRefusal tells whether an error means that nothing was done.
 func (b *Books) Decide(ctx context.Context, d Decision, progress func(string)) (Outcome, error) {
 	if d.Kind == KindCorrection {
-		corrected, err := b.Book(ctx, d.By, d.Note, d.Orders)
-		return Outcome{Corrected: corrected}, err
+		return b.Book(ctx, d.By, d.Note, d.Orders)
 	}
 
 	var e *Entry

@@ -89,7 +89,7 @@ func decide(ctx context.Context, b *Books, kind string, m Month, by, note string
 
 // correct books what is named and what explains itself, and returns what is booked and what is left.
 func correct(ctx context.Context, b *Books, by, note string, named ...delivery.OrderID) ([]Correction, []Unexplained, error) {
-	var byName Corrected
+	var byName Outcome
 	if len(named) > 0 {
 		var err error
 		byName, err = b.Book(ctx, by, note, named)
@@ -98,7 +98,7 @@ func correct(ctx context.Context, b *Books, by, note string, named ...delivery.O
 		}
 	}
 	result, err := b.Correct(ctx, func(string) {})
-	return append(byName.Booked, result.Booked...), result.Left, err
+	return append(byName.Booked, result.Booked...), result.Waiting, err
 }
 
 // reportLate stores a late delivery, which a courier has reported.

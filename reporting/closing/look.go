@@ -2,13 +2,9 @@ package closing
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 )
 
@@ -17,38 +13,17 @@ const (
 	// the clocks of a cluster's servers differ.
 	storedWithin = 10 * time.Minute
 
-	// maxLeft bounds the orders that wait for a person and are remembered. While there are more, every look
+	// maxWaiting bounds the orders that wait for a person and are remembered. While there are more, every look
 	// reads everything.
-	maxLeft = 10_000
+	maxWaiting = 10_000
 )
 
-// lookState is how far closed months have been compared with the table orders. It is kept in Redis, so that
-// a look need only read what was stored since.
-type lookState struct {
-	// Until is a time of ClickHouse's clock. Rows that were stored more than storedWithin before it were
-	// compared. Zero: none were, so the next look compares everything.
-	Until time.Time `json:"until,omitzero"`
-
-	// Left are the orders that waited for a person.
-	Left []archive.Place `json:"left,omitempty"`
-}
-
-// replace takes compared out of Left, and puts left there. An order is in Left once.
-func (k *lookState) replace(compared, left []archive.Place) {
-	isReplaced := map[archive.Place]bool{}
-	for _, p := range slices.Concat(compared, left) {
-		isReplaced[p] = true
-	}
-	k.Left = slices.DeleteFunc(k.Left, func(p archive.Place) bool { return isReplaced[p] })
-	k.Left = append(k.Left, left...)
-}
-
-// placesOf returns where orders that are left are, each once.
-func placesOf(left []Unexplained) []archive.Place {
+// placesOf returns where orders that wait for a person are, each once.
+func placesOf(waiting []Unexplained) []archive.Place {
 	var places []archive.Place
 	seen := map[archive.Place]bool{}
-	for i := range left {
-		place := left[i].Place
+	for i := range waiting {
+		place := waiting[i].Place
 		if !seen[place] {
 			places = append(places, place)
 		}
@@ -57,70 +32,30 @@ func placesOf(left []Unexplained) []archive.Place {
 	return places
 }
 
-// lastLook returns what was stored last, as text too, for updateLook.
-func (b *Books) lastLook(ctx context.Context) (stored string, last *lookState, err error) {
-	last = &lookState{}
-	stored, err = b.ledger.Books.Looked(ctx)
-	if err != nil || stored == "" {
-		return stored, last, err
-	}
-	if err := json.Unmarshal([]byte(stored), last); err != nil {
-		return stored, last, fmt.Errorf("how far closed months were compared: %w", err)
-	}
-	for i := range last.Left {
-		last.Left[i].Day = archive.BusinessDay(last.Left[i].Day) // equal to what ClickHouse returns
-	}
-	return stored, last, nil
-}
-
-// maxLookAttempts bounds how often updateLook tries while other processes do the same.
-const maxLookAttempts = 5
-
-// updateLook changes what is stored.
-func (b *Books) updateLook(ctx context.Context, change func(k *lookState)) error {
-	for range maxLookAttempts {
-		stored, k, err := b.lastLook(ctx)
-		if err != nil {
-			return err
-		}
-		change(k)
-		text, err := json.Marshal(k)
-		if err != nil {
-			return fmt.Errorf("how far closed months were compared: %w", err)
-		}
-
-		err = b.ledger.Books.SetLooked(ctx, stored, string(text))
-		if !errors.Is(err, ledger.ErrConflict) {
-			return err
-		}
-	}
-	return fmt.Errorf("how far closed months were compared: %w", ledger.ErrConflict)
-}
-
-// correctParts corrects the parts that partsOf returns, in which everything is that can have changed since
-// the last look, and notes how far that went.
-func (b *Books) correctParts(ctx context.Context, partsOf func(context.Context, *Log, *lookState) ([]archive.Part, error), progress func(string)) (Corrected, error) {
+// look corrects what can have changed since the last look, or everything, and notes how far that went.
+func (b *Books) look(ctx context.Context, atEverything bool, progress func(string)) (Outcome, error) {
 	l, err := b.Read(ctx)
 	if err != nil || l.Last == nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
 	if err := l.requireSettled(); err != nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
-	_, before, err := b.lastLook(ctx)
+	_, before, err := b.readReview(ctx)
 	if err != nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
 	began, err := b.archive.Now(ctx)
 	if err != nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
-	if before.Until.After(began) { // a clock was ahead: nothing tells what was stored since
-		before.Until = time.Time{}
+	wasClockAhead := before.ComparedUntil.After(began) // nothing tells what was stored since
+	if atEverything || wasClockAhead {
+		before.ComparedUntil = time.Time{}
 	}
-	parts, err := partsOf(ctx, l, before)
+	parts, err := b.changedParts(ctx, l, before)
 	if err != nil {
-		return Corrected{}, err
+		return Outcome{}, err
 	}
 
 	c := newCorrector(b)
@@ -131,42 +66,42 @@ func (b *Books) correctParts(ctx context.Context, partsOf func(context.Context, 
 		}
 	}
 
-	left := placesOf(c.result.Left)
-	isCutOff := c.isCutOff || len(left) > maxLeft
-	return c.result, b.updateLook(ctx, func(k *lookState) {
-		k.replace(before.Left, left[:min(len(left), maxLeft)])
-		k.Until = began
+	waiting := placesOf(c.result.Waiting)
+	isCutOff := c.isCutOff || len(waiting) > maxWaiting
+	return c.result, b.updateReview(ctx, func(r *review) {
+		r.replaceWaiting(before.Waiting, waiting[:min(len(waiting), maxWaiting)])
+		r.ComparedUntil = began
 		if isCutOff {
-			k.Until = time.Time{}
+			r.ComparedUntil = time.Time{}
 		}
 	})
 }
 
 // CorrectMonth is Correct for one closed month.
-func (b *Books) CorrectMonth(ctx context.Context, m Month) (Corrected, error) {
+func (b *Books) CorrectMonth(ctx context.Context, m Month) (Outcome, error) {
 	c := newCorrector(b)
 	if err := c.correct(ctx, archive.MonthPart(m.Time, time.Time{})); err != nil {
 		return c.result, err
 	}
-	left := placesOf(c.result.Left)
-	return c.result, b.updateLook(ctx, func(k *lookState) {
-		inMonth := slices.DeleteFunc(slices.Clone(k.Left), func(p archive.Place) bool { return MonthOf(p.Day) != m })
-		k.replace(inMonth, left)
-		if c.isCutOff || len(k.Left) > maxLeft {
-			k.Left = k.Left[:min(len(k.Left), maxLeft)]
-			k.Until = time.Time{}
+	waiting := placesOf(c.result.Waiting)
+	return c.result, b.updateReview(ctx, func(r *review) {
+		inMonth := slices.DeleteFunc(slices.Clone(r.Waiting), func(p archive.Place) bool { return MonthOf(p.Day) != m })
+		r.replaceWaiting(inMonth, waiting)
+		if c.isCutOff || len(r.Waiting) > maxWaiting {
+			r.Waiting = r.Waiting[:min(len(r.Waiting), maxWaiting)]
+			r.ComparedUntil = time.Time{}
 		}
 	})
 }
 
 // changedParts returns the orders of closed months that can differ: those that waited for a person at the
 // last look, and those of which something was stored since. Without a last look it is everything.
-func (b *Books) changedParts(ctx context.Context, l *Log, before *lookState) ([]archive.Part, error) {
-	if before.Until.IsZero() {
-		return b.allParts(ctx, l, before)
+func (b *Books) changedParts(ctx context.Context, l *Log, before *review) ([]archive.Part, error) {
+	if before.ComparedUntil.IsZero() {
+		return b.allParts(ctx, l)
 	}
 
-	since := before.Until.Add(-storedWithin)
+	since := before.ComparedUntil.Add(-storedWithin)
 	months, err := b.archive.MonthsStoredSince(ctx, since, l.Last.Month.Next().Time)
 	if err != nil {
 		return nil, err
@@ -175,14 +110,14 @@ func (b *Books) changedParts(ctx context.Context, l *Log, before *lookState) ([]
 	for _, month := range months {
 		parts = append(parts, archive.MonthPart(month, since))
 	}
-	for places := range slices.Chunk(before.Left, archive.MaxPlaces) {
+	for places := range slices.Chunk(before.Waiting, archive.MaxPlaces) {
 		parts = append(parts, archive.PlacesPart(places))
 	}
 	return parts, nil
 }
 
 // allParts returns every closed month.
-func (b *Books) allParts(ctx context.Context, l *Log, _ *lookState) ([]archive.Part, error) {
+func (b *Books) allParts(ctx context.Context, l *Log) ([]archive.Part, error) {
 	months, err := b.closedMonths(ctx, l)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-func (e *env) correctChanged() Corrected {
+func (e *env) correctChanged() Outcome {
 	e.T.Helper()
 	result, err := e.books.CorrectChanged(e.T.Context())
 	testenv.Must(e.T, err)
@@ -18,11 +18,11 @@ func (e *env) correctChanged() Corrected {
 }
 
 // unbooked is what the page shows.
-func (e *env) unbooked() Corrected {
+func (e *env) unbooked() (explained int, waiting []Unexplained) {
 	e.T.Helper()
-	result, err := e.books.Unbooked(e.T.Context())
+	explained, waiting, err := e.books.Unbooked(e.T.Context())
 	testenv.Must(e.T, err)
-	return result
+	return explained, waiting
 }
 
 // The nightly look reads what was stored since the last one, and remembers what waits for a person.
@@ -34,43 +34,43 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	removed := e.order(at, delivery.Delivered, 300)
 	e.store(changed, failed, removed)
 	e.close(october)
-	if found := e.correctChanged(); len(found.Booked)+len(found.Left) > 0 {
+	if found := e.correctChanged(); len(found.Booked)+len(found.Waiting) > 0 {
 		t.Fatalf("nothing has changed: %+v", found)
 	}
 
 	changed.Collection.Minor++
 	e.store(changed)
 	e.reportLate(&failed, failed.EndedAt.Add(time.Hour))
-	if found := e.unbooked(); found.Explained != 1 || len(found.Left) != 1 {
-		t.Errorf("to be booked: %+v", found)
+	if explained, waiting := e.unbooked(); explained != 1 || len(waiting) != 1 {
+		t.Errorf("%d are to be booked, and wait for a person: %+v", explained, waiting)
 	}
 	found := e.correctChanged()
-	if len(found.Booked) != 1 || found.Booked[0].Cause != CauseLate || len(found.Left) != 1 || found.Left[0].Order != changed.ID {
+	if len(found.Booked) != 1 || found.Booked[0].Cause != CauseLate || len(found.Waiting) != 1 || found.Waiting[0].Order != changed.ID {
 		t.Errorf("a night later: %+v", found)
 	}
 
 	// Whatever was stored long ago waits until a person decides.
-	testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(time.Hour) }))
-	if found := e.unbooked(); len(found.Left) != 1 {
-		t.Errorf("what waits is forgotten: %+v", found)
+	testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = r.ComparedUntil.Add(time.Hour) }))
+	if _, waiting := e.unbooked(); len(waiting) != 1 {
+		t.Errorf("what waits is forgotten: %+v", waiting)
 	}
 	booked, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{changed.ID})
 	testenv.Must(t, err)
-	if len(booked.Booked) != 1 || len(e.unbooked().Left) != 0 {
-		t.Errorf("booked by a person: %+v, left %+v", booked, e.unbooked())
+	if _, waiting := e.unbooked(); len(booked.Booked) != 1 || len(waiting) != 0 {
+		t.Errorf("booked by a person: %+v, left %+v", booked, waiting)
 	}
 
-	testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(-time.Hour) }))
+	testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = r.ComparedUntil.Add(-time.Hour) }))
 
 	// A row that was removed was not stored: comparing the whole month finds it.
 	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".orders WHERE order_id = '"+removed.ID.String()+"' SETTINGS lightweight_deletes_sync = 2")
-	if found := e.correctChanged(); len(found.Left) > 0 {
+	if found := e.correctChanged(); len(found.Waiting) > 0 {
 		t.Errorf("it was found in what was stored: %+v", found)
 	}
 	whole, err := e.books.CorrectMonth(t.Context(), october)
 	testenv.Must(t, err)
-	if len(whole.Left) != 1 || whole.Left[0].Order != removed.ID || len(e.unbooked().Left) != 1 {
-		t.Errorf("the whole month: %+v", whole)
+	if _, waiting := e.unbooked(); len(whole.Waiting) != 1 || whole.Waiting[0].Order != removed.ID || len(waiting) != 1 {
+		t.Errorf("the whole month: %+v, left %+v", whole, waiting)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 			o.Collection.Minor++
 			e.store(o)
 			e.books.step = func(string) {}
-			testenv.Must(t, e.books.updateLook(t.Context(), func(k *lookState) { k.Until = k.Until.Add(time.Hour) })) // as if a look had ended just now
+			testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = r.ComparedUntil.Add(time.Hour) })) // as if a look had ended just now
 		}
 	}
 	e.clock = november.Next().Add(Grace + time.Hour)
@@ -97,7 +97,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 
 	found := e.correctChanged()
 
-	if len(found.Left) != 1 || found.Left[0].Order != o.ID {
+	if len(found.Waiting) != 1 || found.Waiting[0].Order != o.ID {
 		t.Errorf("%+v", found)
 	}
 }
@@ -119,12 +119,12 @@ func TestCorrect_WhatRedisCannotConfirmWaitsForAPerson(t *testing.T) {
 	e.store(confirmed)
 	found := e.correctChanged()
 
-	if len(found.Booked) != 0 || len(found.Left) != 2 {
+	if len(found.Booked) != 0 || len(found.Waiting) != 2 {
 		t.Errorf("%+v", found)
 	}
 	booked, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{failed.ID, confirmed.ID})
 	testenv.Must(t, err)
-	if len(booked.Booked) != 2 || len(booked.Left) != 0 {
+	if len(booked.Booked) != 2 || len(booked.Waiting) != 0 {
 		t.Errorf("booked by a person: %+v", booked)
 	}
 }

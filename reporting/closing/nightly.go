@@ -41,14 +41,14 @@ func (n *nightly) run(ctx context.Context) {
 	month, verifyErr := n.verify(ctx)
 	var monthErr error
 	if !month.IsZero() {
-		var inMonth Corrected
+		var inMonth Outcome
 		inMonth, monthErr = n.books.CorrectMonth(ctx, month)
 		n.note(ctx, inMonth, monthErr)
 	}
 
-	_, last, err := n.books.lastLook(ctx)
+	_, r, err := n.books.readReview(ctx)
 	if err == nil {
-		n.unexplained.Set(float64(len(last.Left)))
+		n.unexplained.Set(float64(len(r.Waiting)))
 	}
 	if errors.Join(changedErr, againErr, verifyErr, monthErr, err) == nil {
 		n.completed.SetToCurrentTime()
@@ -56,14 +56,14 @@ func (n *nightly) run(ctx context.Context) {
 }
 
 // note logs what was booked and what was not.
-func (n *nightly) note(ctx context.Context, result Corrected, err error) {
+func (n *nightly) note(ctx context.Context, result Outcome, err error) {
 	log := n.books.log
 	n.corrections.Add(float64(len(result.Booked)))
 	for i := range result.Booked {
 		log.Info("a correction of a closed month was booked", "correction", result.Booked[i].String())
 	}
-	for i := range result.Left {
-		log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Left[i].String())
+	for i := range result.Waiting {
+		log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Waiting[i].String())
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Error("closed months could not be compared", "error", err)

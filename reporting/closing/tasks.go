@@ -70,12 +70,22 @@ type Tasks struct {
 	queue chan *startedTask
 }
 
+// startedTask is a decision that is being carried out. How far it has got is written to Redis. A write that fails
+// is logged, and the task goes on.
 type startedTask struct {
-	task     Task
+	books    *Books
 	decision Decision
 	who      Person
-	err      error
-	ended    chan struct{} // closed once task and err are final
+
+	// before is the ID of the task in whose place this one is written; empty: there was none.
+	before string
+
+	mu   sync.Mutex
+	task Task
+
+	// ended is closed once task and err are final.
+	ended chan struct{}
+	err   error
 }
 
 // NewTasks returns the tasks of books. Nothing is carried out before Run.
@@ -99,11 +109,8 @@ func (t *Tasks) Run(ctx context.Context) {
 // carried out. After an error a task that has not ended never began.
 func (t *Tasks) Start(ctx context.Context, who Person, d Decision) (Task, error) {
 	now := t.books.ledger.Now()
-	started := &startedTask{
-		task:     Task{ID: rand.Text(), Kind: d.Kind, Month: d.Month, By: d.By, Began: now, Seen: now},
-		decision: d, who: who, ended: make(chan struct{}),
-	}
-	inProgress := started.task
+	inProgress := Task{ID: rand.Text(), Kind: d.Kind, Month: d.Month, By: d.By, Began: now, Seen: now}
+	started := &startedTask{books: t.books, decision: d, who: who, task: inProgress, ended: make(chan struct{})}
 	select {
 	case t.queue <- started:
 	case <-ctx.Done():
@@ -150,12 +157,12 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 		if err != nil {
 			return err
 		}
-		reported := &progressReport{tasks: t, before: taskID(before), task: s.task}
-		stop := reported.keepAlive(ctx)
-		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { reported.step(ctx, step) })
+		s.before = taskID(before)
+		stop := s.keepAlive(ctx)
+		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { s.step(ctx, step) })
 		stop()
 
-		s.task = reported.end(context.WithoutCancel(ctx), outcome, err)
+		s.end(context.WithoutCancel(ctx), outcome, err)
 		return err
 	})
 	if errors.Is(s.err, ledger.ErrBusy) {
@@ -164,15 +171,6 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 	if s.err != nil && !IsRefusal(s.err) {
 		t.books.log.Error("a decision about the books failed", "kind", s.decision.Kind, "by", s.decision.By, "error", s.err)
 	}
-}
-
-// progressReport writes how far a task has got to Redis. A write that fails is logged, and the task goes on.
-type progressReport struct {
-	tasks  *Tasks
-	before string // the ID of the task before, which this one takes the place of; empty: there was none
-
-	mu   sync.Mutex
-	task Task
 }
 
 // taskID returns the ID in the text of a task; empty: it is none.
@@ -189,14 +187,14 @@ func taskID(text string) string {
 var errLaterTask = errors.New("a later task is noted already")
 
 // keepAlive renews Task.Seen every taskSeenEvery until stop is called, which waits for the last write.
-func (r *progressReport) keepAlive(ctx context.Context) (stop func()) {
+func (s *startedTask) keepAlive(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
 		ticks := time.NewTicker(taskSeenEvery)
 		defer ticks.Stop()
 		for {
-			r.change(ctx, func(*Task) {})
+			s.change(ctx, func(*Task) {})
 			select {
 			case <-ctx.Done():
 				return
@@ -210,14 +208,14 @@ func (r *progressReport) keepAlive(ctx context.Context) (stop func()) {
 	}
 }
 
-func (r *progressReport) step(ctx context.Context, step string) {
-	r.change(ctx, func(t *Task) { t.Step = step })
+func (s *startedTask) step(ctx context.Context, step string) {
+	s.change(ctx, func(t *Task) { t.Step = step })
 }
 
-// end says how the task ended, and returns it.
-func (r *progressReport) end(ctx context.Context, outcome Outcome, err error) Task {
-	return r.change(ctx, func(t *Task) {
-		t.Ended = r.tasks.books.ledger.Now()
+// end says how the task ended.
+func (s *startedTask) end(ctx context.Context, outcome Outcome, err error) {
+	s.change(ctx, func(t *Task) {
+		t.Ended = s.books.ledger.Now()
 		switch {
 		case err == nil:
 		case IsRefusal(err):
@@ -231,13 +229,12 @@ func (r *progressReport) end(ctx context.Context, outcome Outcome, err error) Ta
 			t.Sequence, t.Seal = outcome.Entry.Sequence, outcome.Entry.Seal
 		}
 
-		corrected := &outcome.Corrected
-		t.Booked, t.Left = len(corrected.Booked), len(corrected.Left)
-		for i := range corrected.Booked {
-			t.addLine("booked: " + corrected.Booked[i].String())
+		t.Booked, t.Left = len(outcome.Booked), len(outcome.Waiting)
+		for i := range outcome.Booked {
+			t.addLine("booked: " + outcome.Booked[i].String())
 		}
-		for i := range corrected.Left {
-			t.addLine("not booked: " + corrected.Left[i].String())
+		for i := range outcome.Waiting {
+			t.addLine("not booked: " + outcome.Waiting[i].String())
 		}
 	})
 }
@@ -248,22 +245,21 @@ func (t *Task) addLine(line string) {
 	}
 }
 
-func (r *progressReport) change(ctx context.Context, apply func(*Task)) Task {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	apply(&r.task)
-	r.task.Seen = r.tasks.books.ledger.Now()
+func (s *startedTask) change(ctx context.Context, apply func(*Task)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	apply(&s.task)
+	s.task.Seen = s.books.ledger.Now()
 
-	if err := r.write(ctx); err != nil && ctx.Err() == nil {
-		r.tasks.books.log.Warn("the progress of the books cannot be noted", "error", err)
+	if err := s.write(ctx); err != nil && ctx.Err() == nil {
+		s.books.log.Warn("the progress of the books cannot be noted", "error", err)
 	}
-	return r.task
 }
 
 // write replaces what is noted of this task, or of the one before. What a later one has noted stays.
-func (r *progressReport) write(ctx context.Context) error {
-	books := r.tasks.books.ledger.Books
-	text, err := json.Marshal(&r.task)
+func (s *startedTask) write(ctx context.Context) error {
+	books := s.books.ledger.Books
+	text, err := json.Marshal(&s.task)
 	if err != nil {
 		return err
 	}
@@ -272,7 +268,7 @@ func (r *progressReport) write(ctx context.Context) error {
 		return err
 	}
 	id := taskID(noted)
-	isLater := id != r.task.ID && id != r.before
+	isLater := id != s.task.ID && id != s.before
 	if isLater {
 		return errLaterTask
 	}

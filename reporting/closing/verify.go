@@ -216,7 +216,7 @@ const pendingPerMonth = 20
 // pending adds to v.Pending the orders whose row in the table orders is not what was booked, at most
 // pendingPerMonth of each month. Beside a batch that was changed it says which.
 func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(string)) error {
-	parts, err := b.allParts(ctx, l, nil)
+	parts, err := b.allParts(ctx, l)
 	if err != nil {
 		return err
 	}

@@ -2,39 +2,15 @@ package closing
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
 )
-
-// verification is when a closed month was last verified, and how many findings there were.
-type verification struct {
-	At       time.Time `json:"at"`
-	Findings int       `json:"findings"`
-}
-
-// verifications are kept in Redis, by month, so that the rotation goes on after a restart, and in
-// whichever process does the nightly work.
-type verifications map[string]verification
-
-func (b *Books) readVerifications(ctx context.Context) (stored string, all verifications, err error) {
-	stored, err = b.ledger.Books.Verified(ctx)
-	if err != nil || stored == "" {
-		return stored, verifications{}, err
-	}
-	if err := json.Unmarshal([]byte(stored), &all); err != nil {
-		return stored, nil, fmt.Errorf("when months were verified: %w", err)
-	}
-	return stored, all, nil
-}
 
 // VerifyInTurn verifies the closed month whose last verification is the oldest, and notes what was
 // found. The zero Month: none is closed. Of a month before the first closing, what was booked later is verified.
@@ -47,12 +23,12 @@ func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 	if err != nil {
 		return Month{}, nil, err
 	}
-	_, all, err := b.readVerifications(ctx)
+	_, r, err := b.readReview(ctx)
 	if err != nil || len(months) == 0 {
 		return Month{}, nil, err
 	}
 
-	month := nextToVerify(months, all, b.now())
+	month := nextToVerify(months, r.Verified, b.now())
 	findings, err := b.verifyAndNote(ctx, l, month)
 	return month, findings, err
 }
@@ -64,12 +40,12 @@ func (b *Books) VerifyFindings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, all, err := b.readVerifications(ctx)
+	_, r, err := b.readReview(ctx)
 	if err != nil {
 		return err
 	}
 
-	for name, last := range all {
+	for name, last := range r.Verified {
 		if last.Findings == 0 {
 			continue
 		}
@@ -84,33 +60,15 @@ func (b *Books) VerifyFindings(ctx context.Context) error {
 	return nil
 }
 
-// maxNoteAttempts bounds how often verifyAndNote tries to note a verification while other processes do the same.
-const maxNoteAttempts = 5
-
-// verifyAndNote verifies a month, and notes in Redis what was found.
+// verifyAndNote verifies a month, and notes what was found.
 func (b *Books) verifyAndNote(ctx context.Context, l *Log, month Month) ([]string, error) {
 	v := &Verified{}
 	if err := b.verifyMonth(ctx, v, l, month); err != nil {
 		return nil, err
 	}
-
-	for range maxNoteAttempts {
-		stored, all, err := b.readVerifications(ctx)
-		if err != nil {
-			return v.Findings, err
-		}
-		all[month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
-		text, err := json.Marshal(all)
-		if err != nil {
-			return v.Findings, fmt.Errorf("when months were verified: %w", err)
-		}
-
-		err = b.ledger.Books.SetVerified(ctx, stored, string(text))
-		if !errors.Is(err, ledger.ErrConflict) {
-			return v.Findings, err
-		}
-	}
-	return v.Findings, nil // other processes verify months all the time: this one comes again
+	return v.Findings, b.updateReview(ctx, func(r *review) {
+		r.Verified[month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
+	})
 }
 
 // verifyMonth verifies what was booked of a month, and the reports that were closed.
@@ -147,7 +105,7 @@ func (l *Log) entriesOf(m Month) []*Entry {
 
 // nextToVerify returns the month that was verified longest ago. There must be one. A verification in the
 // future was noted while a clock was wrong, and counts as none.
-func nextToVerify(months []Month, all verifications, now time.Time) Month {
+func nextToVerify(months []Month, all map[string]verification, now time.Time) Month {
 	verifiedAt := func(m Month) time.Time {
 		at := all[m.String()].At
 		if at.After(now) {
@@ -194,11 +152,11 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		}
 		readable.Set(1)
 
-		_, all, err := b.readVerifications(ctx)
+		_, r, err := b.readReview(ctx)
 		if err != nil {
 			return err
 		}
-		found, oldest := summarize(l, all, b.now())
+		found, oldest := summarize(l, r.Verified, b.now())
 		findings.Set(float64(found))
 		verified.Set(oldest)
 		return nil
@@ -207,7 +165,7 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 
 // summarize returns the findings of all months, and when the closed one was verified whose last
 // verification is the oldest, in seconds since 1970.
-func summarize(l *Log, all verifications, now time.Time) (findings int, oldest float64) {
+func summarize(l *Log, all map[string]verification, now time.Time) (findings int, oldest float64) {
 	var months []Month
 	for i := range l.Entries {
 		if l.Entries[i].Kind == KindClose {

@@ -46,17 +46,17 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	if verified != "2025-11" || len(findings) == 0 || !strings.Contains(strings.Join(findings, "\n"), "the sums of 2025-11-01") {
 		t.Errorf("%s: %q", verified, findings)
 	}
-	_, all, err := e.books.readVerifications(t.Context())
+	_, r, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), all, e.clock); found != len(findings) {
+	if found, _ := summarize(e.log(), r.Verified, e.clock); found != len(findings) {
 		t.Errorf("%d findings are shown, want %d", found, len(findings))
 	}
 
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_days UPDATE cash_expected = cash_expected + 100 WHERE day = '2025-11-01' SETTINGS mutations_sync = 2")
 	testenv.Must(t, e.books.VerifyFindings(t.Context()))
-	_, all, err = e.books.readVerifications(t.Context())
+	_, r, err = e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), all, e.clock); found != 0 {
+	if found, _ := summarize(e.log(), r.Verified, e.clock); found != 0 {
 		t.Errorf("%d findings are shown after a repair", found)
 	}
 }

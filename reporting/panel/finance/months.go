@@ -382,8 +382,8 @@ func (p *Pages) showUnbooked(w http.ResponseWriter, r *http.Request, refused err
 		More      bool
 	}{booksView: newBooksView(r, monthsPath)}
 	err := p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
-		found, err := p.books.Unbooked(ctx)
-		v.Explained, v.Left = found.Explained, found.Left
+		var err error
+		v.Explained, v.Left, err = p.books.Unbooked(ctx)
 		return err
 	})
 	v.More, v.Left = len(v.Left) > rowsShown, v.Left[:min(len(v.Left), rowsShown)]

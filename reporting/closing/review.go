@@ -1,0 +1,90 @@
+package closing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/reporting/archive"
+)
+
+// review is what the nightly work knows of closed months. It is kept in Redis, so that the work goes on where it
+// ended, in whichever process does it.
+type review struct {
+	// ComparedUntil is a time of ClickHouse's clock: rows that were stored more than storedWithin before it were
+	// compared with the table orders. Zero: none were, so the next look compares everything.
+	ComparedUntil time.Time `json:"comparedUntil,omitzero"`
+
+	// Waiting are the orders that wait for a person.
+	Waiting []archive.Place `json:"waiting,omitempty"`
+
+	// Verified has the last verification of each month, by its name, such as 2026-10.
+	Verified map[string]verification `json:"verified,omitempty"`
+}
+
+// verification is when a closed month was last verified, and how many findings there were.
+type verification struct {
+	At       time.Time `json:"at"`
+	Findings int       `json:"findings"`
+}
+
+// replaceWaiting takes compared out of Waiting, and puts waiting there. An order is in Waiting once.
+func (r *review) replaceWaiting(compared, waiting []archive.Place) {
+	isReplaced := map[archive.Place]bool{}
+	for _, p := range slices.Concat(compared, waiting) {
+		isReplaced[p] = true
+	}
+	r.Waiting = slices.DeleteFunc(r.Waiting, func(p archive.Place) bool { return isReplaced[p] })
+	r.Waiting = append(r.Waiting, waiting...)
+}
+
+// readReview returns what was stored last, as text too, for updateReview.
+func (b *Books) readReview(ctx context.Context) (stored string, r *review, err error) {
+	r = &review{}
+	stored, err = b.ledger.Books.Review(ctx)
+	if err != nil {
+		return stored, r, err
+	}
+	if stored != "" {
+		err = json.Unmarshal([]byte(stored), r)
+	}
+	if err != nil {
+		return stored, r, fmt.Errorf("the review of closed months: %w", err)
+	}
+
+	for i := range r.Waiting {
+		r.Waiting[i].Day = archive.BusinessDay(r.Waiting[i].Day) // equal to what ClickHouse returns
+	}
+	if r.Verified == nil {
+		r.Verified = map[string]verification{}
+	}
+	return stored, r, nil
+}
+
+// maxReviewAttempts bounds how often updateReview tries while other processes do the same.
+const maxReviewAttempts = 5
+
+// updateReview changes what is stored.
+func (b *Books) updateReview(ctx context.Context, change func(r *review)) error {
+	for range maxReviewAttempts {
+		stored, r, err := b.readReview(ctx)
+		if err != nil {
+			return err
+		}
+		change(r)
+		text, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("the review of closed months: %w", err)
+		}
+
+		err = b.ledger.Books.SetReview(ctx, stored, string(text))
+		if !errors.Is(err, ledger.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("the review of closed months: %w", ledger.ErrConflict)
+}
