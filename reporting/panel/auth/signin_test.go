@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +115,22 @@ func TestSignIn_HashesForAnUnknownUser(t *testing.T) {
 		if _, err := checks.fits(t.Context(), &attempt{}, nil, "wrong"); err == nil {
 			t.Error("nothing is hashed for an unknown user")
 		}
+	}
+}
+
+// It is not parallel, because the memory of all tests is measured.
+func TestSignIn_GivesItsMemoryBack(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+
+	checks, err := newPasswordChecks(1, mustUsers("ayse:finance:"+goodHash))
+	must(t, err)
+	_, err = checks.fits(t.Context(), &attempt{}, nil, "wrong")
+	must(t, err)
+
+	runtime.ReadMemStats(&after)
+	if after.HeapAlloc > before.HeapAlloc+32<<20 {
+		t.Errorf("%d MB before a password is checked, %d MB after it", before.HeapAlloc>>20, after.HeapAlloc>>20)
 	}
 }
 
