@@ -23,14 +23,15 @@ type panelClient struct {
 	address string // https://panel.example, without a slash at its end
 	http    *http.Client
 	cookies []*http.Cookie
-	csrf    string // sent with each form: it proves that the person means it; empty until fetchToken
+	csrf    string // sent with each form: it proves that the person means it
+	held    string // finance.BooksView.Held, when the person signed in
 }
 
 const (
-	panelTimeout     = 3 * time.Minute // for one answer: a month's checklist is calculated in it
+	panelTimeout     = time.Minute // for one answer; a password waits for its turn for up to 50 s
 	taskPollInterval = time.Second
 	taskSilence      = 40 * time.Second // after which the panel's process counts as dead
-	maxAnswerBytes   = 64 << 20
+	maxAnswerBytes   = 1 << 20
 )
 
 // address returns the URL at which people reach the panel: the setting panel.url, or the listener on this
@@ -51,7 +52,7 @@ func (s *panelSettings) address() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// signIn signs a user in.
+// signIn signs a user in, and reads what decisions are sent with.
 func signIn(ctx context.Context, address, user, password string) (*panelClient, error) {
 	c := &panelClient{address: address, http: &http.Client{
 		Timeout:       panelTimeout,
@@ -73,6 +74,12 @@ func signIn(ctx context.Context, address, user, password string) (*panelClient, 
 		return nil, fmt.Errorf("%s answered %s: is it the panel (panel.url in reporting.yaml)?", c.address, resp.Status)
 	}
 	c.cookies = resp.Cookies()
+
+	var books finance.BooksView
+	if err := c.get(ctx, finance.BooksPath, &books); err != nil {
+		return nil, err
+	}
+	c.csrf, c.held = books.CSRF, books.Held
 	return c, nil
 }
 
@@ -98,7 +105,7 @@ func (c *panelClient) get(ctx context.Context, path string, data any) error {
 	return c.readAnswer(resp, data)
 }
 
-// post sends a form, and reads the data of the answer. It needs the token of fetchToken.
+// post sends a form, and reads the data of the answer.
 func (c *panelClient) post(ctx context.Context, path string, form url.Values, data any) error {
 	resp, err := c.postForm(ctx, path, form)
 	if err != nil {
@@ -170,28 +177,6 @@ func answerError(message string, data json.RawMessage) error {
 		message += " (request " + details.RequestID + ")"
 	}
 	return errors.New(message)
-}
-
-// fetchToken fetches the token without which the panel refuses every form: decisions, and the end of the
-// session.
-func (c *panelClient) fetchToken(ctx context.Context) error {
-	_, err := c.fetchMonth(ctx, "")
-	return err
-}
-
-// fetchMonth returns the overview of a month ("2026-10"; empty: the one that is held or comes next). The token
-// of fetchToken comes with it.
-func (c *panelClient) fetchMonth(ctx context.Context, month string) (*finance.BooksView, error) {
-	path := finance.BooksPath
-	if month != "" {
-		path += "?" + url.Values{"month": {month}}.Encode()
-	}
-	overview := &finance.BooksView{}
-	if err := c.get(ctx, path, overview); err != nil {
-		return nil, err
-	}
-	c.csrf = overview.CSRF
-	return overview, nil
 }
 
 // decide sends a decision, and waits until it is carried out. When ctx ends it returns an error, and the

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ func (p *person) addFlags(c *cobra.Command, why string) {
 	}
 }
 
-// atPanel signs in to the panel, does the work, and signs out. The work fetches the token that signing out needs.
+// atPanel signs in to the panel, does the work, and signs out.
 func (p *person) atPanel(c *cobra.Command, work func(ctx context.Context, panel *panelClient) error) error {
 	var settings settings
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
@@ -67,11 +66,7 @@ func newMonthDecisionCommand(kind string) *cobra.Command {
 			return err
 		}
 		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
-			month, err := panel.fetchMonth(ctx, m.String())
-			if err != nil {
-				return err
-			}
-			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: cmp.Or(month.Held, closing.NoHold)}
+			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: panel.held}
 			task, err := panel.decide(ctx, d, progressTo(c))
 			if err != nil {
 				return err
@@ -91,9 +86,6 @@ func newBooksDecisionCommand(kind string) *cobra.Command {
 	var p person
 	c := newSettingsCommand(kind, func(c *cobra.Command) error {
 		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
-			if err := panel.fetchToken(ctx); err != nil {
-				return err
-			}
 			task, err := panel.decide(ctx, closing.Decision{Kind: kind, Note: p.note}, progressTo(c))
 			if err != nil {
 				return err
@@ -206,9 +198,6 @@ func newMonthCorrectCommand() *cobra.Command {
 
 // correctOrders has the panel book orders in the name of the person who is signed in.
 func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d closing.Decision) error {
-	if err := panel.fetchToken(ctx); err != nil {
-		return err
-	}
 	task, err := panel.decide(ctx, d, progressTo(c))
 	if err != nil {
 		return err

@@ -28,10 +28,12 @@ func DecisionPath(d closing.Decision) string {
 	return BooksPath + "/months/" + d.Month.String() + "/" + d.Kind
 }
 
-// BooksView is the data of the answer to GET /books?month=2026-10.
+// BooksView is the data of the answer to GET /books. It takes one reading of the log.
 type BooksView struct {
-	*closing.Overview
 	CSRF string `json:"csrf"`
+
+	// Held is the seal of the hold of the month that is held; closing.NoHold: none is.
+	Held string `json:"held"`
 }
 
 // apiRoutes adds what programs call for people: reading for finance, deciding for closers.
@@ -47,24 +49,14 @@ func (p *Pages) apiRoutes(mux *http.ServeMux) {
 }
 
 func (p *Pages) answerBooks(w http.ResponseWriter, r *http.Request) error {
-	var month closing.Month
-	var err error
-	asked := r.URL.Query().Get("month")
-	if asked != "" {
-		month, err = closing.ParseMonth(asked)
-	}
-	if err != nil {
-		return layout.Invalid("Nothing was read.", delivery.FieldError{Field: "month", Message: "is written as 2026-10"})
-	}
-
-	v := BooksView{CSRF: auth.IdentityOf(r.Context()).CSRF}
-	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
-		var err error
-		v.Overview, err = p.books.Overview(ctx, month)
-		return err
-	})
+	l, err := p.books.Read(r.Context())
 	if err != nil {
 		return refusalOf(err)
+	}
+
+	v := BooksView{CSRF: auth.IdentityOf(r.Context()).CSRF, Held: closing.NoHold}
+	if l.Held != nil {
+		v.Held = l.Held.Seal
 	}
 	return writeData(w, http.StatusOK, v)
 }

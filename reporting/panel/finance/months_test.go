@@ -406,6 +406,23 @@ func TestMonths_SayThatClickHouseOrRedisIsUnavailable(t *testing.T) {
 	}
 }
 
+// What a decision is sent with is read at once, however many people read months.
+func TestBooks_AreReadBesideChecklists(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.octoberOrders(3)
+	cem := e.browser("cem")
+	token := fill(cem, monthsPath, "/logout").Get("csrf")
+	must(t, e.pages.digesting.Acquire(t.Context(), digestsAtOnce))
+
+	cem.Get(BooksPath).Want(http.StatusOK, `"csrf":"`+token+`"`, `"held":"none"`)
+	e.pages.digesting.Release(digestsAtOnce)
+	e.hold(cem)
+	l, err := e.pages.books.Read(t.Context())
+	must(t, err)
+	cem.Get(BooksPath).Want(http.StatusOK, `"held":"`+l.Held.Seal+`"`)
+}
+
 // Programs read every decision, and can calculate its seal.
 func TestClosings_HasTheLogWithItsSeals(t *testing.T) {
 	t.Parallel()
