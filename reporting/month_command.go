@@ -110,36 +110,68 @@ func newMonthStatusCommand() *cobra.Command {
 			}
 		}
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
-			overview, err := b.Overview(ctx, m)
-			if err != nil {
-				return err
-			}
-			return writeStatus(c.OutOrStdout(), overview, b.Now())
+			return writeStatus(ctx, c.OutOrStdout(), b, m)
 		})
 	})
 	addConfigFlag(c)
 	return c
 }
 
-// writeStatus writes the log, what is being decided, and the checklist of a month.
-func writeStatus(w io.Writer, overview *closing.Overview, now time.Time) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range overview.Entries {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.In(delivery.Istanbul).Format(time.DateTime), e.Month, e.Kind, e.By, e.Seal, e.Note)
-	}
-	if err := t.Flush(); err != nil {
+// writeStatus writes the log, what is being decided, and the state and checklist of a month; the zero Month is the
+// one that is held or can be closed next.
+func writeStatus(ctx context.Context, w io.Writer, b *closing.Books, m closing.Month) error {
+	log, err := b.Read(ctx)
+	if err != nil {
 		return err
 	}
-	if len(overview.Entries) > 0 {
-		fmt.Fprintln(w)
+	task, err := b.LastTask(ctx)
+	if err != nil {
+		return err
 	}
-	for _, text := range overview.Foreign {
-		fmt.Fprintln(w, "NOT OF THE LOG:", text)
+	if m.IsZero() {
+		m = log.NextMonth(b.Now())
 	}
-	writeTask(w, overview.Task, now)
 
-	fmt.Fprintf(w, "%s: %s\n", overview.Month.Name(), overview.State)
-	for _, check := range overview.Checks {
+	if err := writeLog(w, log); err != nil {
+		return err
+	}
+	writeTask(w, &task, b.Now())
+	fmt.Fprintf(w, "%s: %s\n", m.Name(), log.State(m))
+
+	mayBeChecked := log.Foreign.AreNone() && !log.Closed(m)
+	if !mayBeChecked {
+		return nil
+	}
+	checks, err := b.Checklist(ctx, log, m)
+	if err != nil {
+		return err
+	}
+	return writeChecklist(w, checks)
+}
+
+// writeLog writes the entries of the log, and the rows that do not belong to it.
+func writeLog(w io.Writer, log *closing.Log) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i := range log.Entries {
+		e := &log.Entries[i]
+		month := ""
+		if !e.Month.IsZero() {
+			month = e.Month.String()
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.In(delivery.Istanbul).Format(time.DateTime), month, e.Kind, e.By, e.Seal, e.Note)
+	}
+	if len(log.Entries) > 0 {
+		fmt.Fprintln(t)
+	}
+	for _, text := range log.Foreign.Named() {
+		fmt.Fprintln(t, "NOT OF THE LOG:", text)
+	}
+	return t.Flush()
+}
+
+func writeChecklist(w io.Writer, checks []closing.Check) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, check := range checks {
 		mark := "yes  "
 		switch {
 		case check.NeedsNote:
@@ -152,9 +184,10 @@ func writeStatus(w io.Writer, overview *closing.Overview, now time.Time) error {
 	return t.Flush()
 }
 
-// writeTask says what is being decided.
+// writeTask says what is being decided; with the zero Task nothing.
 func writeTask(w io.Writer, task *closing.Task, now time.Time) {
-	if task == nil || task.HasEnded() {
+	isInProgress := task.ID != "" && !task.HasEnded()
+	if !isInProgress {
 		return
 	}
 	if task.IsInterrupted(now) {
