@@ -314,14 +314,14 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger) error {
 		group.Go(func() error { p.keepAudit(ctx, a); return nil })
 	}
 	if p.settings.has(roleReconcile) {
-		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.settings.ClickHouse.BooksKeys, p.Log)
-		daily.Then = closing.NewNightly(books, p.Registry)
-		group.Go(func() error { books.Watch(ctx, p.Registry); return nil })
-		group.Go(func() error { return daily.Run(ctx) })
 		targets, err := p.settings.Deliver.Open()
 		if err != nil {
 			return err
 		}
+		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.settings.ClickHouse.BooksKeys, p.Log)
+		daily.Then = closing.NewNightly(books, targets, p.Registry)
+		group.Go(func() error { books.Watch(ctx, p.Registry); return nil })
+		group.Go(func() error { return daily.Run(ctx) })
 		announce, err := p.settings.announcer()
 		if err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 
@@ -19,7 +18,38 @@ var entryFolder = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-(closing|correction)-[0
 // CheckDelivered compares what targets have of closings and corrections with the log, in both directions:
 // files of entries that are missing or differ, and sets that were delivered of which the log has no entry.
 // It returns one sentence for each. Files of days are not compared: nothing sealed says what they were.
+//
+// A target that cannot be asked keeps no other one from being compared: its error comes with what was found
+// at the others.
 func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (wrong []string, err error) {
+	isCompared := func(*Entry) bool { return true }
+	return b.checkDelivered(ctx, targets, isCompared)
+}
+
+// checkDeliveredMonth is CheckDelivered for the files of a month's closing, and of the corrections of its
+// orders. Sets of which the log has no entry are found whichever month they are of.
+func (b *Books) checkDeliveredMonth(ctx context.Context, targets []*deliver.Target, month Month) (wrong []string, err error) {
+	isCompared := func(e *Entry) bool { return e.concerns(month) }
+	return b.checkDelivered(ctx, targets, isCompared)
+}
+
+func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, isCompared func(*Entry) bool) (wrong []string, err error) {
+	// The log is read last. So it has the entries of all that was delivered meanwhile.
+	rows, err := b.archive.DeliverySets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var checks []*targetCheck
+	var failed error
+	for _, target := range targets {
+		folders, err := target.Folders(ctx)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		checks = append(checks, newTargetCheck(b, target, folders, rows))
+	}
+
 	l, _, err := b.readAsIs(ctx)
 	if errors.Is(err, ErrBehind) { // Verify says so; what is left of the log is compared
 		l, _, err = b.readWithoutHead(ctx)
@@ -27,38 +57,33 @@ func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (
 	if err != nil {
 		return nil, err
 	}
-	all, err := b.archive.DeliverySets(ctx)
-	if err != nil {
-		return nil, err
-	}
 
-	entries := map[string]*Entry{} // by folder
+	hasEntry := map[string]bool{} // by folder
+	var compared []*Entry
 	for i := range l.Entries {
 		e := &l.Entries[i]
-		if e.Kind == KindClose || e.Kind == KindCorrection {
-			entries[e.folder()] = e
+		isDelivered := e.Kind == KindClose || e.Kind == KindCorrection
+		if !isDelivered {
+			continue
+		}
+		hasEntry[e.folder()] = true
+		if isCompared(e) {
+			compared = append(compared, e)
 		}
 	}
-	for _, row := range all {
-		isUnknown := entryFolder.MatchString(row.Name) && entries[row.Name] == nil
+
+	for _, row := range rows {
+		isUnknown := entryFolder.MatchString(row.Name) && !hasEntry[row.Name]
 		if isUnknown {
 			wrong = append(wrong, fmt.Sprintf("delivery_sets has a row for %s at %s, and the log has no such entry.%s", row.Name, row.Target, whatToRecover(row.Name)))
 		}
 	}
-	for _, target := range targets {
-		c := &deliveredCheck{Books: b, target: target, entries: entries, recorded: map[string]*archive.DeliverySet{}}
-		for i := range all {
-			if all[i].Target == target.Name {
-				c.recorded[all[i].Name] = &all[i]
-			}
-		}
-		err := c.run(ctx)
+	for _, c := range checks {
+		err := errors.Join(c.findUnknown(ctx, hasEntry), c.compare(ctx, compared))
 		wrong = append(wrong, c.wrong...)
-		if err != nil {
-			return wrong, err
-		}
+		failed = errors.Join(failed, err)
 	}
-	return wrong, nil
+	return wrong, failed
 }
 
 // whatToRecover says what to do about a folder of which the log has no entry.
@@ -67,53 +92,68 @@ func whatToRecover(folder string) string {
 		" `reporting month recover` with %s/%s, and those of all folders like it, brings them back.", folder, ManifestFile)
 }
 
-// deliveredCheck compares what one target has.
-type deliveredCheck struct {
-	*Books
+// targetCheck compares what one target has with the log.
+type targetCheck struct {
+	books    *Books
 	target   *deliver.Target
-	entries  map[string]*Entry               // of the log, by folder
+	folders  []string                        // at the target, of closings and corrections, in their order
 	recorded map[string]*archive.DeliverySet // by name
 
 	wrong []string
 }
 
-func (c *deliveredCheck) find(form string, args ...any) {
+func newTargetCheck(b *Books, target *deliver.Target, folders []string, rows []archive.DeliverySet) *targetCheck {
+	c := &targetCheck{books: b, target: target, recorded: map[string]*archive.DeliverySet{}}
+	for _, folder := range slices.Sorted(slices.Values(folders)) {
+		if entryFolder.MatchString(folder) {
+			c.folders = append(c.folders, folder)
+		}
+	}
+	for i := range rows {
+		if rows[i].Target == target.Name {
+			c.recorded[rows[i].Name] = &rows[i]
+		}
+	}
+	return c
+}
+
+func (c *targetCheck) find(form string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(form, args...))
 }
 
-func (c *deliveredCheck) run(ctx context.Context) error {
-	folders, err := c.target.Folders(ctx)
-	if err != nil {
-		return err
-	}
-	slices.Sort(folders)
-
-	isThere := map[string]bool{}
-	for _, folder := range folders {
-		if !entryFolder.MatchString(folder) {
+// findUnknown finds whole sets of which the log has no entry.
+func (c *targetCheck) findUnknown(ctx context.Context, hasEntry map[string]bool) error {
+	for _, folder := range c.folders {
+		if hasEntry[folder] {
 			continue
 		}
-		manifest, err := c.target.Read(ctx, folder, ManifestFile, journal.MaxText+1)
+		manifest, err := c.readManifest(ctx, folder)
 		if err != nil {
 			return err
 		}
-		isWhole := manifest != nil
-		if !isWhole {
-			continue
-		}
-		isThere[folder] = true
-		if c.entries[folder] == nil {
+		if manifest != nil {
 			sum := (&journal.Entry{Text: string(manifest)}).Seal()
 			c.find("%s at %s was delivered with the seal %.12s, and the log has no such entry.%s", folder, c.target.Name, sum, whatToRecover(folder))
 		}
 	}
+	return nil
+}
 
-	for _, e := range slices.SortedFunc(maps.Values(c.entries), func(a, b *Entry) int { return a.Sequence - b.Sequence }) {
+// compare compares the sets of entries that are recorded as delivered, or are whole at the target.
+func (c *targetCheck) compare(ctx context.Context, entries []*Entry) error {
+	for _, e := range entries {
 		row := c.recorded[e.folder()]
 		isRecorded := row != nil && !row.DeliveredAt.IsZero()
-		if !isRecorded && !isThere[e.folder()] {
-			continue
+		if !isRecorded {
+			isWhole, err := c.isWhole(ctx, e.folder())
+			if err != nil {
+				return err
+			}
+			if !isWhole {
+				continue
+			}
 		}
+
 		if isRecorded && (row.Folder != e.folder() || row.Manifest != e.Seal) {
 			c.find("%s at %s is recorded as delivered in %s with the manifest %.12s, sealed is %.12s.",
 				e.folder(), c.target.Name, row.Folder, row.Manifest, e.Seal)
@@ -125,8 +165,22 @@ func (c *deliveredCheck) run(ctx context.Context) error {
 	return nil
 }
 
-func (c *deliveredCheck) checkFiles(ctx context.Context, e *Entry) error {
-	s, err := c.entrySet(e)
+// isWhole reports whether a folder is at the target with a manifest.
+func (c *targetCheck) isWhole(ctx context.Context, folder string) (bool, error) {
+	if !slices.Contains(c.folders, folder) {
+		return false, nil
+	}
+	manifest, err := c.readManifest(ctx, folder)
+	return manifest != nil, err
+}
+
+// readManifest returns nil if a folder has no manifest.
+func (c *targetCheck) readManifest(ctx context.Context, folder string) ([]byte, error) {
+	return c.target.Read(ctx, folder, ManifestFile, journal.MaxText+1)
+}
+
+func (c *targetCheck) checkFiles(ctx context.Context, e *Entry) error {
+	s, err := c.books.entrySet(e)
 	if err != nil {
 		return err
 	}

@@ -7,23 +7,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/service"
+	"vendorapi/reporting/deliver"
 )
 
 // nightly is what is done with closed months after the comparison with Redis: what has changed since the
 // last night is booked, or counted for a person; one month, in turn, is verified and compared as a whole.
 type nightly struct {
-	books *Books
+	books   *Books
+	targets []*deliver.Target // where closings and corrections are delivered
 
 	unexplained prometheus.Gauge
 	completed   prometheus.Gauge
 	corrections prometheus.Counter
 }
 
-// NewNightly returns the nightly work. What fails is logged, and done the next night.
-func NewNightly(b *Books, reg prometheus.Registerer) func(context.Context) {
+// NewNightly returns the nightly work, which compares what targets have as well. What fails is logged, and done
+// the next night.
+func NewNightly(b *Books, targets []*deliver.Target, reg prometheus.Registerer) func(context.Context) {
 	m := service.NewMetrics(reg, nil)
 	n := &nightly{
-		books: b,
+		books:   b,
+		targets: targets,
 		unexplained: m.Gauge("reporting_closed_orders_unexplained",
 			"Orders of closed months that have changed in a way that a person has to decide on, at the last look."),
 		completed: m.Gauge("reporting_closings_last_completed_timestamp_seconds",
@@ -37,7 +41,7 @@ func (n *nightly) run(ctx context.Context) {
 	changed, changedErr := n.books.CorrectChanged(ctx)
 	n.note(ctx, changed, changedErr)
 
-	againErr := n.books.VerifyFindings(ctx)
+	againErr := n.books.VerifyFindings(ctx, n.targets)
 	month, verifyErr := n.verify(ctx)
 	var monthErr error
 	if !month.IsZero() {
@@ -74,7 +78,7 @@ func (n *nightly) note(ctx context.Context, result Outcome, err error) {
 // the month; zero: none is closed, or it is not known which.
 func (n *nightly) verify(ctx context.Context) (Month, error) {
 	log := n.books.log
-	month, findings, err := n.books.VerifyInTurn(ctx)
+	month, findings, err := n.books.VerifyInTurn(ctx, n.targets)
 	if err != nil && ctx.Err() == nil {
 		log.Error("a closed month could not be verified", "month", month.String(), "error", err)
 	}

@@ -10,11 +10,13 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/service"
+	"vendorapi/reporting/deliver"
 )
 
-// VerifyInTurn verifies the closed month whose last verification is the oldest, and notes what was
-// found. The zero Month: none is closed. Of a month before the first closing, what was booked later is verified.
-func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
+// VerifyInTurn verifies the closed month whose last verification is the oldest, with what targets have of it,
+// and notes what was found. The zero Month: none is closed. Of a month before the first closing, what was booked
+// later is verified.
+func (b *Books) VerifyInTurn(ctx context.Context, targets []*deliver.Target) (Month, []string, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
 		return Month{}, nil, err
@@ -29,13 +31,13 @@ func (b *Books) VerifyInTurn(ctx context.Context) (Month, []string, error) {
 	}
 
 	month := nextToVerify(months, r.Verified, b.now())
-	findings, err := b.verifyAndNote(ctx, l, month)
+	findings, err := b.verifyAndNote(ctx, l, month, targets)
 	return month, findings, err
 }
 
 // VerifyFindings verifies again the months whose last verification found something: what was repaired is no
 // longer shown, and what was falsified since is.
-func (b *Books) VerifyFindings(ctx context.Context) error {
+func (b *Books) VerifyFindings(ctx context.Context, targets []*deliver.Target) error {
 	l, err := b.Read(ctx)
 	if err != nil {
 		return err
@@ -53,22 +55,32 @@ func (b *Books) VerifyFindings(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := b.verifyAndNote(ctx, l, month); err != nil {
+		if _, err := b.verifyAndNote(ctx, l, month, targets); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// verifyAndNote verifies a month, and notes what was found.
-func (b *Books) verifyAndNote(ctx context.Context, l *Log, month Month) ([]string, error) {
+// verifyAndNote verifies a month, and notes what was found. A target that cannot be asked is an error, but the
+// others, and the rows, are verified, and it is another month's turn. What was found earlier at that target stays
+// counted.
+func (b *Books) verifyAndNote(ctx context.Context, l *Log, month Month, targets []*deliver.Target) ([]string, error) {
 	v := &Verified{}
 	if err := b.verifyMonth(ctx, v, l, month); err != nil {
 		return nil, err
 	}
-	return v.Findings, b.updateReview(ctx, func(r *review) {
-		r.Verified[month.String()] = verification{At: b.now(), Findings: len(v.Findings)}
+	delivered, unasked := b.checkDeliveredMonth(ctx, targets, month)
+	v.Findings = append(v.Findings, delivered...)
+
+	err := b.updateReview(ctx, func(r *review) {
+		noted := verification{At: b.now(), Findings: len(v.Findings)}
+		if unasked != nil {
+			noted.Findings = max(noted.Findings, r.Verified[month.String()].Findings)
+		}
+		r.Verified[month.String()] = noted
 	})
+	return v.Findings, errors.Join(unasked, err)
 }
 
 // verifyMonth verifies what was booked of a month, and the reports that were closed.
@@ -94,13 +106,18 @@ func (l *Log) entriesOf(m Month) []*Entry {
 	var found []*Entry
 	for i := range l.Entries {
 		e := &l.Entries[i]
-		isClosing := e.Kind == KindClose && e.Month == m
-		corrects := slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m })
-		if isClosing || corrects {
+		if e.concerns(m) {
 			found = append(found, e)
 		}
 	}
 	return found
+}
+
+// concerns reports whether the entry is the closing of a month, or corrects orders of it.
+func (e *Entry) concerns(m Month) bool {
+	isClosing := e.Kind == KindClose && e.Month == m
+	corrects := slices.ContainsFunc(e.Corrections, func(c Correction) bool { return c.Month == m })
+	return isClosing || corrects
 }
 
 // nextToVerify returns the month that was verified longest ago. There must be one. A verification in the

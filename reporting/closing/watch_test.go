@@ -25,7 +25,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	night := func() (string, []string) {
 		t.Helper()
 		e.clock = e.clock.Add(24 * time.Hour)
-		m, findings, err := e.books.VerifyInTurn(t.Context())
+		m, findings, err := e.books.VerifyInTurn(t.Context(), nil)
 		testenv.Must(t, err)
 		return m.String(), findings
 	}
@@ -53,7 +53,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	}
 
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_days UPDATE cash_expected = cash_expected + 100 WHERE day = '2025-11-01' SETTINGS mutations_sync = 2")
-	testenv.Must(t, e.books.VerifyFindings(t.Context()))
+	testenv.Must(t, e.books.VerifyFindings(t.Context(), nil))
 	_, r, err = e.books.readReview(t.Context())
 	testenv.Must(t, err)
 	if found, _ := summarize(e.log(), r.Verified, e.clock); found != 0 {
@@ -65,7 +65,7 @@ func TestVerifyInTurn_WithoutAClosedMonthDoesNothing(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 
-	m, findings, err := e.books.VerifyInTurn(t.Context())
+	m, findings, err := e.books.VerifyInTurn(t.Context(), nil)
 
 	testenv.Must(t, err)
 	if !m.IsZero() || len(findings) > 0 {

@@ -1,0 +1,143 @@
+package closing
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/deliver"
+)
+
+// night runs the nightly work, in which one of twoMonths has its turn, and returns what was logged and how many
+// findings are noted of all months.
+func (e *env) night(targets ...*deliver.Target) (logged string, findings int, completed bool) {
+	e.T.Helper()
+	e.clock = e.clock.Add(24 * time.Hour)
+	var log bytes.Buffer
+	e.books.log = slog.New(slog.NewTextHandler(&log, nil))
+	reg := prometheus.NewRegistry()
+
+	NewNightly(e.books, targets, reg)(e.T.Context())
+
+	_, all, err := e.books.readVerifications(e.T.Context())
+	testenv.Must(e.T, err)
+	findings, _ = summarize(e.log(), all, e.clock)
+	return log.String(), findings, gauge(e.T, reg, "reporting_closings_last_completed_timestamp_seconds") > 0
+}
+
+// wantNight wants these parts of sentences in the log of a night, each in a line of its own, and as many findings.
+func (e *env) wantNight(what string, targets []*deliver.Target, wanted ...string) {
+	e.T.Helper()
+	logged, findings, completed := e.night(targets...)
+	wantContains(e.T, what, logged, wanted...)
+	if findings != len(wanted) || strings.Count(logged, "level=ERROR") != len(wanted) || !completed {
+		e.T.Errorf("%s: %d findings, completed: %v\n%s", what, findings, completed, logged)
+	}
+}
+
+// What is noted as delivered and is not at the target, or not any more, is found by the night in which its
+// month has its turn, and is shown until it is there.
+func TestNightly_NamesWhatTargetsDoNotHave(t *testing.T) {
+	e, _ := twoMonths(t)
+	b, other, r := newBucket(t, "erp"), newBucket(t, "other"), &receiver{}
+	targets := []*deliver.Target{b.target, other.target}
+	e.newDeliverer(r, b).mustDeliver(t)
+	log := e.log().Entries
+
+	e.wantNight("October as it is", targets)
+	e.wantNight("November as it is", targets)
+
+	const missing = "2025-10-closing-000002/fleet-statement.csv"
+	content := b.files(t)[missing]
+	testenv.Must(t, b.client.RemoveObject(t.Context(), "books", "finance/"+missing, minio.RemoveObjectOptions{}))
+	e.wantNight("a missing file of October", targets, missing+" is missing at erp")
+	b.put(t, missing, content)
+	e.wantNight("the file again", targets)
+
+	// Whoever can write to ClickHouse notes that the other target has October.
+	forged := archive.DeliverySet{
+		Target: "other", Name: log[1].folder(), Version: 1, ChangedAt: e.clock, DueAt: e.clock, Folder: log[1].folder(),
+		Manifest: log[1].Seal, DeliveredAt: e.clock, AnnouncedAt: e.clock,
+	}
+	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{forged}))
+	var want []string
+	for _, f := range []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", betweenFile, ManifestFile} {
+		want = append(want, "2025-10-closing-000002/"+f+" is missing at other")
+	}
+	e.wantNight("a row that was forged", targets, want...)
+	e.lose("delivery_sets", "target = 'other'")
+	e.wantNight("without the row", targets)
+
+	// An entry of which the log has nothing is found whichever month it is of.
+	forged.Name = "2024-01-closing-000009"
+	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{forged}))
+	e.wantNight("a row without an entry", targets, "delivery_sets has a row for 2024-01-closing-000009 at other")
+}
+
+// A target that is away is logged, and keeps nothing else from being verified. What was found there earlier
+// stays shown.
+func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
+	e, _ := twoMonths(t)
+	away, b, r := newBucket(t, "away"), newBucket(t, "erp"), &receiver{}
+	targets := []*deliver.Target{away.target, b.target}
+	e.newDeliverer(r, away, b).mustDeliver(t)
+	away.put(t, "2025-10-closing-000002/exceptions.csv", "other")
+	e.wantNight("before", targets, "exceptions.csv at away")
+
+	away.isAway.Store(true)
+	b.put(t, "2025-11-closing-000004/exceptions.csv", "other")
+	logged, findings, completed := e.night(targets...) // November has its turn
+	wantContains(t, "the log", logged, "deliver to away: ", "2025-11-closing-000004/exceptions.csv at erp")
+	if findings != 2 || completed {
+		t.Errorf("%d findings, completed: %v\n%s", findings, completed, logged)
+	}
+	_, all, err := e.books.readVerifications(t.Context())
+	testenv.Must(t, err)
+	if november := all["2025-11"]; !november.At.Equal(e.clock) || november.Findings != 1 {
+		t.Errorf("of November is noted %+v", november)
+	}
+
+	away.isAway.Store(false)
+	_, findings, completed = e.night(targets...)
+	if findings != 2 || !completed {
+		t.Errorf("%d findings when it is back, completed: %v", findings, completed)
+	}
+}
+
+// What is decided and delivered while targets are compared is no finding.
+func TestCheckDelivered_WhatIsDeliveredMeanwhileIsNoFinding(t *testing.T) {
+	e, orders := twoMonths(t)
+	b, r := newBucket(t, "erp"), &receiver{}
+	other := e.newBooks()
+	d := NewDeliverer(other, DelivererSettings{Targets: []*deliver.Target{b.target}, Announce: r.announce, Registry: prometheus.NewRegistry()})
+	orders[0].Collection.Minor++
+	e.store(orders[0])
+
+	isBooked := false
+	b.refuse = func(string) bool {
+		if !isBooked {
+			isBooked = true
+			_, left, err := correct(t.Context(), other, "ece", "", orders[0].ID)
+			if err != nil || len(left) > 0 {
+				t.Errorf("%v, left %v", err, left)
+			}
+			if err := d.once(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}
+	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
+	testenv.Must(t, err)
+	if len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	wantSets(t, b, "2025-10-closing-000002", "2025-11-closing-000004", "2025-12-correction-000005")
+}
