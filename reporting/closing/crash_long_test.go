@@ -3,7 +3,9 @@
 package closing
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,6 +34,7 @@ const (
 	childMonth = "CLOSING_CHILD_MONTH" // that it closes; empty: it corrects
 	childOrder = "CLOSING_CHILD_ORDER" // that it corrects
 	childStep  = "CLOSING_CHILD_STEP"  // behind which it kills itself
+	childPause = "CLOSING_CHILD_PAUSE" // not empty: it stops itself instead, and closes as a task
 	childNow   = "CLOSING_CHILD_NOW"
 	childRedis = "CLOSING_CHILD_REDIS"
 	childStore = "CLOSING_CHILD_CLICKHOUSE"
@@ -40,7 +43,7 @@ const (
 	childFiles = "CLOSING_CHILD_FILES"  // a file with manifests from which it recovers instead
 )
 
-// TestCrash_Child is the process that is killed. Without its variables it is no test.
+// TestCrash_Child is the process that is killed or stopped. Without its variables it is no test.
 func TestCrash_Child(t *testing.T) {
 	step := os.Getenv(childStep)
 	if step == "" {
@@ -55,11 +58,23 @@ func TestCrash_Child(t *testing.T) {
 	testenv.Must(t, err)
 	b := New(l, a, testenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return now }
+	isPaused := os.Getenv(childPause) != ""
 	b.step = func(name string) {
-		if name == step {
+		switch {
+		case name != step:
+		case isPaused:
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		default:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
+	}
+	if isPaused {
+		tasks := NewTasks(b)
+		go tasks.Run(t.Context())
+		_, err = tasks.Start(t.Context(), Person{Name: "ece"}, Decision{Kind: KindClose, Month: month(os.Getenv(childMonth)), By: "ece"})
+		fmt.Println("ended with", err)
+		return
 	}
 	if target := os.Getenv(childURL); target != "" {
 		var to *deliver.Target
@@ -87,20 +102,73 @@ func announceAloud(_ context.Context, r *delivery.AvailableReport) error {
 	return nil
 }
 
+// crash is an env whose databases can be killed.
 type crash struct {
 	*env
 	redis *stack.Redis
 }
 
-// killed runs the child with these variables until it kills itself behind a step, and returns what it printed.
-func (e *env) killed(step string, variables ...string) string {
+func newCrash(t *testing.T) *crash {
+	t.Helper()
+	c := &crash{env: &env{}, redis: testserver.DedicatedRedis(t, stack.RedisOptions{})}
+	c.ArchiveEnv = testenv.NewArchiveOn(testenv.NewOn(t, c.redis), testserver.DedicatedClickHouse(t))
+	c.books = c.newBooks()
+	return c
+}
+
+// whileDies does something while ClickHouse or Redis is killed behind a step, when that is reached for the nth
+// time, and starts it again. What do returns is logged: it may have noticed or not.
+func (c *crash) whileDies(what, step string, nth int, do func(b *Books) error) {
+	c.T.Helper()
+	b := c.newBooks()
+	reached := 0
+	b.step = func(name string) {
+		if name == step {
+			reached++
+		}
+		if name != step || reached != nth {
+			return
+		}
+		if what == "Redis" {
+			c.redis.Kill()
+		} else {
+			c.ClickHouse.Kill(c.T)
+		}
+	}
+
+	err := do(b)
+
+	if reached < nth {
+		c.T.Fatalf("%s: there was no step %s (%d): %v", what, step, nth, err)
+	}
+	c.T.Logf("%s was killed behind %s (%d): %v", what, step, nth, err)
+	if what == "Redis" {
+		testenv.Must(c.T, c.redis.Start(c.T.Context()))
+		c.Await("the ledger sees that Redis is back", func() bool {
+			_, err := c.Ledger.Books.Head(c.T.Context())
+			return err == nil
+		})
+	} else {
+		c.ClickHouse.Start(c.T)
+	}
+	c.books = c.newBooks() // as a new process
+}
+
+// child returns the child with these variables.
+func (e *env) child(step string, variables ...string) *exec.Cmd {
 	e.T.Helper()
 	self, err := os.Executable()
 	testenv.Must(e.T, err)
 	cmd := exec.Command(self, "-test.run", "^TestCrash_Child$")
 	cmd.Env = append(append(os.Environ(), childStep+"="+step, childNow+"="+e.clock.Format(time.RFC3339), childRedis+"="+e.ConfigFor(stack.OperatorUser).URL,
 		childStore+"="+e.ClickHouse.URL, childBase+"="+e.Database), variables...)
-	out, err := cmd.CombinedOutput()
+	return cmd
+}
+
+// killed runs the child with these variables until it kills itself behind a step, and returns what it printed.
+func (e *env) killed(step string, variables ...string) string {
+	e.T.Helper()
+	out, err := e.child(step, variables...).CombinedOutput()
 	if err == nil || !strings.Contains(err.Error(), "killed") {
 		e.T.Fatalf("the child ended with %v\n%s", err, out)
 	}
@@ -110,9 +178,7 @@ func (e *env) killed(step string, variables ...string) string {
 // Whatever is killed after whatever step: a month is closed with all its rows or not at all, and can be closed then; a correction
 // is booked once.
 func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
-	c := &crash{env: &env{}, redis: testserver.DedicatedRedis(t, stack.RedisOptions{})}
-	c.ArchiveEnv = testenv.NewArchiveOn(testenv.NewOn(t, c.redis), testserver.DedicatedClickHouse(t))
-	c.books = c.newBooks()
+	c := newCrash(t)
 	m := month("2023-01")
 	o := c.order(m.Add(12*time.Hour), delivery.Delivered, 100)
 	c.store(o)
@@ -126,28 +192,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				child()
 				return
 			}
-			b := c.newBooks()
-			died := false
-			b.step = func(name string) {
-				switch {
-				case name != step || died:
-				case what == "Redis":
-					c.redis.Kill()
-				default:
-					c.ClickHouse.Kill(t)
-				}
-				died = died || name == step
-			}
-			err := do(b)
-			if !died {
-				t.Fatalf("%s: there was no step %s: %v", what, step, err)
-			}
-			if what == "Redis" {
-				testenv.Must(t, c.redis.Start(t.Context()))
-			} else {
-				c.ClickHouse.Start(t)
-			}
-			c.books = c.newBooks() // as a new process
+			c.whileDies(what, step, 1, do)
 		}
 		for _, step := range []string{"calculated", "rows stored", "added up", "decided", "stored"} {
 			m = m.Next()
@@ -293,4 +338,216 @@ func TestCrash_BehindEachStepRecoveryGoesOn(t *testing.T) {
 			t.Errorf("%s: rows are\n%s\nwere\n%s", what, got, rows)
 		}
 	}
+}
+
+// ClickHouse or Redis is killed behind each step of delivering a correction and a day, and of announcing them: the
+// next look goes on. Each set is there once, no file ever changes, and whatever was announced, perhaps twice, is
+// what is there.
+func TestCrash_BehindEachStepADatabaseDiesAndDeliveryGoesOn(t *testing.T) {
+	c, b, r := newCrash(t), newBucket(t, "crash"), &receiver{}
+	october := month("2025-10")
+	o := c.order(october.Add(12*time.Hour), delivery.Delivered, 100)
+	c.store(o)
+	c.close(october)
+	c.clock = c.clock.Add(8 * time.Hour)
+	deliverBy := func(books *Books) *Deliverer {
+		return NewDeliverer(books, DelivererSettings{Targets: []*deliver.Target{b.target}, Daily: "07:00", Announce: r.announce,
+			Registry: prometheus.NewRegistry()})
+	}
+	deliverBy(c.books).mustDeliver(t)
+
+	want := []string{"2025-10-closing-000002", "2025-11-02-daily"}
+	files := map[string]string{}
+	for _, what := range []string{"Redis", "ClickHouse"} {
+		for _, at := range []struct {
+			step string
+			nth  int // the correction's is the first, the day's the second
+		}{
+			{"due", 1},
+			{"delivered " + correctionsFile, 1}, {"delivered " + ManifestFile, 1}, {"set delivered", 1}, {"recorded", 1},
+			{"planned", 1}, {"delivered order-ledger.csv", 1}, {"set delivered", 2},
+			{"announced", 1}, {"noted", 1},
+		} {
+			name := fmt.Sprintf("%s behind %s (%d)", what, at.step, at.nth)
+			c.clock = c.clock.AddDate(0, 0, 1)
+			o.Collection.Minor++
+			c.store(o)
+			c.correct(1, 0, o.ID)
+			log := c.log().Entries
+			want = append(want, log[len(log)-1].folder(), dayName(c.books.today().AddDate(0, 0, -1)))
+
+			c.whileDies(what, at.step, at.nth, func(books *Books) error { return deliverBy(books).once(t.Context()) })
+			d := deliverBy(c.books)
+			d.mustDeliver(t)
+			d.wantPending(t, 0, time.Time{})
+			if n := testenv.Value(t, d.announcer.pending); n != 0 {
+				t.Errorf("%s: %v are to be announced", name, n)
+			}
+
+			slices.Sort(want)
+			wantSets(t, b, want...)
+			now := b.files(t)
+			for file, content := range files {
+				if now[file] != content {
+					t.Errorf("%s: %s has changed", name, file)
+				}
+			}
+			files = now
+			c.wantAnnouncedAsDelivered(name, r, files, len(want))
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	wrong, err := c.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
+	testenv.Must(t, err)
+	if len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+// wantAnnouncedAsDelivered wants so many reports announced. What was announced repeatedly is the same text, and
+// lists files that are there with these digests.
+func (c *crash) wantAnnouncedAsDelivered(what string, r *receiver, files map[string]string, reports int) {
+	c.T.Helper()
+	texts := map[string]string{} // by the report's ID
+	for _, event := range r.asked {
+		report, err := parseReport(event)
+		testenv.Must(c.T, err)
+		text, isRepeated := texts[report.ID]
+		if isRepeated && text != event {
+			c.T.Errorf("%s: %s was announced as\n%s\nand as\n%s", what, report.ID, text, event)
+		}
+		texts[report.ID] = event
+		for _, f := range report.Files {
+			if f.SHA256 != sumOf(files[f.Name]) {
+				c.T.Errorf("%s: %s is not what was announced", what, f.Name)
+			}
+		}
+	}
+	if len(texts) != reports {
+		c.T.Errorf("%s: %d reports were announced, want %d: %s", what, len(texts), reports, r.ids())
+	}
+}
+
+// ClickHouse or Redis is killed behind each step of recovering: the same command, once more, completes it.
+func TestCrash_BehindEachStepADatabaseDiesAndRecoveryGoesOn(t *testing.T) {
+	c := newCrash(t)
+	october := month("2025-10")
+	for _, m := range []Month{october, october.Next()} {
+		c.store(c.order(m.Add(12*time.Hour), delivery.Delivered, 100))
+		c.close(m)
+	}
+	log := c.log().Entries
+	rows := c.closedRows()
+	from := Recovery{Manifests: manifestsOf(log), TakeNewer: true}
+
+	for _, what := range []string{"Redis", "ClickHouse"} {
+		for _, isRedisOlder := range []bool{false, true} {
+			for _, step := range []string{"rows tried", "rows removed", "rows made again", "recovered"} {
+				if isRedisOlder {
+					c.Do("SET", headKey, log[0].signed.Head())
+				}
+				c.lose("journal", "sequence > 1")
+				c.loseRows(&log[1])
+				c.loseRows(&log[3])
+
+				c.whileDies(what, step, 1, func(b *Books) error {
+					_, err := b.Recover(t.Context(), from, func(string) {})
+					return err
+				})
+				c.Do("DEL", "books:{sg}claim:recover") // which ends by itself 30 seconds later
+				_, err := c.recover(from)
+				testenv.Must(t, err)
+
+				if got := c.closedRows(); got != rows {
+					t.Fatalf("%s died behind %s: rows are\n%s\nwere\n%s", what, step, got, rows)
+				}
+				if v := c.verify(); len(v.Findings)+len(v.Pending) > 0 || v.Head != log[3].Seal {
+					t.Fatalf("%s died behind %s: %+v", what, step, v)
+				}
+			}
+		}
+	}
+}
+
+// A process is stopped behind each step of a closing until its claim has ended and somebody else has closed the
+// month. When it goes on, it closes nothing once more, and says so.
+func TestCrash_APausedProcessDecidesNothingOnceMore(t *testing.T) {
+	e, m := newEnv(t), month("2025-10")
+	closings := 0
+	for _, step := range []string{"calculated", "rows stored", "added up", "decided", "stored"} {
+		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 100))
+		e.hold(m)
+		before := e.csv("fleet-statement", m, "booked", "")
+
+		child := e.paused(step, childMonth+"="+m.String())
+		e.Do("DEL", "books:{sg}claim:decision") // which ends by itself 30 seconds later
+		task, err := e.tasksOf(e.newBooks()).Start(t.Context(), somebody, Decision{Kind: KindClose, Month: m, By: "efe"})
+		isDecidedByChild := step == "decided" || step == "stored"
+		if isDecidedByChild != errors.Is(err, ErrRefused) || !isDecidedByChild && err != nil {
+			t.Errorf("%s: the other one's closing: %v", step, err)
+		}
+		said := child.goOn(t)
+
+		closings++
+		e.requireLog(closings, 0)
+		by := e.log().Closing(m).By
+		if isDecidedByChild && by != "ece" || !isDecidedByChild && by != "efe" {
+			t.Errorf("%s: %s has closed it; the child said %s", step, by, said)
+		}
+		if !isDecidedByChild && strings.Contains(said, "ended with <nil>") {
+			t.Errorf("%s: the child said %s", step, said)
+		}
+		last, err := e.books.LastTask(t.Context())
+		testenv.Must(t, err)
+		if last.ID != task.ID || !last.HasEnded() {
+			t.Errorf("%s: the last task is %+v, want %+v", step, last, task)
+		}
+		if now := e.csv("fleet-statement", m, "booked", ""); now != before {
+			t.Errorf("%s: the statement was\n%s\nand is\n%s", step, before, now)
+		}
+		if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
+			t.Errorf("%s: %+v", step, v)
+		}
+		t.Logf("stopped behind %s, the child %s", step, said)
+		m = m.Next()
+	}
+}
+
+// pausedChild is a process that has stopped itself.
+type pausedChild struct {
+	cmd *exec.Cmd
+	out *bytes.Buffer
+}
+
+// paused runs the child with these variables until it has stopped itself behind a step.
+func (e *env) paused(step string, variables ...string) *pausedChild {
+	e.T.Helper()
+	child := &pausedChild{cmd: e.child(step, append(variables, childPause+"=true")...), out: &bytes.Buffer{}}
+	child.cmd.Stdout, child.cmd.Stderr = child.out, child.out
+	testenv.Must(e.T, child.cmd.Start())
+	e.T.Cleanup(func() { _ = child.cmd.Process.Kill() }) // it has ended, unless the test has failed
+
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(child.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	testenv.Must(e.T, err)
+	if !status.Stopped() {
+		e.T.Fatalf("the child has not stopped behind %s: %v", step, status)
+	}
+	return child
+}
+
+// goOn lets the child go on, and returns what it says of its end.
+func (c *pausedChild) goOn(t *testing.T) string {
+	t.Helper()
+	testenv.Must(t, c.cmd.Process.Signal(syscall.SIGCONT))
+	if err := c.cmd.Wait(); err != nil {
+		t.Fatalf("the child: %v\n%s", err, c.out)
+	}
+	said := regexp.MustCompile("(?m)^ended with .*$").FindString(c.out.String())
+	if said == "" {
+		t.Fatalf("the child has not said how it ended:\n%s", c.out)
+	}
+	return said
 }
