@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -72,14 +73,11 @@ func (a *announcer) once(ctx context.Context) error {
 func announcementKey(row *archive.DeliverySet) string { return row.Target + "/" + row.Name }
 
 func (a *announcer) showPending(pending []archive.DeliverySet) {
-	a.pending.Set(float64(len(pending)))
-	if len(pending) == 0 {
-		a.oldest.Set(0)
-		return
+	var deliveredAt []time.Time
+	for i := range pending {
+		deliveredAt = append(deliveredAt, pending[i].DeliveredAt)
 	}
-
-	oldest := slices.MinFunc(pending, func(x, y archive.DeliverySet) int { return x.DeliveredAt.Compare(y.DeliveredAt) })
-	a.oldest.Set(float64(oldest.DeliveredAt.UnixMilli()) / 1000)
+	showPending(a.pending, a.oldest, deliveredAt)
 }
 
 // announceSet announces one set as it is recorded. While finance has no receiver there is nobody to notify,

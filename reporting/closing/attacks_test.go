@@ -29,7 +29,7 @@ func TestAttack_WithTheKeysWhatWasDeliveredIsTheProof(t *testing.T) {
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
 	testenv.Must(t, err)
 	wantContains(t, "what is found", strings.Join(wrong, "\n"),
-		"2025-11-closing-000004/"+ManifestFile+" at erp is not what was delivered.",
+		"2025-11-closing-000004/"+manifestFile+" at erp is not what was delivered.",
 		fmt.Sprintf("is recorded as delivered in 2025-11-closing-000004 with the manifest %.12s, sealed is %.12s.", last.Seal, signed.Seal()))
 }
 

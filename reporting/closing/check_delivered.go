@@ -60,12 +60,7 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 
 	hasEntry := map[string]bool{} // by folder
 	var compared []*Entry
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		isDelivered := e.Kind == KindClose || e.Kind == KindCorrection
-		if !isDelivered {
-			continue
-		}
+	for _, e := range l.deliveredEntries() {
 		hasEntry[e.folder()] = true
 		if isCompared(e) {
 			compared = append(compared, e)
@@ -89,7 +84,7 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 // whatToRecover says what to do about a folder of which the log has no entry.
 func whatToRecover(folder string) string {
 	return fmt.Sprintf(" Both databases were restored to an older state, or entries were removed:"+
-		" `reporting month recover` with %s/%s, and those of all folders like it, brings them back.", folder, ManifestFile)
+		" `reporting month recover` with %s/%s, and those of all folders like it, brings them back.", folder, manifestFile)
 }
 
 // targetCheck compares what one target has with the log.
@@ -176,7 +171,7 @@ func (c *targetCheck) isWhole(ctx context.Context, folder string) (bool, error) 
 
 // readManifest returns nil if a folder has no manifest.
 func (c *targetCheck) readManifest(ctx context.Context, folder string) ([]byte, error) {
-	return c.target.Read(ctx, folder, ManifestFile, journal.MaxText+1)
+	return c.target.Read(ctx, folder, manifestFile, journal.MaxText+1)
 }
 
 func (c *targetCheck) checkFiles(ctx context.Context, e *Entry) error {

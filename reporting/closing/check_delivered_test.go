@@ -68,7 +68,7 @@ func TestNightly_NamesWhatTargetsDoNotHave(t *testing.T) {
 	}
 	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{forged}))
 	var want []string
-	for _, f := range []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", betweenFile, ManifestFile} {
+	for _, f := range []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", betweenFile, manifestFile} {
 		want = append(want, "2025-10-closing-000002/"+f+" is missing at other")
 	}
 	e.wantNight("a row that was forged", targets, want...)

@@ -253,10 +253,10 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 	e.correct(1, 0, o.ID)
 	e.clock = e.clock.Add(7 * time.Hour)
 
-	reportFiles := []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", ManifestFile}
+	reportFiles := []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", manifestFile}
 	closingFiles := slices.Insert(slices.Clone(reportFiles), 4, betweenFile)
 	steps := []string{"due"}
-	for i, files := range [][]string{closingFiles, {correctionsFile, ManifestFile}, reportFiles} {
+	for i, files := range [][]string{closingFiles, {correctionsFile, manifestFile}, reportFiles} {
 		isDay := i == 2
 		if isDay {
 			steps = append(steps, "planned")
@@ -364,7 +364,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndDeliveryGoesOn(t *testing.T) {
 			nth  int // the correction's is the first, the day's the second
 		}{
 			{"due", 1},
-			{"delivered " + correctionsFile, 1}, {"delivered " + ManifestFile, 1}, {"set delivered", 1}, {"recorded", 1},
+			{"delivered " + correctionsFile, 1}, {"delivered " + manifestFile, 1}, {"set delivered", 1}, {"recorded", 1},
 			{"planned", 1}, {"delivered order-ledger.csv", 1}, {"set delivered", 2},
 			{"announced", 1}, {"noted", 1},
 		} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func NewDeliverer(b *Books, s DelivererSettings) *Deliverer {
 		targets = []*deliver.Target{nil}
 	}
 	for _, target := range targets {
-		q := &targetQueue{books: b, target: target, schedule: newSchedule(s.Daily), attempts: newAttempts()}
+		q := &targetQueue{books: b, target: target, daily: parseDaily(s.Daily), attempts: newAttempts()}
 		if target != nil {
 			q.name = target.Name
 		}
@@ -121,6 +122,18 @@ func (d *Deliverer) once(ctx context.Context) error {
 	running.Wait()
 
 	return errors.Join(errors.Join(errs...), d.announcer.once(ctx))
+}
+
+// showPending shows how many sets are pending, and since when the oldest of them is. since is that of each.
+func showPending(pending, oldest prometheus.Gauge, since []time.Time) {
+	pending.Set(float64(len(since)))
+	if len(since) == 0 {
+		oldest.Set(0)
+		return
+	}
+
+	first := slices.MinFunc(since, time.Time.Compare)
+	oldest.Set(float64(first.UnixMilli()) / 1000)
 }
 
 // changeSet stores what change makes of a set's row, unless change returns false. The row is read just

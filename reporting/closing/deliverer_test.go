@@ -105,7 +105,7 @@ func (b *bucket) sets(t *testing.T) string {
 	t.Helper()
 	var whole []string
 	for name := range b.files(t) {
-		if folder, isManifest := strings.CutSuffix(name, "/"+ManifestFile); isManifest {
+		if folder, isManifest := strings.CutSuffix(name, "/"+manifestFile); isManifest {
 			whole = append(whole, folder)
 		}
 	}
@@ -328,12 +328,12 @@ func TestDeliverer_BoundsWhatItCatchesUpOn(t *testing.T) {
 	e := newEnv(t)
 	day := month("2022-01").Time
 	e.clock = month("2025-11").Add(8 * time.Hour)
-	q := &targetQueue{books: e.books, target: &deliver.Target{}, schedule: newSchedule("07:00")}
+	q := &targetQueue{books: e.books, target: &deliver.Target{}, daily: parseDaily("07:00")}
 	due := q.dueDays(map[string]*archive.DeliverySet{dayName(day): {}})
-	if len(due) != mostDays || due[mostDays-1].name != "2025-10-31-daily" || due[0].name != "2024-10-01-daily" {
-		t.Errorf("%d are due, %s to %s", len(due), due[0].name, due[len(due)-1].name)
+	if len(due) != mostDays || due[mostDays-1].Name != "2025-10-31-daily" || due[0].Name != "2024-10-01-daily" {
+		t.Errorf("%d are due, %s to %s", len(due), due[0].Name, due[len(due)-1].Name)
 	}
-	if due = q.dueDays(nil); len(due) != 1 || !due[0].dueAt.Equal(month("2025-11").Add(7*time.Hour)) {
+	if due = q.dueDays(nil); len(due) != 1 || !due[0].DueAt.Equal(month("2025-11").Add(7*time.Hour)) {
 		t.Errorf("of a new target are due: %+v", due)
 	}
 }

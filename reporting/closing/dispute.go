@@ -16,33 +16,20 @@ type DisputedRows struct {
 
 	// First are at most journal.MaxNamed of them. A foreign head of the log is among these, and is not
 	// counted.
-	First []DisputedRow `json:"first"`
-}
-
-// DisputedRow is a row that does not belong to the log.
-type DisputedRow struct {
-	SHA256 string `json:"sha256"` // of the whole row (journal.Row)
-	Why    string `json:"why"`
-	Text   string `json:"text"` // its beginning
+	First []journal.Foreign `json:"first"`
 }
 
 // disputedRows are the foreign rows of the log.
 func (b *Books) disputedRows(ctx context.Context, l *Log) (DisputedRows, error) {
-	var d DisputedRows
-	for _, f := range l.Foreign.First {
-		d.First = append(d.First, DisputedRow{SHA256: f.Digest, Why: f.Why, Text: f.Text})
-	}
-
-	var err error
-	d.Count, d.SHA256, err = b.archive.SumForeign(ctx, l.rows())
-	return d, err
+	count, sum, err := b.archive.SumForeign(ctx, l.rows())
+	return DisputedRows{Count: count, SHA256: sum, First: l.Foreign.First}, err
 }
 
 // covers reports whether every foreign row that is named now is named in the dispute.
 func (d *DisputedRows) covers(foreign *journal.ForeignRows) bool {
 	isNamed := map[string]bool{}
 	for _, row := range d.First {
-		isNamed[row.SHA256] = true
+		isNamed[row.Digest] = true
 	}
 	for _, f := range foreign.First {
 		if !f.IsHead && !isNamed[f.Digest] {

@@ -18,8 +18,8 @@ import (
 	"vendorapi/reporting/reports"
 )
 
-// ManifestFile is the last of each set: once it is there, the set is whole.
-const ManifestFile = "manifest.json"
+// manifestFile is the last of each set: once it is there, the set is whole.
+const manifestFile = "manifest.json"
 
 const (
 	correctionsFile = "corrections.csv"
@@ -99,6 +99,18 @@ func parseReport(text string) (*delivery.AvailableReport, error) {
 	return report, nil
 }
 
+// deliveredEntries returns the entries whose files are delivered: closings and corrections.
+func (l *Log) deliveredEntries() []*Entry {
+	var found []*Entry
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		if e.Kind == KindClose || e.Kind == KindCorrection {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
 // folder is the name of an entry's set, and of its folder at each target.
 func (e *Entry) folder() string {
 	kind := "closing"
@@ -136,7 +148,7 @@ func (b *Books) entrySet(e *Entry) (*fileSet, error) {
 	if len(e.between) > 0 {
 		s.files = append(s.files, fileOf(betweenFile, []byte(strings.Join(e.between, "\n")+"\n")))
 	}
-	s.files = append(s.files, fileOf(ManifestFile, []byte(e.JSON)))
+	s.files = append(s.files, fileOf(manifestFile, []byte(e.JSON)))
 	return s, nil
 }
 
@@ -159,21 +171,12 @@ func (e *Entry) correctionsCSV() ([]byte, error) {
 	return out.Bytes(), w.Error()
 }
 
-// dayManifest is the manifest of a day's set. It has no time: as long as the reports do not change, it is the
-// same whenever and by whomever it is made.
-type dayManifest struct {
-	Format int               `json:"format"`
-	Day    string            `json:"day"`
-	State  string            `json:"state"`
-	Files  map[string]string `json:"files"` // SHA-256 by name
-}
-
 const dayState = "the reports of the day as they were when they were delivered; orders that changed later are in later reports"
 
 // daySet is the set of a day: its reports as they are now.
 func (b *Books) daySet(ctx context.Context, day time.Time) (*fileSet, error) {
 	s := &fileSet{report: delivery.AvailableReport{Kind: delivery.ReportScheduled}}
-	manifest := dayManifest{Format: format, Day: day.Format(time.DateOnly), State: dayState, Files: map[string]string{}}
+	sums := map[string]string{} // by file
 	p := reports.Params{From: reports.DayOf(day), To: reports.DayOf(day), Basis: reports.Booked}
 
 	for _, report := range reports.All()[:4] {
@@ -183,14 +186,21 @@ func (b *Books) daySet(ctx context.Context, day time.Time) (*fileSet, error) {
 		}
 		f := b.reportFile(report, p, hex.EncodeToString(sum.Sum(nil)))
 		s.files = append(s.files, f)
-		manifest.Files[f.Name] = f.SHA256
+		sums[f.Name] = f.SHA256
 	}
 
-	content, err := json.Marshal(manifest)
+	// The manifest has no time: as long as the reports do not change, it is the same whenever and by whomever it
+	// is made.
+	content, err := json.Marshal(struct {
+		Format int               `json:"format"`
+		Day    string            `json:"day"`
+		State  string            `json:"state"`
+		Files  map[string]string `json:"files"` // SHA-256 by name
+	}{Format: format, Day: day.Format(time.DateOnly), State: dayState, Files: sums})
 	if err != nil {
 		return nil, err
 	}
-	s.files = append(s.files, fileOf(ManifestFile, content))
+	s.files = append(s.files, fileOf(manifestFile, content))
 	return s, nil
 }
 

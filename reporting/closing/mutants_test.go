@@ -535,7 +535,7 @@ func (f *falsified) twoPeopleSetRowsAside(t *testing.T) {
 		t.Fatalf("foreign %v, disputed %v, %d entries", l.Foreign, l.Disputed, len(l.Entries))
 	}
 	last := &l.Entries[7]
-	if last.By != "ece" || last.Rows.Count != 3 || !slices.ContainsFunc(last.Rows.First, func(r DisputedRow) bool { return r.SHA256 == forged.Digest() && r.Text != "" }) {
+	if last.By != "ece" || last.Rows.Count != 3 || !slices.ContainsFunc(last.Rows.First, func(r journal.Foreign) bool { return r.Digest == forged.Digest() && r.Text != "" }) {
 		t.Errorf("%+v", last)
 	}
 	if rows := f.Ask("count() FROM " + f.Database + ".journal"); rows != "8\n" {

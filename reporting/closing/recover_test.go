@@ -163,7 +163,7 @@ func TestCheckDelivered_FindsWhatTheLogDoesNotHave(t *testing.T) {
 
 	// A folder without a manifest is not a set, and days are not of the log.
 	b.put(t, "2025-12-closing-000009/order-ledger.csv", "x")
-	b.put(t, "2025-12-01-daily/"+ManifestFile, "{}")
+	b.put(t, "2025-12-01-daily/"+manifestFile, "{}")
 	if wrong := check(); strings.Contains(wrong, "2025-12") {
 		t.Error(wrong)
 	}

@@ -31,31 +31,14 @@ const (
 	clockTolerance = time.Hour
 )
 
-// schedule says when the reports of a day are due.
-type schedule struct {
-	isDaily bool
-	clock   time.Duration // after the midnight at which the day ends
-}
-
-// newSchedule reads a time such as 07:00, which deliver.Settings has validated; empty: no day is ever due.
-func newSchedule(daily string) schedule {
+// parseDaily reads a time such as 07:00, which deliver.Settings has validated; empty: nil.
+func parseDaily(daily string) *time.Duration {
 	at, err := time.Parse("15:04", daily)
 	if err != nil {
-		return schedule{}
+		return nil
 	}
-	return schedule{isDaily: true, clock: time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute}
-}
-
-// dueAt returns when the reports of a day are due.
-func (s schedule) dueAt(day time.Time) time.Time { return day.AddDate(0, 0, 1).Add(s.clock) }
-
-// dueSet is a set that a target is owed: of an entry of the log, or of a day.
-type dueSet struct {
-	name  string
-	dueAt time.Time
-
-	entry *Entry    // nil: of a day
-	day   time.Time // local midnight
+	clock := time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute
+	return &clock
 }
 
 // targetQueue delivers to one target what it is owed: every closing and correction of the log, and every
@@ -65,7 +48,7 @@ type targetQueue struct {
 	books    *Books
 	target   *deliver.Target // nil: there is none, and sets are only announced
 	name     string          // of the target; empty: there is none
-	schedule schedule
+	daily    *time.Duration  // from a day's end until its reports are due; nil: they never are
 	attempts *attempts
 
 	pending, oldest   prometheus.Gauge
@@ -85,11 +68,16 @@ func (q *targetQueue) once(ctx context.Context) error {
 		return err
 	}
 
-	due := q.dueDays(recorded)
+	var due []archive.DeliverySet
+	entries := map[string]*Entry{} // by folder
 	log, unreadable := q.books.Read(ctx)
 	if unreadable == nil {
-		due = append(q.dueEntries(log), due...)
+		for _, e := range log.deliveredEntries() {
+			entries[e.folder()] = e
+			due = append(due, q.newRow(e.folder(), q.books.now()))
+		}
 	}
+	due = append(due, q.dueDays(recorded)...)
 	if err := q.recordNew(ctx, due, recorded); err != nil {
 		return errors.Join(unreadable, err)
 	}
@@ -100,7 +88,7 @@ func (q *targetQueue) once(ctx context.Context) error {
 	}
 	q.showPending(pending)
 
-	failed := q.deliverPending(ctx, pending, recorded)
+	failed := q.deliverPending(ctx, pending, entries)
 	return errors.Join(unreadable, failed)
 }
 
@@ -145,20 +133,17 @@ func (q *targetQueue) takeBackEarly(ctx context.Context, recorded map[string]*ar
 	return nil
 }
 
-func (q *targetQueue) dueEntries(l *Log) []dueSet {
-	var due []dueSet
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		if e.Kind == KindClose || e.Kind == KindCorrection {
-			due = append(due, dueSet{name: e.folder(), dueAt: q.books.now(), entry: e})
-		}
+// newRow returns the row of a set of which nothing is recorded yet.
+func (q *targetQueue) newRow(name string, dueAt time.Time) archive.DeliverySet {
+	return archive.DeliverySet{
+		Target: q.name, Name: name, Version: 1, ChangedAt: q.books.now(), DueAt: dueAt, Folder: name,
 	}
-	return due
 }
 
-// dueDays returns the days up to yesterday, which is not due before its time.
-func (q *targetQueue) dueDays(recorded map[string]*archive.DeliverySet) []dueSet {
-	if !q.schedule.isDaily || q.target == nil {
+// dueDays returns the sets of the days up to yesterday, which is not due before its time, as if nothing was
+// recorded of them.
+func (q *targetQueue) dueDays(recorded map[string]*archive.DeliverySet) []archive.DeliverySet {
+	if q.daily == nil || q.target == nil {
 		return nil
 	}
 
@@ -174,21 +159,20 @@ func (q *targetQueue) dueDays(recorded map[string]*archive.DeliverySet) []dueSet
 		first = earliest
 	}
 
-	var due []dueSet
+	var due []archive.DeliverySet
 	for day := first; !day.After(yesterday); day = day.AddDate(0, 0, 1) {
-		due = append(due, dueSet{name: dayName(day), dueAt: q.schedule.dueAt(day), day: day})
+		end := day.AddDate(0, 0, 1)
+		due = append(due, q.newRow(dayName(day), end.Add(*q.daily)))
 	}
 	return due
 }
 
-// recordNew records the sets that have no row yet, and adds their rows to recorded.
-func (q *targetQueue) recordNew(ctx context.Context, due []dueSet, recorded map[string]*archive.DeliverySet) error {
+// recordNew records the sets of which nothing is recorded yet, and adds their rows to recorded.
+func (q *targetQueue) recordNew(ctx context.Context, due []archive.DeliverySet, recorded map[string]*archive.DeliverySet) error {
 	var rows []archive.DeliverySet
-	for _, d := range due {
-		if recorded[d.name] == nil {
-			rows = append(rows, archive.DeliverySet{
-				Target: q.name, Name: d.name, Version: 1, ChangedAt: q.books.now(), DueAt: d.dueAt, Folder: d.name,
-			})
+	for _, row := range due {
+		if recorded[row.Name] == nil {
+			rows = append(rows, row)
 		}
 	}
 	if len(rows) == 0 {
@@ -205,59 +189,57 @@ func (q *targetQueue) recordNew(ctx context.Context, due []dueSet, recorded map[
 	return nil
 }
 
-// pendingOf returns what is due by now and not delivered, with the times since when it is. Whether it is due
-// does not depend on what was recorded by a clock that may have been ahead.
-func (q *targetQueue) pendingOf(due []dueSet, recorded map[string]*archive.DeliverySet) []dueSet {
+// pendingOf returns the rows of sets that are due by now and not delivered. Whether a set is due does not depend
+// on what was recorded by a clock that may have been ahead.
+func (q *targetQueue) pendingOf(due []archive.DeliverySet, recorded map[string]*archive.DeliverySet) []archive.DeliverySet {
 	now := q.books.now()
-	var pending []dueSet
-	for _, d := range due {
-		row := recorded[d.name]
-		if !row.DeliveredAt.IsZero() || d.dueAt.After(now) {
+	var pending []archive.DeliverySet
+	for _, set := range due {
+		row := *recorded[set.Name]
+		if !row.DeliveredAt.IsZero() || set.DueAt.After(now) {
 			continue
 		}
 
-		if row.DueAt.Before(d.dueAt) {
-			d.dueAt = row.DueAt
+		if set.DueAt.Before(row.DueAt) {
+			row.DueAt = set.DueAt
 		}
-		pending = append(pending, d)
+		pending = append(pending, row)
 	}
 	return pending
 }
 
-// pendingEntries returns closings and corrections that are recorded as due. Without the log they cannot
-// be tried.
-func (q *targetQueue) pendingEntries(recorded map[string]*archive.DeliverySet) []dueSet {
-	var pending []dueSet
+// pendingEntries returns the rows of closings and corrections that are not delivered. Without the log they
+// cannot be tried.
+func (q *targetQueue) pendingEntries(recorded map[string]*archive.DeliverySet) []archive.DeliverySet {
+	var pending []archive.DeliverySet
 	for name, row := range recorded {
 		_, isDay := dayOf(name)
 		if !isDay && row.DeliveredAt.IsZero() {
-			pending = append(pending, dueSet{name: name, dueAt: row.DueAt})
+			pending = append(pending, *row)
 		}
 	}
 	return pending
 }
 
-func (q *targetQueue) showPending(pending []dueSet) {
-	q.pending.Set(float64(len(pending)))
-	if len(pending) == 0 {
-		q.oldest.Set(0)
-		return
+func (q *targetQueue) showPending(pending []archive.DeliverySet) {
+	var dueAt []time.Time
+	for i := range pending {
+		dueAt = append(dueAt, pending[i].DueAt)
 	}
-
-	oldest := slices.MinFunc(pending, func(a, b dueSet) int { return a.dueAt.Compare(b.dueAt) })
-	q.oldest.Set(float64(oldest.dueAt.UnixMilli()) / 1000)
+	showPending(q.pending, q.oldest, dueAt)
 }
 
-// deliverPending tries sets, each after those that were tried longer ago. The failure of a set is recorded
-// with it; the error is that of recording it, or of ctx.
-func (q *targetQueue) deliverPending(ctx context.Context, pending []dueSet, recorded map[string]*archive.DeliverySet) error {
-	waiting := map[string]dueSet{}
+// deliverPending tries sets, each after those that were tried longer ago: those of entries, by folder, and days.
+// The failure of a set is recorded with it; the error is that of recording it, or of ctx.
+func (q *targetQueue) deliverPending(ctx context.Context, pending []archive.DeliverySet, entries map[string]*Entry) error {
+	rows := map[string]*archive.DeliverySet{}
 	var names []string
-	for _, d := range pending {
-		canBeTried := d.entry != nil || !d.day.IsZero()
+	for _, row := range pending {
+		_, isDay := dayOf(row.Name)
+		canBeTried := isDay || entries[row.Name] != nil
 		if canBeTried {
-			waiting[d.name] = d
-			names = append(names, d.name)
+			rows[row.Name] = &row
+			names = append(names, row.Name)
 		}
 	}
 
@@ -269,13 +251,13 @@ func (q *targetQueue) deliverPending(ctx context.Context, pending []dueSet, reco
 
 		tried++
 		q.attempts.begin(name)
-		err := q.deliver(ctx, waiting[name])
+		err := q.deliver(ctx, name, entries[name])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			failures++
-			if err := q.fail(ctx, recorded[name], err); err != nil {
+			if err := q.fail(ctx, rows[name], err); err != nil {
 				return err
 			}
 			continue
@@ -283,7 +265,7 @@ func (q *targetQueue) deliverPending(ctx context.Context, pending []dueSet, reco
 
 		q.attempts.succeeded(name)
 		q.delivered.Inc()
-		pending = slices.DeleteFunc(pending, func(d dueSet) bool { return d.name == name })
+		pending = slices.DeleteFunc(pending, func(row archive.DeliverySet) bool { return row.Name == name })
 		q.showPending(pending)
 	}
 	return nil
@@ -307,19 +289,20 @@ func (q *targetQueue) fail(ctx context.Context, row *archive.DeliverySet, cause 
 	})
 }
 
-func (q *targetQueue) deliver(ctx context.Context, d dueSet) error {
-	if d.entry == nil {
-		return q.deliverDay(ctx, d)
+// deliver delivers the set of an entry; nil: of the day that it is named after.
+func (q *targetQueue) deliver(ctx context.Context, name string, e *Entry) error {
+	if e == nil {
+		return q.deliverDay(ctx, name)
 	}
 
-	s, err := q.books.entrySet(d.entry)
+	s, err := q.books.entrySet(e)
 	if err != nil {
 		return err
 	}
-	if err := q.send(ctx, d.name, s); err != nil {
+	if err := q.send(ctx, name, s); err != nil {
 		return err
 	}
-	return q.recordDelivered(ctx, d.name, d.name, s.reportAt(q.name, d.name))
+	return q.recordDelivered(ctx, name, name, s.reportAt(q.name, name))
 }
 
 // send puts the files of a set into a folder. Without a target there is nothing to send.
@@ -334,8 +317,8 @@ func (q *targetQueue) send(ctx context.Context, folder string, s *fileSet) error
 // So when reports have changed since an attempt that was cut off, the recorded files tell whether that
 // attempt has finished. A folder that holds part of another attempt stays as it is, and the next number is
 // taken.
-func (q *targetQueue) deliverDay(ctx context.Context, d dueSet) error {
-	row, err := q.books.archive.DeliverySet(ctx, q.name, d.name)
+func (q *targetQueue) deliverDay(ctx context.Context, name string) error {
+	row, err := q.books.archive.DeliverySet(ctx, q.name, name)
 	if err != nil {
 		return err
 	}
@@ -343,7 +326,8 @@ func (q *targetQueue) deliverDay(ctx context.Context, d dueSet) error {
 		return nil // another process was faster
 	}
 
-	s, err := q.books.daySet(ctx, d.day)
+	day, _ := dayOf(name)
+	s, err := q.books.daySet(ctx, day)
 	if err != nil {
 		return err
 	}
@@ -358,26 +342,26 @@ func (q *targetQueue) deliverDay(ctx context.Context, d dueSet) error {
 			return err
 		}
 		if len(wrong) == 0 {
-			return q.recordDelivered(ctx, d.name, row.Folder, planned)
+			return q.recordDelivered(ctx, name, row.Folder, planned)
 		}
 	}
 
 	folder := row.Folder
 	for range foldersAtOnce {
 		report := s.reportAt(q.name, folder)
-		isDone, err := q.recordPlan(ctx, d.name, folder, report)
+		isDone, err := q.recordPlan(ctx, name, folder, report)
 		if err != nil || isDone {
 			return err
 		}
 
 		err = q.send(ctx, folder, s)
 		if err == nil {
-			return q.recordDelivered(ctx, d.name, folder, report)
+			return q.recordDelivered(ctx, name, folder, report)
 		}
 		if !errors.Is(err, deliver.ErrDiffers) {
 			return err
 		}
-		folder = nextFolder(d.name, folder)
+		folder = nextFolder(name, folder)
 	}
 	return fmt.Errorf("deliver to %s: %w, in each folder from %s on that was tried", q.name, deliver.ErrDiffers, row.Folder)
 }

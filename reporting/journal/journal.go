@@ -109,12 +109,12 @@ func authenticate(key []byte, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// AreSet reports whether there is a key to sign with.
-func (k Keys) AreSet() bool { return k.keys[k.current] != nil }
+// areSet reports whether there is a key to sign with.
+func (k Keys) areSet() bool { return k.keys[k.current] != nil }
 
 // Sign returns the entry of a text. The error is ErrNoKeys, or says that the text is longer than MaxText.
 func (k Keys) Sign(text string) (Entry, error) {
-	if !k.AreSet() {
+	if !k.areSet() {
 		return Entry{}, ErrNoKeys
 	}
 	if len(text) > MaxText {

@@ -170,14 +170,14 @@ func (r *ForeignRows) addNamed(f Foreign) {
 	}
 }
 
-// Foreign is a row that does not belong to the log.
+// Foreign is a row that does not belong to the log. A dispute about it has its JSON.
 type Foreign struct {
-	Digest string // Row.Digest
-	Text   string // its beginning
-	Why    string
+	Digest string `json:"sha256"` // Row.Digest
+	Why    string `json:"why"`
+	Text   string `json:"text"` // its beginning
 
 	// IsHead is set when it is what Redis has as the head, and no row.
-	IsHead bool
+	IsHead bool `json:"-"`
 }
 
 func beginning(text string) string { return text[:min(len(text), BeginningSize)] }
