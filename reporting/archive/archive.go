@@ -119,16 +119,22 @@ func (a *Archive) Ping(ctx context.Context) error {
 	return a.checkOurs()
 }
 
-// maxQuerySize leaves room for MaxListed places, several times.
-const maxQuerySize = 1 << 20
+const (
+	// maxQuerySize leaves room for MaxListed places, and for the batches of many years of books, several times.
+	maxQuerySize = 8 << 20
+
+	// maxElements bounds what a statement is made of; each place and each batch that it names is one or more.
+	maxElements = 1_000_000
+)
 
 // reading are the settings of every SELECT. FINAL need not look across partitions: an
 // order's never changes.
 var reading = clickhouse.Settings{
 	"final": 1,
 	"do_not_merge_across_partitions_select_final": 1,
-	"max_query_size": maxQuerySize,
-	"readonly":       2, // nothing but settings may be changed
+	"max_query_size":   maxQuerySize,
+	"max_ast_elements": maxElements,
+	"readonly":         2, // nothing but settings may be changed
 	// A server that knows the reader has gone stops, but only with this and the
 	// one before.
 	"cancel_http_readonly_queries_on_client_close": 1,

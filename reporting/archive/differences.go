@@ -14,8 +14,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// isSealedBatch is the condition that a row's batch belongs to a closing or a correction in the log.
-const isSealedBatch = `batch GLOBAL IN (SELECT batch FROM journal WHERE kind IN ('close', 'correction'))`
+// isOneOf is the condition that a row's batch is one of these. The caller has them from the log that it has
+// verified: the table journal may have rows that are not of it.
+func isOneOf(batches []uuid.UUID) string {
+	if len(batches) == 0 {
+		return "false"
+	}
+	return "batch IN (" + list(batches) + ")"
+}
 
 // factsDigest is the SHA-256 of an order's facts. Names are left out: a changed name is no correction.
 const factsDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(length(x)), ':', x), [
@@ -32,7 +38,7 @@ const saysForPeople = `concat(toString(status), ', ', if(payment_type = '', 'no 
 const (
 	selectBooked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + factsDigest + ` AS facts,
 	` + saysForPeople + ` AS says, false AS is_known
-FROM closed_orders WHERE sign != 0 AND ` + isSealedBatch
+FROM closed_orders WHERE sign != 0`
 	selectKnown = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + factsDigest + ` AS facts,
 	` + saysForPeople + ` AS says, true AS is_known
 FROM orders FINAL WHERE true`
@@ -90,16 +96,16 @@ func PlacesPart(places []Place) Part {
 	return Part{Name: fmt.Sprintf("%d orders", len(places)), within: "(account_id, business_day, order_id) IN (" + strings.Join(keys, ", ") + ")"}
 }
 
-// Differing lists the orders of a part whose row in the table orders is not what was booked, at most limit.
-// The part must be of closed months.
-func (a *Archive) Differing(ctx context.Context, p Part, limit int) (found []ClosedDifference, err error) {
+// Differing lists the orders of a part whose row in the table orders is not what was booked in some batches, all
+// those of the log, at most limit. The part must be of closed months.
+func (a *Archive) Differing(ctx context.Context, batches []uuid.UUID, p Part, limit int) (found []ClosedDifference, err error) {
 	// A reversal takes back exactly what was booked: over an order's entries, the digests of what they say,
 	// as numbers with their signs, add up to that of the table orders, or to nothing.
 	query := `SELECT account_id, business_day, order_id,
 	toBool(sum(sign) > 0) AS is_booked, toBool(max(is_known)) AS is_there,
 	argMaxIf(version, entry, sign > 0) AS booked_version, maxIf(version, is_known) AS known_version, anyIf(facts, is_known) AS known_facts,
 	argMaxIf(says, entry, sign > 0) AS booked_says, anyIf(says, is_known) AS known_says
-FROM (` + selectBooked + " AND " + p.within + ` UNION ALL ` + selectKnown + " AND " + p.within + `)
+FROM (` + selectBooked + " AND " + isOneOf(batches) + " AND " + p.within + ` UNION ALL ` + selectKnown + " AND " + p.within + `)
 GROUP BY account_id, business_day, order_id
 HAVING is_booked != is_there OR sum(sign) NOT IN (0, 1) OR (is_there AND argMaxIf(facts, entry, sign > 0) != known_facts)
 	OR sum(reinterpretAsInt256(facts) * sign) != if(is_there, reinterpretAsInt256(known_facts), 0)
@@ -117,15 +123,17 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 	return found, err
 }
 
-// UnbookedLate lists late deliveries, which no batch has, of a part's orders that were booked and had failed or been
-// cancelled, at most limit. The part must be of closed months.
-func (a *Archive) UnbookedLate(ctx context.Context, p Part, limit int) (found []LateDelivery, err error) {
+// UnbookedLate lists late deliveries, which none of some batches has, of a part's orders that these have booked and
+// that had failed or been cancelled, at most limit. The batches must be all of the log's, and the part of closed
+// months.
+func (a *Archive) UnbookedLate(ctx context.Context, batches []uuid.UUID, p Part, limit int) (found []LateDelivery, err error) {
 	const place = "SELECT account_id, business_day, order_id FROM "
+	isSealed := isOneOf(batches) + " AND " + p.within
 	isLate := ` AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE ` + p.within + `)`
 	query := `SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL WHERE ` + p.within + `
-	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + isSealedBatch + ` AND ` + p.within + `)
+	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + isSealed + `)
 	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `orders FINAL WHERE status IN ('Failed', 'Cancelled') AND ` + p.within + isLate + `)
-	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `closed_orders WHERE sign > 0 AND ` + isSealedBatch + " AND " + p.within + isLate + `)
+	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `closed_orders WHERE sign > 0 AND ` + isSealed + isLate + `)
 ORDER BY toUInt128(order_id), reported_at LIMIT {limit:UInt32}`
 
 	err = a.Each(ctx, query, func(rows driver.Rows) error {

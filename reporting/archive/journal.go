@@ -228,6 +228,6 @@ func (a *Archive) RemoveRows(ctx context.Context, log []string, upTo uint64) err
 
 	statement := fmt.Sprintf("DELETE FROM %s %s WHERE _block_number <= %d AND %s NOT IN ('%s')",
 		a.physical(journalTable), a.onCluster(), upTo, rowOfJournal, strings.Join(log, "', '"))
-	settings := clickhouse.Settings{"lightweight_deletes_sync": 2, "max_query_size": len(statement) + maxQuerySize, "max_ast_elements": 1_000_000}
+	settings := clickhouse.Settings{"lightweight_deletes_sync": 2, "max_query_size": len(statement) + maxQuerySize, "max_ast_elements": maxElements}
 	return a.exec(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), statement)
 }

@@ -26,9 +26,9 @@ func (e *env) night(targets ...*deliver.Target) (logged string, findings int, co
 
 	NewNightly(e.books, targets, reg)(e.T.Context())
 
-	_, all, err := e.books.readVerifications(e.T.Context())
+	_, r, err := e.books.readReview(e.T.Context())
 	testenv.Must(e.T, err)
-	findings, _ = summarize(e.log(), all, e.clock)
+	findings, _ = summarize(e.log(), r.Verified, e.clock)
 	return log.String(), findings, gauge(e.T, reg, "reporting_closings_last_completed_timestamp_seconds") > 0
 }
 
@@ -98,9 +98,9 @@ func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
 	if findings != 2 || completed {
 		t.Errorf("%d findings, completed: %v\n%s", findings, completed, logged)
 	}
-	_, all, err := e.books.readVerifications(t.Context())
+	_, noted, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if november := all["2025-11"]; !november.At.Equal(e.clock) || november.Findings != 1 {
+	if november := noted.Verified["2025-11"]; !november.At.Equal(e.clock) || november.Findings != 1 {
 		t.Errorf("of November is noted %+v", november)
 	}
 

@@ -318,7 +318,7 @@ func (c *corrector) find(ctx context.Context, l *Log, part archive.Part) (*found
 		return nil, err
 	}
 
-	all, err := c.archive.Differing(ctx, part, ordersRead)
+	all, err := c.archive.Differing(ctx, l.batches(), part, ordersRead)
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +339,7 @@ const (
 
 // findLate adds late deliveries to found. One explains itself if the report is still in Redis.
 func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sealedRows, part archive.Part) error {
-	late, err := c.archive.UnbookedLate(ctx, part, ordersRead)
+	late, err := c.archive.UnbookedLate(ctx, rows.decided.batches(), part, ordersRead)
 	if err != nil || len(late) == 0 {
 		return err
 	}

@@ -184,7 +184,7 @@ func TestDiffering_FindsAReversalOfSomethingElse(t *testing.T) {
 
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE collection_amount = 9 WHERE sign = -1 SETTINGS mutations_sync = 2")
 
-	found, err := e.Archive.Differing(t.Context(), archive.MonthPart(october.Time, time.Time{}), 10)
+	found, err := e.Archive.Differing(t.Context(), e.log().batches(), archive.MonthPart(october.Time, time.Time{}), 10)
 	testenv.Must(t, err)
 	if len(found) != 1 {
 		t.Errorf("%+v", found)

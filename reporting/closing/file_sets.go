@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/deliver"
 	"vendorapi/reporting/reports"
@@ -109,6 +111,15 @@ func (l *Log) deliveredEntries() []*Entry {
 		}
 	}
 	return found
+}
+
+// batches returns the batches of all closings and corrections.
+func (l *Log) batches() []uuid.UUID {
+	var all []uuid.UUID
+	for _, e := range l.deliveredEntries() {
+		all = append(all, e.Batch)
+	}
+	return all
 }
 
 // folder is the name of an entry's set, and of its folder at each target.

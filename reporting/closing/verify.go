@@ -222,7 +222,7 @@ func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(
 	}
 	for _, part := range parts {
 		progress("what is known now of " + part.Name)
-		all, err := b.archive.Differing(ctx, part, pendingPerMonth)
+		all, err := b.archive.Differing(ctx, l.batches(), part, pendingPerMonth)
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(
 			v.Pending = append(v.Pending, u.String())
 		}
 
-		late, err := b.archive.UnbookedLate(ctx, part, pendingPerMonth)
+		late, err := b.archive.UnbookedLate(ctx, l.batches(), part, pendingPerMonth)
 		if err != nil {
 			return err
 		}
@@ -244,6 +244,10 @@ func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(
 
 // String is the result in one line.
 func (v *Verified) String() string {
+	if v.Entries == 0 && len(v.Findings) == 0 {
+		return "nothing is decided yet"
+	}
+
 	text := fmt.Sprintf("the books are what they were: %d closings, %d rows, %d entries; the last seal is %s", v.Closings, v.Rows, v.Entries, v.Head)
 	if len(v.Findings) > 0 {
 		text = fmt.Sprintf("the books are NOT what they were: %d findings", len(v.Findings))
