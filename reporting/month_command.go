@@ -290,14 +290,13 @@ func newMonthVerifyCommand() *cobra.Command {
 				return err
 			}
 
+			var unasked error // of targets that cannot be asked
 			targets, err := s.deliver.Open()
 			if err != nil {
 				fmt.Fprintln(c.ErrOrStderr(), "delivered files are not compared:", err)
 			} else {
-				wrong, err := b.CheckDelivered(ctx, targets)
-				if err != nil {
-					return err
-				}
+				var wrong []string
+				wrong, unasked = b.CheckDelivered(ctx, targets)
 				v.Findings = append(v.Findings, wrong...)
 			}
 
@@ -305,10 +304,10 @@ func newMonthVerifyCommand() *cobra.Command {
 				fmt.Fprintln(c.OutOrStdout(), text)
 			}
 			if len(v.Findings) > 0 {
-				return errors.New(v.String())
+				return errors.Join(errors.New(v.String()), unasked)
 			}
 			fmt.Fprintln(c.OutOrStdout(), v)
-			return nil
+			return unasked
 		})
 	})
 }

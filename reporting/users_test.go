@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/base64"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +34,11 @@ func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	e.AwaitExported()
 	testenv.Must(t, errors.Join(exporter.Process.Signal(syscall.SIGTERM), exporter.Wait()))
 	e.Want("the order", "count() FROM "+e.Database+".orders", "1")
+	forged := "INSERT INTO " + e.Database + ".late_deliveries (account_id, business_day, order_id, reported_at, stored_at) " +
+		"SETTINGS insert_allow_materialized_columns = 1 SELECT generateUUIDv4(), today(), generateUUIDv4(), now64(3), toDateTime64(0, 3)"
+	if said := answerTo(t, e.ClickHouse.URL, forged); !strings.Contains(said, "insert_allow_materialized_columns should not be changed") {
+		t.Errorf("whoever writes can say when a row was stored: %s", said)
+	}
 
 	// What is wrong with the user who reads stops nobody who writes.
 	e.Delivered(time.Now())
@@ -55,6 +62,17 @@ func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	if err == nil || !strings.Contains(said, "run `reporting migrate`") || !strings.Contains(said, "making it failed") || !strings.Contains(said, "ACCESS_DENIED") {
 		t.Errorf("%v, said %s", err, said)
 	}
+}
+
+// answerTo returns ClickHouse's answer to a statement.
+func answerTo(t *testing.T, url, statement string) string {
+	t.Helper()
+	resp, err := http.Post(url, "text/plain", strings.NewReader(statement))
+	testenv.Must(t, err)
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	testenv.Must(t, err)
+	return resp.Status + " " + string(said)
 }
 
 // The process that customers reach has Redis and the keys of links, and nothing else of reporting's.

@@ -16,8 +16,6 @@ type nightly struct {
 	books   *Books
 	targets []*deliver.Target // where closings and corrections are delivered
 
-	unexplained prometheus.Gauge
-	completed   prometheus.Gauge
 	corrections prometheus.Counter
 }
 
@@ -26,12 +24,8 @@ type nightly struct {
 func NewNightly(b *Books, targets []*deliver.Target, reg prometheus.Registerer) func(context.Context) {
 	m := service.NewMetrics(reg, nil)
 	n := &nightly{
-		books:   b,
-		targets: targets,
-		unexplained: m.Gauge("reporting_closed_orders_unexplained",
-			"Orders of closed months that have changed in a way that a person has to decide on, at the last look."),
-		completed: m.Gauge("reporting_closings_last_completed_timestamp_seconds",
-			"When closed months were last compared with what is known now, and one of them verified; 0: not since the start."),
+		books:       b,
+		targets:     targets,
 		corrections: m.Counter("reporting_corrections_total", "Corrections of closed months that were booked."),
 	}
 	return n.run
@@ -42,6 +36,9 @@ func (n *nightly) run(ctx context.Context) {
 	n.note(ctx, changed, changedErr)
 
 	againErr := n.books.VerifyFindings(ctx, n.targets)
+	if againErr != nil && ctx.Err() == nil {
+		n.books.log.Error("closed months with findings could not be verified again", "error", againErr)
+	}
 	month, verifyErr := n.verify(ctx)
 	var monthErr error
 	if !month.IsZero() {
@@ -50,12 +47,13 @@ func (n *nightly) run(ctx context.Context) {
 		n.note(ctx, inMonth, monthErr)
 	}
 
-	_, r, err := n.books.readReview(ctx)
-	if err == nil {
-		n.unexplained.Set(float64(len(r.Waiting)))
+	hasFailed := errors.Join(changedErr, againErr, verifyErr, monthErr) != nil
+	if hasFailed {
+		return
 	}
-	if errors.Join(changedErr, againErr, verifyErr, monthErr, err) == nil {
-		n.completed.SetToCurrentTime()
+	err := n.books.updateReview(ctx, func(r *review) { r.Completed = n.books.now() })
+	if err != nil && ctx.Err() == nil {
+		n.books.log.Error("it cannot be noted that closed months were compared", "error", err)
 	}
 }
 

@@ -24,6 +24,9 @@ type review struct {
 
 	// Verified has the last verification of each month, by its name, such as 2026-10.
 	Verified map[string]verification `json:"verified,omitempty"`
+
+	// Completed is when a night's work last came to its end without an error; zero: it never did.
+	Completed time.Time `json:"completed,omitzero"`
 }
 
 // verification is when a closed month was last verified, and how many findings there were.

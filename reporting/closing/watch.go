@@ -3,6 +3,7 @@ package closing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func (b *Books) VerifyInTurn(ctx context.Context, targets []*deliver.Target) (Mo
 }
 
 // VerifyFindings verifies again the months whose last verification found something: what was repaired is no
-// longer shown, and what was falsified since is.
+// longer shown, and what was falsified since is. A month that cannot be verified holds up no other one.
 func (b *Books) VerifyFindings(ctx context.Context, targets []*deliver.Target) error {
 	l, err := b.Read(ctx)
 	if err != nil {
@@ -47,19 +48,20 @@ func (b *Books) VerifyFindings(ctx context.Context, targets []*deliver.Target) e
 		return err
 	}
 
+	var failed error
 	for name, last := range r.Verified {
 		if last.Findings == 0 {
 			continue
 		}
 		month, err := ParseMonth(name)
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = b.verifyAndNote(ctx, l, month, targets)
 		}
-		if _, err := b.verifyAndNote(ctx, l, month, targets); err != nil {
-			return err
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	return nil
+	return failed
 }
 
 // verifyAndNote verifies a month, and notes what was found. A target that cannot be asked is an error, but the
@@ -143,7 +145,7 @@ func nextToVerify(months []Month, all map[string]verification, now time.Time) Mo
 // watchEvery is how often the log is read for Watch.
 const watchEvery = time.Minute
 
-// Watch shows, until ctx ends, whether the books can be read, and what the nightly verifications found.
+// Watch shows, until ctx ends, whether the books can be read, and what the nightly work found, in whichever process.
 func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 	m := service.NewMetrics(reg, nil)
 	readable := m.Gauge("reporting_books_readable",
@@ -152,6 +154,10 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		"What the last verification of each closed month found: what is not any more what was sealed.")
 	verified := m.Gauge("reporting_books_verified_timestamp_seconds",
 		"When the closed month was verified whose last verification is the oldest; 0: one never was, or no month is closed.")
+	unexplained := m.Gauge("reporting_closed_orders_unexplained",
+		"Orders of closed months that have changed in a way that a person has to decide on, at the last look.")
+	completed := m.Gauge("reporting_closings_last_completed_timestamp_seconds",
+		"When closed months were last compared with what is known now, and one of them verified; 0: they never were.")
 	readable.Set(1)
 
 	service.Repeat(ctx, b.log, watchEvery, "the books cannot be read", "the books can be read again", func(ctx context.Context) error {
@@ -176,6 +182,10 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		found, oldest := summarize(l, r.Verified, b.now())
 		findings.Set(float64(found))
 		verified.Set(oldest)
+		unexplained.Set(float64(len(r.Waiting)))
+		if !r.Completed.IsZero() {
+			completed.Set(float64(r.Completed.Unix()))
+		}
 		return nil
 	})
 }

@@ -104,6 +104,26 @@ func TestWatch_ShowsWhetherTheBooksAreReadable(t *testing.T) {
 	shows("without an entry", 0)
 }
 
+// What the last night found is shown by whichever process, from its start on.
+func TestWatch_ShowsWhatTheLastNightFound(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 25000)
+	e.store(o)
+	e.close(october)
+	o.Collection.Minor++
+	e.store(o)
+	NewNightly(e.books, nil, prometheus.NewRegistry())(t.Context())
+
+	reg := prometheus.NewRegistry()
+	go e.books.Watch(t.Context(), reg)
+
+	e.Await("when the night ended", func() bool {
+		return gauge(t, reg, "reporting_closings_last_completed_timestamp_seconds") == float64(e.clock.Unix())
+	})
+	e.Await("what waits for a person", func() bool { return gauge(t, reg, "reporting_closed_orders_unexplained") == 1 })
+}
+
 // gauge is the value of a gauge; -1 while it is not there.
 func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
