@@ -287,7 +287,7 @@ func newRestoreCommand() *cobra.Command {
 	f.StringVar(&r.erasuresFile, "erasures", "", "the list of what was erased on request, which is erased again (default: the file erasures beside the backup)")
 	f.BoolVar(&r.merge, "merge", false, "load although ClickHouse has rows: to go on after an interruption")
 	f.BoolVar(&r.withoutHistory, "without-history", false, "leave ClickHouse as it is: it has survived, or was restored by other means")
-	f.BoolVar(&r.onlyHistory, "only-history", false, "load ClickHouse and leave Redis as it is, which has gone on since: rows that were lost come back")
+	f.BoolVar(&r.onlyHistory, "only-history", false, "load only ClickHouse, to bring back lost rows; Redis stays as it is")
 	requireFlag(c, "from")
 	c.MarkFlagsMutuallyExclusive("check", "redis-dir")
 	for _, other := range []string{"check", "redis-dir", "included-dir", "merge", "without-history"} {
@@ -323,7 +323,8 @@ func (r *restoration) run(c *cobra.Command) error {
 		return err
 	}
 	r.manifest = m
-	if r.onlyHistory { // no data of a recipient is in ClickHouse, so nothing is erased again
+	// ClickHouse has no data of recipients, so nothing is erased again.
+	if r.onlyHistory {
 		return withStores(c, true, true, func(ctx context.Context, s stores) error {
 			return r.loadHistory(ctx, c, s)
 		})

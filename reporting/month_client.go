@@ -24,7 +24,7 @@ type panelClient struct {
 	http    *http.Client
 	cookies []*http.Cookie
 	csrf    string // sent with each form: it proves that the person means it
-	held    string // finance.BooksView.Held, when the person signed in
+	held    string // the seal of the hold at sign-in (finance.BooksView.Held); a decision about another one is refused
 }
 
 const (

@@ -125,8 +125,8 @@ func (l Books) SetComparison(ctx context.Context, day, from, to string) error {
 // Review returns what SetReview stored last; empty: nothing yet.
 func (l Books) Review(ctx context.Context) (string, error) { return l.get(ctx, l.key("review")) }
 
-// SetReview replaces what Review returned: what the nightly work knows of closed months. The error is ErrConflict
-// when another process has replaced it since.
+// SetReview stores what the nightly work knows of closed months in the place of from, which Review returned. The
+// error is ErrConflict when another process has stored something since.
 func (l Books) SetReview(ctx context.Context, from, to string) error {
 	return l.set(ctx, l.key("review"), change{from: from, to: to})
 }

@@ -375,21 +375,21 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 	return partly(errs)
 }
 
-// LateReports are the reports of couriers that they delivered an order after it had failed or been cancelled
-// (delivery.LateDelivery), as far as Redis keeps them: the newest refusedKept refused updates of each partition.
+// LateReports are couriers' reports that an order was delivered after it had failed or been cancelled
+// (delivery.LateDelivery). Redis keeps only the newest refused updates of each partition, about refusedKept;
+// older reports are unknown.
 type LateReports struct {
-	at map[delivery.OrderID][]time.Time
+	times map[delivery.OrderID][]time.Time
 
-	// keptSince is, by partition, when the oldest update was refused that is kept, if older ones may have been
-	// dropped. A partition that is not in it has dropped none.
+	// keptSince maps each partition that may have dropped refused updates to the time of the oldest one it keeps.
 	keptSince map[int]time.Time
 }
 
 // All yields each report with its order.
 func (r *LateReports) All() iter.Seq2[delivery.OrderID, time.Time] {
 	return func(yield func(delivery.OrderID, time.Time) bool) {
-		for order, reports := range r.at {
-			for _, at := range reports {
+		for order, times := range r.times {
+			for _, at := range times {
 				if !yield(order, at) {
 					return
 				}
@@ -400,21 +400,22 @@ func (r *LateReports) All() iter.Seq2[delivery.OrderID, time.Time] {
 
 // Has reports whether a courier said that an order was delivered at that millisecond.
 func (r *LateReports) Has(order delivery.OrderID, at time.Time) bool {
-	return slices.ContainsFunc(r.at[order], func(t time.Time) bool { return t.UnixMilli() == at.UnixMilli() })
+	return slices.ContainsFunc(r.times[order], func(t time.Time) bool { return t.UnixMilli() == at.UnixMilli() })
 }
 
-// lateReportMargin is how much later than a report's own time it may have been refused at the earliest: clocks of
-// couriers are wrong by less.
+// lateReportMargin is more than a courier's clock can be ahead. A report that was dropped can carry a time later than
+// that of its refusal, by up to this much.
 const lateReportMargin = 24 * time.Hour
 
-// MayBeDropped reports whether a report of that time, if there was one, may no longer be kept.
+// MayBeDropped reports whether a report of that time could have been there and been dropped, so that its absence
+// proves nothing.
 func (r *LateReports) MayBeDropped(order delivery.OrderID, at time.Time) bool {
 	since, hasDropped := r.keptSince[order.Partition()]
 	return hasDropped && at.Before(since.Add(lateReportMargin))
 }
 
-// LateReports returns the reports about some orders.
-func (l Monitor) LateReports(ctx context.Context, orders []delivery.OrderID) (*LateReports, error) {
+// LateReportsOf returns the late reports about these orders.
+func (l Monitor) LateReportsOf(ctx context.Context, orders []delivery.OrderID) (*LateReports, error) {
 	wanted := map[delivery.OrderID]bool{}
 	partitions := map[int]partition{}
 	for _, id := range orders {
@@ -427,29 +428,31 @@ func (l Monitor) LateReports(ctx context.Context, orders []delivery.OrderID) (*L
 	return l.lateReports(ctx, slices.Collect(maps.Values(partitions)), func(order delivery.OrderID) bool { return wanted[order] })
 }
 
-// LateReportsOfDays returns the reports about orders that were created on the local days from one midnight to
-// another, both included. There can be some of the days beside them: an order's ID has its day in UTC.
+// LateReportsOfDays returns the late reports about orders that were created from one local midnight to the end of
+// the local day of another. A few of the neighbouring days can be among them, because an order's ID carries its day
+// in UTC.
 func (l Monitor) LateReportsOfDays(ctx context.Context, from, to time.Time) (*LateReports, error) {
 	first, last := delivery.DayOf(from), delivery.DayOf(to.AddDate(0, 0, 1))
 	return l.lateReports(ctx, l.partitions, func(order delivery.OrderID) bool { return order.Day() >= first && order.Day() <= last })
 }
 
 func (l Monitor) lateReports(ctx context.Context, partitions []partition, isWanted func(delivery.OrderID) bool) (*LateReports, error) {
-	found := &LateReports{at: map[delivery.OrderID][]time.Time{}, keptSince: map[int]time.Time{}}
+	found := &LateReports{times: map[delivery.OrderID][]time.Time{}, keptSince: map[int]time.Time{}}
 	for _, p := range partitions {
 		kept, err := l.eachRefused(ctx, p, func(u *RefusedUpdate) {
 			if u.Late && isWanted(u.Update.Order) {
-				found.at[u.Update.Order] = append(found.at[u.Update.Order], u.Update.At)
+				found.times[u.Update.Order] = append(found.times[u.Update.Order], u.Update.At)
 			}
 		})
 		if err != nil {
 			return nil, err
 		}
+		// Redis trims only what exceeds refusedKept, so with fewer nothing was dropped.
 		if kept < refusedKept {
 			continue
 		}
 
-		// The oldest after reading: what was dropped while it was read is older.
+		// Read last: whatever was dropped during the reading is older than this entry.
 		oldest, err := l.rdb.XRangeN(ctx, p.key(kindRefused), "-", "+", 1).Result()
 		if err != nil {
 			return nil, failed("reading refused updates", err)

@@ -216,7 +216,7 @@ func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
 
 	elsewhere := delivery.MakeOrderID(0, 20000, [12]byte{3})
 	strange := delivery.MakeOrderID(999, 20000, [12]byte{4}) // no partition of this ledger
-	reports := get(l.Monitor.LateReports(t.Context(), []delivery.OrderID{late.Order, elsewhere, strange}))(t)
+	reports := get(l.Monitor.LateReportsOf(t.Context(), []delivery.OrderID{late.Order, elsewhere, strange}))(t)
 
 	var found []time.Duration
 	for order, reported := range reports.All() {

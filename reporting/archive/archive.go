@@ -120,7 +120,8 @@ func (a *Archive) Ping(ctx context.Context) error {
 }
 
 const (
-	// maxQuerySize leaves room for MaxListed places, and for the batches of many years of books, several times.
+	// maxQuerySize leaves room for the batches of many years of books, named twice, and for MaxPlaces places, named
+	// six times.
 	maxQuerySize = 8 << 20
 
 	// maxElements bounds what a statement is made of; each place and each batch that it names is one or more.

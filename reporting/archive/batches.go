@@ -28,7 +28,7 @@ const (
 	// rowColumns are those of closed_orders, without the batch.
 	rowColumns = `account_id, business_day, order_id, entry, sign, posted_day, correction_of, cause, version, ` + factColumns + `, reported_at`
 
-	// frozenColumns are those that closed_orders has besides those of orders, for the row of an order.
+	// frozenColumns are the columns of closed_orders that orders lacks, with the values of a frozen order.
 	frozenColumns = `toUInt32(1) AS entry, toInt8(1) AS sign, business_day AS posted_day,
 	toDate(0) AS correction_of, '' AS cause, CAST(NULL, 'Nullable(DateTime64(3, ''Etc/GMT-3''))') AS reported_at`
 
@@ -93,14 +93,15 @@ func Sum(days []DayDigest) Digest {
 	return sum
 }
 
-// RowDigest is the SHA-256 of all that one row says, as it would be frozen.
+// RowDigest is the SHA-256 of all values of one row of closed_orders, or of the row that Freeze would make.
 type RowDigest [sha256.Size]byte
 
-// DigestOf returns the digest of some rows from theirs, which it sorts. It is the one that DigestRows returns of
-// the same rows; of none it is zero.
+// DigestOf computes from the digests of rows what DigestRows computes in ClickHouse. The order of rows does not
+// matter; it sorts the slice. Without rows it returns the zero Digest.
 func DigestOf(rows []RowDigest) Digest {
 	slices.SortFunc(rows, func(a, b RowDigest) int { return bytes.Compare(a[:], b[:]) })
 
+	// ClickHouse digests the rows in parts by their first byte (digestDays); so does this.
 	d := &dayDigester{parts: sha256.New()}
 	for len(rows) > 0 {
 		first := rows[0][0]
@@ -108,10 +109,12 @@ func DigestOf(rows []RowDigest) Digest {
 		if size < 0 {
 			size = len(rows)
 		}
+
 		part := sha256.New()
 		for i := range rows[:size] {
 			part.Write(rows[i][:])
 		}
+
 		d.add("", false, int64(size), string(part.Sum(nil)))
 		rows = rows[size:]
 	}
@@ -128,8 +131,8 @@ func (a *Archive) DigestRows(ctx context.Context, from, to time.Time) ([]DayDige
 	return a.digestDays(ctx, rowsOfDays, daysNamed(from, to)...)
 }
 
-// LateOfDay returns the late deliveries of the orders of a local day that are stored, as they would be frozen, with
-// the digest of each.
+// LateOfDay returns the stored late deliveries of a local day's orders, and for each the digest of the row that
+// Freeze would make of it.
 func (a *Archive) LateOfDay(ctx context.Context, day time.Time) (late []LateDelivery, digests []RowDigest, err error) {
 	query := "SELECT account_id, business_day, order_id, assumeNotNull(reported_at), " + rowDigest + " FROM (" + lateOfDays + ")"
 	err = a.Each(ctx, query, func(rows driver.Rows) error {

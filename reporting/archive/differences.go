@@ -14,9 +14,9 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// isOneOf is the condition that a row's batch is one of these. The caller has them from the log that it has
-// verified: the table journal may have rows that are not of it.
-func isOneOf(batches []uuid.UUID) string {
+// batchCondition is the SQL condition that a row belongs to one of these batches. Pass those of a verified log: the
+// table journal can hold forged rows.
+func batchCondition(batches []uuid.UUID) string {
 	if len(batches) == 0 {
 		return "false"
 	}
@@ -30,17 +30,17 @@ const factsDigest = `SHA256(arrayStringConcat(arrayMap(x -> concat(toString(leng
 	ifNull(toString(toUnixTimestamp64Milli(delivered_at)), ''), ifNull(toString(toUnixTimestamp64Milli(ended_at)), ''), toString(payment_type),
 	ifNull(toString(toInt64(CAST(order_amount AS Nullable(Decimal(38, 2))) * 100)), ''), ifNull(toString(toInt64(CAST(collection_amount AS Nullable(Decimal(38, 2))) * 100)), ''), toString(toUInt8(without_courier))])))`
 
-// saysForPeople is what a person decides by: "Delivered, Cash, amount 684.35, to collect 684.35".
-const saysForPeople = `concat(toString(status), ', ', if(payment_type = '', 'no payment type', toString(payment_type)),
+// orderText is an order in words, for the person who decides: "Delivered, Cash, amount 684.35, to collect 684.35".
+const orderText = `concat(toString(status), ', ', if(payment_type = '', 'no payment type', toString(payment_type)),
 	', amount ', ifNull(toDecimalString(order_amount, 2), 'none'), ', to collect ', ifNull(toDecimalString(collection_amount, 2), 'none'))`
 
 // selectBooked selects what was booked, one row per entry, and selectKnown what the table orders has.
 const (
 	selectBooked = `SELECT account_id, business_day, order_id, version, entry, toInt64(sign) AS sign, ` + factsDigest + ` AS facts,
-	` + saysForPeople + ` AS says, false AS is_known
+	` + orderText + ` AS says, false AS is_known
 FROM closed_orders WHERE sign != 0`
 	selectKnown = `SELECT account_id, business_day, order_id, version, toUInt32(0) AS entry, toInt64(0) AS sign, ` + factsDigest + ` AS facts,
-	` + saysForPeople + ` AS says, true AS is_known
+	` + orderText + ` AS says, true AS is_known
 FROM orders FINAL WHERE true`
 )
 
@@ -105,7 +105,7 @@ func (a *Archive) Differing(ctx context.Context, batches []uuid.UUID, p Part, li
 	toBool(sum(sign) > 0) AS is_booked, toBool(max(is_known)) AS is_there,
 	argMaxIf(version, entry, sign > 0) AS booked_version, maxIf(version, is_known) AS known_version, anyIf(facts, is_known) AS known_facts,
 	argMaxIf(says, entry, sign > 0) AS booked_says, anyIf(says, is_known) AS known_says
-FROM (` + selectBooked + " AND " + isOneOf(batches) + " AND " + p.within + ` UNION ALL ` + selectKnown + " AND " + p.within + `)
+FROM (` + selectBooked + " AND " + batchCondition(batches) + " AND " + p.within + ` UNION ALL ` + selectKnown + " AND " + p.within + `)
 GROUP BY account_id, business_day, order_id
 HAVING is_booked != is_there OR sum(sign) NOT IN (0, 1) OR (is_there AND argMaxIf(facts, entry, sign > 0) != known_facts)
 	OR sum(reinterpretAsInt256(facts) * sign) != if(is_there, reinterpretAsInt256(known_facts), 0)
@@ -123,17 +123,16 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 	return found, err
 }
 
-// UnbookedLate lists late deliveries, which none of some batches has, of a part's orders that these have booked and
-// that had failed or been cancelled, at most limit. The batches must be all of the log's, and the part of closed
-// months.
+// UnbookedLate lists at most limit late deliveries that are in none of the batches. Their orders were booked in one
+// of them and had failed or been cancelled. batches are all batches of the log; the part must be of closed months.
 func (a *Archive) UnbookedLate(ctx context.Context, batches []uuid.UUID, p Part, limit int) (found []LateDelivery, err error) {
-	const place = "SELECT account_id, business_day, order_id FROM "
-	isSealed := isOneOf(batches) + " AND " + p.within
-	isLate := ` AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE ` + p.within + `)`
+	const selectPlace = "SELECT account_id, business_day, order_id FROM "
+	inBatches := batchCondition(batches) + " AND " + p.within
+	hasLate := ` AND order_id GLOBAL IN (SELECT order_id FROM late_deliveries WHERE ` + p.within + `)`
 	query := `SELECT account_id, business_day, order_id, reported_at FROM late_deliveries FINAL WHERE ` + p.within + `
-	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + isSealed + `)
-	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `orders FINAL WHERE status IN ('Failed', 'Cancelled') AND ` + p.within + isLate + `)
-	AND (account_id, business_day, order_id) GLOBAL IN (` + place + `closed_orders WHERE sign > 0 AND ` + isSealed + isLate + `)
+	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + inBatches + `)
+	AND (account_id, business_day, order_id) GLOBAL IN (` + selectPlace + `orders FINAL WHERE status IN ('Failed', 'Cancelled') AND ` + p.within + hasLate + `)
+	AND (account_id, business_day, order_id) GLOBAL IN (` + selectPlace + `closed_orders WHERE sign > 0 AND ` + inBatches + hasLate + `)
 ORDER BY toUInt128(order_id), reported_at LIMIT {limit:UInt32}`
 
 	err = a.Each(ctx, query, func(rows driver.Rows) error {

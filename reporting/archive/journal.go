@@ -89,8 +89,8 @@ func (e *ForeignRowsError) Error() string {
 }
 
 // errBooksNotWhole is what people see of a *journal.MissingError and a *ForeignRowsError.
-var errBooksNotWhole = delivery.Refuse(delivery.CodeServiceUnavailable, "booked figures cannot be shown: rows were added to the log of the books, or removed from it. "+
-	"The page Months, or `reporting month status`, says which. Figures as they are known now (basis=known) can be shown.")
+var errBooksNotWhole = delivery.Refuse(delivery.CodeServiceUnavailable, "booked figures cannot be shown: the log of the books has rows that do not belong to it, or lacks entries. "+
+	"The page Months and `reporting month status` name them. basis=known still works")
 
 // UseHead lets Journal compare what ClickHouse has with the head of the log, which read returns as it
 // stands in Redis. It is called before anything is asked of the archive.
@@ -151,13 +151,13 @@ func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
 	chain, err := rows.Follow(head)
 	_, isMissing := errors.AsType[*journal.MissingError](err)
 	if isMissing {
-		return nil, fmt.Errorf("%w: %w", errBooksNotWhole, err)
+		return nil, fmt.Errorf("%w (%w)", errBooksNotWhole, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the log of the books: %w", err)
 	}
 	if !chain.Foreign.AreNone() {
-		return nil, fmt.Errorf("%w: %w", errBooksNotWhole, &ForeignRowsError{chain.Foreign})
+		return nil, fmt.Errorf("%w (%w)", errBooksNotWhole, &ForeignRowsError{chain.Foreign})
 	}
 	if chain.Unstored {
 		return nil, fmt.Errorf("%w: an entry of the books' log is being stored", delivery.ErrUnavailable)

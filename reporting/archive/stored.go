@@ -299,7 +299,7 @@ func (a *Archive) Remove(ctx context.Context, places []Place) error {
 	return nil
 }
 
-// RemoveLate deletes late deliveries, and returns when no SELECT sees them.
+// RemoveLate deletes late deliveries, and returns once no SELECT sees them.
 func (a *Archive) RemoveLate(ctx context.Context, late []LateDelivery) error {
 	settings := clickhouse.Settings{"lightweight_deletes_sync": 2, "max_query_size": maxQuerySize}
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings))

@@ -291,11 +291,12 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 	return l.Backup.Resume(ctx, m.ID, m.Hold)
 }
 
-// ErrOtherLedger reports that a backup is not of the ledger whose ClickHouse is to be loaded.
-var ErrOtherLedger = errors.New("the backup is of another ledger, or of an earlier release, which did not say whose it is")
+// ErrOtherLedger reports that a backup belongs to another ledger, or does not say to which. LoadHistory would mix
+// their rows.
+var ErrOtherLedger = errors.New("the backup belongs to another ledger, or was made by an earlier release that did not record its ledger")
 
-// LoadHistory loads ClickHouse and nothing else: Redis has gone on since the backup. Rows that are
-// there count once. It may be repeated after an error.
+// LoadHistory loads ClickHouse from the backup and leaves Redis, which has gone on since, as it is. A row that is
+// there already is not counted twice. It may be repeated after an error.
 func (m *Manifest) LoadHistory(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, progress func(string)) (err error) {
 	defer wrap("restore", &err)
 	if m.Ledger != l.ID() {

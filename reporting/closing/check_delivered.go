@@ -19,25 +19,27 @@ var entryFolder = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-(closing|correction)-[0
 // files of entries that are missing or differ, and sets that were delivered of which the log has no entry.
 // It returns one sentence for each. Files of days are not compared: nothing sealed says what they were.
 //
-// A target that cannot be asked keeps no other one from being compared: its error comes with what was found
-// at the others.
+// If a target does not answer, the others are compared all the same; the error is returned with their findings.
 func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (wrong []string, err error) {
 	isCompared := func(*Entry) bool { return true }
-	return b.checkDelivered(ctx, targets, isCompared)
+	wrong, unknown, err := b.checkDelivered(ctx, targets, isCompared)
+	return append(unknown, wrong...), err
 }
 
-// checkDeliveredMonth is CheckDelivered for the files of a month's closing, and of the corrections of its
-// orders. Sets of which the log has no entry are found whichever month they are of.
-func (b *Books) checkDeliveredMonth(ctx context.Context, targets []*deliver.Target, month Month) (wrong []string, err error) {
+// checkDeliveredMonth is CheckDelivered for the files of a month's closing, and of the corrections of its orders.
+// unknown are the sets of which the log has no entry, whichever month they are of.
+func (b *Books) checkDeliveredMonth(ctx context.Context, targets []*deliver.Target, month Month) (wrong, unknown []string, err error) {
 	isCompared := func(e *Entry) bool { return e.concerns(month) }
 	return b.checkDelivered(ctx, targets, isCompared)
 }
 
-func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, isCompared func(*Entry) bool) (wrong []string, err error) {
-	// The log is read last. So it has the entries of all that was delivered meanwhile.
+// checkDelivered returns what is wrong with the sets of those entries that are compared, and the sets of which the
+// log has no entry.
+func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, isCompared func(*Entry) bool) (wrong, unknown []string, err error) {
+	// The log is read last, so it has the entry of every set that was delivered while this ran.
 	rows, err := b.archive.DeliverySets(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var checks []*targetCheck
 	var failed error
@@ -55,7 +57,7 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 		l, _, err = b.readWithoutHead(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	hasEntry := map[string]bool{} // by folder
@@ -70,15 +72,16 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 	for _, row := range rows {
 		isUnknown := entryFolder.MatchString(row.Name) && !hasEntry[row.Name]
 		if isUnknown {
-			wrong = append(wrong, fmt.Sprintf("delivery_sets has a row for %s at %s, and the log has no such entry.%s", row.Name, row.Target, whatToRecover(row.Name)))
+			unknown = append(unknown, fmt.Sprintf("delivery_sets has a row for %s at %s, and the log has no such entry.%s", row.Name, row.Target, whatToRecover(row.Name)))
 		}
 	}
 	for _, c := range checks {
 		err := errors.Join(c.findUnknown(ctx, hasEntry), c.compare(ctx, compared))
 		wrong = append(wrong, c.wrong...)
+		unknown = append(unknown, c.unknown...)
 		failed = errors.Join(failed, err)
 	}
-	return wrong, failed
+	return wrong, unknown, failed
 }
 
 // whatToRecover says what to do about a folder of which the log has no entry.
@@ -94,7 +97,8 @@ type targetCheck struct {
 	folders  []string                        // at the target, of closings and corrections, in their order
 	recorded map[string]*archive.DeliverySet // by name
 
-	wrong []string
+	wrong   []string // about sets of entries
+	unknown []string // about sets without an entry
 }
 
 func newTargetCheck(b *Books, target *deliver.Target, folders []string, rows []archive.DeliverySet) *targetCheck {
@@ -128,7 +132,8 @@ func (c *targetCheck) findUnknown(ctx context.Context, hasEntry map[string]bool)
 		}
 		if manifest != nil {
 			sum := (&journal.Entry{Text: string(manifest)}).Seal()
-			c.find("%s at %s was delivered with the seal %.12s, and the log has no such entry.%s", folder, c.target.Name, sum, whatToRecover(folder))
+			c.unknown = append(c.unknown, fmt.Sprintf("%s at %s was delivered with the seal %.12s, and the log has no such entry.%s",
+				folder, c.target.Name, sum, whatToRecover(folder)))
 		}
 	}
 	return nil

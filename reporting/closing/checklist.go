@@ -121,7 +121,7 @@ func (b *Books) checkExported(ctx context.Context) (Check, error) {
 		Detail: fmt.Sprintf("%d entries wait for the exporter", lag.Entries),
 	}
 	if c.OK && lag.Entries > 0 {
-		c.Detail += ", for less than a minute"
+		c.Detail += fmt.Sprintf(", for less than %.0f seconds", exportedWithin.Seconds())
 	}
 	return c, err
 }

@@ -52,7 +52,8 @@ func (u *Unexplained) String() string {
 	if !u.Late.IsZero() {
 		return fmt.Sprintf("%s: a late delivery of %s: %s", order, u.Late.In(delivery.Istanbul).Format("2 Jan 2006 15:04"), u.Why)
 	}
-	if u.BookedSays == u.KnownSays {
+	isSameText := u.BookedSays != "" && u.BookedSays == u.KnownSays
+	if isSameText {
 		return fmt.Sprintf("%s: booked as (%s), now with other details: %s", order, u.BookedSays, u.Why)
 	}
 	return fmt.Sprintf("%s: booked as (%s), now (%s): %s", order, cmp.Or(u.BookedSays, nothing), cmp.Or(u.KnownSays, nothing), u.Why)
@@ -94,14 +95,16 @@ func causeOf(d *archive.ClosedDifference) string {
 // the orders (Book). Several processes may run it at once. What was booked before an error is returned with the
 // error. progress gets the name of each month.
 func (b *Books) Correct(ctx context.Context, progress func(string)) (Outcome, error) {
-	return b.look(ctx, true, progress)
+	const everything = true
+	return b.look(ctx, everything, progress)
 }
 
-// CorrectChanged is Correct for the orders of which something was stored since the last look, and for those
-// that it left, so that its cost does not grow with history. A row that was removed was not stored: Correct and
+// CorrectChanged is Correct for the orders of which something was stored since the last look, and for those that
+// were waiting then, so that its cost does not grow with history. A row that was removed was not stored: Correct and
 // CorrectMonth find it.
 func (b *Books) CorrectChanged(ctx context.Context) (Outcome, error) {
-	return b.look(ctx, false, func(string) {})
+	const everything = true
+	return b.look(ctx, !everything, func(string) {})
 }
 
 // Book books orders of closed months as they are known now, because a person says so. An order that is
@@ -136,7 +139,11 @@ func (b *Books) Unbooked(ctx context.Context) (explained int, waiting []Unexplai
 	if err != nil {
 		return 0, nil, err
 	}
-	parts, err := b.changedParts(ctx, l, before)
+	now, err := b.archive.Now(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	parts, err := b.changedParts(ctx, l, before, now)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -348,7 +355,7 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 	for i := range late {
 		ids[i] = late[i].Order
 	}
-	reports, err := c.ledger.Monitor.LateReports(ctx, ids)
+	reports, err := c.ledger.Monitor.LateReportsOf(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (d *Deliverer) once(ctx context.Context) error {
 	return errors.Join(errors.Join(errs...), d.announcer.once(ctx))
 }
 
-// showPending shows how many sets are pending, and since when the oldest of them is. since is that of each.
+// showPending sets both gauges; since has the time from which each pending set has been due.
 func showPending(pending, oldest prometheus.Gauge, since []time.Time) {
 	pending.Set(float64(len(since)))
 	if len(since) == 0 {

@@ -32,8 +32,9 @@ func placesOf(waiting []Unexplained) []archive.Place {
 	return places
 }
 
-// look corrects what can have changed since the last look, or everything, and notes how far that went.
-func (b *Books) look(ctx context.Context, atEverything bool, progress func(string)) (Outcome, error) {
+// look books what needs no person among the orders that can have changed since the last look or, with everything,
+// among all. It stores in the review how far it got.
+func (b *Books) look(ctx context.Context, everything bool, progress func(string)) (Outcome, error) {
 	l, err := b.Read(ctx)
 	if err != nil || l.Last == nil {
 		return Outcome{}, err
@@ -49,11 +50,10 @@ func (b *Books) look(ctx context.Context, atEverything bool, progress func(strin
 	if err != nil {
 		return Outcome{}, err
 	}
-	wasClockAhead := before.ComparedUntil.After(began) // nothing tells what was stored since
-	if atEverything || wasClockAhead {
+	if everything {
 		before.ComparedUntil = time.Time{}
 	}
-	parts, err := b.changedParts(ctx, l, before)
+	parts, err := b.changedParts(ctx, l, before, began)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -95,9 +95,10 @@ func (b *Books) CorrectMonth(ctx context.Context, m Month) (Outcome, error) {
 }
 
 // changedParts returns the orders of closed months that can differ: those that waited for a person at the
-// last look, and those of which something was stored since. Without a last look it is everything.
-func (b *Books) changedParts(ctx context.Context, l *Log, before *review) ([]archive.Part, error) {
-	if before.ComparedUntil.IsZero() {
+// last look, and those of which something was stored since. Without a last look it is everything. now is ClickHouse's.
+func (b *Books) changedParts(ctx context.Context, l *Log, before *review, now time.Time) ([]archive.Part, error) {
+	wasClockAhead := before.ComparedUntil.After(now) // nothing tells what was stored since
+	if before.ComparedUntil.IsZero() || wasClockAhead {
 		return b.allParts(ctx, l)
 	}
 

@@ -214,7 +214,7 @@ func (f *falsified) atNight() sight {
 	}
 	testenv.Must(f.T, err)
 
-	f.Do("DEL", "books:{sg}verified") // October is the next one then
+	f.Do("DEL", "books:{sg}review") // October is the next one then
 	_, findings, err := f.books.VerifyInTurn(f.T.Context(), nil)
 	testenv.Must(f.T, err)
 	if len(findings) > 0 {

@@ -19,8 +19,7 @@ type nightly struct {
 	corrections prometheus.Counter
 }
 
-// NewNightly returns the nightly work, which compares what targets have as well. What fails is logged, and done
-// the next night.
+// NewNightly returns the function that does one night's work. Errors are logged, and the next night tries again.
 func NewNightly(b *Books, targets []*deliver.Target, reg prometheus.Registerer) func(context.Context) {
 	m := service.NewMetrics(reg, nil)
 	n := &nightly{
@@ -35,9 +34,9 @@ func (n *nightly) run(ctx context.Context) {
 	changed, changedErr := n.books.CorrectChanged(ctx)
 	n.note(ctx, changed, changedErr)
 
-	againErr := n.books.VerifyFindings(ctx, n.targets)
-	if againErr != nil && ctx.Err() == nil {
-		n.books.log.Error("closed months with findings could not be verified again", "error", againErr)
+	findingsErr := n.books.VerifyFindings(ctx, n.targets)
+	if findingsErr != nil && ctx.Err() == nil {
+		n.books.log.Error("closed months with findings could not be verified again", "error", findingsErr)
 	}
 	month, verifyErr := n.verify(ctx)
 	var monthErr error
@@ -47,7 +46,7 @@ func (n *nightly) run(ctx context.Context) {
 		n.note(ctx, inMonth, monthErr)
 	}
 
-	hasFailed := errors.Join(changedErr, againErr, verifyErr, monthErr) != nil
+	hasFailed := errors.Join(changedErr, findingsErr, verifyErr, monthErr) != nil
 	if hasFailed {
 		return
 	}

@@ -12,8 +12,7 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// review is what the nightly work knows of closed months. It is kept in Redis, so that the work goes on where it
-// ended, in whichever process does it.
+// review is how far the nightly work has got with closed months. It is in Redis, so that any process can continue it.
 type review struct {
 	// ComparedUntil is a time of ClickHouse's clock: rows that were stored more than storedWithin before it were
 	// compared with the table orders. Zero: none were, so the next look compares everything.
@@ -25,6 +24,9 @@ type review struct {
 	// Verified has the last verification of each month, by its name, such as 2026-10.
 	Verified map[string]verification `json:"verified,omitempty"`
 
+	// UnknownSets counts the sets of files at targets, and the rows about them, of which the log has no entry.
+	UnknownSets int `json:"unknownSets,omitempty"`
+
 	// Completed is when a night's work last came to its end without an error; zero: it never did.
 	Completed time.Time `json:"completed,omitzero"`
 }
@@ -35,7 +37,7 @@ type verification struct {
 	Findings int       `json:"findings"`
 }
 
-// replaceWaiting takes compared out of Waiting, and puts waiting there. An order is in Waiting once.
+// replaceWaiting removes compared from Waiting and adds waiting, each order once.
 func (r *review) replaceWaiting(compared, waiting []archive.Place) {
 	isReplaced := map[archive.Place]bool{}
 	for _, p := range slices.Concat(compared, waiting) {
@@ -45,7 +47,7 @@ func (r *review) replaceWaiting(compared, waiting []archive.Place) {
 	r.Waiting = append(r.Waiting, waiting...)
 }
 
-// readReview returns what was stored last, as text too, for updateReview.
+// readReview returns the review, and the text from which it was read, which updateReview compares.
 func (b *Books) readReview(ctx context.Context) (stored string, r *review, err error) {
 	r = &review{}
 	stored, err = b.ledger.Books.Review(ctx)
@@ -71,7 +73,8 @@ func (b *Books) readReview(ctx context.Context) (stored string, r *review, err e
 // maxReviewAttempts bounds how often updateReview tries while other processes do the same.
 const maxReviewAttempts = 5
 
-// updateReview changes what is stored.
+// updateReview applies change to the stored review. It calls change again when another process has stored one in
+// between.
 func (b *Books) updateReview(ctx context.Context, change func(r *review)) error {
 	for range maxReviewAttempts {
 		stored, r, err := b.readReview(ctx)

@@ -31,7 +31,8 @@ const (
 	clockTolerance = time.Hour
 )
 
-// parseDaily reads a time such as 07:00, which deliver.Settings has validated; empty: nil.
+// parseDaily returns how long after a day's end its reports are due, from a time such as 07:00 that deliver.Settings
+// has validated. It returns nil for an empty text: days are never delivered.
 func parseDaily(daily string) *time.Duration {
 	at, err := time.Parse("15:04", daily)
 	if err != nil {
@@ -140,8 +141,7 @@ func (q *targetQueue) newRow(name string, dueAt time.Time) archive.DeliverySet {
 	}
 }
 
-// dueDays returns the sets of the days up to yesterday, which is not due before its time, as if nothing was
-// recorded of them.
+// dueDays returns a new row for each day up to yesterday; yesterday's can have a DueAt in the future.
 func (q *targetQueue) dueDays(recorded map[string]*archive.DeliverySet) []archive.DeliverySet {
 	if q.daily == nil || q.target == nil {
 		return nil
@@ -229,8 +229,8 @@ func (q *targetQueue) showPending(pending []archive.DeliverySet) {
 	showPending(q.pending, q.oldest, dueAt)
 }
 
-// deliverPending tries sets, each after those that were tried longer ago: those of entries, by folder, and days.
-// The failure of a set is recorded with it; the error is that of recording it, or of ctx.
+// deliverPending tries pending sets, the longest untried first. Sets of entries are in entries, by folder; all others
+// are days. The failure of a set is recorded with it; the error is that of recording it, or of ctx.
 func (q *targetQueue) deliverPending(ctx context.Context, pending []archive.DeliverySet, entries map[string]*Entry) error {
 	rows := map[string]*archive.DeliverySet{}
 	var names []string
@@ -289,7 +289,7 @@ func (q *targetQueue) fail(ctx context.Context, row *archive.DeliverySet, cause 
 	})
 }
 
-// deliver delivers the set of an entry; nil: of the day that it is named after.
+// deliver delivers the set of entry e or, if e is nil, the day that name names.
 func (q *targetQueue) deliver(ctx context.Context, name string, e *Entry) error {
 	if e == nil {
 		return q.deliverDay(ctx, name)

@@ -77,7 +77,7 @@ type startedTask struct {
 	decision Decision
 	who      Person
 
-	// before is the ID of the task in whose place this one is written; empty: there was none.
+	// before is the ID of the task that was in Redis when this one began, which it may overwrite; empty: none.
 	before string
 
 	mu   sync.Mutex

@@ -36,8 +36,8 @@ func (b *Books) VerifyInTurn(ctx context.Context, targets []*deliver.Target) (Mo
 	return month, findings, err
 }
 
-// VerifyFindings verifies again the months whose last verification found something: what was repaired is no
-// longer shown, and what was falsified since is. A month that cannot be verified holds up no other one.
+// VerifyFindings verifies again each month whose last verification found something, so that its number of findings
+// stays true. A month that cannot be verified holds up no other one.
 func (b *Books) VerifyFindings(ctx context.Context, targets []*deliver.Target) error {
 	l, err := b.Read(ctx)
 	if err != nil {
@@ -64,25 +64,28 @@ func (b *Books) VerifyFindings(ctx context.Context, targets []*deliver.Target) e
 	return failed
 }
 
-// verifyAndNote verifies a month, and notes what was found. A target that cannot be asked is an error, but the
-// others, and the rows, are verified, and it is another month's turn. What was found earlier at that target stays
-// counted.
+// verifyAndNote verifies a month and its files at the targets, and stores how many findings there were. If a target
+// does not answer it returns an error too, but stores the result: the month has had its turn. The numbers are then
+// not lowered, because earlier findings can be at that target.
 func (b *Books) verifyAndNote(ctx context.Context, l *Log, month Month, targets []*deliver.Target) ([]string, error) {
 	v := &Verified{}
 	if err := b.verifyMonth(ctx, v, l, month); err != nil {
 		return nil, err
 	}
-	delivered, unasked := b.checkDeliveredMonth(ctx, targets, month)
+	delivered, unknown, deliveryErr := b.checkDeliveredMonth(ctx, targets, month)
 	v.Findings = append(v.Findings, delivered...)
 
 	err := b.updateReview(ctx, func(r *review) {
 		noted := verification{At: b.now(), Findings: len(v.Findings)}
-		if unasked != nil {
+		unknownSets := len(unknown)
+		if deliveryErr != nil {
 			noted.Findings = max(noted.Findings, r.Verified[month.String()].Findings)
+			unknownSets = max(unknownSets, r.UnknownSets)
 		}
 		r.Verified[month.String()] = noted
+		r.UnknownSets = unknownSets
 	})
-	return v.Findings, errors.Join(unasked, err)
+	return append(v.Findings, unknown...), errors.Join(deliveryErr, err)
 }
 
 // verifyMonth verifies what was booked of a month, and the reports that were closed.
@@ -161,6 +164,15 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 	readable.Set(1)
 
 	service.Repeat(ctx, b.log, watchEvery, "the books cannot be read", "the books can be read again", func(ctx context.Context) error {
+		_, r, err := b.readReview(ctx)
+		if err != nil {
+			return err
+		}
+		unexplained.Set(float64(len(r.Waiting)))
+		if !r.Completed.IsZero() {
+			completed.Set(float64(r.Completed.Unix()))
+		}
+
 		l, err := b.Read(ctx)
 		if err == nil {
 			err = l.requireSettled()
@@ -174,25 +186,16 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 			return err
 		}
 		readable.Set(1)
-
-		_, r, err := b.readReview(ctx)
-		if err != nil {
-			return err
-		}
-		found, oldest := summarize(l, r.Verified, b.now())
+		found, oldest := summarize(l, r, b.now())
 		findings.Set(float64(found))
 		verified.Set(oldest)
-		unexplained.Set(float64(len(r.Waiting)))
-		if !r.Completed.IsZero() {
-			completed.Set(float64(r.Completed.Unix()))
-		}
 		return nil
 	})
 }
 
-// summarize returns the findings of all months, and when the closed one was verified whose last
+// summarize returns how many findings there are, of all months and of sets without an entry, and when the closed one was verified whose last
 // verification is the oldest, in seconds since 1970.
-func summarize(l *Log, all map[string]verification, now time.Time) (findings int, oldest float64) {
+func summarize(l *Log, r *review, now time.Time) (findings int, oldest float64) {
 	var months []Month
 	for i := range l.Entries {
 		if l.Entries[i].Kind == KindClose {
@@ -203,11 +206,12 @@ func summarize(l *Log, all map[string]verification, now time.Time) (findings int
 		return 0, 0
 	}
 
-	verifiedAt := all[nextToVerify(months, all, now).String()].At
+	verifiedAt := r.Verified[nextToVerify(months, r.Verified, now).String()].At
 	if !verifiedAt.IsZero() {
 		oldest = float64(verifiedAt.Unix())
 	}
-	for _, v := range all {
+	findings = r.UnknownSets
+	for _, v := range r.Verified {
 		findings += v.Findings
 	}
 	return findings, oldest

@@ -48,7 +48,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	}
 	_, r, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), r.Verified, e.clock); found != len(findings) {
+	if found, _ := summarize(e.log(), r, e.clock); found != len(findings) {
 		t.Errorf("%d findings are shown, want %d", found, len(findings))
 	}
 
@@ -56,7 +56,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	testenv.Must(t, e.books.VerifyFindings(t.Context(), nil))
 	_, r, err = e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), r.Verified, e.clock); found != 0 {
+	if found, _ := summarize(e.log(), r, e.clock); found != 0 {
 		t.Errorf("%d findings are shown after a repair", found)
 	}
 }

@@ -44,12 +44,11 @@ type findings struct {
 	differing         differences
 	sums              sums
 
-	rows []archive.RowDigest // of all orders that ClickHouse has
+	digests []archive.RowDigest // of all orders that ClickHouse has
 }
 
-// walk compares what a selection of one day finds in ClickHouse with Redis, and looks for
-// those of the ids that it does not find; it adds to the findings. Memory holds
-// ordersAtOnce orders.
+// walk compares the rows of one day with Redis, looks for those of the ids that ClickHouse lacks,
+// and adds to the findings. Memory holds ordersAtOnce orders, and 32 bytes for each row.
 func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Selection, ids []delivery.OrderID) error {
 	missing := make(map[delivery.OrderID]bool, len(ids))
 	for _, id := range ids {
@@ -105,7 +104,7 @@ func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*a
 	var absent []*archive.Stored
 	for i, s := range stored {
 		if s.HasOrder() {
-			f.rows = append(f.rows, s.Digest)
+			f.digests = append(f.digests, s.Digest)
 		}
 		o := orders[i]
 		switch {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,12 +16,13 @@ type lateComparison struct {
 	differing []Difference
 	digests   []archive.RowDigest // of those that are stored
 
-	// isSteady is set if nothing differed at first sight.
+	// isSteady is set if the first comparison found no difference. Otherwise the digests may not be those of what
+	// is stored now.
 	isSteady bool
 }
 
-// compareLate compares the late deliveries of a day's orders with what couriers reported, as far as Redis keeps it.
-// What differs is compared again once the exporter has passed everything that was there.
+// compareLate compares the stored late deliveries of a day's orders with couriers' reports in Redis. If something
+// differs, it waits until the exporter has passed what was in the streams, and compares once more.
 func (r *Reconciler) compareLate(ctx context.Context, s *Scope, day time.Time) (lateComparison, error) {
 	stored, digests, err := r.archive.LateOfDay(ctx, day)
 	if err != nil {
@@ -53,33 +55,51 @@ func (r *Reconciler) compareLate(ctx context.Context, s *Scope, day time.Time) (
 	return lateComparison{differing: differing, digests: digests}, err
 }
 
-// differingLate returns reports from before stored was read that are not in it, and those in stored that nobody has
-// reported, as Redis says after it was read.
+// differingLate returns two kinds of differences: reports in before that are not stored, and stored late deliveries
+// that after neither has nor may have dropped. before must be read before stored; after may be read later.
 func (r *Reconciler) differingLate(ctx context.Context, s *Scope, day time.Time, stored []archive.LateDelivery, before, after *ledger.LateReports) ([]Difference, error) {
+	unstored, err := r.unstoredLate(ctx, s, day, stored, before)
+	return append(unstored, unreportedLate(s, day, stored, after)...), err
+}
+
+// unreportedLate returns the stored late deliveries of which there should be a report and is none.
+func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, reports *ledger.LateReports) []Difference {
 	var differing []Difference
-	isStored := map[subject]bool{}
 	for _, d := range stored {
-		isStored[lateSubject(d.Order, d.ReportedAt)] = true
-		isProven := after.Has(d.Order, d.ReportedAt) || after.MayBeDropped(d.Order, d.ReportedAt)
-		if !isProven && s.includes(d.Account) {
-			place := archive.Place{Account: d.Account, Day: day, Order: d.Order}
+		isContradicted := !reports.Has(d.Order, d.ReportedAt) && !reports.MayBeDropped(d.Order, d.ReportedAt)
+		if isContradicted && s.includes(d.Account) {
 			differing = append(differing, Difference{
-				Place: place, kind: lateUnknown, late: d.ReportedAt,
+				Place: archive.Place{Account: d.Account, Day: day, Order: d.Order},
+				kind:  lateUnknown, late: d.ReportedAt,
 				What: []string{"no courier has reported its late delivery of " + lateText(d.ReportedAt)},
 			})
 		}
 	}
+	return differing
+}
 
+// unstoredLate returns the reports about orders of a day that are not stored.
+func (r *Reconciler) unstoredLate(ctx context.Context, s *Scope, day time.Time, stored []archive.LateDelivery, reports *ledger.LateReports) ([]Difference, error) {
+	isStored := map[subject]bool{}
+	for _, d := range stored {
+		isStored[lateSubject(d.Order, d.ReportedAt)] = true
+	}
+
+	// The ID's day is in UTC: that of a local day's orders is the day before, or the same.
+	first, last := delivery.DayOf(day), delivery.DayOf(day.AddDate(0, 0, 1))
 	missing := map[delivery.OrderID][]time.Time{}
-	for order, at := range before.All() {
-		if !isStored[lateSubject(order, at)] {
+	for order, at := range reports.All() {
+		mayBeOfDay := order.Day() >= first && order.Day() <= last
+		if mayBeOfDay && !isStored[lateSubject(order, at)] {
 			missing[order] = append(missing[order], at)
 		}
 	}
-	places, err := r.placesOf(ctx, missing)
+	places, err := r.placesOf(ctx, slices.Collect(maps.Keys(missing)))
 	if err != nil {
 		return nil, err
 	}
+
+	var differing []Difference
 	for _, place := range places {
 		isOfDay := place.Day.Equal(day) && s.includes(place.Account)
 		if !isOfDay {
@@ -87,24 +107,20 @@ func (r *Reconciler) differingLate(ctx context.Context, s *Scope, day time.Time,
 		}
 		for _, at := range missing[place.Order] {
 			differing = append(differing, Difference{
-				Place: place, kind: lateMissing, late: at,
-				What: []string{"its late delivery of " + lateText(at) + " is not in ClickHouse"},
+				Place: place,
+				kind:  lateMissing, late: at,
+				What: []string{"its late delivery of " + lateText(at) + " is not in ClickHouse, or its order is not"},
 			})
 		}
 	}
 	return differing, nil
 }
 
-// placesOf returns where orders are: as Redis says or, of those that have left it, ClickHouse. An order that neither
-// knows is left out.
-func (r *Reconciler) placesOf(ctx context.Context, orders map[delivery.OrderID][]time.Time) ([]archive.Place, error) {
-	ids := make([]delivery.OrderID, 0, len(orders))
-	for id := range orders {
-		ids = append(ids, id)
-	}
-
+// placesOf returns the account and day of each order: from Redis, or from ClickHouse if the order has left Redis.
+// Orders that neither knows are left out.
+func (r *Reconciler) placesOf(ctx context.Context, orders []delivery.OrderID) ([]archive.Place, error) {
 	var places []archive.Place
-	for part := range slices.Chunk(ids, ordersAtOnce) {
+	for part := range slices.Chunk(orders, ordersAtOnce) {
 		held, err := r.read(ctx, part)
 		if err != nil {
 			return nil, err
@@ -115,7 +131,12 @@ func (r *Reconciler) placesOf(ctx context.Context, orders map[delivery.OrderID][
 			isHeld[o.ID] = true
 		}
 
-		gone := slices.DeleteFunc(part, func(id delivery.OrderID) bool { return isHeld[id] })
+		var gone []delivery.OrderID
+		for _, id := range part {
+			if !isHeld[id] {
+				gone = append(gone, id)
+			}
+		}
 		stored, err := r.archive.PlacesOf(ctx, gone)
 		if err != nil {
 			return nil, err
@@ -125,17 +146,17 @@ func (r *Reconciler) placesOf(ctx context.Context, orders map[delivery.OrderID][
 	return places, nil
 }
 
-// fixLate stores late deliveries that are missing, and removes those that nobody has reported, if they may be
-// removed. It marks what it has repaired.
+// fixLate stores missing late deliveries, and removes those that nobody reported and that were counted before
+// (Scope.removable). It marks as Fixed what does not differ afterwards.
 func (r *Reconciler) fixLate(ctx context.Context, s *Scope, d *Day) error {
 	var missing, removable []archive.LateDelivery
 	for i := range d.Differences {
-		x := &d.Differences[i]
-		late := archive.LateDelivery{Account: x.Account, CreatedAt: x.Day, Order: x.Order, ReportedAt: x.late}
+		difference := &d.Differences[i]
+		late := archive.LateDelivery{Account: difference.Account, CreatedAt: difference.Day, Order: difference.Order, ReportedAt: difference.late}
 		switch {
-		case x.kind == lateMissing:
+		case difference.kind == lateMissing:
 			missing = append(missing, late)
-		case x.kind == lateUnknown && s.removable[x.subject()]:
+		case difference.kind == lateUnknown && s.removable[difference.subject()]:
 			removable = append(removable, late)
 		}
 	}
@@ -149,18 +170,19 @@ func (r *Reconciler) fixLate(ctx context.Context, s *Scope, d *Day) error {
 	if err := r.archive.InsertAgain(ctx, &archive.Batch{Late: missing}); err != nil {
 		return err
 	}
-	left, err := r.compareLate(ctx, s, d.Day)
+
+	remaining, err := r.compareLate(ctx, s, d.Day)
 	if err != nil {
 		return err
 	}
 	stillDiffers := map[subject]bool{}
-	for i := range left.differing {
-		stillDiffers[left.differing[i].subject()] = true
+	for i := range remaining.differing {
+		stillDiffers[remaining.differing[i].subject()] = true
 	}
 	for i := range d.Differences {
-		x := &d.Differences[i]
-		if !x.late.IsZero() {
-			x.Fixed = !stillDiffers[x.subject()]
+		difference := &d.Differences[i]
+		if !difference.late.IsZero() {
+			difference.Fixed = !stillDiffers[difference.subject()]
 		}
 	}
 	return nil

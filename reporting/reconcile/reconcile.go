@@ -2,10 +2,11 @@
 // event, and in each day's control totals.
 //
 // An order that Redis holds must have its row and its events, value by value; a row without
-// an order must be of one that Redis has retired, and is checked by itself. A late delivery must
-// be a courier's report that Redis keeps, as long as it keeps them. What differs is compared again
-// once the exporter has passed everything that was there at first. Outcomes of webhooks, and a
-// store's name and tax number, are not compared.
+// an order must be of one that Redis has retired, and is checked by itself. Every late delivery
+// in ClickHouse must have its courier's report in Redis, and every report its late delivery, as far
+// back as Redis keeps reports. What differs is compared again once the exporter has passed
+// everything that was there at first. Outcomes of webhooks, and a store's name and tax number, are
+// not compared.
 package reconcile
 
 import (
@@ -50,7 +51,7 @@ type Scope struct {
 	reports *ledger.LateReports
 }
 
-// How many orders RemoveUnknown removes unless AtMost says how many there may be: whichever is more.
+// How many orders and late deliveries RemoveUnknown removes when AtMost is 0: whichever is more.
 const (
 	maxUnknown      = 100
 	maxUnknownShare = 0.01 // of the orders that Redis holds in the scope
@@ -58,7 +59,7 @@ const (
 
 // ErrManyUnknown reports that ClickHouse has so many orders that Redis never had that Redis, rather
 // than ClickHouse, may be the wrong one.
-var ErrManyUnknown = errors.New("too many orders that Redis never had")
+var ErrManyUnknown = errors.New("too many orders and late deliveries that Redis never had")
 
 // Difference is an order, or a late delivery of it, on which the two sides differ.
 type Difference struct {
@@ -90,13 +91,13 @@ type Day struct {
 	// calculates wrongly.
 	Totals []string
 
-	// digest is that of the rows that were compared. isSteady is set unless something had to be compared
-	// again: then it is not that of the rows as they are now.
+	// digest is that of the rows as the first comparison read them. It may be noted only if isSteady: nothing had
+	// to be compared again.
 	digest   archive.DayDigest
 	isSteady bool
 }
 
-// Left is how many orders differ and were not repaired.
+// Left is how many differences were not repaired.
 func (d *Day) Left() (n int) {
 	for i := range d.Differences {
 		if !d.Differences[i].Fixed {
@@ -131,6 +132,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		return err
 	}
 	s.reports = reports
+
 	if s.Fix && s.RemoveUnknown {
 		if err := r.countUnknown(ctx, &s); err != nil {
 			return err
@@ -141,12 +143,16 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
 		return unreadable
 	}
+
 	for day := archive.BusinessDay(s.From); !day.After(s.To); day = day.AddDate(0, 0, 1) {
 		d, err := r.settledDay(ctx, &s, day, held[day])
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
-		note.Orders, note.Differences, note.Totals = note.Orders+d.Compared, note.Differences+d.Left(), note.Totals+len(d.Totals)
+		note.Orders += d.Compared
+		note.Differences += d.Left()
+		note.Totals += len(d.Totals)
+
 		isWhole := s.Account.IsZero() && unreadable == nil
 		if isWhole {
 			if err := r.noteDay(ctx, d); err != nil {
@@ -162,8 +168,8 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	return r.archive.NoteReconciliation(ctx, &note)
 }
 
-// noteDay notes the comparison of a day that is over, for the closing of its month. A day of which something had to
-// be compared again, or was repaired, counts once it is compared the next time.
+// noteDay notes the result for the closing of the day's month, once the day is over. A clean result is noted only if
+// nothing had to be compared again or was repaired; otherwise the next comparison decides.
 func (r *Reconciler) noteDay(ctx context.Context, d *Day) error {
 	now := r.ledger.Now()
 	isOver := !now.Before(d.Day.AddDate(0, 0, 1))
@@ -212,7 +218,7 @@ func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
 	return nil
 }
 
-// mostRemoved returns how many orders may be removed where Redis holds so many.
+// mostRemoved returns how many orders and late deliveries may be removed when Redis holds so many orders.
 func (s *Scope) mostRemoved(compared int) int {
 	if s.AtMost > 0 {
 		return s.AtMost
@@ -287,6 +293,7 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 	if err != nil {
 		return nil, err
 	}
+
 	f := &findings{differing: differences{}}
 	for _, share := range shares {
 		if err := r.walk(ctx, f, archive.Selection{From: day, To: day, Accounts: share.accounts}, share.orders); err != nil {
@@ -297,6 +304,7 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 	if err != nil {
 		return nil, err
 	}
+
 	late, err := r.compareLate(ctx, s, day)
 	if err != nil {
 		return nil, err
@@ -305,9 +313,10 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 	d := &Day{
 		Day: day, Compared: f.compared, Retired: f.retired, Moving: moving,
 		Differences: append(differing.sorted(), late.differing...),
-		digest:      archive.DayDigest{Day: day.Format(time.DateOnly), Orders: archive.DigestOf(f.rows), Late: archive.DigestOf(late.digests)},
+		digest:      archive.DayDigest{Day: day.Format(time.DateOnly), Orders: archive.DigestOf(f.digests), Late: archive.DigestOf(late.digests)},
 		isSteady:    len(f.differing) == 0 && late.isSteady,
 	}
+
 	if s.Fix {
 		if err := r.fix(ctx, s, d); err != nil {
 			return nil, err
@@ -490,7 +499,7 @@ func NewDaily(l *ledger.Ledger, a *archive.Archive, s Settings, log *slog.Logger
 	metrics := service.NewMetrics(reg, nil)
 	return &Daily{reconciler: New(l, a), settings: s, log: log.With("role", "reconcile"),
 		differences: metrics.Gauge("reporting_reconcile_differences",
-			"Orders on which Redis and ClickHouse differed at the last daily comparison; each is a defect."),
+			"Orders and late deliveries on which Redis and ClickHouse differed at the last daily comparison; each is a defect."),
 		totals: metrics.Gauge("reporting_reconcile_totals_untied",
 			"Sums of reports that did not balance at the last daily comparison; each is a defect."),
 		succeeded: metrics.Gauge("reporting_reconcile_last_completed_timestamp_seconds",

@@ -175,8 +175,9 @@ func ParseUsers(text string) ([]User, error) {
 	return users, err
 }
 
-// hasHash reports whether a hash is a password's. That takes 64 MB. What waits for a collection is given back to
-// the system before it and after it: else both, and what the next check takes, would be there at the same time.
+// hasHash reports whether a password has this hash. Argon2 allocates the hash's memory, 64 MB by default.
+// FreeOSMemory returns it at once, and before it what else waits for a collection: otherwise all of it would be there
+// at the same time as what the next check takes.
 func hasHash(password, hash string) (bool, error) {
 	debug.FreeOSMemory()
 	defer debug.FreeOSMemory()

@@ -28,11 +28,11 @@ func DecisionPath(d closing.Decision) string {
 	return BooksPath + "/months/" + d.Month.String() + "/" + d.Kind
 }
 
-// BooksView is the data of the answer to GET /books. It takes one reading of the log.
+// BooksView answers GET /books: what a program needs to send a decision.
 type BooksView struct {
 	CSRF string `json:"csrf"`
 
-	// Held is the seal of the hold of the month that is held; closing.NoHold: none is.
+	// Held is the seal of the current hold, or closing.NoHold.
 	Held string `json:"held"`
 }
 
