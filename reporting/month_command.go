@@ -287,6 +287,9 @@ func newMonthVerifyCommand() *cobra.Command {
 			b := closing.New(s.ledger, s.archive, s.booksKeys, s.log)
 			v, err := b.Verify(ctx, progressTo(c))
 			if err != nil {
+				if v != nil {
+					writeLines(c.OutOrStdout(), v.Findings)
+				}
 				return err
 			}
 
@@ -300,9 +303,7 @@ func newMonthVerifyCommand() *cobra.Command {
 				v.Findings = append(v.Findings, wrong...)
 			}
 
-			for _, text := range slices.Concat(v.Findings, v.Pending) {
-				fmt.Fprintln(c.OutOrStdout(), text)
-			}
+			writeLines(c.OutOrStdout(), slices.Concat(v.Findings, v.Pending))
 			if len(v.Findings) > 0 {
 				return errors.Join(errors.New(v.String()), unasked)
 			}
@@ -310,6 +311,12 @@ func newMonthVerifyCommand() *cobra.Command {
 			return unasked
 		})
 	})
+}
+
+func writeLines(w io.Writer, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
+	}
 }
 
 func newMonthRecoverCommand() *cobra.Command {

@@ -82,7 +82,7 @@ func foreign(r *http.Request) string {
 }
 
 // maxStatement bounds a statement's text, in bytes. Data of an INSERT does not count.
-const maxStatement = 1 << 20
+const maxStatement = 8 << 20
 
 // query answers one statement. An error means that nothing was answered yet.
 func (f *front) query(w http.ResponseWriter, r *http.Request) error {

@@ -131,39 +131,68 @@ func (a *Archive) DigestRows(ctx context.Context, from, to time.Time) ([]DayDige
 	return a.digestDays(ctx, rowsOfDays, daysNamed(from, to)...)
 }
 
-// LateOfDay returns the stored late deliveries of a local day's orders, and for each the digest of the row that
-// Freeze would make of it.
-func (a *Archive) LateOfDay(ctx context.Context, day time.Time) (late []LateDelivery, digests []RowDigest, err error) {
-	query := "SELECT account_id, business_day, order_id, assumeNotNull(reported_at), " + rowDigest + " FROM (" + lateOfDays + ")"
+// MaxLate is the most late deliveries that LateOfDays returns.
+const MaxLate = 100_000
+
+// ErrManyLate reports that there are more than MaxLate late deliveries, so that somebody may have made them up.
+var ErrManyLate = fmt.Errorf("there are more than %d late deliveries", MaxLate)
+
+// LateOfDays returns the stored late deliveries that Freeze would copy of the local days from one to another, both
+// included.
+func (a *Archive) LateOfDays(ctx context.Context, from, to time.Time) (late []LateDelivery, err error) {
+	query := "SELECT account_id, business_day, order_id, assumeNotNull(reported_at) FROM (" + lateOfDays + ") LIMIT {limit:UInt32}"
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var account, order uuid.UUID
 		var day, reportedAt time.Time
-		var digest string
-		if err := rows.Scan(&account, &day, &order, &reportedAt, &digest); err != nil {
+		if err := rows.Scan(&account, &day, &order, &reportedAt); err != nil {
 			return err
 		}
 		late = append(late, LateDelivery{
 			Account: delivery.AccountID(account), CreatedAt: localMidnight(day), Order: delivery.OrderID(order), ReportedAt: reportedAt,
 		})
-		digests = append(digests, RowDigest([]byte(digest)))
 		return nil
-	}, daysNamed(day, day)...)
-	return late, digests, err
+	}, append(daysNamed(from, to), clickhouse.Named("limit", MaxLate+1))...)
+	if err == nil && len(late) > MaxLate {
+		return nil, ErrManyLate
+	}
+	return late, err
 }
 
-// DigestBatch returns the digests of a batch's rows, by the days on which their orders were created.
-func (a *Archive) DigestBatch(ctx context.Context, batch uuid.UUID) ([]DayDigest, error) {
-	return a.digestDays(ctx, "SELECT * FROM closed_orders WHERE batch = {batch:UUID}", clickhouse.Named("batch", batch.String()))
+// DigestBatch returns the digests of a batch's rows, by the days on which their orders were created. Of more rows than
+// most, which need not fit into memory, it returns only how many there are, as those of a day without a name.
+func (a *Archive) DigestBatch(ctx context.Context, batch uuid.UUID, most int64) ([]DayDigest, error) {
+	return a.digestAtMost(ctx, most, "closed_orders WHERE batch = {batch:UUID}", clickhouse.Named("batch", batch.String()))
 }
 
 // DigestBatchDay is DigestBatch for the orders of one day. Without rows it is the day alone.
-func (a *Archive) DigestBatchDay(ctx context.Context, batch uuid.UUID, day time.Time) (DayDigest, error) {
-	days, err := a.digestDays(ctx, "SELECT * FROM closed_orders WHERE batch = {batch:UUID} AND business_day = {day:Date}",
+func (a *Archive) DigestBatchDay(ctx context.Context, batch uuid.UUID, day time.Time, most int64) (DayDigest, error) {
+	days, err := a.digestAtMost(ctx, most, "closed_orders WHERE batch = {batch:UUID} AND business_day = {day:Date}",
 		clickhouse.Named("batch", batch.String()), clickhouse.Named("day", dateOf(day)))
 	if err != nil || len(days) == 0 {
 		return DayDigest{Day: dateOf(day)}, err
 	}
 	return days[0], nil
+}
+
+func (a *Archive) digestAtMost(ctx context.Context, most int64, rowsOf string, args ...any) ([]DayDigest, error) {
+	count, err := a.count(ctx, rowsOf, args...)
+	if err != nil {
+		return nil, err
+	}
+	if count > most {
+		return []DayDigest{{Orders: Digest{Rows: count}}}, nil
+	}
+	return a.digestDays(ctx, "SELECT * FROM "+rowsOf, args...)
+}
+
+// CountBatch returns how many rows a batch has.
+func (a *Archive) CountBatch(ctx context.Context, batch uuid.UUID) (int64, error) {
+	return a.count(ctx, "closed_orders WHERE batch = {batch:UUID}", clickhouse.Named("batch", batch.String()))
+}
+
+func (a *Archive) count(ctx context.Context, rowsOf string, args ...any) (n int64, err error) {
+	err = a.Each(ctx, "SELECT toInt64(count()) FROM "+rowsOf, func(rows driver.Rows) error { return rows.Scan(&n) }, args...)
+	return n, err
 }
 
 func daysNamed(from, to time.Time) []any {

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -32,9 +33,16 @@ type DeliverySet struct {
 // that got further counts.
 const latestFirst = " ORDER BY target, name, version DESC, announced_at IS NULL, delivered_at IS NULL, changed_at DESC LIMIT 1 BY target, name"
 
-// DeliverySets lists the sets of every target by target and name, without their reports.
+// maxDeliverySets is more than the sets of ten targets in ten years.
+const maxDeliverySets = 100_000
+
+// DeliverySets lists the sets of every target by target and name, without their reports. It fails when there are more
+// than maxDeliverySets: somebody has made them up.
 func (a *Archive) DeliverySets(ctx context.Context) (all []DeliverySet, err error) {
 	err = a.eachDeliverySet(ctx, "'' AS report", "", func(s *DeliverySet) { all = append(all, *s) })
+	if err == nil && len(all) > maxDeliverySets {
+		return nil, fmt.Errorf("clickhouse: delivery_sets has more than %d sets: remove those that are not yours", maxDeliverySets)
+	}
 	return all, err
 }
 
@@ -48,7 +56,7 @@ func (a *Archive) DeliverySet(ctx context.Context, target, name string) (found *
 func (a *Archive) eachDeliverySet(ctx context.Context, report, where string, take func(*DeliverySet), args ...any) error {
 	query := "SELECT target, name, version, changed_at, due_at, folder, manifest, " + report +
 		", ifNull(delivered_at, fromUnixTimestamp64Milli(0)), ifNull(announced_at, fromUnixTimestamp64Milli(0)), error FROM delivery_sets " +
-		where + latestFirst
+		where + latestFirst + fmt.Sprintf(" LIMIT %d", maxDeliverySets+1)
 
 	return a.Each(ctx, query, func(rows driver.Rows) error {
 		s := &DeliverySet{}

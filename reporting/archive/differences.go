@@ -123,7 +123,7 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 	return found, err
 }
 
-// UnbookedLate lists at most limit late deliveries that are in none of the batches. Their orders were booked in one
+// UnbookedLate lists at most limit late deliveries, and at most ten of an order, that are in none of the batches. Their orders were booked in one
 // of them and had failed or been cancelled. batches are all batches of the log; the part must be of closed months.
 func (a *Archive) UnbookedLate(ctx context.Context, batches []uuid.UUID, p Part, limit int) (found []LateDelivery, err error) {
 	const selectPlace = "SELECT account_id, business_day, order_id FROM "
@@ -133,7 +133,7 @@ func (a *Archive) UnbookedLate(ctx context.Context, batches []uuid.UUID, p Part,
 	AND (order_id, reported_at) GLOBAL NOT IN (SELECT order_id, assumeNotNull(reported_at) FROM closed_orders WHERE sign = 0 AND ` + inBatches + `)
 	AND (account_id, business_day, order_id) GLOBAL IN (` + selectPlace + `orders FINAL WHERE status IN ('Failed', 'Cancelled') AND ` + p.within + hasLate + `)
 	AND (account_id, business_day, order_id) GLOBAL IN (` + selectPlace + `closed_orders WHERE sign > 0 AND ` + inBatches + hasLate + `)
-ORDER BY toUInt128(order_id), reported_at LIMIT {limit:UInt32}`
+ORDER BY toUInt128(order_id), reported_at LIMIT 10 BY order_id LIMIT {limit:UInt32}`
 
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		var account, order uuid.UUID

@@ -2,8 +2,10 @@ package closing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +14,8 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// announcer announces what was delivered, from what was recorded of it. Its failures delay no file.
+// announcer announces what was delivered: closings and corrections as the log has them, days as they were recorded.
+// Its failures delay no file.
 type announcer struct {
 	books    *Books
 	announce func(context.Context, *delivery.AvailableReport) error
@@ -33,10 +36,25 @@ func (a *announcer) once(ctx context.Context) error {
 	})
 	slices.SortStableFunc(pending, func(x, y archive.DeliverySet) int { return x.DeliveredAt.Compare(y.DeliveredAt) })
 	a.showPending(pending)
+	if len(pending) == 0 {
+		return nil
+	}
+	entries := map[string]*Entry{} // by folder
+	l, unreadable := a.books.Read(ctx)
+	if unreadable == nil {
+		for _, e := range l.deliveredEntries() {
+			entries[e.folder()] = e
+		}
+	}
 
 	waiting := map[string]archive.DeliverySet{}
 	var keys []string
 	for _, row := range pending {
+		_, isDay := dayOf(row.Name)
+		waitsForLog := unreadable != nil && !isDay
+		if waitsForLog {
+			continue
+		}
 		key := announcementKey(&row)
 		waiting[key] = row
 		keys = append(keys, key)
@@ -50,7 +68,7 @@ func (a *announcer) once(ctx context.Context) error {
 
 		row := waiting[key]
 		a.attempts.begin(key)
-		err := a.announceSet(ctx, &row)
+		err := a.announceSet(ctx, &row, entries[row.Name])
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -66,7 +84,7 @@ func (a *announcer) once(ctx context.Context) error {
 		pending = slices.DeleteFunc(pending, func(row archive.DeliverySet) bool { return announcementKey(&row) == key })
 		a.showPending(pending)
 	}
-	return nil
+	return unreadable
 }
 
 // announcementKey names a set among those of all targets.
@@ -80,9 +98,9 @@ func (a *announcer) showPending(pending []archive.DeliverySet) {
 	showPending(a.pending, a.oldest, deliveredAt)
 }
 
-// announceSet announces one set as it is recorded. While finance has no receiver there is nobody to notify,
+// announceSet announces one set: that of entry e or, if e is nil, that of a day. While finance has no receiver there is nobody to notify,
 // now or later: it counts as announced, so a receiver that is registered later gets no old reports.
-func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet) error {
+func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet, e *Entry) error {
 	row, err := a.books.archive.DeliverySet(ctx, listed.Target, listed.Name)
 	if err != nil {
 		return err
@@ -92,7 +110,7 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 		return nil // another process was faster
 	}
 
-	report, err := parseReport(row.Report)
+	report, err := a.reportOf(row, e)
 	if err != nil {
 		return err
 	}
@@ -119,6 +137,41 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 	a.books.step("noted")
 	return nil
 }
+
+// reportOf returns what is announced of a set. Somebody who can write to ClickHouse may have recorded anything, so
+// that of an entry is made from the log, and what was recorded is only its time.
+func (a *announcer) reportOf(row *archive.DeliverySet, e *Entry) (*delivery.AvailableReport, error) {
+	_, isDay := dayOf(row.Name)
+	if e == nil && !isDay {
+		return nil, errNoEntry
+	}
+	recorded, err := parseReport(row.Report)
+	if err != nil {
+		return nil, err
+	}
+	if recorded == nil {
+		return nil, fmt.Errorf("of %s nothing was recorded that could be announced", row.Name)
+	}
+	if e != nil {
+		s, err := a.books.entrySet(e)
+		if err != nil {
+			return nil, err
+		}
+		report := s.reportAt(row.Target, row.Name)
+		report.At = recorded.At
+		return report, nil
+	}
+
+	isFolderOfDay := row.Folder == row.Name || strings.HasPrefix(row.Folder, row.Name+"-")
+	isOther := recorded.Kind != delivery.ReportScheduled || recorded.ID != reportID(row.Target, row.Folder) || !isFolderOfDay
+	if isOther {
+		return nil, fmt.Errorf("what was recorded of %s is about something else", row.Name)
+	}
+	return recorded, nil
+}
+
+// errNoEntry reports that a set was recorded of which the log has no entry.
+var errNoEntry = errors.New("the log of the books has no such entry")
 
 // fail logs and records a failure for a new reason.
 func (a *announcer) fail(ctx context.Context, key string, row *archive.DeliverySet, cause error) error {

@@ -156,7 +156,7 @@ func (b *Books) isWhole(ctx context.Context, e *Entry) (bool, error) {
 	if e.Batch == uuid.Nil {
 		return true, nil
 	}
-	days, err := b.archive.DigestBatch(ctx, e.Batch)
+	days, err := b.archive.DigestBatch(ctx, e.Batch, e.Digest.Rows)
 	if err != nil || archive.Sum(days) != e.Digest {
 		return false, err
 	}

@@ -22,24 +22,27 @@ var entryFolder = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-(closing|correction)-[0
 // If a target does not answer, the others are compared all the same; the error is returned with their findings.
 func (b *Books) CheckDelivered(ctx context.Context, targets []*deliver.Target) (wrong []string, err error) {
 	isCompared := func(*Entry) bool { return true }
-	wrong, unknown, err := b.checkDelivered(ctx, targets, isCompared)
-	return append(unknown, wrong...), err
+	found, err := b.checkDelivered(ctx, targets, isCompared)
+	return slices.Concat(found.unknownRows, found.unknownFolders, found.wrong), err
 }
 
-// checkDeliveredMonth is CheckDelivered for the files of a month's closing, and of the corrections of its orders.
-// unknown are the sets of which the log has no entry, whichever month they are of.
-func (b *Books) checkDeliveredMonth(ctx context.Context, targets []*deliver.Target, month Month) (wrong, unknown []string, err error) {
-	isCompared := func(e *Entry) bool { return e.concerns(month) }
-	return b.checkDelivered(ctx, targets, isCompared)
+// deliveredFindings are what a comparison with targets has found, in sentences.
+type deliveredFindings struct {
+	wrong []string // about sets of entries
+
+	// unknownRows are about rows of delivery_sets, and unknownFolders about folders at targets, of which the log has
+	// no entry.
+	unknownRows, unknownFolders []string
 }
 
-// checkDelivered returns what is wrong with the sets of those entries that are compared, and the sets of which the
-// log has no entry.
-func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, isCompared func(*Entry) bool) (wrong, unknown []string, err error) {
+// checkDelivered compares the sets of those entries that are to be compared, and looks for sets of which the log has no
+// entry.
+func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, isCompared func(*Entry) bool) (deliveredFindings, error) {
 	// The log is read last, so it has the entry of every set that was delivered while this ran.
+	var found deliveredFindings
 	rows, err := b.archive.DeliverySets(ctx)
 	if err != nil {
-		return nil, nil, err
+		return found, err
 	}
 	var checks []*targetCheck
 	var failed error
@@ -57,7 +60,7 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 		l, _, err = b.readWithoutHead(ctx)
 	}
 	if err != nil {
-		return nil, nil, err
+		return found, err
 	}
 
 	hasEntry := map[string]bool{} // by folder
@@ -72,22 +75,23 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 	for _, row := range rows {
 		isUnknown := entryFolder.MatchString(row.Name) && !hasEntry[row.Name]
 		if isUnknown {
-			unknown = append(unknown, fmt.Sprintf("delivery_sets has a row for %s at %s, and the log has no such entry.%s", row.Name, row.Target, whatToRecover(row.Name)))
+			found.unknownRows = append(found.unknownRows, fmt.Sprintf("delivery_sets has a row for %s at %s, and the log has no such entry.%s",
+				row.Name, row.Target, whatToRecover(row.Name)))
 		}
 	}
 	for _, c := range checks {
 		err := errors.Join(c.findUnknown(ctx, hasEntry), c.compare(ctx, compared))
-		wrong = append(wrong, c.wrong...)
-		unknown = append(unknown, c.unknown...)
+		found.wrong = append(found.wrong, c.wrong...)
+		found.unknownFolders = append(found.unknownFolders, c.unknown...)
 		failed = errors.Join(failed, err)
 	}
-	return wrong, unknown, failed
+	return found, failed
 }
 
 // whatToRecover says what to do about a folder of which the log has no entry.
 func whatToRecover(folder string) string {
 	return fmt.Sprintf(" Both databases were restored to an older state, or entries were removed:"+
-		" `reporting month recover` with %s/%s, and those of all folders like it, brings them back.", folder, manifestFile)
+		" `reporting month recover` with %s/%s, and those of all folders like it, brings them back. Or somebody has made it up.", folder, manifestFile)
 }
 
 // targetCheck compares what one target has with the log.

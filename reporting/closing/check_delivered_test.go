@@ -10,6 +10,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/deliver"
@@ -27,7 +28,7 @@ func (e *env) night(targets ...*deliver.Target) (logged string, findings int, co
 
 	_, r, err := e.books.readReview(e.T.Context())
 	testenv.Must(e.T, err)
-	findings, _ = summarize(e.log(), r, e.clock)
+	findings, _ = summarize(e.log(), r)
 	return log.String(), findings, r.Completed.Equal(e.clock)
 }
 
@@ -101,7 +102,7 @@ func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
 	}
 	_, noted, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if november := noted.Verified["2025-11"]; !november.At.Equal(e.clock) || november.Findings != 1 {
+	if november := noted.Verified["2025-11"]; !november.Tried.Equal(e.clock) || november.Findings != 1 {
 		t.Errorf("of November is noted %+v", november)
 	}
 
@@ -141,4 +142,29 @@ func TestCheckDelivered_WhatIsDeliveredMeanwhileIsNoFinding(t *testing.T) {
 		t.Error(wrong)
 	}
 	wantSets(t, b, "2025-10-closing-000002", "2025-11-closing-000004", "2025-12-correction-000005")
+}
+
+// A folder at a target that the log does not have says that both databases were restored to an older state. What would
+// be booked then contradicts what was delivered.
+func TestNightly_BooksNothingBesideFoldersThatTheLogLacks(t *testing.T) {
+	e, october := newEnv(t), month("2025-10")
+	failed := e.order(october.Add(12*time.Hour), delivery.Failed, 900)
+	e.store(failed)
+	e.close(october)
+	e.reportLate(&failed, failed.EndedAt.Add(time.Hour))
+	b := newBucket(t, "erp")
+	const folder = "2025-11-correction-000003"
+	b.put(t, folder+"/"+manifestFile, `{"sequence":3}`)
+
+	logged, findings, completed := e.night(b.target)
+	wantContains(t, "the log", logged, folder+" at erp was delivered", "nothing is booked without a person")
+	if len(e.log().Entries) != 2 || findings != 1 || completed {
+		t.Errorf("%d entries, %d findings, completed: %v", len(e.log().Entries), findings, completed)
+	}
+
+	testenv.Must(t, b.client.RemoveObject(t.Context(), "books", "finance/"+folder+"/"+manifestFile, minio.RemoveObjectOptions{}))
+	_, findings, completed = e.night(b.target)
+	if len(e.log().Entries) != 3 || findings != 0 || !completed {
+		t.Errorf("without the folder: %d entries, %d findings, completed: %v", len(e.log().Entries), findings, completed)
+	}
 }

@@ -216,7 +216,7 @@ func (b *Books) freeze(ctx context.Context, l *Log, closing *Manifest, held *Hel
 	b.step("rows stored")
 
 	progress("reading them back")
-	days, err := b.archive.DigestBatch(ctx, closing.Batch)
+	days, err := b.archive.DigestBatch(ctx, closing.Batch, held.Digest.Rows)
 	if err != nil {
 		return err
 	}

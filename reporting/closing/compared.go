@@ -2,6 +2,7 @@ package closing
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 type UncomparedDays struct {
 	Never     []string `json:"never,omitempty"`     // not compared as a whole after their end
 	Differing []string `json:"differing,omitempty"` // with differences that are open
-	Changed   []string `json:"changed,omitempty"`   // their rows are not any more those that were compared
+	Changed   []string `json:"changed,omitempty"`   // their orders are not any more those that were compared
 }
 
 // uncompared returns the days of a month that do not count as compared. rows are the digests of the month's days.
@@ -34,30 +35,48 @@ func (b *Books) uncompared(ctx context.Context, m Month, rows []archive.DayDiges
 		}
 	}
 
-	digests := map[string]archive.DayDigest{}
+	digests := map[string]archive.Digest{}
 	for _, day := range rows {
-		digests[day.Day] = day
+		digests[day.Day] = day.Orders
+	}
+	hasLateDifferences, err := b.daysWithLateDifferences(ctx, m)
+	if err != nil {
+		return UncomparedDays{}, err
 	}
 
 	var found UncomparedDays
 	day := m.Time
 	for _, c := range comparisons {
 		name := day.Format(time.DateOnly)
-		digest, hasRows := digests[name]
-		if !hasRows {
-			digest.Day = name
-		}
 		switch {
-		case c.Open != nil:
+		case c.Open != nil, hasLateDifferences[name]:
 			found.Differing = append(found.Differing, name)
 		case c.Clean == nil:
 			found.Never = append(found.Never, name)
-		case c.Clean.Digest != digest:
+		case c.Clean.Digest != digests[name]:
 			found.Changed = append(found.Changed, name)
 		}
 		day = day.AddDate(0, 0, 1)
 	}
 	return found, nil
+}
+
+// daysWithLateDifferences returns the days of a month, such as 2026-10-03, of which late deliveries are missing, or
+// are there that nobody has reported. They are compared now: a courier may report one long after the day.
+func (b *Books) daysWithLateDifferences(ctx context.Context, m Month) (map[string]bool, error) {
+	differences, err := reconcile.New(b.ledger, b.archive).LateDifferences(ctx, m.Time, m.LastDay())
+	if errors.Is(err, archive.ErrManyLate) {
+		return nil, refuse("%s: %v: remove those that nobody reported", m.Name(), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	days := map[string]bool{}
+	for i := range differences {
+		days[differences[i].Day.Format(time.DateOnly)] = true
+	}
+	return days, nil
 }
 
 // days returns all of them.

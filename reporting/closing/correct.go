@@ -27,6 +27,9 @@ const (
 	ordersAtOnce = 500    // the most corrections in one entry of the log
 	ordersRead   = 10_000 // the most differing orders of a month that one look reads
 
+	// maxCorrectionRows is more than the rows of one correction: two of each order, or one of a late delivery.
+	maxCorrectionRows = 10 * ordersAtOnce
+
 	// confirmedWithin bounds how long after the day of its creation an order can be booked without a person
 	// because Redis confirms it. It is longer than an order stays in Redis by default: what Redis says of an
 	// older one can only have been written into it.
@@ -551,7 +554,7 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 	for i := range m.Corrections {
 		m.Corrections[i].fillFrom(rows)
 	}
-	days, err := b.archive.DigestBatch(ctx, m.Batch)
+	days, err := b.archive.DigestBatch(ctx, m.Batch, maxCorrectionRows)
 	if err != nil {
 		return err
 	}

@@ -201,9 +201,8 @@ func TestVerify_GoesOnBesideAnImpossibleAmount(t *testing.T) {
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders UPDATE collection_amount = 9999999999999999.99, order_amount = -9999999999999999.99 WHERE true SETTINGS mutations_sync = 2")
 
 	v := e.verify()
-	verified, findings, err := e.books.VerifyInTurn(t.Context(), nil)
+	verified, findings := e.verifyInTurn()
 
-	testenv.Must(t, err)
 	if len(v.Findings) == 0 || len(v.Pending) != 1 || len(findings) == 0 || verified != october {
 		t.Errorf("%+v\nin turn: %s %v", v, verified, findings)
 	}

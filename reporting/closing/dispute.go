@@ -71,6 +71,15 @@ func (b *Books) dispute(ctx context.Context, d Decision) (*Entry, error) {
 	if d.Note == "" {
 		return nil, refuse("a note has to say what is known of these rows")
 	}
+	if l.Disputed != nil {
+		areDisputed, err := b.foreignAreAmong(ctx, l, &l.Disputed.Rows)
+		if err != nil {
+			return nil, err
+		}
+		if areDisputed {
+			return nil, refuse("%s disputes these rows already: somebody else sets them aside", l.Disputed.By)
+		}
+	}
 	rows, err := b.disputedRows(ctx, l)
 	if err != nil {
 		return nil, err

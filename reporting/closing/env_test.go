@@ -167,3 +167,17 @@ func wantContains(t *testing.T, what, text string, wanted ...string) {
 		}
 	}
 }
+
+// verifyInTurn does what a night does with the closed month whose turn it is.
+func (e *env) verifyInTurn() (Month, []string) {
+	e.T.Helper()
+	months, err := e.books.MonthsToVerify(e.T.Context())
+	testenv.Must(e.T, err)
+	if len(months) == 0 {
+		return Month{}, nil
+	}
+	inTurn := months[len(months)-1]
+	findings, err := e.books.VerifyMonth(e.T.Context(), inTurn, nil)
+	testenv.Must(e.T, err)
+	return inTurn, findings
+}

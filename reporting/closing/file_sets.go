@@ -39,16 +39,23 @@ type fileSet struct {
 // reportAt is what is announced of the set once it is in a folder of a target. An empty target has no files.
 func (s *fileSet) reportAt(target, folder string) *delivery.AvailableReport {
 	report := s.report
-	report.ID = folder
+	report.ID = reportID(target, folder)
 	if target == "" {
 		return &report
 	}
 
-	report.ID += "@" + target
 	for _, f := range s.files {
 		report.Files = append(report.Files, delivery.DeliveredFile{Target: target, Name: path.Join(folder, f.Name), SHA256: f.SHA256})
 	}
 	return &report
+}
+
+// reportID names a set in a folder of a target, which may be empty, for finance.
+func reportID(target, folder string) string {
+	if target == "" {
+		return folder
+	}
+	return folder + "@" + target
 }
 
 // hasFilesOf reports whether the set has the files, by names and digests, that a report lists.

@@ -140,18 +140,9 @@ func (b *Books) closedMonths(ctx context.Context, l *Log) ([]Month, error) {
 		return nil, err
 	}
 
-	var months []Month
+	months := l.months()
 	for _, month := range stored {
 		months = append(months, MonthOf(month))
-	}
-	for i := range l.Entries {
-		e := &l.Entries[i]
-		if e.Kind == KindClose {
-			months = append(months, e.Month)
-		}
-		for _, c := range e.Corrections {
-			months = append(months, c.Month)
-		}
 	}
 	slices.SortFunc(months, func(a, b Month) int { return a.Compare(b.Time) })
 	return slices.Compact(months), nil

@@ -3,6 +3,7 @@ package closing
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,6 +18,9 @@ type nightly struct {
 	targets []*deliver.Target // where closings and corrections are delivered
 
 	corrections prometheus.Counter
+
+	// hasUnknownFolders is set while targets have folders of which the log has no entry.
+	hasUnknownFolders bool
 }
 
 // NewNightly returns the function that does one night's work. Errors are logged, and the next night tries again.
@@ -31,29 +35,65 @@ func NewNightly(b *Books, targets []*deliver.Target, reg prometheus.Registerer) 
 }
 
 func (n *nightly) run(ctx context.Context) {
-	changed, changedErr := n.books.CorrectChanged(ctx)
-	n.note(ctx, changed, changedErr)
-
-	findingsErr := n.books.VerifyFindings(ctx, n.targets)
-	if findingsErr != nil && ctx.Err() == nil {
-		n.books.log.Error("closed months with findings could not be verified again", "error", findingsErr)
-	}
-	month, verifyErr := n.verify(ctx)
-	var monthErr error
-	if !month.IsZero() {
-		var inMonth Outcome
-		inMonth, monthErr = n.books.CorrectMonth(ctx, month)
-		n.note(ctx, inMonth, monthErr)
+	failed := n.findUnknownSets(ctx)
+	if !n.hasUnknownFolders {
+		changed, err := n.books.CorrectChanged(ctx)
+		n.note(ctx, changed, err)
+		failed = errors.Join(failed, err)
 	}
 
-	hasFailed := errors.Join(changedErr, findingsErr, verifyErr, monthErr) != nil
-	if hasFailed {
+	months, err := n.books.MonthsToVerify(ctx)
+	failed = errors.Join(failed, err)
+	if err != nil && ctx.Err() == nil {
+		n.books.log.Error("closed months could not be verified", "error", err)
+	}
+	for _, m := range months {
+		failed = errors.Join(failed, n.verify(ctx, m))
+		if !n.hasUnknownFolders {
+			inMonth, err := n.books.CorrectMonth(ctx, m)
+			n.note(ctx, inMonth, err)
+			failed = errors.Join(failed, err)
+		}
+	}
+
+	if failed != nil {
 		return
 	}
-	err := n.books.updateReview(ctx, func(r *review) { r.Completed = n.books.now() })
+	err = n.books.updateReview(ctx, func(r *review) { r.Completed = n.books.now() })
 	if err != nil && ctx.Err() == nil {
 		n.books.log.Error("it cannot be noted that closed months were compared", "error", err)
 	}
+}
+
+// findUnknownSets looks for sets of which the log has no entry, and notes how many there are. While folders at targets
+// are among them, both databases may have been restored to an older state, and nothing is booked: what is decided then
+// would contradict what was delivered.
+func (n *nightly) findUnknownSets(ctx context.Context) error {
+	log := n.books.log
+	isCompared := func(*Entry) bool { return false }
+	comparing, cancel := context.WithTimeout(ctx, maxComparing)
+	defer cancel()
+	found, failed := n.books.checkDelivered(comparing, n.targets, isCompared)
+	if failed != nil && ctx.Err() == nil {
+		log.Error("what targets have could not be compared with the log of the books", "error", failed)
+	}
+	n.hasUnknownFolders = len(found.unknownFolders) > 0
+	for _, finding := range slices.Concat(found.unknownRows, found.unknownFolders) {
+		log.Error("a set of files is not in the log of the books", "finding", finding)
+	}
+	if n.hasUnknownFolders {
+		log.Error("nothing is booked without a person until the log has them, or they are removed")
+		failed = errors.Join(failed, errors.New("folders at targets are not in the log"))
+	}
+
+	err := n.books.updateReview(ctx, func(r *review) {
+		unknown := len(found.unknownRows) + len(found.unknownFolders)
+		if failed != nil {
+			unknown = max(unknown, r.UnknownSets)
+		}
+		r.UnknownSets = unknown
+	})
+	return errors.Join(failed, err)
 }
 
 // note logs what was booked and what was not.
@@ -71,16 +111,15 @@ func (n *nightly) note(ctx context.Context, result Outcome, err error) {
 	}
 }
 
-// verify verifies the closed month whose turn it is, logs what is not any more what was sealed, and returns
-// the month; zero: none is closed, or it is not known which.
-func (n *nightly) verify(ctx context.Context) (Month, error) {
+// verify verifies a closed month, and logs what is not any more what was sealed.
+func (n *nightly) verify(ctx context.Context, m Month) error {
 	log := n.books.log
-	month, findings, err := n.books.VerifyInTurn(ctx, n.targets)
+	findings, err := n.books.VerifyMonth(ctx, m, n.targets)
 	if err != nil && ctx.Err() == nil {
-		log.Error("a closed month could not be verified", "month", month.String(), "error", err)
+		log.Error("a closed month could not be verified", "month", m.String(), "error", err)
 	}
 	for _, finding := range findings {
-		log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", month.String(), "finding", finding)
+		log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", m.String(), "finding", finding)
 	}
-	return month, err
+	return err
 }

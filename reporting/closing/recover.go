@@ -255,7 +255,7 @@ func (r *recovery) add(ctx context.Context, l *Log, text string) error {
 // makeRowsAgain makes the rows of a batch as they were made before it was sealed. It makes them under
 // another batch first: what is left of the rows is removed only when they can be made again.
 func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) error {
-	days, err := b.archive.DigestBatch(ctx, e.Batch)
+	days, err := b.archive.DigestBatch(ctx, e.Batch, e.Digest.Rows)
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,14 @@ type review struct {
 	Completed time.Time `json:"completed,omitzero"`
 }
 
-// verification is when a closed month was last verified, and how many findings there were.
+// verification is when a closed month was last verified as a whole, and how many findings there were.
 type verification struct {
-	At       time.Time `json:"at"`
+	At       time.Time `json:"at,omitzero"`
 	Findings int       `json:"findings"`
+
+	// Tried is when it was last tried. What cannot be verified, or a target that does not answer, must not hold up
+	// the other months.
+	Tried time.Time `json:"tried,omitzero"`
 }
 
 // replaceWaiting removes compared from Waiting and adds waiting, each order once.

@@ -46,11 +46,12 @@ func (r *sealedRows) dayWasChanged(ctx context.Context, day time.Time) (bool, er
 		return false, nil
 	}
 
-	digest, err := r.books.archive.DigestBatchDay(ctx, closing.Batch, day)
+	sealed := closing.sealedDay(day)
+	digest, err := r.books.archive.DigestBatchDay(ctx, closing.Batch, day, sealed.Orders.Rows+sealed.Late.Rows)
 	if err != nil {
 		return false, err
 	}
-	wasChanged = digest != closing.sealedDay(day)
+	wasChanged = digest != sealed
 	if r.dayChanged == nil {
 		r.dayChanged = map[time.Time]bool{}
 	}
@@ -64,7 +65,7 @@ func (r *sealedRows) batchWasChanged(ctx context.Context, e *Entry) (bool, error
 		return wasChanged, nil
 	}
 
-	days, err := r.books.archive.DigestBatch(ctx, e.Batch)
+	days, err := r.books.archive.DigestBatch(ctx, e.Batch, e.Digest.Rows)
 	if err != nil {
 		return false, err
 	}

@@ -3,7 +3,6 @@ package closing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,78 +13,82 @@ import (
 	"vendorapi/reporting/deliver"
 )
 
-// VerifyInTurn verifies the closed month whose last verification is the oldest, with what targets have of it,
-// and notes what was found. The zero Month: none is closed. Of a month before the first closing, what was booked
-// later is verified.
-func (b *Books) VerifyInTurn(ctx context.Context, targets []*deliver.Target) (Month, []string, error) {
+// maxComparing bounds how long a night compares what targets have of one month: a target must not hold up the nights.
+const maxComparing = time.Hour
+
+// MonthsToVerify returns the closed months that a night verifies: those whose last verification found something, so
+// that the number of findings stays true, and behind them the one that was verified longest ago.
+func (b *Books) MonthsToVerify(ctx context.Context) ([]Month, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
-		return Month{}, nil, err
-	}
-	months, err := b.closedMonths(ctx, l)
-	if err != nil {
-		return Month{}, nil, err
-	}
-	_, r, err := b.readReview(ctx)
-	if err != nil || len(months) == 0 {
-		return Month{}, nil, err
-	}
-
-	month := nextToVerify(months, r.Verified, b.now())
-	findings, err := b.verifyAndNote(ctx, l, month, targets)
-	return month, findings, err
-}
-
-// VerifyFindings verifies again each month whose last verification found something, so that its number of findings
-// stays true. A month that cannot be verified holds up no other one.
-func (b *Books) VerifyFindings(ctx context.Context, targets []*deliver.Target) error {
-	l, err := b.Read(ctx)
-	if err != nil {
-		return err
-	}
-	_, r, err := b.readReview(ctx)
-	if err != nil {
-		return err
-	}
-
-	var failed error
-	for name, last := range r.Verified {
-		if last.Findings == 0 {
-			continue
-		}
-		month, err := ParseMonth(name)
-		if err == nil {
-			_, err = b.verifyAndNote(ctx, l, month, targets)
-		}
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	return failed
-}
-
-// verifyAndNote verifies a month and its files at the targets, and stores how many findings there were. If a target
-// does not answer it returns an error too, but stores the result: the month has had its turn. The numbers are then
-// not lowered, because earlier findings can be at that target.
-func (b *Books) verifyAndNote(ctx context.Context, l *Log, month Month, targets []*deliver.Target) ([]string, error) {
-	v := &Verified{}
-	if err := b.verifyMonth(ctx, v, l, month); err != nil {
 		return nil, err
 	}
-	delivered, unknown, deliveryErr := b.checkDeliveredMonth(ctx, targets, month)
-	v.Findings = append(v.Findings, delivered...)
+	_, r, err := b.readReview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	months := l.months()
+	if len(months) == 0 {
+		return nil, nil
+	}
 
-	err := b.updateReview(ctx, func(r *review) {
-		noted := verification{At: b.now(), Findings: len(v.Findings)}
-		unknownSets := len(unknown)
-		if deliveryErr != nil {
-			noted.Findings = max(noted.Findings, r.Verified[month.String()].Findings)
-			unknownSets = max(unknownSets, r.UnknownSets)
+	inTurn := nextToVerify(months, r.Verified, b.now())
+	var due []Month
+	for _, m := range months {
+		hasFindings := r.Verified[m.String()].Findings > 0
+		if hasFindings && m != inTurn {
+			due = append(due, m)
+		}
+	}
+	return append(due, inTurn), nil
+}
+
+// VerifyMonth verifies a month and its files at the targets, and stores how many findings there were. Of a month before
+// the first closing, what was booked later is verified. If something cannot be verified, such as a target that does
+// not answer, the rest is; the number of findings is then not lowered.
+func (b *Books) VerifyMonth(ctx context.Context, month Month, targets []*deliver.Target) ([]string, error) {
+	l, err := b.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verified{}
+	failed := b.verifyMonth(ctx, v, l, month)
+
+	comparing, cancel := context.WithTimeout(ctx, maxComparing)
+	defer cancel()
+	isOfMonth := func(e *Entry) bool { return e.concerns(month) }
+	delivered, err := b.checkDelivered(comparing, targets, isOfMonth)
+	failed = errors.Join(failed, err)
+	v.Findings = append(v.Findings, delivered.wrong...)
+
+	err = b.updateReview(ctx, func(r *review) {
+		noted := r.Verified[month.String()]
+		noted.Tried = b.now()
+		if failed == nil {
+			noted.At = noted.Tried
+			noted.Findings = len(v.Findings)
+		} else {
+			noted.Findings = max(noted.Findings, len(v.Findings))
 		}
 		r.Verified[month.String()] = noted
-		r.UnknownSets = unknownSets
 	})
-	return append(v.Findings, unknown...), errors.Join(deliveryErr, err)
+	return v.Findings, errors.Join(failed, err)
+}
+
+// months returns the months that were closed, or of which something was booked later, in their order.
+func (l *Log) months() []Month {
+	var months []Month
+	for i := range l.Entries {
+		e := &l.Entries[i]
+		if e.Kind == KindClose {
+			months = append(months, e.Month)
+		}
+		for _, c := range e.Corrections {
+			months = append(months, c.Month)
+		}
+	}
+	slices.SortFunc(months, func(a, b Month) int { return a.Compare(b.Time) })
+	return slices.Compact(months)
 }
 
 // verifyMonth verifies what was booked of a month, and the reports that were closed.
@@ -125,11 +128,11 @@ func (e *Entry) concerns(m Month) bool {
 	return isClosing || corrects
 }
 
-// nextToVerify returns the month that was verified longest ago. There must be one. A verification in the
-// future was noted while a clock was wrong, and counts as none.
+// nextToVerify returns the month for which it was tried longest ago. There must be one. What was noted of the future,
+// while a clock was wrong, counts as nothing.
 func nextToVerify(months []Month, all map[string]verification, now time.Time) Month {
-	verifiedAt := func(m Month) time.Time {
-		at := all[m.String()].At
+	triedAt := func(m Month) time.Time {
+		at := all[m.String()].Tried
 		if at.After(now) {
 			return time.Time{}
 		}
@@ -138,7 +141,7 @@ func nextToVerify(months []Month, all map[string]verification, now time.Time) Mo
 
 	next := months[0]
 	for _, m := range months {
-		if verifiedAt(m).Before(verifiedAt(next)) {
+		if triedAt(m).Before(triedAt(next)) {
 			next = m
 		}
 	}
@@ -154,7 +157,7 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 	readable := m.Gauge("reporting_books_readable",
 		"1: the log of the books can be read, and every row belongs to it; 0: nothing can be decided.")
 	findings := m.Gauge("reporting_books_findings",
-		"What the last verification of each closed month found: what is not any more what was sealed.")
+		"What the last verification of each closed month found, and sets of files at targets that the log does not have.")
 	verified := m.Gauge("reporting_books_verified_timestamp_seconds",
 		"When the closed month was verified whose last verification is the oldest; 0: one never was, or no month is closed.")
 	unexplained := m.Gauge("reporting_closed_orders_unexplained",
@@ -186,33 +189,28 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 			return err
 		}
 		readable.Set(1)
-		found, oldest := summarize(l, r, b.now())
+		found, oldest := summarize(l, r)
 		findings.Set(float64(found))
 		verified.Set(oldest)
 		return nil
 	})
 }
 
-// summarize returns how many findings there are, of all months and of sets without an entry, and when the closed one was verified whose last
-// verification is the oldest, in seconds since 1970.
-func summarize(l *Log, r *review, now time.Time) (findings int, oldest float64) {
-	var months []Month
-	for i := range l.Entries {
-		if l.Entries[i].Kind == KindClose {
-			months = append(months, l.Entries[i].Month)
-		}
-	}
-	if len(months) == 0 {
-		return 0, 0
-	}
-
-	verifiedAt := r.Verified[nextToVerify(months, r.Verified, now).String()].At
-	if !verifiedAt.IsZero() {
-		oldest = float64(verifiedAt.Unix())
-	}
+// summarize returns how many findings there are, of all months and of sets without an entry, and when the month was
+// verified whose last verification is the oldest, in seconds since 1970; 0: one never was.
+func summarize(l *Log, r *review) (findings int, oldest float64) {
 	findings = r.UnknownSets
-	for _, v := range r.Verified {
-		findings += v.Findings
+	for i, m := range l.months() {
+		last := r.Verified[m.String()]
+		findings += last.Findings
+
+		verifiedAt := float64(0)
+		if !last.At.IsZero() {
+			verifiedAt = float64(last.At.Unix())
+		}
+		if i == 0 || verifiedAt < oldest {
+			oldest = verifiedAt
+		}
 	}
 	return findings, oldest
 }

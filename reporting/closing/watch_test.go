@@ -2,6 +2,7 @@ package closing
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	night := func() (string, []string) {
 		t.Helper()
 		e.clock = e.clock.Add(24 * time.Hour)
-		m, findings, err := e.books.VerifyInTurn(t.Context(), nil)
-		testenv.Must(t, err)
+		m, findings := e.verifyInTurn()
 		return m.String(), findings
 	}
 	wantNight := func(month string, findings int) {
@@ -48,28 +48,43 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	}
 	_, r, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), r, e.clock); found != len(findings) {
+	if found, _ := summarize(e.log(), r); found != len(findings) {
 		t.Errorf("%d findings are shown, want %d", found, len(findings))
 	}
 
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_days UPDATE cash_expected = cash_expected + 100 WHERE day = '2025-11-01' SETTINGS mutations_sync = 2")
-	testenv.Must(t, e.books.VerifyFindings(t.Context(), nil))
+	e.clock = e.clock.Add(24 * time.Hour)
+	months, err := e.books.MonthsToVerify(t.Context())
+	testenv.Must(t, err)
+	if !slices.Equal(months, []Month{october.Next(), october}) {
+		t.Errorf("%v are verified, want November, which has findings, and October, whose turn it is", months)
+	}
+	_, err = e.books.VerifyMonth(t.Context(), months[0], nil)
+	testenv.Must(t, err)
 	_, r, err = e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if found, _ := summarize(e.log(), r, e.clock); found != 0 {
+	if found, _ := summarize(e.log(), r); found != 0 {
 		t.Errorf("%d findings are shown after a repair", found)
 	}
 }
 
-func TestVerifyInTurn_WithoutAClosedMonthDoesNothing(t *testing.T) {
+func TestMonthsToVerify_AreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
-
-	m, findings, err := e.books.VerifyInTurn(t.Context(), nil)
-
+	e, october := newEnv(t), month("2025-10")
+	months, err := e.books.MonthsToVerify(t.Context())
 	testenv.Must(t, err)
-	if !m.IsZero() || len(findings) > 0 {
-		t.Errorf("%s: %q", m, findings)
+	if len(months) > 0 {
+		t.Errorf("without a closed month: %v", months)
+	}
+
+	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
+	e.close(october)
+	madeUp := e.order(october.AddDate(-5, 0, 0), delivery.Failed, 100)
+	e.storeLate(&madeUp, madeUp.EndedAt) // whoever can write to ClickHouse makes up a month of long ago
+	months, err = e.books.MonthsToVerify(t.Context())
+	testenv.Must(t, err)
+	if !slices.Equal(months, []Month{october}) {
+		t.Errorf("%v are verified, want October alone", months)
 	}
 }
 

@@ -18,8 +18,8 @@ type Look struct {
 	Retired     int       `json:"retired"`     // that had left Redis: nothing was compared with them
 	Differences int       `json:"differences"` // orders, late deliveries and sums that differed
 
-	// Digest is that of the day's orders and late deliveries in ClickHouse, as they were compared.
-	Digest archive.DayDigest `json:"digest,omitzero"`
+	// Digest is that of the day's orders in ClickHouse, as they were compared.
+	Digest archive.Digest `json:"digest,omitzero"`
 }
 
 func (l *Look) isClean() bool { return l.Differences == 0 }

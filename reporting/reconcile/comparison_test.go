@@ -12,7 +12,7 @@ import (
 )
 
 func look(orders, retired, differences int) Look {
-	return Look{Orders: orders, Retired: retired, Differences: differences, Digest: archive.DayDigest{Orders: archive.Digest{Rows: int64(orders), SHA256: "d"}}}
+	return Look{Orders: orders, Retired: retired, Differences: differences, Digest: archive.Digest{Rows: int64(orders), SHA256: "d"}}
 }
 
 func TestComparison_CountsByWhatWasCompared(t *testing.T) {

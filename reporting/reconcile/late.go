@@ -11,48 +11,65 @@ import (
 	"vendorapi/reporting/archive"
 )
 
-// lateComparison is what a comparison of a day's late deliveries has shown.
-type lateComparison struct {
-	differing []Difference
-	digests   []archive.RowDigest // of those that are stored
-
-	// isSteady is set if the first comparison found no difference. Otherwise the digests may not be those of what
-	// is stored now.
-	isSteady bool
-}
-
 // compareLate compares the stored late deliveries of a day's orders with couriers' reports in Redis. If something
 // differs, it waits until the exporter has passed what was in the streams, and compares once more.
-func (r *Reconciler) compareLate(ctx context.Context, s *Scope, day time.Time) (lateComparison, error) {
-	stored, digests, err := r.archive.LateOfDay(ctx, day)
+func (r *Reconciler) compareLate(ctx context.Context, s *Scope, day time.Time) ([]Difference, error) {
+	stored, err := r.archive.LateOfDays(ctx, day, day)
 	if err != nil {
-		return lateComparison{}, err
+		return nil, err
 	}
 	differing, err := r.differingLate(ctx, s, day, stored, s.reports, s.reports)
-	if err != nil {
-		return lateComparison{}, err
-	}
-	if len(differing) == 0 {
-		return lateComparison{digests: digests, isSteady: true}, nil
+	if err != nil || len(differing) == 0 {
+		return nil, err
 	}
 
 	before, err := r.ledger.Monitor.LateReportsOfDays(ctx, day, day)
 	if err != nil {
-		return lateComparison{}, err
+		return nil, err
 	}
 	if err := r.awaitExporter(ctx, s); err != nil {
-		return lateComparison{}, err
+		return nil, err
 	}
-	stored, digests, err = r.archive.LateOfDay(ctx, day)
+	stored, err = r.archive.LateOfDays(ctx, day, day)
 	if err != nil {
-		return lateComparison{}, err
+		return nil, err
 	}
 	after, err := r.ledger.Monitor.LateReportsOfDays(ctx, day, day)
 	if err != nil {
-		return lateComparison{}, err
+		return nil, err
 	}
-	differing, err = r.differingLate(ctx, s, day, stored, before, after)
-	return lateComparison{differing: differing, digests: digests}, err
+	return r.differingLate(ctx, s, day, stored, before, after)
+}
+
+// LateDifferences returns the differences between the late deliveries of the local days from one to another, both
+// included, and couriers' reports, by what Redis and ClickHouse have now.
+func (r *Reconciler) LateDifferences(ctx context.Context, from, to time.Time) ([]Difference, error) {
+	before, err := r.ledger.Monitor.LateReportsOfDays(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.archive.LateOfDays(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.ledger.Monitor.LateReportsOfDays(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+
+	stored := map[time.Time][]archive.LateDelivery{}
+	for _, d := range all {
+		stored[d.CreatedAt] = append(stored[d.CreatedAt], d)
+	}
+	var differing []Difference
+	for day := archive.BusinessDay(from); !day.After(to); day = day.AddDate(0, 0, 1) {
+		ofDay, err := r.differingLate(ctx, &Scope{}, day, stored[day], before, after)
+		if err != nil {
+			return nil, err
+		}
+		differing = append(differing, ofDay...)
+	}
+	return differing, nil
 }
 
 // differingLate returns two kinds of differences: reports in before that are not stored, and stored late deliveries
@@ -176,8 +193,8 @@ func (r *Reconciler) fixLate(ctx context.Context, s *Scope, d *Day) error {
 		return err
 	}
 	stillDiffers := map[subject]bool{}
-	for i := range remaining.differing {
-		stillDiffers[remaining.differing[i].subject()] = true
+	for i := range remaining {
+		stillDiffers[remaining[i].subject()] = true
 	}
 	for i := range d.Differences {
 		difference := &d.Differences[i]

@@ -116,7 +116,7 @@ func TestReconcile_NotesTheDigestOfWhatWasCompared(t *testing.T) {
 	testenv.Must(t, err)
 	noted, err := Comparisons(t.Context(), s.Ledger, s.today, s.today)
 	testenv.Must(t, err)
-	if len(rows) != 1 || rows[0].Orders.Rows != 11 || rows[0].Late.Rows != 1 || noted[0].Clean == nil || noted[0].Clean.Digest != rows[0] {
+	if len(rows) != 1 || rows[0].Orders.Rows != 11 || rows[0].Late.Rows != 1 || noted[0].Clean == nil || noted[0].Clean.Digest != rows[0].Orders {
 		t.Errorf("noted %+v, stored is %+v", noted[0].Clean, rows)
 	}
 }
@@ -157,7 +157,7 @@ func TestReconcile_NotesNoDigestOfWhatItHasNotSeen(t *testing.T) {
 	if len(found)+len(totals) > 0 || noted[0].Clean == nil {
 		t.Fatalf("the right row was not shown: %q %q, %+v", found, totals, noted[0])
 	}
-	if noted[0].Clean.Digest == rows[0] {
+	if noted[0].Clean.Digest == rows[0].Orders {
 		t.Errorf("what is stored counts as compared: %+v", noted[0].Clean)
 	}
 	s.Want("the falsified row", fmt.Sprintf("external_order_id FROM %s.orders FINAL WHERE order_id = '%s'", s.Database, o.ID), "falsified")

@@ -91,9 +91,9 @@ type Day struct {
 	// calculates wrongly.
 	Totals []string
 
-	// digest is that of the rows as the first comparison read them. It may be noted only if isSteady: nothing had
+	// digest is that of the orders as the first comparison read them. It may be noted only if isSteady: nothing had
 	// to be compared again.
-	digest   archive.DayDigest
+	digest   archive.Digest
 	isSteady bool
 }
 
@@ -306,15 +306,19 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 	}
 
 	late, err := r.compareLate(ctx, s, day)
-	if err != nil {
+	hasManyLate := errors.Is(err, archive.ErrManyLate)
+	if err != nil && !hasManyLate {
 		return nil, err
 	}
 
 	d := &Day{
 		Day: day, Compared: f.compared, Retired: f.retired, Moving: moving,
-		Differences: append(differing.sorted(), late.differing...),
-		digest:      archive.DayDigest{Day: day.Format(time.DateOnly), Orders: archive.DigestOf(f.digests), Late: archive.DigestOf(late.digests)},
-		isSteady:    len(f.differing) == 0 && late.isSteady,
+		Differences: append(differing.sorted(), late...),
+		digest:      archive.DigestOf(f.digests),
+		isSteady:    len(f.differing) == 0,
+	}
+	if hasManyLate {
+		d.Totals = append(d.Totals, "its late deliveries were not compared: "+err.Error())
 	}
 
 	if s.Fix {

@@ -49,14 +49,16 @@ func (p *Pages) apiRoutes(mux *http.ServeMux) {
 }
 
 func (p *Pages) answerBooks(w http.ResponseWriter, r *http.Request) error {
-	l, err := p.books.Read(r.Context())
+	v := BooksView{CSRF: auth.IdentityOf(r.Context()).CSRF, Held: closing.NoHold}
+	err := p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
+		l, err := p.books.Read(ctx)
+		if err == nil && l.Held != nil {
+			v.Held = l.Held.Seal
+		}
+		return err
+	})
 	if err != nil {
 		return refusalOf(err)
-	}
-
-	v := BooksView{CSRF: auth.IdentityOf(r.Context()).CSRF, Held: closing.NoHold}
-	if l.Held != nil {
-		v.Held = l.Held.Seal
 	}
 	return writeData(w, http.StatusOK, v)
 }
