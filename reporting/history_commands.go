@@ -113,7 +113,7 @@ func newReconcileCommand() *cobra.Command {
 				fmt.Fprintf(out, "%s: %s\n", date, summary(d))
 			})
 			if errors.Is(err, reconcile.ErrManyUnknown) {
-				return fmt.Errorf("%w. Is this the right Redis, and is it whole? If it is, and these orders are to go: --%s with their number", err, atMostFlag)
+				return fmt.Errorf("%w. Is this the right Redis, and is it whole? If it is, and these are to go: --%s with their number", err, atMostFlag)
 			}
 			if err == nil && left > 0 {
 				err = fmt.Errorf("%d differences between Redis and ClickHouse", left)
@@ -127,8 +127,8 @@ func newReconcileCommand() *cobra.Command {
 	f.StringVar(&to, "to", "", "the last of them (default: today)")
 	f.StringVar(&account, "account", "", "one account's id (default: all)")
 	f.BoolVar(&scope.Fix, "fix", false, "export again what differs")
-	f.BoolVar(&scope.RemoveUnknown, "remove-unknown", false, "with --fix, also remove orders from ClickHouse that Redis never had")
-	f.IntVar(&scope.AtMost, atMostFlag, 0, "with --remove-unknown, how many orders may be removed (default: 100, or 1 % of those compared if that is more)")
+	f.BoolVar(&scope.RemoveUnknown, "remove-unknown", false, "with --fix, also remove orders and late deliveries from ClickHouse that Redis never had")
+	f.IntVar(&scope.AtMost, atMostFlag, 0, "with --remove-unknown, how many of them may be removed (default: 100, or 1 % of the orders compared if that is more)")
 	f.DurationVar(&scope.Timeout, "wait", time.Minute, "how long to wait for the exporter to catch up")
 	c.MarkFlagsMutuallyExclusive("day", "from")
 	c.MarkFlagsMutuallyExclusive("day", "to")

@@ -39,6 +39,7 @@ func (a *announcer) once(ctx context.Context) error {
 	if len(pending) == 0 {
 		return nil
 	}
+
 	entries := map[string]*Entry{} // by folder
 	l, unreadable := a.books.Read(ctx)
 	if unreadable == nil {
@@ -55,6 +56,7 @@ func (a *announcer) once(ctx context.Context) error {
 		if waitsForLog {
 			continue
 		}
+
 		key := announcementKey(&row)
 		waiting[key] = row
 		keys = append(keys, key)
@@ -152,6 +154,7 @@ func (a *announcer) reportOf(row *archive.DeliverySet, e *Entry) (*delivery.Avai
 	if recorded == nil {
 		return nil, fmt.Errorf("of %s nothing was recorded that could be announced", row.Name)
 	}
+
 	if e != nil {
 		s, err := a.books.entrySet(e)
 		if err != nil {
