@@ -47,6 +47,7 @@ func (n *nightly) run(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		n.books.log.Error("closed months could not be verified", "error", err)
 	}
+
 	for _, m := range months {
 		failed = errors.Join(failed, n.verify(ctx, m))
 		if !n.hasUnknownFolders {
@@ -70,17 +71,19 @@ func (n *nightly) run(ctx context.Context) {
 // would contradict what was delivered.
 func (n *nightly) findUnknownSets(ctx context.Context) error {
 	log := n.books.log
-	isCompared := func(*Entry) bool { return false }
 	comparing, cancel := context.WithTimeout(ctx, maxComparing)
 	defer cancel()
+
+	isCompared := func(*Entry) bool { return false }
 	found, failed := n.books.checkDelivered(comparing, n.targets, isCompared)
 	if failed != nil && ctx.Err() == nil {
 		log.Error("what targets have could not be compared with the log of the books", "error", failed)
 	}
-	n.hasUnknownFolders = len(found.unknownFolders) > 0
+
 	for _, finding := range slices.Concat(found.unknownRows, found.unknownFolders) {
 		log.Error("a set of files is not in the log of the books", "finding", finding)
 	}
+	n.hasUnknownFolders = len(found.unknownFolders) > 0
 	if n.hasUnknownFolders {
 		log.Error("nothing is booked without a person until the log has them, or they are removed")
 		failed = errors.Join(failed, errors.New("folders at targets are not in the log"))
