@@ -141,12 +141,22 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 }
 
 // reportOf returns what is announced of a set. Somebody who can write to ClickHouse may have recorded anything, so
-// that of an entry is made from the log, and what was recorded is only its time.
+// that of an entry is made from the log.
 func (a *announcer) reportOf(row *archive.DeliverySet, e *Entry) (*delivery.AvailableReport, error) {
 	_, isDay := dayOf(row.Name)
 	if e == nil && !isDay {
 		return nil, errNoEntry
 	}
+	if e != nil {
+		s, err := a.books.entrySet(e)
+		if err != nil {
+			return nil, err
+		}
+		report := s.reportAt(row.Target, row.Name)
+		report.At = row.DeliveredAt
+		return report, nil
+	}
+
 	recorded, err := parseReport(row.Report)
 	if err != nil {
 		return nil, err
@@ -154,17 +164,6 @@ func (a *announcer) reportOf(row *archive.DeliverySet, e *Entry) (*delivery.Avai
 	if recorded == nil {
 		return nil, fmt.Errorf("of %s nothing was recorded that could be announced", row.Name)
 	}
-
-	if e != nil {
-		s, err := a.books.entrySet(e)
-		if err != nil {
-			return nil, err
-		}
-		report := s.reportAt(row.Target, row.Name)
-		report.At = recorded.At
-		return report, nil
-	}
-
 	isFolderOfDay := row.Folder == row.Name || strings.HasPrefix(row.Folder, row.Name+"-")
 	isOther := recorded.Kind != delivery.ReportScheduled || recorded.ID != reportID(row.Target, row.Folder) || !isFolderOfDay
 	if isOther {

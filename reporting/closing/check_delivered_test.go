@@ -28,7 +28,7 @@ func (e *env) night(targets ...*deliver.Target) (logged string, findings int, co
 
 	_, r, err := e.books.readReview(e.T.Context())
 	testenv.Must(e.T, err)
-	findings, _ = summarize(e.log(), r)
+	findings, _ = summarize(e.log(), r, e.clock)
 	return log.String(), findings, r.Completed.Equal(e.clock)
 }
 

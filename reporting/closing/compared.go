@@ -62,17 +62,21 @@ func (b *Books) uncompared(ctx context.Context, m Month, rows []archive.DayDiges
 }
 
 // daysWithLateDifferences returns the days of a month, such as 2026-10-03, of which late deliveries are missing, or
-// are there that nobody has reported. They are compared now: a courier may report one long after the day.
+// are there that nobody has reported; all days, if there are more than can be compared. They are compared now: a
+// courier may report one long after the day.
 func (b *Books) daysWithLateDifferences(ctx context.Context, m Month) (map[string]bool, error) {
+	days := map[string]bool{}
 	differences, err := reconcile.New(b.ledger, b.archive).LateDifferences(ctx, m.Time, m.LastDay())
 	if errors.Is(err, archive.ErrManyLate) {
-		return nil, refuse("%s: %v: remove those that nobody reported", m.Name(), err)
+		for day := m.Time; !day.After(m.LastDay()); day = day.AddDate(0, 0, 1) {
+			days[day.Format(time.DateOnly)] = true
+		}
+		return days, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 
-	days := map[string]bool{}
 	for i := range differences {
 		days[differences[i].Day.Format(time.DateOnly)] = true
 	}

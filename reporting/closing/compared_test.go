@@ -71,3 +71,34 @@ func TestChecklist_WantsWhatWasCompared(t *testing.T) {
 	e.reconcile(yesterday)
 	says("the order has left Redis", "with differences", true)
 }
+
+// A courier may report a late delivery long after its day was compared with Redis: what counts is what both have when
+// the month is held.
+func TestChecklist_ComparesLateDeliveries(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	o := e.order(october.AddDate(0, 0, 10).Add(30*time.Minute), delivery.Failed, 900) // still the 10th in UTC
+	e.store(o)
+	at := o.EndedAt.Add(time.Hour)
+	says := func(what string, holds bool) {
+		t.Helper()
+		detail := e.uncompared(october)
+		isListed := strings.Contains(detail+";", "with differences: 11;")
+		if isListed != holds || !holds && strings.Contains(detail, "with differences") {
+			t.Errorf("%s: %q", what, detail)
+		}
+	}
+	says("none", false)
+
+	e.storeLate(&o, at)
+	says("one that nobody has reported", true)
+
+	e.refuseLate(&o, at)
+	says("and that a courier has", false)
+
+	e.refuseLate(&o, at.Add(time.Minute))
+	says("a report that is not stored", true)
+
+	e.storeLate(&o, at.Add(time.Minute))
+	says("and that is", false)
+}

@@ -559,6 +559,9 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 		return err
 	}
 	m.Digest = archive.Sum(days)
+	if m.Digest.Rows != int64(len(rows)) {
+		return fmt.Errorf("%w: there are rows in the batch that are not of it", delivery.ErrUnavailable)
+	}
 
 	// What has no row was not booked, and is for the next run.
 	m.Corrections = slices.DeleteFunc(m.Corrections, func(c Correction) bool { return c.Month.IsZero() })

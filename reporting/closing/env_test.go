@@ -105,6 +105,12 @@ func correct(ctx context.Context, b *Books, by, note string, named ...delivery.O
 func (e *env) reportLate(o *archive.Order, at time.Time) {
 	e.T.Helper()
 	e.storeLate(o, at)
+	e.refuseLate(o, at)
+}
+
+// refuseLate is the report of a courier, which Redis keeps.
+func (e *env) refuseLate(o *archive.Order, at time.Time) {
+	e.T.Helper()
 	e.Step(o.ID.Partition(), func(step *ledger.Step) {
 		update := &delivery.Update{Order: o.ID, Status: delivery.Delivered, At: at}
 		step.Refuse(update, o.Status, "late_delivery", true)
@@ -176,7 +182,7 @@ func (e *env) verifyInTurn() (Month, []string) {
 	if len(months) == 0 {
 		return Month{}, nil
 	}
-	inTurn := months[len(months)-1]
+	inTurn := months[0]
 	findings, err := e.books.VerifyMonth(e.T.Context(), inTurn, nil)
 	testenv.Must(e.T, err)
 	return inTurn, findings

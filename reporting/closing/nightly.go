@@ -18,9 +18,6 @@ type nightly struct {
 	targets []*deliver.Target // where closings and corrections are delivered
 
 	corrections prometheus.Counter
-
-	// hasUnknownFolders is set while targets have folders of which the log has no entry.
-	hasUnknownFolders bool
 }
 
 // NewNightly returns the function that does one night's work. Errors are logged, and the next night tries again.
@@ -36,10 +33,11 @@ func NewNightly(b *Books, targets []*deliver.Target, reg prometheus.Registerer) 
 
 func (n *nightly) run(ctx context.Context) {
 	failed := n.findUnknownSets(ctx)
-	if !n.hasUnknownFolders {
+	mayBook := failed == nil
+	if mayBook {
 		changed, err := n.books.CorrectChanged(ctx)
 		n.note(ctx, changed, err)
-		failed = errors.Join(failed, err)
+		failed = err
 	}
 
 	months, err := n.books.MonthsToVerify(ctx)
@@ -50,7 +48,7 @@ func (n *nightly) run(ctx context.Context) {
 
 	for _, m := range months {
 		failed = errors.Join(failed, n.verify(ctx, m))
-		if !n.hasUnknownFolders {
+		if mayBook {
 			inMonth, err := n.books.CorrectMonth(ctx, m)
 			n.note(ctx, inMonth, err)
 			failed = errors.Join(failed, err)
@@ -66,9 +64,9 @@ func (n *nightly) run(ctx context.Context) {
 	}
 }
 
-// findUnknownSets looks for sets of which the log has no entry, and notes how many there are. While folders at targets
-// are among them, both databases may have been restored to an older state, and nothing is booked: what is decided then
-// would contradict what was delivered.
+// findUnknownSets looks for sets of which the log has no entry, and notes how many there are. It fails when folders at
+// targets are among them, or a target does not answer: both databases may have been restored to an older state, and
+// what is booked then would contradict what was delivered.
 func (n *nightly) findUnknownSets(ctx context.Context) error {
 	log := n.books.log
 	comparing, cancel := context.WithTimeout(ctx, maxComparing)
@@ -83,11 +81,6 @@ func (n *nightly) findUnknownSets(ctx context.Context) error {
 	for _, finding := range slices.Concat(found.unknownRows, found.unknownFolders) {
 		log.Error("a set of files is not in the log of the books", "finding", finding)
 	}
-	n.hasUnknownFolders = len(found.unknownFolders) > 0
-	if n.hasUnknownFolders {
-		log.Error("nothing is booked without a person until the log has them, or they are removed")
-		failed = errors.Join(failed, errors.New("folders at targets are not in the log"))
-	}
 
 	err := n.books.updateReview(ctx, func(r *review) {
 		unknown := len(found.unknownRows) + len(found.unknownFolders)
@@ -96,6 +89,10 @@ func (n *nightly) findUnknownSets(ctx context.Context) error {
 		}
 		r.UnknownSets = unknown
 	})
+	if len(found.unknownFolders) > 0 {
+		log.Error("nothing is booked without a person until the log has these folders, or they are removed")
+		failed = errors.Join(failed, errors.New("folders at targets are not in the log"))
+	}
 	return errors.Join(failed, err)
 }
 

@@ -14,10 +14,10 @@ import (
 )
 
 // maxComparing bounds how long a night compares what targets have of one month: a target must not hold up the nights.
-const maxComparing = time.Hour
+const maxComparing = 10 * time.Minute
 
-// MonthsToVerify returns the closed months that a night verifies: those whose last verification found something, so
-// that the number of findings stays true, and behind them the one that was verified longest ago.
+// MonthsToVerify returns the closed months that a night verifies: the one that was verified longest ago, and behind it
+// those whose last verification found something, so that the number of findings stays true.
 func (b *Books) MonthsToVerify(ctx context.Context) ([]Month, error) {
 	l, err := b.Read(ctx)
 	if err != nil {
@@ -33,14 +33,14 @@ func (b *Books) MonthsToVerify(ctx context.Context) ([]Month, error) {
 	}
 
 	inTurn := nextToVerify(months, r.Verified, b.now())
-	var due []Month
+	due := []Month{inTurn}
 	for _, m := range months {
 		hasFindings := r.Verified[m.String()].Findings > 0
 		if hasFindings && m != inTurn {
 			due = append(due, m)
 		}
 	}
-	return append(due, inTurn), nil
+	return due, nil
 }
 
 // VerifyMonth verifies a month and its files at the targets, and stores how many findings there were. Of a month before
@@ -167,12 +167,11 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 	readable.Set(1)
 
 	service.Repeat(ctx, b.log, watchEvery, "the books cannot be read", "the books can be read again", func(ctx context.Context) error {
-		_, r, err := b.readReview(ctx)
-		if err != nil {
-			return err
+		_, r, reviewErr := b.readReview(ctx)
+		if reviewErr == nil {
+			unexplained.Set(float64(len(r.Waiting)))
 		}
-		unexplained.Set(float64(len(r.Waiting)))
-		if !r.Completed.IsZero() {
+		if reviewErr == nil && !r.Completed.IsZero() {
 			completed.Set(float64(r.Completed.Unix()))
 		}
 
@@ -189,7 +188,10 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 			return err
 		}
 		readable.Set(1)
-		found, oldest := summarize(l, r)
+		if reviewErr != nil {
+			return reviewErr
+		}
+		found, oldest := summarize(l, r, b.now())
 		findings.Set(float64(found))
 		verified.Set(oldest)
 		return nil
@@ -197,15 +199,15 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 }
 
 // summarize returns how many findings there are, of all months and of sets without an entry, and when the month was
-// verified whose last verification is the oldest, in seconds since 1970; 0: one never was.
-func summarize(l *Log, r *review) (findings int, oldest float64) {
+// verified whose last verification is the oldest, in seconds since 1970; 0: one never was, or a clock was wrong.
+func summarize(l *Log, r *review, now time.Time) (findings int, oldest float64) {
 	findings = r.UnknownSets
 	for i, m := range l.months() {
 		last := r.Verified[m.String()]
 		findings += last.Findings
 
 		verifiedAt := float64(0)
-		if !last.At.IsZero() {
+		if !last.At.IsZero() && !last.At.After(now) {
 			verifiedAt = float64(last.At.Unix())
 		}
 		if i == 0 || verifiedAt < oldest {

@@ -52,9 +52,15 @@ func (r *Reconciler) LateDifferences(ctx context.Context, from, to time.Time) ([
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.ledger.Monitor.LateReportsOfDays(ctx, from, to)
-	if err != nil {
-		return nil, err
+
+	// What was reported in between is in what is read after it.
+	after := before
+	isUnreported := func(d archive.LateDelivery) bool { return isContradicted(before, d.Order, d.ReportedAt) }
+	if slices.ContainsFunc(all, isUnreported) {
+		after, err = r.ledger.Monitor.LateReportsOfDays(ctx, from, to)
+		if err != nil {
+			return nil, err
+		}
 	}
 
 	stored := map[time.Time][]archive.LateDelivery{}
@@ -83,8 +89,7 @@ func (r *Reconciler) differingLate(ctx context.Context, s *Scope, day time.Time,
 func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, reports *ledger.LateReports) []Difference {
 	var differing []Difference
 	for _, d := range stored {
-		isContradicted := !reports.Has(d.Order, d.ReportedAt) && !reports.MayBeDropped(d.Order, d.ReportedAt)
-		if isContradicted && s.includes(d.Account) {
+		if isContradicted(reports, d.Order, d.ReportedAt) && s.includes(d.Account) {
 			differing = append(differing, Difference{
 				Place: archive.Place{Account: d.Account, Day: day, Order: d.Order},
 				kind:  lateUnknown, late: d.ReportedAt,
@@ -93,6 +98,11 @@ func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, repo
 		}
 	}
 	return differing
+}
+
+// isContradicted reports whether there should be a report of that time, and is none.
+func isContradicted(reports *ledger.LateReports, order delivery.OrderID, at time.Time) bool {
+	return !reports.Has(order, at) && !reports.MayBeDropped(order, at)
 }
 
 // unstoredLate returns the reports about orders of a day that are not stored.

@@ -53,12 +53,11 @@ CREATE TABLE IF NOT EXISTS {{local "closed_orders"}} {{onCluster}}
     collection_amount Nullable(Decimal(18, 2)),
     courier_name LowCardinality(String),
     without_courier Bool,
-    reported_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'of a late delivery',
-    INDEX business_day business_day TYPE minmax GRANULARITY 1
+    reported_at Nullable(DateTime64(3, 'Etc/GMT-3')) COMMENT 'of a late delivery'
 )
 ENGINE = {{appended "closed_orders"}}
 PARTITION BY toYYYYMM(posted_day)
-ORDER BY (batch, account_id, business_day, order_id, entry, sign)
+ORDER BY (batch, business_day, account_id, order_id, entry, sign)
 SETTINGS {{durability}}
 COMMENT {{$closedOrders}};
 
