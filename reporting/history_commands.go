@@ -65,7 +65,7 @@ func newRebuildCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+		return withStores(c, true, func(ctx context.Context, s stores) error {
 			progress := progressOf(c)
 			done, err := export.Rebuild(ctx, s.ledger, s.archive, begin, func(r export.Rebuilt) { progress("orders rebuilt so far", r.Orders) })
 			fmt.Fprintf(c.OutOrStdout(), "rebuilt %d orders, %d events, %d late deliveries, %d outcomes of webhooks\n",
@@ -99,7 +99,7 @@ func newReconcileCommand() *cobra.Command {
 		if c.Flags().Changed(atMostFlag) && (scope.AtMost < 1 || !scope.RemoveUnknown) {
 			return errors.New("--at-most: want 1 or more, with --remove-unknown")
 		}
-		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+		return withStores(c, true, func(ctx context.Context, s stores) error {
 			left, out := 0, c.OutOrStdout()
 			err := reconcile.New(s.ledger, s.archive).Run(ctx, scope, func(d *reconcile.Day) {
 				left += d.Left() + len(d.Totals)
@@ -325,7 +325,7 @@ func (r *restoration) run(c *cobra.Command) error {
 	r.manifest = m
 	// ClickHouse has no data of recipients, so nothing is erased again.
 	if r.onlyHistory {
-		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+		return withStores(c, true, func(ctx context.Context, s stores) error {
 			return r.loadHistory(ctx, c, s)
 		})
 	}
@@ -344,7 +344,7 @@ func (r *restoration) run(c *cobra.Command) error {
 	}
 
 	loadsHistory := !r.withoutHistory && len(m.Tables) > 0
-	return withStores(c, true, loadsHistory, func(ctx context.Context, s stores) error {
+	return withStores(c, loadsHistory, func(ctx context.Context, s stores) error {
 		return r.load(ctx, c, s)
 	})
 }
@@ -428,7 +428,7 @@ const (
 func newEraseCommand() *cobra.Command {
 	var order, account, externalID, phone, record, actor string
 	c := newSettingsCommand("erase (--order ID | --account ID --external-order-id ID | --phone NUMBER) --record FILE", func(c *cobra.Command) error {
-		return withStores(c, true, false, func(ctx context.Context, s stores) error {
+		return withStores(c, false, func(ctx context.Context, s stores) error {
 			ids, err := findOrders(ctx, s.ledger, order, account, externalID, phone, progressOf(c))
 			if err != nil && len(ids) == 0 || errors.Is(err, delivery.ErrUnavailable) {
 				return err

@@ -130,12 +130,12 @@ type stores struct {
 	booksKeys journal.Keys
 }
 
-// withStores reads the settings, opens ClickHouse and Redis, as asked for, does the work and closes
+// withStores reads the settings, opens Redis and, as asked for, ClickHouse, does the work and closes
 // them. With both it fails when something is missing in ClickHouse's database, or when that is
 // another ledger's.
-func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) error {
-	return withUncheckedStores(c, redis, clickHouse, func(ctx context.Context, s stores) error {
-		if redis && clickHouse {
+func withStores(c *cobra.Command, clickHouse bool, work func(ctx context.Context, s stores) error) error {
+	return withUncheckedStores(c, true, clickHouse, func(ctx context.Context, s stores) error {
+		if clickHouse {
 			if err := checkHistory(ctx, s.ledger, s.archive); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func withStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.
 	})
 }
 
-// withUncheckedStores does the same whatever ClickHouse's database is.
+// withUncheckedStores opens Redis and ClickHouse, as asked for, whatever ClickHouse's database is.
 func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx context.Context, s stores) error) (err error) {
 	settings, err := loadSettings(c)
 	if err != nil {

@@ -276,14 +276,14 @@ func reportLeft(out io.Writer, booked, left int) error {
 
 // withBooks opens the books in both databases.
 func withBooks(c *cobra.Command, work func(ctx context.Context, b *closing.Books) error) error {
-	return withStores(c, true, true, func(ctx context.Context, s stores) error {
+	return withStores(c, true, func(ctx context.Context, s stores) error {
 		return work(ctx, closing.New(s.ledger, s.archive, s.booksKeys, s.log))
 	})
 }
 
 func newMonthVerifyCommand() *cobra.Command {
 	return newSettingsCommand("verify", func(c *cobra.Command) error {
-		return withStores(c, true, true, func(ctx context.Context, s stores) error {
+		return withStores(c, true, func(ctx context.Context, s stores) error {
 			b := closing.New(s.ledger, s.archive, s.booksKeys, s.log)
 			v, err := b.Verify(ctx, progressTo(c))
 			if err != nil {

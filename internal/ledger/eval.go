@@ -30,11 +30,9 @@ func evalScript(name string) *redis.Script {
 }
 
 // evaluate sends a script, and sends it again when what went wrong may pass.
-func (l *core) evaluate(ctx context.Context, name string, s *redis.Script, keys []string, args ...any) (reply any, err error) {
+func (l *core) evaluate(ctx context.Context, name string, s *redis.Script, keys []string, args ...any) error {
 	keys = l.keysOf(keys)
-	err = l.attempt(ctx, &script{name: name}, func() (err error) {
-		reply, err = s.Run(ctx, l.rdb, keys, args...).Result()
-		return err
+	return l.attempt(ctx, &script{name: name}, func() error {
+		return s.Run(ctx, l.rdb, keys, args...).Err()
 	})
-	return reply, err
 }

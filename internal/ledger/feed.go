@@ -209,7 +209,7 @@ const (
 // forget deletes silent consumers without pending entries; an empty name means all.
 func (r *feedReader) forget(ctx context.Context, silent time.Duration, name string) {
 	for _, s := range r.answering() {
-		_, err := r.ledger.evaluate(ctx, "forget_consumers", forgetConsumers, []string{s.key}, string(r.Role), silent.Milliseconds(), name)
+		err := r.ledger.evaluate(ctx, "forget_consumers", forgetConsumers, []string{s.key}, string(r.Role), silent.Milliseconds(), name)
 		if err != nil {
 			r.Log("names of consumers that are gone stay for now", "error", err)
 			return
@@ -434,7 +434,7 @@ func (l *core) makeGroups(ctx context.Context, keys ...string) error {
 		for _, role := range requiredRoles(key) {
 			err := l.rdb.XGroupCreateMkStream(ctx, key, string(role), "0").Err()
 			if isFull(err) { // said also of a group that is there
-				_, err = l.evaluate(ctx, "make_group", makeGroup, []string{key}, string(role))
+				err = l.evaluate(ctx, "make_group", makeGroup, []string{key}, string(role))
 			}
 			if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
 				return fmt.Errorf("creating group %s: %w", role, failure(err))
@@ -666,7 +666,7 @@ func unreadableReason(err error) string {
 func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason string) error {
 	reason = delivery.Excerpt(reason, delivery.MaxForeignError) // it may quote what the entry holds
 	r.Log("entry moved to the dead letters", "partition", s.partition.number, "entry", id, "reason", reason)
-	_, err := r.ledger.evaluate(ctx, "settle_entry", settleEntry, []string{s.key, s.partition.key(kindDeadLetters)},
+	err := r.ledger.evaluate(ctx, "settle_entry", settleEntry, []string{s.key, s.partition.key(kindDeadLetters)},
 		string(r.Role), id, refusedKept, "stream", s.key, "entry", id, "role", string(r.Role), "reason", reason)
 	return err
 }
