@@ -83,8 +83,8 @@ func TestNightly_NamesWhatTargetsDoNotHave(t *testing.T) {
 	}
 }
 
-// A target that is away is logged, and keeps nothing else from being verified. What was found there earlier
-// stays shown.
+// A target that is away is logged, and keeps nothing else from being verified; nothing is booked until it answers.
+// What was found there earlier stays shown.
 func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
 	e, _ := twoMonths(t)
 	away, b, r := newBucket(t, "away"), newBucket(t, "erp"), &receiver{}
@@ -102,7 +102,8 @@ func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
 	}
 	_, noted, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
-	if november := noted.Verified["2025-11"]; !november.Tried.Equal(e.clock) || november.Findings != 1 {
+	november := noted.Verified["2025-11"]
+	if !november.Tried.Equal(e.clock) || november.Findings != 1 {
 		t.Errorf("of November is noted %+v", november)
 	}
 
