@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/closing"
@@ -127,9 +126,6 @@ func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
 	return d, nil
 }
 
-// taskAnswer is how long a request waits for the end of its task.
-const taskAnswer = 10 * time.Second
-
 // start carries out a decision in the name of the person who is signed in. The task may still be in
 // progress when it returns (closing.Tasks.Start).
 func (p *Pages) start(r *http.Request, d closing.Decision) (closing.Task, error) {
@@ -138,7 +134,7 @@ func (p *Pages) start(r *http.Request, d closing.Decision) (closing.Task, error)
 	person := closing.Person{Name: who.Name, Credential: "session", Address: who.Address, RequestID: auth.NewRequestID()}
 
 	defer p.logs.Forget() // pages must not show the log as it was before
-	ctx, cancel := context.WithTimeout(r.Context(), taskAnswer)
+	ctx, cancel := context.WithTimeout(r.Context(), p.taskAnswer)
 	defer cancel()
 	return p.tasks.Start(ctx, person, d)
 }

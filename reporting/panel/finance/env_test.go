@@ -65,6 +65,7 @@ func (e *env) serve(a *archive.Archive) {
 	must(e.T, err)
 	e.pages = New(f, a, closing.New(l, a, testenv.BooksKeys, panelenv.Log), gateway)
 	e.pages.logs.MaxAge = 0
+	e.pages.taskAnswer = time.Hour // on a busy machine a hold takes longer than people are kept waiting
 	go e.pages.Run(e.T.Context())
 	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute},
 		f.Refuse, panelenv.Log, prometheus.NewRegistry())

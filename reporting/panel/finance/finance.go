@@ -59,6 +59,9 @@ type Pages struct {
 	admin   *admin.Client
 	forms   layout.Once
 
+	// taskAnswer is how long a request waits for the end of its task. Tests wait longer.
+	taskAnswer time.Duration
+
 	logs layout.Cache[*closing.Log] // of what pages of payments say of their period
 
 	reading, digesting *semaphore.Weighted
@@ -68,6 +71,8 @@ type Pages struct {
 // New parses the templates. Nothing is read before a page is asked for.
 func New(f *layout.Layout, a *archive.Archive, books *closing.Books, admin *admin.Client) *Pages {
 	return &Pages{Pages: f.Parse("finance", files), archive: a, books: books, tasks: closing.NewTasks(books), admin: admin, forms: layout.Once{Timeout: digestLimit + 2*queueing},
+		taskAnswer: 10 * time.Second,
+
 		logs:    layout.Cache[*closing.Log]{MaxAge: 5 * time.Second, Timeout: pageLimit, Read: books.Read},
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce),
 		pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit,
