@@ -99,6 +99,7 @@ func newReconcileCommand() *cobra.Command {
 		if c.Flags().Changed(atMostFlag) && (scope.AtMost < 1 || !scope.RemoveUnknown) {
 			return errors.New("--at-most: want 1 or more, with --remove-unknown")
 		}
+
 		return withStores(c, true, func(ctx context.Context, s stores) error {
 			left, out := 0, c.OutOrStdout()
 			err := reconcile.New(s.ledger, s.archive).Run(ctx, scope, func(d *reconcile.Day) {
@@ -106,12 +107,14 @@ func newReconcileCommand() *cobra.Command {
 				for i := range d.Differences {
 					fmt.Fprintln(out, d.Differences[i].String())
 				}
+
 				date := d.Day.Format(time.DateOnly)
 				for _, t := range d.Totals {
 					fmt.Fprintf(out, "%s %s\n", date, t)
 				}
 				fmt.Fprintf(out, "%s: %s\n", date, summary(d))
 			})
+
 			if errors.Is(err, reconcile.ErrManyUnknown) {
 				return fmt.Errorf("%w. Is this the right Redis, and is it whole? If it is, and these are to go: --%s with their number", err, atMostFlag)
 			}
@@ -121,6 +124,7 @@ func newReconcileCommand() *cobra.Command {
 			return err
 		})
 	})
+
 	f := c.Flags()
 	f.StringVar(&day, "day", "", "one local day, such as 2026-11-01 (default: the last 8 days)")
 	f.StringVar(&from, "from", "", "the first of several local days")

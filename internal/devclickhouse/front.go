@@ -93,14 +93,17 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	h := w.Header()
 	h.Set("X-ClickHouse-Query-Id", q.id)
 	h.Set("X-ClickHouse-Server-Display-Name", f.identity.name)
 	h.Set("X-ClickHouse-Timezone", f.identity.timezone)
+
 	var body io.Reader = r.Body
 	if q.decompress {
 		body = blockReader{chcompress.NewReader(body)}
 	}
+
 	// The statement is read before a slot is taken: a slow client delays nobody. What
 	// the window does not hold is data of an INSERT.
 	window, err := io.ReadAll(io.LimitReader(body, maxStatement+1))
@@ -110,6 +113,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	if len(window) <= maxStatement {
 		body = http.NoBody // a reader of blocks must not be asked again after its end
 	}
+
 	text := q.query
 	if text != "" && len(window) > 0 {
 		text += "\n" // as ClickHouse joins them
@@ -118,17 +122,20 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	if q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery {
 		return f.answerHello(w, q)
 	}
+
 	select {
 	case f.slots <- struct{}{}:
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
 	defer func() { <-f.slots }()
+
 	conn, err := f.open()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+
 	mark, finished := f.watch(r.Context(), q.id)
 	defer finished()
 	return (&execution{conn: conn, q: q, w: w, mark: mark}).run(text, body)

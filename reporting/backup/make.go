@@ -50,9 +50,11 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	defer wrap("backup", &err)
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
+
 	if _, err := os.Stat(o.To); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is there already", o.To)
 	}
+
 	partial := strings.TrimRight(o.To, "/") + ".partial"
 	if err := os.MkdirAll(filepath.Dir(partial), 0o700); err != nil {
 		return nil, err
@@ -65,23 +67,27 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 			err = errors.Join(err, os.RemoveAll(partial))
 		}
 	}()
+
 	began, err := l.Lifecycle.ServerTime(ctx) // what the backup holds back expires by that clock
 	if err != nil {
 		return nil, err
 	}
 	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Ledger: l.ID(), Partitions: l.Partitions(), Began: began.UTC(),
 		Encrypted: len(o.Recipients) > 0, recipients: o.Recipients}
+
 	for _, path := range o.Include {
 		if err := m.include(partial, path); err != nil {
 			return nil, fmt.Errorf("include: %w", err)
 		}
 	}
+
 	if err := m.nameErasures(ctx, l, &o); err != nil {
 		return nil, err
 	}
 	if err := m.copyBoth(ctx, l, a, partial, o.Progress); err != nil {
 		return nil, err
 	}
+
 	m.Ended = l.Now().UTC()
 	if err := m.seal(partial); err != nil {
 		return nil, err

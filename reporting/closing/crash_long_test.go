@@ -49,6 +49,7 @@ func TestCrash_Child(t *testing.T) {
 	if step == "" {
 		return
 	}
+
 	now, err := time.Parse(time.RFC3339, os.Getenv(childNow))
 	testenv.Must(t, err)
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: os.Getenv(childRedis), Environment: "sandbox", Partitions: testenv.Partitions,
@@ -58,6 +59,7 @@ func TestCrash_Child(t *testing.T) {
 	testenv.Must(t, err)
 	b := New(l, a, testenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return now }
+
 	isPaused := os.Getenv(childPause) != ""
 	b.step = func(name string) {
 		switch {
@@ -69,6 +71,7 @@ func TestCrash_Child(t *testing.T) {
 			select {}
 		}
 	}
+
 	if isPaused {
 		tasks := NewTasks(b)
 		go tasks.Run(t.Context())
@@ -76,6 +79,7 @@ func TestCrash_Child(t *testing.T) {
 		fmt.Println("ended with", err)
 		return
 	}
+
 	if target := os.Getenv(childURL); target != "" {
 		var to *deliver.Target
 		to, err = deliver.Open(deliver.TargetSettings{Name: "crash", URL: target})
@@ -184,6 +188,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 	c.store(o)
 	c.close(m)
 	closings, corrections := 1, 0
+
 	for _, what := range []string{"process", "ClickHouse", "Redis"} {
 		// after runs what is to be done in a process that dies, or while a server dies, and starts that again.
 		after := func(step string, child func(), do func(b *Books) error) {
@@ -194,6 +199,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 			}
 			c.whileDies(what, step, 1, do)
 		}
+
 		for _, step := range []string{"calculated", "rows stored", "added up", "decided", "stored"} {
 			m = m.Next()
 			c.store(c.order(m.Add(12*time.Hour), delivery.Delivered, 100), c.order(m.Next().Add(-time.Millisecond), delivery.Failed, 100))
@@ -204,6 +210,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				return err
 			}
 			after(step, func() { c.killed(step, childMonth+"="+m.String()) }, closing)
+
 			decided := c.log().Closed(m)
 			// Without Redis nothing is decided, whatever step it died behind.
 			if want := step == "decided" || step == "stored"; decided != want && what != "ClickHouse" || want && !decided {
@@ -212,12 +219,14 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 			if !decided {
 				testenv.Must(t, closing(c.books))
 			}
+
 			closings++
 			c.requireLog(closings, corrections)
 			if now := c.csv("fleet-statement", m, "booked", ""); now != before {
 				t.Errorf("%s died behind %s: the statement was\n%s\nand is\n%s", what, step, before, now)
 			}
 		}
+
 		for _, step := range []string{"rows stored", "added up", "decided", "stored"} {
 			o.Collection.Minor++
 			c.store(o)
@@ -228,6 +237,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				}
 				return err
 			}
+
 			after(step, func() { c.killed(step, childOrder+"="+o.ID.String()) }, correcting)
 			testenv.Must(t, correcting(c.books))
 			corrections++

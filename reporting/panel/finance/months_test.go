@@ -450,6 +450,7 @@ func TestClosings_HasTheLogWithItsSeals(t *testing.T) {
 	if file := read(); !file.Success || file.Data.Months == nil || file.Data.Held != nil || file.Data.Entries == nil || len(file.Data.Entries) > 0 {
 		t.Errorf("%+v", file)
 	}
+
 	e.octoberOrders(20)
 	cem, defne := e.browser("cem"), e.browser("defne")
 	e.Consume(ledger.RoleExport)
@@ -457,6 +458,7 @@ func TestClosings_HasTheLogWithItsSeals(t *testing.T) {
 	if file := read(); file.Data.Held == nil || file.Data.Held.By != "cem" || file.Data.Held.Note != `<&> "ş"` {
 		t.Errorf("%+v", file.Data.Held)
 	}
+
 	defne.Post(october+"/close", fill(defne, october, october+"/close")).Leads(october + "?done=close")
 	file := read()
 	m := file.Data.Months[0]
