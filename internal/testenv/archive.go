@@ -34,10 +34,16 @@ func NewArchive(t *testing.T) *ArchiveEnv {
 // NewArchiveOn puts the two together; either may be on a server of the test's own.
 func NewArchiveOn(e *Env, c *testserver.ClickHouse) *ArchiveEnv {
 	e.T.Helper()
-	env := &ArchiveEnv{Env: e, ClickHouse: c, Database: c.NewDatabase(e.T)}
+	env := &ArchiveEnv{Env: e, ClickHouse: c}
+	if c.IsShared() {
+		env.Database = newMigratedDatabase(e.T, c)
+	} else {
+		env.Database = c.NewDatabase(e.T)
+	}
+
 	env.Vendor = env.NewVendor()
 	env.Archive = env.OpenArchive()
-	_, err := env.Archive.Migrate(e.T.Context())
+	_, err := env.Archive.Migrate(e.T.Context()) // nothing is missing in a database of the pool
 	Must(e.T, err)
 	Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
 	return env

@@ -85,15 +85,28 @@ func DedicatedClickHouse(t testing.TB) *ClickHouse {
 // the test ends.
 func (c *ClickHouse) NewDatabase(t testing.TB) string {
 	t.Helper()
-	name := "test_" + strings.ToLower(rand.Text()[:10])
+	name := DatabaseName()
 	t.Cleanup(func() {
-		if c.program == nil { // a dedicated one takes its databases along
-			c.Exec(t, "DROP DATABASE IF EXISTS "+name)
-			c.Exec(t, "DROP DATABASE IF EXISTS "+name+"_finance") // its views
+		if !c.IsShared() {
+			return // a dedicated one takes its databases along
 		}
+		c.DropDatabase(t, name)
 	})
 	return name
 }
+
+// DatabaseName returns a name that no database has. What has it must be dropped.
+func DatabaseName() string { return "test_" + strings.ToLower(rand.Text()[:10]) }
+
+// DropDatabase drops a database with its views for finance, if there is one.
+func (c *ClickHouse) DropDatabase(t testing.TB, name string) {
+	t.Helper()
+	c.Exec(t, "DROP DATABASE IF EXISTS "+name)
+	c.Exec(t, "DROP DATABASE IF EXISTS "+name+"_finance")
+}
+
+// IsShared reports whether other tests use the engine, too.
+func (c *ClickHouse) IsShared() bool { return c.program == nil }
 
 // Exec runs a statement as curl does and returns what it answers.
 func (c *ClickHouse) Exec(t testing.TB, statement string) string {
