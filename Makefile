@@ -78,7 +78,7 @@ test: ## every rule once and the whole system once, 5 minutes; installs gcc, Red
 	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
-	GOGC=400 CGO_ENABLED=0 go vet ./...
+	GOGC=400 CGO_ENABLED=0 go vet -tags long,compose,clients,growth ./...
 	@CGO_ENABLED=0 go run ./internal/testenv/run $(ARGS)
 
 test-long: deps ## all of it and what takes real time, kills, clusters, a browser, LibreOffice; race detector, random seeds; 40 minutes
@@ -228,5 +228,5 @@ certificate: ## make a certificate of localhost for docker-compose.yml's balance
 clean: ## forget everything under DATA_DIR (orders, keys, logs, binaries), but for backups and what a restore moved aside
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs bin loadtest bench.json bench-scale.json bench-webhooks.json bench-reporting.json demo.json demo.json.partial demo.env restore-unfinished lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs nightly bin loadtest bench.json bench-scale.json bench-webhooks.json bench-reporting.json demo.json demo.json.partial demo.env restore-unfinished lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true

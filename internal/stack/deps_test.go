@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -15,10 +16,17 @@ func depsIn(t *testing.T, commands map[string]string, args ...string) (string, e
 	bin := t.TempDir()
 	for name, script := range commands {
 		script = strings.ReplaceAll("#!/bin/sh\n"+script+"\n", "$BIN", bin)
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
+
+		// No process may be forked meanwhile: it would have the file open for writing until it has become
+		// another program, and the script could not be started.
+		syscall.ForkLock.RLock()
+		err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	cmd := exec.Command("/bin/sh", append([]string{"deps.sh"}, args...)...)
 	cmd.Env = []string{"PATH=" + bin, "CHROMIUM=" + os.Getenv("CHROMIUM")}
 	out, err := cmd.CombinedOutput()

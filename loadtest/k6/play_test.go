@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +20,13 @@ func newFakePlayer(t *testing.T, folder, shell string) *player {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "k6")
 	text := "#!/bin/sh\nfolder='" + folder + "'\n" + shell + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+
+	// No process may be forked meanwhile: it would have the file open for writing until it has become
+	// another program, and the script could not be started.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return &player{k6: path, options: &options{duration: time.Second}, out: t.Output()}

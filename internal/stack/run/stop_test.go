@@ -42,12 +42,19 @@ func holder(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), name)
 	binary, err := os.ReadFile(os.Args[0])
-	if err == nil {
-		err = os.WriteFile(program, binary, 0o700)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// No process may be forked meanwhile: it would have the file open for writing until it has become
+	// another program, and this one could not be started.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(program, binary, 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	c := exec.Command(program, args...)
 	c.Env = append(os.Environ(), "HOLD_LOCK_OF="+dir)
 	out, err := c.StdoutPipe()
@@ -64,8 +71,8 @@ func holder(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	return c
 }
 
+// It runs beside no other test: a process that another one forks would share the lock for a moment.
 func TestStopRun_EndsTheRunOfTheFolder(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	run := holder(t, dir, "run", "-die-with-parent", "-bin", "x")
 	var said strings.Builder

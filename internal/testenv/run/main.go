@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,9 +29,10 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// concurrent are the packages, with those below them, whose goroutines share state:
-// the gate runs their tests under the race detector. The long run does so with all.
-var concurrent = regexp.MustCompile(`^vendorapi/(gateway|internal/ledger|worker|reporting/export|reporting/panel/auth|internal/devclickhouse)(/|$)`)
+// concurrent are the packages, with those below them, whose goroutines share state on the way of an
+// order: the gate runs their tests under the race detector, which makes them several times as slow.
+// The long run does so with all packages.
+var concurrent = regexp.MustCompile(`^vendorapi/(gateway|internal/ledger|worker)(/|$)`)
 
 type options struct {
 	long, load, verbose bool
@@ -85,6 +87,12 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	fmt.Printf("programs built and servers started after %.0f s\n", time.Since(began).Seconds())
 
+	if !o.long {
+		seed := commitSeed(ctx)
+		fmt.Printf("seed %d; to draw the same again: %s=%[1]d make test\n", seed, testserver.SeedVariable)
+		env = append(env, fmt.Sprintf("%s=%d", testserver.SeedVariable, seed))
+	}
+
 	if o.load {
 		for range runtime.NumCPU() { // each keeps a core busy
 			go func() {
@@ -99,6 +107,26 @@ func run(ctx context.Context, o options) (err error) {
 	err = goTests(ctx, o, packages, append(os.Environ(), env...))
 	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
 	return err
+}
+
+// commitSeed returns the seed of this run's property tests: the one of the environment, or one that
+// follows from the commit, so that each commit tries other cases and a run of it can be repeated.
+// Where there is no git it is 1.
+func commitSeed(ctx context.Context) uint64 {
+	given, err := strconv.ParseUint(os.Getenv(testserver.SeedVariable), 10, 64)
+	if err == nil {
+		return given
+	}
+
+	hash, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=8", "HEAD").Output()
+	if err != nil {
+		return 1
+	}
+	seed, err := strconv.ParseUint(strings.TrimSpace(string(hash)), 16, 64)
+	if err != nil {
+		return 1
+	}
+	return seed
 }
 
 // prepareK6 compiles k6, which takes minutes, beside the first tests and at the lowest priority, if packages whose tests

@@ -32,6 +32,10 @@ const (
 	programsVariable   = "TESTSERVER_PROGRAMS"
 )
 
+// SeedVariable holds the seed of the gate's property tests, a positive number. A single `go test`
+// without it takes 1.
+const SeedVariable = "TESTSERVER_SEED"
+
 // Start builds the programs, starts both servers, and returns what a run hands to its test binaries. Stop ends them.
 func Start() (env []string, err error) {
 	for _, s := range []struct {
@@ -78,11 +82,11 @@ func shared(variable string, start func(dir string) (value string, stop func() e
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
 // Run is Main for a TestMain that does more; it returns the exit code. In the gate the
-// property tests (rapid) have the same cases in every run; -rapid.seed on the command
+// property tests (rapid) have the cases of the run's seed; -rapid.seed on the command
 // line wins, and the long run draws others each time.
 func Run(m *testing.M) int {
 	if f := flag.Lookup("rapid.seed"); f != nil && !Long {
-		_ = f.Value.Set("1") // a number, so it cannot fail
+		_ = f.Value.Set(strconv.FormatUint(gateSeed(), 10)) // a number, so it cannot fail
 	}
 	code := m.Run()
 	if err := Stop(); err != nil {
@@ -110,14 +114,23 @@ func Parallel(n int) {
 	_ = flag.Set("test.parallel", strconv.Itoa(n)) // the flag is there, and n a number
 }
 
-// Seed is 1 in the gate and a random number in the long run, where it is logged.
+// Seed is the run's in the gate and a random number in the long run. It is logged.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
-	if !Long {
-		return 1
-	}
 	seed := rand.Uint64()
+	if !Long {
+		seed = gateSeed()
+	}
 	t.Logf("seed %d", seed)
+	return seed
+}
+
+// gateSeed returns the seed that the run hands to its test binaries, or 1.
+func gateSeed() uint64 {
+	seed, err := strconv.ParseUint(os.Getenv(SeedVariable), 10, 64)
+	if err != nil || seed == 0 {
+		return 1 // rapid takes 0 for "draw one"
+	}
 	return seed
 }
 
