@@ -35,6 +35,7 @@ type round struct {
 
 	vendors []*vendor
 	clients []*vendorClient
+	fleet   []*fleetClient
 	began   time.Time
 	ended   time.Time // when the clients had ended
 	settled time.Duration
@@ -61,6 +62,9 @@ const (
 	accounts        = 4 // in a round; every second one has low limits
 	clients         = 8
 	ordersPerSecond = 20 // new ones, on the average
+
+	fleetClients = 2 // who report about the same orders
+	fleetPause   = 250 * time.Millisecond
 )
 
 // playAll is a whole run with its summary. Violations are an error.
@@ -172,6 +176,9 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	for _, c := range r.clients {
 		r.operations = append(r.operations, c.log...)
 	}
+	for _, c := range r.fleet {
+		r.operations = append(r.operations, c.log...)
+	}
 	return s.validate(ctx, r)
 }
 
@@ -186,7 +193,11 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 		c := s.newClient(r, i, r.vendors[i%len(r.vendors)], 100+uint64(i))
 		all.Go(func() { c.run(acting, pause) })
 	}
-	all.Go(func() { s.system.report(acting, r.vendors, r.dice(2)) })
+	for i := range fleetClients {
+		c := &fleetClient{number: i, api: s.system.apis.Fleet, random: r.dice(50 + uint64(i))}
+		r.fleet = append(r.fleet, c)
+		all.Go(func() { c.run(acting, r.vendors, fleetPause) })
+	}
 	if err := harness.Sleep(ctx, calmBefore); err != nil {
 		return err
 	}

@@ -269,21 +269,3 @@ func (c *vendorClient) do(op *validate.Operation, method, path string, body any,
 	}
 	return a.Raw
 }
-
-// report plays a fleet whose reports are early, late, twice and wrong, beside the sandbox courier.
-func (s *system) report(ctx context.Context, vendors []*vendor, random *rand.Rand) {
-	statuses := []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed"}
-	for harness.Sleep(ctx, time.Duration(random.Int64N(int64(300*time.Millisecond)))) == nil {
-		_, order := draw(random, vendors).pick(random, true)
-		if order == "" {
-			continue
-		}
-		body := map[string]any{"status": draw(random, statuses)}
-		if body["status"] == "Failed" {
-			body["failureReason"] = "CourierIncident"
-		}
-		for range 1 + random.IntN(2) {
-			_, _ = s.apis.Fleet.Do(ctx, http.MethodPost, "/jobs/"+order+"/status", body) // any answer will do
-		}
-	}
-}

@@ -17,7 +17,14 @@ const (
 	Create Kind = "create" // POST /orders
 	Cancel Kind = "cancel" // POST /orders/{orderId}/cancel
 	Read   Kind = "read"   // GET /orders/{orderId}
+
+	// A fleet's; Account is that of the order.
+	Accept   Kind = "accept"   // POST /jobs/{orderId}/accept
+	Progress Kind = "progress" // POST /jobs/{orderId}/status
+	Swap     Kind = "swap"     // PUT /jobs/{orderId}/courier
 )
+
+func (k Kind) isFleets() bool { return k == Accept || k == Progress || k == Swap }
 
 // Operation is one request of a client and what it saw.
 type Operation struct {
@@ -29,7 +36,9 @@ type Operation struct {
 	Body     string `json:"body,omitempty"`     // digest of the request's body (create)
 	Content  string `json:"content,omitempty"`  // Content of the request (create); "": not compared
 	Invalid  bool   `json:"invalid,omitempty"`  // the body breaks a rule on purpose (create)
-	Order    string `json:"order,omitempty"`    // orderId: asked for (cancel, read), answered (create)
+	Order    string `json:"order,omitempty"`    // orderId: answered (create), else asked for
+	Reported string `json:"reported,omitempty"` // the status that was reported (progress)
+	Courier  string `json:"courier,omitempty"`  // the courier's phone (accept, swap)
 
 	// From before the first byte was sent to after the last of the answer, or when the client gave up.
 	Start time.Time `json:"start"`
@@ -84,6 +93,7 @@ type Facts struct {
 	Orders    []Order   `json:"orders"`    // Redis
 	Published []string  `json:"published"` // Redis: the stream of events, by Subject
 	Remains   []Remains `json:"remains"`   // Redis: waiting webhooks by account
+	Refused   []Refused `json:"refused"`   // Redis: reports that could not move their orders
 	// Found are violations that Redis alone shows.
 	Found []Violation `json:"found"`
 
@@ -102,6 +112,7 @@ type Order struct {
 	Content  string    `json:"content,omitempty"`
 	Row      []string  `json:"row"` // what ClickHouse must have, see orderColumns
 	Changes  []Change  `json:"changes,omitempty"`
+	Couriers []string  `json:"couriers,omitempty"` // the phones of those who had it as of some change
 }
 
 // Change is one version of an order after its creation: a status that it reached, unless Between.
@@ -112,6 +123,14 @@ type Change struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
 	Failure string    `json:"failure,omitempty"`
+}
+
+// Refused is a report that was acknowledged to a fleet and then refused, as operators are shown it.
+type Refused struct {
+	Kind     Kind   `json:"kind"`
+	Order    string `json:"order"`
+	Reported string `json:"reported,omitempty"`
+	Courier  string `json:"courier,omitempty"`
 }
 
 func (o *Order) path() []string {

@@ -70,7 +70,7 @@ func (s *Sources) left(ctx context.Context) string {
 // Gather reads the facts. The system must have settled.
 func (s *Sources) Gather(ctx context.Context) (*Facts, error) {
 	f := &Facts{At: time.Now(), Accounts: s.Accounts, Calm: s.Calm}
-	for _, read := range []func(context.Context, *Facts) error{s.readOrders, s.readPublished, s.readRemains, s.readArchive} {
+	for _, read := range []func(context.Context, *Facts) error{s.readOrders, s.readRefused, s.readPublished, s.readRemains, s.readArchive} {
 		if err := read(ctx, f); err != nil {
 			return nil, fmt.Errorf("gathering the facts: %w", err)
 		}
@@ -97,6 +97,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 			order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
 				Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
 			for _, c := range o.Changes {
+				order.Couriers = append(order.Couriers, c.Courier.Phone)
 				order.Changes = append(order.Changes, Change{
 					Between: c.Kind != delivery.StatusReached,
 					Silent:  c.Kind.EventType() == "",
@@ -119,6 +120,22 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	inconsistent, err := s.Ledger.Consistency.IndexInconsistencies(ctx, all)
 	for _, a := range inconsistent {
 		f.found(IndexInconsistent, a.Order.String(), "%s %s", a.Index, a.Says)
+	}
+	return err
+}
+
+// readRefused reads the newest refused reports, which are many more than those of one round.
+func (s *Sources) readRefused(ctx context.Context, f *Facts) error {
+	const newest = 1000
+	refused, err := s.Ledger.Monitor.RefusedUpdates(ctx, newest)
+	for _, r := range refused {
+		found := Refused{Kind: kindOfUpdate[r.Update.Kind], Order: r.Update.Order.String()}
+		if r.Update.Kind == delivery.KindStatus {
+			found.Reported = r.Update.Status.String()
+		} else {
+			found.Courier = r.Update.Courier.Phone
+		}
+		f.Refused = append(f.Refused, found)
 	}
 	return err
 }

@@ -29,6 +29,8 @@ const (
 	IllegalMove       Invariant = "illegal-move"       // a status that cannot follow the one before it
 	StateLost         Invariant = "state-lost"         // a client was shown a state that the order never had
 	StateBackwards    Invariant = "state-backwards"    // a client saw a later state and then an earlier one
+	ReportLost        Invariant = "report-lost"        // what a fleet was acknowledged is neither in its order nor refused
+	JobTakenTwice     Invariant = "job-taken-twice"    // two couriers were both answered that an order is theirs
 	VersionGap        Invariant = "version-gap"        // the versions of an order are not dense
 	NotEnded          Invariant = "not-ended"          // an order that a courier should have ended
 	IndexInconsistent Invariant = "index-inconsistent" // a timer or a list of jobs disagrees with an order
@@ -65,6 +67,7 @@ type Report struct {
 	Replays    int // answered with Idempotent-Replayed
 	Refusals   int // answered 4xx, and 503 FLEET_UNAVAILABLE
 	Limited    int // those of them that were 429
+	Reports    int // acknowledged to fleets
 
 	Orders   int // in Redis
 	States   int // that these orders went through, creations included
@@ -93,7 +96,8 @@ type check struct {
 	report     Report
 	violations []Violation
 
-	ops      []*Operation // of the accounts, by start
+	ops      []*Operation // of the accounts' vendors, by start
+	reports  []*Operation // of fleets about the accounts' orders, by start
 	accounts map[string]*Account
 	own      []*Order          // Redis, those of the accounts
 	orders   map[string]*Order // Redis, by id, those of other accounts too
@@ -114,6 +118,8 @@ func Check(ops []Operation, f *Facts) (Report, []Violation) {
 	c.checkKeys()
 	c.checkStored()
 	c.checkSeen()
+	c.checkReports()
+	c.checkTaken()
 	c.checkWindows()
 	c.checkArrivals()
 	c.checkDelivered()
@@ -139,6 +145,11 @@ func index(ops []Operation, f *Facts) *check {
 		if c.accounts[op.Account] == nil {
 			continue
 		}
+		if op.Kind.isFleets() {
+			c.reports = append(c.reports, &op)
+			continue
+		}
+
 		c.ops = append(c.ops, &op)
 		if op.Kind == Create {
 			external := name{op.Account, op.External}
@@ -192,8 +203,9 @@ func (c *check) about(subject string, i Invariant, format string, args ...any) {
 
 func (c *check) count() {
 	r, a := &c.report, &c.facts.Archive
-	r.Operations, r.Webhooks, r.Rows = len(c.ops), len(c.facts.Arrivals), len(a.Orders)+len(a.Steps)+len(a.Attempts)
-	for _, op := range c.ops {
+	operations := slices.Concat(c.ops, c.reports)
+	r.Operations, r.Webhooks, r.Rows = len(operations), len(c.facts.Arrivals), len(a.Orders)+len(a.Steps)+len(a.Attempts)
+	for _, op := range operations {
 		switch {
 		case op.Unknown():
 			r.Unknown++
@@ -204,6 +216,9 @@ func (c *check) count() {
 		}
 		if op.Status == 429 {
 			r.Limited++
+		}
+		if op.Kind.isFleets() && op.OK() {
+			r.Reports++
 		}
 		if op.Status == 500 {
 			c.about(cmp.Or(op.Order, op.External), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)

@@ -1,0 +1,89 @@
+package validate
+
+import (
+	"slices"
+
+	"vendorapi/internal/delivery"
+)
+
+// checkReports: what a fleet was acknowledged is in the order's history, or among the refused reports
+// that operators are shown.
+func (c *check) checkReports() {
+	for _, op := range c.reports {
+		if !op.OK() {
+			continue
+		}
+
+		o := c.orders[op.Order]
+		if o == nil {
+			c.about(op.Order, LostOrder, "a fleet's %s was answered %d and the order is not in Redis", op.Kind, op.Status)
+			continue
+		}
+		if !o.holds(op) && !c.isRefused(op) {
+			c.about(o.ID, ReportLost, "a fleet's %s %s%s was answered %d; the order went %v and the report was not refused",
+				op.Kind, op.Reported, op.Courier, op.Status, o.path())
+		}
+	}
+}
+
+// holds reports whether the order's history has what a fleet reported. A status that was skipped is in
+// it, too, because skipped steps are filled in.
+func (o *Order) holds(op *Operation) bool {
+	if op.Kind == Progress {
+		return slices.Contains(o.path(), op.Reported)
+	}
+	return slices.Contains(o.Couriers, op.Courier)
+}
+
+func (c *check) isRefused(op *Operation) bool {
+	return slices.ContainsFunc(c.facts.Refused, func(r Refused) bool {
+		return r.Order == op.Order && r.explains(op)
+	})
+}
+
+// explains reports whether what was reported of an order is not in its history because of this refusal:
+// of the same report, or of a later status that waited to be decided when an earlier one was
+// acknowledged as known.
+func (r *Refused) explains(op *Operation) bool {
+	if op.Kind != Progress {
+		return r.Kind == op.Kind && r.Courier == op.Courier
+	}
+	if r.Kind == Accept {
+		return op.Reported == delivery.Assigned.String()
+	}
+
+	refused, err := delivery.ParseStatus(r.Reported)
+	reported, otherErr := delivery.ParseStatus(op.Reported)
+	isKnown := err == nil && otherErr == nil
+	isFailure := reported == delivery.Failed
+	return isKnown && (refused == reported || !isFailure && refused <= delivery.Delivered && refused > reported)
+}
+
+// checkTaken: of the couriers who accept an order one is answered that it is theirs. An order that may
+// have been given to another courier since is left out: that one may accept it, too.
+func (c *check) checkTaken() {
+	swapped := make(map[string]bool)
+	for _, op := range c.reports {
+		if op.Kind == Swap && (op.OK() || op.Unknown()) {
+			swapped[op.Order] = true
+		}
+	}
+
+	courierOf := make(map[string]string) // by order
+	for _, op := range c.reports {
+		if op.Kind != Accept || !op.OK() || swapped[op.Order] {
+			continue
+		}
+		courier, isTaken := courierOf[op.Order]
+		if isTaken && courier != op.Courier {
+			c.about(op.Order, JobTakenTwice, "the couriers %s and %s were both answered that it is theirs", courier, op.Courier)
+		}
+		courierOf[op.Order] = op.Courier
+	}
+}
+
+var kindOfUpdate = map[delivery.UpdateKind]Kind{
+	delivery.KindAccept: Accept,
+	delivery.KindStatus: Progress,
+	delivery.KindSwap:   Swap,
+}
