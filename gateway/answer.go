@@ -195,6 +195,9 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
 }
 
+// faultLogPause is how long a faultLog is silent after a line.
+const faultLogPause = time.Second
+
 // faultLog keeps an outage from writing thousands of equal lines a second.
 type faultLog struct {
 	mu       sync.Mutex
@@ -206,7 +209,7 @@ type faultLog struct {
 func (f *faultLog) due(now time.Time) (unlogged int, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.last) < time.Second {
+	if now.Sub(f.last) < faultLogPause {
 		f.unlogged++
 		return 0, false
 	}

@@ -103,12 +103,15 @@ func (x *requestContext) operator() string {
 	return string(value)
 }
 
+// replacedNotedEvery is how often it is noted that a client still uses a replaced secret.
+const replacedNotedEvery = time.Hour
+
 // auditReplaced notes that a token is issued for a secret that was replaced and still works:
-// once an hour for each client, address and gateway.
+// once in replacedNotedEvery for each client, address and gateway.
 func (g *gateway) auditReplaced(x *requestContext) error {
 	e := x.newAuditEntry("token issued for a replaced secret")
 	e.Version, e.Credential = 1, "replaced secret"
-	return x.ledger.Audit.AppendUnless(g.work, e, time.Hour)
+	return x.ledger.Audit.AppendUnless(g.work, e, replacedNotedEvery)
 }
 
 // changes are the members of two objects that differ, as JSON; empty for none.

@@ -47,7 +47,7 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	if err := run(t.Context(), []string{"--check-config", "--config", "../configs/gateway.yaml"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# ../configs/gateway.yaml: ok\n", "max_in_flight: 512", "read_timeout: 10s", "rediss://gateway:xxxxx@127.0.0.1:1", "TOKEN_KEYS     from the environment"} {
+	for _, want := range []string{"# ../configs/gateway.yaml: ok\n", "max_in_flight: 512", "read_timeout: 10s", "max_in_flight_per_account: 64", "max_body_bytes_in_flight: 67108864", "fleets_stale_after: 10s", "rediss://gateway:xxxxx@127.0.0.1:1", "TOKEN_KEYS     from the environment"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

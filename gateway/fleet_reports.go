@@ -61,6 +61,9 @@ type courierForm struct {
 
 func (c courierForm) given() bool { return c.Name.Set || c.Phone.Set || c.Vehicle.Set }
 
+// maxVehicleType is how long a vehicle's type may be, in code points.
+const maxVehicleType = 32
+
 // courier checks a courier; prefix is "courier." or empty.
 func (f *form) courier(prefix string, c courierForm) delivery.Courier {
 	name := f.CourierName(prefix+"name", c.Name, 2, maxName)
@@ -70,7 +73,7 @@ func (f *form) courier(prefix string, c courierForm) delivery.Courier {
 	return delivery.Courier{
 		Name:        name,
 		Phone:       delivery.Parse(&f.Faults, prefix+"phone", c.Phone, true, "", delivery.NormalizePhone),
-		VehicleType: f.Line(prefix+"vehicleType", c.Vehicle, true, 1, 32),
+		VehicleType: f.Line(prefix+"vehicleType", c.Vehicle, true, 1, maxVehicleType),
 	}
 }
 

@@ -83,12 +83,15 @@ func (l *Layout) Handle(mux *http.ServeMux, pattern string, serve Handler, roles
 	mux.Handle(pattern, auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...)))
 }
 
+// liveViewsNotedEvery is how often the refreshes of a page are noted as a view.
+const liveViewsNotedEvery = time.Hour
+
 // NoteView notes who looks at a recipient's data before it is shown: of an order, or what the receivers
 // of an account have answered. For an hour the refreshes of a page are the same view.
 func (l *Layout) NoteView(r *http.Request, account delivery.AccountID, order delivery.OrderID) error {
 	who, within := auth.IdentityOf(r.Context()), time.Duration(0)
 	if strings.HasSuffix(r.URL.Path, "/live") {
-		within = time.Hour
+		within = liveViewsNotedEvery
 	}
 	return l.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: l.Ledger.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
 		Actor: who.Name, Credential: map[bool]string{true: "session", false: "token"}[who.BySession()], Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
