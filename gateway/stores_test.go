@@ -151,6 +151,27 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 	}
 }
 
+// A rejection whose answer was lost on the way from Redis finds its own work.
+func TestRejection_RepeatedFindsItsOwnWork(t *testing.T) {
+	t.Parallel()
+	fleet := delivery.NewFleetID()
+	for _, c := range []struct {
+		name  string
+		store delivery.Store
+		retry bool
+		code  delivery.Code
+	}{
+		{"its own work", delivery.Store{State: delivery.AwaitingFleet}, true, ""},
+		{"never asked", delivery.Store{State: delivery.AwaitingFleet}, false, delivery.CodeStoreNotFound},
+		{"chosen again, another fleet", delivery.Store{State: delivery.AwaitingFleetApproval, Fleet: delivery.NewFleetID()}, true, delivery.CodeStoreNotFound},
+	} {
+		_, changed, err := rejection(fleet, "", time.Now())(&c.store, c.retry)
+		if changed || delivery.CodeOf(err) != c.code {
+			t.Errorf("%s: changed %v, %v", c.name, changed, err)
+		}
+	}
+}
+
 // The refusal says what is missing, for the eye and for the program.
 //
 //rule:errors/STORE_NOT_CONFIGURED

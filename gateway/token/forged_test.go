@@ -193,17 +193,29 @@ func TestVerify_EveryBitCounts(t *testing.T) {
 	if _, _, err := used.Verify(good, now, now); err != nil {
 		t.Fatal(err)
 	}
-	for i := range good {
-		for bit := range 8 {
-			changed := bytes.Clone(good)
-			changed[i] ^= 1 << bit
-			for _, a := range []*Authority{fresh, used} {
-				if _, _, err := a.Verify(changed, now, now); !errors.Is(err, ErrInvalid) {
-					t.Fatalf("byte %d, bit %d: %v", i, bit, err)
-				}
+	refuse := func(i int, letter byte) {
+		changed := bytes.Clone(good)
+		changed[i] = letter
+		for _, a := range []*Authority{fresh, used} {
+			if _, _, err := a.Verify(changed, now, now); !errors.Is(err, ErrInvalid) {
+				t.Fatalf("byte %d as %q: %v", i, letter, err)
 			}
 		}
 	}
+
+	for i := range good {
+		for bit := range 8 {
+			refuse(i, good[i]^1<<bit)
+		}
+	}
+	// Two bits of the signature's last letter decode to nothing.
+	last := len(good) - 1
+	for _, letter := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
+		if letter != good[last] {
+			refuse(last, letter)
+		}
+	}
+
 	for _, a := range []*Authority{fresh, used} {
 		if n := len(a.verified.young) + len(a.verified.old); n > 1 {
 			t.Errorf("%d refused tokens are remembered", n-1)

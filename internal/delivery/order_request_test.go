@@ -222,6 +222,20 @@ func TestOrderRequest_RefusesWrongTypes(t *testing.T) {
 	}
 }
 
+func TestFaults_ListsNoMoreThanFifty(t *testing.T) {
+	var f Faults
+	for i := range 60 {
+		f.Invalid(fmt.Sprintf("positions[%d].at", i), "must be a time")
+	}
+
+	err := f.Err()
+
+	var refusal *Error
+	if !errors.As(err, &refusal) || len(refusal.Fields) != 50 || refusal.Fields[49].Field != "positions[49].at" {
+		t.Errorf("%+v", refusal)
+	}
+}
+
 func TestRefusals_SayWhatToDo(t *testing.T) {
 	for want, change := range map[string]func(*OrderRequest){
 		"recipient.phone must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets": func(r *OrderRequest) { r.RecipientPhone = text("0532 123 45 67") },

@@ -279,6 +279,41 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	check(t, len(after.Changes) == 1 && grown == int64(len(changed)), "the record grew by %d bytes for %d changes", grown, len(after.Changes))
 }
 
+// A read that was refused because the account is suspended is none of the order's reads.
+func TestPoll_OfASuspendedAccountUsesNothingUp(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	suspend := func(suspended bool) {
+		get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = suspended; return nil }))(t)
+	}
+	suspend(true)
+	wantCode(t, errOf(s.Orders.Poll(t.Context(), s.account, o.ID)), delivery.CodeAccountSuspended)
+	suspend(false)
+
+	other := openTest(t, sameDatabase(s.Ledger)) // this one remembers the refusal
+	polled, _ := get2(other.Orders.Poll(t.Context(), s.account, o.ID))(t)
+
+	equal(t, polled.ID, o.ID, "the order")
+	wantCode(t, errOf(other.Orders.Poll(t.Context(), s.account, o.ID)), delivery.CodeRateLimited)
+}
+
+// Who repeats a status is still on the way.
+//
+//rule:states/every-order-reaches-a-terminal
+func TestReport_ARepeatedStatusPutsTheTimeOutOff(t *testing.T) {
+	s := newEnv(t)
+	o := s.create(t, "X-1")
+	assigned := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}
+	s.wantReport(t, assigned, "", 1)
+	before := get(s.Orders.Get(t.Context(), o.ID))(t).LastCourierUpdate
+	s.tick(t)
+
+	s.wantReport(t, assigned, "", 1)
+
+	after := get(s.Orders.Get(t.Context(), o.ID))(t).LastCourierUpdate
+	check(t, after.After(before), "the last update is of %s, before of %s", after, before)
+}
+
 //rule:fleets-and-operators/what-is-no-step-forward
 func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 	s := newEnv(t)

@@ -152,6 +152,10 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 		must(t, e.rotate(12, true))
 		must(t, e.rotate(12, true)) // the first answer was lost
 		equal(t, from(other), second+61, "after the second revocation, good from")
+		// A token that was issued just before is good for nearly an hour more.
+		e.at(t, 2*time.Hour)
+		get(e.Fleets.RotateSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, 0, true))(t)
+		equal(t, from(other), second+61, "two hours later, good from")
 		// What no token can be of any more is forgotten with the next revocation.
 		e.at(t, 4*time.Hour)
 		get(e.Fleets.RotateSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, 0, true))(t)

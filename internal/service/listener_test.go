@@ -26,6 +26,14 @@ func TestListener_CountsInAllAndByAddress(t *testing.T) {
 			t.Errorf("%d: %v, per address %v", i, got, perAddress)
 		}
 	}
+
+	// What has no connection any more takes no memory.
+	for _, from := range []netip.Prefix{a, a, b, proxy} {
+		l.leave(from)
+	}
+	if l.open != 0 || len(l.byNetwork) != 0 {
+		t.Errorf("%d connections and %d networks are left", l.open, len(l.byNetwork))
+	}
 }
 
 func TestNetwork_IsAnIPv4AddressOrASlash64(t *testing.T) {

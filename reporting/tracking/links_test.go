@@ -3,15 +3,20 @@ package tracking
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -114,6 +119,81 @@ func TestLink_AnAskerWhoLeftIsNoFailure(t *testing.T) {
 	if _, _, result := e.pages.open(ctx, keys.Token(o.ID), began); result != gone {
 		t.Errorf("%v", result)
 	}
+}
+
+func TestLink_WaitsForRedisNoLongerThanItsTimeout(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.order()
+	e.pages.readTimeout = 0
+	if _, _, result := e.pages.open(t.Context(), keys.Token(o.ID), began); result != unavailable {
+		t.Errorf("%v", result)
+	}
+}
+
+// A page without its store would look as if the store were none; a moment later it is there again.
+func TestLink_WithoutTheServerOfItsStoreIsUnavailable(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	o := e.order()
+	settings := e.ConfigFor(stack.ReportingUser)
+	server, err := url.Parse(settings.URL)
+	must(t, err)
+	digest := delivery.OrderDigest(o.Account, o.ExternalStoreID)
+	server.Host = serverThatDiesAt(t, server.Host, "}s"+string(digest[:]))
+	settings.URL = server.String()
+	l, err := ledger.Open(t.Context(), settings)
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	pages, err := New(l, keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	must(t, err)
+
+	_, _, result := pages.open(t.Context(), keys.Token(o.ID), began)
+
+	if result != unavailable {
+		t.Errorf("%v", result)
+	}
+}
+
+// serverThatDiesAt returns the address of a Redis that can be reached until somebody names the key.
+func serverThatDiesAt(t *testing.T, server, key string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	var dead atomic.Bool
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			redis, err := net.Dial("tcp", server)
+			if dead.Load() || err != nil {
+				_ = client.Close()
+				continue
+			}
+
+			go func() { _, _ = io.Copy(client, redis) }()
+			go func() {
+				defer client.Close()
+				defer redis.Close()
+				request := make([]byte, 64<<10)
+				for {
+					n, err := client.Read(request)
+					if err != nil {
+						return
+					}
+					if bytes.Contains(request[:n], []byte(key)) {
+						dead.Store(true)
+						return
+					}
+					_, _ = redis.Write(request[:n])
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
 }
 
 func TestNew_RefusesKeysThatSignNothing(t *testing.T) {

@@ -50,6 +50,8 @@ type Pages struct {
 	log      *slog.Logger
 	requests *prometheus.CounterVec // by form and result
 	now      func() time.Time
+
+	readTimeout time.Duration // of the reads behind one page; tests shorten it
 }
 
 // New prepares the pages. The keys are those with which the gateways sign links.
@@ -57,7 +59,7 @@ func New(l *ledger.Ledger, keys delivery.TrackingKeys, log *slog.Logger, reg pro
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	p := &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), now: func() time.Time { return l.Now() }}
+	p := &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), now: func() time.Time { return l.Now() }, readTimeout: readTimeout}
 	p.requests = promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "reporting_tracking_requests_total",
 		Help: "Requests for tracking pages, by what was asked for (page: opened, live: renewed by a page that is open) and what became of it.",
@@ -165,7 +167,7 @@ func (p *Pages) open(ctx context.Context, token string, now time.Time) (*deliver
 	if err != nil {
 		return nil, nil, unknown
 	}
-	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	bounded, cancel := context.WithTimeout(ctx, p.readTimeout)
 	defer cancel()
 	o, err := p.ledger.Orders.Get(bounded, id)
 	switch {

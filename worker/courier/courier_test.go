@@ -183,6 +183,37 @@ func TestRound_MovesOrdersOfOwnPartitionsOnly(t *testing.T) {
 	}
 }
 
+// A fleet that is disabled can do nothing, and nothing is done in its name.
+//
+//rule:fleets-and-operators/suspended
+func TestRound_ActsForNoDisabledFleet(t *testing.T) {
+	t.Parallel()
+	e := testenv.New(t)
+	v := e.Vendor()
+	store := v.NewStore("waiting", delivery.AwaitingFleetApproval)
+	o := v.Order("", time.Now().Add(-time.Second))
+	e.Decide()
+	r := New(e.Ledger, func() []int { return []int{o.ID.Partition()} }, Settings{Step: time.Millisecond}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	for _, c := range []struct {
+		disabled bool
+		store    delivery.StoreState
+		order    delivery.Status
+	}{{true, delivery.AwaitingFleetApproval, delivery.Searching}, {false, delivery.Active, delivery.Assigned}} {
+		_, err := e.Ledger.Fleets.Update(t.Context(), e.Fleet.ID, func(f *delivery.Fleet) error { f.Disabled = c.disabled; return nil })
+		testenv.Must(t, err)
+		testenv.Must(t, e.Ledger.Fleets.Load(t.Context()))
+
+		testenv.Must(t, r.round(t.Context()))
+		e.Decide()
+
+		stored, err := e.Ledger.Stores.Get(t.Context(), v.Account, store.ExternalID)
+		testenv.Must(t, err)
+		if got := e.Read(o.ID).Status; stored.State != c.store || got != c.order {
+			t.Errorf("disabled %v: the store is %s and the order %s", c.disabled, stored.State, got)
+		}
+	}
+}
+
 // A store or an order that fails keeps no other of the fleet waiting, and is reported.
 func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()

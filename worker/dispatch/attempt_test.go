@@ -4,8 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +110,8 @@ func TestResult_PausesABusyReceiver(t *testing.T) {
 	}{
 		"429":                  {answer{class: classStatus, status: 429}, 1},
 		"429 with Retry-After": {answer{class: classStatus, status: 429, retryAfter: "7"}, 7000},
+		"502":                  {answer{class: classStatus, status: 502}, 1},
+		"504":                  {answer{class: classStatus, status: 504}, 1},
 		"503 with Retry-After": {answer{class: classStatus, status: 503, retryAfter: "7"}, 7000},
 		"500 with Retry-After": {answer{class: classStatus, status: 500, retryAfter: "7"}, 0},
 		"no answer":            {answer{class: classTimeout}, 0},
@@ -212,6 +217,32 @@ func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
 		r := New(nil, s, Options{Sandbox: c.sandbox}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if r.sender.guard.local != c.local {
 			t.Errorf("%+v: local %v", c, r.sender.guard.local)
+		}
+	}
+}
+
+// SIM:DUPLICATE repeats what the receiver has taken: a failure is repeated by the schedule alone.
+//
+//rule:decisions/sandbox
+func TestMake_DuplicatesOnlyWhatWasTaken(t *testing.T) {
+	for status, want := range map[int]int32{200: 2, 500: 1} {
+		var received atomic.Int32
+		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			received.Add(1)
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(receiver.Close)
+		r := newRole()
+		r.sender = plainSender(t)
+		a := someAttempt(1, time.Now())
+		a.receiver.URL = receiver.URL
+		a.Order, a.Version = someOrder(delivery.Assigned, time.Now()), 2
+		a.Order.PackageNote = "SIM:DUPLICATE"
+
+		r.make(t.Context(), a, time.Now(), always)
+
+		if got := received.Load(); got != want {
+			t.Errorf("answered %d: received %d times, want %d", status, got, want)
 		}
 	}
 }

@@ -299,6 +299,58 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 	})
 }
 
+// Strangers have at most half of the time of the turns.
+func TestSignIn_AWrongPasswordRestsItsTurn(t *testing.T) {
+	t.Parallel()
+	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		checks := gate.checks
+		checks.compare = func(typed, _ string) (bool, error) {
+			time.Sleep(100 * time.Millisecond)
+			return typed == password, nil
+		}
+		free := func() int {
+			synctest.Wait()
+			checks.others.mu.Lock()
+			defer checks.others.mu.Unlock()
+			return checks.others.free
+		}
+
+		_, err := checks.fits(t.Context(), &attempt{}, gate.users["ayse"], "wrong")
+		must(t, err)
+		time.Sleep(99 * time.Millisecond)
+		resting := free()
+		time.Sleep(time.Millisecond)
+		rested := free()
+		if resting != 0 || rested != 1 {
+			t.Errorf("%d turns are free 99 ms after a check of 100 ms, %d after 100", resting, rested)
+		}
+
+		_, err = checks.fits(t.Context(), &attempt{}, gate.users["ayse"], password)
+		must(t, err)
+		if n := free(); n != 1 {
+			t.Errorf("%d turns are free after a right password", n)
+		}
+	})
+}
+
+// Who types a password into the field of the name has not told it to the log.
+func TestRecord_LogsNoUnknownName(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+	must(t, err)
+
+	for _, user := range []string{"ayse", "my secret password"} {
+		gate.record(&attempt{user: user, address: "192.0.2.1/32"}, delivery.Refuse(delivery.CodeInvalidCredentials, "user or password is wrong"))
+	}
+
+	if lines := log.String(); !strings.Contains(lines, "user=ayse") || !strings.Contains(lines, "user=(unknown)") || strings.Contains(lines, "secret") {
+		t.Error(lines)
+	}
+}
+
 func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 	t.Parallel()
 	many := delivery.Refuse(delivery.CodeRateLimited, "too many")

@@ -45,6 +45,7 @@ func TestTimes_AreLocal(t *testing.T) {
 		{Ago(at, at), "just now"}, {Ago(at, at.Add(-999*time.Millisecond)), "just now"},
 		{Ago(at, at.Add(-59*time.Second)), "59 s ago"}, {Ago(at, at.Add(-119*time.Second)), "1 min ago"},
 		{Ago(at, at.Add(90*time.Minute)), "in 1 h"}, {Ago(at, at.Add(-48*time.Hour)), "2 d ago"},
+		{Ago(at, at.Add(-48*time.Hour+time.Second)), "47 h ago"},
 		{Ago(at, time.Time{}), "never"},
 	} {
 		if c.got != c.want {
