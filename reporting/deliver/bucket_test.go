@@ -1,6 +1,8 @@
 package deliver
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io"
 	"maps"
@@ -8,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/minio/minio-go/v7"
@@ -43,6 +46,35 @@ func TestBucket_SendsALargeFileInParts(t *testing.T) {
 	must(t, err)
 	if info.UserMetadata["Sha256"] != files[1].SHA256 {
 		t.Errorf("its metadata: %v", info.UserMetadata)
+	}
+}
+
+// The server compares a file that is sent in one request with the digest in this header.
+func TestBucket_GivesTheServerEachFilesDigest(t *testing.T) {
+	t.Parallel()
+	s := fakeS3(t)
+	var mu sync.Mutex
+	given := map[string]string{}
+	note := func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodPut {
+			given[path.Base(r.URL.Path)] = r.Header.Get("X-Amz-Checksum-Sha256")
+		}
+	}
+	s.before.Store(&note)
+
+	_, err := deliverTo(t.Context(), s.open(t), theSet())
+
+	must(t, err)
+	want := map[string]string{}
+	for _, f := range theSet() {
+		sum, err := hex.DecodeString(f.SHA256)
+		must(t, err)
+		want[f.Name] = base64.StdEncoding.EncodeToString(sum)
+	}
+	if !maps.Equal(given, want) {
+		t.Errorf("the digests are %v, want %v", given, want)
 	}
 }
 

@@ -351,12 +351,38 @@ func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 func TestFault_CutsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
 	foreign := strings.Repeat("x\xff\x00\r\n", 12_000)
-	for status, passing := range map[int]bool{503: true, 403: false} {
-		cause := minio.ErrorResponse{StatusCode: status, Code: foreign, Message: foreign}
+	for _, c := range []struct {
+		status int
+		code   string
+		passes bool
+	}{
+		{500, foreign, true},
+		{503, foreign, true},
+		{408, foreign, true},
+		{409, foreign, true},
+		{429, foreign, true},
+		{400, foreign, false},
+		{403, foreign, false},
+		{404, foreign, false},
+		{412, foreign, false},
+		{400, "RequestTimeout", true},
+		{400, "InternalError", true},
+		{400, "ServiceUnavailable", true},
+		{400, "SlowDown", true},
+		{400, "BadDigest", true},
+		{400, "XAmzContentSHA256Mismatch", true},
+		{400, "AccessDenied", false},
+	} {
+		cause := minio.ErrorResponse{StatusCode: c.status, Code: c.code, Message: foreign}
+
 		got := fault(t.Context(), cause)
+
 		n := len(got.Error())
-		if n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") || errors.Is(got, delivery.ErrUnavailable) != passing {
-			t.Errorf("%d: %d bytes: %q", status, n, got)
+		if n > 1000 || strings.ContainsAny(got.Error(), "\r\n\x00") {
+			t.Errorf("%d: %d bytes: %q", c.status, n, got)
+		}
+		if errors.Is(got, delivery.ErrUnavailable) != c.passes {
+			t.Errorf("%d %.20q may pass: %t, want %t", c.status, c.code, !c.passes, c.passes)
 		}
 	}
 }

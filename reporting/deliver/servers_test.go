@@ -312,6 +312,11 @@ func newKey(t *testing.T) (ssh.Signer, string) {
 
 // goSFTP is pkg/sftp's server. Its rename replaces files, as that of some others does.
 func goSFTP(t *testing.T) *server {
+	return sftpBehind(t, func(channel ssh.Channel) io.ReadWriteCloser { return channel })
+}
+
+// sftpBehind is goSFTP, whose requests and answers pass through what serve returns.
+func sftpBehind(t *testing.T, serve func(ssh.Channel) io.ReadWriteCloser) *server {
 	host, _ := newKey(t)
 	mine, private := newKey(t)
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -330,7 +335,7 @@ func goSFTP(t *testing.T) *server {
 			if err != nil {
 				return
 			}
-			go serveSFTP(connection, config)
+			go serveSFTP(connection, config, serve)
 		}
 	}()
 	dir := t.TempDir()
@@ -339,7 +344,7 @@ func goSFTP(t *testing.T) *server {
 	return onFolder(t, s, filepath.Join(dir, "closed", "months"))
 }
 
-func serveSFTP(connection net.Conn, config *ssh.ServerConfig) {
+func serveSFTP(connection net.Conn, config *ssh.ServerConfig, serve func(ssh.Channel) io.ReadWriteCloser) {
 	defer connection.Close()
 	_, channels, requests, err := ssh.NewServerConn(connection, config)
 	if err != nil {
@@ -358,7 +363,7 @@ func serveSFTP(connection net.Conn, config *ssh.ServerConfig) {
 		}()
 		go func() {
 			defer channel.Close()
-			if s, err := sftp.NewServer(channel); err == nil {
+			if s, err := sftp.NewServer(serve(channel)); err == nil {
 				s.Serve()
 			}
 		}()
