@@ -3,7 +3,10 @@ package backup
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -210,6 +213,36 @@ func TestOpen_SeesEveryDamage(t *testing.T) {
 	noError(t, err)
 }
 
+// Whoever can write to a backup's folder chooses the names in it, and the sums: a restore writes and reads below its
+// folders only.
+func TestOpen_RefusesNamesThatLeadElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"../keys", "included/../../keys", "/keys"} {
+		dir := filepath.Join(t.TempDir(), "b")
+		text, err := json.Marshal(Manifest{Format: 1, Included: []string{name}})
+		noError(t, err)
+		noError(t, writeFile(filepath.Join(dir, "backup.json"), text))
+		noError(t, writeFile(filepath.Join(dir, "..", "keys"), []byte("elsewhere")))
+		sums := fmt.Sprintf("%x  backup.json\n%x  %s\n", sha256.Sum256(text), sha256.Sum256([]byte("elsewhere")), name)
+		noError(t, writeFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums)))
+
+		if _, err := Open(dir); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "backup.json names") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	dir := t.TempDir()
+	noError(t, writeFile(filepath.Join(dir, "b", "keys"), []byte("not below included")))
+	to := filepath.Join(dir, "out", "here")
+	m := &Manifest{Included: []string{"keys"}}
+	if err := m.PlaceIncluded(filepath.Join(dir, "b"), to); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a name that is not below included: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out", "keys")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is beside the folder: %v", err)
+	}
+}
+
 func TestPlace_OverwritesNothing(t *testing.T) {
 	t.Parallel()
 	to, _ := made(t)
@@ -270,7 +303,18 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("%v are left: %v", left, err)
 	}
-	// The hold is gone: what is settled goes.
+	groups := s.Do("EVAL", testenv.PrefixesLua+`
+local held = 0
+for _, prefix in ipairs(prefixes()) do
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', prefix .. 'e')) do
+    if string.find(group[2], 'backup@', 1, true) then held = held + 1 end
+  end
+end
+return held`, 0)
+	if groups != int64(0) {
+		t.Errorf("%v holds are left", groups)
+	}
+
 	noError(t, os.Mkdir(half+".partial", 0o700))
 	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Progress: quiet}); err == nil {
 		t.Error("two wrote the same backup")

@@ -256,6 +256,9 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 		if err != nil {
 			return err
 		}
+		if !filepath.IsLocal(rel) {
+			return fmt.Errorf("%w: %s includes %q", ErrDamaged, manifestFile, name)
+		}
 		target := filepath.Join(dir, rel)
 		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 			if err := create(target, content(m.open(from, name))); err != nil {

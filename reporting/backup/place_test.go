@@ -3,17 +3,45 @@ package backup
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 )
+
+// The documents name these.
+func TestPromises_Figures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		document string
+		have     time.Duration
+		want     time.Duration
+	}{
+		{"OPERATIONS, a hold is ignored after 24 hours", ledger.HoldLifetime, 24 * time.Hour},
+		{"OPERATIONS, a backup ends after 12", longest, 12 * time.Hour},
+		{"what was begun longer ago than any backup takes is abandoned", abandoned, 24 * time.Hour},
+		{"OPERATIONS, a failed one is begun again in ten minutes", retryAfter, 10 * time.Minute},
+	} {
+		if c.have != c.want {
+			t.Errorf("%s: %s, want %s", c.document, c.have, c.want)
+		}
+	}
+}
 
 // folderWith is a place with whole backups and, of names that end in /, folders without backup.json.
 func folderWith(t *testing.T, names ...string) *Place {
@@ -46,7 +74,8 @@ func (p *Place) left(t *testing.T) (names []string) {
 
 func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
-	soon, now := time.Now().Add(time.Hour).UTC().Format(nameForm), time.Now().UTC().Format(nameForm)
+	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
+	soon, now, yesterday, earlier := ago(-time.Hour), ago(0), ago(23*time.Hour), ago(25*time.Hour)
 	foreign := []string{"20250101", "20250101T000000Z-mine", "before-20250101T000000Z", "notes"}
 	for name, c := range map[string]struct {
 		keep        int
@@ -58,6 +87,7 @@ func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
 		"none but the new one":       {3, []string{now}, []string{now}},
 		"cut short long ago":         {2, []string{"20250101T000000Z/", "20250102T000000Z.partial", "20250103T000000Z.partial/", now}, []string{now}},
 		"being written":              {1, []string{now, soon + ".partial", soon[:15] + "Z/"}, []string{now, soon, soon + ".partial"}},
+		"begun a day ago":            {1, []string{now, yesterday + ".partial/", earlier + ".partial/"}, []string{yesterday + ".partial", now}},
 	} {
 		p := folderWith(t, append(c.there, foreign...)...)
 		noError(t, p.prune(t.Context(), now, c.keep, quiet))
@@ -88,6 +118,97 @@ func TestPrune_RemovesNothingOnADoubt(t *testing.T) {
 	noError(t, os.WriteFile(filepath.Join(p.dir, "20250105T000000Z"), nil, 0o600))
 	if whole, gone, err := p.list(t.Context()); err != nil || len(whole) != 3 || len(gone) != 2 {
 		t.Errorf("%v, %v, %v", whole, gone, err)
+	}
+}
+
+// inS3 is a place in a server in this process, and the requests that change something there, such as
+// "PUT b/20250101T000000Z/backup.json".
+func inS3(t *testing.T) (p *Place, changes func() []string) {
+	t.Helper()
+	backend := s3mem.New()
+	noError(t, backend.CreateBucket("bucket"))
+	store := gofakes3.New(backend).Server()
+	var mu sync.Mutex
+	var seen []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut || r.Method == http.MethodDelete {
+			mu.Lock()
+			seen = append(seen, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/bucket/"))
+			mu.Unlock()
+		}
+		store.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := minio.New(server.Listener.Addr().String(), &minio.Options{Creds: credentials.NewStaticV4("key", "geheim", ""), Region: "us-east-1"})
+	noError(t, err)
+
+	place := &Place{dir: t.TempDir(), s3: client, bucket: "bucket", prefix: "b/"}
+	return place, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(seen)
+	}
+}
+
+// Of a backup in S3, backup.json comes last and goes first: whoever finds it has all of the backup.
+func TestPlace_InS3ABackupIsWholeOrNone(t *testing.T) {
+	t.Parallel()
+	p, changes := inS3(t)
+	m := &Manifest{Redis: []Redis{{File: "redis-0.rdb"}}, Tables: []Table{{File: "orders.native.zst"}}}
+	const name = "20250101T000000Z"
+	for _, file := range append(m.files(), sumsFile) {
+		noError(t, writeFile(filepath.Join(p.dir, name, file), []byte(file)))
+	}
+
+	noError(t, p.upload(t.Context(), m, name, quiet))
+
+	uploaded := changes()
+	if len(uploaded) != 4 || uploaded[3] != "PUT b/"+name+"/backup.json" {
+		t.Errorf("uploaded were %q", uploaded)
+	}
+	if left := p.left(t); len(left) > 0 {
+		t.Errorf("left on this side are %q", left)
+	}
+	whole, gone, err := p.list(t.Context())
+	if err != nil || !slices.Equal(whole, []string{name}) || len(gone) > 0 {
+		t.Errorf("there are %q, abandoned are %q: %v", whole, gone, err)
+	}
+
+	noError(t, p.remove(t.Context(), name))
+
+	removed := changes()[4:]
+	if len(removed) < 4 || removed[0] != "DELETE b/"+name+"/backup.json" {
+		t.Errorf("removed were %q", removed)
+	}
+	whole, gone, err = p.list(t.Context())
+	if err != nil || len(whole)+len(gone) > 0 {
+		t.Errorf("there are %q, abandoned are %q: %v", whole, gone, err)
+	}
+}
+
+// A backup that was cut short in S3 is removed a day after it began, and not while it can still be written.
+func TestPrune_InS3(t *testing.T) {
+	t.Parallel()
+	p, _ := inS3(t)
+	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
+	made, yesterday, earlier, old := ago(0), ago(23*time.Hour), ago(25*time.Hour), ago(50*time.Hour)
+	for _, file := range []string{
+		made + "/backup.json", yesterday + "/redis-0.rdb", earlier + "/redis-0.rdb", old + "/backup.json", old + "/redis-0.rdb", "notes/backup.json",
+	} {
+		_, err := p.s3.PutObject(t.Context(), "bucket", "b/"+file, strings.NewReader("x"), 1, minio.PutObjectOptions{})
+		noError(t, err)
+	}
+
+	noError(t, p.prune(t.Context(), made, 1, quiet))
+
+	var left []string
+	for object := range p.s3.ListObjectsIter(t.Context(), "bucket", minio.ListObjectsOptions{Recursive: true}) {
+		noError(t, object.Err)
+		left = append(left, object.Key)
+	}
+	slices.Sort(left)
+	if want := []string{"b/" + yesterday + "/redis-0.rdb", "b/" + made + "/backup.json", "b/notes/backup.json"}; !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
 	}
 }
 
