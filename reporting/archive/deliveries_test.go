@@ -39,6 +39,16 @@ func TestDeliverySets_TheLatestRowCounts(t *testing.T) {
 	if found, err = a.DeliverySet(t.Context(), "erp", "b"); found != nil || err != nil {
 		t.Errorf("found: %+v, %v", found, err)
 	}
+
+	// Whoever can write to ClickHouse can make up any number of sets, and must not fill the memory of who reads them.
+	noError(t, a.exec(t.Context(), "INSERT INTO delivery_sets (target, name) SELECT 'made up', toString(number) FROM numbers(99998)"))
+	if all, err = a.DeliverySets(t.Context()); len(all) != 100_000 || err != nil {
+		t.Errorf("%d of 100,000 sets: %v", len(all), err)
+	}
+	noError(t, a.exec(t.Context(), "INSERT INTO delivery_sets (target, name) VALUES ('made up', 'one more')"))
+	if all, err = a.DeliverySets(t.Context()); len(all) > 0 || err == nil {
+		t.Errorf("%d of 100,001 sets: %v", len(all), err)
+	}
 }
 
 func sameSet(a, b DeliverySet) bool {

@@ -3,8 +3,57 @@ package archive
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
+
+// No column of a row can be changed without another digest of the row. What changes of an order's facts is a correction,
+// and only names, and what is not known of every order, are no facts. Sums are compared in every column.
+func TestDigests_CoverEveryColumn(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	database := one[string](t, a, "SELECT currentDatabase()")
+	columnsOf := func(table string) (names []string) {
+		query := "SELECT name FROM system.columns WHERE database = '" + database + "' AND table = '" + table + "' AND name != 'batch' ORDER BY position"
+		noError(t, a.Each(t.Context(), query, func(rows driver.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			names = append(names, name)
+			return err
+		}))
+		return names
+	}
+
+	noError(t, a.exec(t.Context(), `INSERT INTO closed_orders (sign, external_order_id, ordered_at, picked_up_at, delivered_at, ended_at, order_amount, collection_amount, reported_at)
+SELECT 1, 'x', at, at, at, at, 1, 1, at FROM (SELECT toDateTime64('2026-11-21 12:00:00', 3) AS at)`))
+	var both, facts []string // columns whose change shows
+	for _, column := range columnsOf("closed_orders") {
+		other := one[string](t, a, `SELECT multiIf(type = 'UUID', 'generateUUIDv4()', type LIKE '%String%', 'concat(toString(COLUMN), ''x'')', type = 'Bool', 'NOT COLUMN',
+	type LIKE '%DateTime%', 'assumeNotNull(COLUMN) + toIntervalMillisecond(1)', type LIKE '%Decimal%', 'assumeNotNull(COLUMN) + toDecimal64(''0.01'', 2)', 'COLUMN + 1')
+FROM system.columns WHERE database = '`+database+`' AND table = 'closed_orders' AND name = '`+column+`'`)
+		changed := "(SELECT * REPLACE (" + strings.ReplaceAll(other, "COLUMN", column) + " AS " + column + ") FROM closed_orders)"
+		if one[bool](t, a, "SELECT toBool((SELECT "+rowDigest+" FROM closed_orders) != (SELECT "+rowDigest+" FROM "+changed+"))") {
+			both = append(both, column)
+		}
+		if one[bool](t, a, "SELECT toBool((SELECT "+factsDigest+" FROM closed_orders) != (SELECT "+factsDigest+" FROM "+changed+"))") {
+			facts = append(facts, column)
+		}
+	}
+
+	if want := columnsOf("closed_orders"); !slices.Equal(both, want) {
+		t.Errorf("digested are %q, want %q", both, want)
+	}
+	if want := strings.Fields("version external_order_id external_store_id fleet_id status failure_reason cancel_reason created_at " +
+		"picked_up_at delivered_at ended_at payment_type order_amount collection_amount without_courier"); !slices.Equal(facts, want) {
+		t.Errorf("facts are %q, want %q", facts, want)
+	}
+	if want := strings.Join(columnsOf("closed_days"), ", "); dayColumns != want {
+		t.Errorf("sums that are compared are %q, want %q", dayColumns, want)
+	}
+}
 
 // The digest of rows does not depend on their order, and on nothing else than the rows.
 func TestDigestOf_IsThatOfASetOfRows(t *testing.T) {
