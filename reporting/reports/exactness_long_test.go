@@ -316,7 +316,7 @@ func (e *env) awaitExported() {
 func (e *env) requireReports() {
 	e.T.Helper()
 	a := e.OpenArchive()
-	requireReports(e.T, a, e.sample, played)
+	requireReports(e.T, a, live, e.sample, played)
 	requireControl(e.T, a, e.sample, played)
 }
 

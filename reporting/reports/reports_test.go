@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,9 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
 )
 
 // questions are periods that begin and end at turns, each with some filters.
@@ -52,26 +56,75 @@ func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 		if !testserver.Long && i < 26 && (i/2+i)%2 > 0 { // of each period one of its two questions
 			continue
 		}
-		requireReports(t, a, s, q)
+		requireReports(t, a, live, s, q)
 		if i%10 == 0 || testserver.Long && i%3 == 0 { // it reads the four others
 			requireControl(t, a, s, q)
 		}
 	}
 }
 
-// requireReports compares four reports with the sample.
-func requireReports(t *testing.T, a *archive.Archive, s sample, q asked) {
-	t.Helper()
-	what, p := fmt.Sprintf(" %+v", q), q.params()
-	sameRows(t, ledger.Name+what, plain(t, a, ledger, p), s.ledger(q))
-	sameRows(t, collections.Name+what, plain(t, a, collections, p), s.collections(q))
-	sameRows(t, statement.Name+what, plain(t, a, statement, p), s.statement(q))
-	sameRows(t, exceptions.Name+what, without(plain(t, a, exceptions, p), 1), s.exceptions(q))
-}
-
 func requireControl(t *testing.T, a *archive.Archive, s sample, q asked) {
 	t.Helper()
 	sameRows(t, fmt.Sprintf("control-totals %+v", q), without(plain(t, a, control, q.params()), control.Column("sha256")), s.control(q))
+}
+
+// As long as nothing changes, booked reports are what live ones are, before a month is closed and after it, and so is what
+// is known of closed months.
+func TestBookedReports_EqualTheSameCalculation(t *testing.T) {
+	t.Parallel()
+	open, s := exampleArchive(t)
+	closed := archiveOf(t, s)
+	closeUntil(t, closed, "2027-01-31")
+	whole, november := asked{from: "2026-10-29", to: "2028-03-05"}, asked{from: "2026-11-01", to: "2026-11-30", fleet: fleets[0].String()}
+	aYearsEnd, afterClosing := asked{from: "2026-12-31", to: "2027-01-01"}, asked{from: "2027-02-28", to: "2027-03-01"}
+
+	for _, c := range []struct {
+		archive   *archive.Archive
+		books     books
+		questions []asked
+	}{
+		{open, asBooked, []asked{whole, aYearsEnd, afterClosing}},
+		{closed, asBooked, []asked{whole, aYearsEnd, afterClosing}},
+		{closed, asKnown, []asked{november, aYearsEnd}},
+	} {
+		for _, q := range c.questions {
+			requireReports(t, c.archive, c.books, s, q)
+			rows := plainOf(t, c.archive, control, c.books, q.params())
+			sameRows(t, fmt.Sprintf("control-totals%s %+v", c.books, q), without(rows, control.Column("sha256")), s.control(q))
+		}
+	}
+}
+
+// closeUntil freezes what there is until a day, and writes an entry that says so.
+func closeUntil(t *testing.T, a *archive.Archive, day string) {
+	t.Helper()
+	last := moment(day + "T00:00:00.000+03:00")
+	batch := uuid.New()
+	noError(t, a.Freeze(t.Context(), batch, last.AddDate(-1, 0, 0), last))
+	noError(t, a.InsertDays(t.Context(), batch))
+	entry := journal.Entry{Text: fmt.Sprintf(`{"sequence":1,"kind":"close","month":"%s","batch":"%s","at":"2028-06-01T12:00:00+03:00"}`, day[:len("2027-01")], batch)}
+	noError(t, a.InsertEntry(t.Context(), &entry))
+}
+
+// requireReports compares four reports, from the views of some books, with the sample.
+func requireReports(t *testing.T, a *archive.Archive, b books, s sample, q asked) {
+	t.Helper()
+	what, p := fmt.Sprintf("%s, %+v", b, q), q.params()
+	sameRows(t, ledger.Name+what, plainOf(t, a, ledger, b, p), s.ledger(q))
+	sameRows(t, collections.Name+what, plainOf(t, a, collections, b, p), s.collections(q))
+	sameRows(t, statement.Name+what, plainOf(t, a, statement, b, p), s.statement(q))
+	sameRows(t, exceptions.Name+what, without(plainOf(t, a, exceptions, b, p), 1), s.exceptions(q))
+}
+
+// plainOf are the rows of a report as csv-plain has them, from the views of some books, whichever count now.
+func plainOf(t *testing.T, a *archive.Archive, r *Report, b books, p Params) [][]string {
+	t.Helper()
+	var out bytes.Buffer
+	sink := CSVPlain.Sink(&out)
+	noError(t, sink.Begin(r, p))
+	noError(t, r.readRows(t.Context(), a, r.selection(b)+b.settings(), &p, sink.Row))
+	noError(t, sink.End(r.nothing()))
+	return readCSV(t, out.Bytes(), ',', r)
 }
 
 // Which day and month an order is in: each is in a store of its own.

@@ -32,13 +32,19 @@ func TestPlainWriter_Golden(t *testing.T) {
 	testenv.Must(t, sink.Row(row(`-1,"x";y'`, -7, -12345, 20393, 20393, 1761998399999)))
 	testenv.Must(t, sink.Row(row("Çiğköfte\nİç", 1234567, 999999999, 20393, 20393, 1761998400000)))
 	testenv.Must(t, sink.Row([]Cell{{}, {}, {}, {}, {}, {}}))
-	testenv.Must(t, sink.End(Summary{Rows: 4, Totals: make([]Cell, 6)}))
+	testenv.Must(t, sink.Row(row(" before", 0, 0, 0, 0, 0)))
+	testenv.Must(t, sink.Row(row("behind ", 0, 0, 0, 0, 0)))
+	testenv.Must(t, sink.Row(row("a b", 0, 0, 0, 0, 0)))
+	testenv.Must(t, sink.End(Summary{Rows: 7, Totals: make([]Cell, 6)}))
 
 	const want = "text,count,money,day,month,time\n" +
 		"plain,0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n" +
 		"\"-1,\"\"x\"\";y'\",-7,-123.45,2025-11-01,2025-11,2025-11-01T14:59:59.999+03:00\n" +
 		"\"Çiğköfte\nİç\",1234567,9999999.99,2025-11-01,2025-11,2025-11-01T15:00:00.000+03:00\n" +
-		",,,,,\n"
+		",,,,,\n" +
+		"\" before\",0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n" +
+		"\"behind \",0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n" +
+		"a b,0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n"
 	if out.String() != want {
 		t.Errorf("%q", out.String())
 	}
