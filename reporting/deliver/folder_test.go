@@ -83,7 +83,9 @@ func TestFolder_IsOnTheDiskBeforeItHasItsName(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
-	s := sftpBehind(t, func(channel ssh.Channel) io.ReadWriteCloser { return &syncing{Channel: channel, mu: &mu, asked: &asked} })
+	s := sftpBehind(t, func(channel ssh.Channel) io.ReadWriteCloser {
+		return &syncing{Channel: channel, mu: &mu, asked: &asked}
+	})
 	files := theSet()
 
 	_, err := deliverTo(t.Context(), s.open(t), files)
