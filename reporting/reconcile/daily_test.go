@@ -13,6 +13,27 @@ import (
 	"vendorapi/internal/testenv"
 )
 
+// The next comparison is at the settings' local time, today or tomorrow, and never at once.
+func TestSettings_NextIsTheLocalTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ at, now, want string }{
+		{"03:30", "2026-11-03T03:29:59+03:00", "2026-11-03T03:30:00+03:00"},
+		{"03:30", "2026-11-03T03:30:00+03:00", "2026-11-04T03:30:00+03:00"},
+		{"03:30", "2026-11-03T03:30:01+03:00", "2026-11-04T03:30:00+03:00"},
+		{"03:30", "2026-11-30T22:00:00Z", "2026-12-01T03:30:00+03:00"},
+		{"00:00", "2026-12-31T23:59:59+03:00", "2027-01-01T00:00:00+03:00"},
+		{"23:59", "2026-11-03T20:58:00Z", "2026-11-03T23:59:00+03:00"},
+	} {
+		now, err := time.Parse(time.RFC3339, c.now)
+		testenv.Must(t, err)
+		settings := Settings{At: c.at, Days: 3}
+
+		if got := settings.next(now).Format(time.RFC3339); got != c.want {
+			t.Errorf("%s after %s is %s, want %s", c.at, c.now, got, c.want)
+		}
+	}
+}
+
 // What the daily comparison has found is in its figures, whatever else went wrong.
 func TestDaily_TellsWhatItFound(t *testing.T) {
 	t.Parallel()

@@ -109,13 +109,22 @@ func TestReconcile_NotesTheDigestOfWhatWasCompared(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	s.failedAndDelivered(s.today.Add(13 * time.Hour))
+	s.compare(Scope{Account: s.Vendor.Account})
+	noted, err := Comparisons(t.Context(), s.Ledger, s.today, s.today)
+	testenv.Must(t, err)
+	if noted[0].Clean != nil || noted[0].Open != nil {
+		t.Errorf("a look at one account counts as one at the day: %+v", noted[0])
+	}
 
 	s.requireEqual()
 
 	rows, err := s.Archive.DigestRows(t.Context(), s.today, s.today)
 	testenv.Must(t, err)
-	noted, err := Comparisons(t.Context(), s.Ledger, s.today, s.today)
+	noted, err = Comparisons(t.Context(), s.Ledger, s.today, s.today.AddDate(0, 0, 1))
 	testenv.Must(t, err)
+	if noted[1].Clean != nil {
+		t.Errorf("a look during the day counts as one at the whole day: %+v", noted[1].Clean)
+	}
 	if len(rows) != 1 || rows[0].Orders.Rows != 11 || rows[0].Late.Rows != 1 || noted[0].Clean == nil || noted[0].Clean.Digest != rows[0].Orders {
 		t.Errorf("noted %+v, stored is %+v", noted[0].Clean, rows)
 	}

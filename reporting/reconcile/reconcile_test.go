@@ -178,6 +178,38 @@ func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 	}
 }
 
+// Of what is paid at the door the amount to collect counts, of everything else the amount of the order.
+func TestSums_AreThoseOfTheControlTotals(t *testing.T) {
+	t.Parallel()
+	order := func(status delivery.Status, payment delivery.PaymentType) *delivery.Order {
+		o := &delivery.Order{Status: status}
+		o.OrderAmount = delivery.Money{Minor: 100, Set: true}
+		o.Payment = delivery.Payment{Type: payment, CollectionAmount: delivery.Money{Minor: 7, Set: true}}
+		return o
+	}
+	for _, c := range []struct {
+		status  delivery.Status
+		payment delivery.PaymentType
+		open    int
+		figures [8]int64 // orders, delivered, failed, cancelled, amount delivered, cash, card, prepaid
+	}{
+		{delivery.Delivered, delivery.Cash, 0, [8]int64{1, 1, 0, 0, 100, 7, 0, 0}},
+		{delivery.Delivered, delivery.Card, 0, [8]int64{1, 1, 0, 0, 100, 0, 7, 0}},
+		{delivery.Delivered, delivery.Prepaid, 0, [8]int64{1, 1, 0, 0, 100, 0, 0, 100}},
+		{delivery.Delivered, delivery.PaymentUnknown, 0, [8]int64{1, 1, 0, 0, 100, 0, 0, 0}},
+		{delivery.Failed, delivery.Cash, 0, [8]int64{1, 0, 1, 0, 0, 0, 0, 0}},
+		{delivery.Cancelled, delivery.Prepaid, 0, [8]int64{1, 0, 0, 1, 0, 0, 0, 0}},
+		{delivery.Searching, delivery.Cash, 1, [8]int64{1, 0, 0, 0, 0, 0, 0, 0}},
+		{delivery.Assigned, delivery.Card, 1, [8]int64{1, 0, 0, 0, 0, 0, 0, 0}},
+	} {
+		var s sums
+		s.add(order(c.status, c.payment))
+		if s.figures != c.figures || s.open != c.open {
+			t.Errorf("%s, %s: %v, %d open, want %v, %d open", c.status, c.payment, s.figures, s.open, c.figures, c.open)
+		}
+	}
+}
+
 // What is not exported yet is waited for, not called a difference.
 func TestReconcile_WaitsForTheExporter(t *testing.T) {
 	t.Parallel()
@@ -249,6 +281,7 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 		"INSERT INTO TABLE orders SELECT * REPLACE ('0190163d-8694-8dbd-8e88-000000000000'::UUID AS account_id) FROM DB.orders WHERE order_id = '%s'",
 		"ALTER TABLE orders DELETE WHERE order_id = '%s'",
 		"ALTER TABLE orders UPDATE order_amount = -1 WHERE order_id = '%s'",
+		"INSERT INTO TABLE order_events SELECT * REPLACE (toUInt32(9) AS sequence) FROM DB.order_events WHERE order_id = '%s' LIMIT 1",
 	}
 	for i, statement := range statements {
 		ids[statement] = s.Delivered(s.today.Add(13*time.Hour + time.Duration(i)*time.Second)).ID.String()
