@@ -36,6 +36,7 @@ type round struct {
 	vendors []*vendor
 	clients []*vendorClient
 	fleet   []*fleetClient
+	clerks  []*clerk
 	began   time.Time
 	ended   time.Time // when the clients had ended
 	settled time.Duration
@@ -65,6 +66,7 @@ const (
 
 	fleetClients = 2 // who report about the same orders
 	fleetPause   = 250 * time.Millisecond
+	clerkPause   = 700 * time.Millisecond // of each account's clerk
 )
 
 // playAll is a whole run with its summary. Violations are an error.
@@ -179,6 +181,12 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	for _, c := range r.fleet {
 		r.operations = append(r.operations, c.log...)
 	}
+	for _, c := range r.clerks {
+		if err := c.readAll(ctx); err != nil {
+			return err
+		}
+		r.operations = append(r.operations, c.log...)
+	}
 	return s.validate(ctx, r)
 }
 
@@ -198,6 +206,10 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 		r.fleet = append(r.fleet, c)
 		all.Go(func() { c.run(acting, r.vendors, fleetPause) })
 	}
+	for i, v := range r.vendors {
+		c := s.newClerk(r, i, v)
+		all.Go(func() { c.run(acting, clerkPause) })
+	}
 	if err := harness.Sleep(ctx, calmBefore); err != nil {
 		return err
 	}
@@ -215,10 +227,23 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 }
 
 func (s *suite) newClient(r *round, number int, v *vendor, dice uint64) *vendorClient {
-	base := "http://" + s.system.proxies["gateway"].Addr + "/api/vendor/v1"
-	c := newVendorClient(number, fmt.Sprintf("F%d-%d", r.number, number), v, base, r.dice(dice))
+	c := newVendorClient(number, fmt.Sprintf("F%d-%d", r.number, number), v, s.vendorAPI(), r.dice(dice))
 	r.clients = append(r.clients, c)
 	return c
+}
+
+// newClerk makes the clerk of a vendor, who calls the vendor's API by way of the proxy.
+func (s *suite) newClerk(r *round, number int, v *vendor) *clerk {
+	api := newVendorClient(number, "", v, s.vendorAPI(), nil).api
+	c := &clerk{number: number, vendor: v, api: api, admin: s.system.apis.Admin, ledger: s.system.ledger,
+		fleetID: s.system.apis.FleetID, secret: v.ClientSecret, random: r.dice(70 + uint64(number))}
+	r.clerks = append(r.clerks, c)
+	return c
+}
+
+// vendorAPI is where the Vendor API is reached by way of the proxy.
+func (s *suite) vendorAPI() string {
+	return "http://" + s.system.proxies["gateway"].Addr + "/api/vendor/v1"
 }
 
 func (s *suite) inject(ctx context.Context, r *round) {

@@ -26,6 +26,16 @@ const (
 
 func (k Kind) isFleets() bool { return k == Accept || k == Progress || k == Swap }
 
+// The kinds of somebody who looks after an account: a Setting is changed and read by one client, one
+// request at a time.
+const (
+	Set    Kind = "set"    // of a setting to a value
+	Get    Kind = "get"    // of a setting, with the value that it has
+	Replay Kind = "replay" // of an event, to the account's receiver
+)
+
+func (k Kind) isClerks() bool { return k == Set || k == Get || k == Replay }
+
 // Operation is one request of a client and what it saw.
 type Operation struct {
 	Kind     Kind   `json:"kind"`
@@ -39,6 +49,9 @@ type Operation struct {
 	Order    string `json:"order,omitempty"`    // orderId: answered (create), else asked for
 	Reported string `json:"reported,omitempty"` // the status that was reported (progress)
 	Courier  string `json:"courier,omitempty"`  // the courier's phone (accept, swap)
+	Setting  string `json:"setting,omitempty"`  // its name (set, get)
+	Value    string `json:"value,omitempty"`    // the setting's (set, get); empty: not known
+	Event    string `json:"event,omitempty"`    // eventId (replay)
 
 	// From before the first byte was sent to after the last of the answer, or when the client gave up.
 	Start time.Time `json:"start"`

@@ -31,6 +31,8 @@ const (
 	StateBackwards    Invariant = "state-backwards"    // a client saw a later state and then an earlier one
 	ReportLost        Invariant = "report-lost"        // what a fleet was acknowledged is neither in its order nor refused
 	JobTakenTwice     Invariant = "job-taken-twice"    // two couriers were both answered that an order is theirs
+	SettingLost       Invariant = "setting-lost"       // a setting is not what it was set to
+	ReplayLost        Invariant = "replay-lost"        // an event whose replay was acknowledged did not come again
 	VersionGap        Invariant = "version-gap"        // the versions of an order are not dense
 	NotEnded          Invariant = "not-ended"          // an order that a courier should have ended
 	IndexInconsistent Invariant = "index-inconsistent" // a timer or a list of jobs disagrees with an order
@@ -68,6 +70,7 @@ type Report struct {
 	Refusals   int // answered 4xx, and 503 FLEET_UNAVAILABLE
 	Limited    int // those of them that were 429
 	Reports    int // acknowledged to fleets
+	Settings   int // changed and read
 
 	Orders   int // in Redis
 	States   int // that these orders went through, creations included
@@ -98,6 +101,7 @@ type check struct {
 
 	ops      []*Operation // of the accounts' vendors, by start
 	reports  []*Operation // of fleets about the accounts' orders, by start
+	clerks   []*Operation // on the accounts' settings, by start
 	accounts map[string]*Account
 	own      []*Order          // Redis, those of the accounts
 	orders   map[string]*Order // Redis, by id, those of other accounts too
@@ -120,6 +124,8 @@ func Check(ops []Operation, f *Facts) (Report, []Violation) {
 	c.checkSeen()
 	c.checkReports()
 	c.checkTaken()
+	c.checkSettings()
+	c.checkReplays()
 	c.checkWindows()
 	c.checkArrivals()
 	c.checkDelivered()
@@ -147,6 +153,10 @@ func index(ops []Operation, f *Facts) *check {
 		}
 		if op.Kind.isFleets() {
 			c.reports = append(c.reports, &op)
+			continue
+		}
+		if op.Kind.isClerks() {
+			c.clerks = append(c.clerks, &op)
 			continue
 		}
 
@@ -203,7 +213,7 @@ func (c *check) about(subject string, i Invariant, format string, args ...any) {
 
 func (c *check) count() {
 	r, a := &c.report, &c.facts.Archive
-	operations := slices.Concat(c.ops, c.reports)
+	operations := slices.Concat(c.ops, c.reports, c.clerks)
 	r.Operations, r.Webhooks, r.Rows = len(operations), len(c.facts.Arrivals), len(a.Orders)+len(a.Steps)+len(a.Attempts)
 	for _, op := range operations {
 		switch {
@@ -219,6 +229,9 @@ func (c *check) count() {
 		}
 		if op.Kind.isFleets() && op.OK() {
 			r.Reports++
+		}
+		if op.Kind.isClerks() && op.OK() {
+			r.Settings++
 		}
 		if op.Status == 500 {
 			c.about(cmp.Or(op.Order, op.External), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)
