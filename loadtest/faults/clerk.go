@@ -179,14 +179,16 @@ func (c *clerk) readStore() (value string, answer *client.Answer, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	store, err := c.ledger.Stores.Get(context.Background(), account, clerksStore)
+	read := &client.Answer{Status: http.StatusOK}
+	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
+		return "none", read, nil
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	if store != nil {
-		value = store.Name
-	}
-	return value, &client.Answer{Status: http.StatusOK}, nil
+	return store.Name, read, nil
 }
 
 // moveWebhook gives the receiver another address, at which the same one is reached.
