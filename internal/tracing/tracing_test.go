@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"go.opentelemetry.io/otel"
 
 	"vendorapi/internal/delivery"
 )
@@ -152,6 +155,56 @@ func TestClose_SendsWhatIsQueued(t *testing.T) {
 		if !bytes.Contains(got, []byte(want)) {
 			t.Errorf("%q was not sent", want)
 		}
+	}
+}
+
+// What is not sampled reaches no collector. A span of its own trace is below its caller, and no link to it
+// besides says so once more.
+func TestRecord_SendsWhatIsSampledBelowItsCaller(t *testing.T) {
+	t.Parallel()
+	const caller = "00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01"
+	for ratio, want := range map[float64]int{0: 0, 1: 1} {
+		var mu sync.Mutex
+		var got []byte
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, body...)
+		}))
+		defer server.Close()
+		tr, err := Open(t.Context(), Settings{Endpoint: server.URL, SampleRatio: ratio}, "test", "sandbox", slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		tr.Record(&Span{Name: "one", Caller: caller, Began: time.Now(), Ended: time.Now()})
+		if err := tr.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		mu.Lock()
+		defer mu.Unlock()
+		if n := bytes.Count(got, []byte{0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8}); n != want {
+			t.Errorf("ratio %v: the caller is named %d times, want %d", ratio, n, want)
+		}
+	}
+}
+
+func TestOpen_LogsOneFailureAMinute(t *testing.T) {
+	var log strings.Builder
+	tr, err := Open(t.Context(), Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "test", "sandbox", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tr.Close(t.Context()) }()
+
+	for range 3 {
+		otel.Handle(errors.New("no collector"))
+	}
+
+	if n := strings.Count(log.String(), "no collector"); n != 1 {
+		t.Errorf("%d lines: %s", n, log.String())
 	}
 }
 

@@ -154,6 +154,26 @@ func TestMake_CutOffIsNoFailure(t *testing.T) {
 	}
 }
 
+// shutDown is over for whoever asks, and interrupts nothing.
+type shutDown struct{ context.Context }
+
+func (shutDown) Err() error { return context.Canceled }
+
+func TestMake_AnAnswerDuringTheShutdownCounts(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	t.Cleanup(receiver.Close)
+	r := newRole()
+	r.sender = plainSender(t)
+	a := someAttempt(1, time.Now())
+	a.receiver.URL = receiver.URL
+
+	r.make(shutDown{t.Context()}, a, time.Now(), always)
+
+	if a.ending != Retry || a.answer.status != http.StatusInternalServerError {
+		t.Errorf("%d: %+v", a.ending, a.answer)
+	}
+}
+
 // webhooks are of a role without a ledger that has written just now.
 func webhooks(r *Role) (w *Webhooks, results chan *Sent) {
 	results = make(chan *Sent, 10)
