@@ -1,8 +1,9 @@
 package deliver
 
 import (
+	"context"
+	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"io"
 	"maps"
@@ -49,32 +50,45 @@ func TestBucket_SendsALargeFileInParts(t *testing.T) {
 	}
 }
 
-// The server compares a file that is sent in one request with the digest in this header.
-func TestBucket_GivesTheServerEachFilesDigest(t *testing.T) {
+// The server compares a file, or a part of it, with the digest in a header.
+func TestBucket_GivesTheServerTheDigestOfWhatItSends(t *testing.T) {
 	t.Parallel()
-	s := fakeS3(t)
-	var mu sync.Mutex
-	given := map[string]string{}
-	note := func(r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Method == http.MethodPut {
-			given[path.Base(r.URL.Path)] = r.Header.Get("X-Amz-Checksum-Sha256")
+	digest := func(content string) string {
+		sum := sha256.Sum256([]byte(content))
+		return base64.StdEncoding.EncodeToString(sum[:])
+	}
+	part := strings.Repeat("0123456789abcde\n", 1<<16) // of the larger file, which has four and a line
+	inParts := map[string]string{
+		"orders.csv": digest("id;sum\n1;2\n"), "empty.csv": digest(""), "manifest.json": digest(manifest),
+		large + " 1": digest(part), large + " 2": digest(part), large + " 3": digest(part), large + " 4": digest(part),
+		large + " 5": digest("0123456789abcde\n"),
+	}
+	whole := map[string]string{
+		"orders.csv": digest("id;sum\n1;2\n"), "empty.csv": digest(""), "manifest.json": digest(manifest),
+		large: digest(strings.Repeat(part, 4) + "0123456789abcde\n"),
+	}
+	for _, c := range []struct {
+		server *s3Server
+		want   map[string]string
+	}{{fakeS3(t), whole}, {fakeS3InParts(t), inParts}} {
+		var mu sync.Mutex
+		given := map[string]string{}
+		note := func(r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Method == http.MethodPut {
+				name := strings.TrimSpace(path.Base(r.URL.Path) + " " + r.URL.Query().Get("partNumber"))
+				given[name] = r.Header.Get("X-Amz-Checksum-Sha256")
+			}
 		}
-	}
-	s.before.Store(&note)
+		c.server.before.Store(&note)
 
-	_, err := deliverTo(t.Context(), s.open(t), theSet())
+		_, err := deliverTo(t.Context(), c.server.open(t), theSet())
 
-	must(t, err)
-	want := map[string]string{}
-	for _, f := range theSet() {
-		sum, err := hex.DecodeString(f.SHA256)
 		must(t, err)
-		want[f.Name] = base64.StdEncoding.EncodeToString(sum)
-	}
-	if !maps.Equal(given, want) {
-		t.Errorf("the digests are %v, want %v", given, want)
+		if !maps.Equal(given, c.want) {
+			t.Errorf("the digests are %v, want %v", given, c.want)
+		}
 	}
 }
 
@@ -119,6 +133,14 @@ func TestBucket_EndsAnUploadThatFails(t *testing.T) {
 		if err == nil || len(s.unfinished(t)) > 0 || len(s.files()) != 1 {
 			t.Errorf("%s %d: %v; unfinished are %q", request, nth, err, s.unfinished(t))
 		}
+	}
+
+	s := fakeS3InParts(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.onRequest("PUT partNumber", 3, func(*http.Request) { cancel() })
+	_, err := deliverTo(ctx, s.open(t), theSet())
+	if !errors.Is(err, context.Canceled) || len(s.unfinished(t)) > 0 {
+		t.Errorf("the program ends: %v; unfinished are %q", err, s.unfinished(t))
 	}
 }
 
