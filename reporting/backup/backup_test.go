@@ -159,6 +159,10 @@ func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
 		t.Errorf("a backup that does not say whose it is: %v", err)
 	}
+	m.Ledger, m.Tables = s.Ledger.ID(), nil
+	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); err == nil || !strings.Contains(err.Error(), "without ClickHouse") {
+		t.Errorf("a backup that has nothing of ClickHouse: %v", err)
+	}
 
 	s.Want("nothing of it", "count() FROM "+s.Database+".orders", "0")
 }
