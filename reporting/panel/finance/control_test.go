@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,33 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	}
 	if shown := testenv.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
+	}
+}
+
+// What was created is compared with the order ledger, everything else with what ended in the period; rows are compared
+// with nothing.
+func TestControlView_ComparesEachFigureWithTheRightLine(t *testing.T) {
+	t.Parallel()
+	line := func(rows, created, delivered int64) []reports.Cell {
+		cells := make([]reports.Cell, len(control.Columns))
+		for key, n := range map[string]int64{"rows": rows, "created": created, "delivered": delivered} {
+			cells[control.Column(key)] = reports.Cell{Number: n, Given: true}
+		}
+		return cells
+	}
+	ended := line(0, 0, 30)
+	ended[control.Column("created")] = reports.Cell{} // it has none
+	named := map[string][]reports.Cell{"order-ledger": line(1, 20, 29), "ended-in-period": ended, "fleet-statement": line(3, 21, 31)}
+
+	c := &controlView{}
+	c.compare("fleet-statement", named)
+
+	want := []difference{
+		{Line: "Fleet statement", Figure: "Created", Is: "21", Compared: "Order ledger", ShouldBe: "20"},
+		{Line: "Fleet statement", Figure: "Delivered", Is: "31", Compared: "Ended in the period", ShouldBe: "30"},
+	}
+	if !slices.Equal(c.Differences, want) {
+		t.Errorf("%+v, want %+v", c.Differences, want)
 	}
 }
 
