@@ -46,11 +46,3 @@ func TestCorrect_BelievesNoBatchButThoseOfTheLogThatWasRead(t *testing.T) {
 		t.Errorf("differing are %+v, unbooked are %+v", differing, late)
 	}
 }
-
-// Books in which nothing was decided have no seal.
-func TestVerified_OfEmptyBooks(t *testing.T) {
-	t.Parallel()
-	if got := newEnv(t).verify().String(); got != "nothing is decided yet" {
-		t.Errorf("%q", got)
-	}
-}

@@ -1,6 +1,7 @@
 package closing
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -101,4 +102,11 @@ func TestChecklist_ComparesLateDeliveries(t *testing.T) {
 
 	e.storeLate(&o, at.Add(time.Minute))
 	says("and that is", false)
+
+	// So many that somebody has made them up are not compared, and no day counts.
+	e.ClickHouse.Exec(t, fmt.Sprintf(`INSERT INTO %s.late_deliveries (account_id, business_day, order_id, reported_at)
+SELECT '%s', '2025-10-11', '%s', toDateTime64('2025-10-12 00:00:00', 3, 'Etc/GMT-3') + number FROM numbers(100001)`, e.Database, o.Account, o.ID))
+	if detail := e.uncompared(october); !strings.Contains(detail+" ", "with differences: 1 2 3 ") || !strings.Contains(detail, " 30 31") {
+		t.Errorf("with 100,001 late deliveries: %q", detail)
+	}
 }

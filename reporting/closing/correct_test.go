@@ -1,6 +1,8 @@
 package closing
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +63,21 @@ func TestBook_RefusesBesideRowsThatWereChanged(t *testing.T) {
 	e.close(october)
 	o.Collection.Minor++
 	e.store(o)
+
+	// What changes between the look and the booking is looked at again first.
+	l := e.log()
+	c := newCorrector(e.books)
+	c.isNamed = true
+	found, err := c.find(t.Context(), l, archive.MonthPart(october.Time, time.Time{}))
+	testenv.Must(t, err)
+	o.Collection.Minor++
+	e.store(o)
+	err = c.bookFound(t.Context(), l, found)
+	if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "has changed while it was corrected") {
+		t.Errorf("an order that changed meanwhile: %v", err)
+	}
+	e.Want("rows that stay of it", "count() FROM "+e.Database+".closed_orders", "1")
+
 	e.correct(1, 0, o.ID)
 	e.ClickHouse.Exec(t, "ALTER TABLE "+e.Database+".closed_orders DELETE WHERE sign = -1 SETTINGS mutations_sync = 2")
 	e.correct(0, 1, o.ID)
@@ -104,6 +121,12 @@ func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
 	e.correct(0, 0)
 	late(time.Hour + time.Millisecond)
 	late(2 * time.Hour)
+	v := &Verified{}
+	testenv.Must(t, e.books.pending(t.Context(), e.log(), v, func(string) {}))
+	want := "order " + o.ID.String() + " of 2025-10-01: a late delivery"
+	if !slices.Equal(v.Pending, []string{want, want}) {
+		t.Errorf("`month verify` names %q, want twice %s", v.Pending, want)
+	}
 	e.correct(2, 0)
 	e.correct(0, 0)
 	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
@@ -234,20 +257,4 @@ func TestVerify_SaysWhatAnOrderWasAndIs(t *testing.T) {
 
 	falsify("order_amount = 100.5, payment_type = 'Cash', external_order_id = 'X'")
 	says("booked as (Delivered, Cash, amount 100.50, to collect 100.50), now with other details")
-}
-
-// A clock that was ahead hides nothing that is stored later.
-func TestCorrectChanged_AfterAClockThatWasAhead(t *testing.T) {
-	t.Parallel()
-	e, october := newEnv(t), month("2025-10")
-	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
-	e.store(o)
-	e.close(october)
-	testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = time.Now().AddDate(1, 0, 0) }))
-	o.Collection.Minor++
-	e.store(o)
-
-	if found := e.correctChanged(); len(found.Waiting) != 1 {
-		t.Errorf("%+v", found)
-	}
 }

@@ -72,6 +72,17 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	if _, waiting := e.unbooked(); len(whole.Waiting) != 1 || whole.Waiting[0].Order != removed.ID || len(waiting) != 1 {
 		t.Errorf("the whole month: %+v, left %+v", whole, waiting)
 	}
+
+	// A clock that was ahead hides nothing that is stored later.
+	testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) {
+		r.ComparedUntil = time.Now().AddDate(1, 0, 0)
+		r.Waiting = nil
+	}))
+	changed.Collection.Minor++
+	e.store(changed)
+	if found := e.correctChanged(); len(found.Waiting) != 2 { // with the one that was removed
+		t.Errorf("after a clock that was ahead: %+v", found)
+	}
 }
 
 // What changes while a month is being closed is compared with what was frozen.

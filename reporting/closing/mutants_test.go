@@ -153,6 +153,7 @@ func TestBooks_WhatWasFalsifiedOrLostIsFound(t *testing.T) {
 	if testserver.Long { // each of 52 columns
 		t.Run("no column can be changed", f.verifyCoversEveryColumn)
 	}
+	t.Run("reports are those that were sealed", f.verifyComparesReports)
 	t.Run("Read completes the log", f.readCompletes)
 	t.Run("nothing is decided or reported beside foreign rows", f.foreignRowsStopEverything)
 	t.Run("two people set foreign rows aside", f.twoPeopleSetRowsAside)
@@ -442,6 +443,39 @@ func (f *falsified) verifyCoversEveryColumn(t *testing.T) {
 	}
 }
 
+// The reports of a closed month are calculated again, and each line, figure and digest is compared with what was sealed.
+func (f *falsified) verifyComparesReports(t *testing.T) {
+	f.T = t
+	closing := f.log().Entries[1]
+	line := func(name string) *reports.StoredLine {
+		i := slices.IndexFunc(closing.Control, func(l reports.StoredLine) bool { return l.Line == name })
+		return &closing.Control[i]
+	}
+	verify := func() string {
+		v := &Verified{}
+		testenv.Must(t, f.books.verifyReports(t.Context(), v, &closing))
+		return strings.Join(v.Findings, "\n")
+	}
+
+	line("order-ledger").Figures["created"]++
+	line("expected-collections").SHA256 = "another"
+	delete(line("fleet-statement").Figures, "created") // an older program did not store it
+	last := len(closing.Control) - 1
+	closing.Control = closing.Control[:last]
+	findings := verify()
+	if strings.Count(findings, "\n") != 2 {
+		t.Errorf("three findings are wanted:\n%s", findings)
+	}
+	wantContains(t, "findings", findings, "2025-10: the sums of order-ledger are not", "2025-10: the report expected-collections is not", "2025-10: exceptions was not sealed")
+
+	line("order-ledger").Figures["created"]--
+	line("expected-collections").SHA256 = f.log().Entries[1].Control[4].SHA256
+	closing.Control = append(closing.Control, f.log().Entries[1].Control[last], reports.StoredLine{Line: "profits"})
+	if findings := verify(); findings != "2025-10: profits was sealed and is not calculated any more" {
+		t.Errorf("a line that is gone:\n%s", findings)
+	}
+}
+
 // What a crash or a restored Redis leaves is completed.
 func (f *falsified) readCompletes(t *testing.T) {
 	older := func(number int) func() {
@@ -522,6 +556,7 @@ func (f *falsified) twoPeopleSetRowsAside(t *testing.T) {
 	f.insert(journal.Entry{Text: "nonsense"})
 	refused("no note", settle(KindDispute, "ayse", ""), "a note")
 	testenv.Must(t, settle(KindDispute, "ayse", "written by nobody here"))
+	refused("the same rows again", settle(KindDispute, "ece", "written by nobody here"), "ayse disputes these rows already")
 	refused("the same person", settle(KindSetAside, "ayse", ""), "somebody else")
 	f.insert(journal.Entry{Text: "more nonsense"})
 	refused("a further row", settle(KindSetAside, "ece", ""), "further rows")

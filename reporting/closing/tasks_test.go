@@ -25,10 +25,22 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 	t.Parallel()
 	e, october := newEnv(t), month("2025-10")
 	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
-	e.clock = october.Next().Add(Grace + time.Hour)
-
 	tasks := e.tasksOf(e.books)
-	task, err := tasks.Start(t.Context(), somebody, Decision{Kind: KindHold, Month: october, By: "ayse", Note: "seen"})
+	hold := Decision{Kind: KindHold, Month: october, By: "ayse", Note: "seen"}
+
+	e.clock = october.Next().Time
+	task, err := tasks.Start(t.Context(), somebody, hold)
+	if !errors.Is(err, ErrRefused) || !task.HasEnded() || task.Refusal == "" {
+		t.Errorf("a hold that is refused: %+v, %v", task, err)
+	}
+	last, err := e.books.LastTask(t.Context())
+	testenv.Must(t, err)
+	if last.Refusal != task.Refusal {
+		t.Errorf("why is not noted: %+v", last)
+	}
+
+	e.clock = october.Next().Add(Grace + time.Hour)
+	task, err = tasks.Start(t.Context(), somebody, hold)
 	testenv.Must(t, err)
 	if !task.HasEnded() || task.Sequence != 1 || task.Seal == "" {
 		t.Errorf("a hold: %+v", task)
@@ -107,24 +119,6 @@ func TestTasks_APausedProcessOverwritesNoLaterTask(t *testing.T) {
 	testenv.Must(t, err)
 	if noted != later {
 		t.Errorf("noted is %s", noted)
-	}
-}
-
-func TestTasks_SayWhyNothingWasDone(t *testing.T) {
-	t.Parallel()
-	e, october := newEnv(t), month("2025-10")
-	e.clock = october.Next().Time
-	tasks := e.tasksOf(e.books)
-
-	task, err := tasks.Start(t.Context(), somebody, Decision{Kind: KindHold, Month: october, By: "ayse", Note: "seen"})
-
-	if !errors.Is(err, ErrRefused) || !task.HasEnded() || task.Refusal == "" {
-		t.Errorf("%+v, %v", task, err)
-	}
-	last, err := e.books.LastTask(t.Context())
-	testenv.Must(t, err)
-	if last.Refusal != task.Refusal {
-		t.Errorf("%+v", last)
 	}
 }
 

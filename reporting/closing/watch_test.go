@@ -76,6 +76,9 @@ func TestMonthsToVerify_AreThoseOfTheLog(t *testing.T) {
 	if len(months) > 0 {
 		t.Errorf("without a closed month: %v", months)
 	}
+	if got := e.verify().String(); got != "nothing is decided yet" {
+		t.Errorf("of books in which nothing was decided: %q", got)
+	}
 
 	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
 	e.close(october)
@@ -88,14 +91,15 @@ func TestMonthsToVerify_AreThoseOfTheLog(t *testing.T) {
 	}
 }
 
-// The books cannot stand still in silence.
-func TestWatch_ShowsWhetherTheBooksAreReadable(t *testing.T) {
+// The books cannot stand still in silence, and what the last night found is shown by whichever process, from its start on.
+func TestWatch_ShowsTheBooksAndWhatTheLastNightFound(t *testing.T) {
 	t.Parallel()
 	e, october := newEnv(t), month("2025-10")
-	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
+	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 25000)
+	e.store(o)
 	e.close(october)
 
-	shows := func(what string, readable float64) {
+	shows := func(what, name string, value float64) {
 		t.Helper()
 		reg := prometheus.NewRegistry()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -104,39 +108,26 @@ func TestWatch_ShowsWhetherTheBooksAreReadable(t *testing.T) {
 			defer close(watched)
 			e.books.Watch(ctx, reg)
 		}()
-		e.Await(what, func() bool { return gauge(t, reg, "reporting_books_readable") == readable })
+		e.Await(what, func() bool { return gauge(t, reg, name) == value })
 		cancel()
 		<-watched
 	}
-	shows("as they are", 1)
+	const readable = "reporting_books_readable"
+	shows("as they are", readable, 1)
 
-	foreign := journal.Entry{Text: "nonsense"}
-	testenv.Must(t, e.Archive.InsertEntry(t.Context(), &foreign))
-	shows("with a foreign row", 0)
-	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".journal WHERE text = 'nonsense' SETTINGS lightweight_deletes_sync = 2")
-
-	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".journal WHERE sequence = 1 SETTINGS lightweight_deletes_sync = 2")
-	shows("without an entry", 0)
-}
-
-// What the last night found is shown by whichever process, from its start on.
-func TestWatch_ShowsWhatTheLastNightFound(t *testing.T) {
-	t.Parallel()
-	e, october := newEnv(t), month("2025-10")
-	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 25000)
-	e.store(o)
-	e.close(october)
 	o.Collection.Minor++
 	e.store(o)
 	NewNightly(e.books, nil, prometheus.NewRegistry())(t.Context())
+	shows("when the night ended", "reporting_closings_last_completed_timestamp_seconds", float64(e.clock.Unix()))
+	shows("what waits for a person", "reporting_closed_orders_unexplained", 1)
 
-	reg := prometheus.NewRegistry()
-	go e.books.Watch(t.Context(), reg)
+	foreign := journal.Entry{Text: "nonsense"}
+	testenv.Must(t, e.Archive.InsertEntry(t.Context(), &foreign))
+	shows("with a foreign row", readable, 0)
+	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".journal WHERE text = 'nonsense' SETTINGS lightweight_deletes_sync = 2")
 
-	e.Await("when the night ended", func() bool {
-		return gauge(t, reg, "reporting_closings_last_completed_timestamp_seconds") == float64(e.clock.Unix())
-	})
-	e.Await("what waits for a person", func() bool { return gauge(t, reg, "reporting_closed_orders_unexplained") == 1 })
+	e.ClickHouse.Exec(t, "DELETE FROM "+e.Database+".journal WHERE sequence = 1 SETTINGS lightweight_deletes_sync = 2")
+	shows("without an entry", readable, 0)
 }
 
 // gauge is the value of a gauge; -1 while it is not there.

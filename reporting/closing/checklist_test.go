@@ -1,0 +1,301 @@
+package closing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
+	"vendorapi/reporting/archive"
+	"vendorapi/reporting/journal"
+	"vendorapi/reporting/reconcile"
+)
+
+// compareAll notes a clean look at each day of a month, as it is now.
+func (e *env) compareAll(m Month) {
+	e.T.Helper()
+	stored, err := e.Archive.DigestRows(e.T.Context(), m.Time, m.LastDay())
+	testenv.Must(e.T, err)
+	digests := map[string]archive.Digest{}
+	for _, day := range stored {
+		digests[day.Day] = day.Orders
+	}
+	for day := m.Time; !day.After(m.LastDay()); day = day.AddDate(0, 0, 1) {
+		e.noteLook(day, reconcile.Comparison{Clean: &reconcile.Look{At: m.Next().Time, Digest: digests[day.Format(time.DateOnly)]}})
+	}
+}
+
+// noteLook replaces what is noted of a day's comparisons.
+func (e *env) noteLook(day time.Time, c reconcile.Comparison) {
+	e.T.Helper()
+	name := day.Format(time.DateOnly)
+	before, err := e.Ledger.Books.Comparisons(e.T.Context(), []string{name})
+	testenv.Must(e.T, err)
+	text, err := json.Marshal(c)
+	testenv.Must(e.T, err)
+	testenv.Must(e.T, e.Ledger.Books.SetComparison(e.T.Context(), name, before[0], string(text)))
+}
+
+// Each line of the checklist by itself: what breaks it, and whether a note is enough to hold the month all the same.
+func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
+	t.Parallel()
+	e, october := newEnv(t), month("2025-10")
+	over := october.Next().Add(48 * time.Hour)
+	at := october.AddDate(0, 0, 20).Add(12 * time.Hour)
+	e.store(e.order(at, delivery.Delivered, 100))
+
+	// An order that breaks a line ends like any other, and is compared, before the next line is broken.
+	var breaking archive.Order
+	add := func(change func(o *archive.Order)) {
+		breaking = e.order(at, delivery.Delivered, 100)
+		whole := breaking
+		change(&breaking)
+		e.store(breaking)
+		e.compareAll(october)
+		breaking = whole
+		breaking.Version = 1<<32 | 8
+	}
+	mend := func() { e.store(breaking) }
+	e.Vendor.Order("", at) // waits for the exporter
+	unexported, err := e.Ledger.Streams.Lag(t.Context(), ledger.RoleExport)
+	testenv.Must(t, err)
+	e.compareAll(october)
+
+	for _, c := range []struct {
+		what   string
+		change func()
+		mend   func()
+		broken string // the key of a line; empty: none is
+		note   bool   // is enough
+	}{
+		{
+			what:   "an entry that has waited for the exporter for less than a minute",
+			change: func() { e.clock = unexported.Oldest.Add(59 * time.Second) },
+		},
+		{
+			what:   "an entry that has waited for the exporter for a minute",
+			change: func() { e.clock = unexported.Oldest.Add(time.Minute) },
+			mend:   func() { e.Consume(ledger.RoleExport) },
+			broken: "exported",
+		},
+		{what: "nothing"},
+		{
+			what:   "a second before 48 hours have passed",
+			change: func() { e.clock = over.Add(-time.Second) },
+			broken: "over",
+		},
+		{
+			what: "an order that searches",
+			change: func() {
+				add(func(o *archive.Order) {
+					o.Status, o.EndedAt, o.DeliveredAt = delivery.Searching, time.Time{}, time.Time{}
+				})
+			},
+			mend:   mend,
+			broken: "ended",
+		},
+		{
+			what: "an order that is on its way",
+			change: func() {
+				add(func(o *archive.Order) {
+					o.Status, o.EndedAt, o.DeliveredAt = delivery.Delivering, time.Time{}, time.Time{}
+				})
+			},
+			mend:   mend,
+			broken: "ended",
+		},
+		{
+			what:   "an order that ended before its month began",
+			change: func() { add(func(o *archive.Order) { o.EndedAt = o.EndedAt.AddDate(0, 0, -40) }) },
+			mend:   mend,
+			broken: "balanced",
+		},
+		{
+			what:   "cash without an amount to collect",
+			change: func() { add(func(o *archive.Order) { o.Collection = delivery.Money{} }) },
+			mend:   mend,
+			broken: "exceptions", note: true,
+		},
+		{
+			what:   "a day that was never compared",
+			change: func() { e.noteLook(october.AddDate(0, 0, 30), reconcile.Comparison{}) },
+			broken: "compared", note: true,
+		},
+		{
+			what: "a day with an open difference beside a clean look",
+			change: func() {
+				e.noteLook(october.Time, reconcile.Comparison{Clean: &reconcile.Look{}, Open: &reconcile.Look{Differences: 1}})
+			},
+			broken: "compared", note: true,
+		},
+		{
+			what: "a day whose orders are not those that were compared",
+			change: func() {
+				e.noteLook(october.AddDate(0, 0, 20), reconcile.Comparison{Clean: &reconcile.Look{Digest: archive.Digest{Rows: 1, SHA256: "x"}}})
+			},
+			broken: "compared", note: true,
+		},
+		{
+			what: "a dead letter",
+			change: func() {
+				e.Do("EVAL", testenv.PrefixesLua+"redis.call('XADD', prefixes()[1] .. 'z', '*', 'stream', 'x', 'entry', '1-1')", 0)
+			},
+			mend:   func() { e.Do("EVAL", testenv.PrefixesLua+"redis.call('DEL', prefixes()[1] .. 'z')", 0) },
+			broken: "dead-letters", note: true,
+		},
+	} {
+		e.clock = over
+		if c.change != nil {
+			c.change()
+		}
+		list, err := e.books.Checklist(t.Context(), e.log(), october)
+		testenv.Must(t, err)
+
+		var broken []string
+		for _, line := range list {
+			if !line.OK {
+				broken = append(broken, line.Key)
+			}
+		}
+		if got := strings.Join(broken, " "); got != c.broken {
+			t.Errorf("%s breaks %q, want %q: %+v", c.what, got, c.broken, list)
+		}
+		isAllowed := c.broken == ""
+		if without := allowsHold(list, ""); (without == nil) != isAllowed {
+			t.Errorf("%s, without a note: %v", c.what, without)
+		}
+		if with := allowsHold(list, "seen"); (with == nil) != (isAllowed || c.note) {
+			t.Errorf("%s, with a note: %v", c.what, with)
+		}
+
+		if c.mend != nil {
+			c.mend()
+		}
+		e.compareAll(october)
+	}
+
+	// What is refused is not held; and a month of which all is as it has to be needs no note.
+	e.clock = over.Add(-time.Second)
+	refused := decide(t.Context(), e.books, KindHold, october, "ayse", "seen")
+	if !errors.Is(refused, ErrRefused) || !strings.Contains(fmt.Sprint(refused), "not so: The month is over") {
+		t.Errorf("a second too early: %v", refused)
+	}
+	e.clock = over
+	testenv.Must(t, decide(t.Context(), e.books, KindHold, october, "ayse", ""))
+	held := e.log().Held
+	if held == nil || slices.ContainsFunc(held.Checklist, func(c Check) bool { return !c.OK }) {
+		t.Errorf("%+v", held)
+	}
+	e.closeLosesTheRace(october)
+}
+
+// The month before must be closed, and none twice; the first hold is of whatever month.
+func TestCheckPrevious_MonthsAreClosedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	october := month("2025-10")
+	november := october.Next()
+	closed := &Log{Last: &Entry{Manifest: Manifest{Month: october}}}
+	for _, c := range []struct {
+		what   string
+		log    *Log
+		months []Month
+		want   bool
+	}{
+		{"the first", &Log{}, []Month{october}, true},
+		{"the first, with the month before", &Log{}, []Month{october, november}, true},
+		{"the next one", closed, []Month{november}, true},
+		{"one that is closed", closed, []Month{october}, false},
+		{"one before it", closed, []Month{month("2025-09")}, false},
+		{"a month is left out", closed, []Month{november.Next()}, false},
+	} {
+		var held []HeldMonth
+		for _, m := range c.months {
+			held = append(held, HeldMonth{Month: m})
+		}
+		check := checkPrevious(c.log, held)
+		if check.OK != c.want || check.NeedsNote || check.Key != "previous" {
+			t.Errorf("%s: %+v", c.what, check)
+		}
+	}
+}
+
+// The documents name these.
+func TestPromises_Figures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		document   string
+		have, want time.Duration
+	}{
+		{"CLOSING, how a month is closed: from 48 hours after its end", Grace, 48 * time.Hour},
+		{"CLOSING, how a month is closed: everything exported, but for the last minute", exportedWithin, time.Minute},
+		{"CLOSING, what a correction looks like: within ten days of creation", confirmedWithin, 240 * time.Hour},
+		{"OPERATIONS, deliveries are looked at every minute", lookInterval, time.Minute},
+		{"OPERATIONS, what will not pass by itself is tried again after an hour", permanentPause, time.Hour},
+		{"a clock may go back by an hour", clockTolerance, time.Hour},
+	} {
+		if c.have != c.want {
+			t.Errorf("%s: %s, want %s", c.document, c.have, c.want)
+		}
+	}
+	for _, c := range []struct {
+		document   string
+		have, want int
+	}{
+		{"CLOSING, how it arrives: missed days come later, at most 396", mostDays, 396},
+		{"a new closing does not wait for a year of days", setsAtOnce, 20},
+		{"a target that is away is not asked for each of its sets", failuresAtOnce, 3},
+		{"a look begins so many folders of one day", foldersAtOnce, 9},
+		{"journal.MaxText: at most 500 corrections in an entry", ordersAtOnce, 500},
+		{"journal.MaxText: at most 100 foreign rows are named", journal.MaxNamed, 100},
+		{"journal.MaxText", journal.MaxText, 524_288},
+		{"late deliveries that are compared", archive.MaxLate, 100_000},
+	} {
+		if c.have != c.want {
+			t.Errorf("%s: %d, want %d", c.document, c.have, c.want)
+		}
+	}
+}
+
+// Reports of a day are due at the local time that deliver.daily names, after the day's end.
+func TestParseDaily_HasHoursAndMinutes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"07:00": 7 * time.Hour, "07:30": 450 * time.Minute, "00:00": 0, "23:59": 1439 * time.Minute} {
+		if got := parseDaily(text); got == nil || *got != want {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+	}
+	if got := parseDaily(""); got != nil {
+		t.Errorf("without a time: %s", *got)
+	}
+}
+
+// Somebody releases a month while another person closes it, or the closing cannot be signed any more: nothing was
+// decided, and no row of it stays. The month must be held.
+func (e *env) closeLosesTheRace(m Month) {
+	e.T.Helper()
+	lose := func(what string, meanwhile func(), want error) {
+		e.T.Helper()
+		e.books.step = func(step string) {
+			if step == "added up" {
+				meanwhile()
+			}
+		}
+		err := decide(e.T.Context(), e.books, KindClose, m, "ece", "")
+		e.books.step = func(string) {}
+		if !errors.Is(err, want) {
+			e.T.Errorf("%s: %v", what, err)
+		}
+		e.Want(what+": rows, sums", "(SELECT count() FROM "+e.Database+".closed_orders), (SELECT count() FROM "+e.Database+".closed_days)", "0\t0")
+	}
+	keys := e.books.keys
+	lose("the keys are gone", func() { e.books.keys = journal.Keys{} }, errNotSigned)
+	e.books.keys = keys
+	other := e.newBooks()
+	lose("it was released", func() { testenv.Must(e.T, decide(e.T.Context(), other, KindRelease, m, "ayse", "")) }, ErrChanged)
+}
