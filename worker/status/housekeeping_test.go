@@ -68,11 +68,16 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 
 	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
 	const rounds = 4
+	var accountsTrimmed []time.Time
 	for range rounds {
 		testenv.Must(t, h.look(t.Context()))
+		accountsTrimmed = append(accountsTrimmed, h.accountsTrimmed)
 		h.memoryRead, h.roundBegan = h.memoryRead.Add(-memoryInterval), h.roundBegan.Add(-memoryInterval)
 	}
 
+	if first := accountsTrimmed[0]; first.IsZero() || !accountsTrimmed[rounds-1].Equal(first) {
+		t.Errorf("accounts' streams are trimmed at %v, want once", accountsTrimmed)
+	}
 	text := log.String()
 	stored, err := e.Ledger.Lifecycle.Kept(t.Context(), []int{ended.ID.Partition()})
 	testenv.Must(t, err)
@@ -89,6 +94,28 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	kept := []float64{testenv.Value(t, m.kept.WithLabelValues(keptLive)), testenv.Value(t, m.kept.WithLabelValues(keptEnded)), testenv.Value(t, m.nextPast)}
 	if kept[0] != 1 || kept[1] != 1 || kept[2] != float64(next.Unix()) {
 		t.Errorf("live, ended and the time of the next are %v, want 1, 1, %d", kept, next.Unix())
+	}
+}
+
+// Partitions have orders that ended in one hour after the other; what ended in an hour counts from its end.
+func TestCountKept_NamesTheFirstOfAllPartitions(t *testing.T) {
+	e := newEnv(t)
+	const listOneLua = testenv.PrefixesLua + `
+for i, prefix in ipairs(prefixes()) do
+  local hour = ARGV[1] + i
+  redis.call('RPUSH', prefix .. 'R' .. hour, string.format('%014d', i))
+  redis.call('ZADD', prefix .. 'H', hour, hour)
+end
+return 1`
+	const hour = 400_000
+	e.Do("EVAL", listOneLua, 0, hour)
+	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
+
+	sum, next, err := h.countKept(t.Context(), allPartitions())
+
+	testenv.Must(t, err)
+	if first := time.Unix((hour+2)*3600, 0); !sum.FirstEnded.Equal(first) || !next.Equal(first.Add(e.role.settings.Retention)) {
+		t.Errorf("the first ended %s and is past its retention %s, want %s", sum.FirstEnded, next, first)
 	}
 }
 

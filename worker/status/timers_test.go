@@ -265,9 +265,11 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	if got := stored().State; got != delivery.Active {
 		t.Fatalf("closed before its day was over: %s", got)
 	}
-	events := e.Stats().Events
+	events, before := e.Stats().Events, stored()
 	e.closeStores(midnight)
 	e.closeStores(midnight)
+	// Another worker has read it before, and writes it later.
+	testenv.Must(t, e.role.closeStore(t.Context(), before, midnight))
 	if s := stored(); s.State != delivery.Deactivated || !s.ClosingDate.IsZero() {
 		t.Errorf("%+v", s)
 	}
@@ -291,6 +293,39 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	}))
 	if len(notices) != 1 || notices[0].Type != delivery.StoreDeactivated || string(notices[0].Data) != `{"externalStoreId":"branch-1","reason":"MigratedToHizliyo"}` {
 		t.Errorf("%+v", notices)
+	}
+}
+
+func TestTimers_AFailingStoreKeepsNoOtherOpen(t *testing.T) {
+	e := newEnv(t)
+	now := time.Now()
+	partition := e.vendor.Order("", now).ID.Partition()
+	other := e.Vendor()
+	for other.Order("", now).ID.Partition() != partition {
+		other = e.Vendor()
+	}
+	for day, v := range []*testenv.Vendor{e.vendor, other} { // the one that fails comes first
+		testenv.Must(t, delivery.MigrateStore(v.Store, now.AddDate(0, 0, day), now))
+		testenv.Must(t, e.Ledger.Stores.Write(t.Context(), v.Store))
+	}
+	const spoilLua = `local spoilt = 0
+for _, k in ipairs(redis.call('KEYS', '*}S*')) do
+  if string.sub(k, -18) == '}S' .. ARGV[1] then redis.call('SET', k, 'no set') spoilt = spoilt + 1 end
+end
+return spoilt`
+	if n := e.Do("EVAL", spoilLua, 0, e.vendor.Account[:]); n != int64(1) {
+		t.Fatalf("%v keys are spoilt, want that of the vendor's stores", n)
+	}
+
+	err := e.role.closeStores(t.Context(), partition, now.AddDate(0, 0, 3))
+
+	if err == nil {
+		t.Error("nobody learns that a store cannot be closed")
+	}
+	stored, err := e.Ledger.Stores.Get(t.Context(), other.Account, other.Store.ExternalID)
+	testenv.Must(t, err)
+	if stored.State != delivery.Deactivated {
+		t.Errorf("the other store is %s", stored.State)
 	}
 }
 
