@@ -163,6 +163,14 @@ func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); err == nil || !strings.Contains(err.Error(), "without ClickHouse") {
 		t.Errorf("a backup that has nothing of ClickHouse: %v", err)
 	}
+	for what, other := range map[string]*Manifest{
+		"other partitions":    {Environment: s.Ledger.Environment(), Partitions: s.Ledger.Partitions() + 1},
+		"another environment": {Environment: "production", Partitions: s.Ledger.Partitions()},
+	} {
+		if _, err := other.Finish(t.Context(), to, s.Ledger, nil, false, quiet); err == nil || !strings.Contains(err.Error(), "the settings say") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 
 	s.Want("nothing of it", "count() FROM "+s.Database+".orders", "0")
 }
