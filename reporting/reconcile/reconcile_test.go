@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -295,6 +296,16 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+
+	// A row that agrees with its events, and in which reports do not agree with each other.
+	move := "ALTER TABLE orders UPDATE ended_at = ended_at %s INTERVAL 40 DAY WHERE order_id = '%s'"
+	s.spoil(fmt.Sprintf(move, "+", ids[statements[0]]))
+	_, totals := s.compare(Scope{From: s.today, To: s.today})
+	if want := "expected-collections does not balance with the orders that ended on the day"; !slices.Contains(totals, want) {
+		t.Errorf("%q, want %q", totals, want)
+	}
+	s.spoil(fmt.Sprintf(move, "-", ids[statements[0]]))
+
 	for statement, id := range ids {
 		s.spoil(fmt.Sprintf(statement, id))
 	}
