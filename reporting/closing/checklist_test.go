@@ -275,8 +275,8 @@ func TestParseDaily_HasHoursAndMinutes(t *testing.T) {
 	}
 }
 
-// Somebody releases a month while another person closes it, or the closing cannot be signed any more: nothing was
-// decided, and no row of it stays. The month must be held.
+// A closing is refused, or somebody releases the month meanwhile, or it cannot be signed any more: nothing was decided,
+// and no row of it stays. The month must be held, with every day compared.
 func (e *env) closeLosesTheRace(m Month) {
 	e.T.Helper()
 	lose := func(what string, meanwhile func(), want error) {
@@ -293,6 +293,14 @@ func (e *env) closeLosesTheRace(m Month) {
 		}
 		e.Want(what+": rows, sums", "(SELECT count() FROM "+e.Database+".closed_orders), (SELECT count() FROM "+e.Database+".closed_days)", "0\t0")
 	}
+	_, err := e.books.Decide(e.T.Context(), Decision{Kind: KindClose, Month: m, By: "ece", Held: "the seal of another hold"}, func(string) {})
+	if !errors.Is(err, ErrChanged) {
+		e.T.Errorf("another hold than was seen: %v", err)
+	}
+	e.noteLook(m.Time, reconcile.Comparison{Clean: &reconcile.Look{}, Open: &reconcile.Look{Differences: 1}})
+	lose("a day does not count as compared any more", func() {}, ErrRefused)
+	e.compareAll(m)
+
 	keys := e.books.keys
 	lose("the keys are gone", func() { e.books.keys = journal.Keys{} }, errNotSigned)
 	e.books.keys = keys

@@ -41,6 +41,9 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	changed.Collection.Minor++
 	e.store(changed)
 	e.reportLate(&failed, failed.EndedAt.Add(time.Hour))
+	now, err := e.Archive.Now(t.Context())
+	testenv.Must(t, err)
+	testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = now })) // what is stored is seen minutes later at most
 	if explained, waiting := e.unbooked(); explained != 1 || len(waiting) != 1 {
 		t.Errorf("%d are to be booked, and wait for a person: %+v", explained, waiting)
 	}

@@ -89,6 +89,13 @@ func TestMonthsToVerify_AreThoseOfTheLog(t *testing.T) {
 	if !slices.Equal(months, []Month{october}) {
 		t.Errorf("%v are verified, want October alone", months)
 	}
+
+	// A turn that was noted by a clock that was ahead is none.
+	now := time.Now()
+	tried := map[string]verification{"2025-10": {Tried: now.Add(time.Hour)}, "2025-11": {Tried: now.Add(-time.Hour)}}
+	if next := nextToVerify([]Month{october.Next(), october}, tried, now); next != october {
+		t.Errorf("%s is next, want October", next)
+	}
 }
 
 // The books cannot stand still in silence, and what the last night found is shown by whichever process, from its start on.
