@@ -77,15 +77,16 @@ func TestBookedReports_EqualTheSameCalculation(t *testing.T) {
 	closeUntil(t, closed, "2027-01-31")
 	whole, november := asked{from: "2026-10-29", to: "2028-03-05"}, asked{from: "2026-11-01", to: "2026-11-30", fleet: fleets[0].String()}
 	aYearsEnd, afterClosing := asked{from: "2026-12-31", to: "2027-01-01"}, asked{from: "2027-02-28", to: "2027-03-01"}
+	carriesIn := asked{from: "2026-11-20", to: "2027-01-01"} // orders of the weeks before
 
 	for _, c := range []struct {
 		archive   *archive.Archive
 		books     books
 		questions []asked
 	}{
-		{open, asBooked, []asked{whole, aYearsEnd, afterClosing}},
-		{closed, asBooked, []asked{whole, aYearsEnd, afterClosing}},
-		{closed, asKnown, []asked{november, aYearsEnd}},
+		{open, asBooked, []asked{whole, carriesIn, aYearsEnd}},
+		{closed, asBooked, []asked{whole, carriesIn, afterClosing}},
+		{closed, asKnown, []asked{november, carriesIn}},
 	} {
 		for _, q := range c.questions {
 			requireReports(t, c.archive, c.books, s, q)

@@ -62,3 +62,19 @@ func TestReports_AreTheSameInAnyNumberOfWindows(t *testing.T) {
 		}
 	}
 }
+
+// The documents name these.
+func TestPromises_Figures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		document   string
+		have, want int
+	}{
+		{"REPORTS: more than 3,000,000 rows are refused as XLSX", workbookRows, 3_000_000},
+		{"the specification: externalStoreId has at most 64 characters", maxStoreLength, 64},
+	} {
+		if c.have != c.want {
+			t.Errorf("%s: %d, want %d", c.document, c.have, c.want)
+		}
+	}
+}
