@@ -69,6 +69,8 @@ type Config struct {
 	// scripts, which read microseconds since 1970 from that key while it exists.
 	Now      func() time.Time
 	ClockKey string
+	// Hooks stand before every command of a single server, also those of Open; tests only.
+	Hooks []redis.Hook
 
 	edit func(file, text string) string // changes a Lua file's text; tests only
 }
@@ -486,7 +488,7 @@ func (l *core) connect(ctx context.Context, cfg *Config) error {
 	one.PoolSize, one.MaxRetries, one.DialerRetries = cfg.PoolSize, 1, 1
 	one.DialTimeout, one.ReadTimeout, one.WriteTimeout = 2*time.Second, 3*time.Second, 3*time.Second
 	one.DisableIdentity, one.MaintNotificationsConfig = true, noAnnouncements
-	client := redis.NewClient(one)
+	client := newClient(one, cfg)
 	info, err := client.Info(ctx, "cluster").Result()
 	if err != nil {
 		return errors.Join(failed("connecting to redis", err), client.Close())
@@ -497,11 +499,19 @@ func (l *core) connect(ctx context.Context, cfg *Config) error {
 	}
 	blocking := *one
 	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
-	readers := redis.NewClient(&blocking)
+	readers := newClient(&blocking, cfg)
 	confirmBy(cfg.Replicas)(client)
 	confirmBy(cfg.Replicas)(readers)
 	l.rdb, l.readers = client, readers
 	return nil
+}
+
+func newClient(o *redis.Options, cfg *Config) *redis.Client {
+	client := redis.NewClient(o)
+	for _, hook := range cfg.Hooks {
+		client.AddHook(hook)
+	}
+	return client
 }
 
 // blockingConnections is more than one for each partition and role.

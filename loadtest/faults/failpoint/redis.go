@@ -18,13 +18,14 @@ import (
 //go:embed c/shim.c
 var shimSource []byte
 
-// The control file: four numbers of 8 bytes and a text that ends with a zero.
+// The control file: five numbers of 8 bytes and a text that ends with a zero.
 const (
 	shiftAt   = 0
-	delayAt   = 8
-	boundedAt = 16
-	roomAt    = 24
-	pathAt    = 32
+	stoppedAt = 8
+	delayAt   = 16
+	boundedAt = 24
+	roomAt    = 32
+	pathAt    = 40
 	pathMax   = 255
 	shimSize  = pathAt + pathMax + 1
 )
@@ -60,6 +61,15 @@ func (s *Shim) Env() []string {
 
 // ShiftClock sets the programs' clocks d before the machine's, after it when negative, but for those that only measure.
 func (s *Shim) ShiftClock(d time.Duration) error { return s.set(shiftAt, d.Microseconds()) }
+
+// StopClock lets the programs' clocks stand still at a time after 1970, but for those that only measure. The zero time
+// lets them go again.
+func (s *Shim) StopClock(at time.Time) error {
+	if at.IsZero() {
+		return s.set(stoppedAt, 0)
+	}
+	return s.set(stoppedAt, at.UnixMicro())
+}
 
 // DelaySync makes every fsync and fdatasync take d longer; 0: no longer.
 func (s *Shim) DelaySync(d time.Duration) error { return s.set(delayAt, d.Microseconds()) }

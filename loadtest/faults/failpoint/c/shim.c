@@ -17,6 +17,7 @@
 
 struct control {
 	_Atomic int64_t shift;   // of the clock, microseconds
+	_Atomic int64_t stopped; // where the clock stands still, microseconds since 1970; 0: it runs
 	_Atomic int64_t delay;   // of fsync and fdatasync, microseconds
 	_Atomic int64_t bounded; // 1: room bounds the writes
 	_Atomic int64_t room;    // bytes that may still be written
@@ -35,11 +36,17 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 static int64_t shift(void) { return control ? atomic_load(&control->shift) : 0; }
+static int64_t stopped(void) { return control ? atomic_load(&control->stopped) : 0; }
 
 int clock_gettime(clockid_t id, struct timespec *t) {
 	long failed = syscall(SYS_clock_gettime, id, t);
 	if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
 		int64_t us = (int64_t)t->tv_sec * 1000000 + t->tv_nsec / 1000 + shift();
+		int64_t at = stopped();
+		if (at) {
+			us = at;
+			t->tv_nsec = 0;
+		}
 		t->tv_sec = us / 1000000;
 		t->tv_nsec = us % 1000000 * 1000 + t->tv_nsec % 1000;
 	}
