@@ -1,0 +1,4 @@
+package export
+
+// See package owner.
+const lagInterval = 300 * lagIntervalOriginal

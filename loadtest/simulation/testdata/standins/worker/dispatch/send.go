@@ -1,0 +1,60 @@
+package dispatch
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Received is what a simulated receiver answers. Status 0: the connection breaks.
+type Received struct {
+	Status     int
+	RetryAfter int // seconds; 0: it does not say
+	Took       time.Duration
+}
+
+// Receive stands for all receivers. It is called when a request arrives, and again with the answer's end.
+var Receive func(ctx context.Context, url string, header http.Header, body []byte) Received
+
+func (s *sender) send(ctx context.Context, url string, header http.Header, body []byte) answer {
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	r := Receive(ctx, url, header, body)
+	took := time.Since(started)
+	switch {
+	case ctx.Err() != nil:
+		return answer{class: classTimeout, detail: "no answer", took: took}
+	case r.Status == 0:
+		return answer{class: classConnect, detail: "connection reset", took: took}
+	}
+	retryAfter := ""
+	if r.RetryAfter > 0 {
+		retryAfter = strconv.Itoa(r.RetryAfter)
+	}
+	a := judged(r.Status, retryAfter)
+	a.took = took
+	return a
+}
+
+// A worker's loop wakes up to look for what is due. When nothing is due soon it sleeps for as long as the other
+// intervals of the simulation.
+func (w *Webhooks) Wake() time.Duration {
+	wait := w.WakeOriginal()
+	if wait < time.Second {
+		return wait
+	}
+	now := w.now().UnixMilli()
+	return time.Duration(min(w.scheduler.Wake(now)-now, slower*1000)) * time.Millisecond
+}
+
+// slower is by how much intervals are longer that pass while nothing happens: a day of them must not cost as many
+// steps as a day has seconds.
+const slower = 300
+
+const (
+	sendWithin     = slower * sendWithinOriginal
+	refreshEvery   = slower * refreshEveryOriginal
+	summarizeEvery = slower * summarizeEveryOriginal
+)

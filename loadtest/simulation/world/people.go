@@ -1,0 +1,85 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"vendorapi/internal/delivery"
+)
+
+// operator is who has the admin API's key.
+type operator struct{}
+
+func admin(method, path, body string) request {
+	return request{private: true, method: method, path: "/api/admin/v1" + path, body: body, bearer: adminKey}
+}
+
+// populate makes two fleets and three vendors: one whose receiver is healthy, one whose receiver fails, and one whose
+// settings change all the time.
+func (w *world) populate(ctx context.Context) {
+	random := w.chance("populate")
+	ask := func(r request, into any) {
+		a := w.askUntil("operator", random, r)
+		if !a.ok() {
+			w.breach("setup", r.path, "%s was answered %d %s", r.method, a.status, a.raw)
+		}
+		a.into(into)
+	}
+	for i := range 2 {
+		var made struct{ FleetID, ClientID, ClientSecret string }
+		name := fmt.Sprintf("fleet-%d", i+1)
+		ask(admin("POST", "/fleets", fleetBody(name)), &made)
+		f := &fleet{w: w, name: name, id: made.FleetID}
+		f.credentials = &credentials{w: w, private: true, login: "/api/fleet/v1/token", subject: name, clientID: made.ClientID, secret: made.ClientSecret}
+		w.fleets = append(w.fleets, f)
+	}
+	for i := range 3 {
+		var made struct{ AccountID, ClientID, ClientSecret string }
+		v := &vendor{w: w, name: fmt.Sprintf("vendor-%d", i+1), limits: delivery.DefaultLimits(), prone: i > 0, changes: i == 2}
+		body := map[string]any{"name": v.name}
+		if i == 1 {
+			v.limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 10, Seconds: 5}, Burst: delivery.Window{Count: 4, Seconds: 1}}
+			body["limits"] = map[string]any{"orders": map[string]any{"sustained": map[string]int{"count": 10, "seconds": 5}, "burst": map[string]int{"count": 4, "seconds": 1}}}
+		}
+		ask(admin("POST", "/accounts", jsonOf(body)), &made)
+		v.id = made.AccountID
+		v.credentials = &credentials{w: w, login: "/api/vendor/v1/token", subject: v.name, clientID: made.ClientID, secret: made.ClientSecret}
+		v.receiver = &receiver{account: v.id, random: w.chance("receiver of " + v.name)}
+		w.vendors = append(w.vendors, v)
+
+		as := func(method, path, body string) request {
+			return request{method: method, path: "/api/vendor/v1" + path, body: body, bearer: v.credentials.token(v.name, random)}
+		}
+		fleet := w.fleets[i%2]
+		ask(as("PUT", "/stores/s1", storeBody(fleet.id)), &struct{}{})
+		ask(request{private: true, method: "POST", path: "/api/fleet/v1/stores/" + v.id + "/s1/confirm", bearer: fleet.credentials.token(fleet.name, random)}, &struct{}{})
+		var registered struct{ Secret string }
+		ask(as("PUT", "/webhook", jsonOf(map[string]string{"url": v.receiverURL() + "1"})), &registered)
+		v.receiver.secrets = []*secret{{value: registered.Secret, issued: time.Now()}}
+	}
+}
+
+// act lets everybody act until the plan's end.
+func (w *world) act(ctx context.Context) {
+	var people sync.WaitGroup
+	for i, v := range w.vendors {
+		for n := range 2 {
+			who := fmt.Sprintf("%s/%d", v.name, n+1)
+			c := &client{vendor: v, number: 2*i + n, who: who, random: w.chance(who)}
+			people.Go(func() { c.act(ctx) })
+		}
+		if v.prone && w.plan.outages > 0 {
+			people.Go(func() { v.changeMoods(ctx) })
+		}
+	}
+	for _, f := range w.fleets {
+		for _, title := range []string{"Ali Veli", "Can Kaya"} {
+			who := f.name + "/" + title
+			c := &courier{fleet: f, who: who, title: title, random: w.chance(who)}
+			people.Go(func() { c.act(ctx) })
+		}
+	}
+	people.Wait()
+}
