@@ -37,6 +37,11 @@ func newOverlay(module string, folders ...string) (*overlay, error) {
 	if err := o.waitDurably("internal/ledger"); err != nil {
 		return nil, err
 	}
+	for _, path := range drawers {
+		if err := o.drawBySeed(path); err != nil {
+			return nil, err
+		}
+	}
 	for i, folder := range folders {
 		root := filepath.Join(module, folder)
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -73,6 +78,28 @@ func (o *overlay) waitDurably(path string) error {
 		}
 		text = regexp.MustCompile(`\bsync\.Mutex\b`).ReplaceAll(text, []byte("durableLock"))
 		o.texts[file] = append(text, "\nvar _ sync.Once\n"...)
+	}
+	return nil
+}
+
+// drawers are the packages that draw numbers which reach Redis, or times.
+var drawers = []string{"gateway", "internal/ledger", "worker/dispatch"}
+
+// drawBySeed replaces the source that nobody can seed.
+func (o *overlay) drawBySeed(path string) error {
+	files, err := filepath.Glob(filepath.Join(o.module, path, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := o.read(file)
+		if err != nil {
+			return err
+		}
+		const drawn = `"math/rand/v2"`
+		if !strings.HasSuffix(file, "_test.go") && strings.Contains(string(text), drawn) {
+			o.texts[file] = []byte(strings.Replace(string(text), drawn, `rand "vendorapi/loadtest/simulation/chance"`, 1))
+		}
 	}
 	return nil
 }

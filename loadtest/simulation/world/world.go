@@ -28,6 +28,7 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/loadtest/faults/validate"
+	"vendorapi/loadtest/simulation/chance"
 	"vendorapi/worker/dispatch"
 	"vendorapi/worker/status"
 )
@@ -90,6 +91,7 @@ type world struct {
 // result outside of the bubble.
 func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Verdict) {
 	time.Sleep(time.Until(began))
+	chance.Seed(seed)
 	w := &world{simulator: newSimulator(server, seed), seed: seed, seams: seams}
 	w.story.all = tell
 	w.plan = drawPlan(w.chance("plan"))
