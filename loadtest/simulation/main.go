@@ -1,39 +1,222 @@
+// Command simulation plays the life of gateways, workers, an exporter and their users from seeds, see package world.
+//
+//	go run ./loadtest/simulation -seeds 1000
+//	go run ./loadtest/simulation -seed 7 -story
+//	go run ./loadtest/simulation -defects
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/harness"
+	"vendorapi/loadtest/simulation/world"
 )
 
-func main() {
-	bin := flag.String("build", "", "only build to this path")
-	defect := flag.String("defect", "", "")
-	flag.Parse()
-	module, err := stack.ModuleDir()
-	if err == nil {
-		err = build(context.Background(), module, *bin, *defect)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+const usage = `usage: go run ./loadtest/simulation [flags]
+
+Plays lives of some days from seeds, and checks what everybody was told against what is stored. A failure names its
+seed. With -defects it builds the programs with one planted defect at a time, each of which must be found.
+`
+
+type options struct {
+	first, seeds uint64
+	processes    int
+	story        bool
+	defects      bool
 }
 
-func build(ctx context.Context, module, bin, defect string) error {
-	dir := filepath.Join(os.TempDir(), "vendorapi-simulation-"+defect)
+func main() {
+	var o options
+	seed := flag.Uint64("seed", 0, "play this seed alone, and show the breach's story")
+	flag.Uint64Var(&o.first, "first", 1, "the first seed")
+	flag.Uint64Var(&o.seeds, "seeds", 1000, "how many seeds; with -defects, for each defect at most")
+	flag.IntVar(&o.processes, "processes", 2, "how many processes play at a time")
+	flag.BoolVar(&o.story, "story", false, "show every command as it happens")
+	flag.BoolVar(&o.defects, "defects", false, "play each planted defect until it is found")
+	harness.Main("simulation", usage, func(ctx context.Context) error {
+		if *seed != 0 {
+			o.first, o.seeds, o.processes = *seed, 1, 1
+		}
+		if o.defects {
+			return playDefects(ctx, &o, os.Stdout)
+		}
+		_, err := playAll(ctx, &o, "", os.Stdout)
+		return err
+	})
+}
+
+// playDefects plays each planted defect until a seed finds it.
+func playDefects(ctx context.Context, o *options, out io.Writer) error {
+	module, err := stack.ModuleDir()
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Join(module, defectsFolder))
+	if err != nil {
+		return err
+	}
+	var missed []string
+	for _, entry := range entries {
+		found, err := playAll(ctx, o, entry.Name(), io.Discard)
+		if err == nil || found == nil {
+			missed = append(missed, entry.Name())
+			fmt.Fprintf(out, "%-28s MISSED by %d seeds: %v\n", entry.Name(), o.seeds, err)
+			continue
+		}
+		fmt.Fprintf(out, "%-28s found by seed %d: %s\n", entry.Name(), found.Seed, found.Breaches[0])
+	}
+	if len(missed) > 0 {
+		return fmt.Errorf("not found: %s", strings.Join(missed, ", "))
+	}
+	return nil
+}
+
+var errBreach = errors.New("an invariant was breached")
+
+// playAll plays seeds until one is breached, and returns its verdict with errBreach. That seed is played again.
+func playAll(ctx context.Context, o *options, defect string, out io.Writer) (*world.Verdict, error) {
+	module, err := stack.ModuleDir()
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(os.TempDir(), "vendorapi-simulation"+defect+".test")
+	if err := build(ctx, module, program, defect); err != nil {
+		return nil, err
+	}
+
+	began := time.Now()
+	var mu sync.Mutex
+	var breached *world.Verdict
+	var faults []error
+	played := uint64(0)
+	next := o.first
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var processes sync.WaitGroup
+	for range o.processes {
+		processes.Go(func() {
+			for ctx.Err() == nil {
+				mu.Lock()
+				seed := next
+				next += seedsPerProcess
+				mu.Unlock()
+				count := min(seedsPerProcess, o.first+o.seeds-min(seed, o.first+o.seeds))
+				if count == 0 {
+					return
+				}
+				err := play(ctx, module, program, seed, count, o.story, func(v *world.Verdict) {
+					mu.Lock()
+					defer mu.Unlock()
+					played++
+					fmt.Fprintf(out, "seed %-6d %s  %5.1f s  %6d calls, %4d requests, %3d orders, %2d deaths in %5.1f h  (%.1f seeds/min)\n",
+						v.Seed, v.Digest, v.Took.Seconds(), v.Steps, v.Operations, v.Orders, v.Kills, v.Life.Hours(),
+						float64(played)/time.Since(began).Minutes())
+					if len(v.Breaches) > 0 && breached == nil {
+						breached = v
+						stop()
+					}
+				})
+				mu.Lock()
+				if err != nil && ctx.Err() == nil {
+					faults = append(faults, err)
+					stop()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	processes.Wait()
+	if breached == nil {
+		fmt.Fprintf(out, "%d seeds, nothing found\n", played)
+		return nil, errors.Join(faults...)
+	}
+
+	fmt.Fprintf(out, "\nSEED %d\n%s\n\n", breached.Seed, breached.Story)
+	for _, b := range breached.Breaches {
+		fmt.Fprintln(out, b)
+	}
+	err = play(context.WithoutCancel(ctx), module, program, breached.Seed, 1, false, func(again *world.Verdict) {
+		switch {
+		case again.Digest == breached.Digest:
+			fmt.Fprintln(out, "played again: the same, call by call")
+		case len(again.Breaches) > 0:
+			fmt.Fprintf(out, "played again: breached too, by other calls: %s\n", again.Breaches[0])
+		default:
+			fmt.Fprintln(out, "played again: NOT breached, the calls came in another order")
+		}
+	})
+	return breached, errors.Join(errBreach, err)
+}
+
+// seedsPerProcess is how many seeds one process plays before it is replaced.
+const seedsPerProcess = 5
+
+// play lets one process play seeds, and tells each verdict.
+func play(ctx context.Context, module, program string, seed, count uint64, story bool, tell func(*world.Verdict)) error {
+	command := exec.CommandContext(ctx, program, "-test.run", "^TestSeeds$", "-test.timeout", "1h")
+	command.Dir = module
+	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIMULATION_MODULE="+module,
+		fmt.Sprint("SIMULATION_FIRST=", seed), fmt.Sprint("SIMULATION_COUNT=", count))
+	command.Stderr = os.Stderr
+	if story {
+		command.Env = append(command.Env, "SIMULATION_STORY=yes")
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return err
+	}
+	var rest strings.Builder
+	told := uint64(0)
+	lines := bufio.NewScanner(output)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		text, isVerdict := strings.CutPrefix(lines.Text(), "verdict ")
+		verdict := new(world.Verdict)
+		if !isVerdict || json.Unmarshal([]byte(text), verdict) != nil {
+			fmt.Fprintln(&rest, lines.Text())
+			continue
+		}
+		told++
+		tell(verdict)
+	}
+	err = command.Wait()
+	if err == nil && told < count {
+		err = errors.New("a process has told too few verdicts")
+	}
+	if err != nil {
+		return fmt.Errorf("seeds %d to %d: %w\n%s", seed, seed+count-1, err, rest.String())
+	}
+	return nil
+}
+
+// defectsFolder has a folder for each planted defect.
+const defectsFolder = "loadtest/simulation/testdata/defects"
+
+// build builds the programs of a simulation, with a planted defect unless that is empty.
+func build(ctx context.Context, module, program, defect string) error {
+	dir := filepath.Join(os.TempDir(), "vendorapi-simulation-"+defect) // the same one each time: the compiler's cache knows it
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	folders := []string{standins}
 	if defect != "" {
-		folders = append(folders, filepath.Join("loadtest/simulation/testdata/defects", defect))
+		folders = append(folders, filepath.Join(defectsFolder, defect))
 	}
 	o, err := newOverlay(module, folders...)
 	if err != nil {
@@ -43,11 +226,12 @@ func build(ctx context.Context, module, bin, defect string) error {
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "simulation", "-overlay", file, "-ldflags=-w", "-v", "-o", bin, "./loadtest/simulation/world")
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "simulation", "-overlay", file, "-ldflags=-s -w",
+		"-o", program, "./loadtest/simulation/world")
 	command.Dir = module
 	output, err := command.CombinedOutput()
 	if err != nil {
-		return errors.Join(err, errors.New(string(output)))
+		return fmt.Errorf("building the simulation: %w\n%s", err, output)
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ func (w *world) populate(ctx context.Context) {
 		f.credentials = &credentials{w: w, private: true, login: "/api/fleet/v1/token", subject: name, clientID: made.ClientID, secret: made.ClientSecret}
 		w.fleets = append(w.fleets, f)
 	}
+	time.Sleep(5 * time.Minute) // until each gateway has read the fleets
 	for i := range 3 {
 		var made struct{ AccountID, ClientID, ClientSecret string }
 		v := &vendor{w: w, name: fmt.Sprintf("vendor-%d", i+1), limits: delivery.DefaultLimits(), prone: i > 0, changes: i == 2}
@@ -69,6 +70,9 @@ func (w *world) act(ctx context.Context) {
 			who := fmt.Sprintf("%s/%d", v.name, n+1)
 			c := &client{vendor: v, number: 2*i + n, who: who, random: w.chance(who)}
 			people.Go(func() { c.act(ctx) })
+		}
+		if v.changes {
+			people.Go(func() { v.manage(ctx) })
 		}
 		if v.prone && w.plan.outages > 0 {
 			people.Go(func() { v.changeMoods(ctx) })

@@ -79,6 +79,7 @@ type world struct {
 
 	mu         sync.Mutex
 	breaches   []Breach
+	until      string // the story's last lines when the first breach was found
 	operations []validate.Operation
 	asked      int // requests
 	arrivals   []validate.Arrival
@@ -100,7 +101,7 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 		Batch:                64,
 		TimerInterval:        2 * time.Minute,
 		HousekeepingInterval: 30 * time.Minute,
-		ShrinkAfter:          24 * time.Hour,
+		ShrinkAfter:          6 * 24 * time.Hour, // not before the orders are compared with what was asked for
 		Retention:            7 * 24 * time.Hour,
 		StreamRetention:      6 * 24 * time.Hour,
 	}
@@ -215,6 +216,9 @@ func (w *world) breach(what, about, format string, args ...any) {
 	if len(w.breaches) < 20 {
 		w.breaches = append(w.breaches, b)
 		w.story.note("!!! %s", b)
+		if len(w.breaches) == 1 {
+			w.until = w.story.last()
+		}
 	}
 }
 
@@ -245,7 +249,7 @@ func (w *world) verdict(life time.Duration) *Verdict {
 	v := &Verdict{Seed: w.seed, Breaches: slices.Clone(w.breaches), Digest: w.digest(), Steps: w.steps, Life: life,
 		Operations: w.asked, Orders: len(w.rows.orders), Kills: w.killed}
 	if len(v.Breaches) > 0 || w.story.all {
-		v.Story = w.story.last()
+		v.Story = w.until
 	}
 	return v
 }
