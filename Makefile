@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest load-accounts check-clients compose-test rolling env certificate clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload simulate faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest load-accounts check-clients compose-test rolling env certificate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -171,6 +171,10 @@ overload: ## ten times the sustainable load, full memory, full disk, ClickHouse 
 	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults overload $(ARGS)
+
+simulate: ## days of two gateways, two workers and an exporter on a clock that jumps, from 1,000 seeds (SEEDS=20); SEED=n plays one (ARGS=-help)
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
+	@ENVIRONMENT=sandbox go run ./loadtest/simulation $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),1000)) $(ARGS)
 
 faults-reporting: ## 50,000 orders with exporter and ClickHouse killed again and again: reports must be exact; months that are closed and corrected while all of it is killed after each step; 10 minutes
 	@sh internal/stack/deps.sh $(SERVER)-server
