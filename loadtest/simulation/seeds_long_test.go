@@ -1,0 +1,30 @@
+//go:build long
+
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestPlay_AFewSeedsBreachNothing(t *testing.T) {
+	t.Setenv("ENVIRONMENT", "sandbox")
+	var out bytes.Buffer
+
+	verdict, err := playAll(t.Context(), &options{first: 1, seeds: 4, processes: 2}, "", &out)
+
+	if err != nil || verdict != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestPlay_APlantedDefectIsFound(t *testing.T) {
+	t.Setenv("ENVIRONMENT", "sandbox")
+	var out bytes.Buffer
+
+	verdict, err := playAll(t.Context(), &options{first: 1, seeds: 20, processes: 2}, "job-taken-twice", &out)
+
+	if verdict == nil {
+		t.Errorf("not found: %v\n%s", err, out.String())
+	}
+}
