@@ -151,22 +151,26 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 	}
 }
 
-// A rejection whose answer was lost on the way from Redis finds its own work.
-func TestRejection_RepeatedFindsItsOwnWork(t *testing.T) {
+// A rejection whose answer was lost on the way from Redis is repeated, and finds that nobody is asked any more.
+func TestRejection_RepeatedIsDoneWhenNoFleetIsAskedAnyMore(t *testing.T) {
 	t.Parallel()
 	fleet := delivery.NewFleetID()
 	for _, c := range []struct {
-		name  string
-		store delivery.Store
-		retry bool
-		code  delivery.Code
+		name    string
+		store   delivery.Store
+		retry   bool
+		changes bool
+		refused bool
 	}{
-		{"its own work", delivery.Store{State: delivery.AwaitingFleet}, true, ""},
-		{"never asked", delivery.Store{State: delivery.AwaitingFleet}, false, delivery.CodeStoreNotFound},
-		{"chosen again, another fleet", delivery.Store{State: delivery.AwaitingFleetApproval, Fleet: delivery.NewFleetID()}, true, delivery.CodeStoreNotFound},
+		{name: "its own work", store: delivery.Store{State: delivery.AwaitingFleet}, retry: true},
+		{name: "never asked", store: delivery.Store{State: delivery.AwaitingFleet}, refused: true},
+		{name: "another fleet is asked", store: delivery.Store{State: delivery.AwaitingFleetApproval, Fleet: delivery.NewFleetID()}, retry: true, refused: true},
+		{name: "it is still asked", store: delivery.Store{State: delivery.AwaitingFleetApproval, Fleet: fleet}, retry: true, changes: true},
 	} {
 		_, changed, err := rejection(fleet, "", time.Now())(&c.store, c.retry)
-		if changed || delivery.CodeOf(err) != c.code {
+
+		isRefused := err != nil && delivery.CodeOf(err) == delivery.CodeStoreNotFound
+		if changed != c.changes || isRefused != c.refused || err != nil && !isRefused {
 			t.Errorf("%s: changed %v, %v", c.name, changed, err)
 		}
 	}

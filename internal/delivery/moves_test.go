@@ -450,6 +450,10 @@ func step(t *rapid.T, o *Order, now time.Time) {
 		Failure: rapid.SampledFrom(allReasons).Draw(t, "failure"),
 		ETA:     rapid.SampledFrom([]time.Time{{}, now, now.Add(30 * time.Second), now.Add(time.Hour)}).Draw(t, "estimate"),
 	}
+	if u.Kind == KindStatus {
+		u.Courier = Courier{} // who reports a status names nobody
+	}
+
 	o.LastCourierUpdate = now
 	d := Decide(o, u, now)
 	changes := d.Action == Move || d.Action == Swap || d.Action == Revise
