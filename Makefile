@@ -79,6 +79,7 @@ test: ## every rule once and the whole system once, 5 minutes; installs gcc, Red
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
 	GOGC=400 CGO_ENABLED=0 go vet -tags long,compose,clients,growth ./...
+	@CGO_ENABLED=0 go vet ./internal/testenv/testserver ./reporting/panel/auth # which have files without the tag long
 	@CGO_ENABLED=0 go run ./internal/testenv/run $(ARGS)
 
 test-long: deps ## all of it and what takes real time, kills, clusters, a browser, LibreOffice; race detector, random seeds; 40 minutes

@@ -93,7 +93,7 @@ func newReconcileCommand() *cobra.Command {
 	var day, from, to, account string
 	var scope reconcile.Scope
 	c := newSettingsCommand("reconcile", func(c *cobra.Command) error {
-		if err := readScope(&scope, day, from, to, account); err != nil {
+		if err := readScope(&scope, time.Now(), day, from, to, account); err != nil {
 			return err
 		}
 		if c.Flags().Changed(atMostFlag) && (scope.AtMost < 1 || !scope.RemoveUnknown) {
@@ -143,13 +143,13 @@ func newReconcileCommand() *cobra.Command {
 // included: the default retention of Redis and today.
 const defaultDays = 8
 
-func readScope(s *reconcile.Scope, day, from, to, account string) (err error) {
+func readScope(s *reconcile.Scope, now time.Time, day, from, to, account string) (err error) {
 	read := func(flag, text string, into *time.Time) {
 		if text != "" && err == nil {
 			*into, err = parseDay(flag, text)
 		}
 	}
-	s.To = archive.BusinessDay(time.Now())
+	s.To = archive.BusinessDay(now)
 	read("to", to, &s.To)
 	s.From = s.To.AddDate(0, 0, 1-defaultDays)
 	read("from", from, &s.From)

@@ -152,7 +152,7 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 		must(t, e.rotate(12, true))
 		must(t, e.rotate(12, true)) // the first answer was lost
 		equal(t, from(other), second+61, "after the second revocation, good from")
-		// A token that was issued just before is good for nearly an hour more.
+		// A revocation is kept for two hours: one for the tokens, and one for clocks that are wrong.
 		e.at(t, 2*time.Hour)
 		get(e.Fleets.RotateSecret(t.Context(), newFleet(t, e.Ledger).ID, [32]byte{1}, 0, true))(t)
 		equal(t, from(other), second+61, "two hours later, good from")

@@ -79,7 +79,8 @@ func files(t *testing.T, ending string) (found []string) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && entry.Name() == "node_modules" {
+		isHidden := strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." && entry.Name() != ".github"
+		if entry.IsDir() && isHidden { // such as .git and .data, where others write meanwhile
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(path, ending) {

@@ -39,7 +39,8 @@ type clerk struct {
 type setting struct {
 	name string
 
-	// change sets it to something new, whose value it returns; empty: only the answer says it.
+	// change sets it to something new, whose value it returns. Of a secret that was not answered that is
+	// the one before, which works as well.
 	change func(n int) (value string, answer *client.Answer, err error)
 
 	// read asks what it is. The value is empty if the answer does not say it.
@@ -75,7 +76,7 @@ func (c *clerk) readAll(ctx context.Context) error {
 	const patience = 20 * time.Second
 	for _, s := range c.settings() {
 		err := retry(ctx, patience, func() error {
-			if !c.get(s) {
+			if isAnswered := c.get(s); !isAnswered {
 				return errors.New("it is not answered")
 			}
 			return nil
@@ -102,7 +103,7 @@ func (c *clerk) set(s setting) {
 	})
 }
 
-// get reports whether the setting could be read.
+// get reports whether there was an answer that says what the setting is.
 func (c *clerk) get(s setting) bool {
 	op := validate.Operation{Kind: validate.Get, Setting: s.name}
 	c.do(&op, func() (*client.Answer, error) {
@@ -110,7 +111,7 @@ func (c *clerk) get(s setting) bool {
 		op.Value = value
 		return answer, err
 	})
-	return op.OK()
+	return op.OK() || op.Value == validate.Refusal
 }
 
 // replay has an event sent again that the receiver has taken.
@@ -120,7 +121,8 @@ func (c *clerk) replay() {
 		return
 	}
 	a := draw(c.random, arrivals)
-	if a.Invalid != "" || a.EventID == "" {
+	wasTaken := a.Answered >= 200 && a.Answered < 300 // another one is sent again anyway
+	if !wasTaken || a.EventID == "" {
 		return
 	}
 
@@ -136,8 +138,11 @@ func (c *clerk) do(op *validate.Operation, send func() (*client.Answer, error)) 
 	op.Client, op.Account, op.Start = c.number, c.vendor.AccountID, time.Now()
 	answer, err := send()
 	op.End = time.Now()
-	if err == nil {
+	if answer != nil {
 		op.Status, op.Code = answer.Status, answer.Code
+	}
+	if err != nil && op.OK() {
+		op.Value = "an answer that cannot be read"
 	}
 	c.log = append(c.log, *op)
 }
@@ -230,11 +235,10 @@ func (c *clerk) rotateSecret(int) (value string, answer *client.Answer, err erro
 func (c *clerk) logIn() (value string, answer *client.Answer, err error) {
 	body := map[string]any{"clientId": c.vendor.ClientID, "clientSecret": c.secret}
 	answer, err = c.api.Do(context.Background(), http.MethodPost, "/token", body)
-	value = validate.Digest([]byte(c.secret))
 	if err == nil && answer.Status == http.StatusUnauthorized {
-		answer.Status, value = http.StatusOK, "refused"
+		return validate.Refusal, answer, nil
 	}
-	return value, answer, err
+	return validate.Digest([]byte(c.secret)), answer, err
 }
 
 // read sends a request and reads the data of a success into dst.

@@ -116,9 +116,9 @@ func (s *suite) summary() {
 	}
 	rep := &res.Report
 	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, time.Since(s.began).Seconds(), res.Seed)
-	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits, %d reports of fleets, %d changes and looks at settings), %d orders with %d states, "+
+	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits, %d reports of fleets, %d requests of clerks), %d orders with %d states, "+
 		"%d webhooks, %d rows of ClickHouse, %d windows of limits, %d histories (%d undecided)",
-		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Reports, rep.Settings, rep.Orders, rep.States,
+		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Reports, rep.Clerks, rep.Orders, rep.States,
 		rep.Webhooks, rep.Rows, rep.Windows, rep.Histories, rep.Undecided)
 	by := res.ByInvariant
 	lost, duplicates := by[validate.LostOrder], by[validate.DuplicateOrder]+by[validate.KeyTwoOutcomes]

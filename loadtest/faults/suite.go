@@ -66,7 +66,7 @@ const (
 
 	fleetClients = 2 // who report about the same orders
 	fleetPause   = 250 * time.Millisecond
-	clerkPause   = 700 * time.Millisecond // of each account's clerk
+	clerkPause   = 300 * time.Millisecond // of each account's clerk
 )
 
 // playAll is a whole run with its summary. Violations are an error.
@@ -232,7 +232,7 @@ func (s *suite) newClient(r *round, number int, v *vendor, dice uint64) *vendorC
 	return c
 }
 
-// newClerk makes the clerk of a vendor, who calls the vendor's API by way of the proxy.
+// newClerk makes the clerk of a vendor, who calls the vendor's API through the proxy.
 func (s *suite) newClerk(r *round, number int, v *vendor) *clerk {
 	api := newVendorClient(number, "", v, s.vendorAPI(), nil).api
 	c := &clerk{number: number, vendor: v, api: api, admin: s.system.apis.Admin, ledger: s.system.ledger,
@@ -241,7 +241,7 @@ func (s *suite) newClerk(r *round, number int, v *vendor) *clerk {
 	return c
 }
 
-// vendorAPI is where the Vendor API is reached by way of the proxy.
+// vendorAPI is where the Vendor API is reached through the proxy.
 func (s *suite) vendorAPI() string {
 	return "http://" + s.system.proxies["gateway"].Addr + "/api/vendor/v1"
 }

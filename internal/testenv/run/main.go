@@ -88,7 +88,10 @@ func run(ctx context.Context, o options) (err error) {
 	fmt.Printf("programs built and servers started after %.0f s\n", time.Since(began).Seconds())
 
 	if !o.long {
-		seed := commitSeed(ctx)
+		seed, err := commitSeed(ctx)
+		if err != nil {
+			return err
+		}
 		fmt.Printf("seed %d; to draw the same again: %s=%[1]d make test\n", seed, testserver.SeedVariable)
 		env = append(env, fmt.Sprintf("%s=%d", testserver.SeedVariable, seed))
 	}
@@ -110,23 +113,27 @@ func run(ctx context.Context, o options) (err error) {
 }
 
 // commitSeed returns the seed of this run's property tests: the one of the environment, or one that
-// follows from the commit, so that each commit tries other cases and a run of it can be repeated.
-// Where there is no git it is 1.
-func commitSeed(ctx context.Context) uint64 {
-	given, err := strconv.ParseUint(os.Getenv(testserver.SeedVariable), 10, 64)
-	if err == nil {
-		return given
+// follows from the commit that is checked out, so that each commit tries other cases and a run of it
+// can be repeated. Where there is no git it is 1.
+func commitSeed(ctx context.Context) (uint64, error) {
+	given := os.Getenv(testserver.SeedVariable)
+	if given != "" {
+		seed, err := strconv.ParseUint(given, 10, 64)
+		if err != nil || seed == 0 {
+			return 0, fmt.Errorf("%s is %q, want a positive number", testserver.SeedVariable, given)
+		}
+		return seed, nil
 	}
 
-	hash, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=8", "HEAD").Output()
+	hash, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
 	if err != nil {
-		return 1
+		return 1, nil
 	}
-	seed, err := strconv.ParseUint(strings.TrimSpace(string(hash)), 16, 64)
+	seed, err := strconv.ParseUint(string(hash[:min(8, len(hash))]), 16, 64)
 	if err != nil {
-		return 1
+		return 0, fmt.Errorf("git rev-parse HEAD said %q", hash)
 	}
-	return seed
+	return max(seed, 1), nil
 }
 
 // prepareK6 compiles k6, which takes minutes, beside the first tests and at the lowest priority, if packages whose tests

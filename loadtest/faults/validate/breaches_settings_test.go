@@ -33,6 +33,10 @@ func TestCheck_Settings(t *testing.T) {
 			e.set("1", 200)
 			e.saw(Operation{Kind: Get, Account: sick, Setting: "limit", Value: "2", Status: 200})
 		}},
+		{"a secret that was issued is refused", SettingLost, func(e *env) {
+			e.saw(Operation{Kind: Get, Account: well, Setting: "secret", Value: Refusal, Status: 401})
+		}},
+		{"a 500 to a clerk", ServerError, func(e *env) { e.set("1", 500) }},
 		{"another setting", "", func(e *env) {
 			e.set("1", 200)
 			e.saw(Operation{Kind: Get, Account: well, Setting: "name", Value: "2", Status: 200})
@@ -54,6 +58,11 @@ func TestCheck_Replays(t *testing.T) {
 	checkAll(t, []breach{
 		{"an acknowledged replay that did not come", ReplayLost, func(e *env) { replay(e, well, 200) }},
 		{"an acknowledged replay that came", "", func(e *env) { replay(e, well, 200); again(e) }},
+		{"an acknowledged replay that its receiver did not take", ReplayLost, func(e *env) {
+			replay(e, well, 200)
+			again(e)
+			e.facts.Arrivals[len(e.facts.Arrivals)-1].Answered = 500
+		}},
 		{"a replay without an answer", "", func(e *env) { replay(e, well, 0) }},
 		{"a replay to a receiver that was disturbed", "", func(e *env) { replay(e, sick, 200) }},
 	})

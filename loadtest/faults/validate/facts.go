@@ -18,23 +18,26 @@ const (
 	Cancel Kind = "cancel" // POST /orders/{orderId}/cancel
 	Read   Kind = "read"   // GET /orders/{orderId}
 
-	// A fleet's; Account is that of the order.
+	// What a fleet asks for; Account is that of the order.
 	Accept   Kind = "accept"   // POST /jobs/{orderId}/accept
 	Progress Kind = "progress" // POST /jobs/{orderId}/status
 	Swap     Kind = "swap"     // PUT /jobs/{orderId}/courier
 )
 
-func (k Kind) isFleets() bool { return k == Accept || k == Progress || k == Swap }
+func (k Kind) isByFleet() bool { return k == Accept || k == Progress || k == Swap }
 
-// The kinds of somebody who looks after an account: a Setting is changed and read by one client, one
-// request at a time.
+// What somebody asks for who looks after an account, the account's clerk. One clerk changes and reads a
+// setting, one request at a time.
 const (
-	Set    Kind = "set"    // of a setting to a value
-	Get    Kind = "get"    // of a setting, with the value that it has
-	Replay Kind = "replay" // of an event, to the account's receiver
+	Set    Kind = "set"    // a setting is given a value
+	Get    Kind = "get"    // a setting is read
+	Replay Kind = "replay" // an event is sent to the account's receiver again
 )
 
-func (k Kind) isClerks() bool { return k == Set || k == Get || k == Replay }
+func (k Kind) isByClerk() bool { return k == Set || k == Get || k == Replay }
+
+// Refusal is the Value of a Get that was told that the setting, a secret, does not work.
+const Refusal = "refused"
 
 // Operation is one request of a client and what it saw.
 type Operation struct {

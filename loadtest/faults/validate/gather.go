@@ -125,7 +125,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	return err
 }
 
-// readRefused reads the newest refused reports, which are many more than those of one round.
+// readRefused reads the newest refused reports. A round makes a hundred or two.
 func (s *Sources) readRefused(ctx context.Context, f *Facts) error {
 	const newest = 1000
 	refused, err := s.Ledger.Monitor.RefusedUpdates(ctx, newest)

@@ -9,7 +9,7 @@ import (
 // checkReports: what a fleet was acknowledged is in the order's history, or among the refused reports
 // that operators are shown.
 func (c *check) checkReports() {
-	for _, op := range c.reports {
+	for _, op := range c.fleetOps {
 		if !op.OK() {
 			continue
 		}
@@ -41,9 +41,9 @@ func (c *check) isRefused(op *Operation) bool {
 	})
 }
 
-// explains reports whether what was reported of an order is not in its history because of this refusal:
-// of the same report, or of a later status that waited to be decided when an earlier one was
-// acknowledged as known.
+// explains reports whether this refusal is why the order's history does not have what was reported. Either
+// the same report was refused. Or a later status was: while it waits to be decided, earlier ones are
+// acknowledged as known and not stored.
 func (r *Refused) explains(op *Operation) bool {
 	if op.Kind != Progress {
 		return r.Kind == op.Kind && r.Courier == op.Courier
@@ -53,24 +53,34 @@ func (r *Refused) explains(op *Operation) bool {
 	}
 
 	refused, err := delivery.ParseStatus(r.Reported)
-	reported, otherErr := delivery.ParseStatus(op.Reported)
-	isKnown := err == nil && otherErr == nil
-	isFailure := reported == delivery.Failed
-	return isKnown && (refused == reported || !isFailure && refused <= delivery.Delivered && refused > reported)
+	if err != nil {
+		return false
+	}
+	reported, err := delivery.ParseStatus(op.Reported)
+	if err != nil {
+		return false
+	}
+	if refused == reported {
+		return true
+	}
+
+	// A failure is no step on the way to a delivery, so none is acknowledged because of another status.
+	isLaterStep := refused > reported && refused <= delivery.Delivered
+	return reported != delivery.Failed && isLaterStep
 }
 
 // checkTaken: of the couriers who accept an order one is answered that it is theirs. An order that may
 // have been given to another courier since is left out: that one may accept it, too.
 func (c *check) checkTaken() {
 	swapped := make(map[string]bool)
-	for _, op := range c.reports {
+	for _, op := range c.fleetOps {
 		if op.Kind == Swap && (op.OK() || op.Unknown()) {
 			swapped[op.Order] = true
 		}
 	}
 
 	courierOf := make(map[string]string) // by order
-	for _, op := range c.reports {
+	for _, op := range c.fleetOps {
 		if op.Kind != Accept || !op.OK() || swapped[op.Order] {
 			continue
 		}

@@ -12,7 +12,7 @@ type setting struct {
 // checkSettings: a setting is what it was set to, until it is changed again.
 func (c *check) checkSettings() {
 	settings := make(map[name]*setting)
-	for _, op := range c.clerks {
+	for _, op := range c.clerkOps {
 		if op.Kind == Replay {
 			continue
 		}
@@ -22,6 +22,10 @@ func (c *check) checkSettings() {
 		if s == nil {
 			s = new(setting)
 			settings[key] = s
+		}
+		if op.Kind == Get && op.Value == Refusal {
+			c.about(op.Account, SettingLost, "the %s that was issued last was refused", op.Setting)
+			continue
 		}
 		if op.Kind == Get && op.OK() && s.excludes(op.Value) {
 			c.about(op.Account, SettingLost, "the setting %s was %q, and is %q", op.Setting, s.value, op.Value)
@@ -46,12 +50,12 @@ func (s *setting) take(op *Operation) {
 
 // checkReplays: an event whose replay was acknowledged came again, unless its receiver was disturbed.
 func (c *check) checkReplays() {
-	for _, op := range c.clerks {
+	for _, op := range c.clerkOps {
 		if op.Kind != Replay || !op.OK() || c.accounts[op.Account].Disturbed {
 			continue
 		}
 		cameAgain := slices.ContainsFunc(c.facts.Arrivals, func(a Arrival) bool {
-			return a.EventID == op.Event && !a.Began.Before(op.Start)
+			return a.EventID == op.Event && a.accepted() && !a.Began.Before(op.Start)
 		})
 		if !cameAgain {
 			c.about(op.Event, ReplayLost, "its replay was answered %d, and it did not come again", op.Status)

@@ -70,7 +70,7 @@ type Report struct {
 	Refusals   int // answered 4xx, and 503 FLEET_UNAVAILABLE
 	Limited    int // those of them that were 429
 	Reports    int // acknowledged to fleets
-	Settings   int // changed and read
+	Clerks     int // changes and looks at settings, and replays, that succeeded
 
 	Orders   int // in Redis
 	States   int // that these orders went through, creations included
@@ -100,8 +100,8 @@ type check struct {
 	violations []Violation
 
 	ops      []*Operation // of the accounts' vendors, by start
-	reports  []*Operation // of fleets about the accounts' orders, by start
-	clerks   []*Operation // on the accounts' settings, by start
+	fleetOps []*Operation // of fleets about the accounts' orders, by start
+	clerkOps []*Operation // of the accounts' clerks, by start
 	accounts map[string]*Account
 	own      []*Order          // Redis, those of the accounts
 	orders   map[string]*Order // Redis, by id, those of other accounts too
@@ -151,12 +151,12 @@ func index(ops []Operation, f *Facts) *check {
 		if c.accounts[op.Account] == nil {
 			continue
 		}
-		if op.Kind.isFleets() {
-			c.reports = append(c.reports, &op)
+		if op.Kind.isByFleet() {
+			c.fleetOps = append(c.fleetOps, &op)
 			continue
 		}
-		if op.Kind.isClerks() {
-			c.clerks = append(c.clerks, &op)
+		if op.Kind.isByClerk() {
+			c.clerkOps = append(c.clerkOps, &op)
 			continue
 		}
 
@@ -213,7 +213,7 @@ func (c *check) about(subject string, i Invariant, format string, args ...any) {
 
 func (c *check) count() {
 	r, a := &c.report, &c.facts.Archive
-	operations := slices.Concat(c.ops, c.reports, c.clerks)
+	operations := slices.Concat(c.ops, c.fleetOps, c.clerkOps)
 	r.Operations, r.Webhooks, r.Rows = len(operations), len(c.facts.Arrivals), len(a.Orders)+len(a.Steps)+len(a.Attempts)
 	for _, op := range operations {
 		switch {
@@ -227,14 +227,14 @@ func (c *check) count() {
 		if op.Status == 429 {
 			r.Limited++
 		}
-		if op.Kind.isFleets() && op.OK() {
+		if op.Kind.isByFleet() && op.OK() {
 			r.Reports++
 		}
-		if op.Kind.isClerks() && op.OK() {
-			r.Settings++
+		if op.Kind.isByClerk() && op.OK() {
+			r.Clerks++
 		}
 		if op.Status == 500 {
-			c.about(cmp.Or(op.Order, op.External), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)
+			c.about(cmp.Or(op.Order, op.External, op.Event, op.Account), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)
 		}
 	}
 	r.Orders = len(c.own)
