@@ -8,7 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/archive"
 )
 
@@ -58,7 +58,7 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 
 func TestAudit_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	bare := *e
 	bare.Database = e.ClickHouse.NewDatabase(t)
 	e.ClickHouse.Exec(t, "CREATE DATABASE "+bare.Database)

@@ -19,6 +19,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/reconcile"
@@ -26,20 +27,20 @@ import (
 
 // erasing is `reporting erase` against an environment, with a list of its own.
 type erasing struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	list string
 }
 
 func newErasing(t *testing.T) *erasing {
 	t.Helper()
-	return &erasing{testenv.NewArchive(t), filepath.Join(t.TempDir(), "erasures")}
+	return &erasing{archiveenv.New(t), filepath.Join(t.TempDir(), "erasures")}
 }
 
 // run wants an exit status and the words in what is said.
 func (e *erasing) run(status int, words string, args ...string) {
 	e.T.Helper()
 	args = append([]string{"erase", "--config", settingsFile(e.T), "--record", e.list}, args...)
-	cmd := program(e.T, append(variables(e.ArchiveEnv), "REDIS_URL="+e.ConfigFor(stack.BackupUser).URL), args...)
+	cmd := program(e.T, append(variables(e.System), "REDIS_URL="+e.ConfigFor(stack.BackupUser).URL), args...)
 	out, err := cmd.CombinedOutput()
 	got := 0
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -20,6 +20,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/backup"
@@ -32,7 +33,7 @@ func changesSchema(statement string) bool {
 }
 
 // refusing answers the statements that are named as ClickHouse answers an exception.
-func refusing(named func(statement string) bool, code int, text string) testenv.Handler {
+func refusing(named func(statement string) bool, code int, text string) archiveenv.Handler {
 	return func(statement string, w http.ResponseWriter, _ *http.Request, forward func()) {
 		if !named(statement) {
 			forward()
@@ -57,7 +58,7 @@ var (
 )
 
 // run is `reporting ARGS`, with ClickHouse at url.
-func run(t *testing.T, e *testenv.ArchiveEnv, url string, args ...string) (said string, err error) {
+func run(t *testing.T, e *archiveenv.System, url string, args ...string) (said string, err error) {
 	t.Helper()
 	args = append(args, "--config", settingsFile(t))
 	out, err := program(t, append(variables(e), "CLICKHOUSE_URL="+url), args...).CombinedOutput()
@@ -68,7 +69,7 @@ func run(t *testing.T, e *testenv.ArchiveEnv, url string, args ...string) (said 
 // end. When nothing is missing there is none.
 func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchiveOn(testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})), testserver.SharedClickHouse(t)) // all of it is copied
+	e := archiveenv.NewOn(testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})), testserver.SharedClickHouse(t)) // all of it is copied
 	e.Delivered(time.Now())
 	p := e.NewProxy("")
 	var mu sync.Mutex
@@ -154,7 +155,7 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 // Commands look. Only migrating changes the schema, and says so to those that cannot go on.
 func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 	t.Parallel()
-	e := &testenv.ArchiveEnv{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
+	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 	tables := func() string {
 		return e.ClickHouse.Exec(t, "SELECT count() FROM system.tables WHERE database = '"+e.Database+"'")
@@ -188,7 +189,7 @@ func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 // One process of an environment migrates at a time. Who finds nothing missing need not wait for it.
 func TestHistory_OneProcessMigrates(t *testing.T) {
 	t.Parallel()
-	e := &testenv.ArchiveEnv{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
+	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 	l, a := e.OpenAs(stack.ReportingUser), e.OpenArchive()
 	err := l.Exclusively(t.Context(), migrateLock, func(context.Context) error {
@@ -210,7 +211,7 @@ func TestHistory_OneProcessMigrates(t *testing.T) {
 // A restore begins with `reporting migrate` in the environment of a backup.
 func TestHistory_TheBackupsUserMayMigrate(t *testing.T) {
 	t.Parallel()
-	e := &testenv.ArchiveEnv{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
+	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 
 	applied, err := migrate(t.Context(), e.OpenAs(stack.BackupUser), e.OpenArchive())
@@ -228,7 +229,7 @@ const fixMessage = "ClickHouse cannot be used until this is fixed"
 func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		state   testenv.Handler
+		state   archiveenv.Handler
 		roles   string
 		ready   string
 		reports string // while it lasts
@@ -242,7 +243,7 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := testenv.NewArchive(t)
+			e := archiveenv.New(t)
 			o := e.Delivered(time.Now())
 			p := e.NewProxy("")
 			p.Handle(c.state)
@@ -288,7 +289,7 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 // ClickHouse comes back between the two questions whose database it is: what the second one answers counts.
 func TestServe_ClickHouseComesBackWhileItIsAsked(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	p := e.NewProxy("")
 	var asked atomic.Int32
 	p.Guard(func(statement string) bool {
@@ -331,7 +332,7 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-func startPanel(t *testing.T, e *testenv.ArchiveEnv, url, roles string, more ...string) *served {
+func startPanel(t *testing.T, e *archiveenv.System, url, roles string, more ...string) *served {
 	t.Helper()
 	s := &served{addr: freeAddr(t), ops: freeAddr(t), token: "a-token-of-finance"}
 	digest := sha256.Sum256([]byte(s.token))
@@ -376,7 +377,7 @@ func (s *served) awaitReports(t *testing.T, status string) {
 // changes nothing there and learns whose it is.
 func TestHistory_OneDatabaseHasOneLedger(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	for range 3 {
 		e.Delivered(time.Now())
 	}
@@ -430,7 +431,7 @@ func TestHistory_OneDatabaseHasOneLedger(t *testing.T) {
 // A panel shows nothing of another ledger's database.
 func TestHistory_APanelShowsItsOwnOnly(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	o := e.Delivered(time.Now())
 	if _, err := run(t, e, e.ClickHouse.URL, "rebuild", "--from", "2020-01-01"); err != nil {
 		t.Fatal(err)
@@ -457,11 +458,11 @@ func TestHistory_APanelShowsItsOwnOnly(t *testing.T) {
 // it come back, is refused from then on.
 func TestMigrate_TakesOverWhatALostLedgerHad(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
-	another := &testenv.ArchiveEnv{Env: testenv.New(t), ClickHouse: e.ClickHouse, Database: e.Database}
+	e := archiveenv.New(t)
+	another := &archiveenv.System{Env: testenv.New(t), ClickHouse: e.ClickHouse, Database: e.Database}
 	id := e.Ledger.ID()
 	for _, c := range []struct {
-		on   *testenv.ArchiveEnv
+		on   *archiveenv.System
 		args string
 		says string
 		fail bool

@@ -16,6 +16,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -31,7 +32,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	a := testenv.NewArchive(t)
+	a := archiveenv.New(t)
 	o := a.Delivered(time.Now())
 	e := &env{addr: freeAddr(t), customers: freeAddr(t), token: "a-token-of-finance"}
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}

@@ -13,6 +13,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -55,7 +56,7 @@ func settingsWith(t *testing.T, old, replacement string) string {
 
 // settingsFor is the delivered one with the addresses of an environment and of ClickHouse, for commands that run in
 // this process.
-func settingsFor(t *testing.T, e *testenv.ArchiveEnv, clickHouse string) string {
+func settingsFor(t *testing.T, e *archiveenv.System, clickHouse string) string {
 	t.Helper()
 	content, err := os.ReadFile(settingsFile(t))
 	if err != nil {
@@ -97,7 +98,7 @@ func secrets() []string {
 }
 
 // variables let a program find an environment.
-func variables(e *testenv.ArchiveEnv) []string {
+func variables(e *archiveenv.System) []string {
 	redis := e.RedisURL
 	if e.Server == nil {
 		redis = e.ConfigFor(stack.ReportingUser).URL

@@ -7,25 +7,26 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 )
 
 // monthEnv is an environment with a running panel that knows panelenv's people.
 type monthEnv struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	t         *testing.T
 	variables []string // of commands
 }
 
 func newMonthEnv(t *testing.T) *monthEnv {
 	t.Helper()
-	e := &monthEnv{ArchiveEnv: testenv.NewArchive(t), t: t}
+	e := &monthEnv{System: archiveenv.New(t), t: t}
 	var lines []string
 	for _, user := range panelenv.People().Users {
 		lines = append(lines, user.Line())
 	}
 	panelAddr, opsAddr := freeAddr(t), freeAddr(t)
-	e.variables = append(variables(e.ArchiveEnv), "PANEL_ADDR="+panelAddr, "REPORTING_OPS_ADDR="+opsAddr)
+	e.variables = append(variables(e.System), "PANEL_ADDR="+panelAddr, "REPORTING_OPS_ADDR="+opsAddr)
 
 	panel := program(t, append(e.variables, "PANEL_USERS="+strings.Join(lines, "\n")), "serve", "--roles", "panel", "--config", settingsFile(t))
 	testenv.Must(t, panel.Start())
@@ -74,8 +75,8 @@ func TestMonth_ThePanelDecidesWhoMayDecide(t *testing.T) {
 
 func TestMonth_WithoutAPanelNothingIsDecided(t *testing.T) {
 	t.Parallel()
-	e := &monthEnv{ArchiveEnv: testenv.NewArchive(t), t: t}
-	e.variables = append(variables(e.ArchiveEnv), "PANEL_ADDR="+freeAddr(t))
+	e := &monthEnv{System: archiveenv.New(t), t: t}
+	e.variables = append(variables(e.System), "PANEL_ADDR="+freeAddr(t))
 
 	e.month(panelenv.Password, "the panel, which decides about months, does not answer", false, "hold", "2026-10", "--user", "cem", "--note", "x")
 }

@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 )
 
 // archiveWith is an environment with so many orders in November 2026, one every 8 s, and the flags that lead there.
-func archiveWith(t *testing.T, orders int) (e *testenv.ArchiveEnv, flags []string) {
+func archiveWith(t *testing.T, orders int) (e *archiveenv.System, flags []string) {
 	t.Helper()
-	e = testenv.NewArchive(t)
+	e = archiveenv.New(t)
 	e.ClickHouse.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, external_order_id, external_store_id, store_name, status, created_at, payment_type, order_amount)
 		SELECT reinterpretAsUUID(sipHash128(number %% 10)), toDate(created_at), reinterpretAsUUID(sipHash128(number, 1)), 1, toString(number), 'moda', 'Köşe', 'Searching',
 			toDateTime64('2026-11-01 00:00:00', 3, 'Etc/GMT-3') + toIntervalSecond(number * 8) AS created_at, 'Cash', 0.05 FROM numbers(%d)`, e.Database, orders))
@@ -128,7 +129,7 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 // A report that is cut off, by a person or by ClickHouse, leaves its file as it was.
 func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	p := e.NewProxy("")
 	name := filepath.Join(t.TempDir(), "ledger.csv")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
@@ -175,7 +176,7 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 // Commands that only read refuse another ledger's database, as the others do.
 func TestReadCommands_RefuseAnotherLedgersDatabase(t *testing.T) {
 	t.Parallel()
-	e, other := testenv.NewArchive(t), &testenv.ArchiveEnv{Env: testenv.New(t)}
+	e, other := archiveenv.New(t), &archiveenv.System{Env: testenv.New(t)}
 	other.Database = e.Database
 	flags := []string{"--config", settingsFor(t, other, e.ClickHouse.URL)}
 
@@ -193,7 +194,7 @@ func TestReadCommands_RefuseAnotherLedgersDatabase(t *testing.T) {
 // environment's database.
 func TestReadCommands_SayWhatIsNotCheckedWithoutRedis(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	variables := append(variables(e), "REDIS_URL=redis://127.0.0.1:9")
 	for _, args := range [][]string{{"report", "order-ledger"}, {"audit"}} {
 		cmd := program(t, variables, append(args, "--config", settingsFile(t))...)
@@ -216,7 +217,7 @@ func TestReadCommands_SayWhatIsNotCheckedWithoutRedis(t *testing.T) {
 // rows do not belong to it. What is known now needs no books.
 func TestReport_RefusesBooksThatWereTamperedWith(t *testing.T) {
 	t.Parallel()
-	e, shortened := testenv.NewArchive(t), testenv.NewArchive(t)
+	e, shortened := archiveenv.New(t), archiveenv.New(t)
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".journal (text, key_id, signature) VALUES ('nonsense', 'b1', 'x')")
 	keys := journal.NewKeys("sandbox", "b1", map[string][]byte{"b1": []byte(strings.Repeat("b", 32))}) // those of secrets
 	first, err := keys.Sign(`{"sequence":1,"previous":""}`)
@@ -225,7 +226,7 @@ func TestReport_RefusesBooksThatWereTamperedWith(t *testing.T) {
 	testenv.Must(t, err)
 	testenv.Must(t, shortened.Ledger.Books.MoveHead(t.Context(), "", second.Head(), time.Time{}))
 
-	for want, e := range map[string]*testenv.ArchiveEnv{"1 rows do not belong to it": e, "entry 1 of the books' log is missing": shortened} {
+	for want, e := range map[string]*archiveenv.System{"1 rows do not belong to it": e, "entry 1 of the books' log is missing": shortened} {
 		said, err := run(t, e, e.ClickHouse.URL, "report", "order-ledger")
 		if err == nil || !strings.Contains(said, want) {
 			t.Errorf("booked: %v, said %s, want %s", err, said, want)

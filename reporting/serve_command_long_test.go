@@ -10,6 +10,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -19,7 +20,7 @@ func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 	t.Parallel()
 	engine := testserver.DedicatedClickHouse(t)
 	redis := testserver.DedicatedRedis(t, stack.RedisOptions{})
-	s := testenv.NewArchiveOn(testenv.NewOn(t, redis), engine)
+	s := archiveenv.NewOn(testenv.NewOn(t, redis), engine)
 	o := s.Delivered(time.Now())
 	ops := freeAddr(t)
 	engine.Kill(t)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/shipped"
 )
 
@@ -45,7 +45,7 @@ func TestSettings_NameTheWrongKey(t *testing.T) {
 
 func TestCommands_SayWhatTheyDid(t *testing.T) {
 	t.Parallel()
-	s := testenv.NewArchive(t)
+	s := archiveenv.New(t)
 	for range 3 {
 		s.Delivered(time.Now())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -19,7 +20,7 @@ import (
 // writes, and the panel's pages and reports with the one who reads.
 func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchiveOn(testenv.New(t), testserver.DedicatedClickHouse(t))
+	e := archiveenv.NewOn(testenv.New(t), testserver.DedicatedClickHouse(t))
 	e.Delivered(time.Now())
 	startAs := func(user string) {
 		e.ClickHouse.Kill(t)
@@ -59,7 +60,7 @@ func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	testenv.Must(t, s.stop())
 
 	// Whoever may not make what is missing says who can.
-	said, err := run(t, &testenv.ArchiveEnv{Env: e.Env, ClickHouse: e.ClickHouse, Database: "another"}, e.ClickHouse.URL, "migrate")
+	said, err := run(t, &archiveenv.System{Env: e.Env, ClickHouse: e.ClickHouse, Database: "another"}, e.ClickHouse.URL, "migrate")
 	if err == nil || !strings.Contains(said, "run `reporting migrate`") || !strings.Contains(said, "making it failed") || !strings.Contains(said, "ACCESS_DENIED") {
 		t.Errorf("%v, said %s", err, said)
 	}
@@ -79,7 +80,7 @@ func answerTo(t *testing.T, url, statement string) string {
 // The process that customers reach has Redis and the keys of links, and nothing else of reporting's.
 func TestServe_TrackingAloneNeedsNoOtherSecret(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	o := e.Delivered(time.Now())
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
 	ops, customers := freeAddr(t), freeAddr(t)

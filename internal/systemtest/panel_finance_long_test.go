@@ -14,6 +14,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/closing"
@@ -55,7 +56,7 @@ func wideOrders(account delivery.AccountID, fleet delivery.FleetID, created time
 // Nothing that finance looks for lies beyond the edge of a screen.
 func TestFinance_ShowsEveryAmount(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: wideOrders(e.Vendor.Account, e.Fleet.ID,
 		time.Date(2026, 11, 15, 12, 0, 0, 0, delivery.Istanbul))}))
 	p := openPage(t, startBrowser(t), serveFinance(e))
@@ -71,7 +72,7 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 }
 
 // serveFinance serves finance's pages alone, without a gateway.
-func serveFinance(e *testenv.ArchiveEnv) string {
+func serveFinance(e *archiveenv.System) string {
 	e.T.Helper()
 	l := e.OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(e.T, l)
@@ -79,7 +80,7 @@ func serveFinance(e *testenv.ArchiveEnv) string {
 	nowhere, err := admin.NewClient(admin.Settings{URL: "http://127.0.0.1:1"}, strings.Repeat("k", 16))
 	must(e.T, err)
 	mux := http.NewServeMux()
-	financepages.New(frame, e.Archive, closing.New(l, e.Archive, testenv.BooksKeys, panelenv.Log), nowhere).Routes(mux)
+	financepages.New(frame, e.Archive, closing.New(l, e.Archive, archiveenv.BooksKeys, panelenv.Log), nowhere).Routes(mux)
 	frame.Routes(mux)
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())
@@ -90,7 +91,7 @@ func serveFinance(e *testenv.ArchiveEnv) string {
 // A month is closed by two people in their browsers, on pages that fit a phone.
 func TestMonths_AreClosedInTheBrowser(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	orders := slices.DeleteFunc(wideOrders(e.Vendor.Account, e.Fleet.ID, time.Date(2026, 10, 15, 12, 0, 0, 0, delivery.Istanbul)),
 		func(o archive.Order) bool { return !o.Status.Terminal() })
 	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: orders}))

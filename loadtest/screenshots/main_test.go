@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // The panel opens the orders of the earlier days as it does any other.
 func TestEarlier_OrdersHaveIDsOfThisService(t *testing.T) {
 	t.Parallel()
-	e := testenv.NewArchive(t)
+	e := archiveenv.New(t)
 	today := delivery.MakeOrderID(1000, delivery.DayOf(time.Now()), [delivery.OrderDigestSize]byte{0xab, 11: 0xcd})
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".orders (order_id, business_day, created_at, ended_at, version, status) "+
 		"SELECT '"+today.String()+"', toDate(now('Etc/GMT-3')), now(), now(), 1, 'Delivered'")

@@ -21,6 +21,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
@@ -38,17 +39,17 @@ func noError(t *testing.T, err error) {
 func quiet(string) {}
 
 // newEnv has a Redis of its own, since all of it is copied.
-func newEnv(t *testing.T) *testenv.ArchiveEnv {
+func newEnv(t *testing.T) *archiveenv.System {
 	t.Helper()
 	passwords := map[string]string{}
 	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		passwords[user] = user
 	}
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Passwords: passwords, Environment: "sandbox"}})
-	return testenv.NewArchiveOn(testenv.NewOn(t, server), testserver.SharedClickHouse(t))
+	return archiveenv.NewOn(testenv.NewOn(t, server), testserver.SharedClickHouse(t))
 }
 
-func startExport(s *testenv.ArchiveEnv, l *ledger.Ledger, a *archive.Archive) (stop func()) {
+func startExport(s *archiveenv.System, l *ledger.Ledger, a *archive.Archive) (stop func()) {
 	e := export.New(l, a, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Second}, "test",
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return s.Start(e.Run)
@@ -89,7 +90,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: redis.URL, Environment: m.Environment, Partitions: testenv.Partitions})
 	noError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	other := &testenv.ArchiveEnv{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
+	other := &archiveenv.System{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
@@ -176,7 +177,7 @@ func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
 }
 
 // made is a small backup with included files.
-func made(t *testing.T) (to string, s *testenv.ArchiveEnv) {
+func made(t *testing.T) (to string, s *archiveenv.System) {
 	t.Helper()
 	s = newEnv(t)
 	s.Delivered(time.Now())
@@ -389,7 +390,7 @@ func TestMake_EncryptsForItsRecipients(t *testing.T) {
 			t.Errorf("%s begins with %.10q, %v", name, text, err)
 		}
 	}
-	other := &testenv.ArchiveEnv{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
+	other := &archiveenv.System{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())
 	noError(t, err)

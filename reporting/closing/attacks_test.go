@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/deliver"
 )
 
@@ -17,7 +18,7 @@ func TestAttack_WithTheKeysWhatWasDeliveredIsTheProof(t *testing.T) {
 	e.newDeliverer(r, b).mustDeliver(t)
 	last := e.log().Entries[3]
 
-	signed, err := testenv.BooksKeys.Sign(strings.Replace(last.JSON, `"by":"ece"`, `"by":"efe"`, 1))
+	signed, err := archiveenv.BooksKeys.Sign(strings.Replace(last.JSON, `"by":"ece"`, `"by":"efe"`, 1))
 	testenv.Must(t, err)
 	e.lose("journal", "sequence = 4")
 	testenv.Must(t, e.Archive.InsertEntry(t.Context(), &signed))

@@ -24,6 +24,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/deliver"
@@ -55,9 +56,9 @@ func TestCrash_Child(t *testing.T) {
 	l, err := ledger.Open(t.Context(), ledger.Config{URL: os.Getenv(childRedis), Environment: "sandbox", Partitions: testenv.Partitions,
 		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}})
 	testenv.Must(t, err)
-	a, err := archive.Open(archive.Settings{URL: os.Getenv(childStore), Database: os.Getenv(childBase), BooksKeys: testenv.BooksKeys})
+	a, err := archive.Open(archive.Settings{URL: os.Getenv(childStore), Database: os.Getenv(childBase), BooksKeys: archiveenv.BooksKeys})
 	testenv.Must(t, err)
-	b := New(l, a, testenv.BooksKeys, slog.New(slog.DiscardHandler))
+	b := New(l, a, archiveenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return now }
 
 	isPaused := os.Getenv(childPause) != ""
@@ -115,7 +116,7 @@ type crash struct {
 func newCrash(t *testing.T) *crash {
 	t.Helper()
 	c := &crash{env: &env{}, redis: testserver.DedicatedRedis(t, stack.RedisOptions{})}
-	c.ArchiveEnv = testenv.NewArchiveOn(testenv.NewOn(t, c.redis), testserver.DedicatedClickHouse(t))
+	c.System = archiveenv.NewOn(testenv.NewOn(t, c.redis), testserver.DedicatedClickHouse(t))
 	c.books = c.newBooks()
 	return c
 }

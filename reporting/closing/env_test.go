@@ -12,6 +12,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 
 // env is Redis, ClickHouse and the books. Its orders lie in ClickHouse alone unless they are made otherwise.
 type env struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	books *Books
 	clock time.Time
 	made  int
@@ -29,13 +30,13 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	e := &env{ArchiveEnv: testenv.NewArchive(t)}
+	e := &env{System: archiveenv.New(t)}
 	e.books = e.newBooks()
 	return e
 }
 
 func (e *env) newBooks() *Books {
-	b := New(e.Ledger, e.OpenArchive(), testenv.BooksKeys, slog.New(slog.DiscardHandler))
+	b := New(e.Ledger, e.OpenArchive(), archiveenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return e.clock }
 	return b
 }

@@ -18,6 +18,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 )
 
 // hold holds a month whose orders are stored.
@@ -170,7 +171,7 @@ func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	l, err := ledger.Open(t.Context(), config)
 	testenv.Must(t, err)
 	defer func() { _ = l.Close() }()
-	b := New(l, e.OpenArchive(), testenv.BooksKeys, slog.New(slog.DiscardHandler))
+	b := New(l, e.OpenArchive(), archiveenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return e.clock }
 	unknown := func(err error) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -42,7 +43,7 @@ var must = testenv.Must
 
 // env is a panel with downloads over a ClickHouse and a Redis.
 type env struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	downloads *Downloads
 	client    *testenv.Client
 }
@@ -54,7 +55,7 @@ func newEnv(t *testing.T) *env {
 
 func newEnvOn(t *testing.T, c *testserver.ClickHouse) *env {
 	t.Helper()
-	e := &env{ArchiveEnv: testenv.NewArchiveOn(testenv.New(t), c)}
+	e := &env{System: archiveenv.NewOn(testenv.New(t), c)}
 	e.serve(e.Archive, Settings{AtOnce: 8, AtOnceEach: 4, Stall: 2 * time.Minute, Longest: 5 * time.Minute})
 	return e
 }

@@ -12,6 +12,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
@@ -19,11 +20,11 @@ import (
 func TestMain(m *testing.M) { testserver.Main(m) }
 
 // env can start exporters, which have the rights that they ship with.
-type env struct{ *testenv.ArchiveEnv }
+type env struct{ *archiveenv.System }
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	return &env{testenv.NewArchive(t)}
+	return &env{archiveenv.New(t)}
 }
 
 // export starts an exporter; stop waits for its end.

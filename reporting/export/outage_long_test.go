@@ -10,13 +10,14 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
 func TestExport_LosesNothingWhileClickHouseIsDown(t *testing.T) {
 	t.Parallel()
 	engine := testserver.DedicatedClickHouse(t)
-	s := &env{testenv.NewArchiveOn(testenv.New(t), engine)}
+	s := &env{archiveenv.NewOn(testenv.New(t), engine)}
 	x, _ := s.export("x1")
 	s.Vendor.Order("", time.Now())
 	s.AwaitExported()

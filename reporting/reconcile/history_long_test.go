@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 )
 
 // TestHistory_IsWhatHappened: whatever happens in whatever order, to orders, to
@@ -27,7 +27,7 @@ func TestHistory_IsWhatHappened(t *testing.T) {
 			}
 		}
 	}
-	s := testenv.NewArchive(t)
+	s := archiveenv.New(t)
 	p := s.NewProxy("")
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newMachine(rt, s, p)

@@ -14,14 +14,15 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/export"
 )
 
 // machine is a vendor's orders and everything that may happen to them.
 type machine struct {
 	*rapid.T
-	s        *testenv.ArchiveEnv
-	proxy    *testenv.Proxy
+	s        *archiveenv.System
+	proxy    *archiveenv.Proxy
 	vendor   *testenv.Vendor
 	day      time.Time // in the middle of three
 	orders   []*expected
@@ -30,7 +31,7 @@ type machine struct {
 	steps    int                       // ever, in all orders
 }
 
-func newMachine(rt *rapid.T, s *testenv.ArchiveEnv, p *testenv.Proxy) *machine {
+func newMachine(rt *rapid.T, s *archiveenv.System, p *archiveenv.Proxy) *machine {
 	day := rapid.SampledFrom([]time.Time{
 		time.Date(2024, 2, 29, 0, 0, 0, 0, delivery.Istanbul), time.Date(2024, 1, 1, 0, 0, 0, 0, delivery.Istanbul),
 		time.Date(2025, 3, 1, 0, 0, 0, 0, delivery.Istanbul), time.Date(2025, 10, 31, 0, 0, 0, 0, delivery.Istanbul),

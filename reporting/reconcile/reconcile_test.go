@@ -15,6 +15,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/export"
@@ -27,7 +28,7 @@ const timeout = testserver.Timeout
 
 // env has 10 orders that have been delivered and exported.
 type env struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	reconciler *Reconciler
 	stop       func() // the exporter
 	today      time.Time
@@ -35,7 +36,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	s := &env{ArchiveEnv: testenv.NewArchive(t)}
+	s := &env{System: archiveenv.New(t)}
 	s.reconciler = New(s.OpenAs(stack.ReportingUser), s.Archive)
 	// Noon, so that no test runs over midnight.
 	s.today = archive.BusinessDay(time.Now()).AddDate(0, 0, -1)
@@ -345,7 +346,7 @@ func TestReconcile_RepairsFromShrunkOrders(t *testing.T) {
 
 func TestReconcile_ClickHouseUnavailableIsAnError(t *testing.T) {
 	t.Parallel()
-	s := testenv.NewArchive(t)
+	s := archiveenv.New(t)
 	p := s.NewProxy("")
 	p.Guard(func(string) bool { return false }, nil)
 	err := New(s.Ledger, p.Archive).Run(t.Context(), Scope{From: time.Now(), To: time.Now()}, func(*Day) {})

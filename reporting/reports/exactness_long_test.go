@@ -19,6 +19,7 @@ import (
 	core "vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
@@ -61,7 +62,7 @@ func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 // and processes that are killed. Nothing of the sample comes from the ledger's
 // records or from ClickHouse.
 type env struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	stores    []*delivery.Store
 	terms     []core.Candidate
 	config    string
@@ -82,7 +83,7 @@ var (
 const playedDays = 40
 
 func newEnv(t *testing.T, f faults) *env {
-	e := &env{ArchiveEnv: testenv.NewArchiveOn(testenv.New(t), testserver.DedicatedClickHouse(t))}
+	e := &env{System: archiveenv.NewOn(testenv.New(t), testserver.DedicatedClickHouse(t))}
 	root, err := stack.ModuleDir()
 	noError(t, err)
 	settings, err := os.ReadFile(filepath.Join(root, "configs", "reporting.yaml"))

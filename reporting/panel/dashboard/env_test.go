@@ -13,6 +13,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -26,7 +27,7 @@ var must = testenv.Must
 
 // env is an archive environment with the pages over it.
 type env struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	pages  *Pages
 	client *testenv.Client // an operator's browser, which sends a token
 }
@@ -46,7 +47,7 @@ func newEnvToStop(t *testing.T) *env {
 
 func newEnvOn(t *testing.T, base *testenv.Env) *env {
 	t.Helper()
-	e := &env{ArchiveEnv: testenv.NewArchiveOn(base, testserver.SharedClickHouse(t))}
+	e := &env{System: archiveenv.NewOn(base, testserver.SharedClickHouse(t))}
 	e.serve(e.Archive)
 	return e
 }

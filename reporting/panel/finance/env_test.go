@@ -14,6 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -29,7 +30,7 @@ var must = testenv.Must
 
 // env is a panel with finance's pages and the downloads.
 type env struct {
-	*testenv.ArchiveEnv
+	*archiveenv.System
 	pages  *Pages
 	client *testenv.Client // finance's browser, which sends a token
 	// gateway is where the admin API is; empty: nowhere.
@@ -47,7 +48,7 @@ func newEnv(t *testing.T) *env {
 
 func newEnvOn(t *testing.T, redis *testenv.Env) *env {
 	t.Helper()
-	e := &env{ArchiveEnv: testenv.NewArchiveOn(redis, testserver.SharedClickHouse(t)), stranger: delivery.NewAccountID()}
+	e := &env{System: archiveenv.NewOn(redis, testserver.SharedClickHouse(t)), stranger: delivery.NewAccountID()}
 	e.account = e.Vendor.Account
 	e.fleets = []delivery.FleetID{e.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
 	e.serve(e.Archive)
@@ -63,7 +64,7 @@ func (e *env) serve(a *archive.Archive) {
 	f.Lists.Few.MaxAge = 0 // tests make accounts themselves
 	gateway, err := admin.NewClient(admin.Settings{URL: cmp.Or(e.gateway, "http://127.0.0.1:1")}, strings.Repeat("k", 16))
 	must(e.T, err)
-	e.pages = New(f, a, closing.New(l, a, testenv.BooksKeys, panelenv.Log), gateway)
+	e.pages = New(f, a, closing.New(l, a, archiveenv.BooksKeys, panelenv.Log), gateway)
 	e.pages.logs.MaxAge = 0
 	e.pages.taskAnswer = time.Hour // on a busy machine a hold takes longer than people are kept waiting
 	go e.pages.Run(e.T.Context())

@@ -1,4 +1,4 @@
-package testenv
+package archiveenv
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 )
 
@@ -27,10 +28,10 @@ type Proxy struct {
 type Handler func(statement string, w http.ResponseWriter, r *http.Request, forward func())
 
 // NewProxy starts one; options are those of a URL of ClickHouse.
-func (e *ArchiveEnv) NewProxy(options string) *Proxy {
+func (e *System) NewProxy(options string) *Proxy {
 	e.T.Helper()
 	engine, err := url.Parse(e.ClickHouse.URL)
-	Must(e.T, err)
+	testenv.Must(e.T, err)
 	forward := httputil.NewSingleHostReverseProxy(engine)
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	p := &Proxy{}

@@ -1,4 +1,6 @@
-package testenv
+// Package archiveenv gives tests an environment of package testenv with a ClickHouse database. It is a
+// package of its own so that tests that need none do not compile its client.
+package archiveenv
 
 import (
 	"fmt"
@@ -7,16 +9,17 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 )
 
-// ArchiveEnv is an Env with a vendor and a migrated ClickHouse database. Nothing is exported
+// System is an environment with a vendor and a migrated ClickHouse database. Nothing is exported
 // from one to the other before the test starts an exporter.
-type ArchiveEnv struct {
-	*Env
-	Vendor     *Vendor // whose orders have 123.45 to collect in cash
+type System struct {
+	*testenv.Env
+	Vendor     *testenv.Vendor // whose orders have 123.45 to collect in cash
 	ClickHouse *testserver.ClickHouse
 	Archive    *archive.Archive
 	Database   string
@@ -25,16 +28,16 @@ type ArchiveEnv struct {
 // BooksKeys sign and check the log of the books in tests.
 var BooksKeys = journal.NewKeys("sandbox", "k1", map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")})
 
-// NewArchive is an environment on the shared servers.
-func NewArchive(t *testing.T) *ArchiveEnv {
+// New is an environment on the shared servers.
+func New(t *testing.T) *System {
 	t.Helper()
-	return NewArchiveOn(New(t), testserver.SharedClickHouse(t))
+	return NewOn(testenv.New(t), testserver.SharedClickHouse(t))
 }
 
-// NewArchiveOn puts the two together; either may be on a server of the test's own.
-func NewArchiveOn(e *Env, c *testserver.ClickHouse) *ArchiveEnv {
+// NewOn puts the two together; either may be on a server of the test's own.
+func NewOn(e *testenv.Env, c *testserver.ClickHouse) *System {
 	e.T.Helper()
-	env := &ArchiveEnv{Env: e, ClickHouse: c}
+	env := &System{Env: e, ClickHouse: c}
 	if c.IsShared() {
 		env.Database = newMigratedDatabase(e.T, c)
 	} else {
@@ -44,13 +47,13 @@ func NewArchiveOn(e *Env, c *testserver.ClickHouse) *ArchiveEnv {
 	env.Vendor = env.NewVendor()
 	env.Archive = env.OpenArchive()
 	_, err := env.Archive.Migrate(e.T.Context()) // nothing is missing in a database of the pool
-	Must(e.T, err)
-	Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
+	testenv.Must(e.T, err)
+	testenv.Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
 	return env
 }
 
 // NewVendor is one more account whose orders have 123.45 to collect in cash.
-func (e *ArchiveEnv) NewVendor() *Vendor {
+func (e *System) NewVendor() *testenv.Vendor {
 	e.T.Helper()
 	v := e.Env.Vendor()
 	v.Edit = func(d *delivery.OrderDraft) {
@@ -61,29 +64,29 @@ func (e *ArchiveEnv) NewVendor() *Vendor {
 }
 
 // OpenArchive opens the database once more, as another process would.
-func (e *ArchiveEnv) OpenArchive() *archive.Archive { e.T.Helper(); return e.open(e.ClickHouse.URL) }
+func (e *System) OpenArchive() *archive.Archive { e.T.Helper(); return e.open(e.ClickHouse.URL) }
 
-func (e *ArchiveEnv) open(url string) *archive.Archive {
+func (e *System) open(url string) *archive.Archive {
 	e.T.Helper()
 	a, err := archive.Open(archive.Settings{URL: url, Database: e.Database, BooksKeys: BooksKeys})
-	Must(e.T, err)
+	testenv.Must(e.T, err)
 	a.UseHead(e.Ledger.Books.Head)
 	e.T.Cleanup(func() { _ = a.Close() })
 	return a
 }
 
 // AwaitExported waits until everything has been exported.
-func (e *ArchiveEnv) AwaitExported() {
+func (e *System) AwaitExported() {
 	e.T.Helper()
 	e.Await("everything is exported", func() bool {
 		lag, err := e.Ledger.Streams.Lag(e.T.Context(), ledger.RoleExport)
-		Must(e.T, err)
+		testenv.Must(e.T, err)
 		return lag.Entries == 0
 	})
 }
 
 // Delivered is a new order that has been delivered.
-func (e *ArchiveEnv) Delivered(at time.Time) *delivery.Order {
+func (e *System) Delivered(at time.Time) *delivery.Order {
 	e.T.Helper()
 	o := e.Vendor.Order("", at)
 	e.Move(o, delivery.Delivered, at)
@@ -91,7 +94,7 @@ func (e *ArchiveEnv) Delivered(at time.Time) *delivery.Order {
 }
 
 // RetireAll makes every order that has ended leave Redis. export settles for the exporter what there is.
-func (e *ArchiveEnv) RetireAll(export func()) {
+func (e *System) RetireAll(export func()) {
 	e.T.Helper()
 	// An hour is retired when it is over: an event of a later one says so.
 	e.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`, time.Now().Add(3*time.Hour).UnixMilli()))
@@ -100,18 +103,18 @@ func (e *ArchiveEnv) RetireAll(export func()) {
 	export()
 	for p := range e.Ledger.Partitions() {
 		_, err := e.Ledger.Lifecycle.Retire(e.T.Context(), p, time.Now().Add(48*time.Hour), 1000)
-		Must(e.T, err)
+		testenv.Must(e.T, err)
 	}
 }
 
 // Ask is what "SELECT query" answers, as tab-separated text.
-func (e *ArchiveEnv) Ask(query string) string {
+func (e *System) Ask(query string) string {
 	e.T.Helper()
 	return e.ClickHouse.Exec(e.T, "SELECT "+query+" SETTINGS final = 1")
 }
 
 // Want compares an answer of one line.
-func (e *ArchiveEnv) Want(what, query, want string) {
+func (e *System) Want(what, query, want string) {
 	e.T.Helper()
 	if got := e.Ask(query); got != want+"\n" {
 		e.T.Errorf("%s: %q, want %q", what, got, want)
@@ -119,7 +122,7 @@ func (e *ArchiveEnv) Want(what, query, want string) {
 }
 
 // SetExportBack makes the group of exporters begin again with the oldest entry.
-func (e *ArchiveEnv) SetExportBack() {
+func (e *System) SetExportBack() {
 	e.T.Helper()
 	for _, kind := range []string{"e", "v", "V", "U"} {
 		e.EachKey(kind, "redis.call('XGROUP', 'SETID', k, 'export', '0')")

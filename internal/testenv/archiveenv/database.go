@@ -1,4 +1,4 @@
-package testenv
+package archiveenv
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
 )
@@ -65,11 +66,11 @@ func migrateNewDatabase(t *testing.T, c *testserver.ClickHouse) migratedDatabase
 	t.Helper()
 	db := migratedDatabase{name: testserver.DatabaseName()}
 	a, err := archive.Open(archive.Settings{URL: c.URL, Database: db.name, BooksKeys: BooksKeys})
-	Must(t, err)
+	testenv.Must(t, err)
 	defer func() { _ = a.Close() }() // every statement has been answered
 
 	_, err = a.Migrate(t.Context())
-	Must(t, err)
+	testenv.Must(t, err)
 	db.schema = describeSchema(t, c, db.name)
 	return db
 }
