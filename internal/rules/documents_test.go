@@ -62,7 +62,8 @@ func readTests(t *testing.T) (tagOf map[string]string) {
 		noError(t, err)
 
 		tag := ""
-		if constraint := buildConstraint.FindSubmatch(source); constraint != nil {
+		constraint := buildConstraint.FindSubmatch(source)
+		if constraint != nil {
 			tag = string(constraint[1])
 		}
 		for _, declaration := range testDeclaration.FindAllSubmatch(source, -1) {
@@ -80,7 +81,7 @@ func files(t *testing.T, ending string) (found []string) {
 			return err
 		}
 		isHidden := strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." && entry.Name() != ".github"
-		if entry.IsDir() && isHidden { // such as .git and .data, where others write meanwhile
+		if entry.IsDir() && isHidden { // such as .git and .data, where other programs write
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(path, ending) {

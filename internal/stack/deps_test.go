@@ -17,7 +17,7 @@ func depsIn(t *testing.T, commands map[string]string, args ...string) (string, e
 	for name, script := range commands {
 		script = strings.ReplaceAll("#!/bin/sh\n"+script+"\n", "$BIN", bin)
 
-		// No process may be forked meanwhile: it would have the file open for writing until it has become
+		// No process may be forked while the file is written: it would have the file open for writing until it has become
 		// another program, and the script could not be started.
 		syscall.ForkLock.RLock()
 		err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700)

@@ -60,10 +60,11 @@ func (c *clerk) settings() []setting {
 func (c *clerk) run(ctx context.Context, pause time.Duration) {
 	for harness.Sleep(ctx, time.Duration(c.random.Int64N(int64(2*pause)))) == nil {
 		s := draw(c.random, c.settings())
-		switch n := c.random.IntN(10); {
-		case n < 5:
+		chance := c.random.IntN(10)
+		switch {
+		case chance < 5:
 			c.set(s)
-		case n < 8:
+		case chance < 8:
 			c.get(s)
 		default:
 			c.replay()
@@ -73,10 +74,11 @@ func (c *clerk) run(ctx context.Context, pause time.Duration) {
 
 // readAll reads every setting once more, when the system has been healed.
 func (c *clerk) readAll(ctx context.Context) error {
-	const patience = 20 * time.Second
+	const timeout = 20 * time.Second
 	for _, s := range c.settings() {
-		err := retry(ctx, patience, func() error {
-			if isAnswered := c.get(s); !isAnswered {
+		err := retry(ctx, timeout, func() error {
+			isAnswered := c.get(s)
+			if !isAnswered {
 				return errors.New("it is not answered")
 			}
 			return nil

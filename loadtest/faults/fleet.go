@@ -38,11 +38,12 @@ func (c *fleetClient) report(account, order string) {
 	var method, path string
 	var body map[string]any
 
-	switch n := c.random.IntN(10); {
-	case n < 3:
+	chance := c.random.IntN(10)
+	switch {
+	case chance < 3:
 		method, path, op.Kind = http.MethodPost, "/accept", validate.Accept
 		op.Courier, body = c.drawCourier()
-	case n < 4:
+	case chance < 4:
 		method, path, op.Kind = http.MethodPut, "/courier", validate.Swap
 		op.Courier, body = c.drawCourier()
 	default:

@@ -21,7 +21,7 @@ func newFakePlayer(t *testing.T, folder, shell string) *player {
 	path := filepath.Join(t.TempDir(), "k6")
 	text := "#!/bin/sh\nfolder='" + folder + "'\n" + shell + "\n"
 
-	// No process may be forked meanwhile: it would have the file open for writing until it has become
+	// No process may be forked while the file is written: it would have the file open for writing until it has become
 	// another program, and the script could not be started.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(path, []byte(text), 0o700)

@@ -46,7 +46,7 @@ func holder(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 
-	// No process may be forked meanwhile: it would have the file open for writing until it has become
+	// No process may be forked while the file is written: it would have the file open for writing until it has become
 	// another program, and this one could not be started.
 	syscall.ForkLock.RLock()
 	err = os.WriteFile(program, binary, 0o700)

@@ -23,6 +23,7 @@ func (e *env) carried(external, courier string) {
 func TestCheck_FleetsReports(t *testing.T) {
 	t.Parallel()
 	const ali, veli = "5320000001", "5320000002"
+
 	checkAll(t, []breach{
 		{"an acknowledged status that was never reached", ReportLost, func(e *env) {
 			e.reported("failed", Operation{Kind: Progress, Reported: "Delivered", Status: 202})

@@ -73,7 +73,9 @@ func (c *courier) act(ctx context.Context) {
 		if over {
 			return
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+
+		pause(ctx, wait)
+		if ctx.Err() != nil {
 			return
 		}
 		c.do()

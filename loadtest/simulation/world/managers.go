@@ -20,12 +20,13 @@ func (v *vendor) manage(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch n := random.IntN(10); {
-		case n < 3:
+		chance := random.IntN(10)
+		switch {
+		case chance < 3:
 			v.rotateWebhookSecret(who, random)
-		case n < 5:
+		case chance < 5:
 			v.credentials.rotate(v.id, who, random)
-		case n < 6:
+		case chance < 6:
 			since := time.Now().Add(-time.Duration(random.IntN(120)) * time.Minute).UTC().Format(time.RFC3339)
 			v.w.ask(who, random, request{method: "POST", path: "/api/vendor/v1/webhook/replay",
 				body: jsonOf(map[string]string{"since": since}), bearer: v.credentials.token(who, random)})

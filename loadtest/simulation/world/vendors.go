@@ -76,7 +76,9 @@ func (c *client) act(ctx context.Context) {
 		if over {
 			return
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+
+		pause(ctx, wait)
+		if ctx.Err() != nil {
 			return
 		}
 		c.do()
