@@ -18,6 +18,7 @@ const (
 	spillAfter = 1000 // ms until an event that is not settled goes to the schedule
 	saveEvery  = 1000 // ms between two writes of a tally
 	clockSlack = 1000 // ms by which the clock may go back without a correction
+	reloadWait = 250  // ms until a load that failed is asked for again
 
 	itemOrder = 1 // first byte of the key of an order's version; its sequence is at the end
 )
@@ -267,7 +268,8 @@ func (s *Scheduler) startSlowly(e *endpoint, now int64) {
 	}
 }
 
-// Loads lists the parts of schedules to be read, each until it was given to Loaded.
+// Loads lists the parts of schedules to be read. Nothing else is read of a schedule until its part was given to
+// Loaded or NotLoaded.
 func (s *Scheduler) Loads(now int64) []ledger.ScheduleQuery {
 	now = s.clock(now)
 	s.sweep(now)
@@ -286,7 +288,7 @@ func (s *Scheduler) Loads(now int64) []ledger.ScheduleQuery {
 func (s *Scheduler) Loaded(account delivery.AccountID, items []*Item, now int64) {
 	now = s.clock(now)
 	e := s.endpoints[account]
-	e.loading = false
+	e.loading, e.notBefore = false, 0
 	until := e.load.Until
 	if e.URL != "" && e.load.moveTo == 0 {
 		until = min(until, now) // it was not, perhaps, when the load was asked for
@@ -352,12 +354,26 @@ found:
 		e.items[after.Key], e.early = after, after
 		e.held++
 	}
+	s.dropPurged(e)
+	s.mark(e)
+	s.look(e, now)
+}
+
+// NotLoaded takes note that what Loads has asked for could not be read. It is asked for again after a moment.
+func (s *Scheduler) NotLoaded(account delivery.AccountID, now int64) {
+	now = s.clock(now)
+	e := s.endpoints[account]
+	e.loading, e.notBefore = false, now+reloadWait
+	s.dropPurged(e)
+	s.look(e, now)
+}
+
+// dropPurged forgets the events that were remembered only because a load was in progress.
+func (s *Scheduler) dropPurged(e *endpoint) {
 	for _, it := range e.purge {
 		s.drop(it)
 	}
 	e.purge = e.purge[:0]
-	s.mark(e)
-	s.look(e, now)
 }
 
 // Next appends what is to be sent now to items, at most free, which are all the free places. It
@@ -800,6 +816,7 @@ func (s *Scheduler) clock(now int64) int64 {
 		}
 		e.breaker().drawBack(now, back)
 		e.saved, e.pace.at = min(e.saved, now), min(e.pace.at, now)
+		e.notBefore = min(e.notBefore, now)
 		if !e.empty() {
 			s.fallBehind(e)
 			if e.ahead == 0 || now < e.back {

@@ -174,6 +174,10 @@ func (m *model) load() {
 		if m.s != owner {
 			return
 		}
+		if m.pick("failed load", 8) == 0 {
+			m.s.NotLoaded(l.Account, m.clock)
+			continue
+		}
 		for _, it := range found[i] {
 			m.given[it.Key] = true
 		}

@@ -678,6 +678,22 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 	d.must(len(d.s.Loads(d.now)) == 1, "the schedule is not read")
 }
 
+// Redis was not there for a moment, and comes back before this owner has lost its partition.
+func TestScheduler_AsksAgainForWhatCouldNotBeLoaded(t *testing.T) {
+	facts := healthy
+	facts.Scheduled = true
+	d := newDesk(t, facts)
+	d.must(len(d.s.Loads(d.now)) == 1, "the schedule is not read")
+
+	d.s.NotLoaded(accountOf(0), d.now)
+
+	d.must(len(d.s.Loads(d.now)) == 0, "the schedule is read again at once")
+	d.must(d.s.Wake(d.now) == d.now+250, "it is read again in %d ms", d.s.Wake(d.now)-d.now)
+	d.now += 250
+	d.load(0, &Item{Key: keyOf("a"), Due: d.now})
+	d.sent("a")
+}
+
 func TestScheduler_EventWaitsOnce(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0, "a")

@@ -202,6 +202,9 @@ func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 	}
 	found, err := r.ledger.Ownership.Scheduled(ctx, queries)
 	if err != nil {
+		for i, w := range of {
+			w.scheduler.NotLoaded(queries[i].Account, w.ms())
+		}
 		return err
 	}
 	for i, w := range of {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -79,6 +80,31 @@ func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 	s = <-results
 	if w.Done(s); s.attempt.item != item || s.attempt.ending != Retry || s.attempt.receiver.Version != 2 || item.Version != 2 {
 		t.Errorf("%+v", s.attempt)
+	}
+}
+
+// A read of Redis that fails, while the owner keeps its partition, must not be the last one of an endpoint's schedule.
+func TestFetch_ReadsAgainWhatCouldNotBeRead(t *testing.T) {
+	e := testenv.New(t)
+	r := newRole()
+	r.ledger = e.Ledger
+	w, _ := webhooks(r)
+	w.scheduler.Learn(accountOf(0), &ledger.Facts{Scheduled: true, Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
+	w.summaryAt = time.Now() // nothing else is to be read
+	cut, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	err := r.Fetch(cut, []*Webhooks{w})
+
+	if err == nil {
+		t.Fatal("the read has not failed")
+	}
+	soon := w.ms() + 1000
+	if wake := w.scheduler.Wake(w.ms()); wake > soon {
+		t.Errorf("nothing is read again before %d, want by %d", wake, soon)
+	}
+	if loads := w.scheduler.Loads(soon); len(loads) != 1 {
+		t.Errorf("%d parts of schedules are read again, want 1", len(loads))
 	}
 }
 
