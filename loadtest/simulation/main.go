@@ -218,11 +218,11 @@ func build(ctx context.Context, module, program, defect string) error {
 	if defect != "" {
 		folders = append(folders, filepath.Join(defectsFolder, defect))
 	}
-	o, err := newOverlay(module, folders...)
+	o, err := simulated(module, folders...)
 	if err != nil {
 		return err
 	}
-	file, err := o.write(dir)
+	file, err := o.Write(dir)
 	if err != nil {
 		return err
 	}
