@@ -210,6 +210,13 @@ func TestCheck_ClickHouse(t *testing.T) {
 		{"no outcome of a webhook is recorded", ClickHouseDiffers, goneAttempt(well)},
 		{"a webhook was settled twice", EventTwice, attemptAgain(func(a *Attempt) { a.Attempt = 2 })},
 		{"an attempt was recorded twice", EventTwice, attemptAgain(func(a *Attempt) { a.State = "retrying" })},
+		{"it was given up at its deadline after an attempt that failed", "", func(e *env) {
+			attempted := e.attempt(sick, "failed", 4)
+			attempted.State = "retrying"
+			givenUp := *attempted
+			givenUp.State, givenUp.Error = "undelivered", "deadline: the event is older than 24 h"
+			e.facts.Archive.Attempts = append(e.facts.Archive.Attempts, givenUp)
+		}},
 		{"a webhook was sent again for an operator", "", attemptAgain(func(a *Attempt) { a.Replay = true })},
 		{"it is recorded as delivered before it was sent", EventLost, func(e *env) {
 			e.attempt(well, "failed", 4).Recorded = e.arrival("failed", 4).Began.Add(-time.Second)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -184,12 +185,19 @@ type Archive struct {
 type Attempt struct {
 	Account  string    `json:"account"`
 	EventID  string    `json:"eventId"`
-	State    string    `json:"state"` // delivered, retrying, undelivered, notSent
-	Attempt  int       `json:"attempt"`
+	State    string    `json:"state"`   // delivered, retrying, undelivered, notSent
+	Attempt  int       `json:"attempt"` // of what was given up without being sent once more: how many there were
+	Error    string    `json:"error,omitempty"`
 	At       time.Time `json:"at"`
 	Recorded time.Time `json:"recorded"` // in Redis, to the millisecond
 	Probe    bool      `json:"probe,omitempty"`
 	Replay   bool      `json:"replay,omitempty"` // an operator asked for it again
+}
+
+// isSent reports whether something was sent: an event can be given up because it is too old, or because nobody has
+// registered a URL.
+func (a *Attempt) isSent() bool {
+	return a.State != "notSent" && !strings.HasPrefix(a.Error, "deadline:")
 }
 
 // Arrival is one request that reached a receiver.

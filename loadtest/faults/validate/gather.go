@@ -275,7 +275,7 @@ func (s *Sources) readArchive(ctx context.Context, f *Facts) error {
 	}
 	return errors.Join(s.query(ctx, texts(orderColumns, "orders FINAL"), &f.Archive.Orders),
 		s.query(ctx, texts(stepColumns, "order_events FINAL ORDER BY sequence"), &f.Archive.Steps),
-		s.query(ctx, `SELECT account_id AS account, event_id AS eventId, state, attempt, at, probe, replay,
+		s.query(ctx, `SELECT account_id AS account, event_id AS eventId, state, attempt, error, at, probe, replay,
 			fromUnixTimestamp64Milli(toInt64OrZero(splitByChar('-', entry)[1])) AS recorded
 			FROM delivery.webhook_outcomes FINAL FORMAT JSON`, &f.Archive.Attempts))
 }

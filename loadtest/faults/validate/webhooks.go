@@ -237,7 +237,7 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 		if row.State != "retrying" {
 			final++
 		}
-		if !row.Probe && row.Attempt > 0 {
+		if row.isSent() && !row.Probe && row.Attempt > 0 {
 			if numbers[row.Attempt] {
 				c.about(at, EventTwice, "attempt %d is recorded twice", row.Attempt)
 			}
