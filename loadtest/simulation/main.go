@@ -218,7 +218,7 @@ func build(ctx context.Context, module, program, defect string) error {
 	if defect != "" {
 		folders = append(folders, filepath.Join(defectsFolder, defect))
 	}
-	o, err := simulated(module, folders...)
+	o, err := simulated(ctx, module, folders...)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func build(ctx context.Context, module, program, defect string) error {
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "simulation", "-overlay", file, "-ldflags=-s -w",
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-tags", "simulation", "-overlay", file, "-ldflags=-s -w",
 		"-o", program, "./loadtest/simulation/world")
 	command.Dir = module
 	output, err := command.CombinedOutput()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,8 +14,11 @@ const standins = "loadtest/simulation/testdata/standins"
 
 // simulated makes an overlay of what the simulation needs, and of folders whose files stand below the paths of the
 // packages that they change, see package overlay.
-func simulated(module string, folders ...string) (*overlay.Overlay, error) {
+func simulated(ctx context.Context, module string, folders ...string) (*overlay.Overlay, error) {
 	o := overlay.New(module)
+	if err := makeRepeatable(ctx, o, module); err != nil {
+		return nil, err
+	}
 	if err := importGateway(o, module); err != nil {
 		return nil, err
 	}

@@ -1,12 +1,14 @@
 package world
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
+
+	"vendorapi/internal/delivery"
+	"vendorapi/loadtest/faults/validate"
 )
 
 // fleet carries orders.
@@ -15,118 +17,100 @@ type fleet struct {
 	name, id    string
 	credentials *credentials
 
-	mu      sync.Mutex
-	jobs    []*job
-	reports []*report
+	mu   sync.Mutex
+	jobs []*job
 }
 
-// job is an order as its couriers know it.
+// job is an order as a fleet's couriers know it.
 type job struct {
-	order string
-	step  int // how many of steps were acknowledged
-	ended bool
+	account, order string
+	taken          int // how many of steps were acknowledged
+	ended          bool
 }
 
-var steps = []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}
-
-// report is what a fleet has said of an order, and what it was answered.
-type report struct {
-	order, kind    string // accept, swap or status
-	status         string // of kind status
-	courier        string // of the other two
-	began, ended   time.Time
-	answered       int
-	code           string
-	unknown        bool
-	isAcknowledged bool
-}
+var steps = []delivery.Status{delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Delivered}
 
 // courierHears tells the fleets of an order. Whose it is they learn by asking.
-func (w *world) courierHears(order string) {
+func (w *world) courierHears(account, order string) {
 	for _, f := range w.fleets {
-		f.hear(order)
+		f.hear(account, order)
 	}
 }
 
-func (f *fleet) hear(order string) {
+func (f *fleet) hear(account, order string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, j := range f.jobs {
-		if j.order == order {
-			return
-		}
-	}
-	f.jobs = append(f.jobs, &job{order: order})
-}
-
-// courier is one of a fleet's people.
-type courier struct {
-	*fleet
-	who    string
-	title  string // as it is reported
-	random *rand.Rand
-}
-
-func (c *courier) act(ctx context.Context) {
-	for {
-		wait, over := c.w.plan.nextAct(c.random)
-		if over {
-			return
-		}
-
-		pause(ctx, wait)
-		if ctx.Err() != nil {
-			return
-		}
-		c.do()
+	isKnown := slices.ContainsFunc(f.jobs, func(j *job) bool { return j.order == order })
+	if !isKnown {
+		f.jobs = append(f.jobs, &job{account: account, order: order})
 	}
 }
 
-func (c *courier) do() {
-	n := c.random.IntN(100)
-	if n < 8 {
-		c.list()
-		return
-	}
-	if n < 12 {
-		c.answerStores()
-		return
-	}
-	if n < 14 {
-		c.ask("PUT", "/availability", jsonOf(map[string]int{"couriers": 1 + c.random.IntN(20)}))
-		return
-	}
-
-	c.mu.Lock()
+// pick returns one of the latest jobs that have not ended, or nil.
+func (f *fleet) pick(random *rand.Rand) *job {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var open []*job
-	for _, j := range c.jobs {
+	for _, j := range f.jobs {
 		if !j.ended {
 			open = append(open, j)
 		}
 	}
-	c.mu.Unlock()
 	if len(open) == 0 {
-		return
+		return nil
 	}
-	j := draw(c.random, open[max(0, len(open)-8):])
+	return draw(random, open[max(0, len(open)-8):])
+}
+
+// courier is one of a fleet's people. Their reports come early, late, twice and wrong.
+type courier struct {
+	*fleet
+	number int // among all clients
+	who    string
+	phone  string // as orders have it
+	random *rand.Rand
+}
+
+func (c *courier) do() {
+	n := c.random.IntN(100)
+	switch {
+	case n < 8:
+		c.list()
+	case n < 12:
+		c.answerStores()
+	case n < 14:
+		c.ask("PUT", "/availability", jsonOf(map[string]int{"couriers": 1 + c.random.IntN(20)}))
+	default:
+		j := c.pick(c.random)
+		if j != nil {
+			c.work(j, n)
+		}
+	}
+}
+
+// work does something about a job; n is from 14 to 99.
+func (c *courier) work(j *job, n int) {
 	switch {
 	case n < 20:
-		c.report(&report{order: j.order, kind: "swap", courier: c.title}, "PUT", "/courier", map[string]any{"courier": c.courier()})
+		c.report(j, validate.Operation{Kind: validate.Swap, Courier: c.phone}, "PUT", "/courier", map[string]any{"courier": c.courier()})
 	case n < 24:
 		c.ask("POST", "/locations", jsonOf([]any{map[string]any{"orderId": j.order, "latitude": courtyard.Latitude, "longitude": courtyard.Longitude}}))
 	case n < 28:
 		c.status(j, draw(c.random, steps)) // early, late or twice
 	case n < 31:
-		c.fail(j)
-	case j.step == 0:
+		c.status(j, delivery.Failed)
+	case j.taken == 0:
 		c.accept(j)
 	default:
-		c.status(j, steps[min(j.step, len(steps)-1)])
+		c.status(j, j.next())
 	}
 }
 
+// next is the status that comes next on the way to a delivery.
+func (j *job) next() delivery.Status { return steps[min(j.taken, len(steps)-1)] }
+
 func (c *courier) courier() map[string]any {
-	return map[string]any{"name": c.title, "phone": "05559998877", "vehicleType": "Motorcycle"}
+	return map[string]any{"name": "Kurye " + c.phone, "phone": "0" + c.phone, "vehicleType": "Motorcycle"}
 }
 
 func (c *courier) ask(method, path, body string) *answer {
@@ -136,10 +120,15 @@ func (c *courier) ask(method, path, body string) *answer {
 
 func (c *courier) list() {
 	a := c.ask("GET", "/jobs?status=Searching", "")
-	var data struct{ Jobs []struct{ OrderID string } }
+	var data struct {
+		Jobs []struct {
+			OrderID string
+			Store   struct{ AccountID string }
+		}
+	}
 	a.into(&data)
 	for _, j := range data.Jobs {
-		c.hear(j.OrderID)
+		c.hear(j.Store.AccountID, j.OrderID)
 	}
 }
 
@@ -160,52 +149,40 @@ func (c *courier) answerStores() {
 }
 
 func (c *courier) accept(j *job) {
-	a := c.report(&report{order: j.order, kind: "accept", courier: c.title}, "POST", "/accept", map[string]any{"courier": c.courier()})
+	a := c.report(j, validate.Operation{Kind: validate.Accept, Courier: c.phone}, "POST", "/accept", map[string]any{"courier": c.courier()})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case a.ok():
-		j.step = max(j.step, 1)
-	case a.code == "ORDER_NOT_FOUND" || a.code == "JOB_NOT_FOUND" || a.status == 404 || a.code == "JOB_NOT_AVAILABLE":
-		j.ended = true
-	case a.code == "JOB_TAKEN":
-		j.step = max(j.step, 1)
+	isTaken := a.ok() || a.code == string(delivery.CodeJobTaken)
+	if isTaken {
+		j.taken = max(j.taken, 1)
 	}
+	j.ended = j.ended || a.status == 404 || a.status == 409 && !isTaken
 }
 
-func (c *courier) status(j *job, status string) {
-	a := c.report(&report{order: j.order, kind: "status", status: status}, "POST", "/status", map[string]any{"status": status})
-	c.took(j, status, a)
-}
+func (c *courier) status(j *job, status delivery.Status) {
+	body := map[string]any{"status": status.String()}
+	if status == delivery.Failed {
+		body["failureReason"] = "CourierIncident"
+	}
+	a := c.report(j, validate.Operation{Kind: validate.Progress, Reported: status.String()}, "POST", "/status", body)
 
-func (c *courier) fail(j *job) {
-	a := c.report(&report{order: j.order, kind: "status", status: "Failed"}, "POST", "/status",
-		map[string]any{"status": "Failed", "failureReason": "CourierIncident"})
-	c.took(j, "Failed", a)
-}
-
-func (c *courier) took(j *job, status string, a *answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.ok() && status == steps[min(j.step, len(steps)-1)] {
-		j.step++
+	if a.ok() && status == j.next() {
+		j.taken++
 	}
-	j.ended = j.ended || j.step >= len(steps) || a.status == 404 || a.status == 409
+	j.ended = j.ended || j.taken >= len(steps) || a.status == 404 || a.status == 409
 }
 
-func (c *courier) report(r *report, method, path string, body any) *answer {
+// report sends a report of a job, and logs what was answered.
+func (c *courier) report(j *job, op validate.Operation, method, path string, body map[string]any) *answer {
 	if percent(c.random, 10) { // a phone that was in a dead zone
-		withTime := make(map[string]any)
-		_ = json.Unmarshal([]byte(jsonOf(body)), &withTime) // what jsonOf has made
-		withTime["at"] = time.Now().Add(-time.Duration(c.random.IntN(600)) * time.Second).UTC().Format(time.RFC3339)
-		body = withTime
+		body["at"] = time.Now().Add(-time.Duration(c.random.IntN(600)) * time.Second).UTC().Format(time.RFC3339)
 	}
-	r.began = time.Now()
-	a := c.ask(method, "/jobs/"+r.order+path, jsonOf(body))
-	r.ended, r.answered, r.code, r.unknown, r.isAcknowledged = a.ended, a.status, a.code, a.unknown(), a.ok()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reports = append(c.reports, r)
+	op.Client, op.Account, op.Order, op.Start = c.number, j.account, j.order, time.Now()
+	a := c.ask(method, "/jobs/"+j.order+path, jsonOf(body))
+	op.End, op.Status, op.Code = a.ended, a.status, a.code
+	c.w.log(op)
 	return a
 }
 

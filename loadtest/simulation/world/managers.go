@@ -2,38 +2,101 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
+
+	"vendorapi/loadtest/faults/validate"
 )
 
-// manage changes an account's secrets while its people act, and tries those that have ended.
-func (v *vendor) manage(ctx context.Context) {
-	who := "manager of " + v.name
-	random := v.w.chance(who)
-	for {
-		wait, over := v.w.plan.nextAct(random)
-		if over {
-			return
+// manager looks after an account: changes its settings and secrets while its people act, and tries secrets and tokens
+// that have ended.
+type manager struct {
+	*vendor
+	who     string
+	random  *rand.Rand
+	changes int
+}
+
+func (m *manager) manage(ctx context.Context) {
+	m.w.repeat(ctx, m.random, func() {
+		pause(ctx, time.Duration(m.random.Int64N(int64(10*time.Minute))))
+		if ctx.Err() == nil {
+			m.do()
 		}
-		pause(ctx, wait*5+time.Duration(random.Int64N(int64(10*time.Minute))))
-		if ctx.Err() != nil {
-			return
-		}
-		chance := random.IntN(10)
-		switch {
-		case chance < 3:
-			v.rotateWebhookSecret(who, random)
-		case chance < 5:
-			v.credentials.rotate(v.id, who, random)
-		case chance < 6:
-			since := time.Now().Add(-time.Duration(random.IntN(120)) * time.Minute).UTC().Format(time.RFC3339)
-			v.w.ask(who, random, request{method: "POST", path: "/api/vendor/v1/webhook/replay",
-				body: jsonOf(map[string]string{"since": since}), bearer: v.credentials.token(who, random)})
-		default:
-			v.credentials.tryFormer(who, random)
-		}
+	})
+}
+
+func (m *manager) do() {
+	chance := m.random.IntN(12)
+	switch {
+	case chance < 3:
+		m.rotateWebhookSecret(m.who, m.random)
+	case chance < 5:
+		m.credentials.rotate(m.id, m.who, m.random)
+	case chance < 6:
+		m.replay()
+	case chance < 7:
+		m.changeLimit()
+	case chance < 8:
+		m.moveWebhook()
+	case chance < 9:
+		m.readSettings()
+	default:
+		m.credentials.tryFormer(m.who, m.random)
 	}
+}
+
+// replay has everything sent again since some time.
+func (m *manager) replay() {
+	since := time.Now().Add(-time.Duration(m.random.IntN(120)) * time.Minute)
+	m.w.ask(m.who, m.random, m.asVendor("POST", "/webhook/replay", jsonOf(map[string]string{"since": since.UTC().Format(time.RFC3339)})))
+}
+
+// asVendor is a request to the vendors' API.
+func (m *manager) asVendor(method, path, body string) request {
+	return request{method: method, path: "/api/vendor/v1" + path, body: body, bearer: m.credentials.token(m.who, m.random)}
+}
+
+// setting sends a request that changes or reads a setting, and logs what was answered.
+func (m *manager) setting(op validate.Operation, r request, value func(*answer) string) {
+	op.Client, op.Account, op.Start = 200, m.id, time.Now()
+	a := m.w.ask(m.who, m.random, r)
+	op.End, op.Status, op.Code = a.ended, a.status, a.code
+	if op.Kind == validate.Get && a.ok() {
+		op.Value = value(a)
+	}
+	m.w.log(op)
+}
+
+// changeLimit changes a limit that nobody reaches.
+func (m *manager) changeLimit() {
+	m.changes++
+	most := 10_000 + m.changes
+	m.setting(validate.Operation{Kind: validate.Set, Setting: "limit", Value: strconv.Itoa(most)},
+		admin("PATCH", "/accounts/"+m.id, jsonOf(map[string]any{"limits": map[string]any{"maxStores": most}})), nil)
+}
+
+// moveWebhook gives the receiver another address, at which the same one is reached.
+func (m *manager) moveWebhook() {
+	m.changes++
+	url := m.receiverURL() + strconv.Itoa(m.changes)
+	m.setting(validate.Operation{Kind: validate.Set, Setting: "webhook", Value: url},
+		m.asVendor("PUT", "/webhook", jsonOf(map[string]string{"url": url})), nil)
+}
+
+// readSettings reads what changeLimit and moveWebhook change.
+func (m *manager) readSettings() {
+	m.setting(validate.Operation{Kind: validate.Get, Setting: "limit"}, admin("GET", "/accounts/"+m.id, ""), func(a *answer) string {
+		var account struct{ Limits struct{ MaxStores int } }
+		a.into(&account)
+		return strconv.Itoa(account.Limits.MaxStores)
+	})
+	m.setting(validate.Operation{Kind: validate.Get, Setting: "webhook"}, m.asVendor("GET", "/webhook", ""), func(a *answer) string {
+		var webhook struct{ URL string }
+		a.into(&webhook)
+		return webhook.URL
+	})
 }
 
 // rotateWebhookSecret replaces the secret. While its answer is unknown, which secret is the newest is unknown, too, so
@@ -121,59 +184,6 @@ func (c *credentials) tryFormer(who string, random *rand.Rand) {
 				kind = "token"
 			}
 			c.w.breach("revoked-works", c.subject, "a %s that was revoked %s ago is accepted", kind, began.Sub(f.after))
-		}
-	}
-}
-
-// checkReports: what a fleet was acknowledged is in the order's history, or refused where operators see it, or the
-// order has ended; and no two couriers have one order.
-func (w *world) checkReports(ctx context.Context) {
-	refused, err := w.ledger.Monitor.RefusedUpdates(ctx, 1000)
-	if err != nil {
-		w.breach("unreadable", "refused updates", "%v", err)
-		return
-	}
-	wasRefused := make(map[string]bool)
-	for _, r := range refused {
-		wasRefused[r.Update.Order.String()+r.Update.Status.String()] = true
-	}
-	type known struct {
-		reached map[string]bool
-		ended   bool
-	}
-	orders := make(map[string]known)
-	for _, o := range w.facts.Orders {
-		k := known{reached: map[string]bool{o.Status: true}}
-		for _, c := range o.Changes {
-			k.reached[c.Status] = true
-		}
-		k.ended = k.reached["Failed"] || k.reached["Cancelled"] || k.reached["Delivered"]
-		orders[o.ID] = k
-	}
-
-	takers := make(map[string]map[string]bool)
-	swapped := make(map[string]bool)
-	for _, f := range w.fleets {
-		for _, r := range f.reports {
-			if r.kind == "swap" {
-				swapped[r.order] = true
-			}
-			if r.kind == "accept" && r.isAcknowledged {
-				if takers[r.order] == nil {
-					takers[r.order] = make(map[string]bool)
-				}
-				takers[r.order][f.name+r.courier] = true
-			}
-			k, isThere := orders[r.order]
-			if r.kind == "status" && r.isAcknowledged && isThere && !k.reached[r.status] && !wasRefused[r.order+r.status] {
-				w.breach("report-lost", r.order, "%s was acknowledged at %s, and is neither in the history nor refused",
-					r.status, r.ended.Format(time.RFC3339))
-			}
-		}
-	}
-	for order, couriers := range takers {
-		if len(couriers) > 1 && !swapped[order] {
-			w.breach("two-couriers", order, "%s", fmt.Sprint(len(couriers), " couriers were answered that they have it"))
 		}
 	}
 }

@@ -63,7 +63,6 @@ func (w *world) check(ctx context.Context) {
 	}
 	f.Arrivals = w.arrivals
 	w.facts = f
-	w.checkReports(ctx)
 }
 
 // Judge adds the breaches that need no bubble. The time of a search is the machine's.

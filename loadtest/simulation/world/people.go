@@ -3,10 +3,12 @@ package world
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/loadtest/faults/validate"
 )
 
 // operator is who has the admin API's key.
@@ -69,21 +71,45 @@ func (w *world) act(ctx context.Context) {
 		for n := range 2 {
 			who := fmt.Sprintf("%s/%d", v.name, n+1)
 			c := &client{vendor: v, number: 2*i + n, who: who, random: w.chance(who)}
-			people.Go(func() { c.act(ctx) })
+			people.Go(func() { w.repeat(ctx, c.random, c.do) })
 		}
 		if v.changes {
-			people.Go(func() { v.manage(ctx) })
+			who := "manager of " + v.name
+			m := &manager{vendor: v, who: who, random: w.chance(who)}
+			people.Go(func() { m.manage(ctx) })
 		}
 		if v.prone && w.plan.outages > 0 {
 			people.Go(func() { v.changeMoods(ctx) })
 		}
 	}
-	for _, f := range w.fleets {
-		for _, title := range []string{"Ali Veli", "Can Kaya"} {
-			who := f.name + "/" + title
-			c := &courier{fleet: f, who: who, title: title, random: w.chance(who)}
-			people.Go(func() { c.act(ctx) })
+	for i, f := range w.fleets {
+		for n := range 2 {
+			who := fmt.Sprintf("%s/%d", f.name, n+1)
+			c := &courier{fleet: f, number: 100 + 2*i + n, who: who, phone: fmt.Sprintf("555999887%d", 2*i+n), random: w.chance(who)}
+			people.Go(func() { w.repeat(ctx, c.random, c.do) })
 		}
 	}
 	people.Wait()
+}
+
+// repeat lets somebody act again and again, as often as the plan says, until its end.
+func (w *world) repeat(ctx context.Context, random *rand.Rand, act func()) {
+	for {
+		wait, isOver := w.plan.nextAct(random)
+		if isOver {
+			return
+		}
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			return
+		}
+		act()
+	}
+}
+
+// log keeps an operation, which has ended.
+func (w *world) log(op validate.Operation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.operations = append(w.operations, op)
 }

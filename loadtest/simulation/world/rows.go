@@ -94,7 +94,7 @@ func (r *rows) archived() (a validate.Archive) {
 	}
 	for _, o := range r.outcomes {
 		a.Attempts = append(a.Attempts, validate.Attempt{Account: o.Account.String(), EventID: o.EventID, State: o.State, Attempt: o.Attempt,
-			At: o.At, Recorded: timeOfEntry(o.Entry), Probe: o.Probe, Replay: o.Replay})
+			Error: o.Error, At: o.At, Recorded: timeOfEntry(o.Entry), Probe: o.Probe, Replay: o.Replay})
 	}
 	slices.SortFunc(a.Orders, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	slices.SortFunc(a.Attempts, func(a, b validate.Attempt) int { return a.At.Compare(b.At) })

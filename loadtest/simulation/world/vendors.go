@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -67,22 +66,6 @@ type client struct {
 	number int
 	who    string
 	random *rand.Rand
-}
-
-// act acts while there is something to do.
-func (c *client) act(ctx context.Context) {
-	for {
-		wait, over := c.w.plan.nextAct(c.random)
-		if over {
-			return
-		}
-
-		pause(ctx, wait)
-		if ctx.Err() != nil {
-			return
-		}
-		c.do()
-	}
 }
 
 func (c *client) do() {
@@ -167,7 +150,7 @@ func (c *client) create(p *placed) *validate.Operation {
 			}
 		}
 		c.mu.Unlock()
-		c.w.courierHears(op.Order)
+		c.w.courierHears(c.id, op.Order)
 	}
 	return op
 }
@@ -196,7 +179,5 @@ func (c *client) send(op *validate.Operation, r request) {
 	for _, e := range data.Events {
 		op.Steps = append(op.Steps, e.Status)
 	}
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	c.w.operations = append(c.w.operations, *op)
+	c.w.log(*op)
 }

@@ -181,15 +181,19 @@ func (w *world) build(ctx context.Context) {
 		w.slots = append(w.slots, &slot{kind: "worker", name: fmt.Sprintf("worker-%d", i+1)})
 	}
 	w.slots = append(w.slots, &slot{kind: "exporter", name: "exporter"})
-	for _, s := range w.slots {
-		w.hosts.Go(func() { w.host(ctx, s) })
+	for i, s := range w.slots {
+		w.hosts.Go(func() {
+			// One after the other: programs that start at once read files, and draw, in an order that no seed decides.
+			pause(ctx, time.Duration(i)*time.Second)
+			w.host(ctx, s)
+		})
 	}
-	oracle := &actor{name: "oracle", sim: w.simulator}
-	l, err := w.open(ctx, w.story.logger("oracle"), func(c *ledger.Config) {
-		c.URL, c.Partitions, c.Hooks = "redis://simulation:6379", partitions, []redisHook{w.hook(oracle)}
+	judge := &actor{name: oracle, sim: w.simulator}
+	l, err := w.open(ctx, w.story.logger(oracle), func(c *ledger.Config) {
+		c.URL, c.Partitions, c.Hooks = "redis://simulation:6379", partitions, []redisHook{w.hook(judge)}
 	})
 	if err != nil {
-		w.breach("crashed", "oracle", "%v", err)
+		w.breach("crashed", oracle, "%v", err)
 		return
 	}
 	w.ledger = l

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"vendorapi/internal/testenv/overlay"
+)
+
+// A substitution replaces a text of Go's runtime, which stands in its file exactly once.
+type substitution struct {
+	file, text, with string
+}
+
+// repeatable are the places where the runtime decides by chance, or by how long a goroutine has run, what a bubble
+// does next. A bubble draws from a sequence of its own, so that two lives of one seed are the same.
+var repeatable = []substitution{
+	// The order of a map's elements: where a walk begins, and how keys are hashed.
+	{"runtime/rand.go", "func maps_rand() uint64 {\n\treturn rand()", "func maps_rand() uint64 {\n\treturn 0"},
+	{"runtime/alg.go", "hashkey[i] = uintptr(bootstrapRand())", "hashkey[i] = uintptr(i) * 0x9e3779b1"},
+	{"runtime/alg.go", "key[i] = bootstrapRand()", "key[i] = uint64(i+1) * 0x9e3779b97f4a7c15"},
+
+	// Which of several ready channels a select takes, and which of several timers of one time comes first.
+	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := simulatedDraw() % uint32(norder+1)"},
+	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = simulatedDraw()"},
+	{"runtime/synctest.go", "type synctestBubble struct {", drawFunction + "type synctestBubble struct {\n\tsimulatedDraws uint32"},
+
+	// After how many nanoseconds a goroutine makes place for another one: never.
+	{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000", "const forcePreemptNS = 1 << 60"},
+}
+
+// drawFunction draws for the bubble of the goroutine; outside of bubbles chance stays what it is.
+const drawFunction = `func simulatedDraw() uint32 {
+	bubble := getg().bubble
+	if bubble == nil {
+		return cheaprand()
+	}
+	bubble.simulatedDraws = bubble.simulatedDraws*1664525 + 1013904223
+	return bubble.simulatedDraws >> 8
+}
+
+`
+
+// makeRepeatable makes the substitutions. With a Go whose runtime has other texts it fails, and the error names them.
+func makeRepeatable(ctx context.Context, o *overlay.Overlay, module string) error {
+	command := exec.CommandContext(ctx, "go", "env", "GOROOT")
+	command.Dir = module
+	output, err := command.Output()
+	if err != nil {
+		return fmt.Errorf("where Go is: %w", err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(output)), "src")
+
+	for _, s := range repeatable {
+		file := filepath.Join(source, s.file)
+		text, err := o.Read(file)
+		if err != nil {
+			return err
+		}
+		if strings.Count(string(text), s.text) != 1 {
+			return fmt.Errorf("%s of this release of Go does not have %q once: the substitutions must be fitted to it", s.file, s.text)
+		}
+		o.Set(file, []byte(strings.Replace(string(text), s.text, s.with, 1)))
+	}
+	return nil
+}
