@@ -76,6 +76,14 @@ func TestCheck_FleetsReports(t *testing.T) {
 		{"a courier who was answered 200 and never had the order", ReportLost, func(e *env) {
 			e.reported("delivered", Operation{Kind: Accept, Courier: ali, Status: 200})
 		}},
+		{"a courier who was swapped in after an acceptance that was refused", "", func(e *env) {
+			e.reported("cancelled", Operation{Kind: Swap, Courier: ali, Status: 200})
+			e.refused("cancelled", Refused{Kind: Accept, Courier: ali})
+		}},
+		{"a courier who was swapped in, with another one's acceptance refused", ReportLost, func(e *env) {
+			e.reported("cancelled", Operation{Kind: Swap, Courier: ali, Status: 200})
+			e.refused("cancelled", Refused{Kind: Accept, Courier: veli})
+		}},
 		{"a courier who was answered 200 and had the order", "", func(e *env) {
 			e.carried("delivered", ali)
 			e.reported("delivered", Operation{Kind: Accept, Courier: ali, Status: 200})

@@ -208,6 +208,11 @@ func TestCheck_ClickHouse(t *testing.T) {
 			e.facts.Archive.Steps = append(e.facts.Archive.Steps, foreign)
 		}},
 		{"no outcome of a webhook is recorded", ClickHouseDiffers, goneAttempt(well)},
+		{"it was asked for again while it waited, and is recorded as that", "", func(e *env) { e.attempt(well, "failed", 4).Replay = true }},
+		{"it was asked for again, and is not recorded as settled", ClickHouseDiffers, func(e *env) {
+			attempted := e.attempt(well, "failed", 4)
+			attempted.Replay, attempted.State = true, "retrying"
+		}},
 		{"a webhook was settled twice", EventTwice, attemptAgain(func(a *Attempt) { a.Attempt = 2 })},
 		{"an attempt was recorded twice", EventTwice, attemptAgain(func(a *Attempt) { a.State = "retrying" })},
 		{"it was given up at its deadline after an attempt that failed", "", func(e *env) {

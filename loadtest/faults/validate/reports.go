@@ -42,11 +42,12 @@ func (c *check) isRefused(op *Operation) bool {
 }
 
 // explains reports whether this refusal is why the order's history does not have what was reported. Either
-// the same report was refused. Or a later status was: while it waits to be decided, earlier ones are
-// acknowledged as known and not stored.
+// the same report was refused. Or one was that says it, too: while that waits to be decided, a swap to the
+// courier who has accepted, and statuses before the one that was reported, are acknowledged as known and not
+// stored.
 func (r *Refused) explains(op *Operation) bool {
 	if op.Kind != Progress {
-		return r.Kind == op.Kind && r.Courier == op.Courier
+		return r.Courier != "" && r.Courier == op.Courier
 	}
 	if r.Kind == Accept {
 		return op.Reported == delivery.Assigned.String()
