@@ -212,12 +212,19 @@ func (s *simulator) sleep() {
 // latency is what a command takes at least. Without it all that follows from one event would be at one instant.
 const latency = 100 * time.Microsecond
 
+// pass lets time pass, and everybody act whose time has come. Nobody may act while the server answers: who comes first
+// would be a matter of the machine.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // step lets one call happen.
 func (s *simulator) step(c *call) {
 	s.steps++
-	time.Sleep(latency)
+	pass(latency)
 	if c.until.IsZero() && s.happens(s.faults.slow) {
-		time.Sleep(time.Duration(s.random.Int64N(int64(2 * time.Second))))
+		pass(time.Duration(s.random.Int64N(int64(2 * time.Second))))
 	}
 	if c.copied != nil {
 		s.executeCopy(c, "late")
@@ -295,6 +302,7 @@ func (s *simulator) executeAndKill(c *call) {
 		c.answer <- errKilled
 	default:
 		victim.kill()
+		synctest.Wait()
 		s.execute(c)
 	}
 }
@@ -418,7 +426,7 @@ func (s *simulator) tell(c *call, how string) {
 	if c.from.name != oracle {
 		fmt.Fprintf(s.hash, "%d %s %s %s\n", time.Now().UnixMicro(), c.from.name, how, c.digest)
 	}
-	s.story.note("%s %s %s", c.from.name, c.text, how)
+	s.story.note("%s %s #%.6s %s", c.from.name, c.text, c.digest, how)
 }
 
 // oracle is the name of the actor that reads what is stored, to judge it.
