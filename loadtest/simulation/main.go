@@ -97,112 +97,116 @@ func playAll(ctx context.Context, o *options, defect string, out io.Writer) (*wo
 		return nil, err
 	}
 
-	began := time.Now()
-	var mu sync.Mutex
-	var breached *world.Verdict
-	var faults []error
-	played := uint64(0)
-	next := o.first
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	verdicts := make(chan *world.Verdict)
+	seeds := make(chan uint64)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		defer close(seeds)
+		for seed := o.first; seed < o.first+o.seeds; seed++ {
+			select {
+			case seeds <- seed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	var processes sync.WaitGroup
 	for range o.processes {
 		processes.Go(func() {
-			for ctx.Err() == nil {
-				mu.Lock()
-				seed := next
-				next += seedsPerProcess
-				mu.Unlock()
-				count := min(seedsPerProcess, o.first+o.seeds-min(seed, o.first+o.seeds))
-				if count == 0 {
+			for seed := range seeds {
+				verdict, err := play(ctx, module, program, seed, o.story)
+				if err != nil {
+					stop(err)
 					return
 				}
-				err := play(ctx, module, program, seed, count, o.story, func(v *world.Verdict) {
-					mu.Lock()
-					defer mu.Unlock()
-					played++
-					fmt.Fprintf(out, "seed %-6d %s  %5.1f s  %6d calls, %4d requests, %3d orders, %2d deaths in %5.1f h  (%.1f seeds/min)\n",
-						v.Seed, v.Digest, v.Took.Seconds(), v.Steps, v.Operations, v.Orders, v.Kills, v.Life.Hours(),
-						float64(played)/time.Since(began).Minutes())
-					if len(v.Breaches) > 0 && breached == nil {
-						breached = v
-						stop()
-					}
-				})
-				mu.Lock()
-				if err != nil && ctx.Err() == nil {
-					faults = append(faults, err)
-					stop()
-				}
-				mu.Unlock()
+				verdicts <- verdict
 			}
 		})
 	}
-	processes.Wait()
+	go func() {
+		processes.Wait()
+		close(verdicts)
+	}()
+
+	began := time.Now()
+	played := 0
+	var breached *world.Verdict
+	for v := range verdicts {
+		played++
+		fmt.Fprintf(out, "seed %-6d %s  %5.1f s  %6d calls, %4d requests, %3d orders, %2d deaths in %5.1f h  (%.1f seeds/min)\n",
+			v.Seed, v.Digest, v.Took.Seconds(), v.Steps, v.Operations, v.Orders, v.Kills, v.Life.Hours(),
+			float64(played)/time.Since(began).Minutes())
+		if len(v.Breaches) > 0 && breached == nil {
+			breached = v
+			stop(errBreach)
+		}
+	}
 	if breached == nil {
 		fmt.Fprintf(out, "%d seeds, nothing found\n", played)
-		return nil, errors.Join(faults...)
+		return nil, context.Cause(ctx)
 	}
 
 	fmt.Fprintf(out, "\nSEED %d\n%s\n\n", breached.Seed, breached.Story)
 	for _, b := range breached.Breaches {
 		fmt.Fprintln(out, b)
 	}
-	err = play(context.WithoutCancel(ctx), module, program, breached.Seed, 1, false, func(again *world.Verdict) {
-		switch {
-		case again.Digest == breached.Digest:
-			fmt.Fprintln(out, "played again: the same, call by call")
-		case len(again.Breaches) > 0:
-			fmt.Fprintf(out, "played again: breached too, by other calls: %s\n", again.Breaches[0])
-		default:
-			fmt.Fprintln(out, "played again: NOT breached, the calls came in another order")
-		}
-	})
-	return breached, errors.Join(errBreach, err)
+	again, err := play(context.WithoutCancel(ctx), module, program, breached.Seed, false)
+	if err != nil {
+		return breached, errors.Join(errBreach, err)
+	}
+	switch {
+	case again.Digest == breached.Digest:
+		fmt.Fprintln(out, "played again: the same, call by call")
+	case len(again.Breaches) > 0:
+		fmt.Fprintf(out, "played again: breached too, by other calls: %s\n", again.Breaches[0])
+	default:
+		fmt.Fprintln(out, "played again: NOT breached, the calls came in another order")
+	}
+	return breached, errBreach
 }
 
-// seedsPerProcess is how many seeds one process plays before it is replaced.
-const seedsPerProcess = 5
-
-// play lets one process play seeds, and tells each verdict.
-func play(ctx context.Context, module, program string, seed, count uint64, story bool, tell func(*world.Verdict)) error {
-	command := exec.CommandContext(ctx, program, "-test.run", "^TestSeeds$", "-test.timeout", "1h")
+// play lets a process of its own play a seed, so that nothing is left in memory of another one.
+func play(ctx context.Context, module, program string, seed uint64, story bool) (*world.Verdict, error) {
+	command := exec.CommandContext(ctx, program, "-test.run", "^TestSeed$", "-test.timeout", "1h")
 	command.Dir = module
 	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIMULATION_MODULE="+module,
-		fmt.Sprint("SIMULATION_FIRST=", seed), fmt.Sprint("SIMULATION_COUNT=", count))
+		fmt.Sprint("SIMULATION_SEED=", seed))
 	command.Stderr = os.Stderr
 	if story {
 		command.Env = append(command.Env, "SIMULATION_STORY=yes")
 	}
 	output, err := command.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := command.Start(); err != nil {
-		return err
+		return nil, err
 	}
+
+	var verdict *world.Verdict
 	var rest strings.Builder
-	told := uint64(0)
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		text, isVerdict := strings.CutPrefix(lines.Text(), "verdict ")
-		verdict := new(world.Verdict)
-		if !isVerdict || json.Unmarshal([]byte(text), verdict) != nil {
+		if !isVerdict {
 			fmt.Fprintln(&rest, lines.Text())
 			continue
 		}
-		told++
-		tell(verdict)
+		verdict = new(world.Verdict)
+		if err := json.Unmarshal([]byte(text), verdict); err != nil {
+			return nil, errors.Join(err, command.Wait())
+		}
 	}
-	err = command.Wait()
-	if err == nil && told < count {
-		err = errors.New("a process has told too few verdicts")
+	err = errors.Join(lines.Err(), command.Wait())
+	if err == nil && verdict == nil {
+		err = errors.New("it has told no verdict")
 	}
 	if err != nil {
-		return fmt.Errorf("seeds %d to %d: %w\n%s", seed, seed+count-1, err, rest.String())
+		return nil, fmt.Errorf("seed %d: %w\n%s", seed, err, rest.String())
 	}
-	return nil
+	return verdict, nil
 }
 
 // defectsFolder has a folder for each planted defect.

@@ -6,6 +6,10 @@ import (
 	"sync"
 )
 
+// Slower is by how much those intervals of the programs are longer that pass while nothing happens: a day of them must
+// not cost as many steps as a day has seconds. Their ratios stay as they are.
+const Slower = 600
+
 var (
 	mu     sync.Mutex
 	source = rand.New(rand.NewPCG(0, 0))

@@ -14,30 +14,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxCommand is how much of a command the story shows.
-const maxCommand = 180
+// The story shows so many commands of a pipeline, and so many bytes of each.
+const (
+	maxCommands = 3
+	maxCommand  = 180
+)
 
 // describe reads a call's commands once, while its caller waits.
 func (c *call) describe() {
 	digest := sha256.New()
 	var shown []string
-	for _, command := range c.commands {
+	for i, command := range c.commands {
 		var b strings.Builder
 		for _, argument := range command.Args() {
 			text := textOf(argument)
 			fmt.Fprintf(digest, "%d:%s", len(text), text)
-			if b.Len() < maxCommand {
+			if i < maxCommands && b.Len() < maxCommand {
 				b.WriteString(readable(text))
 				b.WriteByte(' ')
 			}
 		}
 		digest.Write([]byte{'\n'})
-		shown = append(shown, strings.TrimSpace(b.String()))
+		if i < maxCommands {
+			shown = append(shown, strings.TrimSpace(b.String()))
+		}
 	}
 	c.digest = hex.EncodeToString(digest.Sum(nil)[:8])
-	c.text = strings.Join(shown[:min(len(shown), 3)], " | ")
-	if len(shown) > 3 {
-		c.text += fmt.Sprintf(" | and %d more", len(shown)-3)
+	c.text = strings.Join(shown, " | ")
+	if more := len(c.commands) - len(shown); more > 0 {
+		c.text += fmt.Sprintf(" | and %d more", more)
 	}
 
 	if block, found := blockOf(c.commands[0]); found && len(c.commands) == 1 {

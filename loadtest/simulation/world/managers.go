@@ -162,6 +162,9 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	c.bearer = ""
 }
 
+// revocationSlack is how long a gateway may go without asking whether something was revoked.
+const revocationSlack = 6 * time.Minute
+
 // tryFormer tries what has ended: it must be refused for ever.
 func (c *credentials) tryFormer(who string, random *rand.Rand) {
 	c.mu.Lock()
@@ -169,7 +172,7 @@ func (c *credentials) tryFormer(who string, random *rand.Rand) {
 	c.mu.Unlock()
 	for _, f := range former {
 		began := time.Now()
-		if began.Before(f.after.Add(3*time.Minute)) || f.isToken && time.Since(f.issued) > 2*time.Hour {
+		if began.Before(f.after.Add(revocationSlack)) || f.isToken && time.Since(f.issued) > 2*time.Hour {
 			continue
 		}
 		var a *answer

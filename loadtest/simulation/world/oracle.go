@@ -16,7 +16,7 @@ func (w *world) heal(ctx context.Context) {
 	}
 	w.story.note("    everything is healed")
 	// The longest waits: the last attempt of an event, a day after it; an order that nobody carries, four hours.
-	time.Sleep(6 * time.Hour)
+	time.Sleep(4 * time.Hour)
 	sources := w.sources()
 	what := ""
 	isSettled := func() bool {

@@ -36,7 +36,7 @@ func drawPlan(random *rand.Rand) plan {
 	}
 
 	at := began.Add(time.Hour)
-	for range 4 + random.IntN(4) {
+	for range 3 + random.IntN(3) {
 		length := time.Duration(20+random.IntN(60)) * time.Second
 		gap := draw(random, []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 5 * time.Second})
 		if gap < time.Second {

@@ -16,18 +16,30 @@ const storyKept = 40
 // A story is what has happened last.
 type story struct {
 	mu    sync.Mutex
-	lines []string
+	lines []line
 	all   bool // each line is shown at once, too
 }
 
+// line is a line that is composed when somebody reads it: few are ever read.
+type line struct {
+	at     time.Time
+	format string
+	args   []any
+}
+
+func (l line) String() string {
+	return l.at.UTC().Format("01-02 15:04:05.0000 ") + fmt.Sprintf(l.format, l.args...)
+}
+
+// note adds a line. The arguments must not change any more.
 func (s *story) note(format string, args ...any) {
-	line := time.Now().UTC().Format("01-02 15:04:05.0000 ") + fmt.Sprintf(format, args...)
+	l := line{at: time.Now(), format: format, args: args}
 	if s.all {
-		fmt.Fprintln(os.Stderr, line)
+		fmt.Fprintln(os.Stderr, l)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines = append(s.lines, line)
+	s.lines = append(s.lines, l)
 	if len(s.lines) > 2*storyKept {
 		s.lines = append(s.lines[:0], s.lines[storyKept:]...)
 	}
@@ -36,11 +48,11 @@ func (s *story) note(format string, args ...any) {
 func (s *story) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := s.lines
-	if len(lines) > storyKept {
-		lines = lines[len(lines)-storyKept:]
+	var text strings.Builder
+	for _, l := range s.lines[max(0, len(s.lines)-storyKept):] {
+		fmt.Fprintln(&text, l)
 	}
-	return strings.Join(lines, "\n")
+	return text.String()
 }
 
 // logger is a log whose warnings are lines of the story.

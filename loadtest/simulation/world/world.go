@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -250,7 +251,8 @@ func (w *world) gateways() (ready []*program) {
 }
 
 func (w *world) verdict(life time.Duration) *Verdict {
-	v := &Verdict{Seed: w.seed, Breaches: slices.Clone(w.breaches), Digest: w.digest(), Steps: w.steps, Life: life,
+	breaches := slices.SortedFunc(slices.Values(w.breaches), func(a, b Breach) int { return strings.Compare(a.String(), b.String()) })
+	v := &Verdict{Seed: w.seed, Breaches: breaches, Digest: w.digest(), Steps: w.steps, Life: life,
 		Operations: w.asked, Orders: len(w.rows.orders), Kills: w.killed}
 	if len(v.Breaches) > 0 || w.story.all {
 		v.Story = w.until

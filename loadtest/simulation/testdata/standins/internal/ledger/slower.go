@@ -1,9 +1,8 @@
 package ledger
 
-// See package owner.
-const slower = 300
+import "vendorapi/loadtest/simulation/chance"
 
 const (
-	FleetPoll         = slower * FleetPollOriginal
-	FlushMinutesEvery = slower * FlushMinutesEveryOriginal
+	FleetPoll         = chance.Slower * FleetPollOriginal
+	FlushMinutesEvery = chance.Slower * FlushMinutesEveryOriginal
 )

@@ -1,4 +1,5 @@
 package export
 
-// See package owner.
-const lagInterval = 300 * lagIntervalOriginal
+import "vendorapi/loadtest/simulation/chance"
+
+const lagInterval = chance.Slower * lagIntervalOriginal

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"vendorapi/loadtest/simulation/chance"
 )
 
 // Received is what a simulated receiver answers. Status 0: the connection breaks.
@@ -46,15 +48,12 @@ func (w *Webhooks) Wake() time.Duration {
 		return wait
 	}
 	now := w.now().UnixMilli()
-	return time.Duration(min(w.scheduler.Wake(now)-now, slower*1000)) * time.Millisecond
+	milliseconds := min(w.scheduler.Wake(now)-now, chance.Slower*1000)
+	return time.Duration(milliseconds) * time.Millisecond
 }
 
-// slower is by how much intervals are longer that pass while nothing happens: a day of them must not cost as many
-// steps as a day has seconds.
-const slower = 300
-
 const (
-	sendWithin     = slower * sendWithinOriginal
-	refreshEvery   = slower * refreshEveryOriginal
-	summarizeEvery = slower * summarizeEveryOriginal
+	sendWithin     = chance.Slower * sendWithinOriginal
+	refreshEvery   = chance.Slower * refreshEveryOriginal
+	summarizeEvery = chance.Slower * summarizeEveryOriginal
 )

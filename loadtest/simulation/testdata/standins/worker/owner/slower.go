@@ -1,23 +1,21 @@
 package owner
 
-// slower is by how much intervals are longer that pass while nothing happens: a day of them must not cost as many
-// steps as a day has seconds. Their ratios stay as they are.
-const slower = 300
+import "vendorapi/loadtest/simulation/chance"
 
 const (
-	takeoverAfter      = slower * takeoverAfterOriginal
-	renewEvery         = slower * renewEveryOriginal
-	lookEvery          = slower * lookEveryOriginal
-	pollEvery          = slower * pollEveryOriginal
-	beatEvery          = slower * beatEveryOriginal
-	forgetAfter        = slower * forgetAfterOriginal
-	firstKept          = slower * firstKeptOriginal
-	longestKept        = slower * longestKeptOriginal
-	firstPause         = slower * firstPauseOriginal
-	longestPause       = slower * longestPauseOriginal
-	giveUpAfter        = slower * giveUpAfterOriginal
-	blockPerPartition  = slower * blockPerPartitionOriginal
-	shortestBlock      = slower * shortestBlockOriginal
-	longestBlock       = slower * longestBlockOriginal
-	positionsIdleEvery = slower * positionsIdleEveryOriginal
+	takeoverAfter      = chance.Slower * takeoverAfterOriginal
+	renewEvery         = chance.Slower * renewEveryOriginal
+	lookEvery          = chance.Slower * lookEveryOriginal
+	pollEvery          = chance.Slower * pollEveryOriginal
+	beatEvery          = chance.Slower * beatEveryOriginal
+	forgetAfter        = chance.Slower * forgetAfterOriginal
+	firstKept          = chance.Slower * firstKeptOriginal
+	longestKept        = chance.Slower * longestKeptOriginal
+	firstPause         = chance.Slower * firstPauseOriginal
+	longestPause       = chance.Slower * longestPauseOriginal
+	giveUpAfter        = chance.Slower * giveUpAfterOriginal
+	blockPerPartition  = chance.Slower * blockPerPartitionOriginal
+	shortestBlock      = chance.Slower * shortestBlockOriginal
+	longestBlock       = chance.Slower * longestBlockOriginal
+	positionsIdleEvery = chance.Slower * positionsIdleEveryOriginal
 )

@@ -1,9 +1,8 @@
 package status
 
-// See package owner.
-const slower = 300
+import "vendorapi/loadtest/simulation/chance"
 
 const (
-	housekeepingLook = slower * housekeepingLookOriginal
-	memoryInterval   = 10 * slower * memoryIntervalOriginal
+	housekeepingLook = chance.Slower * housekeepingLookOriginal
+	memoryInterval   = 10 * chance.Slower * memoryIntervalOriginal
 )
