@@ -64,6 +64,7 @@ func main() {
 var defects = map[string]string{
 	"deadline-ignored":             "event-late",
 	"export-acknowledged-unstored": "clickhouse-differs",
+	"failed-load-forgotten":        "stuck",
 	"job-taken-twice":              "job-taken-twice",
 	"orders-never-time-out":        "not-ended",
 	"revocation-forgotten":         "revoked-works",
