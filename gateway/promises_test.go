@@ -3,52 +3,52 @@ package main
 import (
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// The documents promise these figures. Each stands here as it stands there, so that whoever changes
-// a constant sees what was promised.
 func TestPromises_Figures(t *testing.T) {
-	for _, promise := range []struct {
-		where     string
-		has, want any
-	}{
-		{"decisions 4: a request waits for a place of its account", placeWait, time.Second},
-		{"decisions 4: logins whose secret is not known to be right", maxLogins, 32},
-		{"decisions 5: a page of accounts or receivers", mostOnPage, 100},
-		{"decisions 5: an earlier client secret", oldSecretLifetime, 24 * time.Hour},
-		{"decisions 5: a fleet's reason", maxReason, 256},
-		{"decisions 5: a page of jobs or stores", listedAtOnce, 100},
-		{"decisions 5: positions, jobs and stores that count as a request", countedAsOne, 10},
-		{"decisions 5: a change of availability counts as more", availabilityCounts, 20},
-		{"decisions 5: positions of a batch", maxPositions, 5000},
-		{"decisions 5: rejected positions that are named", maxRejected, 100},
-		{"decisions 5: requests of a fleet in work", maxFleetInFlight, 64},
-		{"decisions 5: body of a request for a token", tokenBody, 4096},
-		{"decisions 5: body of others", usualBody, 65_536},
-		{"decisions 5: bodies that are not counted", unreservedBody, 4096},
-		{"decisions 5: one caller's part of what others leave", callerDivisor, 4},
-		{"decisions 5: operators' part at the private listener", operatorDivisor, 4},
-		{"decisions 5: how old a report may be", maxBehind, 24 * time.Hour},
-		{"decisions 5: how old an estimate may be", maxEstimateBehind, time.Hour},
-		{"decisions 5: how far ahead an estimate may be", maxEstimateAhead, 6 * time.Hour},
-		{"decisions 7: how far back a replay reaches", replayReach, 24 * time.Hour},
-		{"decisions 9: vehicleType", maxVehicleType, 32},
-		{"decisions 9: what a fleet sees: the phone", phoneShownFor, 3 * time.Hour},
-		{"SECURITY: requests in an account's line", maxInLine, 4096},
-		{"SECURITY: places of operators", maxAdmin, 64},
-		{"SECURITY: addresses of wrong keys apart", failedKeysKept, 64},
-		{"SECURITY: files of a report.available event", maxReportFiles, 500},
-		{"SECURITY: a chunked body on the wire", maxOverhead, 8},
-		{"SECURITY: log lines about slow requests", faultLogPause, time.Second},
-		{"OPERATIONS: tokens issued for a replaced secret", replacedNotedEvery, time.Hour},
-		{"WEBHOOKS: attempts that a vendor is shown", shownAttempts, 10},
-		{"WEBHOOKS: events of a replay by their ids", maxReplayed, 1000},
-		{"WEBHOOKS: concurrent sends", maxInFlightSetting, 1024},
-		{"WEBHOOKS: sends a second", maxPerSecondSetting, 10_000},
-		{"KEYS: a renewed certificate", certificateEvery, 10 * time.Second},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	decisions := promises.In(t, promises.Decisions)
+	decisions.Promises(placeWait, time.Second, "further ones wait for each other up to a second, then 503")
+	decisions.Promises(maxLogins, 32, "share 32 places of their own")
+	decisions.Promises(mostOnPage, 100, "&cursor=&limit=` (1 to 100)")
+	decisions.Promises(oldSecretLifetime, 24*time.Hour, "the one before works for 24 h")
+	decisions.Promises(maxReason, 256, "`{reason?}`, up to 256")
+	decisions.Promises(listedAtOnce, 100, "pages of 100")
+	decisions.Promises(countedAsOne, 10, "count as one request more for every ten in it")
+	decisions.Promises(availabilityCounts, 20, "a change of availability as 20 more")
+	decisions.Promises(maxPositions, 5000, "too large or longer than 5,000")
+	decisions.Promises(maxRejected, 100, "the first 100 as `rejected[")
+	decisions.Promises(maxFleetInFlight, 64, "At most 64 requests of a fleet are in work at a gateway")
+	decisions.Promises(tokenBody, 4096, "A request for a token may have 4,096 bytes")
+	decisions.Promises(usualBody, 65_536, "others 65,536")
+	decisions.Promises(unreservedBody, 4096, "Bodies above 4 kB count against")
+	decisions.Promises(callerDivisor, 4, "one account or fleet may hold a quarter of what the others leave")
+	decisions.Promises(operatorDivisor, 4, "a quarter is kept for operators")
+	decisions.Promises(maxBehind, 24*time.Hour, "One more than 24 hours ago is refused")
+	decisions.Promises(maxEstimateBehind, time.Hour, "lies between an hour ago and 6 hours ahead")
+	decisions.Promises(maxEstimateAhead, 6*time.Hour, "lies between an hour ago and 6 hours ahead")
+	decisions.Promises(maxVehicleType, 32, "any string up to 32 characters")
+	decisions.Promises(phoneShownFor, 3*time.Hour, "the recipient's phone until three hours after the end")
+
+	webhooks := promises.In(t, promises.Webhooks)
+	webhooks.Promises(maxReplayed, 1000, "`{\"eventIds\": […]}` (up to 1,000)")
+	webhooks.Promises(replayReach, 24*time.Hour, "`since` lies within the last 24 hours")
+	webhooks.Promises(shownAttempts, 10, "the last 10 attempts")
+	webhooks.Promises(maxInFlightSetting, 1024, "concurrent sends (to 1,024)")
+	webhooks.Promises(maxPerSecondSetting, 10_000, "sends a second (to 10,000)")
+
+	security := promises.In(t, promises.Security)
+	security.Promises(maxInLine, 4096, "in a line of 4,096")
+	security.Promises(maxAdmin, 64, "operators have 64 of their own")
+	security.Promises(failedKeysKept, 64, "one for each address and minute, 64 addresses apart")
+	security.Promises(maxReportFiles, 500, "one per id within 400 days, of at most 500 files")
+	security.Promises(maxOverhead, 8, "the limit of a body, 8 times that on the wire")
+	security.Promises(faultLogPause, time.Second, "log lines about slow requests | anybody | one a second")
+
+	operations := promises.In(t, promises.Operations)
+	operations.Promises(replacedNotedEvery, time.Hour, "tokens issued for a client secret that was replaced (once an hour")
+
+	keys := promises.In(t, promises.Keys)
+	keys.Promises(certificateEvery, 10*time.Second, "read again within 10 seconds of a handshake")
 }

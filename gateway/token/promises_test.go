@@ -3,19 +3,14 @@ package token
 import (
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// Each figure stands here as the documents promise it.
 func TestPromises_Figures(t *testing.T) {
-	for _, promise := range []struct {
-		where     string
-		has, want time.Duration
-	}{
-		{"specification, other constants: token lifetime", Lifetime, 3600 * time.Second},
-		{"decisions 4: how far ahead a token may be dated", futureTolerance, 5 * time.Second},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	specification := promises.In(t, promises.Specification)
+	specification.Promises(Lifetime, 3600*time.Second, "Token lifetime | 3600 seconds")
+
+	decisions := promises.In(t, promises.Decisions)
+	decisions.Promises(futureTolerance, 5*time.Second, "when it is dated more than 5 s ahead of both")
 }

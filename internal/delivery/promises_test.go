@@ -3,54 +3,48 @@ package delivery
 import (
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// The documents promise these figures. Each stands here as it stands there, so that whoever changes
-// a constant sees what was promised.
 func TestPromises_Figures(t *testing.T) {
 	limits := DefaultLimits()
-	for _, promise := range []struct {
-		where     string
-		has, want any
-	}{
-		{"specification, limits: POST /orders", limits.Orders, EndpointLimit{Sustained: Window{600, 60}, Burst: Window{120, 10}}},
-		{"specification, limits: GET /orders of an account", limits.OrderStatus, EndpointLimit{Sustained: Window{3000, 60}}},
-		{"specification, limits: GET /orders of an order", PollInterval, 10 * time.Second},
-		{"specification, limits: cancel", limits.Cancel, EndpointLimit{Sustained: Window{600, 60}}},
-		{"specification, limits: PUT /stores", limits.Stores, EndpointLimit{Sustained: Window{60, 60}, Burst: Window{200, 10}}},
-		{"specification, limits: POST /token", limits.Token, EndpointLimit{Sustained: Window{60, 3600}}},
-		{"specification, other constants: externalOrderId", maxExternalID, 64},
-		{"specification, other constants: packageNote", maxNote, 500},
-		{"specification, other constants: readyAt", MaxReadyAtLead, 4 * time.Hour},
-		{"specification, other constants: recipient.name", minRecipientName, 2},
-		{"specification, other constants: dropoff.text", minDropoffText, 10},
-		{"specification, order: phone", phoneDigits, 10},
 
-		{"decisions 5: requestsPerSecond unless set", DefaultFleetRequests, 200},
-		{"decisions 5: requestsPerSecond at most", MaxFleetRequests, 10_000},
-		{"decisions 5: stores of a payment-overdue event", OverdueStores, 250},
-		{"decisions 5: places outside the rectangle around Turkey, degrees", nearTurkey, 2},
-		{"decisions 6: no courier found", SearchTimeout, 15 * time.Minute},
-		{"decisions 6: timed out", Lifetime, 55 * time.Minute},
-		{"decisions 6: unless a courier's update came within", CourierSilence, 15 * time.Minute},
-		{"decisions 6: in any case", LongestLife, 4 * time.Hour},
-		{"decisions 6: another estimate", minRevision, 60 * time.Second},
-		{"decisions 6: stores of an account", limits.MaxStores, 10_000},
-		{"decisions 6: stores that wait for one fleet", limits.MaxPendingStores, 500},
-		{"decisions 6: stores an operator can allow", MaxStoreLimit, 1_000_000},
-		{"decisions 7: a version's random bits", versionRandomBits, 14},
-		{"decisions 7: a version's bits of sequence", versionSequenceBits, 8},
-		{"decisions 7: a version's time begins", versionEra, time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)},
-		{"decisions 7: kept of a receiver's answer", MaxForeignAnswer, 512},
-		{"decisions 7: kept of an error", MaxForeignError, 300},
-		{"decisions 8: money at most 9,999,999.99, in hundredths", MaxMoneyMinor, 999_999_999},
-		{"decisions 9: note of a cancellation", maxCancelNote, 256},
-		{"decisions 9: idempotency key", maxIdempotencyKey, 255},
-		{"decisions 9: avgPickupMinutes", DefaultPickupMinutes, 10},
-		{"decisions 9: inside Turkey, metres", turkeyTolerance, 1000.0},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	specification := promises.In(t, promises.Specification)
+	specification.Promises(limits.Orders, EndpointLimit{Sustained: Window{600, 60}, Burst: Window{120, 10}}, "POST /orders | 600 per minute | 120 per 10 seconds")
+	specification.Promises(limits.OrderStatus, EndpointLimit{Sustained: Window{3000, 60}}, "GET /orders/{id} | 1 per 10 seconds | 3000 per minute")
+	specification.Promises(PollInterval, 10*time.Second, "GET /orders/{id} | 1 per 10 seconds | 3000 per minute")
+	specification.Promises(limits.Cancel, EndpointLimit{Sustained: Window{600, 60}}, "POST /orders/{id}/cancel | 600 per minute")
+	specification.Promises(limits.Stores, EndpointLimit{Sustained: Window{60, 60}, Burst: Window{200, 10}}, "PUT /stores/{id} | 60 per minute | 200 per 10 seconds")
+	specification.Promises(limits.Token, EndpointLimit{Sustained: Window{60, 3600}}, "POST /token | 60 per hour")
+	specification.Promises(maxExternalID, 64, "`externalOrderId` length | max 64 characters")
+	specification.Promises(maxNote, 500, "`packageNote` length | max 500 characters")
+	specification.Promises(MaxReadyAtLead, 4*time.Hour, "`readyAt` maximum lead | 4 hours ahead")
+	specification.Promises(minRecipientName, 2, "`recipient.name` length | min 2 characters")
+	specification.Promises(minDropoffText, 10, "`dropoff.text` length | min 10 characters")
+	specification.Promises(phoneDigits, 10, "10 digits; a leading 0 and a +90 prefix are stripped")
+
+	decisions := promises.In(t, promises.Decisions)
+	decisions.Promises(DefaultFleetRequests, 200, "`requestsPerSecond` (200 unless set, 1 to 10,000)")
+	decisions.Promises(MaxFleetRequests, 10_000, "`requestsPerSecond` (200 unless set, 1 to 10,000)")
+	decisions.Promises(OverdueStores, 250, "events of at most 250 stores each")
+	decisions.Promises(nearTurkey, 2, "more than two degrees (some 200 km) outside the rectangle around Turkey")
+	decisions.Promises(SearchTimeout, 15*time.Minute, "NoCourierFound 15 min after")
+	decisions.Promises(Lifetime, 55*time.Minute, "55 min after max(creation, readyAt)")
+	decisions.Promises(CourierSilence, 15*time.Minute, "unless a courier update came within the last 15 min")
+	decisions.Promises(LongestLife, 4*time.Hour, "4 hours after it in any case")
+	decisions.Promises(minRevision, 60*time.Second, "at least 60 s from the one that the vendor was last told")
+	decisions.Promises(limits.MaxStores, 10_000, "`limits.maxStores` stores (10,000 unless an operator sets another number, 1 to 1,000,000)")
+	decisions.Promises(MaxStoreLimit, 1_000_000, "`limits.maxStores` stores (10,000 unless an operator sets another number, 1 to 1,000,000)")
+	decisions.Promises(limits.MaxPendingStores, 500, "`limits.maxPendingStores` (500)")
+	decisions.Promises(versionEra, time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "42 bits of time (ms since 2020")
+	decisions.Promises(versionRandomBits, 14, "14 random bits, 8 of sequence")
+	decisions.Promises(versionSequenceBits, 8, "14 random bits, 8 of sequence")
+	decisions.Promises(MaxForeignAnswer, 512, "the first 512 characters of the answer")
+	decisions.Promises(MaxForeignError, 300, "an error's text, which may quote what the receiver sent, has 300")
+	decisions.Promises(MaxMoneyMinor, 999_999_999, "a JSON number from 0 to 9,999,999.99")
+	decisions.Promises(maxCancelNote, 256, "(note up to 256)")
+	decisions.Promises(maxIdempotencyKey, 255, "Key 1 to 255 visible ASCII")
+	decisions.Promises(DefaultPickupMinutes, 10, "the fleet's avgPickupMinutes, default 10")
+	decisions.Promises(turkeyTolerance, 1000.0, "the outline in `internal/delivery`, 1 km tolerance")
 }

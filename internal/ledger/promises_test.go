@@ -5,51 +5,55 @@ import (
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// The documents promise these figures. Each stands here as it stands there, so that whoever changes
-// a constant sees what was promised.
 func TestPromises_Figures(t *testing.T) {
-	for _, promise := range []struct {
-		where     string
-		has, want any
-	}{
-		{"decisions 4: a refusal is repeated from memory", refusalHeld, time.Second},
-		{"decisions 4: gateways' clocks count as equal within", clockTolerance, 500 * time.Millisecond},
-		{"decisions 4: sustained excess, minutes", excessMinutes, 5},
-		{"decisions 4: sustained excess, of the last minutes", excessSpan, 10},
-		{"decisions 5: earlier secrets at once", mostEarlier, 4},
-		{"decisions 5: the panel's search of stores", storesSearched, 20_000},
-		{"decisions 5: FLEET_UNAVAILABLE", fleetUnavailableRetry, 60 * time.Second},
-		{"decisions 5: a fleet's burst, seconds' worth", fleetBurst, 5},
-		{"decisions 5: blocks of permits in a second", fleetBlocks, 10},
-		{"decisions 5: sizes of lists in one round trip", partitionsCounted, 256},
-		{"decisions 5: what is no step forward", maxSideReports, 100},
-		{"decisions 5: from when on estimates are not kept", maxEstimates, 80},
-		{"decisions 5: one report.available of an id within", reportLifetime, 400 * 24 * time.Hour},
-		{"decisions 7: replayed events that wait", mostWaiting, 100_000},
-		{"decisions 7: a replay's time", replayLimit, 50 * time.Second},
-		{"decisions 5: what Retry-After tells the others", replayLease, time.Minute},
-		{"decisions 7: PUT /webhook looks again for", unsentLooks * unsentPause, 500 * time.Millisecond},
-		{"decisions 7: an event is tried for", webhookWindow, 24 * time.Hour},
-		{"SECURITY: events of a replay that count as a request", replayPage, 1000},
-		{"SECURITY: refusals kept", refusalShards * refusalsKept, 65_536},
-		{"SECURITY: a webhook's earlier secret", secretOverlap, 24 * time.Hour},
-		{"SECURITY: positions in one script", positionsAtOnce, 200},
-		{"SECURITY: callers of wrong logins", throttledKept, 16_384},
-		{"SECURITY: secrets that are known to be right", secretsKept, 4096},
-		{"SECURITY: wrong logins of an address", failedLoginsFromAddress, redis_rate.Limit{Rate: 60, Burst: 60, Period: time.Minute}},
-		{"SECURITY: attempts shown of a receiver", attemptsShown, 200},
-		{"OPERATIONS, personal data: refused updates and dead letters", refusedKept, 10_000},
-		{"OPERATIONS, backup: a killed one's hold", HoldLifetime, 24 * time.Hour},
-		{"OPERATIONS, upgrading: a library that nobody uses", librariesKept, 7 * 24 * time.Hour},
-		{"decisions 7: events of stores and fleets, for their 24 hours and replays of a day", noticeLifetime, 72 * time.Hour},
-		{"RUNBOOK: deliveries until an entry is a dead letter", maxDeliveries, 25},
-		{"PANEL: a session", SessionLifetime, 12 * time.Hour},
-		{"PANEL: a session without a request", SessionIdle, 30 * time.Minute},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	decisions := promises.In(t, promises.Decisions)
+	decisions.Promises(refusalHeld, time.Second, "until the moment that Redis named, and for a second at most")
+	decisions.Promises(clockTolerance, 500*time.Millisecond, "gateways' clocks count as equal within half a second")
+	decisions.Promises(excessMinutes, 5, "in at least 5 of the last 10 minutes")
+	decisions.Promises(excessSpan, 10, "in at least 5 of the last 10 minutes")
+	decisions.Promises(mostEarlier, 4, "four earlier ones may work at once")
+	decisions.Promises(storesSearched, 20_000, "its search reads at most 20,000 stores")
+	decisions.Promises(fleetUnavailableRetry, 60*time.Second, "503 FLEET_UNAVAILABLE with Retry-After 60")
+	decisions.Promises(fleetBurst, 5, "with five seconds' worth at once")
+	decisions.Promises(fleetBlocks, 10, "in blocks of a tenth of a second's worth")
+	decisions.Promises(partitionsCounted, 256, "the size of its list, 256 in one round trip")
+	decisions.Promises(maxSideReports, 100, "can be reported 100 times of an order")
+	decisions.Promises(maxEstimates, 80, "from 80 of them on another estimate is answered alike and not kept")
+	decisions.Promises(reportLifetime, 400*24*time.Hour, "for each `id` within 400 days")
+	decisions.Promises(replayLease, time.Minute, "for less than the minute that `Retry-After` tells the others to wait")
+	decisions.Promises(replayLimit, 50*time.Second, "the 429 after 50 seconds")
+	decisions.Promises(mostWaiting, 100_000, "at most 100,000 replayed ones wait")
+	decisions.Promises(unsentLooks*unsentPause, 500*time.Millisecond, "PUT /webhook looks again for half a second")
+	decisions.Promises(noticeLifetime, 72*time.Hour, "of a store or a fleet says is kept for 72 h")
+
+	specification := promises.In(t, promises.Specification)
+	specification.Promises(webhookWindow, 24*time.Hour, "Webhook retry window | 24 hours")
+
+	security := promises.In(t, promises.Security)
+	security.Promises(replayPage, 1000, "each thousand counts as a request before it is read")
+	security.Promises(refusalShards*refusalsKept, 65_536, "of which 65,536 refusals are kept")
+	security.Promises(secretOverlap, 24*time.Hour, "a webhook's earlier secret signs for 24 h")
+	security.Promises(positionsAtOnce, 200, "written in place, 200 in one script")
+	security.Promises(throttledKept, 16_384, "16,384 callers, 4,096 secrets; then forgotten")
+	security.Promises(secretsKept, 4096, "16,384 callers, 4,096 secrets; then forgotten")
+	security.Promises(failedLoginsFromAddress, redis_rate.Limit{Rate: 60, Burst: 60, Period: time.Minute}, "60 a minute per address")
+
+	webhooks := promises.In(t, promises.Webhooks)
+	webhooks.Promises(attemptsShown, 200, "The last 200 of an account are shown")
+
+	operations := promises.In(t, promises.Operations)
+	operations.Promises(refusedKept, 10_000, "refused ones: 10,000 later ones")
+	operations.Promises(HoldLifetime, 24*time.Hour, "ignored after 24 hours and removed by the next backup")
+	operations.Promises(librariesKept, 7*24*time.Hour, "a library that no program has noted as its own for a week is deleted")
+
+	runbook := promises.In(t, promises.Runbook)
+	runbook.Promises(maxDeliveries, 25, "After 25 tries the entry becomes a dead letter")
+
+	panel := promises.In(t, promises.Panel)
+	panel.Promises(SessionLifetime, 12*time.Hour, "after 12 hours in any case")
+	panel.Promises(SessionIdle, 30*time.Minute, "30 minutes without a request")
 }

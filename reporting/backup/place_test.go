@@ -22,25 +22,18 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/promises"
 )
 
 // The documents name these.
 func TestPromises_Figures(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		document string
-		have     time.Duration
-		want     time.Duration
-	}{
-		{"OPERATIONS, a hold is ignored after 24 hours", ledger.HoldLifetime, 24 * time.Hour},
-		{"OPERATIONS, a backup ends after 12", longest, 12 * time.Hour},
-		{"what was begun longer ago than any backup takes is abandoned", abandoned, 24 * time.Hour},
-		{"OPERATIONS, a failed one is begun again in ten minutes", retryAfter, 10 * time.Minute},
-	} {
-		if c.have != c.want {
-			t.Errorf("%s: %s, want %s", c.document, c.have, c.want)
-		}
-	}
+
+	operations := promises.In(t, promises.Operations)
+	operations.Promises(ledger.HoldLifetime, 24*time.Hour, "ignored after 24 hours and removed by the next backup")
+	operations.Promises(longest, 12*time.Hour, "a backup ends after 12")
+	operations.Promises(abandoned, 24*time.Hour, "what was cut short is removed after a day")
+	operations.Promises(retryAfter, 10*time.Minute, "tries again ten minutes after a failure")
 }
 
 // folderWith is a place with whole backups and, of names that end in /, folders without backup.json.

@@ -12,6 +12,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/testenv/promises"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 	"vendorapi/reporting/reconcile"
@@ -228,38 +229,25 @@ func TestCheckPrevious_MonthsAreClosedInTheirOrder(t *testing.T) {
 // The documents name these.
 func TestPromises_Figures(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		document   string
-		have, want time.Duration
-	}{
-		{"CLOSING, how a month is closed: from 48 hours after its end", Grace, 48 * time.Hour},
-		{"CLOSING, how a month is closed: everything exported, but for the last minute", exportedWithin, time.Minute},
-		{"CLOSING, what a correction looks like: within ten days of creation", confirmedWithin, 240 * time.Hour},
-		{"OPERATIONS, deliveries are looked at every minute", lookInterval, time.Minute},
-		{"OPERATIONS, what will not pass by itself is tried again after an hour", permanentPause, time.Hour},
-		{"a clock may go back by an hour", clockTolerance, time.Hour},
-	} {
-		if c.have != c.want {
-			t.Errorf("%s: %s, want %s", c.document, c.have, c.want)
-		}
-	}
-	for _, c := range []struct {
-		document   string
-		have, want int
-	}{
-		{"CLOSING, how it arrives: missed days come later, at most 396", mostDays, 396},
-		{"a new closing does not wait for a year of days", setsAtOnce, 20},
-		{"a target that is away is not asked for each of its sets", failuresAtOnce, 3},
-		{"a look begins so many folders of one day", foldersAtOnce, 9},
-		{"journal.MaxText: at most 500 corrections in an entry", ordersAtOnce, 500},
-		{"journal.MaxText: at most 100 foreign rows are named", journal.MaxNamed, 100},
-		{"journal.MaxText", journal.MaxText, 524_288},
-		{"late deliveries that are compared", archive.MaxLate, 100_000},
-	} {
-		if c.have != c.want {
-			t.Errorf("%s: %d, want %d", c.document, c.have, c.want)
-		}
-	}
+
+	closing := promises.In(t, promises.Closing)
+	closing.Promises(Grace, 48*time.Hour, "From 48 hours after a month's end")
+	closing.Promises(exportedWithin, time.Minute, "everything exported (at most a minute behind)")
+	closing.Promises(confirmedWithin, 10*24*time.Hour, "if Redis confirms it within ten days of creation")
+	closing.Promises(mostDays, 396, "Missed days come later, at most 396")
+
+	runbook := promises.In(t, promises.Runbook)
+	runbook.Promises(lookInterval, time.Minute, "Each target is looked at every minute")
+	runbook.Promises(setsAtOnce, 20, "a look delivers at most 20 sets of files")
+	runbook.Promises(failuresAtOnce, 3, "and ends after 3 failures")
+	runbook.Promises(foldersAtOnce, 9, "tries at most 9 folders for one day")
+	runbook.Promises(permanentPause, time.Hour, "within an hour after any other error")
+	runbook.Promises(clockTolerance, time.Hour, "by a clock that was more than an hour ahead")
+
+	security := promises.In(t, promises.Security)
+	security.Promises(ordersAtOnce, 500, "it books at most 500 corrections")
+	security.Promises(journal.MaxNamed, 100, "names at most 100 rows")
+	security.Promises(journal.MaxText, 524_288, "512 kB: it books")
 }
 
 // Reports of a day are due at the local time that deliver.daily names, after the day's end.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+	"vendorapi/internal/testenv/promises"
 )
 
 func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
@@ -66,15 +67,10 @@ func TestReports_AreTheSameInAnyNumberOfWindows(t *testing.T) {
 // The documents name these.
 func TestPromises_Figures(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		document   string
-		have, want int
-	}{
-		{"REPORTS: more than 3,000,000 rows are refused as XLSX", workbookRows, 3_000_000},
-		{"the specification: externalStoreId has at most 64 characters", maxStoreLength, 64},
-	} {
-		if c.have != c.want {
-			t.Errorf("%s: %d, want %d", c.document, c.have, c.want)
-		}
-	}
+
+	reports := promises.In(t, promises.Reports)
+	reports.Promises(workbookRows, 3_000_000, "a report of more than 3,000,000 rows is refused as XLSX")
+
+	vendorAPI := promises.In(t, promises.VendorAPI)
+	vendorAPI.Promises(maxStoreLength, 64, "ExternalStoreId: type: string minLength: 1 maxLength: 64")
 }

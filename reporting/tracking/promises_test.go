@@ -3,20 +3,15 @@ package tracking
 import (
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// Each figure stands here as the documents promise it.
 func TestPromises_Figures(t *testing.T) {
-	for _, promise := range []struct {
-		where     string
-		has, want any
-	}{
-		{"SECURITY: a tracking link after the order", linkLifetime, 24 * time.Hour},
-		{"OPERATIONS: the drop-off to 111 m, degrees", coarse, 0.001},
-		{"a page waits for Redis", readTimeout, 5 * time.Second},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	panel := promises.In(t, promises.Panel)
+	panel.Promises(linkLifetime, 24*time.Hour, "24 hours after the end the link has expired")
+	panel.Promises(readTimeout, 5*time.Second, "When Redis has not answered for 5 seconds")
+
+	operations := promises.In(t, promises.Operations)
+	operations.Promises(coarse, 0.001, "the drop-off to 111 m")
 }

@@ -3,29 +3,25 @@ package dispatch
 import (
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// The documents promise these figures. Each stands here as it stands there, so that whoever changes
-// a constant sees what was promised.
 func TestPromises_Figures(t *testing.T) {
-	for _, promise := range []struct {
-		where     string
-		has, want any
-	}{
-		{"WEBHOOKS: first probe, ms", firstProbe, 1000},
-		{"WEBHOOKS: longest time between probes, ms", lastProbe, 30_000},
-		{"WEBHOOKS: events a second while it recovers", firstRate, 10},
-		{"WEBHOOKS: closed again at, a second", fullRate, 2000},
-		{"WEBHOOKS: lines and counts are written", logEvery, time.Second},
-		{"an endpoint for which nothing waits is probed for 3 days", pingFor, int64(3 * 24 * 60 * 60 * 1000)},
-		{"decisions 7: a ClientHello", maxHello, 1460},
-		{"decisions 7: a ticket with which a session is resumed", maxTicket, 600},
-		{"SECURITY: attempts kept", logKept, 200},
-		{"SECURITY: bytes of a log of attempts", logBytes, 256 << 10},
-		{"SECURITY: URLs that it could not connect to", maxLabels, 65_536},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	webhooks := promises.In(t, promises.Webhooks)
+	webhooks.Promises(firstProbe, 1000, "one probe after 1 s, 2 s, 4 s … 30 s")
+	webhooks.Promises(lastProbe, 30_000, "one probe after 1 s, 2 s, 4 s … 30 s")
+	webhooks.Promises(firstRate, 10, "10 events a second, faster with every success")
+	webhooks.Promises(fullRate, 2000, "nothing waits, or 2,000/s")
+	webhooks.Promises(logEvery, time.Second, "They are written every second")
+	webhooks.Promises(pingFor, int64(3*24*60*60*1000), "when nothing waits, for the first three days")
+
+	decisions := promises.In(t, promises.Decisions)
+	decisions.Promises(maxHello, 1460, "one segment of at most 1,460 bytes")
+	decisions.Promises(maxTicket, 600, "a session whose ticket is longer than 600 is not resumed")
+
+	security := promises.In(t, promises.Security)
+	security.Promises(logKept, 200, "of 200 attempts")
+	security.Promises(logBytes, 256<<10, "256 kB, whoever owned the partition")
+	security.Promises(maxLabels, 65_536, "65,536 of them, 40 MB, then forgotten")
 }

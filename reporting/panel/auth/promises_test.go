@@ -3,22 +3,17 @@ package auth
 import (
 	"testing"
 	"time"
+
+	"vendorapi/internal/testenv/promises"
 )
 
-// Each figure stands here as the documents promise it.
 func TestPromises_Figures(t *testing.T) {
-	for _, promise := range []struct {
-		where     string
-		has, want any
-	}{
-		{"SECURITY: memory of a password's hash, KiB", hashing.Memory, uint32(64 << 10)},
-		{"SECURITY: sign-ins that wait", mostWaiting, 256},
-		{"SECURITY: each of them waits", checkTimeout, 50 * time.Second},
-		{"SECURITY: log lines of refused sign-ins a minute", refusalsLogged, 20},
-		{"a browser is known for 90 days", deviceLifetime, 90 * 24 * time.Hour},
-	} {
-		if promise.has != promise.want {
-			t.Errorf("%s: %v, promised is %v", promise.where, promise.has, promise.want)
-		}
-	}
+	security := promises.In(t, promises.Security)
+	security.Promises(hashing.Memory, uint32(64<<10), "a sign-in at the panel (64 MB and a tenth of a second each)")
+	security.Promises(mostWaiting, 256, "256, 50 s each")
+	security.Promises(checkTimeout, 50*time.Second, "256, 50 s each")
+	security.Promises(refusalsLogged, 20, "log lines of refused sign-ins | a stranger | 20 a minute")
+
+	panel := promises.In(t, promises.Panel)
+	panel.Promises(deviceLifetime, 90*24*time.Hour, "a browser that has signed in is known for 90 days")
 }
