@@ -50,6 +50,37 @@ func TestHousekeeping_LeavesNothingThatIsPastItsTime(t *testing.T) {
 	}
 }
 
+// One partition has more to shrink than a visit does, and its visit ends before those of the others, which
+// have more to do and leave nothing.
+func TestHousekeeping_GoesOnWhicheverPartitionHasMore(t *testing.T) {
+	e := newEnv(t)
+	const listLua = testenv.PrefixesLua + `
+for i, prefix in ipairs(prefixes()) do
+  local hour, orders = ARGV[1], 2000
+  if i == 1 then hour, orders = ARGV[2], tonumber(ARGV[3]) end
+  for id = 1, orders do redis.call('RPUSH', prefix .. 'R' .. hour, string.format('%014d', id)) end
+  redis.call('ZADD', prefix .. 'H', hour, hour)
+end
+return 1`
+	const shrunkInAVisit = 32 * pagesPerVisit
+	toRetire, toShrink := time.Now().AddDate(0, 0, -10), time.Now().AddDate(0, 0, -2)
+	e.Do("EVAL", listLua, 0, toRetire.Unix()/3600, toShrink.Unix()/3600, shrunkInAVisit+1)
+	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
+		e.Consume(role)
+	}
+	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
+
+	testenv.Must(t, h.look(t.Context()))
+
+	for _, partition := range allPartitions() {
+		left, err := e.Ledger.Lifecycle.Shrink(t.Context(), partition, time.Now().AddDate(0, 0, -1))
+		testenv.Must(t, err)
+		if left != 0 {
+			t.Errorf("partition %d: %d orders are left that may be shrunk", partition, left)
+		}
+	}
+}
+
 func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
