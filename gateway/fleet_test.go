@@ -124,6 +124,9 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"PickingUp"}`), 202, "", "status", "PickingUp")
 	reached("status", "PickingUp")
 	want(t, e.fleet(e.courier, "POST", path+"/accept", ali), 200, "", "status", "PickingUp")
+	const both = `{"courier":{"name":"Ece Ak","phone":"5551112255","vehicleType":"Car"},"name":"Ali Veli","phone":"5551112233","vehicleType":"Bicycle"}`
+	want(t, e.fleet(e.courier, "PUT", path+"/courier", both), 200, "", "status", "PickingUp")
+	reached("courier", "Ece Ak")
 	want(t, e.fleet(e.courier, "PUT", path+"/courier", `{"name":"Can Kaya","phone":"5551112244","vehicleType":"Car"}`), 200, "", "status", "PickingUp")
 	for _, body := range []string{
 		`{"status":"Delivering","location":{"latitude":40.99,"longitude":29.03},"etaDropoffAt":"` + time.Now().Add(10*time.Minute).Format(time.RFC3339) + `"}`,
@@ -680,6 +683,19 @@ func TestFleetReports_ReadATimeAheadAsNow(t *testing.T) {
 		o := e.stored(id)
 		if o.UpdatedAt().After(time.Now().Add(time.Second)) || o.Location.Latitude != 40.97 || o.Courier.Name != "Ayşe Kaya" {
 			t.Errorf("%s: %+v", ahead, o)
+		}
+	}
+}
+
+func TestFleetReports_MayBeADayOld(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for text, isTaken := range map[string]bool{"2026-11-21T12:00:00Z": true, "2026-11-21T11:59:59.999Z": false} {
+		f := new(form)
+
+		f.occurred(delivery.Text{Set: true, Value: text}, now)
+
+		if got := f.err() == nil; got != isTaken {
+			t.Errorf("%s is taken: %t, want %t", text, got, isTaken)
 		}
 	}
 }
