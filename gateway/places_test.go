@@ -15,6 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -114,6 +115,41 @@ func TestRefusals_CostRedisNextToNothing(t *testing.T) {
 				t.Errorf("%d scripts for %d refusals: %v", scripts, requests, cost)
 			}
 		})
+	}
+}
+
+// Who is in line when Redis refuses the request ahead is refused with it.
+func TestRefusals_ReachWhoIsInLine(t *testing.T) {
+	const requests = 50
+	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
+	e := newEnvOn(t, server, nil, func(s *settings) { s.VendorAPI.MaxInFlightPerAccount = 1 }).withStore("")
+	e.admin("PATCH", "/accounts/"+e.account.id, `{"limits":{"orders":{"sustained":{"count":1,"seconds":3600}}}}`)
+	e.order(orderBody("POS-1"), "")
+	account, isAccount := delivery.AccountOfClient(e.account.clientID)
+	if !isAccount || !e.g.accounts.enter(t.Context(), account) {
+		t.Fatal("no place")
+	}
+	inLine := func() int {
+		shard := e.g.accounts.shard(account)
+		shard.mu.Lock()
+		defer shard.mu.Unlock()
+		return shard.open[account].users - 1
+	}
+
+	before := e.commands(server)
+	var all sync.WaitGroup
+	for range requests {
+		all.Go(func() { e.order(orderBody("POS-2"), "") })
+	}
+	// On a slow machine the first have left the line by the time the last come.
+	e.await("the line", func() bool { return inLine() == requests || testenv.Value(t, e.g.accounts.shed) > 0 })
+	e.g.accounts.leave(account)
+	all.Wait()
+
+	after := e.commands(server)
+	scripts := after["fcall"] + after["evalsha"] - before["fcall"] - before["evalsha"]
+	if scripts > requests/2 {
+		t.Errorf("%d scripts for %d requests in line", scripts, requests)
 	}
 }
 
