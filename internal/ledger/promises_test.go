@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,4 +59,33 @@ func TestPromises_Figures(t *testing.T) {
 	panel := promises.In(t, promises.Panel)
 	panel.Promises(SessionLifetime, 12*time.Hour, "after 12 hours in any case")
 	panel.Promises(SessionIdle, 30*time.Minute, "30 minutes without a request")
+
+	// What a release has written is kept by these constants of the scripts.
+	decisions.Promises(scriptFigure(t, "idempotency", "KEY_LIFETIME"), 86_400_000, "Remembered 24 h, successes only")
+	decisions.Promises(scriptFigure(t, "window", "DAY"), 86_400_000_000, "an account's admissions of the last 24 h are kept")
+	decisions.Promises(scriptFigure(t, "window", "KEPT"), 16_384, "at most the last 16,384 of each endpoint")
+	decisions.Promises(scriptFigure(t, "secrets", "MOST_EARLIER"), 4, "four earlier ones may work at once")
+	decisions.Promises(scriptFigure(t, "report_update", "LEAST_REVISION"), 60_000, "at least 60 s from the one that the vendor was last told")
+	security.Promises(accountEventsKept, 25*time.Hour, "they are kept for 25 hours")
+	security.Promises(scriptFigure(t, "names", "ACCOUNT_EVENTS_KEPT"), 90_000_000, "they are kept for 25 hours")
+}
+
+// scriptFigure returns a constant that a Lua file declares as in `local DAY, KEPT = 86400000000, 16384`.
+func scriptFigure(t *testing.T, file, name string) int {
+	t.Helper()
+	text, err := luaFiles.ReadFile("lua/" + file + ".lua")
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		declaration, _, _ := strings.Cut(strings.TrimSpace(line), " --")
+		names, values, isAssignment := strings.Cut(strings.TrimPrefix(declaration, "local "), " = ")
+		place := slices.Index(strings.Split(names, ", "), name)
+		if !isAssignment || place < 0 {
+			continue
+		}
+		value, err := strconv.Atoi(strings.Split(values, ", ")[place])
+		must(t, err)
+		return value
+	}
+	t.Fatalf("%s.lua has no constant %s", file, name)
+	return 0
 }

@@ -100,6 +100,23 @@ func TestRefused_PolledOrdersAreApart(t *testing.T) {
 	must(t, err)
 }
 
+func TestRefused_OnlyLimitsAndSuspensionsAreKept(t *testing.T) {
+	now := time.Now()
+	for code, isKept := range map[delivery.Code]bool{
+		delivery.CodeRateLimited: true, delivery.CodeAccountSuspended: true,
+		delivery.CodeOrderNotFound: false, delivery.CodeDuplicateOrder: false, delivery.CodeServiceUnavailable: false,
+	} {
+		var r refusedRequests
+		key := refusedRequest{account: delivery.NewAccountID()}
+
+		r.keep(key, &delivery.Error{Code: code, RetryAfter: time.Minute}, Quota{}, now, now)
+
+		if _, err := r.find(key, now); (err != nil) != isKept {
+			t.Errorf("%s is kept: %t, want %t", code, err != nil, isKept)
+		}
+	}
+}
+
 // Callers who are refused again and again take a bounded place in memory.
 func TestRefused_RemembersABoundedNumber(t *testing.T) {
 	var r refusedRequests

@@ -334,6 +334,19 @@ return held`, 0)
 	}
 }
 
+// What arrived otherwise than Redis has sent it is no part of a backup.
+func TestMake_LooksAtTheSumOfASnapshot(t *testing.T) {
+	t.Parallel()
+	m := &Manifest{}
+	corrupted := "REDIS0011 some keys \xff" + strings.Repeat("\x01", 8)
+
+	err := m.copyRedis(t.TempDir(), ledger.Node{}, strings.NewReader(corrupted), func(string) {})
+
+	if !errors.Is(err, ledger.ErrSnapshot) || len(m.Redis) != 0 {
+		t.Errorf("%v, listed are %+v", err, m.Redis)
+	}
+}
+
 // What is encrypted shows nothing but sums and counts; only its recipient puts it back, and
 // whoever fails leaves nothing where it would go.
 func TestMake_EncryptsForItsRecipients(t *testing.T) {

@@ -2,12 +2,15 @@ package deliver
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"maps"
+	"math/big"
 	"net/http/httptest"
 	"os"
 	"path"
@@ -17,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"vendorapi/internal/delivery"
@@ -96,6 +101,7 @@ func TestTarget_ListsFoldersAndReadsFiles(t *testing.T) {
 		_, err = deliverTo(t.Context(), target, theSet())
 		must(t, err)
 		s.put("2025-10-closing-000002/manifest.json", "another one")
+		s.put("notes.txt", "a file is no folder")
 
 		names, err = target.Folders(t.Context())
 		must(t, err)
@@ -321,6 +327,20 @@ func TestDeliver_SaysWhatIsWrongWithSFTP(t *testing.T) {
 	testFailures(t, map[string]failure{"cut off": {s.settings(t), "ssh: handshake failed: ", true}})
 }
 
+// A server signs with an RSA key by SHA-2; the key's own name stands for SHA-1, which none offers any more.
+func TestTrust_AsksForRSAWithSHA2(t *testing.T) {
+	t.Parallel()
+	key, err := ssh.NewPublicKey(&rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), 2047, 1), E: 65_537})
+	must(t, err)
+	var config ssh.ClientConfig
+
+	must(t, trust(&config, "host:22", knownhosts.Line([]string{"host:22"}, key)))
+
+	if want := []string{"rsa-sha2-512", "rsa-sha2-256"}; !slices.Equal(config.HostKeyAlgorithms, want) {
+		t.Errorf("asks for %q, want %q", config.HostKeyAlgorithms, want)
+	}
+}
+
 func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 	t.Parallel()
 	for url, fine := range map[string]bool{
@@ -383,6 +403,13 @@ func TestFault_CutsWhatTheServerSays(t *testing.T) {
 		}
 		if errors.Is(got, delivery.ErrUnavailable) != c.passes {
 			t.Errorf("%d %.20q may pass: %t, want %t", c.status, c.code, !c.passes, c.passes)
+		}
+	}
+	for cause, passes := range map[error]bool{
+		io.EOF: true, io.ErrUnexpectedEOF: true, sftp.ErrSSHFxConnectionLost: true, fs.ErrPermission: false,
+	} {
+		if got := fault(t.Context(), cause); errors.Is(got, delivery.ErrUnavailable) != passes {
+			t.Errorf("%v may pass: %t, want %t", cause, !passes, passes)
 		}
 	}
 }

@@ -151,7 +151,6 @@ func TestReconcile_NotesNoDigestOfWhatItHasNotSeen(t *testing.T) {
 	s.spoil(falsify)
 	p := s.NewProxy("")
 	var once sync.Once
-	isWalk := func(statement string) bool { return strings.HasPrefix(statement, "SELECT * FROM (SELECT account_id") }
 	p.Guard(func(statement string) bool {
 		if isWalk(statement) {
 			s.spoil(restore)

@@ -3,6 +3,10 @@
 -- first operation to run fills them in (script.go).
 local call, pack, parse, byte, char, find, format, sub, ceil, floor, max, min
 
+-- How long the events of an account's own stream are kept, in ms, and the key after its last
+-- entry, in seconds: 25 and 26 hours.
+local ACCOUNT_EVENTS_KEPT, ACCOUNT_EVENTS_KEY_KEPT = 90000000, 93600
+
 -- Tells the partition's owner, if there is one, that an endpoint has changed, or that
 -- something was scheduled for it. Whoever takes the partition over reads all anyway.
 local function note(notes, account) call('XADD', notes, 'MAXLEN', '~', 1000, '*', 'w', account) end
@@ -12,10 +16,10 @@ local function note(notes, account) call('XADD', notes, 'MAXLEN', '~', 1000, '*'
 -- What is older than a replay reaches leaves with the next entry, or with the key.
 local function index_events(prefix, account, id, field, events)
   local key = prefix .. 'E' .. account
-  local oldest = tonumber(string.match(id, '^%d+')) - 90000000
+  local oldest = tonumber(string.match(id, '^%d+')) - ACCOUNT_EVENTS_KEPT
   call('XADD', key, 'MINID', '~', format('%d', max(oldest, 0)), id, field, events)
   -- The key lives for 25 to 26 hours after its last entry; that is written once an hour.
-  if call('TTL', key) < 90000 then call('EXPIRE', key, 93600) end
+  if call('TTL', key) < 90000 then call('EXPIRE', key, ACCOUNT_EVENTS_KEY_KEPT) end
 end
 
 -- Removes the last entries of a list, the oldest, until the others have no more bytes than most.
