@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,14 +25,14 @@ var (
 // Documents name tests as proof of what they promise, so a name must be that of a test. One that
 // the gate does not run has the build tag that it needs behind it: `TestEdge` (long).
 func TestDocuments_NameTestsThatExist(t *testing.T) {
-	tagOf := readTests(t)
+	tagsOf := readTests(t)
 
 	for _, file := range files(t, ".md") {
 		text, err := os.ReadFile(file)
 		noError(t, err)
 		for _, mention := range testMention.FindAllStringSubmatch(string(text), -1) {
 			name, tag := mention[1], mention[2]
-			if !isMatched(tagOf, name, tag) {
+			if !isMatched(tagsOf, name, tag) {
 				t.Errorf("%s: there is no test %s with the tag %q", file, name, tag)
 			}
 		}
@@ -40,23 +41,23 @@ func TestDocuments_NameTestsThatExist(t *testing.T) {
 
 // isMatched reports whether a test has the name and the tag, or begins with a name that ends with an
 // underscore.
-func isMatched(tagOf map[string]string, name, tag string) bool {
+func isMatched(tagsOf map[string][]string, name, tag string) bool {
 	if !strings.HasSuffix(name, "_") {
-		found, exists := tagOf[name]
-		return exists && found == tag
+		return slices.Contains(tagsOf[name], tag)
 	}
-	for test, found := range tagOf {
-		if strings.HasPrefix(test, name) && found == tag {
+	for test, tags := range tagsOf {
+		if strings.HasPrefix(test, name) && slices.Contains(tags, tag) {
 			return true
 		}
 	}
 	return false
 }
 
-// readTests returns the build tag of each test of the module, empty for those of the gate.
-func readTests(t *testing.T) (tagOf map[string]string) {
+// readTests returns the build tags of each test of the module: an empty one for those of the gate, and
+// several for a name that several files have.
+func readTests(t *testing.T) (tagsOf map[string][]string) {
 	t.Helper()
-	tagOf = make(map[string]string)
+	tagsOf = make(map[string][]string)
 	for _, file := range files(t, "_test.go") {
 		source, err := os.ReadFile(file)
 		noError(t, err)
@@ -67,10 +68,11 @@ func readTests(t *testing.T) (tagOf map[string]string) {
 			tag = string(constraint[1])
 		}
 		for _, declaration := range testDeclaration.FindAllSubmatch(source, -1) {
-			tagOf[string(declaration[1])] = tag
+			name := string(declaration[1])
+			tagsOf[name] = append(tagsOf[name], tag)
 		}
 	}
-	return tagOf
+	return tagsOf
 }
 
 // files returns the module's files whose names end like this.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -192,20 +193,27 @@ func TestRecord_SendsWhatIsSampledBelowItsCaller(t *testing.T) {
 }
 
 func TestOpen_LogsOneFailureAMinute(t *testing.T) {
-	var log strings.Builder
-	tr, err := Open(t.Context(), Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "test", "sandbox", slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tr.Close(t.Context()) }()
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		tr, err := Open(t.Context(), Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "test", "sandbox", slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tr.Close(t.Context()) }()
 
-	for range 3 {
-		otel.Handle(errors.New("no collector"))
-	}
+		for _, step := range []struct {
+			pause time.Duration
+			lines int
+		}{{0, 1}, {0, 1}, {59 * time.Second, 1}, {time.Second, 2}, {time.Second, 2}} {
+			time.Sleep(step.pause)
 
-	if n := strings.Count(log.String(), "no collector"); n != 1 {
-		t.Errorf("%d lines: %s", n, log.String())
-	}
+			otel.Handle(errors.New("no collector"))
+
+			if n := strings.Count(log.String(), "no collector"); n != step.lines {
+				t.Errorf("%d lines, want %d: %s", n, step.lines, log.String())
+			}
+		}
+	})
 }
 
 func TestOpen_ShowsTheCollectorWhatAVariableOrItsFileHolds(t *testing.T) {

@@ -68,7 +68,7 @@ func (p *Place) left(t *testing.T) (names []string) {
 func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
-	soon, now, yesterday, earlier := ago(-time.Hour), ago(0), ago(23*time.Hour), ago(25*time.Hour)
+	soon, now, yesterday, earlier := ago(-time.Hour), ago(0), ago(24*time.Hour-time.Minute), ago(24*time.Hour+time.Second)
 	foreign := []string{"20250101", "20250101T000000Z-mine", "before-20250101T000000Z", "notes"}
 	for name, c := range map[string]struct {
 		keep        int
@@ -184,7 +184,7 @@ func TestPrune_InS3(t *testing.T) {
 	t.Parallel()
 	p, _ := inS3(t)
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
-	made, yesterday, earlier, old := ago(0), ago(23*time.Hour), ago(25*time.Hour), ago(50*time.Hour)
+	made, yesterday, earlier, old := ago(0), ago(24*time.Hour-time.Minute), ago(24*time.Hour+time.Second), ago(50*time.Hour)
 	for _, file := range []string{
 		made + "/backup.json", yesterday + "/redis-0.rdb", earlier + "/redis-0.rdb", old + "/backup.json", old + "/redis-0.rdb", "notes/backup.json",
 	} {
