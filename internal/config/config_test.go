@@ -151,9 +151,14 @@ func TestLoad_RefusesAnElementWithoutOneOfItsKeys(t *testing.T) {
 }
 
 func TestLoad_NumbersInQuotesStayStrings(t *testing.T) {
-	var got settings
-	if err := Load(whole(t, "label: \"${CFG_NUMBER:-0123}\"\n"), &got); err != nil || got.Label != "0123" {
-		t.Errorf("label = %q, %v", got.Label, err)
+	for quoted, want := range map[string]string{`"${CFG_NONE:-0123}"`: "0123", `'${CFG_NONE:-null}'`: "null"} {
+		var got settings
+
+		err := Load(whole(t, "label: "+quoted+"\n"), &got)
+
+		if err != nil || got.Label != want {
+			t.Errorf("label: %s is %q, %v", quoted, got.Label, err)
+		}
 	}
 }
 

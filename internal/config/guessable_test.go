@@ -22,6 +22,7 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 		"one letter":        "aaaaaaaaaaaaaaaa",
 		"two letters":       "abababababababab",
 		"five digits":       "1112223334445551",
+		"five characters":   "x7q#!7xq!#x7!q#q",
 		"a word twice":      "correcthorsecorrecthorse",
 		"half twice":        "0a9s8d7f6g5h4j3k0a9s8d7f6g5h4j3k",
 		"digits":            "1234567890123456",
@@ -41,6 +42,7 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 
 		"doubled digits":        "00112233445566778899aabbccddeeff",
 		"doubled letters":       "aabbccddeeffgghh",
+		"every other, doubled":  "aacceeggiikkmmoo",
 		"tripled letters":       "aaabbbcccdddeeefffggg",
 		"a doubled row":         "qqwweerrttyyuuii",
 		"columns":               "1qaz2wsx3edc4rfv",

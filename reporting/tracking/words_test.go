@@ -82,6 +82,11 @@ func TestWords_OfTimesAndDistances(t *testing.T) {
 	for metres, want := range map[float64]string{0: "0 m", 149: "100 m", 150: "200 m", 949: "900 m", 951: "1,0 km", 1249: "1,2 km", 9949: "9,9 km", 9951: "10 km", 500_000: "500 km"} {
 		check(turkish.distance(metres), want)
 	}
+	door := delivery.Point{Latitude: 41, Longitude: 29}
+	for north, want := range map[float64]string{0.0013: "Your courier is close by.", 0.0014: "Your courier is about 200 m away."} { // 145 and 156 m
+		courier := delivery.Point{Latitude: door.Latitude + north, Longitude: door.Longitude}
+		check(whereabouts(english, delivery.Delivering, courier, door, nil), want)
+	}
 	check(turkish.clock(began, began.Add(9*time.Hour)), "14:00")
 	check(turkish.clock(began, began.Add(10*time.Hour)), "21 Kas 14:00")
 	check(english.clock(began.Add(365*24*time.Hour), began), "21 Nov 14:00")
