@@ -25,6 +25,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -170,23 +171,46 @@ type Pages struct {
 	*Layout
 	Log   *slog.Logger // names the package
 	parts *template.Template
-	whole map[string]*template.Template // for each template a set in which it is the layout's content
+
+	// unused has the same templates as parts and is never executed, because what has been executed cannot be cloned.
+	unused *template.Template
+	mu     sync.Mutex
+	whole  map[string]*template.Template // by name, of the pages that have been shown; see wholePage
 }
 
 // Parse reads the templates of a part of the panel, which are in page/; it panics when one is
 // broken. A template "done" has the sentences that say what was done, by the key that Redirect
 // puts into the address.
 func (l *Layout) Parse(part string, files fs.FS) *Pages {
-	parts := template.Must(template.Must(l.templates.Clone()).ParseFS(files, "page/*.html"))
-	p := &Pages{Layout: l, Log: l.Log.With("part", part), parts: parts, whole: map[string]*template.Template{}}
-	for _, t := range parts.Templates() {
-		if t.Tree == nil || l.templates.Lookup(t.Name()) != nil {
-			continue
-		}
-		p.whole[t.Name()] = template.Must(parts.Clone())
-		template.Must(p.whole[t.Name()].AddParseTree("content", t.Tree.Copy()))
+	unused := template.Must(template.Must(l.templates.Clone()).ParseFS(files, "page/*.html"))
+	return &Pages{
+		Layout: l,
+		Log:    l.Log.With("part", part),
+		parts:  template.Must(unused.Clone()),
+		unused: unused,
+		whole:  map[string]*template.Template{},
 	}
-	return p
+}
+
+// wholePage returns a set of templates in which the one of this name is the layout's content; nil if there is
+// none. It is made when the page is shown for the first time.
+func (p *Pages) wholePage(name string) *template.Template {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	set := p.whole[name]
+	if set != nil {
+		return set
+	}
+	content := p.unused.Lookup(name)
+	isPage := content != nil && content.Tree != nil && p.templates.Lookup(name) == nil
+	if !isPage {
+		return nil
+	}
+	set = template.Must(p.unused.Clone())
+	template.Must(set.AddParseTree("content", content.Tree.Copy()))
+	p.whole[name] = set
+	return set
 }
 
 // View is what a handler shows.
@@ -245,7 +269,7 @@ func (p *Pages) Part(w http.ResponseWriter, r *http.Request, name string, data a
 // show does not compress: pages repeat what was typed next to the CSRF token, which
 // compression would let others guess (BREACH).
 func (p *Pages) show(w http.ResponseWriter, status int, name string, page *Page) error {
-	set := p.whole[name]
+	set := p.wholePage(name)
 	if set == nil {
 		return fmt.Errorf("layout: no template %q", name)
 	}
