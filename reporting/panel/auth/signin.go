@@ -8,10 +8,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -279,9 +279,18 @@ func newPasswordChecks(atOnce int, users []User) (*passwordChecks, error) {
 			cost = *p
 		}
 	}
-	nobody, err := argon2id.CreateHash(rand.Text(), &cost) // of what nobody knows
-	debug.FreeOSMemory()                                   // as hasHash does
-	return &passwordChecks{known: turns{free: 1}, others: turns{free: atOnce}, nobody: nobody, compare: hasHash}, err
+	return &passwordChecks{known: turns{free: 1}, others: turns{free: atOnce}, nobody: hashOfNothing(&cost), compare: hasHash}, nil
+}
+
+// hashOfNothing returns a hash with these parameters that no password has. Its salt and its key are random bytes, so
+// that nothing has to be hashed for it.
+func hashOfNothing(p *argon2id.Params) string {
+	random := func(length uint32) string {
+		b := make([]byte, length)
+		_, _ = rand.Read(b) // never fails
+		return base64.RawStdEncoding.EncodeToString(b)
+	}
+	return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", p.Memory, p.Iterations, p.Parallelism, random(p.SaltLength), random(p.KeyLength))
 }
 
 // fits reports whether it is the user's password, once it is the attempt's turn; user may
