@@ -94,6 +94,9 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		fmt.Printf("seed %d; to draw the same again: %s=%[1]d make test\n", seed, testserver.SeedVariable)
 		env = append(env, fmt.Sprintf("%s=%d", testserver.SeedVariable, seed))
+		// The tests collect garbage less often, and so do the programs that they start. The long run, which
+		// measures memory, keeps the usual setting.
+		env = append(env, "GOGC=400")
 	}
 
 	if o.load {
@@ -163,8 +166,7 @@ func prepareK6(ctx context.Context, packages []string) (end func()) {
 // goTests runs go test once with the race detector and once, for what has no
 // concurrency of its own, without.
 func goTests(ctx context.Context, o options, packages, env []string) error {
-	// The compiler collects less often: a third of its work saved for 300 MB. The
-	// tests keep the usual setting.
+	// The compiler collects less often: a third of its work saved for 300 MB.
 	args := []string{"test", "-vet=off", "-toolexec", "env GOGC=400", "-timeout", "40m", o.tags(), "-run", o.pattern, fmt.Sprint("-v=", o.verbose)}
 	if o.count > 1 { // once is what may come from the cache
 		args = append(args, "-count", fmt.Sprint(o.count))
