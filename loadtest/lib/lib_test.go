@@ -1,3 +1,5 @@
+//go:build long
+
 // Package lib_test runs the k6 library, in the real k6, against a Vendor API that misbehaves.
 //
 // Each test starts k6 with a script of testdata. What the scripts find is written with

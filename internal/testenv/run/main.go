@@ -108,8 +108,10 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 
-	endK6 := prepareK6(ctx, packages)
-	defer endK6()
+	if o.long {
+		endK6 := prepareK6(ctx, packages)
+		defer endK6()
+	}
 	err = goTests(ctx, o, packages, append(os.Environ(), env...))
 	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
 	return err
