@@ -26,6 +26,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
+	"vendorapi/reporting/reports"
 )
 
 // Books are the months of one environment. They are safe for concurrent use, and for several
@@ -35,6 +36,9 @@ type Books struct {
 	archive *archive.Archive
 	keys    journal.Keys
 	log     *slog.Logger
+
+	// reports is everyReport, except in tests that are about something else.
+	reports calculations
 
 	// now returns Redis's time; tests replace it.
 	now func() time.Time
@@ -51,9 +55,29 @@ func New(l *ledger.Ledger, a *archive.Archive, keys journal.Keys, log *slog.Logg
 		archive: a,
 		keys:    keys,
 		log:     log,
+		reports: everyReport,
 		now:     func() time.Time { return l.Now() },
 		step:    func(string) {},
 	}
+}
+
+// calculations are what the books take from the reports.
+type calculations struct {
+	// balance reports whether the reports of a month balance, and how many rows its exceptions have.
+	balance func(ctx context.Context, a *archive.Archive, month reports.Params) (balanced bool, exceptions int64, err error)
+
+	// closeLines returns the control totals of a month with the digest of each report, as they are sealed.
+	closeLines func(ctx context.Context, a *archive.Archive, month reports.Params) ([]reports.StoredLine, error)
+
+	// daily are the reports of a day that are delivered.
+	daily []*reports.Report
+}
+
+// everyReport has the reports that finance reads.
+var everyReport = calculations{
+	balance:    reports.Balance,
+	closeLines: reports.CloseLines,
+	daily:      reports.All()[:4],
 }
 
 // Now returns the time by which months end: Redis's.

@@ -54,7 +54,7 @@ func TestNightly_NamesWhatTargetsDoNotHave(t *testing.T) {
 	e.wantNight("October as it is", targets)
 	e.wantNight("November as it is", targets)
 
-	const missing = "2025-10-closing-000002/fleet-statement.csv"
+	const missing = "2025-10-closing-000002/order-ledger.csv"
 	content := b.files(t)[missing]
 	testenv.Must(t, b.client.RemoveObject(t.Context(), "books", "finance/"+missing, minio.RemoveObjectOptions{}))
 	e.wantNight("a missing file of October", targets, missing+" is missing at erp")
@@ -68,7 +68,7 @@ func TestNightly_NamesWhatTargetsDoNotHave(t *testing.T) {
 	}
 	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{forged}))
 	var want []string
-	for _, f := range []string{"order-ledger.csv", "expected-collections.csv", "fleet-statement.csv", "exceptions.csv", betweenFile, manifestFile} {
+	for _, f := range []string{"order-ledger.csv", betweenFile, manifestFile} {
 		want = append(want, "2025-10-closing-000002/"+f+" is missing at other")
 	}
 	e.wantNight("a row that was forged", targets, want...)
@@ -90,13 +90,13 @@ func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
 	away, b, r := newBucket(t, "away"), newBucket(t, "erp"), &receiver{}
 	targets := []*deliver.Target{away.target, b.target}
 	e.newDeliverer(r, away, b).mustDeliver(t)
-	away.put(t, "2025-10-closing-000002/exceptions.csv", "other")
-	e.wantNight("before", targets, "exceptions.csv at away")
+	away.put(t, "2025-10-closing-000002/order-ledger.csv", "other")
+	e.wantNight("before", targets, "order-ledger.csv at away")
 
 	away.isAway.Store(true)
-	b.put(t, "2025-11-closing-000004/exceptions.csv", "other")
+	b.put(t, "2025-11-closing-000004/order-ledger.csv", "other")
 	logged, findings, completed := e.night(targets...) // November has its turn
-	wantContains(t, "the log", logged, "deliver to away: ", "2025-11-closing-000004/exceptions.csv at erp")
+	wantContains(t, "the log", logged, "deliver to away: ", "2025-11-closing-000004/order-ledger.csv at erp")
 	if findings != 2 || completed {
 		t.Errorf("%d findings, completed: %v\n%s", findings, completed, logged)
 	}

@@ -146,7 +146,7 @@ func (b *Books) checkDeadLetters(ctx context.Context) (Check, error) {
 
 // checkReports checks that the reports balance, and counts the rows of the exceptions.
 func (b *Books) checkReports(ctx context.Context, m Month) (balanced, exceptions Check, err error) {
-	isBalanced, rows, err := reports.Balance(ctx, b.archive, params(m))
+	isBalanced, rows, err := b.reports.balance(ctx, b.archive, params(m))
 
 	balanced = Check{Key: CheckBalanced, Name: "The reports balance", OK: isBalanced, Detail: "all lines"}
 	if !isBalanced {

@@ -10,7 +10,6 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/reports"
 )
 
 // hold holds a month, and notes the digest of its rows, so that close can refuse a month that has changed
@@ -175,7 +174,7 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 	}
 	held := l.nextToClose()
 	progress("calculating the reports")
-	control, err := reports.CloseLines(ctx, b.archive, params(held.Month))
+	control, err := b.reports.closeLines(ctx, b.archive, params(held.Month))
 	if err != nil {
 		return nil, err
 	}

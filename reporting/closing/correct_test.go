@@ -217,7 +217,7 @@ func TestDiffering_FindsAReversalOfSomethingElse(t *testing.T) {
 // An amount that no calculation can hold is found like any other, and stops nothing.
 func TestVerify_GoesOnBesideAnImpossibleAmount(t *testing.T) {
 	t.Parallel()
-	e, october := newEnv(t), month("2025-10")
+	e, october := newEnvWithReports(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
 	e.close(october)

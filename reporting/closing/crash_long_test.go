@@ -115,7 +115,7 @@ type crash struct {
 
 func newCrash(t *testing.T) *crash {
 	t.Helper()
-	c := &crash{env: &env{}, redis: testserver.DedicatedRedis(t, stack.RedisOptions{})}
+	c := &crash{env: &env{reports: everyReport}, redis: testserver.DedicatedRedis(t, stack.RedisOptions{})}
 	c.System = archiveenv.NewOn(testenv.NewOn(t, c.redis), testserver.DedicatedClickHouse(t))
 	c.books = c.newBooks()
 	return c
@@ -254,7 +254,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 // Whoever delivers is killed behind each step, again and again: the next one goes on. In the end each set is there once, and
 // whatever was announced, perhaps twice, is what is there.
 func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
-	e, b := newEnv(t), newBucket(t, "crash")
+	e, b := newEnvWithReports(t), newBucket(t, "crash")
 	october := month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
@@ -485,7 +485,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndRecoveryGoesOn(t *testing.T) {
 // A process is stopped behind each step of a closing until its claim has ended and somebody else has closed the
 // month. When it goes on, it closes nothing once more, and says so.
 func TestCrash_APausedProcessDecidesNothingOnceMore(t *testing.T) {
-	e, m := newEnv(t), month("2025-10")
+	e, m := newEnvWithReports(t), month("2025-10")
 	closings := 0
 	for _, step := range []string{"calculated", "rows stored", "added up", "decided", "stored"} {
 		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 100))

@@ -29,6 +29,7 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/deliver"
+	"vendorapi/reporting/reports"
 )
 
 // bucket is an S3 server in this process, and a target there.
@@ -203,7 +204,7 @@ func wantAnnounced(t *testing.T, r *receiver, want ...string) {
 
 // A closing, a correction and a day's reports arrive once, and are announced once.
 func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
-	e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
+	e, b, r := newEnvWithReports(t), newBucket(t, "erp"), &receiver{}
 	october := month("2025-10")
 	failed := e.order(october.AddDate(0, 0, 5), delivery.Failed, 9900)
 	e.store(e.order(october.AddDate(0, 0, 5), delivery.Delivered, 25000), failed)
@@ -387,7 +388,7 @@ func TestDeliverer_GoesOnPastWhatCannotSucceed(t *testing.T) {
 	since := e.clock
 	var log bytes.Buffer
 	e.books.log = slog.New(slog.NewTextHandler(&log, nil))
-	const foreign = "2025-10-closing-000002/fleet-statement.csv"
+	const foreign = "2025-10-closing-000002/order-ledger.csv"
 	b.put(t, foreign, "somebody else's")
 	d := e.newDeliverer(r, b, other)
 	for range 5 {
@@ -563,7 +564,7 @@ func TestDeliverer_ARetriedAnnouncementSaysWhatWasDelivered(t *testing.T) {
 	report, err := parseReport(r.events[0])
 	testenv.Must(t, err)
 	files := b.files(t)
-	if report.ID != "2025-11-02-daily-2@erp" || report.Kind != delivery.ReportScheduled || len(report.Files) != 5 || formatReport(report) != r.events[0] {
+	if report.ID != "2025-11-02-daily-2@erp" || report.Kind != delivery.ReportScheduled || len(report.Files) != 2 || formatReport(report) != r.events[0] {
 		t.Errorf("%+v", report)
 	}
 	for _, f := range report.Files {
@@ -586,7 +587,7 @@ func TestDeliverer_BeginsADailySetAnew(t *testing.T) {
 	d.mustDeliver(t)
 	d.mustDeliver(t)
 	files := b.files(t)
-	if files["2025-11-02-daily/order-ledger.csv"] != cutOff || files["2025-11-02-daily-2/manifest.json"] != cutOff || len(files) != 1+5+5 {
+	if files["2025-11-02-daily/order-ledger.csv"] != cutOff || files["2025-11-02-daily-2/manifest.json"] != cutOff || len(files) != 1+2+2 {
 		t.Errorf("%d files", len(files))
 	}
 	wantContains(t, "the ledger", files["2025-11-02-daily-3/order-ledger.csv"], ",moda,", ",250.00,")
@@ -616,10 +617,15 @@ func TestDeliverer_FindsAFolderBehindManyThatAreTaken(t *testing.T) {
 // Reports change after an attempt that was cut off behind some step. Whatever of it arrived, there is one whole
 // set, recorded and announced as it is.
 func TestDeliverer_GoesOnAfterEachStepThoughReportsChanged(t *testing.T) {
-	for _, step := range []string{"due", "planned", "delivered order-ledger.csv", "delivered exceptions.csv", "delivered manifest.json",
+	e := newEnv(t)
+	e.reports.daily = reports.All()[:2]
+	for i, step := range []string{"due", "planned", "delivered order-ledger.csv", "delivered expected-collections.csv", "delivered manifest.json",
 		"set delivered", "recorded", "announced", "noted"} {
-		e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
-		day := month("2025-11").AddDate(0, 0, 1)
+		// Each step has a day and a target of its own.
+		name := fmt.Sprintf("erp%d", i)
+		day := month("2025-11").AddDate(0, 0, i)
+		e.books = e.newBooks()
+		b, r := newBucket(t, name), &receiver{}
 		o := e.order(day.Add(12*time.Hour), delivery.Delivered, 25000)
 		e.store(o)
 		e.clock = day.Add(32 * time.Hour)
@@ -641,12 +647,12 @@ func TestDeliverer_GoesOnAfterEachStepThoughReportsChanged(t *testing.T) {
 		d.mustDeliver(t)
 		d.mustDeliver(t)
 
-		want := "2025-11-02-daily"
+		want := dayName(day)
 		if strings.HasSuffix(step, ".csv") {
 			want += "-2"
 		}
 		wantSets(t, b, want)
-		wantAnnounced(t, r, want+"@erp")
+		wantAnnounced(t, r, want+"@"+name)
 		report, err := parseReport(r.events[0])
 		testenv.Must(t, err)
 		for _, f := range report.Files {
@@ -681,7 +687,7 @@ func TestDeliverer_SeveralProcessesMakeOneSet(t *testing.T) {
 	d := e.newDeliverer(r, b)
 	d.mustDeliver(t)
 	wantSets(t, b, "2025-10-closing-000002", "2025-11-02-daily")
-	if n := len(b.files(t)); n != 6+5 || len(r.events) != 2 {
+	if n := len(b.files(t)); n != 3+2 || len(r.events) != 2 {
 		t.Errorf("%d files, announced %q", n, r.ids())
 	}
 	d.wantPending(t, 0, time.Time{})

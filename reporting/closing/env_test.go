@@ -3,6 +3,8 @@ package closing
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -23,21 +25,52 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // env is Redis, ClickHouse and the books. Its orders lie in ClickHouse alone unless they are made otherwise.
 type env struct {
 	*archiveenv.System
-	books *Books
-	clock time.Time
-	made  int
+	books   *Books
+	reports calculations
+	clock   time.Time
+	made    int
 }
 
+// newEnv returns an environment whose books have the order ledger as their only report.
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	e := &env{System: archiveenv.New(t)}
+	e := &env{System: archiveenv.New(t), reports: oneReport}
 	e.books = e.newBooks()
 	return e
 }
 
+// newEnvWithReports returns one whose books have every report, which takes ClickHouse a second for each closing and
+// each verification.
+func newEnvWithReports(t *testing.T) *env {
+	t.Helper()
+	e := &env{System: archiveenv.New(t), reports: everyReport}
+	e.books = e.newBooks()
+	return e
+}
+
+// oneReport has the order ledger. Every month balances, and has no exceptions.
+var oneReport = calculations{
+	balance: func(context.Context, *archive.Archive, reports.Params) (bool, int64, error) {
+		return true, 0, nil
+	},
+	closeLines: func(ctx context.Context, a *archive.Archive, month reports.Params) ([]reports.StoredLine, error) {
+		sum := sha256.New()
+		summary, err := orderLedger.Run(ctx, a, month, reports.CSVPlain.Sink(sum), nil)
+		return []reports.StoredLine{{
+			Line:    orderLedger.Name,
+			SHA256:  hex.EncodeToString(sum.Sum(nil)),
+			Figures: map[string]int64{"rows": summary.Rows},
+		}}, err
+	},
+	daily: []*reports.Report{orderLedger},
+}
+
+var orderLedger = reports.All()[0]
+
 func (e *env) newBooks() *Books {
 	b := New(e.Ledger, e.OpenArchive(), archiveenv.BooksKeys, slog.New(slog.DiscardHandler))
 	b.now = func() time.Time { return e.clock }
+	b.reports = e.reports
 	return b
 }
 

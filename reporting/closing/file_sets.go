@@ -197,7 +197,7 @@ func (b *Books) daySet(ctx context.Context, day time.Time) (*fileSet, error) {
 	sums := map[string]string{} // by file
 	p := reports.Params{From: reports.DayOf(day), To: reports.DayOf(day), Basis: reports.Booked}
 
-	for _, report := range reports.All()[:4] {
+	for _, report := range b.reports.daily {
 		sum := sha256.New()
 		if _, err := report.Run(ctx, b.archive, p, reports.CSVPlain.Sink(sum), nil); err != nil {
 			return nil, err

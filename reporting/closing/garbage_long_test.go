@@ -36,7 +36,7 @@ func peakHeap(work func()) uint64 {
 
 // A million rows, and rows of 100 MB, are counted and set aside in little memory.
 func TestDispute_OfAMillionRowsNeedsLittleMemory(t *testing.T) {
-	e := newEnv(t)
+	e := newEnvWithReports(t)
 	e.holdAMonth()
 	const many, large = 1_000_000, 10
 	e.garbage(many, 50)

@@ -132,7 +132,7 @@ type answer struct {
 }
 
 func newPlay(t *testing.T) *play {
-	e := newEnv(t)
+	e := newEnvWithReports(t)
 	return &play{env: e, model: newModel(), t: t, accounts: []*testenv.Vendor{e.Vendor, e.NewVendor()}, fleets: []delivery.FleetID{e.Fleet.ID, delivery.NewFleetID()}, frozen: map[Month]map[string]string{}}
 }
 
@@ -144,7 +144,7 @@ func (p *play) run(all plan) {
 			p.t.Logf("what was done:\n%s", strings.Join(p.did, "\n"))
 		}
 	}()
-	for _, actions := range all {
+	for n, actions := range all {
 		for i := range actions {
 			p.act(m, &actions[i])
 			if p.t.Failed() {
@@ -156,7 +156,10 @@ func (p *play) run(all plan) {
 		p.act(m, &action{kind: "book some", which: 1, count: 2})
 		p.tick(m.Next().Add(Grace + time.Hour).Sub(p.clock))
 		p.closeMonth(m)
-		p.requireAll()
+		isLast := n == len(all)-1
+		if isLast || testserver.Long {
+			p.requireAll()
+		}
 		if p.t.Failed() {
 			return
 		}

@@ -53,7 +53,7 @@ const roundsTogether = 6
 // Two who close at once and two who correct at once: one closing, each correction once.
 func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 	t.Parallel()
-	e, m := newEnv(t), month("2025-10")
+	e, m := newEnvWithReports(t), month("2025-10")
 	o := e.order(m.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
 	e.close(m)
@@ -157,7 +157,7 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 // The answer to what decides is lost, again and again: it was decided or it was not, and a repetition decides nothing twice.
 func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	t.Parallel()
-	e, m := newEnv(t), month("2025-10")
+	e, m := newEnvWithReports(t), month("2025-10")
 	config := e.ConfigFor(stack.OperatorUser)
 	address, err := url.Parse(config.URL)
 	testenv.Must(t, err)

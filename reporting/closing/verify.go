@@ -13,7 +13,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/reports"
 )
 
 // Verified is what Verify found.
@@ -167,7 +166,7 @@ func (b *Books) verifyReports(ctx context.Context, v *Verified, e *Entry) error 
 		return nil
 	}
 
-	control, err := reports.CloseLines(ctx, b.archive, params(e.Month))
+	control, err := b.reports.closeLines(ctx, b.archive, params(e.Month))
 	if err != nil {
 		return err
 	}
