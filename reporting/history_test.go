@@ -234,13 +234,17 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 		ready   string
 		reports string // while it lasts
 		says    string // in the log
+		long    bool   // the state and the roles are tried in other cases, too: for the long run
 	}{
-		"wrong password":            {wrongPassword, "panel", "200 ready", "503", fixMessage},
-		"wrong password, all roles": {wrongPassword, "export,reconcile,panel", "503 waiting for ClickHouse: clickhouse at ", "503", fixMessage},
-		"read only":                 {readOnly, "panel", "200 ready", "200", ""},
-		"away":                      {away, "panel", "200 ready", "503", "waiting for ClickHouse"},
-		"away, all roles":           {away, "export,reconcile,panel", "503 waiting for ClickHouse: ", "503", "waiting for ClickHouse"},
+		"wrong password":            {wrongPassword, "panel", "200 ready", "503", fixMessage, true},
+		"wrong password, all roles": {wrongPassword, "export,reconcile,panel", "503 waiting for ClickHouse: clickhouse at ", "503", fixMessage, false},
+		"read only":                 {readOnly, "panel", "200 ready", "200", "", false},
+		"away":                      {away, "panel", "200 ready", "503", "waiting for ClickHouse", false},
+		"away, all roles":           {away, "export,reconcile,panel", "503 waiting for ClickHouse: ", "503", "waiting for ClickHouse", true},
 	} {
+		if c.long && !testserver.Long {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := archiveenv.New(t)
