@@ -25,18 +25,22 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 		"in order": {{first}, {second}}, "backwards": {{second}, {first}}, "together, twice": {{first, second}, {second, first}},
 		"again and again": {{first}, {first}, {second}, {first}, {first, first}},
 	} {
-		a := newArchive(t)
-		for _, rows := range order {
-			noError(t, a.Insert(t.Context(), &Batch{Audit: rows}))
-		}
-		found, err := a.AuditEntries(t.Context(), url.Values{"from": {dateOf(noon)}}, 10)
-		noError(t, err)
-		for i := range found {
-			found[i].At = found[i].At.In(noon.Location())
-		}
-		if !reflect.DeepEqual(found, []ledger.AuditEntry{second}) {
-			t.Errorf("%s: %+v", name, found)
-		}
+		t.Run(name, func(t *testing.T) {
+			a := newArchive(t)
+			for _, rows := range order {
+				noError(t, a.Insert(t.Context(), &Batch{Audit: rows}))
+			}
+
+			found, err := a.AuditEntries(t.Context(), url.Values{"from": {dateOf(noon)}}, 10)
+
+			noError(t, err)
+			for i := range found {
+				found[i].At = found[i].At.In(noon.Location())
+			}
+			if !reflect.DeepEqual(found, []ledger.AuditEntry{second}) {
+				t.Errorf("%+v", found)
+			}
+		})
 	}
 }
 

@@ -34,12 +34,22 @@ func open(t testing.TB, e *testserver.ClickHouse, database string) *Archive {
 	return a
 }
 
-// newArchive is an archive on a new database of the shared engine.
+// newArchive is an archive on an empty database of the shared engine.
 func newArchive(t testing.TB) *Archive {
 	t.Helper()
-	return newArchiveIn(t, testserver.SharedClickHouse(t))
+	e := testserver.SharedClickHouse(t)
+	database := e.NewMigratedDatabase(t, func(name string) error {
+		a, err := Open(Settings{URL: e.URL, Database: name})
+		if err != nil {
+			return err
+		}
+		_, err = a.Migrate(t.Context())
+		return errors.Join(err, a.Close())
+	})
+	return open(t, e, database)
 }
 
+// newArchiveIn is one on a new database of an engine.
 func newArchiveIn(t testing.TB, e *testserver.ClickHouse) *Archive {
 	t.Helper()
 	a := open(t, e, e.NewDatabase(t))

@@ -3,6 +3,7 @@
 package archiveenv
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func NewOn(e *testenv.Env, c *testserver.ClickHouse) *System {
 	e.T.Helper()
 	env := &System{Env: e, ClickHouse: c}
 	if c.IsShared() {
-		env.Database = newMigratedDatabase(e.T, c)
+		env.Database = c.NewMigratedDatabase(e.T, func(database string) error { return migrate(c.URL, database) })
 	} else {
 		env.Database = c.NewDatabase(e.T)
 	}
@@ -50,6 +51,18 @@ func NewOn(e *testenv.Env, c *testserver.ClickHouse) *System {
 	testenv.Must(e.T, err)
 	testenv.Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
 	return env
+}
+
+// migrate makes every table and view in a new database.
+func migrate(url, database string) error {
+	a, err := archive.Open(archive.Settings{URL: url, Database: database, BooksKeys: BooksKeys})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.Close() }() // every statement has been answered
+
+	_, err = a.Migrate(context.Background())
+	return err
 }
 
 // NewVendor is one more account whose orders have 123.45 to collect in cash.

@@ -1,14 +1,10 @@
-package archiveenv
+package testserver
 
 import (
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
-
-	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/testserver"
-	"vendorapi/reporting/archive"
 )
 
 // databasePool holds migrated, empty databases of the shared ClickHouse that earlier tests of this
@@ -23,13 +19,16 @@ type migratedDatabase struct {
 	schema string // what describeSchema said after the migration
 }
 
-// newMigratedDatabase returns the name of an empty database that has every table and view. When the
-// test has ended, the database is emptied for another one, unless the test has changed its schema.
-func newMigratedDatabase(t *testing.T, c *testserver.ClickHouse) string {
+// NewMigratedDatabase returns the name of an empty database of the shared engine that has every table and view. All
+// callers in a process give a migrate that makes the same of them. When the test has ended, the database is emptied
+// for another one, unless the test has changed its schema.
+func (c *ClickHouse) NewMigratedDatabase(t testing.TB, migrate func(database string) error) string {
 	t.Helper()
 	db, found := takeFromPool()
 	if !found {
-		db = migrateNewDatabase(t, c)
+		db.name = DatabaseName()
+		must(t, migrate(db.name))
+		db.schema = describeSchema(t, c, db.name)
 	}
 
 	t.Cleanup(func() {
@@ -62,22 +61,9 @@ func giveToPool(db migratedDatabase) {
 	databasePool.free = append(databasePool.free, db)
 }
 
-func migrateNewDatabase(t *testing.T, c *testserver.ClickHouse) migratedDatabase {
-	t.Helper()
-	db := migratedDatabase{name: testserver.DatabaseName()}
-	a, err := archive.Open(archive.Settings{URL: c.URL, Database: db.name, BooksKeys: BooksKeys})
-	testenv.Must(t, err)
-	defer func() { _ = a.Close() }() // every statement has been answered
-
-	_, err = a.Migrate(t.Context())
-	testenv.Must(t, err)
-	db.schema = describeSchema(t, c, db.name)
-	return db
-}
-
 // describeSchema returns a digest of the definitions of a database's tables and views, of its views
 // for finance, and of what schema_migrations says. It is no number if there is no such database.
-func describeSchema(t *testing.T, c *testserver.ClickHouse, database string) string {
+func describeSchema(t testing.TB, c *ClickHouse, database string) string {
 	t.Helper()
 	exists := c.Exec(t, fmt.Sprintf("EXISTS TABLE %s.schema_migrations", database))
 	if exists != "1\n" {
@@ -89,7 +75,7 @@ func describeSchema(t *testing.T, c *testserver.ClickHouse, database string) str
 }
 
 // truncateTables removes every row but those of schema_migrations.
-func truncateTables(t *testing.T, c *testserver.ClickHouse, database string) {
+func truncateTables(t testing.TB, c *ClickHouse, database string) {
 	t.Helper()
 	tables := c.Exec(t, fmt.Sprintf("SELECT DISTINCT table FROM system.parts WHERE database = '%s' AND active AND table != 'schema_migrations'", database))
 	for _, table := range strings.Fields(tables) {
