@@ -39,7 +39,7 @@ func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 	t.Parallel()
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newEnvOn(t, server, nil).withStore(`{"token":{"sustained":{"count":1000,"seconds":3600}}}`)
-	const guesses = 2000
+	const guesses = 1000
 	for api, c := range map[string]struct {
 		who     party
 		unknown func() string
