@@ -588,11 +588,16 @@ func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 	orders := get(s.Orders.GetAll(t.Context(), s.createdIDs(t, r)))(t)
 	equal(t, len(orders), batch, "orders")
 
-	s.step(t, r.number, func(step *Step) {
+	err := s.advanceBy(t.Context(), r.number, func(step *Step) {
 		for _, o := range orders {
 			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 		}
 	})
+	// On a busy machine the script may take so long that the client asks again, and hears that it is done.
+	isDone := err != nil && strings.Contains(err.Error(), `answered "repeated"`)
+	if !isDone {
+		must(t, err)
+	}
 
 	ended := int64(0)
 	for _, hour := range get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t) {
