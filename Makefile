@@ -16,7 +16,7 @@ SHIPPED := ./gateway ./worker ./reporting ./loadtest/receiver/receive ./internal
 FUZZ_TIME ?= 15s
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants overload simulate faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest load-accounts check-clients compose-test rolling env certificate clean
+.PHONY: help deps run stop test test-long flaky demo screenshots report erase backup restore restore-drill openapi alerts check-config faults faults-minute mutants rules overload simulate faults-reporting lint vulncheck licences build fuzz bench bench-growth bench-scale bench-replica bench-webhooks bench-reporting loadtest load-accounts check-clients compose-test rolling env certificate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -167,6 +167,11 @@ mutants: ## programs built with one defect at a time: make faults must catch eac
 	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@go run ./internal/devclickhouse install
 	@go run ./loadtest/faults mutants $(ARGS)
+
+rules: ## break each rule of the contract by itself, and see a test that names it fail (ARGS='-only limits/,errors/RATE_LIMITED')
+	@sh internal/stack/deps.sh $(SERVER)-server gcc
+	@go run ./internal/devclickhouse install
+	@go run ./internal/rules/prove -folder "$(DATA_DIR)/rules" $(ARGS)
 
 overload: ## ten times the sustainable load, full memory, full disk, ClickHouse unavailable, a clock that jumps, floods from a fleet and without credentials; eight neighbours beside a healthy vendor: fifteen cases, half an hour (ARGS=-help)
 	@sh internal/stack/deps.sh $(SERVER)-server gcc

@@ -285,6 +285,8 @@ func issued(t *testing.T, keys config.Keyring, api token.API, environment string
 // What is no token of this API, environment and hour is answered 401 with the
 // spec's codes by both APIs, every one of them with the same bytes. Package token
 // has the forgeries.
+//
+//rule:endpoints/all-endpoints-except-the-token
 func TestAccess_Tokens(t *testing.T) {
 	e := newStoreEnv(t, "")
 	fleetID, err := delivery.ParseFleetID(e.courier.id)

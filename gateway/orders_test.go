@@ -334,6 +334,7 @@ func TestReadOrder_OncePerTenSeconds(t *testing.T) {
 }
 
 //rule:what-the-service-does/6 post-orders-orderid-cancel/cancels-an-order-before-pickup states/terminal decisions/cancel
+//rule:order-states/searching-assigned-pickingup-to-cancelled
 func TestCancelOrder_AnswersTheOrder(t *testing.T) {
 	e := newStoreEnv(t, "")
 	for i, body := range []string{"", `{}`, `{"reason":"CustomerRequest","note":"müşteri vazgeçti"}`, `{"reason":null}`, `{"other":1}`} {

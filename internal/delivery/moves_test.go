@@ -195,8 +195,12 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 			{"no kind", Update{Status: Delivered}, "illegal"},
 		} {
 			c.u.At = noon.Add(30 * time.Minute)
-			if got := outcome(Decide(orderIn(from), c.u, noon.Add(time.Hour))); got != c.want {
+			decision := Decide(orderIn(from), c.u, noon.Add(time.Hour))
+			if got := outcome(decision); got != c.want {
 				t.Errorf("%v, %s: got %q, want %q", from, c.name, got, c.want)
+			}
+			if decision.Action == Swap && decision.Changes[0].Status != from {
+				t.Errorf("%v, %s: the status becomes %v", from, c.name, decision.Changes[0].Status)
 			}
 		}
 	}

@@ -44,6 +44,7 @@ func validOrder() OrderRequest {
 //rule:order-creation-request/payment.collectionAmount
 func TestOrderRequest_BecomesADraft(t *testing.T) {
 	r := validOrder()
+	r.PaymentType, r.PaymentCollectionAmount = text("Card"), literal("199.9")
 	got, err := r.Check(new(Faults), noon)
 	must(t, err)
 	want := OrderDraft{
@@ -54,7 +55,8 @@ func TestOrderRequest_BecomesADraft(t *testing.T) {
 			Text: "Bağdat Cd. 12, Kadıköy\r\n2. kat", Point: Point{40.9903, 29.029},
 			BuildingNo: "12", DoorNo: "3", Floor: "2", Note: "zil bozuk\n\tara",
 		},
-		PackageNote: "kırılacak", OrderAmount: Money{25050, true}, Payment: Payment{Type: Cash, CollectionAmount: Money{25050, true}},
+		PackageNote: "kırılacak", OrderAmount: Money{25050, true}, Payment: Payment{Type: Card, CollectionAmount: Money{19990, true}},
+		Warned: true,
 	}
 	check(t, reflect.DeepEqual(got, want), "got  %+v\nwant %+v", got, want)
 }

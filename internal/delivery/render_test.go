@@ -22,6 +22,11 @@ func TestAppendCreated_WritesTheSpecsObject(t *testing.T) {
 		`"trackingUrl":"https://t.example/x?a=1&b=2","estimatedPickupAt":"2026-11-21T12:20:00.000+03:00"}`
 	got := string(o.AppendCreated([]byte("x"), "https://t.example/x?a=1&b=2"))
 	check(t, got == want, "got  %s\nwant %s", got, want)
+
+	// Where the package is ready before a courier can be there, the courier decides.
+	o.Fleet.PickupMinutes = 35
+	got = string(o.AppendCreated(nil, "https://t.example/x"))
+	check(t, strings.HasSuffix(got, `,"estimatedPickupAt":"2026-11-21T12:35:00.000+03:00"}`), "with a courier in 35 minutes: %s", got)
 }
 
 // history is an order with one of everything.

@@ -29,6 +29,10 @@ func TestStoreRequest_FirstOneNamesEveryField(t *testing.T) {
 	if got, err := r.Check(new(Faults), nil); err != nil || got != want {
 		t.Errorf("with a fleet: got %+v, %v", got, err)
 	}
+
+	var nothing StoreRequest
+	_, err := nothing.Check(new(Faults), nil)
+	checkRefusal(t, "nothing", err, CodeValidationFailed, "name,phone,address.text,address.latitude,address.longitude,taxNumber")
 }
 
 //rule:decisions/store-fields-required

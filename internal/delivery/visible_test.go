@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -264,7 +265,7 @@ func TestIDs_AreKeptOrRefused(t *testing.T) {
 		r.ExternalOrderID, r.ExternalStoreID = text(id), text(id)
 		_, err := r.Check(new(Faults), noon)
 		checkRefusal(t, id, err, CodeValidationFailed, "externalStoreId,externalOrderId")
-		check(t, strings.HasPrefix(err.(*Error).Message, "externalStoreId "+want), "%+q: %v", id, err)
+		check(t, strings.HasPrefix(fmt.Sprint(err), "VALIDATION_FAILED: externalStoreId "+want), "%+q: %v", id, err)
 		checkRefusal(t, id, CheckExternalStoreID(id), CodeValidationFailed, "externalStoreId")
 	}
 }

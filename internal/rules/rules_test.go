@@ -1,56 +1,47 @@
-// Package rules checks that every rule of the contract is named by a test. The rules
-// are the lines of configs/spec/rules.txt. A test of the gate that holds one says so in
-// a directive above it or at the line that does:
-//
-//	//rule:limits/post-orders errors/RATE_LIMITED
-//	func TestOrderLimits_HoldExactly(t *testing.T) {
 package rules
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 )
 
+const module = "../.."
+
 func TestRules_AreHeldByTheGate(t *testing.T) {
-	list, err := os.ReadFile("../../configs/spec/rules.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]bool{}
-	for line := range strings.Lines(string(list)) {
-		if id := strings.TrimSpace(line); id != "" && !strings.HasPrefix(id, "#") {
-			known[id] = true
+	ids, err := List(module)
+	noError(t, err)
+	tests, err := Tests(module)
+	noError(t, err)
+
+	for id, namedBy := range tests {
+		if !slices.Contains(ids, id) {
+			t.Errorf("%s: %s is not in configs/spec/rules.txt", namedBy[0].Name, id)
 		}
 	}
-	held := map[string]bool{}
-	err = filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		for line := range strings.Lines(string(source)) {
-			ids, directive := strings.CutPrefix(strings.TrimSpace(line), "//rule:")
-			if !directive || path == "../../internal/rules/rules_test.go" {
-				continue
-			}
-			for _, id := range strings.Fields(ids) {
-				if !known[id] {
-					t.Errorf("%s: %s is not in configs/spec/rules.txt", path, id)
-				}
-				held[id] = held[id] || !strings.HasSuffix(path, "_long_test.go")
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id := range known {
-		if !held[id] {
+	for _, id := range ids {
+		isOfGate := func(test Test) bool { return !test.IsLong }
+		if !slices.ContainsFunc(tests[id], isOfGate) {
 			t.Errorf("no test of the gate has the directive //rule:%s", id)
+		}
+	}
+}
+
+// Every rule has a defect that breaks it, and what the defects replace exists. That the tests fail
+// with them is shown by `make rules`.
+func TestRules_HaveADefectEach(t *testing.T) {
+	ids, err := List(module)
+	noError(t, err)
+	_, broken, err := Defects(module)
+	noError(t, err)
+
+	for _, id := range broken {
+		if !slices.Contains(ids, id) {
+			t.Errorf("a defect breaks %s, which is not in configs/spec/rules.txt", id)
+		}
+	}
+	for _, id := range ids {
+		if !slices.Contains(broken, id) {
+			t.Errorf("no defect in %s breaks %s", DefectsFolder, id)
 		}
 	}
 }

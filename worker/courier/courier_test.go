@@ -43,7 +43,7 @@ func startWorker(e *testenv.Env, name string) {
 
 // The sandbox courier acts for every fleet, not only for the first or the demo's.
 //
-//rule:make-run/COURIER make-run/COURIER_STEP make-run/the-demo-fleet-covers-at
+//rule:make-run/COURIER make-run/COURIER_STEP make-run/the-demo-fleet-covers-at what-the-service-does/a-courier-fleet-not-the
 func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 	t.Parallel()
 	e := testenv.New(t)

@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/rules/broken"
+)
+
+func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
+	header, err := headersOriginal(a, now, body)
+	if err != nil {
+		return header, err
+	}
+	switch broken.Rule {
+	case "request-headers/X-Service-Event":
+		header["x-service-event"] = []string{"event"}
+	case "request-headers/X-Service-Attempt":
+		header["x-service-attempt"] = []string{"0"}
+	case "request-headers/Content-Type":
+		header["Content-Type"] = []string{"text/plain"}
+	case "webhooks/exactly-the-spec-s-headers-and":
+		delete(header, "webhook-timestamp")
+	}
+	return header, nil
+}
+
+func (t *target) request(ctx context.Context, header http.Header, body []byte) *http.Request {
+	r := t.requestOriginal(ctx, header, body)
+	switch broken.Rule {
+	case "webhook-receiver-implemented-by-the-vendor/the-service-sends-post-to", "events/the-service-posts-each-event":
+		r.Method = http.MethodPut
+	}
+	return r
+}
+
+func judged(status int, retryAfter string) answer {
+	a := judgedOriginal(status, retryAfter)
+	switch broken.Rule {
+	case "delivery-rules/1", "webhooks/timeout-10-s-only-2xx": // a redirect is a success, too
+		if status >= 300 && status <= 399 {
+			return answer{status: status, retryAfter: retryAfter}
+		}
+	}
+	return a
+}
+
+func sendable(events []ledger.Event) (sendable []ledger.Event) {
+	if broken.Rule == "states/creation-itself-sends-no-webhook" {
+		return events
+	}
+	return sendableOriginal(events)
+}
+
+func (a *attempt) record() ledger.AttemptRecord {
+	record := a.recordOriginal()
+	switch broken.Rule {
+	case "webhooks/every-attempt-is-recorded-time":
+		record.Answer = ""
+	case "webhooks/then-the-event-is-kept":
+		if record.State == ledger.StateUndelivered {
+			record.State = ledger.StateRetrying
+		}
+	}
+	return record
+}
+
+func (e *endpoint) turn(state ledger.EndpointState, now int64) {
+	if broken.Rule != "webhooks/nothing-is-disabled-in-silence" { // it stays healthy in the panel
+		e.turnOriginal(state, now)
+	}
+}
+
+func (b *breaker) planProbe(now, pause, first int64) {
+	if broken.Rule == "webhooks/an-endpoint-whose-breaker-is" { // in a day
+		pause = 24 * time.Hour.Milliseconds()
+	}
+	b.planProbeOriginal(now, pause, first)
+}
+
+func (s *Scheduler) startSlowly(e *endpoint, now int64) {
+	if broken.Rule == "webhooks/a-changed-url-takes-the" { // what waits is not sent
+		s.refuseAll(e)
+		return
+	}
+	s.startSlowlyOriginal(e, now)
+}
+
+func (e *endpoint) keep(it *Item) {
+	if broken.Rule == "webhooks/for-one-order-the-next" { // each goes by itself
+		e.items[it.Key] = it
+		e.held++
+		it.state = waiting
+		e.enqueue(&e.fresh, it)
+		return
+	}
+	e.keepOriginal(it)
+}
+
+func (s *Scheduler) Next(items []*Item, free int, now int64) []*Item {
+	if broken.Rule == "webhooks/slow-or-dead-endpoints-never" { // one answer is awaited before the next request
+		for _, e := range s.endpoints {
+			if e.flying > 0 {
+				return items
+			}
+		}
+		free = min(free, 1)
+	}
+	return s.NextOriginal(items, free, now)
+}
