@@ -46,8 +46,8 @@ func TestAdmin_TakesEachOfSeveralKeys(t *testing.T) {
 func TestAdminAccounts_Life(t *testing.T) {
 	e := newEnv(t)
 	created := e.admin("POST", "/accounts", `{"name":" Çiğköfteci POS ","limits":{"orders":{"sustained":{"count":1200,"seconds":60}}}}`)
-	id := created.data["accountId"].(string)
-	if !strings.HasPrefix(created.data["clientId"].(string), "ven_") || !strings.HasPrefix(created.data["clientSecret"].(string), "vas_") ||
+	id := e.text(created, "accountId")
+	if !strings.HasPrefix(e.text(created, "clientId"), "ven_") || !strings.HasPrefix(e.text(created, "clientSecret"), "vas_") ||
 		created.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s", created.body)
 	}

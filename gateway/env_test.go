@@ -513,14 +513,24 @@ func (e *env) login(api, clientID, secret string) answer {
 
 func (e *env) newParty(api, path, idField, body string) party {
 	e.Helper()
-	d := e.admin("POST", path, body).data
-	p := party{id: d[idField].(string), clientID: d["clientId"].(string), secret: d["clientSecret"].(string)}
+	made := e.admin("POST", path, body)
+	p := party{id: e.text(made, idField), clientID: e.text(made, "clientId"), secret: e.text(made, "clientSecret")}
 	a := e.login(api, p.clientID, p.secret)
 	if a.status != 200 {
 		e.Fatalf("token: %d %s", a.status, a.body)
 	}
-	p.token = a.data["accessToken"].(string)
+	p.token = e.text(a, "accessToken")
 	return p
+}
+
+// text returns a text of an answer's data, which must have it.
+func (e *env) text(a answer, member string) string {
+	e.Helper()
+	text, isText := a.data[member].(string)
+	if !isText {
+		e.Fatalf("%s: no %s in %d %s", a.asked, member, a.status, a.body)
+	}
+	return text
 }
 
 func (e *env) newAccount(limits string) party {
@@ -620,7 +630,7 @@ func (e *env) created(externalID string, changes ...string) string {
 	if a.status != 201 {
 		e.Fatalf("POST /orders: %d %s", a.status, a.body)
 	}
-	return a.data["orderId"].(string)
+	return e.text(a, "orderId")
 }
 
 func (e *env) cancel(orderID, body string) answer {

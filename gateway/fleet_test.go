@@ -135,7 +135,7 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 		want(t, e.fleet(e.courier, "POST", path+"/status", body), 202, "", "orderId", id)
 	}
 	reached("status", "Delivered")
-	vendors := want(t, e.call("GET", "/orders/"+id, ""), 200, "", "location", absent)
+	vendors := want(t, e.call("GET", "/orders/"+id, ""), 200, "", "status", "Delivered", "location", absent)
 	if courier := vendors.data["courier"].(map[string]any); len(vendors.list("events")) != 6 || courier["name"] != "Can K." {
 		t.Errorf("%s", vendors.body)
 	}

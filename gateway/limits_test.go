@@ -179,7 +179,7 @@ func TestToken_AnswersAsTheSpecSays(t *testing.T) {
 	if a.header.Get("Cache-Control") != "no-store" || headerInt(a, "X-RateLimit-Remaining") != 58 { // the second of the hour
 		t.Errorf("%v", a.header)
 	}
-	e.account.token = a.data["accessToken"].(string)
+	e.account.token = e.text(a, "accessToken")
 	want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
 }
 

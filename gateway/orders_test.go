@@ -30,11 +30,11 @@ func TestCreateOrder_AnswersAsTheSpecSays(t *testing.T) {
 			t.Errorf("%s = %q", field, got)
 		}
 	}
-	pickup, err := time.Parse(time.RFC3339, a.data["estimatedPickupAt"].(string))
+	pickup, err := time.Parse(time.RFC3339, e.text(a, "estimatedPickupAt"))
 	if err != nil || pickup.Before(before.Add(10*time.Minute-time.Second)) || pickup.After(time.Now().Add(10*time.Minute+time.Second)) {
 		t.Errorf("estimatedPickupAt = %v, %v", pickup, err)
 	}
-	token := strings.TrimPrefix(a.data["trackingUrl"].(string), "http://127.0.0.1:8090/track/")
+	token := strings.TrimPrefix(e.text(a, "trackingUrl"), "http://127.0.0.1:8090/track/")
 	if id, err := testSecrets().TrackingKeys.Parse(token); err != nil || id.String() != a.data["orderId"] {
 		t.Errorf("the tracking token leads to %v, %v", id, err)
 	}

@@ -158,7 +158,7 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 
 func tlsConfig(s *ListenerSettings, log *slog.Logger) (*tls.Config, error) {
 	config, err := tlsConfigOriginal(s, log)
-	if err == nil && (broken.Rule == "authentication/6" || broken.Rule == "versioning/tls-1.2-or-higher-is") {
+	if config != nil && (broken.Rule == "authentication/6" || broken.Rule == "versioning/tls-1.2-or-higher-is") {
 		config.MinVersion = tls.VersionTLS11
 	}
 	return config, err

@@ -166,7 +166,7 @@ func pending(s *Store) error {
 
 func (f *Fleet) Available() bool {
 	switch broken.Rule {
-	case "errors/FLEET_UNAVAILABLE", "fleet-api/put-availability":
+	case "fleet-api/put-availability":
 		return !f.Suspended && !f.Disabled
 	case "decisions/fleet-option-status":
 		return !f.Disabled && f.Couriers != 0

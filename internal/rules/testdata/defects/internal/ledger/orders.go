@@ -156,3 +156,10 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 	return openOriginal(ctx, cfg)
 }
+
+func (c *Candidate) takesOrders() bool {
+	if broken.Rule == "errors/FLEET_UNAVAILABLE" { // without couriers, too
+		return c.Covers && !c.Suspended
+	}
+	return c.takesOrdersOriginal()
+}
