@@ -85,7 +85,7 @@ func (o *Overlay) Add(source, target string) error {
 	return err
 }
 
-// Replace is Add of a file that must not declare anything new.
+// Replace is Add of a file that must not declare anything new but methods of a type that it replaces.
 func (o *Overlay) Replace(source, target string) error {
 	unmatched, err := o.add(source, target)
 	if err == nil && len(unmatched) > 0 {
@@ -166,7 +166,9 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 		}
 	}
 	for name := range wanted {
-		if !renamed[name] {
+		receiver, _, isMethod := strings.Cut(name, ".")
+		isOfReplaced := isMethod && renamed[receiver] // a type may get further methods
+		if !renamed[name] && !isOfReplaced {
 			unmatched = append(unmatched, name)
 			continue
 		}

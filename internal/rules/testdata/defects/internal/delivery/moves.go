@@ -177,7 +177,7 @@ func (f *Fleet) Available() bool {
 func DefaultLimits() Limits {
 	limits := DefaultLimitsOriginal()
 	switch broken.Rule {
-	case "limits/post-orders", "limits-and-idempotency/post-orders":
+	case "limits/post-orders":
 		limits.Orders.Burst.Count = 121
 	case "limits/post-orders-id-cancel", "limits-and-idempotency/cancel-600-60-s":
 		limits.Cancel.Sustained.Count = 601

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"vendorapi/internal/rules/broken"
 )
@@ -20,9 +21,15 @@ func (s *Stack) Stop() {
 	s.StopOriginal()
 }
 
-func (s *Stack) shell() []byte {
+// Webhook is the receiver of the demo.
+type Webhook struct {
+	URL    string `json:"url"`
+	Secret string `json:"secret"`
+}
+
+func (w Webhook) MarshalJSON() ([]byte, error) {
 	if broken.Rule == "make-run/when-all-is-ready-it" {
-		return nil
+		return json.Marshal(map[string]string{"url": w.URL, "key": w.Secret})
 	}
-	return s.shellOriginal()
+	return json.Marshal(map[string]string{"url": w.URL, "secret": w.Secret})
 }
