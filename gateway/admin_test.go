@@ -228,7 +228,7 @@ func TestAdminFleets_Life(t *testing.T) {
 	if !strings.HasPrefix(fleet.clientID, "flt_") {
 		t.Errorf("clientId = %s", fleet.clientID)
 	}
-	got := e.admin("GET", "/fleets?coverage=true", "").list("fleets")[0]
+	got := e.only(e.admin("GET", "/fleets?coverage=true", ""), "fleets")
 	wantMembers(t, "new", got, "fleetId", fleet.id, "avgDeliveryMinutes", 25, "avgPickupMinutes", 10, "suspended", false)
 	if got["couriers"] != nil || got["coverage"].(map[string]any)["type"] != "Polygon" {
 		t.Errorf("%v", got)
@@ -238,7 +238,7 @@ func TestAdminFleets_Life(t *testing.T) {
 	want(t, changed, 200, "", "name", "Hızlı", "avgDeliveryMinutes", 40, "avgPickupMinutes", 0, "subRegion", "Yeni", "suspended", true)
 	e.admin("PATCH", "/fleets/"+fleet.id, `{"suspended":false}`)
 	e.fleet(fleet, "PUT", "/availability", `{"couriers":4}`)
-	got = e.admin("GET", "/fleets", "").list("fleets")[0]
+	got = e.only(e.admin("GET", "/fleets", ""), "fleets")
 	if wantMembers(t, "changed", got, "name", "Hızlı", "suspended", false, "couriers", 4); got["coverage"] != nil {
 		t.Errorf("%v", got)
 	}

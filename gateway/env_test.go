@@ -523,6 +523,16 @@ func (e *env) newParty(api, path, idField, body string) party {
 	return p
 }
 
+// only returns the member of a list in an answer's data, which must have one.
+func (e *env) only(a answer, name string) map[string]any {
+	e.Helper()
+	members := a.list(name)
+	if len(members) != 1 {
+		e.Fatalf("%s: %d %s in %d %s", a.asked, len(members), name, a.status, a.body)
+	}
+	return members[0]
+}
+
 // text returns a text of an answer's data, which must have it.
 func (e *env) text(a answer, member string) string {
 	e.Helper()
