@@ -126,7 +126,7 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	case "decisions/what-a-fleet-sees": // the amount of an order that is paid, too
 		v.Payment.OrderAmount = json.Number(o.OrderAmount.String())
 	case "fleet-api/get-jobs-orderid":
-		v.Dropoff = nil
+		v.PackageNote = ""
 	}
 	return v
 }
