@@ -52,7 +52,9 @@ func (x *requestContext) send(status int, b []byte) {
 	case "errors/a-status-query-over-its":
 		b = broken.Text(b, "webhook", "list")
 	case "fleet-api/get-jobs-status-searching-cursor":
-		b = broken.Text(b, `"jobs":`, `"orders":`)
+		if name == "fleet_jobs_list" {
+			b = broken.Text(b, `"floor":`, `"level":`)
+		}
 	case "fleet-api/get-stores-status-awaitingfleetapproval":
 		b = broken.Text(b, `"stores":`, `"shops":`)
 	case "admin-api/post-accounts", "admin-api/post-fleets":

@@ -126,12 +126,11 @@ func (l Fleets) Refresh(ctx context.Context) error {
 	return l.RefreshOriginal(ctx)
 }
 
-func unreadFleet(id delivery.FleetID) delivery.Fleet {
-	fleet := unreadFleetOriginal(id)
-	if broken.Rule == "fleets-and-operators/what-cannot-be-read-of-a-fleet" { // it serves everywhere
-		fleet.Coverage = delivery.Turkey()
+func (s *FleetSnapshot) HasRecord(id delivery.FleetID) bool {
+	if broken.Rule == "fleets-and-operators/what-cannot-be-read-of-a-fleet" { // its overdue balance is announced without a name
+		return true
 	}
-	return fleet
+	return s.HasRecordOriginal(id)
 }
 
 func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
