@@ -217,6 +217,8 @@ func ties(t *testing.T, a *archive.Archive, p Params) bool {
 
 // An order that lasted longer than the reports by day of end look back must not
 // be lost in silence.
+//
+//rule:finance/reports-each/5
 func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 	t.Parallel()
 	s := samples(50).Example(4)
