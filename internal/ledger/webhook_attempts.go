@@ -51,6 +51,9 @@ const (
 
 var lineOutcomes = [...]string{"", StateDelivered, StateRetrying, StateUndelivered, StateNotSent}
 
+// ExpiredError is the recorded error of an event that was not sent by its deadline.
+const ExpiredError = "deadline: the event is older than 24 h"
+
 // NoEndpointError is the recorded error of an event that was not sent because there is no URL.
 const NoEndpointError = "no webhook URL is registered"
 

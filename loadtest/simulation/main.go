@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,7 +43,7 @@ type options struct {
 
 func main() {
 	var o options
-	seed := flag.Uint64("seed", 0, "play this seed alone, and show the breach's story")
+	seed := flag.Uint64("seed", 0, "play this seed alone")
 	flag.Uint64Var(&o.first, "first", 1, "the first seed")
 	flag.Uint64Var(&o.seeds, "seeds", 1000, "how many seeds; with -defects, for each defect at most")
 	flag.IntVar(&o.processes, "processes", 2, "how many processes play at a time")
@@ -52,11 +53,13 @@ func main() {
 		if *seed != 0 {
 			o.first, o.seeds, o.processes = *seed, 1, 1
 		}
+		if o.seeds == 0 || o.processes < 1 {
+			return errors.New("at least one seed and one process are needed")
+		}
 		if o.defects {
 			return playDefects(ctx, &o, os.Stdout)
 		}
-		_, err := playAll(ctx, &o, "", os.Stdout)
-		return err
+		return playAll(ctx, &o, os.Stdout)
 	})
 }
 
@@ -71,21 +74,28 @@ var defects = map[string]string{
 	"webhook-secret-ends-early":    "secret-lost",
 }
 
-// playDefects plays each planted defect until a seed finds it, by the breach that it must show.
+// playDefects builds and plays each planted defect, and reports which were not found by the breach that they must show
+// as.
 func playDefects(ctx context.Context, o *options, out io.Writer) error {
 	var missed []string
 	for _, defect := range slices.Sorted(maps.Keys(defects)) {
-		var log strings.Builder
-		breached, err := playAll(ctx, o, defect, &log)
-		if err != nil && !errors.Is(err, errBreach) {
+		s, err := build(ctx, defect)
+		if err != nil {
 			return fmt.Errorf("%s: %w", defect, err)
 		}
-		if !showsAs(breached, defects[defect]) {
+
+		sought := defects[defect]
+		breached, err := s.playSeeds(ctx, o, sought, io.Discard)
+		if err != nil {
+			return fmt.Errorf("%s: %w", defect, err)
+		}
+		if breached == nil {
 			missed = append(missed, defect)
-			fmt.Fprintf(out, "%-28s MISSED, which must show as %s\n%s\n", defect, defects[defect], log.String())
+			fmt.Fprintf(out, "%-28s MISSED by %d seeds, must show as %s\n", defect, o.seeds, sought)
 			continue
 		}
-		fmt.Fprintf(out, "%-28s found by seed %d: %s\n", defect, breached.Seed, breached.Breaches[0])
+		i := slices.IndexFunc(breached.Breaches, func(b world.Breach) bool { return b.What == sought })
+		fmt.Fprintf(out, "%-28s found by seed %d: %s\n", defect, breached.Seed, breached.Breaches[i])
 	}
 	if len(missed) > 0 {
 		return fmt.Errorf("not found: %s", strings.Join(missed, ", "))
@@ -93,43 +103,66 @@ func playDefects(ctx context.Context, o *options, out io.Writer) error {
 	return nil
 }
 
-// showsAs reports whether a seed was breached in this way. A nil verdict is that of no seed.
-func showsAs(v *world.Verdict, breach string) bool {
-	return v != nil && slices.ContainsFunc(v.Breaches, func(b world.Breach) bool { return b.What == breach })
+var (
+	errBreach        = errors.New("an invariant was breached")
+	errNotRepeatable = errors.New("the seed was played again, and its calls came in another order")
+)
+
+// playAll plays seeds until one is breached. That one is played again.
+func playAll(ctx context.Context, o *options, out io.Writer) error {
+	s, err := build(ctx, "")
+	if err != nil {
+		return err
+	}
+	breached, err := s.playSeeds(ctx, o, "", out)
+	if err != nil || breached == nil {
+		return err
+	}
+
+	fmt.Fprintf(out, "\nSEED %d\n%s\n", breached.Seed, breached.Story)
+	for _, b := range breached.Breaches {
+		fmt.Fprintln(out, b)
+	}
+	again, err := s.play(ctx, breached.Seed, false)
+	if err != nil {
+		return errors.Join(errBreach, err)
+	}
+	if again.Digest != breached.Digest {
+		return errors.Join(errBreach, errNotRepeatable)
+	}
+	fmt.Fprintln(out, "played again: the same, call by call")
+	return errBreach
 }
 
-var errBreach = errors.New("an invariant was breached")
+// simulation is a program that plays seeds.
+type simulation struct {
+	module  string // folder
+	program string
+}
 
-// playAll plays seeds until one is breached, and returns its verdict with errBreach. That seed is played again.
-func playAll(ctx context.Context, o *options, defect string, out io.Writer) (*world.Verdict, error) {
-	module, err := stack.ModuleDir()
-	if err != nil {
-		return nil, err
-	}
-	program := filepath.Join(os.TempDir(), "vendorapi-simulation"+defect+".test")
-	if err := build(ctx, module, program, defect); err != nil {
-		return nil, err
-	}
-
-	verdicts := make(chan *world.Verdict)
-	seeds := make(chan uint64)
-	ctx, stop := context.WithCancelCause(ctx)
+// playSeeds plays seeds until one shows the breach that is sought, or any breach if that is empty, and returns its
+// verdict, or nil if there is none.
+func (s *simulation) playSeeds(ctx context.Context, o *options, sought string, out io.Writer) (*world.Verdict, error) {
+	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	seeds := make(chan uint64)
 	go func() {
 		defer close(seeds)
 		for seed := o.first; seed < o.first+o.seeds; seed++ {
 			select {
 			case seeds <- seed:
-			case <-ctx.Done():
+			case <-playing.Done():
 				return
 			}
 		}
 	}()
+
+	verdicts := make(chan *world.Verdict)
 	var processes sync.WaitGroup
 	for range o.processes {
 		processes.Go(func() {
 			for seed := range seeds {
-				verdict, err := play(ctx, module, program, seed, o.story)
+				verdict, err := s.play(playing, seed, o.story)
 				if err != nil {
 					stop(err)
 					return
@@ -151,41 +184,31 @@ func playAll(ctx context.Context, o *options, defect string, out io.Writer) (*wo
 		fmt.Fprintf(out, "seed %-6d %s  %5.1f s  %6d calls, %4d requests, %3d orders, %2d deaths in %5.1f h  (%.1f seeds/min)\n",
 			v.Seed, v.Digest, v.Took.Seconds(), v.Steps, v.Operations, v.Orders, v.Kills, v.Life.Hours(),
 			float64(played)/time.Since(began).Minutes())
-		if len(v.Breaches) > 0 && breached == nil {
+		if breached == nil && shows(v, sought) {
 			breached = v
 			stop(errBreach)
 		}
 	}
-	if breached == nil {
-		fmt.Fprintf(out, "%d seeds, nothing found\n", played)
-		return nil, context.Cause(ctx)
+	if breached != nil {
+		return breached, nil
 	}
+	if err := context.Cause(playing); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "%d seeds, nothing found\n", played)
+	return nil, nil
+}
 
-	fmt.Fprintf(out, "\nSEED %d\n%s\n\n", breached.Seed, breached.Story)
-	for _, b := range breached.Breaches {
-		fmt.Fprintln(out, b)
-	}
-	again, err := play(context.WithoutCancel(ctx), module, program, breached.Seed, false)
-	if err != nil {
-		return breached, errors.Join(errBreach, err)
-	}
-	switch {
-	case again.Digest == breached.Digest:
-		fmt.Fprintln(out, "played again: the same, call by call")
-	case len(again.Breaches) > 0:
-		fmt.Fprintf(out, "played again: breached too, by other calls: %s\n", again.Breaches[0])
-	default:
-		fmt.Fprintln(out, "played again: NOT breached, the calls came in another order")
-	}
-	return breached, errBreach
+// shows reports whether a seed was breached in this way, or in any way if none is named.
+func shows(v *world.Verdict, breach string) bool {
+	return slices.ContainsFunc(v.Breaches, func(b world.Breach) bool { return breach == "" || b.What == breach })
 }
 
 // play lets a process of its own play a seed, so that nothing is left in memory of another one.
-func play(ctx context.Context, module, program string, seed uint64, story bool) (*world.Verdict, error) {
-	command := exec.CommandContext(ctx, program, "-test.run", "^TestSeed$", "-test.timeout", "1h")
-	command.Dir = module
-	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIMULATION_MODULE="+module,
-		fmt.Sprint("SIMULATION_SEED=", seed))
+func (s *simulation) play(ctx context.Context, seed uint64, story bool) (*world.Verdict, error) {
+	command := exec.CommandContext(ctx, s.program, "-test.run", "^TestSeed$", "-test.timeout", "1h")
+	command.Dir = s.module
+	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIMULATION_MODULE="+s.module, fmt.Sprint("SIMULATION_SEED=", seed))
 	command.Stderr = os.Stderr
 	if story {
 		command.Env = append(command.Env, "SIMULATION_STORY=yes")
@@ -213,9 +236,10 @@ func play(ctx context.Context, module, program string, seed uint64, story bool) 
 			return nil, errors.Join(err, command.Wait())
 		}
 	}
+
 	err = errors.Join(lines.Err(), command.Wait())
 	if err == nil && verdict == nil {
-		err = errors.New("it has told no verdict")
+		err = errors.New("the process ended without a verdict")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("seed %d: %w\n%s", seed, err, rest.String())
@@ -223,33 +247,45 @@ func play(ctx context.Context, module, program string, seed uint64, story bool) 
 	return verdict, nil
 }
 
-// defectsFolder has a folder for each planted defect.
-const defectsFolder = "loadtest/simulation/testdata/defects"
+const (
+	// standInsFolder has what every build of the simulation replaces.
+	standInsFolder = "loadtest/simulation/testdata/standins"
+	// defectsFolder has a folder for each planted defect.
+	defectsFolder = "loadtest/simulation/testdata/defects"
+	// buildFolder is where the programs are, and the files that take the place of the module's.
+	buildFolder = ".data/simulation"
+)
 
-// build builds the programs of a simulation, with a planted defect unless that is empty.
-func build(ctx context.Context, module, program, defect string) error {
-	dir := filepath.Join(os.TempDir(), "vendorapi-simulation-"+defect) // the same one each time: the compiler's cache knows it
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+// build builds a simulation, with a planted defect unless that is empty.
+func build(ctx context.Context, defect string) (*simulation, error) {
+	module, err := stack.ModuleDir()
+	if err != nil {
+		return nil, err
 	}
-	folders := []string{standins}
+	dir := filepath.Join(module, buildFolder, cmp.Or(defect, "none")) // the same each time: the compiler's cache knows it
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	folders := []string{standInsFolder}
 	if defect != "" {
 		folders = append(folders, filepath.Join(defectsFolder, defect))
 	}
-	o, err := simulated(ctx, module, folders...)
+	o, err := newOverlay(ctx, module, folders...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	file, err := o.Write(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
+
+	s := &simulation{module: module, program: filepath.Join(dir, "simulation.test")}
 	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-tags", "simulation", "-overlay", file, "-ldflags=-s -w",
-		"-o", program, "./loadtest/simulation/world")
+		"-o", s.program, "./loadtest/simulation/world")
 	command.Dir = module
 	output, err := command.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("building the simulation: %w\n%s", err, output)
+		return nil, fmt.Errorf("building the simulation: %w\n%s", err, output)
 	}
-	return nil
+	return s, nil
 }

@@ -9,12 +9,9 @@ import (
 	"vendorapi/internal/testenv/overlay"
 )
 
-// standins is the folder of what every build of the simulation replaces.
-const standins = "loadtest/simulation/testdata/standins"
-
-// simulated makes an overlay of what the simulation needs, and of folders whose files stand below the paths of the
-// packages that they change, see package overlay.
-func simulated(ctx context.Context, module string, folders ...string) (*overlay.Overlay, error) {
+// newOverlay returns the overlay of a simulation's build: the substitutions that make it repeatable, and then the files
+// of the given folders, each at the path of the package that it changes.
+func newOverlay(ctx context.Context, module string, folders ...string) (*overlay.Overlay, error) {
 	o := overlay.New(module)
 	if err := makeRepeatable(ctx, o, module); err != nil {
 		return nil, err
@@ -25,7 +22,7 @@ func simulated(ctx context.Context, module string, folders ...string) (*overlay.
 	if err := waitDurably(o, filepath.Join(module, "internal/ledger")); err != nil {
 		return nil, err
 	}
-	for _, path := range drawers {
+	for _, path := range seededPackages {
 		if err := drawBySeed(o, filepath.Join(module, path)); err != nil {
 			return nil, err
 		}
@@ -38,8 +35,9 @@ func simulated(ctx context.Context, module string, folders ...string) (*overlay.
 	return o, nil
 }
 
-// waitDurably replaces the mutexes of a package by locks that are made of a channel. Who waits for a mutex does not
-// count as blocked in a bubble, which would never come to rest while a call of Redis is made under it.
+// waitDurably replaces sync.Mutex in a package by durableLock. A goroutine that waits for a mutex does not count as
+// blocked in a bubble, so the simulator, which acts only when all are blocked, would wait for ever while the mutex's
+// holder waits for Redis.
 func waitDurably(o *overlay.Overlay, folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
@@ -54,15 +52,15 @@ func waitDurably(o *overlay.Overlay, folder string) error {
 			continue
 		}
 		text = regexp.MustCompile(`\bsync\.Mutex\b`).ReplaceAll(text, []byte("durableLock"))
-		o.Set(file, append(text, "\nvar _ sync.Once\n"...))
+		o.Set(file, append(text, "\nvar _ sync.Once\n"...)) // the file still imports sync
 	}
 	return nil
 }
 
-// drawers are the packages that draw numbers which reach Redis, or times.
-var drawers = []string{"gateway", "internal/ledger", "worker/dispatch"}
+// seededPackages draw random numbers that reach Redis, or that decide when something happens.
+var seededPackages = []string{"gateway", "internal/ledger", "worker/dispatch"}
 
-// drawBySeed replaces the source that nobody can seed.
+// drawBySeed lets a package draw from package chance, which the seed determines, instead of math/rand/v2.
 func drawBySeed(o *overlay.Overlay, folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Nothing is compiled here: renaming what a stand-in or a planted defect replaces, and a Go whose runtime has other
 // texts, are found by making the overlay.
-func TestSimulated_FitsThePackages(t *testing.T) {
+func TestNewOverlay_FitsThePackages(t *testing.T) {
 	module, err := stack.ModuleDir()
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestSimulated_FitsThePackages(t *testing.T) {
 	}
 
 	for defect := range defects {
-		_, err := simulated(t.Context(), module, standins, filepath.Join(defectsFolder, defect))
+		_, err := newOverlay(t.Context(), module, standInsFolder, filepath.Join(defectsFolder, defect))
 		if err != nil {
 			t.Errorf("%s: %v", defect, err)
 		}

@@ -15,25 +15,29 @@ type substitution struct {
 	file, text, with string
 }
 
-// repeatable are the places where the runtime decides by chance, or by how long a goroutine has run, what a bubble
-// does next. A bubble draws from a sequence of its own, so that two lives of one seed are the same.
-var repeatable = []substitution{
-	// The order of a map's elements: where a walk begins, and how keys are hashed.
-	{"runtime/rand.go", "func maps_rand() uint64 {\n\treturn rand()", "func maps_rand() uint64 {\n\treturn 0"},
-	{"runtime/alg.go", "hashkey[i] = uintptr(bootstrapRand())", "hashkey[i] = uintptr(i) * 0x9e3779b1"},
-	{"runtime/alg.go", "key[i] = bootstrapRand()", "key[i] = uint64(i+1) * 0x9e3779b97f4a7c15"},
+// substitutions are the lines by which Go's runtime decides at random, or by elapsed time, which goroutine of a bubble
+// goes on, and with what. In a bubble they follow the seed, so that two lives of one seed are the same.
+var substitutions = []substitution{
+	// The order of a map's elements: where a walk begins, and how keys are hashed. It is the same for every seed.
+	{file: "runtime/rand.go", text: "func maps_rand() uint64 {\n\treturn rand()", with: "func maps_rand() uint64 {\n\treturn 0"},
+	{file: "runtime/alg.go", text: "hashkey[i] = uintptr(bootstrapRand())", with: "hashkey[i] = uintptr(i) * 0x9e3779b1"},
+	{file: "runtime/alg.go", text: "key[i] = bootstrapRand()", with: "key[i] = uint64(i+1) * 0x9e3779b97f4a7c15"},
 
 	// Which of several ready channels a select takes, and which of several timers of one time comes first.
-	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := simulatedDraw() % uint32(norder+1)"},
-	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = simulatedDraw()"},
-	{"runtime/synctest.go", "type synctestBubble struct {", drawFunction + "type synctestBubble struct {\n\tsimulatedDraws uint32"},
+	{file: "runtime/select.go", text: "j := cheaprandn(uint32(norder + 1))", with: "j := simulatedDraw() % uint32(norder+1)"},
+	{file: "runtime/time.go", text: "t.rand = cheaprand()", with: "t.rand = simulatedDraw()"},
+	{file: "runtime/synctest.go", text: "type synctestBubble struct {", with: drawFunction + "type synctestBubble struct {\n\tsimulatedDraws uint32"},
+	{file: "runtime/synctest.go", text: "bubble := &synctestBubble{", with: "bubble := &synctestBubble{\n\t\tsimulatedDraws: SimulatedSeed,"},
 
 	// After how many nanoseconds a goroutine makes place for another one: never.
-	{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000", "const forcePreemptNS = 1 << 60"},
+	{file: "runtime/proc.go", text: "const forcePreemptNS = 10 * 1000 * 1000", with: "const forcePreemptNS = 1 << 60"},
 }
 
 // drawFunction draws for the bubble of the goroutine; outside of bubbles chance stays what it is.
-const drawFunction = `func simulatedDraw() uint32 {
+const drawFunction = `// SimulatedSeed is where the draws of the next bubble begin.
+var SimulatedSeed uint32
+
+func simulatedDraw() uint32 {
 	bubble := getg().bubble
 	if bubble == nil {
 		return cheaprand()
@@ -54,7 +58,7 @@ func makeRepeatable(ctx context.Context, o *overlay.Overlay, module string) erro
 	}
 	source := filepath.Join(strings.TrimSpace(string(output)), "src")
 
-	for _, s := range repeatable {
+	for _, s := range substitutions {
 		file := filepath.Join(source, s.file)
 		text, err := o.Read(file)
 		if err != nil {

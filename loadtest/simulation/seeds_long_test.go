@@ -3,28 +3,43 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 )
 
-func TestPlay_ASeedBreachesNothing(t *testing.T) {
+func TestPlay_ASeedBreachesNothingAndIsTheSameAgain(t *testing.T) {
 	t.Setenv("ENVIRONMENT", "sandbox")
-	var out bytes.Buffer
+	s, err := build(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
 
-	verdict, err := playAll(t.Context(), &options{first: 1, seeds: 1, processes: 1}, "", &out)
+	var digests []string
+	for range 2 {
+		verdict, err := s.play(t.Context(), 7, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(verdict.Breaches) > 0 {
+			t.Errorf("%v\n%s", verdict.Breaches, verdict.Story)
+		}
+		digests = append(digests, verdict.Digest)
+	}
 
-	if err != nil || verdict != nil {
-		t.Errorf("%v\n%s", err, out.String())
+	if digests[0] != digests[1] {
+		t.Errorf("its calls have the digest %s, and then %s", digests[0], digests[1])
 	}
 }
 
 func TestPlay_APlantedDefectIsFound(t *testing.T) {
 	t.Setenv("ENVIRONMENT", "sandbox")
-	var out bytes.Buffer
+	s, err := build(t.Context(), "export-acknowledged-unstored")
+	if err != nil {
+		t.Fatal(err)
+	}
 
-	verdict, err := playAll(t.Context(), &options{first: 1, seeds: 1, processes: 1}, "export-acknowledged-unstored", &out)
+	verdict, err := s.play(t.Context(), 2, false)
 
-	if !showsAs(verdict, "clickhouse-differs") {
-		t.Errorf("not found: %v\n%s", err, out.String())
+	if err != nil || !shows(verdict, "clickhouse-differs") {
+		t.Errorf("not found: %v, %+v", err, verdict)
 	}
 }

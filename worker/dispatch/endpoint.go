@@ -66,8 +66,8 @@ type endpoint struct {
 	load     load  // in progress, if any
 	loading  bool
 	purge    []*Item // leaving, once the load has ended
-	// notBefore is the time, in ms, before which the schedule is not read, because a load has just failed.
-	notBefore int64
+	// reloadAt is the time, in ms, before which the schedule is not read, because a load has just failed.
+	reloadAt int64
 	// What is due after back and until ahead may have been planned by a clock that was ahead: it
 	// becomes due at back. ahead 0: nothing.
 	back, ahead int64
@@ -142,12 +142,13 @@ func (e *endpoint) pings(at int64) bool {
 	return e.Breaker.Open && e.empty() && at < e.Breaker.Since+pingFor
 }
 
-// loadAt returns the time from which the schedule is to be read, in ms; never if nothing in it is needed.
+// loadAt returns the time from which the schedule is to be read, in ms: loadDue, but not before reloadAt.
 func (e *endpoint) loadAt(memory int) int64 {
-	return max(e.loadDue(memory), e.notBefore)
+	return max(e.loadDue(memory), e.reloadAt)
 }
 
-// loadDue is loadAt if no load has failed.
+// loadDue returns the time from which the schedule would be read if no load had failed, in ms; never if nothing in it
+// is needed.
 func (e *endpoint) loadDue(memory int) int64 {
 	switch {
 	case !e.known || e.loading || e.nextDue == never:

@@ -30,7 +30,7 @@ const (
 //
 //	for each entry of the stream: Add(entry)
 //	for each of Need():           Learn(account, facts read); also for what has changed
-//	for each of Loads():          Loaded(account, events read)
+//	for each of Loads():          Loaded(account, events read), or NotLoaded(account)
 //	for each of Next():           send it elsewhere
 //	for each result:              Done(item, result)
 //	write Effects() with the outcomes of those results and position, all or nothing; Committed()
@@ -268,8 +268,8 @@ func (s *Scheduler) startSlowly(e *endpoint, now int64) {
 	}
 }
 
-// Loads lists the parts of schedules to be read. Nothing else is read of a schedule until its part was given to
-// Loaded or NotLoaded.
+// Loads lists the parts of schedules to be read. Of an account at most one part is being read: the next is listed only
+// after Loaded or NotLoaded.
 func (s *Scheduler) Loads(now int64) []ledger.ScheduleQuery {
 	now = s.clock(now)
 	s.sweep(now)
@@ -288,7 +288,7 @@ func (s *Scheduler) Loads(now int64) []ledger.ScheduleQuery {
 func (s *Scheduler) Loaded(account delivery.AccountID, items []*Item, now int64) {
 	now = s.clock(now)
 	e := s.endpoints[account]
-	e.loading, e.notBefore = false, 0
+	e.loading, e.reloadAt = false, 0
 	until := e.load.Until
 	if e.URL != "" && e.load.moveTo == 0 {
 		until = min(until, now) // it was not, perhaps, when the load was asked for
@@ -363,7 +363,7 @@ found:
 func (s *Scheduler) NotLoaded(account delivery.AccountID, now int64) {
 	now = s.clock(now)
 	e := s.endpoints[account]
-	e.loading, e.notBefore = false, now+reloadWait
+	e.loading, e.reloadAt = false, now+reloadWait
 	s.dropPurged(e)
 	s.look(e, now)
 }
@@ -816,7 +816,7 @@ func (s *Scheduler) clock(now int64) int64 {
 		}
 		e.breaker().drawBack(now, back)
 		e.saved, e.pace.at = min(e.saved, now), min(e.pace.at, now)
-		e.notBefore = min(e.notBefore, now)
+		e.reloadAt = min(e.reloadAt, now)
 		if !e.empty() {
 			s.fallBehind(e)
 			if e.ahead == 0 || now < e.back {

@@ -184,7 +184,8 @@ func (w *Webhooks) queue(deliveries []*ledger.Delivery) []*Item {
 }
 
 // Fetch reads what the webhooks of several partitions need: endpoints, and parts of schedules. All
-// partitions share each round trip: the owner waits for it.
+// partitions share each round trip: the owner waits for it. After an error nothing of a schedule was taken;
+// it is read again in a moment.
 func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 	if err := cmp.Or(r.Learn(ctx, all), r.summarize(ctx, all)); err != nil {
 		return err
@@ -391,16 +392,13 @@ func (w *Webhooks) Send() {
 			}
 			if !it.Ping && !now.Before(d.Deadline()) {
 				w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-				w.end(it, Expired, ledger.StateUndelivered, expiredError)
+				w.end(it, Expired, ledger.StateUndelivered, ledger.ExpiredError)
 				continue
 			}
 			w.launch(&attempt{Delivery: d, item: it, receiver: it.endpoint.Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping})
 		}
 	}
 }
-
-// expiredError is the recorded error of an event that was not sent by its deadline.
-const expiredError = "deadline: the event is older than 24 h"
 
 func (w *Webhooks) launch(a *attempt) {
 	r := w.role

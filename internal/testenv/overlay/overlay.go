@@ -59,7 +59,10 @@ func (o *Overlay) Read(file string) ([]byte, error) {
 func (o *Overlay) Set(file string, text []byte) { o.texts[file] = text }
 
 // Remove hides a file from the build.
-func (o *Overlay) Remove(file string) { o.removed[file] = true }
+func (o *Overlay) Remove(file string) {
+	delete(o.texts, file)
+	o.removed[file] = true
+}
 
 // AddTree adds the files of a folder, each to the package or Lua file at the same path in the
 // module. See Add.
@@ -235,6 +238,9 @@ func (o *Overlay) rename(file, packageName string, wanted, renamed map[string]bo
 // suffix follows the name of a declaration that has been replaced.
 const suffix = "Original"
 
+// fileName makes the name of a file of its path, another one for each.
+var fileName = strings.NewReplacer("_", "__", string(filepath.Separator), "_")
+
 // Write writes the texts to a folder and returns the file that `go build -overlay` takes. Names and
 // texts are the same each time, so that the compiler's cache knows them.
 func (o *Overlay) Write(folder string) (file string, err error) {
@@ -248,7 +254,7 @@ func (o *Overlay) Write(folder string) (file string, err error) {
 		if err != nil {
 			return "", err
 		}
-		path := filepath.Join(folder, strings.ReplaceAll(relative, string(filepath.Separator), "_"))
+		path := filepath.Join(folder, fileName.Replace(relative))
 		errs = append(errs, os.WriteFile(path, text, 0o600))
 		replaced[file] = path
 	}

@@ -80,6 +80,10 @@ func TestCheck_FleetsReports(t *testing.T) {
 			e.reported("cancelled", Operation{Kind: Swap, Courier: ali, Status: 200})
 			e.refused("cancelled", Refused{Kind: Accept, Courier: ali})
 		}},
+		{"a courier who accepted, with a swap to the same one refused", ReportLost, func(e *env) {
+			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("cancelled", Refused{Kind: Swap, Courier: ali})
+		}},
 		{"a courier who was swapped in, with another one's acceptance refused", ReportLost, func(e *env) {
 			e.reported("cancelled", Operation{Kind: Swap, Courier: ali, Status: 200})
 			e.refused("cancelled", Refused{Kind: Accept, Courier: veli})

@@ -209,6 +209,10 @@ func TestCheck_ClickHouse(t *testing.T) {
 		}},
 		{"no outcome of a webhook is recorded", ClickHouseDiffers, goneAttempt(well)},
 		{"it was asked for again while it waited, and is recorded as that", "", func(e *env) { e.attempt(well, "failed", 4).Replay = true }},
+		{"it was asked for again after it was settled, of which there is no record", ClickHouseDiffers, func(e *env) {
+			e.attempt(well, "failed", 4).Replay = true
+			again(4, func(a *Arrival) { a.Began, a.Ended, a.Attempt = a.Began.Add(time.Minute), a.Ended.Add(time.Minute), 2 })(e)
+		}},
 		{"it was asked for again, and is not recorded as settled", ClickHouseDiffers, func(e *env) {
 			attempted := e.attempt(well, "failed", 4)
 			attempted.Replay, attempted.State = true, "retrying"

@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
 )
 
 // Kind is what a client asked for.
@@ -186,7 +186,7 @@ type Attempt struct {
 	Account  string    `json:"account"`
 	EventID  string    `json:"eventId"`
 	State    string    `json:"state"`   // delivered, retrying, undelivered, notSent
-	Attempt  int       `json:"attempt"` // of what was given up without being sent once more: how many there were
+	Attempt  int       `json:"attempt"` // its number; of what was given up without another one, that of the last
 	Error    string    `json:"error,omitempty"`
 	At       time.Time `json:"at"`
 	Recorded time.Time `json:"recorded"` // in Redis, to the millisecond
@@ -194,10 +194,9 @@ type Attempt struct {
 	Replay   bool      `json:"replay,omitempty"` // an operator asked for it again
 }
 
-// isSent reports whether something was sent: an event can be given up because it is too old, or because nobody has
-// registered a URL.
-func (a *Attempt) isSent() bool {
-	return a.State != "notSent" && !strings.HasPrefix(a.Error, "deadline:")
+// wasSent reports whether the row is of a request. Otherwise the event was given up: it was too old, or there was no URL.
+func (a *Attempt) wasSent() bool {
+	return a.State != ledger.StateNotSent && a.Error != ledger.ExpiredError
 }
 
 // Arrival is one request that reached a receiver.

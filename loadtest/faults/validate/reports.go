@@ -41,13 +41,13 @@ func (c *check) isRefused(op *Operation) bool {
 	})
 }
 
-// explains reports whether this refusal is why the order's history does not have what was reported. Either
-// the same report was refused. Or one was that says it, too: while that waits to be decided, a swap to the
-// courier who has accepted, and statuses before the one that was reported, are acknowledged as known and not
-// stored.
+// explains reports whether the refusal is why what op reported is not in the order's history. Either this
+// report was refused itself, or an earlier one that implies it: while an acceptance or a later status waits
+// to be decided, a swap to the same courier, or an earlier status, is acknowledged as known and not stored.
 func (r *Refused) explains(op *Operation) bool {
 	if op.Kind != Progress {
-		return r.Courier != "" && r.Courier == op.Courier
+		isImplied := op.Kind == Swap && r.Kind == Accept
+		return (r.Kind == op.Kind || isImplied) && r.Courier == op.Courier
 	}
 	if r.Kind == Accept {
 		return op.Reported == delivery.Assigned.String()

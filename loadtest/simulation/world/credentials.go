@@ -19,6 +19,8 @@ type credentials struct {
 	bearer  string
 	fetched time.Time
 	former  []former
+
+	replaced []string // earlier secrets, which work until a rotation revokes them
 }
 
 // former is a secret, or a token, that was replaced.
@@ -26,8 +28,7 @@ type former struct {
 	value   string
 	isToken bool
 	issued  time.Time // of a token
-	until   time.Time // it is good until then at least; zero: it was revoked
-	after   time.Time // and is no good from then on
+	after   time.Time // from when it must be refused
 }
 
 // token returns one that is good, if there is any.

@@ -99,14 +99,21 @@ func (c *courier) work(j *job, n int) {
 		c.status(j, draw(c.random, steps)) // early, late or twice
 	case n < 31:
 		c.status(j, delivery.Failed)
-	case j.taken == 0:
+	case c.next(j) == delivery.Assigned:
 		c.accept(j)
 	default:
-		c.status(j, j.next())
+		c.status(j, c.next(j))
 	}
 }
 
-// next is the status that comes next on the way to a delivery.
+// next returns the status that comes next on the way to a delivery.
+func (f *fleet) next(j *job) delivery.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return j.next()
+}
+
+// next is fleet.next for who holds the fleet's mutex.
 func (j *job) next() delivery.Status { return steps[min(j.taken, len(steps)-1)] }
 
 func (c *courier) courier() map[string]any {
@@ -152,11 +159,14 @@ func (c *courier) accept(j *job) {
 	a := c.report(j, validate.Operation{Kind: validate.Accept, Courier: c.phone}, "POST", "/accept", map[string]any{"courier": c.courier()})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isTaken := a.ok() || a.code == string(delivery.CodeJobTaken)
-	if isTaken {
+	hasCourier := a.ok() || a.code == string(delivery.CodeJobTaken)
+	if hasCourier {
 		j.taken = max(j.taken, 1)
 	}
-	j.ended = j.ended || a.status == 404 || a.status == 409 && !isTaken
+	isRefused := a.status == 404 || a.status == 409
+	if isRefused && !hasCourier {
+		j.ended = true
+	}
 }
 
 func (c *courier) status(j *job, status delivery.Status) {
@@ -171,7 +181,10 @@ func (c *courier) status(j *job, status delivery.Status) {
 	if a.ok() && status == j.next() {
 		j.taken++
 	}
-	j.ended = j.ended || j.taken >= len(steps) || a.status == 404 || a.status == 409
+	isRefused := a.status == 404 || a.status == 409
+	if isRefused || j.taken == len(steps) {
+		j.ended = true
+	}
 }
 
 // report sends a report of a job, and logs what was answered.

@@ -115,11 +115,14 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 		v.receiver.mu.Unlock()
 		return
 	}
-	for !a.ok() {
+	for try := 0; !a.ok(); try++ {
+		if try == 200 {
+			v.w.breach("stuck", v.name, "no webhook secret is issued: %d %s", a.status, a.code)
+			return
+		}
 		pause(context.Background(), time.Minute)
-		revoke = true // of those that nobody knows
+		revoke = true // the lost answers' secrets are unknown, so that the next rotation must end all earlier ones
 		asked = time.Now()
-		before = nil
 		a = v.w.ask(who, random, admin("POST", "/accounts/"+v.id+"/webhook/rotate", `{"revokeOld":true}`))
 	}
 	var data struct{ Secret string }
@@ -152,10 +155,14 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.secret = data.ClientSecret
+	c.replaced = append(c.replaced, before)
 	if !revoke {
 		return
 	}
-	c.former = append(c.former, former{value: before, after: a.ended})
+	for _, secret := range c.replaced {
+		c.former = append(c.former, former{value: secret, after: a.ended})
+	}
+	c.replaced = nil
 	if bearer != "" {
 		c.former = append(c.former, former{value: bearer, isToken: true, issued: fetched, after: a.ended})
 	}

@@ -11,15 +11,13 @@ import (
 	"vendorapi/loadtest/faults/validate"
 )
 
-// operator is who has the admin API's key.
-type operator struct{}
-
+// admin is a request of an operator.
 func admin(method, path, body string) request {
 	return request{private: true, method: method, path: "/api/admin/v1" + path, body: body, bearer: adminKey}
 }
 
-// populate makes two fleets and three vendors: one whose receiver is healthy, one whose receiver fails, and one whose
-// settings change all the time.
+// populate makes two fleets and three vendors. The first vendor's receiver is healthy. The second has low limits, and
+// a receiver that fails at times. The third has such a receiver, too, and a manager who changes its settings.
 func (w *world) populate(ctx context.Context) {
 	random := w.chance("populate")
 	ask := func(r request, into any) {

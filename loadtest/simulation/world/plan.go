@@ -11,8 +11,7 @@ type plan struct {
 	faults  faults
 	skewed  bool // some gateways' clocks are wrong
 	bursts  []burst
-	long    bool // it goes on until orders are retired
-	outages int  // in a hundred hours, of receivers that fail
+	outages int // in a hundred hours, of receivers that fail
 }
 
 // burst is a time in which people act; between two of them only time passes.
@@ -28,7 +27,6 @@ func drawPlan(random *rand.Rand) plan {
 	p := plan{
 		faults:  faults{lost: rate(), refused: rate(), held: rate(), twice: rate(), kill: draw(random, []int{0, 0, 1, 2}), slow: rate()},
 		skewed:  percent(random, 30),
-		long:    percent(random, 10),
 		outages: draw(random, []int{0, 20, 50, 80}),
 	}
 	if percent(random, 10) {

@@ -22,15 +22,12 @@ type rows struct {
 	random   *rand.Rand
 	orders   map[delivery.OrderID]archive.Order
 	events   map[string]archive.Event
-	late     map[string]archive.LateDelivery
 	outcomes map[string]archive.Outcome
-	audit    int
 }
 
 func (r *rows) init() {
 	r.orders = make(map[delivery.OrderID]archive.Order)
 	r.events = make(map[string]archive.Event)
-	r.late = make(map[string]archive.LateDelivery)
 	r.outcomes = make(map[string]archive.Outcome)
 }
 
@@ -56,13 +53,9 @@ func (w *world) store(ctx context.Context, b *archive.Batch) error {
 	for _, e := range b.Events {
 		r.events[fmt.Sprintf("%s/%d", e.Order, e.Version)] = e
 	}
-	for _, l := range b.Late {
-		r.late[fmt.Sprintf("%s/%d", l.Order, l.ReportedAt.UnixMilli())] = l
-	}
 	for _, o := range b.Outcomes {
 		r.outcomes[fmt.Sprintf("%d/%s/%d", o.Partition, o.Entry, o.Line)] = o
 	}
-	r.audit += len(b.Audit)
 	if isAway {
 		return errNotStored
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"testing/cryptotest"
@@ -44,6 +45,7 @@ func TestSeed(t *testing.T) {
 		Store: func(store func(context.Context, *archive.Batch) error) { archive.Store = store },
 	}
 	cryptotest.SetGlobalRandom(t, seed)
+	runtime.SimulatedSeed = uint32(seed)
 	var judge func() *world.Verdict
 	began := time.Now()
 	synctest.Test(t, func(*testing.T) {

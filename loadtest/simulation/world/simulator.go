@@ -456,7 +456,8 @@ func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 func (h hook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		err := h.sim.post(ctx, h.from, commands)
-		if errors.Is(err, errLost) || errors.Is(err, errKilled) || ctx.Err() != nil {
+		isUnsent := err != nil && errors.Is(err, ctx.Err())
+		if errors.Is(err, errLost) || errors.Is(err, errKilled) || isUnsent {
 			for _, command := range commands {
 				command.SetErr(err)
 			}

@@ -74,9 +74,8 @@ type world struct {
 	dying  sync.WaitGroup // lives that have ended, and whose goroutines have not
 	ledger *ledger.Ledger // the oracle's own
 
-	vendors  []*vendor
-	fleets   []*fleet
-	operator *operator
+	vendors []*vendor
+	fleets  []*fleet
 
 	mu         sync.Mutex
 	breaches   []Breach
