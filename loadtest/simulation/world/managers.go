@@ -15,16 +15,18 @@ type manager struct {
 	*vendor
 	who     string
 	random  *rand.Rand
-	changes int
+	changes int // of settings, so that each value is new
 }
 
+// manage acts every ten minutes, on average, also while nobody else does: what ends within an hour is tried before.
 func (m *manager) manage(ctx context.Context) {
-	m.w.repeat(ctx, m.random, func() {
-		pause(ctx, time.Duration(m.random.Int64N(int64(10*time.Minute))))
-		if ctx.Err() == nil {
-			m.do()
+	for time.Now().Before(m.w.plan.end()) {
+		pause(ctx, time.Duration(m.random.Int64N(int64(20*time.Minute))))
+		if ctx.Err() != nil {
+			return
 		}
-	})
+		m.do()
+	}
 }
 
 func (m *manager) do() {
