@@ -70,7 +70,6 @@ var defects = map[string]string{
 	"failed-load-forgotten":        "stuck",
 	"job-taken-twice":              "job-taken-twice",
 	"orders-never-time-out":        "not-ended",
-	"revocation-forgotten":         "revoked-works",
 	"webhook-secret-ends-early":    "secret-lost",
 }
 

@@ -30,19 +30,19 @@ func (m *manager) manage(ctx context.Context) {
 }
 
 func (m *manager) do() {
-	chance := m.random.IntN(12)
+	chance := m.random.IntN(16)
 	switch {
-	case chance < 3:
+	case chance < 2:
 		m.rotateWebhookSecret(m.who, m.random)
-	case chance < 5:
-		m.credentials.rotate(m.id, m.who, m.random)
-	case chance < 6:
-		m.replay()
 	case chance < 7:
-		m.changeLimit()
+		m.credentials.rotate(m.id, m.who, m.random)
 	case chance < 8:
-		m.moveWebhook()
+		m.replay()
 	case chance < 9:
+		m.changeLimit()
+	case chance < 10:
+		m.moveWebhook()
+	case chance < 11:
 		m.readSettings()
 	default:
 		m.credentials.tryFormer(m.who, m.random)
