@@ -289,10 +289,12 @@ func (s *Scheduler) Loaded(account delivery.AccountID, items []*Item, now int64)
 	now = s.clock(now)
 	e := s.endpoints[account]
 	e.loading, e.reloadAt = false, 0
+
 	until := e.load.Until
 	if e.URL != "" && e.load.moveTo == 0 {
 		until = min(until, now) // it was not, perhaps, when the load was asked for
 	}
+
 	n, next := 0, int64(never) // due until then, and the first after it
 	latest := int64(0)
 	var after *Item
@@ -305,6 +307,7 @@ found:
 		n++
 		latest = it.Due
 		it.endpoint, it.stored = e, true
+
 		switch known := e.items[it.Key]; {
 		case known != nil && known.state != leaving && e.load.moveTo > 0:
 			s.write(&e.next.Put, known, e.load.moveTo, it.Attempts)
@@ -328,6 +331,8 @@ found:
 			break found
 		}
 	}
+
+	// What the next load begins with.
 	complete := n < e.load.Limit
 	switch {
 	case e.load.moveTo == 0:
@@ -346,6 +351,8 @@ found:
 	case e.Breaker.Forward > 0:
 		e.Breaker.Forward = latest
 	}
+
+	// The first that is not due: it ends if it is muted, and may be sent at once as a probe.
 	if after != nil && e.items[after.Key] == nil && e.mutes(after) {
 		after.endpoint, after.stored = e, true
 		s.end(after)
@@ -354,6 +361,7 @@ found:
 		e.items[after.Key], e.early = after, after
 		e.held++
 	}
+
 	s.dropPurged(e)
 	s.mark(e)
 	s.look(e, now)

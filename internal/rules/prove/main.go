@@ -154,15 +154,19 @@ func prepare(o options) (*prover, error) {
 		return nil, fmt.Errorf("run it in the module's folder: %w", err)
 	}
 	p := &prover{module: module, suites: make(map[string]*suite)}
-	if p.ids, err = choose(all, o.only); err != nil {
+	p.ids, err = choose(all, o.only)
+	if err != nil {
 		return nil, err
 	}
-	if p.tests, err = rules.Tests(module); err != nil {
+	p.tests, err = rules.Tests(module)
+	if err != nil {
 		return nil, err
 	}
-	if p.folder, err = filepath.Abs(o.folder); err != nil {
+	p.folder, err = filepath.Abs(o.folder)
+	if err != nil {
 		return nil, err
 	}
+
 	for _, id := range p.ids {
 		packages, names := p.testsOf(id)
 		for _, path := range packages {
