@@ -76,14 +76,21 @@ func TestGuessable_RefusesWhatNoGeneratorMakes(t *testing.T) {
 	}
 }
 
+// About one round in a million draws a text that is refused, because it happens to spell a placeholder: a run
+// with new keys each time would fail once in a hundred times. So the keys are always the same.
 func TestGuessable_AcceptsRandomKeys(t *testing.T) {
 	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	random := mathrand.NewChaCha8([32]byte{1})
+	letterOf := mathrand.New(random)
+
 	for range 10_000 {
-		short, long := randomKey()[:16], randomKey()
-		letters := make([]byte, 32)
+		long, letters := make([]byte, KeySize), make([]byte, 32)
+		_, _ = random.Read(long)
+		short := long[:16]
 		for i := range letters {
-			letters[i] = alphanumeric[mathrand.IntN(len(alphanumeric))]
+			letters[i] = alphanumeric[letterOf.IntN(len(alphanumeric))]
 		}
+
 		for _, text := range []string{
 			string(short), hex.EncodeToString(short), base64.StdEncoding.EncodeToString(short), string(letters[:16]),
 			string(long), hex.EncodeToString(long), base64.StdEncoding.EncodeToString(long), string(letters),
