@@ -138,13 +138,20 @@ func gateSeed() uint64 {
 // a busy machine must not fail a test.
 const Timeout = 2 * time.Minute
 
-// Await polls until the condition holds and fails the test after Timeout.
+// Await polls until the condition holds and fails the test after Timeout. It asks less and less often, up to every
+// 50 ms: many conditions ask Redis or ClickHouse, which have other tests to serve.
 func Await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); !condition(); time.Sleep(2 * time.Millisecond) {
+	const longestPause = 50 * time.Millisecond
+
+	deadline := time.Now().Add(Timeout)
+	pause := time.Millisecond
+	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s still not: %s", Timeout, what)
 		}
+		time.Sleep(pause)
+		pause = min(pause*3/2, longestPause)
 	}
 }
 
