@@ -94,7 +94,7 @@ func TestRefusals_CostRedisNextToNothing(t *testing.T) {
 		"suspended":      `{"suspended":true}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			const requests = 500
+			const requests = 150
 			server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 			e := newEnvOn(t, server, nil).withStore("")
 			e.admin("PATCH", "/accounts/"+e.account.id, change)
