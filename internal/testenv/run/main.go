@@ -26,6 +26,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -165,8 +167,7 @@ func prepareK6(ctx context.Context, packages []string) (end func()) {
 	}
 }
 
-// goTests runs go test once with the race detector and once, for what has no
-// concurrency of its own, without.
+// goTests runs go test with the race detector and, for packages without concurrency of their own, without it.
 func goTests(ctx context.Context, o options, packages, env []string) error {
 	// The compiler collects less often: a third of its work saved for 300 MB.
 	args := []string{"test", "-vet=off", "-toolexec", "env GOGC=400", "-timeout", "40m", o.tags(), "-run", o.pattern, fmt.Sprint("-v=", o.verbose)}
@@ -193,14 +194,17 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 			plain = append(plain, p)
 		}
 	}
-	var err error
+	// Both at once: where the tests of one wait for a server or a timer, those of the other go on.
+	var tests errgroup.Group
 	if len(raced) > 2 {
-		err = goTest("1", raced...)
+		tests.Go(func() error { return goTest("1", raced...) })
 	}
-	if len(plain) > 0 && ctx.Err() == nil {
+	if len(plain) > 0 {
 		// Without cgo, as the programs are built: what they share is compiled once.
-		err = errors.Join(err, goTest("0", plain...))
+		tests.Go(func() error { return goTest("0", plain...) })
 	}
+	err := tests.Wait()
+
 	// What is allocated is measured without the race detector, which allocates.
 	if slices.Contains(packages, "vendorapi/gateway") && o.pattern == "" && ctx.Err() == nil {
 		err = errors.Join(err, goTest("0", "-run", "^TestAllocations", "vendorapi/gateway"))
