@@ -39,7 +39,7 @@ func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 	t.Parallel()
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newEnvOn(t, server, nil).withStore(`{"token":{"sustained":{"count":1000,"seconds":3600}}}`)
-	const guesses = 300
+	const guesses = 150
 	for api, c := range map[string]struct {
 		who     party
 		unknown func() string
@@ -59,7 +59,7 @@ func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 				if a := e.login(api, id(i), "vas_"+strconv.Itoa(i)); !slowed(a) && !wrongCredential(a) {
 					t.Fatalf("%s, %s: %d %s", api, name, a.status, a.body)
 				}
-				if i%100 == 0 {
+				if i%50 == 0 {
 					want(t, e.login(api, c.who.clientID, c.who.secret), 200, "")
 				}
 			}
