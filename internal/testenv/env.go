@@ -90,6 +90,7 @@ func NewOn(t *testing.T, server *stack.Redis) *Env {
 	t.Helper()
 	options, err := redis.ParseURL(server.URL)
 	Must(t, err)
+	options.ReadTimeout = testserver.Timeout // the scripts of some tests write much
 	e := &Env{T: t, RedisURL: server.URL, urlFor: server.URLFor, Server: server, client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = e.client.Close() })
 	return e.open()

@@ -41,6 +41,7 @@ func NewRedis(t testing.TB) *Redis {
 	must(t, err)
 	options, err := redis.ParseURL(base)
 	must(t, err)
+	options.ReadTimeout = Timeout // the scripts of some tests write much
 	root := redis.NewClient(options)
 	defer func() { _ = root.Close() }() // nothing is written by it
 	n, err := root.Incr(t.Context(), counterKey).Result()
