@@ -22,7 +22,7 @@ const (
 // to be an estimate of its own. report_update.lua has the same figure.
 const minRevision = time.Minute
 
-// Decision is an action with the changes it appends: at least one with Move, one with Swap and with
+// Decision is an action with the changes it appends: at least one with Move and with Swap, one with
 // Revise, else none.
 type Decision struct {
 	Changes []Change
@@ -87,7 +87,7 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case u.Courier == o.Courier:
 		return Decision{Action: Drop}
 	case u.Kind == KindSwap || o.Courier.IsZero():
-		return Decision{Action: Swap, Changes: []Change{o.swapped(u, now)}}
+		return Decision{Action: Swap, Changes: o.handedOver(u, now)}
 	}
 	return Decision{Action: Illegal}
 }
@@ -136,6 +136,24 @@ func (o *Order) revisedBy(estimate time.Time) bool {
 	}
 	told := o.ToldDropoff()
 	return told.IsZero() || estimate.Sub(told).Abs() >= minRevision
+}
+
+// handedOver returns the Changes that give the order to the update's courier. No webhook tells of the
+// first courier, so another estimate that comes with one is a Change of its own.
+func (o *Order) handedOver(u Update, now time.Time) []Change {
+	change := o.swapped(u, now)
+	if change.Kind != CourierNamed {
+		return []Change{change}
+	}
+
+	change.ETA = time.Time{}
+	if !o.revisedBy(u.ETA) {
+		return []Change{change}
+	}
+	named := *o
+	named.Changes = append(slices.Clip(o.Changes), change)
+	named.Reach(&change)
+	return []Change{change, named.between(EstimateRevised, u, now)}
 }
 
 // swapped is the Change that gives the order to the update's courier.

@@ -214,6 +214,32 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 	}
 }
 
+// No webhook tells of the first courier, but one tells of another estimate.
+func TestDecide_AnEstimateThatComesWithTheFirstCourierIsTold(t *testing.T) {
+	told := noon.Add(45 * time.Minute)
+	for name, c := range map[string]struct {
+		eta  time.Time
+		want []Change
+	}{
+		"none":               {time.Time{}, nil},
+		"less than a minute": {told.Add(59 * time.Second), nil},
+		"a minute": {told.Add(time.Minute), []Change{
+			{Kind: EstimateRevised, Status: PickingUp, At: noon.Add(5*time.Minute + time.Millisecond), Courier: ayse, ETA: told.Add(time.Minute)}}},
+	} {
+		o := orderIn(PickingUp)
+		o.Courier = Courier{}
+		u := Update{Kind: KindAccept, Status: Assigned, At: noon.Add(5 * time.Minute), Courier: ayse, ETA: c.eta}
+
+		got := Decide(o, u, noon.Add(9*time.Minute))
+
+		want := append([]Change{{Kind: CourierNamed, Status: PickingUp, At: noon.Add(5 * time.Minute), Courier: ayse}}, c.want...)
+		check(t, got.Action == Swap && slices.Equal(got.Changes, want), "%s: %+v", name, got)
+		o.apply(got.Changes...)
+		repeated := Decide(o, Update{Kind: KindStatus, Status: PickingUp, At: u.At, ETA: c.eta}, noon.Add(9*time.Minute))
+		check(t, len(repeated.Changes) == 0, "%s, reported again: %+v", name, repeated)
+	}
+}
+
 // Vendors tell by the time which of two events of one status is the newer.
 func TestDecide_ASwapSaysHowThingsStandFromThenOn(t *testing.T) {
 	known := Location{Point{41, 29}, noon.Add(time.Minute)}
@@ -274,23 +300,6 @@ func TestDecide_RevisesAnEstimateByAMinuteAtLeast(t *testing.T) {
 			check(t, asItWas && change.Kind == EstimateRevised && change.ETA.Equal(c.eta), "%s, at %v: %+v", name, at, change)
 		}
 	}
-}
-
-// An acceptance that names the first courier sends no webhook, so an estimate that came with it is still
-// to be told.
-func TestDecide_RevisesAnEstimateThatOnlyAnAcceptanceHad(t *testing.T) {
-	at := noon.Add(10 * time.Minute)
-	eta := noon.Add(2 * time.Hour)
-	o := orderIn(PickedUp)
-	o.Courier = Courier{}
-	o.apply(Decide(o, Update{Kind: KindAccept, Status: Assigned, At: at, Courier: ayse, ETA: eta}, at).Changes...)
-	require(t, o.EstimatedDropoff(o.Version).Equal(eta) && !o.ToldDropoff().Equal(eta), "%+v", o.Changes)
-
-	repeated := Update{Kind: KindStatus, Status: PickedUp, At: at, ETA: eta}
-	got := Decide(o, repeated, at)
-	require(t, got.Action == Revise, "%+v", got)
-	o.apply(got.Changes...)
-	check(t, o.ToldDropoff().Equal(eta) && Decide(o, repeated, at).Action == Drop, "%+v", o.Changes)
 }
 
 //rule:states/a-skipped-step-is-filled
