@@ -200,6 +200,13 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 	if held == nil || slices.ContainsFunc(held.Checklist, func(c Check) bool { return !c.OK }) {
 		t.Errorf("%+v", held)
 	}
+
+	e.noteLook(at, reconcile.Comparison{Open: &reconcile.Look{Differences: 1}}) // found after the hold
+	refused = decide(t.Context(), e.books, KindClose, october, "ece", "")
+	if !errors.Is(refused, ErrRefused) || !strings.Contains(fmt.Sprint(refused), "are not any more those that were compared with Redis") {
+		t.Errorf("closed beside a difference: %v", refused)
+	}
+	e.compareAll(october)
 	e.closeLosesTheRace(october)
 }
 

@@ -75,6 +75,11 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 		if sealed != want {
 			t.Errorf("%s has %q rows and sealed ones, want %q", m, sealed, want)
 		}
+		days := strings.TrimSpace(e.ClickHouse.Exec(t, fmt.Sprintf("SELECT toUInt8(min(sealed)), toUInt8(max(sealed)) FROM %s.booked_days WHERE %s", finance, period)))
+		want = map[Month]string{october: "1\t1", november: "0\t1"}[m]
+		if days != want {
+			t.Errorf("of the days of %s the least and the most sealed are %q, want %q", m, days, want)
+		}
 	}
 
 	// What is known now stands in the live views, where the month that is closed has changed.

@@ -2,6 +2,7 @@ package closing
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,20 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	if found := e.correctChanged(); len(found.Waiting) != 2 { // with the one that was removed
 		t.Errorf("after a clock that was ahead: %+v", found)
 	}
+
+	// What was taken out of the books is not taken out once more when it comes back.
+	book := func() {
+		t.Helper()
+		_, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{removed.ID})
+		testenv.Must(t, err)
+	}
+	book()
+	e.store(removed)
+	book()
+	signs := e.ClickHouse.Exec(t, "SELECT groupArray(sign) FROM (SELECT sign FROM "+e.Database+".closed_orders WHERE order_id = '"+removed.ID.String()+"' ORDER BY entry, sign DESC)")
+	if strings.TrimSpace(signs) != "[1,-1,1]" {
+		t.Errorf("rows of an order that was removed and came back: %s", signs)
+	}
 }
 
 // What changes while a month is being closed is compared with what was frozen.
@@ -97,20 +112,33 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 	november := october.Next()
 	o := e.order(november.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
+	now := func() time.Time {
+		t.Helper()
+		now, err := e.Archive.Now(t.Context())
+		testenv.Must(t, err)
+		return now
+	}
+	var changed time.Time
 	e.books.step = func(name string) {
 		if name == "added up" { // what was frozen has been read back
+			e.books.step = func(string) {}
+			changed = now()
 			o.Collection.Minor++
 			e.store(o)
-			e.books.step = func(string) {}
-			testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = r.ComparedUntil.Add(time.Hour) })) // as if a look had ended just now
+			ended := now()
+			testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = ended })) // another look
 		}
 	}
 	e.clock = november.Next().Add(Grace + time.Hour)
 	testenv.Must(t, decide(t.Context(), e.books, KindHold, november, "ayse", "seen"))
 	testenv.Must(t, decide(t.Context(), e.books, KindClose, november, "ece", ""))
 
+	_, r, err := e.books.readReview(t.Context())
+	testenv.Must(t, err)
+	if r.ComparedUntil.After(changed) {
+		t.Errorf("what was stored since %s is to be compared, the order was changed after %s", r.ComparedUntil, changed)
+	}
 	found := e.correctChanged()
-
 	if len(found.Waiting) != 1 || found.Waiting[0].Order != o.ID {
 		t.Errorf("%+v", found)
 	}
