@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/pkg/sftp"
@@ -217,6 +218,23 @@ func TestDeliver_TwoAtOnceMakeOneSet(t *testing.T) {
 			t.Errorf("%d were sent: %q; there are %v", sent, said, slices.Sorted(maps.Keys(s.files())))
 		}
 	})
+}
+
+// fickle is a place that has a file, and has none when somebody looks.
+type fickle struct{ place }
+
+func (fickle) write(context.Context, string, *upload) error { return fs.ErrExist }
+
+func (fickle) read(context.Context, string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
+
+func TestDeliver_AFileThatIsGoneAgainIsTriedAgain(t *testing.T) {
+	s := session{place: fickle{}, folder: "2026-11", pause: time.NewTimer(time.Hour)}
+
+	sent, err := s.send(t.Context(), theSet()[0])
+
+	if sent || !errors.Is(err, delivery.ErrUnavailable) {
+		t.Errorf("sent %v, %v", sent, err)
+	}
 }
 
 func TestDeliver_SendsNoManifestAfterAFailure(t *testing.T) {
