@@ -26,12 +26,20 @@ import (
 
 func TestSignIn_LetsInAndOut(t *testing.T) {
 	t.Parallel()
-	b := newEnv(t).browser()
+	e := newEnv(t)
+	b := e.browser()
 	b.Get("/reports/x", testenv.AcceptHTML).Leads("/login?next=%2Freports%2Fx")
 	b.Get("/login?next=%2Freports%2Fx").Want(200, `name="next" value="/reports/x"`, "You were signed out, or have not signed in yet.")
 	b.Get("/login?next=%2Freports%2F%ff%fex").Want(200, `name="next" value="/reports/x"`)
+
+	// Five attempts are within the limit; after the right password none has been made.
+	count := func() error { return e.gate.ledger.Sessions.CountSignIn(t.Context(), "ayse", "127.0.0.1/32") }
+	for range 4 {
+		must(t, count())
+	}
 	b.Post("/login", url.Values{"user": {" Ayse "}, "password": {password}, "next": {"/reports/x?from=2026-11-01&plain=1"}}).
 		Leads("/reports/x?from=2026-11-01&plain=1")
+	must(t, count())
 	b.Get("/reports/x", testenv.AcceptHTML).Want(200, "ayse is finance")
 
 	b.Get("/login").Want(200).Lacks("expired", "signed out")
