@@ -77,7 +77,7 @@ func TestBookedReports_EqualTheSameCalculation(t *testing.T) {
 	closeUntil(t, closed, "2027-01-31")
 	whole, november := asked{from: "2026-10-29", to: "2028-03-05"}, asked{from: "2026-11-01", to: "2026-11-30", fleet: fleets[0].String()}
 	aYearsEnd, afterClosing := asked{from: "2026-12-31", to: "2027-01-01"}, asked{from: "2027-02-28", to: "2027-03-01"}
-	carriesIn := asked{from: "2026-11-20", to: "2027-01-01"} // orders of the weeks before
+	carriesIn := asked{from: "2026-11-30", to: "2027-01-01"} // orders of the weeks before
 
 	for _, c := range []struct {
 		archive   *archive.Archive
