@@ -99,4 +99,19 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	if late != "2025-10-01\t"+failed.ID.String() {
 		t.Errorf("late deliveries: %q", late)
 	}
+
+	// One that is stored twice is one to whoever reads without FINAL.
+	e.ClickHouse.Exec(t, "SYSTEM STOP MERGES "+e.Database+".late_deliveries")
+	open := e.order(november.Add(time.Hour), delivery.Failed, 900)
+	e.store(open)
+	for range 2 {
+		e.storeLate(&open, open.EndedAt.Add(time.Hour))
+	}
+	for _, view := range []string{"booked_exceptions", "live_exceptions"} {
+		n := strings.TrimSpace(e.ClickHouse.Exec(t, "SELECT count() FROM "+finance+"."+view+" WHERE kind = 'LateDelivery' AND order_id = '"+open.ID.String()+"'"))
+		if n != "1" {
+			t.Errorf("%s has it %s times", view, n)
+		}
+	}
+	e.ClickHouse.Exec(t, "SYSTEM START MERGES "+e.Database+".late_deliveries")
 }
