@@ -328,6 +328,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 			s.wantReport(t, u, "", 2+n)
 		}
 	}
+	s.advance(t, o.ID, delivery.Assigned) // which leaves the count as it is
 	swap.Courier.Name = "Another"
 	s.wantReport(t, swap, delivery.CodeTooManyReports, 1+maxSideReports)
 	s.wantReport(t, u, delivery.CodeTooManyReports, 1+maxSideReports)
@@ -609,13 +610,15 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	for range 50 {
 		c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: delivery.NewFleetID(), Name: "another"}, Covers: true})
 	}
-	// Ids that contain the fleet's across a boundary must not be taken for it.
+	// Ids that contain the fleet's across a boundary must not be taken for it, nor a text that is it.
+	c.Draft.PackageNote = string(mine.Terms.ID[:])
 	var left, right delivery.FleetID
 	copy(left[8:], mine.Terms.ID[:8])
 	copy(right[:8], mine.Terms.ID[8:])
 	c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: left}}, Candidate{Terms: delivery.FleetTerms{ID: right}}, mine)
 	created, _ := get2(s.Orders.Create(t.Context(), c))(t)
-	check(t, created.Order.Fleet == s.fleet.Terms(), "fleet %+v", created.Order.Fleet)
+	stored := get(s.Orders.Get(t.Context(), created.Order.ID))(t)
+	check(t, created.Order.Fleet == s.fleet.Terms() && stored.Fleet == s.fleet.Terms(), "answered is fleet %+v, stored %+v", created.Order.Fleet, stored.Fleet)
 }
 
 // Both ways to remember a key: in the order, when it equals the external id, and
