@@ -318,6 +318,13 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 		t.Error(err)
 	}
 
+	// Reports that say another number of orders than there are.
+	day := Day{Day: s.today}
+	testenv.Must(t, s.reconciler.compareTotals(t.Context(), &Scope{}, &day, &sums{figures: [figureCount]int64{orders: 1}}))
+	if want := "order-ledger: orders is 17, should be 1"; !slices.Contains(day.Totals, want) {
+		t.Errorf("%q, want %q", day.Totals, want)
+	}
+
 	// A row that agrees with its events, and in which reports do not agree with each other.
 	move := "ALTER TABLE orders UPDATE ended_at = ended_at %s INTERVAL 40 DAY WHERE order_id = '%s'"
 	s.spoil(fmt.Sprintf(move, "+", ids[statements[0]]))
