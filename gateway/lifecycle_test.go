@@ -43,6 +43,10 @@ func TestGateway_OutlivesRedis(t *testing.T) {
 	first := e.order(orderBody("POS-1"), "key")
 	server.Kill()
 	a := want(t, e.order(orderBody("POS-2"), ""), 503, "SERVICE_UNAVAILABLE")
+	const calls = `vendorapi_redis_script_duration_seconds_count{script="create_order"} 2`
+	if !strings.Contains(e.get(e.private+"/metrics", "").body, calls+"\n") {
+		t.Errorf("two requests did not make two calls: no line %q", calls)
+	}
 	if a.header.Get("Retry-After") != "1" || a.data["requestId"] != a.header.Get("X-Request-Id") {
 		t.Errorf("%s %v", a.body, a.header)
 	}
