@@ -35,11 +35,12 @@ func StartServer(ctx context.Context, dir string) (*Server, error) {
 	// With these sizes every hash, set and sorted set lists its members in an order that depends on the commands
 	// alone, not on how this process hashes.
 	const all = "1000000"
+	// jemalloc's thread sleeps until times of the stopped clock, so it would never sleep, and take more than the server.
 	server, err := stack.StartRedis(ctx, stack.RedisOptions{
 		Dir:  filepath.Join(dir, "redis"),
 		Unix: true,
 		Env:  shim.Env(),
-		Extra: []string{"--appendonly", "no", "--save", "", "--enable-debug-command", "yes",
+		Extra: []string{"--appendonly", "no", "--save", "", "--enable-debug-command", "yes", "--jemalloc-bg-thread", "no",
 			"--hash-max-listpack-entries", all, "--hash-max-listpack-value", all, "--zset-max-listpack-entries", "128"},
 	})
 	if err != nil {
