@@ -327,13 +327,14 @@ func (in *injection) partition(ctx context.Context) error {
 // slowFsync makes the disk slow, then so slow that the kill falls into an fsync: what was answered must be there.
 func (in *injection) slowFsync(ctx context.Context) error {
 	for _, delay := range []time.Duration{in.between(50*time.Millisecond, 300*time.Millisecond), 3 * time.Second} {
-		if err := in.disk.DelaySync(delay); err != nil {
-			return err
-		}
+		in.disk.DelaySync(delay)
 		in.times.Add(1)
 		in.wait(ctx, 1500*time.Millisecond, 3500*time.Millisecond)
 	}
-	return in.killAndRestart(ctx, func() error { return in.disk.DelaySync(0) })
+	return in.killAndRestart(ctx, func() error {
+		in.disk.DelaySync(0)
+		return nil
+	})
 }
 
 // tearAOF adds what a write that never ended leaves behind. Nothing that was acknowledged is touched.

@@ -285,7 +285,8 @@ func (s *system) healRedis(ctx context.Context) error {
 		return errors.Join(err, s.cluster.AwaitWhole(ctx))
 	}
 
-	err := errors.Join(s.disk.DelaySync(0), s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, stack.DefaultMaxMemory()))
+	s.disk.DelaySync(0)
+	err := errors.Join(s.restart(ctx, s.redis.Program, time.Minute), limitMemory(ctx, s.redis, stack.DefaultMaxMemory()))
 	if s.replica != nil {
 		err = errors.Join(err, s.replica.AwaitSynced(ctx))
 	}

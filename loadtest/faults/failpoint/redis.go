@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"vendorapi/internal/stack"
 )
@@ -34,7 +36,8 @@ const (
 // in front of libc, and a control file that both map. It is safe for concurrent use.
 type Shim struct {
 	library string
-	control *os.File
+	file    string
+	control []byte // the file, mapped
 }
 
 // NewShim builds the library in dir, an absolute path, with gcc and makes a control file that changes nothing.
@@ -48,31 +51,45 @@ func NewShim(ctx context.Context, dir string) (s *Shim, err error) {
 	if output, err := compile.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, output)
 	}
-	if s.control, err = os.CreateTemp(dir, "shim-*.ctl"); err != nil {
+	if s.control, s.file, err = mapNewFile(dir); err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	return s, s.control.Truncate(shimSize)
+	return s, nil
+}
+
+func mapNewFile(dir string) (mapped []byte, name string, err error) {
+	file, err := os.CreateTemp(dir, "shim-*.ctl")
+	if err != nil {
+		return nil, "", err
+	}
+	defer file.Close()
+	if err := file.Truncate(shimSize); err != nil {
+		return nil, "", err
+	}
+	mapped, err = syscall.Mmap(int(file.Fd()), 0, shimSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	return mapped, file.Name(), err
 }
 
 // Env is what a program is started with to be under the shim, NAME=value.
 func (s *Shim) Env() []string {
-	return []string{"LD_PRELOAD=" + s.library, "SHIM_CONTROL=" + s.control.Name()}
+	return []string{"LD_PRELOAD=" + s.library, "SHIM_CONTROL=" + s.file}
 }
 
 // ShiftClock sets the programs' clocks d before the machine's, after it when negative, but for those that only measure.
-func (s *Shim) ShiftClock(d time.Duration) error { return s.set(shiftAt, d.Microseconds()) }
+func (s *Shim) ShiftClock(d time.Duration) { s.set(shiftAt, d.Microseconds()) }
 
 // StopClock lets the programs' clocks stand still at a time after 1970, but for those that only measure. The zero time
 // lets them go again.
-func (s *Shim) StopClock(at time.Time) error {
+func (s *Shim) StopClock(at time.Time) {
 	if at.IsZero() {
-		return s.set(stoppedAt, 0)
+		s.set(stoppedAt, 0)
+		return
 	}
-	return s.set(stoppedAt, at.UnixMicro())
+	s.set(stoppedAt, at.UnixMicro())
 }
 
 // DelaySync makes every fsync and fdatasync take d longer; 0: no longer.
-func (s *Shim) DelaySync(d time.Duration) error { return s.set(delayAt, d.Microseconds()) }
+func (s *Shim) DelaySync(d time.Duration) { s.set(delayAt, d.Microseconds()) }
 
 // LeaveRoom lets the programs write so many bytes more to files whose path contains the part, up to 255 bytes. Then the
 // last write is cut short and those after it fail with ENOSPC.
@@ -80,25 +97,21 @@ func (s *Shim) LeaveRoom(bytes int64, part string) error {
 	if len(part) > pathMax {
 		return fmt.Errorf("shim: %q is too long", part)
 	}
-	return errors.Join(s.write(pathAt, []byte(part+"\x00")), s.set(roomAt, bytes), s.set(boundedAt, 1))
-}
-
-// FreeRoom ends what LeaveRoom has begun.
-func (s *Shim) FreeRoom() error { return s.set(boundedAt, 0) }
-
-func (s *Shim) set(at, value int64) error {
-	return s.write(at, binary.NativeEndian.AppendUint64(nil, uint64(value)))
-}
-
-func (s *Shim) write(at int64, b []byte) error {
-	if _, err := s.control.WriteAt(b, at); err != nil {
-		return fmt.Errorf("shim: %w", err)
-	}
+	copy(s.control[pathAt:], part+"\x00")
+	s.set(roomAt, bytes)
+	s.set(boundedAt, 1)
 	return nil
 }
 
-// Close gives the control file back; programs under the shim keep what was last set.
-func (s *Shim) Close() error { return errors.Join(s.control.Close(), os.Remove(s.control.Name())) }
+// FreeRoom ends what LeaveRoom has begun.
+func (s *Shim) FreeRoom() { s.set(boundedAt, 0) }
+
+func (s *Shim) set(at int, value int64) {
+	atomic.StoreInt64((*int64)(unsafe.Pointer(&s.control[at])), value) // the programs read it at any time
+}
+
+// Close gives the control file back; programs under the shim keep what was last set. Nothing may be set afterwards.
+func (s *Shim) Close() error { return errors.Join(syscall.Munmap(s.control), os.Remove(s.file)) }
 
 // Position is an end of the append-only file of a Redis.
 type Position struct {

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding"
 	"encoding/hex"
@@ -72,6 +73,11 @@ func blockOf(command redis.Cmder) (time.Duration, bool) {
 		}
 	}
 	return 0, false
+}
+
+// read is the command of a read that waits for entries, without the wait.
+func (c *call) read() *redis.XStreamSliceCmd {
+	return redis.NewXStreamSliceCmd(context.Background(), c.withoutBlock()...)
 }
 
 func (c *call) withoutBlock() []any {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -14,13 +15,11 @@ import (
 )
 
 // A Server is the redis-server of one process of the simulation. Its clock stands still at what StopClock has
-// said last, and only one goroutine outside of the bubble speaks with it.
+// said last, and only the root of the bubble speaks with it.
 type Server struct {
 	*stack.Redis
 	shim   *failpoint.Shim
 	client *redis.Client
-	jobs   chan func(*redis.Client)
-	done   chan struct{}
 
 	// watching has a connection for each caller that has sent WATCH: a transaction must not see that of another one.
 	watching map[string]*redis.Conn
@@ -46,50 +45,27 @@ func StartServer(ctx context.Context, dir string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, shim.Close())
 	}
-	client, err := server.Client()
+	options, err := redis.ParseURL(server.URL)
 	if err != nil {
 		server.Stop()
 		return nil, err
 	}
-
-	s := &Server{Redis: server, shim: shim, client: client, jobs: make(chan func(*redis.Client)), done: make(chan struct{})}
-	go s.work()
-	return s, nil
-}
-
-// work runs the jobs outside of the bubble, where the time of the network is real.
-func (s *Server) work() {
-	for job := range s.jobs {
-		job(s.client)
-		s.done <- struct{}{}
-	}
-}
-
-// do runs one job. The caller is not durably blocked meanwhile, so time in the bubble stands still.
-func (s *Server) do(job func(*redis.Client)) {
-	s.jobs <- job
-	<-s.done
+	options.Protocol, options.DisableIdentity, options.MaxRetries, options.ConnMaxIdleTime = 2, true, -1, -1
+	options.Dialer = func(_ context.Context, _, path string) (net.Conn, error) { return dial(path) }
+	return &Server{Redis: server, shim: shim, client: redis.NewClient(options)}, nil
 }
 
 // at sets the server's clock.
-func (s *Server) at(now time.Time) {
-	if err := s.shim.StopClock(now); err != nil {
-		panic(err) // a file of this process cannot be written
-	}
-}
+func (s *Server) at(now time.Time) { s.shim.StopClock(now) }
 
 // empty makes the server as it was when it had just been started. Keys are removed at their expiry only when
 // somebody asks for them, because when the server looks for itself is a matter of its own clock.
 func (s *Server) empty(ctx context.Context) error {
-	var err error
-	s.do(func(client *redis.Client) {
-		pipe := client.Pipeline()
-		pipe.FlushAll(ctx)
-		pipe.FunctionFlush(ctx)
-		pipe.Do(ctx, "debug", "set-active-expire", "0")
-		_, err = pipe.Exec(ctx)
-	})
-	if err != nil {
+	pipe := s.client.Pipeline()
+	pipe.FlushAll(ctx)
+	pipe.FunctionFlush(ctx)
+	pipe.Do(ctx, "debug", "set-active-expire", "0")
+	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("emptying redis: %w", err)
 	}
 	return nil
@@ -97,7 +73,6 @@ func (s *Server) empty(ctx context.Context) error {
 
 // Close ends the server.
 func (s *Server) Close() {
-	close(s.jobs)
 	_ = s.client.Close() // nothing waits for it
 	s.Stop()
 	_ = s.shim.Close() // a file of a few bytes

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +123,10 @@ func (s *simulator) post(ctx context.Context, from *actor, commands []redis.Cmde
 	return <-c.answer
 }
 
+// stepsPerCollection is after how many steps the garbage is collected. Collections that begin by themselves would hold
+// up some goroutine in the middle of what it does, and let others go first, at a time that the machine decides.
+const stepsPerCollection = 3000
+
 // runUntil lets the actors act until the condition holds.
 func (s *simulator) runUntil(done func() bool) {
 	for {
@@ -131,6 +136,10 @@ func (s *simulator) runUntil(done func() bool) {
 		}
 		if c := s.next(); c != nil {
 			s.step(c)
+			if s.steps%stepsPerCollection == 0 {
+				synctest.Wait()
+				runtime.GC()
+			}
 			continue
 		}
 		s.sleep()
@@ -312,16 +321,19 @@ func (s *simulator) execute(c *call) {
 	s.server.at(time.Now())
 	if c.until.IsZero() {
 		s.tell(c, "")
-		s.server.do(func(client *redis.Client) { s.server.run(c.from.name, client, c.commands) })
+		s.executeWriting(c, c.commands)
 		sortSets(c.commands)
-		s.wake(c)
 		c.answer <- errorOf(c.commands)
 		return
 	}
 
-	read := redis.NewXStreamSliceCmd(context.Background(), c.withoutBlock()...)
-	s.server.do(func(client *redis.Client) { _ = client.Process(context.Background(), read) })
 	isOver := !time.Now().Before(c.until)
+	read := c.read()
+	if c.tried {
+		read.SetErr(redis.Nil)
+	} else {
+		s.server.run(c.from.name, []redis.Cmder{read})
+	}
 	if errors.Is(read.Err(), redis.Nil) && !isOver {
 		c.tried = true
 		s.mu.Lock()
@@ -343,22 +355,45 @@ func (s *simulator) executeCopy(c *call, how string) {
 	for i, arguments := range c.copied {
 		commands[i] = redis.NewCmd(context.Background(), arguments...)
 	}
-	s.server.do(func(client *redis.Client) { s.server.run(c.from.name, client, commands) })
-	s.wake(c)
+	s.executeWriting(c, commands)
 }
 
-// wake lets the reads try again that wait for what the call may have written.
-func (s *simulator) wake(c *call) {
+// executeWriting gives the commands of a call to Redis, and lets those waiting reads try again that then have an entry.
+// Whether they have is asked in the same pipeline: most writes have none for them.
+func (s *simulator) executeWriting(c *call, commands []redis.Cmder) {
+	waiting := s.waitingFor(c)
+	reads := make([]redis.Cmder, len(waiting))
+	for i, w := range waiting {
+		reads[i] = w.read()
+	}
+
+	switch commands[0].Name() {
+	case "multi", "watch", "unwatch":
+		s.server.run(c.from.name, commands)
+		if len(reads) > 0 {
+			s.server.run(oracle, reads)
+		}
+	default:
+		s.server.run(c.from.name, slices.Concat(commands, reads))
+	}
+	for i, w := range waiting {
+		w.tried = errors.Is(reads[i].Err(), redis.Nil)
+	}
+}
+
+// waitingFor lists the waiting reads that what the call may write can end.
+func (s *simulator) waitingFor(c *call) (waiting []*call) {
 	if c.onlyReads() {
-		return
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, waiting := range s.pending {
-		if waiting.tried && c.touches(waiting.prefix) {
-			waiting.tried = false
+	for _, w := range s.pending {
+		if w.tried && c.touches(w.prefix) {
+			waiting = append(waiting, w)
 		}
 	}
+	return waiting
 }
 
 // sortSets puts the members of sets in order: that of the server depends on how its process hashes.
@@ -372,7 +407,7 @@ func sortSets(commands []redis.Cmder) {
 }
 
 // run executes commands as their client would: one, a pipeline or a transaction.
-func (s *Server) run(caller string, client *redis.Client, commands []redis.Cmder) {
+func (s *Server) run(caller string, commands []redis.Cmder) {
 	ctx := context.Background()
 	name := commands[0].Name()
 	if name == "watch" || name == "unwatch" {
@@ -380,13 +415,13 @@ func (s *Server) run(caller string, client *redis.Client, commands []redis.Cmder
 			if s.watching == nil {
 				s.watching = make(map[string]*redis.Conn)
 			}
-			s.watching[caller] = client.Conn()
+			s.watching[caller] = s.client.Conn()
 		}
 		_ = s.watching[caller].Process(ctx, commands[0]) // it carries its own error
 		return
 	}
 	if len(commands) == 1 && name != "multi" {
-		_ = client.Process(ctx, commands[0])
+		_ = s.client.Process(ctx, commands[0])
 		return
 	}
 
@@ -395,9 +430,9 @@ func (s *Server) run(caller string, client *redis.Client, commands []redis.Cmder
 	case name == "multi" && own != nil:
 		pipe = own.TxPipeline()
 	case name == "multi":
-		pipe = client.TxPipeline()
+		pipe = s.client.TxPipeline()
 	default:
-		pipe = client.Pipeline()
+		pipe = s.client.Pipeline()
 	}
 	for _, command := range commands {
 		if isFrame := command.Name() == "multi" || command.Name() == "exec"; !isFrame {

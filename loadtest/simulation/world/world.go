@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -91,6 +92,7 @@ type world struct {
 // Play plays one seed. It must be called in a bubble; the server is outside of it. The verdict is had by calling the
 // result outside of the bubble.
 func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Verdict) {
+	debug.SetGCPercent(-1)
 	time.Sleep(time.Until(began))
 	chance.Seed(seed)
 	w := &world{simulator: newSimulator(server, seed), seed: seed, seams: seams}

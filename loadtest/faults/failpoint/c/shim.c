@@ -3,6 +3,7 @@
 // it changes while the program runs; while all of it is zero nothing changes.
 // redis.go has the same layout.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -25,8 +26,10 @@ struct control {
 };
 
 static struct control *control;
+static int (*machine_clock)(clockid_t, struct timespec *); // libc's, which asks the kernel for nothing
 
 __attribute__((constructor)) static void begin(void) {
+	*(void **)&machine_clock = dlsym(RTLD_NEXT, "clock_gettime");
 	const char *path = getenv("SHIM_CONTROL");
 	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	if (fd < 0) return;
@@ -39,18 +42,20 @@ static int64_t shift(void) { return control ? atomic_load(&control->shift) : 0; 
 static int64_t stopped(void) { return control ? atomic_load(&control->stopped) : 0; }
 
 int clock_gettime(clockid_t id, struct timespec *t) {
-	long failed = syscall(SYS_clock_gettime, id, t);
-	if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
+	int wall = id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE;
+	int64_t at = stopped();
+	if (wall && at) {
+		t->tv_sec = at / 1000000;
+		t->tv_nsec = at % 1000000 * 1000;
+		return 0;
+	}
+	int failed = machine_clock ? machine_clock(id, t) : (int)syscall(SYS_clock_gettime, id, t);
+	if (!failed && wall) {
 		int64_t us = (int64_t)t->tv_sec * 1000000 + t->tv_nsec / 1000 + shift();
-		int64_t at = stopped();
-		if (at) {
-			us = at;
-			t->tv_nsec = 0;
-		}
 		t->tv_sec = us / 1000000;
 		t->tv_nsec = us % 1000000 * 1000 + t->tv_nsec % 1000;
 	}
-	return (int)failed;
+	return failed;
 }
 
 int gettimeofday(struct timeval *restrict t, void *restrict zone) {
