@@ -54,6 +54,11 @@ func TestCheck_Webhooks(t *testing.T) {
 			e.attempt(well, "failed", 3).Recorded = second.Ended
 		}
 	}
+	// A day after a change all events are asked for again that happened so long after it.
+	askedAgain := func(e *env, since time.Duration) {
+		occurred := e.arrival("failed", 4).Occurred
+		e.facts.Replays = []ReplayRequest{{Account: well, Since: occurred.Add(since), Asked: occurred.Add(24 * time.Hour)}}
+	}
 	checkAll(t, []breach{
 		{"a version never arrived", EventLost, func(e *env) {
 			o := e.find(well, "failed").ID
@@ -99,12 +104,29 @@ func TestCheck_Webhooks(t *testing.T) {
 			e.facts.Arrivals = append(e.facts.Arrivals, Arrival{Account: well, EventID: "evt_x", Event: "store.activated", Answered: 204})
 		}},
 		{"it was sent after 24 h", EventLate, again(4, func(a *Arrival) { a.Began = a.Occurred.Add(retryWindow + time.Minute) })},
+		{"it was sent within 24 h after it was asked for again", "", func(e *env) {
+			askedAgain(e, -time.Minute)
+			again(4, func(a *Arrival) { a.Began = a.Occurred.Add(47 * time.Hour) })(e)
+		}},
+		{"it was sent after 24 h, and others of its account were asked for again", EventLate, func(e *env) {
+			askedAgain(e, time.Minute)
+			again(4, func(a *Arrival) { a.Began = a.Occurred.Add(47 * time.Hour) })(e)
+		}},
+		{"it was sent 24 h after it was asked for again", EventLate, func(e *env) {
+			askedAgain(e, -time.Minute)
+			again(4, func(a *Arrival) { a.Began = a.Occurred.Add(48*time.Hour + time.Minute) })(e)
+		}},
 		{"it was sent just before", "", again(4, func(a *Arrival) {
 			a.Began = a.Occurred.Add(retryWindow - time.Minute)
 			a.Ended = a.Began
 		})},
 		{"the next one came first", EventUnordered, func(e *env) {
 			e.arrival("failed", 4).Began = e.arrival("failed", 3).Began.Add(-time.Millisecond)
+		}},
+		{"the next one was asked for again, and came during the first attempt", "", func(e *env) {
+			next := e.arrival("failed", 4)
+			e.facts.Replays = []ReplayRequest{{Account: well, Since: next.Occurred, Asked: next.Began.Add(-time.Microsecond)}}
+			e.arrival("failed", 3).Ended = next.Began.Add(time.Millisecond)
 		}},
 		{"the next one came during the first attempt", EventUnordered, func(e *env) {
 			e.arrival("failed", 3).Ended = e.arrival("failed", 4).Began.Add(time.Millisecond)
@@ -187,6 +209,14 @@ func TestCheck_ClickHouse(t *testing.T) {
 			}
 		}
 	}
+	// replayed lets an event arrive again after a time, and only that is recorded.
+	replayed := func(after time.Duration) func(e *env) {
+		return func(e *env) {
+			again(4, func(a *Arrival) { a.Began, a.Ended, a.Attempt = a.Began.Add(after), a.Ended.Add(after), 2 })(e)
+			record := e.attempt(well, "failed", 4)
+			record.Replay, record.Recorded = true, record.Recorded.Add(after)
+		}
+	}
 	checkAll(t, []breach{
 		{"an order is missing", ClickHouseDiffers, func(e *env) { e.facts.Archive.Orders = e.facts.Archive.Orders[1:] }},
 		{"an order has two rows", ClickHouseDiffers, func(e *env) { e.facts.Archive.Orders = append(e.facts.Archive.Orders, row(e)) }},
@@ -209,10 +239,8 @@ func TestCheck_ClickHouse(t *testing.T) {
 		}},
 		{"no outcome of a webhook is recorded", ClickHouseDiffers, goneAttempt(well)},
 		{"it was asked for again while it waited, and is recorded as that", "", func(e *env) { e.attempt(well, "failed", 4).Replay = true }},
-		{"it was asked for again after it was settled, of which there is no record", ClickHouseDiffers, func(e *env) {
-			e.attempt(well, "failed", 4).Replay = true
-			again(4, func(a *Arrival) { a.Began, a.Ended, a.Attempt = a.Began.Add(time.Minute), a.Ended.Add(time.Minute), 2 })(e)
-		}},
+		{"it was asked for again after its sender was stopped", "", replayed(time.Minute)},
+		{"it was asked for again after it was settled, of which there is no record", ClickHouseDiffers, replayed(2 * time.Hour)},
 		{"it was asked for again, and is not recorded as settled", ClickHouseDiffers, func(e *env) {
 			attempted := e.attempt(well, "failed", 4)
 			attempted.Replay, attempted.State = true, "retrying"

@@ -116,6 +116,15 @@ type Facts struct {
 
 	Archive  Archive   `json:"archive"`  // ClickHouse
 	Arrivals []Arrival `json:"arrivals"` // what the receivers got, each request
+	// Replays are requests for all events of an account since a time.
+	Replays []ReplayRequest `json:"replays"`
+}
+
+// ReplayRequest is a request to send all events of an account since a time again. It may have failed.
+type ReplayRequest struct {
+	Account string    `json:"account"`
+	Since   time.Time `json:"since"`
+	Asked   time.Time `json:"asked"`
 }
 
 // Order is an order in Redis.

@@ -32,13 +32,28 @@ func (c *check) checkArrivals() {
 			c.about(a.EventID, EventWrong, "two attempts of one event had different bodies")
 		}
 		bodies[a.EventID] = a.Body
-		if late := a.Began.Sub(a.Occurred); late > retryWindow+sendSlack {
-			c.about(a.EventID, EventLate, "it was sent %s after it happened", late)
+		if late := a.Began.Sub(c.windowOf(&a)); late > retryWindow+sendSlack {
+			c.about(a.EventID, EventLate, "it was sent %s after it happened, or was asked for again", late)
 		}
 		if a.Event == string(delivery.StatusChanged) {
 			c.checkArrival(&a)
 		}
 	}
+}
+
+// isReplayed reports whether the event had been asked for again, which brings it forward.
+func (c *check) isReplayed(a *Arrival) bool { return c.windowOf(a).After(a.Occurred) }
+
+// windowOf returns when the time began in which the event could be sent: when it happened, or was last asked for again.
+func (c *check) windowOf(a *Arrival) time.Time {
+	begins := a.Occurred
+	for _, r := range c.facts.Replays {
+		isOfEvent := r.Account == a.Account && !a.Occurred.Before(r.Since)
+		if isOfEvent && r.Asked.After(begins) && r.Asked.Before(a.Began) {
+			begins = r.Asked
+		}
+	}
+	return begins
 }
 
 func (c *check) checkArrival(a *Arrival) {
@@ -69,7 +84,7 @@ func (c *check) checkArrival(a *Arrival) {
 }
 
 // checkDelivered: every change reached its receiver, or that was disturbed and it waits or was given up on record; none
-// was sent before the first attempt of the one before had ended.
+// was sent before the first attempt of the one before had ended, but for replays.
 func (c *check) checkDelivered() {
 	for _, o := range c.own {
 		disturbed := c.accounts[o.Account].Disturbed
@@ -85,7 +100,8 @@ func (c *check) checkDelivered() {
 			}
 			before := o.toldBefore(i)
 			arrivals := c.arrivals[at]
-			if before >= 0 && len(arrivals) > 0 && !c.attempted(o, o.subject(before), arrivals[0].Began) {
+			isOrdered := before >= 0 && len(arrivals) > 0 && !c.isReplayed(arrivals[0])
+			if isOrdered && !c.attempted(o, o.subject(before), arrivals[0].Began) {
 				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended", change.Status, o.Changes[before].Status)
 			}
 		}
@@ -227,7 +243,7 @@ func (c *check) checkAttempts() {
 
 func (c *check) checkAttemptsOf(o *Order, i int) {
 	at := o.subject(i)
-	final, numbers := 0, make(map[int]bool)
+	failed, final, numbers := 0, 0, make(map[int]bool)
 	settledByReplay := false
 	for _, row := range c.attempts[at] {
 		if row.Account != o.Account {
@@ -237,7 +253,9 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 			settledByReplay = settledByReplay || row.State != "retrying"
 			continue
 		}
-		if row.State != "retrying" {
+		if row.State == "retrying" {
+			failed++
+		} else {
 			final++
 		}
 		if row.wasSent() && !row.Probe && row.Attempt > 0 {
@@ -255,16 +273,28 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 	if final > 1 {
 		c.about(at, EventTwice, "%d final outcomes are recorded", final)
 	}
-	// An event that waits when it is asked for again is sent once, as a replay. What its receiver has accepted more
-	// often than there are records was settled before that, too.
+	// An event that waits when it is asked for again is sent once, as a replay. What its receiver has accepted long
+	// before was settled then, unless that is recorded as a failure.
 	accepted := 0
 	for _, a := range c.arrivals[at] {
-		if a.accepted() {
+		if a.accepted() && !c.isReplayedAfter(a, at) {
 			accepted++
 		}
 	}
-	wasOnlyReplayed := settledByReplay && accepted <= len(c.attempts[at])
+	wasOnlyReplayed := settledByReplay && accepted <= failed
 	if final == 0 && !wasOnlyReplayed && !o.Changes[i].Silent && !c.waits(o, i) {
 		c.about(at, ClickHouseDiffers, "no outcome of its webhook is recorded")
 	}
+}
+
+// unrecordedWithin is how long after an attempt the event is sent again of which the worker was stopped before it could
+// record the attempt.
+const unrecordedWithin = time.Hour
+
+// isReplayedAfter reports whether a replay is recorded soon after an arrival: it may be its own record, or that of a
+// worker which did not know of the arrival.
+func (c *check) isReplayedAfter(a *Arrival, at string) bool {
+	return slices.ContainsFunc(c.attempts[at], func(row *Attempt) bool {
+		return row.Replay && !row.Recorded.Before(a.Began) && row.Recorded.Before(a.Ended.Add(unrecordedWithin))
+	})
 }

@@ -51,7 +51,10 @@ func (m *manager) do() {
 
 // replay has everything sent again since some time.
 func (m *manager) replay() {
-	since := time.Now().Add(-time.Duration(m.random.IntN(120)) * time.Minute)
+	since := time.Now().Add(-time.Duration(m.random.IntN(120)) * time.Minute).Truncate(time.Second)
+	m.w.mu.Lock()
+	m.w.replays = append(m.w.replays, validate.ReplayRequest{Account: m.id, Since: since, Asked: time.Now()})
+	m.w.mu.Unlock()
 	m.w.ask(m.who, m.random, m.asVendor("POST", "/webhook/replay", jsonOf(map[string]string{"since": since.UTC().Format(time.RFC3339)})))
 }
 

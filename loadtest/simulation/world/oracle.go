@@ -61,7 +61,7 @@ func (w *world) check(ctx context.Context) {
 		w.breach("unreadable", "the ledger", "%v", err)
 		return
 	}
-	f.Arrivals = w.arrivals
+	f.Arrivals, f.Replays = w.arrivals, w.replays
 	w.facts = f
 }
 

@@ -84,6 +84,7 @@ type world struct {
 	operations []validate.Operation
 	asked      int // requests
 	arrivals   []validate.Arrival
+	replays    []validate.ReplayRequest
 	rows       rows
 
 	facts *validate.Facts // once everything has settled
