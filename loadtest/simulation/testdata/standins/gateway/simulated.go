@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -59,6 +60,21 @@ func (s *Simulated) Run(ctx context.Context) error {
 // Ready reports whether a balancer would send requests.
 func (s *Simulated) Ready() bool { return s.g.Ledger() != nil }
 
+// clock is the key of a request's time.Now.
+type clock struct{}
+
+// acquireContext lets a request begin by its gateway's clock, which is wrong at times.
+func (g *gateway) acquireContext(ctx *fasthttp.RequestCtx, vendor bool) *requestContext {
+	x := g.acquireContextOriginal(ctx, vendor)
+	now, _ := ctx.UserValue(clock{}).(func() time.Time)
+	l := g.Ledger()
+	if now != nil && l != nil {
+		x.began = now()
+		x.now = l.Clock(x.began)
+	}
+	return x
+}
+
 // Do answers one request.
 func (s *Simulated) Do(private bool, method, path, bearer, body string, header map[string]string) (status int, answered http.Header, answer []byte) {
 	var head bytes.Buffer
@@ -76,6 +92,7 @@ func (s *Simulated) Do(private bool, method, path, bearer, body string, header m
 
 	var ctx fasthttp.RequestCtx
 	ctx.Init(new(fasthttp.Request), &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}, nil)
+	ctx.SetUserValue(clock{}, s.connection.Now)
 	if err := ctx.Request.Header.Read(bufio.NewReader(&head)); err != nil {
 		panic(err) // it is composed here
 	}
