@@ -25,7 +25,7 @@ type burst struct {
 func drawPlan(random *rand.Rand) plan {
 	rate := func() int { return draw(random, []int{0, 0, 0, 1, 4, 15}) }
 	p := plan{
-		faults:  faults{lost: rate(), refused: rate(), held: rate(), twice: rate(), kill: draw(random, []int{0, 0, 1, 2}), slow: rate()},
+		faults:  faults{lost: rate(), refused: rate(), held: rate(), twice: rate(), kill: draw(random, []int{0, 0, 2, 4}), slow: rate()},
 		skewed:  percent(random, 30),
 		outages: draw(random, []int{0, 20, 50, 80}),
 	}

@@ -197,7 +197,7 @@ func (w *world) exporter(ctx context.Context, p *program, log *slog.Logger, chan
 		return err
 	}
 	defer func() { _ = l.Close() }() // there are no connections
-	settings := export.Settings{Batch: 100, Interval: time.Minute, ClaimAfter: 30 * time.Minute}
+	settings := export.Settings{Batch: 100, Interval: 5 * time.Minute, ClaimAfter: time.Hour}
 	return export.New(l, new(archive.Archive), settings, p.name, log, prometheus.NewRegistry()).Run(ctx)
 }
 

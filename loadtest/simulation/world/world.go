@@ -102,8 +102,8 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 	w.isBusy = w.plan.isBusy
 	w.status = status.Settings{
 		Batch:                64,
-		TimerInterval:        2 * time.Minute,
-		HousekeepingInterval: 30 * time.Minute,
+		TimerInterval:        5 * time.Minute,
+		HousekeepingInterval: time.Hour,
 		ShrinkAfter:          6 * 24 * time.Hour, // not before the orders are compared with what was asked for
 		Retention:            7 * 24 * time.Hour,
 		StreamRetention:      6 * 24 * time.Hour,

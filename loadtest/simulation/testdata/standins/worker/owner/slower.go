@@ -15,7 +15,12 @@ const (
 	longestPause       = chance.Slower * longestPauseOriginal
 	giveUpAfter        = chance.Slower * giveUpAfterOriginal
 	blockPerPartition  = chance.Slower * blockPerPartitionOriginal
-	shortestBlock      = chance.Slower * shortestBlockOriginal
-	longestBlock       = chance.Slower * longestBlockOriginal
 	positionsIdleEvery = chance.Slower * positionsIdleEveryOriginal
+)
+
+// A read ends when there is an entry; one that ends without is nothing but steps. They wait as long as those of a
+// worker with some hundred partitions.
+const (
+	shortestBlock = 5 * chance.Slower * shortestBlockOriginal
+	longestBlock  = 5 * chance.Slower * longestBlockOriginal
 )
