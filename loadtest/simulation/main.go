@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"vendorapi/internal/stack"
+	"vendorapi/loadtest/faults/failpoint"
 	"vendorapi/loadtest/harness"
 	"vendorapi/loadtest/simulation/world"
 )
@@ -137,6 +138,7 @@ func playAll(ctx context.Context, o *options, out io.Writer) error {
 type simulation struct {
 	module  string // folder
 	program string
+	shim    string // the library by which redis-server's clock is set
 }
 
 // playSeeds plays seeds until one shows the breach that is sought, or any breach if that is empty, and returns its
@@ -207,7 +209,8 @@ func shows(v *world.Verdict, breach string) bool {
 func (s *simulation) play(ctx context.Context, seed uint64, story bool) (*world.Verdict, error) {
 	command := exec.CommandContext(ctx, s.program, "-test.run", "^TestSeed$", "-test.timeout", "1h")
 	command.Dir = s.module
-	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIMULATION_MODULE="+s.module, fmt.Sprint("SIMULATION_SEED=", seed))
+	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIMULATION_MODULE="+s.module, "SIMULATION_SHIM="+s.shim,
+		fmt.Sprint("SIMULATION_SEED=", seed))
 	command.Stderr = os.Stderr
 	if story {
 		command.Env = append(command.Env, "SIMULATION_STORY=yes")
@@ -278,7 +281,11 @@ func build(ctx context.Context, defect string) (*simulation, error) {
 		return nil, err
 	}
 
-	s := &simulation{module: module, program: filepath.Join(dir, "simulation.test")}
+	shim, err := failpoint.BuildShim(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &simulation{module: module, program: filepath.Join(dir, "simulation.test"), shim: shim}
 	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-tags", "simulation", "-overlay", file, "-ldflags=-s -w",
 		"-o", s.program, "./loadtest/simulation/world")
 	command.Dir = module

@@ -41,20 +41,35 @@ type Shim struct {
 }
 
 // NewShim builds the library in dir, an absolute path, with gcc and makes a control file that changes nothing.
-func NewShim(ctx context.Context, dir string) (s *Shim, err error) {
-	s = &Shim{library: filepath.Join(dir, "shim.so")}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("shim: %w", err)
+func NewShim(ctx context.Context, dir string) (*Shim, error) {
+	library, err := BuildShim(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
-	compile := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", s.library, "-x", "c", "-")
+	return OpenShim(library, dir)
+}
+
+// BuildShim builds the library in dir, an absolute path, with gcc, and returns its file.
+func BuildShim(ctx context.Context, dir string) (library string, err error) {
+	library = filepath.Join(dir, "shim.so")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("shim: %w", err)
+	}
+	compile := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, "-x", "c", "-")
 	compile.Stdin = bytes.NewReader(shimSource)
 	if output, err := compile.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, output)
+		return "", fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, output)
 	}
-	if s.control, s.file, err = mapNewFile(dir); err != nil {
+	return library, nil
+}
+
+// OpenShim makes a control file in dir that changes nothing.
+func OpenShim(library, dir string) (*Shim, error) {
+	control, file, err := mapNewFile(dir)
+	if err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	return s, nil
+	return &Shim{library: library, file: file, control: control}, nil
 }
 
 func mapNewFile(dir string) (mapped []byte, name string, err error) {

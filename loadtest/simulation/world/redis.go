@@ -25,9 +25,10 @@ type Server struct {
 	watching map[string]*redis.Conn
 }
 
-// StartServer starts a redis-server in dir. Nothing of it is on the disk: a loss of data is what `make faults` plays.
-func StartServer(ctx context.Context, dir string) (*Server, error) {
-	shim, err := failpoint.NewShim(ctx, filepath.Join(dir, "shim"))
+// StartServer starts a redis-server in dir, under the library of failpoint.BuildShim. Nothing of it is on the disk: a
+// loss of data is what `make faults` plays.
+func StartServer(ctx context.Context, library, dir string) (*Server, error) {
+	shim, err := failpoint.OpenShim(library, dir)
 	if err != nil {
 		return nil, err
 	}

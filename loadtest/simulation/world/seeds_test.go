@@ -29,7 +29,7 @@ func TestSeed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("SIMULATION_SEED: %v", err)
 	}
-	server, err := world.StartServer(context.Background(), t.TempDir())
+	server, err := world.StartServer(context.Background(), os.Getenv("SIMULATION_SHIM"), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
