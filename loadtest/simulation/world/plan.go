@@ -23,7 +23,7 @@ type burst struct {
 // drawPlan draws few kinds of faults for each seed, and other rates: a life in which everything fails at the same
 // rate shows less than one in which only replies are lost, but often.
 func drawPlan(random *rand.Rand) plan {
-	rate := func() int { return draw(random, []int{0, 0, 0, 1, 4, 15}) }
+	rate := func() int { return draw(random, []int{0, 0, 0, 2, 6, 20}) }
 	p := plan{
 		faults:  faults{lost: rate(), refused: rate(), held: rate(), twice: rate(), kill: draw(random, []int{0, 0, 2, 4}), slow: rate()},
 		skewed:  percent(random, 30),
