@@ -31,7 +31,21 @@ var substitutions = []substitution{
 
 	// After how many nanoseconds a goroutine makes place for another one: never.
 	{file: "runtime/proc.go", text: "const forcePreemptNS = 10 * 1000 * 1000", with: "const forcePreemptNS = 1 << 60"},
+
+	// After how long a goroutine that waits for a file makes place for another one: never.
+	{file: "runtime/proc.go", text: "\t\t// On the one hand we don't want to retake Ps", with: keepInBubble + "\t\t// On the one hand we don't want to retake Ps"},
+
+	// When memory is given back to the system, by a goroutine that takes the turn of another one: never.
+	{file: "runtime/mgcscavenge.go", text: "if lastHeapGoal == 0 {", with: "if true {"},
 }
+
+// keepInBubble lets the thread of a goroutine of a bubble keep its P through a system call.
+const keepInBubble = `		if thread.gp.bubble != nil {
+			thread.resume()
+			goto done
+		}
+
+`
 
 // drawFunction draws for the bubble of the goroutine; outside of bubbles chance stays what it is.
 const drawFunction = `// SimulatedSeed is where the draws of the next bubble begin.
