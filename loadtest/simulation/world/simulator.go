@@ -63,7 +63,7 @@ type call struct {
 
 	// of a read that waits for entries
 	until  time.Time // zero: it does not wait
-	tried  bool      // and nothing has been written since
+	tried  bool      // Redis had no entry, and has none now
 	prefix []string
 
 	due time.Time // of one in late
@@ -321,8 +321,8 @@ func (s *simulator) execute(c *call) {
 	s.server.at(time.Now())
 	if c.until.IsZero() {
 		s.tell(c, "")
-		s.executeWriting(c, c.commands)
-		sortSets(c.commands)
+		s.do(c, c.commands)
+		s.server.order(c.commands)
 		c.answer <- errorOf(c.commands)
 		return
 	}
@@ -355,12 +355,12 @@ func (s *simulator) executeCopy(c *call, how string) {
 	for i, arguments := range c.copied {
 		commands[i] = redis.NewCmd(context.Background(), arguments...)
 	}
-	s.executeWriting(c, commands)
+	s.do(c, commands)
 }
 
-// executeWriting gives the commands of a call to Redis, and lets those waiting reads try again that then have an entry.
+// do gives the commands of a call to Redis, and lets those waiting reads try again that then have an entry.
 // Whether they have is asked in the same pipeline: most writes have none for them.
-func (s *simulator) executeWriting(c *call, commands []redis.Cmder) {
+func (s *simulator) do(c *call, commands []redis.Cmder) {
 	waiting := s.waitingFor(c)
 	reads := make([]redis.Cmder, len(waiting))
 	for i, w := range waiting {
@@ -396,14 +396,40 @@ func (s *simulator) waitingFor(c *call) (waiting []*call) {
 	return waiting
 }
 
-// sortSets puts the members of sets in order: that of the server depends on how its process hashes.
-func sortSets(commands []redis.Cmder) {
+// order puts what the commands list in order, and all keys of a scan onto its first page: both depend on how the server's
+// process hashes.
+func (s *Server) order(commands []redis.Cmder) {
 	for _, command := range commands {
-		members, isList := command.(*redis.StringSliceCmd)
-		if isList && command.Name() == "smembers" {
-			slices.Sort(members.Val())
+		switch list := command.(type) {
+		case *redis.StringSliceCmd:
+			if list.Name() == "smembers" {
+				slices.Sort(list.Val())
+			}
+		case *redis.ScanCmd:
+			s.scanAll(list)
 		}
 	}
+}
+
+// scanAll goes on with a scan that has its first page, to the end.
+func (s *Server) scanAll(scan *redis.ScanCmd) {
+	ctx := context.Background()
+	keys, cursor := scan.Val()
+	for cursor != 0 {
+		arguments := slices.Clone(scan.Args())
+		arguments[1] = cursor
+		next := redis.NewScanCmd(ctx, nil, arguments...)
+		if err := s.client.Process(ctx, next); err != nil {
+			scan.SetErr(err)
+			return
+		}
+
+		var page []string
+		page, cursor = next.Val()
+		keys = append(keys, page...)
+	}
+	slices.Sort(keys)
+	scan.SetVal(slices.Compact(keys), 0)
 }
 
 // run executes commands as their client would: one, a pipeline or a transaction.
@@ -455,12 +481,9 @@ func errorOf(commands []redis.Cmder) error {
 	return nil
 }
 
-// tell adds a call to the story and to the digest of all. The oracle's are not in the digest: it changes nothing, and
-// lists keys in the order in which they lie in the server's memory.
+// tell adds a call to the story and to the digest of all.
 func (s *simulator) tell(c *call, how string) {
-	if c.from.name != oracle {
-		fmt.Fprintf(s.hash, "%d %s %s %s\n", time.Now().UnixMicro(), c.from.name, how, c.digest)
-	}
+	fmt.Fprintf(s.hash, "%d %s %s %s\n", time.Now().UnixMicro(), c.from.name, how, c.digest)
 	s.story.note("%s %s #%.6s %s", c.from.name, c.text, c.digest, how)
 }
 
