@@ -37,7 +37,7 @@ func TestPlay_APlantedDefectIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	verdict, err := s.play(t.Context(), 2, false)
+	verdict, err := s.play(t.Context(), 1, false)
 
 	if err != nil || !shows(verdict, "clickhouse-differs") {
 		t.Errorf("not found: %v, %+v", err, verdict)
