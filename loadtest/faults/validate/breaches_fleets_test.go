@@ -84,6 +84,16 @@ func TestCheck_FleetsReports(t *testing.T) {
 			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})
 			e.refused("cancelled", Refused{Kind: Swap, Courier: ali})
 		}},
+		{"a courier who accepted, with a swap to the same one and a status refused", "", func(e *env) {
+			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("cancelled", Refused{Kind: Progress, Reported: "PickingUp"})
+			e.refused("cancelled", Refused{Kind: Swap, Courier: ali})
+		}},
+		{"a courier who accepted, with a swap to another one and a status refused", ReportLost, func(e *env) {
+			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("cancelled", Refused{Kind: Progress, Reported: "PickingUp"})
+			e.refused("cancelled", Refused{Kind: Swap, Courier: veli})
+		}},
 		{"a courier who was swapped in, with another one's acceptance refused", ReportLost, func(e *env) {
 			e.reported("cancelled", Operation{Kind: Swap, Courier: ali, Status: 200})
 			e.refused("cancelled", Refused{Kind: Accept, Courier: veli})

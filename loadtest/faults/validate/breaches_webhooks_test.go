@@ -54,7 +54,7 @@ func TestCheck_Webhooks(t *testing.T) {
 			e.attempt(well, "failed", 3).Recorded = second.Ended
 		}
 	}
-	// A day after a change all events are asked for again that happened so long after it.
+	// askedAgain adds a request, a day after the change, for all events from since after the change on (negative: before it).
 	askedAgain := func(e *env, since time.Duration) {
 		occurred := e.arrival("failed", 4).Occurred
 		e.facts.Replays = []ReplayRequest{{Account: well, Since: occurred.Add(since), Asked: occurred.Add(24 * time.Hour)}}
@@ -127,6 +127,11 @@ func TestCheck_Webhooks(t *testing.T) {
 			next := e.arrival("failed", 4)
 			e.facts.Replays = []ReplayRequest{{Account: well, Since: next.Occurred, Asked: next.Began.Add(-time.Microsecond)}}
 			e.arrival("failed", 3).Ended = next.Began.Add(time.Millisecond)
+		}},
+		{"the one before was asked for again, and came after the next one, which was not", "", func(e *env) {
+			first := e.arrival("failed", 3)
+			e.facts.Replays = []ReplayRequest{{Account: well, Since: first.Occurred, Asked: first.Occurred.Add(time.Microsecond)}}
+			e.arrival("failed", 4).Began = first.Began.Add(-time.Millisecond)
 		}},
 		{"the next one came during the first attempt", EventUnordered, func(e *env) {
 			e.arrival("failed", 3).Ended = e.arrival("failed", 4).Began.Add(time.Millisecond)
@@ -239,8 +244,12 @@ func TestCheck_ClickHouse(t *testing.T) {
 		}},
 		{"no outcome of a webhook is recorded", ClickHouseDiffers, goneAttempt(well)},
 		{"it was asked for again while it waited, and is recorded as that", "", func(e *env) { e.attempt(well, "failed", 4).Replay = true }},
-		{"it was asked for again after its sender was stopped", "", replayed(time.Minute)},
-		{"it was asked for again after it was settled, of which there is no record", ClickHouseDiffers, replayed(2 * time.Hour)},
+		{"it was asked for again after its sender was stopped", "", replayed(30 * time.Second)},
+		{"it was asked for again after it was settled, of which there is no record", ClickHouseDiffers, replayed(2 * time.Minute)},
+		{"it was asked for again after its sender was stopped, where all takes longer", "", func(e *env) {
+			e.facts.UnrecordedWithin = time.Hour
+			replayed(2 * time.Minute)(e)
+		}},
 		{"it was asked for again, and is not recorded as settled", ClickHouseDiffers, func(e *env) {
 			attempted := e.attempt(well, "failed", 4)
 			attempted.Replay, attempted.State = true, "retrying"

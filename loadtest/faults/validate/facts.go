@@ -106,6 +106,9 @@ type Facts struct {
 	Accounts []Account `json:"accounts"`
 	// Calm: only receivers were disturbed, so the delay of webhooks to others counts.
 	Calm bool `json:"calm,omitempty"`
+	// UnrecordedWithin is how long after an attempt the event may be sent again because its worker was stopped before it
+	// could record the attempt: a takeover and a retry. Zero stands for a minute.
+	UnrecordedWithin time.Duration `json:"unrecordedWithin,omitempty"`
 
 	Orders    []Order   `json:"orders"`    // Redis
 	Published []string  `json:"published"` // Redis: the stream of events, by Subject

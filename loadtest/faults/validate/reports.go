@@ -36,9 +36,18 @@ func (o *Order) holds(op *Operation) bool {
 }
 
 func (c *check) isRefused(op *Operation) bool {
-	return slices.ContainsFunc(c.facts.Refused, func(r Refused) bool {
-		return r.Order == op.Order && r.explains(op)
-	})
+	isExplained := func(op *Operation) bool {
+		return slices.ContainsFunc(c.facts.Refused, func(r Refused) bool { return r.Order == op.Order && r.explains(op) })
+	}
+	if op.Kind != Accept || isExplained(op) {
+		return isExplained(op)
+	}
+
+	// While a swap and a status wait to be decided, the acceptance of the swap's courier says nothing that is not known.
+	swap, assignment := *op, *op
+	swap.Kind = Swap
+	assignment.Kind, assignment.Reported = Progress, delivery.Assigned.String()
+	return isExplained(&swap) && isExplained(&assignment)
 }
 
 // explains reports whether the refusal is why what op reported is not in the order's history. Either this

@@ -32,7 +32,7 @@ func (c *check) checkArrivals() {
 			c.about(a.EventID, EventWrong, "two attempts of one event had different bodies")
 		}
 		bodies[a.EventID] = a.Body
-		if late := a.Began.Sub(c.windowOf(&a)); late > retryWindow+sendSlack {
+		if late := a.Began.Sub(c.windowBegin(&a)); late > retryWindow+sendSlack {
 			c.about(a.EventID, EventLate, "it was sent %s after it happened, or was asked for again", late)
 		}
 		if a.Event == string(delivery.StatusChanged) {
@@ -41,11 +41,18 @@ func (c *check) checkArrivals() {
 	}
 }
 
-// isReplayed reports whether the event had been asked for again, which brings it forward.
-func (c *check) isReplayed(a *Arrival) bool { return c.windowOf(a).After(a.Occurred) }
+// askedAgain reports whether the event had been asked for again; such an event may arrive before those that precede it.
+func (c *check) askedAgain(a *Arrival) bool { return c.windowBegin(a).After(a.Occurred) }
 
-// windowOf returns when the time began in which the event could be sent: when it happened, or was last asked for again.
-func (c *check) windowOf(a *Arrival) time.Time {
+// cameByReplay reports whether the change came for the first time after it had been asked for again.
+func (c *check) cameByReplay(subject string) bool {
+	arrivals := c.arrivals[subject]
+	return len(arrivals) > 0 && c.askedAgain(arrivals[0])
+}
+
+// windowBegin returns when the 24 hours began in which the event may be sent: when it happened or, if later, when it was
+// last asked for again before this attempt.
+func (c *check) windowBegin(a *Arrival) time.Time {
 	begins := a.Occurred
 	for _, r := range c.facts.Replays {
 		isOfEvent := r.Account == a.Account && !a.Occurred.Before(r.Since)
@@ -84,7 +91,7 @@ func (c *check) checkArrival(a *Arrival) {
 }
 
 // checkDelivered: every change reached its receiver, or that was disturbed and it waits or was given up on record; none
-// was sent before the first attempt of the one before had ended, but for replays.
+// was sent before the first attempt of the one before had ended, unless one of the two was asked for again.
 func (c *check) checkDelivered() {
 	for _, o := range c.own {
 		disturbed := c.accounts[o.Account].Disturbed
@@ -100,8 +107,8 @@ func (c *check) checkDelivered() {
 			}
 			before := o.toldBefore(i)
 			arrivals := c.arrivals[at]
-			isOrdered := before >= 0 && len(arrivals) > 0 && !c.isReplayed(arrivals[0])
-			if isOrdered && !c.attempted(o, o.subject(before), arrivals[0].Began) {
+			mustFollow := before >= 0 && len(arrivals) > 0 && !c.cameByReplay(at) && !c.cameByReplay(o.subject(before))
+			if mustFollow && !c.attempted(o, o.subject(before), arrivals[0].Began) {
 				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended", change.Status, o.Changes[before].Status)
 			}
 		}
@@ -273,11 +280,12 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 	if final > 1 {
 		c.about(at, EventTwice, "%d final outcomes are recorded", final)
 	}
-	// An event that waits when it is asked for again is sent once, as a replay. What its receiver has accepted long
-	// before was settled then, unless that is recorded as a failure.
+	// An event that waits when it is asked for again is sent once, as a replay. An acceptance that no replay's row follows
+	// soon must have a row of its own. A row "retrying" can be that one: the receiver took the event, and the worker did
+	// not see the answer.
 	accepted := 0
 	for _, a := range c.arrivals[at] {
-		if a.accepted() && !c.isReplayedAfter(a, at) {
+		if a.accepted() && !c.replayRecordedSoonAfter(a, at) {
 			accepted++
 		}
 	}
@@ -287,14 +295,17 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 	}
 }
 
-// unrecordedWithin is how long after an attempt the event is sent again of which the worker was stopped before it could
-// record the attempt.
-const unrecordedWithin = time.Hour
+// defaultUnrecordedWithin is Facts.UnrecordedWithin unless the facts say otherwise.
+const defaultUnrecordedWithin = time.Minute
 
-// isReplayedAfter reports whether a replay is recorded soon after an arrival: it may be its own record, or that of a
+// replayRecordedSoonAfter reports whether a replay is recorded soon after an arrival: it may be its own record, or that of a
 // worker which did not know of the arrival.
-func (c *check) isReplayedAfter(a *Arrival, at string) bool {
+func (c *check) replayRecordedSoonAfter(a *Arrival, at string) bool {
+	within := c.facts.UnrecordedWithin
+	if within == 0 {
+		within = defaultUnrecordedWithin
+	}
 	return slices.ContainsFunc(c.attempts[at], func(row *Attempt) bool {
-		return row.Replay && !row.Recorded.Before(a.Began) && row.Recorded.Before(a.Ended.Add(unrecordedWithin))
+		return row.Replay && !row.Recorded.Before(a.Began) && row.Recorded.Before(a.Ended.Add(within))
 	})
 }

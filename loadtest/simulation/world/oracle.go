@@ -62,6 +62,7 @@ func (w *world) check(ctx context.Context) {
 		return
 	}
 	f.Arrivals, f.Replays = w.arrivals, w.replays
+	f.UnrecordedWithin = time.Hour // intervals are up to 600 times longer here
 	w.facts = f
 }
 
