@@ -63,7 +63,8 @@ func ParseFailureReason(name string) (FailureReason, error) {
 // cannot report Searching or Cancelled; nothing moves a terminal order.
 //
 // An accept of an order that has a courier is a repetition or, from another courier, illegal. When
-// a status was reported before any courier was named, the accept is a Swap.
+// a status was reported before any courier was named, the accept is a Swap, with an EstimateRevised if it
+// brings another estimate.
 //
 // The status that the order is in, or its acceptance, reported again with another estimate is a
 // Revise. The estimate counts that was reported last, whatever times the reports have.
@@ -138,8 +139,8 @@ func (o *Order) revisedBy(estimate time.Time) bool {
 	return told.IsZero() || estimate.Sub(told).Abs() >= minRevision
 }
 
-// handedOver returns the Changes that give the order to the update's courier. No webhook tells of the
-// first courier, so another estimate that comes with one is a Change of its own.
+// handedOver returns the Changes of a Swap: the new courier and, if it is the first one and comes with another
+// estimate, an EstimateRevised. No webhook tells of the first courier, so the estimate must not be in that Change.
 func (o *Order) handedOver(u Update, now time.Time) []Change {
 	change := o.swapped(u, now)
 	if change.Kind != CourierNamed {
@@ -150,13 +151,14 @@ func (o *Order) handedOver(u Update, now time.Time) []Change {
 	if !o.revisedBy(u.ETA) {
 		return []Change{change}
 	}
-	named := *o
-	named.Changes = append(slices.Clip(o.Changes), change)
-	named.Reach(&change)
-	return []Change{change, named.between(EstimateRevised, u, now)}
+
+	withCourier := *o
+	withCourier.Changes = append(slices.Clip(o.Changes), change)
+	withCourier.Reach(&change)
+	return []Change{change, withCourier.between(EstimateRevised, u, now)}
 }
 
-// swapped is the Change that gives the order to the update's courier.
+// swapped returns the Change that names the update's courier, with the update's estimate.
 func (o *Order) swapped(u Update, now time.Time) Change {
 	kind := CourierReplaced
 	if o.Courier.IsZero() {

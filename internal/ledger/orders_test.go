@@ -610,7 +610,8 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	for range 50 {
 		c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: delivery.NewFleetID(), Name: "another"}, Covers: true})
 	}
-	// Ids that contain the fleet's across a boundary must not be taken for it, nor a text that is it.
+	// The script must find the fleet by its whole id: not across two neighbouring ids, and not in a note that has the
+	// same bytes.
 	c.Draft.PackageNote = string(mine.Terms.ID[:])
 	var left, right delivery.FleetID
 	copy(left[8:], mine.Terms.ID[:8])

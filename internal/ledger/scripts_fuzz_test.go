@@ -11,8 +11,8 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// What scripts compute and Go computes, too, is compared here on whatever a fuzzer makes up: both run
-// against the real Redis. Other tests compare the limits (TestLimits_AgreeWithBruteForce), the ids of
+// Scripts and Go compute some things twice. These targets compare the two: the scripts run in a real Redis. `make test`
+// plays the seeds below, `make fuzz` whatever a fuzzer makes up. Other tests compare the limits (TestLimits_AgreeWithBruteForce), the ids of
 // retired orders as a whole (TestRetire_EveryIDIsFoundWithItsDayAndNothingElse), owners' tokens
 // (TestOwnership_HasOneOwnerInEveryState) and lists of stores (TestWriteStore_ListsAreWhatTheRecordsSay).
 
@@ -50,9 +50,11 @@ func FuzzScripts_Versions(f *testing.F) {
 	f.Add(uint64(217_418_523_000)<<22|0x3fff<<8|254, int64(1_795_255_323_001_000), uint16(0x4001))
 	f.Add(uint64(1<<42-3)<<22|7, int64(1), uint16(1))
 	f.Fuzz(func(t *testing.T, previous uint64, now int64, random uint16) {
-		const latest, year2150 = 1<<42 - 3, 5_680_281_600_000_000 // two more are the latest that fits
+		// A version is at least 2 ms after the one before it, and 1<<42-1 ms is the last that fits.
+		const latest, year2150 = 1<<42 - 3, 5_680_281_600_000_000
 		now = min(max(now, 0), year2150)
-		if previous>>22 > latest || previous&0xff == 0xff { // no order has as many changes
+		hasManyChanges := previous&0xff == 0xff // more than any order has
+		if previous>>22 > latest || hasManyChanges {
 			return
 		}
 
@@ -72,10 +74,9 @@ func FuzzScripts_RetiredPlaces(f *testing.F) {
 	f.Add([]byte("123456789"), uint32(341), uint32(19_088_743), uint32(40_014_001), uint32(1))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x55"), uint32(341), uint32(0), uint32(0), uint32(1)) // the first bucket that has not come yet
 	f.Fuzz(func(t *testing.T, id []byte, buckets, secret1, secret2, secret3 uint32) {
-		const mostBuckets = 67_108_859 // and above all secrets
-		index := retiredIndex{
-			buckets: max(1, buckets%(mostBuckets+1)),
-			secrets: [3]uint32{secret1 % mostBuckets, secret2 % mostBuckets, secret3 % mostBuckets},
+		index := retiredIndex{ // at least 1 and at most retiredPrime buckets; secrets are below retiredPrime
+			buckets: max(1, buckets%(retiredPrime+1)),
+			secrets: [3]uint32{secret1 % retiredPrime, secret2 % retiredPrime, secret3 % retiredPrime},
 		}
 		index.span = 1 << bits.Len32(index.buckets)
 		var digest delivery.Digest
@@ -194,7 +195,7 @@ func FuzzScripts_Secrets(f *testing.F) {
 
 // FuzzScripts_Reports compares what report_update, report_locations and cancel_order make of an order
 // with what package delivery does. A report is appended if it changes the order, and otherwise only as
-// a failure that operators shall see, or the one delivery after another end.
+// a failure that operators shall see, or as the first Delivered of an order that has ended otherwise.
 func FuzzScripts_Reports(f *testing.F) {
 	s := newEnv(f)
 	f.Add([]byte{0x00, 0x00, 0x02, 0x09, 0x02, 0x0b, 0x02, 0x0e, 0x03, 0x00, 0x04, 0x00, 0x05, 0x00, 0x05, 0x0b})
@@ -279,12 +280,14 @@ func (s *env) reportAndDecide(t *testing.T, o *delivery.Order, u delivery.Update
 	isRefused := decided.Action == delivery.Illegal && !taken
 	isOtherFailure := u.Status == delivery.Failed && o.Status == delivery.Failed && o.Changes[len(o.Changes)-1].Failure != u.Failure
 	require(t, err == nil || isRefused || isOtherFailure, "%+v of an order that is %s: %v, decided %+v", u, o.Status, err, decided)
+	mustRefuse := decided.Action == delivery.Illegal && u.Kind != delivery.KindStatus
+	require(t, err != nil || !mustRefuse, "%+v of an order that is %s was not refused", u, o.Status)
 
 	read := get(s.Orders.Get(t.Context(), o.ID))(t)
 	isHandedOver := isPossible && u.Kind == delivery.KindSwap && !o.Courier.IsZero() && o.Courier.Phone != u.Courier.Phone
 	require(t, read.Location.IsZero() == (isHandedOver || o.Location.IsZero()), "at %+v after %+v", read.Location, u)
-	if !isPossible {
-		return read
+	if !isPossible { // the report changes nothing that is stored of the order
+		return s.wantOrder(t, o, len(o.Changes))
 	}
 
 	changes := delivery.Decide(read, u, u.At).Changes

@@ -102,6 +102,7 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 
 	// One that is stored twice is one to whoever reads without FINAL.
 	e.ClickHouse.Exec(t, "SYSTEM STOP MERGES "+e.Database+".late_deliveries")
+	t.Cleanup(func() { e.ClickHouse.Exec(t, "SYSTEM START MERGES "+e.Database+".late_deliveries") })
 	open := e.order(november.Add(time.Hour), delivery.Failed, 900)
 	e.store(open)
 	for range 2 {
@@ -113,5 +114,4 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 			t.Errorf("%s has it %s times", view, n)
 		}
 	}
-	e.ClickHouse.Exec(t, "SYSTEM START MERGES "+e.Database+".late_deliveries")
 }

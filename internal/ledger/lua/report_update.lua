@@ -60,8 +60,9 @@ if not forward and (kind ~= ACCEPT or revises) then
   if flags >= 2 * tonumber(ARGV[8]) then return refuse('too_many') end
   flags = flags + 2
 end
--- An acceptance that is neither names the first courier of an order that is on its way.
-if (forward or revises or kind == ACCEPT and differs) and given > 0 then estimated = given end
+-- Only the acceptance of a first courier gets here without being a step forward or a revision.
+local first_courier = kind == ACCEPT and not forward and not revises
+if (forward or revises or first_courier and differs) and given > 0 then estimated = given end
 call('XADD', KEYS[2], '*', 'u', ARGV[6])
 call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 24) .. pack('>I4', estimated)
   .. sub(order, 29, 44) .. now)

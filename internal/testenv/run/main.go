@@ -167,7 +167,8 @@ func prepareK6(ctx context.Context, packages []string) (end func()) {
 	}
 }
 
-// goTests runs go test with the race detector and, for packages without concurrency of their own, without it.
+// goTests runs go test twice at once: with the race detector for packages that have concurrency of their own, without it
+// for the others. Of two that fail one error is returned; both have printed theirs.
 func goTests(ctx context.Context, o options, packages, env []string) error {
 	// The compiler collects less often: a third of its work saved for 300 MB.
 	args := []string{"test", "-vet=off", "-toolexec", "env GOGC=400", "-timeout", "40m", o.tags(), "-run", o.pattern, fmt.Sprint("-v=", o.verbose)}

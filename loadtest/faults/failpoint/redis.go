@@ -33,7 +33,8 @@ const (
 )
 
 // Shim runs dynamically linked programs with a wrong clock and on a slow or full disk, without root: a C library loaded
-// in front of libc, and a control file that both map. It is safe for concurrent use.
+// in front of libc, and a control file that both map. Its methods are safe for concurrent use, but for LeaveRoom and
+// Close. Nothing may be set after Close.
 type Shim struct {
 	library string
 	file    string
@@ -63,7 +64,8 @@ func BuildShim(ctx context.Context, dir string) (library string, err error) {
 	return library, nil
 }
 
-// OpenShim makes a control file in dir that changes nothing.
+// OpenShim returns a Shim with the library of BuildShim and a new control file in dir, which must exist. Until something
+// is set it changes nothing.
 func OpenShim(library, dir string) (*Shim, error) {
 	control, file, err := mapNewFile(dir)
 	if err != nil {
@@ -77,7 +79,12 @@ func mapNewFile(dir string) (mapped []byte, name string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer file.Close()
+	defer func() {
+		_ = file.Close() // nothing was written by it
+		if err != nil {
+			_ = os.Remove(file.Name()) // the error counts
+		}
+	}()
 	if err := file.Truncate(shimSize); err != nil {
 		return nil, "", err
 	}

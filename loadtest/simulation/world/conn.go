@@ -11,9 +11,9 @@ import (
 	"unsafe"
 )
 
-// replyTimeout is how long the server may take for an answer, by the machine's clock. No command takes as long: it has
+// ioTimeout bounds a read from the server and a write to it, by the machine's clock: a server that takes longer has
 // stopped.
-const replyTimeout = time.Minute
+const ioTimeout = time.Minute
 
 // conn is a connection to a Unix socket that waits in the kernel, and not in Go's scheduler: while the server answers
 // nobody else may act. One thread then goes to and fro with the server, which is the greater part of a step's costs.
@@ -26,9 +26,10 @@ func dial(path string) (net.Conn, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	timeout := syscall.NsecToTimeval(int64(replyTimeout))
+	timeout := syscall.NsecToTimeval(int64(ioTimeout))
 	err = errors.Join(syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}),
-		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout))
+		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout),
+		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &timeout))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), syscall.Close(fd))
 	}

@@ -35,7 +35,7 @@ func StartServer(ctx context.Context, library, dir string) (*Server, error) {
 	// With these sizes every hash, set and sorted set lists its members in an order that depends on the commands
 	// alone, not on how this process hashes.
 	const all = "1000000"
-	// jemalloc's thread sleeps until times of the stopped clock, so it would never sleep, and take more than the server.
+	// Under a stopped clock jemalloc's background thread would not sleep but spin, and use more of a core than the server.
 	server, err := stack.StartRedis(ctx, stack.RedisOptions{
 		Dir:  filepath.Join(dir, "redis"),
 		Unix: true,
@@ -51,7 +51,9 @@ func StartServer(ctx context.Context, library, dir string) (*Server, error) {
 		server.Stop()
 		return nil, err
 	}
-	options.Protocol, options.DisableIdentity, options.MaxRetries, options.ConnMaxIdleTime = 2, true, -1, -1
+	options.Protocol, options.DisableIdentity = 2, true
+	options.MaxRetries = -1      // the simulator decides what is sent again
+	options.ConnMaxIdleTime = -1 // connections stay, although hours pass in the bubble
 	options.Dialer = func(_ context.Context, _, path string) (net.Conn, error) { return dial(path) }
 	return &Server{Redis: server, shim: shim, client: redis.NewClient(options)}, nil
 }

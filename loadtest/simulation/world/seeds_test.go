@@ -29,7 +29,12 @@ func TestSeed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("SIMULATION_SEED: %v", err)
 	}
-	server, err := world.StartServer(context.Background(), os.Getenv("SIMULATION_SHIM"), t.TempDir())
+	library := os.Getenv("SIMULATION_SHIM")
+	if library == "" {
+		t.Fatal("SIMULATION_SHIM: not set")
+	}
+
+	server, err := world.StartServer(context.Background(), library, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

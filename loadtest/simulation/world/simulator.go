@@ -358,8 +358,8 @@ func (s *simulator) executeCopy(c *call, how string) {
 	s.do(c, commands)
 }
 
-// do gives the commands of a call to Redis, and lets those waiting reads try again that then have an entry.
-// Whether they have is asked in the same pipeline: most writes have none for them.
+// do gives the commands of a call to Redis, and lets those waiting reads try again that have an entry now. The reads are
+// asked in the same pipeline, because a step's cost is its round trip; after a transaction, in one of their own.
 func (s *simulator) do(c *call, commands []redis.Cmder) {
 	waiting := s.waitingFor(c)
 	reads := make([]redis.Cmder, len(waiting))
@@ -371,7 +371,7 @@ func (s *simulator) do(c *call, commands []redis.Cmder) {
 	case "multi", "watch", "unwatch":
 		s.server.run(c.from.name, commands)
 		if len(reads) > 0 {
-			s.server.run(oracle, reads)
+			s.server.run(oracle, reads) // as a caller that watches nothing
 		}
 	default:
 		s.server.run(c.from.name, slices.Concat(commands, reads))

@@ -93,7 +93,7 @@ type world struct {
 // Play plays one seed. It must be called in a bubble; the server is outside of it. The verdict is had by calling the
 // result outside of the bubble.
 func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Verdict) {
-	debug.SetGCPercent(-1)
+	debug.SetGCPercent(-1) // runUntil collects, every stepsPerCollection steps
 	time.Sleep(time.Until(began))
 	chance.Seed(seed)
 	w := &world{simulator: newSimulator(server, seed), seed: seed, seams: seams}

@@ -26,7 +26,7 @@ struct control {
 };
 
 static struct control *control;
-static int (*machine_clock)(clockid_t, struct timespec *); // libc's, which asks the kernel for nothing
+static int (*machine_clock)(clockid_t, struct timespec *); // libc's own, which reads most clocks without a system call; NULL until begin has run
 
 __attribute__((constructor)) static void begin(void) {
 	*(void **)&machine_clock = dlsym(RTLD_NEXT, "clock_gettime");

@@ -18,8 +18,8 @@ const (
 	positionsIdleEvery = chance.Slower * positionsIdleEveryOriginal
 )
 
-// A read ends when there is an entry; one that ends without is nothing but steps. They wait as long as those of a
-// worker with some hundred partitions.
+// A read that ends without an entry costs a step and shows nothing, so reads wait as long as those of a worker with some
+// hundred partitions.
 const (
 	shortestBlock = 5 * chance.Slower * shortestBlockOriginal
 	longestBlock  = 5 * chance.Slower * longestBlockOriginal
