@@ -112,6 +112,13 @@ func TestCheck_Webhooks(t *testing.T) {
 			askedAgain(e, time.Minute)
 			again(4, func(a *Arrival) { a.Began = a.Occurred.Add(47 * time.Hour) })(e)
 		}},
+		{"it was written an hour late, and sent within 24 h after all was asked for again that was written since", "", func(e *env) {
+			askedAgain(e, 30*time.Minute)
+			first := e.arrival("failed", 4)
+			first.Began, first.Ended = first.Began.Add(time.Hour), first.Ended.Add(time.Hour)
+			e.attempt(well, "failed", 4).Recorded = first.Ended
+			again(4, func(a *Arrival) { a.Began = a.Occurred.Add(47 * time.Hour) })(e)
+		}},
 		{"it was sent 24 h after it was asked for again", EventLate, func(e *env) {
 			askedAgain(e, -time.Minute)
 			again(4, func(a *Arrival) { a.Began = a.Occurred.Add(48*time.Hour + time.Minute) })(e)

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"vendorapi/internal/delivery"
 )
@@ -109,8 +110,10 @@ type check struct {
 	creates  map[name][]*Operation
 	made     map[string][]*Operation // successful creates, by order id
 	arrivals map[string][]*Arrival   // verified ones, by Subject
-	attempts map[string][]*Attempt   // as recorded, by Subject
-	remains  map[string]Remains      // by account
+	// firstArrivals has when an attempt of an event was first seen by its receiver, by the event's id.
+	firstArrivals map[string]time.Time
+	attempts      map[string][]*Attempt // as recorded, by Subject
+	remains       map[string]Remains    // by account
 }
 
 // Check compares ops, which must be all operations of the accounts in f since they were made, with f. It takes at most
@@ -143,7 +146,8 @@ func index(ops []Operation, f *Facts) *check {
 	c := &check{facts: f, violations: slices.Clone(f.Found),
 		accounts: make(map[string]*Account), orders: make(map[string]*Order), external: make(map[name]*Order),
 		creates: make(map[name][]*Operation), made: make(map[string][]*Operation),
-		arrivals: make(map[string][]*Arrival), attempts: make(map[string][]*Attempt), remains: make(map[string]Remains)}
+		arrivals: make(map[string][]*Arrival), firstArrivals: make(map[string]time.Time),
+		attempts: make(map[string][]*Attempt), remains: make(map[string]Remains)}
 	for _, a := range f.Accounts {
 		c.accounts[a.ID] = &a
 	}
@@ -180,6 +184,10 @@ func index(ops []Operation, f *Facts) *check {
 		c.orders[o.ID], c.external[external] = &o, &o
 	}
 	for _, a := range slices.SortedStableFunc(slices.Values(f.Arrivals), func(a, b Arrival) int { return a.Began.Compare(b.Began) }) {
+		_, isLater := c.firstArrivals[a.EventID]
+		if !isLater {
+			c.firstArrivals[a.EventID] = a.Began
+		}
 		if at := subjectOf(a.EventID); at != "" && a.Invalid == "" {
 			c.arrivals[at] = append(c.arrivals[at], &a)
 		}

@@ -41,24 +41,23 @@ func (c *check) checkArrivals() {
 	}
 }
 
-// mayBeReplayed reports whether the change came for the first time after a request that may have asked for it again. A
-// replay goes by when an event was written, which is some time after it happened if the workers were late, so any request
-// between what happened and its arrival may have.
+// mayBeReplayed reports whether the change came for the first time after a request that may have asked for it again; such
+// an event may arrive before those that precede it.
 func (c *check) mayBeReplayed(subject string) bool {
 	arrivals := c.arrivals[subject]
-	return len(arrivals) > 0 && slices.ContainsFunc(c.facts.Replays, func(r ReplayRequest) bool {
-		first := arrivals[0]
-		return r.Account == first.Account && r.Asked.After(first.Occurred) && r.Asked.Before(first.Began)
-	})
+	return len(arrivals) > 0 && c.windowBegin(arrivals[0]).After(arrivals[0].Occurred)
 }
 
-// windowBegin returns when the 24 hours began in which the event may be sent: when it happened or, if later, when it was
-// last asked for again before this attempt.
+// windowBegin returns when the 24 hours began in which the event may be sent: when it happened or, if later, when it may
+// have been asked for again for the last time before this attempt.
+//
+// A replay goes by when an event was written. That is some time after it happened, if the workers were late, but before
+// its first arrival.
 func (c *check) windowBegin(a *Arrival) time.Time {
 	begins := a.Occurred
 	for _, r := range c.facts.Replays {
-		isOfEvent := r.Account == a.Account && !a.Occurred.Before(r.Since)
-		if isOfEvent && r.Asked.After(begins) && r.Asked.Before(a.Began) {
+		mayBeOfEvent := r.Account == a.Account && !c.firstArrivals[a.EventID].Before(r.Since)
+		if mayBeOfEvent && r.Asked.After(begins) && r.Asked.Before(a.Began) {
 			begins = r.Asked
 		}
 	}
