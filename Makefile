@@ -74,7 +74,7 @@ restore-drill: ## try FROM, a backup or a folder of them (default: the newest of
 	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" -drill -restore "$(or $(FROM),$(DATA_DIR)/backups)" -age-identity "$(IDENTITY)" -erasures "$(ERASURES)"
 
 # Vetting compiles most of what a fresh machine has to; GOGC as below.
-test: ## every rule once and the whole system once, a quarter of an hour on two cores; installs gcc, Redis and the ClickHouse library
+test: ## every rule once and the whole system once, a quarter of an hour on two cores, twenty minutes with nothing compiled; installs gcc, Redis and the ClickHouse library
 	@sh internal/stack/deps.sh $(SERVER)-server gcc
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
