@@ -90,8 +90,8 @@ func TestReconcile_FindsLateDeliveriesThatNobodyReported(t *testing.T) {
 	s.Want("late deliveries", "count() FROM "+s.Database+".late_deliveries FINAL", "1")
 
 	// More than anybody reports are not compared, and the day does not balance.
-	s.spoil(fmt.Sprintf(`INSERT INTO TABLE late_deliveries (account_id, business_day, order_id, reported_at)
-SELECT account_id, business_day, order_id, reported_at + toIntervalSecond(1 + number) FROM DB.late_deliveries CROSS JOIN numbers(100001) AS n`))
+	s.spoil(`INSERT INTO TABLE late_deliveries (account_id, business_day, order_id, reported_at)
+SELECT account_id, business_day, order_id, reported_at + toIntervalSecond(1 + number) FROM DB.late_deliveries CROSS JOIN numbers(100001) AS n`)
 	_, totals := s.compare(Scope{From: s.today, To: s.today})
 	if len(totals) != 1 || !strings.HasPrefix(totals[0], "its late deliveries were not compared: ") {
 		t.Errorf("with 100,001 late deliveries: %q", totals)

@@ -99,7 +99,20 @@ func unknown(op *Operation) {
 
 func TestCheck_Orders(t *testing.T) {
 	t.Parallel()
+
+	// resent logs the first create of an order once more, refused as a duplicate.
+	resent := func(after time.Duration) func(e *env) {
+		return func(e *env) {
+			op := *e.op(Create, "searching", 0)
+			unknown(&op)
+			op.Start, op.End = op.Start.Add(after), op.End.Add(after)
+			op.Status, op.Code = 409, string(delivery.CodeDuplicateOrder)
+			e.log = append(e.log, op)
+		}
+	}
 	checkAll(t, []breach{
+		{"a key that is not remembered after a day", "", resent(25 * time.Hour)},
+		{"a key that is not remembered within a day", NotLinearizable, resent(23 * time.Hour)},
 		{"an acknowledged order is nowhere", LostOrder, func(e *env) { e.erase(e.find(well, "searching").ID) }},
 		{"an acknowledged order is in ClickHouse only", LostOrder, func(e *env) { e.forget(e.find(well, "searching").ID) }},
 		{"all answers of an order were lost, and it is nowhere", "", func(e *env) {

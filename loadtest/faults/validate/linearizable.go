@@ -95,6 +95,17 @@ func (c *check) histories() []*history {
 	return histories
 }
 
+// keyLifetime is how long an idempotency key is remembered after its success (decisions, "Limits and idempotency").
+const keyLifetime = 24 * time.Hour
+
+// hasForgotten reports whether the create's key is not remembered any more: it is taken like one without a key.
+func (h *history) hasForgotten(create *Operation) bool {
+	return slices.ContainsFunc(h.ops, func(op *Operation) bool {
+		isOfKey := op.Kind == Create && op.Key == create.Key
+		return isOfKey && op.OK() && create.Start.After(op.End.Add(keyLifetime))
+	})
+}
+
 // number is the place of a text in a list, to which it is added when new.
 func number(list *[]string, text string) int {
 	at := slices.Index(*list, text)
@@ -135,7 +146,10 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 		}
 		s := step{Operation: op, external: number(&h.externals, c.externalOf(op)), key: -1}
 		if op.Kind == Create {
-			s.key, s.body = slices.Index(h.keys, op.Key), byte(1+number(&h.bodies, op.Body))
+			s.body = byte(1 + number(&h.bodies, op.Body))
+			if !h.hasForgotten(op) {
+				s.key = slices.Index(h.keys, op.Key)
+			}
 		}
 		end := op.End.Sub(begin)
 		if op.Unknown() {

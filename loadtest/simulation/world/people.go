@@ -18,7 +18,7 @@ func admin(method, path, body string) request {
 
 // populate makes two fleets and three vendors. The first vendor's receiver is healthy. The second has low limits, and
 // a receiver that fails at times. The third has such a receiver, too, and a manager who changes its settings.
-func (w *world) populate(ctx context.Context) {
+func (w *world) populate() {
 	random := w.chance("populate")
 	ask := func(r request, into any) {
 		a := w.askUntil("operator", random, r)

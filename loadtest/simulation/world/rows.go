@@ -41,7 +41,7 @@ func (w *world) store(ctx context.Context, b *archive.Batch) error {
 	if r.random == nil {
 		r.random = w.chance("clickhouse")
 	}
-	isAway := w.simulator.faults != faults{} && percent(r.random, 5)
+	isAway := w.faults != faults{} && percent(r.random, 5)
 	if isAway && percent(r.random, 50) {
 		return errNotStored
 	}

@@ -299,7 +299,7 @@ func (s *simulator) executeAndKill(c *call) {
 	}
 
 	s.killed++
-	s.story.note("    %s is killed", victim.actor.name)
+	s.story.note("    %s is killed", victim.name)
 	switch {
 	case isOwn && isBefore:
 		victim.kill()

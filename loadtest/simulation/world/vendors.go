@@ -127,7 +127,7 @@ func (c *client) createNew() {
 	c.mu.Lock()
 	c.placed = append(c.placed, p)
 	c.mu.Unlock()
-	for try := 0; try < 3; try++ {
+	for range 3 {
 		op := c.create(p)
 		if !op.Unknown() || percent(c.random, 30) {
 			return

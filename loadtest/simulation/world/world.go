@@ -158,11 +158,11 @@ func (w *world) live(ctx context.Context) {
 		return
 	}
 
-	w.simulator.faults = w.plan.faults
+	w.faults = w.plan.faults
 	w.kills = w.victim
 	w.act(ctx)
 
-	w.simulator.faults = faults{}
+	w.faults = faults{}
 	w.kills = nil
 	w.heal(ctx)
 	w.check(ctx)
@@ -201,7 +201,7 @@ func (w *world) build(ctx context.Context) {
 	}
 	w.ledger = l
 	w.await("the gateways are ready", time.Hour, func() bool { return len(w.gateways()) == 2 })
-	w.populate(ctx)
+	w.populate()
 }
 
 // await waits until something holds.
