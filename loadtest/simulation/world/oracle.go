@@ -62,7 +62,7 @@ func (w *world) check(ctx context.Context) {
 		return
 	}
 	f.Arrivals, f.Replays = w.arrivals, w.replays
-	f.UnrecordedWithin = time.Hour // intervals are up to 600 times longer here
+	f.UnrecordedWithin = 6 * time.Hour // a takeover alone takes the better part of an hour here, and workers die in a row
 	w.facts = f
 }
 
