@@ -454,12 +454,14 @@ func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 	t := &e.Tally
 	t.Turn(now)
 	e.counted = true
+
 	switch {
 	case r.Ending == Delivered:
 		t.OK++
 	case sent:
 		t.Failed++
 	}
+
 	state := ledger.EndpointFailing
 	switch {
 	case r.Ending == Delivered:
@@ -471,6 +473,7 @@ func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 	case r.Ending == Undelivered || r.Ending == Expired:
 		state = ledger.EndpointUnreachable
 	}
+
 	switch {
 	case it.Ping || r.Ending == missed || r.Ending == Deferred:
 	case r.Ending == Delivered:
@@ -482,10 +485,12 @@ func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 	default:
 		t.Undelivered++
 	}
+
 	if state == "" || it.Version != e.Version {
 		return
 	}
 	e.note(state, now)
+
 	switch {
 	case r.Ending == Delivered:
 		if e.Breaker.Open {

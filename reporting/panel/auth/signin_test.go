@@ -201,8 +201,9 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 	if !cookie.HttpOnly || cookie.MaxAge != int(deviceLifetime/time.Second) || cookie.SameSite != http.SameSiteLaxMode {
 		t.Errorf("%+v", cookie)
 	}
+
 	free := e.gate.checks.others.free
-	for range free { // strangers have all of their turns
+	for range free { // the others have all of their turns
 		if !e.gate.checks.others.take(t.Context(), &attempt{}) {
 			t.Fatal("no turn")
 		}
@@ -212,6 +213,7 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 	for range free {
 		e.gate.checks.others.give()
 	}
+
 	request := func(value string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/login", nil)
 		r.AddCookie(&http.Cookie{Name: deviceCookie, Value: value})
