@@ -246,7 +246,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
 	g.adminLimiter = &inFlightLimiter{most: maxAdmin, shed: g.privateLimiter.shed}
-	g.accounts = &accountPlaces{most: int64(s.VendorAPI.MaxInFlightPerAccount), shed: g.metrics.shedAccounts}
+	g.accounts = &accountPlaces{most: int64(s.VendorAPI.MaxInFlightPerAccount), wait: placeWait, shed: g.metrics.shedAccounts}
 	g.logins = &inFlightLimiter{most: maxLogins}
 	g.rightLogins = &inFlightLimiter{most: maxLogins}
 	g.vendorBodies = g.metrics.bodyBudget(vendorListener, s.VendorAPI.MaxBodyBytesInFlight)

@@ -26,7 +26,8 @@ const (
 // account takes all the places of the others. Whoever finds them taken waits in the account's
 // own line, in which it keeps nobody else out.
 type accountPlaces struct {
-	most   int64 // of one account; 0: no bound
+	most   int64         // of one account; 0: no bound
+	wait   time.Duration // of a request in line, at most; placeWait outside tests
 	shed   prometheus.Counter
 	shards [placeShards]placeShard
 	idle   sync.Pool // of *places that no request uses
@@ -44,7 +45,7 @@ type places struct {
 	users int // in work and in line; guarded by the shard's lock
 }
 
-// enter waits for a place of the account, until ctx ends and for placeWait at most. It reports
+// enter waits for a place of the account, until ctx ends and for the longest wait at most. It reports
 // whether it got a place. The caller must call leave after true, and only then.
 func (a *accountPlaces) enter(ctx context.Context, account delivery.AccountID) bool {
 	if a.most == 0 {
@@ -59,7 +60,7 @@ func (a *accountPlaces) enter(ctx context.Context, account delivery.AccountID) b
 		return true
 	}
 
-	waiting, cancel := context.WithTimeout(ctx, placeWait)
+	waiting, cancel := context.WithTimeout(ctx, a.wait)
 	defer cancel()
 	if err := p.free.Acquire(waiting, 1); err != nil {
 		a.part(account, p)

@@ -20,7 +20,7 @@ import (
 )
 
 func newPlaces(most int64) *accountPlaces {
-	return &accountPlaces{most: most, shed: prometheus.NewCounter(prometheus.CounterOpts{})}
+	return &accountPlaces{most: most, wait: placeWait, shed: prometheus.NewCounter(prometheus.CounterOpts{})}
 }
 
 func TestPlaces_AnAccountWaitsForItsOwnOnly(t *testing.T) {
@@ -156,6 +156,7 @@ func TestRefusals_ReachWhoIsInLine(t *testing.T) {
 // A vendor that sends at once what it may send in a minute is served, and keeps nobody out.
 func TestPlaces_ABurstWithinTheLimitsIsServed(t *testing.T) {
 	e := newStoreEnv(t, everyLimit(), func(s *settings) { s.VendorAPI.MaxInFlightPerAccount, s.VendorAPI.MaxInFlight = 2, 3 })
+	e.g.accounts.wait = testserver.Timeout // a slow machine does not serve a hundred in a second
 	var all sync.WaitGroup
 	statuses := make(chan int, 100)
 	for i := range cap(statuses) {
