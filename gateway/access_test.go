@@ -176,7 +176,7 @@ func TestAccess_GuessesCountByNetwork(t *testing.T) {
 func TestAccess_UnknownClientCostsWhatAWrongSecretCosts(t *testing.T) {
 	t.Parallel()
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
-	e := newEnvOn(t, server, nil).withStore("")
+	e := newQuietEnv(t, server).withStore("")
 	for api, ids := range map[string]struct{ known, unknown string }{
 		"vendor": {e.account.clientID, delivery.NewAccountID().ClientID()},
 		"fleet":  {e.courier.clientID, delivery.NewFleetID().ClientID()},

@@ -173,7 +173,10 @@ func TestGateway_ReplayKeepsItsLinkAfterAKeyRotation(t *testing.T) {
 }
 
 func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
-	e := newStoreEnv(t, "", func(s *settings) { s.Shutdown.Delay, s.Shutdown.Timeout = 200*time.Millisecond, testserver.Timeout })
+	e := newStoreEnv(t, "", func(s *settings) {
+		s.Shutdown.Delay, s.Shutdown.Timeout = 200*time.Millisecond, testserver.Timeout
+		s.VendorAPI.ReadTimeout = testserver.Timeout
+	})
 	body := orderBody("POS-1")
 	conn := dialBase(t, e.vendor)
 	defer conn.Close()

@@ -41,7 +41,8 @@ type guardedConn struct {
 
 	// lingers makes Close read on for a moment: the request that was answered may not have been read
 	// to its end.
-	lingers atomic.Bool
+	lingers    atomic.Bool
+	lingerTime time.Duration // reads on for so long at most
 }
 
 const (
@@ -56,7 +57,7 @@ func (c *guardedConn) Close() error {
 	lingers := c.lingers.Swap(false)
 	half, canEndAnswer := c.Conn.(interface{ CloseWrite() error })
 	if lingers && canEndAnswer && half.CloseWrite() == nil {
-		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+		_ = c.SetReadDeadline(time.Now().Add(c.lingerTime))
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // whatever comes, the connection is closed
 	}
 	return c.Conn.Close()

@@ -181,7 +181,7 @@ const lastFlush = time.Second
 
 func (g *gateway) close() {
 	if l := g.Ledger(); l != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), lastFlush)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), g.lastFlush)
 		defer cancel()
 		if err := errors.Join(l.Limits.Flush(ctx, l.Now()), g.failedKeys.flush(ctx, l, l.Now().Add(time.Minute))); err != nil {
 			g.Log.Warn("the last figures per minute were not counted", "error", err)
@@ -230,6 +230,9 @@ type gateway struct {
 	vendorBodies, privateBodies *bodyBudget
 
 	slow faultLog // of slow requests
+
+	// Tests wait longer for a machine that is slow.
+	lastFlush, lingerTime time.Duration // the constants of these names
 }
 
 func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger) (*gateway, error) {
@@ -242,6 +245,9 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		metrics:  newMetrics(process.Registry),
 		scripts:  service.ObserveScripts(process.Registry),
 		tracking: keys.TrackingKeys.Signer(),
+
+		lastFlush:  lastFlush,
+		lingerTime: lingerTime,
 	}
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}

@@ -15,7 +15,6 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
-	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -96,7 +95,7 @@ func TestRefusals_CostRedisNextToNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const requests = 150
 			server := testserver.DedicatedRedis(t, stack.RedisOptions{})
-			e := newEnvOn(t, server, nil).withStore("")
+			e := newQuietEnv(t, server).withStore("")
 			e.admin("PATCH", "/accounts/"+e.account.id, change)
 			e.order(orderBody("POS-1"), "")
 			want := e.order(orderBody("POS-2"), "")
@@ -111,7 +110,7 @@ func TestRefusals_CostRedisNextToNothing(t *testing.T) {
 			})
 
 			scripts := cost["fcall"] + cost["evalsha"]
-			if scripts > requests/10 {
+			if scripts > 0 {
 				t.Errorf("%d scripts for %d refusals: %v", scripts, requests, cost)
 			}
 		})
@@ -141,8 +140,7 @@ func TestRefusals_ReachWhoIsInLine(t *testing.T) {
 	for range requests {
 		all.Go(func() { e.order(orderBody("POS-2"), "") })
 	}
-	// On a slow machine the first have left the line by the time the last come.
-	e.await("the line", func() bool { return inLine() == requests || testenv.Value(t, e.g.accounts.shed) > 0 })
+	e.await("the line", func() bool { return inLine() == requests })
 	e.g.accounts.leave(account)
 	all.Wait()
 
@@ -156,7 +154,6 @@ func TestRefusals_ReachWhoIsInLine(t *testing.T) {
 // A vendor that sends at once what it may send in a minute is served, and keeps nobody out.
 func TestPlaces_ABurstWithinTheLimitsIsServed(t *testing.T) {
 	e := newStoreEnv(t, everyLimit(), func(s *settings) { s.VendorAPI.MaxInFlightPerAccount, s.VendorAPI.MaxInFlight = 2, 3 })
-	e.g.accounts.wait = testserver.Timeout // a slow machine does not serve a hundred in a second
 	var all sync.WaitGroup
 	statuses := make(chan int, 100)
 	for i := range cap(statuses) {

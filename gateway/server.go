@@ -85,7 +85,7 @@ func (g *gateway) newFront(name string, s *ListenerSettings, handler fasthttp.Re
 				writeRefusal(c, perAddress)
 			}
 		},
-		Wrap: func(c net.Conn) net.Conn { return &guardedConn{Conn: c} },
+		Wrap: func(c net.Conn) net.Conn { return &guardedConn{Conn: c, lingerTime: g.lingerTime} },
 	})
 	if secure != nil {
 		g.showExpiry(name, secure)

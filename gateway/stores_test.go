@@ -371,30 +371,24 @@ func TestFleet_PagesArePaidBeforeTheyAreRead(t *testing.T) {
 func TestFleet_AvailabilityIsPaidBeforeItChanges(t *testing.T) {
 	e := newStoreEnv(t, "")
 	e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10}`)
-	set, couriers := 0, 0
-	for ; couriers < 10; couriers++ {
-		a := e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, couriers+1))
-		if a.status == 429 {
-			break
-		}
-		want(t, a, 200, "")
-		set = couriers + 1
+	report := func(couriers int) answer {
+		return e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, couriers))
 	}
-	if couriers == 10 {
-		t.Fatal("availability changes as often as it likes")
+
+	couriers := 0
+	admitted, refusal := e.limited(10, 21, func() answer {
+		couriers++
+		return report(couriers)
+	})
+
+	if wait := headerInt(refusal, "Retry-After"); admitted == 0 || wait < 1 {
+		t.Errorf("%d changes are made, then Retry-After %d", admitted, wait)
 	}
-	want(t, e.fleet(e.courier, "PUT", "/availability", fmt.Sprintf(`{"couriers":%d}`, set)), 200, "")
-	if err := e.ledger.Fleets.Load(t.Context()); err != nil {
-		t.Fatal(err)
+	f := e.admin("GET", "/fleets", "").list("fleets")[0]
+	if f["fleetId"] != e.courier.id || f["couriers"] != float64(admitted) {
+		t.Errorf("of %d changes, of which the last was refused, this is stored: %v", couriers, f)
 	}
-	id, err := delivery.ParseFleetID(e.courier.id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := e.ledger.Fleets.Snapshot().Fleet(id).Couriers
-	if got != set {
-		t.Errorf("%d couriers are stored, want %d", got, set)
-	}
+	want(t, report(admitted), 200, "") // which changes nothing
 }
 
 //rule:states/an-account-has-at-most admin-api/patch-accounts-id
