@@ -288,36 +288,47 @@ func TestConnections_DeadEndpointsLeaveNothingBehind(t *testing.T) {
 // Addresses keep their brackets, names their case, and the receiver sees its
 // own name: the label is between the worker and its pool.
 func TestConnections_ReceiversSeeTheirOwnName(t *testing.T) {
-	authority := newAuthority(t)
-	names := newNameServer(t, func(string, int) record { return addresses("127.0.0.1", "::1") })
-	for _, h2 := range []bool{false, true} {
-		l := listen(t, "[::]:0")
-		var host, sni atomic.Value
-		config := authority.issue(t, time.Now().Add(time.Hour), "vendor.test", "xn--fiqs8s.test", "127.0.0.1", "::1")
-		start(t, l, config, h2, func(_ http.ResponseWriter, r *http.Request) {
-			host.Store(r.Host)
-			sni.Store(r.TLS.ServerName)
-		})
-		s := localSender(t, authority, names)
-		for given, want := range map[string]struct{ host, sni string }{
-			"VENDOR.test": {"vendor.test", "vendor.test"}, "vendor.test.": {"vendor.test", "vendor.test"},
-			"中国.test": {"xn--fiqs8s.test", "xn--fiqs8s.test"}, "127.0.0.1": {"127.0.0.1", ""},
-			"[::1]": {"[::1]", ""}, "[0:0::1]": {"[::1]", ""},
-		} {
-			accepted := l.accepted.Load()
-			for range 3 {
-				url := fmt.Sprintf("https://%s:%d/h%%2Fk?a=b&c=%%20#part", given, l.port())
-				if a := s.post(t, url); !a.ok() {
-					t.Fatalf("%s: %+v", url, a)
+	for _, c := range protocols[1:] {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				var host, sni, dialled atomic.Value
+				config := authority.issue(t, time.Now().Add(time.Hour), "vendor.test", "xn--fiqs8s.test", "127.0.0.1", "::1")
+				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) {
+					host.Store(r.Host)
+					sni.Store(r.TLS.ServerName)
+				})
+				s := pipeSender(t, authority, l)
+				s.lifetime = forEver
+				dial := s.dialName
+				s.dialName = func(ctx context.Context, network, address string) (net.Conn, error) {
+					dialled.Store(address)
+					return dial(ctx, network, address)
 				}
-			}
-			if got := host.Load(); got != fmt.Sprintf("%s:%d", want.host, l.port()) || sni.Load() != want.sni {
-				t.Errorf("%s: host %v, server name %q", given, got, sni.Load())
-			}
-			if n := l.accepted.Load() - accepted; n != 1 {
-				t.Errorf("%s, HTTP/2 %v: %d connections", given, h2, n)
-			}
-		}
+
+				for given, want := range map[string]struct{ dialled, host, sni string }{
+					"VENDOR.test":  {"vendor.test.:8443", "vendor.test:8443", "vendor.test"},
+					"vendor.test.": {"vendor.test.:8443", "vendor.test:8443", "vendor.test"},
+					"中国.test":      {"xn--fiqs8s.test.:8443", "xn--fiqs8s.test:8443", "xn--fiqs8s.test"},
+					"127.0.0.1":    {"127.0.0.1:8443", "127.0.0.1:8443", ""},
+					"[::1]":        {"[::1]:8443", "[::1]:8443", ""},
+					"[0:0::1]":     {"[::1]:8443", "[::1]:8443", ""},
+				} {
+					accepted := l.accepted.Load()
+					for range 3 {
+						if a := s.post(t, "https://"+given+":8443/h%2Fk?a=b&c=%20#part"); !a.ok() {
+							t.Fatalf("%s: %+v", given, a)
+						}
+					}
+					if dialled.Load() != want.dialled || host.Load() != want.host || sni.Load() != want.sni {
+						t.Errorf("%s: dialled %v, host %v, server name %q", given, dialled.Load(), host.Load(), sni.Load())
+					}
+					if n := l.accepted.Load() - accepted; n != 1 {
+						t.Errorf("%s: %d connections", given, n)
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -45,37 +45,60 @@ func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
 		}
 		for scheme, config := range map[string]*tls.Config{"http": nil, "https": authority.vendor(t)} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
-				answered, written := make(chan struct{}), make(chan struct{})
-				var requests atomic.Int32
 				l := listen(t, "127.0.0.1:0")
-				raw(t, l, func(conn net.Conn) {
-					if config != nil {
-						conn = tls.Server(conn, config)
-					}
-					for readRequest(conn) {
-						_, _ = io.WriteString(conn, c.answer)
-						if requests.Add(1) == 1 {
-							<-answered
-							_, _ = io.WriteString(conn, c.surplus)
-							close(written)
-						}
-					}
-				})
 				s := localSender(t, authority, loopbackNames(t))
 
-				for i := range 3 {
-					if a := s.post(t, at(scheme, l, 1)); !a.ok() || a.status > 204 {
-						t.Fatalf("request %d: %+v", i, a)
-					}
-					if i == 0 {
-						close(answered)
-						<-written
-					}
-				}
-				if n := l.accepted.Load(); n > 2 {
+				postBeforeAndAfter(t, s, l, config, c.answer, c.surplus, func() {})
+			})
+		}
+		t.Run(name+"/over pipes", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				s := pipeSender(t, authority, l)
+				s.lifetime = forEver
+
+				postBeforeAndAfter(t, s, l, authority.vendor(t), c.answer, c.surplus, synctest.Wait)
+
+				if n := l.accepted.Load(); n != 2 {
 					t.Errorf("%d connections", n)
 				}
 			})
+		})
+	}
+}
+
+// postBeforeAndAfter posts three times to a receiver on l that writes a surplus behind its first
+// answer, and calls settled once it has. config is nil without TLS.
+func postBeforeAndAfter(t *testing.T, s *sender, l *counting, config *tls.Config, answer, surplus string, settled func()) {
+	t.Helper()
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	answered, written := make(chan struct{}), make(chan struct{})
+	var requests atomic.Int32
+	raw(t, l, func(conn net.Conn) {
+		if config != nil {
+			conn = tls.Server(conn, config)
+		}
+		for readRequest(conn) {
+			_, _ = io.WriteString(conn, answer)
+			if requests.Add(1) == 1 {
+				<-answered
+				_, _ = io.WriteString(conn, surplus)
+				close(written)
+			}
+		}
+	})
+
+	for i := range 3 {
+		if a := s.post(t, at(scheme, l, 1)); !a.ok() || a.status > 204 {
+			t.Fatalf("request %d: %+v", i, a)
+		}
+		if i == 0 {
+			close(answered)
+			<-written
+			settled()
 		}
 	}
 }

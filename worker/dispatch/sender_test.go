@@ -57,38 +57,44 @@ func plainSender(t *testing.T) *sender { return localSender(t, nil, loopbackName
 //
 //rule:webhook-receiver-implemented-by-the-vendor/the-service-sends-post-to events/the-service-posts-each-event
 func TestSend_PostsWhatItWasGivenAndNothingElse(t *testing.T) {
-	authority := newAuthority(t)
 	for h2, proto := range map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"} {
-		l := listen(t, "127.0.0.1:0")
-		var line, header atomic.Value
-		start(t, l, authority.vendor(t), h2, func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			line.Store(r.Method + " " + r.RequestURI + " " + r.Proto + " " + string(body))
-			header.Store(r.Header.Clone())
-			for name, value := range map[string]string{"Set-Cookie": "session=1; Path=/", "ETag": `"1"`,
-				"Strict-Transport-Security": "max-age=1", "WWW-Authenticate": "Basic"} {
-				w.Header().Set(name, value)
-			}
-			_, _ = io.WriteString(w, "stored")
+		t.Run(proto, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, authority := listenPipes(), newAuthority(t)
+				var line, header atomic.Value
+				start(t, l, authority.vendor(t), h2, func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					line.Store(r.Method + " " + r.RequestURI + " " + r.Proto + " " + string(body))
+					header.Store(r.Header.Clone())
+					for name, value := range map[string]string{"Set-Cookie": "session=1; Path=/", "ETag": `"1"`,
+						"Strict-Transport-Security": "max-age=1", "WWW-Authenticate": "Basic"} {
+						w.Header().Set(name, value)
+					}
+					time.Sleep(time.Second) // the bubble's
+					_, _ = io.WriteString(w, "stored")
+				})
+				s := pipeSender(t, authority, l)
+				s.lifetime = forEver
+				want := asReceived(signedHeader())
+				want.Set("Content-Length", strconv.Itoa(len(statusBody)))
+
+				for i := range 3 {
+					a := s.post(t, at("https", l, 1)+"/a%20b?key=1&key=2")
+					if !a.ok() || a.status != 200 || string(a.body) != "stored" || a.took != time.Second {
+						t.Fatalf("%+v", a)
+					}
+					if want := "POST /hooks/1/a%20b?key=1&key=2 " + proto + " " + string(statusBody); line.Load() != want {
+						t.Errorf("received %s, want %s", line.Load(), want)
+					}
+					if got := header.Load().(http.Header); !reflect.DeepEqual(got, want) {
+						t.Errorf("request %d: %v, want %v", i, got, want)
+					}
+				}
+				if n := l.accepted.Load(); n != 1 {
+					t.Errorf("%d connections", n)
+				}
+			})
 		})
-		s := localSender(t, authority, loopbackNames(t))
-		want := asReceived(signedHeader())
-		want.Set("Content-Length", strconv.Itoa(len(statusBody)))
-		for i := range 3 {
-			a := s.post(t, at("https", l, 1)+"/a%20b?key=1&key=2")
-			if !a.ok() || a.status != 200 || string(a.body) != "stored" || a.took <= 0 {
-				t.Fatalf("%+v", a)
-			}
-			if want := "POST /hooks/1/a%20b?key=1&key=2 " + proto + " " + string(statusBody); line.Load() != want {
-				t.Errorf("received %s, want %s", line.Load(), want)
-			}
-			if got := header.Load().(http.Header); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, request %d: %v, want %v", proto, i, got, want)
-			}
-		}
-		if n := l.accepted.Load(); n != 1 {
-			t.Errorf("%s: %d connections", proto, n)
-		}
 	}
 }
 
@@ -211,27 +217,35 @@ func TestSend_KeepsTheBeginningOfALongAnswer(t *testing.T) {
 }
 
 func TestSend_RepeatsOnAFreshConnectionWhenAKeptOneIsDead(t *testing.T) {
-	var requests atomic.Int32
-	l := listen(t, "127.0.0.1:0")
-	start(t, l, nil, false, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		// The second request on a connection finds it closed under its feet, as
-		// behind a balancer that has just restarted.
-		if requests.Add(1) == 2 {
-			if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
-				conn.Close()
+	synctest.Test(t, func(t *testing.T) {
+		var requests atomic.Int32
+		l := listenPipes()
+		start(t, l, nil, false, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			// The second request on a connection finds it closed under its feet, as
+			// behind a balancer that has just restarted.
+			if requests.Add(1) == 2 {
+				if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+					conn.Close()
+				}
+			}
+		})
+		s := pipeSender(t, nil, l)
+		s.lifetime = forEver
+
+		for i := range 2 {
+			if a := s.post(t, at("http", l, 1)); !a.ok() {
+				t.Fatalf("request %d: %+v", i, a)
 			}
 		}
-	})
-	s := plainSender(t)
-	for i := range 2 {
-		if a := s.post(t, at("http", l, 1)); !a.ok() {
-			t.Fatalf("request %d: %+v", i, a)
+
+		if n := requests.Load(); n != 3 {
+			t.Fatalf("%d requests", n)
 		}
-	}
-	if n := requests.Load(); n != 3 {
-		t.Fatalf("%d requests", n)
-	}
+		if n := l.accepted.Load(); n != 2 {
+			t.Errorf("%d connections", n)
+		}
+	})
 }
 
 // Neither proxies nor anything else comes from the environment; the names are
