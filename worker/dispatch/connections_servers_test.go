@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/testserver"
 )
 
 // record is what a name server answers for a name.
@@ -106,7 +107,7 @@ func (n *nameServer) serveTCP(listener net.Listener) {
 		if err != nil {
 			return
 		}
-		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_ = conn.SetDeadline(time.Now().Add(testserver.Timeout))
 		var length [2]byte
 		if _, err := io.ReadFull(conn, length[:]); err == nil {
 			query := make([]byte, binary.BigEndian.Uint16(length[:]))

@@ -31,7 +31,7 @@ func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 	if w.Wake() != fullPause {
 		t.Errorf("looked at again after %s", w.Wake())
 	}
-	w.Confirm(time.Now())
+	w.Confirm(time.Now().Add(time.Hour))
 	if w.Send(); w.InFlight != 1 {
 		t.Error("not sent after the write was confirmed")
 	}
@@ -48,7 +48,7 @@ func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 func TestWebhooks_BeginNothingUntilAllThatWasPublishedIsRead(t *testing.T) {
 	w, _ := webhooks(newRole())
 	w.ended = map[string]bool{"ended": true}
-	w.Confirm(time.Now())
+	w.Confirm(time.Now().Add(time.Hour))
 	placed(w, "ended")
 	placed(w, "e")
 	if w.Send(); w.InFlight != 0 || w.Wake() != fullPause {
@@ -75,7 +75,7 @@ func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 	moved := ledger.Facts{Receiver: s.attempt.receiver}
 	moved.Version = 2
 	w.scheduler.Learn(item.Account, &moved, w.ms())
-	w.Confirm(time.Now())
+	w.Confirm(time.Now().Add(time.Hour))
 	w.Send()
 	s = <-results
 	if w.Done(s); s.attempt.item != item || s.attempt.ending != Retry || s.attempt.receiver.Version != 2 || item.Version != 2 {
