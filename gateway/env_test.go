@@ -230,23 +230,23 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	return e
 }
 
-// keep does what the gateway's own does, by the environment's clock if it has one.
+// keep does what the gateway's own does, unless the environment is quiet.
 func (e *env) keep(ctx context.Context) error {
-	if e.clock == nil && !e.quiet {
-		return e.g.keep(ctx)
+	if !e.quiet {
+		return e.g.keep(ctx, e.config())
 	}
 
-	l, err := e.g.connect(ctx, e.config(stack.GatewayUser))
-	if err != nil || e.quiet {
-		return err
-	}
-	e.g.maintain(ctx, l)
-	return nil
+	_, err := e.g.connect(ctx, e.config())
+	return err
 }
 
-func (e *env) config(user string) ledger.Config {
+// config is the gateway's own, with the environment's clock if it has one. Without a Redis that
+// answers it has the gateway's real timeouts.
+func (e *env) config() ledger.Config {
 	c := e.g.settings.ledgerConfig(e.secrets, e.g.Log)
-	c.URL = e.redis.URLFor(user)
+	if e.redis != nil {
+		c.Timeout = testserver.Timeout
+	}
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.clock.process, clockKey
 	}
@@ -259,8 +259,10 @@ func (e *env) config(user string) ledger.Config {
 
 func (e *env) openLedger() {
 	e.Helper()
+	c := e.config()
+	c.URL = e.redis.URLFor(stack.OperatorUser)
 	var err error
-	if e.ledger, err = ledger.Open(e.Context(), e.config(stack.OperatorUser)); err != nil {
+	if e.ledger, err = ledger.Open(e.Context(), c); err != nil {
 		e.Fatal(err)
 	}
 	var cancel context.CancelFunc

@@ -97,7 +97,7 @@ func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) erro
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return g.keep(ctx) })
+	group.Go(func() error { return g.keep(ctx, g.settings.ledgerConfig(g.secrets, g.Log)) })
 	for _, f := range fronts {
 		group.Go(func() error {
 			if f.name != privateListener {
@@ -141,8 +141,8 @@ func (g *gateway) waitReady() {
 	}
 }
 
-func (g *gateway) keep(ctx context.Context) error {
-	l, err := g.connect(ctx, g.settings.ledgerConfig(g.secrets, g.Log))
+func (g *gateway) keep(ctx context.Context, connection ledger.Config) error {
+	l, err := g.connect(ctx, connection)
 	switch {
 	case ctx.Err() != nil:
 		return nil

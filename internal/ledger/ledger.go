@@ -69,6 +69,9 @@ type Config struct {
 	// scripts, which read microseconds since 1970 from that key while it exists.
 	Now      func() time.Time
 	ClockKey string
+	// Timeout replaces how long a single server may take to be connected to, and to take or answer
+	// a command; tests only, whose machines may be slow.
+	Timeout time.Duration
 	// Hooks stand before every command of a single server, also those of Open; tests only.
 	Hooks []redis.Hook
 
@@ -487,6 +490,9 @@ func (l *core) connect(ctx context.Context, cfg *Config) error {
 	// Requests are retried once on a broken connection: every script may run twice.
 	one.PoolSize, one.MaxRetries, one.DialerRetries = cfg.PoolSize, 1, 1
 	one.DialTimeout, one.ReadTimeout, one.WriteTimeout = 2*time.Second, 3*time.Second, 3*time.Second
+	if cfg.Timeout != 0 {
+		one.DialTimeout, one.ReadTimeout, one.WriteTimeout = cfg.Timeout, cfg.Timeout, cfg.Timeout
+	}
 	one.DisableIdentity, one.MaintNotificationsConfig = true, noAnnouncements
 	client := newClient(one, cfg)
 	info, err := client.Info(ctx, "cluster").Result()

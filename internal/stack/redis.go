@@ -48,6 +48,8 @@ type RedisOptions struct {
 	Users *Users    // who may log in, and then nobody else may do anything; nil: everybody may do everything
 	TLS   *RedisTLS // it speaks nothing but TLS at Addr; nil: plain text
 	Env   []string  // further NAME=value settings of its environment
+	// ClientTimeout is how long the operator's connection waits for each reply; 0: 5 s.
+	ClientTimeout time.Duration
 
 	inherit *os.File       // see Program.inherit
 	onDeath func(*Program) // see Program.onDeath
@@ -61,8 +63,9 @@ type Redis struct {
 	Addr string
 	Dir  string
 
-	users *Users
-	tls   *RedisTLS
+	users         *Users
+	tls           *RedisTLS
+	clientTimeout time.Duration // RedisOptions.ClientTimeout, or 5 s
 }
 
 // StartRedis starts a redis-server and returns when it answers, its data
@@ -130,7 +133,7 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
-	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS}
+	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS, clientTimeout: cmp.Or(o.ClientTimeout, 5*time.Second)}
 	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host, "--maxmemory", DefaultMaxMemory()}
 	if o.TLS == nil {
 		args = append(args, "--port", port)
@@ -182,14 +185,14 @@ func (r *Redis) Command(ctx context.Context, args ...string) (string, error) {
 }
 
 // Client connects as the operator, who may do everything, over one connection, and waits
-// 5 s at most for each reply. Arrays stay arrays (RESP 2), and nothing is sent twice.
+// for each reply as long as the options say. Arrays stay arrays (RESP 2), and nothing is sent twice.
 func (r *Redis) Client() (*redis.Client, error) {
 	o, err := redis.ParseURL(r.URL)
 	if err != nil {
 		return nil, err
 	}
 	o.Protocol, o.DisableIdentity, o.MaxRetries, o.PoolSize = 2, true, -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 5*time.Second, 5*time.Second, 5*time.Second
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = r.clientTimeout, r.clientTimeout, r.clientTimeout
 	o.ContextTimeoutEnabled = true
 	if r.tls != nil {
 		if o.TLSConfig, err = r.tls.clientConfig(r.Addr); err != nil {

@@ -133,7 +133,7 @@ func (e *Env) acknowledge(ctx context.Context, role ledger.Role, done func()) er
 
 // ConfigFor is how a user of configs/redis-users.acl opens the ledger.
 func (e *Env) ConfigFor(user string) ledger.Config {
-	c := ledger.Config{URL: e.urlFor(user), Environment: "sandbox", Partitions: Partitions,
+	c := ledger.Config{URL: e.urlFor(user), Environment: "sandbox", Partitions: Partitions, Timeout: testserver.Timeout,
 		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}}
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.Now, clockKey

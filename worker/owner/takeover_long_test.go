@@ -27,6 +27,7 @@ func TestTakeover_IsSoon(t *testing.T) {
 	open := func(user string, url func(*ledger.Config)) *ledger.Ledger {
 		config := e.ConfigFor(user)
 		config.Partitions = 16
+		config.Timeout = 0 // the real ones: how soon is the subject
 		url(&config)
 		l, err := ledger.Open(t.Context(), config)
 		testenv.Must(t, err)

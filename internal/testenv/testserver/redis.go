@@ -99,6 +99,7 @@ func DedicatedRedis(t testing.TB, o stack.RedisOptions) *stack.Redis {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+	o.ClientTimeout = Timeout
 	r, err := stack.StartRedis(t.Context(), o)
 	must(t, err)
 	t.Cleanup(r.Stop)
@@ -136,6 +137,8 @@ func startRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 		// On a machine full of other work a script may stand still for a second.
 		Extra: []string{"--databases", strconv.Itoa(databases), "--appendonly", "no", "--busy-reply-threshold", "60000"},
 		Users: &stack.Users{Passwords: passwords(), Environment: "sandbox"},
+
+		ClientTimeout: Timeout,
 	})
 	if err != nil {
 		return nil, err
