@@ -38,6 +38,7 @@ func TestBooks_MovingTheHeadCanBeRepeated(t *testing.T) {
 func TestBooks_ALateDecisionIsRefused(t *testing.T) {
 	l := openTest(t)
 	now := get(l.Lifecycle.ServerTime(t.Context()))(t)
+	l.setClock(t, now.UnixMicro())
 	for _, c := range []struct {
 		after time.Duration
 		want  error

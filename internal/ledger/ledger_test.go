@@ -26,7 +26,7 @@ var testSecrets = SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte
 func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 	tb.Helper()
 	cfg := Config{Environment: "sandbox", Partitions: 4, Pipelines: 1, Secrets: testSecrets, ClockKey: "test:clock",
-		Log: slog.New(slog.DiscardHandler)}
+		Timeout: testserver.Timeout, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -182,6 +182,22 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 func (l *Ledger) countCall(ctx context.Context, c *scriptCall, account delivery.AccountID) (countingReply, error) {
 	reply, err := l.send(ctx, c)
 	return l.counted(account, EndpointOrders, time.Now(), reply, err)
+}
+
+// untilRefused repeats a call, of which it gives the number from 0, until it is RATE_LIMITED. A burst of
+// calls must pass, and beside it no more than come free by Redis's own clock, one each refill.
+func untilRefused(t *testing.T, burst int, refill time.Duration, call func(i int) error) *delivery.Error {
+	t.Helper()
+	began := time.Now()
+	for passed := 0; ; passed++ {
+		err := call(passed)
+		if err != nil {
+			check(t, passed >= burst, "%d calls passed, want at least %d", passed, burst)
+			return wantCode(t, err, delivery.CodeRateLimited)
+		}
+		freed := int(time.Since(began) / refill)
+		require(t, passed < burst+freed, "call %d passed after %s", passed+1, time.Since(began))
+	}
 }
 
 // env is an account with an active store.
@@ -342,9 +358,9 @@ func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, cons
 		}}, partitions)
 	must(tb, reader.makeGroups(tb.Context()))
 	must(tb, reader.readOwn(tb.Context()))
-	for deadline := time.Now().Add(10 * time.Second); len(got) < n; {
-		must(tb, reader.gather(tb.Context()))
+	for deadline := time.Now().Add(testserver.Timeout); len(got) < n; {
 		require(tb, !time.Now().After(deadline), "%d entries were handed out, want %d", len(got), n)
+		must(tb, reader.gather(tb.Context()))
 	}
 	return got
 }

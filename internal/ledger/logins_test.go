@@ -11,11 +11,10 @@ import (
 func TestLogins_RememberABoundedNumber(t *testing.T) {
 	now := time.UnixMilli(1_795_000_000_000)
 	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
-	for range 10 {
-		must(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1"))
-	}
-	equal(t, l.Limits.LoginWait("ven_1", "192.0.2.1"), 0, "before the first refusal the wait")
-	wantCode(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1"), delivery.CodeRateLimited)
+	untilRefused(t, 10, 6*time.Second, func(int) error {
+		equal(t, l.Limits.LoginWait("ven_1", "192.0.2.1"), 0, "before the first refusal the wait")
+		return l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1")
+	})
 	wait := l.Limits.LoginWait("ven_1", "192.0.2.1")
 	check(t, wait > 0 && l.Limits.LoginWait("ven_1", "192.0.2.2") <= 0 && l.Limits.LoginWait("ven_2", "192.0.2.1") <= 0, "wait %s", wait)
 	now = now.Add(wait)
