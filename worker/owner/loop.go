@@ -33,7 +33,6 @@ const (
 	// positionsIdleEvery is how often they learn it again while there is nothing new.
 	positionsIdleEvery = 2 * time.Minute
 	failurePause       = 250 * time.Millisecond
-	endTimeout         = 2 * time.Second
 	// leaveAfter is how long an owner that gives partitions up waits for sends in flight.
 	leaveAfter = 150 * time.Millisecond
 	// maxRounds bounds how often a batch is decided again. A conflict needs a cancellation in the
@@ -178,7 +177,7 @@ func (l *loop) add(ctx context.Context, o *ledger.Owned, taken time.Time) error 
 
 // release gives up a partition of which nothing is in memory.
 func (r *Role) release(ctx context.Context, partition int, token ledger.Token) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.endTimeout)
 	defer cancel()
 	step := r.ledger.Ownership.Step(partition, token)
 	step.Token.Owner = ""
@@ -206,7 +205,7 @@ func (l *loop) run(ctx context.Context) {
 	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	l.sending = sending
-	working, done := outlasting(ctx)
+	working, done := l.role.outlasting(ctx)
 	defer done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -229,7 +228,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.role.endTimeout)
 	defer cancel()
 	l.leave(end, slices.Collect(maps.Values(l.held)))
 }

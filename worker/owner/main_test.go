@@ -40,7 +40,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// newRole is the role of a process of its own, with a timeout that no busy machine reaches.
+// newRole is the role of a process of its own, with timeouts that no busy machine reaches.
 func (e *env) newRole(name string, edits ...func(*dispatch.Settings)) *Role {
 	e.T.Helper()
 	return e.roleOf(e.OpenAs(stack.WorkerUser), name, edits...)
@@ -65,7 +65,9 @@ func (e *env) roleWithSettings(l *ledger.Ledger, name string, settings status.Se
 		edit(&webhooks)
 	}
 	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true, CourierStep: time.Second}, log, reg)
-	return New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)
+	role := New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)
+	role.endTimeout = testserver.Timeout
+	return role
 }
 
 // order is one of just now.

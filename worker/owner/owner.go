@@ -38,6 +38,9 @@ const (
 	beatEvery = 500 * time.Millisecond
 	// forgetAfter is when the name of a worker that is gone is removed.
 	forgetAfter = 10 * time.Minute
+	// endTimeout is how long an owner that ends may take to write what it has begun, and to give its
+	// partitions up.
+	endTimeout = 2 * time.Second
 )
 
 // Role owns partitions in one process.
@@ -50,6 +53,8 @@ type Role struct {
 	timers   time.Duration
 	log      *slog.Logger
 	taken    prometheus.Counter
+
+	endTimeout time.Duration // endTimeout, but in tests
 
 	Now   func() time.Time // earlier, but in tests
 	ahead atomic.Int64     // how far this machine's clock is ahead of Redis's, ns
@@ -92,7 +97,7 @@ const (
 // of a partition's streams, and looks at timers every so often.
 func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Settings, name string, log *slog.Logger, reg prometheus.Registerer) *Role {
 	r := &Role{ledger: l, status: s, webhooks: w, worker: name + " " + rand.Text()[:8], batch: settings.Batch, timers: settings.TimerInterval,
-		log: log.With("role", "owner"), held: make(map[int]*loop), taking: make(map[int]bool), failedAt: failedAt{until: make(map[int]time.Time)}}
+		log: log.With("role", "owner"), held: make(map[int]*loop), taking: make(map[int]bool), failedAt: failedAt{until: make(map[int]time.Time)}, endTimeout: endTimeout}
 	r.Now = r.earlier
 	all := service.NewMetrics(reg, nil)
 	all.GaugeFunc("worker_partitions_owned", "Partitions that this worker owns.", func() float64 { return float64(len(r.Owned())) })
@@ -137,7 +142,10 @@ func (r *Role) Run(ctx context.Context) error {
 	group.Go(func() { r.share(ctx, loops) })
 	group.Go(func() { r.status.Run(ctx, r.Owned, r.Now) })
 	group.Wait()
-	r.status.Flush(ctx)
+
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.endTimeout)
+	defer cancel()
+	r.status.Flush(end)
 	r.webhooks.Close()
 	return nil
 }
@@ -153,7 +161,7 @@ func (r *Role) share(ctx context.Context, loops []*loop) {
 	}
 	service.Repeat(ctx, r.log, pollEvery, "sharing the partitions fails, going on", "sharing the partitions works again", s.poll)
 
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.endTimeout)
 	defer cancel()
 	if err := r.ledger.Ownership.Forget(end, r.worker); err != nil {
 		r.log.Warn("the other workers see in some seconds that this one is gone", "error", err)
@@ -357,7 +365,7 @@ func (s *sharer) end(e errandEnd) {
 
 // run takes and gives up. It returns the last failure; that another worker was faster is none.
 func (r *Role) run(ctx context.Context, e *errand) (failure error) {
-	taking, done := outlasting(ctx)
+	taking, done := r.outlasting(ctx)
 	defer done()
 	for _, p := range slices.Sorted(maps.Keys(e.take)) {
 		if ctx.Err() != nil {
@@ -427,9 +435,9 @@ func (r *Role) avoided() map[int]bool {
 
 // outlasting is a context that ends endTimeout after ctx: what is begun ends. Of a write whose outcome is
 // unknown a partition cannot be given up in order, and waits for takeoverAfter.
-func outlasting(ctx context.Context) (context.Context, func()) {
+func (r *Role) outlasting(ctx context.Context) (context.Context, func()) {
 	longer, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(endTimeout, end) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(r.endTimeout, end) })
 	return longer, func() { stop(); end() }
 }
 

@@ -92,7 +92,7 @@ func (h *housekeeping) doRounds(ctx context.Context) {
 // is room again by then.
 func (h *housekeeping) trimAccounts(ctx context.Context) {
 	partitions := h.owned()
-	if !h.accountsDue || time.Since(h.accountsTrimmed) < accountsInterval || len(partitions) == 0 {
+	if !h.accountsDue || time.Since(h.accountsTrimmed) < h.accountsInterval || len(partitions) == 0 {
 		return
 	}
 

@@ -38,6 +38,7 @@ func TestHousekeeping_LeavesNothingThatIsPastItsTime(t *testing.T) {
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		e.Consume(role)
 	}
+	e.role.settings.HousekeepingInterval = time.Hour
 	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
 
 	testenv.Must(t, h.look(t.Context()))
@@ -89,6 +90,7 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	var log strings.Builder
 	settings := Settings{Batch: 64, HousekeepingInterval: time.Hour, Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}
 	e.role = New(e.OpenAs(stack.WorkerUser), settings, nil, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+	e.role.accountsInterval = time.Hour
 
 	live, ended := e.order(), e.order()
 	e.Accept(live, time.Now())

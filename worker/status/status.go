@@ -60,6 +60,8 @@ type Role struct {
 	tracer   *tracing.Tracer // nil: tracing is off
 	// decide is delivery.Decide, but in tests.
 	decide func(*delivery.Order, delivery.Update, time.Time) delivery.Decision
+	// accountsInterval is accountsInterval, but in tests.
+	accountsInterval time.Duration
 }
 
 // New prepares the role; a nil tracer leaves tracing off.
@@ -71,6 +73,8 @@ func New(l *ledger.Ledger, s Settings, tracer *tracing.Tracer, log *slog.Logger,
 		log:      log.With("role", "status"),
 		metrics:  newMetrics(reg),
 		decide:   delivery.Decide,
+
+		accountsInterval: accountsInterval,
 	}
 }
 
@@ -109,13 +113,9 @@ func (r *Role) each(partitions []int, task func(partition int) error) (failure e
 	return failure
 }
 
-const lastFlush = 2 * time.Second
-
-// Flush writes the last counts of orders per minute, also when ctx is over.
+// Flush writes the last counts of orders per minute.
 func (r *Role) Flush(ctx context.Context) {
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
-	defer cancel()
-	if err := r.ledger.Limits.Flush(end, r.ledger.Now()); err != nil {
+	if err := r.ledger.Limits.Flush(ctx, r.ledger.Now()); err != nil {
 		r.log.Warn("the last orders per minute are not counted", "error", err)
 	}
 }
