@@ -49,6 +49,7 @@ const proxyHeaderTimeout = 5 * time.Second
 type proxyListener struct {
 	net.Listener
 	malformed func()
+	timeout   time.Duration // of a header; proxyHeaderTimeout outside tests
 	accepted  chan acceptance
 	closed    context.Context
 	close     context.CancelFunc
@@ -63,10 +64,14 @@ type acceptance struct {
 // header is then no request. malformed is called before a connection is closed because of
 // its header. Without trusted peers it is the listener itself.
 func NewProxyListener(l net.Listener, trusted Networks, malformed func()) net.Listener {
+	return newProxyListener(l, trusted, malformed, proxyHeaderTimeout)
+}
+
+func newProxyListener(l net.Listener, trusted Networks, malformed func(), timeout time.Duration) net.Listener {
 	if len(trusted) == 0 {
 		return l
 	}
-	p := &proxyListener{Listener: l, malformed: malformed, accepted: make(chan acceptance)}
+	p := &proxyListener{Listener: l, malformed: malformed, timeout: timeout, accepted: make(chan acceptance)}
 	p.closed, p.close = context.WithCancel(context.Background())
 	go func() {
 		for p.closed.Err() == nil {
@@ -85,7 +90,7 @@ func NewProxyListener(l net.Listener, trusted Networks, malformed func()) net.Li
 // balancer's own check.
 func (p *proxyListener) readHeader(c net.Conn) {
 	proxied := &proxiedConn{Conn: c, reader: bufio.NewReader(c), remote: c.RemoteAddr()}
-	header, err := proxyproto.ReadHeaderTimeout(c, proxied.reader, proxyHeaderTimeout)
+	header, err := proxyproto.ReadHeaderTimeout(c, proxied.reader, p.timeout)
 	if err != nil && !errors.Is(err, proxyproto.ErrNoProxyProtocol) {
 		p.malformed()
 		_ = c.Close() // the peer learns from that
