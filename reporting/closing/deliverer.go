@@ -16,7 +16,7 @@ import (
 	"vendorapi/reporting/deliver"
 )
 
-// lookInterval is how often each target, and the queue of announcements, is looked at.
+// lookInterval is the Deliverer.interval of every deliverer.
 const lookInterval = time.Minute
 
 // DelivererSettings say where sets of files are delivered to.
@@ -54,11 +54,14 @@ type Deliverer struct {
 	books     *Books
 	queues    []*targetQueue
 	announcer *announcer
+
+	// interval is how often each target, and the queue of announcements, is looked at. It is lookInterval outside tests.
+	interval time.Duration
 }
 
 // NewDeliverer prepares the queues. It connects to nothing.
 func NewDeliverer(b *Books, s DelivererSettings) *Deliverer {
-	d := &Deliverer{books: b}
+	d := &Deliverer{books: b, interval: lookInterval}
 	metrics := service.NewMetrics(s.Registry, nil)
 	pending := metrics.NewGaugeVec(prometheus.GaugeOpts{Name: "reporting_deliveries_pending",
 		Help: "Sets of files that a target does not have yet, at the last look."}, []string{"target"})
@@ -102,11 +105,11 @@ func (d *Deliverer) Run(ctx context.Context) {
 	for _, q := range d.queues {
 		log := d.books.log.With("target", q.name)
 		running.Go(func() {
-			service.Repeat(ctx, log, lookInterval, "deliveries cannot be looked at", "deliveries are looked at again", q.once)
+			service.Repeat(ctx, log, d.interval, "deliveries cannot be looked at", "deliveries are looked at again", q.once)
 		})
 	}
 	running.Go(func() {
-		service.Repeat(ctx, d.books.log, lookInterval, "announcements cannot be looked at", "announcements are looked at again", d.announcer.once)
+		service.Repeat(ctx, d.books.log, d.interval, "announcements cannot be looked at", "announcements are looked at again", d.announcer.once)
 	})
 	running.Wait()
 }

@@ -147,6 +147,8 @@ func idOf(event string) string {
 }
 
 func (r *receiver) ids() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var ids []string
 	for _, event := range r.events {
 		ids = append(ids, idOf(event))
@@ -465,22 +467,17 @@ func TestDeliverer_AHangingTargetDelaysNothingElse(t *testing.T) {
 
 	e.store(e.order(month("2025-10").Add(12*time.Hour), delivery.Delivered, 25000))
 	e.close(month("2025-10"))
+	stuck.target.LongestPause = time.Hour // it hangs until the end of the test
 	d := e.newDeliverer(r, stuck, b)
+	d.interval = 10 * time.Millisecond
+
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { d.Run(ctx); close(ended) }()
-	for began := time.Now(); b.sets(t) != "2025-10-closing-000002"; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatal("the other target has nothing")
-		}
-	}
-	for began := time.Now(); testenv.Value(t, d.queues[1].delivered) == 0; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatal("it is not recorded that the other target has it")
-		}
-	}
-	testenv.Must(t, d.announcer.once(ctx))
-	wantAnnounced(t, r, "2025-10-closing-000002@erp")
+
+	e.Await("the other target has the set", func() bool { return b.sets(t) == "2025-10-closing-000002" })
+	e.Await("its set is announced", func() bool { return r.ids() == "2025-10-closing-000002@erp" })
+
 	cancel()
 	<-ended
 	row, err := e.books.archive.DeliverySet(t.Context(), "stuck", "2025-10-closing-000002")

@@ -34,7 +34,7 @@ import (
 // ErrDiffers means that a file is there with other content. It stays as it is.
 var ErrDiffers = errors.New("it is there with other content, which was not touched")
 
-// longestPause is after which a connection or a transfer without progress ends.
+// longestPause is the Target.LongestPause of every target.
 const longestPause = time.Minute
 
 var errStalled = fmt.Errorf("no progress for %s", longestPause)
@@ -122,6 +122,10 @@ func (s TargetSettings) variable(of string) string {
 // Target is one place, named in the settings.
 type Target struct {
 	Name string
+
+	// LongestPause is after which a connection or a transfer without progress ends. It is longestPause outside tests.
+	LongestPause time.Duration
+
 	open func(context.Context) (place, error) // which works until the context ends
 }
 
@@ -153,7 +157,7 @@ func (u *upload) part(offset, size int64) io.Reader {
 
 // Open reads the secrets of a target. It connects to nothing.
 func Open(s TargetSettings) (*Target, error) {
-	t := &Target{Name: s.Name}
+	t := &Target{Name: s.Name, LongestPause: longestPause}
 	at, server, err := s.parse()
 	if err == nil && server != nil {
 		t.open, err = openBucket(s, at, server)
@@ -249,12 +253,13 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 // session for longestPause.
 type session struct {
 	place
-	folder string
-	pause  *time.Timer
+	folder       string
+	longestPause time.Duration
+	pause        *time.Timer
 }
 
 func (s session) Write(b []byte) (int, error) {
-	s.pause.Reset(longestPause)
+	s.pause.Reset(s.longestPause)
 	return len(b), nil
 }
 
@@ -267,7 +272,7 @@ func (t *Target) each(ctx context.Context, folder string, files []File, work fun
 	}
 	return t.connected(ctx, folder, func(ctx context.Context, s session) error {
 		for _, f := range files {
-			s.pause.Reset(longestPause)
+			s.pause.Reset(s.longestPause)
 			if err := work(ctx, s, f); err != nil {
 				return fmt.Errorf("%s/%s: %w", folder, f.Name, fault(ctx, err))
 			}
@@ -280,7 +285,8 @@ func (t *Target) each(ctx context.Context, folder string, files []File, work fun
 func (t *Target) connected(ctx context.Context, folder string, work func(context.Context, session) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := session{folder: folder, pause: time.AfterFunc(longestPause, func() { cancel(errStalled) })}
+	s := session{folder: folder, longestPause: t.LongestPause}
+	s.pause = time.AfterFunc(s.longestPause, func() { cancel(errStalled) })
 	defer s.pause.Stop()
 
 	var err error
@@ -336,7 +342,7 @@ func (s session) send(ctx context.Context, f File) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.pause.Reset(longestPause)
+	s.pause.Reset(s.longestPause)
 	err = s.write(ctx, path.Join(s.folder, f.Name), &upload{file: content, size: size, sum: sum, progress: s})
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err

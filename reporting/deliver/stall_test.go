@@ -77,7 +77,7 @@ func TestDeliver_GivesUpOnATargetThatStalls(t *testing.T) {
 		{what: "ClickHouse, for a note", done: time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			target := &Target{Name: "erp", open: c.target.open}
+			target := &Target{Name: "erp", LongestPause: longestPause, open: c.target.open}
 			text := strings.Repeat("0123456789", 5)
 			files := []File{file("a.csv", text), file("b.csv", text), file("manifest.json", text)}
 			for i, f := range files {
