@@ -456,11 +456,17 @@ func TestDeliverer_GoesOnPastWhatFailsForEver(t *testing.T) {
 	d.wantPending(t, 4, month("2025-11").AddDate(0, 0, 1).Add(7*time.Hour))
 }
 
-// A target that takes a connection and never answers delays neither another target nor announcements.
+// A target that begins an answer and never ends it delays neither another target nor announcements.
 func TestDeliverer_AHangingTargetDelaysNothingElse(t *testing.T) {
 	e, b, r := newEnv(t), newBucket(t, "erp"), &receiver{}
+	var asked atomic.Bool
 	release := make(chan struct{})
-	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	hanging := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Last-Modified", "Mon, 30 Nov 2026 00:00:00 GMT")
+		_ = http.NewResponseController(w).Flush() // the client gives up on headers that do not come within a minute
+		asked.Store(true)
+		<-release
+	}))
 	t.Cleanup(hanging.Close)
 	t.Cleanup(func() { close(release) })
 	stuck := &bucket{target: openTarget(t, "stuck", "s3://books?endpoint="+url.QueryEscape(hanging.URL))}
@@ -475,6 +481,7 @@ func TestDeliverer_AHangingTargetDelaysNothingElse(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { d.Run(ctx); close(ended) }()
 
+	e.Await("the target hangs", asked.Load)
 	e.Await("the other target has the set", func() bool { return b.sets(t) == "2025-10-closing-000002" })
 	e.Await("its set is announced", func() bool { return r.ids() == "2025-10-closing-000002@erp" })
 
