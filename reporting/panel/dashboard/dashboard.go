@@ -29,6 +29,7 @@ import (
 //go:embed page/*.html
 var files embed.FS
 
+// partTimeout is the Pages.partTimeout of every panel.
 const partTimeout = 3 * time.Second
 
 // Pages answers the paths that Routes registers. It is safe for concurrent use.
@@ -37,6 +38,9 @@ type Pages struct {
 	// TrackingURL is the customers' link of an order. Set it before Routes.
 	TrackingURL func(delivery.OrderID) string
 	Programs    []Program
+
+	// partTimeout is how long reading a part of a page may take. It is partTimeout outside tests.
+	partTimeout time.Duration
 
 	archive *archive.Archive
 	seen    layout.Cache[*seen]
@@ -48,7 +52,7 @@ type Pages struct {
 
 // New parses the templates. Nothing is read before a page is asked for.
 func New(f *layout.Layout, a *archive.Archive) *Pages {
-	p := &Pages{Pages: f.Parse("dashboard", files), archive: a}
+	p := &Pages{Pages: f.Parse("dashboard", files), partTimeout: partTimeout, archive: a}
 	p.seen = layout.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
 	p.refused = layout.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
 	p.pinged = layout.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
@@ -69,18 +73,21 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 
 // reading reads the parts of a page side by side and remembers the unread ones.
 type reading struct {
-	ctx  context.Context
-	log  *slog.Logger
-	wg   sync.WaitGroup
-	mu   sync.Mutex
-	lost []string
+	ctx     context.Context
+	timeout time.Duration // of each part
+	log     *slog.Logger
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	lost    []string
 }
 
-func (p *Pages) reading(ctx context.Context) *reading { return &reading{ctx: ctx, log: p.Log} }
+func (p *Pages) reading(ctx context.Context) *reading {
+	return &reading{ctx: ctx, timeout: p.partTimeout, log: p.Log}
+}
 
 func (r *reading) part(what string, read func(context.Context) error) {
 	r.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(r.ctx, partTimeout)
+		ctx, cancel := context.WithTimeout(r.ctx, r.timeout)
 		defer cancel()
 		if err := read(ctx); err != nil {
 			r.log.Warn("a part of a page cannot be read", "what", what, "error", err)

@@ -59,10 +59,21 @@ func (e *env) serve(a *archive.Archive) {
 	f := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
 	f.Lists.Few.MaxAge = 0 // tests change things themselves
 	e.pages = New(f, a)
+	e.waitLonger(f)
 	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("operator"))
+}
+
+// waitLonger has the pages wait for Redis and ClickHouse as long as a test may: on a busy machine both answer later than
+// people are kept waiting.
+func (e *env) waitLonger(f *layout.Layout) {
+	e.pages.partTimeout = testserver.Timeout
+	e.pages.seen.Timeout = testserver.Timeout
+	e.pages.refused.Timeout = testserver.Timeout
+	e.pages.pinged.Timeout = testserver.Timeout
+	f.Lists.Few.Timeout = testserver.Timeout
 }
 
 // unavailable is an archive that nobody answers.

@@ -146,6 +146,7 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 	var asked atomic.Int64
 	pinged.Read = func(context.Context) (bool, error) { asked.Add(1); <-t.Context().Done(); return false, nil }
 	pinged.MaxAge, e.pages.seen.MaxAge = 0, 0 // what is known is too old at once
+	pinged.MaxStale = time.Hour               // and is shown while it is read again
 	ask()
 	e.Await("ClickHouse is asked again", func() bool { return asked.Load() == 1 })
 	ask()
