@@ -53,6 +53,9 @@ var ErrWrongKey = errors.New("the gateway refuses the panel's ADMIN_KEY; both ne
 // Client calls the gateway's admin API (design section 5). It is safe for concurrent use.
 // It never tries again: after a timeout nobody knows whether the change was made.
 type Client struct {
+	// Timeout is how long an answer may take, from dialing to its last byte. It is 5 s outside tests.
+	Timeout time.Duration
+
 	root string // up to and with the API's version
 	key  string
 	http *http.Client
@@ -66,7 +69,7 @@ func NewClient(s Settings, key string) (*Client, error) {
 	if len(key) < leastKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, fmt.Errorf("ADMIN_KEY: want at least %d printable ASCII characters without blanks", leastKey)
 	}
-	return &Client{root: s.URL + "/api/admin/v1", key: key, http: &http.Client{
+	return &Client{Timeout: timeout, root: s.URL + "/api/admin/v1", key: key, http: &http.Client{
 		// A redirect would carry the key to wherever it points.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{ // without Proxy: the listener is private
@@ -96,7 +99,7 @@ func Path(segments ...string) string {
 // delivery.ErrUnavailable is in the chain when no gateway answers in time, or with 5xx:
 // then the change may or may not have been made. When ctx ends first it is ctx's error.
 func (c *Client) Do(ctx context.Context, operator, method, path string, body, into any) error {
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	status, raw, err := c.send(bounded, operator, method, path, body)
 	switch {

@@ -116,6 +116,12 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	must(t, err)
 	e.pages = New(f, admin)
 	f.Lists.Few.MaxAge = 0 // tests change things themselves
+
+	// On a busy machine the gateway and Redis answer later than operators are kept waiting.
+	admin.Timeout = testserver.Timeout
+	e.pages.forms.Timeout = testserver.Timeout
+	f.Lists.Few.Timeout = testserver.Timeout
+
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	mux.Handle("/login", gate.Handler())

@@ -49,7 +49,7 @@ func (p *Pages) apiRoutes(mux *http.ServeMux) {
 
 func (p *Pages) answerBooks(w http.ResponseWriter, r *http.Request) error {
 	v := BooksView{CSRF: auth.IdentityOf(r.Context()).CSRF, Held: closing.NoHold}
-	err := p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
+	err := p.within(r.Context(), p.reading, p.pageLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
 		if err == nil && l.Held != nil {
 			v.Held = l.Held.Seal

@@ -233,7 +233,7 @@ type directory struct {
 // directory reads the names; account is what was typed. What cannot be read is empty, and said in
 // the log.
 func (p *Pages) directory(ctx context.Context, account string) *directory {
-	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.directoryTimeout)
 	defer cancel()
 	d := directory{Accounts: layout.Names{}, typed: account}
 	var group errgroup.Group
@@ -276,7 +276,7 @@ func (p *Pages) addAccounts(ctx context.Context, d *directory, report *reports.R
 		}
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.directoryTimeout)
 	defer cancel()
 	names, err := p.Lists.AccountNames(ctx, ids)
 	if err != nil {
@@ -332,7 +332,7 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 
 // findStores is empty, and said in the log, while Redis is unavailable.
 func (p *Pages) findStores(ctx context.Context, filter ledger.StoreFilter, most int) (found []*delivery.Store, more, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.directoryTimeout)
 	defer cancel()
 	found, more, err := p.Ledger.Stores.Find(ctx, filter, most)
 	if err != nil {

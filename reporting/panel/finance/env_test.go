@@ -64,9 +64,10 @@ func (e *env) serve(a *archive.Archive) {
 	f.Lists.Few.MaxAge = 0 // tests make accounts themselves
 	gateway, err := admin.NewClient(admin.Settings{URL: cmp.Or(e.gateway, "http://127.0.0.1:1")}, strings.Repeat("k", 16))
 	must(e.T, err)
+	gateway.Timeout = testserver.Timeout
 	e.pages = New(f, a, closing.New(l, a, archiveenv.BooksKeys, panelenv.Log), gateway)
 	e.pages.logs.MaxAge = 0
-	e.pages.taskAnswer = time.Hour // on a busy machine a hold takes longer than people are kept waiting
+	e.waitLonger(f)
 	go e.pages.Run(e.T.Context())
 	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute},
 		f.Refuse, panelenv.Log, prometheus.NewRegistry())
@@ -78,6 +79,18 @@ func (e *env) serve(a *archive.Archive) {
 	}
 	mux.Handle("/reports/", downloads.Handler(gate))
 	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("finance"))
+}
+
+// waitLonger has the pages wait for Redis and ClickHouse as long as a test may: on a busy machine both answer later than
+// people are kept waiting.
+func (e *env) waitLonger(f *layout.Layout) {
+	e.pages.queueing = testserver.Timeout
+	e.pages.pageLimit = testserver.Timeout
+	e.pages.directoryTimeout = testserver.Timeout
+	e.pages.taskAnswer = testserver.Timeout
+	e.pages.logs.Timeout = testserver.Timeout
+	e.pages.pinged.Timeout = testserver.Timeout
+	f.Lists.Few.Timeout = testserver.Timeout
 }
 
 // local is a moment of 2026 or later, in local time.

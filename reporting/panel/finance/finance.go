@@ -59,8 +59,9 @@ type Pages struct {
 	admin   *admin.Client
 	forms   layout.Once
 
-	// taskAnswer is how long a request waits for the end of its task. Tests wait longer.
-	taskAnswer time.Duration
+	// How long a page waits for its turn, may take, and waits for names and for what is closed: queueing, pageLimit and
+	// directoryTimeout. taskAnswer is how long a request waits for the end of its task. Tests wait longer.
+	queueing, pageLimit, directoryTimeout, taskAnswer time.Duration
 
 	logs layout.Cache[*closing.Log] // of what pages of payments say of their period
 
@@ -71,7 +72,7 @@ type Pages struct {
 // New parses the templates. Nothing is read before a page is asked for.
 func New(f *layout.Layout, a *archive.Archive, books *closing.Books, admin *admin.Client) *Pages {
 	return &Pages{Pages: f.Parse("finance", files), archive: a, books: books, tasks: closing.NewTasks(books), admin: admin, forms: layout.Once{Timeout: digestLimit + 2*queueing},
-		taskAnswer: 10 * time.Second,
+		queueing: queueing, pageLimit: pageLimit, directoryTimeout: directoryTimeout, taskAnswer: 10 * time.Second,
 
 		logs:    layout.Cache[*closing.Log]{MaxAge: 5 * time.Second, Timeout: pageLimit, Read: books.Read},
 		reading: semaphore.NewWeighted(pagesAtOnce), digesting: semaphore.NewWeighted(digestsAtOnce),
@@ -138,7 +139,7 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return p.show(w, r, v, err)
 	case report != control:
-		err = p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error { return p.readReport(ctx, v) })
+		err = p.within(r.Context(), p.reading, p.pageLimit, func(ctx context.Context) error { return p.readReport(ctx, v) })
 	case lines || v.Filters.params.AsOf != 0: // which may not be answered
 		err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error { return p.readControl(ctx, v) })
 	default:
@@ -197,7 +198,7 @@ func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	go p.ping(ctx, end)
-	waiting, stop := context.WithTimeoutCause(ctx, queueing, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: queueing,
+	waiting, stop := context.WithTimeoutCause(ctx, p.queueing, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: p.queueing,
 		Message: "many reports are being read right now; try again in a moment"})
 	defer stop()
 	if free.Acquire(waiting, 1) != nil {

@@ -144,7 +144,7 @@ func (p *Pages) showMonths(w http.ResponseWriter, r *http.Request, refused error
 		Disputed *closing.Entry
 		Mine     bool // who looks disputes the rows
 	}{booksView: newBooksView(r, monthsPath)}
-	err := p.within(r.Context(), p.reading, pageLimit, func(ctx context.Context) error {
+	err := p.within(r.Context(), p.reading, p.pageLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
 		if err != nil {
 			return err
@@ -410,7 +410,7 @@ func (p *Pages) book(w http.ResponseWriter, r *http.Request) error {
 
 // booksOf says whether a period is closed; empty when that cannot be read now.
 func (p *Pages) booksOf(ctx context.Context, params *reports.Params) string {
-	ctx, cancel := context.WithTimeout(ctx, directoryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.directoryTimeout)
 	defer cancel()
 	l, err := p.logs.Get(ctx)
 	if err != nil {

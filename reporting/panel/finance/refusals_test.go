@@ -123,6 +123,7 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 			must(t, err)
 			t.Cleanup(func() { _ = unavailable.Close() })
 			e.serve(unavailable)
+			e.pages.pinged.Timeout = pingLimit // a ClickHouse that hangs is noticed after it
 			var all sync.WaitGroup
 			for _, path := range routes() {
 				all.Go(func() {
@@ -149,7 +150,7 @@ func TestWithin_EndsWithClickHouseAndNotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
-		p := &Pages{reading: semaphore.NewWeighted(1), pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) {
+		p := &Pages{reading: semaphore.NewWeighted(1), queueing: queueing, pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) {
 			if silent.Load() {
 				<-ctx.Done()
 				return ctx.Err(), nil
@@ -186,7 +187,7 @@ func TestWithin_RefusesWhatHasToWaitOrTakesTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := semaphore.NewWeighted(1)
-		p := &Pages{pinged: layout.Cache[error]{MaxAge: time.Hour, Timeout: pingLimit, Read: func(context.Context) (error, error) { return nil, nil }}}
+		p := &Pages{queueing: queueing, pinged: layout.Cache[error]{MaxAge: time.Hour, Timeout: pingLimit, Read: func(context.Context) (error, error) { return nil, nil }}}
 		must(t, turns.Acquire(t.Context(), 1))
 		var refused *delivery.Error
 		if err := p.within(t.Context(), turns, time.Minute, func(context.Context) error { return nil }); !errors.As(err, &refused) || refused.Code != delivery.CodeServiceUnavailable || refused.RetryAfter == 0 {
