@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,7 +114,8 @@ func TestDump_HasEveryTable(t *testing.T) {
 	}
 }
 
-// optimizeProxy is ClickHouse behind a proxy that passes OPTIMIZE on, and gives its answer to nobody.
+// optimizeProxy is ClickHouse behind a proxy that passes OPTIMIZE on, and gives its answer to nobody. What is asked
+// meanwhile waits until the merge has ended.
 func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *atomic.Int32) {
 	t.Helper()
 	target, err := url.Parse(clickHouse)
@@ -121,6 +124,7 @@ func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *ato
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	passed = new(atomic.Int32)
+	var merging sync.RWMutex
 
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -129,11 +133,15 @@ func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *ato
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if !bytes.Contains(body, []byte("OPTIMIZE")) {
+			merging.RLock()
+			defer merging.RUnlock()
 			forward.ServeHTTP(w, r)
 			return
 		}
-		forward.ServeHTTP(httptest.NewRecorder(), r)
+		merging.Lock()
+		forward.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context()))) // whoever asks may have gone
 		passed.Add(1)
+		merging.Unlock()
 		<-r.Context().Done()
 	}))
 	t.Cleanup(proxy.Close)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/google/uuid"
@@ -196,7 +195,7 @@ func askWithDriver(t *testing.T, e *testserver.ClickHouse) {
 	noError(t, err)
 	defer conn.Close()
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)
 	defer cancel()
 	var orders uint64
 	noError(t, conn.QueryRow(ctx, "SELECT count() FROM live_orders").Scan(&orders))

@@ -69,7 +69,7 @@ func (e *env) serve(a *archive.Archive) {
 	e.pages.logs.MaxAge = 0
 	e.waitLonger(f)
 	go e.pages.Run(e.T.Context())
-	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: time.Minute, Longest: time.Minute},
+	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: testserver.Timeout, Longest: testserver.Timeout},
 		f.Refuse, panelenv.Log, prometheus.NewRegistry())
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
