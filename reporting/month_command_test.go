@@ -31,6 +31,7 @@ func newMonthEnv(t *testing.T) *monthEnv {
 	panel := program(t, append(e.variables, "PANEL_USERS="+strings.Join(lines, "\n")), "serve", "--roles", "panel", "--config", settingsFile(t))
 	testenv.Must(t, panel.Start())
 	awaitAnswer(t, "http://"+opsAddr+"/readyz", "200")
+	e.KeepConsuming(ledger.RoleExport) // however long a decision takes, the exporter is not behind
 	return e
 }
 

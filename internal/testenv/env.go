@@ -321,6 +321,12 @@ func (e *Env) Consume(role ledger.Role) {
 	stop()
 }
 
+// KeepConsuming reads and acknowledges all that a role gets, as a running program would, until the test ends.
+func (e *Env) KeepConsuming(role ledger.Role) {
+	e.T.Helper()
+	e.Start(func(ctx context.Context) error { return e.acknowledge(ctx, role, func() {}) })
+}
+
 // Await polls until the condition holds.
 func (e *Env) Await(what string, condition func() bool) {
 	e.T.Helper()
