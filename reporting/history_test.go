@@ -266,9 +266,9 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 					t.Errorf("%s: %d %s", page, answer.StatusCode, answer.Words())
 				}
 			}
-			if words := person.Page("/orders/" + o.ID.String()).Words(); !strings.Contains(words, o.ExternalOrderID) {
-				t.Errorf("the order is not found: %s", words)
-			}
+			testserver.Await(t, "the order is found", func() bool {
+				return strings.Contains(person.Get("/orders/"+o.ID.String()).Words(), o.ExternalOrderID)
+			})
 			if c.reports == "200" {
 				s.awaitReports(t, "200")
 			} else if got := s.report(t); got != c.reports {

@@ -130,7 +130,8 @@ func TestReconcile_NotesTheDigestOfWhatWasCompared(t *testing.T) {
 	testenv.Must(t, err)
 	noted, err = Comparisons(t.Context(), s.Ledger, s.today, s.today.AddDate(0, 0, 1))
 	testenv.Must(t, err)
-	if noted[1].Clean != nil {
+	isDuringTheDay := archive.BusinessDay(time.Now()).Equal(s.today.AddDate(0, 0, 1)) // unless midnight came between
+	if isDuringTheDay && noted[1].Clean != nil {
 		t.Errorf("a look during the day counts as one at the whole day: %+v", noted[1].Clean)
 	}
 	if len(rows) != 1 || rows[0].Orders.Rows != 11 || rows[0].Late.Rows != 1 || noted[0].Clean == nil || noted[0].Clean.Digest != rows[0].Orders {
