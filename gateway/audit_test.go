@@ -278,6 +278,7 @@ func TestAudit_TokenOfAReplacedSecretOnceAnHour(t *testing.T) {
 
 // A flood of guesses makes as many entries as there are addresses and minutes, and no more.
 func TestFailedKeys_AreCountedByAddressAndMinute(t *testing.T) {
+	t.Parallel()
 	e := newQuietEnv(t, testserver.NewRedis(t))
 	minute := time.Now().Add(-time.Hour).Truncate(time.Minute)
 	for i := range 3 * failedKeysKept {
@@ -315,7 +316,7 @@ func TestFailedKeys_AreCountedByAddressAndMinute(t *testing.T) {
 
 // Guesses of the minutes that were not over yet are noted at the end.
 func TestFailedKeys_AreNotedAtAnOrderlyEnd(t *testing.T) {
-	e := newQuietEnv(t, testserver.NewRedis(t))
+	e := newEnv(t)
 	began := time.Now()
 	for range 30 {
 		want(t, e.send(request{method: "GET", url: e.private + "/api/admin/v1/accounts", token: "a-guess-of-some-length"}), 401, "TOKEN_INVALID")

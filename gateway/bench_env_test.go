@@ -50,7 +50,7 @@ func newBenchEnv(t testing.TB, change ...func(*settings)) *benchEnv {
 	}
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Unix: true})
 	s.settings.Redis.URL, s.settings.Redis.PoolSize = server.URL, benchPool
-	s.env = startGateway(t, s.settings, testSecrets())
+	s.env = startGateway(t, s.settings, testSecrets(), withRealLimits)
 	s.awaitReady()
 	s.rdb = s.client(t)
 	fleet := s.newFleet("Kurye", istanbul)
@@ -60,6 +60,11 @@ func newBenchEnv(t testing.TB, change ...func(*settings)) *benchEnv {
 		s.accounts = append(s.accounts, account)
 	}
 	return s
+}
+
+// withRealLimits undoes what other tests wait longer for.
+func withRealLimits(e *env) {
+	e.g.accounts.wait, e.g.lastFlush, e.g.lingerTime = placeWait, lastFlush, lingerTime
 }
 
 // client is a pool of connections to the environment's Redis, as large as the ledger's.
@@ -115,7 +120,7 @@ func newReferenceEnv(t testing.TB, open func(testing.TB, *benchEnv) *reference) 
 	s := newBenchEnv(t)
 	r := open(t, s)
 	s.stop()
-	s.env = startGateway(t, s.settings, testSecrets(), func(e *env) {
+	s.env = startGateway(t, s.settings, testSecrets(), withRealLimits, func(e *env) {
 		for i := range e.g.vendorRoutes {
 			if e.g.vendorRoutes[i].name == "orders_create" {
 				e.g.vendorRoutes[i].handle = r.createOrder

@@ -128,7 +128,8 @@ func newEnvOn(t testing.TB, redis redisServer, clock *testClock, change ...func(
 }
 
 // newQuietEnv is newEnvOn with a gateway that asks Redis for nothing but what requests need, so that tests can
-// count what one costs: it polls for no changes, and the clock by which it remembers what it has read stands still.
+// count what one costs: it polls for no changes, and the clock by which it remembers what it has read stands still, so
+// that it takes Redis's clock for one that runs ahead.
 func newQuietEnv(t testing.TB, redis redisServer) *env {
 	t.Helper()
 	s := testSettings(t)
@@ -237,11 +238,14 @@ func (e *env) keep(ctx context.Context) error {
 	}
 
 	_, err := e.g.connect(ctx, e.config())
+	if ctx.Err() != nil {
+		return nil
+	}
 	return err
 }
 
-// config is the gateway's own, with the environment's clock if it has one. Without a Redis that
-// answers it has the gateway's real timeouts.
+// config is the gateway's own, with the environment's clock if it has one. An environment without
+// redis has the gateway's real timeouts.
 func (e *env) config() ledger.Config {
 	c := e.g.settings.ledgerConfig(e.secrets, e.g.Log)
 	if e.redis != nil {

@@ -340,7 +340,7 @@ func TestFleet_DisabledIsRefusedAndCostsRedisNothing(t *testing.T) {
 		}
 		want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 403, "FLEET_DISABLED")
 	})
-	for _, without := range []string{"hello", "info", "hmget", "time"} { // these figures, the versions of accounts and fleets, Redis's clock
+	for _, without := range []string{"hello", "info", "hmget", "time"} { // these figures, whether there are changes, Redis's clock
 		delete(work, without)
 	}
 	for name, n := range work {
@@ -381,12 +381,13 @@ func TestFleet_IsHeldToItsLimit(t *testing.T) {
 	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 200, "")
 }
 
-// limited repeats a request that counts as price until the limit of its fleet, of perSecond requests a second,
-// refuses it. It returns how many were admitted, which are no more than the limit pays for, and the refusal.
-func (e *env) limited(perSecond, price int, send func() answer) (admitted int, refusal answer) {
+// untilLimited repeats a request that counts as price until the limit of its fleet, of perSecond requests a second,
+// refuses it. No more are admitted than the limit pays for: five seconds' worth at once, and then what comes in by the
+// second.
+func (e *env) untilLimited(perSecond, price int, send func() answer) (admitted int, refusal answer) {
 	e.Helper()
 	began := time.Now()
-	for {
+	for range 200 {
 		a := send()
 		if a.status == 429 {
 			return admitted, want(e, a, 429, "RATE_LIMITED")
@@ -394,11 +395,14 @@ func (e *env) limited(perSecond, price int, send func() answer) (admitted int, r
 		want(e, a, 200, "")
 		admitted++
 
-		paid := 5*perSecond + perSecond*int(1+time.Since(began)/time.Second)
-		if admitted*price > paid {
-			e.Fatalf("%d requests that count as %d each are admitted, the limit pays for %d", admitted, price, paid)
+		seconds := 5 + time.Since(began).Seconds()
+		paid := float64(perSecond)*seconds + 1
+		if float64(admitted*price) > paid {
+			e.Fatalf("%d requests that count as %d each are admitted, the limit pays for %.1f", admitted, price, paid)
 		}
 	}
+	e.Fatalf("%d requests that count as %d each are admitted, and none is refused", admitted, price)
+	return admitted, refusal
 }
 
 // A batch of positions is not one request: it is asked for before Redis is.
@@ -416,7 +420,7 @@ func TestFleet_BatchesCountByTheirSize(t *testing.T) {
 			e.admin("PATCH", "/fleets/"+fleet.id, `{"requestsPerSecond":10}`)
 			batch := "[" + strings.Repeat(element+",", 299) + element + "]"
 
-			admitted, refusal := e.limited(10, 30, func() answer { return e.fleet(fleet, "POST", "/locations", batch) })
+			admitted, refusal := e.untilLimited(10, 31, func() answer { return e.fleet(fleet, "POST", "/locations", batch) })
 
 			if admitted == 0 {
 				t.Error("the first batch is refused")

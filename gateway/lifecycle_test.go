@@ -172,6 +172,20 @@ func TestGateway_ReplayKeepsItsLinkAfterAKeyRotation(t *testing.T) {
 	}
 }
 
+// Other tests set more for these.
+func TestNewGateway_HasItsRealLimits(t *testing.T) {
+	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.close)
+
+	if g.accounts.wait != placeWait || g.lastFlush != lastFlush || g.lingerTime != lingerTime {
+		t.Errorf("a request waits %s for a place, the end %s for the last counts, a connection lingers for %s",
+			g.accounts.wait, g.lastFlush, g.lingerTime)
+	}
+}
+
 func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 	e := newStoreEnv(t, "", func(s *settings) {
 		s.Shutdown.Delay, s.Shutdown.Timeout = 200*time.Millisecond, testserver.Timeout

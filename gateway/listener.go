@@ -42,7 +42,7 @@ type guardedConn struct {
 	// lingers makes Close read on for a moment: the request that was answered may not have been read
 	// to its end.
 	lingers    atomic.Bool
-	lingerTime time.Duration // reads on for so long at most
+	lingerTime time.Duration // how long Close reads on at most
 }
 
 const (

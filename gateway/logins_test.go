@@ -30,9 +30,8 @@ func (e *env) commandsOf(server *stack.Redis) (n int) {
 	return n
 }
 
-// Who is throttled costs Redis nothing but its next try after Retry-After and what
-// is read again now and then; the one with the right credential comes from the same
-// address and logs in every time.
+// Who is throttled costs Redis nothing until its Retry-After is over; the one with the
+// right credential comes from the same address and logs in every time.
 //
 //rule:limits-and-idempotency/redis_rate
 func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
@@ -63,7 +62,7 @@ func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 					want(t, e.login(api, c.who.clientID, c.who.secret), 200, "")
 				}
 			}
-			// Three logins are right.
+			// The three right logins cost some commands each, the guesses none.
 			if n := e.commandsOf(server) - before; n > most {
 				t.Errorf("%s, %s: %d guesses cost Redis %d commands, want %d at most", api, name, guesses, n, most)
 			}

@@ -231,8 +231,9 @@ type gateway struct {
 
 	slow faultLog // of slow requests
 
-	// Tests wait longer for a machine that is slow.
-	lastFlush, lingerTime time.Duration // the constants of these names
+	// lastFlush bounds how long an orderly end waits for the last counts to be written, lingerTime how long a
+	// connection that is closed reads on. They are the constants of the same names; tests set more.
+	lastFlush, lingerTime time.Duration
 }
 
 func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger) (*gateway, error) {

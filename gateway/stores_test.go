@@ -376,7 +376,7 @@ func TestFleet_AvailabilityIsPaidBeforeItChanges(t *testing.T) {
 	}
 
 	couriers := 0
-	admitted, refusal := e.limited(10, 21, func() answer {
+	admitted, refusal := e.untilLimited(10, 21, func() answer {
 		couriers++
 		return report(couriers)
 	})

@@ -38,7 +38,7 @@ func newMonthEnv(t *testing.T) *monthEnv {
 // month runs `reporting month` with a password typed, and wants it to say something.
 func (e *monthEnv) month(password, says string, works bool, args ...string) {
 	e.t.Helper()
-	e.Consume(ledger.RoleExport)
+	e.AwaitSettled(ledger.RoleExport)
 	args = append([]string{"month"}, append(args, "--config", settingsFile(e.t))...)
 	cmd := program(e.t, e.variables, args...)
 	cmd.Stdin = strings.NewReader(password + "\n")

@@ -69,8 +69,8 @@ type Config struct {
 	// scripts, which read microseconds since 1970 from that key while it exists.
 	Now      func() time.Time
 	ClockKey string
-	// Timeout replaces how long a single server may take to be connected to, and to take or answer
-	// a command; tests only, whose machines may be slow.
+	// Timeout is how long a single server may take to be connected to, and to take or answer a command; 0: 2 s to
+	// connect, 3 s for the rest. A cluster ignores it. Only tests set it, whose machines may be slow.
 	Timeout time.Duration
 	// Hooks stand before every command of a single server, also those of Open; tests only.
 	Hooks []redis.Hook

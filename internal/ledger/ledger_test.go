@@ -184,8 +184,8 @@ func (l *Ledger) countCall(ctx context.Context, c *scriptCall, account delivery.
 	return l.counted(account, EndpointOrders, time.Now(), reply, err)
 }
 
-// untilRefused repeats a call, of which it gives the number from 0, until it is RATE_LIMITED. A burst of
-// calls must pass, and beside it no more than come free by Redis's own clock, one each refill.
+// untilRefused repeats a call, of which it gives the number from 0, until it is RATE_LIMITED. At least burst calls must
+// pass, and at most one more for each refill interval that has gone by on Redis's own clock.
 func untilRefused(t *testing.T, burst int, refill time.Duration, call func(i int) error) *delivery.Error {
 	t.Helper()
 	began := time.Now()

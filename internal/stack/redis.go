@@ -133,7 +133,10 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
-	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS, clientTimeout: cmp.Or(o.ClientTimeout, 5*time.Second)}
+	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS, clientTimeout: 5 * time.Second}
+	if o.ClientTimeout > 0 {
+		r.clientTimeout = o.ClientTimeout
+	}
 	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host, "--maxmemory", DefaultMaxMemory()}
 	if o.TLS == nil {
 		args = append(args, "--port", port)

@@ -138,10 +138,14 @@ func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *ato
 			forward.ServeHTTP(w, r)
 			return
 		}
-		merging.Lock()
-		forward.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context()))) // whoever asks may have gone
-		passed.Add(1)
-		merging.Unlock()
+
+		merge := func() {
+			merging.Lock()
+			defer merging.Unlock()
+			forward.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context()))) // whoever asks may have gone
+			passed.Add(1)
+		}
+		merge()
 		<-r.Context().Done()
 	}))
 	t.Cleanup(proxy.Close)

@@ -123,7 +123,8 @@ func (s TargetSettings) variable(of string) string {
 type Target struct {
 	Name string
 
-	// LongestPause is after which a connection or a transfer without progress ends. It is longestPause outside tests.
+	// LongestPause is how long a connection or a transfer may go without progress before it is ended. It is the constant
+	// longestPause outside tests.
 	LongestPause time.Duration
 
 	open func(context.Context) (place, error) // which works until the context ends

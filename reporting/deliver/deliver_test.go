@@ -228,7 +228,7 @@ func (fickle) write(context.Context, string, *upload) error { return fs.ErrExist
 func (fickle) read(context.Context, string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
 
 func TestDeliver_AFileThatIsGoneAgainIsTriedAgain(t *testing.T) {
-	s := session{place: fickle{}, folder: "2026-11", pause: time.NewTimer(time.Hour)}
+	s := session{place: fickle{}, folder: "2026-11", pause: time.NewTimer(time.Hour), longestPause: time.Hour}
 
 	sent, err := s.send(t.Context(), theSet()[0])
 
@@ -265,7 +265,7 @@ func TestDeliver_SendsNoManifestAfterAFailure(t *testing.T) {
 
 func TestDeliver_RefusesNamesThatLeadElsewhere(t *testing.T) {
 	t.Parallel()
-	target := &Target{Name: "erp", open: func(context.Context) (place, error) { return nil, errors.New("connected") }}
+	target := &Target{Name: "erp", LongestPause: longestPause, open: func(context.Context) (place, error) { return nil, errors.New("connected") }}
 	for _, name := range []string{"", ".", "..", "../a", "a/b", `a\b`, "a\x00", ".a", "a b", "ä", strings.Repeat("a", 201)} {
 		for _, err := range []error{
 			target.Deliver(t.Context(), month, []File{file(name, "")}, nil), target.Deliver(t.Context(), name, nil, nil),

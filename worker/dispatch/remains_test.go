@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -43,33 +44,43 @@ func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
 		if strings.HasPrefix(c.surplus, "HTTP/") {
 			continue
 		}
-		for scheme, config := range map[string]*tls.Config{"http": nil, "https": authority.vendor(t)} {
+		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
 				l := listen(t, "127.0.0.1:0")
 				s := localSender(t, authority, loopbackNames(t))
 
-				postBeforeAndAfter(t, s, l, config, c.answer, c.surplus, func() {})
+				postAroundSurplus(t, s, l, authority.vendorOf(t, scheme), c.answer, c.surplus, func() {})
+			})
+			t.Run(name+"/"+scheme+" over pipes", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, authority := listenPipes(), newAuthority(t)
+					s := pipeSender(t, authority, l)
+					s.lifetime = forEver
+
+					postAroundSurplus(t, s, l, authority.vendorOf(t, scheme), c.answer, c.surplus, synctest.Wait)
+
+					if n := l.accepted.Load(); n != 2 {
+						t.Errorf("%d connections", n)
+					}
+				})
 			})
 		}
-		t.Run(name+"/over pipes", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, authority := listenPipes(), newAuthority(t)
-				s := pipeSender(t, authority, l)
-				s.lifetime = forEver
-
-				postBeforeAndAfter(t, s, l, authority.vendor(t), c.answer, c.surplus, synctest.Wait)
-
-				if n := l.accepted.Load(); n != 2 {
-					t.Errorf("%d connections", n)
-				}
-			})
-		})
 	}
 }
 
-// postBeforeAndAfter posts three times to a receiver on l that writes a surplus behind its first
-// answer, and calls settled once it has. config is nil without TLS.
-func postBeforeAndAfter(t *testing.T, s *sender, l *counting, config *tls.Config, answer, surplus string, settled func()) {
+// vendorOf is how a vendor serves a scheme: nil for http.
+func (a *authority) vendorOf(t *testing.T, scheme string) *tls.Config {
+	t.Helper()
+	if scheme == "http" {
+		return nil
+	}
+	return a.vendor(t)
+}
+
+// postAroundSurplus posts three times to a receiver on l that writes a surplus behind its first
+// answer. Between the first two it calls settled, in which the sender may notice the surplus.
+// config is nil without TLS.
+func postAroundSurplus(t *testing.T, s *sender, l *counting, config *tls.Config, answer, surplus string, settled func()) {
 	t.Helper()
 	scheme := "http"
 	if config != nil {
@@ -91,12 +102,15 @@ func postBeforeAndAfter(t *testing.T, s *sender, l *counting, config *tls.Config
 		}
 	})
 
+	release := sync.OnceFunc(func() { close(answered) })
+	defer release() // also when the first request has failed
+
 	for i := range 3 {
 		if a := s.post(t, at(scheme, l, 1)); !a.ok() || a.status > 204 {
 			t.Fatalf("request %d: %+v", i, a)
 		}
 		if i == 0 {
-			close(answered)
+			release()
 			<-written
 			settled()
 		}

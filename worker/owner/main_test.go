@@ -66,6 +66,9 @@ func (e *env) roleWithSettings(l *ledger.Ledger, name string, settings status.Se
 	}
 	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true, CourierStep: time.Second}, log, reg)
 	role := New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)
+	if role.endTimeout != endTimeout {
+		e.T.Errorf("a worker ends within %s, want %s", role.endTimeout, endTimeout)
+	}
 	role.endTimeout = testserver.Timeout
 	return role
 }

@@ -54,7 +54,7 @@ type Role struct {
 	log      *slog.Logger
 	taken    prometheus.Counter
 
-	endTimeout time.Duration // endTimeout, but in tests
+	endTimeout time.Duration // the constant of this name; tests set more
 
 	Now   func() time.Time // earlier, but in tests
 	ahead atomic.Int64     // how far this machine's clock is ahead of Redis's, ns

@@ -74,6 +74,7 @@ func TestTakeover_IsSoon(t *testing.T) {
 	}
 	start := func(l *ledger.Ledger, name string) (r *Role, stop func()) {
 		changed, r = time.Now(), e.roleOf(l, name)
+		r.endTimeout = endTimeout // the real one, too
 		return r, e.Start(r.Run)
 	}
 

@@ -90,6 +90,9 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	var log strings.Builder
 	settings := Settings{Batch: 64, HousekeepingInterval: time.Hour, Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}
 	e.role = New(e.OpenAs(stack.WorkerUser), settings, nil, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+	if e.role.accountsInterval != accountsInterval {
+		t.Errorf("accounts' streams are trimmed every %s, want %s", e.role.accountsInterval, accountsInterval)
+	}
 	e.role.accountsInterval = time.Hour
 
 	live, ended := e.order(), e.order()

@@ -60,7 +60,7 @@ type Role struct {
 	tracer   *tracing.Tracer // nil: tracing is off
 	// decide is delivery.Decide, but in tests.
 	decide func(*delivery.Order, delivery.Update, time.Time) delivery.Decision
-	// accountsInterval is accountsInterval, but in tests.
+	// accountsInterval is the constant of this name; tests set more.
 	accountsInterval time.Duration
 }
 

@@ -53,7 +53,8 @@ var ErrWrongKey = errors.New("the gateway refuses the panel's ADMIN_KEY; both ne
 // Client calls the gateway's admin API (design section 5). It is safe for concurrent use.
 // It never tries again: after a timeout nobody knows whether the change was made.
 type Client struct {
-	// Timeout is how long an answer may take, from dialing to its last byte. It is 5 s outside tests.
+	// Timeout is how long an answer may take, from dialing to its last byte. It is 5 s; tests set more, before the first
+	// request.
 	Timeout time.Duration
 
 	root string // up to and with the API's version

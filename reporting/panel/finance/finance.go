@@ -59,9 +59,11 @@ type Pages struct {
 	admin   *admin.Client
 	forms   layout.Once
 
-	// How long a page waits for its turn, may take, and waits for names and for what is closed: queueing, pageLimit and
-	// directoryTimeout. taskAnswer is how long a request waits for the end of its task. Tests wait longer.
-	queueing, pageLimit, directoryTimeout, taskAnswer time.Duration
+	// Tests set more for each of these.
+	queueing         time.Duration // how long a page waits for its turn
+	pageLimit        time.Duration // how long reading a page may take
+	directoryTimeout time.Duration // how long a page waits for names, and for what is closed
+	taskAnswer       time.Duration // how long a request waits for the end of its task
 
 	logs layout.Cache[*closing.Log] // of what pages of payments say of their period
 
