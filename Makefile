@@ -110,7 +110,7 @@ vulncheck: ## known vulnerabilities in what the programs call (VULNDB=file:///..
 	@go run $(GOVULNCHECK) $(if $(VULNDB),-db "$(VULNDB)") $(SHIPPED) || { \
 		echo "vulncheck: failed: what was found stands above, or the database could not be read and nothing was checked" >&2; exit 1; }
 
-licences: ## renew configs/licences.md, what others wrote in the programs and under which licence; fails on one that is not allowed (ARGS=-texts=/FILE: all texts, to go with the programs)
+licences: ## renew docs/licences.md, what others wrote in the programs and under which licence; fails on one that is not allowed (ARGS=-texts=/FILE: all texts, to go with the programs)
 	@CGO_ENABLED=0 go test -count 1 ./internal/licences -write $(ARGS)
 
 # GOGC: the compiler collects less often, which saves a fresh machine seconds.
@@ -223,7 +223,7 @@ env: ## write fresh keys for docker-compose.yml to .env, once: make env ENVIRONM
 	printf 'TOKEN_KEYS=k1:%s\nTRACKING_KEYS=k1:%s\nWEBHOOK_KEYS=k1:%s\nBOOKS_KEYS=k1:%s\nADMIN_KEY=%s\nCLICKHOUSE_PASSWORD=%s\nREPORTS_TOKEN=%s\nREPORT_TOKENS=compose:finance:sha256:%s\nGRAFANA_PASSWORD=%s\n' \
 		"$$(key)" "$$(key)" "$$(key)" "$$(key)" "$$(hex)" "$$(hex)" "$$token" "$$(printf %s "$$token" | sha256sum | cut -d ' ' -f 1)" "$$(hex)" >> .env
 	@echo "wrote .env for ENVIRONMENT=$(ENVIRONMENT)"
-	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://…/track (configs/CONFIGURATION.md)"
+	@[ "$(ENVIRONMENT)" = sandbox ] || echo "production does not start before .env has TRACKING_BASE_URL=https://…/track (docs/configuration.md)"
 
 certificate: ## make a certificate of localhost for docker-compose.yml's balancer, and name it in .env; a month, for this machine only
 	@test -e .env || { echo "run make env ENVIRONMENT=… first"; exit 1; }

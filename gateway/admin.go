@@ -16,7 +16,7 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// adminRoutes is the admin API (design section 5). It listens on the private
+// adminRoutes is the admin API (decisions, "Private APIs"). It listens on the private
 // listener only; its key is the operators'.
 func adminRoutes() routes {
 	const root = "/api/admin/v1"
@@ -109,7 +109,7 @@ func existing(handle handler) handler {
 	}
 }
 
-// oldSecretLifetime is how long a rotated client secret still works (design section 5).
+// oldSecretLifetime is how long a rotated client secret still works (decisions, "Private APIs").
 const oldSecretLifetime = 24 * time.Hour
 
 const maxName = 200
@@ -155,7 +155,7 @@ type accountForm struct {
 	ExcessSince delivery.Text `json:"excessSince"`
 }
 
-// limitForm is the limit of one endpoint as design section 5 writes it.
+// limitForm is the limit of one endpoint as the decisions write it under "Private APIs".
 type limitForm struct {
 	Sustained strictjson.Raw `json:"sustained"` // a windowForm
 	Burst     strictjson.Raw `json:"burst"`     // a windowForm, or null

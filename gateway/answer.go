@@ -217,7 +217,7 @@ func (f *faultLog) due(now time.Time) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-// appendRefusal appends an error (spec, "Response envelope"; design section 9).
+// appendRefusal appends an error (spec, "Response envelope"; decisions, "Decisions").
 func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
 	member := func(before, text string) { dst = delivery.AppendString(append(dst, before...), text) }
 	member(`{"success":false,"message":`, e.Message)

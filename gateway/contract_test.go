@@ -10,7 +10,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// refusal is one row of the spec's error table or of design section 9.
+// refusal is one row of the spec's error table or of the decisions' own table.
 type refusal struct {
 	name   string
 	do     func(s *env) answer
@@ -111,7 +111,7 @@ var specErrors = []refusal{
 	}},
 }
 
-// decidedErrors are those of design section 9.
+// decidedErrors are those that the decisions add to the spec.
 var decidedErrors = []refusal{
 	{name: "no JSON", status: 400, code: "MALFORMED_REQUEST", do: ordered(`{"a":`, "")},
 	{name: "no object", status: 400, code: "MALFORMED_REQUEST", do: ordered(`[]`, "")},

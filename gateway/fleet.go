@@ -269,7 +269,7 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	return v
 }
 
-// listedStatuses are those whose orders a fleet can list (design section 5).
+// listedStatuses are those whose orders a fleet can list (decisions, "Private APIs").
 var listedStatuses = []delivery.Status{
 	delivery.Searching, delivery.Assigned, delivery.PickingUp, delivery.PickedUp, delivery.Delivering, delivery.Cancelled,
 }

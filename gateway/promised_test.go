@@ -30,7 +30,7 @@ func patternsOf(rs routes, root string) []string {
 // specification or the decisions name is one of them.
 func TestRoutes_AreThoseOfTheDocuments(t *testing.T) {
 	t.Parallel()
-	const spec, decisions = "configs/spec/delivery-vendor-api-v1.md", "configs/spec/decisions.md"
+	const spec, decisions = "docs/spec/delivery-vendor-api-v1.md", "docs/spec/decisions.md"
 	for api, c := range map[string]struct {
 		routes   routes
 		table    string

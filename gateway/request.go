@@ -214,7 +214,7 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 var errStarting = fmt.Errorf("the gateway is starting: %w", delivery.ErrUnavailable)
 
 // counted is the answer to a vendor's request that is refused before the ledger's
-// part, and counts all the same (design section 4): the given refusal, unless the limit
+// part, and counts all the same (decisions, "Limits and idempotency"): the given refusal, unless the limit
 // is used up or the account suspended.
 func (g *gateway) counted(x *requestContext, refusal error) error {
 	if x.route.access != vendorOnly {

@@ -131,7 +131,7 @@ func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeV
 }
 
 // upsertStore decides what a PUT /stores/{externalStoreId} makes of a store
-// (spec, "Store states"; design section 6).
+// (spec, "Store states"; decisions, "States").
 //
 // before is the stored store, nil for none; asked is the request merged with it;
 // chosen tells that the request itself named a fleet, which asked.Fleet alone
@@ -162,7 +162,7 @@ func upsertStore(before *delivery.Store, asked delivery.Store, chosen bool, serv
 	after.TaxNumber, after.Name, after.Phone = asked.TaxNumber, asked.Name, asked.Phone
 	after.Address, after.Point = asked.Address, asked.Point
 	after.SubRegion, after.UpdatedAt = "", now
-	if len(serving) > 0 { // by name (design section 6)
+	if len(serving) > 0 { // by name (decisions, "States")
 		after.SubRegion = serving[0].SubRegion
 	}
 

@@ -23,7 +23,7 @@ func storedStore(state delivery.StoreState, fleet *delivery.Fleet) *delivery.Sto
 	return s
 }
 
-// TestUpsertStore has a row for every sentence of design section 6 about a PUT.
+// TestUpsertStore has a row for every sentence of the decisions ("States") about a PUT.
 //
 //rule:store/request-fields/fleetId store-states/new-or-existing-without-fleet-to-awaitingfleet store-states/awaitingfleet-to-awaitingfleetapproval
 //rule:states/stores-awaitingfleet-awaitingfleetapproval states/a-first-put-may-carry states/in-awaitingfleetapproval-a-put-without

@@ -10,7 +10,7 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// vendorRoutes is the Vendor API (spec, "Endpoints"; design section 9).
+// vendorRoutes is the Vendor API (spec, "Endpoints"; decisions, "Decisions").
 func vendorRoutes() routes {
 	const root = "/api/vendor/v1"
 	const orders, cancel, stores = ledger.EndpointOrders, ledger.EndpointCancel, ledger.EndpointStores
@@ -38,7 +38,7 @@ func tokenRoute(name string, handle handler) route {
 
 // createOrder is POST /orders. What needs no ledger is checked here, everything else
 // in one script. A body that breaks a rule still goes to the ledger: a replay of an
-// earlier success, or a conflict with one, is answered first (design section 4).
+// earlier success, or a conflict with one, is answered first (decisions, "Limits and idempotency").
 func (g *gateway) createOrder(x *requestContext) error {
 	key, broken, err := x.readOrder(g.sandbox())
 	if err != nil {
@@ -174,7 +174,7 @@ func (g *gateway) answerCreated(x *requestContext, o *delivery.Order) {
 func (g *gateway) sandbox() bool { return g.settings.Environment == delivery.Sandbox }
 
 // simulate makes the fleets refuse when a sandbox's packageNote asks for it
-// (design section 9); the other triggers are the worker's.
+// (decisions, "Decisions"); the other triggers are the worker's.
 func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 	if !g.sandbox() {
 		return

@@ -1,5 +1,5 @@
 -- Three users of ClickHouse for reporting, so that no process can do more than it has to: run this as
--- an administrator of ClickHouse, with passwords in place of CHANGE-ME (configs/CONFIGURATION.md says
+-- an administrator of ClickHouse, with passwords in place of CHANGE-ME (docs/configuration.md says
 -- which process gets which). With another database than delivery, change delivery and
 -- delivery_finance below. In a cluster, add ON CLUSTER to each statement.
 

@@ -87,11 +87,11 @@ func (d *docker) run(ctx context.Context) (err error) {
 		{"TLS and HTTP/2, with the certificate of `make certificate`", s.secure},
 		{"the walk of README.md", s.walk},
 		{"a day of a vendor, balanced with the reports", s.day},
-		{"the commands of RUNBOOK.md", s.runbook},
-		{"a file that was changed, a key, alerts, stopped gateways (OPERATIONS.md, KEYS.md)", s.operate},
+		{"the commands of runbook.md", s.runbook},
+		{"a file that was changed, a key, alerts, stopped gateways (operations.md, keys.md)", s.operate},
 		{"kill -9 of a gateway, a worker, ClickHouse, reporting, the balancer and Redis while orders come", s.kills},
-		{"a second build, one container at a time, while orders come (OPERATIONS.md, Upgrading)", s.replace},
-		{"a backup, the restore on this host and as on a new one (OPERATIONS.md)", s.restore},
+		{"a second build, one container at a time, while orders come (operations.md, Upgrading)", s.replace},
+		{"a backup, the restore on this host and as on a new one (operations.md)", s.restore},
 		{"docker compose down -v", s.down},
 	} {
 		say("%s ...", step.name)
@@ -407,7 +407,7 @@ func (s *story) day(ctx context.Context) error {
 	return s.download(ctx)
 }
 
-// runbook runs the commands of RUNBOOK.md as they stand, after the head for compose, one after the other.
+// runbook runs the commands of runbook.md as they stand, after the head for compose, one after the other.
 func (s *story) runbook(ctx context.Context) error {
 	runbook, err := commands.ReadRunbook()
 	if err != nil {
@@ -455,10 +455,10 @@ func (s *story) download(ctx context.Context) error {
 
 // operate runs what the operators' documents tell beside the runbook, upgrades and backups.
 func (s *story) operate(ctx context.Context) error {
-	const document = "configs/OPERATIONS.md"
+	const document = "docs/operations.md"
 	for _, block := range []struct{ document, text string }{
 		{document, "for service in gateway-1 gateway-2; do"},
-		{"configs/KEYS.md", "docker compose up -d --no-deps --wait gateway-1"},
+		{"docs/keys.md", "docker compose up -d --no-deps --wait gateway-1"},
 		{document, "docker compose stop gateway-1 gateway-2"},
 	} {
 		if err := s.shell(ctx, block.document, block.text, ""); err != nil {
@@ -535,14 +535,14 @@ func (s *story) reconcile(ctx context.Context) error {
 	return err
 }
 
-// replace upgrades to a second build as OPERATIONS.md says.
+// replace upgrades to a second build as operations.md says.
 func (s *story) replace(ctx context.Context) error {
 	// Built beforehand, so that the orders do not wait for a compiler.
 	if err := s.build(ctx, "1.1.0", "second"); err != nil {
 		return err
 	}
 	err := s.load.during(ctx, func(ctx context.Context) error {
-		return s.shell(ctx, "configs/OPERATIONS.md", "git checkout $REVISION && docker compose build", "",
+		return s.shell(ctx, "docs/operations.md", "git checkout $REVISION && docker compose build", "",
 			"REVISION=…", "REVISION=second", "git checkout $REVISION && docker", "docker")
 	})
 	if err != nil {
@@ -571,7 +571,7 @@ func (s *story) replace(ctx context.Context) error {
 
 // restore takes a backup, and restores it on this host, beside what is there, then as on a new one.
 func (s *story) restore(ctx context.Context) error {
-	const document, inBackup = "configs/OPERATIONS.md", "as_backup backup"
+	const document, inBackup = "docs/operations.md", "as_backup backup"
 	if err := s.shell(ctx, document, inBackup, ""); err != nil {
 		return err
 	}

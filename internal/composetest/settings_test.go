@@ -180,7 +180,7 @@ var (
 
 // documents tell people what to write into .env, or name variables in a table.
 var documents = []string{
-	"README.md", "configs/CONFIGURATION.md", "configs/OPERATIONS.md", "configs/KEYS.md", "configs/REDIS.md", "configs/prometheus/RUNBOOK.md",
+	"README.md", "docs/configuration.md", "docs/operations.md", "docs/keys.md", "docs/redis-servers.md", "docs/runbook.md",
 	".github/SECURITY.md", "reporting/PANEL.md", "reporting/CLOSING.md", "loadtest/SIZING.md",
 }
 
@@ -331,13 +331,13 @@ func TestCompose_ProgramsReadTheSettingsOfThisFolder(t *testing.T) {
 	}
 }
 
-// OPERATIONS.md says which service is made again after which file has changed: `up -d` does
+// operations.md says which service is made again after which file has changed: `up -d` does
 // not look into files that are mounted.
 func TestOperations_SayWhatIsMadeAgainForAFile(t *testing.T) {
 	t.Parallel()
-	_, section, found := strings.Cut(readFile(t, "configs/OPERATIONS.md"), "\n## Changing a setting\n")
+	_, section, found := strings.Cut(readFile(t, "docs/operations.md"), "\n## Changing a setting\n")
 	if !found {
-		t.Fatal("OPERATIONS.md has no section Changing a setting")
+		t.Fatal("operations.md has no section Changing a setting")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	p, err := loadProject(t, written())

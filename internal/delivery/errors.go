@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Code is an errorCode of the envelope (spec, "Errors"; design section 9).
+// Code is an errorCode of the envelope (spec, "Errors"; decisions, "Decisions").
 type Code string
 
 // The codes of the spec, each with its HTTP status.

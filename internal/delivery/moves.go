@@ -29,7 +29,7 @@ type Decision struct {
 	Action  Action
 }
 
-// failures is the last column of the table of moves (design section 6): the reasons
+// failures is the last column of the table of moves (decisions, "States"): the reasons
 // with which an order may fail in each state. Other is legal in all.
 var failures = map[Status][]FailureReason{
 	Searching:  {NoCourierFound, TimedOut},
@@ -58,7 +58,7 @@ func ParseFailureReason(name string) (FailureReason, error) {
 	return "", errors.New("must be " + failureNames)
 }
 
-// Decide decides a fleet's update by the table of moves (design section 6). Skipped steps are
+// Decide decides a fleet's update by the table of moves (decisions, "States"). Skipped steps are
 // filled in with the same time, one Change each; repeated and backward updates are dropped; fleets
 // cannot report Searching or Cancelled; nothing moves a terminal order.
 //
@@ -210,12 +210,12 @@ func (o *Order) change(at time.Time) Change {
 }
 
 // LateDelivery reports a Delivered of an order that has ended otherwise, which is listed for
-// finance: cash may have been collected (design section 6).
+// finance: cash may have been collected (decisions, "States").
 func LateDelivery(o *Order, u Update) bool {
 	return o.Status.Terminal() && o.Status != Delivered && u.Kind == KindStatus && u.Status == Delivered
 }
 
-// How long an order may wait (design section 6).
+// How long an order may wait (decisions, "States").
 const (
 	// SearchTimeout is how long a courier is searched, from when one should set off.
 	SearchTimeout = 15 * time.Minute
@@ -228,8 +228,8 @@ const (
 	LongestLife = 4 * time.Hour
 )
 
-// DecideTimeout ends an order without undecided updates that has waited too long (design
-// section 6). next is when to look again; zero for a terminal order.
+// DecideTimeout ends an order without undecided updates that has waited too long (decisions,
+// "States"). next is when to look again; zero for a terminal order.
 func DecideTimeout(o *Order, now time.Time) (change Change, due bool, next time.Time) {
 	reason, at := o.timeout()
 	if at.IsZero() || now.Before(at) {
@@ -280,7 +280,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// The moves of a store (spec, "Store states"; design section 6) besides a vendor's PUT. The caller
+// The moves of a store (spec, "Store states"; decisions, "States") besides a vendor's PUT. The caller
 // writes s with the move's notice, and decides again after a conflict.
 
 // ConfirmStore accepts the store for its fleet: it becomes Active.

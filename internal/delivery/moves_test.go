@@ -52,7 +52,7 @@ func (o *Order) apply(changes ...Change) {
 	}
 }
 
-// moveTable is design section 6 in full: the state an order is in, what the
+// moveTable is the table of the decisions ("States") in full: the state an order is in, what the
 // fleet reports, and what becomes of it: the statuses it then passes through,
 // or "drop", "illegal". Failed stands for a reason that is legal.
 var moveTable = map[Status]map[Status]string{

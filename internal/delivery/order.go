@@ -73,7 +73,7 @@ type Order struct {
 	Changes []Change
 
 	// Reported is the most advanced forward status that a courier has reported,
-	// committed or not. A reported pickup beats a cancellation (design section 6).
+	// committed or not. A reported pickup beats a cancellation (decisions, "States").
 	Reported          Status
 	Accepted          Courier   // the courier whose accept was last confirmed to the fleet, or zero
 	LastCourierUpdate time.Time // when the fleet last reported; zero: never

@@ -156,7 +156,7 @@ func checkRefusal(t *testing.T, name string, err error, code Code, fields string
 		"%s: got %+v, want %s %s", name, err, code, fields)
 }
 
-// Several faults at once: the first in the order of design section 9 decides, and
+// Several faults at once: the first in the order of the decisions ("Several faults at once") decides, and
 // all are listed.
 //
 //rule:decisions/several-faults-at-once

@@ -48,7 +48,7 @@ type EndpointLimit struct {
 	Burst     Window `json:"burst,omitzero"`
 }
 
-// Limits are an account's limits (spec, "Limits"; design section 4).
+// Limits are an account's limits (spec, "Limits"; decisions, "Limits and idempotency").
 type Limits struct {
 	Orders      EndpointLimit `json:"orders"`
 	OrderStatus EndpointLimit `json:"orderStatus"`
@@ -130,7 +130,7 @@ const DefaultPickupMinutes = 10
 // EventType names a webhook's event (spec, "Event types").
 type EventType string
 
-// The event types. WebhookTest is design section 7.
+// The event types. WebhookTest is the decisions' ("Webhooks").
 const (
 	StatusChanged    EventType = "delivery.status_changed"
 	CourierChanged   EventType = "delivery.courier_changed"
@@ -138,7 +138,7 @@ const (
 	StoreActivated   EventType = "store.activated"
 	StoreMigrating   EventType = "store.migrating"
 	StoreDeactivated EventType = "store.deactivated"
-	StoreRejected    EventType = "store.rejected" // design section 6
+	StoreRejected    EventType = "store.rejected" // decisions, "States"
 	PaymentOverdue   EventType = "fleet.payment_overdue"
 	WebhookTest      EventType = "webhook.test"
 	ReportAvailable  EventType = "report.available" // of FinanceAccount only

@@ -127,7 +127,7 @@ func appendLocation(dst []byte, p Point) []byte {
 	return append(dst, '}')
 }
 
-// AppendStoreActivated appends the data of store.activated (design section 9).
+// AppendStoreActivated appends the data of store.activated (decisions, "Decisions").
 func AppendStoreActivated(dst []byte, externalStoreID string, fleet FleetID, fleetName string) []byte {
 	return AppendStoreRejected(dst, externalStoreID, fleet, fleetName, "")
 }

@@ -79,7 +79,7 @@ func ParseStoreState(name string) (StoreState, error) {
 	return parseName[StoreState](name, storeStateNames, "a store state")
 }
 
-// FailureReason says why an order Failed (design section 6).
+// FailureReason says why an order Failed (decisions, "States").
 type FailureReason string
 
 // The reasons. The service itself gives NoCourierFound and TimedOut, too.
@@ -165,7 +165,7 @@ const (
 	TriggerReorder          TriggerKind = "SIM:REORDER"           // every second event is overtaken
 )
 
-// Trigger is a packageNote's first word that makes a sandbox behave (design section 9).
+// Trigger is a packageNote's first word that makes a sandbox behave (decisions, "Decisions").
 type Trigger struct {
 	Kind TriggerKind
 	Fail FailureReason // of TriggerFail

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TrackingKeys make the unguessable tokens of tracking links (spec, "trackingUrl"; design
-// section 9): the order id, a truncated HMAC-SHA256 and the name of the key (kid), in
+// TrackingKeys make the unguessable tokens of tracking links (spec, "trackingUrl"; decisions,
+// "Decisions"): the order id, a truncated HMAC-SHA256 and the name of the key (kid), in
 // base64url. None is stored.
 //
 // A replayed creation must answer the same bytes. So the order's day of creation

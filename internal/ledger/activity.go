@@ -177,7 +177,7 @@ func (m *MinuteActivity) decode(values map[string]string) {
 	}
 }
 
-// Sustained excess (spec, "Limits", rule 3; design section 4): in at least excessMinutes of the
+// Sustained excess (spec, "Limits", rule 3; decisions, "Limits and idempotency"): in at least excessMinutes of the
 // last excessSpan minutes more than half of an account's requests were refused.
 const (
 	excessMinutes = 5

@@ -17,7 +17,7 @@ import (
 )
 
 // FleetPoll is how often Refresh is to be repeated: a change holds on every gateway within a
-// second (design section 5).
+// second (decisions, "Private APIs").
 const FleetPoll = 250 * time.Millisecond
 
 // updateTries bounds how often a change that met a conflict is repeated.

@@ -36,7 +36,7 @@ const (
 )
 
 // Report appends a courier's update, unless the order holds it, and notes it in the order, in one
-// script (design section 5). It returns the order's status as it was. ORDER_NOT_FOUND, also for another
+// script (decisions, "Private APIs"). It returns the order's status as it was. ORDER_NOT_FOUND, also for another
 // fleet's; ORDER_ENDED with Status, except for the first Delivered; JOB_NOT_AVAILABLE with Status
 // for an acceptance or swap; JOB_TAKEN with Courier; TOO_MANY_REPORTS.
 func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (delivery.Status, error) {

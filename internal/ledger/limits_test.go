@@ -18,7 +18,7 @@ import (
 
 const second = int64(1_000_000)
 
-// bruteForce is the contract, spelled out (design section 4): never more than N
+// bruteForce is the contract, spelled out (decisions, "Limits and idempotency"): never more than N
 // admissions in any T of what is in force, and never a refusal otherwise. It
 // remembers every admission for good, and counts them again for each request by
 // the limits of that moment. A bucket's debt grows by one request with each

@@ -377,7 +377,7 @@ type AccountState string
 
 // The states. An account may be in both.
 const (
-	AccountInExcess  AccountState = "excess"    // its requests are refused for its limits (design section 4)
+	AccountInExcess  AccountState = "excess"    // its requests are refused for its limits (decisions, "Limits and idempotency")
 	AccountSuspended AccountState = "suspended" // all of its requests are refused
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 // refusalHeld is how long a refusal is repeated without asking Redis again: a change of an
-// account's limits or suspension holds on every gateway within a second (design section 5).
+// account's limits or suspension holds on every gateway within a second (decisions, "Private APIs").
 const refusalHeld = time.Second
 
 const (

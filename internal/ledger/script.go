@@ -188,7 +188,7 @@ func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 // ErrScriptsMissing reports that Redis does not hold this release's scripts, and refuses to load them
 // because its memory is full. It passes when there is memory.
 var ErrScriptsMissing = fmt.Errorf("%w: Redis is full (maxmemory) and refuses to load the scripts of this release, of which it has none; "+
-	"make room (RedisMemoryFull in configs/prometheus/RUNBOOK.md), or go on with the release that ran before", delivery.ErrUnavailable)
+	"make room (RedisMemoryFull in docs/runbook.md), or go on with the release that ran before", delivery.ErrUnavailable)
 
 // findIn returns ErrScriptsMissing unless the server holds the library.
 func (l *core) findIn(ctx context.Context, server *redis.Client) error {

@@ -1,5 +1,5 @@
 // Package licences lists what the shipped programs contain that others have written, and under which
-// licence, as configs/licences.md. Its test reads the texts in the module cache and fails for a module
+// licence, as docs/licences.md. Its test reads the texts in the module cache and fails for a module
 // without a text, a text that it does not recognise, a licence that is not allowed, and a list that is
 // not current; `make licences` renews it.
 package licences
@@ -39,7 +39,7 @@ var besides = []struct{ name, file, version, licence, declared string }{
 	{"@chdb/lib (ClickHouse as a library; for development, from npm)", "internal/devclickhouse/libchdb/install.go", `const Version = "([^"]+)"`, "", "Apache-2.0"},
 }
 
-const root, listFile = "../..", "configs/licences.md"
+const root, listFile = "../..", "docs/licences.md"
 
 var (
 	write = flag.Bool("write", false, "write the list to "+listFile)

@@ -1,5 +1,5 @@
 // Package rules checks that every rule of the contract is held by a test. The rules
-// are the lines of configs/spec/rules.txt. A test of the gate that holds one says so in
+// are the lines of docs/spec/rules.txt. A test of the gate that holds one says so in
 // a directive above it or at the line that does:
 //
 //	//rule:limits/post-orders errors/RATE_LIMITED
@@ -35,7 +35,7 @@ type Test struct {
 
 // List returns the ids of all rules of the module in a folder, in the order of the documents.
 func List(module string) (ids []string, err error) {
-	text, err := os.ReadFile(filepath.Join(module, "configs/spec/rules.txt"))
+	text, err := os.ReadFile(filepath.Join(module, "docs/spec/rules.txt"))
 	if err != nil {
 		return nil, err
 	}

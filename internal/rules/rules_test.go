@@ -15,7 +15,7 @@ func TestRules_AreHeldByTheGate(t *testing.T) {
 
 	for id, namedBy := range tests {
 		if !slices.Contains(ids, id) {
-			t.Errorf("%s: %s is not in configs/spec/rules.txt", namedBy[0].Name, id)
+			t.Errorf("%s: %s is not in docs/spec/rules.txt", namedBy[0].Name, id)
 		}
 	}
 	for _, id := range ids {
@@ -36,7 +36,7 @@ func TestRules_HaveADefectEach(t *testing.T) {
 
 	for _, id := range broken {
 		if !slices.Contains(ids, id) {
-			t.Errorf("a defect breaks %s, which is not in configs/spec/rules.txt", id)
+			t.Errorf("a defect breaks %s, which is not in docs/spec/rules.txt", id)
 		}
 	}
 	for _, id := range ids {

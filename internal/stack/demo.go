@@ -19,8 +19,8 @@ import (
 //go:embed coverage.geojson
 var demoCoverage []byte
 
-// Demo is what a person or a test needs to use the running system (design,
-// section 2). It is written to demo.json; what has not been built is absent.
+// Demo is what a person or a test needs to use the running system (decisions,
+// "Make run"). It is written to demo.json; what has not been built is absent.
 type Demo struct {
 	BaseURL  string      `json:"baseUrl"` // origin of the Vendor API
 	OpsURL   string      `json:"opsUrl"`  // origin of the fleet and admin APIs

@@ -75,7 +75,7 @@ func isTest(t *testing.T, name string) bool {
 func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 	t.Parallel()
 	runbook := readRunbook(t)
-	text := readFile(t, "configs/prometheus/RUNBOOK.md")
+	text := readFile(t, "docs/runbook.md")
 	for section := range strings.SplitSeq(text, "\n## ") {
 		_, look, _ := strings.Cut(section, "**Look.**")
 		look, _, _ = strings.Cut(look, "**Do.**")

@@ -140,7 +140,7 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 	d := startDriver(t, dir, env...)
 	d.paste(t, "README.md", dir, nil, `"status":"Active"`, `"externalOrderId":"A-1001","status":"Searching"`,
 		`"events":[{"status":"Searching"`, "order A-1001  Delivered")
-	d.paste(t, "configs/OPERATIONS.md", dir, nil, `"count":1200`)
+	d.paste(t, "docs/operations.md", dir, nil, `"count":1200`)
 	d.paste(t, "reporting/REPORTS.md", dir, nil, `"line":"order-ledger"`)
 	d.paste(t, "gateway/openapi/TEN_MINUTES.md", filepath.Dir(moduleFile(t, "go.mod")),
 		[]string{"TMPDIR=" + dir, "PORT=" + addr[strings.LastIndexByte(addr, ':')+1:]},

@@ -113,9 +113,9 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 		}
 	}
 
-	runbook := strings.Split(readFile(t, "configs/prometheus/RUNBOOK.md"), "\n")
+	runbook := strings.Split(readFile(t, "docs/runbook.md"), "\n")
 	for _, r := range readRules(t) {
-		if want := "configs/prometheus/RUNBOOK.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !slices.Contains(runbook, "## "+r.Alert) {
+		if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !slices.Contains(runbook, "## "+r.Alert) {
 			t.Errorf("alert %s has no section of its own: %s", r.Alert, r.Annotations["runbook_url"])
 		}
 	}

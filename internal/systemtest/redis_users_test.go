@@ -94,7 +94,7 @@ func TestUsers_NobodyComesInWithoutAPassword(t *testing.T) {
 	}
 }
 
-// As configs/REDIS.md says: the new password is added, programs are restarted one after
+// As docs/redis-servers.md says: the new password is added, programs are restarted one after
 // the other, the old one is removed.
 func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	t.Parallel()

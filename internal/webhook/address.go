@@ -54,7 +54,7 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 }
 
 // PublicAddress reports whether webhooks may be sent to the address that a name was
-// resolved to (design section 7). An IPv4 address mapped into IPv6 is checked as such. A
+// resolved to (decisions, "Webhooks"). An IPv4 address mapped into IPv6 is checked as such. A
 // network that translates IPv6 to IPv4 under a prefix of its own has to keep private
 // addresses out of that itself.
 func PublicAddress(address netip.Addr) bool {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The schedule of deliveries (design section 7).
+// The schedule of deliveries (decisions, "Webhooks").
 const (
 	// MaxAttempts is how often an event is sent at most, the first included.
 	MaxAttempts = 14

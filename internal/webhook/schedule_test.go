@@ -93,7 +93,7 @@ func TestNext_OverALifeThatNobodyAccepts(t *testing.T) {
 	})
 }
 
-// checkNext holds one step of the schedule to design section 7.
+// checkNext holds one step of the schedule to the decisions ("Webhooks").
 func checkNext(t *rapid.T, attempt int, now, at time.Time, retryAfter time.Duration) {
 	deadline := occurred.Add(Window)
 	last := !at.Before(deadline.Add(-5*time.Minute)) && !at.After(deadline.Add(-time.Minute))

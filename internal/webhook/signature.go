@@ -21,7 +21,7 @@ const (
 var errSecret = errors.New(`a webhook secret is "whsec_" and the base64 of 32 bytes`)
 
 // NewSecret issues a webhook secret: "whsec_" and the base64 of 32 random bytes
-// (design section 7).
+// (decisions, "Webhooks").
 func NewSecret() string {
 	var raw [secretSize]byte
 	rand.Read(raw[:]) // never fails
@@ -43,7 +43,7 @@ func decodeSecret(s string) ([]byte, error) {
 
 // Sign is the value of X-Service-Signature: "sha256=" and the lower-case hex
 // HMAC-SHA256 of the raw body (spec, "Authentication" 5). The key is the bytes
-// of the whole secret as it is shown, prefix included (design section 7).
+// of the whole secret as it is shown, prefix included (decisions, "Webhooks").
 func Sign(secret string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)

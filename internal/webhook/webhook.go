@@ -1,6 +1,6 @@
 // Package webhook is the wire contract of an event as a vendor receives it: the
 // headers and the body's envelope (spec, "Events"), the two signatures with
-// their secrets, and when a failed delivery is tried again (design section 7).
+// their secrets, and when a failed delivery is tried again (decisions, "Webhooks").
 package webhook
 
 import "vendorapi/internal/delivery"

@@ -87,7 +87,7 @@ func (d *Day) cancelIfDue(orderID string) {
 	d.cancels.Go(func() { d.cancel(orderID) })
 }
 
-// cancel cancels twice: the second answer is the same (design, section 6).
+// cancel cancels twice: the second answer is the same (decisions, "States").
 func (d *Day) cancel(orderID string) {
 	ctx := context.Background() // bounded by sendTimeout; the day waits for it
 	body := map[string]string{"reason": "CustomerRequest", "note": "vazgeçti"}

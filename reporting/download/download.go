@@ -1,4 +1,4 @@
-// Package download answers GET /reports/{name}.{csv|xlsx|json} (design section 8) with a
+// Package download answers GET /reports/{name}.{csv|xlsx|json} (decisions, "Finance") with a
 // report, straight out of ClickHouse.
 //
 // Up to 256 kB are held back, so that most failures are still a status and an envelope; a

@@ -241,7 +241,7 @@ func beginsFormula(s string) bool {
 	return false
 }
 
-// jsonSink writes {"success":true,"data":{"rows":[…],"totals":{…}}} (design section 8).
+// jsonSink writes {"success":true,"data":{"rows":[…],"totals":{…}}} (decisions, "Finance").
 // Amounts are texts with two decimals, which no reader rounds; a value that is not given
 // is null.
 type jsonSink struct {

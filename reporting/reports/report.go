@@ -1,4 +1,4 @@
-// Package reports defines finance's five reports (design section 8), reads them from
+// Package reports defines finance's five reports (decisions, "Finance"), reads them from
 // ClickHouse and writes them as table, CSV, XLSX or JSON.
 //
 // Views of package archive (views/*.sql) say what a report contains. Run passes
@@ -110,7 +110,7 @@ var (
 	control     = catalogue.Reports[4]
 )
 
-// All lists the reports in the order of design section 8.
+// All lists the reports in the order of the decisions ("Finance").
 func All() []*Report { return slices.Clone(catalogue.Reports) }
 
 // Find finds a report by its name.

@@ -141,7 +141,7 @@ func appendBody(dst []byte, d *ledger.Delivery) []byte {
 
 // headers are those of the spec and of Standard Webhooks. For 24 h after a rotation the latter
 // carry both signatures. The spec's has room for one: the old secret's until a test ping, signed
-// with the new one, was accepted (design section 7).
+// with the new one, was accepted (decisions, "Webhooks").
 func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
 	secrets := a.receiver.Secrets(now)
 	secret := secrets[0]

@@ -1,5 +1,5 @@
 // Package dispatch sends events to vendors' endpoints, signed, until a 2xx answer or the end of 24
-// h (spec, "Delivery rules"; design section 7).
+// h (spec, "Delivery rules"; decisions, "Webhooks").
 //
 // The owner of a partition (package owner) has its Webhooks: it tells them what was published, lets
 // them write what must last with its own steps, and lets them send. Delivery is at least once: the

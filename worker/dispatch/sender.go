@@ -23,7 +23,7 @@ import (
 const (
 	userAgent = "DeliveryVendorAPI-Webhooks/1"
 	// answerKept is how many bytes of an answer are read for its record, which has at most
-	// delivery.MaxForeignAnswer characters of them (design section 7).
+	// delivery.MaxForeignAnswer characters of them (decisions, "Webhooks").
 	answerKept = 2 << 10
 	// answerDrained is how much more is read to keep the connection.
 	answerDrained = 32 << 10

@@ -13,7 +13,7 @@ import (
 	"vendorapi/internal/testenv"
 )
 
-// nominal are the gaps of design section 7 before attempts 2 to 13.
+// nominal are the gaps of the decisions ("Webhooks") before attempts 2 to 13.
 var nominal = []time.Duration{
 	10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
 	20 * time.Minute, 40 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,

@@ -1,5 +1,5 @@
 -- Counts a creation whose body broke a rule, after looking for an earlier
--- success under its idempotency key (design section 4: the same key with
+-- success under its idempotency key (decisions, "Limits and idempotency": the same key with
 -- another body is a conflict even if that body is invalid too).
 -- KEYS 1 windows, 2 idempotency record, 3 order whose external id equals
 --   the key

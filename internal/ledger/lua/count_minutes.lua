@@ -1,6 +1,6 @@
 -- Adds one process's counts of an account's requests to those of the current
 -- minute, and marks the account once it has exceeded its limits for long enough
--- (design section 4, "Sustained excess"). The mark goes when the excess does: at
+-- (decisions, "Limits and idempotency"). The mark goes when the excess does: at
 -- excess_until for whoever reads it, because a silent account has no further call.
 -- The list of accounts in excess has the end as score; a silent account stays in it
 -- until its next call, and is passed over.

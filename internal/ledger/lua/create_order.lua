@@ -1,5 +1,5 @@
 -- Creates an order: limits, idempotency, store, fleet, coverage, uniqueness,
--- record and event, all or nothing (design sections 3 and 4).
+-- record and event, all or nothing (decisions, "Limits and idempotency").
 --
 -- The server hashes every byte of every string that it hands to Lua or that Lua
 -- makes, so the record comes ready made for each fleet that could have the

@@ -1,6 +1,6 @@
 -- Takes a courier's report: appends it to the partition's updates and notes in the
 -- order what was reported, so that a reported pickup that still waits in the
--- stream beats a cancellation (design section 6), and who got the answer that the job is
+-- stream beats a cancellation (decisions, "States"), and who got the answer that the job is
 -- theirs, so that the second of two who accept at once is not. What says nothing
 -- new is not appended, and what else there can be of is counted: a fleet can
 -- lengthen neither the stream nor a record without bound. When another person takes over, what

@@ -1,4 +1,4 @@
--- Exact sliding windows (design section 4).
+-- Exact sliding windows (decisions, "Limits and idempotency").
 --
 -- The sliding windows of an endpoint are two strings. The first is a head of 60 bytes and behind it, newest
 -- first, the admissions since the last multiple of 16, 7 bytes each, in

@@ -34,7 +34,7 @@ it, and stops everything on Ctrl-C or when one of its programs ends.
 
   run [flags]
 
-Variables (configs/CONFIGURATION.md): SERVER, DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
+Variables (docs/configuration.md): SERVER, DATA_DIR, GATEWAY_ADDR, OPS_ADDR, PANEL_ADDR,
 REDIS_URL, REDIS_TLS, CLICKHOUSE_URL, CLICKHOUSE_ADDR, COURIER, COURIER_STEP,
 WORKER_OPS_ADDR, RECEIVER_ADDR, REPORTING_OPS_ADDR. With _FILE behind the name a variable
 names a file that holds the value.
@@ -145,7 +145,7 @@ func putBack(o stack.Options, from string, replace, drill bool) error {
 	return nil
 }
 
-// variable is one of `make run`'s (configs/CONFIGURATION.md) that is taken as it is.
+// variable is one of `make run`'s (docs/configuration.md) that is taken as it is.
 type variable struct {
 	name, fallback string
 	into           *string

@@ -18,7 +18,7 @@ import (
 // A Command is a line of a shell block, with the lines that it is continued by.
 type Command struct{ Section, Line string }
 
-// A Runbook is configs/prometheus/RUNBOOK.md: its commands, and the setups of a shell that they need.
+// A Runbook is docs/runbook.md: its commands, and the setups of a shell that they need.
 type Runbook struct {
 	ComposeHead, MakeRunHead string
 	Functions                string // behind either head
@@ -27,7 +27,7 @@ type Runbook struct {
 
 // ReadRunbook reads the runbook of this module.
 func ReadRunbook() (Runbook, error) {
-	text, err := readDocument("configs/prometheus/RUNBOOK.md")
+	text, err := readDocument("docs/runbook.md")
 	if err != nil {
 		return Runbook{}, err
 	}

@@ -15,7 +15,7 @@ type Place struct{ Begins, Where string }
 // Documents are the operators' documents besides the runbook, and where their commands are run.
 // What stands between ```sh and ``` is pasted whole by TestMakeRun_DocumentsWorkAsPasted.
 var Documents = map[string][]Place{
-	"configs/OPERATIONS.md": {
+	"docs/operations.md": {
 		{"for service in", OnCompose},
 		{"docker compose up -d --no-deps --wait --force-recreate", OnCompose},
 		{"done", OnCompose},
@@ -69,8 +69,8 @@ var Documents = map[string][]Place{
 		{"sh /etc/redis-users.sh", OnCompose},
 		{"REDISCLI_AUTH=", OnCompose},
 	},
-	"configs/KEYS.md":          {{"docker compose up -d --no-deps --wait gateway-1", OnCompose}},
-	"configs/CONFIGURATION.md": {{"docker compose run --rm --no-deps reporting /reporting user", "asks a person for a password"}},
+	"docs/keys.md":          {{"docker compose up -d --no-deps --wait gateway-1", OnCompose}},
+	"docs/configuration.md": {{"docker compose run --rm --no-deps reporting /reporting user", "asks a person for a password"}},
 }
 
 // OfDocument returns the commands of a document that stand in indented blocks.

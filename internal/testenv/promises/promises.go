@@ -11,14 +11,14 @@ import (
 
 // The documents that promise figures, by their paths in the module.
 const (
-	Specification     = "configs/spec/delivery-vendor-api-v1.md"
-	Decisions         = "configs/spec/decisions.md"
+	Specification     = "docs/spec/delivery-vendor-api-v1.md"
+	Decisions         = "docs/spec/decisions.md"
 	VendorAPI         = "gateway/openapi/vendor.yaml"
 	Webhooks          = "gateway/openapi/WEBHOOKS.md"
 	Security          = ".github/SECURITY.md"
-	Operations        = "configs/OPERATIONS.md"
-	Keys              = "configs/KEYS.md"
-	Runbook           = "configs/prometheus/RUNBOOK.md"
+	Operations        = "docs/operations.md"
+	Keys              = "docs/keys.md"
+	Runbook           = "docs/runbook.md"
 	ReportingSettings = "configs/reporting.yaml"
 	WorkerSettings    = "configs/worker.yaml"
 	Reports           = "reporting/REPORTS.md"

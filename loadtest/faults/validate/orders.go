@@ -122,7 +122,7 @@ func (c *check) checkMoves(o *Order) {
 	}
 }
 
-// isLegal is one step of the table of moves (design section 6) once skipped steps are filled in.
+// isLegal is one step of the table of moves (decisions, "States") once skipped steps are filled in.
 func isLegal(from, to delivery.Status, failure string) bool {
 	switch {
 	case from.Terminal():

@@ -50,7 +50,7 @@ func (s *Settings) Validate() error {
 // ErrWrongKey means that the gateway does not accept the panel's ADMIN_KEY.
 var ErrWrongKey = errors.New("the gateway refuses the panel's ADMIN_KEY; both need the same one")
 
-// Client calls the gateway's admin API (design section 5). It is safe for concurrent use.
+// Client calls the gateway's admin API (decisions, "Private APIs"). It is safe for concurrent use.
 // It never tries again: after a timeout nobody knows whether the change was made.
 type Client struct {
 	// Timeout is how long an answer may take, from dialing to its last byte. It is 5 s; tests set more, before the first

@@ -300,7 +300,7 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 	return e, requestID
 }
 
-// RefusalData is the data of a refusal in the service's envelope (design section 9).
+// RefusalData is the data of a refusal in the service's envelope (decisions, "Decisions").
 type RefusalData struct {
 	ErrorCode         delivery.Code         `json:"errorCode"`
 	RetryAfterSeconds int64                 `json:"retryAfterSeconds,omitempty"`

@@ -285,7 +285,7 @@ func findToken(tokens []Token, text string) *Token {
 	return &tokens[found]
 }
 
-// Role is what a user or a token may do (design section 8).
+// Role is what a user or a token may do (decisions, "Finance").
 type Role = string
 
 // The roles.

@@ -197,7 +197,7 @@ const (
 	attemptsOfEvent = 40
 	answersOfPage   = 24 << 10       // bytes, the newest first; of those beyond only the beginning is shown
 	shortAnswer     = 80             // bytes of such a beginning
-	retriedFor      = 24 * time.Hour // how long an event is tried (design section 7)
+	retriedFor      = 24 * time.Hour // how long an event is tried (decisions, "Webhooks")
 )
 
 type stepView struct {

@@ -1,4 +1,4 @@
-// Package finance shows the five reports (design section 8) as pages: filters, totals,
+// Package finance shows the five reports (decisions, "Finance") as pages: filters, totals,
 // rows page by page, charts, downloads, and whether the control totals balance. It shows the
 // months of the books, and lets people with the role closer hold and close them and book what
 // became known of them (package closing); and where finance's own system is notified of reports.
