@@ -232,7 +232,6 @@ func TestRun_RefusesWhatWaitingCannotMend(t *testing.T) {
 		env   map[string]string
 		names string
 	}{
-		{"a flag of earlier releases", []string{"-roles", "status"}, nil, "roles"},
 		{"an unknown flag", []string{"-what"}, nil, "what"},
 		{"a stray word", []string{"status"}, nil, `"status" is no flag`},
 		{"a file that is not there", []string{"-config", "nowhere.yaml"}, nil, "nowhere.yaml"},

@@ -20,7 +20,6 @@ type OrderDraft struct {
 	PackageNote     string
 	OrderAmount     Money // unset when not given
 	Payment         Payment
-	Warned          bool // its answer had PaymentWarnings, which earlier releases did not give
 }
 
 // Recipient is the customer. Phone holds exactly 10 digits.

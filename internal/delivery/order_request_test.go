@@ -56,7 +56,6 @@ func TestOrderRequest_BecomesADraft(t *testing.T) {
 			BuildingNo: "12", DoorNo: "3", Floor: "2", Note: "zil bozuk\n\tara",
 		},
 		PackageNote: "kırılacak", OrderAmount: Money{25050, true}, Payment: Payment{Type: Card, CollectionAmount: Money{19990, true}},
-		Warned: true,
 	}
 	check(t, reflect.DeepEqual(got, want), "got  %+v\nwant %+v", got, want)
 }

@@ -17,9 +17,7 @@ func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 	dst = appendFleet(append(dst, ','), o.Fleet.ID, o.Fleet.Name)
 	dst = appendText(dst, "trackingUrl", trackingURL)
 	dst = appendTimeField(dst, "estimatedPickupAt", o.EstimatedPickup())
-	if o.Warned {
-		dst = o.appendWarnings(dst)
-	}
+	dst = o.appendWarnings(dst)
 	return append(dst, '}')
 }
 
@@ -72,16 +70,28 @@ func (o *Order) appendIDs(dst []byte) []byte {
 	return appendText(dst, "externalOrderId", o.ExternalOrderID)
 }
 
+// appendWarnings appends the field warnings, if any applies. They follow from the amounts, which never
+// change and which a shrunk order keeps, so a replayed answer has the same ones.
 func (o *OrderDraft) appendWarnings(dst []byte) []byte {
-	dst = append(appendKey(dst, "warnings"), '[')
-	separator := ""
+	none := true
 	for w := range o.PaymentWarnings {
-		dst = append(append(dst, separator...), `{"kind":`...)
+		if none {
+			dst = append(appendKey(dst, "warnings"), '[')
+			none = false
+		} else {
+			dst = append(dst, ',')
+		}
+
+		dst = append(dst, `{"kind":`...)
 		dst = AppendString(dst, w.Kind)
 		dst = appendText(dst, "field", w.Field)
 		dst = appendText(dst, "message", w.Message)
-		dst, separator = append(dst, '}'), ","
+		dst = append(dst, '}')
 	}
+	if none {
+		return dst
+	}
+
 	return append(dst, ']')
 }
 

@@ -65,9 +65,6 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	if err := f.Err(); err != nil {
 		return OrderDraft{}, err
 	}
-	for range d.PaymentWarnings {
-		d.Warned = true
-	}
 	return d, nil
 }
 

@@ -87,8 +87,7 @@ func accountNotFound() error {
 	return delivery.Refuse(delivery.CodeAccountNotFound, "no account has this id")
 }
 
-// An excess without an end is of an earlier release; the next request sets it again. ACCOUNT_NOT_FOUND
-// for no values.
+// decodeAccount reads an account's hash as of now. ACCOUNT_NOT_FOUND when it is empty.
 func decodeAccount(id delivery.AccountID, values map[string]string, now time.Time) (*delivery.Account, error) {
 	if len(values) == 0 {
 		return nil, accountNotFound()
@@ -103,7 +102,7 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 		a.ExcessSince = timeOf(number(values["excess"]))
 	}
 	a.Revision, a.NameRevision = uint64(number(values["revision"])), uint64(number(values["named"]))
-	earlier, err := storedEarlier(values)
+	earlier, err := parseEarlier(values[earlierField])
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", id, err)
 	}

@@ -461,8 +461,8 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 	if err != nil {
 		return nil, failed("reading client secrets", err)
 	}
-	known.current = values["secret"]
-	if known.earlier, err = storedEarlier(values); err != nil {
+	known.current = values[secretField]
+	if known.earlier, err = parseEarlier(values[earlierField]); err != nil {
 		return nil, fmt.Errorf("account %s: %w", account, err)
 	}
 	if known.current == "" {

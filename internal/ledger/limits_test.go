@@ -329,55 +329,6 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 	}
 }
 
-// A release before kept no more than its windows held, and doubled its log with
-// every entry twice: a longer window counts what is left there, never a copy.
-func TestLimits_LogOfTheReleaseBefore(t *testing.T) {
-	old := openTest(t, func(c *Config) {
-		c.edit = func(file, text string) string {
-			if file == "window" {
-				text = strings.Replace(text, "odd and lap .. before or before .. lap", "entries .. entries", 1)
-				text = strings.Replace(text, " or capacity < KEPT and entry_at(logged - capacity + RECENT - 1) > decided - DAY", "", 1)
-			}
-			return text
-		}
-	})
-	l := openTest(t, sameDatabase(old))
-	draw := drawFrom(testserver.Seed(t))
-	for range 20 {
-		id := delivery.NewAccountID()
-		write := func(l *Ledger, mode string, w delivery.Window) {
-			must(t, l.writeAccount(t.Context(), mode, &delivery.Account{ID: id, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: w}}}, ""))
-		}
-		write(old, "create", delivery.Window{Count: 1000, Seconds: 10})
-		start := 4_000_000_000 * second
-		now, admissions := start, []int64(nil)
-		// Slowly, so that the log goes round, then at once, so that it grows.
-		slow := draw(20, 60)
-		for n := range slow + draw(10, 120) {
-			if now += 1000; n < slow {
-				now += second
-			}
-			old.setClock(t, now)
-			get(old.Limits.Consume(t.Context(), id, EndpointOrders))(t)
-			admissions = append(admissions, now)
-		}
-		wide := delivery.Window{Count: 1000, Seconds: draw(10, 300)}
-		write(l, "update", wide)
-		used := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{id}))(t)[0][EndpointOrders].Sustained.Used
-		inside := func(seconds int) (n int) {
-			for _, at := range admissions {
-				if at > now-int64(seconds)*second {
-					n++
-				}
-			}
-			return n
-		}
-		if used > inside(wide.Seconds) || used < inside(10) {
-			t.Errorf("%d counted in %d s, admitted were %d, and %d in the window of before", used, wide.Seconds, inside(wide.Seconds), inside(10))
-		}
-	}
-}
-
 // The log holds no more than the windows in force and 16,384 admissions, whoever
 // sends how many, and begins small again once it has expired.
 func TestRing_LogIsBounded(t *testing.T) {
@@ -451,7 +402,7 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 }
 
 // The log is kept a little longer than the longest window that can be set, also when
-// a release before let it live for less; without it an account goes on.
+// it was about to expire; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	s := newEnv(t)
 	log := s.partitionOf(s.account).windows(EndpointCancel, s.account) + "l"

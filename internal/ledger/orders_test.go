@@ -367,7 +367,7 @@ func TestReport_OnlyOneCourierIsConfirmed(t *testing.T) {
 	wantTaken(accept(o.ID, mehmet), "Ayşe K.", 2)
 	s.wantReport(t, accept(o.ID, ayse), "", 2)
 
-	// As an earlier release stored it: with the commit only.
+	// The courier of the commit counts where no report named one.
 	old := s.create(t, "X-2")
 	s.change(t, old, delivery.Change{Status: delivery.Assigned, At: at, Courier: mehmet}, delivery.Change{Status: delivery.PickingUp, At: at})
 	wantTaken(accept(old.ID, ayse), "Mehmet Y.", 2)

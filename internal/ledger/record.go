@@ -282,13 +282,6 @@ func (c *codec) document(d *delivery.OrderDraft) {
 	c.all(&d.ExternalStoreID, &d.ExternalOrderID, &d.OrderedAt, &d.ReadyAt, &d.Recipient.Name, &d.Recipient.Phone,
 		&d.Dropoff.Text, &d.Dropoff.Latitude, &d.Dropoff.Longitude, &d.Dropoff.BuildingNo, &d.Dropoff.DoorNo,
 		&d.Dropoff.Floor, &d.Dropoff.Note, &d.PackageNote, &d.OrderAmount, (*byte)(&d.Payment.Type), &d.Payment.CollectionAmount)
-	// Earlier releases write nothing here, and read nothing.
-	switch {
-	case !c.writing:
-		d.Warned = c.rest != ""
-	case d.Warned:
-		c.out = append(c.out, 1)
-	}
 }
 
 func appendChange(b []byte, c *delivery.Change) []byte {
@@ -334,12 +327,12 @@ func appendEntry(b []byte, kind byte, format func(*codec)) []byte {
 //     which are tried for a day, those of the last day (replayStream) for two: the courier's location
 //
 // Idempotency keys have expired, but a replay would be answered the same bytes. Who had accepted the
-// job (order_courier), and when a courier was swapped, matters before the end only. The release before reads no shrunk order.
+// job (order_courier), and when a courier was swapped, matters before the end only.
 func (c *codec) shrunk(o *delivery.Order) {
 	c.all(&o.Fleet.PickupMinutes, &o.Fleet.DeliveryMinutes, &o.Fleet.Name, &o.ExternalStoreID, &o.ExternalOrderID)
 	c.timeFrom(o.CreatedAt, &o.OrderedAt)
 	c.timeFrom(o.CreatedAt, &o.ReadyAt)
-	c.all(&o.OrderAmount, (*byte)(&o.Payment.Type), &o.Payment.CollectionAmount, &o.Warned)
+	c.all(&o.OrderAmount, (*byte)(&o.Payment.Type), &o.Payment.CollectionAmount)
 	changes := byte(len(o.Changes)) // fewer than maxSideReports and the statuses
 	if c.all(&changes); !c.writing {
 		o.Changes = make([]delivery.Change, changes)
@@ -363,7 +356,7 @@ func (c *codec) shrunk(o *delivery.Order) {
 	if n := len(o.Changes); n > 0 { // only an end has these
 		c.all((*string)(&o.Changes[n-1].Failure), (*string)(&o.Changes[n-1].Cancel), &o.Changes[n-1].Note)
 	}
-	// Earlier releases write nothing here, and read nothing. Padding reads as no time.
+	// Few orders are erased, so the others have nothing here. Padding reads as no time.
 	if c.writing && !o.ErasedAt.IsZero() || !c.writing && c.rest != "" {
 		c.all(&o.ErasedAt)
 	}

@@ -186,7 +186,7 @@ func FuzzScripts_Secrets(f *testing.F) {
 			hasEnded := !until.After(now) && !wantUntil.After(now) // whatever the time
 			check(t, err != nil || until.Equal(wantUntil) || hasEnded, "the one before works until %s, of a fleet until %s", until, wantUntil)
 			stored := get(l.rdb.HGetAll(t.Context(), key).Result())(t)
-			earlier := valid(get(storedEarlier(stored))(t), now)
+			earlier := valid(get(parseEarlier(stored[earlierField]))(t), now)
 			same := slices.EqualFunc(earlier, want.earlier, func(a, b EarlierSecret) bool { return a.Secret == b.Secret && a.Until.Equal(b.Until) })
 			require(t, stored["secret"] == want.current && same, "after %x %x and %x work, of a fleet %x and %x", b, stored["secret"], earlier, want.current, want.earlier)
 		}

@@ -26,16 +26,13 @@ type EarlierSecret struct {
 	Until  time.Time
 }
 
-// storedEarlier are a hash's earlier secrets with expired ones; see lua/secrets.lua.
-func storedEarlier(values map[string]string) ([]EarlierSecret, error) {
-	var all []EarlierSecret
-	if values["old_secret"] != "" {
-		all = append(all, EarlierSecret{values["old_secret"], timeOf(number(values["old_until"]))})
-	}
-	more, err := parseEarlier(values["previous"])
-	return append(all, more...), err
-}
+// The fields of an account's and of an endpoint's hash that hold its secrets.
+const (
+	secretField  = "secret"
+	earlierField = "earlier" // packed, as lua/secrets.lua describes
+)
 
+// parseEarlier returns the secrets of the field earlier, also those whose time is over.
 func parseEarlier(packed string) (all []EarlierSecret, err error) {
 	f := fields{rest: packed}
 	for f.rest != "" {
@@ -136,7 +133,7 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	var reasons []string // of the first of them
 	err = l.eachReceiver(ctx, func(ids []delivery.AccountID) error {
 		for _, id := range ids {
-			for _, field := range []string{"secret", "old_secret", "previous"} {
+			for _, field := range []string{secretField, earlierField} {
 				n, err := l.resealField(ctx, id, field)
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -184,7 +181,7 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 // resealed is a field's value sealed with the current key, and how many were not.
 func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
 	all := []EarlierSecret{{Secret: value}}
-	if field == "previous" {
+	if field == earlierField {
 		all, err = parseEarlier(value)
 	}
 	for i, one := range all {
@@ -200,7 +197,7 @@ func (l *core) resealed(id delivery.AccountID, field, value string) (after strin
 	if err != nil {
 		return "", 0, err
 	}
-	if field == "previous" {
+	if field == earlierField {
 		return packEarlier(all), n, nil
 	}
 	return all[0].Secret, n, nil

@@ -3,7 +3,6 @@ package ledger
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,12 +14,10 @@ import (
 // by its hash's first byte.
 type secretsEnv struct {
 	*Ledger
-	now    time.Time
-	rotate func(n byte, revokeOld bool) error
-	right  func(n byte) bool
-	// oldRotate is the rotation of an account by the release that knows one earlier secret.
-	oldRotate func(n byte)
-	subject   [16]byte
+	now     time.Time
+	rotate  func(n byte, revokeOld bool) error
+	right   func(n byte) bool
+	subject [16]byte
 }
 
 func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
@@ -34,12 +31,6 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	e.right = func(n byte) bool {
 		_, _, err := e.Limits.CountToken(t.Context(), account, [32]byte{n})
 		return err == nil
-	}
-	e.oldRotate = func(n byte) {
-		key := e.partitionOf(account).account(account)
-		current := get(e.rdb.HGet(t.Context(), key, "secret").Result())(t)
-		must(t, e.writeAccount(t.Context(), "update", get(e.Accounts.Get(t.Context(), account))(t), "",
-			"secret", string(append([]byte{n}, make([]byte, 31)...)), "old_secret", current, "old_until", e.now.Add(24*time.Hour).UnixMilli()))
 	}
 	if kind == "account" {
 		return e
@@ -118,23 +109,6 @@ func TestRotateSecret_SeveralAtOnceAllWork(t *testing.T) {
 	})
 }
 
-// The release that knows one earlier secret reads the one that was replaced last,
-// and what it writes takes nothing from those that it does not know.
-func TestRotateSecret_BesideTheReleaseBefore(t *testing.T) {
-	e := newSecretsEnv(t, "account")
-	e.at(t, 0)
-	must(t, e.rotate(10, true))
-	must(t, e.rotate(11, false))
-	must(t, e.rotate(12, false))
-	e.oldRotate(13)
-	e.want(t, 10, 12, 13) // that release forgets one
-	must(t, e.rotate(14, false))
-	e.want(t, 10, 12, 13, 14)
-	must(t, e.rotate(15, true))
-	e.oldRotate(16)
-	e.want(t, 15, 16)
-}
-
 // Tokens of the second of a revocation, and of all seconds before, are good no more;
 // one that is issued after it says so.
 func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
@@ -208,24 +182,4 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 	signing(5, 4) // the one that it was known to have ended with its day
 	issued = append(issued, get(s.Webhooks.RotateSecret(t.Context(), s.account, true))(t))
 	signing(6)
-}
-
-// The release that knows one earlier secret signs with the one that the receiver is
-// known to have; what it writes takes nothing from the others.
-func TestRotateWebhookSecret_BesideTheReleaseBefore(t *testing.T) {
-	s := newWebhookEnv(t)
-	first := s.endpoint(t).Secret
-	second := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
-	third := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
-	known := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "old_secret", "secret").Val()
-	equal(t, get(s.secrets.open(s.account[:], text(known[0])))(t), first, "the release before signs with")
-	fourth := "whsec_" + strings.Repeat("A", 43) + "="
-	sealed := get(s.secrets.seal(s.account[:], fourth))(t)
-	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "old_secret", known[1], "old_until", s.now().Add(secretOverlap).UnixMilli(),
-		"secret", sealed, "proven", "0", "version", 99).Err())
-	equal(t, s.endpoint(t).Secrets(s.now()), []string{fourth, third, second}, "after its rotation these sign:")
-	// It deletes a receiver without the secrets that it does not know.
-	must(t, s.rdb.HDel(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret", "old_until", "proven").Err())
-	again := s.register(t)
-	equal(t, again.Secrets(s.now()), []string{again.Secret}, "after a deletion these sign:")
 }

@@ -72,10 +72,6 @@ func encodeStore(s *delivery.Store) []byte { return encode(func(c *codec) { c.st
 func decodeStore(record string) (*delivery.Store, error) {
 	s := new(delivery.Store)
 	err := decode("store record", record, func(c *codec) { c.store(s) })
-	if s.State != delivery.Active {
-		// A release before kept it when the store changed its fleet.
-		s.ClosingDate = time.Time{}
-	}
 	return s, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -41,9 +40,8 @@ const attemptsShown = 200
 // outcomes also in the stream of outcomes, those of other attempts, without the answer,
 // in that of tries (probes at most every 30 s and endpoint, no pings). A line is: kind, a
 // probe's count (4 bytes), outcome, flags, attempt, time, HTTP status, milliseconds, next
-// attempt, event, type, error, answer. Scripts write lineNotSent: time (8 bytes), event.
+// attempt, event, type, error, answer.
 const (
-	lineNotSent = 3
 	lineAttempt = 4
 	lineProbe   = 5
 	lineChunk   = 6 // in a log only: several lines, the oldest first, each with its length
@@ -103,9 +101,6 @@ func (a *AttemptRecord) appendLine(b []byte, kind byte) []byte {
 func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	c := codec{fields: fields{rest: line}}
 	switch kind := c.byte(); kind {
-	case lineNotSent:
-		a.At, a.State, a.Error = timeOf(int64(c.uint64())), StateNotSent, NoEndpointError
-		a.event = c.rest
 	case lineAttempt, lineProbe:
 		c.line(&a, kind)
 	default:
@@ -124,28 +119,23 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	return a, nil
 }
 
-// decodeOutcomes reads an entry's lines: "o" is accounts and lines, one behind the other. Earlier
-// releases wrote those of one account, "a", named 1, 2 and so on.
+// decodeOutcomes reads an entry's lines: its field "o" is accounts and lines, one behind the other.
 func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error) {
-	records := make([]AttemptRecord, 0, len(values))
-	add := func(account, line string) error {
+	var records []AttemptRecord
+	f := fields{rest: text(values["o"])}
+	for f.rest != "" {
+		account := f.take(len(delivery.AccountID{}))
+		line := f.text()
+		if f.err != nil {
+			return nil, fmt.Errorf("outcomes: %w", f.err)
+		}
+
 		record, err := r.decodeLine(line)
-		if err == nil && len(account) != len(record.Account) {
-			err = fmt.Errorf("outcomes: %w", errShortRecord)
+		if err != nil {
+			return nil, err
 		}
 		copy(record.Account[:], account)
 		records = append(records, record)
-		return err
-	}
-	for f := (fields{rest: text(values["o"])}); f.rest != ""; {
-		if err := cmp.Or(add(f.take(len(delivery.AccountID{})), f.text()), f.err); err != nil {
-			return nil, err
-		}
-	}
-	for i := 1; values[strconv.Itoa(i)] != nil; i++ {
-		if err := add(text(values["a"]), text(values[strconv.Itoa(i)])); err != nil {
-			return nil, err
-		}
 	}
 	if len(records) == 0 {
 		return nil, fmt.Errorf("outcomes: %w", errShortRecord)

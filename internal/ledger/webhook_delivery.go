@@ -357,8 +357,7 @@ type Tally struct {
 }
 
 func (c *codec) tally(t *Tally) {
-	var logged uint32 // earlier releases kept the length of the log
-	c.all(&t.Hour, &t.OK, &t.Failed, &t.PreviousOK, &t.PreviousFailed, &logged, &t.Delivered, &t.Retried, &t.Undelivered, &t.NotSent)
+	c.all(&t.Hour, &t.OK, &t.Failed, &t.PreviousOK, &t.PreviousFailed, &t.Delivered, &t.Retried, &t.Undelivered, &t.NotSent)
 }
 
 // Turn begins the hour of a time in ms.

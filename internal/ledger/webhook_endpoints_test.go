@@ -108,7 +108,7 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	wantCode(t, s.Webhooks.Delete(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
 	wantCode(t, errOf(s.Webhooks.Endpoint(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
-	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "old_secret", "proven").Val()
+	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "earlier", "proven").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil, nil}), "a deleted endpoint still has %q", left)
 	notes := s.noted(t)
 	s.unsentPause = 0
@@ -262,8 +262,9 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	e := get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == first, "secret %s, want %s", e.Secret, first)
 	second := get(renewed.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
-	sealed := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "secret", "old_secret").Val()
-	check(t, strings.HasPrefix(text(sealed[0]), "k2:") && strings.HasPrefix(text(sealed[1]), "k1:"), "sealed with %.3q and %.3q", sealed[0], sealed[1])
+	stored := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), secretField, earlierField).Val()
+	sealed, earlier := text(stored[0]), get(parseEarlier(text(stored[1])))(t)[0].Secret
+	check(t, strings.HasPrefix(sealed, "k2:") && strings.HasPrefix(earlier, "k1:"), "sealed with %.3q and %.3q", sealed, earlier)
 	e = get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == second && e.Earlier[0].Secret == first, "endpoint %+v", e)
 	// The worker has not been given the new key yet.

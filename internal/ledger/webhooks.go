@@ -293,8 +293,8 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 	if r.URL == "" {
 		return r, nil
 	}
-	earlier, err := storedEarlier(values)
-	all := append([]EarlierSecret{{Secret: values["secret"]}}, valid(earlier, l.Now())...)
+	earlier, err := parseEarlier(values[earlierField])
+	all := append([]EarlierSecret{{Secret: values[secretField]}}, valid(earlier, l.Now())...)
 	for i := range all {
 		sealed := all[i].Secret
 		if all[i].Secret = ""; err == nil {

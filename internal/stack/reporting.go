@@ -78,10 +78,10 @@ func (s *Stack) seedPanel(ctx context.Context) error {
 	password, err := s.panelSecret("panel-password", "panel-users", func() (secret, line string, err error) {
 		secret = rand.Text()
 		line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance,closer")
-		if err != nil { // a release before closings
-			line, _, err = s.reporting(ctx, secret+"\n", "user", panelUser, "--roles", "operator,finance")
-			return secret, line, err
+		if err != nil {
+			return "", "", err
 		}
+
 		second, _, err := s.reporting(ctx, secret+"\n", "user", SecondUser, "--roles", "finance,closer")
 		return secret, line + second, err
 	})

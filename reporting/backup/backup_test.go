@@ -156,7 +156,7 @@ func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
 		t.Errorf("a backup of another ledger: %v", err)
 	}
-	m.Ledger = "" // as of an earlier release
+	m.Ledger = "" // as in a damaged backup.json
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
 		t.Errorf("a backup that does not say whose it is: %v", err)
 	}

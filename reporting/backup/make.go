@@ -302,7 +302,7 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 
 // ErrOtherLedger reports that a backup belongs to another ledger, or does not say to which. LoadHistory would mix
 // their rows.
-var ErrOtherLedger = errors.New("the backup belongs to another ledger, or was made by an earlier release that did not record its ledger")
+var ErrOtherLedger = errors.New("the backup belongs to another ledger, or its backup.json does not say to which")
 
 // LoadHistory loads ClickHouse from the backup and leaves Redis, which has gone on since, as it is. A row that is
 // there already is not counted twice. It may be repeated after an error.

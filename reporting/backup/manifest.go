@@ -39,7 +39,7 @@ type Manifest struct {
 	Format      int       `json:"format"`
 	ID          string    `json:"id"`
 	Environment string    `json:"environment"`
-	Ledger      string    `json:"ledger,omitempty"` // its ID; empty in backups of earlier releases
+	Ledger      string    `json:"ledger"` // its ID
 	Partitions  int       `json:"partitions"`
 	Began       time.Time `json:"began"` // whatever was acknowledged before is in it
 	Ended       time.Time `json:"ended"`

@@ -346,7 +346,7 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 
 // outcomeRows names each line by its place in the stream, so that it is the same row
 // however often it is exported. The two streams number their entries apart, so those of
-// tries are marked; an earlier release did not.
+// tries are marked.
 func outcomeRows(e *ledger.Entry) []archive.Outcome {
 	rows := make([]archive.Outcome, len(e.Outcomes))
 	for i, r := range e.Outcomes {

@@ -42,7 +42,7 @@ func (e *env) stillest() (stop func() time.Duration) {
 // For each right of the worker's user in turn: a worker that never had it, and one that loses it while it owns
 // its share, beside a healthy one. Orders are decided in every partition all the while.
 func TestShare_NoRightLeavesAPartitionWithoutAnOwner(t *testing.T) {
-	rules, _ := workerRules(t)
+	rules := workerRules(t)
 	for _, rule := range rules {
 		t.Run(rule, func(t *testing.T) {
 			e := ownServer(t)

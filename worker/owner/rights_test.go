@@ -16,23 +16,17 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// forReleaseBefore begins the rights of the worker in configs/redis-users.acl that no owner needs.
-const forReleaseBefore = "# For the release before"
-
-// workerRules are the rules of the worker in configs/redis-users.acl, what stands in parentheses as one, and
-// how many of them this release needs.
-func workerRules(t *testing.T) (rules []string, needed int) {
+// workerRules returns the rules of the worker in configs/redis-users.acl, what stands in parentheses as one.
+func workerRules(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../configs/redis-users.acl")
 	testenv.Must(t, err)
 	_, section, _ := strings.Cut(string(text), "\nuser worker on #WORKER_SHA256 ")
 	section, _, _ = strings.Cut(section, "\nuser ")
 
+	var rules []string
 	for line := range strings.Lines(strings.ReplaceAll(section, "{ENV", "{s")) {
 		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, forReleaseBefore) {
-			needed = len(rules)
-		}
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -45,10 +39,10 @@ func workerRules(t *testing.T) (rules []string, needed int) {
 			rules = append(rules, rule)
 		}
 	}
-	if needed == 0 {
-		t.Fatalf("no %q among the worker's rights", forReleaseBefore)
+	if len(rules) == 0 {
+		t.Fatal("configs/redis-users.acl has no rules of the worker")
 	}
-	return rules, needed
+	return rules
 }
 
 // notOwners are rights that no owner needs: those of connections to a cluster, of the program's readiness, of
@@ -107,9 +101,9 @@ func TestShare_WhoLacksARightHasNone(t *testing.T) {
 	e.Start(e.role.Run)
 	e.awaitOwners(testenv.Partitions, "w1")
 	before := e.tokens()
-	rules, needed := workerRules(t)
+	rules := workerRules(t)
 
-	for i, rule := range rules[:needed] {
+	for i, rule := range rules {
 		if slices.Contains(notOwners, rule) {
 			continue
 		}
@@ -142,7 +136,7 @@ func TestShare_WhoLosesARightHandsItsShareOver(t *testing.T) {
 	for _, rule := range []string{"+xread", "+xadd", "+set", "+fcall"} {
 		t.Run(rule, func(t *testing.T) {
 			e := ownServer(t)
-			rules, _ := workerRules(t)
+			rules := workerRules(t)
 			l, err := ledger.Open(t.Context(), e.setUser("losing", rules))
 			testenv.Must(t, err)
 			t.Cleanup(func() { _ = l.Close() })
@@ -171,7 +165,7 @@ func TestShare_WhoLosesARightHandsItsShareOver(t *testing.T) {
 // fails at, and takes it again neither at once nor while another one can.
 func TestShare_WhoIsRefusedAWriteLeavesThePartitionToOthers(t *testing.T) {
 	e := ownServer(t)
-	rules, _ := workerRules(t)
+	rules := workerRules(t)
 	rules = append([]string{"~{s*}[^o]*", "%R~{s*}o*"}, without(rules, "~{s*")...)
 	l, err := ledger.Open(t.Context(), e.setUser("refused", rules))
 	testenv.Must(t, err)
@@ -282,7 +276,7 @@ func (e *env) vendorIn(partition int) *testenv.Vendor {
 // What a worker is told of its rights is all that it lacks.
 func TestCheckRights_NamesWhatIsMissing(t *testing.T) {
 	e := ownServer(t)
-	rules, _ := workerRules(t)
+	rules := workerRules(t)
 	lacking := slices.DeleteFunc(slices.Clone(rules), func(rule string) bool { return rule == "+xadd" || rule == "+xgroup|setid" })
 	whole, err := ledger.Open(t.Context(), e.setUser("whole", rules))
 	testenv.Must(t, err)

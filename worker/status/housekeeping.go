@@ -258,9 +258,6 @@ func (v *visit) retire(ctx context.Context) error {
 }
 
 func (v *visit) shrink(ctx context.Context) error {
-	if v.settings.ShrinkAfter == 0 {
-		return nil
-	}
 	endedBefore := v.now.Add(-v.settings.ShrinkAfter)
 	for range pagesPerVisit {
 		looked, err := v.ledger.Lifecycle.Shrink(ctx, v.partition, endedBefore)

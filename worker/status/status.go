@@ -45,8 +45,8 @@ func (s *Settings) Validate() error {
 		config.Demand(s.Batch >= 1 && s.Batch <= 10_000, "status.batch: want 1 to 10000"),
 		config.Demand(s.TimerInterval >= 100*time.Millisecond, "status.timer_interval: want at least 100ms"),
 		config.Demand(s.HousekeepingInterval >= time.Second, "status.housekeeping_interval: want at least 1s"),
-		config.Demand(s.ShrinkAfter == 0 || s.ShrinkAfter >= leastShrinkAfter,
-			"status.shrink_after: want 0, or at least 24h, the webhooks' retry window"),
+		config.Demand(s.ShrinkAfter >= leastShrinkAfter,
+			"status.shrink_after: want at least 24h, the webhooks' retry window"),
 		config.Demand(s.Retention >= leastRetention, "status.retention: want at least 25h, the webhooks' retry window and an hour"),
 		config.Demand(s.StreamRetention >= leastRetention, "status.stream_retention: want at least 25h, the webhooks' retry window and an hour"))
 }

@@ -329,38 +329,6 @@ return spoilt`
 	}
 }
 
-// A store that a release before left with the closing date of an earlier fleet
-// stays open when its new fleet confirms it.
-//
-//rule:states/stores-awaitingfleet-awaitingfleetapproval
-func TestTimers_AnOldClosingDateClosesNoConfirmedStore(t *testing.T) {
-	e := newEnv(t)
-	now := time.Now()
-	old := *e.vendor.Store
-	old.State, old.ClosingDate = delivery.AwaitingFleetApproval, now.AddDate(0, 0, -3)
-	if err := e.Ledger.Stores.Write(t.Context(), &old); err != nil {
-		t.Fatal(err)
-	}
-	read := func() *delivery.Store {
-		s, err := e.Ledger.Stores.Get(t.Context(), old.Account, old.ExternalID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	s := read()
-	if err := delivery.ConfirmStore(s, now); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Ledger.Stores.Write(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	e.closeStores(now.AddDate(0, 0, 1))
-	if s := read(); s.State != delivery.Active || !s.ClosingDate.IsZero() {
-		t.Errorf("%s, closing %s", s.State, s.ClosingDate)
-	}
-}
-
 // tidy visits a partition once.
 func (e *env) tidy(partition int, now time.Time) error {
 	v := visit{Role: e.role, partition: partition, now: now}
@@ -379,11 +347,6 @@ func TestTidy_ShrinksADayAfterTheEnd(t *testing.T) {
 		}
 		return e.Read(failed.ID).Shrunk()
 	}
-	e.role.settings.ShrinkAfter = 0
-	if later(48 * time.Hour) {
-		t.Error("shrunk although that is switched off")
-	}
-	e.role.settings.ShrinkAfter = 24 * time.Hour
 	if later(24*time.Hour-time.Minute) || !later(25*time.Hour) || e.Read(open.ID).Shrunk() {
 		t.Error("not shrunk, or too early, or an order that goes on")
 	}

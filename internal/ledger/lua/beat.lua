@@ -11,7 +11,7 @@ local needed = {
   {'GET', key}, {'SET', key, ''}, {'MGET', key}, {'GETRANGE', key, '0', '0'}, {'SETRANGE', key, '0', ''}, {'SETBIT', key, '0', '0'}, {'APPEND', key, ''},
   {'HGET', key, 'f'}, {'HSET', key, 'f', ''}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HEXISTS', key, 'f'},
   {'HSETNX', key, 'f', ''}, {'HDEL', key, 'f'}, {'HINCRBY', key, 'f', '1'},
-  {'LLEN', key}, {'LRANGE', key, '0', '0'}, {'LSET', key, '0', ''}, {'LPUSH', key, ''}, {'RPUSH', key, ''}, {'LTRIM', key, '0', '0'},
+  {'LLEN', key}, {'LRANGE', key, '0', '0'}, {'LPOP', key}, {'LPUSH', key, ''}, {'RPUSH', key, ''}, {'LTRIM', key, '0', '0'},
   {'SADD', key, ''}, {'SREM', key, ''}, {'SMEMBERS', key}, {'SCARD', key},
   {'ZADD', key, '0', ''}, {'ZCARD', key}, {'ZRANGE', key, '0', '0'}, {'ZRANGEBYSCORE', key, '0', '0'}, {'ZREM', key, ''},
   {'XREAD', 'STREAMS', key, '0'}, {'XRANGE', key, '-', '+'}, {'XREVRANGE', key, '+', '-'}, {'XADD', key, '*', 'f', ''},

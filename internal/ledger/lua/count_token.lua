@@ -7,12 +7,12 @@
 --   seconds), then 1 if the secret was replaced and works for a while yet, else 0
 -- Repeated call: counts again.
 local started = clock()
-local known = call('HMGET', KEYS[2], 'secret', 'old_secret', 'old_until', 'previous', 'not_before')
+local known = call('HMGET', KEYS[2], 'secret', 'earlier', 'not_before')
 if not known[1] then return 'unknown' end
 local right = known[1] == ARGV[1]
-for _, earlier in ipairs(earlier_secrets(started / 1000, known[2], known[3], known[4])) do
+for _, earlier in ipairs(earlier_secrets(started / 1000, known[2])) do
   right = right or earlier[2] == ARGV[1]
 end
 if not right then return 'wrong_secret' end
 return count_request(KEYS[1], started) or
-  reply('counted', pack('>I6B', tonumber(known[5] or 0), known[1] == ARGV[1] and 0 or 1))
+  reply('counted', pack('>I6B', tonumber(known[3] or 0), known[1] == ARGV[1] and 0 or 1))

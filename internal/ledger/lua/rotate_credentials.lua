@@ -17,5 +17,9 @@ if done == 'written' then
     call('HSET', KEYS[1], 'not_before', format('%d', good_from(now / 1000000)))
   end
 end
-local known = call('HMGET', KEYS[1], 'not_before', 'old_until')
-return (known[1] or '0') .. '\n' .. (known[2] or format('%.0f', now_ms))
+
+local known = call('HMGET', KEYS[1], 'not_before', 'earlier')
+local not_before, earlier = known[1] or '0', known[2]
+local ends = now_ms
+if earlier then ends = parse('>I6', earlier) end
+return not_before .. '\n' .. format('%.0f', ends)

@@ -103,16 +103,13 @@ end
 
 -- The first of the log's admissions above the horizon, or one of the 15 before it:
 -- rows of 16 are looked at, as they were written, back from the newest one in steps
--- that double, then by halving. Times never fall from one index to the next. A row
--- that is too late for its place is the copy of a later one: a release before
--- doubled the log with its entries twice.
+-- that double, then by halving. Times never fall from one index to the next.
 local function first_since(horizon)
-  local within, later, beyond, step = 0, last, min(capacity, logged) / RECENT + 1, 1
+  local within, beyond, step = 0, min(capacity, logged) / RECENT + 1, 1
   while beyond - within > 1 do
     local row = min(within + step, floor((within + beyond) / 2))
-    local newest = entry_at(logged - (row - 1) * RECENT - 1)
-    if newest > horizon and newest <= later then
-      within, later, step = row, newest, step * 2
+    if entry_at(logged - (row - 1) * RECENT - 1) > horizon then
+      within, step = row, step * 2
     else
       beyond = row
     end

@@ -43,7 +43,6 @@ if ARGV[3] == 'set' then
     if secret == ARGV[5] then return 'issued' end
     return 'written'
   end
-  call('HDEL', KEYS[1], 'previous') -- a release that knows nothing of it may have deleted the others
   call('HSET', KEYS[1], 'secret', ARGV[5], 'proven', '1')
   return 'issued'
 end
@@ -61,7 +60,7 @@ elseif ARGV[3] == 'limit' then
   limit('in_flight', ARGV[4])
   limit('pace', ARGV[5])
 else
-  call('HDEL', KEYS[1], 'url', 'secret', 'old_secret', 'old_until', 'previous', 'proven') -- the limits are the operator's
+  call('HDEL', KEYS[1], 'url', 'secret', 'earlier', 'proven') -- the limits are the operator's
   raise()
   call('ZREM', KEYS[3], ARGV[2])
 end

@@ -51,7 +51,7 @@ COMMENT {{$orders}};
 
 {{distributed "orders" $orders}};
 
-{{$events := literal "Versions of orders: one row per order and sequence. To count statuses, add WHERE kind = 'status'. Rows of one order and sequence replace each other and the highest version counts (a version of a later epoch, after a restored backup), so read it with FINAL: SELECT status, count() FROM order_events FINAL WHERE kind = 'status' GROUP BY status."}}
+{{$events := literal "Versions of orders: one row per order and sequence. To count statuses, add WHERE kind = 'status'. Rows of one order and sequence replace each other and the highest version counts, so read it with FINAL: SELECT status, count() FROM order_events FINAL WHERE kind = 'status' GROUP BY status."}}
 CREATE TABLE IF NOT EXISTS {{local "order_events"}} {{onCluster}}
 (
     account_id UUID,

@@ -24,7 +24,7 @@ func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 	case "order-creation-response/estimatedPickupAt", "decisions/estimatedpickupat-etadropoffat": // the fleet's way is forgotten
 		shown.Fleet.PickupMinutes = 0
 	case "decisions/payment-that-looks-wrong":
-		shown.Warned = false
+		shown.Payment.CollectionAmount = shown.OrderAmount // as if the two were equal
 	case "order-creation-response/status", "order-states/none-to-searching":
 		return append(dst, broken.Text(shown.AppendCreatedOriginal(nil, trackingURL), `"status":"Searching"`, `"status":"Assigned"`)...)
 	case "post-orders/response-order-creation-response":
