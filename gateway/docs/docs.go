@@ -60,11 +60,10 @@ type link struct{ Text, Path string }
 func Vendor(base string) Site {
 	links := []link{{"Vendor API", "/docs"}, {"Ten minutes", "/docs/ten-minutes"}, {"Error codes", "/docs/errors"},
 		{"vendor.yaml", "/api/vendor/v1/openapi.yaml"}, {"vendor.json", "/api/vendor/v1/openapi.json"},
-		{"OpenAPI 3.0", "/api/vendor/v1/openapi-3.0.json"}, {"Postman", "/docs/postman.json"}}
+		{"OpenAPI 3.0", "/api/vendor/v1/openapi-3.0.json"}}
 	s := newSite(links)
 	s.addAPI("", "vendor", at(base, openapi.Vendor), links)
 	s.add("ten-minutes", markdown("Ten minutes", links[1].Path, at(base, openapi.TenMinutes), links))
-	s.add("postman.json", asset("application/json", openapi.Postman))
 	return s
 }
 
