@@ -124,7 +124,7 @@ function requireContractLimits(first) {
   const isContract = windows.some((w) => w.count === first.limit);
   if (first.status === 201 && !isContract) {
     exec.test.abort(`the account's limit is ${first.limit} orders, and this tests those of the contract, 120 in 10 s and 600 in 60 s: `
-      + 'use another account, or give this one its limits back (make load-accounts RESTORE=yes)');
+      + 'use another account, or give this one its limits back (go run ./loadtest/k6 accounts -restore)');
   }
 }
 

@@ -31,7 +31,7 @@ export { handleSummary } from './lib/levels.js';
 export const options = plan({
   title: 'Vendors and their fleet',
   proves: 'Vendors, a fleet and couriers use the service at the same time: every order is delivered, and no vendor is refused.',
-  cannot: 'One fleet with one server takes the orders; what many fleets do to each other is tested by make overload.',
+  cannot: 'One fleet with one server takes the orders; what many fleets do to each other is tested by make faults SUITE=overload.',
   needs: { accounts: 4, courier: 'manual', fleet: true },
   levels: [
     level('admitted', 'rate==1', 'a vendor within its limits is never refused'),

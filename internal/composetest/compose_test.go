@@ -84,7 +84,7 @@ func (d *docker) run(ctx context.Context) (err error) {
 		{"docker compose build, without a network", func(ctx context.Context) error { return s.build(ctx, "1.0.0", "first") }},
 		{"docker compose up", s.up},
 		{"rights and limits of the containers", s.hardened},
-		{"TLS and HTTP/2, with the certificate of `make certificate`", s.secure},
+		{"TLS and HTTP/2, with the certificate of `make env CERTIFICATE=yes`", s.secure},
 		{"the walk of README.md", s.walk},
 		{"a day of a vendor, balanced with the reports", s.day},
 		{"the commands of runbook.md", s.runbook},
@@ -154,7 +154,7 @@ func (s *story) prepare(ctx context.Context) error {
 		return err
 	}
 	_, err := s.command(ctx, "sh", "-ec", `cd "$1"; git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$2"
-		cd "$2"; make -s env certificate ENVIRONMENT=sandbox
+		cd "$2"; make -s env ENVIRONMENT=sandbox CERTIFICATE=yes
 		printf "ADMIN_KEYS='# of operators\nayse:sha256:%s\n'\n" "$(printf %s "$3" | sha256sum | cut -d ' ' -f 1)" >> .env`, "sh", s.module, s.checkout, operatorKey)
 	if err != nil {
 		return err
@@ -607,14 +607,14 @@ func (s *story) restore(ctx context.Context) error {
 	}
 	say("all %d orders are there on this host, the %d from after the backup are not; now as on a new one", len(s.load.orders), len(s.load.unsaved))
 
-	drill, err := s.block(document, "make restore-drill FROM=drill")
+	drill, err := s.block(document, "make restore DRILL=yes FROM=drill")
 	if err != nil {
 		return err
 	}
 	if _, err := s.command(ctx, "sh", "-ec", functions+drill); err != nil {
 		return err
 	}
-	say("make restore-drill of a backup that was copied out: all is well")
+	say("make restore DRILL=yes of a backup that was copied out: all is well")
 
 	// What its owner has kept elsewhere: .env, and the folder of backups as the volume has it.
 	backups := filepath.Join(s.dir, "backups")

@@ -1,7 +1,7 @@
 // Package licences lists what the shipped programs contain that others have written, and under which
 // licence, as docs/licences.md. Its test reads the texts in the module cache and fails for a module
 // without a text, a text that it does not recognise, a licence that is not allowed, and a list that is
-// not current; `make licences` renews it.
+// not current; `go test ./internal/licences -write` renews it.
 package licences
 
 import (
@@ -64,7 +64,7 @@ func TestList_IsCurrentAndAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(kept, list) {
-		t.Errorf("%s is not current: make licences, and look at what has changed", listFile)
+		t.Errorf("%s is not current: go test ./internal/licences -write, and look at what has changed", listFile)
 	}
 	for _, w := range works {
 		if len(w.texts) > 0 && !bytes.Contains(all, []byte("==== "+w.name+" ")) {
@@ -93,7 +93,7 @@ it is current. Allowed are: %s.
 
 | what | version | licence |
 |---|---|---|
-`, "`make licences`", strings.Join(allowed, ", "))
+`, "`go test ./internal/licences -write`", strings.Join(allowed, ", "))
 	for _, w := range works {
 		b = fmt.Appendf(b, "| %s | %s | %s |\n", w.name, w.version, strings.Join(w.licences, ", "))
 	}

@@ -27,7 +27,7 @@ func TestRules_AreHeldByTheGate(t *testing.T) {
 }
 
 // Every rule has a defect that breaks it, and what the defects replace exists. That the tests fail
-// with them is shown by `make rules`.
+// with them is shown by `make faults SUITE=rules`.
 func TestRules_HaveADefectEach(t *testing.T) {
 	ids, err := List(module)
 	noError(t, err)

@@ -25,7 +25,7 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 	demo := d.demo(t)
 	defer d.interrupt(t)
 
-	// As make run has it, where make build put them. Copies, because make builds them again.
+	// As make run has it, where make put them. Copies, because make builds them again.
 	must(t, os.RemoveAll(filepath.Join(dir, ".data", "bin")))
 	must(t, os.CopyFS(filepath.Join(dir, ".data", "bin"), os.DirFS(testserver.Programs(t))))
 	env := append(os.Environ(), "DATA_DIR="+filepath.Join(dir, ".data"), "ACCOUNT_ID="+demo.Account.AccountID, "FLEET_ID="+demo.Fleet.FleetID, "STORE=none")

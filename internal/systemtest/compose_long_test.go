@@ -54,7 +54,7 @@ func TestCompose_RefusesAMissingKeyAndSaysHowToGetIt(t *testing.T) {
 		if _, err := project(t, name, nil); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
 			t.Errorf("without %s: %v", name, err)
 		}
-		if !strings.Contains(readFile(t, "Makefile"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
+		if !strings.Contains(readFile(t, "configs/env.sh"), strings.TrimSuffix(strings.TrimPrefix(name, "REDIS_"), "_PASSWORD")) {
 			t.Errorf("make env does not write %s", name)
 		}
 	}

@@ -97,7 +97,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.only, "only", "", "play only these, `names` with commas")
 	flags.BoolVar(&o.list, "list", false, "print the table of what can be played")
 	if o.command != "mutants" {
-		flags.StringVar(&o.bin, "bin", "", "`folder` of binaries made beforehand (`make build`); empty: they are built")
+		flags.StringVar(&o.bin, "bin", "", "`folder` of binaries made beforehand (by `make run`); empty: they are built")
 		flags.StringVar(&o.keep, "keep", "", "`folder` for the data, which then stays; empty: a fresh one, which stays when "+
 			"something is wrong")
 	}

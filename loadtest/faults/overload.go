@@ -75,7 +75,7 @@ type form struct {
 	past int // how many ended orders, or entries of streams, fill the memory in the case memory
 }
 
-// wholeForm is the form of `make overload`.
+// wholeForm is the form of `make faults SUITE=overload`.
 var wholeForm = form{
 	load: time.Minute, times: 10, connections: 2048, wide: 40, ordinary: 10, phase: 5 * time.Second,
 	quick: time.Second, recovery: 5 * time.Second, normal: 25 * time.Millisecond, timeout: time.Minute,

@@ -88,7 +88,7 @@ func (d *deployment) missingFor(s *script) string {
 	case s.needs.Fleet && !d.hasFleet:
 		return "a fleet: OPS_URL, FLEET_CLIENT_ID and FLEET_CLIENT_SECRET"
 	case s.needs.Orders > 0 && fewest <= contract:
-		return fmt.Sprintf("accounts with raised limits (make load-accounts ORDERS=%d)", s.needs.Orders)
+		return fmt.Sprintf("accounts with raised limits (go run ./loadtest/k6 accounts -orders %d)", s.needs.Orders)
 	case s.name == "burst" && !isContract:
 		return "accounts with the contract's limits"
 	}

@@ -49,7 +49,7 @@ func (f *accountsFile) write() error {
 	return os.Rename(unfinished, f.path)
 }
 
-// prepareAccounts is the command "accounts", `make load-accounts`.
+// prepareAccounts is the command "accounts", `go run ./loadtest/k6 accounts`.
 func prepareAccounts(ctx context.Context, args []string) error {
 	flags := newFlags("accounts", "", `makes accounts for load tests, raises the limits of all that the file has, and gives their limits back.
 It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
@@ -69,7 +69,7 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 		*path = os.Getenv("ACCOUNTS")
 	}
 	if *path == "" || isJSON(*path) {
-		return errors.New("name the file of accounts: -file FILE (make load-accounts ACCOUNTS=FILE)")
+		return errors.New("name the file of accounts: -file FILE (go run ./loadtest/k6 accounts -file FILE)")
 	}
 	wanted := accountChanges{count: *count, orders: *orders, restore: *restore, suspend: *suspend}
 	if err := wanted.validate(); err != nil {
@@ -117,7 +117,7 @@ func (c accountChanges) validate() error {
 	case c.restore && c.orders > 0:
 		return errors.New("-restore gives limits back, and -orders raises them: choose one")
 	case isNothing:
-		return errors.New("say what to do: -count, -orders, -restore or -suspend (make load-accounts COUNT=…, ORDERS=…, RESTORE=yes or SUSPEND=yes)")
+		return errors.New("say what to do: -count, -orders, -restore or -suspend (go run ./loadtest/k6 accounts -help)")
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ const manual = `Usage:
         makes the page of a stored run again
   go run ./loadtest/k6 compare OLD NEW
         compares two stored runs; status 1 when something has become slower
-  make load-accounts COUNT=8 ORDERS=1200 ACCOUNTS=file
-        makes accounts, raises their limits, and gives them back with RESTORE=yes
+  go run ./loadtest/k6 accounts -count 8 -orders 1200 -file FILE
+        makes accounts, raises their limits, and gives them back with -restore
 
 It exits 0 only when the service levels, the limits and the webhooks held.
 loadtest/K6.md has the scripts, and loadtest/lib/settings.js all settings.

@@ -74,7 +74,7 @@ func givenReceivers(ctx context.Context, o receiverOptions, d *deployment, withW
 		return nil, errors.New("-receiver-url and -receiver-addr belong together: where the deployment reaches this machine, and where to listen")
 	}
 	if withWebhook != "" {
-		return nil, fmt.Errorf("%s has a webhook already, which the load test would replace: use accounts of its own (make load-accounts)", withWebhook)
+		return nil, fmt.Errorf("%s has a webhook already, which the load test would replace: use accounts of its own (go run ./loadtest/k6 accounts)", withWebhook)
 	}
 
 	r, err := newReceivers(o.addr, strings.TrimRight(o.url, "/"))

@@ -14,7 +14,7 @@ export function requireLimit(data, orders) {
     }
     if (limit < orders) {
       exec.test.abort(`account ${label} may send ${limit} orders in its tightest window, and this needs ${orders} in 10 s: `
-        + `make load-accounts ORDERS=${orders} raises the limits of accounts, and gives them back afterwards`);
+        + `go run ./loadtest/k6 accounts -orders ${orders} raises the limits of accounts, and gives them back afterwards`);
     }
   }
 }

@@ -6,7 +6,7 @@
 //   CLIENT_ID, CLIENT_SECRET
 //                   the credentials of one account; of several:
 //   ACCOUNTS        a file with a JSON list of {"clientId": …, "clientSecret": …}, or that list
-//                   itself. `make load-accounts` makes such accounts and such a file.
+//                   itself. `go run ./loadtest/k6 accounts` makes such accounts and such a file.
 //   FLEET_ID        the fleet that delivers; needed only where several serve the stores.
 //   DURATION        how long a script takes, if that can be chosen, such as 40s, 90m or 1d.
 //   OPS_URL, FLEET_CLIENT_ID, FLEET_CLIENT_SECRET

@@ -1,4 +1,4 @@
-// Command screenshots is `make screenshots`: it plays a day against a system of its own that has what a real one has
+// Command screenshots is `make demo PICTURES=yes`: it plays a day against a system of its own that has what a real one has
 // (several vendors and fleets, failing and unreachable receivers, refusals, couriers on their way), takes PANEL.md's
 // pictures with a Chromium, and measures every page of the panel: its bytes over the wire and its time to answer.
 // Days before today are today's orders again at earlier times.
@@ -31,7 +31,7 @@ import (
 // courierStep makes a delivery take half a minute: the courier's moves then have different times.
 const courierStep = 6 * time.Second
 
-const usage = `Usage: make screenshots [ARGS='flags']
+const usage = `Usage: make demo PICTURES=yes [ARGS='flags']
 
 Plays a day against a whole system of its own and takes PANEL.md's pictures of
 the panel and the tracking page with a Chromium. Exits 0 only when every page is

@@ -123,7 +123,7 @@ var (
 	ready     = template.Must(template.New("ready").Parse(readyText))
 )
 
-// putBack is `make restore` and `make restore-drill`.
+// putBack is `make restore` and `make restore DRILL=yes`.
 func putBack(o stack.Options, from string, replace, drill bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -53,9 +53,9 @@ var Documents = map[string][]Place{
 		{"docker compose up -d --wait", OnCompose},
 		{"docker compose exec -T clickhouse", OnCompose},
 		{"docker compose exec -T reporting /reporting reconcile", OnCompose},
-		{"make restore-drill FROM=/mnt", "has a folder of the machine"},
-		{"make restore-drill FROM=drill", OnCompose},
-		{"make restore-drill", OnMakeRun},
+		{"make restore DRILL=yes FROM=/mnt", "has a folder of the machine"},
+		{"make restore DRILL=yes FROM=drill", OnCompose},
+		{"make restore DRILL=yes", OnMakeRun},
 		{"mkdir -m 700 drill", OnCompose},
 
 		{"make erase ARGS='--phone", OnMakeRun},
