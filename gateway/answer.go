@@ -159,7 +159,7 @@ func (g *gateway) refuse(x *requestContext, err error) {
 	if status == 401 {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	x.send(status, appendRefusal(x.out[:0], refusal, requestID))
+	x.send(status, refusal.AppendEnvelope(x.out[:0], requestID))
 }
 
 func newRequestID() string { return fmt.Sprintf("%016x", rand.Uint64()) }
@@ -215,43 +215,4 @@ func (f *faultLog) due(now time.Time) (unlogged int, ok bool) {
 	}
 	unlogged, f.last, f.unlogged = f.unlogged, now, 0
 	return unlogged, true
-}
-
-// appendRefusal appends an error (spec, "Response envelope"; decisions, "Decisions").
-func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
-	member := func(before, text string) { dst = delivery.AppendString(append(dst, before...), text) }
-	member(`{"success":false,"message":`, e.Message)
-	member(`,"data":{"errorCode":`, string(e.Code))
-	if wait := e.WaitSeconds(); wait > 0 {
-		dst = strconv.AppendInt(append(dst, `,"retryAfterSeconds":`...), wait, 10)
-	}
-	for i, f := range e.Fields {
-		before := `,{"field":`
-		if i == 0 {
-			before = `,"fields":[{"field":`
-		}
-		member(before, f.Field)
-		member(`,"message":`, f.Message)
-		dst = append(dst, '}')
-	}
-	if len(e.Fields) > 0 {
-		dst = append(dst, ']')
-	}
-	if !e.OrderID.IsZero() {
-		dst = append(e.OrderID.AppendText(append(dst, `,"orderId":"`...)), '"')
-	}
-	if e.Status != 0 {
-		member(`,"status":`, e.Status.String())
-	}
-	if e.Store != 0 {
-		member(`,"status":`, e.Store.String())
-	}
-	if e.Courier != "" {
-		member(`,"courier":{"name":`, e.Courier)
-		dst = append(dst, '}')
-	}
-	if requestID != "" {
-		member(`,"requestId":`, requestID)
-	}
-	return append(dst, `}}`...)
 }

@@ -24,7 +24,7 @@ func writeRefusal(c net.Conn, perAddress bool) {
 	if perAddress {
 		refusal.Code, refusal.Message = delivery.CodeRateLimited, "too many connections from your address"
 	}
-	body := appendRefusal(nil, refusal, "")
+	body := refusal.AppendEnvelope(nil, "")
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
 		refusal.Code.HTTPStatus(), refusal.Code, refusal.WaitSeconds(), len(body), body)

@@ -239,3 +239,58 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	return append(dst, '"')
 }
+
+// AppendEnvelope appends the body of a refused request (spec, "Response envelope"; decisions,
+// "Decisions"): message, error code and what else the refusal names. An empty requestID is left out.
+func (e *Error) AppendEnvelope(dst []byte, requestID string) []byte {
+	dst = append(dst, `{"success":false`...)
+	dst = appendText(dst, "message", e.Message)
+	dst = append(dst, `,"data":{"errorCode":`...)
+	dst = AppendString(dst, string(e.Code))
+
+	if wait := e.WaitSeconds(); wait > 0 {
+		dst = append(dst, `,"retryAfterSeconds":`...)
+		dst = strconv.AppendInt(dst, wait, 10)
+	}
+	dst = appendFaults(dst, e.Fields)
+	if !e.OrderID.IsZero() {
+		dst = append(dst, `,"orderId":"`...)
+		dst = e.OrderID.AppendText(dst)
+		dst = append(dst, '"')
+	}
+	if e.Status != 0 {
+		dst = appendText(dst, "status", e.Status.String())
+	}
+	if e.Store != 0 {
+		dst = appendText(dst, "status", e.Store.String())
+	}
+	if e.Courier != "" {
+		dst = append(dst, `,"courier":{"name":`...)
+		dst = AppendString(dst, e.Courier)
+		dst = append(dst, '}')
+	}
+	if requestID != "" {
+		dst = appendText(dst, "requestId", requestID)
+	}
+
+	return append(dst, `}}`...)
+}
+
+// appendFaults appends the member fields, if there are any.
+func appendFaults(dst []byte, faults []FieldError) []byte {
+	if len(faults) == 0 {
+		return dst
+	}
+
+	dst = append(dst, `,"fields":[`...)
+	for i, fault := range faults {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"field":`...)
+		dst = AppendString(dst, fault.Field)
+		dst = appendText(dst, "message", fault.Message)
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}

@@ -154,6 +154,14 @@ func printable(operator string) bool {
 		!strings.ContainsFunc(operator, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
+// refusalData is what the client reads of a refusal's data (spec, "Response envelope").
+type refusalData struct {
+	ErrorCode         delivery.Code         `json:"errorCode"`
+	RetryAfterSeconds int64                 `json:"retryAfterSeconds"`
+	Fields            []delivery.FieldError `json:"fields"`
+	RequestID         string                `json:"requestId"`
+}
+
 // read decodes the data of a success, and makes an error of everything else.
 func read(status int, raw []byte, into any) error {
 	var e struct {
@@ -161,7 +169,7 @@ func read(status int, raw []byte, into any) error {
 		Message string          `json:"message"`
 		Data    json.RawMessage `json:"data"`
 	}
-	var d auth.RefusalData
+	var d refusalData
 	err := json.Unmarshal(raw, &e)
 	success := status >= 200 && status < 300
 	switch {

@@ -300,26 +300,12 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 	return e, requestID
 }
 
-// RefusalData is the data of a refusal in the service's envelope (decisions, "Decisions").
-type RefusalData struct {
-	ErrorCode         delivery.Code         `json:"errorCode"`
-	RetryAfterSeconds int64                 `json:"retryAfterSeconds,omitempty"`
-	Fields            []delivery.FieldError `json:"fields,omitempty"`
-	RequestID         string                `json:"requestId,omitempty"`
-}
-
 // Refuse answers an error in the service's envelope (spec, "Response envelope"), with
 // WWW-Authenticate and the headers of Explain.
 func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	e, requestID := Explain(w, r, log, err)
-	body, err := json.Marshal(struct {
-		Success bool        `json:"success"`
-		Message string      `json:"message"`
-		Data    RefusalData `json:"data"`
-	}{Message: e.Message, Data: RefusalData{e.Code, e.WaitSeconds(), e.Fields, requestID}})
-	if err != nil {
-		log.Error("encode a refusal", "error", err)
-	}
+	body := e.AppendEnvelope(nil, requestID)
+
 	h, status := w.Header(), e.Code.HTTPStatus()
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")

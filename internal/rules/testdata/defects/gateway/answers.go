@@ -82,15 +82,6 @@ func (x *requestContext) sendQuota() {
 	}
 }
 
-func appendRefusal(dst []byte, e *delivery.Error, requestID string) []byte {
-	if broken.Rule == "decisions/duplicate-order" {
-		changed := *e
-		changed.OrderID = delivery.OrderID{}
-		e = &changed
-	}
-	return appendRefusalOriginal(dst, e, requestID)
-}
-
 func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeView {
 	v := viewStoreOriginal(s, serving, chosen)
 	if broken.Rule == "decisions/put-with-fleetid" && chosen {

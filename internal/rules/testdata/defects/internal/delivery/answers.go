@@ -192,3 +192,11 @@ func (e *Error) WaitSeconds() int64 {
 	}
 	return wait
 }
+
+func (e *Error) AppendEnvelope(dst []byte, requestID string) []byte {
+	shown := *e
+	if broken.Rule == "decisions/duplicate-order" {
+		shown.OrderID = OrderID{}
+	}
+	return shown.AppendEnvelopeOriginal(dst, requestID)
+}
