@@ -15,24 +15,29 @@ import (
 //
 // It is appended before what it is about is done: a crash in between leaves an entry without
 // an effect, never an effect without an entry. What then came of it is a further entry of the
-// same ID with a higher Version, which takes the place of the first where it is exported. The tags
-// are its columns there (reporting/archive).
+// same ID with a higher Version, which takes the place of the first where it is exported.
 type AuditEntry struct {
-	At         time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"` // in milliseconds; the same in all versions
-	ID         string             `ch:"id String"`
-	Version    int                `ch:"version UInt32"`
-	Actor      string             `ch:"actor String"`      // a user, the name of a key, a client's id
-	Credential string             `ch:"credential String"` // what showed that
-	Address    string             `ch:"address String"`    // of the actor
-	RequestID  string             `ch:"request_id String"`
-	Action     string             `ch:"action String"`
-	Account    delivery.AccountID `ch:"account_id UUID"` // what it is about, as far as it is that; the account of an order or a store, too
-	Fleet      delivery.FleetID   `ch:"fleet_id UUID"`
-	Order      delivery.OrderID   `ch:"order_id UUID"`
-	Store      string             `ch:"external_store_id String"` // the vendor's id of it
-	Old        string             `ch:"old_values String"`        // what was changed, as JSON
-	New        string             `ch:"new_values String"`
-	Outcome    string             `ch:"outcome String"` // the error code if it was refused or failed; empty: it was done, as far as is known
+	At        time.Time // in milliseconds; the same in all versions
+	ID        string
+	Version   int
+	RequestID string
+	Action    string
+	Outcome   string // the error code if it was refused or failed; empty: it was done, as far as is known
+
+	// Who did it.
+	Actor      string // a user, the name of a key, a client's id
+	Credential string // what showed that
+	Address    string // of the actor
+
+	// What it is about, as far as it is that; the account of an order or a store, too.
+	Account delivery.AccountID
+	Fleet   delivery.FleetID
+	Order   delivery.OrderID
+	Store   string // the vendor's id of it
+
+	// What was changed, as JSON.
+	Old string
+	New string
 }
 
 // NewAuditID is an ID of its own.

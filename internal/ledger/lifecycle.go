@@ -107,8 +107,8 @@ func mayHaveMore(dropped int64) bool { return dropped > trimmedAtOnce/2 }
 const accountEventsKept = 25 * time.Hour
 
 // TrimAccounts drops from the streams of a partition's accounts what no replay reaches any more, and
-// returns how many entries. Each further event of an account does the same, and a day after its
-// last one its stream expires; but an account that has become quiet keeps until then what it had. It
+// returns how many entries. Each event that an account gets does the same, and its stream expires
+// 25 to 26 hours after the last one; but an account that has become quiet keeps until then what it had. It
 // sends two commands for each account, so it is for a Redis that needs room.
 func (l Lifecycle) TrimAccounts(ctx context.Context, partition int) (int64, error) {
 	r := l.partitions[partition]

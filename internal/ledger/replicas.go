@@ -34,8 +34,9 @@ const confirmTimeout = 500 * time.Millisecond
 // makes room is answered.
 //
 // The same connection matters: another may lead to the new master, and there the write that was lost
-// would pass for confirmed. Commands without a key are not made to wait, nor are transactions, which
-// only restoring and erasing use.
+// would pass for confirmed. Three kinds of commands are not made to wait: those without a key; those of
+// redis_rate, whose counts may be lost with a master, because they only slow callers down; and
+// transactions, which only restoring and erasing use.
 type confirmed struct {
 	server   *redis.Client
 	replicas int

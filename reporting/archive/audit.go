@@ -72,6 +72,49 @@ func AuditSearch(s url.Values, now time.Time) (wrong []delivery.FieldError) {
 	return wrong
 }
 
+// auditRow is an entry as the table audit has it.
+type auditRow struct {
+	At         time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"`
+	ID         string             `ch:"id String"`
+	Version    int                `ch:"version UInt32"`
+	Actor      string             `ch:"actor String"`
+	Credential string             `ch:"credential String"`
+	Address    string             `ch:"address String"`
+	RequestID  string             `ch:"request_id String"`
+	Action     string             `ch:"action String"`
+	Account    delivery.AccountID `ch:"account_id UUID"`
+	Fleet      delivery.FleetID   `ch:"fleet_id UUID"`
+	Order      delivery.OrderID   `ch:"order_id UUID"`
+	Store      string             `ch:"external_store_id String"`
+	Old        string             `ch:"old_values String"`
+	New        string             `ch:"new_values String"`
+	Outcome    string             `ch:"outcome String"`
+}
+
+func auditRows(entries []ledger.AuditEntry) []auditRow {
+	rows := make([]auditRow, len(entries))
+	for i, e := range entries {
+		rows[i] = auditRow{
+			At:         e.At,
+			ID:         e.ID,
+			Version:    e.Version,
+			Actor:      e.Actor,
+			Credential: e.Credential,
+			Address:    e.Address,
+			RequestID:  e.RequestID,
+			Action:     e.Action,
+			Account:    e.Account,
+			Fleet:      e.Fleet,
+			Order:      e.Order,
+			Store:      e.Store,
+			Old:        e.Old,
+			New:        e.New,
+			Outcome:    e.Outcome,
+		}
+	}
+	return rows
+}
+
 // AuditEntries are the newest that a search finds, at most limit, newest first.
 func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (found []ledger.AuditEntry, err error) {
 	where, args := "true", []any{clickhouse.Named("limit", limit)}

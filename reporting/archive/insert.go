@@ -71,7 +71,7 @@ func (a *Archive) InsertAgain(ctx context.Context, b *Batch) error { return a.in
 
 func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
 	parts := make([][][]reflect.Value, len(rowTables)) // of each table: the columns of each INSERT
-	for i, slice := range []any{b.Orders, b.Events, b.Late, b.Outcomes, b.Audit} {
+	for i, slice := range []any{b.Orders, b.Events, b.Late, b.Outcomes, auditRows(b.Audit)} {
 		rows := reflect.ValueOf(slice)
 		for from := 0; from < rows.Len(); from += rowsAtOnce {
 			columns, err := rowTables[i].values(rows.Slice(from, min(from+rowsAtOnce, rows.Len())))

@@ -211,7 +211,7 @@ var (
 	orderEvents     = newTable[Event]("order_events")
 	lateDeliveries  = newTable[LateDelivery]("late_deliveries")
 	webhookOutcomes = newTable[Outcome]("webhook_outcomes")
-	audit           = newTable[ledger.AuditEntry]("audit")
+	audit           = newTable[auditRow]("audit")
 	journalTable    = &table{"journal", columnsOf[journalRow](), true}
 
 	// What ClickHouse fills itself, for copies of it. The driver writes no UInt256: ClickHouse reads it from a String.

@@ -36,9 +36,9 @@ const (
 	maxLabels = 65_536
 )
 
-// sender makes single requests without redirects, cookies and proxies. It keeps each endpoint's
-// connections to itself: one that never answers takes nothing from others on its host. http.Transport
-// files connections by the URL's host, so a label of the endpoint stands before it (target), which
+// sender makes single requests without redirects, cookies and proxies. It keeps each URL's
+// connections apart: an endpoint that never answers takes nothing from others on its host. http.Transport
+// files connections by the URL's host, so a label of the URL stands before it (target), which
 // dial removes. It changes after connectionLifetime; what belongs to the former label ends when idle.
 type sender struct {
 	// transport is the one that requests begin with. An earlier one ends with its requests and,
@@ -191,7 +191,7 @@ func (s *sender) settled(label string) {
 	delete(s.labels, label)
 }
 
-// label names an endpoint's connections, without a dot, and until when. Endpoints change it at
+// label names the connections of an endpoint's URL, without a dot, and until when. URLs change it at
 // different times, so that not all reconnect at once. Each has two in turns: http.Transport never
 // forgets a host that it could not connect to. Endpoints with the same label would only share
 // connections.
