@@ -407,7 +407,8 @@ func (s *story) day(ctx context.Context) error {
 	return s.download(ctx)
 }
 
-// runbook runs the commands of runbook.md as they stand, after the head for compose, one after the other.
+// runbook runs the commands of runbook.md as they stand, each in a shell that has sourced runbook.sh, one after
+// the other.
 func (s *story) runbook(ctx context.Context) error {
 	runbook, err := commands.ReadRunbook()
 	if err != nil {
@@ -416,11 +417,11 @@ func (s *story) runbook(ctx context.Context) error {
 
 	var failed error
 	ran := 0
-	for _, c := range runbook.Commands {
+	for _, c := range runbook {
 		if c.IsByHand() {
 			continue
 		}
-		script := runbook.ComposeHead + runbook.Functions + c.Line
+		script := commands.Source("compose") + c.Line
 		out, err := s.command(ctx, "sh", "-c", "exec 2>&1\n"+script)
 		var ended *exec.ExitError
 		if errors.As(err, &ended) {
@@ -429,7 +430,7 @@ func (s *story) runbook(ctx context.Context) error {
 		failed = errors.Join(failed, c.CheckOutcome(out, err))
 		ran++
 	}
-	say("%d of %d commands were run", ran, len(runbook.Commands))
+	say("%d of %d commands were run", ran, len(runbook))
 	return failed
 }
 

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"vendorapi/internal/testenv/commands"
 )
 
-func readRunbook(t *testing.T) commands.Runbook {
+func readRunbook(t *testing.T) []commands.Command {
 	t.Helper()
 	runbook, err := commands.ReadRunbook()
 	if err != nil {
@@ -25,7 +26,7 @@ func TestCommands_EachIsRunUnlessItCannotBe(t *testing.T) {
 	t.Parallel()
 	runbook := readRunbook(t)
 	for _, byHand := range commands.ByHand {
-		isThere := slices.ContainsFunc(runbook.Commands, func(c commands.Command) bool { return strings.HasPrefix(c.Line, byHand.Begins) })
+		isThere := slices.ContainsFunc(runbook, func(c commands.Command) bool { return strings.HasPrefix(c.Line, byHand.Begins) })
 		if !isThere || byHand.Reason == "" {
 			t.Errorf("no command begins with %q, or no reason says why it is not run", byHand.Begins)
 		}
@@ -57,6 +58,17 @@ func TestCommands_OfTheDocumentsHaveTheirPlace(t *testing.T) {
 	}
 }
 
+// A shell can read every command, also one that has a value to fill in and is run by no test.
+func TestCommands_AShellReadsThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range readRunbook(t) {
+		out, err := exec.CommandContext(t.Context(), "sh", "-n", "-c", c.Line).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %s: %v\n%s", c.Section, c.Line, err, out)
+		}
+	}
+}
+
 // isTest reports whether this package has a test of that name, with any build tags.
 func isTest(t *testing.T, name string) bool {
 	t.Helper()
@@ -70,22 +82,21 @@ func isTest(t *testing.T, name string) bool {
 	})
 }
 
-// What looks harmless must be: under Look nothing is changed, and nowhere is something told
-// that cannot work or that destroys what somebody needs.
+// What looks harmless must be: before Do nothing is changed, and nowhere does a command stand that
+// cannot work or that destroys what somebody needs.
 func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 	t.Parallel()
 	runbook := readRunbook(t)
 	text := readFile(t, "docs/runbook.md")
 	for section := range strings.SplitSeq(text, "\n## ") {
-		_, look, _ := strings.Cut(section, "**Look.**")
-		look, _, _ = strings.Cut(look, "**Do.**")
-		for _, changing := range []string{"month correct", "month close", "config set", "xtrim", "-X ", "up -d", "kill -", "prune", "clickhouse_do"} {
+		look, _, _ := strings.Cut(section, "**Do.**") // of the first page all
+		for _, changing := range []string{"month correct", "month close", "config set", "xtrim", "-X ", "up -d", "kill -", "prune", "clickhouse_do", "--fix"} {
 			if regexp.MustCompile(`(?m)^` + "[^`]*" + regexp.QuoteMeta(changing)).MatchString(blocksOf(look)) {
-				t.Errorf("%.30q changes something under Look: %s", section, changing)
+				t.Errorf("%.30q changes something before Do: %s", section, changing)
 			}
 		}
 	}
-	for _, c := range runbook.Commands {
+	for _, c := range runbook {
 		if strings.HasPrefix(c.Line, "report ") {
 			t.Errorf("%s: there is no command report: %s", c.Section, c.Line)
 		}
@@ -93,8 +104,10 @@ func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 			t.Errorf("%s: keys are binary, a terminal is not: %s", c.Section, c.Line)
 		}
 	}
-	if regexp.MustCompile("`docker system prune`[^,]").MatchString(strings.ReplaceAll(text, "never `docker system prune`", "")) {
-		t.Error("docker system prune removes the logs of stopped containers")
+	for _, destroying := range []string{"`docker system prune", "`docker compose down -v"} {
+		if strings.Count(text, destroying) != strings.Count(strings.ToLower(text), "never "+destroying) {
+			t.Errorf("%s` removes logs, or all data, and stands there without never", destroying)
+		}
 	}
 	if regexp.MustCompile(`clickhouse '\?query=(KILL|SYSTEM|TRUNCATE)`).MatchString(text) {
 		t.Error("ClickHouse carries out nothing that changes anything over GET")

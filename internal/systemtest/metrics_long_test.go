@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -113,13 +111,6 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 		}
 	}
 
-	runbook := strings.Split(readFile(t, "docs/runbook.md"), "\n")
-	for _, r := range readRules(t) {
-		if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !slices.Contains(runbook, "## "+r.Alert) {
-			t.Errorf("alert %s has no section of its own: %s", r.Alert, r.Annotations["runbook_url"])
-		}
-	}
-
 	for where, text := range expressions(t) {
 		expr, err := parser.ParseExpr(text)
 		if err != nil {
@@ -175,23 +166,6 @@ func checkLabels(t *testing.T, where string, v *parser.VectorSelector, texts map
 	}
 }
 
-// rules are alerts.yml. The Go package that reads it in Prometheus brings a
-// hundred modules along; promtool (make lint CHECK=alerts) checks the rest.
-type rules struct {
-	Groups []struct {
-		Name  string `yaml:"name"`
-		Rules []rule `yaml:"rules"`
-	} `yaml:"groups"`
-}
-
-type rule struct {
-	Alert       string            `yaml:"alert"`
-	Expr        string            `yaml:"expr"`
-	For         string            `yaml:"for"`
-	Labels      map[string]string `yaml:"labels"`
-	Annotations map[string]string `yaml:"annotations"`
-}
-
 // dashboard is the part of dashboard.json that can be wrong about the metrics.
 type dashboard struct {
 	Annotations struct {
@@ -209,22 +183,6 @@ type dashboardPanel struct {
 	Targets []struct {
 		Expr string `json:"expr"`
 	} `json:"targets"`
-}
-
-func readRules(t *testing.T) (all []rule) {
-	t.Helper()
-	var r rules
-	must(t, yaml.UnmarshalWithOptions([]byte(readFile(t, "configs/prometheus/alerts.yml")), &r, yaml.Strict()))
-	for _, g := range r.Groups {
-		if g.Name == "" {
-			t.Error("a group has no name")
-		}
-		all = append(all, g.Rules...)
-	}
-	if len(all) == 0 {
-		t.Fatal("no rules")
-	}
-	return all
 }
 
 func readDashboard(t *testing.T) (d dashboard) {

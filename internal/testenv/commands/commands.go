@@ -10,33 +10,60 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"vendorapi/internal/stack"
 )
 
-// A Command is a line of a shell block, with the lines that it is continued by.
+// A Command is a line of a shell block with the lines that it is continued by, or what a sentence of
+// the runbook has between backquotes and begins with a function of runbook.sh.
 type Command struct{ Section, Line string }
 
-// A Runbook is docs/runbook.md: its commands, and the setups of a shell that they need.
-type Runbook struct {
-	ComposeHead, MakeRunHead string
-	Functions                string // behind either head
-	Commands                 []Command
+// script defines the functions that the runbook's commands use.
+const script = "configs/prometheus/runbook.sh"
+
+// Source returns the lines of a shell that source runbook.sh for a system, compose or run, in the
+// folder of the module. Commands are put behind them.
+func Source(system string) string {
+	return "set -- " + system + "\n. " + script + " >/dev/null || exit\n"
 }
 
-// ReadRunbook reads the runbook of this module.
-func ReadRunbook() (Runbook, error) {
-	text, err := readDocument("docs/runbook.md")
+// Functions returns the names of the functions that runbook.sh defines for those who source it.
+func Functions() ([]string, error) {
+	text, err := readDocument(script)
 	if err != nil {
-		return Runbook{}, err
+		return nil, err
 	}
 
-	heads, commands := parse(text)
-	if len(heads) != 3 || len(commands) < 150 {
-		return Runbook{}, fmt.Errorf("the runbook has %d heads and %d commands", len(heads), len(commands))
+	var names []string
+	for _, found := range function.FindAllStringSubmatch(text, -1) {
+		isInternal := strings.HasPrefix(found[1], "runbook_")
+		if !isInternal && !slices.Contains(names, found[1]) {
+			names = append(names, found[1])
+		}
 	}
-	return Runbook{ComposeHead: heads[0], MakeRunHead: heads[1], Functions: heads[2], Commands: commands}, nil
+	return names, nil
+}
+
+var function = regexp.MustCompile(`(?m)^ *([a-z_]+)\(\) [({]`)
+
+// ReadRunbook returns the commands of the runbook of this module, each once.
+func ReadRunbook() ([]Command, error) {
+	text, err := readDocument("docs/runbook.md")
+	if err != nil {
+		return nil, err
+	}
+	functions, err := Functions()
+	if err != nil {
+		return nil, err
+	}
+
+	commands := parse(text, functions)
+	if len(commands) < 120 {
+		return nil, fmt.Errorf("the runbook has %d commands", len(commands))
+	}
+	return commands, nil
 }
 
 // readDocument returns the text of a document; its name is a path in this module.
@@ -49,27 +76,57 @@ func readDocument(name string) (string, error) {
 	return string(text), err
 }
 
-// parse returns the shell blocks before the first section, and the commands of those behind it.
-func parse(text string) (heads []string, commands []Command) {
-	section, inBlock, block := "", false, ""
-	for line := range strings.Lines(text) {
-		fence := strings.TrimSpace(line)
-		switch {
-		case !inBlock && fence == "```sh":
-			inBlock, block = true, ""
-		case inBlock && fence == "```" && section == "":
-			inBlock = false
-			heads = append(heads, block)
-		case inBlock && fence == "```":
-			inBlock = false
-			commands = append(commands, commandsOf(section, block)...)
-		case inBlock:
-			block += line
-		case strings.HasPrefix(line, "## ") || strings.HasPrefix(line, "# Without"):
-			section = strings.TrimSpace(strings.TrimLeft(line, "# "))
+// parse returns the commands of the runbook, in blocks and in sentences, in their order. One that
+// stands there again is returned once.
+func parse(text string, functions []string) (all []Command) {
+	add := func(commands []Command) {
+		for _, c := range commands {
+			isThere := slices.ContainsFunc(all, func(other Command) bool { return other.Line == c.Line })
+			if !isThere {
+				all = append(all, c)
+			}
 		}
 	}
-	return heads, commands
+
+	section, prose, block := "", "", ""
+	inBlock, isShell := false, false
+	for line := range strings.Lines(text) {
+		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence && !inBlock:
+			add(inProse(section, prose, functions))
+			prose, block = "", ""
+			inBlock, isShell = true, fence == "sh"
+		case isFence:
+			inBlock = false
+			if isShell {
+				add(commandsOf(section, block))
+			}
+		case inBlock:
+			block += line
+		case strings.HasPrefix(line, "## "):
+			add(inProse(section, prose, functions))
+			section, prose = strings.TrimSpace(line[len("## "):]), ""
+		default:
+			prose += line
+		}
+	}
+	add(inProse(section, prose, functions))
+	return all
+}
+
+var inBackquotes = regexp.MustCompile("`([^`]+)`")
+
+// inProse returns what stands between backquotes and begins with one of the functions. A function
+// alone is no command: its name may be that of a program.
+func inProse(section, prose string, functions []string) (commands []Command) {
+	for _, found := range inBackquotes.FindAllStringSubmatch(prose, -1) {
+		words := strings.Fields(found[1])
+		if len(words) > 1 && slices.Contains(functions, words[0]) {
+			commands = append(commands, Command{Section: section, Line: strings.Join(words, " ")})
+		}
+	}
+	return commands
 }
 
 // commandsOf returns the commands of a block, without comments.
@@ -99,11 +156,17 @@ var ByHand = []struct{ Begins, Reason string }{
 	{"sysctl", "not on every machine"},
 	{"free", "not on every machine"},
 	{"redis config set maxmemory", "changes what other commands see; TestCommands_OfTheDocumentsWorkWithMakeRun runs it last"},
-	{"ID=…;", "has a value to fill in"},
 }
 
-// IsByHand reports whether no test runs the command.
+// toFillIn is what the runbook has in place of a value: a word in capitals, or an ellipsis.
+var toFillIn = regexp.MustCompile(`…|\b(ID|EVENT_ID|NAME|FILE|BYTES|TIME|B)\b`)
+
+// IsByHand reports whether no test runs the command, because it is one of ByHand or has a value to
+// fill in.
 func (c Command) IsByHand() bool {
+	if toFillIn.MatchString(c.Line) {
+		return true
+	}
 	for _, command := range ByHand {
 		if strings.HasPrefix(c.Line, command.Begins) {
 			return true
@@ -119,7 +182,7 @@ func (c Command) WantsCompose() bool {
 }
 
 // cannotWork is what a shell or a program says to a command that is no good.
-var cannotWork = regexp.MustCompile(`(?i)not found|unknown (command|flag|shorthand|subcommand|option)|no such (file|service)|syntax error|unrecognized|invalid option|usage:|NOPERM|wrong number of arguments|nobody may come in`)
+var cannotWork = regexp.MustCompile(`(?i)not found|unknown (command|flag|shorthand|subcommand|option)|no such (file|service)|syntax error|unrecognized|invalid option|usage:|NOPERM|wrong number of arguments|nobody may come in|does not answer`)
 
 // CheckOutcome returns an error unless the command has worked. out is what it printed, and err how
 // it ended.
