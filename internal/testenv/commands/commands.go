@@ -17,8 +17,11 @@ import (
 )
 
 // A Command is a line of a shell block with the lines that it is continued by, or what a sentence of
-// the runbook has between backquotes and begins with a function of runbook.sh.
+// the runbook has between backquotes and begins with a function of runbook.sh or with one of programs.
 type Command struct{ Section, Line string }
+
+// programs of the system begin commands in sentences of the runbook, besides functions of runbook.sh.
+var programs = []string{"docker", "dmesg", "free", "sysctl", "cat", "df", "curl"}
 
 // script defines the functions that the runbook's commands use.
 const script = "configs/prometheus/runbook.sh"
@@ -59,7 +62,7 @@ func ReadRunbook() ([]Command, error) {
 		return nil, err
 	}
 
-	commands := parse(text, functions)
+	commands := parse(text, append(functions, programs...))
 	if len(commands) < 120 {
 		return nil, fmt.Errorf("the runbook has %d commands", len(commands))
 	}
@@ -78,7 +81,7 @@ func readDocument(name string) (string, error) {
 
 // parse returns the commands of the runbook, in blocks and in sentences, in their order. One that
 // stands there again is returned once.
-func parse(text string, functions []string) (all []Command) {
+func parse(text string, beginnings []string) (all []Command) {
 	add := func(commands []Command) {
 		for _, c := range commands {
 			isThere := slices.ContainsFunc(all, func(other Command) bool { return other.Line == c.Line })
@@ -94,7 +97,7 @@ func parse(text string, functions []string) (all []Command) {
 		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case isFence && !inBlock:
-			add(inProse(section, prose, functions))
+			add(inProse(section, prose, beginnings))
 			prose, block = "", ""
 			inBlock, isShell = true, fence == "sh"
 		case isFence:
@@ -105,24 +108,24 @@ func parse(text string, functions []string) (all []Command) {
 		case inBlock:
 			block += line
 		case strings.HasPrefix(line, "## "):
-			add(inProse(section, prose, functions))
+			add(inProse(section, prose, beginnings))
 			section, prose = strings.TrimSpace(line[len("## "):]), ""
 		default:
 			prose += line
 		}
 	}
-	add(inProse(section, prose, functions))
+	add(inProse(section, prose, beginnings))
 	return all
 }
 
 var inBackquotes = regexp.MustCompile("`([^`]+)`")
 
-// inProse returns what stands between backquotes and begins with one of the functions. A function
-// alone is no command: its name may be that of a program.
-func inProse(section, prose string, functions []string) (commands []Command) {
+// inProse returns what stands between backquotes and begins with one of the words. Such a word alone
+// is no command: it may be a name.
+func inProse(section, prose string, beginnings []string) (commands []Command) {
 	for _, found := range inBackquotes.FindAllStringSubmatch(prose, -1) {
 		words := strings.Fields(found[1])
-		if len(words) > 1 && slices.Contains(functions, words[0]) {
+		if len(words) > 1 && slices.Contains(beginnings, words[0]) {
 			commands = append(commands, Command{Section: section, Line: strings.Join(words, " ")})
 		}
 	}
@@ -140,22 +143,28 @@ func commandsOf(section, block string) (commands []Command) {
 	return commands
 }
 
-// ByHand are the commands, by their beginnings, that no test runs as they stand, and why.
+// ByHand are the commands, by their beginnings, that no test runs as they stand, and why. Where one
+// names services, TestCompose_HasTheServicesThatTheRunbookNames knows them.
 var ByHand = []struct{ Begins, Reason string }{
-	{"docker update --memory", "the limit of a machine's own memory"},
-	{"docker compose kill -s ABRT", "make compose-test kills programs by another signal"},
+	{"docker compose down -v", "destroys: the runbook says never"},
+	{"docker system prune", "destroys: the runbook says never"},
+	{"docker compose up -d", "make compose-test starts what has stopped by commands of operations.md"},
+	{"docker compose --profile observe up -d", "make compose-test does so by a command of operations.md"},
+	{"docker compose restart", "others of these commands need what it stops"},
+	{"docker compose kill -s", "make compose-test kills programs by another signal"},
 	{"docker compose logs --since 5m worker-1 > hang.log", "follows the one before"},
-	{"docker compose up -d worker-1", "follows the one before"},
 	{"docker compose logs gateway-1 gateway-2 | grep 'msg=\"admin: ' > admin.log", "leaves a file"},
-	{"docker compose up -d --no-deps gateway-1 gateway-2 reporting", "a rotation, which has no other key to go to"},
-	{"docker compose exec -w / reporting /reporting month correct", "asks a person for a password"},
-	{"reporting month correct", "asks a person for a password"},
+	{"docker image prune", "asks, and removes what others of the machine use"},
+	{"docker builder prune", "asks, and removes what others of the machine use"},
+	{"docker update --memory", "the limit of a machine's own memory"},
+	{"logs > last.log", "leaves a file"},
+	{"reporting month recover", "has nothing to recover, which is an error"},
 	{"openssl s_client", "asks for a certificate, which the address named in it has only in production"},
 	{"dmesg", "the kernel's log needs rights that a container has not"},
 	{"cat /proc/pressure/io", "a kernel without it has no such file"},
 	{"sysctl", "not on every machine"},
 	{"free", "not on every machine"},
-	{"redis config set maxmemory", "changes what other commands see; TestCommands_OfTheDocumentsWorkWithMakeRun runs it last"},
+	{"redis config set maxmemory 4gb", "changes what other commands see; TestCommands_OfTheDocumentsWorkWithMakeRun runs it last"},
 }
 
 // toFillIn is what the runbook has in place of a value: a word in capitals, or an ellipsis.
