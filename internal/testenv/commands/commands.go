@@ -158,6 +158,7 @@ var ByHand = []struct{ Begins, Reason string }{
 	{"docker builder prune", "asks, and removes what others of the machine use"},
 	{"docker update --memory", "the limit of a machine's own memory"},
 	{"logs > last.log", "leaves a file"},
+	{"reporting migrate --help", "says how it is used, as commands with a mistake do"},
 	{"reporting month recover", "has nothing to recover, which is an error"},
 	{"openssl s_client", "asks for a certificate, which the address named in it has only in production"},
 	{"dmesg", "the kernel's log needs rights that a container has not"},
