@@ -174,7 +174,7 @@ func TestCompose_HasNoDefaultsOfItsOwnButWhereItsPlaceWantsThem(t *testing.T) {
 }
 
 var (
-	paragraphs = regexp.MustCompile(`\n(?:\s*\n|\| |- |#)`)
+	paragraphs = regexp.MustCompile("\n(?:\\s*\n|\\| | *- | *[0-9]+\\. |#| *```)")
 	variable   = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\b(?:PARTITIONS|COURIER|BACKUPS|ENVIRONMENT)\b`)
 )
 
