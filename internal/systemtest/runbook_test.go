@@ -15,7 +15,7 @@ import (
 )
 
 // rules are alerts.yml. The Go package that reads it in Prometheus brings a
-// hundred modules along; promtool (make alerts) checks the rest.
+// hundred modules along; promtool (make lint CHECK=alerts) checks the rest.
 type rules struct {
 	Groups []struct {
 		Name  string `yaml:"name"`
