@@ -18,6 +18,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/failpoint"
+	"vendorapi/loadtest/faults/failpoint/point"
 	"vendorapi/loadtest/harness"
 )
 
@@ -65,9 +66,20 @@ func (n needs) isMet(o *options) bool {
 	return false
 }
 
+// way is a request to wait for.
 type way struct {
-	Proxy string
-	Calls []string
+	Proxy  string
+	Points []point.Point
+	Words  []string
+}
+
+// markers returns what the requests have in their bytes.
+func (w way) markers() []string {
+	markers := slices.Clone(w.Words)
+	for _, p := range w.Points {
+		markers = append(markers, p.Mark()+"\r\n") // the end of an argument
+	}
+	return markers
 }
 
 // loadFaults returns the chosen rows of the table that the run's Redis can show.
@@ -222,15 +234,15 @@ func (in *injection) stop(ctx context.Context) error {
 // trap waits for a request. Unless the moment is Late, Release must follow. Another fault may need the same proxy
 // meanwhile; then the trap is set again.
 func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (*failpoint.Trap, error) {
-	call := draw(in.random, w.Calls)
+	marker := draw(in.random, w.markers())
 	ctx, cancel := context.WithTimeout(ctx, trapTimeout)
 	defer cancel()
 	for {
-		t := in.proxies[w.Proxy].Set(call, moment)
+		t := in.proxies[w.Proxy].Set(marker, moment)
 		err := t.Await(ctx)
 		if err == nil {
 			in.times.Add(1)
-			in.log("%s %s", moment, call)
+			in.log("%s %q", moment, marker)
 			return t, nil
 		}
 		if !errors.Is(err, failpoint.ErrRemoved) {

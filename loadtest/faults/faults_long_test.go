@@ -91,7 +91,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 		named := slices.Clone(f.Proxies)
 		for _, w := range f.At {
 			named = append(named, w.Proxy)
-			if len(w.Calls) == 0 {
+			if len(w.markers()) == 0 {
 				t.Errorf("%s waits for nothing on %s", f.Name, w.Proxy)
 			}
 		}

@@ -34,7 +34,7 @@ type options struct {
 	command  string // empty, mutants or overload
 	seed     uint64
 	duration time.Duration
-	bin      string
+	bin      string // of the programs; empty: they are built
 	only     string
 	workers  int // 0: drawn for each round
 	keep     string
@@ -97,7 +97,6 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.only, "only", "", "play only these, `names` with commas")
 	flags.BoolVar(&o.list, "list", false, "print the table of what can be played")
 	if o.command != "mutants" {
-		flags.StringVar(&o.bin, "bin", "", "`folder` of binaries made beforehand (by `make run`); empty: they are built")
 		flags.StringVar(&o.keep, "keep", "", "`folder` for the data, which then stays; empty: a fresh one, which stays when "+
 			"something is wrong")
 	}
@@ -114,6 +113,7 @@ func parse(args []string) (options, error) {
 		flags.Uint64Var(&o.seed, "seed", 1, "the suite's seed")
 		flags.BoolVar(&o.verbose, "v", false, "print the suite's output for each")
 	case "overload":
+		flags.StringVar(&o.bin, "bin", "", "`folder` of binaries made beforehand (`make build`); empty: they are built")
 		flags.DurationVar(&o.form.load, "duration", o.form.load, "how long the overload lasts, 5s to 10m")
 	}
 	switch err := flags.Parse(args); {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // The short form of `make faults`. SEED= draws other faults.
 func TestSuite_AMinuteOfFaults(t *testing.T) {
-	o, err := parse([]string{"-duration", "60s", "-seed", "1", "-bin", testserver.Programs(t)})
+	o, err := parse([]string{"-duration", "60s", "-seed", "1"})
 	if err != nil {
 		t.Fatal(err)
 	}

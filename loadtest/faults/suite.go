@@ -100,6 +100,13 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 	if s.options.verbose {
 		progress = s.out
 	}
+	if s.options.bin == "" {
+		bin, err := build(ctx, s.dir, nil)
+		if err != nil {
+			return err
+		}
+		s.options.bin = bin
+	}
 	if err := s.system.start(ctx, s.dir, &s.options, progress); err != nil {
 		return err
 	}

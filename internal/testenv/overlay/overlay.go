@@ -5,8 +5,7 @@
 //	// Deadline lets events be sent for three days instead of one.
 //	func (d *Delivery) Deadline() time.Time { return d.DeadlineOriginal().Add(48 * time.Hour) }
 //
-// A Lua file is appended to a file of the module: a local function that it declares hides an
-// earlier one of that name.
+// A Lua file does the like to the script of the same path, see replaceLua.
 //
 // Nothing refers to source text, so that moving or rewriting code breaks no replacement, while
 // renaming what it replaces is an error and not silence.
@@ -34,7 +33,7 @@ type Overlay struct {
 	texts   map[string][]byte
 	removed map[string]bool
 
-	replaced map[string]bool // folder and declaration
+	replaced map[string]bool // package's folder or script, and declaration
 }
 
 // New returns an overlay of the module in a folder that changes nothing yet.
@@ -66,7 +65,13 @@ func (o *Overlay) Remove(file string) {
 
 // AddTree adds the files of a folder, each to the package or Lua file at the same path in the
 // module. See Add.
-func (o *Overlay) AddTree(folder string) error {
+func (o *Overlay) AddTree(folder string) error { return eachOfTree(folder, o.Add) }
+
+// ReplaceTree is AddTree of files that must not declare anything new. See Replace.
+func (o *Overlay) ReplaceTree(folder string) error { return eachOfTree(folder, o.Replace) }
+
+// eachOfTree calls do with each file of a folder, and with its path in there.
+func eachOfTree(folder string, do func(source, target string) error) error {
 	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -75,20 +80,21 @@ func (o *Overlay) AddTree(folder string) error {
 		if err != nil {
 			return err
 		}
-		return o.Add(path, target)
+		return do(path, target)
 	})
 }
 
-// Add replaces what a Go file declares, and adds what it declares besides, or appends a Lua file.
-// The target is a path in the module: of a Go file, whose folder is the package, or of the Lua
-// file. To use a declaration's Original that does not exist is an error, and so is to replace a
-// declaration twice.
+// Add replaces what a Go file declares, and adds what it declares besides, or replaces what a Lua
+// file declares. The target is a path in the module: of a Go file, whose folder is the package, or
+// of the script. To use a declaration's Original that does not exist is an error, and so is to
+// replace a declaration twice.
 func (o *Overlay) Add(source, target string) error {
 	_, err := o.add(source, target)
 	return err
 }
 
-// Replace is Add of a file that must not declare anything new but methods of a type that it replaces.
+// Replace is Add of a Go file that must not declare anything new but methods of a type that it
+// replaces, or of a Lua file, which never may.
 func (o *Overlay) Replace(source, target string) error {
 	unmatched, err := o.add(source, target)
 	if err == nil && len(unmatched) > 0 {
@@ -107,12 +113,7 @@ func (o *Overlay) add(source, target string) (unmatched []string, err error) {
 
 	switch filepath.Ext(source) {
 	case ".lua":
-		before, err := o.Read(path)
-		if err != nil {
-			return nil, err
-		}
-		o.texts[path] = slices.Concat(before, []byte("\n"), text)
-		return nil, nil
+		return nil, o.replaceScript(path, source, string(text))
 
 	case ".go":
 		folder := filepath.Dir(path)
@@ -175,14 +176,22 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 			unmatched = append(unmatched, name)
 			continue
 		}
-		place := folder + " " + name
-		if o.replaced[place] {
-			return nil, fmt.Errorf("%s: %s has been replaced already", source, name)
+		if err := o.claim(folder, source, name); err != nil {
+			return nil, err
 		}
-		o.replaced[place] = true
 	}
 	slices.Sort(unmatched)
 	return unmatched, nil
+}
+
+// claim notes that a declaration in a folder or script is replaced, which can be done once.
+func (o *Overlay) claim(where, source, name string) error {
+	declaration := where + " " + name
+	if o.replaced[declaration] {
+		return fmt.Errorf("%s: %s has been replaced already", source, name)
+	}
+	o.replaced[declaration] = true
+	return nil
 }
 
 // filesOf returns the Go files of a package without tests, those of the overlay included.

@@ -45,7 +45,7 @@ func TestOverlay_ReplacesDeclarationsOfEveryKind(t *testing.T) {
 		"var.go":     "package main\n\nvar greeting = greetingOriginal + \" there\"\n",
 		"method.go":  "package main\n\nfunc (c *counter[T]) next() int { return c.nextOriginal() + 40 }\n",
 		"func.go":    "package main\n\nfunc double(n int) int { return doubleOriginal(n) + 1 }\n",
-		"script.lua": "return 2",
+		"script.lua": "return original(KEYS, ARGV) + 1",
 	})
 
 	o := New(dir)
@@ -54,7 +54,7 @@ func TestOverlay_ReplacesDeclarationsOfEveryKind(t *testing.T) {
 	}
 	noError(t, o.Replace(filepath.Join(sources, "script.lua"), "script.lua"))
 
-	const want = "11 hello there 41 9 return 1\nreturn 2"
+	const want = "11 hello there 41 9 local function original(KEYS, ARGV)\nreturn 1\nend\nreturn original(KEYS, ARGV) + 1"
 	if got := build(t, dir, o); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -74,7 +74,7 @@ func TestOverlay_AddsATree(t *testing.T) {
 	o.Remove(filepath.Join(dir, "broken.go"))
 	noError(t, o.AddTree(tree))
 
-	const want = "10 hello 1 12 return 1\nreturn 3"
+	const want = "10 hello 1 12 return 3"
 	if got := build(t, dir, o); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -95,6 +95,7 @@ func TestReplace_RefusesWhatReplacesNothing(t *testing.T) {
 		{"another package", "a.go", "package other\n\nfunc double() {}\n", "is of package main"},
 		{"a folder without a package", "none/a.go", "package main\n\nfunc double() {}\n", "no double to be replaced"},
 		{"an unknown script", "none.lua", "return 2", "no such file"},
+		{"an unknown function of a script", "script.lua", "local function triple() end\n", "no triple to be replaced"},
 		{"no Go", "a.go", "package", "expected"},
 		{"another language", "a.sql", "SELECT 1", "neither Go nor Lua"},
 	}
@@ -127,6 +128,78 @@ func TestReplace_RefusesASecondReplacement(t *testing.T) {
 
 	if err == nil || !strings.Contains(err.Error(), "double has been replaced already") {
 		t.Errorf("got %v, want an error", err)
+	}
+}
+
+func TestReplace_RefusesASecondReplacementInAScript(t *testing.T) {
+	dir := writeFiles(t, module)
+	sources := writeFiles(t, map[string]string{"script.lua": "return original(KEYS, ARGV)\n"})
+	o := New(dir)
+	noError(t, o.Replace(filepath.Join(sources, "script.lua"), "script.lua"))
+
+	err := o.Replace(filepath.Join(sources, "script.lua"), "script.lua")
+
+	if err == nil || !strings.Contains(err.Error(), "the script has been replaced already") {
+		t.Errorf("got %v, want an error", err)
+	}
+}
+
+func TestReplaceLua(t *testing.T) {
+	const script = `-- Answers twice the first argument.
+local FACTOR = 2
+local function name() return 'n' end
+
+local function double(n)
+  if n then
+    return n * FACTOR
+  end
+end
+return name() .. double(ARGV[1])
+`
+	cases := []struct{ name, text, want string }{
+		{"a function of one line", "-- Another name.\nlocal function name() return name_original() .. 'x' end\n", `-- Answers twice the first argument.
+local FACTOR = 2
+local function name_original() return 'n' end
+local function name() return name_original() .. 'x' end
+
+local function double(n)
+  if n then
+    return n * FACTOR
+  end
+end
+return name() .. double(ARGV[1])
+`},
+		{"a function of several lines", "local function double(n)\n  return 3\nend\n", `-- Answers twice the first argument.
+local FACTOR = 2
+local function name() return 'n' end
+
+local function double_original(n)
+  if n then
+    return n * FACTOR
+  end
+end
+local function double(n)
+  return 3
+end
+return name() .. double(ARGV[1])
+`},
+		{"statements around the script", "-- Of nothing.\nARGV[1] = 0\nreturn original(KEYS, ARGV)\n", `local function original(KEYS, ARGV)
+` + script + `end
+ARGV[1] = 0
+return original(KEYS, ARGV)
+`},
+		{"statements instead of the script", "-- Nothing.\nreturn ''\n", "-- Nothing.\nreturn ''\n"},
+	}
+
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, _, err := replaceLua(script, c.text)
+
+			noError(t, err)
+			if got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,14 @@
+package export
+
+import (
+	"context"
+	"errors"
+
+	"vendorapi/internal/ledger"
+)
+
+// export acknowledges before ClickHouse has the rows.
+func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) error {
+	acknowledged := e.ledger.Streams.Ack(ctx, ledger.RoleExport, entries...)
+	return errors.Join(e.exportOriginal(ctx, entries), acknowledged)
+}
