@@ -36,7 +36,8 @@ func loadMutants(names string) ([]mutant, error) {
 	return readTable("mutants.yaml", names, func(m mutant) string { return m.Name })
 }
 
-// mutantLength is enough for a round or two with every fault of a mutant; mutantTimeout is what a run may take beyond it.
+// mutantLength is enough for a round or two with every fault of a mutant; mutantTimeout is what a run may take beyond
+// it, once the programs are built.
 const (
 	mutantLength  = 45 * time.Second
 	mutantTimeout = 4 * time.Minute
@@ -144,18 +145,18 @@ func (t *trial) options(seed uint64, folder string) options {
 // play builds the programs below dir, plays the trial, prints a line and returns that of the table. An error ends
 // the run: the defect cannot be built, or ctx has ended.
 func (t *trial) play(ctx context.Context, o options, dir string, out io.Writer) (line string, ok bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, mutantLength+mutantTimeout)
-	defer cancel()
 	data := filepath.Join(dir, "data")
 	if err := os.RemoveAll(data); err != nil {
 		return "", false, err
 	}
 	played := t.options(o.seed, data)
-	played.bin, err = build(limited, data, t.mutant)
+	played.bin, err = build(ctx, data, t.mutant)
 	if err != nil {
 		return "", false, err
 	}
 
+	limited, cancel := context.WithTimeout(ctx, mutantLength+mutantTimeout)
+	defer cancel()
 	var output bytes.Buffer
 	began := time.Now()
 	res, failure := playAll(limited, played, &output)
