@@ -3,7 +3,6 @@
 package systemtest
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
+	"vendorapi/internal/testenv/overlay"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/receiver"
 )
@@ -60,26 +60,27 @@ func releases(t *testing.T) (replaced, replacing release) {
 		build(tree)
 		return other, present
 	}
-	script := filepath.Join(root, "internal", "ledger", "lua", "clock.lua")
-	text, err := os.ReadFile(script)
-	must(t, err)
-	changed := filepath.Join(other.programs, "clock.lua")
-	must(t, os.WriteFile(changed, append(text, "\nlocal release = 'next'\n"...), 0o600))
+	build(root, "-overlay", nextRelease(t, root, other.programs))
+	return present, other
+}
+
+// nextRelease writes the overlay of the release after this one to a folder, and returns its file.
+func nextRelease(t *testing.T, root, folder string) string {
+	t.Helper()
+	next := overlay.New(root)
+	must(t, next.ReplaceTree("testdata/nextrelease"))
+
 	schema := filepath.Join(root, "reporting", "archive", "schema")
 	files, err := os.ReadDir(schema)
 	must(t, err)
-	added := filepath.Join(other.programs, "next.sql")
-	must(t, os.WriteFile(added, []byte(`ALTER TABLE {{local "orders"}} {{onCluster}} ADD COLUMN IF NOT EXISTS next_release LowCardinality(String);
+	next.Set(filepath.Join(schema, fmt.Sprintf("%04d_next.sql", len(files)+1)), []byte(
+		`ALTER TABLE {{local "orders"}} {{onCluster}} ADD COLUMN IF NOT EXISTS next_release LowCardinality(String);
 CREATE TABLE IF NOT EXISTS {{local "next_release"}} {{onCluster}} (account_id UUID) ENGINE = {{replacing "next_release" ""}} ORDER BY account_id;
-`), 0o600))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-		script: changed, filepath.Join(schema, fmt.Sprintf("%04d_next.sql", len(files)+1)): added,
-	}})
+`))
+
+	file, err := next.Write(folder)
 	must(t, err)
-	file := filepath.Join(other.programs, "overlay.json")
-	must(t, os.WriteFile(file, overlay, 0o600))
-	build(root, "-overlay", file)
-	return present, other
+	return file
 }
 
 // Two gateways and two workers are replaced one after the other by a release

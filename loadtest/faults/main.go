@@ -51,7 +51,8 @@ const usage = `usage: go run ./loadtest/faults [mutants | overload] [flags]
 
 Injects faults into the whole system in rounds and checks its invariants. Exits with
 0 when none was violated and every fault could be injected. With "mutants" it
-builds the programs with one defect at a time, which must be caught. With "overload"
+builds the programs with one defect at a time (a folder of testdata/mutants), which
+must be caught. With "overload"
 it puts more load on the programs than they can take, or a neighbour beside a healthy
 vendor, in cases of half an hour in all. -list prints the faults, the mutants or the cases.
 `

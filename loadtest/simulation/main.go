@@ -7,16 +7,15 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,38 +63,45 @@ func main() {
 	})
 }
 
-// defects are the planted defects, each a folder of defectsFolder, and which breach shows it.
-var defects = map[string]string{
-	"deadline-ignored":             "event-late",
-	"export-acknowledged-unstored": "clickhouse-differs",
-	"failed-load-forgotten":        "stuck",
-	"job-taken-twice":              "job-taken-twice",
-	"orders-never-time-out":        "not-ended",
-	"webhook-secret-ends-early":    "secret-lost",
+// defect is what a build of the simulation has wrong.
+type defect struct {
+	folder string // in the module, of what takes the place of its declarations
+	breach string // which shows it
 }
+
+// defects are the planted defects. Those of `make mutants` stand with that program.
+var defects = []defect{
+	{folder: defectsFolder + "/deadline-ignored", breach: "event-late"},
+	{folder: defectsFolder + "/failed-load-forgotten", breach: "stuck"},
+	{folder: defectsFolder + "/orders-never-time-out", breach: "not-ended"},
+	{folder: defectsFolder + "/webhook-secret-ends-early", breach: "secret-lost"},
+	{folder: mutantsFolder + "/accepted-by-all", breach: "job-taken-twice"},
+	{folder: mutantsFolder + "/export-acked-early", breach: "clickhouse-differs"},
+}
+
+func (d *defect) name() string { return path.Base(d.folder) }
 
 // playDefects builds and plays each planted defect, and reports which were not found by the breach that they must show
 // as.
 func playDefects(ctx context.Context, o *options, out io.Writer) error {
 	var missed []string
-	for _, defect := range slices.Sorted(maps.Keys(defects)) {
-		s, err := build(ctx, defect)
+	for _, d := range defects {
+		s, err := build(ctx, &d)
 		if err != nil {
-			return fmt.Errorf("%s: %w", defect, err)
+			return fmt.Errorf("%s: %w", d.name(), err)
 		}
 
-		sought := defects[defect]
-		breached, err := s.playSeeds(ctx, o, sought, io.Discard)
+		breached, err := s.playSeeds(ctx, o, d.breach, io.Discard)
 		if err != nil {
-			return fmt.Errorf("%s: %w", defect, err)
+			return fmt.Errorf("%s: %w", d.name(), err)
 		}
 		if breached == nil {
-			missed = append(missed, defect)
-			fmt.Fprintf(out, "%-28s MISSED by %d seeds, must show as %s\n", defect, o.seeds, sought)
+			missed = append(missed, d.name())
+			fmt.Fprintf(out, "%-28s MISSED by %d seeds, must show as %s\n", d.name(), o.seeds, d.breach)
 			continue
 		}
-		i := slices.IndexFunc(breached.Breaches, func(b world.Breach) bool { return b.What == sought })
-		fmt.Fprintf(out, "%-28s found by seed %d: %s\n", defect, breached.Seed, breached.Breaches[i])
+		i := slices.IndexFunc(breached.Breaches, func(b world.Breach) bool { return b.What == d.breach })
+		fmt.Fprintf(out, "%-28s found by seed %d: %s\n", d.name(), breached.Seed, breached.Breaches[i])
 	}
 	if len(missed) > 0 {
 		return fmt.Errorf("not found: %s", strings.Join(missed, ", "))
@@ -110,7 +116,7 @@ var (
 
 // playAll plays seeds until one is breached. That one is played again.
 func playAll(ctx context.Context, o *options, out io.Writer) error {
-	s, err := build(ctx, "")
+	s, err := build(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -252,25 +258,27 @@ func (s *simulation) play(ctx context.Context, seed uint64, story bool) (*world.
 const (
 	// standInsFolder has what every build of the simulation replaces.
 	standInsFolder = "loadtest/simulation/testdata/standins"
-	// defectsFolder has a folder for each planted defect.
+	// defectsFolder has a folder for each defect that only the simulation plants.
 	defectsFolder = "loadtest/simulation/testdata/defects"
+	// mutantsFolder has those of `make mutants`.
+	mutantsFolder = "loadtest/faults/testdata/mutants"
 	// buildFolder is where the programs are, and the files that take the place of the module's.
 	buildFolder = ".data/simulation"
 )
 
-// build builds a simulation, with a planted defect unless that is empty.
-func build(ctx context.Context, defect string) (*simulation, error) {
+// build builds a simulation with a planted defect; nil: none.
+func build(ctx context.Context, planted *defect) (*simulation, error) {
 	module, err := stack.ModuleDir()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(module, buildFolder, cmp.Or(defect, "none")) // the same each time: the compiler's cache knows it
+	name, folders := "none", []string{standInsFolder}
+	if planted != nil {
+		name, folders = planted.name(), append(folders, planted.folder)
+	}
+	dir := filepath.Join(module, buildFolder, name) // the same each time: the compiler's cache knows it
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
-	}
-	folders := []string{standInsFolder}
-	if defect != "" {
-		folders = append(folders, filepath.Join(defectsFolder, defect))
 	}
 	o, err := newOverlay(ctx, module, folders...)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 func TestPlay_ASeedBreachesNothingAndIsTheSameAgain(t *testing.T) {
 	t.Setenv("ENVIRONMENT", "sandbox")
-	s, err := build(t.Context(), "")
+	s, err := build(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestPlay_ASeedBreachesNothingAndIsTheSameAgain(t *testing.T) {
 
 func TestPlay_APlantedDefectIsFound(t *testing.T) {
 	t.Setenv("ENVIRONMENT", "sandbox")
-	s, err := build(t.Context(), "export-acknowledged-unstored")
+	s, err := build(t.Context(), &defect{folder: mutantsFolder + "/export-acked-early"})
 	if err != nil {
 		t.Fatal(err)
 	}
