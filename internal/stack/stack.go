@@ -351,25 +351,24 @@ var programs = []string{"./gateway", "./worker", "./reporting", "./loadtest/rece
 // Build compiles the named programs, by default all that a stack runs, into dir.
 // Go's build cache makes a second call cheap.
 func Build(ctx context.Context, dir string, names ...string) error {
+	return BuildOverlaid(ctx, dir, "", names...)
+}
+
+// BuildOverlaid is Build with the changes of an overlay, a file as `go build -overlay` takes it; empty: none.
+func BuildOverlaid(ctx context.Context, dir, overlay string, names ...string) error {
 	wanted := slices.DeleteFunc(slices.Clone(programs), func(p string) bool {
 		return len(names) > 0 && !slices.Contains(names, filepath.Base(p))
 	})
-	return goBuild(ctx, dir, wanted...)
-}
-
-// BuildOverlaid is Build of all programs with the changes of an overlay, a file as `go build -overlay` takes it.
-func BuildOverlaid(ctx context.Context, dir, overlay string) error {
-	return goBuild(ctx, dir, append([]string{"-overlay", overlay}, programs...)...)
-}
-
-// goBuild runs go build with more arguments.
-func goBuild(ctx context.Context, dir string, args ...string) error {
 	root, err := ModuleDir()
 	dir, failure := filepath.Abs(dir)
 	if err = errors.Join(err, failure); err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-o", dir + string(filepath.Separator)}, args...)...)
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	if overlay != "" { // else GOFLAGS may name one
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, wanted...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // nothing here needs a C compiler
 	if out, err := cmd.CombinedOutput(); err != nil {

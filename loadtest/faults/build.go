@@ -30,7 +30,11 @@ func newOverlay(module string, m *mutant) (*overlay.Overlay, error) {
 	return o, o.ReplaceTree(filepath.Join(module, m.folder()))
 }
 
-// build builds the programs into the folder bin below dir, and returns it. m may be nil.
+// programs are what a run starts.
+var programs = []string{"gateway", "worker", "reporting", "devclickhouse"}
+
+// build builds the programs into the folder bin below dir, and returns it. m may be nil. What is there from the
+// build before, and has not changed, stays.
 func build(ctx context.Context, dir string, m *mutant) (bin string, err error) {
 	module, err := stack.ModuleDir()
 	if err != nil {
@@ -49,5 +53,5 @@ func build(ctx context.Context, dir string, m *mutant) (bin string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return bin, stack.BuildOverlaid(ctx, bin, file)
+	return bin, stack.BuildOverlaid(ctx, bin, file, programs...)
 }

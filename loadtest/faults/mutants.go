@@ -150,7 +150,7 @@ func (t *trial) play(ctx context.Context, o options, dir string, out io.Writer) 
 		return "", false, err
 	}
 	played := t.options(o.seed, data)
-	played.bin, err = build(ctx, data, t.mutant)
+	played.bin, err = build(ctx, dir, t.mutant)
 	if err != nil {
 		return "", false, err
 	}
