@@ -5,7 +5,9 @@
 //	// Deadline lets events be sent for three days instead of one.
 //	func (d *Delivery) Deadline() time.Time { return d.DeadlineOriginal().Add(48 * time.Hour) }
 //
-// A Lua file does the like to the script of the same path, see replaceLua.
+// A Lua file does the like to a script. A local function takes the place of the script's, which stays
+// as <name>_original; statements take the place of the whole script, which they can call as
+// original(KEYS, ARGV).
 //
 // Nothing refers to source text, so that moving or rewriting code breaks no replacement, while
 // renaming what it replaces is an error and not silence.
