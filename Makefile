@@ -46,7 +46,7 @@ stop: ## stop the run of DATA_DIR, wherever it was started
 demo: ## play a vendor's day with its reports, on a system of its own (PICTURES=yes: for PANEL.md's pictures)
 	@$(INSTALL) $(SERVER)-server $(if $(PICTURES),chromium)
 	@$(INSTALL_CLICKHOUSE)
-	@go run ./loadtest/$(if $(PICTURES),screenshots,demo) $(ARGS)
+	@go run ./loadtest/demo $(if $(PICTURES),-pictures reporting/screenshots) $(ARGS)
 
 report: ## a command of reporting (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \

@@ -395,7 +395,7 @@ func (s *story) day(ctx context.Context) error {
 	if demo.Webhook.Secret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/day"); err != nil {
 		return err
 	}
-	d, err := day.New(day.Options{Demo: demo, Orders: 150, Seed: 1, Prefix: "DAY-"})
+	d, err := day.New(day.Options{Demo: demo, Orders: 150})
 	if err != nil {
 		return err
 	}

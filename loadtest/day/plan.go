@@ -22,13 +22,12 @@ var ordersJSON []byte
 
 type catalogue struct {
 	// Places are real ones in the six cities that the demo fleet covers, city by city.
-	Places []struct {
-		City, District, Street string
-		Latitude, Longitude    float64
-		Branch                 bool // the vendor has a store there; two in each city
-	}
+	Places []place
+
 	FirstNames, Surnames, PhonePrefixes, Notes []string
-	Payments                                   []string // payment.type; "": left out
+
+	Payments []string // payment.type; "": left out
+
 	// Classes are what else may become of an order than its delivery.
 	Classes []struct {
 		Turns []int // which of every 25 orders are of the class
@@ -36,64 +35,97 @@ type catalogue struct {
 	}
 }
 
+type place struct {
+	City, District, Street string
+	Latitude, Longitude    float64
+	Branch                 bool // the vendor has a store there; two in each city
+}
+
 // kind is what an order is to be.
 type kind struct {
-	Change     object // members of the body; those of objects are changed one by one
-	Malformed  bool   // the body is cut off
-	Status     int    // of the answer
-	Code       string // errorCode
-	CancelAt   string // status after which the vendor cancels; Searching: at once
-	End        string // terminal status of an accepted order
-	Failure    string // its reason
-	Duplicates bool   // every webhook is sent twice
+	Change    object // members of the body; those of objects are changed one by one
+	Malformed bool   // the body is cut off
+
+	Status int    // of the answer
+	Code   string // errorCode
+
+	CancelAt     string // status at which the vendor cancels
+	End          string // terminal status of an accepted order
+	Failure      string // its reason
+	LateDelivery bool   // the fleet reports Delivered after that
+	Duplicates   bool   // every webhook is sent twice
 }
 
 type object = map[string]any
 
-// store is one branch of the vendor.
-type store struct {
-	id, city string
-	body     object
+// kurus is an amount. As text and in JSON it is in lira with two decimals.
+type kurus int64
+
+func (k kurus) String() string { return fmt.Sprintf("%d.%02d", k/100, k%100) }
+
+func (k *kurus) UnmarshalText(text []byte) error {
+	amount, err := strconv.ParseInt(string(bytes.Replace(text, []byte("."), nil, 1)), 10, 64)
+	*k = kurus(amount)
+	return err
 }
 
-// request is one planned POST /orders with the answer it must get.
+// store is one branch of the vendor.
+type store struct {
+	id, name, city string
+	body           object
+}
+
+// request is one planned POST /orders.
 type request struct {
-	want       kind
+	want kind // what the answer, and then the order, must be
+
 	key        string // X-Idempotency-Key
 	externalID string
-	storeID    string
+	store      *store
 	payment    string // payment.type; "none": left out
-	kurus      int64  // orderAmount
+	amount     kurus
 	body       []byte
-	// original is the request that this one repeats, sent after its answer.
+
+	// original is the request that this one repeats. It is sent first.
 	original *request
 
-	done   chan struct{}    // closed when what follows is final
+	// done is closed when answer and order.OrderID are final.
+	done   chan struct{}
 	answer client.Answer    // Status 0: there was none
-	took   float64          // milliseconds; 0: not answered at the first try
-	order  receiver.History // that was accepted, read at the end
+	order  receiver.History // empty unless the order was accepted; the rest of it is read at the end
 }
 
 // plan is a whole day before it is played.
 type plan struct {
 	catalogue
-	stores   []store
+	stores   []*store
 	requests []*request
 
-	rng    *rand.Rand
-	prefix string
+	rng *rand.Rand
 }
 
-// newPlan plans distinct orders and some repetitions, the same ones for the same seed
-// and prefix. prefix begins every external id.
-func newPlan(orders int, seed uint64, prefix string) (*plan, error) {
-	p := &plan{rng: rand.New(rand.NewPCG(seed, 0)), prefix: prefix}
-	d := json.NewDecoder(bytes.NewReader(ordersJSON))
-	d.UseNumber()
-	if err := d.Decode(&p.catalogue); err != nil {
+// newPlan plans distinct orders and some repetitions. The same number plans the same day.
+func newPlan(orders int) (*plan, error) {
+	p := &plan{rng: rand.New(rand.NewPCG(1, 0))}
+	decoder := json.NewDecoder(bytes.NewReader(ordersJSON))
+	decoder.UseNumber()
+	if err := decoder.Decode(&p.catalogue); err != nil {
 		return nil, fmt.Errorf("orders.json: %w", err)
 	}
+
 	p.addStores()
+	for _, k := range p.kinds(orders) {
+		if err := p.add(k); err != nil {
+			return nil, err
+		}
+	}
+	p.addRepeats(max(orders/20, 3))
+
+	return p, nil
+}
+
+// kinds returns what each order is to be, in random order.
+func (p *plan) kinds(orders int) []kind {
 	kinds := make([]kind, orders)
 	for _, class := range p.Classes {
 		used := 0
@@ -104,14 +136,19 @@ func newPlan(orders int, seed uint64, prefix string) (*plan, error) {
 			}
 		}
 	}
-	p.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	for _, k := range kinds {
-		if err := p.add(k); err != nil {
-			return nil, err
+
+	for i := range kinds {
+		k := &kinds[i]
+		if k.Status == 0 {
+			k.Status = http.StatusCreated
+		}
+		if k.Status == http.StatusCreated && k.End == "" {
+			k.End = "Delivered"
 		}
 	}
-	p.addRepeats(max(orders/20, 3))
-	return p, nil
+
+	p.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds
 }
 
 func (p *plan) addStores() {
@@ -119,9 +156,10 @@ func (p *plan) addStores() {
 		if !at.Branch {
 			continue
 		}
-		p.stores = append(p.stores, store{p.prefix + "S-" + at.District, at.City, object{
+		name := "Anadolu Sofrası " + at.District
+		p.stores = append(p.stores, &store{id: "S-" + at.District, name: name, city: at.City, body: object{
 			"taxNumber": strconv.Itoa(1000000000 + p.rng.IntN(8999999999)),
-			"name":      "Anadolu Sofrası " + at.District,
+			"name":      name,
 			"phone":     fmt.Sprintf("0212%07d", p.rng.IntN(10000000)),
 			"address": object{
 				"text":     fmt.Sprintf("%s No: %d, %s/%s", at.Street, 1+p.rng.IntN(120), at.District, at.City),
@@ -133,27 +171,52 @@ func (p *plan) addStores() {
 
 func pick[T any](p *plan, list []T) T { return list[p.rng.IntN(len(list))] }
 
-func (p *plan) add(k kind) (err error) {
+// add plans one order: to a place near a store of the same city, changed as its kind says.
+func (p *plan) add(k kind) error {
 	number := len(p.requests) + 1
-	if k.Status == 0 {
-		k.Status = http.StatusCreated
-		if k.End == "" {
-			k.End = "Delivered"
-		}
-	}
 	at := pick(p, p.Places)
-	first := slices.IndexFunc(p.stores, func(s store) bool { return s.city == at.City })
+	firstOfCity := slices.IndexFunc(p.stores, func(s *store) bool { return s.city == at.City })
 	r := &request{
-		want: k, externalID: fmt.Sprintf("%s%05d", p.prefix, number), storeID: p.stores[first+p.rng.IntN(2)].id,
-		payment: "none", kurus: int64(80 + p.rng.IntN(170000)), done: make(chan struct{}),
+		want:       k,
+		externalID: fmt.Sprintf("DAY-%05d", number),
+		store:      p.stores[firstOfCity+p.rng.IntN(2)],
+		payment:    "none",
+		amount:     kurus(80 + p.rng.IntN(170000)),
+		done:       make(chan struct{}),
 	}
 	r.key = r.externalID // the spec's suggestion
 	if number%10 == 0 {
-		r.key = "key-" + r.externalID // a key of its own is as good
+		r.key = "key-" + r.externalID // any other key is as good
 	}
-	amount := json.Number(fmt.Sprintf("%d.%02d", r.kurus/100, r.kurus%100))
-	o := object{
-		"externalStoreId": r.storeID,
+
+	order := p.draw(r, at)
+	if method := p.Payments[number%len(p.Payments)]; method != "" {
+		r.payment = method
+		payment := object{"type": method}
+		if method != "Prepaid" {
+			payment["collectionAmount"] = json.Number(r.amount.String())
+		}
+		order["payment"] = payment
+	}
+	change(order, k.Change)
+
+	var err error
+	r.body, err = json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	if k.Malformed {
+		r.body = r.body[:len(r.body)-1]
+	}
+
+	p.requests = append(p.requests, r)
+	return nil
+}
+
+// draw returns the body of an order to somebody within about 300 m of a place, without a payment.
+func (p *plan) draw(r *request, at place) object {
+	order := object{
+		"externalStoreId": r.store.id,
 		"externalOrderId": r.externalID,
 		"recipient": object{
 			"name":  pick(p, p.FirstNames) + " " + pick(p, p.Surnames),
@@ -161,65 +224,65 @@ func (p *plan) add(k kind) (err error) {
 		},
 		"dropoff": object{
 			"text":       fmt.Sprintf("%s No: %d, %s/%s", at.Street, 1+p.rng.IntN(200), at.District, at.City),
-			"latitude":   at.Latitude + (p.rng.Float64()-0.5)*0.005, // at most about 300 m away
+			"latitude":   at.Latitude + (p.rng.Float64()-0.5)*0.005,
 			"longitude":  at.Longitude + (p.rng.Float64()-0.5)*0.005,
-			"buildingNo": strconv.Itoa(1 + p.rng.IntN(200)), "doorNo": strconv.Itoa(1 + p.rng.IntN(40)), "floor": strconv.Itoa(p.rng.IntN(12)),
+			"buildingNo": strconv.Itoa(1 + p.rng.IntN(200)),
+			"doorNo":     strconv.Itoa(1 + p.rng.IntN(40)),
+			"floor":      strconv.Itoa(p.rng.IntN(12)),
 		},
-		"orderAmount": amount,
+		"orderAmount": json.Number(r.amount.String()),
 	}
 	if note := pick(p, p.Notes); note != "" {
-		o["packageNote"] = note
+		order["packageNote"] = note
 	}
-	if method := p.Payments[number%len(p.Payments)]; method != "" {
-		r.payment = method
-		payment := object{"type": method}
-		if method != "Prepaid" {
-			payment["collectionAmount"] = amount
-		}
-		o["payment"] = payment
-	}
-	for name, value := range k.Change {
-		inner, is := o[name].(object)
-		if changes, nested := value.(object); is && nested {
-			maps.Copy(inner, changes)
-		} else {
-			o[name] = value
-		}
-	}
-	if r.body, err = json.Marshal(o); err != nil {
-		return err
-	}
-	if k.Malformed {
-		r.body = r.body[:len(r.body)-1]
-	}
-	p.requests = append(p.requests, r)
-	return nil
+	return order
 }
 
-// addRepeats sends n of the planned requests again, one of three ways, after the ones that they repeat.
+// change sets members of an order. Of an object in it only the members that the change names are set.
+func change(order, changes object) {
+	for name, value := range changes {
+		inner, isObject := order[name].(object)
+		innerChanges, changesObject := value.(object)
+		if isObject && changesObject {
+			maps.Copy(inner, innerChanges)
+		} else {
+			order[name] = value
+		}
+	}
+}
+
+// addRepeats sends n of the accepted orders again, in one of three ways, at any time after the first.
 func (p *plan) addRepeats(n int) {
 	for i := range n {
 		original := pick(p, p.requests)
 		for original.want.Status != http.StatusCreated || original.original != nil {
 			original = pick(p, p.requests)
 		}
-		again := &request{key: original.key, externalID: original.externalID, body: original.body, original: original, done: make(chan struct{})}
-		again.want = kind{Status: http.StatusConflict, Code: "DUPLICATE_ORDER"}
+
+		repeat := &request{
+			want:       kind{Status: http.StatusConflict, Code: "DUPLICATE_ORDER"},
+			key:        original.key,
+			externalID: original.externalID,
+			body:       original.body,
+			original:   original,
+			done:       make(chan struct{}),
+		}
 		switch i % 3 {
 		case 0: // the same key and body: the original answer
-			again.want = kind{Status: http.StatusCreated}
+			repeat.want = kind{Status: http.StatusCreated}
 		case 1: // the same key, another body
-			again.body = append(slices.Clone(original.body), ' ')
+			repeat.body = append(slices.Clone(original.body), ' ')
 		case 2: // another key, the same external id
-			again.key = "again-" + original.externalID
+			repeat.key = "again-" + original.externalID
 		}
+
 		at := slices.Index(p.requests, original) + 1
 		at += p.rng.IntN(len(p.requests) - at + 1)
-		p.requests = slices.Insert(p.requests, at, again)
+		p.requests = slices.Insert(p.requests, at, repeat)
 	}
 }
 
-// accepted are the distinct orders that the service took.
+// accepted returns the distinct orders that the service took.
 func (p *plan) accepted() (orders []*request) {
 	for _, r := range p.requests {
 		if r.original == nil && r.order.OrderID != "" {

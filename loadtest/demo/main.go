@@ -1,69 +1,72 @@
 // Command demo is `make demo`: on free ports and in a temporary folder it starts the whole system, plays a vendor's
-// day against it (package day), and prints a summary and the payment reports of that day. It exits 0 only when the
-// summary balances and the reports reconcile with what the vendor sent.
+// day against it (package day), and prints the figures and the payment reports of that day. It exits 0 only when
+// they balance.
+//
+// With -pictures it also takes PANEL.md's pictures of that day.
 package main
 
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/day"
 	"vendorapi/loadtest/harness"
 )
 
-const usage = `Usage: make demo [ARGS='flags']
+const usage = `Usage: make demo [PICTURES=yes] [ARGS='flags']
 
 Plays a vendor's day against a whole system of its own, on free ports and in a
 temporary folder, and prints its figures and payment reports. Exits 0 only when
-they balance.
+they balance; with pictures, also only when every page is small enough and no
+browser complained.
 `
 
 func main() {
 	orders := flag.Int("orders", 300, "distinct orders, some of them invalid")
-	seed := flag.Uint64("seed", 1, "the same seed plans the same day")
-	step := flag.Duration("step", 200*time.Millisecond, "time between the sandbox courier's moves")
+	pictures := flag.String("pictures", "", "take PANEL.md's pictures of the day into this `folder`, with a Chromium")
 	keep := flag.Bool("keep", false, "keep the folder with data and logs")
 	harness.Main("demo", usage, func(ctx context.Context) error {
-		out := os.Stdout
-		return harness.WithSystem(ctx, out, *keep, stack.Options{CourierStep: *step, Reporting: true, Out: out},
-			func(ctx context.Context, s *harness.System) error {
-				return play(ctx, s, out, day.Options{Demo: s.Demo, Orders: *orders, Seed: *seed, Prefix: "DEMO-"})
-			})
+		o := stack.Options{CourierStep: 200 * time.Millisecond, Reporting: true, Out: os.Stdout}
+		d := day.Options{Orders: *orders}
+		if *pictures != "" {
+			// The day has several minutes, and each move of a courier a time of its own.
+			o.CourierStep = 6 * time.Second
+			d.Rate = 2
+		}
+
+		return harness.WithSystem(ctx, os.Stdout, *keep, o, func(ctx context.Context, s *harness.System) error {
+			d.Demo = s.Demo
+			if *pictures == "" {
+				return play(ctx, s, d)
+			}
+			return playForPictures(ctx, s, d, *pictures)
+		})
 	})
 }
 
-func play(ctx context.Context, s *harness.System, out *os.File, o day.Options) error {
-	var bar *progressbar.ProgressBar
-	o.Progress = func(done, total int) {
-		if bar == nil {
-			bar = newBar(out, total)
-		}
-		_ = bar.Set(done) // a bar that cannot be drawn changes nothing
-	}
+func play(ctx context.Context, s *harness.System, o day.Options) error {
 	d, err := day.New(o)
 	if err != nil {
 		return err
 	}
 	s.Hooks.Handle("/", d)
-	return d.Run(ctx, out)
+	return d.Run(ctx, os.Stdout)
 }
 
-// newBar draws into a terminal as things happen; into a log, every few seconds.
-func newBar(out *os.File, total int) *progressbar.ProgressBar {
-	pause := 5 * time.Second
-	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		pause = 100 * time.Millisecond
+// playForPictures plays the day among other vendors, adds what else the panel shows, and takes the pictures.
+func playForPictures(ctx context.Context, s *harness.System, o day.Options, folder string) error {
+	scene := &scene{System: s}
+	if err := scene.openNeighbours(ctx); err != nil {
+		return err
 	}
-	return progressbar.NewOptions(total,
-		progressbar.OptionSetDescription("orders"),
-		progressbar.OptionSetWriter(out),
-		progressbar.OptionShowCount(),
-		progressbar.OptionThrottle(pause),
-		progressbar.OptionOnCompletion(func() { fmt.Fprintln(out, "\nwaiting for the last webhooks") }))
+	if err := play(ctx, s, o); err != nil {
+		return err
+	}
+	if err := scene.complete(ctx); err != nil {
+		return err
+	}
+	return scene.takePictures(ctx, folder)
 }

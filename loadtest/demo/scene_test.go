@@ -20,7 +20,7 @@ func TestEarlier_OrdersHaveIDsOfThisService(t *testing.T) {
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".orders (order_id, business_day, created_at, ended_at, version, status) "+
 		"SELECT '"+today.String()+"', toDate(now('Etc/GMT-3')), now(), now(), 1, 'Delivered'")
 	var statement strings.Builder
-	if err := earlier.Execute(&statement, map[string]int{"Back": 300, "Share": 100}); err != nil {
+	if err := earlier.Execute(&statement, map[string]int{"DaysAgo": 300, "Share": 100}); err != nil {
 		t.Fatal(err)
 	}
 	e.ClickHouse.Exec(t, strings.ReplaceAll(statement.String(), "delivery.", e.Database+"."))
