@@ -22,8 +22,8 @@ import (
 // reportsTimeout is how long reports may be behind the last webhook.
 const reportsTimeout = 30 * time.Second
 
-// conclude compares everything, waits for that until the reports have caught up, and prints what the day came to. The
-// error reports that the reports could not be read, or that the day does not balance.
+// conclude compares everything and prints it. The error reports that the reports could not be read, or that the day
+// does not balance.
 func (d *Day) conclude(ctx context.Context, out io.Writer) error {
 	f := d.figures()
 	r, err := d.awaitReports(ctx)
@@ -59,7 +59,7 @@ type figures struct {
 	problems receiver.Problems
 }
 
-// figures counts, and notes whatever contradicts something else.
+// figures counts, and compares the webhooks with the orders' histories and with the plan.
 func (d *Day) figures() *figures {
 	f := &figures{
 		stores:   len(d.plan.stores),
@@ -103,7 +103,7 @@ func (d *Day) figures() *figures {
 	return f
 }
 
-// balance notes sums that are not those of their parts.
+// balance adds a problem for each sum that is not that of its parts.
 func (f *figures) balance() {
 	if f.webhooks.Duplicates < f.duplicatesAsked {
 		f.problems.Add("%d duplicates received, %d asked for", f.webhooks.Duplicates, f.duplicatesAsked)
@@ -149,7 +149,7 @@ func (f *figures) print(out io.Writer) {
 // reports are the account's payment reports for the days of a day that was played. They reconcile with what was sent
 // when problems is empty.
 type reports struct {
-	from, to string // local days, both included
+	from, to string // the local days on which the day began and ended
 
 	collections struct {
 		Rows   []collection
@@ -178,8 +178,8 @@ type collection struct {
 	PrepaidAmount  kurus
 }
 
-// awaitReports reads the reports until they agree with what was sent, or have had enough time to. The error is for
-// reports that could not be read.
+// awaitReports reads the reports until they agree with what was sent, at most for reportsTimeout. What differs then is
+// in the result; the error is for reports that could not be read.
 func (d *Day) awaitReports(ctx context.Context) (r *reports, err error) {
 	err = harness.Await(ctx, "the reports", reportsTimeout, 250*time.Millisecond, func() (bool, error) {
 		r = &reports{
@@ -269,6 +269,7 @@ func expectedExceptions(p *plan) map[string]int {
 	return kinds
 }
 
+// compareCollections adds a problem for each row that is not what was sent.
 func (r *reports) compareCollections(expected map[string]collection) {
 	reported := map[string]collection{}
 	for _, row := range r.collections.Rows {
@@ -286,7 +287,8 @@ func (r *reports) compareCollections(expected map[string]collection) {
 }
 
 func (r *reports) compareExceptions(expected map[string]int) {
-	if reported := r.exceptionsByKind(); !maps.Equal(reported, expected) {
+	reported := r.exceptionsByKind()
+	if !maps.Equal(reported, expected) {
 		r.problems.Add("exceptions: reported %s, expected %s", counted(reported), counted(expected))
 	}
 }

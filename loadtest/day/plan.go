@@ -190,7 +190,8 @@ func (p *plan) add(k kind) error {
 	}
 
 	order := p.draw(r, at)
-	if method := p.Payments[number%len(p.Payments)]; method != "" {
+	method := p.Payments[number%len(p.Payments)]
+	if method != "" {
 		r.payment = method
 		payment := object{"type": method}
 		if method != "Prepaid" {
@@ -232,7 +233,8 @@ func (p *plan) draw(r *request, at place) object {
 		},
 		"orderAmount": json.Number(r.amount.String()),
 	}
-	if note := pick(p, p.Notes); note != "" {
+	note := pick(p, p.Notes)
+	if note != "" {
 		order["packageNote"] = note
 	}
 	return order

@@ -159,7 +159,7 @@ func (d *Day) createOrders(ctx context.Context) error {
 	for _, r := range d.plan.requests {
 		select {
 		case <-pace.C:
-		case <-ctx.Done():
+		case <-ctx.Done(): // the remaining requests fail at once
 		}
 		inFlight.Go(func() error {
 			d.create(ctx, r)
@@ -321,7 +321,8 @@ func (d *Day) read(ctx context.Context, r *request) {
 	if err := d.ask(ctx, http.MethodGet, "/orders/"+r.order.OrderID, nil).Into(&r.order); err != nil {
 		d.problem("read order %s: %v", r.externalID, err)
 	}
-	if courier := r.order.Courier; courier != nil && !strings.HasSuffix(courier.Name, ".") {
+	courier := r.order.Courier
+	if courier != nil && !strings.HasSuffix(courier.Name, ".") {
 		d.problem("order %s: the courier's surname is not abbreviated: %s", r.externalID, courier.Name)
 	}
 }

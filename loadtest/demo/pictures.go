@@ -140,6 +140,13 @@ func (s *scene) signIn(tab *browser.Tab) error {
 		chromedp.Submit(chromedp.CSS("#user")))
 }
 
+// untilFetched is a promise of JavaScript that the parts that a page fetches once it has loaded have replaced their
+// places.
+const untilFetched = `new Promise(resolve => {
+	const look = () => document.querySelector('[hx-trigger=load]') ? setTimeout(look, 50) : resolve(true);
+	look();
+})`
+
 func (p *picture) take(tab *browser.Tab, file string) error {
 	if err := tab.Viewport(p.screen.width, p.screen.height); err != nil {
 		return err
@@ -147,8 +154,13 @@ func (p *picture) take(tab *browser.Tab, file string) error {
 	if err := tab.Open(p.path); err != nil {
 		return err
 	}
-	if status := tab.Status(); status != http.StatusOK {
+	status := tab.Status()
+	if status != http.StatusOK {
 		return fmt.Errorf("%s answers %d", p.path, status)
+	}
+	_, err := browser.Evaluate[bool](tab, untilFetched)
+	if err != nil {
+		return err
 	}
 	time.Sleep(time.Second) // charts are drawn after the page has loaded
 
@@ -214,7 +226,7 @@ func (s *scene) measure(ctx context.Context, tab *browser.Tab) error {
 // stylesheet and scripts, compressed where they come compressed, without the charts' script.
 func (s *scene) read(ctx context.Context, tab *browser.Tab, path, cookie string) (size int, median time.Duration, err error) {
 	var took []time.Duration
-	for range 20 {
+	for range 5 {
 		began := time.Now()
 		size, err = s.fetch(ctx, path, cookie)
 		if err != nil {

@@ -32,7 +32,7 @@ type scene struct {
 }
 
 // neighbourOrders is how many orders each neighbour sends.
-const neighbourOrders = 40
+const neighbourOrders = 20
 
 // openNeighbours opens four vendors beside the day's and sends their orders. Their receivers answer, fail, say that
 // they are gone, and are unreachable.
