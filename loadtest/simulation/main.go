@@ -69,7 +69,7 @@ type defect struct {
 	breach string // which shows it
 }
 
-// defects are the planted defects. Those of `make mutants` stand with that program.
+// defects are the planted defects. Those of `make faults SUITE=mutants` stand with that program.
 var defects = []defect{
 	{folder: defectsFolder + "/deadline-ignored", breach: "event-late"},
 	{folder: defectsFolder + "/failed-load-forgotten", breach: "stuck"},
@@ -260,7 +260,7 @@ const (
 	standInsFolder = "loadtest/simulation/testdata/standins"
 	// defectsFolder has a folder for each defect that only the simulation plants.
 	defectsFolder = "loadtest/simulation/testdata/defects"
-	// mutantsFolder has those of `make mutants`.
+	// mutantsFolder has those of `make faults SUITE=mutants`.
 	mutantsFolder = "loadtest/faults/testdata/mutants"
 	// buildFolder is where the programs are, and the files that take the place of the module's.
 	buildFolder = ".data/simulation"
