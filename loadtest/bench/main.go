@@ -1,19 +1,18 @@
-// Command bench measures the service and checks what it finds:
+// Command bench measures the service against baselines of the same run.
 //
-//	bench            ratios to what Redis itself can do (make bench)
-//	bench -scale     several gateways, a cluster (make bench-scale)
-//	bench -replica   what redis.durability: replica costs (make bench-replica)
-//	bench webhooks   delivery of webhooks (make bench-webhooks)
-//	bench reporting  export, reports, downloads (make bench-reporting)
+//	bench [-suite orders|webhooks|reporting|growth] [flags]
 //
-// Each starts what it measures, prints the table that suites.yaml describes,
-// writes the figures as JSON and ends with status 1 when one is beyond its limit.
+// A suite is a list of measurements (orders.go, webhooks.go, reporting.go, growth.go). Each starts
+// what it measures, and the whole suite ends as one table: what was measured, the figure, what it is
+// compared with, their ratio, and the limit. The figures of all rounds are written as JSON. The
+// status is 1 when a figure is beyond its limit.
+//
+// Limits are ratios to a baseline of the same run, because the same machine is twice as fast on one
+// day as on another; counts and bytes, which no machine changes, have limits of their own.
 package main
 
 import (
-	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,57 +26,58 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
-//go:embed suites.yaml
-var suitesYAML []byte
-
-// suite is a group of parts with a table of its own.
+// A suite is what one run measures, in the order of its table.
 type suite struct {
-	Usage    string
-	Timeout  time.Duration // of a whole run
-	Rounds   int           // unless asked for otherwise
-	Programs []string      // built first
-	Parts    []part
+	name  string
+	about string // for -help: what is measured against what
+	takes string // for -help: how long, on two cores
+
+	timeout      time.Duration // of a whole run
+	fullRounds   int           // without -rounds and -short
+	programs     []string      // built before the first measurement; nil for none
+	measurements []measurement
 }
 
-type part struct {
-	Name    string
-	Figures []*harness.Figure
+// A measurement fills in its figures, round by round.
+type measurement struct {
+	name    string // for -only
+	measure func(*bench, context.Context)
+	figures []*figure
 }
 
-// measurements are what the parts do, by their names.
-var measurements = map[string]func(*bench, context.Context){
-	"gateway": (*bench).measureGateway, "json": (*bench).measureJSON, "redis": (*bench).measureRedis, "programs": (*bench).measurePrograms,
-	"delivery": (*bench).measureDelivery, "native": (*bench).measureNative,
-	"topologies": (*bench).measureTopologies, "replica": (*bench).measureReplica,
-	"throughput": (*bench).measureThroughput, "latency": (*bench).measureLatency, "isolation": (*bench).measureIsolation,
-	"backlog": (*bench).measureBacklog, "kill": (*bench).measureKills,
-	"export": (*bench).measureExport, "reports": (*bench).measureReports, "download": (*bench).measureDownloads, "closing": (*bench).measureClosing,
+// suites returns all of them, with no figure measured yet.
+func suites() []suite {
+	return []suite{ordersSuite(), webhooksSuite(), reportingSuite(), growthSuite()}
 }
 
-// bench is one run of a suite.
+// bench is one run of one suite.
 type bench struct {
 	suite
-	name   string // "bench", "bench-scale", "bench-replica", "bench-webhooks" or "bench-reporting"
-	chosen []part
-	listed int // parts that -parts lists; 0 without it
+	options
+	chosen []measurement // those that -only names
+	out    io.Writer
+	dir    string // temporary: binaries, data, logs
 
-	// Flags; each suite has some of them.
-	only, json, profile, need, sizing string
-	quick, keep, scale, replica       bool
-	rounds, orders, history           int
-	seed                              uint64
+	// year is made by the first measurement of suite reporting that needs it.
+	year *reportingEnv
+}
 
-	dir     string               // temporary: binaries, data, logs
-	costs   map[string][]float64 // see account
-	year    *reportingEnv        // made by the first part that needs it
-	out     io.Writer
-	figures []*harness.Figure
+// options are the flags.
+type options struct {
+	short  bool
+	only   string
+	rounds int
+	json   string
+	keep   bool
+
+	seed    uint64 // of suite webhooks
+	profile string // of suites webhooks and reporting
+	orders  int    // of suite reporting
+	history int    // of suite reporting
 }
 
 func main() {
@@ -87,24 +87,18 @@ func main() {
 	harness.Run("bench", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
+// run measures the suite that the arguments ask for. The error names every figure beyond its limit.
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
-	var suites map[string]suite
-	if err := yaml.UnmarshalWithOptions(suitesYAML, &suites, yaml.Strict()); err != nil {
-		return fmt.Errorf("suites.yaml: %w", err)
-	}
-	b := &bench{name: "bench", suite: suites["bench"], out: out, costs: map[string][]float64{}}
-	if len(args) > 0 && (args[0] == "webhooks" || args[0] == "reporting") {
-		b.name, b.suite, args = "bench-"+args[0], suites[args[0]], args[1:]
-	}
-	if err := b.parseFlags(args, suites); err != nil {
+	b, err := parse(args, out)
+	if err != nil {
 		return err
 	}
-	if b.need != "" {
-		return caught(b.printNeeds)
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
+
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	if b.dir, err = os.MkdirTemp("", b.name+"-"); err != nil {
+
+	b.dir, err = os.MkdirTemp("", "bench-"+b.name+"-")
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -114,41 +108,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(b.dir))
 	}()
-	if err := stack.Build(ctx, b.file("bin"), b.Programs...); err != nil {
-		return err
+
+	if b.programs != nil {
+		err := stack.Build(ctx, b.file("bin"), b.programs...)
+		if err != nil {
+			return err
+		}
 	}
 	return b.measure(ctx)
-}
-
-// parseFlags also chooses the parts, of another suite with -scale and -replica.
-func (b *bench) parseFlags(args []string, suites map[string]suite) error {
-	set := flag.NewFlagSet(b.name, flag.ContinueOnError)
-	set.SetOutput(b.out)
-	set.Usage = func() {
-		fmt.Fprint(b.out, b.Usage)
-		set.PrintDefaults()
-	}
-	b.addFlags(set)
-	if err := set.Parse(args); err != nil {
-		return err
-	}
-	if set.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", set.Arg(0))
-	}
-
-	switch {
-	case b.scale:
-		b.chooseSuite("scale", suites)
-	case b.replica:
-		b.chooseSuite("replica", suites)
-	}
-	if err := b.chooseParts(); err != nil {
-		return err
-	}
-	if err := b.setDefaults(); err != nil {
-		return err
-	}
-	return b.checkNumbers()
 }
 
 const (
@@ -157,198 +124,241 @@ const (
 	minOrders   = 1_000
 	maxOrders   = 1_000_000
 	fullOrders  = 100_000
-	quickOrders = 10_000
+	shortOrders = 10_000
 
 	minHistory   = 10_000
 	maxHistory   = 50_000_000
 	fullHistory  = 5_000_000
-	quickHistory = 200_000
+	shortHistory = 200_000
 )
 
-// addFlags defines the flags of the suite.
-func (b *bench) addFlags(set *flag.FlagSet) {
-	names := make([]string, len(b.Parts))
-	for i, p := range b.Parts {
-		names[i] = p.Name
+// parse returns the run that the arguments ask for, with a value for every option.
+func parse(args []string, out io.Writer) (*bench, error) {
+	b := &bench{out: out}
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.SetOutput(out)
+	set.Usage = func() {
+		printUsage(out)
+		set.PrintDefaults()
 	}
-	partNames := strings.Join(names, ", ")
 
-	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("rounds, 1 to %d; everything is measured once in each (default %d, quick 1)", maxRounds, b.Rounds))
-	set.BoolVar(&b.quick, "quick", false, "a short form of everything; checks only what holds on any machine")
-	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/"+b.name+".json)")
+	name := set.String("suite", "orders", "orders, webhooks, reporting or growth")
+	set.BoolVar(&b.short, "short", false, "a minute or two instead: does all of it work? checks only what holds in a run of any length")
+	set.StringVar(&b.only, "only", "", "measure only these of the suite, a regular expression")
+	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("1 to %d; everything is measured once in each (default 5 of orders, 3 of the others; short 1)", maxRounds))
+	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/bench-SUITE.json)")
 	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
-	if b.name != "bench-reporting" {
-		set.StringVar(&b.only, "only", "", "measure only these parts, a regular expression over: "+partNames)
+	set.Uint64Var(&b.seed, "seed", 0, "webhooks: decides when the worker is killed; 0: another one every time, which the head of the table names")
+	set.StringVar(&b.profile, "profile", "", "webhooks, reporting: write a CPU profile of the worker or the exporter in the last round to this file")
+	set.IntVar(&b.orders, "orders", 0, fmt.Sprintf("reporting: orders to export, %d to %d (default %d, short %d)", minOrders, maxOrders, fullOrders, shortOrders))
+	set.IntVar(&b.history, "history", 0, fmt.Sprintf("reporting: orders in the year, %d to %d (default %d, short %d)", minHistory, maxHistory, fullHistory, shortHistory))
+	err := set.Parse(args)
+	if err != nil {
+		return nil, err
+	}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 
-	switch b.name {
-	case "bench":
-		set.BoolVar(&b.scale, "scale", false, "several gateways and a cluster instead of the table of ratios; 3 rounds")
-		set.BoolVar(&b.replica, "replica", false, "what redis.durability: replica costs instead of the table of ratios, with a server that knows WAITAOF; 5 rounds")
-		set.StringVar(&b.need, "need", "", "measure nothing; print what these rates of orders per second need, such as 10000,100000")
-		set.StringVar(&b.sizing, "sizing", "", "with -need: what an order costs (default loadtest/bench/sizing.json)")
-
-	case "bench-webhooks":
-		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the worker during the last round of throughput to this file")
-		set.Uint64Var(&b.seed, "seed", 0, "decides when the worker is killed; 0: another one every time, which the table names")
-
-	case "bench-reporting":
-		set.Func("parts", "measure only these, with commas between: "+partNames, func(list string) error {
-			b.only = "^(" + strings.ReplaceAll(list, ",", "|") + ")$"
-			b.listed = strings.Count(list, ",") + 1
-			return nil
-		})
-		set.IntVar(&b.orders, "orders", 0, fmt.Sprintf("orders to export, %d to %d (default %d, quick %d)", minOrders, maxOrders, fullOrders, quickOrders))
-		set.IntVar(&b.history, "history", 0, fmt.Sprintf("orders in the year, %d to %d (default %d, quick %d)", minHistory, maxHistory, fullHistory, quickHistory))
-		set.StringVar(&b.profile, "profile", "", "write a CPU profile of the exporter during the last round to this file")
+	all := suites()
+	i := slices.IndexFunc(all, func(s suite) bool { return s.name == *name })
+	if i < 0 {
+		return nil, fmt.Errorf("-suite: there is no %q; want orders, webhooks, reporting or growth", *name)
 	}
+	b.suite = all[i]
+
+	err = b.choose()
+	if err != nil {
+		return nil, err
+	}
+	err = b.setDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return b, b.checkNumbers()
 }
 
-// chooseSuite replaces the suite by the one of this name, all parts of it.
-func (b *bench) chooseSuite(name string, suites map[string]suite) {
-	b.name = "bench-" + name
-	b.suite = suites[name]
-	b.only = ""
+func printUsage(out io.Writer) {
+	fmt.Fprint(out, `Usage: go run ./loadtest/bench [-suite orders|webhooks|reporting|growth] [flags]
+
+Starts what it measures on this machine, prints one table and writes the figures of
+every round as JSON. Ends with status 1 when a figure is beyond its limit. Every
+limit is a ratio to a baseline of the same run, or of counts and bytes.
+loadtest/README.md explains every line.
+
+`)
+	for _, s := range suites() {
+		fmt.Fprintf(out, "Suite %s (%s):\n%s\n", s.name, s.takes, s.about)
+		var names []string
+		for _, m := range s.measurements {
+			names = append(names, m.name)
+		}
+		fmt.Fprintf(out, "  for -only: %s\n\n", strings.Join(names, ", "))
+	}
+	fmt.Fprintln(out, "Flags:")
 }
 
-// chooseParts takes the parts of the suite that -only or -parts asks for. It fails when there is
-// none, or when -parts lists one that does not exist.
-func (b *bench) chooseParts() error {
+// choose takes the measurements that -only asks for, which must be one at least.
+func (b *bench) choose() error {
 	only, err := regexp.Compile(b.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
 
-	for _, p := range b.Parts {
-		if only.MatchString(p.Name) {
-			b.chosen = append(b.chosen, p)
+	for _, m := range b.measurements {
+		if only.MatchString(m.name) {
+			b.chosen = append(b.chosen, m)
 		}
 	}
-	if len(b.chosen) < max(b.listed, 1) {
-		return fmt.Errorf("%q: no such part", b.only)
+	if len(b.chosen) == 0 {
+		return fmt.Errorf("-only: suite %s has no %q", b.name, b.only)
 	}
 	return nil
 }
 
 // setDefaults sets what no flag has set.
 func (b *bench) setDefaults() error {
-	b.rounds = cmp.Or(b.rounds, short(b, b.Rounds, 1))
+	if b.rounds == 0 {
+		b.rounds = short(b, b.fullRounds, 1)
+	}
 	if b.json == "" {
 		dir, err := stack.DataDir()
 		if err != nil {
 			return err
 		}
-		b.json = filepath.Join(dir, b.name+".json")
+		b.json = filepath.Join(dir, "bench-"+b.name+".json")
 	}
 
-	switch b.name {
-	case "bench-webhooks":
-		b.seed = cmp.Or(b.seed, rand.Uint64N(1_000_000)+1)
-	case "bench-reporting":
-		b.orders = cmp.Or(b.orders, short(b, fullOrders, quickOrders))
-		b.history = cmp.Or(b.history, short(b, fullHistory, quickHistory))
+	if b.name == "webhooks" && b.seed == 0 {
+		b.seed = rand.Uint64N(1_000_000) + 1
+	}
+	if b.name == "reporting" && b.orders == 0 {
+		b.orders = short(b, fullOrders, shortOrders)
+	}
+	if b.name == "reporting" && b.history == 0 {
+		b.history = short(b, fullHistory, shortHistory)
 	}
 	return nil
 }
 
-// checkNumbers fails when a number that a flag has set is out of its range.
+// checkNumbers fails when a number is out of its range, or of another suite.
 func (b *bench) checkNumbers() error {
-	if b.name == "bench-reporting" {
-		ordersInRange := minOrders <= b.orders && b.orders <= maxOrders
-		historyInRange := minHistory <= b.history && b.history <= maxHistory
-		if !ordersInRange || !historyInRange {
-			return fmt.Errorf("want -orders of %d to %d, -history of %d to %d", minOrders, maxOrders, minHistory, maxHistory)
-		}
-	}
-
 	if b.rounds < 1 || b.rounds > maxRounds {
 		return fmt.Errorf("-rounds: want 1 to %d", maxRounds)
 	}
+
+	if b.name != "reporting" {
+		if b.orders != 0 || b.history != 0 {
+			return errors.New("-orders and -history are of suite reporting")
+		}
+		return nil
+	}
+	if b.orders < minOrders || b.orders > maxOrders {
+		return fmt.Errorf("-orders: want %d to %d", minOrders, maxOrders)
+	}
+	if b.history < minHistory || b.history > maxHistory {
+		return fmt.Errorf("-history: want %d to %d", minHistory, maxHistory)
+	}
 	return nil
 }
 
-// report is what a run leaves behind.
+// report is what a run leaves as JSON.
 type report struct {
-	Machine harness.Machine   `json:"machine"`
-	Rounds  int               `json:"rounds"`
-	Quick   bool              `json:"quick"`
-	Seed    uint64            `json:"seed,omitempty"`
-	Orders  int               `json:"orders,omitempty"`
-	History int               `json:"history,omitempty"`
-	Seconds float64           `json:"seconds"`
-	Figures []*harness.Figure `json:"figures"`
-	// Costs are per order; see account.
-	Costs map[string]*harness.Spread `json:"costs,omitempty"`
+	Suite   string          `json:"suite"`
+	Machine harness.Machine `json:"machine"`
+	Rounds  int             `json:"rounds"`
+	Short   bool            `json:"short"`
+	Seed    uint64          `json:"seed,omitempty"`
+	Orders  int             `json:"orders,omitempty"`
+	History int             `json:"history,omitempty"`
+	Seconds float64         `json:"seconds"`
+	Figures []*figure       `json:"figures"`
 }
 
-// measure runs the parts and reports what they found, also what was found before a failure.
+// measure takes the chosen measurements and reports what they found, also what was found before a
+// failure.
 func (b *bench) measure(ctx context.Context) error {
-	r := report{Machine: harness.DescribeMachine(ctx), Rounds: b.rounds, Quick: b.quick, Seed: b.seed, Orders: b.orders, History: b.history}
-	for _, p := range b.chosen {
-		b.figures = append(b.figures, p.Figures...)
+	r := report{
+		Suite:   b.name,
+		Machine: harness.DescribeMachine(ctx),
+		Rounds:  b.rounds,
+		Short:   b.short,
+		Seed:    b.seed,
+		Orders:  b.orders,
+		History: b.history,
 	}
-	b.progress("%s", r.Machine)
+	b.progress("suite %s, %s\n%s", b.name, b.takes, r.Machine)
 	began := time.Now()
-	failure := b.runParts(ctx)
-	if failure != nil || b.quick { // which leave some out; otherwise that is an error
-		b.figures = slices.DeleteFunc(b.figures, func(f *harness.Figure) bool { return len(f.Rounds) == 0 })
+	failure := b.takeMeasurements(ctx)
+	r.Seconds = time.Since(began).Seconds()
+
+	// After a failure, and in a short run, some figures are missing. Otherwise that is an error.
+	r.Figures = b.figures()
+	if failure != nil || b.short {
+		r.Figures = slices.DeleteFunc(r.Figures, func(f *figure) bool { return len(f.Values) == 0 })
 	}
-	if len(b.figures) == 0 {
+	if len(r.Figures) == 0 {
 		return failure
 	}
-	var missed error
-	r.Figures, missed = harness.Check(b.figures, b.quick)
-	r.Seconds, r.Costs = time.Since(began).Seconds(), map[string]*harness.Spread{}
-	for name, rounds := range b.costs {
-		r.Costs[name] = harness.SpreadOf(rounds)
-	}
-	about := ""
-	switch b.name {
-	case "bench-webhooks":
-		about = fmt.Sprintf(", seed %d", b.seed)
-	case "bench-reporting":
-		about = fmt.Sprintf(", %s orders exported, %s in the year", harness.Grouped(b.orders), harness.Grouped(b.history))
-	}
-	b.progress("\n%s\n%d rounds in %.0f s%s; medians, in brackets the least and the greatest", r.Machine, b.rounds, r.Seconds, about)
-	if b.quick {
-		b.progress("A quick run: too short, and beside too much else, for its times and rates to say anything.")
-	}
-	b.progress("")
-	harness.Print(b.out, r.Figures)
-	return errors.Join(failure, missed, harness.WriteJSON(b.json, &r, b.out))
+	beyond := check(r.Figures, b.short)
+
+	b.printHead(&r)
+	printTable(b.out, r.Figures)
+	return errors.Join(failure, beyond, harness.WriteJSON(b.json, &r, b.out))
 }
 
-func (b *bench) runParts(ctx context.Context) error {
+// printHead says where, when and how the figures of the table were measured.
+func (b *bench) printHead(r *report) {
+	b.progress("\nsuite %s\n%s", b.name, r.Machine)
+
+	how := fmt.Sprintf("%d rounds in %.0f s", r.Rounds, r.Seconds)
+	if r.Seed != 0 {
+		how += fmt.Sprintf(", seed %d", r.Seed)
+	}
+	if r.Orders != 0 {
+		how += fmt.Sprintf(", %s orders exported, %s in the year", harness.Grouped(r.Orders), harness.Grouped(r.History))
+	}
+	b.progress("%s; medians, in brackets the least and the greatest", how)
+
+	if b.short {
+		b.progress("A short run: too little, and beside too much else, for its times and rates to say anything.")
+	}
+	b.progress("")
+}
+
+// takeMeasurements ends with the first that fails.
+func (b *bench) takeMeasurements(ctx context.Context) error {
 	defer func() {
 		if b.year != nil {
 			b.year.Stop()
 		}
 	}()
-	for _, p := range b.chosen {
-		err := caught(func() { measurements[p.Name](b, ctx) })
+
+	for _, m := range b.chosen {
+		err := caught(func() { m.measure(b, ctx) })
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // what broke off because of it says less
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.Name, err)
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
-// failure is what a part ends with at its first error: what follows would measure nothing. Where the error is, must and
-// got panic with it, as in a test that fails; caught, around each part and around what other packages call back, returns
-// it. Other goroutines than the part's own return errors as usual.
+// failure is what a measurement ends with at its first error: what follows would measure nothing. Where the error is,
+// must and got panic with it, as in a test that fails; caught, around each measurement and around what other packages
+// call back, returns it. Other goroutines than the measurement's own return errors as usual.
 type failure struct{ error }
 
-// must ends the part unless err is nil.
+// must ends the measurement unless err is nil.
 func must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// got is a result, unless there is none: then it ends the part.
+// got returns a result, unless there is an error: then it ends the measurement.
 func got[T any](result T, err error) T {
 	must(err)
 	return result
@@ -379,40 +389,61 @@ func (b *bench) inTurns(n int, measure func(round, i int)) {
 	}
 }
 
-// add notes one round of a figure, and of its baseline if it has one. What
-// suites.yaml does not name is in the JSON only.
-func (b *bench) add(key string, value float64, base ...float64) {
+// figures returns those of all chosen measurements.
+func (b *bench) figures() []*figure {
+	var all []*figure
+	for _, m := range b.chosen {
+		all = append(all, m.figures...)
+	}
+	return all
+}
+
+// figure returns the one of a key, which the suite must have.
+func (b *bench) figure(key string) *figure {
+	for _, f := range b.figures() {
+		if f.Key == key {
+			return f
+		}
+	}
+	must(fmt.Errorf("suite %s has no figure %q", b.name, key))
+	return nil
+}
+
+// add notes one round of a figure that has no baseline.
+func (b *bench) add(key string, value float64) {
 	f := b.figure(key)
-	f.Rounds, f.Bases = append(f.Rounds, value), append(f.Bases, base...)
+	f.Values = append(f.Values, value)
+}
+
+// addBeside notes one round of a figure and of its baseline.
+func (b *bench) addBeside(key string, value, base float64) {
+	f := b.figure(key)
+	f.Values = append(f.Values, value)
+	f.Bases = append(f.Bases, base)
 }
 
 // note adds to the end of a figure's line.
 func (b *bench) note(key, format string, a ...any) {
 	f := b.figure(key)
-	f.Note = strings.TrimPrefix(f.Note+"; "+fmt.Sprintf(format, a...), "; ")
-}
-
-func (b *bench) figure(key string) *harness.Figure {
-	if i := slices.IndexFunc(b.figures, func(f *harness.Figure) bool { return f.Key == key }); i >= 0 {
-		return b.figures[i]
+	if f.Note != "" {
+		f.Note += "; "
 	}
-	f := &harness.Figure{Key: key, Title: key, Aside: true}
-	b.figures = append(b.figures, f)
-	return f
+	f.Note += fmt.Sprintf(format, a...)
 }
 
 func (b *bench) progress(format string, a ...any) {
 	fmt.Fprintf(b.out, format+"\n", a...)
 }
 
-// short is whole, in a quick run quick.
-func short[T any](b *bench, whole, quick T) T {
-	if b.quick {
-		return quick
+// short returns one of two values of the same kind: that of a full run, or that of a short one.
+func short[T any](b *bench, full, shortened T) T {
+	if b.short {
+		return shortened
 	}
-	return whole
+	return full
 }
 
+// file returns a path in the run's folder.
 func (b *bench) file(names ...string) string {
 	return filepath.Join(append([]string{b.dir}, names...)...)
 }

@@ -16,6 +16,34 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
+// Suite reporting measures the way of history: from Redis to ClickHouse, from there into reports and files, and into
+// the books of closed months. Redis, the embedded ClickHouse and the program reporting, with its shipped settings, are
+// processes of their own.
+func reportingSuite() suite {
+	return suite{
+		name:  "reporting",
+		takes: "14 minutes, 1 GB of memory, 4 GB of disk",
+		about: `  How fast history gets to ClickHouse, against the insert of as many rows; how long
+  finance waits for reports over a year of orders, against the bare query in
+  ClickHouse; what a download of the year takes in memory, and that every file has
+  the rows and sums of ClickHouse; how long closing a month takes, against the insert
+  of as many rows, and what then answers from frozen rows.`,
+		timeout:    40 * time.Minute,
+		fullRounds: 3,
+		programs:   []string{"gateway", "worker", "reporting", "devclickhouse"},
+		measurements: []measurement{
+			{name: "export", measure: (*bench).measureExport, figures: exportFigures()},
+			{name: "reports", measure: (*bench).measureReports, figures: reportFigures()},
+			{name: "download", measure: (*bench).measureDownloads, figures: downloadFigures()},
+			// The last: those before measure open months.
+			{name: "closing", measure: (*bench).measureClosing, figures: closingFigures()},
+		},
+	}
+}
+
+// mostMemory is what is accepted of every process of reporting, however long what it writes is.
+const mostMemory = 200 // MB
+
 // reportingEnv is a system whose gateway, worker and reporting are stopped. What reporting is asked, it is asked as
 // people do, over HTTP and on the command line; what is right is asked of ClickHouse.
 type reportingEnv struct {
@@ -77,7 +105,7 @@ func (b *bench) openYear(ctx context.Context) *reportingEnv {
 	if b.year == nil {
 		// Of the panel alone, readiness would not mean that it has found ClickHouse.
 		b.year = b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"}) // which the end of the run stops
-		// The year's accounts are in ClickHouse only. Reporting would refuse reports of them that have no rows, as of nobody, if
+		// The year's accounts are in ClickHouse only. Reporting would refuse reports of them that have no rows, as of unknown ones, if
 		// Redis had any account.
 		got(b.year.Redis.Command(ctx, "FLUSHALL"))
 		b.year.ask(ctx, "TRUNCATE TABLE delivery.identity") // which is that of the ledger that has gone
@@ -119,7 +147,32 @@ func (e *reportingEnv) fill(ctx context.Context) {
 }
 
 // scope is which orders a report is asked for; empty: of all accounts or fleets.
-type scope struct{ key, from, to, account, fleet string }
+type scope struct {
+	key      string // of figures
+	from, to string // days
+
+	account, fleet string
+}
+
+// copyDatabase holds copies of orders: the insert of as many rows is what exports and closings are compared with.
+const copyDatabase = "bench"
+
+// insertCopy inserts rows of a table into an empty one of the same form, and returns how many and in how many seconds.
+// The table is such as "delivery.orders"; rows are such as "FINAL WHERE …", "" for all.
+func (e *reportingEnv) insertCopy(ctx context.Context, table, rows string) (count, seconds float64) {
+	e.ask(ctx, "CREATE DATABASE IF NOT EXISTS "+copyDatabase)
+	_, name, _ := strings.Cut(table, ".")
+	copied := copyDatabase + "." + name
+	e.ask(ctx, fmt.Sprintf("CREATE TABLE %s AS %s", copied, table))
+
+	began := time.Now()
+	e.ask(ctx, fmt.Sprintf("INSERT INTO %s SELECT * FROM %s %s", copied, table, rows))
+	seconds = time.Since(began).Seconds()
+
+	count = float64(e.askNumbers(ctx, "SELECT count() FROM "+copied)[0])
+	e.ask(ctx, fmt.Sprintf("DROP TABLE %s SYNC", copied))
+	return count, seconds
+}
 
 // open asks reporting for a report, as it comes: not compressed.
 func (e *reportingEnv) open(ctx context.Context, file string, s scope) *http.Response {

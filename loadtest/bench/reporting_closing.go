@@ -11,12 +11,46 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
+func closingFigures() []*figure {
+	const status = "reporting month status"
+	return []*figure{
+		{
+			Key: "closing.close", What: "a month is closed", Unit: "s",
+			Baseline: "the insert of as many rows", Limit: ratioAtMost(15),
+		},
+		{Key: "closing.hold", What: "  and held before, with its checklist", Unit: "s", Baseline: "the insert of as many rows"},
+		{Key: "closing.verify", What: "the closed year is verified", Unit: "s"},
+		// The program starts, connects and asks for what was decided; that is all that the status does.
+		{
+			Key: "closing.nightly", What: "the nightly look at closed months, when nothing has changed", Unit: "s",
+			Baseline: status, Limit: ratioAtMost(6),
+		},
+		{Key: "closing.nightly.first", What: "  after the year was closed", Unit: "s"},
+		{
+			Key: "closing.book", What: "one order is booked by a person", Unit: "s",
+			Baseline: status, Limit: ratioAtMost(6),
+		},
+		{Key: "closing.memory", What: "peak memory of each of these commands, and of the panel", Unit: "MB", Limit: atMost(mostMemory)},
+		// What is frozen is read as it is, where an open month is reckoned from its orders.
+		{
+			Key: "closing.year.control-totals", What: "control-totals, the closed year of all", Unit: "ms",
+			Baseline: "its bare query", Limit: ratioAtMost(10),
+		},
+		{
+			Key: "closing.year.sums", What: "sums of the closed year, by fleet", Unit: "ms",
+			Baseline: "the same of the orders", Limit: ratioAtMost(0.5),
+		},
+		{Key: "closing.year.fleet-statement", What: "fleet-statement, the closed year of all", Unit: "ms", Baseline: "its bare query"},
+		{Key: "closing.year.expected-collections", What: "expected-collections, the closed year of all", Unit: "ms", Baseline: "its bare query"},
+	}
+}
+
 // measureClosing closes the year month by month, books corrections, verifies all of it, and asks for reports of closed
-// months. It has to be the last part: the parts before it measure open months.
+// months.
 func (b *bench) measureClosing(ctx context.Context) {
 	e := b.openYear(ctx)
 	e.Reporting.Stop()
-	must(e.Reporting.Start(ctx)) // so that its peak memory is that of this part
+	must(e.Reporting.Start(ctx)) // so that its peak memory is that of this measurement
 	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: e.Reporting.PID()})
 	defer stop()
 
@@ -28,55 +62,65 @@ func (b *bench) measureClosing(ctx context.Context) {
 	}
 	b.add("closing.memory", megabytes(watched[0].Peak))
 
-	e.month(ctx, "closing.verify", "verify")
+	b.add("closing.verify", e.month(ctx, "verify"))
 	e.askClosedYear(ctx)
 }
 
 func (e *reportingEnv) closeYear(ctx context.Context) {
-	for month := 1; month <= 12; month++ {
-		m := fmt.Sprintf("%s-%02d", yearFirst[:4], month)
-		rows := e.askNumbers(ctx, "SELECT count() FROM delivery.orders FINAL WHERE toYYYYMM(business_day) = "+strings.ReplaceAll(m, "-", ""))[0]
-		e.month(ctx, "closing.hold", "hold", m, "--user", e.Demo.Panel.User, "--note", "bench")
-		took := e.month(ctx, "closing.close", "close", m, "--user", stack.SecondUser)
-		if month == 12 {
-			e.bench.note("closing.close", "%s orders in the last", harness.Grouped(rows))
+	const months = 12
+	for month := 1; month <= months; month++ {
+		name := fmt.Sprintf("%s-%02d", yearFirst[:4], month)
+		rows, inserted := e.insertCopy(ctx, "delivery.orders", "FINAL WHERE toYYYYMM(business_day) = "+strings.ReplaceAll(name, "-", ""))
+		held := e.month(ctx, "hold", name, "--user", e.Demo.Panel.User, "--note", "bench")
+		closed := e.month(ctx, "close", name, "--user", stack.SecondUser)
+
+		e.bench.addBeside("closing.hold", held, inserted)
+		e.bench.addBeside("closing.close", closed, inserted)
+		if month == months {
+			e.bench.note("closing.close", "%s orders in the last", harness.Grouped(int64(rows)))
 		}
-		e.bench.progress("closed %s, %s orders, in %.1f s", m, harness.Grouped(rows), took)
+		e.bench.progress("closed %s, %s orders, in %.1f s; inserted in %.1f s", name, harness.Grouped(int64(rows)), closed, inserted)
 	}
 }
 
 // askClosedYear asks for reports of what is closed.
 func (e *reportingEnv) askClosedYear(ctx context.Context) {
+	times := short(e.bench, 5, 2)
 	year := scope{key: "closed_year", from: yearFirst, to: yearLast}
 	for _, name := range []string{"control-totals", "fleet-statement", "expected-collections"} {
-		e.bench.repeat("closing.year."+name, short(e.bench, 5, 2), func() { e.fetch(ctx, name, year) })
+		e.bench.repeat("closing.year."+name, times, func() { e.fetch(ctx, name, year) }, func() { e.askBare(ctx, name, year) })
 	}
-	e.bench.repeat("closing.year.sums", short(e.bench, 5, 2), func() {
-		e.ask(ctx, fmt.Sprintf(`SELECT fleet_id, sum(delivered), sum(cash_expected), sum(card_expected), sum(prepaid_amount) FROM delivery_finance.booked_days
-			WHERE day BETWEEN '%s' AND '%s' GROUP BY fleet_id FORMAT Null`, yearFirst, yearLast))
-	})
+
+	frozen := fmt.Sprintf(`SELECT fleet_id, sum(delivered), sum(cash_expected), sum(card_expected), sum(prepaid_amount) FROM delivery_finance.booked_days
+		WHERE day BETWEEN '%s' AND '%s' GROUP BY fleet_id FORMAT Null`, yearFirst, yearLast)
+	orders := fmt.Sprintf(`SELECT fleet_id, countIf(status = 'Delivered'), sumIf(collection_amount, status = 'Delivered' AND payment_type = 'Cash'),
+		sumIf(collection_amount, status = 'Delivered' AND payment_type = 'Card'), sumIf(order_amount, status = 'Delivered' AND payment_type = 'Prepaid')
+		FROM delivery.orders FINAL WHERE business_day BETWEEN '%s' AND '%s' GROUP BY fleet_id FORMAT Null`, yearFirst, yearLast)
+	e.bench.repeat("closing.year.sums", times, func() { e.ask(ctx, frozen) }, func() { e.ask(ctx, orders) })
 }
 
 // correctYear looks at closed months as every night, when nothing has changed, and books single orders.
 func (e *reportingEnv) correctYear(ctx context.Context) {
-	e.month(ctx, "closing.nightly.first", "correct") // also what was stored shortly before the year was closed
-	for range short(e.bench, 5, 2) {
-		e.month(ctx, "closing.nightly", "correct")
+	times := short(e.bench, 5, 2)
+	e.bench.add("closing.nightly.first", e.month(ctx, "correct")) // also what was stored shortly before the year was closed
+	for range times {
+		looked := e.month(ctx, "correct")
+		e.bench.addBeside("closing.nightly", looked, e.month(ctx, "status"))
 	}
 
 	const changed = `SELECT * REPLACE (version + 1 AS version, ifNull(collection_amount, 0) + 1 AS collection_amount) FROM delivery.orders FINAL WHERE order_id = '%s'`
 	orders := e.ask(ctx, fmt.Sprintf(`SELECT order_id FROM delivery.orders FINAL WHERE business_day BETWEEN '%s' AND '%s' ORDER BY order_id LIMIT %d`,
-		monthFirst, monthLast, short(e.bench, 5, 2)))
+		monthFirst, monthLast, times))
 	for _, order := range strings.Fields(orders) {
 		e.ask(ctx, "INSERT INTO delivery.orders "+fmt.Sprintf(changed, order))
-		e.month(ctx, "closing.book", "correct", "--order", order, "--user", stack.SecondUser, "--note", "bench")
+		booked := e.month(ctx, "correct", "--order", order, "--user", stack.SecondUser, "--note", "bench")
+		e.bench.addBeside("closing.book", booked, e.month(ctx, "status"))
 	}
 }
 
-// month runs a command of `reporting month` and notes its seconds and its peak memory.
-func (e *reportingEnv) month(ctx context.Context, key string, args ...string) (seconds float64) {
+// month runs a command of reporting month, notes its peak memory and returns its seconds.
+func (e *reportingEnv) month(ctx context.Context, args ...string) (seconds float64) {
 	took, peak := runWatched(ctx, e.Month(ctx, args...))
-	e.bench.add(key, took.Seconds())
 	e.bench.add("closing.memory", megabytes(peak))
 	return took.Seconds()
 }

@@ -22,6 +22,19 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
+func downloadFigures() []*figure {
+	return []*figure{
+		{Key: "download.http.memory", What: "the year as CSV over HTTP: peak memory of reporting", Unit: "MB", Limit: atMost(mostMemory)},
+		{Key: "download.http.seconds", What: "  seconds", Unit: "s"},
+		{Key: "download.http.engine", What: "  peak memory of the engine", Unit: "MB"},
+		{Key: "download.file.memory", What: "CSV as a file: peak memory of reporting", Unit: "MB", Limit: atMost(mostMemory)},
+		{Key: "download.file.seconds", What: "  seconds", Unit: "s"},
+		{Key: "download.differs", What: "  rows and sums that are not ClickHouse's, in either", Limit: atMost(0)},
+		{Key: "download.xlsx.memory", What: "a fifth of it as XLSX: peak memory of reporting", Unit: "MB", Limit: atMost(mostMemory)},
+		{Key: "download.xlsx.seconds", What: "  seconds", Unit: "s"},
+	}
+}
+
 // measureDownloads downloads the order ledger of the whole year over HTTP and writes it to a file, and a fifth of it
 // as a workbook. Every process is started again before, so that its peak is that of one download.
 func (b *bench) measureDownloads(ctx context.Context) {
@@ -52,13 +65,12 @@ func (e *reportingEnv) truth(ctx context.Context, s scope) []int64 {
 		FROM delivery.orders FINAL WHERE business_day BETWEEN '%s' AND '%s'`, s.from, s.to))
 }
 
-// addDownload notes what one download of rows took: reporting's peak memory, at
-// most 200 MB for any length, and the time.
+// addDownload notes what one download of rows took: reporting's peak memory and the time.
 func (b *bench) addDownload(key string, peak uint64, took time.Duration, rows, bytes int64) {
 	b.add(key+".memory", megabytes(peak))
 	b.note(key+".memory", "%s rows", harness.Grouped(rows))
 	b.add(key+".seconds", took.Seconds())
-	b.note(key+".seconds", "%s rows/s, %s MB", harness.Number(float64(rows)/took.Seconds()), harness.Number(float64(bytes)/1e6))
+	b.note(key+".seconds", "%s rows/s, %s MB", number(float64(rows)/took.Seconds()), number(float64(bytes)/1e6))
 	b.progress("%s: %s rows in %.1f s, peak of reporting %.0f MB", key, harness.Grouped(rows), took.Seconds(), megabytes(peak))
 }
 
@@ -89,9 +101,9 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 	}
 	reporting, engine := watched[0], watched[1]
 	e.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
-	e.bench.note("download.http.seconds", "first byte after %s ms", harness.Number(milliseconds(first)))
+	e.bench.note("download.http.seconds", "first byte after %s ms", number(milliseconds(first)))
 	e.bench.add("download.http.engine", megabytes(engine.Peak))
-	e.bench.note("download.http.engine", "before %s MB", harness.Number(megabytes(engine.Begin)))
+	e.bench.note("download.http.engine", "before %s MB", number(megabytes(engine.Begin)))
 	return hash.Sum(nil)
 }
 

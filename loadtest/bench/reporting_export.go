@@ -21,7 +21,28 @@ const (
 	exportedEvents  = `reporting_export_rows_total{table="order_events"}`
 )
 
-// measureExport fills Redis while nobody exports, then lets an exporter work it off, into a new database each time.
+func exportFigures() []*figure {
+	return []*figure{
+		// An exporter reads the orders' entries from Redis, and the orders; the insert reads a table. With less than a
+		// hundredth of its rate the engine does something else than inserting.
+		{
+			Key: "export.rows", What: "rows exported, orders and events", Unit: "/s",
+			Baseline: "the insert of as many rows", Limit: ratioAtLeast(0.03),
+		},
+		{Key: "export.orders", What: "  orders finished, each with six events", Unit: "/s"},
+		{Key: "export.rows_per_order", What: "  rows of orders that were sent", Unit: "/order"},
+		{Key: "export.exporter_us", What: "  CPU of the exporter per row", Unit: "us"},
+		{Key: "export.engine_us", What: "  CPU of the engine per row", Unit: "us"},
+		{Key: "export.redis_us", What: "  CPU of Redis per row", Unit: "us"},
+		{Key: "export.pieces", What: "  batches in flight at once, from reading their orders to the acknowledgement"},
+		{Key: "export.busy", What: "  processors busy", Unit: "cores"},
+		{Key: "export.others", What: "    with other programs", Unit: "cores"},
+		{Key: "export.wrong", What: "  counts and sums in ClickHouse that are not what was made", Limit: atMost(0)},
+		{Key: "export.left", What: "  entries left", Limit: atMost(0)},
+	}
+}
+
+// measureExport fills Redis while no exporter runs, then lets an exporter work it off, into a new database each time.
 // Redis is filled without waiting for the disk, and synced as in production while it is measured.
 func (b *bench) measureExport(ctx context.Context) {
 	e := b.newReportingEnv(ctx, "export", map[string]string{"roles": "[export]", "pprof": strconv.FormatBool(b.profile != "")})
@@ -80,8 +101,9 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) {
 	p.Stop()
 	// An order whose events are stored apart is sent again.
 	orders, events := m[`reporting_export_rows_total{table="orders"}`], m[exportedEvents]
-	b.progress("export %d: %s rows/s", n+1, harness.Number((orders+events)/used["seconds"]))
-	b.add("export.rows", (orders+events)/used["seconds"])
+	rate, bare := (orders+events)/used["seconds"], e.insertRate(ctx, database)
+	b.progress("export %d: %s rows/s, an insert %s rows/s", n+1, number(rate), number(bare))
+	b.addBeside("export.rows", rate, bare)
 	b.add("export.orders", float64(b.orders)/used["seconds"])
 	b.add("export.rows_per_order", orders/float64(b.orders))
 	for _, process := range []string{"exporter", "engine", "redis"} {
@@ -92,6 +114,13 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) {
 	b.add("export.others", used.Others())
 	b.add("export.left", float64(got(o.Streams.Lag(ctx, ledger.RoleExport)).Entries))
 	e.verifyExport(ctx, database)
+}
+
+// insertRate returns how many rows a second the engine inserts of those that were exported.
+func (e *reportingEnv) insertRate(ctx context.Context, database string) float64 {
+	orders, ordersTook := e.insertCopy(ctx, database+".orders", "")
+	events, eventsTook := e.insertCopy(ctx, database+".order_events", "")
+	return (orders + events) / (ordersTook + eventsTook)
 }
 
 // awaitExported returns when the exporter has stored so many events and acknowledged everything. It fails when none is
@@ -107,7 +136,7 @@ func awaitExported(ctx context.Context, p *stack.Program, o *book, wanted float6
 			stored, moved = now, time.Now()
 		}
 		if time.Since(moved) > time.Minute {
-			return false, fmt.Errorf("%s of %s events are exported, and it does not go on; see %s", harness.Number(stored), harness.Number(wanted), p.Log)
+			return false, fmt.Errorf("%s of %s events are exported, and it does not go on; see %s", number(stored), number(wanted), p.Log)
 		}
 		if stored < wanted {
 			return false, nil

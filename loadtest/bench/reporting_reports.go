@@ -18,6 +18,37 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
+// reportNames are those that are measured.
+var reportNames = []string{"order-ledger", "expected-collections", "fleet-statement", "exceptions", "control-totals"}
+
+// Whose orders the reports are asked for: keys of figures, and how the table names them.
+var reportScopes = []struct{ key, what string }{
+	{"account_month", "an account's month"},
+	{"fleet_month", "a fleet's month"},
+	{"month", "the month of all"},
+	{"year", "the year of all"},
+}
+
+// reportFigures are one for each report and scope: warm, from the request to the last byte of JSON.
+func reportFigures() []*figure {
+	var all []*figure
+	for _, s := range reportScopes {
+		for _, name := range reportNames {
+			f := &figure{Key: "reports." + s.key + "." + name, What: name + ", " + s.what, Unit: "ms", Baseline: "its bare query"}
+			switch f.Key {
+			case "reports.account_month.control-totals":
+				f.Limit = ratioAtMost(10) // it reads the other four reports and hashes them
+			case "reports.account_month.order-ledger", "reports.account_month.expected-collections",
+				"reports.account_month.fleet-statement", "reports.account_month.exceptions",
+				"reports.year.fleet-statement":
+				f.Limit = ratioAtMost(4)
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // measureReports asks for every report of every scope as JSON over HTTP: once
 // cold, then warm; and for its rows in ClickHouse alone.
 func (b *bench) measureReports(ctx context.Context) {
@@ -29,72 +60,83 @@ func (b *bench) measureReports(ctx context.Context) {
 		{key: "month", from: monthFirst, to: monthLast},
 		{key: "year", from: yearFirst, to: yearLast},
 	}
-	if b.quick { // the narrowest and the widest
+	if b.short { // the narrowest and the widest
 		scopes = []scope{scopes[0], scopes[3]}
 	}
 	for _, s := range scopes {
-		for i, name := range []string{"order-ledger", "expected-collections", "fleet-statement", "exceptions", "control-totals"} {
-			// A quick run starts the engine again for the first report only.
-			e.measureReport(ctx, name, s, !b.quick || i == 0)
+		for i, name := range reportNames {
+			isFirst := i == 0
+			e.measureReport(ctx, name, s, isFirst || !b.short)
 		}
 	}
 }
 
-// measureReport asks for a report and, unless it took long, again and again; then
-// ClickHouse alone for its rows, unsorted, which go nowhere.
+// measureReport asks for a report and, unless it took long, again and again, in turns with its bare query.
 func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, cold bool) {
 	const disturbing = 0.3 // processors that other programs may keep busy before the table notes it
 	b, key := e.bench, "reports."+s.key+"."+name
 	if cold {
 		e.restartEngine(ctx)
 	}
+
 	var first fetched
-	var took time.Duration // of the first
+	var firstTook time.Duration
 	used := got(harness.During(func() error {
 		return caught(func() {
-			began := time.Now()
-			first = e.fetch(ctx, name, s)
-			if took = time.Since(began); took >= longestRepeated {
-				b.add(key, milliseconds(took))
-			} else {
-				b.repeat(key, short(b, 5, 2), func() {
-					if again := e.fetch(ctx, name, s); again != first {
-						must(fmt.Errorf("%s has %d rows in %d bytes, then %d in %d", key, first.rows, first.bytes, again.rows, again.bytes))
-					}
-				})
+			firstTook = timed(func() { first = e.fetch(ctx, name, s) })
+			if firstTook >= longestRepeated {
+				b.addBeside(key, milliseconds(firstTook), milliseconds(timed(func() { e.askBare(ctx, name, s) })))
+				return
 			}
-			b.repeat(key+".bare", short(b, 5, 1), func() {
-				e.ask(ctx, fmt.Sprintf(`SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '')
-					SETTINGS final = 1 FORMAT Null`, strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet))
-			})
+			b.repeat(key, short(b, 5, 2), func() {
+				again := e.fetch(ctx, name, s)
+				if again != first {
+					must(fmt.Errorf("%s has %d rows in %d bytes, then %d in %d", key, first.rows, first.bytes, again.rows, again.bytes))
+				}
+			}, func() { e.askBare(ctx, name, s) })
 		})
 	}, harness.Process{Name: "panel", PID: e.Reporting.PID()}, harness.Process{Name: "engine", PID: e.ClickHouse.PID()},
 		harness.Process{Name: "redis", PID: e.Redis.PID()}, harness.Self("bench")))
+
 	if cold {
-		b.add(key+".cold", milliseconds(took))
-		b.note(key, "cold %s ms", harness.Number(milliseconds(took)))
+		b.note(key, "cold %s ms", number(milliseconds(firstTook)))
 	}
-	b.add(key+".rows", float64(first.rows))
-	b.note(key, "bare query %s ms; %s rows, %s kB", harness.Number(harness.Median(b.figure(key+".bare").Rounds)),
-		harness.Grouped(first.rows), harness.Number(float64(first.bytes)/1000))
+	b.note(key, "%s rows, %s kB", harness.Grouped(first.rows), number(float64(first.bytes)/1000))
 	if others := used.Others(); others > disturbing {
-		b.note(key, "DISTURBED: other programs kept %s cores busy", harness.Number(others))
+		b.note(key, "DISTURBED: other programs kept %s cores busy", number(others))
 	}
 	f := b.figure(key)
-	b.progress("%s: %s ms, %s", f.Title, harness.Number(harness.Median(f.Rounds)), f.Note)
+	b.progress("%s: %s ms, bare query %s ms; %s", f.What, number(harness.Median(f.Values)), number(harness.Median(f.Bases)), f.Note)
+}
+
+// askBare asks ClickHouse alone for a report's rows, unsorted, and they go nowhere.
+func (e *reportingEnv) askBare(ctx context.Context, name string, s scope) {
+	e.ask(ctx, fmt.Sprintf(`SELECT * FROM delivery.%s(from = '%s', to = '%s', account = '%s', fleet = '%s', store = '')
+		SETTINGS final = 1 FORMAT Null`, strings.ReplaceAll(name, "-", "_"), s.from, s.to, s.account, s.fleet))
 }
 
 // longestRepeated is after how long nothing is asked once more: the state of the caches does not matter then.
 const longestRepeated = 10 * time.Second
 
-// repeat notes the milliseconds of several answers, as many as fit into longestRepeated but at least one.
-func (b *bench) repeat(key string, times int, ask func()) {
+// repeat notes the milliseconds of several answers and of their baselines in turns, as many as fit into
+// longestRepeated but at least one.
+func (b *bench) repeat(key string, times int, ask, base func()) {
 	began := time.Now()
-	for n := 0; n == 0 || n < times && time.Since(began) < longestRepeated; n++ {
-		asked := time.Now()
-		ask()
-		b.add(key, milliseconds(time.Since(asked)))
+	for n := range times {
+		isLate := time.Since(began) >= longestRepeated
+		if n > 0 && isLate {
+			return
+		}
+		took := timed(ask)
+		b.addBeside(key, milliseconds(took), milliseconds(timed(base)))
 	}
+}
+
+// timed returns how long something took.
+func timed(do func()) time.Duration {
+	began := time.Now()
+	do()
+	return time.Since(began)
 }
 
 // restartEngine starts the engine again, with a cold page cache, and returns when

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs/blockdevice"
-	"github.com/redis/go-redis/v9"
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/internal/delivery"
@@ -21,7 +20,7 @@ import (
 
 const (
 	// vendorCount is how many accounts the orders come from, in turn: enough that
-	// every partition, and every master of a cluster, gets its share.
+	// every partition gets its share.
 	vendorCount = 48
 	// connections is how many requests can be in flight at once, as in the in-process measurements.
 	connections = 64
@@ -30,15 +29,14 @@ const (
 // system is the programs, with vendors who order and receivers of their webhooks in this process.
 type system struct {
 	*harness.System
-	gateways []*stack.Program
-	addrs    []string       // host:port of each gateway's Vendor API
-	redises  []*stack.Redis // every master
-	vendors  []*stack.Vendor
-	batches  atomic.Int64 // of orders
+	addr    string // host:port of the gateway's Vendor API
+	vendors []*stack.Vendor
+	batches atomic.Int64 // series of orders so far
 
-	fail context.CancelCauseFunc
-	seen atomic.Pointer[func(body []byte, at time.Time) error] // called with every webhook of an order
-	// webhookBytes are those of all webhooks, heads and bodies.
+	// Webhooks: fail ends the use of the system, seen is called with every webhook of an order, and
+	// webhookBytes counts the heads and bodies of all.
+	fail         context.CancelCauseFunc
+	seen         atomic.Pointer[func(body []byte, at time.Time) error]
 	webhookBytes atomic.Int64
 }
 
@@ -51,19 +49,16 @@ func (b *bench) withSystem(ctx context.Context, name string, options stack.Optio
 	}))
 }
 
-// withVendors opens the vendors' stores in a system, too. masters are those of the options' RedisURL, if they have one.
-func (b *bench) withVendors(ctx context.Context, name string, options stack.Options, masters []*stack.Redis, use func(context.Context, *system)) {
+// withVendors opens the vendors' stores in a system, too.
+func (b *bench) withVendors(ctx context.Context, name string, options stack.Options, use func(context.Context, *system)) {
 	options.Out = b.out
 	b.withSystem(ctx, name, options, func(ctx context.Context, started *harness.System) {
-		s := &system{System: started, gateways: []*stack.Program{started.Gateway}, redises: masters,
-			addrs: []string{hostOf(started.Demo.BaseURL)}}
-		if masters == nil {
-			s.redises = []*stack.Redis{started.Redis}
-		}
+		s := &system{System: started, addr: hostOf(started.Demo.BaseURL)}
 		ctx, s.fail = context.WithCancelCause(ctx)
 		defer s.fail(nil)
 		limit := map[string]int{"requestsPerSecond": delivery.MaxFleetRequests} // nothing here reaches it
 		must(s.Admin.Call(ctx, http.MethodPatch, "/fleets/"+s.FleetID, limit, nil))
+
 		hooks := got(net.Listen("tcp", "127.0.0.1:0"))
 		defer hooks.Close() // the server has closed it unless it never began
 		s.vendors = got(s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
@@ -71,6 +66,7 @@ func (b *bench) withVendors(ctx context.Context, name string, options stack.Opti
 		}))
 		stop := serveHTTP(hooks, s.receive) // webhooks that came before have waited for the secrets to be known
 		defer stop()
+
 		err := caught(func() { use(ctx, s) })
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -133,8 +129,10 @@ func (s *system) newOrders() func(dst []byte, n int) []byte {
 	}
 }
 
-func (s *system) create(ctx context.Context, addrs []string, length time.Duration) *harness.Answers {
-	return got(harness.ClosedLoop(ctx, harness.Load{Addrs: addrs, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()}))
+// create creates as many orders as the gateway accepts, for a while.
+func (s *system) create(ctx context.Context, length time.Duration) *harness.Answers {
+	load := harness.Load{Addrs: []string{s.addr}, Connections: connections, Duration: length, Want: 201, Request: s.newOrders()}
+	return got(harness.ClosedLoop(ctx, load))
 }
 
 // settle waits until the worker is idle, so that no measurement pays for the one before.
@@ -147,85 +145,57 @@ func (s *system) settle(ctx context.Context) {
 	}))
 }
 
-// redisUsage is what servers have used. calls are those of scripts, commands all others, those within scripts included.
-func redisUsage(ctx context.Context, servers ...*stack.Redis) harness.Usage {
-	u := harness.Usage{}
-	for _, server := range servers {
-		info := got(harness.RedisInfo(ctx, server))
+// redisUsage returns what a server has used so far: CPU, traffic, file, calls of scripts, and all other commands,
+// those within scripts included.
+func redisUsage(ctx context.Context, server *stack.Redis) harness.Usage {
+	info := got(harness.RedisInfo(ctx, server))
+	u := harness.Usage{
 		// The main thread alone is what one partition can have of a machine.
-		u["redis_us"] += 1e6 * (info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"])
-		u["redis_memory_bytes"] += info["used_memory"]
-		u["redis_net_in_bytes"] += info["total_net_input_bytes"]
-		u["redis_net_out_bytes"] += info["total_net_output_bytes"]
-		u["aof_bytes"] += info["aof_current_size"]
-		stats := got(server.Command(ctx, "INFO", "commandstats")) // cmdstat_fcall:calls=7,usec=…
-		for name, calls := range harness.Numbers(strings.ReplaceAll(stats, ",", "\n"), ":calls=") {
-			kind := "commands"
-			if strings.HasPrefix(name, "cmdstat_fcall") || strings.HasPrefix(name, "cmdstat_eval") {
-				kind = "calls"
-			}
-			u[kind] += calls
+		"redis_us":            1e6 * (info["used_cpu_sys_main_thread"] + info["used_cpu_user_main_thread"]),
+		"redis_net_in_bytes":  info["total_net_input_bytes"],
+		"redis_net_out_bytes": info["total_net_output_bytes"],
+		"aof_bytes":           info["aof_current_size"],
+	}
+
+	stats := got(server.Command(ctx, "INFO", "commandstats")) // cmdstat_fcall:calls=7,usec=…
+	for name, calls := range harness.Numbers(strings.ReplaceAll(stats, ",", "\n"), ":calls=") {
+		isScript := strings.HasPrefix(name, "cmdstat_fcall") || strings.HasPrefix(name, "cmdstat_eval")
+		if isScript {
+			u["calls"] += calls
+		} else {
+			u["commands"] += calls
 		}
 	}
 	return u
 }
 
-// connect opens so many connections to a server.
-func connect(server *stack.Redis, connections int) *redis.Client {
-	one := got(server.Client())
-	defer func() { _ = one.Close() }() // it has not connected
-	options := *one.Options()
-	options.PoolSize = connections
-	return redis.NewClient(&options)
-}
-
-// usage is what has been used so far, by the names of costs.
+// usage returns what has been used so far: redisUsage, the CPU of the processes, and the flushes of all disks.
 func (s *system) usage(ctx context.Context) harness.Usage {
-	u := redisUsage(ctx, s.redises...)
-	processes := []harness.Process{{Name: "worker", PID: s.Worker.PID()}, harness.Self("generator")}
-	for _, g := range s.gateways {
-		processes = append(processes, harness.Process{Name: "gateway", PID: g.PID()})
+	u := redisUsage(ctx, s.Redis)
+	processes := []harness.Process{
+		{Name: "gateway", PID: s.Gateway.PID()},
+		{Name: "worker", PID: s.Worker.PID()},
+		harness.Self("generator"),
 	}
 	for name, seconds := range got(harness.Measure(processes...)) {
 		u[name+"_us"] = 1e6 * seconds
 	}
-	// The flushes of all disks; an fsync is one. 0 on kernels that do not count them.
-	for _, d := range got(got(blockdevice.NewDefaultFS()).ProcDiskstats()) {
-		u["disk_flushes"] += float64(d.FlushRequestsCompleted)
+	// An fsync is a flush. 0 on kernels that do not count them.
+	for _, disk := range got(got(blockdevice.NewDefaultFS()).ProcDiskstats()) {
+		u["disk_flushes"] += float64(disk.FlushRequestsCompleted)
 	}
 	return u
 }
 
-// during is what is used while something is done; memory may shrink.
-func (s *system) during(ctx context.Context, do func()) harness.Usage {
+// perOrder runs a measurement of orders and returns what one of them has used. What the worker still has to do for
+// them is waited for and counted.
+func (s *system) perOrder(ctx context.Context, measure func() (orders int)) harness.Usage {
 	before := s.usage(ctx)
-	do()
-	return s.usage(ctx).Since(before)
-}
-
-// The two ways of an order that are accounted for.
-const (
-	costCreated   = "created."   // created and read by the worker, no more
-	costDelivered = "delivered." // the whole way, creation and webhooks included
-)
-
-var costNames = []string{"redis_us", "gateway_us", "worker_us", "generator_us",
-	"redis_memory_bytes", "redis_net_in_bytes", "redis_net_out_bytes", "aof_bytes", "disk_flushes", "calls", "commands"}
-
-// account runs a measurement of orders, notes and returns what one order costs each
-// resource, by names such as "created.gateway_us": loadtest/SIZING.md computes with
-// them. What the worker still has to do for them is waited for and counted.
-func (b *bench) account(ctx context.Context, s *system, way string, measure func() (orders int)) harness.Usage {
-	orders := 0
-	used := s.during(ctx, func() {
-		orders = measure()
-		s.settle(ctx)
-	})
-	for _, name := range costNames {
+	orders := measure()
+	s.settle(ctx)
+	used := s.usage(ctx).Since(before)
+	for name := range used {
 		used[name] /= float64(orders)
-		b.addCost(way+name, used[name])
 	}
 	return used
 }
-
-func (b *bench) addCost(name string, v float64) { b.costs[name] = append(b.costs[name], v) }

@@ -11,6 +11,24 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
+func backlogFigures() []*figure {
+	return slices.Concat(besideFigures("backlog", "healthy beside waiting events"), []*figure{
+		{Key: "backlog.bytes", What: "Redis memory per waiting event beyond the event", Unit: "B", Limit: atMost(300)},
+		{Key: "backlog.retry_bytes", What: "  when it has been tried and waits for its next attempt", Unit: "B", Limit: atMost(300)},
+		{Key: "backlog.settled_bytes", What: "  what a settled one leaves, for comparison", Unit: "B"},
+		// How long the worker waits between two probes of a dead endpoint is a setting, 30 s. That all of it drains in the
+		// end is what "left" and "lost" hold.
+		{Key: "backlog.noticed", What: "recovery: first event received after", Unit: "s"},
+		{Key: "backlog.half", What: "  half of the backlog received after", Unit: "s"},
+		{Key: "backlog.drained", What: "  all of it after", Unit: "s"},
+		{Key: "backlog.drain_rate", What: "  per second, from the first to the last", Unit: "/s"},
+		{Key: "backlog.drain_p99", What: "  healthy endpoints' p99 in that time", Unit: "ms"},
+		{Key: "backlog.left", What: "  left in the queue", Limit: atMost(0)},
+		{Key: "backlog.late", What: "  sent past the deadline, of events that had reached it", Limit: atMost(0)},
+		{Key: "backlog.unrecorded", What: "  of those, not recorded as undelivered", Limit: atMost(0)},
+	}, lossFigures("backlog", shareAtMost(0.01)))
+}
+
 // backlog is the case of one endpoint that is dead while 100,000 events wait for it. There are two ledgers with the
 // same orders: in one the endpoint refuses connections, in the other it takes everything. The two take turns under
 // the same healthy traffic; while one is measured, the other's worker does not run.
@@ -38,7 +56,7 @@ func (b *bench) measureBacklog(ctx context.Context) {
 			l.waiting, l.settled = waiting, settled
 			l.wait(ctx)
 			l.settle(ctx)
-			if !b.quick { // the memory of a few hundred events says nothing of one
+			if !b.short { // the memory of a few hundred events says nothing of one
 				l.retry(ctx)
 			}
 			l.measureBeside(ctx)
@@ -48,7 +66,7 @@ func (b *bench) measureBacklog(ctx context.Context) {
 }
 
 // fill makes the events for a new vendor while no worker runs, each of an order of its own. The aged orders have
-// ended: the worker would end others itself, with an event that nobody expects.
+// ended: the worker would end others itself, with an event that no endpoint expects.
 func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) *vendor {
 	began := time.Now()
 	v := e.addVendor(ctx, how)
@@ -111,7 +129,7 @@ func (l *backlog) retry(ctx context.Context) {
 }
 
 func (l *backlog) measureBeside(ctx context.Context) {
-	l.note("backlog.p99_ratio", "%s wait", harness.Grouped(l.events))
+	l.note("backlog.p99", "%s wait", harness.Grouped(l.events))
 	l.compare("backlog", func(_ int, with bool) turn {
 		e := l.settled
 		if with {
@@ -131,7 +149,7 @@ func (e *webhookEnv) grow(ctx context.Context, key string, events int, work func
 	work()
 	e.Worker.Stop()
 	after := e.memory(ctx)
-	if !e.bench.quick {
+	if !e.bench.short {
 		e.bench.add(key, (after-before)/float64(events))
 	}
 }

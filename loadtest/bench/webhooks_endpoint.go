@@ -141,7 +141,7 @@ type counts struct {
 	Expected   int // events that were made
 	Received   int // of these, received at least once
 	Expired    int // of these, not received, and past their deadline
-	Duplicates int // further receipts of an event
+	Duplicates int // receipts of an event after its first
 	Late       int // receipts after the event's deadline
 	Invalid    int // receipts that could not be verified, or of an event that never was
 }

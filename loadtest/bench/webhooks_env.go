@@ -115,7 +115,7 @@ func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Du
 }
 
 // awaitAll waits until the healthy vendors have received everything. When nothing is wrong, that takes less than half a
-// minute: what is lacking then is lost, and the figures will show it.
+// minute: what is missing then is lost, and the figures will show it.
 func (e *webhookEnv) awaitAll(ctx context.Context) {
 	awaitFor(ctx, "all received", 30*time.Second, 50*time.Millisecond, func() (bool, error) {
 		c := sumOf(e.healthy...)
@@ -254,13 +254,16 @@ func (t turn) p50() float64 { return harness.Quantile(t.waits, 0.5) }
 func (t turn) p99() float64 { return harness.Quantile(t.waits, 0.99) }
 
 func (t turn) String() string {
-	return fmt.Sprintf("p50 %s, p99 %s ms (others were busy for %.0f %%)", harness.Number(t.p50()), harness.Number(t.p99()), 100*t.leftOut)
+	return fmt.Sprintf("p50 %s, p99 %s ms (others were busy for %.0f %%)", number(t.p50()), number(t.p99()), 100*t.leftOut)
 }
 
+// A round is what one of several found.
 type round struct {
-	figures       map[string]float64 // by key
-	disturbed     float64            // by other programs
-	with, without turn               // of a comparison
+	figures map[string]float64 // by key
+	bases   map[string]float64 // of those figures that have a baseline
+
+	disturbed float64 // by other programs
+	turns     [2]turn // of a comparison: with, and without
 }
 
 // calmest measures rounds until enough of them were calm, which is disturbed by at most as much as said, or until one
@@ -272,15 +275,25 @@ func (b *bench) calmest(calm float64, measure func(n int) round) []round {
 	calmOnes := 0
 	for calmOnes < b.rounds && len(all) < most {
 		r := measure(len(all))
-		if all = append(all, r); r.disturbed <= calm {
+		all = append(all, r)
+		if r.disturbed <= calm {
 			calmOnes++
 		}
 	}
+
 	slices.SortStableFunc(all, func(p, q round) int { return cmp.Compare(p.disturbed, q.disturbed) })
-	chosen := all[:cmp.Or(calmOnes, b.rounds)]
+	chosen := all[:b.rounds]
+	if calmOnes > 0 {
+		chosen = all[:calmOnes]
+	}
 	for _, r := range chosen {
-		for key, v := range r.figures {
-			b.add(key, v)
+		for key, value := range r.figures {
+			base, isCompared := r.bases[key]
+			if isCompared {
+				b.addBeside(key, value, base)
+			} else {
+				b.add(key, value)
+			}
 		}
 	}
 	return chosen
@@ -288,26 +301,33 @@ func (b *bench) calmest(calm float64, measure func(n int) round) []round {
 
 // compare measures both halves of a comparison in turn, so that a slow minute of
 // the machine falls on both; which is first changes with every round.
-func (b *bench) compare(part string, measure func(n int, with bool) turn) {
+func (b *bench) compare(measurement string, measure func(n int, with bool) turn) {
+	rounds := b.calmest(mostLeftOut, func(n int) round {
+		var with, without turn
+		if n%2 == 0 {
+			with = measure(n, true)
+		}
+		without = measure(n, false)
+		if n%2 == 1 {
+			with = measure(n, true)
+		}
+		b.progress("%s %d: with %s; without %s", measurement, n+1, with, without)
+
+		disturbed := max(with.leftOut, without.leftOut)
+		return round{
+			figures: map[string]float64{
+				measurement + ".p99": with.p99(), measurement + ".p50": with.p50(), measurement + ".left_out": 100 * disturbed,
+			},
+			bases:     map[string]float64{measurement + ".p99": without.p99(), measurement + ".p50": without.p50()},
+			disturbed: disturbed,
+			turns:     [2]turn{with, without},
+		}
+	})
+
 	var with, without turn // of all rounds
-	for _, r := range b.calmest(mostLeftOut, func(n int) (r round) {
-		for _, beside := range []bool{n%2 == 0, n%2 == 1} {
-			if t := measure(n, beside); beside {
-				r.with = t
-			} else {
-				r.without = t
-			}
-		}
-		b.progress("%s %d: with %s; without %s", part, n+1, r.with, r.without)
-		r.disturbed = max(r.with.leftOut, r.without.leftOut)
-		r.figures = map[string]float64{
-			part + ".p99_ratio": r.with.p99() / r.without.p99(), part + ".left_out": 100 * r.disturbed,
-			part + ".p50": r.with.p50(), part + ".p50_without": r.without.p50(),
-			part + ".p99": r.with.p99(), part + ".p99_without": r.without.p99(),
-		}
-		return r
-	}) {
-		with.waits, without.waits = append(with.waits, r.with.waits...), append(without.waits, r.without.waits...)
+	for _, r := range rounds {
+		with.waits = append(with.waits, r.turns[0].waits...)
+		without.waits = append(without.waits, r.turns[1].waits...)
 	}
-	b.add(part+".p99_ratio_pooled", with.p99()/without.p99())
+	b.addBeside(measurement+".p99_pooled", with.p99(), without.p99())
 }

@@ -1,4 +1,4 @@
-//go:build growth
+//go:build long
 
 package ledger
 
@@ -14,25 +14,20 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// The ids of a year and of five years of a million orders a day; GROWTH_IDS replaces the list.
-// They are over all partitions: the share of one of them is filled.
 const (
-	growthIDs       = "365000000,1800000000"
-	growthShares    = 16
+	growthShares    = 16     // partitions that the ids are spread over
 	idSample        = 10_000 // orders of one half of a round
 	idsOfABeginning = 10_000 // what a partition remembers after some days
 )
 
 // growByIDs compares a partition that remembers its share of all ids with one that remembers none
 // or, where an operation needs some, few. Nothing is written to a disk: ids are in memory.
-func growByIDs(b *testing.B, sizes []int) {
-	small := newIDsEnv(b)
-	for _, size := range sizes {
-		large := newIDsEnv(b)
-		large.fillShare(b, size/growthShares)
-		large.compareIDs(b, fmt.Sprintf("%d ids", size), small)
-		large.stop()
-	}
+func growByIDs(b *testing.B) {
+	small, large := newIDsEnv(b), newIDsEnv(b)
+	ids := growthIDs.value(b)
+	each := large.fillShare(b, ids/growthShares)
+	printResult(b, "memory", map[string]float64{"size": float64(ids), "B/id": each})
+	large.compareIDs(b, small)
 }
 
 // idsEnv is a partition, and some ids that it remembers.
@@ -62,8 +57,9 @@ func (s *idsEnv) randomOrders(seed uint64) func() delivery.OrderID {
 }
 
 // fillShare writes the buckets as retiring so many orders one by one would have left them: it counts
-// the ids of each bucket, draws them again and puts each in its place.
-func (s *idsEnv) fillShare(b *testing.B, ids int) {
+// the ids of each bucket, draws them again and puts each in its place. It returns how many bytes of Redis's memory an
+// id takes.
+func (s *idsEnv) fillShare(b *testing.B, ids int) float64 {
 	b.Helper()
 	const seed = 1
 	r, began := s.partitions[0], time.Now()
@@ -110,8 +106,8 @@ func (s *idsEnv) fillShare(b *testing.B, ids int) {
 	}
 	must(b, s.rdb.Set(b.Context(), r.key(kindRetired), index.encode(), 0).Err())
 	s.finishRehashing(b)
-	fmt.Printf("filled one of %d partitions with %d ids in %d buckets, in %s\n", growthShares, ids, index.buckets, time.Since(began).Round(time.Second))
-	report(b, "a remembered external id", usedMemory(b, s.costEnv)-before, ids, mostPerRetiredID)
+	printProgress("filled one of %d partitions with %d ids in %d buckets, in %s", growthShares, ids, index.buckets, time.Since(began).Round(time.Second))
+	return (usedMemory(b, s.costEnv) - before) / float64(ids)
 }
 
 // start leaves only few ids, or none.
@@ -127,65 +123,55 @@ func (s *idsEnv) start(b *testing.B, ids int) {
 	s.fillRetired(b, r, s.known)
 }
 
-// idOperations are measured in this order: a creation must have come before a poll.
+// idOperations are measured in this order, in microseconds: a creation must have come before a poll.
 var idOperations = []struct {
-	name   string
-	few    bool    // against a partition that remembers few ids, else against one that remembers none
-	atMost float64 // 0: the ratio is only printed
-	run    func(*idsEnv, *testing.B) (microseconds float64)
+	unit string
+	few  bool // against a partition that remembers few ids, else against one that remembers none
+	run  func(*idsEnv, *testing.B) (microseconds float64)
 }{
-	{"create an order, Redis", false, 0, (*idsEnv).createSome},
-	{"create an order, Redis", true, mostSlower, (*idsEnv).createSome},
-	{"poll an order, Redis", true, mostSlower, (*idsEnv).pollSome},
-	{"retire an order, Redis", true, mostSlowerCold, (*idsEnv).retireSome},
-	{"look an id up, program and Redis", true, mostSlowerCold, (*idsEnv).lookUpSome},
-	{"look an id up, Redis alone", true, 0, (*idsEnv).lookUpSomeInRedis},
+	{"create-us", false, (*idsEnv).createSome},
+	{"create-few-us", true, (*idsEnv).createSome},
+	{"poll-us", true, (*idsEnv).pollSome},
+	{"retire-us", true, (*idsEnv).retireSome},
+	{"look-up-us", true, (*idsEnv).lookUpSome},
+	{"look-up-redis-us", true, (*idsEnv).lookUpSomeInRedis},
 }
 
-// mostSlowerCold is for what does little else than to look at memory that no cache holds: a look-up
-// reads from four places, each of which takes as long as a few hundred instructions, whatever the number
-// of ids is once the caches are full.
-const mostSlowerCold = 2.0
-
-// compareIDs takes turns between two partitions and reports, for each operation, the median of the
-// ratios of what it costs, and then how long single scripts took.
-func (s *idsEnv) compareIDs(b *testing.B, name string, small *idsEnv) {
+// compareIDs takes turns between two partitions and writes what each operation costs in each round, and then how long
+// single scripts took.
+func (s *idsEnv) compareIDs(b *testing.B, small *idsEnv) {
 	b.Helper()
-	ratios := make([][]float64, len(idOperations))
-	costs := make([][]float64, len(idOperations))
-	for round := range growthRounds {
+	for round := range growthRounds.value(b) {
 		resident, smallResident := s.next.Load(), small.next.Load()
 		small.start(b, 0)
+		metrics := make(map[string]float64)
 		for i, operation := range idOperations {
 			if operation.few && len(small.known) == 0 {
 				small.start(b, idsOfABeginning)
 			}
-			var large, least float64
-			if round%2 == 0 {
-				large, least = operation.run(s, b), operation.run(small, b)
-			} else {
-				least, large = operation.run(small, b), operation.run(s, b)
+
+			turns := []*idsEnv{s, small}
+			if (round+i)%2 == 1 {
+				slices.Reverse(turns)
 			}
-			ratios[i] = append(ratios[i], large/least)
-			costs[i] = append(costs[i], large)
+			for _, turn := range turns {
+				unit := operation.unit
+				if turn == small {
+					unit = "base-" + unit
+				}
+				metrics[unit] = operation.run(turn, b)
+			}
 		}
 		s.removeAfter(b, resident)
 		small.removeAfter(b, smallResident)
-	}
-	for i, operation := range idOperations {
-		slices.Sort(ratios[i])
-		slices.Sort(costs[i])
-		against, median := "none", ratios[i][growthRounds/2]
-		if operation.few {
-			against = fmt.Sprint(idsOfABeginning)
-		}
-		fmt.Printf("%-16s against %-6s %-34s %5.2f  (%.2f to %.2f)  %6.1f us\n", name, against, operation.name, median, ratios[i][0], ratios[i][growthRounds-1], costs[i][growthRounds/2])
-		check(b, operation.atMost == 0 || median <= operation.atMost, "%s: to %s costs %.2f times that with %s, at most %.2f is accepted", name, operation.name, median, against, operation.atMost)
+		printResult(b, fmt.Sprint("round_", round), metrics)
 	}
 
 	small.start(b, idsOfABeginning)
-	small.printScripts(b, fmt.Sprint(idsOfABeginning, " ids"))
-	s.printScripts(b, name)
+	metrics := make(map[string]float64)
+	small.timeScripts(b, "base-", metrics)
+	s.timeScripts(b, "", metrics)
+	printResult(b, "scripts", metrics)
 }
 
 // spent is the main thread's time for each of n operations that do makes, in microseconds.
@@ -260,9 +246,9 @@ func (s *idsEnv) someKnown() []delivery.OrderID {
 	return page
 }
 
-// printScripts tells how long the scripts took, one by one, by the server's own clock. Time that the
-// machine gave to other programs is in it; on a busy one the longest show little else.
-func (s *idsEnv) printScripts(b *testing.B, name string) {
+// timeScripts notes how long the scripts took, one by one, by the server's own clock: "create_order-median-us" and
+// "create_order-p99-us", after the prefix. Time that the machine gave to other programs is in it.
+func (s *idsEnv) timeScripts(b *testing.B, prefix string, metrics map[string]float64) {
 	b.Helper()
 	// Commands within a script are logged, too: most are shorter than that.
 	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-max-len", "1000000").Err())
@@ -288,8 +274,7 @@ func (s *idsEnv) printScripts(b *testing.B, name string) {
 		all := times[script]
 		slices.Sort(all)
 		require(b, len(all) > 0, "%s is not in the slow log", script)
-		median, p90, p99 := all[len(all)/2], all[len(all)*9/10], all[len(all)*99/100]
-		fmt.Printf("%-16s %-14s %5d calls: median %4d us, 90 %% %4d us, 99 %% %4d us, longest %5d us\n", name, script, len(all), median.Microseconds(), p90.Microseconds(), p99.Microseconds(), all[len(all)-1].Microseconds())
-		check(b, median <= time.Millisecond, "%s: %s blocks Redis for %s", name, script, median)
+		metrics[prefix+script+"-median-us"] = float64(all[len(all)/2].Microseconds())
+		metrics[prefix+script+"-p99-us"] = float64(all[len(all)*99/100].Microseconds())
 	}
 }
