@@ -4,11 +4,7 @@ package main
 
 import (
 	"bufio"
-	"maps"
-	"math"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,44 +17,6 @@ import (
 	"vendorapi/internal/webhook"
 	"vendorapi/loadtest/harness"
 )
-
-const output = `goos: linux
-pkg: vendorapi/gateway
-BenchmarkServe/order         	   30000	     41375 ns/op	     24169 orders/s	        16.40 redis-us/order	    5120 B/op	      24 allocs/op
-PASS
-`
-
-func TestParseBenchmark(t *testing.T) {
-	t.Parallel()
-	got, err := parseBenchmark(output, "BenchmarkServe/order")
-	want := measures{"ns/op": 41375, "orders/s": 24169, "redis-us/order": 16.40, "B/op": 5120, "allocs/op": 24, resultCount: 1}
-	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	if of := (results{"order": {got}}).of("order", "MB/s"); !math.IsNaN(of[0]) {
-		t.Error("a unit that is not there was found")
-	}
-	// A star stands for every sub-benchmark; each may be there once.
-	const out = "BenchmarkDecode/small/sonic 10 100 ns/op 3 allocs/op\nBenchmarkDecode/long/sonic 10 900 ns/op 4 allocs/op\n"
-	got, err = parseBenchmark(out, "BenchmarkDecode/*/sonic")
-	if want := (measures{"ns/op": 1000, "allocs/op": 7, resultCount: 2}); err != nil || !maps.Equal(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	line := output[strings.Index(output, "BenchmarkServe"):strings.Index(output, "PASS")]
-	for name, out := range map[string]string{
-		"no result":       "PASS\n",
-		"another's":       strings.ReplaceAll(output, "order ", "order_pipelines "),
-		"one's part":      strings.ReplaceAll(output, "order ", "order/deep "),
-		"two results":     line + line,
-		"a torn line":     "BenchmarkServe/order   30",
-		"a failed run":    "--- FAIL: BenchmarkServe/order\nFAIL\n",
-		"no such program": "exec format error",
-	} {
-		if got, err := parseBenchmark(out, "BenchmarkServe/order"); err == nil {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
 
 const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
@@ -164,12 +122,12 @@ func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 		{"all disturbed", []float64{1, 0.9, 0.8, 0.7}, []float64{3, 2, 1}},
 	} {
 		measured := 0
-		b := &bench{rounds: 3}
+		b := &bench{options: options{rounds: 3}, chosen: []measurement{{figures: []*figure{{Key: "n"}}}}}
 		b.calmest(mostLeftOut, func(n int) round {
 			measured++
 			return round{figures: map[string]float64{"n": float64(n)}, disturbed: c.disturbed[n]}
 		})
-		if got := b.figure("n").Rounds; measured != len(c.disturbed) || !slices.Equal(got, c.want) {
+		if got := b.figure("n").Values; measured != len(c.disturbed) || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v of %d", c.name, got, measured)
 		}
 	}
@@ -202,38 +160,6 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 		t.Errorf("all disturbed: %v, %v", got, err)
 	}
 	if _, err = newTurn(nil, nil); err == nil {
-		t.Error("nothing was received, and nobody says so")
-	}
-}
-
-func TestLedgerSums_AreOfWhatSpreadsheetsGet(t *testing.T) {
-	t.Parallel()
-	sums := func(content string) ([]int64, error) {
-		path := filepath.Join(t.TempDir(), "ledger.csv")
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return ledgerSums(path)
-	}
-	const header = "\ufefforderId;storeName;orderAmount;collectionAmount;expectedCollection;currency\r\n"
-	got, err := sums(header +
-		"1;\"Moda; Şube\";249,90;249,90;249,90;TRY\r\n" +
-		"2;\"'=1\n\";;0,05;0,00;TRY\r\n" +
-		"3;Moda;9999999,99;;0,00;TRY\r\n")
-	if want := []int64{3, 1000024989, 24995, 24990, 0}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v %v, want %v", got, err, want)
-	}
-	for _, bad := range []string{
-		header + "1;2\n", header + "1;x;1.50;;;TRY\n", header + "1;x;1,5;;;TRY\n", header + "1;x;-1,50;;;TRY\n",
-		header + "1;x;1,500;;;TRY\n", header + "1;x;12;;;TRY\n",
-	} {
-		if got, err := sums(bad); err == nil && got[4] == 0 {
-			t.Errorf("%q is taken: %v", bad, got)
-		}
-	}
-	for _, bad := range []string{"", "a;b\n", "a;b\n1;2\n"} {
-		if got, err := sums(bad); err == nil {
-			t.Errorf("%q is taken: %v", bad, got)
-		}
+		t.Error("nothing was received, and that is no error")
 	}
 }
