@@ -1,3 +1,5 @@
+// This file is the baseline of what the programs make durable: bare writes to the same Redis.
+
 package main
 
 import (

@@ -1,3 +1,6 @@
+// This file runs Go benchmarks of other packages, which see what no program shows. They are compiled once and run one
+// by one, so that the suites can take turns between them.
+
 package main
 
 import (
@@ -17,9 +20,6 @@ import (
 
 	"vendorapi/internal/stack"
 )
-
-// Some of what the suites measure are Go benchmarks of other packages, which see what no program
-// shows. They are compiled once and run one by one, so that the suites can take turns between them.
 
 // benchmarkTimeout bounds one benchmark, its Redis and gateway included.
 const benchmarkTimeout = 2 * time.Minute

@@ -1,3 +1,5 @@
+// Suite growth: what an order costs with history, beside the same without.
+
 package main
 
 import (

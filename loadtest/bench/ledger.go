@@ -1,3 +1,5 @@
+// This file makes orders and events through the ledger, for what does not measure how they are made.
+
 package main
 
 import (
@@ -31,7 +33,7 @@ var sealKey = bytes.Repeat([]byte{7}, 32)
 // sealKeyEnv is the same key, for programs.
 var sealKeyEnv = []string{"WEBHOOK_KEYS=bench:" + base64.StdEncoding.EncodeToString(sealKey), "WEBHOOK_KEYS_FILE="}
 
-// book makes the orders of the suites of webhooks and reporting through the ledger, as
+// A book makes the orders of the suites webhooks and reporting through the ledger, as
 // the gateway and an owner of partitions do: those are not what they measure.
 type book struct {
 	*ledger.Ledger
@@ -41,13 +43,19 @@ type book struct {
 
 // openBook opens the ledger of a system whose gateway and worker have been stopped.
 func openBook(ctx context.Context, s *stack.Stack) *book {
-	l := got(ledger.Open(ctx, ledger.Config{URL: s.RedisURL(stack.OperatorUser), Environment: "sandbox", Partitions: partitions, Pipelines: 4,
-		Secrets: ledger.SecretKeys{Current: "bench", Keys: map[string][]byte{"bench": sealKey}}, Log: slog.New(slog.DiscardHandler)}))
+	l := got(ledger.Open(ctx, ledger.Config{
+		URL:         s.RedisURL(stack.OperatorUser),
+		Environment: "sandbox",
+		Partitions:  partitions,
+		Pipelines:   4,
+		Secrets:     ledger.SecretKeys{Current: "bench", Keys: map[string][]byte{"bench": sealKey}},
+		Log:         slog.New(slog.DiscardHandler),
+	}))
 	must(l.Fleets.Load(ctx))
 	return &book{Ledger: l, fleet: l.Fleets.Snapshot().All()[0]} // the demo's is the only one
 }
 
-// vendor is an account with one store and, for webhooks, one endpoint.
+// A vendor is an account with one store and, for webhooks, one endpoint.
 type vendor struct {
 	*endpoint
 	account delivery.AccountID
@@ -69,14 +77,14 @@ func (b *book) addAccount(ctx context.Context, id delivery.AccountID, at time.Ti
 	}))
 }
 
-// order is an order as it stands after the commits so far. Its changes are issued one after the other.
+// An order is as it stands after the commits so far. Its changes are issued one after the other.
 type order struct {
 	vendor *vendor
 	moving sync.Mutex // held during a commit
 	state  delivery.Order
 }
 
-// amountOf is what order n of a book costs.
+// amountOf returns what order n of a book costs.
 func amountOf(n int) delivery.Money {
 	return delivery.Money{Minor: 8000 + int64(n)*7919%142_000, Set: true}
 }
@@ -86,13 +94,15 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 	orders := make([]*order, n)
 	first := b.made
 	b.made += n
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(64)
 	for i := range orders {
-		v, externalID, amount := vendors[i%len(vendors)], fmt.Sprintf("B-%d", first+i), amountOf(first+i)
+		v := vendors[i%len(vendors)]
 		if v == nil {
 			continue
 		}
+		externalID, amount := fmt.Sprintf("B-%d", first+i), amountOf(first+i)
 		group.Go(func() error {
 			created, _, err := b.Orders.Create(ctx, &ledger.Creation{
 				Account: v.account, Body: []byte(externalID), Now: at,
@@ -131,14 +141,21 @@ var (
 	place   = delivery.Point{Latitude: 40.987, Longitude: 29.027} // of the courier
 )
 
-// advance takes orders up to a status, in one round trip, while nobody owns their partitions. Every change is
+// advance takes orders up to a status, in one round trip, while no worker owns their partitions. Every change is
 // expected by its vendor's endpoint from now on.
 func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, orders []*order) {
 	tokens := got(b.Ownership.Tokens(ctx))
-	update := delivery.Update{Kind: delivery.KindStatus, Status: to, At: at, Location: delivery.Location{Point: place, At: at}, Courier: courier}
+	update := delivery.Update{
+		Kind:     delivery.KindStatus,
+		Status:   to,
+		At:       at,
+		Location: delivery.Location{Point: place, At: at},
+		Courier:  courier,
+	}
 	if to == delivery.Failed {
 		update.Failure = delivery.OtherFailure
 	}
+
 	steps := make(map[int]*ledger.Step)
 	for _, o := range orders {
 		p := o.state.ID.Partition()
@@ -158,6 +175,7 @@ func (o *order) advance(step *ledger.Step, update delivery.Update) {
 		must(fmt.Errorf("order %s does not move from %s to %s", o.state.ID, o.state.Status, update.Status))
 	}
 	step.Change(&o.state, changes)
+
 	issued := time.Now()
 	for _, c := range changes {
 		o.state.Status, o.state.Version, o.state.Courier, o.state.Location = c.Status, c.Version, c.Courier, c.Location
@@ -176,13 +194,21 @@ func (b *book) report(ctx context.Context, o *order) error {
 	now := time.Now()
 	o.state.Status++
 	o.state.Version++ // only its sequence is used
-	u := delivery.Update{Order: o.state.ID, Fleet: b.fleet.ID, Kind: delivery.KindStatus, Status: o.state.Status, At: now,
-		Location: delivery.Location{Point: place, At: now}}
-	if u.Status == delivery.Assigned {
-		u.Kind, u.Courier = delivery.KindAccept, courier
+	update := delivery.Update{
+		Order:    o.state.ID,
+		Fleet:    b.fleet.ID,
+		Kind:     delivery.KindStatus,
+		Status:   o.state.Status,
+		At:       now,
+		Location: delivery.Location{Point: place, At: now},
 	}
+	if update.Status == delivery.Assigned {
+		update.Kind, update.Courier = delivery.KindAccept, courier
+	}
+
 	o.vendor.expect(change{o.state.ID, delivery.Sequence(o.state.Version)}, now, now)
-	if _, err := b.Orders.Report(ctx, u, now); err != nil {
+	_, err := b.Orders.Report(ctx, update, now)
+	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil

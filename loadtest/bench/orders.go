@@ -1,3 +1,5 @@
+// Suite orders: how close orders come to Redis's own limit.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Suite reporting: the way of history into ClickHouse, reports, files and books.
+
 package main
 
 import (
@@ -44,7 +46,7 @@ func reportingSuite() suite {
 // mostMemory is what is accepted of every process of reporting, however long what it writes is.
 const mostMemory = 200 // MB
 
-// reportingEnv is a system whose gateway, worker and reporting are stopped. What reporting is asked, it is asked as
+// A reportingEnv is a system whose gateway, worker and reporting are stopped. What reporting is asked, it is asked as
 // people do, over HTTP and on the command line; what is right is asked of ClickHouse.
 type reportingEnv struct {
 	*stack.Stack
@@ -65,20 +67,23 @@ func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[s
 	return e
 }
 
+// ask returns what ClickHouse answers to a statement.
 func (e *reportingEnv) ask(ctx context.Context, statement string) string {
 	return got(harness.Query(ctx, e.ClickHouseURL(), statement))
 }
 
-// askNumbers is ask for one row of whole numbers.
-func (e *reportingEnv) askNumbers(ctx context.Context, statement string) (numbers []int64) {
+// askNumbers asks for one row of whole numbers.
+func (e *reportingEnv) askNumbers(ctx context.Context, statement string) []int64 {
+	var numbers []int64
 	for _, field := range strings.Fields(e.ask(ctx, statement)) {
 		numbers = append(numbers, got(strconv.ParseInt(field, 10, 64)))
 	}
 	return numbers
 }
 
-// differences is how many of the numbers are not those that are wanted.
-func differences(found, want []int64) (n float64) {
+// differences returns how many of the numbers are not those that are wanted.
+func differences(found, want []int64) float64 {
+	n := 0.0
 	for i := range want {
 		if i >= len(found) || found[i] != want[i] {
 			n++
@@ -100,18 +105,22 @@ const (
 	monthLast  = "2025-06-30"
 )
 
-// openYear is an environment whose database holds a year of orders, and in which reporting serves reports of it.
+// openYear returns an environment whose database holds a year of orders, and in which reporting serves reports of it.
+// The first call makes it; the end of the run stops it.
 func (b *bench) openYear(ctx context.Context) *reportingEnv {
-	if b.year == nil {
-		// Of the panel alone, readiness would not mean that it has found ClickHouse.
-		b.year = b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"}) // which the end of the run stops
-		// The year's accounts are in ClickHouse only. Reporting would refuse reports of them that have no rows, as of unknown ones, if
-		// Redis had any account.
-		got(b.year.Redis.Command(ctx, "FLUSHALL"))
-		b.year.ask(ctx, "TRUNCATE TABLE delivery.identity") // which is that of the ledger that has gone
-		must(b.year.Reporting.Start(ctx))
-		b.year.fill(ctx)
+	if b.year != nil {
+		return b.year
 	}
+
+	// Of the panel alone, readiness would not mean that it has found ClickHouse.
+	b.year = b.newReportingEnv(ctx, "year", map[string]string{"roles": "[panel, export]"})
+
+	// The year's accounts are in ClickHouse only. If Redis had any account, reporting would refuse reports without rows as
+	// those of unknown accounts.
+	got(b.year.Redis.Command(ctx, "FLUSHALL"))
+	b.year.ask(ctx, "TRUNCATE TABLE delivery.identity") // it is that of the ledger that has gone
+	must(b.year.Reporting.Start(ctx))
+	b.year.fill(ctx)
 	return b.year
 }
 
@@ -121,6 +130,7 @@ func (e *reportingEnv) fill(ctx context.Context) {
 	e.ask(ctx, "ALTER TABLE delivery.orders MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1")
 	const atOnce = 250_000 // orders made with one statement
 	orders := e.bench.history
+
 	began := time.Now()
 	for from := 0; from < orders; from += atOnce {
 		count := min(atOnce, orders-from)
@@ -128,7 +138,8 @@ func (e *reportingEnv) fill(ctx context.Context) {
 			values := map[string]any{"orders": orders, "first": yearFirst, "from": from, "count": count, "earlier": earlier}
 			e.ask(ctx, os.Expand(yearSQL, func(name string) string { return fmt.Sprint(values[name]) }))
 		}
-		if (from/atOnce)%5 == 4 {
+		isFifth := (from/atOnce)%5 == 4
+		if isFifth {
 			e.bench.progress("year: %s of %s orders", harness.Grouped(from+count), harness.Grouped(orders))
 		}
 	}
@@ -136,9 +147,11 @@ func (e *reportingEnv) fill(ctx context.Context) {
 		SELECT account_id, business_day, order_id, addMinutes(ended_at, 20), addMinutes(ended_at, 21)
 		FROM delivery.orders FINAL WHERE failure_reason = 'TimedOut' AND cityHash64(order_id) % 20 = 0
 		SETTINGS insert_allow_materialized_columns = 1`)
+
 	found := e.askNumbers(ctx, "SELECT sum(rows), count() FROM system.parts WHERE database = 'delivery' AND table = 'orders' AND active")
 	e.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", harness.Grouped(orders), harness.Grouped(found[0]), found[1],
 		time.Since(began).Seconds())
+
 	// The account and the fleet with the most orders in the month.
 	for name, into := range map[string]*string{"account_id": &e.account, "fleet_id": &e.fleet} {
 		*into = e.ask(ctx, fmt.Sprintf(`SELECT %s FROM delivery.orders WHERE business_day BETWEEN '%s' AND '%s'
@@ -174,7 +187,7 @@ func (e *reportingEnv) insertCopy(ctx context.Context, table, rows string) (coun
 	return count, seconds
 }
 
-// open asks reporting for a report, as it comes: not compressed.
+// open asks reporting for a report, which comes without compression.
 func (e *reportingEnv) open(ctx context.Context, file string, s scope) *http.Response {
 	query := url.Values{"from": {s.from}, "to": {s.to}, "account": {s.account}, "fleet": {s.fleet}}
 	header := http.Header{"Authorization": {"Bearer " + e.Demo.ReportsToken}, "Accept-Encoding": {"identity"}}
@@ -185,4 +198,6 @@ func (e *reportingEnv) open(ctx context.Context, file string, s scope) *http.Res
 	return resp
 }
 
-func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
+func megabytes(bytes uint64) float64 {
+	return float64(bytes) / 1e6
+}

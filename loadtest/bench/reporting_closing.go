@@ -1,3 +1,5 @@
+// This file measures how long it takes to close months, and what closed months then answer.
+
 package main
 
 import (

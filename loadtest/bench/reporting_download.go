@@ -1,3 +1,5 @@
+// This file measures what downloads of a year take in memory, and that they are exact.
+
 package main
 
 import (
@@ -40,10 +42,12 @@ func downloadFigures() []*figure {
 func (b *bench) measureDownloads(ctx context.Context) {
 	e := b.openYear(ctx)
 	whole, fifth := scope{from: yearFirst, to: yearLast}, scope{from: yearFirst, to: "2025-03-14"} // 73 days
+
 	truth := e.truth(ctx, whole)
 	digest := e.downloadCSV(ctx, whole, truth[0])
 	path := filepath.Join(e.dir, "order-ledger.csv")
 	e.writeReport(ctx, "download.file", path, whole, truth[0])
+
 	differs := differences(got(ledgerSums(path)), append(truth, 0))
 	file := got(os.Open(path))
 	defer file.Close()
@@ -54,10 +58,11 @@ func (b *bench) measureDownloads(ctx context.Context) {
 	}
 	b.add("download.differs", differs)
 	must(os.Remove(path))
+
 	e.writeReport(ctx, "download.xlsx", filepath.Join(e.dir, "order-ledger.xlsx"), fifth, e.truth(ctx, fifth)[0])
 }
 
-// truth is the rows of an order ledger, and the sums of their amounts,
+// truth returns the rows of an order ledger, and the sums of their amounts,
 // collections and expected collections in kuruş: of the table, not of the view.
 func (e *reportingEnv) truth(ctx context.Context, s scope) []int64 {
 	return e.askNumbers(ctx, fmt.Sprintf(`SELECT count(), toInt64(sum(order_amount) * 100),
@@ -82,6 +87,7 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 	stop := harness.Watch(ctx, time.Minute, harness.Process{Name: "reporting", PID: e.Reporting.PID()},
 		harness.Process{Name: "engine", PID: e.ClickHouse.PID()})
 	defer stop()
+
 	began := time.Now()
 	resp := e.open(ctx, "order-ledger.csv", s)
 	defer resp.Body.Close()
@@ -93,12 +99,14 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 		rest, err = io.Copy(hash, resp.Body)
 	}
 	took, watched := time.Since(began), stop()
+
 	if len(watched) < 2 { // one has ended
 		err = errors.Join(err, errors.New("a process was never seen"))
 	}
 	if err != nil {
 		must(fmt.Errorf("download the ledger: %w", errors.Join(err, e.Reporting.Check())))
 	}
+
 	reporting, engine := watched[0], watched[1]
 	e.bench.addDownload("download.http", reporting.Peak, took, rows, 1+rest)
 	e.bench.note("download.http.seconds", "first byte after %s ms", number(milliseconds(first)))
@@ -107,6 +115,7 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 	return hash.Sum(nil)
 }
 
+// writeReport writes an order ledger to a file, on the command line.
 func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scope, rows int64) {
 	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), "report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path)
 	cmd.Env = append(os.Environ(), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+e.ClickHouseURL(), "REDIS_URL="+e.RedisURL(stack.ReportingUser))
@@ -118,12 +127,14 @@ func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scop
 func runWatched(ctx context.Context, cmd *exec.Cmd) (took time.Duration, peak uint64) {
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
+
 	began := time.Now()
 	must(cmd.Start())
 	stop := harness.Watch(ctx, 10*time.Millisecond, harness.Process{Name: "command", PID: cmd.Process.Pid})
 	err := cmd.Wait()
 	took = time.Since(began)
 	watched := stop()
+
 	if err == nil && len(watched) == 0 {
 		err = errors.New("the process was never seen")
 	}

@@ -1,3 +1,5 @@
+// This file measures how fast an exporter brings orders from Redis into ClickHouse.
+
 package main
 
 import (
@@ -23,8 +25,7 @@ const (
 
 func exportFigures() []*figure {
 	return []*figure{
-		// An exporter reads the orders' entries from Redis, and the orders; the insert reads a table. With less than a
-		// hundredth of its rate the engine does something else than inserting.
+		// The exporter also reads the entries and the orders from Redis, and acknowledges what is stored.
 		{
 			Key: "export.rows", What: "rows exported, orders and events", Unit: "/s",
 			Baseline: "the insert of as many rows", Limit: ratioAtLeast(0.03),
@@ -99,6 +100,7 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) {
 	must(errors.Join(profiled(), p.Check()))
 	m := got(readMetrics(ctx, p))
 	p.Stop()
+
 	// An order whose events are stored apart is sent again.
 	orders, events := m[`reporting_export_rows_total{table="orders"}`], m[exportedEvents]
 	rate, bare := (orders+events)/used["seconds"], e.insertRate(ctx, database)
@@ -132,8 +134,8 @@ func awaitExported(ctx context.Context, p *stack.Program, o *book, wanted float6
 		if err != nil {
 			return false, errors.Join(err, p.Check())
 		}
-		if now := m[exportedEvents]; now > stored {
-			stored, moved = now, time.Now()
+		if m[exportedEvents] > stored {
+			stored, moved = m[exportedEvents], time.Now()
 		}
 		if time.Since(moved) > time.Minute {
 			return false, fmt.Errorf("%s of %s events are exported, and it does not go on; see %s", number(stored), number(wanted), p.Log)
@@ -163,6 +165,7 @@ func (e *reportingEnv) verifyExport(ctx context.Context, database string) {
 	e.ask(ctx, "DROP DATABASE "+database+"_finance SYNC")
 }
 
+// readMetrics returns a program's metrics by their names with labels.
 func readMetrics(ctx context.Context, p *stack.Program) (map[string]float64, error) {
 	page, err := harness.Fetch(ctx, http.MethodGet, p.OpsURL()+"/metrics", "")
 	return harness.Numbers(string(page), " "), err

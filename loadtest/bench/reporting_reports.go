@@ -1,3 +1,5 @@
+// This file measures how long a report takes, from the request to the last byte.
+
 package main
 
 import (
@@ -164,12 +166,15 @@ func dropPages(dir string) error {
 	})
 }
 
+// fetched is how much of a report has come.
 type fetched struct{ rows, bytes int64 }
 
 // fetch downloads a report as JSON, a row a line, and reads its last line, which has the number of rows.
-func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) (f fetched) {
+func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) fetched {
 	resp := e.open(ctx, name+".json", s)
 	defer resp.Body.Close()
+
+	var f fetched
 	var last []byte
 	balances := true
 	lines := bufio.NewScanner(resp.Body)
@@ -179,12 +184,13 @@ func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) (f fetch
 		balances = balances && !bytes.Contains(last, []byte(`"ties":"no"`))
 	}
 	must(lines.Err())
-	end, found := bytes.CutPrefix(last, []byte(`],"totals":`))
+
+	end, hasTotals := bytes.CutPrefix(last, []byte(`],"totals":`))
 	var totals struct{ Rows int64 }
 	err := json.Unmarshal(bytes.TrimSuffix(end, []byte("}}")), &totals)
 	f.rows = totals.Rows
 	switch {
-	case err != nil || !found:
+	case err != nil || !hasTotals:
 		err = fmt.Errorf("ends with %.100q", last)
 	case f.rows == 0 && name != "exceptions":
 		err = errors.New("has no rows")

@@ -31,7 +31,7 @@ func TestOrders_ShortRunCarriesThemTheWholeWay(t *testing.T) {
 	t.Parallel()
 	r := shortRun(t, "-only", "answers|delivery")
 	for _, key := range []string{
-		"wait_p50_xadd", "delivered_minute", "told_p99", "wait_p99_delivering", "created",
+		"wait_p50_xadd", "delivered_minute", "webhook_p99", "wait_p99_delivering", "created",
 		// What loadtest/SIZING.md reckons with.
 		"delivered_redis", "delivered_gateway", "delivered_worker", "delivered_file", "delivered_redis_in", "delivered_redis_out",
 		"delivered_webhooks", "created_request", "created_answer",
@@ -65,7 +65,7 @@ func TestTimetable(t *testing.T) {
 // Every webhook is the order's next one, or the run fails.
 func TestJourneys_TakeEachWebhookOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	j := &journeys{timetable: timetable{start: time.Now().Add(-time.Minute), rate: 1, orders: 2, every: 1}, told: hdrhistogram.New(1, 1e9, 3),
+	j := &journeys{timetable: timetable{start: time.Now().Add(-time.Minute), rate: 1, orders: 2, every: 1}, announced: hdrhistogram.New(1, 1e9, 3),
 		states: []journey{{id: "a"}, {id: "b"}}}
 	webhook := func(id string, n int, status string) error {
 		return j.seen(fmt.Appendf(nil, `{"data":{"orderId":"%s","externalOrderId":"POS-%016d","status":"%s"}}`, id, 7*ordersPerBatch+n, status), time.Now())
@@ -84,8 +84,8 @@ func TestJourneys_TakeEachWebhookOnceAndInOrder(t *testing.T) {
 			t.Errorf("%d: %+v: %v", i, c, err)
 		}
 	}
-	if j.left() != 1 || j.told.TotalCount() != 6 {
-		t.Errorf("%d orders left, %d waits", j.left(), j.told.TotalCount())
+	if j.inProgress() != 1 || j.announced.TotalCount() != 6 {
+		t.Errorf("%d orders left, %d waits", j.inProgress(), j.announced.TotalCount())
 	}
 }
 

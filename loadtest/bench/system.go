@@ -1,3 +1,5 @@
+// This file starts the programs with vendors, and tells what an order has used of each.
+
 package main
 
 import (
@@ -26,7 +28,7 @@ const (
 	connections = 64
 )
 
-// system is the programs, with vendors who order and receivers of their webhooks in this process.
+// A system is the programs, with vendors who order and receivers of their webhooks in this process.
 type system struct {
 	*harness.System
 	addr    string // host:port of the gateway's Vendor API
@@ -75,11 +77,16 @@ func (b *bench) withVendors(ctx context.Context, name string, options stack.Opti
 	})
 }
 
-// serveHTTP answers until it is stopped. It is fasthttp's and says no more than it must, because it shares
-// the processors with what is measured: with net/http a webhook took 1.7 times the CPU.
+// serveHTTP answers until it is stopped. The server is fasthttp's and sends no header that it need not, because it
+// shares the processors with what is measured: with net/http a webhook took 1.7 times the CPU.
 func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop func()) {
-	server := &fasthttp.Server{Handler: handler, NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
-		MaxRequestBodySize: 64 << 10} // far above what is sent
+	server := &fasthttp.Server{
+		Handler:               handler,
+		NoDefaultServerHeader: true,
+		NoDefaultDate:         true,
+		NoDefaultContentType:  true,
+		MaxRequestBodySize:    64 << 10, // far above what is sent
+	}
 	go func() { _ = server.Serve(listener) }() // ends with stop
 	return func() { _ = server.Shutdown() }    // nothing of it is needed any more
 }
@@ -91,20 +98,27 @@ func (s *system) receive(c *fasthttp.RequestCtx) {
 	header, body := &c.Request.Header, c.PostBody()
 	s.webhookBytes.Add(int64(len("POST  HTTP/1.1\r\n") + len(c.RequestURI()) + len(header.RawHeaders()) + len(body)))
 	i, err := strconv.Atoi(string(c.Path()[1:]))
-	switch {
-	case err != nil || i >= len(s.vendors) || !signed(s.vendors[i].WebhookSecret, body, header.Peek("webhook-id"), header.Peek("X-Service-Signature")):
-		err = fmt.Errorf("a webhook at %s cannot be verified: %.500s", c.Path(), body)
-	case string(header.Peek("X-Service-Event")) == string(delivery.StatusChanged):
-		if seen := s.seen.Load(); seen != nil {
-			err = (*seen)(body, at)
-		}
+	isVerified := err == nil && i < len(s.vendors) &&
+		signed(s.vendors[i].WebhookSecret, body, header.Peek("webhook-id"), header.Peek("X-Service-Signature"))
+	if !isVerified {
+		s.fail(fmt.Errorf("a webhook at %s cannot be verified: %.500s", c.Path(), body))
+		return
 	}
-	if err != nil {
-		s.fail(err)
+
+	isOfOrder := string(header.Peek("X-Service-Event")) == string(delivery.StatusChanged)
+	seen := s.seen.Load()
+	if isOfOrder && seen != nil {
+		err := (*seen)(body, at)
+		if err != nil {
+			s.fail(err)
+		}
 	}
 }
 
-func hostOf(origin string) string { return strings.TrimPrefix(origin, "http://") }
+// hostOf returns the host:port of an origin.
+func hostOf(origin string) string {
+	return strings.TrimPrefix(origin, "http://")
+}
 
 // orderBody is an order as a point-of-sale sends it, with every field that one has, about 450 bytes. Its external id
 // is its idempotency key, too, as the spec suggests.
@@ -121,7 +135,7 @@ const (
 	ordersPerBatch  = 1_000_000_000_000
 )
 
-// newOrders is a series of requests for new orders, the vendors taking turns. No two series share an id.
+// newOrders returns a series of requests for new orders, the vendors taking turns. No two series share an id.
 func (s *system) newOrders() func(dst []byte, n int) []byte {
 	first := s.batches.Add(1) * ordersPerBatch
 	return func(dst []byte, n int) []byte {

@@ -1,3 +1,5 @@
+// This file is the table: figures beside their baselines, and what is accepted of them.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Suite webhooks: how fast, how fairly and how surely webhooks are delivered.
+
 package main
 
 import (

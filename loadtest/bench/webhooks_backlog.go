@@ -1,3 +1,6 @@
+// This file measures healthy endpoints beside 100,000 events that wait for a dead one, what these take in memory, and
+// how they are delivered in the end.
+
 package main
 
 import (
@@ -29,14 +32,15 @@ func backlogFigures() []*figure {
 	}, lossFigures("backlog", shareAtMost(0.01)))
 }
 
-// backlog is the case of one endpoint that is dead while 100,000 events wait for it. There are two ledgers with the
+// A backlog is the case of one endpoint that is dead while 100,000 events wait for it. There are two ledgers with the
 // same orders: in one the endpoint refuses connections, in the other it takes everything. The two take turns under
 // the same healthy traffic; while one is measured, the other's worker does not run.
 type backlog struct {
 	*bench
 	events int
-	// aged events, every hundredth, happened almost a day ago, so that their
-	// deadline passes while they wait: those must not be sent.
+
+	// aged counts those of the events, every hundredth, that happened almost a day ago, so that their deadline passes
+	// while they wait: they must not be sent.
 	aged     int
 	deadline time.Time // of the aged events in waiting
 
@@ -49,15 +53,15 @@ type backlog struct {
 const drainTimeout = 3 * time.Minute
 
 func (b *bench) measureBacklog(ctx context.Context) {
-	l := &backlog{bench: b, events: short(b, 100_000, 500)}
-	l.aged = l.events / 100
+	events := short(b, 100_000, 500)
+	l := &backlog{bench: b, events: events, aged: events / 100}
 	b.withWebhooks(ctx, "backlog", nil, func(ctx context.Context, waiting *webhookEnv) {
 		b.withWebhooks(ctx, "backlog-settled", nil, func(ctx context.Context, settled *webhookEnv) {
 			l.waiting, l.settled = waiting, settled
-			l.wait(ctx)
-			l.settle(ctx)
+			l.letWait(ctx)
+			l.letSettle(ctx)
 			if !b.short { // the memory of a few hundred events says nothing of one
-				l.retry(ctx)
+				l.measureRetries(ctx)
 			}
 			l.measureBeside(ctx)
 			l.drain(ctx)
@@ -67,56 +71,66 @@ func (b *bench) measureBacklog(ctx context.Context) {
 
 // fill makes the events for a new vendor while no worker runs, each of an order of its own. The aged orders have
 // ended: the worker would end others itself, with an event that no endpoint expects.
-func (l *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) *vendor {
+func (b *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged time.Time) *vendor {
 	began := time.Now()
 	v := e.addVendor(ctx, how)
-	e.makeEvents(ctx, []*vendor{v}, l.aged, aged, delivery.Failed)
-	e.makeEvents(ctx, []*vendor{v}, l.events-l.aged, began, delivery.Assigned)
-	l.progress("backlog: %s events made in %.1f s", harness.Grouped(l.events), time.Since(began).Seconds())
+	e.makeEvents(ctx, []*vendor{v}, b.aged, aged, delivery.Failed)
+	e.makeEvents(ctx, []*vendor{v}, b.events-b.aged, began, delivery.Assigned)
+	b.progress("backlog: %s events made in %.1f s", harness.Grouped(b.events), time.Since(began).Seconds())
 	return v
 }
 
-// wait lets the worker queue the events of the dead endpoint and try it, until it
-// no longer does anything with them but wait, or 40 s are over.
-func (l *backlog) wait(ctx context.Context) {
-	l.deadline = time.Now().Add(short(l.bench, 75*time.Second, 4*time.Second))
-	l.dead = l.fill(ctx, l.waiting, refuses, l.deadline.Add(-deliveryWindow))
+// letWait lets the worker queue the events of the dead endpoint and try it, until it
+// no longer does anything with them but wait, or 40 s are over. The comparison shows whether it
+// is still busy with them then.
+func (b *backlog) letWait(ctx context.Context) {
+	b.deadline = time.Now().Add(short(b.bench, 75*time.Second, 4*time.Second))
+	b.dead = b.fill(ctx, b.waiting, refuses, b.deadline.Add(-deliveryWindow))
+
 	var endpoint *ledger.WebhookEndpoint
-	l.waiting.grow(ctx, "backlog.bytes", l.events, func() {
-		quiet, tried := 0, int64(0)
-		awaitFor(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (is bool, err error) {
-			var unqueued int64
-			if endpoint, unqueued, err = l.waiting.queue(ctx, l.dead); err != nil {
+	b.waiting.grow(ctx, "backlog.bytes", b.events, func() {
+		quietLooks, retried := 0, int64(0)
+		awaitFor(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (bool, error) {
+			now, unqueued, err := b.waiting.queue(ctx, b.dead)
+			if err != nil {
 				return false, err
 			}
-			if quiet++; unqueued > 0 || endpoint.Retried-tried > int64(l.events)/1000 {
-				quiet = 0
+			endpoint = now
+
+			isQuiet := unqueued == 0 && endpoint.Retried-retried <= int64(b.events)/1000
+			if isQuiet {
+				quietLooks++
+			} else {
+				quietLooks = 0
 			}
-			tried = endpoint.Retried
+			retried = endpoint.Retried
 			// What was given up in the last second is neither in the schedule nor in the endpoint's figures.
-			return quiet >= 4 && endpoint.Backlog+endpoint.Undelivered >= int64(l.events), nil
-		}) // the comparison shows whether the worker is still busy with them
+			return quietLooks >= 4 && endpoint.Backlog+endpoint.Undelivered >= int64(b.events), nil
+		})
 	})
-	l.progress("backlog: %s events wait, %d aged ones are given up", harness.Grouped(endpoint.Backlog), endpoint.Undelivered)
-	if waiting := endpoint.Backlog + endpoint.Undelivered; waiting < int64(l.events) {
-		must(fmt.Errorf("only %d of %d events wait", waiting, l.events))
+
+	b.progress("backlog: %s events wait, %d aged ones are given up", harness.Grouped(endpoint.Backlog), endpoint.Undelivered)
+	waiting := endpoint.Backlog + endpoint.Undelivered
+	if waiting < int64(b.events) {
+		must(fmt.Errorf("only %d of %d events wait", waiting, b.events))
 	}
 }
 
-func (l *backlog) settle(ctx context.Context) {
-	l.lively = l.fill(ctx, l.settled, answers, time.Now().Add(-deliveryWindow+time.Minute))
-	l.settled.grow(ctx, "backlog.settled_bytes", l.events, func() {
-		must(l.settled.awaitReceived(ctx, int64(l.events-l.aged), 2*time.Minute))
-		l.settled.awaitEmpty(ctx, l.lively)
+// letSettle lets the worker deliver the same events in the other ledger.
+func (b *backlog) letSettle(ctx context.Context) {
+	b.lively = b.fill(ctx, b.settled, answers, time.Now().Add(-deliveryWindow+time.Minute))
+	b.settled.grow(ctx, "backlog.settled_bytes", b.events, func() {
+		must(b.settled.awaitReceived(ctx, int64(b.events-b.aged), 2*time.Minute))
+		b.settled.awaitEmpty(ctx, b.lively)
 	})
 }
 
-// retry measures what an event takes that has been tried and waits for its next attempt: more than one that has never
-// been tried, because the ledger must know when that is, and how many there were. An endpoint that fails each event
-// and a circuit breaker that never opens bring all of them there.
-func (l *backlog) retry(ctx context.Context) {
+// measureRetries measures what an event takes that has been tried and waits for its next attempt: more than one that
+// has never been tried, because the ledger must know when that is, and how many there were. An endpoint that fails each
+// event and a circuit breaker that never opens bring all of them there.
+func (b *backlog) measureRetries(ctx context.Context) {
 	const events = 9_000
-	l.withWebhooks(ctx, "backlog-retries", map[string]string{"breaker_failures": "10000"}, func(ctx context.Context, e *webhookEnv) {
+	b.withWebhooks(ctx, "backlog-retries", map[string]string{"breaker_failures": "10000"}, func(ctx context.Context, e *webhookEnv) {
 		v := e.addVendor(ctx, fails)
 		e.makeEvents(ctx, []*vendor{v}, events, time.Now(), delivery.Assigned)
 		e.grow(ctx, "backlog.retry_bytes", events, func() {
@@ -128,16 +142,17 @@ func (l *backlog) retry(ctx context.Context) {
 	})
 }
 
-func (l *backlog) measureBeside(ctx context.Context) {
-	l.note("backlog.p99", "%s wait", harness.Grouped(l.events))
-	l.compare("backlog", func(_ int, with bool) turn {
-		e := l.settled
+// measureBeside compares the healthy endpoints in the two ledgers.
+func (b *backlog) measureBeside(ctx context.Context) {
+	b.note("backlog.p99", "%s wait", harness.Grouped(b.events))
+	b.compare("backlog", func(_ int, with bool) turn {
+		e := b.settled
 		if with {
-			e = l.waiting
+			e = b.waiting
 		}
 		must(e.Worker.Start(ctx))
 		defer e.Worker.Stop()
-		return e.measureWaits(ctx, short(l.bench, 10*time.Second, 2*time.Second), nil)
+		return e.measureWaits(ctx, short(b.bench, 10*time.Second, 2*time.Second), nil)
 	})
 }
 
@@ -154,7 +169,7 @@ func (e *webhookEnv) grow(ctx context.Context, key string, events int, work func
 	}
 }
 
-// memory is what Redis holds, in bytes: everything it has allocated but what its
+// memory returns what Redis holds, in bytes: everything it has allocated but what its
 // clients and its unwritten file take just now.
 func (e *webhookEnv) memory(ctx context.Context) float64 {
 	e.settleRedis(ctx)
@@ -162,7 +177,7 @@ func (e *webhookEnv) memory(ctx context.Context) float64 {
 	return info["used_memory"] - info["mem_clients_normal"] - info["mem_aof_buffer"]
 }
 
-// queue is what the ledger has of an endpoint, and how many events it has not queued yet.
+// queue returns what the ledger has of an endpoint, and how many events it has not queued yet.
 func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint, unqueued int64, err error) {
 	stats, err := e.Monitor.Stats(ctx)
 	if err != nil {
@@ -174,53 +189,66 @@ func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.Web
 
 // awaitEmpty gives the worker 10 s to record what has just been received, and to
 // give up what cannot be sent any more. The figures show what is left after that.
-func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint) {
-	awaitFor(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (is bool, err error) {
-		var unqueued int64
-		endpoint, unqueued, err = e.queue(ctx, v)
-		return err == nil && endpoint.Backlog+unqueued == 0, err
+func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) *ledger.WebhookEndpoint {
+	var endpoint *ledger.WebhookEndpoint
+	awaitFor(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (bool, error) {
+		now, unqueued, err := e.queue(ctx, v)
+		if err != nil {
+			return false, err
+		}
+		endpoint = now
+		return endpoint.Backlog+unqueued == 0, nil
 	})
 	return endpoint
 }
 
 // drain lets the dead endpoint listen and watches its backlog drain, with the healthy traffic beside it.
-func (l *backlog) drain(ctx context.Context) {
-	e, wanted := l.waiting, l.events-l.aged
+func (b *backlog) drain(ctx context.Context) {
+	e, wanted := b.waiting, b.events-b.aged
 	// The aged events' deadline has passed before anything can be sent.
-	must(harness.Sleep(ctx, time.Until(l.deadline.Add(time.Second))))
+	must(harness.Sleep(ctx, time.Until(b.deadline.Add(time.Second))))
 	must(e.Worker.Start(ctx))
+
 	var began time.Time
 	e.beside(ctx, steadyRate, drainTimeout, func() {
-		must(l.dead.listen())
+		must(b.dead.listen())
 		began = time.Now()
 		awaitFor(ctx, "the backlog drains", drainTimeout, 100*time.Millisecond, func() (bool, error) {
-			return sumOf(l.dead).Received >= wanted, nil
+			return sumOf(b.dead).Received >= wanted, nil
 		})
 	})
 	watched := time.Since(began)
 	e.awaitAll(ctx)
-	beside := got(newTurn(receiptsOf(began, e.healthy...), nil))
-	endpoint := e.awaitEmpty(ctx, l.dead)
-	var came []float64 // seconds after the recovery
-	for _, event := range receiptsOf(time.Time{}, l.dead) {
-		came = append(came, event.receipts[0].Sub(began).Seconds())
-	}
-	slices.Sort(came)
-	after := func(n int) float64 { // the whole time if so many never came
-		if len(came) < n {
+	healthy := got(newTurn(receiptsOf(began, e.healthy...), nil))
+	endpoint := e.awaitEmpty(ctx, b.dead)
+
+	received := secondsAfter(began, receiptsOf(time.Time{}, b.dead))
+	after := func(n int) float64 { // the whole time if so many were never received
+		if len(received) < n {
 			return watched.Seconds()
 		}
-		return came[n-1]
+		return received[n-1]
 	}
-	all := sumOf(slices.Concat(e.vendors, l.settled.vendors)...)
-	l.add("backlog.noticed", after(1))
-	l.add("backlog.half", after(wanted/2))
-	l.add("backlog.drained", after(wanted))
-	l.add("backlog.drain_rate", float64(len(came))/(after(wanted)-after(1)))
-	l.add("backlog.drain_p99", beside.p99())
-	l.add("backlog.left", float64(endpoint.Backlog))
-	l.add("backlog.late", float64(all.Late))
-	l.note("backlog.late", "%d had reached it", l.aged)
-	l.add("backlog.unrecorded", float64(int64(sumOf(l.dead).Expired)-endpoint.Undelivered))
-	l.addLosses("backlog", all)
+	b.add("backlog.noticed", after(1))
+	b.add("backlog.half", after(wanted/2))
+	b.add("backlog.drained", after(wanted))
+	b.add("backlog.drain_rate", float64(len(received))/(after(wanted)-after(1)))
+	b.add("backlog.drain_p99", healthy.p99())
+
+	all := sumOf(slices.Concat(e.vendors, b.settled.vendors)...)
+	b.add("backlog.left", float64(endpoint.Backlog))
+	b.add("backlog.late", float64(all.Late))
+	b.note("backlog.late", "%d had reached it", b.aged)
+	b.add("backlog.unrecorded", float64(int64(sumOf(b.dead).Expired)-endpoint.Undelivered))
+	b.addLosses("backlog", all)
+}
+
+// secondsAfter returns when events were received, in seconds from a moment on, the earliest first.
+func secondsAfter(moment time.Time, events []event) []float64 {
+	var seconds []float64
+	for _, e := range events {
+		seconds = append(seconds, e.receipts[0].Sub(moment).Seconds())
+	}
+	slices.Sort(seconds)
+	return seconds
 }

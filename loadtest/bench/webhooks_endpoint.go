@@ -1,3 +1,5 @@
+// This file is a vendor's receiver of webhooks, which counts what it expects and what it gets.
+
 package main
 
 import (
@@ -16,6 +18,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+// A behaviour is what an endpoint does with webhooks.
 type behaviour int
 
 const (
@@ -26,15 +29,16 @@ const (
 	fails                    // answers 500 and stores nothing
 )
 
-// endpoint is one vendor's receiver, with an address of its own: it verifies
+// An endpoint is one vendor's receiver, with an address of its own: it verifies
 // X-Service-Signature before anything else, counts by eventId and then answers 204.
 type endpoint struct {
 	addr      string
 	secret    string
 	behaviour behaviour
 	received  *atomic.Int64 // distinct events of all endpoints
-	stop      func()
-	closed    chan struct{}
+
+	stop   func()        // of the server, once it listens
+	closed chan struct{} // closed by close, so that no request waits any longer
 
 	mu      sync.Mutex
 	events  map[change]*event
@@ -43,7 +47,14 @@ type endpoint struct {
 
 // newEndpoint makes an endpoint that refuses connections until listen.
 func newEndpoint(addr string, how behaviour, received *atomic.Int64) *endpoint {
-	return &endpoint{addr: addr, behaviour: how, received: received, stop: func() {}, closed: make(chan struct{}), events: make(map[change]*event)}
+	return &endpoint{
+		addr:      addr,
+		behaviour: how,
+		received:  received,
+		stop:      func() {},
+		closed:    make(chan struct{}),
+		events:    make(map[change]*event),
+	}
 }
 
 // listen begins to take webhooks; the secret is known by then.
@@ -56,11 +67,13 @@ func (e *endpoint) listen() error {
 	return nil
 }
 
+// close ends the server and every request that it has not answered.
 func (e *endpoint) close() {
 	close(e.closed)
 	e.stop()
 }
 
+// serve takes one webhook.
 func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	at := time.Now()
 	switch e.behaviour {
@@ -75,6 +88,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 		return
 	case answers, refuses, fails:
 	}
+
 	header := &ctx.Request.Header
 	id := header.Peek("webhook-id")
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
@@ -91,7 +105,7 @@ func (e *endpoint) serve(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// signed verifies the body, and that it is about the event which the header names: only the body is signed.
+// signed reports whether the body has that signature, and is about the event which the header names: only the body is signed.
 func signed(secret string, body, id, signature []byte) bool {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
@@ -103,35 +117,40 @@ func signed(secret string, body, id, signature []byte) bool {
 // deliveryWindow is how long an event may be sent, from when it happened (spec, "Delivery rules" 2).
 const deliveryWindow = 24 * time.Hour
 
-// change names a change of an order. The endpoint expects it before it is made, and so before its event has an id.
+// A change names a change of an order. The endpoint expects it before it is made, and so before its event has an id.
 type change struct {
 	order    delivery.OrderID
 	sequence uint32
 }
 
-// event is one change of an order that its vendor must receive. The endpoint knows it before it can arrive.
+// An event is one change of an order that its vendor must receive. The endpoint knows it before it can arrive.
 type event struct {
 	deadline time.Time   // not to be sent after this
 	issued   time.Time   // when the report that makes it, or its step, was handed to the ledger
 	receipts []time.Time // the first is what counts
 }
 
+// expect notes an event that is about to be made.
 func (e *endpoint) expect(c change, occurred, issued time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.events[c] = &event{deadline: occurred.Add(deliveryWindow), issued: issued}
 }
 
+// receive notes the receipt of an event, which must have been expected.
 func (e *endpoint) receive(eventID string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	order, version, err := delivery.ParseEventID(eventID)
-	known, expected := e.events[change{order, delivery.Sequence(version)}]
-	if err != nil || !expected {
+	expected, isExpected := e.events[change{order, delivery.Sequence(version)}]
+	if err != nil || !isExpected {
 		e.invalid++
 		return
 	}
-	if known.receipts = append(known.receipts, at); len(known.receipts) == 1 {
+
+	expected.receipts = append(expected.receipts, at)
+	isFirst := len(expected.receipts) == 1
+	if isFirst {
 		e.received.Add(1)
 	}
 }
@@ -146,7 +165,9 @@ type counts struct {
 	Invalid    int // receipts that could not be verified, or of an event that never was
 }
 
-func sumOf(vendors ...*vendor) (c counts) {
+// sumOf returns the counts of the vendors' endpoints.
+func sumOf(vendors ...*vendor) counts {
+	var c counts
 	for _, v := range vendors {
 		v.mu.Lock()
 		c.Invalid += v.invalid
@@ -169,8 +190,9 @@ func sumOf(vendors ...*vendor) (c counts) {
 	return c
 }
 
-// receiptsOf are the events that were issued from some moment on and have been received.
-func receiptsOf(from time.Time, vendors ...*vendor) (found []event) {
+// receiptsOf returns the events that were issued from some moment on and have been received.
+func receiptsOf(from time.Time, vendors ...*vendor) []event {
+	var found []event
 	for _, v := range vendors {
 		v.mu.Lock()
 		for _, e := range v.events {

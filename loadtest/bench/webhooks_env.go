@@ -1,7 +1,8 @@
+// This file is what the measurements of webhooks stand on: a worker, vendors with their endpoints, and traffic.
+
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ const (
 	steadyRate = 200
 )
 
-// webhookEnv is what one measurement stands on: a system whose gateway is stopped, and whose worker is yet to start, with
-// its shipped settings; vendors with their endpoints.
+// A webhookEnv is a system whose gateway is stopped and whose worker is yet to start, with its shipped settings; and
+// vendors with their endpoints.
 type webhookEnv struct {
 	*harness.System
 	*book
@@ -35,8 +36,8 @@ type webhookEnv struct {
 	received atomic.Int64 // distinct events, of all vendors
 }
 
-// withWebhooks starts Redis, adds the healthy vendors, and stops everything when
-// do is done. The worker will start with other values for some settings.
+// withWebhooks starts the system, adds the healthy vendors, and stops everything when
+// do is done. The worker will start with the given values for some settings.
 func (b *bench) withWebhooks(ctx context.Context, name string, settings map[string]string, do func(context.Context, *webhookEnv)) {
 	options := stack.Options{Env: append([]string{"LOG_LEVEL=error"}, sealKeyEnv...)}
 	b.withSystem(ctx, name, options, func(ctx context.Context, s *harness.System) {
@@ -64,28 +65,33 @@ func (e *webhookEnv) processes() []harness.Process {
 	return []harness.Process{{Name: "worker", PID: e.Worker.PID()}, {Name: "redis", PID: e.Redis.PID()}, harness.Self("receiver")}
 }
 
-// addVendor registers a vendor with an endpoint. They are spread evenly over the partitions.
+// addVendor registers a vendor with an endpoint. Vendors are spread evenly over the partitions.
 func (e *webhookEnv) addVendor(ctx context.Context, how behaviour) *vendor {
-	v := &vendor{endpoint: newEndpoint(stack.FreeAddr(), how, &e.received), account: accountIn(len(e.vendors) % partitions)}
+	v := &vendor{
+		endpoint: newEndpoint(stack.FreeAddr(), how, &e.received),
+		account:  accountIn(len(e.vendors) % partitions),
+	}
 	e.vendors = append(e.vendors, v)
+
 	e.addAccount(ctx, v.account, time.Now())
 	_, secret, err := e.Webhooks.SetURL(ctx, v.account, "http://"+v.addr+"/hook")
 	must(err)
 	v.secret = secret
+
 	if how != refuses {
 		must(v.listen())
 	}
 	return v
 }
 
-// accountIn draws an account of the given partition. How the ledger spreads
-// accounts is part of the stored layout; every order is checked against it.
+// accountIn draws an account of the given partition. How the ledger spreads accounts is part of the stored layout, and
+// the ledger refuses an order that it does not fit.
 func accountIn(partition int) delivery.AccountID {
 	for {
 		id := delivery.NewAccountID()
-		h := fnv.New64a()
-		h.Write(id[:])
-		if int(h.Sum64()%partitions) == partition {
+		hash := fnv.New64a()
+		hash.Write(id[:])
+		if int(hash.Sum64()%partitions) == partition {
 			return id
 		}
 	}
@@ -99,13 +105,15 @@ func (e *webhookEnv) settleRedis(ctx context.Context) {
 	}))
 }
 
-// awaitFor waits for what a figure shows when it does not come in time.
+// awaitFor waits, and goes on when the time is over: a figure will show what has not come.
 func awaitFor(ctx context.Context, what string, timeout, every time.Duration, done func() (bool, error)) {
-	if err := harness.Await(ctx, what, timeout, every, done); !errors.Is(err, harness.ErrTimeout) {
+	err := harness.Await(ctx, what, timeout, every, done)
+	if !errors.Is(err, harness.ErrTimeout) {
 		must(err)
 	}
 }
 
+// awaitReceived waits for so many distinct events of all vendors.
 func (e *webhookEnv) awaitReceived(ctx context.Context, n int64, timeout time.Duration) error {
 	err := harness.Await(ctx, "events received", timeout, time.Millisecond, func() (bool, error) { return e.received.Load() >= n, nil })
 	if err != nil {
@@ -136,11 +144,15 @@ func (e *webhookEnv) flow(ctx context.Context, orders []*order, rate int) error 
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	t := timetable{start: time.Now().Add(-spacing), rate: float64(rate) / eventsPerOrder, orders: len(orders), every: 1}
 	t.run(ctx, func(n, step int) {
-		if o := orders[n]; o != nil && step > 0 {
+		o := orders[n]
+		isReport := o != nil && step > 0
+		if isReport {
 			group.Go(func() error { return e.report(working, o) })
 		}
 	})
-	if err := group.Wait(); err != nil {
+
+	err := group.Wait()
+	if err != nil {
 		return fmt.Errorf("traffic: %w", err)
 	}
 	return nil
@@ -159,18 +171,23 @@ func (e *webhookEnv) beside(ctx context.Context, rate int, longest time.Duration
 
 // warmUp is how long traffic runs before it is measured: connections are opened, scripts loaded, and orders of every
 // step in progress.
-func (b *bench) warmUp() time.Duration { return short(b, deliveryWarmUp, 500*time.Millisecond) }
+func (b *bench) warmUp() time.Duration {
+	return short(b, deliveryWarmUp, 500*time.Millisecond)
+}
 
 // measureWaits runs traffic at steadyRate and returns how long each event for the healthy vendors took after the
-// warm-up. Of ten orders, some may be others' or nobody's. All have been received, or are lost, when it returns.
+// warm-up. Of ten orders some go to others instead, by their places 0 to 9; to a nil vendor goes none. All events have
+// been received, or are lost, when it returns.
 func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, others map[int]*vendor) turn {
 	vendors := slices.Repeat(e.healthy, 10)
 	for i := range vendors {
-		if other, ok := others[i%10]; ok {
+		other, isOthers := others[i%10]
+		if isOthers {
 			vendors[i] = other
 		}
 	}
 	orders := e.ordersFor(ctx, vendors, steadyRate, e.bench.warmUp()+length)
+
 	began := time.Now()
 	watching, stop := context.WithCancel(ctx)
 	var busy noise
@@ -182,152 +199,7 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 	err := e.flow(ctx, orders, steadyRate)
 	stop()
 	must(errors.Join(err, group.Wait(), context.Cause(ctx)))
+
 	e.awaitAll(ctx)
 	return got(newTurn(receiptsOf(began.Add(e.bench.warmUp()), e.healthy...), busy))
-}
-
-// Other programs on the machine delay everything at once, and a tenth of a second of that is more than the hundredth
-// part of a round that its 99th percentile stands for. So events that were issued while others were busy are left
-// out, on both sides of a comparison, by what the others took and when the event was issued; never by how long it
-// took.
-const (
-	noiseSpan = 100 * time.Millisecond // how often the others are measured
-	noisy     = 0.3                    // processors that they may take in a span
-	// An event is left out when a noisy span ends less than noiseAfter before it
-	// was issued, or begins less than noiseBefore after.
-	noiseAfter  = 200 * time.Millisecond
-	noiseBefore = 100 * time.Millisecond
-	// mostLeftOut is the share of its events that a calm turn may lose.
-	mostLeftOut = 0.5
-)
-
-// noise is when others were busy: the ends of the noisy spans.
-type noise []time.Time
-
-// watchOthers measures the others until ctx ends, and returns when they were busy.
-func (e *webhookEnv) watchOthers(ctx context.Context) (busy noise, err error) {
-	for ctx.Err() == nil {
-		span, err := harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, e.processes()...)
-		if err != nil {
-			return nil, err
-		}
-		if ctx.Err() == nil && span.Others() > noisy { // a span that is cut short says nothing
-			busy = append(busy, time.Now())
-		}
-	}
-	return busy, nil
-}
-
-// turn is one half of a comparison, measured once: what the events took from the
-// report to the receipt, in milliseconds, and the share that was left out.
-type turn struct {
-	waits   []float64
-	leftOut float64
-}
-
-// newTurn leaves out what others disturbed; all of it counts when almost nothing else would be left.
-func newTurn(receipts []event, n noise) (t turn, err error) {
-	var all []float64
-	for _, e := range receipts {
-		took := milliseconds(e.receipts[0].Sub(e.issued))
-		all = append(all, took)
-		disturbed := slices.ContainsFunc(n, func(end time.Time) bool {
-			return e.issued.After(end.Add(-noiseSpan-noiseBefore)) && e.issued.Before(end.Add(noiseAfter))
-		})
-		if !disturbed {
-			t.waits = append(t.waits, took)
-		}
-	}
-	if len(all) == 0 {
-		return t, errors.New("nothing was received")
-	}
-	t.leftOut = 1 - float64(len(t.waits))/float64(len(all))
-	if len(t.waits) < len(all)/10 {
-		t.waits, t.leftOut = all, 1
-	}
-	return t, nil
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func (t turn) p50() float64 { return harness.Quantile(t.waits, 0.5) }
-func (t turn) p99() float64 { return harness.Quantile(t.waits, 0.99) }
-
-func (t turn) String() string {
-	return fmt.Sprintf("p50 %s, p99 %s ms (others were busy for %.0f %%)", number(t.p50()), number(t.p99()), 100*t.leftOut)
-}
-
-// A round is what one of several found.
-type round struct {
-	figures map[string]float64 // by key
-	bases   map[string]float64 // of those figures that have a baseline
-
-	disturbed float64 // by other programs
-	turns     [2]turn // of a comparison: with, and without
-}
-
-// calmest measures rounds until enough of them were calm, which is disturbed by at most as much as said, or until one
-// spare round is used up. It notes and returns the calm ones; if there are none, as many as were asked for, the least
-// disturbed.
-func (b *bench) calmest(calm float64, measure func(n int) round) []round {
-	most := b.rounds + short(b, 1, 0)
-	var all []round
-	calmOnes := 0
-	for calmOnes < b.rounds && len(all) < most {
-		r := measure(len(all))
-		all = append(all, r)
-		if r.disturbed <= calm {
-			calmOnes++
-		}
-	}
-
-	slices.SortStableFunc(all, func(p, q round) int { return cmp.Compare(p.disturbed, q.disturbed) })
-	chosen := all[:b.rounds]
-	if calmOnes > 0 {
-		chosen = all[:calmOnes]
-	}
-	for _, r := range chosen {
-		for key, value := range r.figures {
-			base, isCompared := r.bases[key]
-			if isCompared {
-				b.addBeside(key, value, base)
-			} else {
-				b.add(key, value)
-			}
-		}
-	}
-	return chosen
-}
-
-// compare measures both halves of a comparison in turn, so that a slow minute of
-// the machine falls on both; which is first changes with every round.
-func (b *bench) compare(measurement string, measure func(n int, with bool) turn) {
-	rounds := b.calmest(mostLeftOut, func(n int) round {
-		var with, without turn
-		if n%2 == 0 {
-			with = measure(n, true)
-		}
-		without = measure(n, false)
-		if n%2 == 1 {
-			with = measure(n, true)
-		}
-		b.progress("%s %d: with %s; without %s", measurement, n+1, with, without)
-
-		disturbed := max(with.leftOut, without.leftOut)
-		return round{
-			figures: map[string]float64{
-				measurement + ".p99": with.p99(), measurement + ".p50": with.p50(), measurement + ".left_out": 100 * disturbed,
-			},
-			bases:     map[string]float64{measurement + ".p99": without.p99(), measurement + ".p50": without.p50()},
-			disturbed: disturbed,
-			turns:     [2]turn{with, without},
-		}
-	})
-
-	var with, without turn // of all rounds
-	for _, r := range rounds {
-		with.waits = append(with.waits, r.turns[0].waits...)
-		without.waits = append(without.waits, r.turns[1].waits...)
-	}
-	b.addBeside(measurement+".p99_pooled", with.p99(), without.p99())
 }
