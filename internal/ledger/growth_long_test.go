@@ -228,14 +228,20 @@ func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 
 // measureMemory fills ledgers of their own and divides what they came to take, in bytes of Redis's memory.
 func measureMemory(b *testing.B) {
-	const orders = 100_000
-	s := newCostEnv(b, 1000)
+	orders, accounts := 100_000, 2000
+	if testing.Short() {
+		orders, accounts = 10_000, 200
+	}
+
+	s := newCostEnv(b, orders/100)
 	empty := usedMemory(b, s)
 	s.fill(b, orders)
 	s.forgetLogs(b)
 	s.index(b)
 	created := usedMemory(b, s) - empty // with its event and lists
 	s.deliver(b)
+	withReplays := usedMemory(b, s) - empty
+	s.forgetAccountEvents(b)
 	delivered := usedMemory(b, s) - empty // with its five changes and events
 	s.stop()
 
@@ -246,20 +252,22 @@ func measureMemory(b *testing.B) {
 	s.forgetLogs(b)
 	s.deliver(b)
 	s.retire(b, ids)
+	s.forgetAccountEvents(b)
 	retired := usedMemory(b, s) - empty
 	s.stop()
 
-	const accounts, admissions = 2000, 600
+	const admissions = 600
 	s = newCostEnv(b, accounts, func(c *Config) { c.Partitions = 1 })
 	empty = usedMemory(b, s)
 	s.fillWindows(b, admissions)
 	windows := usedMemory(b, s) - empty
 
 	printResult(b, "each", map[string]float64{
-		"B/created":   created / orders,
-		"B/delivered": delivered / orders,
+		"B/created":   created / float64(orders),
+		"B/delivered": delivered / float64(orders),
+		"B/replays":   (withReplays - delivered) / float64(orders),
 		"B/id":        retired / ids,
-		"B/account":   windows / accounts,
+		"B/account":   windows / float64(accounts),
 	})
 }
 
@@ -319,7 +327,15 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 	}
 }
 
-// forgetLogs takes the accounts' windows out of the account.
+// forgetAccountEvents removes what the accounts could have replayed for a day, so that it is not taken for what orders
+// or ids take longer.
+func (s *costEnv) forgetAccountEvents(b *testing.B) {
+	for _, vendor := range s.sliding {
+		must(b, s.rdb.Del(b.Context(), s.partitionOf(vendor.account).keyOf(kindAccountEvents, vendor.account[:])).Err())
+	}
+}
+
+// forgetLogs removes the accounts' logs of admissions, which are measured by themselves.
 func (s *costEnv) forgetLogs(b *testing.B) {
 	for _, one := range s.sliding {
 		must(b, s.rdb.Del(b.Context(), s.partitionOf(one.account).windows(EndpointOrders, one.account)+"l").Err())

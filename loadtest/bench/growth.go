@@ -121,6 +121,7 @@ func memoryFigures() []*figure {
 	return []*figure{
 		{Key: "memory.created", What: "memory of an order, Searching, with its event and lists", Unit: "B", Limit: atMost(1200)},
 		{Key: "memory.delivered", What: "memory of an order, Delivered, with its five changes and events", Unit: "B", Limit: atMost(1200)},
+		{Key: "memory.replays", What: "  its events for replays, gone after a day", Unit: "B", Limit: atMost(400)},
 		{Key: "memory.id", What: "memory of a remembered id, as orders are retired", Unit: "B", Limit: atMost(16)},
 		{Key: "memory.windows", What: "memory of an account's full windows, 600 admissions", Unit: "B"},
 	}
@@ -128,7 +129,7 @@ func memoryFigures() []*figure {
 
 func (b *bench) measureMemory(ctx context.Context) {
 	results := b.runGrowth(ctx, "memory")
-	for _, m := range []growthMetric{{".created", "B/created"}, {".delivered", "B/delivered"}, {".id", "B/id"}, {".windows", "B/account"}} {
+	for _, m := range []growthMetric{{".created", "B/created"}, {".delivered", "B/delivered"}, {".replays", "B/replays"}, {".id", "B/id"}, {".windows", "B/account"}} {
 		b.addMetric(results, "memory/each", "memory"+m.suffix, m.metric)
 	}
 }

@@ -117,10 +117,15 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 
 // writeReport writes an order ledger to a file, on the command line.
 func (e *reportingEnv) writeReport(ctx context.Context, key, path string, s scope, rows int64) {
-	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), "report", "order-ledger", "--from", s.from, "--to", s.to, "-o", path)
-	cmd.Env = append(os.Environ(), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+e.ClickHouseURL(), "REDIS_URL="+e.RedisURL(stack.ReportingUser))
-	took, peak := runWatched(ctx, cmd)
+	took, peak := runWatched(ctx, e.reportCommand(ctx, "order-ledger", s, path))
 	e.bench.addDownload(key, peak, took, rows, got(os.Stat(path)).Size())
+}
+
+// reportCommand is the command that writes a report to a file.
+func (e *reportingEnv) reportCommand(ctx context.Context, name string, s scope, path string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, e.bench.file("bin", "reporting"), "report", name, "--from", s.from, "--to", s.to, "-o", path)
+	cmd.Env = append(os.Environ(), "ENVIRONMENT=sandbox", "CLICKHOUSE_URL="+e.ClickHouseURL(), "REDIS_URL="+e.RedisURL(stack.ReportingUser))
+	return cmd
 }
 
 // runWatched runs a command of reporting to its end and returns how long it took and its peak memory in bytes.

@@ -28,7 +28,7 @@ func exportFigures() []*figure {
 		// The exporter also reads the entries and the orders from Redis, and acknowledges what is stored.
 		{
 			Key: "export.rows", What: "rows exported, orders and events", Unit: "/s",
-			Baseline: "the insert of as many rows", Limit: ratioAtLeast(0.03),
+			Baseline: "the insert of as many rows", Limit: ratioAtLeast(0.05),
 		},
 		{Key: "export.orders", What: "  orders finished, each with six events", Unit: "/s"},
 		{Key: "export.rows_per_order", What: "  rows of orders that were sent", Unit: "/order"},
