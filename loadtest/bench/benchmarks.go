@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -110,7 +111,7 @@ func parseBenchmarks(out string) (map[string]measures, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no result")
+		return nil, errors.New("no result")
 	}
 	return all, nil
 }
