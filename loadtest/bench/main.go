@@ -145,7 +145,7 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	name := set.String("suite", "orders", "orders, webhooks, reporting or growth")
 	set.BoolVar(&b.short, "short", false, "a minute or two instead: does all of it work? checks only what holds in a run of any length")
 	set.StringVar(&b.only, "only", "", "measure only these of the suite, a regular expression")
-	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("1 to %d; everything is measured once in each (default 5 of orders, 3 of the others; short 1)", maxRounds))
+	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("1 to %d; everything is measured once in each (default 5 of orders, 15 of growth, 3 of the others; short 1)", maxRounds))
 	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/bench-SUITE.json)")
 	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
 	set.Uint64Var(&b.seed, "seed", 0, "webhooks: decides when the worker is killed; 0: another one every time, which the head of the table names")

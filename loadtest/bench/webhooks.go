@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -276,7 +275,8 @@ func (e *webhookEnv) killWorker(ctx context.Context, times int) {
 	random := rand.New(rand.NewPCG(e.bench.seed, 1))
 	epochs := e.awaitOwned(ctx, make([]uint64, partitions))
 	for range times {
-		must(harness.Sleep(ctx, shortestLife+time.Duration(random.Int64N(int64(longestLife-shortestLife)))))
+		life := shortestLife + time.Duration(random.Int64N(int64(longestLife-shortestLife)))
+		must(harness.Sleep(ctx, life))
 		must(e.Worker.Check())
 		e.Worker.Kill()
 		must(e.Worker.Start(ctx))
@@ -289,13 +289,18 @@ func (e *webhookEnv) awaitOwned(ctx context.Context, before []uint64) []uint64 {
 	now := make([]uint64, partitions)
 	must(harness.Await(ctx, "every partition has a new owner", time.Minute, 50*time.Millisecond, func() (bool, error) {
 		stored, err := e.Ownership.Tokens(ctx)
+		if err != nil {
+			return false, err
+		}
 		for p := range partitions {
-			token, unreadable := stored[p].Token()
-			if now[p], err = token.Epoch, errors.Join(err, unreadable); token.Owner == "" || now[p] <= before[p] {
+			token, err := stored[p].Token()
+			isNew := token.Owner != "" && token.Epoch > before[p]
+			if err != nil || !isNew {
 				return false, err
 			}
+			now[p] = token.Epoch
 		}
-		return err == nil, err
+		return true, nil
 	}))
 	return now
 }
