@@ -252,7 +252,7 @@ func replicaFigures() []*figure {
 	// Two disks in place of one, one after the other. Measured 0.59 (0.44..0.67) with both on one machine.
 	return []*figure{{
 		Key: "replica_orders", What: "orders accepted with redis.durability: replica", Unit: "orders/s",
-		Baseline: "without a replica", Limit: ratioAtLeast(0.25),
+		Baseline: "without a replica", Limit: ratioAtLeast(0.2),
 	}}
 }
 
