@@ -116,7 +116,8 @@ func readDue(reply *redis.Cmd, members [][]string) error {
 }
 
 // Take makes the worker the owner of a partition whose token is still the one seen. It goes on
-// where the last owner was, without one where the groups are. ErrNotOwner when the token has changed.
+// where the last owner was or, where that is later, at a group's position, which only a person can
+// have set there. ErrNotOwner when the token has changed.
 func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker string) (*Owned, error) {
 	r := l.partitions[partition]
 	token, err := seen.Token()
@@ -189,7 +190,7 @@ type Owned struct {
 // CaughtUp reports whether all that earlier owners published has been read.
 func (o *Owned) CaughtUp() bool { return !streamIDLess(o.From, o.CatchUp) }
 
-// Later reports whether an id is behind another in the same stream.
+// Later reports whether an id is after another in the same stream.
 func Later(id, than string) bool { return streamIDLess(than, id) }
 
 // Counts are positions as numbers of entries since the streams began; less than 0: not known.

@@ -39,7 +39,7 @@ const (
 // After a takeover the owner also calls Learn for every account with a schedule that is not empty
 // or an open breaker, and adds what another owner may have read (Entry.Again) before it sends.
 // When a write fails or its result is unknown, it starts with a new Scheduler: an event stays in
-// its schedule until its end was written, and one that is not there is behind the position, so a
+// its schedule until its end was written, and one that is not there is after the position, so a
 // crash can repeat an attempt and lose none.
 type Scheduler struct {
 	limits    Limits

@@ -159,7 +159,7 @@ func (w *Webhooks) Noted(accounts []delivery.AccountID) {
 }
 
 // CaughtUp says that all that earlier owners published has been read. Nothing is sent before: what
-// is scheduled is also read again, as far as it is behind the position.
+// is scheduled is also read again, as far as it is after the position.
 func (w *Webhooks) CaughtUp() { w.ended = nil }
 
 // Publish takes the events of the owner's own batch, which it reads back later.
@@ -215,7 +215,7 @@ func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
 }
 
 // FetchAll reads what a new owner must know: every endpoint for which something is scheduled, and
-// which events have ended that are behind the position.
+// which events have ended that are after the position.
 func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
 	if w.ended, err = w.role.ledger.Ownership.Ended(ctx, w.Partition, position); err != nil {
 		return err

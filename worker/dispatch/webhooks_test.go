@@ -43,7 +43,7 @@ func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 	}
 }
 
-// What stands in the schedule may also be behind the position: sent before that is read, it would be
+// What stands in the schedule may also be after the position: sent before that is read, it would be
 // sent again.
 func TestWebhooks_BeginNothingUntilAllThatWasPublishedIsRead(t *testing.T) {
 	w, _ := webhooks(newRole())
