@@ -176,17 +176,16 @@ func (s *scene) closeMonth(ctx context.Context) error {
 	return nil
 }
 
-// leaveInProgress leaves orders of the healthy neighbour in every status, and one of them with a courier who is more
-// than half of the way from the store to the recipient.
+// leaveInProgress leaves orders of the healthy neighbour in every status. The courier of the last one is on the way to
+// the recipient.
 func (s *scene) leaveInProgress(ctx context.Context) error {
 	var created struct{ OrderID, TrackingURL string }
-	const latitude, longitude = 40.9696, 29.0568
 	for _, status := range []string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering"} {
 		order := s.healthy.Order(func(o map[string]any) {
 			o["packageNote"] = "SIM:HOLD=" + status
 			o["dropoff"] = map[string]any{
 				"text":     "Bağdat Caddesi No: 212, Kadıköy/İstanbul",
-				"latitude": latitude, "longitude": longitude,
+				"latitude": 40.9696, "longitude": 29.0568,
 			}
 		})
 		if err := s.healthy.Call(ctx, http.MethodPost, "/orders", order, &created); err != nil {
@@ -194,19 +193,10 @@ func (s *scene) leaveInProgress(ctx context.Context) error {
 		}
 	}
 
-	// The last one is on its way.
 	link, err := url.Parse(created.TrackingURL)
 	if err != nil {
 		return err
 	}
 	s.trackingPath = link.Path
-	if err := awaitStatus(ctx, s.Fleet, "/jobs/"+created.OrderID, "Delivering"); err != nil {
-		return err
-	}
-	return s.Fleet.Call(ctx, http.MethodPost, "/locations", []map[string]any{{
-		"orderId":   created.OrderID,
-		"latitude":  latitude + 0.006,
-		"longitude": longitude - 0.0118,
-		"at":        time.Now().Format(time.RFC3339),
-	}}, nil)
+	return awaitStatus(ctx, s.Fleet, "/jobs/"+created.OrderID, "Delivering")
 }
