@@ -43,10 +43,10 @@ run: ## start everything and print how to use it; Ctrl-C or make stop stops it
 stop: ## stop the run of DATA_DIR, wherever it was started
 	@if [ -x "$(DATA_DIR)/bin/run" ]; then "$(DATA_DIR)/bin/run" -stop; else echo "nothing runs on $(DATA_DIR)"; fi
 
-demo: ## play a vendor's day with its reports, on a system of its own (PICTURES=yes: for PANEL.md's pictures)
-	@$(INSTALL) $(SERVER)-server $(if $(PICTURES),chromium)
+demo: ## play a vendor's day with its reports, on a system of its own (PICTURES=yes: take PANEL.md's)
+	@$(INSTALL) $(SERVER)-server $(if $(filter yes,$(PICTURES)),chromium)
 	@$(INSTALL_CLICKHOUSE)
-	@go run ./loadtest/demo $(if $(PICTURES),-pictures reporting/screenshots) $(ARGS)
+	@go run ./loadtest/demo $(if $(filter yes,$(PICTURES)),-pictures reporting/screenshots) $(ARGS)
 
 report: ## a command of reporting (ARGS='report expected-collections', ARGS='reconcile --day 2026-11-21')
 	@. "$(DATA_DIR)/demo.env"; \
@@ -66,25 +66,24 @@ backup: ## copy the running system, keys included, to TO (unless given, DATA_DIR
 		--to "$(or $(TO),$(DATA_DIR)/backups/$$(date -u +%Y%m%dT%H%M%SZ))" --include "$(DATA_DIR)/keys" --include "$(DATA_DIR)/demo.json"
 
 # REPLACE=yes moves aside what is in DATA_DIR; IDENTITY is the file with age's private key; ERASURES
-# the list of erasures, unless it lies beside FROM. A drill takes a backup or a folder of them,
-# unless given DATA_DIR/backups, whose newest it tries on a system of its own that ends with reconcile.
-restore: ## put the backup FROM into DATA_DIR, which no run may be using (DRILL=yes: only try it, elsewhere)
-	@[ -n "$(FROM)$(DRILL)" ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
+# the list of erasures, unless it lies beside FROM. A drill tries the newest backup of FROM, or of
+# DATA_DIR/backups, on a separate system, and compares it with reconcile in the end.
+restore: ## put the backup FROM into DATA_DIR, which no run may use (DRILL=yes: only try it)
+	@[ -n "$(FROM)" ] || [ "$(DRILL)" = yes ] || { echo "restore: FROM=folder names the backup" >&2; exit 1; }
 	@$(INSTALL) $(SERVER)-server
 	@$(BUILD)
-	@[ -n "$(CLICKHOUSE_URL)$(DRILL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
-	@[ -z "$(DRILL)" ] || "$(DATA_DIR)/bin/devclickhouse" install
-	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" $(if $(DRILL),-drill) -restore "$(or $(FROM),$(DATA_DIR)/backups)" \
-		-age-identity "$(IDENTITY)" -erasures "$(ERASURES)" $(if $(REPLACE),-replace)
+	@if [ -z "$(CLICKHOUSE_URL)" ] || [ "$(DRILL)" = yes ]; then "$(DATA_DIR)/bin/devclickhouse" install; fi
+	@"$(DATA_DIR)/bin/run" -bin "$(DATA_DIR)/bin" $(if $(filter yes,$(DRILL)),-drill) -restore "$(or $(FROM),$(DATA_DIR)/backups)" \
+		-age-identity "$(IDENTITY)" -erasures "$(ERASURES)" $(if $(filter yes,$(REPLACE)),-replace)
 
 clean: ## remove everything under DATA_DIR but backups and what a restore moved aside
 	@if [ -e "$(DATA_DIR)/lock" ] && command -v flock >/dev/null && ! flock -n "$(DATA_DIR)/lock" true; then \
 		echo "clean: $(DATA_DIR) is in use by a run" >&2; exit 1; fi
-	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs nightly bin loadtest rules bench*.json demo.json demo.json.partial demo.env restore-unfinished lock || true
+	@cd "$(DATA_DIR)" 2>/dev/null && rm -rf redis clickhouse keys logs nightly bin loadtest rules simulation bench*.json demo.json demo.json.partial demo.env restore-unfinished lock || true
 	@rmdir "$(DATA_DIR)" 2>/dev/null || true
 
 # CERTIFICATE=yes alone adds one to the .env that is there.
-env: ## write fresh keys for docker-compose.yml to .env, once (ENVIRONMENT=sandbox or production; CERTIFICATE=yes)
+env: ## write keys for docker-compose.yml to .env, once (ENVIRONMENT=sandbox or production; CERTIFICATE=yes)
 	@sh "$(dir $(lastword $(MAKEFILE_LIST)))configs/env.sh" "$(ENVIRONMENT)" "$(CERTIFICATE)"
 
 ## Changing it
@@ -94,7 +93,7 @@ deps: ## install what is missing from the system's packages, and the ClickHouse 
 	@$(INSTALL_CLICKHOUSE)
 
 # Vetting compiles most of what a fresh machine has to; GOGC as above.
-test: ## every rule once and the whole system once; a quarter of an hour on two cores, 20 minutes the first time
+test: ## every rule once and the whole system once; 15 minutes on two cores, 20 the first time
 	@$(INSTALL) $(SERVER)-server gcc
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
@@ -105,13 +104,15 @@ test: ## every rule once and the whole system once; a quarter of an hour on two 
 test-long: deps ## all of it and what takes real time: kills, clusters, a browser, LibreOffice; 40 minutes
 	@CGO_ENABLED=0 go run ./internal/testenv/run -long $(ARGS)
 
-# The alert rules are checked with promtool and amtool, Debian's, which are fetched into the cache once.
+# The alert rules are checked with promtool and amtool, Debian's, which are fetched into the cache once,
+# and with one delivery of a real Prometheus and Alertmanager.
 # govulncheck fails where it cannot read its database (VULNDB=file:///... names a copy).
-lint: ## golangci-lint; CHECK=alerts: the alert rules; CHECK=vulnerabilities: known ones in what is shipped
+lint: ## golangci-lint; CHECK=alerts: rules and who hears of them; CHECK=vulnerabilities
 	@case "$(CHECK)" in \
 	"") go run $(GOLANGCI_LINT) run ./... ;; \
-	alerts) cd configs/prometheus && sh tool.sh promtool check rules alerts.yml && sh tool.sh promtool check config prometheus.yml && \
-		sh tool.sh promtool test rules alerts_test.yml && sh tool.sh amtool check-config alertmanager.yml ;; \
+	alerts) $(INSTALL) haproxy && (cd configs/prometheus && sh tool.sh promtool check rules alerts.yml && sh tool.sh promtool check config prometheus.yml && \
+		sh tool.sh promtool test rules alerts_test.yml && sh tool.sh amtool check-config alertmanager.yml) && \
+		CGO_ENABLED=0 go test -count 1 -tags long -run '^TestOnCall_' -v ./internal/systemtest ;; \
 	vulnerabilities) go run $(GOVULNCHECK) $(if $(VULNDB),-db "$(VULNDB)") $(SHIPPED) || { \
 		echo "lint: what was found stands above, or the database could not be read and nothing was checked" >&2; exit 1; } ;; \
 	*) echo "lint: CHECK is alerts, vulnerabilities or empty, not $(CHECK)" >&2; exit 1 ;; esac
@@ -158,7 +159,7 @@ faults: ## break the real system, 10 minutes; SUITE=mutants, overload, reporting
 	simulation) ENVIRONMENT=sandbox go run ./loadtest/simulation $(if $(SEED),-seed $(SEED),-seeds $(or $(SEEDS),1000)) $(ARGS) ;; \
 	*) echo "faults: SUITE is mutants, overload, reporting, rules, simulation or empty, not $(SUITE)" >&2; exit 1 ;; esac
 
-loadtest: ## play the k6 scripts, also against a deployment (BASE_URL, ACCOUNTS); SUITE=clients: other languages
+loadtest: ## play the k6 scripts, here or against BASE_URL (ACCOUNTS=file); SUITE=clients: other languages
 	@[ -n "$(BASE_URL)" ] || $(INSTALL) $(SERVER)-server
 	@case "$(SUITE)" in \
 	"") go run ./loadtest/k6 $(ARGS) ;; \

@@ -13,10 +13,10 @@ fail() {
 	exit 1
 }
 
-# A key of 32 random bytes, in base64.
+# key prints a key of 32 random bytes in base64.
 key() { head -c 32 /dev/urandom | base64 | tr -d '\n'; }
 
-# The same in hexadecimal, for what stands in a URL or a header.
+# hex prints 32 random bytes in hexadecimal, for what stands in a URL or a header.
 hex() { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 
 write_keys() {
@@ -43,7 +43,7 @@ write_keys() {
 	fi
 }
 
-# It is for this machine, and for a month.
+# write_certificate makes a self-signed certificate of localhost, good for a month.
 write_certificate() {
 	sh "$(dirname "$0")/../internal/stack/deps.sh" openssl
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \

@@ -59,7 +59,7 @@ type Created struct {
 	Replayed bool
 }
 
-// Create checks and stores an order in one round trip (decisions, "Limits and idempotency"). Errors besides Consume's,
+// Create checks and stores an order in one round trip. Errors besides Consume's,
 // in the order in which they are found: DUPLICATE_ORDER for another body under the same key,
 // STORE_NOT_CONFIGURED, FLEET_SUSPENDED, DROPOFF_OUT_OF_COVERAGE, FLEET_UNAVAILABLE,
 // DUPLICATE_ORDER with OrderID for a used external id.

@@ -368,12 +368,12 @@ func TestReport_OnlyOneCourierIsConfirmed(t *testing.T) {
 	s.wantReport(t, accept(o.ID, ayse), "", 2)
 
 	// The courier of the commit counts where no report named one.
-	old := s.create(t, "X-2")
-	s.change(t, old, delivery.Change{Status: delivery.Assigned, At: at, Courier: mehmet}, delivery.Change{Status: delivery.PickingUp, At: at})
-	wantTaken(accept(old.ID, ayse), "Mehmet Y.", 2)
-	s.wantReport(t, accept(old.ID, mehmet), "", 2)
-	s.swap(t, get(s.Orders.Get(t.Context(), old.ID))(t), ayse)
-	wantTaken(accept(old.ID, mehmet), "Ayşe K.", 2)
+	unnamed := s.create(t, "X-2")
+	s.change(t, unnamed, delivery.Change{Status: delivery.Assigned, At: at, Courier: mehmet}, delivery.Change{Status: delivery.PickingUp, At: at})
+	wantTaken(accept(unnamed.ID, ayse), "Mehmet Y.", 2)
+	s.wantReport(t, accept(unnamed.ID, mehmet), "", 2)
+	s.swap(t, get(s.Orders.Get(t.Context(), unnamed.ID))(t), ayse)
+	wantTaken(accept(unnamed.ID, mehmet), "Ayşe K.", 2)
 
 	// A status without a courier: the acceptance that follows names one, once.
 	nobody := s.create(t, "X-3")

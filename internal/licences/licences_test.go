@@ -89,7 +89,8 @@ func render(works []*work) []byte {
 	b := fmt.Appendf(nil, `# Licences of what the programs contain
 
 Made by %s from the texts that came with each; a test holds that
-it is current. Allowed are: %s.
+it is current. With -texts=/FILE it writes all texts into one file, which has to go where the programs
+go. Allowed are: %s.
 
 | what | version | licence |
 |---|---|---|

@@ -126,7 +126,7 @@ func TestStart_RefusesAHalfRestoredDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, restoringFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), Options{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "REPLACE=1") {
+	if _, err := Start(t.Context(), Options{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "REPLACE=yes") {
 		t.Errorf("started: %v", err)
 	}
 }

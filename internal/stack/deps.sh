@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is lacking of the named things (redis-server, valkey-server, gcc, curl,
+# Installs what is missing of the named things (redis-server, valkey-server, gcc, curl,
 # libreoffice, chromium, haproxy, openssh-server, php, java, python-requests, docker, mmdebstrap,
 # openssl) from the system's packages, says so, and skips what is there.
 # Nothing else on the machine is touched: a service that the package brings

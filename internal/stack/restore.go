@@ -119,7 +119,7 @@ func (s *Stack) moveAside(replace bool) error {
 		}
 	}
 	if len(there) > 0 && !replace {
-		return fmt.Errorf("restore: %s is not empty (%s): use an empty DATA_DIR, or REPLACE=1 to move these aside", s.data.path, there[0])
+		return fmt.Errorf("restore: %s is not empty (%s): use an empty DATA_DIR, or REPLACE=yes to move these aside", s.data.path, there[0])
 	}
 	if err := s.data.write(restoringFile, nil); err != nil || len(there) == 0 {
 		return err

@@ -159,7 +159,7 @@ func (s *Stack) Stop() {
 func (s *Stack) prepare(context.Context) error {
 	o := &s.options
 	if _, err := os.Stat(s.data.file(restoringFile)); err == nil {
-		return fmt.Errorf("a restore into %s has not finished: repeat it with REPLACE=1, or start again with make clean", s.data.path)
+		return fmt.Errorf("a restore into %s has not finished: repeat it with REPLACE=yes, or start again with make clean", s.data.path)
 	}
 	for _, l := range []struct {
 		variable string

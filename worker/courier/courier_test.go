@@ -33,7 +33,7 @@ func startWorker(e *testenv.Env, name string) {
 	e.T.Helper()
 	l, reg, log := e.OpenAs(stack.WorkerUser), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	settings := status.Settings{Batch: 64, TimerInterval: time.Second, HousekeepingInterval: time.Minute,
-		Retention: 168 * time.Hour, StreamRetention: 25 * time.Hour}
+		ShrinkAfter: 24 * time.Hour, Retention: 168 * time.Hour, StreamRetention: 25 * time.Hour}
 	webhooks := dispatch.Settings{Concurrency: 1, PerEndpoint: 1, BreakerFailures: 1, Timeout: time.Second, LocalReceivers: "never"}
 	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true}, log, reg)
 	partitions := owner.New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)

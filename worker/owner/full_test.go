@@ -110,7 +110,7 @@ func newFullEnv(t *testing.T, orders, entries int) *fullEnv {
 // settings of a worker whose own rounds of housekeeping are an hour apart.
 func (e *fullEnv) settings(streamRetention time.Duration) status.Settings {
 	return status.Settings{Batch: 64, TimerInterval: 100 * time.Millisecond, HousekeepingInterval: time.Hour,
-		Retention: 25 * time.Hour, StreamRetention: streamRetention}
+		ShrinkAfter: 24 * time.Hour, Retention: 25 * time.Hour, StreamRetention: streamRetention}
 }
 
 func (e *fullEnv) usedMemory() int64 {

@@ -49,7 +49,7 @@ func (e *env) newRole(name string, edits ...func(*dispatch.Settings)) *Role {
 func (e *env) roleOf(l *ledger.Ledger, name string, edits ...func(*dispatch.Settings)) *Role {
 	e.T.Helper()
 	return e.roleWithSettings(l, name, status.Settings{Batch: 64, TimerInterval: 100 * time.Millisecond, HousekeepingInterval: time.Minute,
-		Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}, edits...)
+		ShrinkAfter: 24 * time.Hour, Retention: 7 * 24 * time.Hour, StreamRetention: 25 * time.Hour}, edits...)
 }
 
 func (e *env) roleWithSettings(l *ledger.Ledger, name string, settings status.Settings, edits ...func(*dispatch.Settings)) *Role {

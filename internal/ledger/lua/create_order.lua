@@ -1,5 +1,5 @@
 -- Creates an order: limits, idempotency, store, fleet, coverage, uniqueness,
--- record and event, all or nothing (decisions, "Limits and idempotency").
+-- record and event, all or nothing.
 --
 -- The server hashes every byte of every string that it hands to Lua or that Lua
 -- makes, so the record comes ready made for each fleet that could have the

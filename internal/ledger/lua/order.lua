@@ -26,8 +26,8 @@ local function order_day(head) return sub(head, 93, 94) end
 -- Whether the courier of an entry ('A', its length, the courier) is the one who has
 -- the job: same, corrected (the same person, whose phone it is, but another name or
 -- vehicle), other, or none while nobody has it. Who got that answer last has it, even if
--- the worker has not decided yet; an order from before that was noted is whoever's its
--- changes say. An erasure ('E') begins with no courier.
+-- the worker has not decided yet; where no report named a courier, the order is the one's
+-- whom its changes name. An erasure ('E') begins with no courier.
 local function order_courier(order, entry)
   local at, length, factor, last = 143, 0, 1, nil -- the fleet's name, behind its id and minutes
   repeat
