@@ -22,46 +22,49 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// release is the programs of a release and their settings.
-type release struct {
-	programs, settings string
-	returns            bool // its reporting goes on where the one of the release after it has been
-}
+// release is the programs of a release and their settings, by their folders.
+type release struct{ programs, settings string }
 
-// releases are two releases: the one of the commit ROLLING_BASE and
-// this one; where that is not given, this one and one with another text in a
-// script, so that its library is another one, and with one schema file more.
+// releases returns two releases that follow each other: that of the commit ROLLING_BASE and this one.
+// Without ROLLING_BASE they are this one and a next one, which has another text in a script, so that its
+// library is another one, and one schema file more.
 func releases(t *testing.T) (replaced, replacing release) {
 	t.Helper()
 	root, err := stack.ModuleDir()
 	must(t, err)
-	present := release{testserver.Programs(t), filepath.Join(root, "configs"), true}
-	other := release{t.TempDir(), present.settings, true}
-	build := func(dir string, args ...string) {
-		t.Helper()
-		args = append(append([]string{"build", "-ldflags=-s -w", "-o", other.programs + string(filepath.Separator)}, args...),
-			"./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/devclickhouse")
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	present := release{programs: testserver.Programs(t), settings: filepath.Join(root, "configs")}
+	other := release{programs: t.TempDir(), settings: present.settings}
+
+	base := os.Getenv("ROLLING_BASE")
+	if base == "" {
+		buildRelease(t, root, other.programs, "-overlay", nextRelease(t, root, other.programs))
+		return present, other
 	}
-	if base := os.Getenv("ROLLING_BASE"); base != "" {
-		tree := t.TempDir()
-		checkout := exec.CommandContext(t.Context(), "sh", "-c", `git archive "$1" | tar -x -C "$2"`, "sh", base, tree)
-		checkout.Dir = root
-		if out, err := checkout.CombinedOutput(); err != nil {
-			t.Fatalf("release %s: %v\n%s", base, err, out)
-		}
-		other.settings = filepath.Join(tree, "configs")
-		_, unknown := os.Stat(filepath.Join(tree, "CHANGELOG.md")) // 1.0.0 was the last whose reporting ended then
-		other.returns = unknown == nil
-		build(tree)
-		return other, present
+
+	tree := t.TempDir()
+	checkout := exec.CommandContext(t.Context(), "sh", "-c", `git archive "$1" | tar -x -C "$2"`, "sh", base, tree)
+	checkout.Dir = root
+	out, err := checkout.CombinedOutput()
+	if err != nil {
+		t.Fatalf("release %s: %v\n%s", base, err, out)
 	}
-	build(root, "-overlay", nextRelease(t, root, other.programs))
-	return present, other
+	other.settings = filepath.Join(tree, "configs")
+	buildRelease(t, tree, other.programs)
+	return other, present
+}
+
+// buildRelease builds the programs of the module in tree into a folder.
+func buildRelease(t *testing.T, tree, folder string, flags ...string) {
+	t.Helper()
+	args := append([]string{"build", "-ldflags=-s -w", "-o", folder + string(filepath.Separator)}, flags...)
+	args = append(args, "./gateway", "./worker", "./reporting", "./loadtest/receiver/receive", "./internal/devclickhouse")
+
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir, cmd.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // nextRelease writes the overlay of the release after this one to a folder, and returns its file.
@@ -117,9 +120,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	replace(gateway, next)
 	replace(worker, next, "WORKER_INSTANCE=pod-2")
 	replace(s.Reporting, next)
-	if before.returns {
-		replace(s.Reporting, before)
-	}
+	replace(s.Reporting, before)
 	replace(s.Gateway, before)
 	replace(s.Worker, before)
 	c.passes(t, 60)
