@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,7 +32,11 @@ type fault struct {
 	Length, Every      []time.Duration
 	Workers            []int
 	Redis              needs
+	System             []part
 }
+
+// hasOwnSystem reports whether a round of the fault shares its system with no other.
+func (f *fault) hasOwnSystem() bool { return f.System != nil }
 
 // needs names the Redis that a fault needs.
 type needs string
@@ -82,24 +85,51 @@ func (w way) markers() []string {
 	return markers
 }
 
-// loadFaults returns the chosen rows of the table that the run's Redis can show.
+// loadFaults returns the chosen rows of the table. Of those that nobody has named they are what the run's Redis can
+// show: those on the run's system, or with -overload those with systems of their own.
 func loadFaults(o *options) ([]fault, error) {
 	all, err := readTable("faults.yaml", o.only, func(f fault) string { return f.Name })
 	if err != nil {
 		return nil, err
 	}
-
-	var faults []fault
-	for _, f := range all {
-		if f.Redis.isMet(o) {
-			faults = append(faults, f)
-		} else if o.only != "" {
-			return nil, fmt.Errorf("-only: %s needs another Redis: %s (see -cluster and -replica)", f.Name, f.Redis)
-		}
+	if o.only == "" {
+		isLeftOut := func(f fault) bool { return f.hasOwnSystem() != o.overload || !f.isPossible(o) }
+		return slices.DeleteFunc(all, isLeftOut), nil
 	}
-	return faults, nil
+
+	for _, f := range all {
+		if f.isPossible(o) {
+			continue
+		}
+		if f.hasOwnSystem() {
+			return nil, fmt.Errorf("-only: %s has a system of its own, without -cluster and -replica", f.Name)
+		}
+		return nil, fmt.Errorf("-only: %s needs another Redis: %s (see -cluster and -replica)", f.Name, f.Redis)
+	}
+	return all, nil
 }
 
+// isPossible reports whether the run can show the fault.
+func (f *fault) isPossible(o *options) bool {
+	if f.hasOwnSystem() {
+		return !o.cluster && !o.replica
+	}
+	return f.Redis.isMet(o)
+}
+
+// bySystem returns the faults whose rounds share the run's system, and those whose rounds have systems of their own.
+func bySystem(faults []fault) (shared, own []fault) {
+	for _, f := range faults {
+		if f.hasOwnSystem() {
+			own = append(own, f)
+		} else {
+			shared = append(shared, f)
+		}
+	}
+	return shared, own
+}
+
+// actions are those of faults on the run's system.
 var actions = map[string]func(*injection, context.Context) error{
 	"none":           func(_ *injection, ctx context.Context) error { return harness.Sleep(ctx, faultLength/2) },
 	"crash":          (*injection).crash,
@@ -424,6 +454,11 @@ func (in *injection) destroyGroups(ctx context.Context) error {
 	return err
 }
 
+// ownersLua is a function that other scripts call.
+//
+//go:embed owners.lua
+var ownersLua string
+
 //go:embed list_ended.lua
 var listEndedLua string
 
@@ -465,18 +500,13 @@ func (in *injection) fillMemory(ctx context.Context) error {
 	return errors.Join(err, failure)
 }
 
-// usedMemory is what Redis uses, in bytes.
-func (in *injection) usedMemory(ctx context.Context) (int64, error) {
-	text, err := in.command(ctx, "INFO", "memory")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(text) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); found {
-			return strconv.ParseInt(value, 10, 64)
-		}
-	}
-	return 0, errors.New("INFO memory does not name used_memory")
+// usedMemory returns what Redis uses, in bytes, once it answers.
+func (in *injection) usedMemory(ctx context.Context) (used int64, err error) {
+	err = retry(ctx, startTimeout, func() (err error) {
+		used, err = in.system.usedMemory(ctx)
+		return err
+	})
+	return used, err
 }
 
 // disturbReceivers leaves the first vendor's receiver healthy: it must not notice the others.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,7 +24,7 @@ import (
 func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"x", "-workers 4", "-duration 0s", "-seed -1",
-		"mutants -duration 1m", "overload -seed 1", "overload -duration 1s"} {
+		"mutants -duration 1m", "mutants -overload", "overload", "-overload -replica", "-overload -cluster"} {
 		if _, err := parse(strings.Fields(args)); err == nil {
 			t.Errorf("%q was taken", args)
 		}
@@ -35,9 +36,11 @@ func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 		"needs one Redis":            {only: "kill-redis,aof-cut", cluster: true},
 		"needs replicas":             {only: "failover", cluster: true},
 		"needs masters without them": {only: "master-away", cluster: true, replica: true},
+		"has one Redis of its own":   {only: "load", cluster: true},
+		"has no replica of its own":  {only: "load", replica: true},
 	} {
 		if _, err := loadFaults(&o); err == nil {
-			t.Errorf("a fault was taken that is or %s", name)
+			t.Errorf("a fault was taken: %s", name)
 		}
 	}
 }
@@ -82,10 +85,11 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 // Every fault names processes and proxies that there are, and has what its action needs.
 func TestLoadFaults_AreComplete(t *testing.T) {
 	t.Parallel()
-	faults, err := readTable("faults.yaml", "", func(f fault) string { return f.Name })
+	all, err := readTable("faults.yaml", "", func(f fault) string { return f.Name })
 	if err != nil {
 		t.Fatal(err)
 	}
+	faults, own := bySystem(all)
 	proxies := []string{"gateway", "gateway-redis", "worker-redis", "spares-redis", "reporting-redis", "clickhouse"}
 	for _, f := range faults {
 		named := slices.Clone(f.Proxies)
@@ -113,7 +117,24 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 		}
 	}
 	if len(faults) != 39 {
-		t.Errorf("%d faults, want 39", len(faults))
+		t.Errorf("%d faults on the run's system, want 39", len(faults))
+	}
+
+	parts := []part{courier, shim, reporting, fewPlaces, onePartition}
+	isUnknown := func(p part) bool { return !slices.Contains(parts, p) }
+	for _, f := range own {
+		if f.Does == "" || f.Expect == "" || ownActions[f.Action] == nil || slices.ContainsFunc(f.System, isUnknown) {
+			t.Errorf("%+v is not complete", f)
+		}
+		// Nothing else of a fault has a meaning for an action on a system of its own.
+		unused := f
+		unused.Name, unused.Does, unused.Expect, unused.Action, unused.System = "", "", "", "", nil
+		if !reflect.DeepEqual(unused, fault{}) {
+			t.Errorf("%s has what its action does not use: %+v", f.Name, unused)
+		}
+	}
+	if len(own) != len(ownActions) {
+		t.Errorf("%d faults with systems of their own, want %d", len(own), len(ownActions))
 	}
 }
 

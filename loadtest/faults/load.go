@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +15,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
@@ -32,13 +31,6 @@ type load struct {
 	request func(dst []byte, n int) ([]byte, placed)
 	// accepts reports whether an answer is as it should be, and completes the order; nil: any answer will do.
 	accepts func(o *placed, a harness.Answer) bool
-}
-
-// placed is an order of a vendor: its number, and its id once that is known.
-type placed struct {
-	vendor *loadVendor
-	number int
-	id     string
 }
 
 // tally is what the clients of a load have seen.
@@ -65,54 +57,68 @@ type arrival struct {
 // answerTimeout bounds how long a client waits for what is in flight at the end.
 const answerTimeout = 15 * time.Second
 
+// newTally returns a tally of nothing.
+func newTally() *tally {
+	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
+	return &tally{accepted: histogram(), limited: histogram(), busy: histogram(), statuses: make(map[int]int)}
+}
+
 // send waits for the last answer. A connection that breaks is opened again; the request on it is lost.
 func (l load) send(ctx context.Context) *tally {
-	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minute.Microseconds(), 3) }
-	t := &tally{accepted: histogram(), limited: histogram(), busy: histogram(), statuses: make(map[int]int)}
+	t := newTally()
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(l.duration+answerTimeout))
 	defer cancel()
+
 	arrivals := make(chan arrival)
 	var connections sync.WaitGroup
 	for range l.connections {
 		connections.Go(func() { l.serve(ctx, arrivals, t) })
 	}
+	l.arrive(ctx, began, arrivals, t)
+	close(arrivals)
+	connections.Wait()
+	return t
+}
+
+// arrive hands requests to the connections until the load is over.
+func (l load) arrive(ctx context.Context, began time.Time, arrivals chan<- arrival, t *tally) {
 	for ; (l.most == 0 || t.arrived < l.most) && ctx.Err() == nil; t.arrived++ {
 		after := time.Since(began)
 		if l.rate > 0 {
 			after = time.Duration(float64(t.arrived) / l.rate * float64(time.Second))
 		}
 		if after >= l.duration {
-			break
+			return
 		}
 		if l.rate == 0 {
 			arrivals <- arrival{n: t.arrived} // the connections take it even when ctx has ended
 			continue
 		}
+
 		due := began.Add(after)
 		if wait := time.Until(due); wait > 0 {
 			time.Sleep(max(wait, time.Millisecond)) // then several are due
 		}
 		select {
-		case arrivals <- arrival{t.arrived, due}:
+		case arrivals <- arrival{n: t.arrived, due: due}:
 		default:
 		}
 	}
-	close(arrivals)
-	connections.Wait()
-	return t
 }
 
+// serve sends what arrives over one connection.
 func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 	deadline, _ := ctx.Deadline() // send has set one
 	var conn *harness.Conn
 	var request []byte
-	for due := range arrivals {
-		if due.due.IsZero() {
-			due.due = time.Now()
+	for next := range arrivals {
+		if next.due.IsZero() {
+			next.due = time.Now()
 		}
 		var o placed
-		request, o = l.request(request[:0], due.n)
+		request, o = l.request(request[:0], next.n)
+
 		var a harness.Answer
 		var err error
 		if conn == nil {
@@ -121,7 +127,7 @@ func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 		if err == nil {
 			a, err = conn.Exchange(request)
 		}
-		t.count(&l, o, a, err, time.Since(due.due))
+		t.count(&l, o, a, err, time.Since(next.due))
 		if conn != nil && (err != nil || a.Close) {
 			conn.Close()
 			conn = nil
@@ -132,6 +138,7 @@ func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 	}
 }
 
+// count adds an answer, or the error that came in its place.
 func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,31 +149,45 @@ func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.
 		return
 	}
 	t.statuses[a.Status]++
-	var kind *hdrhistogram.Histogram
-	switch {
-	case l.accepts == nil:
+	if l.accepts == nil {
 		return
-	case l.accepts(&o, a):
-		kind = t.accepted
-		t.orders = append(t.orders, o)
-	case a.Status == 429 && hasWait(a, delivery.CodeRateLimited):
-		kind = t.limited
-		if o.id != "" { // a read
-			t.again = append(t.again, o)
-		}
-	case a.Status == 503:
-		t.again = append(t.again, o)
-		if hasWait(a, delivery.CodeServiceUnavailable) {
-			kind = t.busy
-		}
 	}
+
+	kind := t.sort(l, o, a)
 	if kind != nil {
 		_ = kind.RecordValue(took.Microseconds()) // a minute or less
 		return
 	}
-	if t.wrong++; t.wrong == 1 {
+	t.wrong++
+	if t.wrong == 1 {
 		t.sample = fmt.Sprintf("%d %.200s", a.Status, a.Body)
 	}
+}
+
+// sort returns the histogram of the kind of an answer, and keeps its order; nil: it is wrong.
+func (t *tally) sort(l *load, o placed, a harness.Answer) *hdrhistogram.Histogram {
+	isRead := o.id != ""
+	if l.accepts(&o, a) {
+		t.orders = append(t.orders, o)
+		return t.accepted
+	}
+	switch a.Status {
+	case http.StatusTooManyRequests:
+		if !hasWait(a, delivery.CodeRateLimited) {
+			return nil
+		}
+		if isRead {
+			t.again = append(t.again, o)
+		}
+		return t.limited
+	case http.StatusServiceUnavailable:
+		t.again = append(t.again, o)
+		if !hasWait(a, delivery.CodeServiceUnavailable) {
+			return nil
+		}
+		return t.busy
+	}
+	return nil
 }
 
 // served reports whether a share of what was sent was answered so, and nothing wrongly.
@@ -175,6 +196,7 @@ func (t *tally) served(answers *hdrhistogram.Histogram, share float64) bool {
 	return t.wrong == 0 && n > 0 && float64(n) >= share*float64(t.sent)
 }
 
+// counts returns how often there was what, in order.
 func counts[K cmp.Ordered](of map[K]int) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(of)) {
@@ -183,6 +205,7 @@ func counts[K cmp.Ordered](of map[K]int) string {
 	return strings.Join(parts, ", ")
 }
 
+// problems returns what was wrong, as the end of a line; empty: nothing was.
 func (t *tally) problems() (text string) {
 	if t.wrong > 0 {
 		text = fmt.Sprintf("; %d wrong answers such as %s", t.wrong, t.sample)
@@ -193,6 +216,7 @@ func (t *tally) problems() (text string) {
 	return text
 }
 
+// p99 returns within what 99 % of the times are.
 func p99(h *hdrhistogram.Histogram) time.Duration {
 	return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 }
@@ -207,112 +231,4 @@ func hasWait(a harness.Answer, code delivery.Code) bool {
 	}
 	err := json.Unmarshal(a.Body, &body)
 	return err == nil && a.RetryAfter >= 1 && body.Data.RetryAfterSeconds == a.RetryAfter && body.Data.ErrorCode == code
-}
-
-func created(o *placed, a harness.Answer) bool {
-	_, after, found := bytes.Cut(a.Body, []byte(`"orderId":"`))
-	if a.Status != 201 || !found || len(after) < 36 {
-		return false
-	}
-	o.id = string(after[:36])
-	return true
-}
-
-// loadVendor is an account with its request for a new order.
-type loadVendor struct {
-	*stack.Vendor
-	order string // format of the request, of the order's number
-}
-
-func newLoadVendor(opened *stack.Vendor) *loadVendor {
-	const id = "POS-%012[1]d"
-	body, err := json.Marshal(opened.Order(func(o map[string]any) { o["externalOrderId"] = id }))
-	if err != nil {
-		panic(err) // it holds numbers and text only
-	}
-	order := fmt.Sprintf("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: pos/4.2\r\n"+
-		"Accept: application/json\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"X-Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
-		opened.Bearer, id, len(fmt.Sprintf(string(body), 0)), body)
-	return &loadVendor{opened, order}
-}
-
-func (s *overloaded) post(ctx context.Context, l load, order func(n int) placed) *tally {
-	l.addr, l.accepts = s.addr, created
-	l.request = func(dst []byte, n int) ([]byte, placed) {
-		o := order(n)
-		return fmt.Appendf(dst, o.vendor.order, o.number), o
-	}
-	return l.send(ctx)
-}
-
-func (s *overloaded) order(ctx context.Context, vendors []*loadVendor, l load) *tally {
-	const span = 100_000_000 // more than any load sends
-	first := int(s.orders.Add(span)) - span
-	return s.post(ctx, l, func(n int) placed { return placed{vendor: vendors[n%len(vendors)], number: first + n} })
-}
-
-const readers = 32
-
-// resend sends orders again, up to five times what is answered 503 or not at all. It returns those that exist.
-func (s *overloaded) resend(ctx context.Context, past []placed) (orders []placed, problems string) {
-	for try := 0; try < 5 && len(past) > 0 && ctx.Err() == nil; try++ {
-		t := s.post(ctx, load{connections: readers, duration: time.Minute, most: len(past)},
-			func(n int) placed { return placed{vendor: past[n].vendor, number: past[n].number} })
-		orders, past, problems = append(orders, t.orders...), t.again, problems+t.problems()
-	}
-	return orders, problems
-}
-
-// checkResent: what was refused or not answered must become an order when it is sent again.
-func (s *overloaded) checkResent(ctx context.Context, t *tally, what string) []placed {
-	orders, problems := s.resend(ctx, t.again)
-	s.check(len(orders) == len(t.again), what+", sent again and accepted", "all",
-		"%d of %d%s", len(orders), len(t.again), problems)
-	return orders
-}
-
-func (s *overloaded) read(ctx context.Context, orders []placed, l load) *tally {
-	l.addr, l.most = s.addr, len(orders)
-	if len(orders) == 0 {
-		l.duration = 0
-	}
-	l.request = func(dst []byte, n int) ([]byte, placed) {
-		return fmt.Appendf(dst, "GET /api/vendor/v1/orders/%s HTTP/1.1\r\nHost: api.example.com\r\n"+
-			"Authorization: Bearer %s\r\n\r\n", orders[n].id, orders[n].vendor.Bearer), orders[n]
-	}
-	l.accepts = func(o *placed, a harness.Answer) bool {
-		return a.Status == 200 && bytes.Contains(a.Body, []byte(`"orderId":"`+o.id+`"`))
-	}
-	return l.send(ctx)
-}
-
-// checkKept: the service must know every accepted order by its id, and some of them by their key.
-func (s *overloaded) checkKept(ctx context.Context, lists ...[]placed) {
-	orders := slices.Concat(lists...)
-	found, problems, left := 0, "", orders
-	for try := 0; try < 3 && len(left) > 0 && ctx.Err() == nil; try++ {
-		if try > 0 {
-			time.Sleep(delivery.PollInterval) // some may have been read a moment ago
-		}
-		t := s.read(ctx, left, load{connections: readers, duration: 5 * time.Minute})
-		found, problems, left = found+len(t.orders), problems+t.problems(), t.again
-	}
-	s.check(found == len(orders), "accepted orders read back", "all", "%d of %d%s", found, len(orders), problems)
-
-	const most = 500
-	var sample []placed
-	for i := 0; i < len(orders); i += 1 + len(orders)/most {
-		if !slices.Contains(s.ordinary, orders[i].vendor) {
-			sample = append(sample, orders[i])
-		}
-	}
-	s.checkSame(ctx, sample, "sent again, answered with the same order")
-}
-
-// checkSame: orders that are sent again must be answered with themselves.
-func (s *overloaded) checkSame(ctx context.Context, orders []placed, what string) {
-	repeated, problems := s.resend(ctx, orders)
-	same := len(slices.DeleteFunc(repeated, func(o placed) bool { return !slices.Contains(orders, o) }))
-	s.check(same == len(orders), what, "all", "%d of %d%s", same, len(orders), problems)
 }

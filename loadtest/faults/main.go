@@ -4,11 +4,15 @@
 //
 //	go run ./loadtest/faults -duration 10m
 //	go run ./loadtest/faults -only aof-cut,kill-worker -seed 7 -duration 1m
+//	go run ./loadtest/faults -overload
 //	go run ./loadtest/faults mutants
-//	go run ./loadtest/faults overload
 //
 // Each round has fresh accounts: traffic, faults, healing, a wait until the system is at rest, and validation. First
 // every fault has a round to itself, then two at a time. The seed repeats what is done, but not how threads and clocks meet.
+//
+// A fault that would leave its marks on later rounds, such as a load that is ten times too much, or a full disk, has a
+// round on a system of its own, which measures figures and compares them with what is wanted. These rounds take minutes
+// each. They are played if -overload is given or -only names them.
 package main
 
 import (
@@ -31,30 +35,33 @@ import (
 )
 
 type options struct {
-	command  string // empty, mutants or overload
+	mutants bool   // plays the mutants
+	only    string // names with commas; empty: all
+	list    bool
+	verbose bool
+	keep    string
+	record  string
+
 	seed     uint64
 	duration time.Duration
-	bin      string // of the programs; empty: they are built
-	only     string
 	workers  int // 0: drawn for each round
-	keep     string
-	record   string
-	list     bool
-	verbose  bool
-	form     form     // of overload
-	redis    []string // of a mutant: further settings of redis-server
 	replica  bool
 	cluster  bool
+	overload bool // plays the faults that need a system of their own, not the others
+	form     form // of these
+
+	bin   string   // folder of the programs with failpoints; empty: they are built
+	redis []string // of a mutant: additional settings of redis-server
 }
 
-const usage = `usage: go run ./loadtest/faults [mutants | overload] [flags]
+const usage = `usage: go run ./loadtest/faults [mutants] [flags]
 
 Injects faults into the whole system in rounds and checks its invariants. Exits with
-0 when none was violated and every fault could be injected. With "mutants" it
+0 when none was violated and every fault could be injected. With -overload it plays the
+faults that need a system of their own, for minutes each: more load than the programs can
+take, full memory, a full disk, a neighbour beside a healthy vendor. With "mutants" it
 builds the programs with one defect at a time (a folder of testdata/mutants), which
-must be caught. With "overload"
-it puts more load on the programs than they can take, or a neighbour beside a healthy
-vendor, in cases of half an hour in all. -list prints the faults, the mutants or the cases.
+must be caught. -list prints the faults or the mutants.
 `
 
 func main() {
@@ -72,10 +79,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	case o.list:
 		return list(o, out)
-	case o.command == "mutants":
+	case o.mutants:
 		return runMutants(ctx, o, out)
-	case o.command == "overload":
-		return runOverload(ctx, o, out)
 	case o.record != "":
 		return validateAgain(o.record, out)
 	}
@@ -87,8 +92,9 @@ var defaults = options{duration: 10 * time.Minute, form: wholeForm}
 
 func parse(args []string) (options, error) {
 	o := defaults
-	if len(args) > 0 && (args[0] == "mutants" || args[0] == "overload") {
-		o.command, args = args[0], args[1:]
+	if len(args) > 0 && args[0] == "mutants" {
+		o.mutants = true
+		args = args[1:]
 	}
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.Usage = func() {
@@ -97,26 +103,13 @@ func parse(args []string) (options, error) {
 	}
 	flags.StringVar(&o.only, "only", "", "play only these, `names` with commas")
 	flags.BoolVar(&o.list, "list", false, "print the table of what can be played")
-	if o.command != "mutants" {
-		flags.StringVar(&o.keep, "keep", "", "`folder` for the data, which then stays; empty: a fresh one, which stays when "+
-			"something is wrong")
-	}
-	switch o.command {
-	case "":
-		flags.Uint64Var(&o.seed, "seed", o.seed, "what is drawn; 0: another one each time, printed first")
-		flags.DurationVar(&o.duration, "duration", o.duration, "how long to play once the system is up; one round at least")
-		flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
-		flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
-		flags.BoolVar(&o.replica, "replica", false, "redis.durability: replica, and the faults that need it; the server must know WAITAOF")
-		flags.BoolVar(&o.cluster, "cluster", false, "a cluster of three masters, each with a replica if -replica, and the faults that it can show")
-		flags.BoolVar(&o.verbose, "v", false, "print every step")
-	case "mutants":
+	if o.mutants {
 		flags.Uint64Var(&o.seed, "seed", 1, "the suite's seed")
 		flags.BoolVar(&o.verbose, "v", false, "print the suite's output for each")
-	case "overload":
-		flags.StringVar(&o.bin, "bin", "", "`folder` of binaries made beforehand (`make build`); empty: they are built")
-		flags.DurationVar(&o.form.load, "duration", o.form.load, "how long the overload lasts, 5s to 10m")
+	} else {
+		o.addFlags(flags)
 	}
+
 	switch err := flags.Parse(args); {
 	case err != nil:
 		return o, err
@@ -126,13 +119,27 @@ func parse(args []string) (options, error) {
 		return o, errors.New("-workers: want 0 to 3")
 	case o.duration <= 0:
 		return o, errors.New("-duration: want more than 0")
-	case o.form.load < 5*time.Second || o.form.load > 10*time.Minute:
-		return o, errors.New("-duration: want 5s to 10m")
+	case o.overload && (o.cluster || o.replica):
+		return o, errors.New("-overload: not with -cluster or -replica")
 	}
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32 // short enough to type
 	}
 	return o, nil
+}
+
+// addFlags adds the flags of a run of faults.
+func (o *options) addFlags(flags *flag.FlagSet) {
+	flags.Uint64Var(&o.seed, "seed", o.seed, "what is drawn; 0: another one each time, printed first")
+	flags.DurationVar(&o.duration, "duration", o.duration, "how long to play on the run's system once it is up; one round at least")
+	flags.IntVar(&o.workers, "workers", o.workers, "workers, 1 to 3, as far as a fault lets them; 0: drawn for each round")
+	flags.BoolVar(&o.overload, "overload", false, "play the faults that need a system of their own instead, once each")
+	flags.StringVar(&o.keep, "keep", "", "`folder` for the data, which then stays; empty: a fresh one, which stays when "+
+		"something is wrong")
+	flags.StringVar(&o.record, "validate", "", "validate a round again from the `file` that was kept of it")
+	flags.BoolVar(&o.replica, "replica", false, "redis.durability: replica, and the faults that need it; the server must know WAITAOF")
+	flags.BoolVar(&o.cluster, "cluster", false, "a cluster of three masters, each with a replica if -replica, and the faults that it can show")
+	flags.BoolVar(&o.verbose, "v", false, "print every step")
 }
 
 func (o *options) dataFolder() (string, error) {
@@ -152,7 +159,7 @@ func (o *options) leave(dir string, err error, out io.Writer) error {
 	return err
 }
 
-//go:embed faults.yaml mutants.yaml overload.yaml
+//go:embed faults.yaml mutants.yaml
 var tables embed.FS
 
 // readTable returns the rows of a table that a list of names with commas chooses; empty: all.
@@ -180,23 +187,23 @@ func readTable[T any](file, names string, name func(T) string) (chosen []T, err 
 
 // list prints what can be played.
 func list(o options, out io.Writer) error {
-	switch o.command {
-	case "mutants":
+	if o.mutants {
 		mutants, err := loadMutants(o.only)
 		for _, m := range mutants {
 			fmt.Fprintf(out, "%-22s %s\n%22s under %s: %v\n", m.Name, m.Does, "", m.Faults, m.Caught)
 		}
 		return err
-	case "overload":
-		cases, err := loadOverload(o.only)
-		for _, c := range cases {
-			fmt.Fprintf(out, "%-12s%s\n", c.Name, c.Does)
-		}
-		return err
 	}
+
 	faults, err := readTable("faults.yaml", o.only, func(f fault) string { return f.Name })
 	for _, f := range faults {
+		if o.overload && !f.hasOwnSystem() {
+			continue
+		}
 		fmt.Fprintf(out, "%-18s %s\n%18s clients see: %s\n", f.Name, f.Does, "", f.Expect)
+		if f.hasOwnSystem() {
+			fmt.Fprintf(out, "%18s on a system of its own (-overload)\n", "")
+		}
 	}
 	return err
 }

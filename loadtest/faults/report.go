@@ -71,18 +71,33 @@ func (s *suite) record(r *round) {
 		}
 	}
 	res.Injected += strikes
-	for _, v := range r.violations {
-		res.ByInvariant[v.Invariant]++
-	}
-	res.Violations = append(res.Violations, r.violations...)
-	s.print("round %2d  %-36s %d workers, struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, "+
-		"outage %4.1f s, settled in %4.1f s, violations %d", r.number, r.name(), r.workers, strikes, len(ops), r.report.Unknown,
-		r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds(), len(r.violations))
+	res.addViolations(r)
+	s.printRound(r, "%d workers, struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, outage %4.1f s, settled in %4.1f s",
+		r.workers, strikes, len(ops), r.report.Unknown, r.report.Orders, r.report.Webhooks, outage.Seconds(), r.settled.Seconds())
 	for _, in := range r.injections {
 		if in.failure != nil {
 			s.print("          %s was not done to the end: %v", in.Name, in.failure)
 		}
 	}
+}
+
+// recordOwn is record for a round on a system of its own.
+func (s *suite) recordOwn(r *round) {
+	s.result.Rounds++
+	s.result.addViolations(r)
+	s.printRound(r, "a system of its own, %d figures checked, %.0f s", r.figures, r.ended.Sub(r.began).Seconds())
+}
+
+func (res *result) addViolations(r *round) {
+	for _, v := range r.violations {
+		res.ByInvariant[v.Invariant]++
+	}
+	res.Violations = append(res.Violations, r.violations...)
+}
+
+// printRound prints the line of a round.
+func (s *suite) printRound(r *round, format string, args ...any) {
+	s.print("round %2d  %-36s %s, violations %d", r.number, r.name(), fmt.Sprintf(format, args...), len(r.violations))
 }
 
 func longestOutage(ops []validate.Operation, began, ended time.Time) (longest time.Duration) {
@@ -108,26 +123,41 @@ func kindOf(op *validate.Operation) string {
 	return "4xx"
 }
 
+// summary prints what the run came to.
 func (s *suite) summary() {
+	res := &s.result
+	if len(res.Faults) > 0 {
+		s.summarizeShared()
+	}
+	s.print("\n%d rounds, %.0f s", res.Rounds, time.Since(s.began).Seconds())
+	by := res.ByInvariant
+	lost, duplicates := by[validate.LostOrder], by[validate.DuplicateOrder]+by[validate.KeyTwoOutcomes]
+	illegal := by[validate.IllegalMove] + by[validate.StateBackwards] + by[validate.VersionGap]
+	s.print("orders lost %d, duplicates %d, illegal states %d, other violations %d",
+		lost, duplicates, illegal, len(res.Violations)-lost-duplicates-illegal)
+	for _, v := range res.Violations {
+		if v.Invariant == validate.WrongFigure {
+			s.print("  %s", v)
+		}
+	}
+	for _, line := range res.NotDone {
+		s.print("not done: %s", line)
+	}
+}
+
+// summarizeShared prints what the rounds on the run's system came to.
+func (s *suite) summarizeShared() {
 	res := &s.result
 	s.print("\n%-18s %6s %6s  %-10s %s", "fault", "rounds", "times", "outage", "what clients saw in rounds with this fault alone")
 	for _, l := range res.Faults {
 		s.print("%-18s %6d %6d  %6.1f s   %s", l.Fault, l.Rounds, l.Times, l.Outage.Seconds(), counts(l.Saw))
 	}
 	rep := &res.Report
-	s.print("\n%d faults injected in %d rounds, %.0f s; seed %d", res.Injected, res.Rounds, time.Since(s.began).Seconds(), res.Seed)
+	s.print("\n%d faults injected; seed %d", res.Injected, res.Seed)
 	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits, %d reports of fleets, %d requests of clerks), %d orders with %d states, "+
 		"%d webhooks, %d rows of ClickHouse, %d windows of limits, %d histories (%d undecided)",
 		rep.Operations, rep.Unknown, rep.Replays, rep.Refusals, rep.Limited, rep.Reports, rep.Clerks, rep.Orders, rep.States,
 		rep.Webhooks, rep.Rows, rep.Windows, rep.Histories, rep.Undecided)
-	by := res.ByInvariant
-	lost, duplicates := by[validate.LostOrder], by[validate.DuplicateOrder]+by[validate.KeyTwoOutcomes]
-	illegal := by[validate.IllegalMove] + by[validate.StateBackwards] + by[validate.VersionGap]
-	s.print("orders lost %d, duplicates %d, illegal states %d, other violations %d",
-		lost, duplicates, illegal, len(res.Violations)-lost-duplicates-illegal)
-	for _, line := range res.NotDone {
-		s.print("not done: %s", line)
-	}
 }
 
 // roundFile holds the record of a round with violations.

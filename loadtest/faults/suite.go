@@ -6,24 +6,27 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/validate"
 	"vendorapi/loadtest/harness"
 )
 
-// suite is one run: rounds on one system until the time is over.
+// suite is one run: rounds on one system until the time is over, and rounds on systems of their own.
 type suite struct {
-	options options
-	out     io.Writer
-	system  *system
-	dir     string
-	random  *rand.Rand // draws the rounds
-	began   time.Time
-	result  result
+	options  options
+	out      io.Writer
+	system   *system
+	dir      string
+	plainBin string     // folder of the programs without failpoints; empty: they are not built yet
+	random   *rand.Rand // draws the rounds
+	began    time.Time
+	result   result
 }
 
 // round is some faults against fresh accounts, from traffic to validation.
@@ -45,6 +48,7 @@ type round struct {
 	operations []validate.Operation // of all clients
 	facts      *validate.Facts
 	report     validate.Report
+	figures    int // that were checked, on a system of the round's own
 	violations []validate.Violation
 }
 
@@ -69,10 +73,20 @@ const (
 	clerkPause   = 300 * time.Millisecond // of each account's clerk
 )
 
+func newSuite(o options, out io.Writer) *suite {
+	return &suite{
+		options: o,
+		out:     out,
+		system:  new(system),
+		random:  rand.New(rand.NewPCG(o.seed, 0)),
+		began:   time.Now(),
+		result:  result{Seed: o.seed, ByInvariant: make(map[validate.Invariant]int)},
+	}
+}
+
 // playAll is a whole run with its summary. Violations are an error.
 func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
-	s := &suite{options: o, out: out, system: new(system), random: rand.New(rand.NewPCG(o.seed, 0)), began: time.Now(),
-		result: result{Seed: o.seed, ByInvariant: make(map[validate.Invariant]int)}}
+	s := newSuite(o, out)
 	chosen, err := loadFaults(&o)
 	if err != nil {
 		return &s.result, err
@@ -93,9 +107,28 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	return &s.result, err
 }
 
-// run plays rounds until the time is over or a round has violations. The error is about the suite itself.
+// run plays the rounds on the run's system, until the time is over or a round has violations, and then those on
+// systems of their own. The error is about the suite itself.
 func (s *suite) run(ctx context.Context, chosen []fault) error {
+	shared, own := bySystem(chosen)
+	if len(shared) > 0 {
+		if err := s.playShared(ctx, shared); err != nil {
+			return err
+		}
+	}
+	if len(own) == 0 || len(s.result.Violations) > 0 {
+		return nil
+	}
+	return s.playOwn(ctx, own)
+}
+
+// playShared starts the run's system and plays rounds on it. The first round with violations is the last one, since
+// it leaves a system that is not as it should be.
+func (s *suite) playShared(ctx context.Context, chosen []fault) error {
 	s.print("faults: seed %d, %s, data in %s", s.options.seed, s.options.duration, s.dir)
+	if s.options.only == "" {
+		s.print("faults: -overload plays those that need a system of their own, in about 20 minutes")
+	}
 	progress := io.Discard
 	if s.options.verbose {
 		progress = s.out
@@ -110,6 +143,7 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 	if err := s.system.start(ctx, s.dir, &s.options, progress); err != nil {
 		return err
 	}
+
 	s.print("faults: the system is up after %.1f s", time.Since(s.began).Seconds())
 	s.began = time.Now() // building may have taken minutes
 	for number := 1; number == 1 || time.Since(s.began)+roundLength <= s.options.duration; number++ {
@@ -121,6 +155,26 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 		if len(r.violations) > 0 {
 			return s.explain(r)
 		}
+	}
+	return nil
+}
+
+// playOwn plays each of the faults that need a system of their own. Rounds with violations do not end the run: the
+// next one has another system.
+func (s *suite) playOwn(ctx context.Context, chosen []fault) error {
+	s.print("faults: %d rounds on systems of their own, %s, data in %s", len(chosen), harness.DescribeMachine(ctx), s.dir)
+	if s.plainBin == "" {
+		s.plainBin = filepath.Join(s.dir, "plain")
+		if err := stack.Build(ctx, s.plainBin, programs...); err != nil {
+			return err
+		}
+	}
+	for _, f := range chosen {
+		r := &round{number: s.result.Rounds + 1, faults: []fault{f}}
+		if err := s.playOnOwnSystem(ctx, r); err != nil {
+			return fmt.Errorf("round %d, %s: %w", r.number, r.name(), err)
+		}
+		s.recordOwn(r)
 	}
 	return nil
 }

@@ -300,3 +300,9 @@ func limitMemory(ctx context.Context, redis *stack.Redis, limit string) error {
 	}
 	return nil
 }
+
+// usedMemory returns what Redis uses, in bytes.
+func (s *system) usedMemory(ctx context.Context) (int64, error) {
+	info, err := harness.RedisInfo(ctx, s.redis)
+	return int64(info["used_memory"]), err
+}

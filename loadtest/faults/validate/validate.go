@@ -50,6 +50,7 @@ const (
 	Unreadable        Invariant = "unreadable"         // a record that cannot be read
 	NotLinearizable   Invariant = "not-linearizable"   // no order of the operations explains the answers
 	Crashed           Invariant = "crashed"            // a process ended by itself
+	WrongFigure       Invariant = "wrong-figure"       // a figure of a round with a system of its own is not as wanted
 )
 
 // Violation is one invariant that does not hold.

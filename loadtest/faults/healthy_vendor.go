@@ -35,12 +35,11 @@ type healthyTally struct {
 
 // healthy sends a vendor's orders for the length of a round from a process of its own, and returns
 // what that process counted.
-func (s *overloaded) healthy(ctx context.Context, vendor *loadVendor) (t healthyTally, err error) {
-	const span = 100_000_000 // more than a round sends
+func (s *ownSystem) healthy(ctx context.Context, vendor *loadVendor) (t healthyTally, err error) {
 	asked, err := json.Marshal(healthyLoad{
 		Addr:        s.addr,
 		Order:       vendor.order,
-		First:       int(s.orders.Add(span)) - span,
+		First:       s.firstNumber(),
 		Connections: healthyConnections,
 		Rate:        healthyRate,
 		Duration:    s.form.neighbour,

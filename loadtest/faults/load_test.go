@@ -1,5 +1,3 @@
-//go:build long
-
 package main
 
 import (
@@ -11,38 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/testenv/testserver"
 	"vendorapi/loadtest/harness"
 )
-
-// briefForm is the form of `make test-long`: the same cases, short. It demands nothing
-// of the time that anything takes, only that it ends.
-var briefForm = form{
-	load: 3 * time.Second, times: 10, connections: 256, wide: 4, ordinary: 4, phase: time.Second,
-	quick: time.Minute, recovery: time.Minute, normal: time.Minute, timeout: 2 * time.Minute,
-	share: 0.5, beside: time.Minute, inFlight: "64",
-	neighbour: time.Second, punctual: 0.5, ratio: 1000, fleets: 3, stores: 600, events: 300, past: 5_000,
-}
-
-func TestOverloadCases_Hold(t *testing.T) {
-	bin := testserver.Programs(t)
-	cases, err := loadOverload("")
-	if err != nil || len(cases) != 15 || len(cases) != len(overloadCases) {
-		t.Fatalf("%d cases, want 15: %v", len(cases), err)
-	}
-	for _, c := range cases {
-		if c.Name == "clickhouse" {
-			continue // the reporting tests kill ClickHouse
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			r := &overloadRun{form: briefForm, dir: t.TempDir(), bin: bin, out: t.Output()}
-			if err := r.play(t.Context(), []overloadCase{c}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
 
 func TestHasWait_WantsTheSameWaitTwice(t *testing.T) {
 	const limited = `{"success":false,"message":"m","data":{"errorCode":"RATE_LIMITED","retryAfterSeconds":12}}`
@@ -91,10 +59,17 @@ func TestLoad_SortsAnswers(t *testing.T) {
 	}))
 	defer server.Close()
 	v := new(loadVendor)
-	l := load{addr: server.Listener.Addr().String(), connections: 3, duration: time.Minute, most: len(answers) + 1, accepts: created,
+	l := load{
+		addr:        server.Listener.Addr().String(),
+		connections: 3,
+		duration:    time.Minute,
+		most:        len(answers) + 1,
+		accepts:     created,
 		request: func(dst []byte, n int) ([]byte, placed) {
 			return fmt.Appendf(dst, "GET /?n=%d HTTP/1.1\r\nHost: x\r\n\r\n", n), placed{vendor: v, number: n}
-		}}
+		},
+	}
+
 	tally := l.send(t.Context())
 	if len(tally.orders) != 1 || tally.orders[0] != (placed{v, 0, id}) {
 		t.Errorf("orders %+v", tally.orders)
@@ -102,16 +77,5 @@ func TestLoad_SortsAnswers(t *testing.T) {
 	if tally.accepted.TotalCount() != 1 || tally.limited.TotalCount() != 1 || tally.busy.TotalCount() != 1 || len(tally.again) != 3 ||
 		tally.unknown != 1 || tally.wrong != 3 || tally.sent != 7 || counts(tally.statuses) != "201: 2, 429: 1, 500: 1, 503: 2" {
 		t.Errorf("%+v", tally)
-	}
-}
-
-func TestMostWithin_CountsTheFullestSpan(t *testing.T) {
-	at := time.Now()
-	var times []time.Time
-	for _, second := range []int{0, 1, 2, 9, 10, 11, 12, 30} {
-		times = append(times, at.Add(time.Duration(second)*time.Second))
-	}
-	if got := mostWithin(times, 10*time.Second); got != 4 {
-		t.Errorf("%d within 10 s, want 4", got)
 	}
 }
