@@ -152,7 +152,7 @@ faults: ## break the real system, 10 minutes; SUITE=mutants, overload, reporting
 	@case "$(SUITE)" in \
 	"") go run ./loadtest/faults -duration 10m $(if $(SEED),-seed $(SEED)) $(ARGS) ;; \
 	mutants) go run ./loadtest/faults mutants $(ARGS) ;; \
-	overload) go run ./loadtest/faults overload $(ARGS) ;; \
+	overload) go run ./loadtest/faults -overload $(ARGS) ;; \
 	reporting) FAULTS=long go test -tags long -count=1 -timeout 30m -v -run '^TestExactness' ./reporting/reports && \
 		go test -tags long -count=1 -timeout 30m -v -run '^Test(Crash|Books)_' ./reporting/closing ;; \
 	rules) go run ./internal/rules/prove -folder "$(DATA_DIR)/rules" $(ARGS) ;; \
