@@ -23,16 +23,24 @@ import (
 
 // fault is a row of faults.yaml, which explains the fields.
 type fault struct {
-	Name, Does, Expect string
-	Action, Process    string
-	At                 []way
-	Moments            []failpoint.Moment
-	Sending            bool
-	Proxies            []string
-	Length, Every      []time.Duration
-	Workers            []int
-	Redis              needs
-	System             []part
+	Name   string
+	Does   string
+	Expect string
+	Action string
+
+	// Where and when it strikes.
+	Process string
+	At      []way
+	Moments []failpoint.Moment
+	Sending bool
+	Proxies []string
+	Length  []time.Duration
+	Every   []time.Duration
+
+	// What it needs.
+	Workers []int
+	Redis   needs
+	System  []part
 }
 
 // hasOwnSystem reports whether a round of the fault shares its system with no other.

@@ -91,6 +91,14 @@ func (f *figures) checkP99(h *hdrhistogram.Histogram, most time.Duration, what s
 	})
 }
 
+// orError returns what was got, or the error that came in its place.
+func orError(got string, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return got
+}
+
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }

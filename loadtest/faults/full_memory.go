@@ -25,7 +25,7 @@ func (s *ownSystem) fullMemory(ctx context.Context) {
 	s.checkSettled(ctx, "the worker has caught up")
 
 	running := s.healFrom(ctx, filling{number: 0, what: "ended orders and streams"})
-	restarted := s.healFrom(ctx, filling{number: 1, what: "both, workers restarted", restarts: true})
+	restarted := s.healFrom(ctx, filling{number: 1, what: "both, and workers restarted", restarts: true})
 	s.checkSettled(ctx, "the worker has caught up in the end")
 	s.checkKept(ctx, before.orders, first, again, running, restarted)
 }
@@ -48,7 +48,7 @@ func (s *ownSystem) checkMaxmemory(ctx context.Context, earlier []placed) *tally
 	s.check(expectation{
 		what:  "a login at maxmemory",
 		want:  "200",
-		got:   fmt.Sprintf("error %v", login),
+		got:   orError("200", login),
 		holds: login == nil,
 	})
 	s.check(expectation{

@@ -180,7 +180,7 @@ func (s *ownSystem) checkReady(ctx context.Context, programs ...*stack.Program) 
 		s.check(expectation{
 			what:  p.Name + " afterwards",
 			want:  "ready",
-			got:   fmt.Sprintf("error %v", err),
+			got:   orError("ready", err),
 			holds: err == nil,
 		})
 	}

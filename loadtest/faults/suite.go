@@ -162,7 +162,7 @@ func (s *suite) playShared(ctx context.Context, chosen []fault) error {
 // playOwn plays each of the faults that need a system of their own. Rounds with violations do not end the run: the
 // next one has another system.
 func (s *suite) playOwn(ctx context.Context, chosen []fault) error {
-	s.print("faults: %d rounds on systems of their own, %s, data in %s", len(chosen), harness.DescribeMachine(ctx), s.dir)
+	s.print("faults: rounds on systems of their own, %s, data in %s", harness.DescribeMachine(ctx), s.dir)
 	if s.plainBin == "" {
 		s.plainBin = filepath.Join(s.dir, "plain")
 		if err := stack.Build(ctx, s.plainBin, programs...); err != nil {
