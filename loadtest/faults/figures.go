@@ -13,6 +13,7 @@ import (
 
 // figures are what a round on a system of its own has measured. One that is not as wanted is a violation.
 type figures struct {
+	fault      string // whose round it is
 	print      func(format string, args ...any)
 	checked    int // how many figures something was wanted of
 	violations []validate.Violation
@@ -41,6 +42,7 @@ func (f *figures) check(e expectation) {
 	f.print("  %s: %s  FAILS, wanted: %s", e.what, e.got, e.want)
 	f.violations = append(f.violations, validate.Violation{
 		Invariant: validate.WrongFigure,
+		Subjects:  []string{f.fault},
 		Text:      fmt.Sprintf("%s: %s, wanted: %s", e.what, e.got, e.want),
 	})
 }

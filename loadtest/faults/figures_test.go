@@ -10,7 +10,7 @@ import (
 
 func TestCheck_WhatIsNotAsWantedIsAViolation(t *testing.T) {
 	var printed []string
-	f := figures{print: func(format string, args ...any) { printed = append(printed, fmt.Sprintf(format, args...)) }}
+	f := figures{fault: "disk", print: func(format string, args ...any) { printed = append(printed, fmt.Sprintf(format, args...)) }}
 
 	f.figure("orders", "%d a second", 7)
 	f.check(expectation{what: "answers", want: "all", got: "2 of 2", holds: true})
@@ -23,7 +23,7 @@ func TestCheck_WhatIsNotAsWantedIsAViolation(t *testing.T) {
 	if f.checked != 2 || len(f.violations) != 1 {
 		t.Fatalf("%d figures checked, violations %v", f.checked, f.violations)
 	}
-	if v := f.violations[0]; v.Invariant != validate.WrongFigure || v.Text != "reads: 1 of 2, wanted: all" {
+	if v := f.violations[0]; v.String() != "wrong-figure [disk]: reads: 1 of 2, wanted: all" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -33,7 +33,11 @@ func TestRecordOwn(t *testing.T) {
 	var out strings.Builder
 	s := newSuite(options{}, &out)
 	r := &round{number: 3, faults: []fault{{Name: "disk"}}, figures: 12}
-	r.violations = []validate.Violation{{Invariant: validate.WrongFigure, Text: "reads: 1 of 2, wanted: all"}}
+	r.violations = []validate.Violation{{
+		Invariant: validate.WrongFigure,
+		Subjects:  []string{"disk"},
+		Text:      "reads: 1 of 2, wanted: all",
+	}}
 
 	s.recordOwn(r)
 	s.summary()
@@ -43,7 +47,7 @@ func TestRecordOwn(t *testing.T) {
 	}
 	for _, part := range []string{
 		"round  3  disk  ", "a system of its own, 12 figures checked, 0 s, violations 1\n",
-		"1 rounds", "other violations 1\n", "reads: 1 of 2, wanted: all\n",
+		"1 rounds", "other violations 1\n", "[disk]: reads: 1 of 2, wanted: all\n",
 	} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("%q is not in\n%s", part, &out)

@@ -215,7 +215,7 @@ func (s *suite) playOnOwnSystem(ctx context.Context, r *round) error {
 	r.began = time.Now()
 	s.print("%s: %s", f.Name, f.Does)
 
-	own := &ownSystem{figures: figures{print: s.print}, form: s.options.form, cancel: stop}
+	own := &ownSystem{figures: figures{fault: f.Name, print: s.print}, form: s.options.form, cancel: stop}
 	defer own.stop()
 	if err := own.start(ctx, filepath.Join(s.dir, f.Name), s.plainBin, f.System); err != nil {
 		return errors.Join(err, context.Cause(ctx))
