@@ -5,7 +5,7 @@
 //	// Deadline lets events be sent for three days instead of one.
 //	func (d *Delivery) Deadline() time.Time { return d.DeadlineOriginal().Add(48 * time.Hour) }
 //
-// A Lua file does the like to a script. A local function takes the place of the script's, which stays
+// A Lua file changes a script in the same way. A local function takes the place of the script's, which stays
 // as <name>_original; statements take the place of the whole script, which they can call as
 // original(KEYS, ARGV).
 //
@@ -35,7 +35,7 @@ type Overlay struct {
 	texts   map[string][]byte
 	removed map[string]bool
 
-	replaced map[string]bool // package's folder or script, and declaration
+	replaced map[string]bool // what is replaced: the package's folder or the script, a blank, the declaration
 }
 
 // New returns an overlay of the module in a folder that changes nothing yet.
@@ -173,7 +173,7 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 	}
 	for name := range wanted {
 		receiver, _, isMethod := strings.Cut(name, ".")
-		isOfReplaced := isMethod && renamed[receiver] // a type may get further methods
+		isOfReplaced := isMethod && renamed[receiver] // a type may get additional methods
 		if !renamed[name] && !isOfReplaced {
 			unmatched = append(unmatched, name)
 			continue

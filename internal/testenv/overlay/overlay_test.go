@@ -60,7 +60,7 @@ func TestOverlay_ReplacesDeclarationsOfEveryKind(t *testing.T) {
 	}
 }
 
-// A file that stands at the path of what it replaces needs no further word, and a file can be
+// A file that stands at the path of what it replaces needs no other word, and a file can be
 // hidden.
 func TestOverlay_AddsATree(t *testing.T) {
 	dir := writeFiles(t, module)
@@ -96,6 +96,11 @@ func TestReplace_RefusesWhatReplacesNothing(t *testing.T) {
 		{"a folder without a package", "none/a.go", "package main\n\nfunc double() {}\n", "no double to be replaced"},
 		{"an unknown script", "none.lua", "return 2", "no such file"},
 		{"an unknown function of a script", "script.lua", "local function triple() end\n", "no triple to be replaced"},
+		{"comments of a script only", "script.lua", "-- return 2\n", "replaces nothing"},
+		{"an empty script", "script.lua", "", "replaces nothing"},
+		{"a function without an end", "script.lua", "local function double(n)\n  return n\n", "double has no end"},
+		{"an end that is indented", "script.lua", "local function double(n)\n  return n\n  end\nreturn 2\n", "double has no end"},
+		{"a function before another's end", "script.lua", "local function one()\nlocal function two()\nend\n", "one has no end"},
 		{"no Go", "a.go", "package", "expected"},
 		{"another language", "a.sql", "SELECT 1", "neither Go nor Lua"},
 	}
@@ -188,7 +193,24 @@ return name() .. double(ARGV[1])
 ARGV[1] = 0
 return original(KEYS, ARGV)
 `},
+		{"a function and statements", "local function name() return 'x' end\nreturn original(KEYS, ARGV)\n", `local function original(KEYS, ARGV)
+-- Answers twice the first argument.
+local FACTOR = 2
+local function name_original() return 'n' end
+local function name() return 'x' end
+
+local function double(n)
+  if n then
+    return n * FACTOR
+  end
+end
+return name() .. double(ARGV[1])
+end
+return original(KEYS, ARGV)
+`},
 		{"statements instead of the script", "-- Nothing.\nreturn ''\n", "-- Nothing.\nreturn ''\n"},
+		{"statements that call another original", "return the_original(KEYS, ARGV)\n", "return the_original(KEYS, ARGV)\n"},
+		{"statements that mention the original", "return 1 -- not original(KEYS, ARGV)\n", "return 1 -- not original(KEYS, ARGV)\n"},
 	}
 
 	for _, c := range cases {
