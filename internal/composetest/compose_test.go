@@ -431,6 +431,9 @@ func (s *story) runbook(ctx context.Context) error {
 		ran++
 	}
 	say("%d of %d commands were run", ran, len(runbook))
+	if ran < commands.RunWithCompose {
+		failed = errors.Join(failed, fmt.Errorf("%d commands were run, want %d", ran, commands.RunWithCompose))
+	}
 	return failed
 }
 

@@ -9,7 +9,8 @@ import (
 	"vendorapi/internal/testenv/commands"
 )
 
-// onServices is a command of docker compose whose last words, unless they are options, name services.
+// onServices matches commands of docker compose. Its group is what follows the verb: options and
+// services.
 var onServices = regexp.MustCompile(`docker compose (?:--profile observe )?(?:up|restart|kill|logs|ps|run|exec|start|stop)\b([^|>;)]*)`)
 
 // TestCompose_HasTheServicesThatTheRunbookNames also holds for commands that no test runs.
@@ -27,8 +28,7 @@ func TestCompose_HasTheServicesThatTheRunbookNames(t *testing.T) {
 	}
 	found := 0
 	for _, c := range runbook {
-		line, _, _ := strings.Cut(c.Line, " #")
-		for _, command := range onServices.FindAllStringSubmatch(line, -1) {
+		for _, command := range onServices.FindAllStringSubmatch(c.WithoutComment(), -1) {
 			for _, word := range servicesOf(command[1]) {
 				found++
 				if !slices.Contains(services, word) {

@@ -54,8 +54,8 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if ran < 100 {
-		t.Errorf("only %d commands were run", ran)
+	if ran < commands.RunWithMakeRun {
+		t.Errorf("%d commands were run, want %d", ran, commands.RunWithMakeRun)
 	}
 
 	for document := range commands.Documents {

@@ -21,15 +21,31 @@ func readRunbook(t *testing.T) []commands.Command {
 	return runbook
 }
 
-// The list of commands that no test runs is no longer than it has to be.
+// The list of commands that no test runs is no longer than it has to be, and no fewer commands are
+// run than once were.
 func TestCommands_EachIsRunUnlessItCannotBe(t *testing.T) {
 	t.Parallel()
 	runbook := readRunbook(t)
 	for _, byHand := range commands.ByHand {
-		isThere := slices.ContainsFunc(runbook, func(c commands.Command) bool { return strings.HasPrefix(c.Line, byHand.Begins) })
+		isThere := slices.ContainsFunc(runbook, func(c commands.Command) bool { return c.WithoutComment() == byHand.Line })
 		if !isThere || byHand.Reason == "" {
-			t.Errorf("no command begins with %q, or no reason says why it is not run", byHand.Begins)
+			t.Errorf("the runbook has no command %q, or no reason says why it is not run", byHand.Line)
 		}
+	}
+
+	withMakeRun, withCompose := 0, 0
+	for _, c := range runbook {
+		if c.IsByHand() {
+			continue
+		}
+		withCompose++
+		if !c.WantsCompose() {
+			withMakeRun++
+		}
+	}
+	if withMakeRun < commands.RunWithMakeRun || withCompose < commands.RunWithCompose {
+		t.Errorf("%d commands are run with make run, want %d; with compose %d, want %d",
+			withMakeRun, commands.RunWithMakeRun, withCompose, commands.RunWithCompose)
 	}
 }
 
@@ -86,17 +102,19 @@ func isTest(t *testing.T, name string) bool {
 // cannot work or that destroys what somebody needs.
 func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 	t.Parallel()
-	runbook := readRunbook(t)
 	text := readFile(t, "docs/runbook.md")
+
 	for section := range strings.SplitSeq(text, "\n## ") {
-		look, _, _ := strings.Cut(section, "**Do.**") // of the first page all
+		look, _, _ := strings.Cut(section, "**Do.**") // the whole section where there is none, on the first page
 		for _, changing := range []string{"month correct", "month close", "config set", "xtrim", "-X ", "up -d", "kill -", "prune", "clickhouse_do", "--fix"} {
-			if regexp.MustCompile(`(?m)^` + "[^`]*" + regexp.QuoteMeta(changing)).MatchString(blocksOf(look)) {
+			changes := regexp.MustCompile(`(?m)^` + "[^`]*" + regexp.QuoteMeta(changing)).MatchString(blocksOf(look))
+			if changes {
 				t.Errorf("%.30q changes something before Do: %s", section, changing)
 			}
 		}
 	}
-	for _, c := range runbook {
+
+	for _, c := range readRunbook(t) {
 		if strings.HasPrefix(c.Line, "report ") {
 			t.Errorf("%s: there is no command report: %s", c.Section, c.Line)
 		}
@@ -104,6 +122,7 @@ func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 			t.Errorf("%s: keys are binary, a terminal is not: %s", c.Section, c.Line)
 		}
 	}
+
 	for _, destroying := range []string{"`docker system prune", "`docker compose down -v"} {
 		if strings.Count(text, destroying) != strings.Count(strings.ToLower(text), "never "+destroying) {
 			t.Errorf("%s` removes logs, or all data, and stands there without never", destroying)

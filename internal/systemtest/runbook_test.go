@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,31 +126,75 @@ func TestRunbook_SectionsAreAlike(t *testing.T) {
 	}
 }
 
-// A link from another document, and from the runbook to another, leads to a heading.
+// A link from another document to the runbook, and from the runbook to another, leads to a heading.
 func TestRunbook_LinksToAndFromOtherDocumentsLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	documents, err := filepath.Glob(moduleFile(t, "docs/*.md"))
-	must(t, err)
-	link := regexp.MustCompile(`\]\(([a-z./-]*[A-Z]*\.md)#([^)]*)\)`)
-	for _, document := range documents {
+	link := regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+\.md)#([^)]*)\)`)
+	toRunbook, fromRunbook := 0, 0
+	for _, document := range allDocuments(t) {
 		content, err := os.ReadFile(document)
 		must(t, err)
+
 		for _, found := range link.FindAllStringSubmatch(string(content), -1) {
-			isAboutRunbook := filepath.Base(document) == "runbook.md" || found[1] == "runbook.md"
-			if !isAboutRunbook {
+			path, anchor := found[1], found[2]
+			isFrom := filepath.Base(document) == "runbook.md"
+			isTo := filepath.Base(path) == "runbook.md"
+			switch {
+			case isFrom:
+				fromRunbook++
+			case isTo:
+				toRunbook++
+			default:
 				continue
 			}
-			target, err := os.ReadFile(filepath.Join(filepath.Dir(document), found[1]))
-			must(t, err)
-			isThere := slices.ContainsFunc(strings.Split(string(target), "\n"), func(line string) bool {
-				heading := strings.TrimLeft(line, "#")
-				return heading != line && anchorOf(strings.TrimSpace(heading)) == found[2]
-			})
-			if !isThere {
-				t.Errorf("%s: %s has no heading for #%s", filepath.Base(document), found[1], found[2])
+
+			target, err := os.ReadFile(filepath.Join(filepath.Dir(document), path))
+			if err != nil {
+				t.Errorf("%s: %v", document, err)
+				continue
+			}
+			if !hasHeading(string(target), anchor) {
+				t.Errorf("%s: %s has no heading for #%s", document, path, anchor)
 			}
 		}
 	}
+	if toRunbook == 0 || fromRunbook == 0 {
+		t.Errorf("found %d links to the runbook and %d from it", toRunbook, fromRunbook)
+	}
+}
+
+// allDocuments returns the paths of all Markdown files of the module, without those of hidden folders
+// and of packages that are installed.
+func allDocuments(t *testing.T) (documents []string) {
+	t.Helper()
+	root := filepath.Dir(moduleFile(t, "go.mod"))
+	must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		isHidden := path != root && strings.HasPrefix(entry.Name(), ".")
+		isForeign := entry.Name() == "node_modules" || entry.Name() == "vendor"
+		if entry.IsDir() && (isHidden || isForeign) {
+			return filepath.SkipDir
+		}
+		if !entry.IsDir() && filepath.Ext(path) == ".md" {
+			documents = append(documents, path)
+		}
+		return nil
+	}))
+	return documents
+}
+
+// hasHeading reports whether a document has a heading that a link with the anchor leads to.
+func hasHeading(text, anchor string) bool {
+	for line := range strings.Lines(text) {
+		heading := strings.TrimLeft(line, "#")
+		isHeading := heading != line
+		if isHeading && anchorOf(strings.TrimSpace(heading)) == anchor {
+			return true
+		}
+	}
+	return false
 }
 
 // sourced runs a line in a shell that has sourced runbook.sh with an argument, or without, in a folder
@@ -178,22 +223,24 @@ func sourced(t *testing.T, shell, argument, line string, files ...string) (strin
 // runbook.sh finds out which system it talks to, and says so, or says what it needs.
 func TestRunbookScript_FindsItsSystem(t *testing.T) {
 	t.Parallel()
+	cases := []struct {
+		files          []string
+		argument, want string
+		refuses        bool
+	}{
+		{files: []string{".env"}, want: "docker-compose.yml on this host:"},
+		{files: []string{".data/demo.env"}, want: "make run in .data:"},
+		{files: []string{".env", ".data/demo.env"}, argument: "compose", want: "docker-compose.yml on this host:"},
+		{files: []string{".env", ".data/demo.env"}, argument: "run", want: "make run in .data:"},
+		{files: []string{".env", ".data/demo.env"}, want: "say compose or run", refuses: true},
+		{want: "neither .env", refuses: true},
+		{argument: "run", want: "there is no .data/demo.env", refuses: true},
+		{argument: "compose", want: "there is no .env", refuses: true},
+		{files: []string{".env"}, argument: "kubernetes", want: "neither compose nor run", refuses: true},
+	}
+
 	for _, shell := range []string{"sh", "bash"} {
-		for _, c := range []struct {
-			files          []string
-			argument, want string
-			refuses        bool
-		}{
-			{files: []string{".env"}, want: "docker-compose.yml on this host:"},
-			{files: []string{".data/demo.env"}, want: "make run in .data:"},
-			{files: []string{".env", ".data/demo.env"}, argument: "compose", want: "docker-compose.yml on this host:"},
-			{files: []string{".env", ".data/demo.env"}, argument: "run", want: "make run in .data:"},
-			{files: []string{".env", ".data/demo.env"}, want: "say compose or run", refuses: true},
-			{want: "neither .env", refuses: true},
-			{argument: "run", want: "there is no .data/demo.env", refuses: true},
-			{argument: "compose", want: "there is no .env", refuses: true},
-			{files: []string{".env"}, argument: "kubernetes", want: "neither compose nor run", refuses: true},
-		} {
+		for _, c := range cases {
 			out, err := sourced(t, shell, c.argument, "", c.files...)
 			if !strings.Contains(out, c.want) || (err != nil) != c.refuses {
 				t.Errorf("%s, %q with %q: %v\n%s", shell, c.argument, c.files, err, out)
@@ -233,6 +280,7 @@ func TestRunbookScript_ListsItsFunctions(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v\n%s", argument, err, out)
 		}
+
 		var listed []string
 		for _, found := range regexp.MustCompile(`(?m)^  ([a-z_]+) `).FindAllStringSubmatch(out, -1) {
 			if !slices.Contains(listed, found[1]) {
