@@ -25,12 +25,14 @@ const reportsTimeout = 30 * time.Second
 // conclude compares everything and prints it. The error reports that the reports could not be read, or that the day
 // does not balance.
 func (d *Day) conclude(ctx context.Context, out io.Writer) error {
-	f := d.figures()
 	r, err := d.awaitReports(ctx)
 	if err != nil {
 		return err
 	}
+	// The reports have the late deliveries, so the worker has decided them. The orders must not have changed by that.
+	d.readLate(ctx)
 
+	f := d.figures()
 	f.print(out)
 	r.print(out)
 	if len(f.problems)+len(r.problems) > 0 {
@@ -47,14 +49,14 @@ type figures struct {
 	accepted int            // 201, each a different order
 	replayed int            // 201 for a repetition, with the original's answer
 	refused  int            // answered otherwise
-	codes    map[string]int // of those, by errorCode
+	codes    map[string]int // refused creations by errorCode
 
 	ended           map[string]int // accepted orders by terminal status
-	payments        map[string]int // and by payment.type
+	payments        map[string]int // accepted orders by payment.type
 	tooLate         int            // cancellations answered ORDER_NOT_CANCELLABLE
 	duplicatesAsked int            // webhooks that the sandbox was asked to send twice
 	webhooks        *receiver.Check
-	retries         int // requests that were sent again
+	retries         map[string]int // requests that were sent again, by the errorCode or noAnswer
 
 	problems receiver.Problems
 }
@@ -103,7 +105,7 @@ func (d *Day) figures() *figures {
 	return f
 }
 
-// balance adds a problem for each sum that is not that of its parts.
+// balance adds a problem for each total that is not the sum of its parts.
 func (f *figures) balance() {
 	if f.webhooks.Duplicates < f.duplicatesAsked {
 		f.problems.Add("%d duplicates received, %d asked for", f.webhooks.Duplicates, f.duplicatesAsked)
@@ -127,8 +129,12 @@ func (f *figures) print(out io.Writer) {
 	line("= accepted", f.accepted, counted(f.payments))
 	line("+ replayed", f.replayed, "")
 	line("+ refused", f.refused, counted(f.codes))
-	if f.retries > 0 {
-		line("sent again", f.retries, "")
+	retries := 0
+	for _, n := range f.retries {
+		retries += n
+	}
+	if retries > 0 {
+		line("sent again", retries, counted(f.retries))
 	}
 
 	fmt.Fprintln(out)

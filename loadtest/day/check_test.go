@@ -15,6 +15,7 @@ func TestFigures_PrintWhatWasCounted(t *testing.T) {
 		payments:        map[string]int{"Card": 500, "Cash": 400},
 		webhooks:        &receiver.Check{Expected: 3600, Received: 3610, Duplicates: 10},
 		duplicatesAsked: 10,
+		retries:         map[string]int{"RATE_LIMITED": 1, noAnswer: 2},
 	}
 	for _, test := range []struct {
 		name     string
@@ -25,6 +26,7 @@ func TestFigures_PrintWhatWasCounted(t *testing.T) {
 			"40 stores in 20 cities",
 			"= accepted           900  Card 500, Cash 400",
 			"+ refused             40  VALIDATION_FAILED 40",
+			"sent again             3  RATE_LIMITED 1, no answer 2",
 			"= delivered          850\n",
 			"webhooks received   3610\n",
 			"It balances.",

@@ -51,8 +51,8 @@ type kind struct {
 
 	CancelAt     string // status at which the vendor cancels
 	End          string // terminal status of an accepted order
-	Failure      string // its reason
-	LateDelivery bool   // the fleet reports Delivered after that
+	Failure      string // failureReason of an order that ends as Failed
+	LateDelivery bool   // the fleet reports Delivered after the order has failed
 	Duplicates   bool   // every webhook is sent twice
 }
 

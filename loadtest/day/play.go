@@ -6,6 +6,9 @@
 // other and with what was sent.
 //
 // A request without an answer is sent again under the same idempotency key.
+//
+// The day keeps below the limit by its rate alone, and does not show that this suffices: steady.js proves that vendors
+// below the limit are never refused, burst.js that the headers of the limit count every order.
 package day
 
 import (
@@ -36,7 +39,8 @@ const (
 	// defaultRate keeps below the limit of 600 orders a minute.
 	defaultRate = 9
 
-	// sendTimeout is how long a request is sent again.
+	// sendTimeout is how long a request is sent again. It is no longer than that where the service asks for a longer
+	// wait.
 	sendTimeout = 10 * time.Second
 
 	// settleTimeout is how long after the last creation every order may take to end and every webhook to arrive.
@@ -63,12 +67,16 @@ type Day struct {
 	cancels sync.WaitGroup
 
 	mu       sync.Mutex
-	retries  int // requests that were sent again
-	tooLate  int // cancellations that were refused because the order had been delivered
+	retries  map[string]int // requests that were sent again, by the errorCode or noAnswer
+	tooLate  int            // cancellations that were refused because the order had been delivered
 	problems receiver.Problems
 }
 
-// New plans a day. An account can play one day only.
+// noAnswer stands for an errorCode where a request was not answered.
+const noAnswer = "no answer"
+
+// New plans a day. An account can play one day only: the next one would have the same external ids and idempotency
+// keys.
 func New(o Options) (*Day, error) {
 	if o.Rate == 0 {
 		o.Rate = defaultRate
@@ -81,7 +89,7 @@ func New(o Options) (*Day, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Day{Receiver: r, options: o, plan: p}, nil
+	return &Day{Receiver: r, options: o, plan: p, retries: map[string]int{}}, nil
 }
 
 // Run plays the day and prints what it came to, with its payment reports. The error reports that it could not be
@@ -297,8 +305,9 @@ func (d *Day) settle(ctx context.Context) {
 	})
 }
 
-// deliverLate reports for the fleet that an order that has failed was delivered after all. The order must stay as it
-// is, and the delivery must be in the report exceptions.
+// deliverLate reports for the fleet that an order that has failed was delivered after all. The answer comes before the
+// worker decides the report, so conclude checks what it came to: the delivery must be in the report exceptions, and the
+// order must be as it was.
 func (d *Day) deliverLate(ctx context.Context, r *request) {
 	path := "/jobs/" + r.order.OrderID + "/status"
 	if err := d.fleet.Call(ctx, http.MethodPost, path, map[string]string{"status": "Delivered"}, nil); err != nil {
@@ -314,16 +323,30 @@ func (d *Day) cancelTooLate(ctx context.Context, r *request) {
 		d.problem("late cancel %s: answered %s", r.externalID, answer.Raw)
 		return
 	}
-	d.count(&d.tooLate)
+	d.countTooLate()
 }
 
+// read reads an order's history.
 func (d *Day) read(ctx context.Context, r *request) {
-	if err := d.ask(ctx, http.MethodGet, "/orders/"+r.order.OrderID, nil).Into(&r.order); err != nil {
+	history := receiver.History{End: r.want.End, Failure: r.want.Failure}
+	if err := d.ask(ctx, http.MethodGet, "/orders/"+r.order.OrderID, nil).Into(&history); err != nil {
 		d.problem("read order %s: %v", r.externalID, err)
+		return
 	}
-	courier := r.order.Courier
+	r.order = history
+
+	courier := history.Courier
 	if courier != nil && !strings.HasSuffix(courier.Name, ".") {
 		d.problem("order %s: the courier's surname is not abbreviated: %s", r.externalID, courier.Name)
+	}
+}
+
+// readLate reads the orders that were reported as delivered after they had failed.
+func (d *Day) readLate(ctx context.Context) {
+	for _, r := range d.plan.accepted() {
+		if r.want.LateDelivery {
+			d.read(ctx, r)
+		}
 	}
 }
 
@@ -338,7 +361,8 @@ func (d *Day) ask(ctx context.Context, method, path string, body any) *client.An
 }
 
 // send calls the Vendor API until the answer is not that the service is unavailable or that the limit is reached, at
-// most for sendTimeout. It waits as long as the service asks. retried reports that it was sent more than once.
+// most for sendTimeout. Between tries it waits as long as the service asks; a wait that would end after sendTimeout is an
+// error at once. retried reports that it was sent more than once.
 func (d *Day) send(ctx context.Context, method, path string, body any, headers ...string) (answer *client.Answer, retried bool, err error) {
 	deadline := time.Now().Add(sendTimeout)
 	for {
@@ -348,8 +372,10 @@ func (d *Day) send(ctx context.Context, method, path string, body any, headers .
 		}
 
 		pause := 100 * time.Millisecond
+		reason := noAnswer
 		if err == nil {
 			err = answer.Err()
+			reason = answer.Code
 			pause = max(pause, answer.RetryAfter())
 		}
 		if time.Now().Add(pause).After(deadline) {
@@ -359,7 +385,7 @@ func (d *Day) send(ctx context.Context, method, path string, body any, headers .
 			return nil, retried, err
 		}
 		retried = true
-		d.count(&d.retries)
+		d.countRetry(reason)
 	}
 }
 
@@ -369,8 +395,14 @@ func (d *Day) problem(format string, args ...any) {
 	d.problems.Add(format, args...)
 }
 
-func (d *Day) count(figure *int) {
+func (d *Day) countRetry(reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	*figure++
+	d.retries[reason]++
+}
+
+func (d *Day) countTooLate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tooLate++
 }
