@@ -33,9 +33,11 @@ Derived from the OpenAPI documents (` + "`go test ./gateway/openapi -write`" + `
 
 // errorCode is what a document says of a code.
 type errorCode struct {
-	code, when string
-	again, do  any // texts
-	status     int
+	code   string
+	status int
+
+	when              string
+	sendAgain, advice string
 }
 
 // ERRORS.md has every error code of the documents with what to do about it.
@@ -48,7 +50,7 @@ func TestErrors_TableIsUpToDate(t *testing.T) {
 	table := bytes.NewBufferString(tableHead)
 	for _, row := range rows {
 		fmt.Fprintf(table, "| %d %s | `%s` | %s | %s | %s | %s |\n", row.status, http.StatusText(row.status), row.code,
-			cell(row.when), cell(row.again), cell(row.do), strings.Join(apis[row], ", "))
+			cell(row.when), cell(row.sendAgain), cell(row.advice), strings.Join(apis[row], ", "))
 	}
 
 	if *write {
@@ -112,21 +114,26 @@ func errorCodes(t *testing.T) map[errorCode][]string {
 	return apis
 }
 
+// errorCodeOf returns what the schema of a code says.
 func errorCodeOf(t *testing.T, api, name string, schema *openapi3.Schema) errorCode {
 	t.Helper()
 	status, _ := schema.Extensions["x-status"].(float64)
+	sendAgain, _ := schema.Extensions["x-again"].(string)
+	advice, _ := schema.Extensions["x-do"].(string)
 	row := errorCode{
-		code:   name,
-		when:   schema.Description,
-		again:  schema.Extensions["x-again"],
-		do:     schema.Extensions["x-do"],
-		status: int(status),
+		code:      name,
+		status:    int(status),
+		when:      schema.Description,
+		sendAgain: sendAgain,
+		advice:    advice,
 	}
-	if row.status == 0 || row.again == nil || row.do == nil || row.when == "" {
-		t.Errorf("%s of the %s API has no x-status, x-again, x-do or description", name, api)
+
+	isComplete := row.status != 0 && row.when != "" && row.sendAgain != "" && row.advice != ""
+	if !isComplete {
+		t.Errorf("%s of the %s API has no description, no number as x-status, or no text as x-again or x-do", name, api)
 	}
 	return row
 }
 
-// cell is a text as a cell of a table.
-func cell(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "|", `\|`) }
+// cell returns a text as a cell of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -70,14 +70,14 @@ func (o *Order) appendIDs(dst []byte) []byte {
 	return appendText(dst, "externalOrderId", o.ExternalOrderID)
 }
 
-// appendWarnings appends the field warnings, if any applies. They follow from the amounts, which never
-// change and which a shrunk order keeps, so a replayed answer has the same ones.
+// appendWarnings appends the field warnings, if any applies. They follow from payment type and amounts,
+// which never change and which a shrunk order keeps, so a replay warns of the same.
 func (o *OrderDraft) appendWarnings(dst []byte) []byte {
-	none := true
+	isFirst := true
 	for w := range o.PaymentWarnings {
-		if none {
+		if isFirst {
 			dst = append(appendKey(dst, "warnings"), '[')
-			none = false
+			isFirst = false
 		} else {
 			dst = append(dst, ',')
 		}
@@ -88,7 +88,7 @@ func (o *OrderDraft) appendWarnings(dst []byte) []byte {
 		dst = appendText(dst, "message", w.Message)
 		dst = append(dst, '}')
 	}
-	if none {
+	if isFirst { // none applies
 		return dst
 	}
 

@@ -14,7 +14,7 @@ import (
 // AuditEntry says who did what. It holds ids, no secret, and nothing of a recipient.
 //
 // It is appended before what it is about is done: a crash in between leaves an entry without
-// an effect, never an effect without an entry. What then came of it is a further entry of the
+// an effect, never an effect without an entry. What then came of it is another entry of the
 // same ID with a higher Version, which takes the place of the first where it is exported.
 type AuditEntry struct {
 	At        time.Time // in milliseconds; the same in all versions
@@ -26,10 +26,11 @@ type AuditEntry struct {
 
 	// Who did it.
 	Actor      string // a user, the name of a key, a client's id
-	Credential string // what showed that
-	Address    string // of the actor
+	Credential string // the kind of secret that proved who the actor is, such as "admin key"
+	Address    string // the actor's network address
 
-	// What it is about, as far as it is that; the account of an order or a store, too.
+	// The object of the action; zero where it is of another kind. Account is also set for an order
+	// and a store.
 	Account delivery.AccountID
 	Fleet   delivery.FleetID
 	Order   delivery.OrderID

@@ -46,8 +46,9 @@ var luaFlags = map[string]string{
 	// memory is full, an order has only so many versions, and an event so many attempts.
 	"advance": runsWhenFull, "renew_tokens": runsWhenFull, "beat": runsWhenFull, "announce_release": runsWhenFull,
 
-	// Reads that count themselves. A window's log grows with the admissions of a day, up to 131 kB for
-	// each endpoint and account, so what they may take while memory is full is bounded.
+	// Reads that count themselves. A window's log grows with the admissions of a day, up to 115 kB of
+	// admissions, 131 kB of memory, for each endpoint and account, so what they may take while memory is
+	// full is bounded.
 	"consume": runsWhenFull, "poll_order": runsWhenFull, "read_store": runsWhenFull, "count_token": runsWhenFull,
 
 	"usage": onlyReads, "list_due": onlyReads,

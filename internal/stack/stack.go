@@ -354,23 +354,30 @@ func Build(ctx context.Context, dir string, names ...string) error {
 	return BuildOverlaid(ctx, dir, "", names...)
 }
 
-// BuildOverlaid is Build with the changes of an overlay, a file as `go build -overlay` takes it; empty: none.
+// BuildOverlaid is Build with the changes of an overlay, a file as `go build -overlay` takes it; empty: what GOFLAGS
+// says, which may name one.
 func BuildOverlaid(ctx context.Context, dir, overlay string, names ...string) error {
 	wanted := slices.DeleteFunc(slices.Clone(programs), func(p string) bool {
 		return len(names) > 0 && !slices.Contains(names, filepath.Base(p))
 	})
+
 	root, err := ModuleDir()
-	dir, failure := filepath.Abs(dir)
-	if err = errors.Join(err, failure); err != nil {
+	if err != nil {
 		return fmt.Errorf("build: %w", err)
 	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
-	if overlay != "" { // else GOFLAGS may name one
+	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, wanted...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // nothing here needs a C compiler
+
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", errors.Join(err, context.Cause(ctx)), out)
 	}

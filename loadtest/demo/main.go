@@ -32,7 +32,7 @@ func main() {
 		o := stack.Options{CourierStep: 200 * time.Millisecond, Reporting: true, Out: os.Stdout}
 		d := day.Options{Orders: *orders}
 		if *pictures != "" {
-			// The day has several minutes, and each move of a courier a time of its own.
+			// Slower, so that the day lasts some minutes and a courier's moves have different times.
 			o.CourierStep = 6 * time.Second
 			d.Rate = 2
 		}

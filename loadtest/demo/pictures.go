@@ -63,7 +63,7 @@ func (s *scene) pages() []string {
 		"/overview/live",
 		"/orders",
 		"/orders?q=" + s.healthy.Store,
-		"/orders/" + s.delivered,
+		"/orders/" + s.deliveredOrder,
 		"/webhooks",
 		"/webhooks/" + s.unreachable.AccountID,
 		"/accounts",
@@ -140,8 +140,8 @@ func (s *scene) signIn(tab *browser.Tab) error {
 		chromedp.Submit(chromedp.CSS("#user")))
 }
 
-// untilFetched is a promise of JavaScript that the parts that a page fetches once it has loaded have replaced their
-// places.
+// untilFetched is a promise of JavaScript that resolves when every part that the page fetches after loading is there.
+// Evaluate gives up waiting for it.
 const untilFetched = `new Promise(resolve => {
 	const look = () => document.querySelector('[hx-trigger=load]') ? setTimeout(look, 50) : resolve(true);
 	look();

@@ -26,9 +26,9 @@ type scene struct {
 	// healthy and unreachable are neighbours, by what their receivers are.
 	healthy, unreachable *stack.Vendor
 
-	delivered    string // the id of an order
-	trackingPath string // of the page of an order that a courier brings
-	month        closing.Month
+	deliveredOrder string // the id of an order that has been delivered
+	trackingPath   string // the path of the page of an order that a courier brings
+	month          closing.Month
 }
 
 // neighbourOrders is how many orders each neighbour sends.
@@ -114,7 +114,7 @@ func awaitStatus(ctx context.Context, api *client.Client, path, status string) e
 	})
 }
 
-// complete adds to the day what came before it, and what is going on.
+// complete adds the days before, a closed month and orders in progress.
 func (s *scene) complete(ctx context.Context) (err error) {
 	for i, share := range shares {
 		if err := s.addEarlierDay(ctx, i+1, share); err != nil {
@@ -128,7 +128,7 @@ func (s *scene) complete(ctx context.Context) (err error) {
 		return fmt.Errorf("leave orders in progress: %w", err)
 	}
 
-	s.delivered, err = harness.Query(ctx, s.ClickHouseURL(), "SELECT order_id FROM delivery.orders FINAL "+
+	s.deliveredOrder, err = harness.Query(ctx, s.ClickHouseURL(), "SELECT order_id FROM delivery.orders FINAL "+
 		"WHERE status = 'Delivered' AND business_day >= toDate(now('Etc/GMT-3')) LIMIT 1")
 	return err
 }

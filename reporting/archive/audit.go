@@ -72,7 +72,7 @@ func AuditSearch(s url.Values, now time.Time) (wrong []delivery.FieldError) {
 	return wrong
 }
 
-// auditRow is an entry as the table audit has it.
+// auditRow is a row of the table audit.
 type auditRow struct {
 	At         time.Time          `ch:"day Date; at DateTime64(3, 'UTC')"`
 	ID         string             `ch:"id String"`
@@ -91,6 +91,7 @@ type auditRow struct {
 	Outcome    string             `ch:"outcome String"`
 }
 
+// auditRows returns the rows of some entries.
 func auditRows(entries []ledger.AuditEntry) []auditRow {
 	rows := make([]auditRow, len(entries))
 	for i, e := range entries {
