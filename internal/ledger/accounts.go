@@ -92,22 +92,30 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 	if len(values) == 0 {
 		return nil, accountNotFound()
 	}
-	a := &delivery.Account{ID: id, Name: values["name"], Suspended: values["suspended"] == "1"}
+
+	a := &delivery.Account{
+		ID:           id,
+		Name:         values["name"],
+		Suspended:    values["suspended"] == "1",
+		MutedEvents:  decodeMuted(values[mutedField]),
+		CreatedAt:    timeOf(number(values["created"])),
+		Revision:     uint64(number(values["revision"])),
+		NameRevision: uint64(number(values["named"])),
+	}
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
 		return nil, fmt.Errorf("limits of account %s: %w", id, err)
 	}
-	a.MutedEvents = decodeMuted(values[mutedField])
-	a.CreatedAt = timeOf(number(values["created"]))
-	if now.UnixMilli() < number(values["excess_until"]) {
+	isInExcess := now.UnixMilli() < number(values["excess_until"])
+	if isInExcess {
 		a.ExcessSince = timeOf(number(values["excess"]))
 	}
-	a.Revision, a.NameRevision = uint64(number(values["revision"])), uint64(number(values["named"]))
+
 	earlier, err := parseEarlier(values[earlierField])
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", id, err)
 	}
-	for _, one := range earlier {
-		a.EarlierSecrets = append(a.EarlierSecrets, one.Until)
+	for _, secret := range earlier {
+		a.EarlierSecrets = append(a.EarlierSecrets, secret.Until)
 	}
 	return a, nil
 }

@@ -462,12 +462,14 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 		return nil, failed("reading client secrets", err)
 	}
 	known.current = values[secretField]
-	if known.earlier, err = parseEarlier(values[earlierField]); err != nil {
+	known.earlier, err = parseEarlier(values[earlierField])
+	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", account, err)
 	}
 	if known.current == "" {
 		return known, nil // there is no such account, and guesses push no other's secrets out
 	}
+
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
 	remember(&l.logins.secrets, secretsKept, account, known)

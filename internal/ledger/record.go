@@ -333,31 +333,46 @@ func (c *codec) shrunk(o *delivery.Order) {
 	c.timeFrom(o.CreatedAt, &o.OrderedAt)
 	c.timeFrom(o.CreatedAt, &o.ReadyAt)
 	c.all(&o.OrderAmount, (*byte)(&o.Payment.Type), &o.Payment.CollectionAmount)
+
 	changes := byte(len(o.Changes)) // fewer than maxSideReports and the statuses
-	if c.all(&changes); !c.writing {
+	c.all(&changes)
+	if !c.writing {
 		o.Changes = make([]delivery.Change, changes)
 	}
+
+	// Each change as its difference from the one before.
 	last := delivery.Change{At: o.CreatedAt}
 	for i := range o.Changes {
 		change := &o.Changes[i]
-		written, random := delivery.VersionTime(change.Version), delivery.VersionRandom(change.Version)
 		statusAndKind := byte(change.Status) | byte(change.Kind)<<shrunkKindShift
 		c.all(&statusAndKind)
-		change.Status, change.Kind = delivery.Status(statusAndKind&(1<<shrunkKindShift-1)), delivery.ChangeKind(statusAndKind>>shrunkKindShift)
+		change.Status = delivery.Status(statusAndKind & (1<<shrunkKindShift - 1))
+		change.Kind = delivery.ChangeKind(statusAndKind >> shrunkKindShift)
 		c.timeFrom(last.At, &change.At)
+
+		written := delivery.VersionTime(change.Version)
+		random := delivery.VersionRandom(change.Version)
 		c.timeFrom(change.At, &written)
 		c.all(&random)
 		change.Version = delivery.ComposeVersion(written, random, uint32(i+2))
+
 		c.timeFrom(change.At, &change.ETA)
 		c.courierAfter(last.Courier, &change.Courier)
 		last = *change
 	}
 	c.courierAfter(last.Courier, &o.Courier)
-	if n := len(o.Changes); n > 0 { // only an end has these
-		c.all((*string)(&o.Changes[n-1].Failure), (*string)(&o.Changes[n-1].Cancel), &o.Changes[n-1].Note)
+
+	if len(o.Changes) > 0 { // only an end has these
+		end := &o.Changes[len(o.Changes)-1]
+		c.all((*string)(&end.Failure), (*string)(&end.Cancel), &end.Note)
 	}
+
 	// Few orders are erased, so the others have nothing here. Padding reads as no time.
-	if c.writing && !o.ErasedAt.IsZero() || !c.writing && c.rest != "" {
+	hasErasure := c.rest != ""
+	if c.writing {
+		hasErasure = !o.ErasedAt.IsZero()
+	}
+	if hasErasure {
 		c.all(&o.ErasedAt)
 	}
 }
@@ -377,7 +392,8 @@ func (c *codec) timeFrom(other time.Time, at *time.Time) {
 	if ms := at.UnixMilli() - other.UnixMilli(); !at.IsZero() {
 		distance = int(ms<<1^ms>>63) + 1
 	}
-	if c.all(&distance); !c.writing && distance > 0 {
+	c.all(&distance)
+	if !c.writing && distance > 0 {
 		n := int64(distance - 1)
 		*at = timeOf(other.UnixMilli() + (n>>1 ^ -(n & 1)))
 	}

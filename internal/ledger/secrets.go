@@ -130,7 +130,7 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 // and is an error after the others were sealed.
 func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 	notSealed := 0
-	var reasons []string // of the first of them
+	var reasons []string // why the first few were not sealed
 	err = l.eachReceiver(ctx, func(ids []delivery.AccountID) error {
 		for _, id := range ids {
 			for _, field := range []string{secretField, earlierField} {
@@ -138,6 +138,7 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
+
 				sealed += n
 				if err == nil {
 					continue
@@ -150,12 +151,15 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 		}
 		return nil
 	})
+
 	if err == nil && notSealed > 0 {
 		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", notSealed, strings.Join(reasons, "; "))
 	}
 	return sealed, err
 }
 
+// resealField seals what a field of an endpoint holds with the current key, and returns how many secrets
+// were not sealed with it. ErrConflict when others write the field all the time.
 func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
 	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
 	for range updateTries {
@@ -166,10 +170,12 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 		if err != nil {
 			return 0, failure(err)
 		}
+
 		after, n, err := l.resealed(id, field, before)
 		if err != nil || n == 0 {
 			return 0, err
 		}
+
 		reply, err := l.runText(ctx, "reseal_secret", []string{key}, field, before, after)
 		if err != nil || reply == "written" {
 			return n, err
@@ -178,27 +184,34 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 	return 0, ErrConflict
 }
 
-// resealed is a field's value sealed with the current key, and how many were not.
+// resealed returns a field's value sealed with the current key, and how many of its secrets were not.
 func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
-	all := []EarlierSecret{{Secret: value}}
+	secrets := []EarlierSecret{{Secret: value}}
 	if field == earlierField {
-		all, err = parseEarlier(value)
+		secrets, err = parseEarlier(value)
+		if err != nil {
+			return "", 0, err
+		}
 	}
-	for i, one := range all {
-		if err != nil || strings.HasPrefix(one.Secret, l.secrets.Current+":") {
+
+	for i := range secrets {
+		isCurrent := strings.HasPrefix(secrets[i].Secret, l.secrets.Current+":")
+		if isCurrent {
 			continue
 		}
-		var secret string
-		if secret, err = l.secrets.open(id[:], one.Secret); err == nil {
-			all[i].Secret, err = l.secrets.seal(id[:], secret)
+		secret, err := l.secrets.open(id[:], secrets[i].Secret)
+		if err != nil {
+			return "", 0, err
+		}
+		secrets[i].Secret, err = l.secrets.seal(id[:], secret)
+		if err != nil {
+			return "", 0, err
 		}
 		n++
 	}
-	if err != nil {
-		return "", 0, err
-	}
+
 	if field == earlierField {
-		return packEarlier(all), n, nil
+		return packEarlier(secrets), n, nil
 	}
-	return all[0].Secret, n, nil
+	return secrets[0].Secret, n, nil
 }

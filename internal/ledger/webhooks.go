@@ -293,16 +293,20 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 	if r.URL == "" {
 		return r, nil
 	}
+
 	earlier, err := parseEarlier(values[earlierField])
-	all := append([]EarlierSecret{{Secret: values[secretField]}}, valid(earlier, l.Now())...)
-	for i := range all {
-		sealed := all[i].Secret
-		if all[i].Secret = ""; err == nil {
-			all[i].Secret, err = l.secrets.open(account[:], sealed)
+	secrets := append([]EarlierSecret{{Secret: values[secretField]}}, valid(earlier, l.Now())...)
+	for i := range secrets {
+		sealed := secrets[i].Secret
+		secrets[i].Secret = ""
+		if err == nil {
+			secrets[i].Secret, err = l.secrets.open(account[:], sealed)
 		}
 	}
-	if r.Secret = all[0].Secret; len(all) > 1 {
-		r.Earlier = all[1:]
+
+	r.Secret = secrets[0].Secret
+	if len(secrets) > 1 {
+		r.Earlier = secrets[1:]
 	}
 	if err != nil {
 		return r, fmt.Errorf("webhook of account %s: %w", account, err)

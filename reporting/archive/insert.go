@@ -81,6 +81,7 @@ func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
 			parts[i] = append(parts[i], columns)
 		}
 	}
+
 	// Concurrently: what an insert waits for is the disk.
 	var group errgroup.Group
 	for i, t := range rowTables {
