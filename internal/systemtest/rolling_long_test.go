@@ -93,14 +93,22 @@ CREATE TABLE IF NOT EXISTS {{local "next_release"}} {{onCluster}} (account_id UU
 func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	t.Parallel()
 	before, next := releases(t)
-	s := startStack(t, stack.Options{Reporting: true, CourierStep: 100 * time.Millisecond, BinDir: before.programs, ConfigDir: before.settings, Env: []string{stack.NoEngineKey}})
+	s := startStack(t, stack.Options{
+		Reporting:   true,
+		CourierStep: 100 * time.Millisecond,
+		BinDir:      before.programs,
+		ConfigDir:   before.settings,
+		Env:         []string{stack.NoEngineKey},
+	})
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	worker, err := s.AddWorker(t.Context(), "pod-1")
 	must(t, err)
+
 	v := s.Vendor(t, stack.Unlimited)
 	r := v.Receive(t, receiver.Options{})
 	c := openTills(t, v, []string{s.Demo.BaseURL, second}, 8, func(*client.Answer) bool { return false })
+
 	replace := func(p *stack.Program, by release, env ...string) {
 		t.Helper()
 		c.passes(t, 60)
@@ -114,16 +122,19 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 		must(t, p.Start(t.Context()))
 		t.Logf("%s stopped in %.1f s, was ready after %.1f s", p.Name, stopped.Seconds(), time.Since(began).Seconds())
 	}
+
 	replace(s.Gateway, next)
 	replace(s.Worker, next)
 	c.passes(t, 100) // one of each, side by side
 	replace(gateway, next)
 	replace(worker, next, "WORKER_INSTANCE=pod-2")
 	replace(s.Reporting, next)
+
 	replace(s.Reporting, before)
 	replace(s.Gateway, before)
 	replace(s.Worker, before)
 	c.passes(t, 60)
+
 	if lost := c.check(t, r); len(lost) > 0 {
 		t.Errorf("%d orders lost, the first %s", len(lost), lost[0].orderID)
 	}
@@ -135,6 +146,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	if out, err := s.Command(t, stack.ReportingUser, "reconcile"); err != nil {
 		t.Errorf("reconcile: %v\n%s", err, out)
 	}
+
 	if before.settings == next.settings {
 		resp, err := http.Get(s.Demo.ClickHouseURL + "/?query=SELECT+max(version)+FROM+delivery.schema_migrations+WHERE+name+!='views'")
 		must(t, err)
@@ -147,6 +159,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 			t.Errorf("file %s is the last of ClickHouse's, want that of the next release", got)
 		}
 	}
+
 	memory, err := s.Redis.Command(t.Context(), "INFO", "memory")
 	must(t, err)
 	if before.settings == next.settings && !strings.Contains(memory, "number_of_libraries:2\r\n") {
