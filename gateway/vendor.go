@@ -10,7 +10,7 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// vendorRoutes is the Vendor API (spec, "Endpoints"; decisions, "Decisions").
+// vendorRoutes is the Vendor API (spec, "Endpoints"; decisions, "Success status" and the rows below it).
 func vendorRoutes() routes {
 	const root = "/api/vendor/v1"
 	const orders, cancel, stores = ledger.EndpointOrders, ledger.EndpointCancel, ledger.EndpointStores
@@ -174,7 +174,7 @@ func (g *gateway) answerCreated(x *requestContext, o *delivery.Order) {
 func (g *gateway) sandbox() bool { return g.settings.Environment == delivery.Sandbox }
 
 // simulate makes the fleets refuse when a sandbox's packageNote asks for it
-// (decisions, "Decisions"); the other triggers are the worker's.
+// (decisions, "Sandbox"); the other triggers are the worker's.
 func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 	if !g.sandbox() {
 		return

@@ -126,7 +126,7 @@ func TestWebhookHealth_VendorSeesWhatHelps(t *testing.T) {
 	}
 }
 
-// A vendor that has mended its receiver says so with PUT or a test; the service
+// A vendor that has repaired its receiver says so with PUT or a test; the service
 // does not wait for the next probe of its own.
 //
 //rule:webhooks/an-endpoint-whose-breaker-is

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Code is an errorCode of the envelope (spec, "Errors"; decisions, "Decisions").
+// Code is an errorCode of the envelope (spec, "Errors"; decisions, "Malformed or unknown",
+// "Authentication", "Unknown order" and "Duplicate order").
 type Code string
 
 // The codes of the spec, each with its HTTP status.

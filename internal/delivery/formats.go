@@ -84,7 +84,7 @@ const phoneDigits = 10
 var errPhone = errors.New("must have 10 digits, the first of them not 0, after +90 and a leading 0 are stripped; no blanks, dashes or brackets")
 
 // NormalizePhone reads an optional +90, an optional 0, and returns the 10 ASCII digits
-// that follow, the first not 0 (decisions, "Decisions"). Separators are refused: one may stand
+// that follow, the first not 0 (decisions, "Phone"). Separators are refused: one may stand
 // for a missing digit. The error's text continues the field's name.
 // Invisible characters, which phones add to what is copied from contacts, are taken away.
 func NormalizePhone(s string) (string, error) {
@@ -99,7 +99,7 @@ func NormalizePhone(s string) (string, error) {
 	return "", errPhone
 }
 
-// Istanbul is the local time of the service, +03:00 all year (decisions, "Decisions").
+// Istanbul is the local time of the service, +03:00 all year (decisions, "Timestamps").
 var Istanbul = time.FixedZone("+03:00", 3*60*60)
 
 // The years in which an order can have been placed, and a key of tracking links made.

@@ -137,7 +137,7 @@ func appendLocation(dst []byte, p Point) []byte {
 	return append(dst, '}')
 }
 
-// AppendStoreActivated appends the data of store.activated (decisions, "Decisions").
+// AppendStoreActivated appends the data of store.activated (decisions, "Store and fleet events").
 func AppendStoreActivated(dst []byte, externalStoreID string, fleet FleetID, fleetName string) []byte {
 	return AppendStoreRejected(dst, externalStoreID, fleet, fleetName, "")
 }
@@ -241,7 +241,7 @@ func AppendString(dst []byte, s string) []byte {
 }
 
 // AppendEnvelope appends the body of a refused request (spec, "Response envelope"; decisions,
-// "Decisions"): message, error code and what else the refusal names. An empty requestID is left out.
+// "Malformed or unknown" and "Several faults at once"): message, error code and what else the refusal names. An empty requestID is left out.
 func (e *Error) AppendEnvelope(dst []byte, requestID string) []byte {
 	dst = append(dst, `{"success":false`...)
 	dst = appendText(dst, "message", e.Message)

@@ -35,7 +35,7 @@ type OrderRequest struct {
 }
 
 // Check applies every rule that needs no ledger (spec, "Order (creation request)" and
-// "Errors"; decisions, "Decisions"), in the order of the Faults, which have the fields of a wrong
+// "Errors"; decisions, "Several faults at once"), in the order of the Faults, which have the fields of a wrong
 // type. A readyAt that is absent or past becomes now. The error is always a *Error.
 func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	var d OrderDraft
@@ -99,9 +99,9 @@ type StoreRequest struct {
 }
 
 // Check applies every rule that needs no ledger and merges with the existing store (spec,
-// "Store"; decisions, "Decisions"); only the fields of the request are set. Absent fields keep what is stored, latitude and longitude
-// together; without a store all but fleetId are required. A Deactivated store registers
-// again without its fleet. The error is always a *Error.
+// "Store"; decisions, "Store fields required"); only the fields of the request are set. Absent
+// fields keep what is stored, latitude and longitude together; without a store all but fleetId
+// are required. A Deactivated store registers again without its fleet. The error is always a *Error.
 func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	first := existing == nil
 	given := Store{

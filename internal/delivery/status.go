@@ -165,7 +165,7 @@ const (
 	TriggerReorder          TriggerKind = "SIM:REORDER"           // every second event is overtaken
 )
 
-// Trigger is a packageNote's first word that makes a sandbox behave (decisions, "Decisions").
+// Trigger is a packageNote's first word that makes a sandbox behave (decisions, "Sandbox").
 type Trigger struct {
 	Kind TriggerKind
 	Fail FailureReason // of TriggerFail

@@ -13,7 +13,7 @@ import (
 )
 
 // TrackingKeys make the unguessable tokens of tracking links (spec, "trackingUrl"; decisions,
-// "Decisions"): the order id, a truncated HMAC-SHA256 and the name of the key (kid), in
+// "trackingUrl"): the order id, a truncated HMAC-SHA256 and the name of the key (kid), in
 // base64url. None is stored.
 //
 // A replayed creation must answer the same bytes. So the order's day of creation

@@ -23,7 +23,7 @@ type Number struct {
 }
 
 // Faults collects what is wrong with a request: the first of each field, and the first of
-// all decides the code (decisions, "Decisions"). The zero value is empty.
+// all decides the code (decisions, "Several faults at once"). The zero value is empty.
 type Faults struct {
 	// WrongType are the fields, objects included, whose JSON type is wrong, with a message
 	// such as "must be a string"; each is recorded when it, or a field in it, is checked,
@@ -130,7 +130,7 @@ func (f *Faults) misspelt(field string) string {
 	return ""
 }
 
-// Longest texts in code points after trimming (spec; decisions, "Decisions").
+// Longest texts in code points after trimming (spec; decisions, "Lengths").
 const (
 	maxExternalID     = 64
 	minRecipientName  = 2

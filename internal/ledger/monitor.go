@@ -251,27 +251,27 @@ func (l *core) checkLimit(server *Server) error {
 		"and set it in the server's configuration", ErrNoLimit, server.Addr, server.Addr)
 }
 
-// mended are the first releases of each line without CVE-2025-49844: by a script, which
+// fixedReleases are the first releases of each line without CVE-2025-49844: by a script, which
 // gateways and workers may load, that runs code in the server.
-var mended = map[string][][3]int{
+var fixedReleases = map[string][][3]int{
 	"redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
 	"valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
 }
 
-// IsMended is false for a release with CVE-2025-49844, going by its number:
-// distributions mend a release without changing that.
-func (s Server) IsMended() bool {
+// IsFixed is false for a release with CVE-2025-49844, going by its number:
+// distributions fix a release without changing that.
+func (s Server) IsFixed() bool {
 	var v [3]int
 	if _, err := fmt.Sscanf(s.Version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
 		return false
 	}
 	var latest [3]int
-	for _, latest = range mended[s.Name] {
+	for _, latest = range fixedReleases[s.Name] {
 		if slices.Equal(v[:2], latest[:2]) {
 			return v[2] >= latest[2]
 		}
 	}
-	return slices.Compare(v[:], latest[:]) > 0 // a line that began after the mend
+	return slices.Compare(v[:], latest[:]) > 0 // a line that began after the fix
 }
 
 // LastBackup is when the latest whole backup began; zero: none was ever made.

@@ -120,7 +120,7 @@ func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
 }
 
 // Valkey names the release of Redis that it is compatible with, too.
-func TestIsMended_ComparesWithinALine(t *testing.T) {
+func TestIsFixed_ComparesWithinALine(t *testing.T) {
 	t.Parallel()
 	for info, want := range map[string]string{
 		"redis_version:7.0.15": "redis 7.0.15 false", "redis_version:7.2.10": "redis 7.2.10 false", "redis_version:7.2.11": "redis 7.2.11 true",
@@ -133,7 +133,7 @@ func TestIsMended_ComparesWithinALine(t *testing.T) {
 		"redis_version:unstable":                                             "redis unstable false", "": "redis  false",
 	} {
 		s := parseServer("a:1", info+"\r\n")
-		if got := fmt.Sprint(s.Name, " ", s.Version, " ", s.IsMended()); got != want {
+		if got := fmt.Sprint(s.Name, " ", s.Version, " ", s.IsFixed()); got != want {
 			t.Errorf("%q: %s, want %s", info, got, want)
 		}
 	}

@@ -208,7 +208,7 @@ type Facts struct {
 	State      EndpointState
 	StateSince int64 // ms
 	Moved      int64 // the version with which the URL last changed
-	Probe      bool  // somebody says that the receiver is mended
+	Probe      bool  // somebody says that the receiver is repaired
 	Unreadable error // of the secrets
 	Scheduled  bool  // its schedule is not empty
 	Waiting    int   // EndpointChange.Waiting

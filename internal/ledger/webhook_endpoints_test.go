@@ -63,7 +63,7 @@ func TestWriteEndpoint_AnswersAndNotes(t *testing.T) {
 	}
 }
 
-// A new URL forgets what was known of the old receiver; the same one says that it is mended.
+// A new URL forgets what was known of the old receiver; the same one says that it is repaired.
 func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 	until := time.Now().Add(time.Hour).UnixMilli()
 	for _, c := range []struct {

@@ -90,7 +90,7 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 		}
 		for _, s := range servers {
 			p.Log.Info("connected to Redis", "server", s.Name, "version", s.Version, "address", s.Addr)
-			if !s.IsMended() {
+			if !s.IsFixed() {
 				p.Log.Warn("this release of the server lacks the fix of CVE-2025-49844, unless a distribution has fixed it without changing the number, as Debian has in redis 7.0.15",
 					"server", s.Name, "version", s.Version)
 			}

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-// Debian's redis 7.0.15 and valkey 8.0.1 have numbers without the mend, so both are warned of.
+// Debian's redis 7.0.15 and valkey 8.0.1 have numbers without the fix, so both are warned of.
 func TestConnect_NamesTheServerAndWarnsOfItsRelease(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -39,7 +39,7 @@ func TestConnect_NamesTheServerAndWarnsOfItsRelease(t *testing.T) {
 		t.Fatal(servers, err)
 	}
 	named := `msg="connected to Redis" server=` + servers[0].Name + " version=" + servers[0].Version
-	if got := logged.String(); !strings.Contains(got, named) || strings.Contains(got, "CVE-2025-49844") == servers[0].IsMended() {
+	if got := logged.String(); !strings.Contains(got, named) || strings.Contains(got, "CVE-2025-49844") == servers[0].IsFixed() {
 		t.Errorf("logged %q, want %q", got, named)
 	}
 }

@@ -149,7 +149,7 @@ func (b *inbox) has(line string) bool {
 
 // A real Prometheus, to which nothing answers, and a real Alertmanager with the delivered
 // settings but shorter times: the cause reaches whoever is to be woken, its symptoms do not
-// until it is mended, and the dead man's switch is pressed.
+// until it is repaired, and the dead man's switch is pressed.
 func TestOnCall_AlertsReachWhoIsToHearThem(t *testing.T) {
 	t.Parallel()
 	inbox := &inbox{}

@@ -62,7 +62,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 		breaking = whole
 		breaking.Version = 1<<32 | 8
 	}
-	mend := func() { e.store(breaking) }
+	repair := func() { e.store(breaking) }
 	e.Vendor.Order("", at) // waits for the exporter
 	unexported, err := e.Ledger.Streams.Lag(t.Context(), ledger.RoleExport)
 	testenv.Must(t, err)
@@ -71,7 +71,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		change func()
-		mend   func()
+		repair func()
 		broken string // the key of a line; empty: none is
 		note   bool   // is enough
 
@@ -85,7 +85,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 		{
 			what:   "an entry that has waited for the exporter for a minute",
 			change: func() { e.clock = unexported.Oldest.Add(time.Minute) },
-			mend:   func() { e.Consume(ledger.RoleExport) },
+			repair: func() { e.Consume(ledger.RoleExport) },
 			broken: "exported",
 		},
 		{what: "nothing", reports: true},
@@ -101,7 +101,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 					o.Status, o.EndedAt, o.DeliveredAt = delivery.Searching, time.Time{}, time.Time{}
 				})
 			},
-			mend:   mend,
+			repair: repair,
 			broken: "ended",
 		},
 		{
@@ -111,19 +111,19 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 					o.Status, o.EndedAt, o.DeliveredAt = delivery.Delivering, time.Time{}, time.Time{}
 				})
 			},
-			mend:   mend,
+			repair: repair,
 			broken: "ended",
 		},
 		{
 			what:   "an order that ended before its month began",
 			change: func() { add(func(o *archive.Order) { o.EndedAt = o.EndedAt.AddDate(0, 0, -40) }) },
-			mend:   mend,
+			repair: repair,
 			broken: "balanced", reports: true,
 		},
 		{
 			what:   "cash without an amount to collect",
 			change: func() { add(func(o *archive.Order) { o.Collection = delivery.Money{} }) },
-			mend:   mend,
+			repair: repair,
 			broken: "exceptions", note: true, reports: true,
 		},
 		{
@@ -150,7 +150,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 			change: func() {
 				e.Do("EVAL", testenv.PrefixesLua+"redis.call('XADD', prefixes()[1] .. 'z', '*', 'stream', 'x', 'entry', '1-1')", 0)
 			},
-			mend:   func() { e.Do("EVAL", testenv.PrefixesLua+"redis.call('DEL', prefixes()[1] .. 'z')", 0) },
+			repair: func() { e.Do("EVAL", testenv.PrefixesLua+"redis.call('DEL', prefixes()[1] .. 'z')", 0) },
 			broken: "dead-letters", note: true,
 		},
 	} {
@@ -182,8 +182,8 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 			t.Errorf("%s, with a note: %v", c.what, with)
 		}
 
-		if c.mend != nil {
-			c.mend()
+		if c.repair != nil {
+			c.repair()
 		}
 		e.compareAll(october)
 	}

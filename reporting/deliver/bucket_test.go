@@ -106,7 +106,7 @@ func TestBucket_AnUploadInPartsIsCutOff(t *testing.T) {
 		if there := s.files(); len(there) != 1 {
 			t.Errorf("cut off after %d bytes, there are %q", at, slices.Sorted(maps.Keys(there)))
 		}
-		s.mend()
+		s.repair()
 		_, err = deliverTo(t.Context(), target, files)
 		must(t, err)
 		if !maps.Equal(s.files(), whole(t, files)) {

@@ -147,7 +147,7 @@ func TestDeliver_GoesOnWhereItWasCutOff(t *testing.T) {
 				t.Errorf("cut off, and %s is there", name)
 			}
 		}
-		s.mend()
+		s.repair()
 		said, err = deliverTo(t.Context(), target, files)
 		if want := []string{"orders.csv there", "payments.csv sent", "empty.csv sent", "manifest.json sent"}; err != nil || !slices.Equal(said, want) {
 			t.Errorf("said %q and %v", said, err)

@@ -182,7 +182,7 @@ func TestDeliver_GoesOnAfterTheServersDeath(t *testing.T) {
 			t.Errorf("%s is gone: %v", name, err)
 		}
 		p.start(t)
-		s.mend()
+		s.repair()
 		said, err = deliverTo(t.Context(), target, files)
 		if want := []string{"orders.csv there", "payments.csv sent", "empty.csv sent", "manifest.json sent"}; err != nil || !slices.Equal(said, want) {
 			t.Errorf("%s: said %q and %v", name, said, err)

@@ -95,7 +95,7 @@ func newFront(t *testing.T, to string) *front {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	f := &front{addr: l.Addr().String(), to: to}
-	f.mend()
+	f.repair()
 	var open sync.WaitGroup
 	t.Cleanup(func() { l.Close(); open.Wait() })
 	open.Go(func() {
@@ -110,7 +110,7 @@ func newFront(t *testing.T, to string) *front {
 	return f
 }
 
-func (f *front) mend() { f.left.Store(math.MaxInt64) }
+func (f *front) repair() { f.left.Store(math.MaxInt64) }
 
 // after has something done when n bytes have passed to the server.
 func (f *front) after(n int64, do func(down, up net.Conn)) {

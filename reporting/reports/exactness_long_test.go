@@ -52,7 +52,7 @@ func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 	e.awaitExported()
 	e.requireReports()
 	e.reconcile(true)
-	// An order that is exported once more would mend what is spoiled now.
+	// An order that is exported once more would repair what is spoiled now.
 	e.killExporter()
 	e.corruptOne()
 	e.requireReports()
@@ -331,7 +331,7 @@ func (e *env) reconcile(equal bool, args ...string) string {
 	return string(out)
 }
 
-// corruptOne changes one amount by a kuruş, which reconcile must find and mend. A
+// corruptOne changes one amount by a kuruş, which reconcile must find and repair. A
 // plain 0.01 would be a Float64, whose sum is cut: some amounts would stay the same.
 func (e *env) corruptOne() {
 	e.T.Helper()

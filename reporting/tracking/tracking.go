@@ -1,5 +1,5 @@
 // Package tracking serves the page behind an order's trackingUrl (spec, "Order (creation
-// response)"; decisions, "Decisions"). The token in the path is the only key: its MAC is checked
+// response)"; decisions, "trackingUrl"). The token in the path is the only key: its MAC is checked
 // before anything is read, and it is in no log. The link may have been forwarded, so the
 // page shows nothing of the recipient's: name, phone, address, door, notes, amounts,
 // payment. Drop-off and courier are shown to about 100 m, and not once the order has ended.

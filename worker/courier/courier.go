@@ -1,6 +1,6 @@
 // Package courier is the sandbox courier: it plays every fleet of a sandbox,
 // so that a vendor's integration sees stores confirmed and orders delivered
-// without a real courier (spec, "Sandbox"; decisions, "Decisions").
+// without a real courier (spec, "Sandbox"; decisions, "Sandbox").
 //
 // Each round reads the fleets' lists and reports, as a real fleet does, the next move
 // of whatever has stood still for a step, if this process owns the order's partition. It

@@ -185,7 +185,7 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 		s.setClock(s.now().Add(time.Second))
 		s.awaitIdle()
 	}
-	// Who asks for a test says that the receiver is mended.
+	// Who asks for a test says that the receiver is repaired.
 	s.down.Store(false)
 	_, err := s.Ledger.Webhooks.QueueTest(t.Context(), s.vendor.Account, s.now())
 	testenv.Must(t, err)

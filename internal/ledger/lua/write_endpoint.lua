@@ -35,7 +35,7 @@ if ARGV[3] == 'set' then
     call('ZADD', KEYS[3], HEALTHY + now, ARGV[2])
   else
     -- Who sets the URL that is set, or asks for a test, says that the receiver is
-    -- mended: the next probe goes out now, whatever its pause had grown to.
+    -- repaired: the next probe goes out now, whatever its pause had grown to.
     call('HSET', KEYS[1], 'probe', '1')
   end
   note(KEYS[2], ARGV[2])

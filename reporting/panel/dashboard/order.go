@@ -100,7 +100,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	})
 	v.Lost = append(v.Lost, r.wait()...)
 	switch {
-	case past != nil && past.unreadable != nil: // no waiting mends that
+	case past != nil && past.unreadable != nil: // waiting does not repair that
 		return past.unreadable
 	case past != nil:
 		v.orderRow = *past
