@@ -95,8 +95,8 @@ runbook_for_compose() {
     )
 
     check() {
-        docker compose run --rm -T --no-deps gateway-1 /gateway -check-config -config /configs/gateway.yaml
-        docker compose run --rm -T --no-deps worker-1 /worker -check-config -config /configs/worker.yaml
+        docker compose run --rm -T --no-deps gateway-1 /gateway --check-config --config /configs/gateway.yaml
+        docker compose run --rm -T --no-deps worker-1 /worker --check-config --config /configs/worker.yaml
         docker compose run --rm -T --no-deps reporting /reporting serve --check-config --config /configs/reporting.yaml
     } </dev/null
 
@@ -153,8 +153,8 @@ runbook_for_run() {
         keys=$DATA_DIR/keys
         export ENVIRONMENT=sandbox TOKEN_KEYS_FILE="$keys/token-keys" TRACKING_KEYS_FILE="$keys/tracking-keys" WEBHOOK_KEYS_FILE="$keys/webhook-keys" \
             ADMIN_KEY_FILE="$keys/admin-key" PANEL_USERS_FILE="$keys/panel-users" REPORT_TOKENS_FILE="$keys/report-tokens" BOOKS_KEYS_FILE="$keys/books-keys"
-        "$DATA_DIR/bin/gateway" -check-config -config configs/gateway.yaml
-        "$DATA_DIR/bin/worker" -check-config -config configs/worker.yaml
+        "$DATA_DIR/bin/gateway" --check-config --config configs/gateway.yaml
+        "$DATA_DIR/bin/worker" --check-config --config configs/worker.yaml
         "$DATA_DIR/bin/reporting" serve --check-config --config configs/reporting.yaml
     )
 
