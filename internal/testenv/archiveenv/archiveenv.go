@@ -43,12 +43,11 @@ func NewOn(e *testenv.Env, c *testserver.ClickHouse) *System {
 		env.Database = c.NewMigratedDatabase(e.T, func(database string) error { return migrate(c.URL, database) })
 	} else {
 		env.Database = c.NewDatabase(e.T)
+		testenv.Must(e.T, migrate(c.URL, env.Database))
 	}
 
 	env.Vendor = env.NewVendor()
 	env.Archive = env.OpenArchive()
-	_, err := env.Archive.Migrate(e.T.Context()) // nothing is missing in a database of the pool
-	testenv.Must(e.T, err)
 	testenv.Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
 	return env
 }

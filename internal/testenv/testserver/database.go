@@ -2,17 +2,18 @@ package testserver
 
 import (
 	"fmt"
-	"strings"
-	"sync"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
-// databasePool holds migrated, empty databases of the shared ClickHouse that earlier tests of this
-// process have left. To migrate one takes several times as long as to empty it.
-var databasePool struct {
-	sync.Mutex
-	free []migratedDatabase
-}
+// databasePool is the folder of the pool: migrated, empty databases of the shared ClickHouse that
+// earlier tests of the run have left, those of other packages too. Each is a file with its name,
+// which holds what describeSchema said after the migration. Who renames the file has the database.
+// To migrate one takes several seconds of a processor, to empty it a tenth of that.
+var databasePool = shared(databasesVariable, func(dir string) (string, func() error, error) {
+	return dir, func() error { return nil }, os.Mkdir(dir, 0o700)
+})
 
 type migratedDatabase struct {
 	name   string
@@ -20,11 +21,14 @@ type migratedDatabase struct {
 }
 
 // NewMigratedDatabase returns the name of an empty database of the shared engine that has every table and view. All
-// callers in a process give a migrate that makes the same of them. When the test has ended, the database is emptied
+// callers in a run give a migrate that makes the same of them. When the test has ended, the database is emptied
 // for another one, unless the test has changed its schema.
 func (c *ClickHouse) NewMigratedDatabase(t testing.TB, migrate func(database string) error) string {
 	t.Helper()
-	db, found := takeFromPool()
+	pool, err := databasePool()
+	must(t, err)
+
+	db, found := takeFromPool(t, pool)
 	if !found {
 		db.name = DatabaseName()
 		must(t, migrate(db.name))
@@ -37,32 +41,44 @@ func (c *ClickHouse) NewMigratedDatabase(t testing.TB, migrate func(database str
 			return
 		}
 		truncateTables(t, c, db.name)
-		giveToPool(db)
+		giveToPool(t, pool, db)
 	})
 	return db.name
 }
 
-func takeFromPool() (db migratedDatabase, found bool) {
-	databasePool.Lock()
-	defer databasePool.Unlock()
+// takeFromPool takes a database out of the pool, if it has one. No other process can take the same:
+// only one of them succeeds in renaming its file.
+func takeFromPool(t testing.TB, pool string) (db migratedDatabase, found bool) {
+	t.Helper()
+	free, err := filepath.Glob(filepath.Join(pool, "test_*"))
+	must(t, err)
 
-	last := len(databasePool.free) - 1
-	if last < 0 {
-		return migratedDatabase{}, false
+	for _, file := range free {
+		taken := filepath.Join(pool, "taken_"+filepath.Base(file))
+		err := os.Rename(file, taken)
+		if os.IsNotExist(err) {
+			continue // another test has it
+		}
+		must(t, err)
+		schema, err := os.ReadFile(taken)
+		must(t, err)
+		return migratedDatabase{name: filepath.Base(file), schema: string(schema)}, true
 	}
-	db = databasePool.free[last]
-	databasePool.free = databasePool.free[:last]
-	return db, true
+	return migratedDatabase{}, false
 }
 
-func giveToPool(db migratedDatabase) {
-	databasePool.Lock()
-	defer databasePool.Unlock()
-	databasePool.free = append(databasePool.free, db)
+// giveToPool puts a database into the pool, which is empty and has the schema that it had.
+func giveToPool(t testing.TB, pool string, db migratedDatabase) {
+	t.Helper()
+	taken := filepath.Join(pool, "taken_"+db.name)
+	must(t, os.WriteFile(taken, []byte(db.schema), 0o600))
+	must(t, os.Rename(taken, filepath.Join(pool, db.name)))
 }
 
-// describeSchema returns a digest of the definitions of a database's tables and views, of its views
-// for finance, and of what schema_migrations says. It is no number if there is no such database.
+// describeSchema returns a digest of a database's tables and views, of its views for finance, and of what
+// schema_migrations says. It changes with each statement that changes a definition: one that replaces a
+// table or a view gives it another UUID, and one that alters it writes its file. It is no number if there
+// is no such database.
 func describeSchema(t testing.TB, c *ClickHouse, database string) string {
 	t.Helper()
 	exists := c.Exec(t, fmt.Sprintf("EXISTS TABLE %s.schema_migrations", database))
@@ -70,15 +86,12 @@ func describeSchema(t testing.TB, c *ClickHouse, database string) string {
 		return "none"
 	}
 	return c.Exec(t, fmt.Sprintf(`SELECT
-		(SELECT sum(cityHash64(database, name, create_table_query)) FROM system.tables WHERE database IN ('%[1]s', '%[1]s_finance')),
+		(SELECT sum(cityHash64(database, name, uuid, metadata_modification_time)) FROM system.tables WHERE database IN ('%[1]s', '%[1]s_finance')),
 		(SELECT sum(cityHash64(*)) FROM %[1]s.schema_migrations)`, database))
 }
 
 // truncateTables removes every row but those of schema_migrations.
 func truncateTables(t testing.TB, c *ClickHouse, database string) {
 	t.Helper()
-	tables := c.Exec(t, fmt.Sprintf("SELECT DISTINCT table FROM system.parts WHERE database = '%s' AND active AND table != 'schema_migrations'", database))
-	for _, table := range strings.Fields(tables) {
-		c.Exec(t, fmt.Sprintf("TRUNCATE TABLE %s.%s", database, table))
-	}
+	c.Exec(t, fmt.Sprintf("TRUNCATE TABLES FROM %s NOT LIKE 'schema_migrations'", database))
 }

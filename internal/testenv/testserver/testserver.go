@@ -25,11 +25,12 @@ import (
 )
 
 // What a run hands to its test binaries: the operator's URL of its Redis, the URL of its
-// ClickHouse, and the folder of its programs.
+// ClickHouse, the folder of its programs, and that of its pool of databases.
 const (
 	redisVariable      = "TESTSERVER_REDIS_URL"
 	clickHouseVariable = "TESTSERVER_CLICKHOUSE_URL"
 	programsVariable   = "TESTSERVER_PROGRAMS"
+	databasesVariable  = "TESTSERVER_DATABASES"
 )
 
 // SeedVariable holds the seed of the gate's property tests, a positive number. A single `go test`
@@ -41,7 +42,7 @@ func Start() (env []string, err error) {
 	for _, s := range []struct {
 		variable string
 		start    func() (string, error)
-	}{{programsVariable, builtPrograms}, {redisVariable, sharedRedis}, {clickHouseVariable, sharedClickHouse}} {
+	}{{programsVariable, builtPrograms}, {redisVariable, sharedRedis}, {clickHouseVariable, sharedClickHouse}, {databasesVariable, databasePool}} {
 		value, failure := s.start()
 		env, err = append(env, s.variable+"="+value), errors.Join(err, failure)
 	}
