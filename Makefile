@@ -8,6 +8,9 @@ export DATA_DIR
 SERVER ?= redis
 export SERVER
 
+# What is compiled does not name this folder, so every clone takes it from the same cache.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 # Pinned: a tool's release must not change the result.
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # v1.9.0 needs a version of golang.org/x/telemetry that the Go proxy does not have.
