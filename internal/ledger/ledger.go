@@ -84,22 +84,21 @@ type CallObserver func(ctx context.Context, began time.Time, err error)
 // Ledger is the connection to Redis. It is safe for concurrent use.
 type Ledger struct {
 	*core
-	Orders      Orders
-	Lifecycle   Lifecycle
-	Ownership   Ownership
-	Limits      Limits
-	Accounts    Accounts
-	Fleets      Fleets
-	Stores      Stores
-	Webhooks    Webhooks
-	Streams     Streams
-	Sessions    Sessions
-	Monitor     Monitor
-	Backup      Backup
-	Erasure     Erasure
-	Consistency Consistency
-	Audit       Audit
-	Books       Books
+	Orders    Orders
+	Lifecycle Lifecycle
+	Ownership Ownership
+	Limits    Limits
+	Accounts  Accounts
+	Fleets    Fleets
+	Stores    Stores
+	Webhooks  Webhooks
+	Streams   Streams
+	Sessions  Sessions
+	Monitor   Monitor
+	Backup    Backup
+	Erasure   Erasure
+	Audit     Audit
+	Books     Books
 }
 
 // The consumers' calls.
@@ -128,8 +127,6 @@ type (
 	Backup struct{ *core }
 	// Erasure drops recipients' data on request.
 	Erasure struct{ *core }
-	// Consistency compares what a settled ledger holds.
-	Consistency struct{ *core }
 	// Audit notes who did what.
 	Audit struct{ *core }
 )
@@ -191,7 +188,7 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 	env := cfg.Environment[0] // p or s, in every key
 	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, clockKey: cfg.ClockKey, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
-	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Consistency{c}, Audit{c}, Books{c}}
+	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Audit{c}, Books{c}}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -221,7 +221,8 @@ func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
 	equal(t, s.replays(t, fresh[6:]...), "full", "one more")
 
 	s.owns(t, func(step *Step) { step.Unschedule(s.account, fresh) })
-	equal(t, len(get(s.Consistency.WebhooksLeft(t.Context()))(t)), 0, "accounts of which something is left")
+	keys := []string{s.key(kindRetries), s.key(kindAttempts), s.partitions[0].replayed(s.account)}
+	equal(t, get(s.rdb.Exists(t.Context(), keys...).Result())(t), 0, "keys of what waits")
 }
 
 // A vendor's replay pays for each page before it is read; who is refused can go on.

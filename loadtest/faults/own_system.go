@@ -191,7 +191,7 @@ func (s *ownSystem) checkSettled(ctx context.Context, what string) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, s.form.timeout)
 	defer cancel()
-	sources := validate.Sources{Ledger: s.ledger}
+	sources := validate.Sources{Ledger: s.ledger, Redis: s.redisClient}
 	err := sources.Settle(limited, func(string) {})
 	s.check(expectation{
 		what:  what,

@@ -321,7 +321,12 @@ func (s *suite) inject(ctx context.Context, r *round) {
 
 // validate waits until the system is at rest and compares it with what the clients saw.
 func (s *suite) validate(ctx context.Context, r *round) error {
-	sources := validate.Sources{Ledger: s.system.ledger, ClickHouseURL: s.system.Demo.ClickHouseURL, Calm: r.calm()}
+	sources := validate.Sources{
+		Ledger:        s.system.ledger,
+		Redis:         s.system.redisClient,
+		ClickHouseURL: s.system.Demo.ClickHouseURL,
+		Calm:          r.calm(),
+	}
 	for _, v := range r.vendors {
 		sources.Inboxes = append(sources.Inboxes, v.inbox)
 		sources.Accounts = append(sources.Accounts,

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
@@ -41,8 +43,11 @@ type system struct {
 	master  *failpoint.Proxy
 	disk    *failpoint.Shim  // of one Redis: its disk and clock; nil: they are the machine's
 	spares  []*stack.Program // further workers, which run in some rounds; the first has a proxy of its own
-	ledger  *ledger.Ledger   // past the proxies
 	apis    *stack.APIs      // the fleet's and the admin API have no proxy
+
+	// Both read what is stored, past the proxies.
+	ledger      *ledger.Ledger
+	redisClient redis.UniversalClient
 
 	proxies map[string]*failpoint.Proxy // gateway, gateway-redis, worker-redis, spares-redis, reporting-redis, clickhouse
 	ends    []func()                    // what stop does, in the reverse order
@@ -142,8 +147,27 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 		return err
 	}
 	s.ends = append(s.ends, func() { _ = s.ledger.Close() }) // nothing is written through it
+	s.redisClient, err = newRedisClient(o.RedisURL)
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, func() { _ = s.redisClient.Close() }) // nor through it
 	s.apis, err = s.Demo.Connect(ctx, client.New("", 4))
 	return err
+}
+
+// newRedisClient returns a client of one server or, if the URL names several, of their cluster.
+func newRedisClient(url string) (redis.UniversalClient, error) {
+	cluster, err := redis.ParseClusterURL(url)
+	if err == nil && len(cluster.Addrs) > 1 {
+		return redis.NewClusterClient(cluster), nil
+	}
+
+	server, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(server), nil
 }
 
 // pollInterval is how often a condition is checked.

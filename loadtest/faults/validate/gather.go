@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/loadtest/harness"
@@ -18,8 +20,9 @@ import (
 // Sources is where the facts come from.
 type Sources struct {
 	Ledger        *ledger.Ledger
-	ClickHouseURL string         // empty: nothing is exported, and Gather cannot be called without Stored
-	Stored        func() Archive // what stands for ClickHouse; optional
+	Redis         redis.UniversalClient // of the ledger's server or cluster, with a right to all keys
+	ClickHouseURL string                // empty: nothing is exported, and Gather cannot be called without Stored
+	Stored        func() Archive        // what stands for ClickHouse; optional
 	Inboxes       []*Inbox
 	Accounts      []Account
 	Calm          bool // see Facts
@@ -118,10 +121,9 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 	if err != nil {
 		f.found(Unreadable, "", "%v", err)
 	}
-	inconsistent, err := s.Ledger.Consistency.IndexInconsistencies(ctx, all)
-	for _, a := range inconsistent {
-		f.found(IndexInconsistent, a.Order.String(), "%s %s", a.Index, a.Says)
-	}
+
+	inconsistent, err := s.reader().inconsistentIndexes(ctx, all)
+	f.Found = append(f.Found, inconsistent...)
 	return err
 }
 
@@ -155,32 +157,24 @@ func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
 }
 
 func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
-	groups, err := s.Ledger.Consistency.GroupsLeft(ctx)
+	reader := s.reader()
+	left, err := reader.unsettledGroups(ctx)
 	if err != nil {
 		return err
 	}
-	for _, g := range groups {
-		isExported := s.ClickHouseURL != "" || s.Stored != nil
-		if isExported || g.Role != ledger.RoleExport {
-			f.found(PendingLeft, g.Stream, "in partition %d %d entries of group %s are unread and %d pending",
-				g.Partition, g.Unread, g.Role, g.Pending)
+	isExported := s.ClickHouseURL != "" || s.Stored != nil
+	for _, u := range left {
+		if isExported || u.group != ledger.RoleExport {
+			f.found(PendingLeft, u.stream, "in partition %d %d entries of group %s are unread and %d pending",
+				u.partition, u.unread, u.group, u.pending)
 		}
 	}
-	webhooks, err := s.Ledger.Consistency.WebhooksLeft(ctx)
+
+	f.Remains, err = reader.remains(ctx)
 	if err != nil {
 		return err
 	}
-	for _, w := range webhooks {
-		left := Remains{Account: w.Account.String(), Counts: w.Counts}
-		for _, e := range w.Scheduled {
-			name := e.Notice // empty: a ping
-			if !e.Order.IsZero() {
-				name = Subject(e.Order.String(), e.Sequence)
-			}
-			left.Waiting = append(left.Waiting, name)
-		}
-		f.Remains = append(f.Remains, left)
-	}
+
 	letters, err := s.Ledger.Monitor.DeadLetters(ctx, 100)
 	for _, l := range letters {
 		f.found(DeadLettered, l.Fields["order"], "%s gave up an entry of %s: %s", l.Role, l.Stream, l.Reason)

@@ -2,12 +2,17 @@ package validate
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger"
+	"vendorapi/internal/testenv"
 )
 
 func TestRowOf_HasAColumnForEachOfClickHouse(t *testing.T) {
@@ -46,4 +51,55 @@ func TestFacts_SurviveJSON(t *testing.T) {
 	if _, after := Check(e.log, &back); len(before) == 0 || !reflect.DeepEqual(before, after) {
 		t.Errorf("before:%s\nafter:%s", listed(before), listed(after))
 	}
+}
+
+func TestGather_FindsWhatIsUnsettled(t *testing.T) {
+	t.Parallel()
+	e := testenv.New(t)
+	v := e.Vendor()
+	s := sourcesOf(t, e)
+	s.Accounts = []Account{{ID: v.Account.String()}}
+	_, _, err := e.Ledger.Webhooks.SetURL(t.Context(), v.Account, "https://vendor.example/hook")
+	testenv.Must(t, err)
+	v.Order("", time.Now())
+	moved := v.Order("", time.Now())
+	e.Move(moved, delivery.Assigned, time.Now())
+	gather := func() *Facts {
+		t.Helper()
+		f, err := s.Gather(t.Context())
+		testenv.Must(t, err)
+		return f
+	}
+	wantLeft := func(what string, s *Sources, want ...string) {
+		t.Helper()
+		if got, want := s.left(t.Context()), strings.Join(want, ", "); got != want {
+			t.Errorf("%s: left: %q, want %q", what, got, want)
+		}
+	}
+	unread := func(group ledger.Role) string {
+		return fmt.Sprintf("in partition %d 3 entries of group %s are unread and 0 pending", moved.ID.Partition(), group)
+	}
+
+	found := invariants(gather().Found)
+	if !slices.Contains(found, PendingLeft) || !slices.Contains(found, IndexInconsistent) {
+		t.Errorf("of an order that the owner has not listed: %v", found)
+	}
+	wantLeft("without an owner", s, unread(ledger.RoleStatus), unread(ledger.RoleWebhook), unread(ledger.RoleExport))
+
+	e.Decide()
+	remains := []Remains{{Account: v.Account.String(), Waiting: []string{Subject(moved.ID.String(), 2)}}}
+	if f := gather(); !reflect.DeepEqual(f.Remains, remains) {
+		t.Errorf("remains: %+v, want %+v", f.Remains, remains)
+	}
+	const webhooks = "1 webhooks of "
+	wantLeft("decided", s, unread(ledger.RoleExport), webhooks+v.Account.String())
+	wantLeft("where nothing is exported", &Sources{Ledger: s.Ledger, Redis: s.Redis, Accounts: s.Accounts}, webhooks+v.Account.String())
+	wantLeft("where the webhooks are of nobody's interest", &Sources{Ledger: s.Ledger, Redis: s.Redis})
+
+	e.Send(accepted)
+	testenv.Must(t, e.Ledger.Streams.Ack(t.Context(), ledger.RoleExport, read(t, e, ledger.RoleExport)...))
+	if f := gather(); len(f.Found) > 0 || len(f.Remains) > 0 {
+		t.Errorf("of a system at rest: %+v, and%s", f.Remains, listed(f.Found))
+	}
+	wantLeft("at rest", s)
 }

@@ -47,7 +47,7 @@ func (w *world) heal(ctx context.Context) {
 }
 
 func (w *world) sources() *validate.Sources {
-	s := &validate.Sources{Ledger: w.ledger, Stored: w.rows.archived}
+	s := &validate.Sources{Ledger: w.ledger, Redis: w.redis, Stored: w.rows.archived}
 	for _, v := range w.vendors {
 		s.Accounts = append(s.Accounts, validate.Account{ID: v.id, Limits: v.limits, Disturbed: v.prone, Couriers: true})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/faults/failpoint"
@@ -56,6 +57,17 @@ func StartServer(ctx context.Context, library, dir string) (*Server, error) {
 	options.ConnMaxIdleTime = -1 // connections stay, although hours pass in the bubble
 	options.Dialer = func(_ context.Context, _, path string) (net.Conn, error) { return dial(path) }
 	return &Server{Redis: server, shim: shim, client: redis.NewClient(options)}, nil
+}
+
+// newRedisClient returns a client whose commands the simulator gets, like those of a ledger. It opens no connection.
+func (s *simulator) newRedisClient(from *actor) *redis.Client {
+	client := redis.NewClient(&redis.Options{
+		Addr:                     "simulation:6379",
+		Protocol:                 2,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	client.AddHook(s.hook(from))
+	return client
 }
 
 // at sets the server's clock.

@@ -74,6 +74,7 @@ type world struct {
 	hosts  sync.WaitGroup
 	dying  sync.WaitGroup // lives that have ended, and whose goroutines have not
 	ledger *ledger.Ledger // the oracle's own
+	redis  *redis.Client  // the oracle's own
 
 	vendors []*vendor
 	fleets  []*fleet
@@ -200,6 +201,7 @@ func (w *world) build(ctx context.Context) {
 		return
 	}
 	w.ledger = l
+	w.redis = w.newRedisClient(judge)
 	w.await("the gateways are ready", time.Hour, func() bool { return len(w.gateways()) == 2 })
 	w.populate()
 }
