@@ -100,7 +100,7 @@ func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 	get(s.Ownership.Backlogs(t.Context(), endpointsAt(partition, pending...)))(t)
 	get(s.Ownership.EndpointFacts(t.Context(), endpointsAt(partition, pending...)))(t)
 	s.owns(t, func(step *Step) {
-		step.Unschedule(s.account, []string{key})
+		step.Unschedule(s.account, []Unscheduled{{Key: key}})
 		step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Failures: 1}, Tally: &Tally{Delivered: 1}, State: EndpointFailing})
 		step.Log(s.account, [][]byte{s.line(1, 0)}, 10, false)
 		step.Summary(nil)

@@ -68,7 +68,8 @@ type Scheduled struct {
 	Key        string
 	Due        int64 // ms
 	Attempts   int   // made
-	ReplayedAt int64 // ms; 0: no replay
+	ReplayedAt int64 // when the replay that has added it was asked for, ms; 0: it waits by itself
+	AskedAt    int64 // when a replay last asked for it while it waited, ms; 0: none has
 	Delivery   *Delivery
 	Gone       string // why it can never be sent; empty: it can
 }
@@ -82,8 +83,27 @@ func attemptsText(attempts int, replayedAt int64) string {
 }
 
 func (s *Scheduled) parseAttempts(text string) {
+	text, asked, _ := strings.Cut(text, "+")
 	attempts, replayed, _ := strings.Cut(text, "@")
-	s.Attempts, s.ReplayedAt = int(number(attempts)), number(replayed)
+	s.Attempts, s.ReplayedAt, s.AskedAt = int(number(attempts)), number(replayed), number(asked)
+}
+
+// Unscheduled is an event to be removed from the schedule of an endpoint.
+type Unscheduled struct {
+	Key                 string
+	ReplayedAt, AskedAt int64 // as in Scheduled, when its last send began
+}
+
+// replays returns what stands behind the attempts of such an event in the hash of attempts.
+func (u *Unscheduled) replays() string {
+	text := ""
+	if u.ReplayedAt != 0 {
+		text = "@" + strconv.FormatInt(u.ReplayedAt, 10)
+	}
+	if u.AskedAt != 0 {
+		text += "+" + strconv.FormatInt(u.AskedAt, 10)
+	}
+	return text
 }
 
 // ScheduleQuery asks for a part of an endpoint's schedule: at most Limit due from From until Until,
@@ -419,17 +439,23 @@ func (s *Step) Schedule(account delivery.AccountID, spill bool, events []Schedul
 	}
 }
 
-// Unschedule removes events from an endpoint's schedule.
-func (s *Step) Unschedule(account delivery.AccountID, keys []string) {
-	for page := range slices.Chunk(keys, wordsAtOnce) {
-		names := make([]any, len(page))
-		for i, key := range page {
-			names[i] = key
-		}
-		s.command(append([]any{"ZREM", s.partition.keyOf(kindRetries, account[:])}, names...)...)
-		s.command(append([]any{"HDEL", s.partition.keyOf(kindAttempts, account[:])}, names...)...)
-		s.command(append([]any{"SREM", s.partition.replayed(account)}, names...)...)
+// unscheduleCommand is the command by which advance.lua calls unschedule.
+const unscheduleCommand = "UNSCHEDULE"
+
+// Unschedule removes events from an endpoint's schedule. One that a replay has asked for since its last
+// send began stays, and is due.
+func (s *Step) Unschedule(account delivery.AccountID, events []Unscheduled) {
+	if len(events) == 0 {
+		return
 	}
+	words := []any{
+		unscheduleCommand,
+		s.partition.keyOf(kindRetries, account[:]), s.partition.keyOf(kindAttempts, account[:]), s.partition.replayed(account),
+	}
+	for i := range events {
+		words = append(words, events[i].Key, events[i].replays())
+	}
+	s.command(words...)
 }
 
 // EndpointChange is what an owner writes of an endpoint.

@@ -121,7 +121,7 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 	check(t, s.noted(t) == notes && s.rdb.HGet(t.Context(), s.key(kindEndpoint), "url").Val() == "", "it was written all the same")
 	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now, c.Pipelines = s.now, 0 })
 	tried := false
-	gateway.rdb.AddHook(&meanwhile{command: "fcall", after: 1, do: func() { tried = true; s.owns(t, func(step *Step) { step.Unschedule(s.account, keys) }) }})
+	gateway.rdb.AddHook(&meanwhile{command: "fcall", after: 1, do: func() { tried = true; s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) }) }})
 	third, secret := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/"))(t)
 	check(t, tried && secret != "" && third.Secret == secret && third.Backlog == 0 && third.Earlier == nil && third.Proven, "registered again: %+v", third)
 }
@@ -200,7 +200,7 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		{name: "the breaker is open and nothing waits", breaker: open, next: at(time.Second)},
 	} {
 		s.owns(t, func(step *Step) {
-			step.Unschedule(s.account, []string{scheduled, unscheduled})
+			step.Unschedule(s.account, []Unscheduled{{Key: scheduled}, {Key: unscheduled}})
 			if c.due > 0 {
 				step.Schedule(s.account, false, []Scheduled{{Key: scheduled, Due: at(c.due).UnixMilli()}})
 			}

@@ -43,7 +43,8 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 	slices.Reverse(fresh) // not the order of the names
 	notes := s.noted(t)
 	all := slices.Concat(fresh[:6], waiting, fresh[6:])
-	for range 3 { // a repeated call
+	for i := range int64(3) { // a repeated call
+		now := at + 5000*i
 		equal(t, s.replays(t, all...), "queued", "answer")
 		keys, due := s.scheduled(t)
 		want := slices.Concat(waiting[2:], fresh[:6], waiting[:2], fresh[6:])
@@ -52,14 +53,44 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 			check(t, due[key] == 0, "%q is due in %d ms", key, due[key])
 		}
 		check(t, due[waiting[2]] == -hour, "what was overdue is due in %d ms", due[waiting[2]])
-		counts := map[string]string{waiting[0]: "2", waiting[1]: "1@7"}
+		counts := map[string]string{waiting[0]: fmt.Sprint("2+", now), waiting[1]: fmt.Sprint("1@7+", now), waiting[2]: fmt.Sprint("0+", now)}
 		for _, key := range fresh {
 			counts[key] = fmt.Sprint("0@", at)
+			if i > 0 {
+				counts[key] += fmt.Sprint("+", now)
+			}
 		}
 		check(t, maps.Equal(s.counts(t), counts), "counts %v", s.counts(t))
-		s.setClock(t, (at+5000)*1000)
+		s.setClock(t, (now+5000)*1000)
 	}
 	equal(t, s.noted(t)-notes, 3, "notes for the owner")
+}
+
+// An owner that has sent an event removes it, unless a replay has asked for it since.
+func TestUnschedule_LeavesWhatWasAskedForMeanwhile(t *testing.T) {
+	s := newWebhookEnv(t)
+	keys := numbered("evt_", 4) // that waits by itself, one that has failed, two that a replay has added
+	s.owns(t, func(step *Step) {
+		step.Schedule(s.account, false, []Scheduled{{Key: keys[0], Due: s.ms.Load()}, {Key: keys[1], Due: s.ms.Load(), Attempts: 2}})
+	})
+	equal(t, s.replays(t, keys[2:]...), "queued", "two")
+	known := s.unscheduled(t, keys...)
+	s.pass(t, time.Second)
+	equal(t, s.replays(t, keys[:3]...), "queued", "three of them")
+
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, known) })
+	left, _ := s.scheduled(t)
+	slices.Sort(left)
+	check(t, slices.Equal(left, keys[:3]), "left are %q", left)
+	equal(t, s.rdb.SMembers(t.Context(), s.partitions[0].replayed(s.account)).Val(), keys[2:3], "what a replay has added")
+
+	read := s.reads(t, 0, s.ms.Load(), 10)
+	for _, e := range read {
+		check(t, e.AskedAt == s.ms.Load(), "%q was asked for at %d", e.Key, e.AskedAt)
+	}
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
+	left, _ = s.scheduled(t)
+	check(t, len(left)+len(s.counts(t)) == 0, "left are %q, %q", left, s.counts(t))
 }
 
 func TestQueueReplays_WritesAllOrNothing(t *testing.T) {
@@ -103,7 +134,7 @@ func (s *env) replayed(t *testing.T, want ...string) {
 	for _, key := range keys {
 		check(t, due[key] == 0 && s.counts(t)[key] == fmt.Sprint("0@", s.ms.Load()), "%q is due in %d ms, %q", key, due[key], s.counts(t)[key])
 	}
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, keys) })
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 }
 
 func TestReplay_ByEvent(t *testing.T) {
@@ -213,14 +244,14 @@ func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
 	// One that failed still waits; one that has left makes room.
 	s.owns(t, func(step *Step) {
 		step.Schedule(s.account, false, []Scheduled{{Key: fresh[0], Due: s.ms.Load(), Attempts: 1, ReplayedAt: s.ms.Load()}})
-		step.Unschedule(s.account, waiting)
 	})
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, waiting...)) })
 	equal(t, s.replays(t, fresh[5:6]...), "full", "beside one that failed")
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, fresh[:1]) })
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, fresh[0])) })
 	equal(t, s.replays(t, fresh[5:6]...), "queued", "in the place of one that has left")
 	equal(t, s.replays(t, fresh[6:]...), "full", "one more")
 
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, fresh) })
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, fresh...)) })
 	keys := []string{s.key(kindRetries), s.key(kindAttempts), s.partitions[0].replayed(s.account)}
 	equal(t, get(s.rdb.Exists(t.Context(), keys...).Result())(t), 0, "keys of what waits")
 }

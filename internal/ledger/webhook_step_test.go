@@ -30,11 +30,11 @@ func TestStep_KeepsSchedules(t *testing.T) {
 			map[string]int64{a: 1, b: 2, c: 9}, map[string]string{a: "2", c: "1@7"}},
 		{"spilt, as it is there", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
 			map[string]int64{a: 1, b: 2, c: 9}, map[string]string{a: "2", c: "1@7"}},
-		{"removed", func(step *Step) { step.Unschedule(s.account, []string{a, noticeKey("evt_unknown")}) },
+		{"removed", func(step *Step) { step.Unschedule(s.account, []Unscheduled{{Key: a}, {Key: noticeKey("evt_unknown")}}) },
 			map[string]int64{b: 2, c: 9}, map[string]string{c: "1@7"}},
 		{"spilt", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
 			map[string]int64{a: 100, b: 2, c: 9}, map[string]string{c: "1@7"}},
-		{"the rest removed", func(step *Step) { step.Unschedule(s.account, []string{a, b, c}) }, map[string]int64{}, map[string]string{}},
+		{"the rest removed", func(step *Step) { step.Unschedule(s.account, []Unscheduled{{Key: a}, {Key: b}, {Key: c, ReplayedAt: 7}}) }, map[string]int64{}, map[string]string{}},
 	} {
 		s.owns(t, step.do)
 		_, due := s.scheduled(t)
@@ -53,7 +53,7 @@ func TestStep_TakesManyEventsOfOneEndpoint(t *testing.T) {
 	s.owns(t, func(step *Step) { step.Schedule(s.account, false, events) })
 	there, _ := s.scheduled(t)
 	check(t, len(there) == len(keys) && len(s.counts(t)) == len(keys), "%d scheduled, %d counts", len(there), len(s.counts(t)))
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, keys) })
+	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 	there, _ = s.scheduled(t)
 	check(t, len(there) == 0 && len(s.counts(t)) == 0, "%d scheduled, %d counts", len(there), len(s.counts(t)))
 }

@@ -152,6 +152,19 @@ func (s *env) counts(t *testing.T) map[string]string {
 	return get(s.rdb.HGetAll(t.Context(), s.key(kindAttempts)).Result())(t)
 }
 
+// unscheduled are events as an owner removes them that has read the schedule last.
+func (s *env) unscheduled(t *testing.T, keys ...string) []Unscheduled {
+	t.Helper()
+	counts := s.counts(t)
+	events := make([]Unscheduled, len(keys))
+	for i, key := range keys {
+		var known Scheduled
+		known.parseAttempts(counts[key])
+		events[i] = Unscheduled{Key: key, ReplayedAt: known.ReplayedAt, AskedAt: known.AskedAt}
+	}
+	return events
+}
+
 // noted is how many notes there are for the owner, all of which name the account.
 func (s *env) noted(t *testing.T) int {
 	t.Helper()

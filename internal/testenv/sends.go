@@ -110,7 +110,7 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 		step.Schedule(account, false, []ledger.Scheduled{again})
 		step.Publish(account, unanswered, false)
 	} else {
-		step.Unschedule(account, []string{s.Key})
+		step.Unschedule(account, []ledger.Unscheduled{{Key: s.Key, ReplayedAt: s.ReplayedAt, AskedAt: s.AskedAt}})
 		step.Publish(account, line, true)
 	}
 	change := ledger.EndpointChange{Breaker: b, Tally: t, Probed: f.Probe}

@@ -24,6 +24,7 @@ type attempt struct {
 	number   int // 1 for the first
 	ping     bool
 	probe    bool // ping, or ahead of the event's schedule
+	replay   bool // a replay has asked for it
 
 	started time.Time // by the worker's schedule, see Webhooks.now
 	signed  time.Time // by Redis's clock: which secrets sign, and the request's timestamp
@@ -108,7 +109,7 @@ func (a *attempt) result() Result {
 func (a *attempt) record() ledger.AttemptRecord {
 	record := ledger.AttemptRecord{
 		Attempt: a.number, At: a.started, State: ledger.StateRetrying, HTTPStatus: a.answer.status, Error: a.errorText(),
-		Millis: a.answer.took.Milliseconds(), Replay: !a.ReplayedAt.IsZero(), Probe: a.probe,
+		Millis: a.answer.took.Milliseconds(), Replay: a.replay, Probe: a.probe,
 	}
 	switch {
 	case a.ending == Delivered:
@@ -184,7 +185,7 @@ func (r *Role) holdBack(a *attempt, now time.Time) (until time.Time, held bool) 
 		return time.Time{}, false
 	}
 	until = a.OccurredAt.Add(r.reorder)
-	return until, a.number == 1 && a.ReplayedAt.IsZero() && now.Before(until)
+	return until, a.number == 1 && !a.replay && now.Before(until)
 }
 
 func (r *Role) triggered(d *ledger.Delivery, kind delivery.TriggerKind) bool {

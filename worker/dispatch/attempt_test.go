@@ -82,7 +82,7 @@ func TestConclude_NamesTheNextAttempt(t *testing.T) {
 func TestConclude_AReplayHasAWindowOfItsOwn(t *testing.T) {
 	now := time.Now()
 	a := someAttempt(1, now.Add(-72*time.Hour))
-	a.ReplayedAt = now
+	a.ReplayedAt, a.replay = now, true
 	record := newRole().concluded(a, now, answer{class: classConnect}).record()
 	if wait := record.NextAt.Sub(now); wait < 8*time.Second || wait > 12*time.Second || !record.Replay {
 		t.Errorf("%+v", record)
@@ -208,7 +208,7 @@ func TestHoldBack_OnlyEverySecondVersionOfATriggeredOrder(t *testing.T) {
 		"third version":            {"SIM:REORDER", 3, 1, nil, false},
 		"held back long enough":    {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.OccurredAt = now.Add(-time.Minute) }, false},
 		"a retry":                  {"SIM:REORDER", 2, 2, nil, false},
-		"a replay":                 {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.ReplayedAt = now }, false},
+		"a replay":                 {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.replay = true }, false},
 		"no trigger":               {"ring twice", 2, 1, nil, false},
 		"trigger not at the start": {"x SIM:REORDER", 2, 1, nil, false},
 		"a notice":                 {"SIM:REORDER", 2, 1, func(_ *Role, a *attempt) { a.Order = nil }, false},

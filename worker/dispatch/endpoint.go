@@ -15,7 +15,8 @@ type Item struct {
 	Due        int64  // in the schedule, ms; of a ping its time
 	Delivery   *ledger.Delivery
 	Attempts   int   // made before
-	ReplayedAt int64 // ms; 0: no replay
+	ReplayedAt int64 // as in ledger.Scheduled
+	AskedAt    int64 // as in ledger.Scheduled
 	// Set by Next.
 	Version int64 // of the receiver to be used
 	Probe   bool  // ahead of its time in the schedule, which a failure does not change
@@ -29,7 +30,21 @@ type Item struct {
 	bound         bool // to the order of its order's versions
 	queued        bool // in fresh or due
 	spilling      bool // leaves for the schedule without an attempt
+	askedAgain    bool // a replay has asked for it since its last send began
 }
+
+// isReplay reports whether a replay has asked for the event, which is recorded of its sends.
+func (it *Item) isReplay() bool { return it.ReplayedAt > 0 || it.AskedAt > 0 }
+
+// isAskedAgain reports whether what was read of the schedule says that a replay has asked for the event
+// since its last send began.
+func (it *Item) isAskedAgain(read *Item) bool {
+	hasBegun := it.state == flying || it.hasEnded()
+	return hasBegun && (read.ReplayedAt != it.ReplayedAt || read.AskedAt != it.AskedAt)
+}
+
+// hasEnded reports whether the event has ended, which is not confirmed yet.
+func (it *Item) hasEnded() bool { return it.state == leaving && it.Due == 0 }
 
 type itemState byte
 
@@ -59,11 +74,14 @@ type endpoint struct {
 	held         int              // waiting and in flight
 	flying       int              // in flight, with a ping
 
-	behind   bool  // the schedule may hold events never attempted that are not in memory: others go there, too
-	nextDue  int64 // the schedule's first that is not in memory; early is harmless
-	parking  int   // puts to the schedule that are not confirmed
-	spilling int   // those of them that were never attempted
-	load     load  // in progress, if any
+	behind  bool  // the schedule may hold events never attempted that are not in memory: others go there, too
+	nextDue int64 // the schedule's first that is not in memory; early is harmless
+	// isLoadStale reports that something was put into the schedule while it was being read.
+	isLoadStale bool
+
+	parking  int  // puts to the schedule that are not confirmed
+	spilling int  // those of them that were never attempted
+	load     load // in progress, if any
 	loading  bool
 	purge    []*Item // leaving, once the load has ended
 	// reloadAt is the time, in ms, before which the schedule is not read, because a load has just failed.

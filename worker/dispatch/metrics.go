@@ -76,7 +76,7 @@ func (m *metrics) observe(d *attempt, a answer) {
 	}
 	m.duration.Observe(a.took.Seconds())
 	m.attempts.WithLabelValues(outcomeOf(a)).Inc()
-	if a.ok() && d.ReplayedAt.IsZero() && d.Type != delivery.WebhookTest {
+	if a.ok() && !d.replay && d.Type != delivery.WebhookTest {
 		m.latency.Observe(d.started.Add(a.took).Sub(d.OccurredAt).Seconds())
 	}
 }

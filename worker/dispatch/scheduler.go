@@ -118,10 +118,10 @@ type Result struct {
 // Effect is what is to be written of one endpoint.
 type Effect struct {
 	Account delivery.AccountID
-	Spill   []ledger.Scheduled // into its schedule, unless they are there
-	Put     []ledger.Scheduled // into it, after Spill
-	Remove  []string           // from it, after Put
-	NotSent []*Item            // to be recorded as not sent: no URL is registered
+	Spill   []ledger.Scheduled   // into its schedule, unless they are there
+	Put     []ledger.Scheduled   // into it, after Spill
+	Remove  []ledger.Unscheduled // from it, after Put
+	NotSent []*Item              // to be recorded as not sent: no URL is registered
 	ledger.EndpointChange
 	Version int64 // of the receiver, which Proven has raised
 }
@@ -255,6 +255,7 @@ func (s *Scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 	}
 	if f.Scheduled { // perhaps by somebody else
 		e.nextDue = min(e.nextDue, now)
+		e.isLoadStale = e.loading
 	}
 	s.mark(e)
 }
@@ -276,7 +277,7 @@ func (s *Scheduler) Loads(now int64) []ledger.ScheduleQuery {
 	var loads []ledger.ScheduleQuery
 	for _, e := range s.wanted {
 		if e.wanted = false; e.loadAt(s.limits.Memory) <= now {
-			e.load, e.loading = e.request(now, s.limits.Memory), true
+			e.load, e.loading, e.isLoadStale = e.request(now, s.limits.Memory), true, false
 			loads = append(loads, e.load.ScheduleQuery)
 		}
 	}
@@ -311,13 +312,14 @@ found:
 		switch known := e.items[it.Key]; {
 		case known != nil && known.state != leaving && e.load.moveTo > 0:
 			s.write(&e.next.Put, known, e.load.moveTo, it.Attempts)
-		case known != nil && known.state == leaving && known.Due == 0 && !known.stored:
-			n = e.load.Limit // somebody asks again for what has just ended
+		case known != nil && known.isAskedAgain(it):
+			known.askedAgain = true
+		case known != nil && known.hasEnded() && !known.stored:
+			n = e.load.Limit // it is removed by the one who reads it next
 			break found
 		case known != nil && !known.spilling:
-			if !known.stored && known.state != leaving { // somebody asks again for what waits: once is enough
-				known.stored, known.ReplayedAt = true, it.ReplayedAt
-			}
+			// Perhaps a replay asks for what waits, or is about to be recorded as not sent: once is enough.
+			known.stored, known.ReplayedAt, known.AskedAt = true, it.ReplayedAt, it.AskedAt
 		case known == nil && e.mutes(it):
 			s.end(it)
 		case e.load.moveTo > 0: // also what is written again: a spill does not change its time
@@ -336,7 +338,7 @@ found:
 	complete := n < e.load.Limit
 	switch {
 	case e.load.moveTo == 0:
-		if !complete {
+		if !complete || e.isLoadStale {
 			next = 0
 		} else if e.spilling == 0 && e.ahead == 0 {
 			e.behind = false
@@ -690,7 +692,8 @@ func (s *Scheduler) end(it *Item) {
 	s.settle(it)
 	it.Due = 0
 	if it.stored {
-		it.endpoint.next.Remove = append(it.endpoint.next.Remove, it.Key)
+		removed := ledger.Unscheduled{Key: it.Key, ReplayedAt: it.ReplayedAt, AskedAt: it.AskedAt}
+		it.endpoint.next.Remove = append(it.endpoint.next.Remove, removed)
 		s.mark(it.endpoint)
 	}
 	if it.stored || it.state == leaving || it.endpoint.loading {
@@ -698,6 +701,7 @@ func (s *Scheduler) end(it *Item) {
 	} else {
 		it.state = absent
 		delete(it.endpoint.items, it.Key)
+		it.readAgain()
 	}
 }
 
@@ -715,6 +719,7 @@ func (s *Scheduler) drop(it *Item) {
 	}
 	it.Delivery = nil
 	if it.Due == 0 {
+		it.readAgain()
 		return
 	}
 	e.parking--
@@ -722,6 +727,14 @@ func (s *Scheduler) drop(it *Item) {
 		e.spilling--
 	}
 	e.nextDue = min(e.nextDue, it.Due)
+}
+
+// readAgain lets the schedule be read again for an event that has ended, if a replay has asked for it since its
+// last send began. It stands there, due.
+func (it *Item) readAgain() {
+	if it.askedAgain {
+		it.endpoint.nextDue = 0
+	}
 }
 
 // forget leaves an event to the schedule, where it stands as it is.

@@ -18,6 +18,7 @@ type stored struct {
 	facts    ledger.Facts
 	schedule map[string]int64
 	counts   map[string][2]int64 // attempts made, replayed at
+	askedAt  map[string]int64    // of what waited when a replay asked for it
 	mood     int
 }
 
@@ -39,8 +40,8 @@ type model struct {
 	// A takeover before what a clock that was ahead had planned is drawn back may cost the order, and
 	// so may one by a worker whose clock is behind the last owner's.
 	disturbed, unordered bool
-	endings              map[string]int  // of each event, as was committed
-	asked                map[string]int  // how many there were when the event was last asked for
+	asks                 map[string]int  // how often replays have asked for each event
+	satisfied            map[string]int  // of each event that has ended, as was committed: how often it had been asked for when its send began
 	tried                map[string]bool // its first attempt ended
 
 	// of the owner
@@ -49,7 +50,8 @@ type model struct {
 	taken   int // entries of the stream when it took over
 	given   map[string]bool
 	flying  []*Item
-	results []func() // of the next batch
+	begun   map[*Item]int // of what is in flight: how often it had been asked for when that began
+	results []func()      // of the next batch
 	limits  Limits
 	free    int
 }
@@ -61,10 +63,10 @@ func versionKey(order, sequence int) string {
 }
 
 func newModel(rt *rapid.T) *model {
-	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, endings: map[string]int{}, asked: map[string]int{}, tried: map[string]bool{},
+	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, asks: map[string]int{}, satisfied: map[string]int{}, tried: map[string]bool{},
 		limits: Limits{InFlight: 4, Failures: 3, Memory: 8}, free: 64}
 	for range 3 {
-		m.accounts = append(m.accounts, &stored{facts: healthy, schedule: map[string]int64{}, counts: map[string][2]int64{}})
+		m.accounts = append(m.accounts, &stored{facts: healthy, schedule: map[string]int64{}, counts: map[string][2]int64{}, askedAt: map[string]int64{}})
 	}
 	m.takeOver()
 	return m
@@ -77,7 +79,7 @@ func (m *model) takeOver() {
 	m.disturbed = false
 	m.s = NewScheduler(m.limits)
 	m.read, m.taken = m.position, len(m.stream)
-	m.given, m.flying, m.results = map[string]bool{}, nil, nil
+	m.given, m.flying, m.begun, m.results = map[string]bool{}, nil, map[*Item]int{}, nil
 	facts := func() {
 		for i, a := range m.accounts {
 			if len(a.schedule) > 0 || a.facts.Breaker.Open {
@@ -144,10 +146,11 @@ func (m *model) beginRequest() {
 	}
 	if due, there := a.schedule[event.key]; there {
 		a.schedule[event.key] = min(due, m.clock)
+		a.askedAt[event.key] = m.clock
 	} else {
 		a.schedule[event.key], a.counts[event.key] = m.clock, [2]int64{0, m.clock}
 	}
-	m.asked[event.key] = m.endings[event.key]
+	m.asks[event.key]++
 	m.tried[event.key] = true // who asks does without the order
 	m.learn(event.account)
 }
@@ -197,7 +200,7 @@ func (m *model) find(l ledger.ScheduleQuery) (items []*Item) {
 			continue
 		}
 		n++
-		it := &Item{Account: l.Account, Key: key, Due: due, Attempts: int(a.counts[key][0]), ReplayedAt: a.counts[key][1]}
+		it := &Item{Account: l.Account, Key: key, Due: due, Attempts: int(a.counts[key][0]), ReplayedAt: a.counts[key][1], AskedAt: a.askedAt[key]}
 		if !l.Known(key) {
 			it.Delivery = &ledger.Delivery{}
 		}
@@ -235,6 +238,7 @@ func (m *model) next(free int) {
 			}
 		}
 		m.flying = append(m.flying, it)
+		m.begun[it] = m.asks[it.Key]
 	}
 	m.must(len(m.flying) <= m.free, "%d in flight of %d", len(m.flying), m.free)
 }
@@ -291,8 +295,8 @@ func (m *model) done(it *Item, r Result) {
 	if missed := it.Probe && (r.Ending == Retry || r.Ending == Undelivered); !it.Ping && !missed {
 		m.tried[it.Key] = true
 		if r.Ending == Delivered || r.Ending == Undelivered || r.Ending == Expired {
-			key := it.Key
-			m.results = append(m.results, func() { m.endings[key]++ })
+			key, asks := it.Key, m.begun[it]
+			m.results = append(m.results, func() { m.satisfied[key] = asks })
 		}
 	}
 	m.s.Done(it, r, m.clock)
@@ -308,8 +312,8 @@ func (m *model) commit() {
 		m.must(len(x.NotSent) <= unsentPage, "%d not sent in one batch", len(x.NotSent))
 		for _, it := range x.NotSent {
 			m.tried[it.Key] = true
-			key := it.Key
-			results = append(results, func() { m.endings[key]++ })
+			key, asks := it.Key, m.asks[it.Key]
+			results = append(results, func() { m.satisfied[key] = asks })
 		}
 	}
 	fate := m.pick("fate", 40)
@@ -344,7 +348,10 @@ func (m *model) apply(x Effect) {
 	a := m.accounts[x.Account[15]-1]
 	put := func(w ledger.Scheduled) {
 		a.schedule[w.Key] = w.Due
-		a.counts[w.Key] = [2]int64{int64(w.Attempts), w.ReplayedAt}
+		if w.Attempts > 0 || w.ReplayedAt > 0 {
+			a.counts[w.Key] = [2]int64{int64(w.Attempts), w.ReplayedAt}
+			delete(a.askedAt, w.Key)
+		}
 	}
 	for _, w := range x.Spill {
 		if _, there := a.schedule[w.Key]; !there {
@@ -354,9 +361,14 @@ func (m *model) apply(x Effect) {
 	for _, w := range x.Put {
 		put(w)
 	}
-	for _, key := range x.Remove {
-		delete(a.schedule, key)
-		delete(a.counts, key)
+	for _, event := range x.Remove {
+		known := [2]int64{event.ReplayedAt, event.AskedAt}
+		stored := [2]int64{a.counts[event.Key][1], a.askedAt[event.Key]}
+		if known == stored {
+			delete(a.schedule, event.Key)
+			delete(a.counts, event.Key)
+			delete(a.askedAt, event.Key)
+		}
 	}
 	if x.Breaker != nil {
 		a.facts.Breaker = *x.Breaker
@@ -372,13 +384,15 @@ func (m *model) apply(x Effect) {
 	}
 }
 
-// settled demands that of the first n entries every event has ended since it was last asked for, or is
-// in a schedule.
+// settled demands that of the first n entries every event has ended, in a send that began after it was last
+// asked for, or is in a schedule.
 func (m *model) settled(n int) {
 	for i, events := range m.stream[:n] {
 		for _, event := range events {
 			_, waits := m.accounts[event.account].schedule[event.key]
-			m.must(m.endings[event.key] > m.asked[event.key] || waits, "entry %d is behind the position, its event %q is lost", i+1, event.key)
+			asks, hasEnded := m.satisfied[event.key]
+			isDone := hasEnded && asks >= m.asks[event.key]
+			m.must(isDone || waits, "entry %d is behind the position, its event %q is lost", i+1, event.key)
 		}
 	}
 }
@@ -498,7 +512,7 @@ func (m *model) drain() {
 		for _, x := range effects {
 			m.apply(x)
 			for _, it := range x.NotSent {
-				m.endings[it.Key]++
+				m.satisfied[it.Key] = m.asks[it.Key]
 			}
 		}
 		for _, apply := range m.results {

@@ -101,8 +101,8 @@ func (x Effect) writes() (all []string) {
 	}
 	list("spill", x.Spill)
 	list("put", x.Put)
-	for _, key := range x.Remove {
-		all = append(all, "remove "+strings.TrimLeft(key, "\x02"))
+	for _, event := range x.Remove {
+		all = append(all, "remove "+strings.TrimLeft(event.Key, "\x02"))
 	}
 	return all
 }
@@ -655,7 +655,7 @@ func TestScheduler_EndsWhatIsMuted(t *testing.T) {
 	d.done(Result{Ending: Delivered}, d.sent("3.4")...)
 	d.commit()
 	effect := d.effect(0)
-	d.must(slices.Contains(effect.Remove, keyOf("3.3")) && len(effect.NotSent) == 0, "effect %+v", effect)
+	d.must(slices.Contains(effect.Remove, ledger.Unscheduled{Key: keyOf("3.3")}) && len(effect.NotSent) == 0, "effect %+v", effect)
 	d.must(!d.endpoint(0).waits(), "something waits")
 }
 
@@ -712,17 +712,57 @@ func TestScheduler_EventWaitsOnce(t *testing.T) {
 	d.wrote(0, "remove a")
 }
 
-// Who replays what is in memory only puts it into the schedule, too.
-func TestScheduler_ReplayOfWhatWaits(t *testing.T) {
+// A replay asks for what waits in memory only, which is sent once, and for what is being sent, which is sent again.
+func TestScheduler_ReplayOfWhatWaitsAndOfWhatIsBeingSent(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0, "a", "b")
 	sent := d.next(1)
 	d.noted(0)
-	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now}, &Item{Key: keyOf("b"), Due: d.now, ReplayedAt: d.now})
+	replayed := d.now
+	d.load(0, &Item{Key: keyOf("a"), Due: replayed, ReplayedAt: replayed}, &Item{Key: keyOf("b"), Due: replayed, ReplayedAt: replayed})
 	d.done(Result{Ending: Delivered}, append(sent, d.sent("b")...)...)
 	d.commit()
-	d.wrote(0, "remove a", "remove b")
+	d.wrote(0, "remove b")
+
+	d.load(0, &Item{Key: keyOf("a"), Due: replayed, ReplayedAt: replayed})
+	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.commit()
+	d.wrote(0, "remove a")
 	d.must(d.endpoint(0).empty() && d.s.read == 0, "something waits")
+}
+
+// A replay asks for an event of the schedule whose send has ended, which is not written yet.
+func TestScheduler_ReplayOfWhatHasJustEnded(t *testing.T) {
+	d := newDesk(t, healthy)
+	d.noted(0)
+	d.load(0, &Item{Key: keyOf("a"), Due: d.now, Attempts: 2})
+	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.noted(0)
+	asked := &Item{Key: keyOf("a"), Due: d.now, Attempts: 2, AskedAt: d.now}
+	d.load(0, asked)
+	d.commit()
+	removed := d.effect(0).Remove
+	d.must(slices.Equal(removed, []ledger.Unscheduled{{Key: keyOf("a")}}), "removed %+v", removed) // which leaves it there
+
+	again := *asked
+	again.state, again.endpoint = absent, nil
+	d.load(0, &again)
+	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.commit()
+	removed = d.effect(0).Remove
+	d.must(slices.Equal(removed, []ledger.Unscheduled{{Key: keyOf("a"), AskedAt: d.now}}), "removed %+v", removed)
+	d.must(d.endpoint(0).empty(), "something waits")
+}
+
+// Something is put into the schedule while it is being read: what was read may not have it.
+func TestScheduler_ReadsAgainWhatChangedWhileItWasRead(t *testing.T) {
+	d := newDesk(t, healthy)
+	d.noted(0)
+	d.must(len(d.s.Loads(d.now)) == 1, "the schedule is not read")
+	d.noted(0)
+	d.s.Loaded(accountOf(0), nil, d.now)
+	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now})
+	d.sent("a")
 }
 
 func TestScheduler_PaceHolds(t *testing.T) {

@@ -340,7 +340,7 @@ func (w *Webhooks) loaded(account delivery.AccountID, found []*ledger.Scheduled)
 	now := w.ms()
 	items := make([]*Item, len(found))
 	for i, s := range found {
-		items[i] = &Item{Account: account, Key: s.Key, Due: s.Due, Attempts: s.Attempts, ReplayedAt: s.ReplayedAt, Delivery: s.Delivery}
+		items[i] = &Item{Account: account, Key: s.Key, Due: s.Due, Attempts: s.Attempts, ReplayedAt: s.ReplayedAt, AskedAt: s.AskedAt, Delivery: s.Delivery}
 	}
 	w.scheduler.Loaded(account, items, now)
 	for i, s := range found {
@@ -361,7 +361,7 @@ func (w *Webhooks) end(it *Item, ending Ending, state, reason string) {
 }
 
 func (w *Webhooks) unsent(it *Item, state, reason string) {
-	w.keep(it.Delivery, &ledger.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: it.Attempts, Replay: it.ReplayedAt > 0}, false, true)
+	w.keep(it.Delivery, &ledger.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: it.Attempts, Replay: it.isReplay()}, false, true)
 }
 
 // Send starts what may be sent now.
@@ -395,7 +395,7 @@ func (w *Webhooks) Send() {
 				w.end(it, Expired, ledger.StateUndelivered, ledger.ExpiredError)
 				continue
 			}
-			w.launch(&attempt{Delivery: d, item: it, receiver: it.endpoint.Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping})
+			w.launch(&attempt{Delivery: d, item: it, receiver: it.endpoint.Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping, replay: it.isReplay()})
 		}
 	}
 }

@@ -32,6 +32,21 @@ local function trim_log(key, most)
   end
 end
 
+-- Removes events from an endpoint's schedule. words are, from first to last, an event and what its owner
+-- knows of replays that asked for it, in turns. An event of which something else is stored stays:
+-- somebody has asked for it while it was being sent, and it is to be sent again.
+local function unschedule(schedule, attempts, replayed, words, first, last)
+  for i = first, last, 2 do
+    local event = words[i]
+    local stored = string.match(call('HGET', attempts, event) or '', '^%d*(.*)$')
+    if stored == words[i + 1] then
+      call('ZREM', schedule, event)
+      call('HDEL', attempts, event)
+      call('SREM', replayed, event)
+    end
+  end
+end
+
 local function fill_in_names()
   call, pack, parse = redis.call, struct.pack, struct.unpack
   byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub
