@@ -8,7 +8,7 @@ export DATA_DIR
 SERVER ?= redis
 export SERVER
 
-# What is compiled does not name this folder, so every clone takes it from the same cache.
+# Keeps this folder's path out of what is compiled, so that all clones share Go's build cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 # Pinned: a tool's release must not change the result.

@@ -153,7 +153,7 @@ func (g *gateway) keep(ctx context.Context, connection ledger.Config) error {
 	return nil
 }
 
-// connect waits for Redis. Its error is what waiting does not repair, such as another number
+// connect waits for Redis. Its error is what waiting does not help against, such as another number
 // of partitions.
 func (g *gateway) connect(ctx context.Context, connection ledger.Config) (*ledger.Ledger, error) {
 	connection.Observe = g.observeScript

@@ -145,8 +145,8 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 	}
 }
 
-// checkIndexes wants an order to be on the list of jobs of its status and on no other, and to have a timer, unless it has
-// ended. A cancelled one is on its list.
+// checkIndexes wants an order that has not ended to have a timer, and to be on the list of jobs of its status and on no
+// other. One that was cancelled is on the list of those, and any other that has ended on none.
 func (s *env) checkIndexes(t *testing.T, id delivery.OrderID) {
 	t.Helper()
 	o := get(s.Orders.Get(t.Context(), id))(t)

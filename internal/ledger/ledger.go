@@ -628,7 +628,7 @@ func (f TLSFiles) secure(base *tls.Config) (*tls.Config, error) {
 	return config, nil
 }
 
-// isDistrust reports a TLS failure that waiting does not mend.
+// isDistrust reports a TLS failure that waiting does not help against.
 func isDistrust(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var remote *net.OpError

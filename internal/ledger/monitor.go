@@ -251,15 +251,15 @@ func (l *core) checkLimit(server *Server) error {
 		"and set it in the server's configuration", ErrNoLimit, server.Addr, server.Addr)
 }
 
-// fixedReleases are the first releases of each line without CVE-2025-49844: by a script, which
-// gateways and workers may load, that runs code in the server.
+// fixedReleases has, of each line of releases, the first one without CVE-2025-49844, by which a
+// script can run code in the server. Gateways and workers may load scripts.
 var fixedReleases = map[string][][3]int{
 	"redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
 	"valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
 }
 
-// IsFixed is false for a release with CVE-2025-49844, going by its number:
-// distributions fix a release without changing that.
+// IsFixed reports whether a release has the fix of CVE-2025-49844, going by its number. It is false
+// for some that have it, because distributions fix a release without changing its number.
 func (s Server) IsFixed() bool {
 	var v [3]int
 	if _, err := fmt.Sscanf(s.Version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {

@@ -121,7 +121,10 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 	check(t, s.noted(t) == notes && s.rdb.HGet(t.Context(), s.key(kindEndpoint), "url").Val() == "", "it was written all the same")
 	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now, c.Pipelines = s.now, 0 })
 	tried := false
-	gateway.rdb.AddHook(&meanwhile{command: "fcall", after: 1, do: func() { tried = true; s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) }) }})
+	gateway.rdb.AddHook(&meanwhile{command: "fcall", after: 1, do: func() {
+		tried = true
+		s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
+	}})
 	third, secret := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/"))(t)
 	check(t, tried && secret != "" && third.Secret == secret && third.Backlog == 0 && third.Earlier == nil && third.Proven, "registered again: %+v", third)
 }

@@ -122,7 +122,9 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 		check(t, record.EventID == c.id, "%s is recorded as %+v", c.name, record)
 		e = s.reads(t, 0, math.MaxInt64, 10, c.key)[0]
 		check(t, e.Delivery == nil && e.Gone == "" && e.Attempts == c.stored.Attempts, "%s, known: %+v", c.name, e)
-		s.owns(t, func(step *Step) { step.Unschedule(s.account, []Unscheduled{{Key: c.key, ReplayedAt: c.stored.ReplayedAt}}) })
+		s.owns(t, func(step *Step) {
+			step.Unschedule(s.account, []Unscheduled{{Key: c.key, ReplayedAt: c.stored.ReplayedAt}})
+		})
 	}
 }
 

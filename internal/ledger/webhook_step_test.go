@@ -34,7 +34,9 @@ func TestStep_KeepsSchedules(t *testing.T) {
 			map[string]int64{b: 2, c: 9}, map[string]string{c: "1@7"}},
 		{"spilt", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
 			map[string]int64{a: 100, b: 2, c: 9}, map[string]string{c: "1@7"}},
-		{"the rest removed", func(step *Step) { step.Unschedule(s.account, []Unscheduled{{Key: a}, {Key: b}, {Key: c, ReplayedAt: 7}}) }, map[string]int64{}, map[string]string{}},
+		{"the rest removed", func(step *Step) {
+			step.Unschedule(s.account, []Unscheduled{{Key: a}, {Key: b}, {Key: c, ReplayedAt: 7}})
+		}, map[string]int64{}, map[string]string{}},
 	} {
 		s.owns(t, step.do)
 		_, due := s.scheduled(t)

@@ -27,7 +27,11 @@ func depsIn(t *testing.T, commands map[string]string, args ...string) (string, e
 		}
 	}
 
-	cmd := exec.Command("/bin/sh", append([]string{"deps.sh"}, args...)...)
+	script, err := os.ReadFile("deps.sh") // by this process, so that go test runs the test again when it has changed
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", append([]string{"-c", string(script), "deps.sh"}, args...)...)
 	cmd.Env = []string{"PATH=" + bin, "CHROMIUM=" + os.Getenv("CHROMIUM")}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -45,7 +45,7 @@ type system struct {
 	spares  []*stack.Program // further workers, which run in some rounds; the first has a proxy of its own
 	apis    *stack.APIs      // the fleet's and the admin API have no proxy
 
-	// Both read what is stored, past the proxies.
+	// Both read what is stored, as the operator, and past the proxies that faults disturb.
 	ledger      *ledger.Ledger
 	redisClient redis.UniversalClient
 
@@ -151,7 +151,7 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 	if err != nil {
 		return err
 	}
-	s.ends = append(s.ends, func() { _ = s.redisClient.Close() }) // nor through it
+	s.ends = append(s.ends, func() { _ = s.redisClient.Close() }) // nothing is written through it either
 	s.apis, err = s.Demo.Connect(ctx, client.New("", 4))
 	return err
 }

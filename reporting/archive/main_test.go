@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -38,15 +39,17 @@ func open(t testing.TB, e *testserver.ClickHouse, database string) *Archive {
 func newArchive(t testing.TB) *Archive {
 	t.Helper()
 	e := testserver.SharedClickHouse(t)
-	database := e.NewMigratedDatabase(t, func(name string) error {
-		a, err := Open(Settings{URL: e.URL, Database: name})
-		if err != nil {
-			return err
-		}
-		_, err = a.Migrate(t.Context())
-		return errors.Join(err, a.Close())
-	})
-	return open(t, e, database)
+	return open(t, e, e.NewMigratedDatabase(t, func(database string) error { return migrateIn(e, database) }))
+}
+
+// migrateIn makes every table and view in a new database of an engine.
+func migrateIn(e *testserver.ClickHouse, database string) error {
+	a, err := Open(Settings{URL: e.URL, Database: database})
+	if err != nil {
+		return err
+	}
+	_, err = a.Migrate(context.Background())
+	return errors.Join(err, a.Close())
 }
 
 // newArchiveIn is one on a new database of an engine.

@@ -8,9 +8,14 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// A database goes from test to test. It must not be run in parallel: the one that was returned last is given next.
+// A database goes from test to test.
 func TestNewArchive_HasAnEmptyDatabaseAsMigrated(t *testing.T) {
+	t.Parallel()
 	e := testserver.SharedClickHouse(t)
+	pool := t.TempDir() // nobody else's, so that the database that was returned is the one that is given
+	newArchive := func(t *testing.T) *Archive {
+		return open(t, e, e.NewMigratedDatabaseFrom(t, pool, func(database string) error { return migrateIn(e, database) }))
+	}
 	var used, changed string
 
 	t.Run("used", func(t *testing.T) {

@@ -323,7 +323,7 @@ func (p *prover) runTests(ctx context.Context, s *suite, tests []string, brokenR
 		"-test.timeout", testTimeout.String())
 	cmd.Dir = filepath.Join(p.module, s.path)
 	// Tests that build the programs do so with the defects.
-	cmd.Env = append(os.Environ(), broken.Variable+"="+brokenRule, "CGO_ENABLED=0", "GOFLAGS=-overlay="+p.overlay)
+	cmd.Env = append(os.Environ(), broken.Variable+"="+brokenRule, "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+p.overlay)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	text, err := cmd.CombinedOutput()

@@ -241,8 +241,8 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 	return longestFirst(strings.Fields(string(out))), nil
 }
 
-// longestFirst returns the packages with the one whose tests take longest at the beginning. Packages are
-// tested two at a time, in their order, and that one would run alone in the end.
+// longestFirst returns the packages with the one in front whose tests take longest. go test starts packages in
+// their order, so that one would run alone at the end.
 func longestFirst(packages []string) []string {
 	const longest = "vendorapi/reporting/closing"
 	i := slices.Index(packages, longest)

@@ -3,7 +3,8 @@
 // `make test` starts one of each for the whole run (package run beside this one)
 // and hands their addresses to the test binaries by environment variables. In a
 // single `go test` each binary starts what it needs and Main stops it. Either way a
-// test gets a database of its own: NewRedis, and NewDatabase of SharedClickHouse.
+// test gets a database of its own: NewRedis, and NewDatabase or NewMigratedDatabase of
+// SharedClickHouse.
 // Tests whose subject is a server's death, rights, clock or settings start one of
 // their own: DedicatedRedis, DedicatedClickHouse.
 package testserver
@@ -37,12 +38,18 @@ const (
 // without it takes 1.
 const SeedVariable = "TESTSERVER_SEED"
 
-// Start builds the programs, starts both servers, and returns what a run hands to its test binaries. Stop ends them.
+// Start builds the programs, starts both servers, makes the pool of databases, and returns what a run hands to its test
+// binaries. Stop ends them.
 func Start() (env []string, err error) {
 	for _, s := range []struct {
 		variable string
 		start    func() (string, error)
-	}{{programsVariable, builtPrograms}, {redisVariable, sharedRedis}, {clickHouseVariable, sharedClickHouse}, {databasesVariable, databasePool}} {
+	}{
+		{programsVariable, builtPrograms},
+		{redisVariable, sharedRedis},
+		{clickHouseVariable, sharedClickHouse},
+		{databasesVariable, databasePool},
+	} {
 		value, failure := s.start()
 		env, err = append(env, s.variable+"="+value), errors.Join(err, failure)
 	}

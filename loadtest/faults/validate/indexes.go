@@ -69,8 +69,14 @@ func (r *redisReader) indexesOf(orders []*delivery.Order) []*orderIndex {
 		if !hasEnded {
 			byKey[p.timers()].wanted[o.ID] = true
 		}
+
+		jobs := p.jobs(o.Status, o.Fleet.ID)
+		hasList := byKey[jobs] != nil
+		if !hasList { // its record is damaged, and says a status that there is not
+			add(o.Status.String(), jobs, p)
+		}
 		if !hasEnded || o.Status == delivery.Cancelled {
-			byKey[p.jobs(o.Status, o.Fleet.ID)].wanted[o.ID] = true
+			byKey[jobs].wanted[o.ID] = true
 		}
 	}
 	return indexes

@@ -2,6 +2,8 @@ package validate
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +83,18 @@ func TestInconsistentIndexes_AreComparedWithAllOrders(t *testing.T) {
 	}
 	if violations := compare(); len(violations) > 0 {
 		t.Errorf("after all was put right:%s", listed(violations))
+	}
+
+	// A record is damaged, and says a status that there is not.
+	damaged := e.Read(orders[delivery.Searching])
+	damaged.Status = 0
+	violations, err := r.inconsistentIndexes(t.Context(), []*delivery.Order{damaged})
+	testenv.Must(t, err)
+	isFound := slices.ContainsFunc(violations, func(v Violation) bool {
+		return v.Subjects[0] == damaged.ID.String() && strings.Contains(v.Text, " lacks ")
+	})
+	if !isFound {
+		t.Errorf("an order without a status, found:%s", listed(violations))
 	}
 }
 

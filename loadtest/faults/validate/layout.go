@@ -10,7 +10,8 @@ import (
 )
 
 // This file has what docs/redis.md says of the names of keys and of what stands in them, as far as the checks need it. It
-// follows that document and takes nothing from the ledger's code, so that a defect there is not repeated here.
+// follows that document and not the ledger's code, so that a defect there is not repeated here. Ids, statuses and the
+// names of groups are shared with the packages delivery and ledger.
 
 // partition is one of the parts of a ledger.
 type partition struct {

@@ -11,7 +11,8 @@ import (
 	"vendorapi/internal/ledger"
 )
 
-// redisReader reads what a settled ledger should have nothing of, and the indexes of its orders, by the names of layout.go.
+// redisReader reads from Redis what must be empty in a settled ledger, and the indexes of its orders, by the names of
+// layout.go.
 type redisReader struct {
 	client     redis.UniversalClient
 	partitions []partition
@@ -40,8 +41,9 @@ type groupPosition struct {
 	last string // id of the last entry that the group was given
 }
 
-// unsettledGroups lists the groups that have not settled everything. It counts unread entries by position: Redis's own
-// figure (lag) goes by what the owner has told it, and is wrong once entries in the middle were removed.
+// unsettledGroups lists the groups that have not settled everything. It counts the entries behind the last one that a
+// group was given. Redis's own figure (lag) depends on what the owner sets, and is wrong once entries in the middle were
+// removed.
 func (r *redisReader) unsettledGroups(ctx context.Context) ([]unsettledGroup, error) {
 	positions, err := r.groupPositions(ctx)
 	if err != nil {
@@ -113,7 +115,7 @@ func (r *redisReader) groupPositions(ctx context.Context) ([]groupPosition, erro
 	return positions, nil
 }
 
-// remains lists what is kept for the webhooks of accounts, without those for which nothing is.
+// remains returns, of each account for which there are any, the scheduled events and how many counts of attempts are kept.
 func (r *redisReader) remains(ctx context.Context) ([]Remains, error) {
 	var all []Remains
 	for _, p := range r.partitions {

@@ -59,7 +59,8 @@ func StartServer(ctx context.Context, library, dir string) (*Server, error) {
 	return &Server{Redis: server, shim: shim, client: redis.NewClient(options)}, nil
 }
 
-// newRedisClient returns a client whose commands the simulator gets, like those of a ledger. It opens no connection.
+// newRedisClient returns a client whose commands are passed to the simulator, like those of a ledger. Nothing listens at
+// its address.
 func (s *simulator) newRedisClient(from *actor) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr:                     "simulation:6379",

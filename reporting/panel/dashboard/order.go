@@ -100,7 +100,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 	})
 	v.Lost = append(v.Lost, r.wait()...)
 	switch {
-	case past != nil && past.unreadable != nil: // waiting does not repair that
+	case past != nil && past.unreadable != nil: // waiting does not help
 		return past.unreadable
 	case past != nil:
 		v.orderRow = *past
