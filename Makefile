@@ -134,11 +134,11 @@ rolling: ## replace the programs of the commit BASE by these, and some back, und
 
 # Not by go test: signals must reach what removes the containers. In a network of its own,
 # whose ports are free.
-compose-test: ## build and run docker-compose.yml under a Docker daemon of its own; root, 15 minutes
+compose-test: ## build and run docker-compose.yml under a Docker daemon of its own; root, 15 to 30 minutes
 	@$(INSTALL) docker mmdebstrap openssl valkey-server
 	@mkdir -p "$(DATA_DIR)/bin"
 	@CGO_ENABLED=0 go test -tags compose -c -o "$(DATA_DIR)/bin/compose-test" ./internal/composetest
-	@bin=$$(cd "$(DATA_DIR)/bin" && pwd) && cd internal/composetest && exec unshare --net "$$bin/compose-test" -test.timeout 30m
+	@bin=$$(cd "$(DATA_DIR)/bin" && pwd) && cd internal/composetest && exec unshare --net "$$bin/compose-test" -test.timeout 60m
 
 ## Measuring it
 
