@@ -172,7 +172,9 @@ func (m *model) pending() (orders map[delivery.OrderID]string, late []line) {
 		case !same(before, &now):
 			orders[id] = CauseChanged
 		}
-		if there && m.isClosed(&now) {
+		// What is known to be delivered has no delivery that came too late.
+		hasFailed := now.Status == delivery.Failed || now.Status == delivery.Cancelled
+		if there && m.isClosed(&now) && hasFailed {
 			for _, at := range m.late[id] {
 				if !seen[fmt.Sprint(id, at.UnixMilli())] {
 					late = append(late, line{order: now, late: at, cause: CauseLate})
