@@ -73,10 +73,13 @@ func send(step *ledger.Step, f *ledger.Facts, all []*ledger.Scheduled, most int,
 // end records what has become of an event: a line of the log, what follows for it, and the endpoint.
 func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.AttemptRecord) {
 	now, account, b, t := time.Now(), s.Delivery.Account, &f.Breaker, &f.Tally
-	record.At, record.Replay = now, s.ReplayedAt > 0
+	record.At = now
+	record.Replay = s.ReplayedAt > 0 || s.AskedAt > 0
+
 	if hour := uint32(now.Unix() / 3600); t.Hour != hour {
 		t.Hour, t.OK, t.Failed, t.PreviousOK, t.PreviousFailed = hour, 0, 0, t.OK, t.Failed
 	}
+
 	state := f.State
 	switch record.State {
 	case ledger.StateDelivered:
@@ -98,6 +101,7 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 	if record.HTTPStatus == http.StatusGone {
 		state = ledger.EndpointGone
 	}
+
 	failedProbe := record.Probe && record.State != ledger.StateDelivered
 	line, unanswered := record.Lines(s.Delivery, failedProbe)
 	if failedProbe {
@@ -113,6 +117,7 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 		step.Unschedule(account, []ledger.Unscheduled{{Key: s.Key, ReplayedAt: s.ReplayedAt, AskedAt: s.AskedAt}})
 		step.Publish(account, line, true)
 	}
+
 	change := ledger.EndpointChange{Breaker: b, Tally: t, Probed: f.Probe}
 	if f.Probe = false; state != f.State {
 		f.State, change.State, change.StateSince = state, state, now.UnixMilli()

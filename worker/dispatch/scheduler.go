@@ -315,7 +315,7 @@ found:
 		case known != nil && known.isAskedAgain(it):
 			known.askedAgain = true
 		case known != nil && known.hasEnded() && !known.stored:
-			n = e.load.Limit // it is removed by the one who reads it next
+			n = e.load.Limit // it was not known to be scheduled: it is read again when its end is confirmed
 			break found
 		case known != nil && !known.spilling:
 			// Perhaps a replay asks for what waits, or is about to be recorded as not sent: once is enough.

@@ -486,6 +486,7 @@ func (m *model) drain() {
 		a.facts.Limits.PerSecond, a.facts.Probe = 0, true
 		m.tell(i, false)
 	}
+
 	idle := 0
 	for range 5000 {
 		for m.read < len(m.stream) {
@@ -494,6 +495,7 @@ func (m *model) drain() {
 		for _, account := range m.s.Need() {
 			m.learn(int(account[15]) - 1)
 		}
+
 		loads := m.s.Loads(m.clock)
 		for _, l := range loads {
 			found := m.find(l)
@@ -502,6 +504,7 @@ func (m *model) drain() {
 			}
 			m.s.Loaded(l.Account, found, m.clock)
 		}
+
 		m.next(m.free - len(m.flying))
 		sent := len(m.flying)
 		for _, it := range m.flying {
@@ -520,6 +523,7 @@ func (m *model) drain() {
 		}
 		m.results = nil
 		m.s.Committed()
+
 		if len(effects)+len(loads)+sent > 0 {
 			idle = 0
 		} else if idle++; idle > 3 && m.s.Wake(m.clock) <= m.s.seen {

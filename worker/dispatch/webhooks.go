@@ -286,6 +286,8 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 	if !slices.ContainsFunc(all, func(w *Webhooks) bool { return now.Sub(w.summaryAt) >= summarizeEvery }) {
 		return nil
 	}
+
+	// What is in memory, and which schedules are to be counted.
 	summaries := make([]map[ledger.EndpointState]ledger.QueueStats, len(all))
 	var scheduled []ledger.EndpointAt
 	var of []int // of the partitions
@@ -296,6 +298,7 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 			if !e.waits() {
 				continue
 			}
+
 			sum := summary[e.State]
 			sum.Endpoints++
 			memory, more := e.backlog()
@@ -304,15 +307,18 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 				sum.BreakersOpen++
 			}
 			summary[e.State] = sum
+
 			if more && len(scheduled) < most {
 				of, scheduled = append(of, i), append(scheduled, ledger.EndpointAt{Partition: w.Partition, Account: account})
 			}
 		}
 	}
+
 	backlogs, err := r.ledger.Ownership.Backlogs(ctx, scheduled)
 	if err != nil {
 		return err
 	}
+
 	for i, b := range backlogs {
 		summary, state := summaries[of[i]], all[of[i]].scheduler.endpoints[scheduled[i].Account].State
 		sum := summary[state]
@@ -322,6 +328,7 @@ func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
 		}
 		summary[state] = sum
 	}
+
 	for i, w := range all {
 		if w.summary != nil || w.shouldWrite(summaries[i], now) {
 			w.summary = summaries[i]
