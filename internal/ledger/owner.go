@@ -349,11 +349,13 @@ type Wanted struct {
 	Unreadable map[delivery.OrderID]error
 }
 
-// ReadOrders reads orders of several partitions in one round trip.
+// ReadOrders reads orders of several partitions in one round trip. Deliveries of one order share it, and
+// have it apart from Orders.
 func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
+	reader := newEventReader(ctx)
 	_, err := pipelined(ctx, l.rdb, "reading orders", wanted, func(pipe redis.Pipeliner, w *Wanted) func() *Wanted {
 		r := l.partitions[w.Partition]
-		var heads, events []*redis.StringCmd
+		var heads []*redis.StringCmd
 		for _, id := range w.New {
 			heads = append(heads, pipe.GetRange(ctx, r.order(id.Digest()), 0, orderHead-1))
 		}
@@ -365,8 +367,9 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 		if len(keys) > 0 {
 			records = pipe.MGet(ctx, keys...)
 		}
+		events := make([]func() (*Delivery, string), len(w.Events))
 		for i := range w.Events {
-			events = append(events, r.readKey(ctx, pipe, w.Events[i].key()))
+			events[i] = reader.read(pipe, r, w.Events[i].key())
 		}
 		var updates *redis.XMessageSliceCmd
 		if w.After != "" { // behind the orders: what is reported later shows in the record
@@ -381,7 +384,7 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 				w.News[i] = decodeNew(w.New[i], head.Val())
 			}
 			for i, event := range events {
-				w.Deliveries[i], _ = r.decodeEvent(w.Events[i].key(), event)
+				w.Deliveries[i], _ = event()
 			}
 			for i, id := range w.Reported {
 				if record := text(records.Val()[i]); record != "" {

@@ -116,7 +116,8 @@ type ScheduleQuery struct {
 	Known       func(key string) bool
 }
 
-// Scheduled reads parts of schedules, in two round trips, in the order in which they are due.
+// Scheduled reads parts of schedules, in two round trips, in the order in which they are due. Events
+// of one order share it: nobody may change it.
 func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]*Scheduled, error) {
 	reads, err := pipelined(ctx, l.rdb, "reading schedules", queries, func(pipe redis.Pipeliner, q ScheduleQuery) func() []redis.Z {
 		key := l.partitions[q.Partition].keyOf(kindRetries, q.Account[:])
@@ -140,18 +141,23 @@ func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]
 			found[i], all = append(found[i], s), append(all, queried{s, &queries[i]})
 		}
 	}
+	events := newEventReader(ctx)
 	_, err = pipelined(ctx, l.rdb, "reading scheduled events", all, func(pipe redis.Pipeliner, s queried) func() *Delivery {
 		r := l.partitions[s.query.Partition]
 		attempts := pipe.HGet(ctx, r.keyOf(kindAttempts, s.query.Account[:]), s.Key)
-		var record *redis.StringCmd
+		var event func() (*Delivery, string)
 		if !s.query.Known(s.Key) {
-			record = r.readKey(ctx, pipe, s.Key)
+			event = events.read(pipe, r, s.Key)
 		}
+
 		return func() *Delivery {
-			if s.parseAttempts(attempts.Val()); record == nil {
+			s.parseAttempts(attempts.Val())
+			if event == nil {
 				return nil
 			}
-			if s.Delivery, s.Gone = r.decodeEvent(s.Key, record); s.Delivery == nil { // only its ids are known
+
+			s.Delivery, s.Gone = event()
+			if s.Delivery == nil { // only its ids are known
 				s.Delivery = r.goneEvent(s.Key)
 			}
 			s.Delivery.Account, s.Delivery.ReplayedAt = s.query.Account, timeOf(s.ReplayedAt)
@@ -161,41 +167,89 @@ func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]
 	return found, err
 }
 
-// readKey asks for an event's order or notice.
-func (r partition) readKey(ctx context.Context, pipe redis.Pipeliner, key string) *redis.StringCmd {
-	if key[0] == eventNotice {
-		return pipe.Get(ctx, r.keyOf(kindNotice, []byte(key[1:])))
-	}
-	return pipe.Get(ctx, r.keyOf(kindOrder, []byte(key[1:min(13, len(key))])))
+// eventReader reads the orders and notices of events, in the pipelines of one call. An order that
+// several events share is read and decoded once, and they share it: nobody may change it.
+type eventReader struct {
+	ctx    context.Context
+	orders map[string]*sharedOrder // by the order's key
 }
 
-// decodeEvent makes the delivery of an event, or says why it can never be sent.
-func (r partition) decodeEvent(key string, record *redis.StringCmd) (d *Delivery, gone string) {
-	notice := key[0] == eventNotice
-	err := record.Err()
-	switch {
-	case errors.Is(err, redis.Nil) && notice:
-		return nil, "the event's body has expired"
-	case errors.Is(err, redis.Nil):
-		return nil, "the order is no longer stored"
-	case notice:
-		var n *Notice
-		if n, err = decodeNotice(record.Val()); err == nil {
-			return &Delivery{Account: n.Account, Key: key, EventID: key[1:], Type: n.Type, OccurredAt: n.OccurredAt, Data: n.Data}, ""
-		}
-	default:
-		var o *delivery.Order
-		if o, err = decodeOrder(record.Val(), r.number); err == nil {
-			f := fields{rest: key[min(15, len(key)):]}
-			version := f.uint64()
-			d = ofOrder(o, version)
-			if d != nil && d.Version == version {
-				return d, ""
-			}
-			return nil, "the order has no such version"
-		}
+// sharedOrder is an order whose events share it.
+type sharedOrder struct {
+	record    *redis.StringCmd
+	isDecoded bool
+	order     *delivery.Order
+	gone      string // why there is none
+}
+
+func newEventReader(ctx context.Context) *eventReader {
+	return &eventReader{ctx: ctx, orders: make(map[string]*sharedOrder)}
+}
+
+// read asks for what an event needs, unless an event before has asked for it. event must be called after
+// the pipeline was executed without an error. It returns the event, or why it can never be sent.
+func (e *eventReader) read(pipe redis.Pipeliner, r partition, key string) (event func() (d *Delivery, gone string)) {
+	if key[0] == eventNotice {
+		record := pipe.Get(e.ctx, r.keyOf(kindNotice, []byte(key[1:])))
+		return func() (*Delivery, string) { return decodeNoticeEvent(key, record) }
 	}
-	return nil, unreadableReason(err)
+
+	orderKey := r.keyOf(kindOrder, []byte(key[1:min(13, len(key))]))
+	o := e.orders[orderKey]
+	if o == nil {
+		o = &sharedOrder{record: pipe.Get(e.ctx, orderKey)}
+		e.orders[orderKey] = o
+	}
+	return func() (*Delivery, string) {
+		o.decode(r)
+		return o.event(key)
+	}
+}
+
+// decodeNoticeEvent makes the delivery of a notice, or says why it can never be sent.
+func decodeNoticeEvent(key string, record *redis.StringCmd) (d *Delivery, gone string) {
+	if errors.Is(record.Err(), redis.Nil) {
+		return nil, "the event's body has expired"
+	}
+	n, err := decodeNotice(record.Val())
+	if err != nil {
+		return nil, unreadableReason(err)
+	}
+	return &Delivery{Account: n.Account, Key: key, EventID: key[1:], Type: n.Type, OccurredAt: n.OccurredAt, Data: n.Data}, ""
+}
+
+// decode decodes the order that was read, the first time that it is called.
+func (o *sharedOrder) decode(r partition) {
+	if o.isDecoded {
+		return
+	}
+	o.isDecoded = true
+
+	if errors.Is(o.record.Err(), redis.Nil) {
+		o.gone = "the order is no longer stored"
+		return
+	}
+	order, err := decodeOrder(o.record.Val(), r.number)
+	if err != nil {
+		o.gone = unreadableReason(err)
+		return
+	}
+	o.order = order
+}
+
+// event makes the delivery of the version that a key names, or says why it can never be sent.
+func (o *sharedOrder) event(key string) (d *Delivery, gone string) {
+	if o.order == nil {
+		return nil, o.gone
+	}
+
+	f := fields{rest: key[min(15, len(key)):]}
+	version := f.uint64()
+	d = ofOrder(o.order, version)
+	if d == nil || d.Version != version {
+		return nil, "the order has no such version"
+	}
+	return d, ""
 }
 
 // goneEvent names an event whose order or notice is gone.

@@ -197,3 +197,80 @@ func TestTally_TurnsWithTheHour(t *testing.T) {
 		}
 	}
 }
+
+// manyVersions is a new order with so many changes, and the keys of its events.
+func (s *env) manyVersions(t *testing.T, externalID string, n int) (*delivery.Order, []string) {
+	t.Helper()
+	s.create(t, externalID)
+	o := get(s.Orders.Find(t.Context(), s.account, externalID))(t)
+	changes := make([]delivery.Change, n)
+	for i := range changes {
+		changes[i] = delivery.Change{Kind: delivery.EstimateRevised, Status: delivery.Searching, At: o.CreatedAt, ETA: o.CreatedAt.Add(time.Duration(i+1) * time.Minute)}
+	}
+	s.change(t, o, changes...)
+
+	o = get(s.Orders.Find(t.Context(), s.account, externalID))(t)
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = versionKey(o.ID, o.Changes[i].Version, o.Changes[i].Kind)
+	}
+	return o, keys
+}
+
+// A backlog may have every version of an order, whose record has them all: reading and decoding it for each
+// would cost the square of their number.
+func TestScheduled_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
+	s := newWebhookEnv(t)
+	const versions = itemsAtOnce/2 - 10
+	first, firstKeys := s.manyVersions(t, "X-1", versions)
+	second, secondKeys := s.manyVersions(t, "X-2", versions)
+	third, thirdKeys := s.manyVersions(t, "X-3", versions) // in two pipelines
+	unreadable, unreadableKeys := s.manyVersions(t, "X-4", 2)
+	must(t, s.rdb.Set(t.Context(), s.partitions[0].order(unreadable.ID.Digest()), "\x09", 0).Err())
+	s.schedules(t, 0, slices.Concat(firstKeys, secondKeys)...)
+	s.schedules(t, 1, slices.Concat(thirdKeys, unreadableKeys)...)
+	asked := &countCommands{counts: map[string]int{}}
+	s.worker.rdb.AddHook(asked)
+
+	found := s.reads(t, 0, math.MaxInt64, 1000)
+
+	shared := make(map[delivery.OrderID]*delivery.Order)
+	sendable := 0
+	for _, e := range found {
+		if e.Gone != "" {
+			check(t, slices.Contains(unreadableKeys, e.Key), "%q is gone: %s", e.Key, e.Gone)
+			continue
+		}
+		sendable++
+		d := e.Delivery
+		if shared[d.Order.ID] == nil {
+			shared[d.Order.ID] = d.Order
+		}
+		check(t, d.Order == shared[d.Order.ID], "an event of %s has an order of its own", d.Order.ID)
+		change, _ := d.Order.At(d.Version)
+		check(t, d.Key == versionKey(d.Order.ID, d.Version, change.Kind) && d.Key == e.Key && d.OccurredAt.Equal(change.At), "%+v", d)
+	}
+	equal(t, sendable, 3*versions, "events that can be sent")
+	for _, o := range []*delivery.Order{first, second, third, unreadable} {
+		equal(t, asked.of("get "+s.partitions[0].order(o.ID.Digest())), 1, "reads of an order")
+	}
+}
+
+func TestReadOrders_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
+	s := newWebhookEnv(t)
+	o, keys := s.manyVersions(t, "X-1", 50)
+	w := &Wanted{Reported: []delivery.OrderID{o.ID}}
+	for i := range keys {
+		w.Events = append(w.Events, Event{Order: o.ID, Version: o.Changes[i].Version, Kind: o.Changes[i].Kind})
+	}
+	asked := &countCommands{counts: map[string]int{}}
+	s.worker.rdb.AddHook(asked)
+
+	must(t, s.worker.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+
+	for i, d := range w.Deliveries {
+		check(t, d.Key == keys[i] && d.Order == w.Deliveries[0].Order && d.Version == o.Changes[i].Version, "%+v", d)
+	}
+	check(t, w.Orders[0] != w.Deliveries[0].Order, "what is decided changes the order of events")
+	equal(t, asked.of("get "+s.partitions[0].order(o.ID.Digest())), 1, "reads of the order for its events")
+}
