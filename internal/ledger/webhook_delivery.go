@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
@@ -38,6 +39,49 @@ func (d *Delivery) Deadline() time.Time {
 		return d.ReplayedAt.Add(webhookWindow)
 	}
 	return d.OccurredAt.Add(webhookWindow)
+}
+
+// What Bytes counts besides texts, which stand in the order's record: strings that are read from a record
+// keep all of it in memory.
+const (
+	deliveryBytes = int(unsafe.Sizeof(Delivery{}))
+	orderBytes    = int(unsafe.Sizeof(delivery.Order{})) + orderHead + 62 // numbers of the document, and lengths of texts
+	changeBytes   = int(unsafe.Sizeof(delivery.Change{}))
+	entryBytes    = 56 // of a change in the record
+)
+
+// Bytes returns about how many bytes of memory the event takes while it waits: its fields, its data and its
+// order. An order that several events share is counted for each of them, so the sum over events is an
+// upper bound. It encodes and allocates nothing, but looks at every change of the order.
+func (d *Delivery) Bytes() int {
+	bytes := deliveryBytes + len(d.Key) + len(d.EventID) + len(d.Data)
+	o := d.Order
+	if o == nil {
+		return bytes
+	}
+
+	bytes += orderBytes + len(o.Fleet.Name) + draftTexts(&o.OrderDraft) + courierTexts(&o.Accepted)
+	bytes += cap(o.Changes) * changeBytes
+	for i := range o.Changes {
+		c := &o.Changes[i]
+		bytes += entryBytes + courierTexts(&c.Courier) + len(c.Failure) + len(c.Cancel) + len(c.Note)
+		if c.Kind == delivery.CourierReplaced { // the record also has the acceptance
+			bytes += courierTexts(&c.Courier)
+		}
+	}
+	return bytes
+}
+
+// draftTexts returns how many bytes the texts of an order have.
+func draftTexts(d *delivery.OrderDraft) int {
+	to := &d.Dropoff
+	return len(d.ExternalStoreID) + len(d.ExternalOrderID) + len(d.Recipient.Name) + len(d.Recipient.Phone) +
+		len(to.Text) + len(to.BuildingNo) + len(to.DoorNo) + len(to.Floor) + len(to.Note) + len(d.PackageNote)
+}
+
+// courierTexts returns how many bytes the texts of a courier have.
+func courierTexts(c *delivery.Courier) int {
+	return len(c.Phone) + len(c.Name) + len(c.VehicleType)
 }
 
 // Names of events in a schedule: an order's version, as streams name it, or a notice (kind, event id).
@@ -215,7 +259,8 @@ func decodeNoticeEvent(key string, record *redis.StringCmd) (d *Delivery, gone s
 	if err != nil {
 		return nil, unreadableReason(err)
 	}
-	return &Delivery{Account: n.Account, Key: key, EventID: key[1:], Type: n.Type, OccurredAt: n.OccurredAt, Data: n.Data}, ""
+	kind := strings.Clone(string(n.Type)) // a part of the record would keep all of it in memory, besides Data
+	return &Delivery{Account: n.Account, Key: key, EventID: key[1:], Type: delivery.EventType(kind), OccurredAt: n.OccurredAt, Data: n.Data}, ""
 }
 
 // decode decodes the order that was read, the first time that it is called.
