@@ -95,7 +95,7 @@ func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 	found := get(s.Ownership.Scheduled(t.Context(), []ScheduleQuery{{Partition: partition, Account: s.account, Until: math.MaxInt64, Limit: 10,
 		Known: func(string) bool { return false }}}))(t)[0]
 	require(t, len(found) == 1 && found[0].Delivery.Key == key && found[0].Gone == "", "scheduled %+v", found)
-	pending := get(s.Ownership.Pending(t.Context(), partition))(t)
+	pending := s.pending(t, partition)
 	check(t, slices.Contains(pending, s.account), "pending %v", pending)
 	get(s.Ownership.Backlogs(t.Context(), endpointsAt(partition, pending...)))(t)
 	get(s.Ownership.EndpointFacts(t.Context(), endpointsAt(partition, pending...)))(t)

@@ -367,33 +367,39 @@ func (l *core) decodeFacts(account delivery.AccountID, values map[string]string)
 	return f
 }
 
-// Pending lists the accounts of a partition with a schedule, or a breaker. A new owner asks once;
-// it reads every account of the partition, some hundreds at a time.
-func (l Ownership) Pending(ctx context.Context, partition int) (pending []delivery.AccountID, err error) {
+// Pending calls page with the accounts of a partition that have a schedule or a breaker, finance's too. A
+// new owner asks once. Every account of the partition is looked at, itemsAtOnce in a round trip, and a
+// page has those of one round trip that were found; none is empty. They come in no order. It ends with page's
+// first error, or when it cannot read: then the pages so far are right, and others are missing.
+func (l Ownership) Pending(ctx context.Context, partition int, page func([]delivery.AccountID) error) error {
 	r := l.partitions[partition]
-	add := func(ids []delivery.AccountID) error {
-		waits, err := pipelined(ctx, l.rdb, "reading schedules", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() bool {
+	look := func(ids []delivery.AccountID) error {
+		isPending, err := pipelined(ctx, l.rdb, "reading schedules", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() bool {
 			scheduled, breaker := pipe.ZCard(ctx, r.keyOf(kindRetries, id[:])), pipe.HExists(ctx, r.keyOf(kindEndpoint, id[:]), "gate")
 			return func() bool { return scheduled.Val() > 0 || breaker.Val() }
 		})
-		for i, waiting := range waits {
-			if waiting {
-				pending = append(pending, ids[i])
+		if err != nil {
+			return err
+		}
+
+		var pending []delivery.AccountID
+		for i, id := range ids {
+			if isPending[i] {
+				pending = append(pending, id)
 			}
 		}
-		return err
+		if len(pending) == 0 {
+			return nil
+		}
+		return page(pending)
 	}
 
 	if l.partitionOf(delivery.FinanceAccount) == r { // it is not in the set
-		if err := add([]delivery.AccountID{delivery.FinanceAccount}); err != nil {
-			return nil, err
+		if err := look([]delivery.AccountID{delivery.FinanceAccount}); err != nil {
+			return err
 		}
 	}
-	if err := l.eachAccountOf(ctx, l.partitions[partition:partition+1], add); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(pending, compareAccounts)
-	return slices.Compact(pending), nil
+	return l.eachAccountOf(ctx, l.partitions[partition:partition+1], look)
 }
 
 // Ended are the ids of the events that ended after an entry of the partition's events was written.

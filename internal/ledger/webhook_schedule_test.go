@@ -1,7 +1,9 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -140,6 +142,57 @@ func TestScheduled_BrokenReadSaysNothing(t *testing.T) {
 	check(t, err != nil, "no error")
 }
 
+// pending are the accounts of all pages.
+func (l *Ledger) pending(t *testing.T, partition int) (pending []delivery.AccountID) {
+	t.Helper()
+	must(t, l.Ownership.Pending(t.Context(), partition, func(page []delivery.AccountID) error {
+		pending = append(pending, page...)
+		return nil
+	}))
+	return pending
+}
+
+// A partition may have tens of thousands of accounts, most of which have nothing.
+func TestPending_ComesInPages(t *testing.T) {
+	s := newWebhookEnv(t)
+	r := s.partitions[0]
+	scheduled := make(map[delivery.AccountID]bool)
+	schedules := func(id delivery.AccountID) {
+		scheduled[id] = true
+		must(t, s.rdb.ZAdd(t.Context(), r.keyOf(kindRetries, id[:]), redis.Z{Score: 1, Member: noticeKey("evt_1")}).Err())
+	}
+	schedules(delivery.FinanceAccount)
+	members := make([]any, 0, 5*itemsAtOnce)
+	for i := range cap(members) {
+		id := delivery.NewAccountID()
+		members = append(members, id[:])
+		if i%3 == 0 {
+			schedules(id)
+		}
+	}
+	must(t, s.rdb.SAdd(t.Context(), r.key(kindAccounts), members...).Err())
+
+	pages := 0
+	found := make(map[delivery.AccountID]bool)
+	must(t, s.worker.Ownership.Pending(t.Context(), 0, func(page []delivery.AccountID) error {
+		pages++
+		check(t, len(page) > 0 && len(page) <= itemsAtOnce, "a page of %d", len(page))
+		for _, id := range page {
+			found[id] = true
+		}
+		return nil
+	}))
+
+	check(t, maps.Equal(found, scheduled) && pages > 5, "%d accounts in %d pages, want %d accounts", len(found), pages, len(scheduled))
+	ended := errors.New("the worker ends")
+	pages = 0
+	err := s.worker.Ownership.Pending(t.Context(), 0, func([]delivery.AccountID) error {
+		pages++
+		return ended
+	})
+	check(t, errors.Is(err, ended) && pages == 1, "%v after %d pages", err, pages)
+}
+
 func TestPending_HasAScheduleOrABreaker(t *testing.T) {
 	s := newWebhookEnv(t)
 	idle, late, dead, deleted := s, s.beside(t), s.beside(t), s.beside(t)
@@ -147,7 +200,7 @@ func TestPending_HasAScheduleOrABreaker(t *testing.T) {
 	s.owns(t, func(step *Step) { step.Endpoint(dead.account, &EndpointChange{Breaker: &Breaker{Failures: 1}}) })
 	deleted.schedules(t, 0, noticeKey("evt_2"))
 	must(t, s.Webhooks.Delete(t.Context(), deleted.account))
-	got := get(s.worker.Ownership.Pending(t.Context(), 0))(t)
+	got := s.worker.pending(t, 0)
 	for _, c := range []struct {
 		name string
 		of   *env

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
@@ -25,7 +26,11 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 		return nil, err
 	}
 	for p := range o.owned {
-		accounts, err := o.ledger.Ownership.Pending(ctx, p)
+		var accounts []delivery.AccountID
+		err := o.ledger.Ownership.Pending(ctx, p, func(page []delivery.AccountID) error {
+			accounts = append(accounts, page...)
+			return nil
+		})
 		endpoints, queries := make([]ledger.EndpointAt, len(accounts)), make([]ledger.ScheduleQuery, len(accounts))
 		for i, account := range accounts {
 			endpoints[i] = ledger.EndpointAt{Partition: p, Account: account}

@@ -220,11 +220,13 @@ func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
 	if w.ended, err = w.role.ledger.Ownership.Ended(ctx, w.Partition, position); err != nil {
 		return err
 	}
-	pending, err := w.role.ledger.Ownership.Pending(ctx, w.Partition)
+	err = w.role.ledger.Ownership.Pending(ctx, w.Partition, func(pending []delivery.AccountID) error {
+		w.Noted(pending)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	w.Noted(pending)
 	return w.role.Learn(ctx, []*Webhooks{w})
 }
 
