@@ -146,11 +146,11 @@ func TestWebhookHealth_PutAndTestProbeAtOnce(t *testing.T) {
 			e.testEvents(e.account, 1)
 			e.opens(e.account)
 			e.attempts(1, failed)
-			if _, facts := e.stands(e.account); facts.Probe || !facts.Breaker.Open {
+			if _, facts := e.stands(e.account); facts.ProbeRequest != 0 || !facts.Breaker.Open {
 				t.Fatalf("%+v", facts)
 			}
 			want(t, asks(e, e.account), 200, "")
-			if _, facts := e.stands(e.account); !facts.Probe { // by which the worker does not wait
+			if _, facts := e.stands(e.account); facts.ProbeRequest == 0 { // by which the worker does not wait
 				t.Fatalf("%+v", facts)
 			}
 			e.attempts(1, accepted)

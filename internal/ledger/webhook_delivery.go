@@ -322,17 +322,23 @@ func (d *Delivery) reference() string {
 // Facts are what is stored about an endpoint.
 type Facts struct {
 	Receiver
+	Unreadable error // of the secrets
 	Limits     EndpointLimits
 	Muted      []delivery.EventType // of which nothing is sent
+	Moved      int64                // the version with which the URL last changed
+
+	// ProbeRequest is the number of the last request to probe: somebody says that the receiver is repaired. It
+	// is 0 if that one was answered (EndpointChange.ProbeAnswered), or nobody has asked.
+	ProbeRequest int64
+
+	// What the owner has written.
 	State      EndpointState
 	StateSince int64 // ms
-	Moved      int64 // the version with which the URL last changed
-	Probe      bool  // somebody says that the receiver is repaired
-	Unreadable error // of the secrets
-	Scheduled  bool  // its schedule is not empty
-	Waiting    int   // EndpointChange.Waiting
 	Breaker    Breaker
 	Tally      Tally
+	Waiting    int // EndpointChange.Waiting
+
+	Scheduled bool // its schedule is not empty
 }
 
 // EndpointAt is what a partition has of an account's endpoint.
@@ -359,12 +365,21 @@ func (l Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([
 func (l *core) decodeFacts(account delivery.AccountID, values map[string]string) *Facts {
 	receiver, err := l.decodeReceiver(account, values)
 	f := &Facts{Receiver: *receiver, State: EndpointState(values["state"]), StateSince: number(values["since"]),
-		Moved: number(values["moved"]), Probe: values["probe"] != "", Unreadable: err, Waiting: int(number(values["waiting"])),
+		Moved: number(values["moved"]), ProbeRequest: probeRequest(values), Unreadable: err, Waiting: int(number(values["waiting"])),
 		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 	}
 	unpack(values["gate"], func(c *codec) { c.breaker(&f.Breaker) })
 	unpack(values["tally"], func(c *codec) { c.tally(&f.Tally) })
 	return f
+}
+
+// probeRequest returns the last request to probe that the owner has not answered; 0: none is open.
+func probeRequest(values map[string]string) int64 {
+	last, answered := number(values["probe"]), number(values["probed"])
+	if last <= answered {
+		return 0
+	}
+	return last
 }
 
 // Pending calls page with the accounts of a partition that have a schedule or a breaker, finance's too. A
@@ -570,8 +585,10 @@ type EndpointChange struct {
 	State      EndpointState
 	StateSince int64 // ms
 	Proven     bool  // a test event signed with the newest secret was accepted
-	Probed     bool  // what asked for a probe has been seen
 	Waiting    int   // events in memory only; with Tally
+
+	// ProbeAnswered is the Facts.ProbeRequest that the owner has acted on; 0: none. A later request stays open.
+	ProbeAnswered int64
 }
 
 // Endpoint writes what has changed of an endpoint.
@@ -597,8 +614,8 @@ func (s *Step) Endpoint(account delivery.AccountID, c *EndpointChange) {
 		set = append(set, "proven", "1")
 		s.command("HINCRBY", key, "version", 1)
 	}
-	if c.Probed {
-		unset = append(unset, "probe")
+	if c.ProbeAnswered != 0 {
+		set = append(set, "probed", c.ProbeAnswered)
 	}
 	for _, words := range [][]any{set, unset} {
 		if len(words) > 2 {

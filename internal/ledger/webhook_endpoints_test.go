@@ -90,8 +90,43 @@ func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 			if !c.open {
 				want = Facts{State: EndpointHealthy, StateSince: s.ms.Load()}
 			}
-			check(t, f.Breaker.Open == c.open && f.Probe == c.probe && f.State == want.State && f.StateSince == want.StateSince && (f.Moved == f.Version) == (!c.open || c.call[0] != "rotate"),
+			check(t, f.Breaker.Open == c.open && (f.ProbeRequest > 0) == c.probe && f.State == want.State && f.StateSince == want.StateSince && (f.Moved == f.Version) == (!c.open || c.call[0] != "rotate"),
 				"facts %+v", f)
+		})
+	}
+}
+
+// A vendor repairs its receiver while the owner acts on an earlier request: the later one must not be lost with
+// it, or the vendor waits for the next probe.
+func TestProbe_AskedForAgainIsNotAnsweredWithTheFirst(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ask  []any
+	}{
+		{"a test event", []any{"probe"}},
+		{"the same URL", []any{"set", "https://vendor.example/hook", "s"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newWebhookEnv(t)
+			request := func() int64 {
+				return get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0].ProbeRequest
+			}
+			answer := func(request int64) {
+				s.owns(t, func(step *Step) { step.Endpoint(s.account, &EndpointChange{ProbeAnswered: request}) })
+			}
+			equal(t, request(), 0, "before anybody has asked")
+
+			s.writes(t, "probe")
+			first := request()
+			s.writes(t, c.ask[0].(string), c.ask[1:]...)
+			answer(first)
+
+			second := request()
+			check(t, first > 0 && second > first, "requests %d and %d", first, second)
+			answer(second)
+			equal(t, request(), 0, "once both are answered")
+			s.writes(t, "probe")
+			check(t, request() > second, "what is asked for after that has number %d, and was answered before", request())
 		})
 	}
 }
@@ -159,7 +194,7 @@ func TestQueueTest_PublishesAndProbes(t *testing.T) {
 	d := w.Deliveries[0]
 	require(t, d != nil, "it is not published")
 	check(t, d.Type == delivery.WebhookTest && d.EventID == id && d.Account == s.account && strings.Contains(string(d.Data), s.account.String()), "published %+v", d)
-	check(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0].Probe, "no probe is asked for")
+	check(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0].ProbeRequest > 0, "no probe is asked for")
 }
 
 func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {

@@ -62,9 +62,9 @@ func TestStep_TakesManyEventsOfOneEndpoint(t *testing.T) {
 
 func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 	s := newWebhookEnv(t)
-	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "probe", "1", "proven", "0").Err())
+	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "probe", "7", "proven", "0").Err())
 	before := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
-	require(t, before.Probe && !before.Proven && !before.Scheduled && before.Breaker == Breaker{} && before.Tally == Tally{}, "facts %+v", before)
+	require(t, before.ProbeRequest == 7 && !before.Proven && !before.Scheduled && before.Breaker == Breaker{} && before.Tally == Tally{}, "facts %+v", before)
 	breaker := Breaker{Hold: 1_795_000_000_000, Open: true, Failures: 7, Probes: 65_535, Rate: 42.5, Calm: 20, Forward: 3, Since: 4}
 	tally := Tally{Hour: 499_000, OK: 1, Failed: 2, PreviousOK: 3, PreviousFailed: 4, Delivered: 1 << 40, Retried: 6, Undelivered: 7, NotSent: 8}
 	want := *before
@@ -78,7 +78,7 @@ func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 		{"a tally", EndpointChange{Tally: &tally, Waiting: 5}, func() { want.Tally, want.Waiting = tally, 5 }},
 		{"a state", EndpointChange{State: EndpointGone, StateSince: 99}, func() { want.State, want.StateSince = EndpointGone, 99 }},
 		{"a proof", EndpointChange{Proven: true}, func() { want.Proven, want.Version = true, want.Version+1 }},
-		{"a probe", EndpointChange{Probed: true}, func() { want.Probe = false }},
+		{"a probe", EndpointChange{ProbeAnswered: 7}, func() { want.ProbeRequest = 0 }},
 		{"an end of the breaker", EndpointChange{Breaker: &Breaker{}}, func() { want.Breaker = Breaker{} }},
 	} {
 		s.owns(t, func(step *Step) { step.Endpoint(s.account, &c.change) })

@@ -123,8 +123,9 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 		step.Publish(account, line, true)
 	}
 
-	change := ledger.EndpointChange{Breaker: b, Tally: t, Probed: f.Probe}
-	if f.Probe = false; state != f.State {
+	change := ledger.EndpointChange{Breaker: b, Tally: t, ProbeAnswered: f.ProbeRequest}
+	f.ProbeRequest = 0
+	if state != f.State {
 		f.State, change.State, change.StateSince = state, state, now.UnixMilli()
 	}
 	step.Endpoint(account, &change)

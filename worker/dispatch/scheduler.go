@@ -204,7 +204,7 @@ func (s *Scheduler) Learn(account delivery.AccountID, f *ledger.Facts, now int64
 	} else {
 		s.begin(e, f, now)
 	}
-	if f.Probe && e.Breaker.Open { // who asks says that the receiver is repaired
+	if f.ProbeRequest != 0 && e.Breaker.Open { // who asks says that the receiver is repaired
 		e.Breaker.Hold = min(e.Breaker.Hold, now)
 	}
 	s.look(e, now)

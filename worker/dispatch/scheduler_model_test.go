@@ -103,7 +103,7 @@ func (m *model) learn(i int) {
 	facts := m.accounts[i].facts
 	facts.Scheduled = len(m.accounts[i].schedule) > 0
 	m.s.Learn(accountOf(i), &facts, m.clock)
-	m.accounts[i].facts.Probe = false
+	m.accounts[i].facts.ProbeRequest = 0
 }
 
 func (m *model) publish() {
@@ -455,7 +455,9 @@ func (m *model) change() {
 	case 2:
 		f.Version++
 	case 3:
-		f.Probe = f.URL != ""
+		if f.URL != "" {
+			f.ProbeRequest = 1
+		}
 	case 4:
 		f.Limits = ledger.EndpointLimits{InFlight: m.pick("in flight", 4), PerSecond: rapid.SampledFrom([]int{0, 5, 1000}).Draw(m.T, "pace")}
 	}
@@ -483,7 +485,7 @@ func (m *model) tell(i int, moved bool) {
 func (m *model) drain() {
 	for i, a := range m.accounts {
 		a.mood = accepting
-		a.facts.Limits.PerSecond, a.facts.Probe = 0, true
+		a.facts.Limits.PerSecond, a.facts.ProbeRequest = 0, 1
 		m.tell(i, false)
 	}
 

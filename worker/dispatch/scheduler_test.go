@@ -589,7 +589,7 @@ func TestScheduler_AskedToProbe(t *testing.T) {
 	f.Breaker = ledger.Breaker{Open: true, Since: moment, Hold: moment + 30_000, Probes: 9, Failures: 12}
 	d := newDesk(t, f)
 	d.sent()
-	f.Probe = true
+	f.ProbeRequest = 1
 	d.learn(0, f)
 	d.must(len(d.next(10)) == 1, "no probe")
 }

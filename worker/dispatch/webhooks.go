@@ -64,7 +64,7 @@ type Webhooks struct {
 	lines   []outcomeLine // since the last step
 	effects []Effect      // of the step that is being written
 	written []outcomeLine
-	probed  []delivery.AccountID
+	probed  []probed
 	writing bool
 
 	// What waits, for operators.
@@ -78,6 +78,12 @@ type Webhooks struct {
 type Sent struct {
 	Webhooks *Webhooks
 	attempt  *attempt
+}
+
+// probed is a request to probe that was taken, to be written.
+type probed struct {
+	account delivery.AccountID
+	request int64
 }
 
 type outcomeLine struct {
@@ -277,8 +283,8 @@ func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
 	}
 	delete(w.unread, account)
 	w.scheduler.Learn(account, f, w.ms())
-	if f.Probe {
-		w.probed = append(w.probed, account)
+	if f.ProbeRequest != 0 {
+		w.probed = append(w.probed, probed{account, f.ProbeRequest})
 	}
 }
 
@@ -496,8 +502,8 @@ func (w *Webhooks) Write(step *ledger.Step) {
 		step.Unschedule(x.Account, x.Remove)
 		step.Endpoint(x.Account, &x.EndpointChange)
 	}
-	for _, account := range w.probed {
-		step.Endpoint(account, &ledger.EndpointChange{Probed: true})
+	for _, p := range w.probed {
+		step.Endpoint(p.account, &ledger.EndpointChange{ProbeAnswered: p.request})
 	}
 	for _, l := range w.written {
 		step.Publish(l.account, l.line, l.final)

@@ -13,8 +13,10 @@
 --   earlier secrets still sign)
 -- The list of receivers (listings.go) has those with a URL. The score of a healthy one
 -- is its severity, 3 for the best, before the time of its state.
--- Repeated call: set, limit and probe write the same again; rotate is recognized by
---   the sealed secret's bytes.
+-- Repeated call: set and limit write the same again; set of the same URL and probe ask for a
+--   probe once more; rotate is recognized by the sealed secret's bytes.
+-- Requests for a probe are counted, and the owner writes which of them it has answered (step.go). So
+-- one that comes while the owner answers an earlier one stays open.
 local now = floor(clock() / 1000)
 local known = call('HMGET', KEYS[1], 'url', 'secret')
 local url, secret = known[1], known[2]
@@ -36,7 +38,7 @@ if ARGV[3] == 'set' then
   else
     -- Who sets the URL that is set, or asks for a test, says that the receiver is
     -- repaired: the next probe goes out now, whatever its pause had grown to.
-    call('HSET', KEYS[1], 'probe', '1')
+    call('HINCRBY', KEYS[1], 'probe', 1)
   end
   note(KEYS[2], ARGV[2])
   if secret then
@@ -48,7 +50,7 @@ if ARGV[3] == 'set' then
 end
 if not url then return 'missing' end
 if ARGV[3] == 'probe' then
-  call('HSET', KEYS[1], 'probe', '1')
+  call('HINCRBY', KEYS[1], 'probe', 1)
 elseif ARGV[3] == 'rotate' then
   local done = rotate_secret(KEYS[1], now, ARGV[5], now + tonumber(ARGV[6]), ARGV[4] == '1')
   if done == 'full' then return done end
