@@ -326,6 +326,7 @@ type Facts struct {
 	Limits     EndpointLimits
 	Muted      []delivery.EventType // of which nothing is sent
 	Moved      int64                // the version with which the URL last changed
+	Deleted    int64                // the version with which a URL was last deleted; 0: none ever was
 
 	// ProbeRequest is the number of the last request to probe: somebody says that the receiver is repaired. It
 	// is 0 if that one was answered (EndpointChange.ProbeAnswered), or nobody has asked.
@@ -365,7 +366,8 @@ func (l Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([
 func (l *core) decodeFacts(account delivery.AccountID, values map[string]string) *Facts {
 	receiver, err := l.decodeReceiver(account, values)
 	f := &Facts{Receiver: *receiver, State: EndpointState(values["state"]), StateSince: number(values["since"]),
-		Moved: number(values["moved"]), ProbeRequest: probeRequest(values), Unreadable: err, Waiting: int(number(values["waiting"])),
+		Moved: number(values["moved"]), Deleted: number(values["deleted"]),
+		ProbeRequest: probeRequest(values), Unreadable: err, Waiting: int(number(values["waiting"])),
 		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 	}
 	unpack(values["gate"], func(c *codec) { c.breaker(&f.Breaker) })

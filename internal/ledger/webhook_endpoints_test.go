@@ -96,6 +96,30 @@ func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 	}
 }
 
+// The owner may read the endpoint only once a URL is set again. Then it must see that the one it knew was deleted,
+// because what it has in memory for that one must not go to another.
+//
+//rule:webhooks/without-a-registered-url-events
+func TestFacts_TellThatAURLWasDeletedBeforeTheNextOne(t *testing.T) {
+	s := newWebhookEnv(t)
+	facts := func() *Facts {
+		return get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
+	}
+	s.writes(t, "set", "https://second.example/", "s")
+	known := facts()
+	equal(t, known.Deleted, 0, "of a URL that was changed")
+
+	s.writes(t, "delete")
+	deleted := facts()
+	s.writes(t, "set", "https://third.example/", "s")
+	read := facts()
+
+	check(t, deleted.Deleted == known.Version+1 && deleted.Deleted == deleted.Version && deleted.Deleted == deleted.Moved, "deleted: %+v", deleted)
+	check(t, read.URL == "https://third.example/" && read.Deleted > known.Version && read.Moved == read.Deleted+1, "registered again: %+v", read)
+	s.writes(t, "set", "https://fourth.example/", "s")
+	equal(t, facts().Deleted, read.Deleted, "after a change that deletes nothing")
+}
+
 // A vendor repairs its receiver while the owner acts on an earlier request: the later one must not be lost with
 // it, or the vendor waits for the next probe.
 func TestProbe_AskedForAgainIsNotAnsweredWithTheFirst(t *testing.T) {

@@ -20,9 +20,12 @@
 local now = floor(clock() / 1000)
 local known = call('HMGET', KEYS[1], 'url', 'secret')
 local url, secret = known[1], known[2]
+-- Returns the version that the endpoint has from now on.
 local function raise()
-  call('HSET', KEYS[1], 'state', 'healthy', 'since', now, 'moved', call('HINCRBY', KEYS[1], 'version', 1))
+  local version = call('HINCRBY', KEYS[1], 'version', 1)
+  call('HSET', KEYS[1], 'state', 'healthy', 'since', now, 'moved', version)
   call('HDEL', KEYS[1], 'gate')
+  return version
 end
 local HEALTHY = 3 * 4398046511104 -- 2^42, for the time
 local function limit(field, value)
@@ -63,7 +66,9 @@ elseif ARGV[3] == 'limit' then
   limit('pace', ARGV[5])
 else
   call('HDEL', KEYS[1], 'url', 'secret', 'earlier', 'proven') -- the limits are the operator's
-  raise()
+  -- The owner may read only after another URL was set. By this it sees that what it has in memory was for
+  -- a URL that was deleted.
+  call('HSET', KEYS[1], 'deleted', raise())
   call('ZREM', KEYS[3], ARGV[2])
 end
 note(KEYS[2], ARGV[2])
