@@ -580,14 +580,21 @@ func (s *Step) Unschedule(account delivery.AccountID, events []Unscheduled) {
 	s.command(words...)
 }
 
+// proveCommand is the command by which advance.lua calls prove.
+const proveCommand = "PROVE"
+
 // EndpointChange is what an owner writes of an endpoint.
 type EndpointChange struct {
 	Breaker    *Breaker // nil: as it was; the zero value: nothing is held back
 	Tally      *Tally   // nil: as it was
 	State      EndpointState
 	StateSince int64 // ms
-	Proven     bool  // a test event signed with the newest secret was accepted
 	Waiting    int   // events in memory only; with Tally
+
+	// Proven is the Receiver.Version whose newest secret signed a test event that was accepted; 0: none was.
+	// It is written, and raises the version, only while the endpoint has that version: a secret that was
+	// issued since is not proven.
+	Proven int64
 
 	// ProbeAnswered is the Facts.ProbeRequest that the owner has acted on; 0: none. A later request stays open.
 	ProbeAnswered int64
@@ -612,9 +619,8 @@ func (s *Step) Endpoint(account delivery.AccountID, c *EndpointChange) {
 		// Only one that is in the list has a URL.
 		s.command("ZADD", s.partition.list(listReceivers), "XX", receiverScore(c.State, c.StateSince), account[:])
 	}
-	if c.Proven {
-		set = append(set, "proven", "1")
-		s.command("HINCRBY", key, "version", 1)
+	if c.Proven != 0 {
+		s.command(proveCommand, key, c.Proven)
 	}
 	if c.ProbeAnswered != 0 {
 		set = append(set, "probed", c.ProbeAnswered)

@@ -77,7 +77,7 @@ func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 		{"a breaker", EndpointChange{Breaker: &breaker}, func() { want.Breaker = breaker }},
 		{"a tally", EndpointChange{Tally: &tally, Waiting: 5}, func() { want.Tally, want.Waiting = tally, 5 }},
 		{"a state", EndpointChange{State: EndpointGone, StateSince: 99}, func() { want.State, want.StateSince = EndpointGone, 99 }},
-		{"a proof", EndpointChange{Proven: true}, func() { want.Proven, want.Version = true, want.Version+1 }},
+		{"a proof", EndpointChange{Proven: before.Version}, func() { want.Proven, want.Version = true, want.Version+1 }},
 		{"a probe", EndpointChange{ProbeAnswered: 7}, func() { want.ProbeRequest = 0 }},
 		{"an end of the breaker", EndpointChange{Breaker: &Breaker{}}, func() { want.Breaker = Breaker{} }},
 	} {
@@ -86,6 +86,43 @@ func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 		equal(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0], &want, c.name)
 	}
 	equal(t, s.rdb.HExists(t.Context(), s.key(kindEndpoint), "gate").Val(), false, "what holds nothing back is stored")
+}
+
+// A secret may be issued, or a URL set, between a send and the step that writes its result.
+func TestStep_ProvesNothingButWhatWasSent(t *testing.T) {
+	until := time.Now().Add(time.Hour).UnixMilli()
+	for _, c := range []struct {
+		name    string
+		between []any // a call; none: nothing is written
+		proven  bool
+	}{
+		{"nothing in between", nil, true},
+		{"limits", []any{"limit", "7", ""}, true},
+		{"another secret", []any{"rotate", "0", "s3", until}, false},
+		{"another URL", []any{"set", "https://other.example/", "s3"}, false},
+		{"no URL", []any{"delete"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newWebhookEnv(t)
+			s.writes(t, "rotate", "0", "s2", until)
+			stored := func() []any {
+				return get(s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "proven", "version").Result())(t)
+			}
+			version := number(text(stored()[1]))
+			if c.between != nil {
+				s.writes(t, c.between[0].(string), c.between[1:]...)
+			}
+			before := stored()
+
+			s.owns(t, func(step *Step) { step.Endpoint(s.account, &EndpointChange{Proven: version}) })
+
+			want := before
+			if c.proven {
+				want = []any{"1", fmt.Sprint(version + 1)}
+			}
+			equal(t, stored(), want, "proven and the version")
+		})
+	}
 }
 
 // line is one of the log, of an attempt of that number.

@@ -501,7 +501,7 @@ func (s *Scheduler) assess(e *endpoint, it *Item, r *Result, now int64) {
 			e.breaker().succeeded(now)
 		}
 		if r.Proven {
-			e.next.Proven = true
+			e.next.Proven = e.Version
 			e.Version++
 		}
 	case sent:
@@ -550,7 +550,7 @@ func (s *Scheduler) Effects(now int64) []Effect {
 func (e *endpoint) effect(now int64) (x Effect, some bool) {
 	x, e.next = e.next, Effect{Account: e.account}
 	x.Version = e.Version
-	some = len(x.Spill)+len(x.Put)+len(x.Remove)+len(x.NotSent) > 0 || x.Proven || x.State != ""
+	some = len(x.Spill)+len(x.Put)+len(x.Remove)+len(x.NotSent) > 0 || x.Proven != 0 || x.State != ""
 	save := now >= e.saved+saveEvery
 	if b := e.breaker().stored(now); b != e.stored && (save || b.turned(e.stored)) {
 		e.stored = b

@@ -379,7 +379,7 @@ func (m *model) apply(x Effect) {
 	if x.State != "" {
 		a.facts.State = x.State
 	}
-	if x.Proven {
+	if x.Proven != 0 {
 		a.facts.Version = x.Version
 	}
 }

@@ -389,7 +389,7 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.done(Result{Ending: Delivered, Proven: true}, d.next(10)...)
 	d.commit()
 	x := d.effect(0)
-	d.must(*x.Breaker == ledger.Breaker{} && x.Proven && x.Version == 2 && x.State == ledger.EndpointHealthy, "effect %+v", x)
+	d.must(*x.Breaker == ledger.Breaker{} && x.Proven == 1 && x.Version == 2 && x.State == ledger.EndpointHealthy, "effect %+v", x)
 	d.must(e.Tally.Delivered == 0 && e.Tally.OK == 1, "%+v", e.Tally)
 }
 

@@ -525,7 +525,7 @@ func (w *Webhooks) Written() {
 		return
 	}
 	for i := range w.effects {
-		if x := &w.effects[i]; x.Proven {
+		if x := &w.effects[i]; x.Proven != 0 {
 			r := &w.scheduler.endpoints[x.Account].Receiver
 			r.Proven, r.Version = true, x.Version
 		}

@@ -8,8 +8,9 @@
 --     and the estimate that the vendor was told (20 bytes), entries to append
 --   ended: each an order's member
 --   eventsByAccount: each an account's id and its events
---   commands: each the number of words, and those. Redis has neither TRIMLOG key bytes nor UNSCHEDULE
---     schedule attempts replayed events: for them the script runs trim_log and unschedule (names.lua)
+--   commands: each the number of words, and those. Redis has no TRIMLOG key bytes, no PROVE endpoint
+--     version and no UNSCHEDULE schedule attempts replayed events: for them the script runs trim_log,
+--     prove and unschedule (names.lua)
 -- Replies: done and the id of the batch, repeated, lost (another owner), conflict and
 --   the places of the orders, among the conditions and then the changes, that were changed
 --   by somebody else
@@ -53,6 +54,8 @@ while at <= #ARGV do
   local words = tonumber(ARGV[at])
   if ARGV[at + 1] == 'TRIMLOG' then
     trim_log(ARGV[at + 2], tonumber(ARGV[at + 3]))
+  elseif ARGV[at + 1] == 'PROVE' then
+    prove(ARGV[at + 2], ARGV[at + 3])
   elseif ARGV[at + 1] == 'UNSCHEDULE' then
     unschedule(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV, at + 5, at + words)
   elseif ARGV[at + 2] ~= 'SETID' then

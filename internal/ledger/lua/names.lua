@@ -47,6 +47,14 @@ local function unschedule(schedule, attempts, replayed, words, first, last)
   end
 end
 
+-- Notes that a test event was accepted that was signed with the endpoint's newest secret as of a version.
+-- A later version may have another secret, of which that says nothing.
+local function prove(endpoint, version)
+  if call('HGET', endpoint, 'version') ~= version then return end
+  call('HSET', endpoint, 'proven', '1')
+  call('HINCRBY', endpoint, 'version', 1)
+end
+
 local function fill_in_names()
   call, pack, parse = redis.call, struct.pack, struct.unpack
   byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub
