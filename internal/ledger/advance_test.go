@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/stack"
+	"vendorapi/internal/testenv/overlay"
 )
 
 var (
@@ -49,6 +52,47 @@ func TestAdvance_ComparesVersions(t *testing.T) {
 	check(t, delivery.Sequence(swapped.Version) == 3 && swapped.Courier == ali && swapped.Status == delivery.Assigned && kept, "swapped %+v", swapped)
 	unknown := &delivery.Order{ID: delivery.MakeOrderID(o.ID.Partition(), 2, [12]byte{3}), Version: 1<<32 | 1}
 	wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), func(step *Step) { step.Change(unknown, assigned()) }), ErrConflict)
+}
+
+// The defect no-version-check of the fault tests (loadtest/faults/mutants.yaml) must still be one: with it a step writes
+// over a cancellation that came between the reading of its order and the step.
+func TestAdvance_WithoutTheVersionsACancellationIsLost(t *testing.T) {
+	module := get(stack.ModuleDir())(t)
+	const script = "internal/ledger/lua/advance.lua"
+	changed := overlay.New(module)
+	must(t, changed.Replace(filepath.Join(module, "loadtest/faults/testdata/mutants/no-version-check", script), script))
+	text := get(changed.Read(filepath.Join(module, script)))(t)
+
+	for _, c := range []struct {
+		name   string
+		edit   func(file, text string) string
+		result error
+		want   []delivery.Status
+	}{
+		{"as it is", nil, ErrConflict, []delivery.Status{delivery.Cancelled}},
+		{"without the check", func(file, original string) string {
+			if file == "advance" {
+				return string(text)
+			}
+			return original
+		}, nil, []delivery.Status{delivery.Cancelled, delivery.Assigned}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newEnv(t, func(config *Config) { config.edit = c.edit })
+			read := s.create(t, "X-1")
+			get2(s.Orders.Cancel(t.Context(), s.account, read.ID, "", "", time.Now()))(t)
+
+			wantError(t, s.advanceBy(t.Context(), read.ID.Partition(), func(step *Step) { step.Change(read, assigned()) }), c.result)
+
+			o := get(s.Orders.Get(t.Context(), read.ID))(t)
+			var got []delivery.Status
+			for i := range o.Changes {
+				got = append(got, o.Changes[i].Status)
+			}
+			equal(t, got, c.want, "the order has been")
+			equal(t, o.Status, c.want[len(c.want)-1], "the order is")
+		})
+	}
 }
 
 func TestAdvance_KeepsListsAndTimers(t *testing.T) {
