@@ -111,3 +111,17 @@ func TestCancel_MakesTheNextVersion(t *testing.T) {
 		check(t, time.Since(written).Abs() < time.Hour, "written at %s by the clock of Redis", written)
 	}
 }
+
+// A cancellation goes by the version that the order has, not by the clock: what a clock that was ahead has written,
+// or a backup has brought back, is followed by something later all the same.
+func TestCancel_FollowsAVersionThatIsAheadOfTheClock(t *testing.T) {
+	s := newWebhookEnv(t)
+	s.pass(t, time.Hour)
+	o, _ := s.moved(t, "X-1", delivery.Assigned)
+	s.pass(t, -time.Hour)
+
+	cancelled, _ := get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", s.now()))(t)
+
+	check(t, cancelled.Version > o.Version && delivery.Sequence(cancelled.Version) == delivery.Sequence(o.Version)+1, "version %x after %x", cancelled.Version, o.Version)
+	check(t, delivery.VersionTime(o.Version).After(s.now()), "the order's version is not ahead of the clock")
+}

@@ -130,6 +130,42 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 	}
 }
 
+// An event that can never be sent is recorded as not sent, and leaves the schedule by what was read of it, however often
+// it was attempted or asked for: one that stayed would be recorded again and again.
+func TestScheduled_WhatIsGoneLeavesByWhatWasRead(t *testing.T) {
+	key := noticeKey("evt_gone")
+	for name, events := range map[string][]Scheduled{
+		"never attempted":        {{}},
+		"attempted":              {{Attempts: 3}},
+		"of a replay":            {{ReplayedAt: 1_795_000_000_000}},
+		"of a replay, attempted": {{Attempts: 2, ReplayedAt: 1_795_000_000_000}},
+		"due again":              {{Attempts: 2}, {Attempts: 3}},
+	} {
+		for _, asked := range []int{0, 1, 3} {
+			t.Run(fmt.Sprintf("%s, asked for %d times", name, asked), func(t *testing.T) {
+				s := newWebhookEnv(t)
+				for _, e := range events {
+					e.Key, e.Due = key, s.ms.Load()
+					s.owns(t, func(step *Step) { step.Schedule(s.account, false, []Scheduled{e}) })
+				}
+				for range asked {
+					s.pass(t, time.Second)
+					get(s.queueReplays(t.Context(), s.account, []Event{{Notice: key[1:]}}, 0))(t)
+				}
+
+				read := s.reads(t, 0, math.MaxInt64, 10)[0]
+				check(t, read.Gone != "" && (read.AskedAt > 0) == (asked > 0), "read %+v", read)
+				s.owns(t, func(step *Step) {
+					step.Unschedule(s.account, []Unscheduled{{Key: read.Key, ReplayedAt: read.ReplayedAt, AskedAt: read.AskedAt}})
+				})
+
+				left, _ := s.scheduled(t)
+				check(t, len(left) == 0 && len(s.counts(t)) == 0, "still scheduled: %q, %q", left, s.counts(t))
+			})
+		}
+	}
+}
+
 // A read that fails is no event that is gone.
 func TestScheduled_BrokenReadSaysNothing(t *testing.T) {
 	s := newWebhookEnv(t)
