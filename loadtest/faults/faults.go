@@ -145,6 +145,7 @@ var actions = map[string]func(*injection, context.Context) error{
 	"pause":          (*injection).pause,
 	"lose":           (*injection).lose,
 	"late":           (*injection).late,
+	"hold":           (*injection).hold,
 	"delay":          (*injection).delay,
 	"partition":      (*injection).partition,
 	"slow-fsync":     (*injection).slowFsync,
@@ -175,6 +176,7 @@ type injection struct {
 	*system
 	fault
 	vendors []*vendor
+	clients []*vendorClient // of the vendors, by which the fault itself sends requests
 	random  *rand.Rand
 	times   atomic.Int64 // how often it has struck
 	failure error        // why it could not be done
@@ -269,7 +271,7 @@ func (in *injection) stop(ctx context.Context) error {
 	return in.killAndRestart(ctx, func() error { return nil })
 }
 
-// trap waits for a request. Unless the moment is Late, Release must follow. Another fault may need the same proxy
+// trap waits for a request. Unless the moment is Late, Release must follow, and Pass if it is Held. Another fault may need the same proxy
 // meanwhile; then the trap is set again.
 func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (*failpoint.Trap, error) {
 	marker := draw(in.random, w.markers())
@@ -315,6 +317,29 @@ func (in *injection) late(ctx context.Context) error {
 	}
 	// All of them arrive before the round is over.
 	return harness.Sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
+}
+
+// longestHold is less than the worker waits for Redis, and than what its ownership takes to pass to another worker.
+const longestHold = time.Second
+
+// hold holds a step of the worker until the vendors of its orders have cancelled them.
+func (in *injection) hold(ctx context.Context) error {
+	t, err := in.trap(ctx, in.drawWay(), failpoint.Held)
+	if err != nil {
+		return err
+	}
+	defer t.Pass()
+
+	began := time.Now()
+	for _, c := range in.clients {
+		for _, order := range c.vendor.namedBy(t.Request()) {
+			if time.Since(began) > longestHold {
+				return nil
+			}
+			c.cancel(order)
+		}
+	}
+	return nil
 }
 
 // whileSending acts while receivers hold webhooks that they have not answered.

@@ -108,7 +108,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 			t.Errorf("%s names process %q", f.Name, f.Process)
 		}
 		wantsProcess := slices.Contains([]string{"crash", "stop", "pause", "slow-fsync", "tear-aof", "cut-aof"}, f.Action)
-		wantsWay := f.Action == "lose" || f.Action == "late"
+		wantsWay := slices.Contains([]string{"lose", "late", "hold"}, f.Action)
 		if f.Does == "" || f.Expect == "" || actions[f.Action] == nil || wantsProcess != (f.Process != "") || wantsWay && len(f.At) == 0 ||
 			slices.Contains([]string{"pause", "partition", "delay"}, f.Action) != (len(f.Length) == 2) || f.Action == "partition" && len(f.Proxies) == 0 ||
 			len(f.Proxies) > 0 && f.Action != "partition" && f.Action != "delay" ||

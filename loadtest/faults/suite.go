@@ -313,6 +313,10 @@ func (s *suite) inject(ctx context.Context, r *round) {
 	var all sync.WaitGroup
 	for i, f := range r.faults {
 		in := &injection{system: s.system, fault: f, vendors: r.vendors, random: r.dice(10 + uint64(i)), log: s.step}
+		for j, v := range r.vendors {
+			number := clients + len(r.vendors)*(1+i) + j // the first ones clarify
+			in.clients = append(in.clients, s.newClient(r, number, v, 2000+uint64(number)))
+		}
 		r.injections = append(r.injections, in)
 		all.Go(func() { in.failure = in.inject(ctx) })
 	}

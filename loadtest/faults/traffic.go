@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,22 @@ func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order str
 	return c, c.order
 }
 
+// namedBy returns those of the latest orders that a request to Redis names, the newest first.
+func (v *vendor) namedBy(request []byte) (orders []string) {
+	const recent = 50
+	isNamed := func(c *creation) bool {
+		id, err := delivery.ParseOrderID(c.order)
+		digest := id.Digest()
+		return err == nil && bytes.Contains(request, digest[:])
+	}
+	for _, c := range v.latest(recent, isNamed) {
+		v.mu.Lock()
+		orders = append(orders, c.order)
+		v.mu.Unlock()
+	}
+	return orders
+}
+
 // vendorClient is a vendor's program. It makes one request at a time.
 type vendorClient struct {
 	number int
@@ -156,7 +173,7 @@ func (c *vendorClient) act() {
 	case n >= 66 && n < 71: // the external id with another key
 		c.create(c.compose(earlier.external, "other-"+c.external(), "Veli Can"), false)
 	case n >= 86:
-		c.onOrder(validate.Cancel, http.MethodPost, "/orders/"+order+"/cancel", order)
+		c.cancel(order)
 	case n >= 74:
 		c.onOrder(validate.Read, http.MethodGet, "/orders/"+order, order)
 	}
@@ -238,6 +255,10 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 	}
 	c.log = append(c.log, *op)
 	return op
+}
+
+func (c *vendorClient) cancel(order string) {
+	c.onOrder(validate.Cancel, http.MethodPost, "/orders/"+order+"/cancel", order)
 }
 
 func (c *vendorClient) onOrder(kind validate.Kind, method, path, order string) {

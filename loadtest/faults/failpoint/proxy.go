@@ -200,23 +200,28 @@ const (
 	Within Moment = "within" // half of it arrives
 	After  Moment = "after"  // it arrives and takes effect, the answer is lost
 	Late   Moment = "late"   // it arrives after Lateness, when its sender has given up
+	Held   Moment = "held"   // it arrives once Pass is called
 )
 
 // Lateness is the delay of a Late request: longer than a partition keeps an owner that is silent, and than any client waits.
 const Lateness = 4500 * time.Millisecond
 
-// Trap waits for the first request that contains some bytes. Except for Late, no answer passes the proxy from then on.
+// Trap waits for the first request that contains some bytes. Except for Late and Held, no answer passes the proxy from
+// then on.
 type Trap struct {
 	marker []byte
 	moment Moment
 	proxy  *Proxy
-	ended  chan struct{} // closed when the request has passed or the trap was removed before
+	ended  chan struct{} // closed when the request has passed, or is held, or the trap was removed before
 	err    error         // ErrRemoved, set before ended is closed
+
+	request []byte        // what is held, set before ended is closed
+	passed  chan struct{} // closed by Pass
 }
 
 // Set replaces an earlier trap. The marker must occur in no other request: a function's name in Redis, a path.
 func (p *Proxy) Set(marker string, moment Moment) *Trap {
-	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, ended: make(chan struct{})}
+	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, ended: make(chan struct{}), passed: make(chan struct{})}
 	p.setTrap(t)
 	return t
 }
@@ -232,7 +237,7 @@ func (p *Proxy) setTrap(t *Trap) {
 var ErrRemoved = errors.New("the trap was removed")
 
 // Await returns when the request has passed and, for Within and After, had time to take effect. The caller then kills
-// one side and calls Release. After an error, the end of ctx or ErrRemoved, the trap is gone.
+// one side and calls Release. A request that is Held has not passed: the caller calls Pass. After an error, the end of ctx or ErrRemoved, the trap is gone.
 func (t *Trap) Await(ctx context.Context) error {
 	select {
 	case <-t.ended:
@@ -260,9 +265,22 @@ func (t *Trap) Release() error {
 	return p.listen()
 }
 
-// pass writes as much of the chunk as the moment allows and reports whether the connection goes on. Except for Late, it
-// holds back the server's answers.
+// Request returns the bytes of a request that is Held, those around the marker.
+func (t *Trap) Request() []byte { return t.request }
+
+// Pass lets a request go on that is Held.
+func (t *Trap) Pass() { close(t.passed) }
+
+// pass writes as much of the chunk as the moment allows and reports whether the connection goes on. Except for Late and
+// Held, it holds back the server's answers.
 func (t *Trap) pass(server net.Conn, chunk []byte) bool {
+	if t.moment == Held {
+		t.request = bytes.Clone(chunk)
+		close(t.ended)
+		<-t.passed
+		_, err := server.Write(chunk)
+		return err == nil
+	}
 	if t.moment == Late {
 		close(t.ended)
 		time.Sleep(Lateness)
