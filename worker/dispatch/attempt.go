@@ -12,9 +12,19 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/webhook"
+	"vendorapi/worker/dispatch/sender"
 )
 
-const usualBody = 1 << 10
+const (
+	userAgent = "DeliveryVendorAPI-Webhooks/1"
+	usualBody = 1 << 10
+)
+
+// What is recorded of attempts for which no request could be made.
+var (
+	unsignable   = sender.Answer{Class: sender.ClassURL, Detail: "the endpoint's secret cannot be used"}
+	unrenderable = sender.Answer{Class: sender.ClassURL, Detail: "the event cannot be rendered"}
+)
 
 // attempt is one send of an event, and what came of it.
 type attempt struct {
@@ -30,7 +40,7 @@ type attempt struct {
 	signed  time.Time // by Redis's clock: which secrets sign, and the request's timestamp
 	ending  Ending    // 0: it was cut off, or not begun, and nothing is known
 	next    time.Time
-	answer  answer
+	answer  sender.Answer
 }
 
 // make sends the event, unless it is too late or to be held back. mayStart is asked last.
@@ -45,33 +55,34 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart fun
 	header, err := headers(a, a.signed, body)
 	if err != nil {
 		r.log.Error("an event cannot be signed", r.about(a, "error", err)...)
-		r.conclude(a, answer{class: classURL, detail: "the endpoint's secret cannot be used"})
+		r.conclude(a, unsignable)
 		return
 	}
 	identity := r.promise(a, header)
 	if !mayStart() {
 		return
 	}
-	answered := r.sender.send(ctx, a.receiver.URL, header, body)
+	request := sender.Request{URL: a.receiver.URL, Header: header, Body: body}
+	answered := r.sender.Send(ctx, request)
 	r.trace(a, identity, now, answered)
-	if ctx.Err() != nil && !answered.ok() && answered.status == 0 {
+	if ctx.Err() != nil && !answered.OK() && answered.Status == 0 {
 		return // cut off by the shutdown: unknown, so it is sent again
 	}
-	if answered.ok() && r.triggered(a.Delivery, delivery.TriggerDuplicate) {
-		r.sender.send(ctx, a.receiver.URL, header.Clone(), body)
+	if answered.OK() && r.triggered(a.Delivery, delivery.TriggerDuplicate) {
+		r.sender.Send(ctx, request)
 	}
 	r.conclude(a, answered)
 }
 
 // conclude decides what follows from an answer.
-func (r *Role) conclude(a *attempt, answered answer) {
+func (r *Role) conclude(a *attempt, answered sender.Answer) {
 	r.metrics.observe(a, answered)
 	a.answer = answered
-	ended := a.started.Add(answered.took)
+	ended := a.started.Add(answered.Took)
 	// The schedule ends at the deadline; a replay's window is its own.
 	next, more := webhook.Next(a.number, a.Deadline().Add(-webhook.Window), ended, a.wait(), rand.Float64())
 	switch {
-	case answered.ok():
+	case answered.OK():
 		a.ending = Delivered
 	case more || a.probe: // a probe is no attempt of the event's own, so its schedule stays as it is
 		a.ending, a.next = Retry, next
@@ -84,22 +95,22 @@ func (r *Role) conclude(a *attempt, answered answer) {
 
 // wait is how long the receiver asks to be left alone.
 func (a *attempt) wait() time.Duration {
-	return webhook.ParseRetryAfter(a.answer.retryAfter, a.started.Add(a.answer.took))
+	return webhook.ParseRetryAfter(a.answer.RetryAfter, a.started.Add(a.answer.Took))
 }
 
 // errorText says why an attempt failed. The detail may quote what the receiver has sent.
 func (a *attempt) errorText() string {
-	if a.answer.ok() {
+	if a.answer.OK() {
 		return ""
 	}
-	return delivery.Excerpt(a.answer.class+": "+a.answer.detail, delivery.MaxForeignError)
+	return delivery.Excerpt(a.answer.Class+": "+a.answer.Detail, delivery.MaxForeignError)
 }
 
 // result is what the scheduler needs to know.
 func (a *attempt) result() Result {
-	x := Result{Ending: a.ending, At: a.next.UnixMilli(), Gone: a.answer.status == http.StatusGone,
+	x := Result{Ending: a.ending, At: a.next.UnixMilli(), Gone: a.answer.Status == http.StatusGone,
 		Proven: a.ending == Delivered && a.Type == delivery.WebhookTest}
-	if slices.Contains(busy, a.answer.status) {
+	if slices.Contains(busy, a.answer.Status) {
 		x.Pause = max(a.wait().Milliseconds(), 1)
 	}
 	return x
@@ -108,8 +119,8 @@ func (a *attempt) result() Result {
 // record is the line of the log.
 func (a *attempt) record() ledger.AttemptRecord {
 	record := ledger.AttemptRecord{
-		Attempt: a.number, At: a.started, State: ledger.StateRetrying, HTTPStatus: a.answer.status, Error: a.errorText(),
-		Millis: a.answer.took.Milliseconds(), Replay: a.replay, Probe: a.probe,
+		Attempt: a.number, At: a.started, State: ledger.StateRetrying, HTTPStatus: a.answer.Status, Error: a.errorText(),
+		Millis: a.answer.Took.Milliseconds(), Replay: a.replay, Probe: a.probe,
 	}
 	switch {
 	case a.ending == Delivered:
@@ -121,8 +132,8 @@ func (a *attempt) record() ledger.AttemptRecord {
 	case !a.probe:
 		record.NextAt = a.next
 	}
-	if !a.answer.ok() {
-		record.Answer = delivery.Excerpt(string(a.answer.body), delivery.MaxForeignAnswer)
+	if !a.answer.OK() {
+		record.Answer = delivery.Excerpt(string(a.answer.Body), delivery.MaxForeignAnswer)
 	}
 	return record
 }

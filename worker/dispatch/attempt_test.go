@@ -2,15 +2,19 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +23,7 @@ import (
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/tracing"
 	"vendorapi/internal/webhook"
+	"vendorapi/worker/dispatch/sender"
 )
 
 // newRole is a role without a ledger.
@@ -36,7 +41,7 @@ func someAttempt(number int, occurred time.Time) *attempt {
 func always() bool { return true }
 
 // concluded is what follows from an answer.
-func (r *Role) concluded(a *attempt, now time.Time, answered answer) *attempt {
+func (r *Role) concluded(a *attempt, now time.Time, answered sender.Answer) *attempt {
 	a.started = now
 	r.conclude(a, answered)
 	return a
@@ -49,21 +54,21 @@ func TestConclude_NamesTheNextAttempt(t *testing.T) {
 	for name, c := range map[string]struct {
 		number      int
 		age         time.Duration
-		answer      answer
+		answer      sender.Answer
 		least, most time.Duration // from now; zero: given up
 	}{
-		"the first failure":         {1, 0, answer{class: classTimeout, took: 10 * time.Second}, 18 * time.Second, 22 * time.Second},
-		"the fourth failure":        {4, time.Minute, answer{class: classStatus, status: 500}, 96 * time.Second, 144 * time.Second},
-		"Retry-After in seconds":    {1, 0, answer{class: classStatus, status: 429, retryAfter: "120"}, 2 * time.Minute, 2 * time.Minute},
-		"Retry-After below the gap": {6, 0, answer{class: classStatus, status: 503, retryAfter: "1"}, 8 * time.Minute, 12 * time.Minute},
-		"Retry-After beyond the deadline": {2, 20 * time.Hour, answer{class: classStatus, status: 503, retryAfter: "86400"},
+		"the first failure":         {1, 0, sender.Answer{Class: sender.ClassTimeout, Took: 10 * time.Second}, 18 * time.Second, 22 * time.Second},
+		"the fourth failure":        {4, time.Minute, sender.Answer{Class: sender.ClassStatus, Status: 500}, 96 * time.Second, 144 * time.Second},
+		"Retry-After in seconds":    {1, 0, sender.Answer{Class: sender.ClassStatus, Status: 429, RetryAfter: "120"}, 2 * time.Minute, 2 * time.Minute},
+		"Retry-After below the gap": {6, 0, sender.Answer{Class: sender.ClassStatus, Status: 503, RetryAfter: "1"}, 8 * time.Minute, 12 * time.Minute},
+		"Retry-After beyond the deadline": {2, 20 * time.Hour, sender.Answer{Class: sender.ClassStatus, Status: 503, RetryAfter: "86400"},
 			4*time.Hour - 5*time.Minute, 4*time.Hour - time.Minute},
-		"410 is tried again": {1, 0, answer{class: classStatus, status: 410}, 8 * time.Second, 12 * time.Second},
-		"the last attempt":   {14, 24*time.Hour - 2*time.Minute, answer{class: classDNS}, 0, 0},
+		"410 is tried again": {1, 0, sender.Answer{Class: sender.ClassStatus, Status: 410}, 8 * time.Second, 12 * time.Second},
+		"the last attempt":   {14, 24*time.Hour - 2*time.Minute, sender.Answer{Class: sender.ClassDNS}, 0, 0},
 	} {
 		a := r.concluded(someAttempt(c.number, now.Add(-c.age)), now, c.answer)
 		result, record := a.result(), a.record()
-		if result.Gone != (c.answer.status == 410) || result.Proven || record.HTTPStatus != c.answer.status || record.Error == "" || record.Attempt != c.number {
+		if result.Gone != (c.answer.Status == 410) || result.Proven || record.HTTPStatus != c.answer.Status || record.Error == "" || record.Attempt != c.number {
 			t.Errorf("%s: %+v %+v", name, result, record)
 		}
 		if c.most == 0 {
@@ -83,7 +88,7 @@ func TestConclude_AReplayHasAWindowOfItsOwn(t *testing.T) {
 	now := time.Now()
 	a := someAttempt(1, now.Add(-72*time.Hour))
 	a.ReplayedAt, a.replay = now, true
-	record := newRole().concluded(a, now, answer{class: classConnect}).record()
+	record := newRole().concluded(a, now, sender.Answer{Class: sender.ClassConnect}).record()
 	if wait := record.NextAt.Sub(now); wait < 8*time.Second || wait > 12*time.Second || !record.Replay {
 		t.Errorf("%+v", record)
 	}
@@ -94,7 +99,7 @@ func TestConclude_ASuccessIsOver(t *testing.T) {
 	for kind, proven := range map[delivery.EventType]bool{delivery.StatusChanged: false, delivery.WebhookTest: true} {
 		a := someAttempt(3, now)
 		a.Type = kind
-		newRole().concluded(a, now, answer{status: 204, took: time.Millisecond, body: []byte("thanks")})
+		newRole().concluded(a, now, sender.Answer{Status: 204, Took: time.Millisecond, Body: []byte("thanks")})
 		want := ledger.AttemptRecord{Attempt: 3, At: now, State: ledger.StateDelivered, HTTPStatus: 204, Millis: 1}
 		if r := a.result(); r.Ending != Delivered || r.Proven != proven || r.Pause != 0 || a.record() != want {
 			t.Errorf("%s: %+v %+v", kind, r, a.record())
@@ -105,16 +110,16 @@ func TestConclude_ASuccessIsOver(t *testing.T) {
 func TestResult_PausesABusyReceiver(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
-		answer answer
+		answer sender.Answer
 		pause  int64
 	}{
-		"429":                  {answer{class: classStatus, status: 429}, 1},
-		"429 with Retry-After": {answer{class: classStatus, status: 429, retryAfter: "7"}, 7000},
-		"502":                  {answer{class: classStatus, status: 502}, 1},
-		"504":                  {answer{class: classStatus, status: 504}, 1},
-		"503 with Retry-After": {answer{class: classStatus, status: 503, retryAfter: "7"}, 7000},
-		"500 with Retry-After": {answer{class: classStatus, status: 500, retryAfter: "7"}, 0},
-		"no answer":            {answer{class: classTimeout}, 0},
+		"429":                  {sender.Answer{Class: sender.ClassStatus, Status: 429}, 1},
+		"429 with Retry-After": {sender.Answer{Class: sender.ClassStatus, Status: 429, RetryAfter: "7"}, 7000},
+		"502":                  {sender.Answer{Class: sender.ClassStatus, Status: 502}, 1},
+		"504":                  {sender.Answer{Class: sender.ClassStatus, Status: 504}, 1},
+		"503 with Retry-After": {sender.Answer{Class: sender.ClassStatus, Status: 503, RetryAfter: "7"}, 7000},
+		"500 with Retry-After": {sender.Answer{Class: sender.ClassStatus, Status: 500, RetryAfter: "7"}, 0},
+		"no answer":            {sender.Answer{Class: sender.ClassTimeout}, 0},
 	} {
 		if r := newRole().concluded(someAttempt(1, now), now, c.answer).result(); r.Pause != c.pause {
 			t.Errorf("%s: a pause of %d ms", name, r.Pause)
@@ -128,7 +133,7 @@ func TestConclude_AProbeIsNoAttemptOfItsEvent(t *testing.T) {
 	due := now.Add(30 * time.Second)
 	a := someAttempt(14, now.Add(-24*time.Hour))
 	a.probe, a.item.Due = true, due.UnixMilli()
-	record := newRole().concluded(a, now, answer{class: classConnect}).record()
+	record := newRole().concluded(a, now, sender.Answer{Class: sender.ClassConnect}).record()
 	if a.ending != Retry || record.State != ledger.StateRetrying || !record.Probe || record.NextAt.UnixMilli() != a.item.Due {
 		t.Errorf("%+v", record)
 	}
@@ -163,13 +168,12 @@ func TestMake_AnAnswerDuringTheShutdownCounts(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	t.Cleanup(receiver.Close)
 	r := newRole()
-	r.sender = plainSender(t)
 	a := someAttempt(1, time.Now())
 	a.receiver.URL = receiver.URL
 
 	r.make(shutDown{t.Context()}, a, time.Now(), always)
 
-	if a.ending != Retry || a.answer.status != http.StatusInternalServerError {
+	if a.ending != Retry || a.answer.Status != http.StatusInternalServerError {
 		t.Errorf("%d: %+v", a.ending, a.answer)
 	}
 }
@@ -228,6 +232,8 @@ func TestHoldBack_OnlyEverySecondVersionOfATriggeredOrder(t *testing.T) {
 }
 
 func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
 	for _, c := range []struct {
 		sandbox bool
 		setting string
@@ -236,8 +242,9 @@ func TestNew_ProductionNeverReachesLocalReceivers(t *testing.T) {
 		s := testSettings()
 		s.LocalReceivers = c.setting
 		r := New(nil, s, Options{Sandbox: c.sandbox}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		if r.sender.guard.local != c.local {
-			t.Errorf("%+v: local %v", c, r.sender.guard.local)
+		answer := r.sender.Send(t.Context(), sender.Request{URL: receiver.URL, Header: http.Header{}})
+		if answer.OK() != c.local {
+			t.Errorf("%+v: %+v", c, answer)
 		}
 	}
 }
@@ -254,7 +261,6 @@ func TestMake_DuplicatesOnlyWhatWasTaken(t *testing.T) {
 		}))
 		t.Cleanup(receiver.Close)
 		r := newRole()
-		r.sender = plainSender(t)
 		a := someAttempt(1, time.Now())
 		a.receiver.URL = receiver.URL
 		a.Order, a.Version = someOrder(delivery.Assigned, time.Now()), 2
@@ -268,6 +274,29 @@ func TestMake_DuplicatesOnlyWhatWasTaken(t *testing.T) {
 	}
 }
 
+// receiveOnce is the URL of a receiver that does this with the one connection that it accepts.
+func receiveOnce(t *testing.T, serve func(net.Conn)) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		serve(conn)
+	})
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+	})
+	return "http://" + l.Addr().String() + "/"
+}
+
 // On the wire every name of the service's own is in lower case, whatever the version of HTTP:
 // some verifiers look up nothing else, and a Turkish lower-casing of an I is no i.
 //
@@ -275,14 +304,13 @@ func TestMake_DuplicatesOnlyWhatWasTaken(t *testing.T) {
 func TestMake_SendsNamesOfHeadersInLowerCase(t *testing.T) {
 	var head string
 	received := make(chan struct{})
-	url := hook(t, "http", func(conn net.Conn) {
+	url := receiveOnce(t, func(conn net.Conn) {
 		request := make([]byte, 64<<10)
 		n, _ := conn.Read(request)
 		head, _, _ = strings.Cut(string(request[:n]), "\r\n\r\n")
 		close(received)
 	})
 	r := newRole()
-	r.sender = plainSender(t)
 	tracer, err := tracing.Open(t.Context(), tracing.Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "worker", "sandbox", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -304,5 +332,39 @@ func TestMake_SendsNamesOfHeadersInLowerCase(t *testing.T) {
 		"webhook-id", "webhook-signature", "webhook-timestamp", "x-service-attempt", "x-service-event", "x-service-signature"}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q", names)
+	}
+}
+
+// What a receiver sends is kept and logged only in part, however it is wrong.
+func TestAttempt_KeepsLittleOfWhatAReceiverSends(t *testing.T) {
+	line := strings.Repeat("\xc3\"", 30_000) // each byte of it takes four when it is quoted
+	for name, answer := range map[string]string{
+		"a header line without a colon": "HTTP/1.1 500 Wrong\r\n" + line + "\r\n\r\n",
+		"a header's name":               "HTTP/1.1 500 Wrong\r\nX" + line + ": 1\r\n\r\n",
+		"a status line":                 "HTTP/1.1 5" + line + "\r\n\r\n",
+		"a version":                     line + "\r\n\r\n",
+		"a length":                      "HTTP/1.1 500 Wrong\r\nContent-Length: " + line + "\r\n\r\n",
+		"a coding":                      "HTTP/1.1 500 Wrong\r\nTransfer-Encoding: " + line + "\r\n\r\n",
+		"a body":                        fmt.Sprintf("HTTP/1.1 500 Wrong\r\nContent-Length: %d\r\n\r\n%s", len(line), line),
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := receiveOnce(t, func(conn net.Conn) {
+				_, _ = conn.Read(make([]byte, 4<<10))
+				_, _ = io.WriteString(conn, answer)
+			})
+
+			answered := newRole().sender.Send(t.Context(), sender.Request{URL: url, Header: http.Header{}, Body: []byte("{}")})
+			a := attempt{Delivery: new(ledger.Delivery), item: new(Item), answer: answered, ending: Retry}
+			record := a.record()
+
+			if a.answer.OK() || record.Error == "" {
+				t.Fatalf("the attempt succeeded: %+v", record)
+			}
+			for what, kept := range map[string]string{"error": record.Error, "answer": record.Answer} {
+				if !utf8.ValidString(kept) || utf8.RuneCountInString(kept) > 512 {
+					t.Errorf("%s: %d bytes are kept", what, len(kept))
+				}
+			}
+		})
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/tracing"
+	"vendorapi/worker/dispatch/sender"
 )
 
 // Settings are the keys below "webhook" of configs/worker.yaml, where each is explained.
@@ -44,6 +47,21 @@ func (s *Settings) Validate() error {
 		config.Demand(err == nil, fmt.Sprintf("webhook.own_ports: %v", err)))
 }
 
+// parsePorts reads a list with commas between the ports.
+func parsePorts(list string) (ports []uint16, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		if text == "" {
+			continue
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return nil, fmt.Errorf("%q is no port", text)
+		}
+		ports = append(ports, uint16(port))
+	}
+	return ports, nil
+}
+
 // Role sends the webhooks of one process.
 type Role struct {
 	tracer   *tracing.Tracer // nil: tracing is off
@@ -55,7 +73,7 @@ type Role struct {
 	redisTime func() time.Time
 	log       *slog.Logger
 	metrics   *metrics
-	sender    *sender
+	sender    *sender.Sender
 	inFlight  atomic.Int64
 	// work hands sends to lanes that are free.
 	work chan func()
@@ -83,9 +101,14 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 	}
 	r.redisTime = func() time.Time { return l.Now() }
 	own, _ := parsePorts(s.OwnPorts) // Validate has checked it
-	r.sender = newSender(guard{local: o.Sandbox && s.LocalReceivers == "auto", own: own}, s)
+	r.sender = sender.New(sender.Options{
+		Concurrency:    s.Concurrency,
+		Timeout:        s.Timeout,
+		LocalReceivers: o.Sandbox && s.LocalReceivers == "auto",
+		OwnPorts:       own,
+	})
 	r.metrics = newMetrics(reg, s.Concurrency, func() float64 { return float64(r.inFlight.Load()) },
-		func() float64 { return float64(r.sender.open.Load()) })
+		func() float64 { return float64(r.sender.OpenConnections()) })
 	return r
 }
 

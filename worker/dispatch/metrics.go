@@ -8,6 +8,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
+	"vendorapi/worker/dispatch/sender"
 )
 
 // resultQueued is what becomes of an event.
@@ -49,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 			resultQueued),
 		attempts: all.Counters("worker_webhook_attempts_total",
 			"Attempts to deliver an event, by outcome; deadline and held_back sent nothing.", "outcome",
-			outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", classTimeout, classConnect, classAnswer),
+			outcomeDelivered, outcomeDeadline, "status_4xx", "status_5xx", sender.ClassTimeout, sender.ClassConnect, sender.ClassAnswer),
 		duration: all.Histogram("worker_webhook_attempt_seconds",
 			"Duration of an attempt, from the name's look-up to the answer's status or the failure.",
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
@@ -66,28 +67,28 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 	}
 }
 
-func (m *metrics) observe(d *attempt, a answer) {
+func (m *metrics) observe(d *attempt, a sender.Answer) {
 	if d.probe {
 		result := probeFailed
-		if a.ok() {
+		if a.OK() {
 			result = probeAnswered
 		}
 		m.probes.WithLabelValues(result).Inc()
 	}
-	m.duration.Observe(a.took.Seconds())
+	m.duration.Observe(a.Took.Seconds())
 	m.attempts.WithLabelValues(outcomeOf(a)).Inc()
-	if a.ok() && !d.replay && d.Type != delivery.WebhookTest {
-		m.latency.Observe(d.started.Add(a.took).Sub(d.OccurredAt).Seconds())
+	if a.OK() && !d.replay && d.Type != delivery.WebhookTest {
+		m.latency.Observe(d.started.Add(a.Took).Sub(d.OccurredAt).Seconds())
 	}
 }
 
 // outcomeOf is the label: delivered, a class of failure, or that of the status as in status_5xx.
-func outcomeOf(a answer) string {
-	switch a.class {
+func outcomeOf(a sender.Answer) string {
+	switch a.Class {
 	case "":
 		return outcomeDelivered
-	case classStatus:
-		return "status_" + string(rune('0'+a.status/100)) + "xx"
+	case sender.ClassStatus:
+		return "status_" + string(rune('0'+a.Status/100)) + "xx"
 	}
-	return strings.ReplaceAll(a.class, " ", "_")
+	return strings.ReplaceAll(a.Class, " ", "_")
 }

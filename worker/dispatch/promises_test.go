@@ -16,12 +16,7 @@ func TestPromises_Figures(t *testing.T) {
 	webhooks.Promises(logEvery, time.Second, "They are written every second")
 	webhooks.Promises(pingFor, int64(3*24*60*60*1000), "when nothing waits, for the first three days")
 
-	decisions := promises.In(t, promises.Decisions)
-	decisions.Promises(maxHello, 1460, "one segment of at most 1,460 bytes")
-	decisions.Promises(maxTicket, 600, "a session whose ticket is longer than 600 is not resumed")
-
 	security := promises.In(t, promises.Security)
 	security.Promises(logKept, 200, "of 200 attempts")
 	security.Promises(logBytes, 256<<10, "256 kB, whoever owned the partition")
-	security.Promises(maxLabels, 65_536, "65,536 of them, 40 MB, then forgotten")
 }

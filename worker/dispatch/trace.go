@@ -6,6 +6,7 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/tracing"
+	"vendorapi/worker/dispatch/sender"
 )
 
 // headerTraceparent is W3C Trace Context's.
@@ -22,20 +23,20 @@ func (r *Role) promise(a *attempt, header http.Header) (identity tracing.Identit
 }
 
 // trace leaves out the receiver's address, whose path may hold a key.
-func (r *Role) trace(d *attempt, identity tracing.Identity, began time.Time, a answer) {
+func (r *Role) trace(d *attempt, identity tracing.Identity, began time.Time, a sender.Answer) {
 	if r.tracer == nil {
 		return
 	}
 	span := tracing.Span{
 		Name: "webhook " + string(d.Type), Kind: tracing.Client, Order: orderOf(d.Delivery), Identity: identity,
-		Began: began, Ended: began.Add(a.took), Failure: a.class,
+		Began: began, Ended: began.Add(a.Took), Failure: a.Class,
 		Attributes: []tracing.Attribute{
 			tracing.Text("vendorapi.account", d.Account.String()), tracing.Text("vendorapi.event", d.EventID),
 			tracing.Number("vendorapi.attempt", d.number), tracing.Text("http.request.method", http.MethodPost),
 		},
 	}
-	if a.status > 0 {
-		span.Attributes = append(span.Attributes, tracing.Number("http.response.status_code", a.status))
+	if a.Status > 0 {
+		span.Attributes = append(span.Attributes, tracing.Number("http.response.status_code", a.Status))
 	}
 	if d.Order != nil {
 		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.order", d.Order.ID.String()))

@@ -11,6 +11,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/tracing"
+	"vendorapi/worker/dispatch/sender"
 )
 
 func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
@@ -52,7 +53,7 @@ func TestPromise_TellsTheReceiverOnlyWhileTracingIsOn(t *testing.T) {
 	if len(header) != 0 {
 		t.Errorf("off, and the header is %v", header)
 	}
-	off := testing.AllocsPerRun(100, func() { r := &Role{}; r.trace(a, r.promise(a, header), a.OccurredAt, answer{}) })
+	off := testing.AllocsPerRun(100, func() { r := &Role{}; r.trace(a, r.promise(a, header), a.OccurredAt, sender.Answer{}) })
 	if off != 0 {
 		t.Errorf("off, and it costs %v allocations", off)
 	}

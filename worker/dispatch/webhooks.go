@@ -427,7 +427,7 @@ func (w *Webhooks) launch(a *attempt) {
 		})
 		if err != nil {
 			r.log.Error("an attempt failed", r.about(a, "error", err)...)
-			r.conclude(a, answer{class: classURL, detail: "the event cannot be rendered"})
+			r.conclude(a, unrenderable)
 		}
 		r.inFlight.Add(-1)
 		w.results <- &Sent{w, a}

@@ -20,7 +20,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/loadtest/simulation/world"
 	"vendorapi/reporting/archive"
-	"vendorapi/worker/dispatch"
+	"vendorapi/worker/dispatch/sender"
 )
 
 // TestSeed plays the life of the seed SIMULATION_SEED, and writes a line of JSON.
@@ -43,8 +43,8 @@ func TestSeed(t *testing.T) {
 		Module:  os.Getenv("SIMULATION_MODULE"),
 		Gateway: openGateway,
 		Receive: func(receive func(context.Context, string, http.Header, []byte) world.Reception) {
-			dispatch.Receive = func(ctx context.Context, url string, header http.Header, body []byte) dispatch.Received {
-				return dispatch.Received(receive(ctx, url, header, body))
+			sender.Receive = func(ctx context.Context, url string, header http.Header, body []byte) sender.Received {
+				return sender.Received(receive(ctx, url, header, body))
 			}
 		},
 		Store: func(store func(context.Context, *archive.Batch) error) { archive.Store = store },

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -25,26 +24,6 @@ func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
 		delete(header, "webhook-timestamp")
 	}
 	return header, nil
-}
-
-func (t *target) request(ctx context.Context, header http.Header, body []byte) *http.Request {
-	r := t.requestOriginal(ctx, header, body)
-	switch broken.Rule {
-	case "webhook-receiver-implemented-by-the-vendor/the-service-sends-post-to", "events/the-service-posts-each-event":
-		r.Method = http.MethodPut
-	}
-	return r
-}
-
-func judged(status int, retryAfter string) answer {
-	a := judgedOriginal(status, retryAfter)
-	switch broken.Rule {
-	case "delivery-rules/1", "webhooks/timeout-10-s-only-2xx": // a redirect is a success, too
-		if status >= 300 && status <= 399 {
-			return answer{status: status, retryAfter: retryAfter}
-		}
-	}
-	return a
 }
 
 func sendable(events []ledger.Event) (sendable []ledger.Event) {

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"bytes"
@@ -102,13 +102,13 @@ func TestHTTP2_AReceiverThatGoesAwayCostsNothing(t *testing.T) {
 		f.answer(stream, "204", true)
 	})
 	s := localSender(t, authority, loopbackNames(t))
-	if a := s.post(t, at("https", l, 1)); !a.ok() {
+	if a := s.post(t, at("https", l, 1)); !a.OK() {
 		t.Fatalf("%+v", a)
 	}
 	var sends sync.WaitGroup
 	for range 40 {
 		sends.Go(func() {
-			if a := s.post(t, at("https", l, 1)); !a.ok() {
+			if a := s.post(t, at("https", l, 1)); !a.OK() {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -130,7 +130,7 @@ func TestHTTP2_AConnectionThatBreaksIsReplaced(t *testing.T) {
 		least, most int32 // connections for three sends
 	}{
 		"the first, when it is used again": {func(nth int, stream uint32) bool { return nth == 1 && stream > 1 }, "", 2, 4},
-		"all":                              {func(int, uint32) bool { return true }, classConnect, 3, 6},
+		"all":                              {func(int, uint32) bool { return true }, ClassConnect, 3, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
@@ -143,7 +143,7 @@ func TestHTTP2_AConnectionThatBreaksIsReplaced(t *testing.T) {
 			})
 			s := localSender(t, authority, loopbackNames(t))
 			for i := range 3 {
-				if a := s.post(t, at("https", l, 1)); a.class != c.class || (a.class == "") != (a.detail == "") {
+				if a := s.post(t, at("https", l, 1)); a.Class != c.class || (a.Class == "") != (a.Detail == "") {
 					t.Errorf("send %d: %+v", i, a)
 				}
 			}
@@ -214,20 +214,20 @@ func TestHTTP2_ADeadConnectionIsFoundByPings(t *testing.T) {
 		})
 		z := newFreezer(t, l)
 		s := pipeSender(t, authority, z.counting)
-		if a := s.post(t, at("https", l, 1)); !a.ok() {
+		if a := s.post(t, at("https", l, 1)); !a.OK() {
 			t.Fatalf("%+v", a)
 		}
 		z.freeze()
 		var sends sync.WaitGroup
 		for range 8 {
 			sends.Go(func() {
-				if a := s.post(t, at("https", l, 1)); !a.ok() || a.took != s.timeout*3/4 {
+				if a := s.post(t, at("https", l, 1)); !a.OK() || a.Took != s.timeout*3/4 {
 					t.Errorf("over the dead connection: %+v", a)
 				}
 			})
 		}
 		synctest.Wait()
-		if a := s.post(t, at("https", l, 2)); !a.ok() || a.took != 0 {
+		if a := s.post(t, at("https", l, 2)); !a.OK() || a.Took != 0 {
 			t.Errorf("another endpoint meanwhile: %+v", a)
 		}
 		sends.Wait()
@@ -254,7 +254,7 @@ func TestHTTP2_AStalledEndpointDoesNotStallItsNeighbours(t *testing.T) {
 		var sends sync.WaitGroup
 		for range 32 {
 			sends.Go(func() {
-				if a := s.send(t.Context(), at("https", l, 1), signedHeader(), large); a.class != classTimeout {
+				if a := s.Send(t.Context(), Request{URL: at("https", l, 1), Header: signedHeader(), Body: large}); a.Class != ClassTimeout {
 					t.Errorf("%+v", a)
 				}
 			})
@@ -264,7 +264,7 @@ func TestHTTP2_AStalledEndpointDoesNotStallItsNeighbours(t *testing.T) {
 			t.Errorf("%d requests came through to the stalled endpoint", n)
 		}
 		for i := range 20 {
-			if a := s.send(t.Context(), at("https", l, 2), signedHeader(), large); !a.ok() || a.took != 0 {
+			if a := s.Send(t.Context(), Request{URL: at("https", l, 2), Header: signedHeader(), Body: large}); !a.OK() || a.Took != 0 {
 				t.Fatalf("send %d of the neighbour: %+v", i, a)
 			}
 		}
@@ -278,7 +278,7 @@ func TestHTTP2_WhatAReceiverSendsIsBounded(t *testing.T) {
 		class string
 		send  func(f *frames, stream uint32)
 	}{
-		"interim answers": {classAnswer, func(f *frames, stream uint32) {
+		"interim answers": {ClassAnswer, func(f *frames, stream uint32) {
 			for range 100_000 {
 				f.answer(stream, "103", false, "link", long[:100])
 			}
@@ -300,14 +300,14 @@ func TestHTTP2_WhatAReceiverSendsIsBounded(t *testing.T) {
 				}
 			}
 		}},
-		"a push": {classConnect, func(f *frames, stream uint32) {
+		"a push": {ClassConnect, func(f *frames, stream uint32) {
 			_ = f.WritePushPromise(http2.PushPromiseParam{StreamID: stream, PromiseID: 2, EndHeaders: true})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
 			http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) { c.send(f, stream) })
-			if a := localSender(t, authority, loopbackNames(t)).post(t, at("https", l, 1)); a.class != c.class || len(a.body) > answerKept {
+			if a := localSender(t, authority, loopbackNames(t)).post(t, at("https", l, 1)); a.Class != c.class || len(a.Body) > answerKept {
 				t.Errorf("%+.200v", fmt.Sprint(a))
 			}
 		})

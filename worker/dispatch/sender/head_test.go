@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"crypto/tls"
@@ -69,11 +69,11 @@ func TestSend_TheStatusLineDecides(t *testing.T) {
 					s := localSender(t, authority, loopbackNames(t))
 					for sent := range int32(2) {
 						a := s.post(t, at(scheme, l, 1))
-						if a.status != status || a.ok() != (status < 300) || a.retryAfter != "7" || a.took <= 0 {
+						if a.Status != status || a.OK() != (status < 300) || a.RetryAfter != "7" || a.Took <= 0 {
 							t.Errorf("%+v", a)
 						}
-						if !a.ok() && (a.class != classStatus || !strings.HasPrefix(a.detail, strconv.Itoa(status))) {
-							t.Errorf("%s: %s", a.class, a.detail)
+						if !a.OK() && (a.Class != ClassStatus || !strings.HasPrefix(a.Detail, strconv.Itoa(status))) {
+							t.Errorf("%s: %s", a.Class, a.Detail)
 						}
 						if n := l.accepted.Load(); n != sent+1 {
 							t.Errorf("%d connections for %d requests", n, sent+1)
@@ -102,7 +102,7 @@ func TestSend_ReadsRetryAfterBesideWhatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := saying(t, nil, "HTTP/1.1 503 Busy\r\n"+c.fields)
-			if a := plainSender(t).post(t, at("http", l, 1)); a.status != 503 || a.retryAfter != c.want {
+			if a := plainSender(t).post(t, at("http", l, 1)); a.Status != 503 || a.RetryAfter != c.want {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -138,9 +138,9 @@ func TestSend_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
 				l := saying(t, config, c.answer)
 				a := localSender(t, authority, loopbackNames(t)).post(t, at(scheme, l, 1))
-				if a.class != classAnswer || a.status != 0 || !strings.HasPrefix(a.detail, "the answer cannot be read: ") ||
-					!strings.Contains(a.detail, c.detail) || len(a.detail) > 200 {
-					t.Errorf("%s: %s (%d)", a.class, a.detail, a.status)
+				if a.Class != ClassAnswer || a.Status != 0 || !strings.HasPrefix(a.Detail, "the answer cannot be read: ") ||
+					!strings.Contains(a.Detail, c.detail) || len(a.Detail) > 200 {
+					t.Errorf("%s: %s (%d)", a.Class, a.Detail, a.Status)
 				}
 				if n := l.accepted.Load(); n != 1 {
 					t.Errorf("it was sent %d times", n)
@@ -153,7 +153,7 @@ func TestSend_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 // An empty line before the status line is a body's end too many.
 func TestSend_TakesAnEmptyLineBeforeTheStatusLine(t *testing.T) {
 	l := saying(t, nil, "\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	if a := plainSender(t).post(t, at("http", l, 1)); !a.ok() || a.status != 200 {
+	if a := plainSender(t).post(t, at("http", l, 1)); !a.OK() || a.Status != 200 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -161,7 +161,7 @@ func TestSend_TakesAnEmptyLineBeforeTheStatusLine(t *testing.T) {
 // Whoever hangs up without a word has not answered.
 func TestSend_NoAnswerIsNoAnswerThatCannotBeRead(t *testing.T) {
 	l := saying(t, nil, "")
-	if a := plainSender(t).post(t, at("http", l, 1)); a.class != classConnect || a.detail != "the connection was closed" {
+	if a := plainSender(t).post(t, at("http", l, 1)); a.Class != ClassConnect || a.Detail != "the connection was closed" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -174,7 +174,7 @@ func TestSend_AStatusLineWithoutItsEndDecides(t *testing.T) {
 		"HTTP/1.1 200 " + strings.Repeat("x", 2*maxHeaderBytes): 200,
 	} {
 		l := saying(t, nil, line)
-		if a := plainSender(t).post(t, at("http", l, 1)); a.status != status || a.ok() != (status < 300) {
+		if a := plainSender(t).post(t, at("http", l, 1)); a.Status != status || a.OK() != (status < 300) {
 			t.Errorf("%.40q: %+v", line, a)
 		}
 	}
@@ -195,7 +195,7 @@ func TestSend_TheStatusBeforeDecidesNothing(t *testing.T) {
 		})
 		s := pipeSender(t, nil, l)
 		for i, status := range []int{200, 503} {
-			if a := s.post(t, at("http", l, 1)); a.status != status {
+			if a := s.post(t, at("http", l, 1)); a.Status != status {
 				t.Errorf("request %d: %+v", i, a)
 			}
 			synctest.Wait()
@@ -222,16 +222,16 @@ func TestHTTP2_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
 			http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) { send(f, stream) })
 			a := localSender(t, authority, loopbackNames(t)).post(t, at("https", l, 1))
-			if a.class != classAnswer || !strings.HasPrefix(a.detail, "the answer cannot be read: ") {
-				t.Errorf("%s: %s", a.class, a.detail)
+			if a.Class != ClassAnswer || !strings.HasPrefix(a.Detail, "the answer cannot be read: ") {
+				t.Errorf("%s: %s", a.Class, a.Detail)
 			}
 		})
 	}
 	t.Run("a refused stream", func(t *testing.T) {
 		authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
 		http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) { _ = f.WriteRSTStream(stream, http2.ErrCodeInternal) })
-		if a := localSender(t, authority, loopbackNames(t)).post(t, at("https", l, 1)); a.class != classConnect {
-			t.Errorf("%s: %s", a.class, a.detail)
+		if a := localSender(t, authority, loopbackNames(t)).post(t, at("https", l, 1)); a.Class != ClassConnect {
+			t.Errorf("%s: %s", a.Class, a.Detail)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"context"
@@ -32,13 +32,13 @@ func loopbackNames(t *testing.T) *nameServer {
 const forEver = time.Duration(1 << 61)
 
 // localSender asks the names for this machine's receivers.
-func localSender(t *testing.T, a *authority, names *nameServer) *sender {
+func localSender(t *testing.T, a *authority, names *nameServer) *Sender {
 	t.Helper()
 	var roots *x509.CertPool
 	if a != nil {
 		roots = a.roots()
 	}
-	s := newSender(guard{local: true}, testSettings())
+	s := New(localOptions())
 	s.tls.RootCAs = roots
 	s.lifetime = forEver
 	s.dialer.Resolver = names.resolver()
@@ -75,7 +75,7 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 					for e := range endpoints {
 						for range each {
 							sends.Go(func() {
-								if a := s.post(t, at(c.scheme, l, e)); !a.ok() {
+								if a := s.post(t, at(c.scheme, l, e)); !a.OK() {
 									t.Errorf("endpoint %d: %+v", e, a)
 								}
 							})
@@ -121,7 +121,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 				send := func(rounds int) {
 					for range rounds {
 						for e := range 4 {
-							if a := s.post(t, at(c.scheme, former, e)); !a.ok() {
+							if a := s.post(t, at(c.scheme, former, e)); !a.OK() {
 								t.Fatalf("%+v", a)
 							}
 						}
@@ -211,7 +211,7 @@ func TestConnections_AreBounded(t *testing.T) {
 		s.most = 20
 		var highest int64
 		for e := range 50 {
-			if a := s.post(t, at("https", l, e)); !a.ok() {
+			if a := s.post(t, at("https", l, e)); !a.OK() {
 				t.Fatalf("endpoint %d: %+v", e, a)
 			}
 			highest = max(highest, s.open.Load())
@@ -224,7 +224,7 @@ func TestConnections_AreBounded(t *testing.T) {
 }
 
 func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
-	c := newSender(guard{}, testSettings())
+	c := New(publicOptions())
 	now, quarter := time.Now(), c.lifetime/4
 	var changes [4]int
 	for e := range 1000 {
@@ -253,7 +253,7 @@ func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
 }
 
 func TestConnections_ForgetEndpointsThatAreNoLongerUsed(t *testing.T) {
-	c := newSender(guard{}, testSettings())
+	c := New(publicOptions())
 	now := time.Now()
 	for e := range 1000 {
 		if _, err := c.target(fmt.Sprintf("https://vendor.example/hooks/%d", e), now.Add(time.Duration(e)*c.lifetime/100)); err != nil {
@@ -273,7 +273,7 @@ func TestConnections_DeadEndpointsLeaveNothingBehind(t *testing.T) {
 		s := pipeSender(t, nil, gone)
 		for range 50 {
 			for e := range 3 {
-				if a := s.post(t, at("http", gone, e)); a.class != classConnect {
+				if a := s.post(t, at("http", gone, e)); a.Class != ClassConnect {
 					t.Fatalf("%+v", a)
 				}
 			}
@@ -316,7 +316,7 @@ func TestConnections_ReceiversSeeTheirOwnName(t *testing.T) {
 				} {
 					accepted := l.accepted.Load()
 					for range 3 {
-						if a := s.post(t, "https://"+given+":8443/h%2Fk?a=b&c=%20#part"); !a.ok() {
+						if a := s.post(t, "https://"+given+":8443/h%2Fk?a=b&c=%20#part"); !a.OK() {
 							t.Fatalf("%s: %+v", given, a)
 						}
 					}
@@ -355,13 +355,13 @@ func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
 	s.maxLabels = 50
 	first := s.transport.Load()
 	inFlight := make(chan bool)
-	go func() { inFlight <- s.post(t, at("http", l, 1)).ok() }()
+	go func() { inFlight <- s.post(t, at("http", l, 1)).OK() }()
 	<-arrived
 
 	dead := listen(t, "127.0.0.1:0")
 	dead.Close()
 	for i := range 120 {
-		if s.post(t, at("http", dead, i)).ok() {
+		if s.post(t, at("http", dead, i)).OK() {
 			t.Fatal("a dead URL has answered")
 		}
 		if len(s.labels) > s.maxLabels {
@@ -392,7 +392,7 @@ func TestConnections_AnyNumberOfHealthyURLsKeepsItsTransport(t *testing.T) {
 				s.lifetime, s.maxLabels = forEver, 20
 				first := s.transport.Load()
 				for i := range 3 * s.maxLabels {
-					if a := s.post(t, at(c.scheme, l, i)); !a.ok() {
+					if a := s.post(t, at(c.scheme, l, i)); !a.OK() {
 						t.Fatalf("endpoint %d: %+v", i, a)
 					}
 					synctest.Wait() // the connection is kept
@@ -428,7 +428,7 @@ func TestConnections_ReceiversThatRecoverDoNotCount(t *testing.T) {
 					return dial(ctx, network, address)
 				}
 
-				if s.post(t, at(c.scheme, l, 1)).ok() {
+				if s.post(t, at(c.scheme, l, 1)).OK() {
 					t.Fatal("an unreachable receiver has answered")
 				}
 				synctest.Wait()
@@ -436,7 +436,7 @@ func TestConnections_ReceiversThatRecoverDoNotCount(t *testing.T) {
 					t.Fatalf("%d labels are counted after a failure", len(s.labels))
 				}
 
-				if a := s.post(t, at(c.scheme, l, 1)); !a.ok() {
+				if a := s.post(t, at(c.scheme, l, 1)); !a.OK() {
 					t.Fatalf("%+v", a)
 				}
 				synctest.Wait() // the connection is kept
@@ -456,7 +456,7 @@ func TestConnections_ReceiversThatCloseEachConnectionCount(t *testing.T) {
 	s.maxLabels = 20
 	first := s.transport.Load()
 	for i := range 2 * s.maxLabels {
-		if !s.post(t, at("http", l, i)).ok() {
+		if !s.post(t, at("http", l, i)).OK() {
 			t.Fatal("no answer")
 		}
 	}

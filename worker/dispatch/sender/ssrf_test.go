@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"context"
@@ -36,9 +36,9 @@ func private(t *testing.T) *counting {
 
 // publicSender is the sender of production, which asks the name server. What
 // its guard lets pass is not dialled but ends with errAllowed.
-func publicSender(t *testing.T, names *nameServer) *sender {
+func publicSender(t *testing.T, names *nameServer) *Sender {
 	t.Helper()
-	s := newSender(guard{}, testSettings())
+	s := New(publicOptions())
 	s.dialer.Resolver = names.resolver()
 	s.dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
 		if err := s.guard.control(ctx, network, address, c); err != nil {
@@ -113,12 +113,12 @@ func TestSSRF_AddressesOfANameServer(t *testing.T) {
 	})
 	s := publicSender(t, names)
 	for i, address := range answers {
-		a := s.send(t.Context(), fmt.Sprintf("https://n%d.vendor.test:%d/hook", i, target.port()), signedHeader(), statusBody)
-		want := classRefused
+		a := s.Send(t.Context(), Request{URL: fmt.Sprintf("https://n%d.vendor.test:%d/hook", i, target.port()), Header: signedHeader(), Body: statusBody})
+		want := ClassRefused
 		if i >= len(special) {
-			want = classConnect // errAllowed
+			want = ClassConnect // errAllowed
 		}
-		if a.class != want || a.status != 0 {
+		if a.Class != want || a.Status != 0 {
 			t.Errorf("a name of %s: %+v", address, a)
 		}
 	}
@@ -136,7 +136,7 @@ func TestSSRF_AddressesInAURL(t *testing.T) {
 		for _, port := range []int{target.port(), 443} {
 			url := fmt.Sprintf("https://%s:%d/hook", host, port)
 			a := s.post(t, url)
-			if a.class != classRefused && a.class != classURL || a.status != 0 {
+			if a.Class != ClassRefused && a.Class != ClassURL || a.Status != 0 {
 				t.Errorf("%s: %+v", url, a)
 			}
 		}
@@ -212,7 +212,7 @@ func notations(address netip.Addr) []string {
 //rule:webhooks/urls-are-https-and-public
 func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 	names := newNameServer(t, func(string, int) record { return addresses("10.0.0.1", "169.254.169.254", "fd00::1") })
-	s := newSender(guard{local: true}, testSettings())
+	s := New(localOptions())
 	s.dialer.Resolver = names.resolver()
 	for _, scheme := range []string{"http", "https"} {
 		for _, host := range hosts() {
@@ -223,7 +223,7 @@ func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 			if err == nil && (u.Hostname() == "localhost" || isLoopback(u.Hostname())) {
 				continue
 			}
-			if a := s.send(t.Context(), scheme+"://"+host+"/", signedHeader(), nil); a.class != classRefused && a.class != classURL {
+			if a := s.Send(t.Context(), Request{URL: scheme + "://" + host + "/", Header: signedHeader()}); a.Class != ClassRefused && a.Class != ClassURL {
 				t.Errorf("%s://%s: %+v", scheme, host, a)
 			}
 		}
@@ -248,23 +248,25 @@ func TestSSRF_TheSandboxReachesNothingOfOurOwn(t *testing.T) {
 		return port
 	}
 	own, other := serve("tcp", ":0"), serve("tcp", ":0")
-	ports, err := parsePorts("8080," + own)
+	port, err := strconv.ParseUint(own, 10, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSender(guard{local: true, own: ports}, testSettings())
-	send := func(host, port string) answer {
-		return s.send(t.Context(), "http://"+host+":"+port+"/?query=INSERT+INTO+delivery.schema_migrations+VALUES+(99)", signedHeader(), nil)
+	options := localOptions()
+	options.OwnPorts = []uint16{8080, uint16(port)}
+	s := New(options)
+	send := func(host, port string) Answer {
+		return s.Send(t.Context(), Request{URL: "http://" + host + ":" + port + "/?query=INSERT+INTO+delivery.schema_migrations+VALUES+(99)", Header: signedHeader()})
 	}
 	for _, host := range []string{"127.0.0.1", "127.1.2.3", "localhost", "LOCALHOST.", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "127.1", "2130706433"} {
-		if a := send(host, own); a.class != classRefused && a.class != classURL {
+		if a := send(host, own); a.Class != ClassRefused && a.Class != ClassURL {
 			t.Errorf("%s: %+v", host, a)
 		}
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("%d requests arrived", n)
 	}
-	if a := send("127.0.0.1", other); !a.ok() || reached.Load() != 1 {
+	if a := send("127.0.0.1", other); !a.OK() || reached.Load() != 1 {
 		t.Errorf("a receiver of the vendor: %+v", a)
 	}
 }
@@ -289,22 +291,22 @@ func TestSSRF_AnswersThatChange(t *testing.T) {
 		answers []record // the last one stays
 		classes []string
 	}{
-		"public, then private": {[]record{addresses(public), addresses("127.0.0.1")}, []string{classConnect, classRefused, classRefused}},
-		"in turns":             {[]record{addresses(public), addresses(own), addresses(public), addresses("::1")}, []string{classConnect, classRefused, classConnect, classRefused}},
+		"public, then private": {[]record{addresses(public), addresses("127.0.0.1")}, []string{ClassConnect, ClassRefused, ClassRefused}},
+		"in turns":             {[]record{addresses(public), addresses(own), addresses(public), addresses("::1")}, []string{ClassConnect, ClassRefused, ClassConnect, ClassRefused}},
 		"private A, public AAAA that moves": {[]record{addresses("2606:4700::1111"), addresses("127.0.0.1", "::1")},
-			[]string{classConnect, classRefused}},
-		"an alias of localhost":          {[]record{{alias: "localhost.", addresses: addresses("127.0.0.1", "::1").addresses}}, []string{classRefused}},
-		"an alias, public then private":  {[]record{{alias: "a.test.", addresses: addresses(public).addresses}, {alias: "b.test.", addresses: addresses(own).addresses}}, []string{classConnect, classRefused}},
-		"IPv4 in the clothes of IPv6":    {[]record{addresses("::ffff:127.0.0.1")}, []string{classRefused}},
-		"many private ones, over TCP":    {[]record{{addresses: addresses("127.0.0.1", "127.0.0.2", "::1", own).addresses, long: true}}, []string{classRefused}},
-		"an alias without any addresses": {[]record{{alias: "localhost."}}, []string{classDNS}},
+			[]string{ClassConnect, ClassRefused}},
+		"an alias of localhost":          {[]record{{alias: "localhost.", addresses: addresses("127.0.0.1", "::1").addresses}}, []string{ClassRefused}},
+		"an alias, public then private":  {[]record{{alias: "a.test.", addresses: addresses(public).addresses}, {alias: "b.test.", addresses: addresses(own).addresses}}, []string{ClassConnect, ClassRefused}},
+		"IPv4 in the clothes of IPv6":    {[]record{addresses("::ffff:127.0.0.1")}, []string{ClassRefused}},
+		"many private ones, over TCP":    {[]record{{addresses: addresses("127.0.0.1", "127.0.0.2", "::1", own).addresses, long: true}}, []string{ClassRefused}},
+		"an alias without any addresses": {[]record{{alias: "localhost."}}, []string{ClassDNS}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := newNameServer(t, func(_ string, asked int) record { return test.answers[min(asked, len(test.answers)-1)] })
 			s := publicSender(t, names)
 			for i, want := range test.classes {
-				a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), signedHeader(), statusBody)
-				if a.class != want {
+				a := s.Send(t.Context(), Request{URL: fmt.Sprintf("https://vendor.test:%d/", target.port()), Header: signedHeader(), Body: statusBody})
+				if a.Class != want {
 					t.Errorf("send %d: %+v", i, a)
 				}
 			}
@@ -323,7 +325,7 @@ func TestSSRF_MixedAnswers(t *testing.T) {
 		{"10.0.0.1", "127.0.0.1", "2606:4700::1111", "::1", "fd00::1"}, {"::ffff:127.0.0.1", "93.184.216.34"},
 	} {
 		names := newNameServer(t, func(string, int) record { return addresses(answer...) })
-		s := newSender(guard{}, testSettings())
+		s := New(publicOptions())
 		s.dialer.Resolver = names.resolver()
 		var passed atomic.Int32
 		s.dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
@@ -336,8 +338,8 @@ func TestSSRF_MixedAnswers(t *testing.T) {
 			passed.Add(1)
 			return errAllowed
 		}
-		a := s.send(t.Context(), fmt.Sprintf("https://vendor.test:%d/", target.port()), signedHeader(), statusBody)
-		if a.ok() || a.status != 0 || passed.Load() == 0 {
+		a := s.Send(t.Context(), Request{URL: fmt.Sprintf("https://vendor.test:%d/", target.port()), Header: signedHeader(), Body: statusBody})
+		if a.OK() || a.Status != 0 || passed.Load() == 0 {
 			t.Errorf("%v: %+v, %d passed", answer, a, passed.Load())
 		}
 	}
@@ -357,17 +359,17 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 		}
 		return addresses("127.0.0.1")
 	})
-	s := newSender(guard{local: true}, testSettings())
+	s := New(localOptions())
 	s.dialer.Resolver = names.resolver()
 	s.lifetime, s.transport.Load().IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
 	_, port, _ := net.SplitHostPort(receiver.Listener.Addr().String())
 	url := "http://vendor.test:" + port + "/"
-	if a := s.post(t, url); !a.ok() {
+	if a := s.post(t, url); !a.OK() {
 		t.Fatalf("%+v", a)
 	}
 	moved.Store(true)
-	testserver.Await(t, "the connection's end", func() bool { return !s.post(t, url).ok() })
-	if a := s.post(t, url); a.class != classRefused {
+	testserver.Await(t, "the connection's end", func() bool { return !s.post(t, url).OK() })
+	if a := s.post(t, url); a.Class != ClassRefused {
 		t.Errorf("%+v", a)
 	}
 }
@@ -395,13 +397,13 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 			w.Header().Set("Content-Location", places[place])
 			w.WriteHeader(code)
 		})
-		s := newSender(guard{local: true}, testSettings())
+		s := New(localOptions())
 		s.tls.RootCAs = authority.roots()
 		for _, code := range []int{300, 301, 302, 303, 305, 307, 308, 200, 401} {
 			for place := range places {
 				before := requests.Load()
-				a := s.send(t.Context(), fmt.Sprintf("%s/%d/%d", receiver.URL, code, place), signedHeader(), statusBody)
-				if a.ok() != (code == 200) || a.status != code || requests.Load() != before+1 {
+				a := s.Send(t.Context(), Request{URL: fmt.Sprintf("%s/%d/%d", receiver.URL, code, place), Header: signedHeader(), Body: statusBody})
+				if a.OK() != (code == 200) || a.Status != code || requests.Load() != before+1 {
 					t.Errorf("%d to %q: %+v after %d requests", code, places[place], a, requests.Load()-before)
 				}
 			}

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"bytes"
@@ -373,15 +373,15 @@ func (b *buffered) SetWriteDeadline(time.Time) error { return nil }
 func (b *buffered) SetDeadline(t time.Time) error    { return b.SetReadDeadline(t) }
 
 // pipeSender is a sender with a worker's usual timeout that reaches l by every name.
-func pipeSender(t *testing.T, a *authority, l *counting) *sender {
+func pipeSender(t *testing.T, a *authority, l *counting) *Sender {
 	t.Helper()
-	settings := testSettings()
-	settings.Timeout = 10 * time.Second
+	options := localOptions()
+	options.Timeout = 10 * time.Second
 	var roots *x509.CertPool
 	if a != nil {
 		roots = a.roots()
 	}
-	s := newSender(guard{local: true}, settings)
+	s := New(options)
 	s.tls.RootCAs = roots
 	s.dialName = l.Listener.(*pipes).dial
 	t.Cleanup(s.CloseIdleConnections)

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"crypto/rand"
@@ -35,7 +35,7 @@ func TestTLS_ReachesOldReceivers(t *testing.T) {
 			start(t, l, old, false, func(http.ResponseWriter, *http.Request) {})
 			s := plainSender(t)
 			s.tls.RootCAs = roots
-			if a := s.post(t, at("https", l, 1)); !a.ok() {
+			if a := s.post(t, at("https", l, 1)); !a.OK() {
 				t.Errorf("%+v", a)
 			}
 		})
@@ -57,7 +57,7 @@ func TestTLS_PrefersForwardSecrecy(t *testing.T) {
 	s := plainSender(t)
 	s.tls.RootCAs = roots
 
-	if a := s.post(t, at("https", l, 1)); !a.ok() {
+	if a := s.post(t, at("https", l, 1)); !a.OK() {
 		t.Fatalf("%+v", a)
 	}
 	if name := tls.CipherSuiteName(chosen); !strings.HasPrefix(name, "TLS_ECDHE_") {

@@ -1,4 +1,22 @@
-package dispatch
+// Package sender is the HTTP client of the webhooks. Its one operation, Sender.Send, posts a request to a
+// URL that somebody outside has chosen, and says what came of it. It promises:
+//
+//   - One request. Redirects are not followed, cookies are not kept, and no proxy is asked, whatever the
+//     environment says. A request is sent twice only if its kept connection was at fault: once more, on a
+//     new connection.
+//   - Guarded addresses. Only public addresses are dialled, whatever a name resolves to. They are checked
+//     after the look-up, at every connection. Options can allow this machine, for development.
+//   - Connections for each URL. An endpoint that never answers takes nothing from others, on the same host
+//     too. A connection is used for some five minutes, so that a name that has moved is looked up again.
+//   - The status line decides. What follows it, however ill-formed, turns no success into a failure, and no
+//     failure into a success.
+//   - Bounded reading. Of an answer little is read and less is kept, in bounded time.
+//
+// A request goes over HTTP/2 if the receiver offers it, and over HTTP/1.1 otherwise:
+//
+//	Send -- Request --> exchange --> http.Transport --> guard --> TLS --> watched --> receiver
+//	Send <-- Answer --- exchange <-- http.Transport <------------------- answerHead <----+
+package sender
 
 import (
 	"bytes"
@@ -21,7 +39,6 @@ import (
 )
 
 const (
-	userAgent = "DeliveryVendorAPI-Webhooks/1"
 	// answerKept is how many bytes of an answer are read for its record, which has at most
 	// delivery.MaxForeignAnswer characters of them (decisions, "Webhooks").
 	answerKept = 2 << 10
@@ -31,16 +48,16 @@ const (
 	answerTimeout = 2 * time.Second
 )
 
-// Classes of a failed attempt.
+// Classes of failures.
 const (
-	classDNS     = "dns"
-	classConnect = "connect"
-	classTLS     = "tls"
-	classTimeout = "timeout"
-	classStatus  = "status"
-	classAnswer  = "answer" // something came, and it has no status
-	classRefused = "refused address"
-	classURL     = "url"
+	ClassDNS     = "dns"
+	ClassConnect = "connect"
+	ClassTLS     = "tls"
+	ClassTimeout = "timeout"
+	ClassStatus  = "status"
+	ClassAnswer  = "answer" // something came, and it has no status
+	ClassRefused = "refused address"
+	ClassURL     = "url"
 )
 
 // Phases of the connection that is dialled for a send.
@@ -152,29 +169,43 @@ func (t *target) request(ctx context.Context, header http.Header, body []byte) *
 	return r
 }
 
-// answer is what came of one request: a status, or a failure with its class.
-type answer struct {
-	status     int
-	body       []byte // its first 2 kB
-	retryAfter string
-	took       time.Duration
-	class      string // empty for a 2xx
-	detail     string
+// A Request is one webhook.
+type Request struct {
+	URL string
+	// Header is sent as it is spelled, and is not nil. Nothing may change it before Send returns.
+	Header http.Header
+	Body   []byte
 }
 
-func (a answer) ok() bool { return a.class == "" }
+// An Answer is what came of one request: a status, or a failure with its class.
+type Answer struct {
+	Status     int    // 0 if there was none
+	Body       []byte // its first 2 kB
+	RetryAfter string // the header's value
 
-func (s *sender) send(ctx context.Context, url string, header http.Header, body []byte) answer {
+	// Took is the time from the look-up of the name to the status, or to the failure.
+	Took time.Duration
+
+	Class  string // empty for a 2xx
+	Detail string // says what failed; it may quote a little of what the receiver has sent
+}
+
+// OK reports that the receiver has answered a 2xx.
+func (a Answer) OK() bool { return a.Class == "" }
+
+// Send posts a request and waits for the status of its answer, at most for the sender's timeout. If ctx
+// ends before, so does the request; then it is unknown whether it has arrived.
+func (s *Sender) Send(ctx context.Context, request Request) Answer {
 	started := time.Now()
-	target, err := s.target(url, started)
+	target, err := s.target(request.URL, started)
 	if err != nil {
-		return answer{class: classURL, detail: err.Error()}
+		return Answer{Class: ClassURL, Detail: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	x := new(exchange)
 	ctx = httptrace.WithClientTrace(context.WithValue(ctx, exchangeKey{}, x), x.traced(target.trace))
-	resp, err := s.RoundTrip(target.request(ctx, header, body))
+	resp, err := s.roundTrip(target.request(ctx, request.Header, request.Body))
 	// The repetition is no attempt of its own: the receiver is not to blame for a connection that
 	// its restart closed, and may get an event twice.
 	if ctx.Err() == nil && x.shouldRepeat(err) {
@@ -182,7 +213,7 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 			resp.Body.Close()
 		}
 		x.wantsNew = true
-		resp, err = s.RoundTrip(target.request(ctx, header, body))
+		resp, err = s.roundTrip(target.request(ctx, request.Header, request.Body))
 	}
 	took := time.Since(started)
 	if err != nil {
@@ -191,41 +222,41 @@ func (s *sender) send(ctx context.Context, url string, header http.Header, body 
 	defer resp.Body.Close()
 
 	a := judged(resp.StatusCode, resp.Header.Get("Retry-After"))
-	a.took = took
+	a.Took = took
 	if resp.ContentLength != 0 {
 		defer time.AfterFunc(answerTimeout, cancel).Stop()
-		a.body = readAnswer(resp.Body)
+		a.Body = readAnswer(resp.Body)
 	}
 	return a
 }
 
 // judged is an answer as its status decides.
-func judged(status int, retryAfter string) answer {
-	a := answer{status: status, retryAfter: retryAfter}
+func judged(status int, retryAfter string) Answer {
+	a := Answer{Status: status, RetryAfter: retryAfter}
 	if status < 200 || status > 299 {
-		a.class, a.detail = classStatus, strconv.Itoa(status)
+		a.Class, a.Detail = ClassStatus, strconv.Itoa(status)
 	}
 	if status >= 300 && status <= 399 {
-		a.detail += ", redirects are not followed"
+		a.Detail += ", redirects are not followed"
 	}
 	return a
 }
 
 // refused returns the result of a request whose answer net/http refused or never got. A status that was
 // read decides as usual, unless the attempt's time ended before the answer's head did.
-func (s *sender) refused(ctx context.Context, x *exchange, err error, took time.Duration) answer {
+func (s *Sender) refused(ctx context.Context, x *exchange, err error, took time.Duration) Answer {
 	status, retryAfter, beginning := x.head()
 	if status != 0 && !isTimeout(ctx, err) {
 		a := judged(status, retryAfter)
-		a.took = took
+		a.Took = took
 		return a
 	}
 
 	class, detail := s.classify(ctx, x.phase.Load(), err)
-	if class == classConnect && (x.answerBegun.Load() || breaksHTTP2(err)) {
-		class, detail = classAnswer, unreadable(beginning)
+	if class == ClassConnect && (x.answerBegun.Load() || breaksHTTP2(err)) {
+		class, detail = ClassAnswer, unreadable(beginning)
 	}
-	return answer{class: class, detail: detail, took: took}
+	return Answer{Class: class, Detail: detail, Took: took}
 }
 
 // breaksHTTP2 reports that the answer's fields break a rule of HTTP/2.
@@ -258,7 +289,7 @@ func readAnswer(body io.Reader) (kept []byte) {
 }
 
 // classify discloses nothing to vendors about the network of the worker.
-func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, detail string) {
+func (s *Sender) classify(ctx context.Context, phase uint32, err error) (class, detail string) {
 	var (
 		refused   refusedAddress
 		name      *net.DNSError
@@ -267,31 +298,31 @@ func (s *sender) classify(ctx context.Context, phase uint32, err error) (class, 
 	)
 	switch {
 	case errors.As(err, &refused):
-		return classRefused, refused.Error()
+		return ClassRefused, refused.Error()
 	case errors.As(err, &name) && name.IsTimeout:
 		return timedOut(resolving, s.timeout)
 	case errors.As(err, &name):
-		return classDNS, name.Err
+		return ClassDNS, name.Err
 	case isTimeout(ctx, err):
 		return timedOut(phase, s.timeout)
 	case errors.As(err, &handshake):
 		if certificate, ok := errors.AsType[*tls.CertificateVerificationError](handshake); ok {
-			return classTLS, certificate.Err.Error()
+			return ClassTLS, certificate.Err.Error()
 		}
-		return classTLS, "handshake failed: " + sanitizeError(handshake)
+		return ClassTLS, "handshake failed: " + sanitizeError(handshake)
 	case errors.As(err, &operation) && operation.Op == "remote error":
 		// In TLS 1.3 a server's alert may follow the client's handshake.
-		return classTLS, "handshake failed: " + sanitizeError(err)
+		return ClassTLS, "handshake failed: " + sanitizeError(err)
 	}
-	return classConnect, sanitizeError(err)
+	return ClassConnect, sanitizeError(err)
 }
 
 // timedOut is what a send was waiting for when its time was over.
 func timedOut(phase uint32, after time.Duration) (class, detail string) {
-	class, what := classTimeout, "answer"
+	class, what := ClassTimeout, "answer"
 	switch phase {
 	case resolving:
-		class, what = classDNS, "answer from the name servers"
+		class, what = ClassDNS, "answer from the name servers"
 	case connecting:
 		what = "connection"
 	case handshaking:

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -47,20 +46,6 @@ func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn
 	}
 	reached(ctx, connecting)
 	return nil
-}
-
-func parsePorts(list string) (ports []uint16, err error) {
-	for text := range strings.SplitSeq(list, ",") {
-		if text == "" {
-			continue
-		}
-		port, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || port == 0 {
-			return nil, fmt.Errorf("%q is no port", text)
-		}
-		ports = append(ports, uint16(port))
-	}
-	return ports, nil
 }
 
 // parseURL checks an endpoint's URL again, whose rules may have become stricter. The host becomes

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"crypto/tls"
@@ -80,7 +80,7 @@ func (a *authority) vendorOf(t *testing.T, scheme string) *tls.Config {
 // postAroundSurplus posts three times to a receiver on l that writes a surplus behind its first
 // answer. Between the first two it calls settled, in which the sender may notice the surplus.
 // config is nil without TLS.
-func postAroundSurplus(t *testing.T, s *sender, l *counting, config *tls.Config, answer, surplus string, settled func()) {
+func postAroundSurplus(t *testing.T, s *Sender, l *counting, config *tls.Config, answer, surplus string, settled func()) {
 	t.Helper()
 	scheme := "http"
 	if config != nil {
@@ -106,7 +106,7 @@ func postAroundSurplus(t *testing.T, s *sender, l *counting, config *tls.Config,
 	defer release() // also when the first request has failed
 
 	for i := range 3 {
-		if a := s.post(t, at(scheme, l, 1)); !a.ok() || a.status > 204 {
+		if a := s.post(t, at(scheme, l, 1)); !a.OK() || a.Status > 204 {
 			t.Fatalf("request %d: %+v", i, a)
 		}
 		if i == 0 {
@@ -148,7 +148,7 @@ func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
 					s.lifetime = forEver
 
 					for i := range 3 {
-						if a := s.post(t, at("http", l, 1)); !a.ok() {
+						if a := s.post(t, at("http", l, 1)); !a.OK() {
 							t.Fatalf("request %d: %+v", i, a)
 						}
 						synctest.Wait()
@@ -217,11 +217,11 @@ func TestSend_RepeatsOnceForARemainder(t *testing.T) {
 		s := pipeSender(t, nil, l)
 		s.lifetime = forEver
 
-		if a := s.post(t, at("http", l, 1)); !a.ok() {
+		if a := s.post(t, at("http", l, 1)); !a.OK() {
 			t.Fatalf("the first: %+v", a)
 		}
 		synctest.Wait()
-		if a := s.post(t, at("http", l, 1)); a.class != classAnswer || !strings.Contains(a.detail, `"garbage"`) {
+		if a := s.post(t, at("http", l, 1)); a.Class != ClassAnswer || !strings.Contains(a.Detail, `"garbage"`) {
 			t.Errorf("the second: %+v", a)
 		}
 		if n := requests.Load(); n != 3 {
@@ -250,7 +250,7 @@ func TestSend_RepeatsOnANewConnection(t *testing.T) {
 		s.lifetime = forEver
 		for range conns {
 			go func() {
-				if a := s.post(t, at("http", l, 1)); !a.ok() {
+				if a := s.post(t, at("http", l, 1)); !a.OK() {
 					t.Errorf("%+v", a)
 				}
 			}()
@@ -259,7 +259,7 @@ func TestSend_RepeatsOnANewConnection(t *testing.T) {
 		close(together)
 		synctest.Wait()
 
-		if a := s.post(t, at("http", l, 1)); !a.ok() {
+		if a := s.post(t, at("http", l, 1)); !a.OK() {
 			t.Errorf("%+v", a)
 		}
 		if n := l.accepted.Load(); n != conns+1 {
@@ -300,7 +300,7 @@ func TestSend_TheStatusLineDecidesBehindAnotherSegment(t *testing.T) {
 				s.lifetime = forEver
 
 				for range 2 {
-					if a := s.post(t, at("http", l, 1)); !a.ok() || a.status != 200 {
+					if a := s.post(t, at("http", l, 1)); !a.OK() || a.Status != 200 {
 						t.Errorf("%+v", a)
 					}
 					synctest.Wait()

@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"io"
@@ -17,7 +17,7 @@ func BenchmarkSend(b *testing.B) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					w.WriteHeader(http.StatusNoContent)
 				})
-			s := newSender(guard{local: true}, testSettings())
+			s := New(localOptions())
 			s.tls.RootCAs = authority.roots()
 			signed := signedHeader()
 			b.ReportAllocs()
@@ -25,7 +25,7 @@ func BenchmarkSend(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if a := s.send(b.Context(), server.URL+"/hook", signed, statusBody); !a.ok() {
+					if a := s.Send(b.Context(), Request{URL: server.URL + "/hook", Header: signed, Body: statusBody}); !a.OK() {
 						b.Errorf("%+v", a)
 						return
 					}

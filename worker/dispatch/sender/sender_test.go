@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"bytes"
@@ -18,9 +18,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
-	"vendorapi/internal/ledger"
 	"vendorapi/internal/webhook"
 )
 
@@ -35,7 +33,7 @@ var statusBody = []byte(`{"eventId":"evt_01970000-0000-7000-8000-000000000001","
 // signedHeader is what a webhook carries, in its length at least.
 func signedHeader() http.Header {
 	return http.Header{
-		"Content-Type": {"application/json"}, "User-Agent": {userAgent}, webhook.HeaderEvent: {"delivery.status_changed"},
+		"Content-Type": {"application/json"}, "User-Agent": {"DeliveryVendorAPI-Webhooks/1"}, webhook.HeaderEvent: {"delivery.status_changed"},
 		webhook.HeaderAttempt: {"1"}, webhook.HeaderSignature: {"sha256=" + strings.Repeat("0", 64)},
 		webhook.HeaderID: {"evt_01970000-0000-7000-8000-000000000001"}, webhook.HeaderTimestamp: {"1772355600"},
 		webhook.HeaderStandardSignature: {"v1," + strings.Repeat("A", 43) + "="}, "Idempotency-Key": nil,
@@ -43,13 +41,13 @@ func signedHeader() http.Header {
 }
 
 // post sends a webhook.
-func (s *sender) post(t *testing.T, url string) answer {
+func (s *Sender) post(t *testing.T, url string) Answer {
 	t.Helper()
-	return s.send(t.Context(), url, signedHeader(), statusBody)
+	return s.Send(t.Context(), Request{URL: url, Header: signedHeader(), Body: statusBody})
 }
 
 // plainSender reaches http receivers on this machine, which vendor.test names.
-func plainSender(t *testing.T) *sender { return localSender(t, nil, loopbackNames(t)) }
+func plainSender(t *testing.T) *Sender { return localSender(t, nil, loopbackNames(t)) }
 
 // A webhook is a POST to exactly the URL that was registered, over a connection
 // that is kept. It carries what it was given and what HTTP needs: nothing is added,
@@ -80,7 +78,7 @@ func TestSend_PostsWhatItWasGivenAndNothingElse(t *testing.T) {
 
 				for i := range 3 {
 					a := s.post(t, at("https", l, 1)+"/a%20b?key=1&key=2")
-					if !a.ok() || a.status != 200 || string(a.body) != "stored" || a.took != time.Second {
+					if !a.OK() || a.Status != 200 || string(a.Body) != "stored" || a.Took != time.Second {
 						t.Fatalf("%+v", a)
 					}
 					if want := "POST /hooks/1/a%20b?key=1&key=2 " + proto + " " + string(statusBody); line.Load() != want {
@@ -110,10 +108,10 @@ func TestSend_OnlyA2xxIsASuccess(t *testing.T) {
 	s := plainSender(t)
 	for _, code := range []int{200, 201, 202, 204, 299, 300, 301, 304, 307, 400, 404, 410, 429, 500, 503} {
 		a := s.post(t, at("http", l, code))
-		if a.status != code || a.ok() != (code < 300) || a.retryAfter != "7" {
+		if a.Status != code || a.OK() != (code < 300) || a.RetryAfter != "7" {
 			t.Errorf("%d: %+v", code, a)
 		}
-		if !a.ok() && (a.class != classStatus || !strings.Contains(a.detail, fmt.Sprint(code))) {
+		if !a.OK() && (a.Class != ClassStatus || !strings.Contains(a.Detail, fmt.Sprint(code))) {
 			t.Errorf("%d: %+v", code, a)
 		}
 	}
@@ -124,16 +122,16 @@ func TestSend_OnlyA2xxIsASuccess(t *testing.T) {
 //
 //rule:delivery-rules/1 webhooks/timeout-10-s-only-2xx
 func TestSend_GivesUpAtTheTimeout(t *testing.T) {
-	dialing := func(ctx context.Context, s *sender) error {
+	dialing := func(ctx context.Context, s *Sender) error {
 		return s.guard.control(ctx, "tcp", "93.184.216.34:443", nil)
 	}
 	for name, c := range map[string]struct {
 		url    string
-		dial   func(ctx context.Context, s *sender) error // what happens before a connection; nil: it is there at once
+		dial   func(ctx context.Context, s *Sender) error // what happens before a connection; nil: it is there at once
 		answer []string                                   // one part a second, and then nothing
 		detail string
 	}{
-		"name servers":      {"https://vendor.test/", func(context.Context, *sender) error { return nil }, nil, "no answer from the name servers"},
+		"name servers":      {"https://vendor.test/", func(context.Context, *Sender) error { return nil }, nil, "no answer from the name servers"},
 		"a connection":      {"https://vendor.test/", dialing, nil, "no connection"},
 		"a TLS handshake":   {"https://vendor.test/", nil, nil, "no TLS handshake"},
 		"an answer":         {"http://vendor.test/", nil, nil, "no answer"},
@@ -166,11 +164,11 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 						return nil, ctx.Err()
 					}
 				}
-				class := classTimeout
+				class := ClassTimeout
 				if strings.Contains(c.detail, "name servers") {
-					class = classDNS
+					class = ClassDNS
 				}
-				if a := s.post(t, c.url); a.class != class || a.detail != c.detail+" within 10s" || a.took != s.timeout {
+				if a := s.post(t, c.url); a.Class != class || a.Detail != c.detail+" within 10s" || a.Took != s.timeout {
 					t.Errorf("%+v", a)
 				}
 			})
@@ -188,7 +186,7 @@ func TestSend_DoesNotWaitForATricklingAnswer(t *testing.T) {
 			<-r.Context().Done()
 		})
 		s, started := pipeSender(t, nil, l), time.Now()
-		if a := s.post(t, at("http", l, 1)); !a.ok() || string(a.body) != "stored" || time.Since(started) != answerTimeout {
+		if a := s.post(t, at("http", l, 1)); !a.OK() || string(a.Body) != "stored" || time.Since(started) != answerTimeout {
 			t.Errorf("%+v after %s", a, time.Since(started))
 		}
 	})
@@ -200,7 +198,7 @@ func TestSend_EndsWithItsContext(t *testing.T) {
 		raw(t, l, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if a := pipeSender(t, nil, l).send(ctx, at("http", l, 1), signedHeader(), statusBody); a.ok() || a.took != time.Second {
+		if a := pipeSender(t, nil, l).Send(ctx, Request{URL: at("http", l, 1), Header: signedHeader(), Body: statusBody}); a.OK() || a.Took != time.Second {
 			t.Errorf("%+v", a)
 		}
 	})
@@ -211,8 +209,8 @@ func TestSend_KeepsTheBeginningOfALongAnswer(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789"), 1<<20)
 	l := listen(t, "127.0.0.1:0")
 	start(t, l, nil, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) })
-	if a := plainSender(t).post(t, at("http", l, 1)); !a.ok() || !bytes.Equal(a.body, long[:answerKept]) {
-		t.Fatalf("status %d, %d bytes kept", a.status, len(a.body))
+	if a := plainSender(t).post(t, at("http", l, 1)); !a.OK() || !bytes.Equal(a.Body, long[:answerKept]) {
+		t.Fatalf("status %d, %d bytes kept", a.Status, len(a.Body))
 	}
 }
 
@@ -234,7 +232,7 @@ func TestSend_RepeatsOnAFreshConnectionWhenAKeptOneIsDead(t *testing.T) {
 		s.lifetime = forEver
 
 		for i := range 2 {
-			if a := s.post(t, at("http", l, 1)); !a.ok() {
+			if a := s.post(t, at("http", l, 1)); !a.OK() {
 				t.Fatalf("request %d: %+v", i, a)
 			}
 		}
@@ -268,7 +266,7 @@ func TestSend_AsksNoProxy(t *testing.T) {
 	start(t, plain, nil, false, func(http.ResponseWriter, *http.Request) {})
 	s := localSender(t, authority, loopbackNames(t))
 	for _, url := range []string{at("https", l, 1), at("http", plain, 1)} {
-		if a := s.post(t, url); !a.ok() || proxy.accepted.Load() != 0 {
+		if a := s.post(t, url); !a.OK() || proxy.accepted.Load() != 0 {
 			t.Errorf("%s: %+v, %d connections to the proxy", url, a, proxy.accepted.Load())
 		}
 	}
@@ -295,14 +293,14 @@ func TestSend_AnswersWithoutEndAreCutOff(t *testing.T) {
 		"one header":       {"HTTP/1.1 200 OK\r\nA: ", kilobyte, ""},
 		"headers":          {"HTTP/1.1 200 OK\r\n", "A: " + kilobyte + "\r\n", ""},
 		"a status line":    {"HTTP/1.1 200 ", kilobyte, ""},
-		"line breaks":      {"", "\r\n", classAnswer},
-		"interim answers":  {"", "HTTP/1.1 103 Early Hints\r\nLink: " + kilobyte + "\r\n\r\n", classAnswer},
-		"bare interim":     {"", "HTTP/1.1 100 Continue\r\n\r\n", classAnswer},
+		"line breaks":      {"", "\r\n", ClassAnswer},
+		"interim answers":  {"", "HTTP/1.1 103 Early Hints\r\nLink: " + kilobyte + "\r\n\r\n", ClassAnswer},
+		"bare interim":     {"", "HTTP/1.1 100 Continue\r\n\r\n", ClassAnswer},
 		"a body":           {"HTTP/1.1 200 OK\r\n\r\n", kilobyte, ""},
 		"chunks":           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "400\r\n" + kilobyte + "\r\n", ""},
 		"a chunk's length": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "0000000000000000", ""},
-		"a declared body":  {"HTTP/1.1 503 Busy\r\nContent-Length: 9223372036854775807\r\n\r\n", kilobyte, classStatus},
-		"zeroes":           {"", "\x00", classAnswer},
+		"a declared body":  {"HTTP/1.1 503 Busy\r\nContent-Length: 9223372036854775807\r\n\r\n", kilobyte, ClassStatus},
+		"zeroes":           {"", "\x00", ClassAnswer},
 		"after the answer": {"HTTP/1.1 204 No Content\r\n\r\n", kilobyte, ""},
 	} {
 		url := endless(t, c.start, c.again)
@@ -310,45 +308,11 @@ func TestSend_AnswersWithoutEndAreCutOff(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		a := s.post(t, url)
 		runtime.ReadMemStats(&after)
-		if a.class != c.class || len(a.body) > answerKept || len(a.detail) > 300 || a.took >= s.timeout {
+		if a.Class != c.class || len(a.Body) > answerKept || len(a.Detail) > 300 || a.Took >= s.timeout {
 			t.Errorf("%s: %+.300v", name, fmt.Sprint(a))
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
 			t.Errorf("%s: %d bytes were allocated", name, n)
 		}
-	}
-}
-
-// What a receiver sends is kept and logged only in part, however it is wrong.
-func TestAttempt_KeepsLittleOfWhatAReceiverSends(t *testing.T) {
-	line := strings.Repeat("\xc3\"", 30_000) // each byte of it takes four when it is quoted
-	for name, answer := range map[string]string{
-		"a header line without a colon": "HTTP/1.1 500 Wrong\r\n" + line + "\r\n\r\n",
-		"a header's name":               "HTTP/1.1 500 Wrong\r\nX" + line + ": 1\r\n\r\n",
-		"a status line":                 "HTTP/1.1 5" + line + "\r\n\r\n",
-		"a version":                     line + "\r\n\r\n",
-		"a length":                      "HTTP/1.1 500 Wrong\r\nContent-Length: " + line + "\r\n\r\n",
-		"a coding":                      "HTTP/1.1 500 Wrong\r\nTransfer-Encoding: " + line + "\r\n\r\n",
-		"a body":                        fmt.Sprintf("HTTP/1.1 500 Wrong\r\nContent-Length: %d\r\n\r\n%s", len(line), line),
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := listen(t, "127.0.0.1:0")
-			raw(t, l, func(conn net.Conn) {
-				_, _ = conn.Read(make([]byte, 4<<10))
-				_, _ = io.WriteString(conn, answer)
-			})
-
-			a := attempt{Delivery: new(ledger.Delivery), item: new(Item), answer: plainSender(t).post(t, at("http", l, 1)), ending: Retry}
-			record := a.record()
-
-			if a.answer.ok() || record.Error == "" {
-				t.Fatalf("the attempt succeeded: %+v", record)
-			}
-			for what, kept := range map[string]string{"error": record.Error, "answer": record.Answer} {
-				if !utf8.ValidString(kept) || utf8.RuneCountInString(kept) > 512 {
-					t.Errorf("%s: %d bytes are kept", what, len(kept))
-				}
-			}
-		})
 	}
 }

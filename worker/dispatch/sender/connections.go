@@ -1,4 +1,4 @@
-package dispatch
+package sender
 
 import (
 	"context"
@@ -36,15 +36,31 @@ const (
 	maxLabels = 65_536
 )
 
-// sender makes single requests without redirects, cookies and proxies. It keeps each URL's
-// connections apart: an endpoint that never answers takes nothing from others on its host. http.Transport
-// files connections by the URL's host, so a label of the URL stands before it (target), which
-// dial removes. It changes after connectionLifetime; what belongs to the former label ends when idle.
-type sender struct {
+// Options are what a Sender is made with.
+type Options struct {
+	// Concurrency is how many requests are in flight at most. The bounds of open and idle connections
+	// are multiples of it.
+	Concurrency int
+	// Timeout is how long a request may take, from the look-up of its name to the answer's status.
+	Timeout time.Duration
+
+	// LocalReceivers allows http and this machine's loopback addresses, for development.
+	LocalReceivers bool
+	// OwnPorts are the loopback ports that stay refused, because what listens there may trust whoever
+	// is on this machine.
+	OwnPorts []uint16
+}
+
+// A Sender makes single requests without redirects, cookies and proxies. Many goroutines may use it at
+// once. It keeps each URL's connections apart: an endpoint that never answers takes nothing from others on
+// its host. http.Transport files connections by the URL's host, so a label of the URL stands before it
+// (target), which dial removes. It changes after connectionLifetime; what belongs to the former label ends
+// when idle.
+type Sender struct {
 	// transport is the one that requests begin with. An earlier one ends with its requests and,
 	// after connectionIdle, with its connections.
 	transport atomic.Pointer[http.Transport]
-	settings  Settings
+	options   Options
 
 	guard  guard
 	dialer net.Dialer
@@ -78,15 +94,17 @@ type target struct {
 	trace httptrace.ClientTrace // of its requests, to which each adds its own
 }
 
-func newSender(g guard, settings Settings) *sender {
-	s := &sender{
+// New returns a sender. CloseIdleConnections ends what it keeps.
+func New(o Options) *Sender {
+	g := guard{local: o.LocalReceivers, own: o.OwnPorts}
+	s := &Sender{
 		guard:    g,
-		settings: settings,
-		timeout:  settings.Timeout,
+		options:  o,
+		timeout:  o.Timeout,
 		lifetime: connectionLifetime,
 		started:  time.Now(),
 		seed:     maphash.MakeSeed(),
-		most:     int64(openShare * settings.Concurrency),
+		most:     int64(openShare * o.Concurrency),
 		labels:   make(map[string]struct{}), maxLabels: maxLabels,
 		dialer: net.Dialer{
 			ControlContext:  g.control,
@@ -101,23 +119,23 @@ func newSender(g guard, settings Settings) *sender {
 	return s
 }
 
-func (s *sender) newTransport() *http.Transport {
+func (s *Sender) newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil,
 		DialContext:            s.dial(false),
 		DialTLSContext:         s.dial(true),
 		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           idleShare * s.settings.Concurrency,
-		MaxIdleConnsPerHost:    s.settings.Concurrency,
+		MaxIdleConns:           idleShare * s.options.Concurrency,
+		MaxIdleConnsPerHost:    s.options.Concurrency,
 		IdleConnTimeout:        connectionIdle,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		// Finds a dead connection within three quarters of an attempt's time, and bounds the memory
 		// that a receiver can use.
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout:               s.settings.Timeout / 2,
-			PingTimeout:                   s.settings.Timeout / 4,
-			WriteByteTimeout:              s.settings.Timeout / 2,
+			SendPingTimeout:               s.options.Timeout / 2,
+			PingTimeout:                   s.options.Timeout / 4,
+			WriteByteTimeout:              s.options.Timeout / 2,
 			MaxReadFrameSize:              16 << 10,
 			MaxReceiveBufferPerStream:     64 << 10,
 			MaxReceiveBufferPerConnection: 1 << 20,
@@ -125,15 +143,18 @@ func (s *sender) newTransport() *http.Transport {
 	}
 }
 
-// RoundTrip sends a request.
-func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
+// roundTrip sends a request.
+func (s *Sender) roundTrip(r *http.Request) (*http.Response, error) {
 	return s.transport.Load().RoundTrip(r)
 }
 
 // CloseIdleConnections closes the connections that no request uses.
-func (s *sender) CloseIdleConnections() { s.transport.Load().CloseIdleConnections() }
+func (s *Sender) CloseIdleConnections() { s.transport.Load().CloseIdleConnections() }
 
-func (s *sender) target(raw string, now time.Time) (*target, error) {
+// OpenConnections returns how many connections to receivers are open.
+func (s *Sender) OpenConnections() int64 { return s.open.Load() }
+
+func (s *Sender) target(raw string, now time.Time) (*target, error) {
 	s.mu.RLock()
 	t := s.targets[raw]
 	s.mu.RUnlock()
@@ -165,7 +186,7 @@ func (s *sender) target(raw string, now time.Time) (*target, error) {
 // unsettled adds to labels one for which a connection was dialled. If there are maxLabels already, a
 // new transport takes over and labels starts empty; requests in flight end in the transport in
 // which they began. Endpoints whose connections can be reused do not count, however many they are.
-func (s *sender) unsettled(label string) {
+func (s *Sender) unsettled(label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.labels) >= s.maxLabels {
@@ -178,7 +199,7 @@ func (s *sender) unsettled(label string) {
 
 // settled removes from labels one that has a connection to reuse: with it the transport frees what
 // it kept for the label.
-func (s *sender) settled(label string) {
+func (s *Sender) settled(label string) {
 	s.mu.RLock()
 	_, noted := s.labels[label]
 	s.mu.RUnlock()
@@ -195,7 +216,7 @@ func (s *sender) settled(label string) {
 // different times, so that not all reconnect at once. Each has two in turns: http.Transport never
 // forgets a host that it could not connect to. Endpoints with the same label would only share
 // connections.
-func (s *sender) label(raw string, now time.Time) (label string, until time.Time) {
+func (s *Sender) label(raw string, now time.Time) (label string, until time.Time) {
 	sum := maphash.String(s.seed, raw)
 	shift := time.Duration(sum % uint64(s.lifetime))
 	period := (now.Sub(s.started) + shift) / s.lifetime
@@ -205,7 +226,7 @@ func (s *sender) label(raw string, now time.Time) (label string, until time.Time
 
 // dial connects to <label>.<host>:<port> within the time of an attempt. With TLS the handshake offers
 // HTTP/2 and verifies the host.
-func (s *sender) dial(secure bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (s *Sender) dial(secure bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
@@ -277,7 +298,7 @@ func (c *counted) Close() error {
 }
 
 // count bounds the open connections: http.Transport bounds only the idle ones of HTTP/1.1.
-func (s *sender) count(conn net.Conn) net.Conn {
+func (s *Sender) count(conn net.Conn) net.Conn {
 	if s.open.Add(1) > s.most && s.closing.CompareAndSwap(false, true) {
 		go func() {
 			defer s.closing.Store(false)
