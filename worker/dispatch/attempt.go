@@ -43,7 +43,8 @@ type attempt struct {
 	answer  sender.Answer
 }
 
-// make sends the event, unless it is too late or to be held back. mayStart is asked last.
+// make sends the event, unless it is to be held back. mayStart is asked before anything is done for the
+// request, and again as the last thing before its first byte.
 func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart func() bool) {
 	a.started = now
 	if next, held := r.holdBack(a, now); held {
@@ -59,11 +60,11 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart fun
 		return
 	}
 	identity := r.promise(a, header)
-	if !mayStart() {
+	request := sender.Request{URL: a.receiver.URL, Header: header, Body: body, MayBegin: mayStart}
+	answered := r.sender.Send(ctx, request)
+	if answered.NotBegun {
 		return
 	}
-	request := sender.Request{URL: a.receiver.URL, Header: header, Body: body}
-	answered := r.sender.Send(ctx, request)
 	r.trace(a, identity, now, answered)
 	if ctx.Err() != nil && !answered.OK() && answered.Status == 0 {
 		return // cut off by the shutdown: unknown, so it is sent again

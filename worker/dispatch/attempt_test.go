@@ -148,6 +148,39 @@ func TestMake_BeginsNothingThatMayBeAnotherWorkers(t *testing.T) {
 	}
 }
 
+// The partition may be lost while the request's connection is made. Then nothing of it leaves, and it is
+// neither an attempt of its event nor a failure of its receiver.
+func TestMake_WhatIsNotBegunIsNoAttempt(t *testing.T) {
+	var received atomic.Int32
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	t.Cleanup(receiver.Close)
+	r := newRole()
+	w, _ := webhooks(r)
+	a := someAttempt(1, time.Now())
+	a.receiver.URL = receiver.URL
+	asked := 0
+
+	r.make(t.Context(), a, time.Now(), func() bool {
+		asked++
+		return asked == 1 // and not when the connection is ready
+	})
+	w.InFlight++
+	w.Done(&Sent{w, a})
+
+	if n := received.Load(); n != 0 || asked != 2 {
+		t.Errorf("%d requests were received, after %d questions", n, asked)
+	}
+	if a.ending != 0 || len(w.resend) != 1 || len(w.lines) != 0 || len(w.logs) != 0 {
+		t.Errorf("it ended with %d, %d wait, %d lines were recorded", a.ending, len(w.resend), len(w.lines))
+	}
+	if n := testenv.Value(t, r.metrics.aborted); n != 1 {
+		t.Errorf("%v are counted as deferred", n)
+	}
+	if n := testenv.Value(t, r.metrics.attempts.WithLabelValues(sender.ClassConnect)); n != 0 {
+		t.Errorf("%v are counted as failures", n)
+	}
+}
+
 // What was cut off may have arrived: nothing is known, so it goes again.
 func TestMake_CutOffIsNoFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -258,7 +258,7 @@ func (s *Sender) dial(secure bool) func(ctx context.Context, network, address st
 		reached(ctx, handshaking)
 		config := s.tls.Clone()
 		config.ServerName = host
-		secured := tls.Client(conn, config)
+		secured := tls.Client(&breakable{Conn: conn}, config)
 		if err := secured.HandshakeContext(ctx); err != nil {
 			conn.Close()
 			return nil, &handshakeError{err}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unicode/utf8"
 
@@ -239,6 +240,9 @@ type watched struct {
 
 	// socket is of the TCP connection below; nil for none, which tests have.
 	socket *socket
+
+	// starting is the exchange whose request was given the connection, until its first part is written.
+	starting atomic.Pointer[exchange]
 }
 
 // Read goes on reading until the final status line is in p, or p is full. Otherwise net/http may
@@ -261,13 +265,17 @@ func (c *watched) readNoted(p []byte) (int, error) {
 }
 
 // Write refuses a request if something has arrived on a kept connection since its last answer:
-// it would be taken for the answer to this request.
+// it would be taken for the answer to this request. It refuses a request that may not begin.
 func (c *watched) Write(p []byte) (int, error) {
 	if c.head.awaitsRequest() && c.socket.hasBytesWaiting() {
 		return 0, errRemains
 	}
 	if !c.head.beginRequest() {
 		return 0, errRemains
+	}
+	starting := c.starting.Swap(nil)
+	if starting != nil && !starting.mayBegin() {
+		return 0, errNotBegun
 	}
 	return c.Conn.Write(p)
 }

@@ -72,6 +72,12 @@ const (
 // An exchange is what is known of a send before its answer: how far its connection is, and
 // what arrived. http.Transport tells it from goroutines of its own.
 type exchange struct {
+	// isAllowed is the request's MayBegin, cancel ends the request, and isNotBegun is set once isAllowed
+	// has returned false. See mayBegin.
+	isAllowed  func() bool
+	cancel     context.CancelFunc
+	isNotBegun atomic.Bool
+
 	phase atomic.Uint32
 
 	// conn is the connection that the request was given last; nil for none, or for HTTP/2,
@@ -85,6 +91,11 @@ type exchange struct {
 	// answerIsOld is set if the bytes that net/http took for the answer arrived before the request
 	// was written: on a reused connection they belong to the answer before.
 	answerIsOld atomic.Bool
+
+	// multiplexed is below the connection of HTTP/2 that the request was given last; nil for none.
+	multiplexed atomic.Pointer[breakable]
+	// hasBegun is set once the request's header is being written to it.
+	hasBegun atomic.Bool
 
 	// wantsNew makes the request refuse every kept connection: http.Transport closes each one that
 	// is refused, and dials in the end. It changes only between requests.
@@ -107,12 +118,19 @@ func (x *exchange) traced(trace httptrace.ClientTrace) *httptrace.ClientTrace {
 		conn, _ := info.Conn.(*watched)
 		if conn != nil {
 			conn.head.begin(x.beginning(info.Reused))
+			conn.starting.Store(x)
 		}
 		x.conn.Store(conn)
 		x.isReused.Store(info.Reused)
 		x.answerBegun.Store(false)
 		x.answerIsOld.Store(false)
+		x.multiplexed.Store(breakableBelow(info.Conn))
+		x.hasBegun.Store(false)
+		if x.multiplexed.Load() != nil {
+			x.mayBegin()
+		}
 	}
+	trace.WroteHeaderField = x.wroteHeaderField
 	trace.GotFirstResponseByte = func() {
 		x.answerBegun.Store(true)
 		conn := x.conn.Load()
@@ -175,6 +193,12 @@ type Request struct {
 	// Header is sent as it is spelled, and is not nil. Nothing may change it before Send returns.
 	Header http.Header
 	Body   []byte
+
+	// MayBegin is asked whether the request may begin: before anything is done for it, and again as the last
+	// thing before its first byte is written, on whichever connection, the repetition included. So what forbids the
+	// request while its name is looked up, its connection dialled or its handshake made keeps it from
+	// leaving. It must not block. Nil allows it.
+	MayBegin func() bool
 }
 
 // An Answer is what came of one request: a status, or a failure with its class.
@@ -188,14 +212,24 @@ type Answer struct {
 
 	Class  string // empty for a 2xx
 	Detail string // says what failed; it may quote a little of what the receiver has sent
+
+	// NotBegun is set if MayBegin has forbidden the request: nothing of it was sent, and nothing else is set.
+	// There are two exceptions, in which it is unknown whether the receiver has the request: MayBegin has
+	// forbidden the repetition of a request whose kept connection was at fault, or it has forbidden another
+	// request at the last moment, which has cost this one its connection of HTTP/2. In no case has the
+	// receiver failed.
+	NotBegun bool
 }
 
 // OK reports that the receiver has answered a 2xx.
-func (a Answer) OK() bool { return a.Class == "" }
+func (a Answer) OK() bool { return a.Class == "" && !a.NotBegun }
 
 // Send posts a request and waits for the status of its answer, at most for the sender's timeout. If ctx
 // ends before, so does the request; then it is unknown whether it has arrived.
 func (s *Sender) Send(ctx context.Context, request Request) Answer {
+	if request.MayBegin != nil && !request.MayBegin() {
+		return Answer{NotBegun: true}
+	}
 	started := time.Now()
 	target, err := s.target(request.URL, started)
 	if err != nil {
@@ -203,7 +237,7 @@ func (s *Sender) Send(ctx context.Context, request Request) Answer {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	x := new(exchange)
+	x := &exchange{isAllowed: request.MayBegin, cancel: cancel}
 	ctx = httptrace.WithClientTrace(context.WithValue(ctx, exchangeKey{}, x), x.traced(target.trace))
 	resp, err := s.roundTrip(target.request(ctx, request.Header, request.Body))
 	// The repetition is no attempt of its own: the receiver is not to blame for a connection that
@@ -216,6 +250,9 @@ func (s *Sender) Send(ctx context.Context, request Request) Answer {
 		resp, err = s.roundTrip(target.request(ctx, request.Header, request.Body))
 	}
 	took := time.Since(started)
+	if err != nil && x.isCutOff() {
+		return Answer{NotBegun: true}
+	}
 	if err != nil {
 		return s.refused(ctx, x, err, took)
 	}
