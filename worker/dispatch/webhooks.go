@@ -50,6 +50,7 @@ type Webhooks struct {
 	results   chan<- *Sent
 	ctx       context.Context // of the sends
 	confirmed atomic.Int64    // when the owner last wrote, since the process started
+	hasLeft   atomic.Bool     // Leave was called: no send begins, though a write is confirmed
 
 	unread    map[delivery.AccountID]time.Time // endpoints that are unknown, or may have changed; when to read them
 	refreshed time.Time
@@ -108,7 +109,7 @@ func (w *Webhooks) ms() int64 { return w.now().UnixMilli() }
 func (w *Webhooks) Confirm(sent time.Time) { w.confirmed.Store(int64(sent.Sub(processStarted))) }
 
 func (w *Webhooks) mayStart() bool {
-	return time.Since(processStarted)-time.Duration(w.confirmed.Load()) < sendWithin
+	return !w.hasLeft.Load() && time.Since(processStarted)-time.Duration(w.confirmed.Load()) < sendWithin
 }
 
 // Wanted are the events among what was read that must be read as a whole.
@@ -562,8 +563,13 @@ func (w *Webhooks) Wake() time.Duration {
 // fullPause is until it is looked again whether something may be sent.
 const fullPause = 50 * time.Millisecond
 
-// Leave lets the next step schedule everything that has not ended, and write all figures.
-func (w *Webhooks) Leave() { w.scheduler.Leave(w.ms()) }
+// Leave lets the next step schedule everything that has not ended, and write all figures. From then on no
+// send begins, also none whose connection is being made: that step may free the partition, and the next
+// owner waits for nothing.
+func (w *Webhooks) Leave() {
+	w.hasLeft.Store(true)
+	w.scheduler.Leave(w.ms())
+}
 
 // attemptLog is what is to be added to an endpoint's log.
 type attemptLog struct {

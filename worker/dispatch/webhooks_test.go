@@ -267,3 +267,19 @@ func TestAttemptLog_NeverHoldsMoreThanItsBytes(t *testing.T) {
 		}
 	}
 }
+
+// What is still being connected when its partition is given up does not begin, also while the write that frees
+// the partition is being confirmed.
+func TestLeave_LetsNoSendBegin(t *testing.T) {
+	w, _ := webhooks(newRole())
+	if !w.mayStart() {
+		t.Fatal("nothing may begin before")
+	}
+
+	w.Leave()
+	w.Confirm(time.Now())
+
+	if w.mayStart() {
+		t.Error("a send may begin")
+	}
+}
