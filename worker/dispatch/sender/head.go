@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -241,21 +242,48 @@ type watched struct {
 	// socket is of the TCP connection below; nil for none, which tests have.
 	socket *socket
 
+	// ahead has been read behind what the last Read returned, and noted by head. Only Read uses it.
+	ahead []byte
+
 	// starting is the exchange whose request was given the connection, until its first part is written.
 	starting atomic.Pointer[exchange]
 }
 
-// Read goes on reading until the final status line is in p, or p is full. Otherwise net/http may
-// close the connection at an empty line or a bad 1xx before it, and nobody would read the status
-// that follows.
+// Read goes on reading until the final status line has been read, into p and then into ahead. Otherwise
+// net/http may close the connection at an empty line or a bad 1xx before it, and nobody would read the
+// status that follows.
 func (c *watched) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 {
+		n := copy(p, c.ahead)
+		c.ahead = c.ahead[n:]
+		return n, nil
+	}
+
 	n, err := c.readNoted(p)
 	for err == nil && n < len(p) && c.head.needsMore() {
 		var more int
 		more, err = c.readNoted(p[n:])
 		n += more
 	}
+	if err == nil && c.head.needsMore() {
+		c.readAhead()
+	}
 	return n, err
+}
+
+// readAhead reads what follows a full buffer until the final status line, but no more than net/http would
+// read of a header. After an error the next Read meets it again.
+func (c *watched) readAhead() {
+	const step = 4 << 10
+	c.ahead = nil
+	for len(c.ahead) < maxHeaderBytes && c.head.needsMore() {
+		c.ahead = slices.Grow(c.ahead, step)
+		n, err := c.readNoted(c.ahead[len(c.ahead) : len(c.ahead)+step])
+		c.ahead = c.ahead[:len(c.ahead)+n]
+		if err != nil {
+			return
+		}
+	}
 }
 
 func (c *watched) readNoted(p []byte) (int, error) {

@@ -279,6 +279,7 @@ func TestSend_TheStatusLineDecidesBehindAnotherSegment(t *testing.T) {
 		"an interim answer":         {"HTTP/1.1 100 Continue\r\n\r\n"},
 		"a bad field of an interim": {"HTTP/1.1 100 Continue\r\nPowered by POS\r\n\r\n"},
 		"a bad field in pieces":     {"HTTP/1.1 100 Continue\r\n", "Powered by POS\r\n", "\r\n"},
+		"a bad field far before it": {"HTTP/1.1 103 Early Hints\r\nPowered by POS\r\n" + strings.Repeat("Link: </a.css>\r\n", 1000) + "\r\n"},
 		"half a status line":        {"HTTP/1.1 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
