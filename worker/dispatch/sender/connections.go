@@ -1,13 +1,13 @@
 package sender
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"hash/maphash"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -53,14 +53,16 @@ type Options struct {
 
 // A Sender makes single requests without redirects, cookies and proxies. Many goroutines may use it at
 // once. It keeps each URL's connections apart: an endpoint that never answers takes nothing from others on
-// its host. http.Transport files connections by the URL's host, so a label of the URL stands before it
-// (target), which dial removes. It changes after connectionLifetime; what belongs to the former label ends
-// when idle.
+// its host. pool and http.Transport file connections by the URL's host, so a label of the URL stands before
+// it (target), which connect removes. It changes after connectionLifetime; what belongs to the former label
+// ends when idle.
 type Sender struct {
-	// transport is the one that requests begin with. An earlier one ends with its requests and,
-	// after connectionIdle, with its connections.
+	options Options
+
+	// pool has the connections of HTTP/1.1, and transport those of HTTP/2. An earlier transport ends with
+	// its requests and, after connectionIdle, with its connections.
+	pool      pool
 	transport atomic.Pointer[http.Transport]
-	options   Options
 
 	guard  guard
 	dialer net.Dialer
@@ -79,9 +81,8 @@ type Sender struct {
 	mu       sync.RWMutex
 	targets  map[string]*target // by URL
 	forgetAt time.Time
-	// labels are those for which a connection was dialled, but that have had none to reuse since
-	// then: the dial failed, the connection was closed after its request, or the request still
-	// runs. The transport keeps memory for each.
+	// labels are those for which the transport wanted a connection, but has had none since then. It keeps
+	// memory for each.
 	labels    map[string]struct{}
 	maxLabels int // the most labels; maxLabels, but tests lower it
 }
@@ -90,9 +91,13 @@ type Sender struct {
 type target struct {
 	url   *url.URL // its Host is <label>.<host>:<port>
 	host  string   // for the Host header
+	path  string   // with the query
 	until time.Time
-	trace httptrace.ClientTrace // of its requests, to which each adds its own
+
+	isHTTP2 atomic.Bool // the receiver has chosen it, so that http.Transport has its connections
 }
+
+func (t *target) method() string { return http.MethodPost }
 
 // New returns a sender. CloseIdleConnections ends what it keeps.
 func New(o Options) *Sender {
@@ -114,42 +119,17 @@ func New(o Options) *Sender {
 		},
 		tls: receiversTLS(),
 	}
+	s.pool = pool{maxIdle: idleShare * o.Concurrency, perURL: o.Concurrency, timeout: connectionIdle}
 	s.dialName = s.dialer.DialContext
 	s.transport.Store(s.newTransport())
 	return s
 }
 
-func (s *Sender) newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                  nil,
-		DialContext:            s.dial(false),
-		DialTLSContext:         s.dial(true),
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           idleShare * s.options.Concurrency,
-		MaxIdleConnsPerHost:    s.options.Concurrency,
-		IdleConnTimeout:        connectionIdle,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		// Finds a dead connection within three quarters of an attempt's time, and bounds the memory
-		// that a receiver can use.
-		HTTP2: &http.HTTP2Config{
-			SendPingTimeout:               s.options.Timeout / 2,
-			PingTimeout:                   s.options.Timeout / 4,
-			WriteByteTimeout:              s.options.Timeout / 2,
-			MaxReadFrameSize:              16 << 10,
-			MaxReceiveBufferPerStream:     64 << 10,
-			MaxReceiveBufferPerConnection: 1 << 20,
-		},
-	}
-}
-
-// roundTrip sends a request.
-func (s *Sender) roundTrip(r *http.Request) (*http.Response, error) {
-	return s.transport.Load().RoundTrip(r)
-}
-
 // CloseIdleConnections closes the connections that no request uses.
-func (s *Sender) CloseIdleConnections() { s.transport.Load().CloseIdleConnections() }
+func (s *Sender) CloseIdleConnections() {
+	s.pool.closeIdle()
+	s.transport.Load().CloseIdleConnections()
+}
 
 // OpenConnections returns how many connections to receivers are open.
 func (s *Sender) OpenConnections() int64 { return s.open.Load() }
@@ -165,15 +145,10 @@ func (s *Sender) target(raw string, now time.Time) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t = &target{url: u, host: u.Host}
+	t = &target{url: u, host: u.Host, path: u.RequestURI()}
 	var label string
 	label, t.until = s.label(raw, now)
 	u.Host = joinHost(label+"."+u.Hostname(), u.Port())
-	t.trace = httptrace.ClientTrace{PutIdleConn: func(err error) {
-		if err == nil {
-			s.settled(label)
-		}
-	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.targets == nil || now.After(s.forgetAt) {
@@ -183,7 +158,7 @@ func (s *Sender) target(raw string, now time.Time) (*target, error) {
 	return t, nil
 }
 
-// unsettled adds to labels one for which a connection was dialled. If there are maxLabels already, a
+// unsettled adds to labels one for which the transport got no connection. If there are maxLabels already, a
 // new transport takes over and labels starts empty; requests in flight end in the transport in
 // which they began. Endpoints whose connections can be reused do not count, however many they are.
 func (s *Sender) unsettled(label string) {
@@ -197,8 +172,8 @@ func (s *Sender) unsettled(label string) {
 	s.labels[label] = struct{}{}
 }
 
-// settled removes from labels one that has a connection to reuse: with it the transport frees what
-// it kept for the label.
+// settled removes from labels one that has got a connection: with it the transport frees what it kept for
+// the label.
 func (s *Sender) settled(label string) {
 	s.mu.RLock()
 	_, noted := s.labels[label]
@@ -224,52 +199,78 @@ func (s *Sender) label(raw string, now time.Time) (label string, until time.Time
 	return strconv.FormatUint(sum, 36) + "-" + strconv.Itoa(int(period%2)), until
 }
 
-// dial connects to <label>.<host>:<port> within the time of an attempt. With TLS the handshake offers
-// HTTP/2 and verifies the host.
-func (s *Sender) dial(secure bool) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.timeout)
-		defer cancel()
-		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("dial %s: %w", address, err)
+// dialHTTP2 gives http.Transport the connection that was dialled for a request, or dials another one.
+func (s *Sender) dialHTTP2(ctx context.Context, _, address string) (net.Conn, error) {
+	label, _, _ := strings.Cut(address, ".")
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		if dialled := x.dialled.Swap(nil); dialled != nil {
+			s.settled(label)
+			return dialled, nil
 		}
-		label, host, _ := strings.Cut(host, ".")
-		multiplexed := false // HTTP/2: the transport keeps the connection at once
-		defer func() {
-			if multiplexed {
-				s.settled(label)
-			} else {
-				s.unsettled(label)
-			}
-		}()
-
-		reached(ctx, resolving)
-		conn, err := s.dialName(ctx, network, net.JoinHostPort(absolute(host), port))
-		if err != nil {
-			return nil, err
-		}
-		reached(ctx, connected)
-		socket := socketOf(conn)
-		conn = s.count(conn)
-		if !secure {
-			return &watched{Conn: conn, socket: socket}, nil
-		}
-		reached(ctx, handshaking)
-		config := s.tls.Clone()
-		config.ServerName = host
-		secured := tls.Client(&breakable{Conn: conn}, config)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			conn.Close()
-			return nil, &handshakeError{err}
-		}
-		reached(ctx, connected)
-		multiplexed = secured.ConnectionState().NegotiatedProtocol == "h2"
-		if multiplexed {
-			return secured, nil // http.Transport wants this type for HTTP/2
-		}
-		return &watched{Conn: secured, socket: socket}, nil
 	}
+	c, multiplexed, err := s.connect(ctx, true, address)
+	if c != nil {
+		c.Close()
+		err = errNotHTTP2
+	}
+	if err != nil {
+		s.unsettled(label)
+		return nil, err
+	}
+	s.settled(label)
+	return multiplexed, nil
+}
+
+// connect connects to <label>.<host>:<port> within the time of an attempt. With TLS the handshake offers
+// HTTP/2 and verifies the host. It returns a connection of HTTP/1.1, or of HTTP/2, or an error.
+func (s *Sender) connect(ctx context.Context, secure bool, address string) (*connection, *tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	host, port, err := net.SplitHostPort(withPort(address, secure))
+	if err != nil {
+		return nil, nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	_, host, _ = strings.Cut(host, ".")
+
+	reached(ctx, resolving)
+	conn, err := s.dialName(ctx, "tcp", net.JoinHostPort(absolute(host), port))
+	if err != nil {
+		return nil, nil, err
+	}
+	reached(ctx, connected)
+	socket := socketOf(conn)
+	conn = s.count(conn)
+	if !secure {
+		return &connection{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), socket: socket}, nil, nil
+	}
+
+	reached(ctx, handshaking)
+	config := s.tls.Clone()
+	config.ServerName = host
+	under := &below{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer)}
+	secured := tls.Client(under, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, nil, &handshakeError{err}
+	}
+	reached(ctx, connected)
+	if secured.ConnectionState().NegotiatedProtocol == "h2" {
+		under.isFree = true
+		return nil, secured, nil // http.Transport wants this type for HTTP/2
+	}
+	return &connection{Conn: secured, reader: bufio.NewReaderSize(secured, readBuffer), below: under, socket: socket}, nil, nil
+}
+
+// withPort adds the scheme's port to an address that has none.
+func withPort(address string, secure bool) string {
+	if strings.LastIndexByte(address, ':') > strings.LastIndexByte(address, ']') {
+		return address
+	}
+	port := "80"
+	if secure {
+		port = "443"
+	}
+	return address + ":" + port
 }
 
 // handshakeError is a failure between the TCP connection and the first request.
@@ -297,7 +298,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// count bounds the open connections: http.Transport bounds only the idle ones of HTTP/1.1.
+// count bounds the open connections: pool bounds only the idle ones of HTTP/1.1.
 func (s *Sender) count(conn net.Conn) net.Conn {
 	if s.open.Add(1) > s.most && s.closing.CompareAndSwap(false, true) {
 		go func() {

@@ -326,20 +326,95 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// buffered takes what is written as the kernel does: nobody waits, with a lock
-// that others want, for the other end to read.
+// buffered takes what is written as the kernel does: nobody waits, with a lock that others want, for the
+// other end to read. What arrives waits in it, too.
 type buffered struct {
 	net.Conn
 	out    chan []byte
 	closed chan struct{}
 	close  func()
+
+	mu       sync.Mutex
+	arrived  []byte
+	end      error         // of what arrives; nil while it goes on
+	changed  chan struct{} // is closed when something of this has changed
+	deadline time.Time
+	timer    *time.Timer
 }
 
 func newBuffered(conn net.Conn) *buffered {
-	b := &buffered{Conn: conn, out: make(chan []byte, 1<<12), closed: make(chan struct{})}
+	b := &buffered{Conn: conn, out: make(chan []byte, 1<<12), closed: make(chan struct{}), changed: make(chan struct{})}
 	b.close = sync.OnceFunc(func() { close(b.closed) })
 	go b.write()
+	go b.receive()
 	return b
+}
+
+// change does something with what reading goes by, and wakes who reads.
+func (b *buffered) change(do func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	do()
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+func (b *buffered) receive() {
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := b.Conn.Read(buffer)
+		b.change(func() { b.arrived, b.end = append(b.arrived, buffer[:n]...), err })
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *buffered) Read(p []byte) (int, error) {
+	for {
+		b.mu.Lock()
+		changed, isLate := b.changed, !b.deadline.IsZero() && !time.Now().Before(b.deadline)
+		n, end := 0, b.end
+		if !isLate && len(b.arrived) > 0 {
+			n = copy(p, b.arrived)
+			b.arrived = b.arrived[n:]
+		}
+		b.mu.Unlock()
+		switch {
+		case isLate:
+			return 0, os.ErrDeadlineExceeded
+		case n > 0:
+			return n, nil
+		case end != nil:
+			return 0, end
+		}
+		select {
+		case <-changed:
+		case <-b.closed:
+			return 0, net.ErrClosed
+		}
+	}
+}
+
+// hasBytesWaiting reports that a Read would not wait.
+func (b *buffered) hasBytesWaiting() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.arrived) > 0 || b.end != nil
+}
+
+func (b *buffered) SetReadDeadline(t time.Time) error {
+	b.change(func() {
+		b.deadline = t
+		if b.timer != nil {
+			b.timer.Stop()
+			b.timer = nil
+		}
+		if left := time.Until(t); !t.IsZero() && left > 0 {
+			b.timer = time.AfterFunc(left, func() { b.change(func() {}) })
+		}
+	})
+	return nil
 }
 
 // write ends with the connection, after what was written before it was closed.
@@ -350,7 +425,7 @@ func (b *buffered) write() {
 		case p := <-b.out:
 			_, _ = b.Conn.Write(p)
 		case <-b.closed:
-			_ = b.Conn.SetDeadline(time.Now().Add(time.Second))
+			_ = b.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 			for len(b.out) > 0 {
 				_, _ = b.Conn.Write(<-b.out)
 			}

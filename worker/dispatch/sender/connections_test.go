@@ -342,38 +342,50 @@ func TestConnections_NamesAreLookedUpAsTheyAre(t *testing.T) {
 	}
 }
 
-// However many URLs cannot be connected to, what is kept of them is bounded, and a request that
-// is in flight when a transport is replaced ends as it would have.
+// However many URLs cannot be connected to, nothing is kept of them but for a connection's life, if they have had no
+// HTTP/2. Of those that had it http.Transport keeps something, which is bounded; a request that is in flight when
+// it is replaced ends as it would have.
 func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
-	l := listen(t, "127.0.0.1:0")
-	arrived, answer := make(chan struct{}), make(chan struct{})
-	start(t, l, nil, false, func(http.ResponseWriter, *http.Request) {
-		close(arrived)
-		<-answer
-	})
-	s := plainSender(t)
-	s.maxLabels = 50
-	first := s.transport.Load()
-	inFlight := make(chan bool)
-	go func() { inFlight <- s.post(t, at("http", l, 1)).OK() }()
-	<-arrived
+	for _, c := range protocols {
+		t.Run(c.name, func(t *testing.T) {
+			authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
+			arrived, answer := make(chan struct{}), make(chan struct{})
+			start(t, l, authority.vendorOf(t, c.scheme), c.h2, func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/hooks/0" {
+					close(arrived)
+					<-answer
+				}
+			})
+			s := localSender(t, authority, loopbackNames(t))
+			s.maxLabels = 50
+			first := s.transport.Load()
+			inFlight := make(chan bool)
+			go func() { inFlight <- s.post(t, at(c.scheme, l, 0)).OK() }()
+			<-arrived
 
-	dead := listen(t, "127.0.0.1:0")
-	dead.Close()
-	for i := range 120 {
-		if s.post(t, at("http", dead, i)).OK() {
-			t.Fatal("a dead URL has answered")
-		}
-		if len(s.labels) > s.maxLabels {
-			t.Fatalf("%d labels are kept", len(s.labels))
-		}
-	}
-	if s.transport.Load() == first {
-		t.Errorf("the transport has failed with %d labels and goes on", len(s.labels))
-	}
-	close(answer)
-	if !<-inFlight {
-		t.Error("the request in flight was cut off")
+			dead := listen(t, "127.0.0.1:0")
+			dead.Close()
+			for i := range 120 {
+				url := at(c.scheme, dead, i)
+				if target, err := s.target(url, time.Now()); err == nil {
+					target.isHTTP2.Store(c.h2) // when it was alive
+				}
+				if s.post(t, url).OK() {
+					t.Fatal("a dead URL has answered")
+				}
+				if len(s.labels) > s.maxLabels {
+					t.Fatalf("%d labels are kept", len(s.labels))
+				}
+			}
+			isReplaced := s.transport.Load() != first
+			if isReplaced != c.h2 || len(s.labels) > 0 != c.h2 {
+				t.Errorf("the transport was replaced: %v, with %d labels", isReplaced, len(s.labels))
+			}
+			close(answer)
+			if !<-inFlight {
+				t.Error("the request in flight was cut off")
+			}
+		})
 	}
 }
 
@@ -405,62 +417,92 @@ func TestConnections_AnyNumberOfHealthyURLsKeepsItsTransport(t *testing.T) {
 	}
 }
 
-// A receiver that could not be reached once, and is healthy again, counts no longer.
+// A receiver of HTTP/2 that could not be reached once, and is healthy again, counts no longer.
 func TestConnections_ReceiversThatRecoverDoNotCount(t *testing.T) {
-	for _, c := range protocols {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, authority := listenPipes(), newAuthority(t)
-				config := authority.vendor(t)
-				if c.scheme == "http" {
-					config = nil
-				}
-				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-				s := pipeSender(t, authority, l)
-				s.lifetime = forEver
-				dial := s.dialName
-				failed := make(map[string]bool)
-				s.dialName = func(ctx context.Context, network, address string) (net.Conn, error) {
-					if !failed[address] {
-						failed[address] = true
-						return nil, errors.New("no route to host")
-					}
-					return dial(ctx, network, address)
-				}
-
-				if s.post(t, at(c.scheme, l, 1)).OK() {
-					t.Fatal("an unreachable receiver has answered")
-				}
-				synctest.Wait()
-				if len(s.labels) != 1 {
-					t.Fatalf("%d labels are counted after a failure", len(s.labels))
-				}
-
-				if a := s.post(t, at(c.scheme, l, 1)); !a.OK() {
-					t.Fatalf("%+v", a)
-				}
-				synctest.Wait() // the connection is kept
-				if len(s.labels) != 0 {
-					t.Errorf("%d labels are counted after a success", len(s.labels))
-				}
-			})
-		})
-	}
-}
-
-// A receiver that closes each connection leaves as much in a transport as one that is dead.
-func TestConnections_ReceiversThatCloseEachConnectionCount(t *testing.T) {
-	l := listen(t, "127.0.0.1:0")
-	start(t, l, nil, false, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
-	s := plainSender(t)
-	s.maxLabels = 20
-	first := s.transport.Load()
-	for i := range 2 * s.maxLabels {
-		if !s.post(t, at("http", l, i)).OK() {
+	synctest.Test(t, func(t *testing.T) {
+		l, authority := listenPipes(), newAuthority(t)
+		start(t, l, authority.vendor(t), true, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		s := pipeSender(t, authority, l)
+		s.lifetime = forEver
+		post := func() bool {
+			defer synctest.Wait() // the connection is kept
+			return s.post(t, at("https", l, 1)).OK()
+		}
+		if !post() {
 			t.Fatal("no answer")
 		}
-	}
-	if s.transport.Load() == first || len(s.labels) > s.maxLabels {
-		t.Errorf("%d labels are kept", len(s.labels))
-	}
+		s.CloseIdleConnections()
+		synctest.Wait()
+
+		dial := s.dialName
+		s.dialName = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") }
+		if post() {
+			t.Fatal("an unreachable receiver has answered")
+		}
+		if len(s.labels) != 1 {
+			t.Fatalf("%d labels are counted after a failure", len(s.labels))
+		}
+
+		s.dialName = dial
+		if !post() {
+			t.Fatal("no answer afterwards")
+		}
+		if len(s.labels) != 0 {
+			t.Errorf("%d labels are counted after a success", len(s.labels))
+		}
+	})
+}
+
+// A receiver may change from HTTP/2 to HTTP/1.1, and back.
+func TestConnections_AReceiverMayChangeItsProtocol(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		authority := newAuthority(t)
+		var receivers []*counting
+		for _, h2 := range []bool{true, false} {
+			l := listenPipes()
+			start(t, l, authority.vendor(t), h2, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, r.Proto)
+			})
+			receivers = append(receivers, l)
+		}
+		s := pipeSender(t, authority, receivers[0])
+		s.lifetime = forEver
+		for i, want := range []string{"HTTP/2.0", "HTTP/1.1", "HTTP/2.0"} {
+			s.dialName = receivers[i%2].Listener.(*pipes).dial
+			for range 3 {
+				if a := s.post(t, at("https", receivers[0], 1)); !a.OK() || string(a.Body) != want {
+					t.Errorf("%+v: %s, want %s", a, a.Body, want)
+				}
+			}
+			s.CloseIdleConnections()
+			synctest.Wait()
+		}
+		for _, l := range receivers {
+			if n := l.open.Load(); n != 0 {
+				t.Errorf("%d connections are open", n)
+			}
+		}
+	})
+}
+
+// What receivers leave behind that close each connection is swept.
+func TestConnections_ReceiversThatCloseEachConnectionLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := listenPipes()
+		start(t, l, nil, false, func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "1") {
+				w.Header().Set("Connection", "close")
+			}
+		})
+		s := pipeSender(t, nil, l)
+		for i := range 40 {
+			if !s.post(t, at("http", l, i)).OK() {
+				t.Fatal("no answer")
+			}
+		}
+		time.Sleep(2 * connectionIdle)
+		if len(s.labels) > 0 || len(s.pool.idle) > 0 || s.open.Load() > 0 {
+			t.Errorf("%d labels, %d pools and %d connections are kept", len(s.labels), len(s.pool.idle), s.open.Load())
+		}
+	})
 }

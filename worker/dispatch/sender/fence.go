@@ -1,30 +1,25 @@
 package sender
 
-import (
-	"crypto/tls"
-	"errors"
-	"net"
-	"sync/atomic"
-)
+import "errors"
 
 // errNotBegun is why nothing of a request is written: its MayBegin has forbidden it.
 var errNotBegun = errors.New("the request may not begin")
 
-// mayBegin reports whether the request may begin now. If not, the request ends, so that http.Transport
-// neither takes another connection for it nor dials one.
+// mayBegin reports whether the request may begin now. If not, it ends.
 func (x *exchange) mayBegin() bool {
 	if x.isAllowed == nil || x.isAllowed() {
 		return true
 	}
 	x.isNotBegun.Store(true)
-	x.cancel()
+	if x.cancel != nil {
+		x.cancel()
+	}
 	return false
 }
 
 // How MayBegin is asked as the last thing before a request's first byte.
 //
-// Over HTTP/1.1 the connection itself asks, in the Write that begins the request (watched). A refusal is
-// that Write's error, and http.Transport closes the connection.
+// Over HTTP/1.1 the goroutine that writes the request asks. A refusal costs nothing; the connection is kept.
 //
 // Over HTTP/2 a connection cannot tell the requests that it carries, since it is below TLS. So MayBegin is
 // asked twice:
@@ -57,27 +52,4 @@ func (x *exchange) wroteHeaderField(string, []string) {
 func (x *exchange) isCutOff() bool {
 	conn := x.multiplexed.Load()
 	return x.isNotBegun.Load() || conn != nil && conn.isBroken.Load()
-}
-
-// breakable is a connection below TLS that can be made to write nothing more.
-type breakable struct {
-	net.Conn
-	isBroken atomic.Bool
-}
-
-func (b *breakable) Write(p []byte) (int, error) {
-	if b.isBroken.Load() {
-		return 0, errNotBegun
-	}
-	return b.Conn.Write(p)
-}
-
-// breakableBelow returns the connection below TLS; nil for one without TLS.
-func breakableBelow(conn net.Conn) *breakable {
-	secured, isTLS := conn.(*tls.Conn)
-	if !isTLS {
-		return nil
-	}
-	below, _ := secured.NetConn().(*breakable)
-	return below
 }

@@ -1,18 +1,16 @@
 package sender
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,31 +20,24 @@ const maxHeadLine = 256
 
 // headState is how far the head of an answer has been read.
 //
-//	headBeforeRequest -> headStatusLine                      the request is written
-//	headBeforeRequest -> headRemains                         something arrived before that
 //	headStatusLine -> headInterim -> headStatusLine    a 1xx, which is no answer yet
 //	headStatusLine -> headFields -> headOver
 //	headStatusLine -> headOver                         no status line of HTTP
 type headState int
 
 const (
-	headOver          headState = iota // nothing more is looked at, until the next request
-	headBeforeRequest                  // a kept connection waits for its next request to be written
-	headRemains                        // no request may be written: remains of the former answer came, or may come
-	headStatusLine                     // the next line should be a status line
-	headInterim                        // in the fields of a 1xx
-	headFields                         // in the fields of the final answer
+	headStatusLine headState = iota // the next line should be a status line
+	headInterim                     // in the fields of a 1xx
+	headFields                      // in the fields of the final answer
+	headOver                        // nothing more belongs to the head
 )
 
-// An answerHead is the status and the Retry-After of an HTTP/1 answer, picked from the bytes
-// of a connection. net/http refuses an answer whose fields break a rule, and then tells nothing
-// of its status; the receiver has said by it that it has stored the event, or that it has not.
+// An answerHead is what is read of the head of an HTTP/1 answer: its status, its Retry-After, and where its
+// body ends. It takes whatever lines come: the receiver has said by the status alone that it has stored
+// the event, or that it has not.
 type answerHead struct {
-	mu    sync.Mutex
 	state headState
-
-	// hasArrived is set once a byte has arrived since the request was written.
-	hasArrived bool
+	bytes int // read so far
 
 	line    [maxHeadLine]byte // the beginning of the line that is being read
 	lineLen int
@@ -54,75 +45,46 @@ type answerHead struct {
 	firstLine  string // the answer's, if that is no status line
 	status     int    // 0 until the status line of a final answer was read
 	retryAfter string
+
+	// length is the Content-Length; hasLength is set if there is one.
+	length    int64
+	hasLength bool
+	isChunked bool
+	// closes is set if the connection ends with the answer.
+	closes bool
+	// isMalformed is set if a field of the answer breaks a rule, so that it is unknown where the answer ends.
+	isMalformed bool
 }
 
-// begin forgets the answer before: a request is about to use the connection. state is
-// headStatusLine on a new connection, headBeforeRequest on a kept one, and headRemains on one that
-// may not be used.
-func (h *answerHead) begin(state headState) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.state = state
-	h.hasArrived = false
-	h.lineLen, h.firstLine, h.status, h.retryAfter = 0, "", 0, ""
-}
-
-// awaitsRequest reports that a kept connection's next request has not been written.
-func (h *answerHead) awaitsRequest() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state == headBeforeRequest
-}
-
-// beginRequest notes that a part of the request is about to be written, and reports whether it
-// may be.
-func (h *answerHead) beginRequest() (mayWrite bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == headBeforeRequest {
-		h.state = headStatusLine
+// readFrom reads what has arrived, and waits for something if nothing has. It leaves what is behind the head.
+func (h *answerHead) readFrom(r *bufio.Reader) error {
+	if _, err := r.Peek(1); err != nil {
+		return err
 	}
-	return h.state != headRemains
+	arrived, _ := r.Peek(r.Buffered())
+	n := h.read(arrived)
+	_, _ = r.Discard(n)
+	if h.bytes > maxHeaderBytes && h.state != headOver {
+		return errHeadTooLong
+	}
+	return nil
 }
 
-// isAnswering reports that something has arrived since the request was written.
-func (h *answerHead) isAnswering() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.hasArrived
-}
-
-// needsMore reports that an answer has begun and its final status line has not ended.
-func (h *answerHead) needsMore() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.hasArrived && (h.state == headStatusLine || h.state == headInterim)
-}
-
-// read takes note of the bytes that arrived next.
-func (h *answerHead) read(arrived []byte) {
-	if len(arrived) == 0 {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.state == headBeforeRequest {
-		h.state = headRemains
-	}
-	if h.state == headRemains {
-		return
-	}
-
-	h.hasArrived = true
-	for h.state != headOver && len(arrived) > 0 {
-		part, rest, ended := bytes.Cut(arrived, []byte{'\n'})
+// read takes note of the bytes that arrived next, and returns how many of them belong to the head.
+func (h *answerHead) read(arrived []byte) (n int) {
+	rest := arrived
+	for h.state != headOver && len(rest) > 0 {
+		part, behind, ended := bytes.Cut(rest, []byte{'\n'})
 		h.lineLen += copy(h.line[h.lineLen:], part)
-		arrived = rest
+		rest = behind
 		if ended {
 			h.endLine(bytes.TrimSuffix(h.line[:h.lineLen], []byte{'\r'}))
 			h.lineLen = 0
 		}
 	}
+	n = len(arrived) - len(rest)
+	h.bytes += n
+	return n
 }
 
 // endLine decides by a whole line what follows it.
@@ -144,34 +106,64 @@ func (h *answerHead) endLine(line []byte) {
 		h.state = headInterim
 	default:
 		h.status = status
+		h.closes = !bytes.HasPrefix(line, []byte("HTTP/1.1 "))
 		h.state = headFields
 	}
 }
 
-// endField takes a Retry-After, the first of several, and leaves the head at an empty line.
+// endField takes a field, and leaves the head at an empty line.
 func (h *answerHead) endField(line []byte) {
-	if len(line) == 0 {
-		after := headOver
-		if h.state == headInterim {
-			after = headStatusLine
-		}
-		h.state = after
-		return
+	switch {
+	case len(line) == 0 && h.state == headInterim:
+		h.state = headStatusLine
+	case len(line) == 0:
+		h.state = headOver
+	case h.state == headFields:
+		h.takeField(line)
+	}
+}
+
+// takeField takes a field of the final answer. Of several Retry-After the first counts.
+func (h *answerHead) takeField(line []byte) {
+	name, value, isField := bytes.Cut(line, []byte{':'})
+	value = bytes.TrimSpace(value)
+	isValid := isField && httpguts.ValidHeaderFieldName(string(name)) && httpguts.ValidHeaderFieldValue(string(value))
+	if !isValid {
+		h.isMalformed = true
+		name = bytes.TrimSpace(name) // "Retry-After : 30" says what it says
 	}
 
-	name, value, isField := strings.Cut(string(line), ":")
-	isRetryAfter := isField && strings.EqualFold(strings.TrimSpace(name), "Retry-After")
-	if h.state == headFields && isRetryAfter && h.retryAfter == "" {
-		h.retryAfter = strings.TrimSpace(value)
+	isCut := h.lineLen == maxHeadLine
+	switch {
+	case !isField:
+	case isNamed(name, "Retry-After") && h.retryAfter == "":
+		h.retryAfter = string(value)
+	case isNamed(name, "Content-Length"):
+		h.takeLength(string(value), isCut)
+	case isNamed(name, "Transfer-Encoding"):
+		isOneChunked := !h.isChunked && !isCut && strings.EqualFold(string(value), "chunked")
+		h.isMalformed = h.isMalformed || !isOneChunked
+		h.isChunked = true
+	case isNamed(name, "Connection"):
+		h.closes = h.closes || isCut || httpguts.HeaderValuesContainsToken([]string{string(value)}, "close")
 	}
+}
+
+func isNamed(name []byte, wanted string) bool {
+	return len(name) == len(wanted) && strings.EqualFold(string(name), wanted)
+}
+
+func (h *answerHead) takeLength(value string, isCut bool) {
+	length, err := strconv.ParseUint(value, 10, 63)
+	isOther := h.hasLength && int64(length) != h.length
+	h.isMalformed = h.isMalformed || err != nil || isCut || isOther
+	h.length, h.hasLength = int64(length), true
 }
 
 // answered returns the status and the Retry-After; a zero status stands for an answer
 // without a status line, of which beginning is what it begins with. A status line that the
 // connection's end cut off behind the status counts.
 func (h *answerHead) answered() (status int, retryAfter, beginning string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	beginning = h.firstLine
 	if beginning == "" {
 		beginning = string(h.line[:h.lineLen])
@@ -229,85 +221,6 @@ func quoteBeginning(text string) string {
 	return strconv.Quote(text)
 }
 
-// errRemains is why a request is not written to a kept connection: what will be read there
-// first belongs to the answer before. http.Transport takes another connection then, since
-// nothing of the request was written.
-var errRemains = errors.New("the connection holds remains of the former answer")
-
-// watched is an HTTP/1 connection, in plain text, whose answers' heads are noted.
-type watched struct {
-	net.Conn
-	head answerHead
-
-	// socket is of the TCP connection below; nil for none, which tests have.
-	socket *socket
-
-	// ahead has been read behind what the last Read returned, and noted by head. Only Read uses it.
-	ahead []byte
-
-	// starting is the exchange whose request was given the connection, until its first part is written.
-	starting atomic.Pointer[exchange]
-}
-
-// Read goes on reading until the final status line has been read, into p and then into ahead. Otherwise
-// net/http may close the connection at an empty line or a bad 1xx before it, and nobody would read the
-// status that follows.
-func (c *watched) Read(p []byte) (int, error) {
-	if len(c.ahead) > 0 {
-		n := copy(p, c.ahead)
-		c.ahead = c.ahead[n:]
-		return n, nil
-	}
-
-	n, err := c.readNoted(p)
-	for err == nil && n < len(p) && c.head.needsMore() {
-		var more int
-		more, err = c.readNoted(p[n:])
-		n += more
-	}
-	if err == nil && c.head.needsMore() {
-		c.readAhead()
-	}
-	return n, err
-}
-
-// readAhead reads what follows a full buffer until the final status line, but no more than net/http would
-// read of a header. After an error the next Read meets it again.
-func (c *watched) readAhead() {
-	const step = 4 << 10
-	c.ahead = nil
-	for len(c.ahead) < maxHeaderBytes && c.head.needsMore() {
-		c.ahead = slices.Grow(c.ahead, step)
-		n, err := c.readNoted(c.ahead[len(c.ahead) : len(c.ahead)+step])
-		c.ahead = c.ahead[:len(c.ahead)+n]
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (c *watched) readNoted(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.head.read(p[:n])
-	return n, err
-}
-
-// Write refuses a request if something has arrived on a kept connection since its last answer:
-// it would be taken for the answer to this request. It refuses a request that may not begin.
-func (c *watched) Write(p []byte) (int, error) {
-	if c.head.awaitsRequest() && c.socket.hasBytesWaiting() {
-		return 0, errRemains
-	}
-	if !c.head.beginRequest() {
-		return 0, errRemains
-	}
-	starting := c.starting.Swap(nil)
-	if starting != nil && !starting.mayBegin() {
-		return 0, errNotBegun
-	}
-	return c.Conn.Write(p)
-}
-
 // A socket looks at a TCP connection below TLS. It is used by one goroutine at a time.
 type socket struct {
 	raw syscall.RawConn
@@ -320,7 +233,10 @@ type socket struct {
 }
 
 // socketOf returns the socket of a connection; nil for one that has none.
-func socketOf(conn net.Conn) *socket {
+func socketOf(conn net.Conn) looker {
+	if l, isLooker := conn.(looker); isLooker {
+		return l
+	}
 	withSocket, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil
@@ -333,13 +249,14 @@ func socketOf(conn net.Conn) *socket {
 	s := &socket{raw: raw}
 	s.look = func(fd uintptr) {
 		n, _, err := unix.Recvfrom(int(fd), s.peeked[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		s.isWaiting = err == nil && n > 0
+		s.isWaiting = err == nil || n > 0 // zero bytes are the connection's end
 	}
 	return s
 }
 
 // hasBytesWaiting reports, without blocking, whether something has been received that nobody
-// has read. After an error, and for nil, it returns false: the request meets the error itself.
+// has read, or the receiver has closed the connection. After an error, and for nil, it returns false: the
+// request meets the error itself.
 func (s *socket) hasBytesWaiting() bool {
 	if s == nil {
 		return false

@@ -244,10 +244,8 @@ func TestAnswerHead_IsTheSameInPieces(t *testing.T) {
 			"X: y\r\n", "no field\n", strings.Repeat("x", 300), ":", "\x00",
 		}), 0, 8).Draw(rt, "text"), "")
 		var whole, pieces answerHead
-		whole.begin(headStatusLine)
 		whole.read([]byte(text))
 
-		pieces.begin(headStatusLine)
 		for rest := text; rest != ""; {
 			n := rapid.IntRange(1, len(rest)).Draw(rt, "piece")
 			pieces.read([]byte(rest[:n]))

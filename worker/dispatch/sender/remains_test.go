@@ -1,8 +1,8 @@
 package sender
 
 import (
+	"bufio"
 	"crypto/tls"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -35,8 +35,8 @@ func quietUnsolicited(t *testing.T) {
 
 // Whatever arrives behind an answer before the next request is written, the next event is
 // delivered. The connection over which the surplus arrived is replaced. A surplus that looks like
-// an answer is left to TestWatched_WritesNothingBehindASurplus: one that is being read at the moment when the request is
-// written cannot be told from an answer to it.
+// an answer is left to TestPool_TakesNothingBehindASurplus: one that arrives at the moment when the request is written
+// cannot be told from an answer to it.
 func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
 	quietUnsolicited(t)
 	authority := newAuthority(t)
@@ -162,40 +162,34 @@ func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
 	}
 }
 
-// Nothing is written to a kept connection on which something has arrived since its last answer,
-// whether it was read or not.
-func TestWatched_WritesNothingBehindASurplus(t *testing.T) {
+// A kept connection on which something has arrived since its last answer, or which has been closed, is not used.
+func TestPool_TakesNothingBehindASurplus(t *testing.T) {
 	for name, c := range surpluses {
-		for how, isRead := range map[string]bool{"read": true, "waiting": false} {
-			t.Run(name+"/"+how, func(t *testing.T) {
-				l := listen(t, "127.0.0.1:0")
-				client, err := net.Dial("tcp", l.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				receiver, err := l.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer receiver.Close()
-				conn := &watched{Conn: client, socket: socketOf(client)}
-				conn.head.begin(headBeforeRequest)
+		t.Run(name, func(t *testing.T) {
+			l := listen(t, "127.0.0.1:0")
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			receiver, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer receiver.Close()
+			socket := socketOf(client)
+			conn := &connection{Conn: client, reader: bufio.NewReader(client), socket: socket}
+			p := pool{maxIdle: 1, perURL: 1, timeout: time.Hour}
+			p.put("url", conn)
+			defer p.closeIdle()
 
-				_, _ = io.WriteString(receiver, c.surplus)
-				if isRead {
-					_, _ = conn.Read(make([]byte, 1<<10))
-				}
-				for !isRead && !conn.socket.hasBytesWaiting() {
-					runtime.Gosched() // until the kernel has handed it over
-				}
-				n, err := conn.Write([]byte("POST"))
-
-				if n != 0 || !errors.Is(err, errRemains) {
-					t.Errorf("%d bytes were written: %v", n, err)
-				}
-			})
-		}
+			_, _ = io.WriteString(receiver, c.surplus)
+			for !socket.hasBytesWaiting() {
+				runtime.Gosched() // until the kernel has handed it over
+			}
+			if p.take("url") != nil {
+				t.Error("it was taken")
+			}
+		})
 	}
 }
 

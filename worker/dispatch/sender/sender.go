@@ -14,8 +14,11 @@
 //
 // A request goes over HTTP/2 if the receiver offers it, and over HTTP/1.1 otherwise:
 //
-//	Send -- Request --> exchange --> http.Transport --> guard --> TLS --> watched --> receiver
-//	Send <-- Answer --- exchange <-- http.Transport <------------------- answerHead <----+
+//	Send --> pool, or connect: guard, TLS --> connection, HTTP/1.1 ------> receiver
+//	                                     \--> http.Transport, HTTP/2 -----> receiver
+//
+// HTTP/1.1 is spoken by this package itself, in the goroutine of Send: net/http takes three times as much of the
+// processor for it, and refuses answers whose status is plain.
 package sender
 
 import (
@@ -27,15 +30,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 const (
@@ -69,37 +68,25 @@ const (
 	connected
 )
 
-// An exchange is what is known of a send before its answer: how far its connection is, and
-// what arrived. http.Transport tells it from goroutines of its own.
+// An exchange is what is known of a send before its answer. http.Transport tells it about HTTP/2 from
+// goroutines of its own.
 type exchange struct {
-	// isAllowed is the request's MayBegin, cancel ends the request, and isNotBegun is set once isAllowed
-	// has returned false. See mayBegin.
+	// isAllowed is the request's MayBegin, and isNotBegun is set once it has returned false. See mayBegin.
 	isAllowed  func() bool
-	cancel     context.CancelFunc
 	isNotBegun atomic.Bool
 
 	phase atomic.Uint32
 
-	// conn is the connection that the request was given last; nil for none, or for HTTP/2,
-	// whose frames only net/http reads.
-	conn atomic.Pointer[watched]
-	// isReused is set if that connection has had a request before.
-	isReused atomic.Bool
-	// answerBegun is set once a byte of an answer has arrived on that connection. A request
-	// without an answer may be repeated on a new one, since the kept one may have been stale.
-	answerBegun atomic.Bool
-	// answerIsOld is set if the bytes that net/http took for the answer arrived before the request
-	// was written: on a reused connection they belong to the answer before.
-	answerIsOld atomic.Bool
-
-	// multiplexed is below the connection of HTTP/2 that the request was given last; nil for none.
-	multiplexed atomic.Pointer[breakable]
+	// What follows is of HTTP/2. cancel ends the request; nil over HTTP/1.1.
+	cancel context.CancelFunc
+	// dialled is a connection for the request that http.Transport has not asked for yet.
+	dialled atomic.Pointer[tls.Conn]
+	// multiplexed is below the connection that the request was given last; nil for none.
+	multiplexed atomic.Pointer[below]
 	// hasBegun is set once the request's header is being written to it.
 	hasBegun atomic.Bool
-
-	// wantsNew makes the request refuse every kept connection: http.Transport closes each one that
-	// is refused, and dials in the end. It changes only between requests.
-	wantsNew bool
+	// answerBegun is set once something of an answer has arrived on it.
+	answerBegun atomic.Bool
 }
 
 // exchangeKey is of a send's context: what is dialled on its behalf finds its exchange by it.
@@ -112,81 +99,6 @@ func reached(ctx context.Context, phase uint32) {
 	}
 }
 
-// traced adds to a target's trace what the exchange has to learn.
-func (x *exchange) traced(trace httptrace.ClientTrace) *httptrace.ClientTrace {
-	trace.GotConn = func(info httptrace.GotConnInfo) {
-		conn, _ := info.Conn.(*watched)
-		if conn != nil {
-			conn.head.begin(x.beginning(info.Reused))
-			conn.starting.Store(x)
-		}
-		x.conn.Store(conn)
-		x.isReused.Store(info.Reused)
-		x.answerBegun.Store(false)
-		x.answerIsOld.Store(false)
-		x.multiplexed.Store(breakableBelow(info.Conn))
-		x.hasBegun.Store(false)
-		if x.multiplexed.Load() != nil {
-			x.mayBegin()
-		}
-	}
-	trace.WroteHeaderField = x.wroteHeaderField
-	trace.GotFirstResponseByte = func() {
-		x.answerBegun.Store(true)
-		conn := x.conn.Load()
-		x.answerIsOld.Store(conn != nil && !conn.head.isAnswering())
-	}
-	return &trace
-}
-
-// beginning returns the state in which a connection is given to the request.
-func (x *exchange) beginning(isReused bool) headState {
-	switch {
-	case !isReused:
-		return headStatusLine
-	case x.wantsNew:
-		return headRemains
-	}
-	return headBeforeRequest
-}
-
-// shouldRepeat reports whether to send the request once more because its kept connection was at
-// fault: the receiver had closed it, or what was read there was not the answer to this request,
-// with or without an error. http.Transport repeats a request itself only in some of these cases.
-func (x *exchange) shouldRepeat(err error) bool {
-	isStale := err != nil && x.phase.Load() == kept && !x.answerBegun.Load()
-	if isStale {
-		return true
-	}
-	if !x.isReused.Load() || !x.answerBegun.Load() {
-		return false
-	}
-	if x.answerIsOld.Load() {
-		return true
-	}
-
-	// Remains that arrived behind the request are known only by having no status line. HTTP/2,
-	// without a watched connection, has no remains.
-	status, _, _ := x.head()
-	return err != nil && status == 0 && x.conn.Load() != nil
-}
-
-// head returns what can be read of an answer that net/http refuses; a zero status for nothing.
-func (x *exchange) head() (status int, retryAfter, beginning string) {
-	conn := x.conn.Load()
-	if conn == nil {
-		return 0, "", ""
-	}
-	return conn.head.answered()
-}
-
-func (t *target) request(ctx context.Context, header http.Header, body []byte) *http.Request {
-	// This kind of body is known to http.Transport, which writes it together with the header.
-	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body)) // nothing of this is refused
-	r.URL, r.Host, r.Header = t.url, t.host, header
-	return r
-}
-
 // A Request is one webhook.
 type Request struct {
 	URL string
@@ -195,9 +107,9 @@ type Request struct {
 	Body   []byte
 
 	// MayBegin is asked whether the request may begin: before anything is done for it, and again as the last
-	// thing before its first byte is written, on whichever connection, the repetition included. So what forbids the
-	// request while its name is looked up, its connection dialled or its handshake made keeps it from
-	// leaving. It must not block. Nil allows it.
+	// thing before its first byte is written, on whichever connection, the repetition included. So what
+	// forbids the request while its name is looked up, its connection dialled or its handshake made keeps it
+	// from leaving. It must not block. Nil allows it.
 	MayBegin func() bool
 }
 
@@ -235,36 +147,79 @@ func (s *Sender) Send(ctx context.Context, request Request) Answer {
 	if err != nil {
 		return Answer{Class: ClassURL, Detail: err.Error()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	x := &exchange{isAllowed: request.MayBegin, cancel: cancel}
-	ctx = httptrace.WithClientTrace(context.WithValue(ctx, exchangeKey{}, x), x.traced(target.trace))
-	resp, err := s.roundTrip(target.request(ctx, request.Header, request.Body))
-	// The repetition is no attempt of its own: the receiver is not to blame for a connection that
-	// its restart closed, and may get an event twice.
-	if ctx.Err() == nil && x.shouldRepeat(err) {
-		if resp != nil {
-			resp.Body.Close()
+	x := &exchange{isAllowed: request.MayBegin}
+	deadline := started.Add(s.timeout)
+
+	if c := s.pool.take(target.url.Host); c != nil {
+		o := s.useConnection(ctx, x, target, request, c, deadline)
+		// The repetition is no attempt of its own: the receiver is not to blame for a connection that
+		// its restart closed, and may get an event twice.
+		isConnectionsFault := o.hasNoStatus() && !x.isNotBegun.Load()
+		hasTime := ctx.Err() == nil && time.Now().Before(deadline)
+		if !isConnectionsFault || !hasTime {
+			return s.answer(ctx, x, o, started)
 		}
-		x.wantsNew = true
-		resp, err = s.roundTrip(target.request(ctx, request.Header, request.Body))
 	}
+
+	ctx, cancel := context.WithDeadline(context.WithValue(ctx, exchangeKey{}, x), deadline)
+	defer cancel()
+	if target.isHTTP2.Load() {
+		answer, err := s.sendHTTP2(ctx, cancel, x, target, request, started)
+		if !errors.Is(err, errNotHTTP2) {
+			return answer
+		}
+		target.isHTTP2.Store(false) // the receiver has changed
+	}
+	c, multiplexed, err := s.connect(ctx, target.url.Scheme == "https", target.url.Host)
+	if err != nil {
+		return s.failure(ctx, x, err, time.Since(started))
+	}
+	if multiplexed != nil {
+		target.isHTTP2.Store(true)
+		x.dialled.Store(multiplexed)
+		answer, _ := s.sendHTTP2(ctx, cancel, x, target, request, started)
+		return answer
+	}
+	return s.answer(ctx, x, s.useConnection(ctx, x, target, request, c, deadline), started)
+}
+
+// useConnection sends a request over a connection, which is kept or closed then.
+func (s *Sender) useConnection(ctx context.Context, x *exchange, t *target, request Request, c *connection, deadline time.Time) outcome {
+	o := c.roundTrip(ctx, x, t, request, deadline)
+	if o.isKept {
+		s.pool.put(t.url.Host, c)
+	} else {
+		c.Close()
+	}
+	return o
+}
+
+// hasNoStatus reports that a request has brought no status: the receiver had closed its connection, or what was
+// read there was not the answer to it.
+func (o *outcome) hasNoStatus() bool {
+	return o.answer.Status == 0 && !errors.Is(o.err, errInvalidHeader)
+}
+
+// answer returns what an outcome means.
+func (s *Sender) answer(ctx context.Context, x *exchange, o outcome, started time.Time) Answer {
 	took := time.Since(started)
-	if err != nil && x.isCutOff() {
+	if x.isNotBegun.Load() {
 		return Answer{NotBegun: true}
 	}
-	if err != nil {
-		return s.refused(ctx, x, err, took)
+	// A status decides, unless the attempt's time ended before the answer's head did.
+	hasStatus := o.answer.Status != 0
+	if hasStatus && (o.err == nil || !isTimeout(ctx, o.err)) {
+		o.answer.Took = took
+		if !o.statusAt.IsZero() {
+			o.answer.Took = o.statusAt.Sub(started)
+		}
+		return o.answer
 	}
-	defer resp.Body.Close()
-
-	a := judged(resp.StatusCode, resp.Header.Get("Retry-After"))
-	a.Took = took
-	if resp.ContentLength != 0 {
-		defer time.AfterFunc(answerTimeout, cancel).Stop()
-		a.Body = readAnswer(resp.Body)
+	class, detail := s.classify(ctx, x.phase.Load(), o.err)
+	if class == ClassConnect && o.hasBegun {
+		class, detail = ClassAnswer, unreadable(o.beginning)
 	}
-	return a
+	return Answer{Class: class, Detail: detail, Took: took}
 }
 
 // judged is an answer as its status decides.
@@ -277,29 +232,6 @@ func judged(status int, retryAfter string) Answer {
 		a.Detail += ", redirects are not followed"
 	}
 	return a
-}
-
-// refused returns the result of a request whose answer net/http refused or never got. A status that was
-// read decides as usual, unless the attempt's time ended before the answer's head did.
-func (s *Sender) refused(ctx context.Context, x *exchange, err error, took time.Duration) Answer {
-	status, retryAfter, beginning := x.head()
-	if status != 0 && !isTimeout(ctx, err) {
-		a := judged(status, retryAfter)
-		a.Took = took
-		return a
-	}
-
-	class, detail := s.classify(ctx, x.phase.Load(), err)
-	if class == ClassConnect && (x.answerBegun.Load() || breaksHTTP2(err)) {
-		class, detail = ClassAnswer, unreadable(beginning)
-	}
-	return Answer{Class: class, Detail: detail, Took: took}
-}
-
-// breaksHTTP2 reports that the answer's fields break a rule of HTTP/2.
-func breaksHTTP2(err error) bool {
-	stream, ok := errors.AsType[http2.StreamError](err)
-	return ok && stream.Code == http2.ErrCodeProtocol
 }
 
 // isTimeout reports that the attempt's time is over, or a shorter time of the network's.
@@ -331,7 +263,6 @@ func (s *Sender) classify(ctx context.Context, phase uint32, err error) (class, 
 		refused   refusedAddress
 		name      *net.DNSError
 		handshake *handshakeError
-		operation *net.OpError
 	)
 	switch {
 	case errors.As(err, &refused):
@@ -347,11 +278,16 @@ func (s *Sender) classify(ctx context.Context, phase uint32, err error) (class, 
 			return ClassTLS, certificate.Err.Error()
 		}
 		return ClassTLS, "handshake failed: " + sanitizeError(handshake)
-	case errors.As(err, &operation) && operation.Op == "remote error":
-		// In TLS 1.3 a server's alert may follow the client's handshake.
+	case isAlert(err): // in TLS 1.3 a server's may follow the client's handshake
 		return ClassTLS, "handshake failed: " + sanitizeError(err)
 	}
 	return ClassConnect, sanitizeError(err)
+}
+
+// isAlert reports that the receiver has sent an alert of TLS.
+func isAlert(err error) bool {
+	operation, ok := errors.AsType[*net.OpError](err)
+	return ok && operation.Op == "remote error"
 }
 
 // timedOut is what a send was waiting for when its time was over.
@@ -382,5 +318,5 @@ func sanitizeError(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was closed"
 	}
-	return strings.TrimPrefix(err.Error(), "net/http: HTTP/1.x transport connection broken: ")
+	return err.Error()
 }

@@ -361,7 +361,7 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 	})
 	s := New(localOptions())
 	s.dialer.Resolver = names.resolver()
-	s.lifetime, s.transport.Load().IdleConnTimeout = 50*time.Millisecond, 10*time.Millisecond
+	s.lifetime, s.pool.timeout = 50*time.Millisecond, 10*time.Millisecond
 	_, port, _ := net.SplitHostPort(receiver.Listener.Addr().String())
 	url := "http://vendor.test:" + port + "/"
 	if a := s.post(t, url); !a.OK() {

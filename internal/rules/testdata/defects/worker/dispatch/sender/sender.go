@@ -1,19 +1,17 @@
 package sender
 
 import (
-	"context"
 	"net/http"
 
 	"vendorapi/internal/rules/broken"
 )
 
-func (t *target) request(ctx context.Context, header http.Header, body []byte) *http.Request {
-	r := t.requestOriginal(ctx, header, body)
+func (t *target) method() string {
 	switch broken.Rule {
 	case "webhook-receiver-implemented-by-the-vendor/the-service-sends-post-to", "events/the-service-posts-each-event":
-		r.Method = http.MethodPut
+		return http.MethodPut
 	}
-	return r
+	return t.methodOriginal()
 }
 
 func judged(status int, retryAfter string) Answer {
