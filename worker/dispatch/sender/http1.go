@@ -50,7 +50,7 @@ type looker interface{ hasBytesWaiting() bool }
 // An outcome is what one request on one connection has come to.
 type outcome struct {
 	answer Answer // if it has a status
-	err    error  // why there was no whole head of an answer; with a status it decides nothing
+	err    error  // why there was no whole head of an answer; beside a status it counts only if the time is over
 
 	statusAt time.Time // when the head was read; zero if it was not
 
