@@ -188,7 +188,10 @@ type Owned struct {
 }
 
 // CaughtUp reports whether all that earlier owners published has been read.
-func (o *Owned) CaughtUp() bool { return !streamIDLess(o.From, o.CatchUp) }
+func (o *Owned) CaughtUp() bool { return o.CatchesUp(o.From) }
+
+// CatchesUp reports whether all that earlier owners published stands up to a position of the events.
+func (o *Owned) CatchesUp(position string) bool { return !streamIDLess(position, o.CatchUp) }
 
 // Later reports whether an id is after another in the same stream.
 func Later(id, than string) bool { return streamIDLess(than, id) }
@@ -335,21 +338,23 @@ type NewOrder struct {
 	created time.Time
 }
 
-// Wanted are the orders of a partition that a step is about, and what was found of them.
+// Wanted is what a step of a partition is about, and what was found of it.
 type Wanted struct {
 	Partition     int
 	New, Reported []delivery.OrderID
 	Events        []Event
-	After         string // the update up to which all is decided; empty: Undecided is not wanted
+	Endpoints     []delivery.AccountID // that may have changed
+	After         string               // the update up to which all is decided; empty: Undecided is not wanted
 
 	Undecided  map[delivery.OrderID]bool // reported of before they were read; nil: not known
 	News       []*NewOrder               // nil in its place: it has moved on
 	Deliveries []*Delivery               // of Events; nil in its place: it is gone, or unreadable
+	Facts      []*Facts                  // of Endpoints
 	Orders     []*delivery.Order         // nil in its place: it is gone, or unreadable
 	Unreadable map[delivery.OrderID]error
 }
 
-// ReadOrders reads orders of several partitions in one round trip. Deliveries of one order share it, and
+// ReadOrders reads what turns of several partitions need, in one round trip: orders, events and endpoints. Deliveries of one order share it, and
 // have it apart from Orders.
 func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 	reader := newEventReader(ctx)
@@ -371,6 +376,10 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 		for i := range w.Events {
 			events[i] = reader.read(pipe, r, w.Events[i].key())
 		}
+		endpoints := make([]func() *Facts, len(w.Endpoints))
+		for i, account := range w.Endpoints {
+			endpoints[i] = l.readFacts(ctx, pipe, r, account)
+		}
 		var updates *redis.XMessageSliceCmd
 		if w.After != "" { // behind the orders: what is reported later shows in the record
 			updates = pipe.XRangeN(ctx, r.key(kindUpdates), "("+w.After, "+", mostListed)
@@ -385,6 +394,10 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 			}
 			for i, event := range events {
 				w.Deliveries[i], _ = event()
+			}
+			w.Facts = make([]*Facts, len(endpoints))
+			for i, facts := range endpoints {
+				w.Facts[i] = facts()
 			}
 			for i, id := range w.Reported {
 				if record := text(records.Val()[i]); record != "" {

@@ -351,16 +351,21 @@ type EndpointAt struct {
 // EndpointFacts reads what is stored about endpoints.
 func (l Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([]*Facts, error) {
 	return pipelined(ctx, l.rdb, "reading webhook endpoints", endpoints, func(pipe redis.Pipeliner, e EndpointAt) func() *Facts {
-		r := l.partitions[e.Partition]
-		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, e.Account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, e.Account[:]))
-		muted := pipe.HGet(ctx, r.account(e.Account), mutedField)
-		return func() *Facts {
-			f := l.decodeFacts(e.Account, values.Val())
-			f.Muted = decodeMuted(muted.Val())
-			f.Scheduled = scheduled.Val() > 0
-			return f
-		}
+		return l.readFacts(ctx, pipe, l.partitions[e.Partition], e.Account)
 	})
+}
+
+// readFacts asks for what is stored about an endpoint.
+func (l *core) readFacts(ctx context.Context, pipe redis.Pipeliner, r partition, account delivery.AccountID) func() *Facts {
+	values := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:]))
+	scheduled := pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
+	muted := pipe.HGet(ctx, r.account(account), mutedField)
+	return func() *Facts {
+		f := l.decodeFacts(account, values.Val())
+		f.Muted = decodeMuted(muted.Val())
+		f.Scheduled = scheduled.Val() > 0
+		return f
+	}
 }
 
 func (l *core) decodeFacts(account delivery.AccountID, values map[string]string) *Facts {
@@ -558,6 +563,18 @@ func (s *Step) Schedule(account delivery.AccountID, spill bool, events []Schedul
 		if len(attempts) > 2 {
 			s.command(attempts...)
 		}
+	}
+}
+
+// MoveScheduled makes events of an endpoint's schedule due at Due. One that is not there stays away, and what the hash of
+// attempts says of them, a replay that has just been asked for included, stays as it is.
+func (s *Step) MoveScheduled(account delivery.AccountID, events []Scheduled) {
+	for page := range slices.Chunk(events, wordsAtOnce/2) {
+		words := []any{"ZADD", s.partition.keyOf(kindRetries, account[:]), "XX"}
+		for _, e := range page {
+			words = append(words, e.Due, e.Key)
+		}
+		s.command(words...)
 	}
 }
 

@@ -34,7 +34,7 @@ func startWorker(e *testenv.Env, name string) {
 	l, reg, log := e.OpenAs(stack.WorkerUser), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	settings := status.Settings{Batch: 64, TimerInterval: time.Second, HousekeepingInterval: time.Minute,
 		ShrinkAfter: 24 * time.Hour, Retention: 168 * time.Hour, StreamRetention: 25 * time.Hour}
-	webhooks := dispatch.Settings{Concurrency: 1, PerEndpoint: 1, BreakerFailures: 1, Timeout: time.Second, LocalReceivers: "never"}
+	webhooks := dispatch.Settings{Concurrency: 1, PerEndpoint: 1, BreakerFailures: 1, Timeout: time.Second, LocalReceivers: "never", Memory: 1}
 	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true}, log, reg)
 	partitions := owner.New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)
 	e.Start(partitions.Run)

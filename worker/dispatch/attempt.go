@@ -29,7 +29,7 @@ var (
 // attempt is one send of an event, and what came of it.
 type attempt struct {
 	*ledger.Delivery
-	item     *Item
+	event    *event
 	receiver ledger.Receiver
 	number   int // 1 for the first
 	ping     bool
@@ -38,18 +38,18 @@ type attempt struct {
 
 	started time.Time // by the worker's schedule, see Webhooks.now
 	signed  time.Time // by Redis's clock: which secrets sign, and the request's timestamp
-	ending  Ending    // 0: it was cut off, or not begun, and nothing is known
+	ending  ending    // 0: it was cut off, or not begun, and nothing is known
 	next    time.Time
 	answer  sender.Answer
 }
 
-// make sends the event, unless it is to be held back. mayStart is asked before anything is done for the
+// make sends the event, unless it is to be held back. mayBegin is asked before anything is done for the
 // request, and again as the last thing before its first byte.
-func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart func() bool) {
+func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayBegin func() bool) {
 	a.started = now
 	if next, held := r.holdBack(a, now); held {
 		r.metrics.attempts.WithLabelValues(outcomeHeldBack).Inc()
-		a.ending, a.next = Deferred, next
+		a.ending, a.next = deferred, next
 		return
 	}
 	body := appendBody(make([]byte, 0, usualBody), a.Delivery)
@@ -60,7 +60,7 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayStart fun
 		return
 	}
 	identity := r.promise(a, header)
-	request := sender.Request{URL: a.receiver.URL, Header: header, Body: body, MayBegin: mayStart}
+	request := sender.Request{URL: a.receiver.URL, Header: header, Body: body, MayBegin: mayBegin}
 	answered := r.sender.Send(ctx, request)
 	if answered.NotBegun {
 		return
@@ -84,11 +84,11 @@ func (r *Role) conclude(a *attempt, answered sender.Answer) {
 	next, more := webhook.Next(a.number, a.Deadline().Add(-webhook.Window), ended, a.wait(), rand.Float64())
 	switch {
 	case answered.OK():
-		a.ending = Delivered
+		a.ending = delivered
 	case more || a.probe: // a probe is no attempt of the event's own, so its schedule stays as it is
-		a.ending, a.next = Retry, next
+		a.ending, a.next = retry, next
 	default:
-		a.ending = Undelivered
+		a.ending = undelivered
 		r.metrics.undelivered.Inc()
 		r.log.Debug("event undelivered, given up", r.about(a, "error", a.errorText())...)
 	}
@@ -107,14 +107,18 @@ func (a *attempt) errorText() string {
 	return delivery.Excerpt(a.answer.Class+": "+a.answer.Detail, delivery.MaxForeignError)
 }
 
-// result is what the scheduler needs to know.
-func (a *attempt) result() Result {
-	x := Result{Ending: a.ending, At: a.next.UnixMilli(), Gone: a.answer.Status == http.StatusGone,
-		Proven: a.ending == Delivered && a.Type == delivery.WebhookTest}
-	if slices.Contains(busy, a.answer.Status) {
-		x.Pause = max(a.wait().Milliseconds(), 1)
+// result returns what the scheduler needs to know.
+func (a *attempt) result() result {
+	r := result{
+		ending: a.ending,
+		at:     a.next.UnixMilli(),
+		isGone: a.answer.Status == http.StatusGone,
+		proven: a.ending == delivered && a.Type == delivery.WebhookTest,
 	}
-	return x
+	if slices.Contains(busy, a.answer.Status) {
+		r.pause = max(a.wait().Milliseconds(), 1)
+	}
+	return r
 }
 
 // record is the line of the log.
@@ -124,12 +128,12 @@ func (a *attempt) record() ledger.AttemptRecord {
 		Millis: a.answer.Took.Milliseconds(), Replay: a.replay, Probe: a.probe,
 	}
 	switch {
-	case a.ending == Delivered:
+	case a.ending == delivered:
 		record.State = ledger.StateDelivered
-	case a.ending == Undelivered && !a.probe:
+	case a.ending == undelivered && !a.probe:
 		record.State = ledger.StateUndelivered
 	case a.probe && !a.ping:
-		record.NextAt = time.UnixMilli(a.item.Due)
+		record.NextAt = time.UnixMilli(a.event.dueAt)
 	case !a.probe:
 		record.NextAt = a.next
 	}

@@ -35,7 +35,7 @@ func newRole() *Role {
 
 func someAttempt(number int, occurred time.Time) *attempt {
 	return &attempt{Delivery: &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, OccurredAt: occurred, Data: []byte("{}")},
-		item: &Item{}, number: number, signed: occurred, receiver: ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+		event: &event{}, number: number, signed: occurred, receiver: ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
 }
 
 func always() bool { return true }
@@ -68,17 +68,17 @@ func TestConclude_NamesTheNextAttempt(t *testing.T) {
 	} {
 		a := r.concluded(someAttempt(c.number, now.Add(-c.age)), now, c.answer)
 		result, record := a.result(), a.record()
-		if result.Gone != (c.answer.Status == 410) || result.Proven || record.HTTPStatus != c.answer.Status || record.Error == "" || record.Attempt != c.number {
+		if result.isGone != (c.answer.Status == 410) || result.proven || record.HTTPStatus != c.answer.Status || record.Error == "" || record.Attempt != c.number {
 			t.Errorf("%s: %+v %+v", name, result, record)
 		}
 		if c.most == 0 {
-			if result.Ending != Undelivered || record.State != ledger.StateUndelivered || !record.NextAt.IsZero() {
+			if result.ending != undelivered || record.State != ledger.StateUndelivered || !record.NextAt.IsZero() {
 				t.Errorf("%s: %+v %+v", name, result, record)
 			}
 			continue
 		}
 		wait := record.NextAt.Sub(now)
-		if result.Ending != Retry || result.At != record.NextAt.UnixMilli() || record.State != ledger.StateRetrying || wait < c.least-time.Second || wait > c.most+time.Second {
+		if result.ending != retry || result.at != record.NextAt.UnixMilli() || record.State != ledger.StateRetrying || wait < c.least-time.Second || wait > c.most+time.Second {
 			t.Errorf("%s: again after %s, %+v %+v", name, wait, result, record)
 		}
 	}
@@ -101,7 +101,7 @@ func TestConclude_ASuccessIsOver(t *testing.T) {
 		a.Type = kind
 		newRole().concluded(a, now, sender.Answer{Status: 204, Took: time.Millisecond, Body: []byte("thanks")})
 		want := ledger.AttemptRecord{Attempt: 3, At: now, State: ledger.StateDelivered, HTTPStatus: 204, Millis: 1}
-		if r := a.result(); r.Ending != Delivered || r.Proven != proven || r.Pause != 0 || a.record() != want {
+		if r := a.result(); r.ending != delivered || r.proven != proven || r.pause != 0 || a.record() != want {
 			t.Errorf("%s: %+v %+v", kind, r, a.record())
 		}
 	}
@@ -121,8 +121,8 @@ func TestResult_PausesABusyReceiver(t *testing.T) {
 		"500 with Retry-After": {sender.Answer{Class: sender.ClassStatus, Status: 500, RetryAfter: "7"}, 0},
 		"no answer":            {sender.Answer{Class: sender.ClassTimeout}, 0},
 	} {
-		if r := newRole().concluded(someAttempt(1, now), now, c.answer).result(); r.Pause != c.pause {
-			t.Errorf("%s: a pause of %d ms", name, r.Pause)
+		if r := newRole().concluded(someAttempt(1, now), now, c.answer).result(); r.pause != c.pause {
+			t.Errorf("%s: a pause of %d ms", name, r.pause)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func TestConclude_AProbeIsNoAttemptOfItsEvent(t *testing.T) {
 	now := time.Now()
 	due := now.Add(30 * time.Second)
 	a := someAttempt(14, now.Add(-24*time.Hour))
-	a.probe, a.item.Due = true, due.UnixMilli()
+	a.probe, a.event.dueAt = true, due.UnixMilli()
 	record := newRole().concluded(a, now, sender.Answer{Class: sender.ClassConnect}).record()
-	if a.ending != Retry || record.State != ledger.StateRetrying || !record.Probe || record.NextAt.UnixMilli() != a.item.Due {
+	if a.ending != retry || record.State != ledger.StateRetrying || !record.Probe || record.NextAt.UnixMilli() != a.event.dueAt {
 		t.Errorf("%+v", record)
 	}
 }
@@ -156,7 +156,9 @@ func TestMake_WhatIsNotBegunIsNoAttempt(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	r := newRole()
 	w, _ := webhooks(r)
-	a := someAttempt(1, time.Now())
+	publish(w, "e")
+	ev := w.scheduler.next(nil, places{free: 1}, w.ms())[0]
+	a := w.attemptOf(ev)
 	a.receiver.URL = receiver.URL
 	asked := 0
 
@@ -165,13 +167,13 @@ func TestMake_WhatIsNotBegunIsNoAttempt(t *testing.T) {
 		return asked == 1 // and not when the connection is ready
 	})
 	w.InFlight++
-	w.Done(&Sent{w, a})
+	w.finished(a)
 
 	if n := received.Load(); n != 0 || asked != 2 {
 		t.Errorf("%d requests were received, after %d questions", n, asked)
 	}
-	if a.ending != 0 || len(w.resend) != 1 || len(w.lines) != 0 || len(w.logs) != 0 {
-		t.Errorf("it ended with %d, %d wait, %d lines were recorded", a.ending, len(w.resend), len(w.lines))
+	if a.ending != 0 || ev.state != queued || len(w.lines) != 0 || len(w.logs) != 0 {
+		t.Errorf("it ended with %d, it is in state %d, %d lines were recorded", a.ending, ev.state, len(w.lines))
 	}
 	if n := testenv.Value(t, r.metrics.aborted); n != 1 {
 		t.Errorf("%v are counted as deferred", n)
@@ -206,17 +208,18 @@ func TestMake_AnAnswerDuringTheShutdownCounts(t *testing.T) {
 
 	r.make(shutDown{t.Context()}, a, time.Now(), always)
 
-	if a.ending != Retry || a.answer.Status != http.StatusInternalServerError {
+	if a.ending != retry || a.answer.Status != http.StatusInternalServerError {
 		t.Errorf("%d: %+v", a.ending, a.answer)
 	}
 }
 
-// webhooks are of a role without a ledger. What the owner has written stays confirmed, however slow the
-// machine is.
-func webhooks(r *Role) (w *Webhooks, results chan *Sent) {
-	results = make(chan *Sent, 10)
-	w = r.Webhooks(context.Background(), 0, time.Now, results)
-	w.Confirm(time.Now().Add(time.Hour))
+// webhooks are of a role without a ledger, which have caught up. What the owner has written stays confirmed, however
+// slow the machine is.
+func webhooks(r *Role) (w *Webhooks, results chan *Result) {
+	results = make(chan *Result, 10)
+	w = r.newWebhooks(context.Background(), 0, time.Now, results)
+	w.state, w.isReading = sending, true // it reads nothing
+	w.confirm(time.Now().Add(time.Hour))
 	return w, results
 }
 
@@ -227,7 +230,7 @@ func TestSend_APanicFreesItsSlot(t *testing.T) {
 	r.sender = nil
 	w.launch(a)
 	sent := <-results
-	if n := r.inFlight.Load(); n != 0 || testenv.Value(t, r.metrics.panics) != 1 || sent.attempt.ending != Retry {
+	if n := r.inFlight.Load(); n != 0 || testenv.Value(t, r.metrics.panics) != 1 || sent.attempt.ending != retry {
 		t.Errorf("%d in flight, %v panics, ended with %d", n, testenv.Value(t, r.metrics.panics), sent.attempt.ending)
 	}
 }
@@ -387,7 +390,7 @@ func TestAttempt_KeepsLittleOfWhatAReceiverSends(t *testing.T) {
 			})
 
 			answered := newRole().sender.Send(t.Context(), sender.Request{URL: url, Header: http.Header{}, Body: []byte("{}")})
-			a := attempt{Delivery: new(ledger.Delivery), item: new(Item), answer: answered, ending: Retry}
+			a := attempt{Delivery: new(ledger.Delivery), event: new(event), answer: answered, ending: retry}
 			record := a.record()
 
 			if a.answer.OK() || record.Error == "" {

@@ -43,7 +43,7 @@ func TestBreaker_Fails(t *testing.T) {
 		"counts no further":              {breaker{Failures: math.MaxUint16, Probes: math.MaxUint16, Open: true}, 0, never, breaker{Failures: math.MaxUint16, Probes: math.MaxUint16, Open: true, Hold: moment + 30_000}},
 	} {
 		b := c.before
-		if b.failed(moment, c.pause, 5, c.first); b != c.want {
+		if b.fail(moment, c.pause, 5, c.first); b != c.want {
 			t.Errorf("%s: %+v\nwant %+v", name, b, c.want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestBreaker_Succeeds(t *testing.T) {
 		"full during a pause": {breaker{Rate: 1999.5, Hold: moment + 30_000}, breaker{Hold: moment + 30_000}},
 	} {
 		b := c.before
-		if b.succeeded(moment); b != c.want {
+		if b.succeed(moment); b != c.want {
 			t.Errorf("%s: %+v\nwant %+v", name, b, c.want)
 		}
 	}

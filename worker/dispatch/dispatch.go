@@ -33,7 +33,11 @@ type Settings struct {
 	Timeout         time.Duration `yaml:"timeout"`
 	LocalReceivers  string        `yaml:"local_receivers"`
 	OwnPorts        string        `yaml:"own_ports"`
+	Memory          int64         `yaml:"memory"`
 }
+
+// megabyte is the unit of Settings.Memory, in bytes.
+const megabyte = 1 << 20
 
 // Validate names the keys whose value is out of range.
 func (s *Settings) Validate() error {
@@ -43,6 +47,7 @@ func (s *Settings) Validate() error {
 		config.Demand(s.PerEndpoint >= 1 && s.PerEndpoint <= 1024, "webhook.per_endpoint: want 1 to 1024"),
 		config.Demand(s.BreakerFailures >= 1 && s.BreakerFailures <= 10_000, "webhook.breaker_failures: want 1 to 10000"),
 		config.Demand(s.Timeout >= 100*time.Millisecond && s.Timeout <= time.Minute, "webhook.timeout: want 100ms to 1m"),
+		config.Demand(s.Memory >= 1 && s.Memory <= 65_536, "webhook.memory: want 1 to 65536 MB"),
 		config.Demand(s.LocalReceivers == "auto" || s.LocalReceivers == "never", `webhook.local_receivers: want "auto" or "never"`),
 		config.Demand(err == nil, fmt.Sprintf("webhook.own_ports: %v", err)))
 }
@@ -74,7 +79,14 @@ type Role struct {
 	log       *slog.Logger
 	metrics   *metrics
 	sender    *sender.Sender
-	inFlight  atomic.Int64
+
+	// inFlight counts the sends that have not ended, failing those of them to receivers that fail.
+	inFlight, failing atomic.Int64
+	// memory is the budget for events that wait.
+	memory *memory
+	// reads run beside the owners' turns.
+	reads limiter
+
 	// work hands sends to lanes that are free.
 	work chan func()
 }
@@ -97,6 +109,8 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		tracer:   o.Tracer,
 		reorder:  o.CourierStep*3/2 + time.Second,
 		log:      log.With("role", "webhook"),
+		memory:   &memory{budget: s.Memory * megabyte},
+		reads:    make(limiter, readsAtOnce),
 		work:     make(chan func()),
 	}
 	r.redisTime = func() time.Time { return l.Now() }
@@ -115,8 +129,48 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 // Close ends idle connections.
 func (r *Role) Close() { r.sender.CloseIdleConnections() }
 
-// free is how many more sends may be in flight.
-func (r *Role) free() int { return r.settings.Concurrency - int(r.inFlight.Load()) }
+// failingShare is which part of all places receivers may take that fail.
+const failingShare = 2
+
+// places returns how many more sends may be in flight.
+func (r *Role) places() places {
+	inFlight, failing := int(r.inFlight.Load()), int(r.failing.Load())
+	return places{
+		free:       r.settings.Concurrency - inFlight,
+		forFailing: max(r.settings.Concurrency/failingShare, 1) - failing,
+	}
+}
+
+// begin takes a place for an event.
+func (r *Role) begin(ev *event) {
+	r.inFlight.Add(1)
+	if ev.suspect {
+		r.failing.Add(1)
+	}
+}
+
+// end gives it back.
+func (r *Role) end(ev *event) {
+	r.inFlight.Add(-1)
+	if ev.suspect {
+		r.failing.Add(-1)
+	}
+}
+
+// readsAtOnce is how many reads run at once that no turn waits for.
+const readsAtOnce = 8
+
+// A limiter runs functions in goroutines of their own, as many at once as it has room for.
+type limiter chan struct{}
+
+// Go runs f, when there is room.
+func (l limiter) Go(f func()) {
+	go func() {
+		l <- struct{}{}
+		defer func() { <-l }()
+		f()
+	}()
+}
 
 const laneIdle = 5 * time.Second
 

@@ -1,341 +1,272 @@
 package dispatch
 
 import (
-	"math"
 	"slices"
+	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
 
-// Item is an event of an endpoint. One key is in memory at most once.
-type Item struct {
-	Account    delivery.AccountID
-	Key        string // as it stands in the schedule
-	Due        int64  // in the schedule, ms; of a ping its time
-	Delivery   *ledger.Delivery
-	Attempts   int   // made before
-	ReplayedAt int64 // as in ledger.Scheduled
-	AskedAt    int64 // as in ledger.Scheduled
-	// Set by Next.
-	Version int64 // of the receiver to be used
-	Probe   bool  // ahead of its time in the schedule, which a failure does not change
-	Ping    bool  // a test event without a key, in no schedule
-
-	endpoint      *endpoint
-	entry         *Entry // nil: settled
-	before, after *Item  // versions of its order that wait for their first attempt
-	state         itemState
-	stored        bool // it stands in the schedule
-	bound         bool // to the order of its order's versions
-	queued        bool // in fresh or due
-	spilling      bool // leaves for the schedule without an attempt
-	askedAgain    bool // a replay has asked for it since its last send began
-}
-
-// isReplay reports whether a replay has asked for the event, which is recorded of its sends.
-func (it *Item) isReplay() bool { return it.ReplayedAt > 0 || it.AskedAt > 0 }
-
-// isAskedAgain reports whether what was read of the schedule says that a replay has asked for the event
-// since its last send began.
-func (it *Item) isAskedAgain(read *Item) bool {
-	hasBegun := it.state == flying || it.hasEnded()
-	return hasBegun && (read.ReplayedAt != it.ReplayedAt || read.AskedAt != it.AskedAt)
-}
-
-// hasEnded reports whether the event has ended, which is not confirmed yet.
-func (it *Item) hasEnded() bool { return it.state == leaving && it.Due == 0 }
-
-type itemState byte
-
 const (
-	absent itemState = iota
-	waiting
-	flying
-	leaving // until what is written about it is confirmed, and no load is in progress that may not show it
+	// memoryShare is which part of the free memory one endpoint may take.
+	memoryShare = 16
+	// saveEvery is how long a tally may stay unwritten, in ms.
+	saveEvery = 1000
 )
 
-// orderKey is the part of a version's key that names its order.
-const orderKey = 15
-
-const never = math.MaxInt64
-
-// endpoint is one account's receiver and what waits for it.
+// An endpoint is one account's, with what waits for it. Three parts have states of their own: the queue has what
+// waits in memory, the schedule is what the owner knows of what waits in Redis, and the pace says when the receiver
+// may get something.
 type endpoint struct {
-	ledger.Facts // as they were read; the receiver, the limits and what the scheduler writes are kept up to date
-	account      delivery.AccountID
-	known        bool // Facts are
-	items        map[string]*Item
-	tails        map[string]*Item // of each order with versions in memory that were never attempted
-	fresh        fifo[*Item]      // never attempted
-	due          fifo[*Item]      // to be attempted again, and replays
-	early        *Item            // the next probe, ahead of its time
-	queued       int              // waiting in fresh and due
-	held         int              // waiting and in flight
-	flying       int              // in flight, with a ping
+	account  delivery.AccountID
+	queue    queue
+	schedule schedule
+	pace     pace
 
-	behind  bool  // the schedule may hold events never attempted that are not in memory: others go there, too
-	nextDue int64 // the schedule's first that is not in memory; early is harmless
-	// isLoadStale reports that something was put into the schedule while it was being read.
-	isLoadStale bool
+	// What is stored of the endpoint. Until isKnown it is not read yet, and nothing is sent.
+	isKnown  bool
+	receiver ledger.Receiver
+	muted    []delivery.EventType // of which nothing is sent
+	moved    int64                // the version with which the URL last changed
+	deleted  int64                // the version with which a URL was last deleted; 0: none was
+	state    ledger.EndpointState
+	since    int64 // ms, of the state
+	tally    ledger.Tally
+	waiting  int // events in memory only, as they were last written
 
-	parking  int  // puts to the schedule that are not confirmed
-	spilling int  // those of them that were never attempted
-	load     load // in progress, if any
-	loading  bool
-	purge    []*Item // leaving, once the load has ended
-	// reloadAt is the time, in ms, before which the schedule is not read, because a load has just failed.
-	reloadAt int64
-	// What is due after back and until ahead may have been planned by a clock that was ahead: it
-	// becomes due at back. ahead 0: nothing.
-	back, ahead int64
+	// events are all in memory: those that are queued, in flight or leaving.
+	events map[string]*event
+	// inMemory counts those that are queued or in flight, bytes what they take of the memory budget.
+	inMemory int
+	bytes    int64
+	// early is the next probe, if it is an event that is sent before its time.
+	early *event
 
-	pace bucket
+	// What the next step writes.
+	changes changes
+	// hasCounted is set while the tally has changed since it was written.
+	hasCounted    bool
+	savedAt       int64 // ms, when the tally was last written
+	storedBreaker breaker
 
-	next                 Effect // to be written
-	counted              bool
-	saved                int64 // when the tally was last written
-	stored               breaker
-	writtenTally         ledger.Tally
-	dirty, ready, wanted bool  // in the scheduler's list of that name
-	look                 int64 // place in its timers
-	slot                 int   // -1: none
+	// Where the scheduler finds the endpoint: in which of its lists, and when its alarm clock wants it.
+	isReady, isWanted, isChanged bool
+	alarm                        alarm
+
+	// What its schedule had when it was last counted.
+	backlog   ledger.Backlog
+	countedAt time.Time
+}
+
+// changes are what is to be written of one endpoint with the next step.
+type changes struct {
+	added       []ledger.Scheduled   // to the schedule; one that is there stays as it is
+	moved       []ledger.Scheduled   // there to another time, after the added ones
+	rescheduled []ledger.Scheduled   // there after an attempt, after those
+	ended       []ledger.Unscheduled // removed from it, after those
+
+	state      ledger.EndpointState // empty: as it was
+	stateSince int64
+	// proven is the version of the receiver that accepted a test event signed with its newest secret; 0: none did.
+	proven int64
+}
+
+func (c *changes) isEmpty() bool {
+	return len(c.added)+len(c.moved)+len(c.rescheduled)+len(c.ended) == 0 && c.state == "" && c.proven == 0
+}
+
+func newEndpoint(account delivery.AccountID) *endpoint {
+	return &endpoint{
+		account:  account,
+		schedule: schedule{nextDue: never},
+		alarm:    alarm{place: noPlace},
+		events:   make(map[string]*event),
+	}
 }
 
 // mutes reports whether the account's operator has turned off events of this type.
-func (e *endpoint) mutes(it *Item) bool {
-	return it.Delivery != nil && slices.Contains(e.Muted, it.Delivery.Type)
+func (e *endpoint) mutes(ev *event) bool {
+	return ev.delivery != nil && slices.Contains(e.muted, ev.delivery.Type)
 }
 
-func (e *endpoint) breaker() *breaker { return (*breaker)(&e.Breaker) }
+// isEmpty reports whether nothing waits, in memory or in the schedule.
+func (e *endpoint) isEmpty() bool { return len(e.events) == 0 && e.schedule.isEmpty() }
 
-func (e *endpoint) rate() float64 {
-	switch pace := float64(e.Limits.PerSecond); {
-	case e.Breaker.Rate == 0:
-		return pace
-	case pace == 0:
-		return e.Breaker.Rate
-	default:
-		return min(pace, e.Breaker.Rate)
+// waits reports whether something waits or is in flight.
+func (e *endpoint) waits() bool { return !e.isEmpty() || e.pace.inFlight > 0 }
+
+// sendAt returns from when on something may be sent if nothing else happens, in ms; never if not.
+func (e *endpoint) sendAt(now int64, usualLimit int) int64 {
+	hasReceiver := e.isKnown && e.receiver.URL != ""
+	if !hasReceiver {
+		return never
 	}
+
+	at := e.pace.nextAt(now, usualLimit)
+	canProbe := e.pace.breaker.Open && (e.early != nil || e.canPing(max(now, at)))
+	if e.queue.free > 0 || canProbe {
+		return at
+	}
+	return never
 }
 
-// sendAt is from when something may be sent if nothing happens.
-func (e *endpoint) sendAt(now int64, limit int) int64 {
-	if e.Limits.InFlight > 0 {
-		limit = e.Limits.InFlight
+// canPing reports whether the next probe is a test ping: nothing waits, and the breaker has opened less than
+// pingFor ago.
+func (e *endpoint) canPing(at int64) bool {
+	return e.pace.breaker.Open && e.isEmpty() && at < e.pace.breaker.Since+pingFor
+}
+
+// readAt returns from when on the schedule is to be read, in ms; never if nothing there is needed. most is how many
+// events one endpoint may have in memory.
+func (e *endpoint) readAt(now int64, most int) int64 {
+	needsNothing := !e.isKnown || e.schedule.reading != nil || e.schedule.isEmpty()
+	if needsNothing {
+		return never
 	}
-	b := &e.Breaker
+	return max(e.neededAt(now, most), e.schedule.notBefore)
+}
+
+func (e *endpoint) neededAt(now int64, most int) int64 {
+	b := &e.pace.breaker
+	mustMove := e.schedule.moveUntil > 0 || b.Forward > 0
+	isMoving := len(e.changes.moved) > 0
 	switch {
-	case !e.known || e.URL == "" || e.flying >= limit || b.Open && e.flying > 0:
-		return never
-	case b.Open && (e.queued > 0 || e.early != nil || e.pings(max(now, b.Hold))):
-		return b.Hold
-	case b.Open || e.queued == 0:
-		return never
-	}
-	return max(b.Hold, e.pace.next(now, e.rate()))
-}
-
-func (e *endpoint) empty() bool { return len(e.items) == 0 && e.nextDue == never }
-
-// waits reports whether anything waits or is being sent.
-func (e *endpoint) waits() bool { return !e.empty() || e.flying > 0 }
-
-// backlog is how many events are in memory only, and whether others may be in the schedule.
-func (e *endpoint) backlog() (memory int, scheduled bool) {
-	scheduled = e.nextDue != never
-	for _, it := range e.items {
-		if it.stored {
-			scheduled = true
-		} else if it.state != leaving {
-			memory++
-		}
-	}
-	return memory, scheduled
-}
-
-// pings reports whether a test event is the next probe.
-func (e *endpoint) pings(at int64) bool {
-	return e.Breaker.Open && e.empty() && at < e.Breaker.Since+pingFor
-}
-
-// loadAt returns the time from which the schedule is to be read, in ms: loadDue, but not before reloadAt.
-func (e *endpoint) loadAt(memory int) int64 {
-	return max(e.loadDue(memory), e.reloadAt)
-}
-
-// loadDue returns the time from which the schedule would be read if no load had failed, in ms; never if nothing in it
-// is needed.
-func (e *endpoint) loadDue(memory int) int64 {
-	switch {
-	case !e.known || e.loading || e.nextDue == never:
-		return never
-	case e.ahead > 0 || e.Breaker.Forward > 0:
+	case isMoving:
+		return never // what stands behind an event that is moved could be loaded before it
+	case mustMove && e.schedule.arriving > 0:
+		return never // what is moved while it arrives would change its place
+	case mustMove:
 		return 0
-	case e.URL == "":
-		if len(e.items) < memory {
-			return 0
-		}
+	case e.receiver.URL == "" && len(e.events) < most:
+		return 0 // what is there is recorded as not sent
+	case e.receiver.URL == "":
 		return never
-	case e.held > memory/2: // a load of a few would read as much
+	case e.inMemory > e.pace.useful(max(now, b.Hold), most)/2: // a read for a few would cost as much
 		return never
-	case e.Breaker.Open && len(e.items) == 0 && e.flying == 0:
-		return e.Breaker.Hold // the probe may come ahead of its time
+	case b.Open && len(e.events) == 0 && e.pace.inFlight == 0:
+		return b.Hold // the probe may be an event before its time
 	}
-	return max(e.nextDue, e.Breaker.Hold)
+	return max(e.schedule.nextDue, b.Hold)
 }
 
-// load is a part of the schedule that is being read.
-type load struct {
-	ledger.ScheduleQuery
-	probe  bool  // the one after Until may be sent at once
-	moveTo int64 // what is found becomes due then; 0: it is taken into memory
-}
+// read makes the read of the schedule that is wanted now.
+func (e *endpoint) read(now int64, most int) *scheduleRead {
+	r := &scheduleRead{ScheduleQuery: ledger.ScheduleQuery{
+		Account: e.account,
+		Until:   never,
+		Limit:   movePage + len(e.events),
+		Known:   e.known(),
+	}}
 
-// request is the load that is wanted now.
-func (e *endpoint) request(now int64, memory int) load {
-	l := load{ScheduleQuery: ledger.ScheduleQuery{Account: e.account, Until: never, Limit: loadPage + len(e.items),
-		Known: func(key string) bool { return e.items[key] != nil }}}
+	b := &e.pace.breaker
 	switch {
-	case e.ahead > 0:
-		l.From, l.Until, l.moveTo = e.back+1, e.ahead, e.back
-	case e.Breaker.Forward > 0:
-		l.From, l.moveTo = max(e.Breaker.Forward, now+1), now
-	case e.URL != "":
-		l.Until, l.Limit, l.probe = now, memory-e.held+len(e.items), e.Breaker.Open
+	case e.schedule.moveUntil > 0:
+		r.From, r.Until, r.moveTo = e.schedule.moveTo+1, e.schedule.moveUntil, e.schedule.moveTo
+	case b.Forward > 0:
+		r.From, r.moveTo = max(b.Forward, now+1), now
+	case e.receiver.URL != "":
+		room := max(e.pace.useful(now, most)-e.inMemory, 1)
+		r.Until, r.Limit, r.mayProbe = now, room+len(e.events), b.Open
+		if b.Open {
+			r.Limit++ // one more than is taken says whether the probe is all that is due
+		}
 	}
-	return l
+	if r.moves() {
+		r.Known = everything
+	}
+	return r
 }
 
-// unsaved reports whether figures wait for their time to be written.
-func (e *endpoint) unsaved(now int64) bool {
-	return e.counted || e.Waiting > 0 || e.breaker().stored(now) != e.stored
+func everything(string) bool { return true }
+
+// known returns a function that says which events were in memory when known was called. The read that uses it runs
+// beside the owner's turns.
+func (e *endpoint) known() func(key string) bool {
+	keys := make(map[string]struct{}, len(e.events))
+	for key := range e.events {
+		keys[key] = struct{}{}
+	}
+	return func(key string) bool {
+		_, isKnown := keys[key]
+		return isKnown
+	}
 }
 
-// keep takes an event into memory, behind earlier versions of its order.
-func (e *endpoint) keep(it *Item) {
-	e.items[it.Key] = it
-	e.held++
-	it.state = waiting
-	if it.Attempts > 0 || it.ReplayedAt > 0 {
-		e.enqueue(&e.due, it)
+// take takes the next event out of the queue, to be sent. If none is queued, a probe is the event that was loaded
+// before its time, or else a test ping.
+func (e *endpoint) take(now int64) *event {
+	ev := e.queue.next()
+	if ev == nil {
+		ev, e.early = e.early, nil
+	}
+	if ev == nil {
+		ev = &event{account: e.account, dueAt: now, isPing: true, endpoint: e}
+	}
+
+	ev.state = inFlight
+	ev.version = e.receiver.Version
+	ev.suspect = e.pace.breaker.isFailing()
+	e.pace.begin(now)
+	return ev
+}
+
+// remove takes an event out of the queue or out of flight. It stays in memory until forget.
+func (e *endpoint) remove(ev *event) {
+	if ev.state == inFlight {
+		e.pace.end()
+	}
+	if ev.isPing {
 		return
 	}
-	if it.Key[0] == itemOrder && len(it.Key) > orderKey {
-		order := it.Key[:orderKey]
-		before, after := e.tails[order], (*Item)(nil)
-		for before != nil && before.Key > it.Key { // a later one was asked for again, which brought it forward
-			before, after = before.before, before
-		}
-		it.bound, it.before, it.after = true, before, after
-		if after == nil {
-			e.tails[order] = it
-		} else {
-			after.before = it
-		}
-		if before != nil {
-			before.after = it
-			return
-		}
-	}
-	e.enqueue(&e.fresh, it)
-}
 
-func (e *endpoint) enqueue(q *fifo[*Item], it *Item) {
-	q.push(it)
-	it.queued = true
-	e.queued++
-}
-
-// release takes an event out of where it waits or out of flight, and lets the next of its order go.
-func (e *endpoint) release(it *Item) {
-	if it.state == flying {
-		e.flying--
-	}
-	if it.queued {
-		it.queued = false
-		e.queued--
-	}
-	if e.queued == 0 {
-		e.fresh.clear()
-		e.due.clear()
-	}
-	if it.Ping {
-		return
-	}
-	e.held--
-	if e.early == it {
+	e.queue.remove(ev)
+	e.inMemory--
+	e.bytes -= ev.bytes
+	if e.early == ev {
 		e.early = nil
 	}
-	if !it.bound {
-		return
-	}
-	it.bound = false
-	before, after := it.before, it.after
-	it.before, it.after = nil, nil
-	if before != nil {
-		before.after = after
-	}
-	switch order := it.Key[:orderKey]; {
-	case after != nil:
-		if after.before = before; before == nil && after.state == waiting && !after.queued {
-			e.enqueue(&e.fresh, after)
-		}
-	case before != nil:
-		e.tails[order] = before
-	default:
-		delete(e.tails, order)
-	}
 }
 
-// pop takes the first that waits; nil: none.
-func (e *endpoint) pop(q *fifo[*Item]) *Item {
-	for q.len() > 0 {
-		if it := q.pop(); it.queued {
-			it.queued = false
-			e.queued--
-			return it
+// hasQueued reports whether something waits in memory for a place.
+func (e *endpoint) hasQueued() bool {
+	for _, ev := range e.events {
+		if ev.state == queued {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// take takes the next event to be sent. A probe is by turns one never attempted and one that is due
-// again, else the next to be due, else a test event.
-func (e *endpoint) take(now int64) *Item {
-	first, second := &e.due, &e.fresh
-	if !e.Breaker.Open {
-		if rate := e.rate(); rate > 0 {
-			e.pace.take(now, rate)
+// inMemoryOnly counts the events that are not in the schedule, and reports whether others may be.
+func (e *endpoint) inMemoryOnly() (events int, hasScheduled bool) {
+	hasScheduled = !e.schedule.isEmpty()
+	for _, ev := range e.events {
+		switch {
+		case ev.isScheduled:
+			hasScheduled = true
+		case ev.state != leaving:
+			events++
 		}
-	} else if e.Breaker.Probes%2 == 0 {
-		first, second = second, first
 	}
-	it := e.pop(first)
-	if it == nil {
-		it = e.pop(second)
-	}
-	if it == nil {
-		it, e.early = e.early, nil
-	}
-	if it == nil {
-		it = &Item{Account: e.account, Due: now, Ping: true, endpoint: e}
-	}
-	it.state, it.Version = flying, e.Version
-	e.flying++
-	return it
+	return events, hasScheduled
 }
 
-// note changes the state; failing is milder than unreachable and gone.
+// note changes the state for people, if the new one is no milder: failing is milder than unreachable and gone.
 func (e *endpoint) note(state ledger.EndpointState, now int64) {
-	worse := state != ledger.EndpointFailing || e.State == "" || e.State == ledger.EndpointHealthy
-	if e.State != state && worse {
+	isWorse := state != ledger.EndpointFailing || e.state == "" || e.state == ledger.EndpointHealthy
+	if e.state != state && isWorse {
 		e.turn(state, now)
 	}
 }
 
+// turn changes the state for people.
 func (e *endpoint) turn(state ledger.EndpointState, now int64) {
-	e.State, e.StateSince = state, now
-	e.next.State, e.next.StateSince = state, now
+	e.state, e.since = state, now
+	e.changes.state, e.changes.stateSince = state, now
+}
+
+// hasFigures reports whether counts or the breaker's growth wait for their time to be written.
+func (e *endpoint) hasFigures(now int64) bool {
+	return e.hasCounted || e.waiting > 0 || e.pace.breaker.stored(now) != e.storedBreaker
 }

@@ -14,5 +14,10 @@ func TestMain(m *testing.M) {
 
 // testSettings have a timeout that no busy machine reaches.
 func testSettings() Settings {
-	return Settings{Concurrency: 256, PerEndpoint: 32, BreakerFailures: 5, Timeout: time.Minute, LocalReceivers: "auto"}
+	return Settings{Concurrency: 256, PerEndpoint: 32, BreakerFailures: 5, Timeout: time.Minute, LocalReceivers: "auto", Memory: 64}
+}
+
+// newTestScheduler has as much memory as it needs.
+func newTestScheduler(l limits) *scheduler {
+	return newScheduler(l, &memory{budget: 1 << 40})
 }

@@ -45,15 +45,18 @@ type model struct {
 	tried                map[string]bool // its first attempt ended
 
 	// of the owner
-	s       *Scheduler
+	s       *scheduler
+	memory  *memory
 	read    int // entries
 	taken   int // entries of the stream when it took over
 	given   map[string]bool
-	flying  []*Item
-	begun   map[*Item]int // of what is in flight: how often it had been asked for when that began
-	results []func()      // of the next batch
-	limits  Limits
+	flying  []*event
+	begun   map[*event]int // of what is in flight: how often it had been asked for when that began
+	results []func()       // of the next batch
+	limits  limits
 	free    int
+	// unlearned are accounts whose facts were older than what the owner has written.
+	unlearned map[int]bool
 }
 
 func accountOf(i int) delivery.AccountID { return delivery.AccountID{15: byte(i + 1)} }
@@ -64,7 +67,7 @@ func versionKey(order, sequence int) string {
 
 func newModel(rt *rapid.T) *model {
 	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, asks: map[string]int{}, satisfied: map[string]int{}, tried: map[string]bool{},
-		limits: Limits{InFlight: 4, Failures: 3, Memory: 8}, free: 64}
+		limits: limits{inFlight: 4, failures: 3, memory: 8}, free: 64}
 	for range 3 {
 		m.accounts = append(m.accounts, &stored{facts: healthy, schedule: map[string]int64{}, counts: map[string][2]int64{}, askedAt: map[string]int64{}})
 	}
@@ -77,9 +80,12 @@ func (m *model) pick(label string, n int) int { return rapid.IntRange(0, n-1).Dr
 func (m *model) takeOver() {
 	m.unordered = m.unordered || m.disturbed || m.clock < m.latest
 	m.disturbed = false
-	m.s = NewScheduler(m.limits)
+	size := waitingEvent(modelEvent{}).size()
+	m.memory = &memory{budget: 6 * memoryShare * size} // some six events for each account
+	m.s = newScheduler(m.limits, m.memory)
+	m.unlearned = map[int]bool{}
 	m.read, m.taken = m.position, len(m.stream)
-	m.given, m.flying, m.begun, m.results = map[string]bool{}, nil, map[*Item]int{}, nil
+	m.given, m.flying, m.begun, m.results = map[string]bool{}, nil, map[*event]int{}, nil
 	facts := func() {
 		for i, a := range m.accounts {
 			if len(a.schedule) > 0 || a.facts.Breaker.Open {
@@ -102,8 +108,11 @@ func (m *model) takeOver() {
 func (m *model) learn(i int) {
 	facts := m.accounts[i].facts
 	facts.Scheduled = len(m.accounts[i].schedule) > 0
-	m.s.Learn(accountOf(i), &facts, m.clock)
-	m.accounts[i].facts.ProbeRequest = 0
+	isLearned := m.s.learn(accountOf(i), &facts, m.clock)
+	m.unlearned[i] = !isLearned
+	if isLearned {
+		m.accounts[i].facts.ProbeRequest = 0
+	}
 }
 
 func (m *model) publish() {
@@ -124,13 +133,18 @@ func (m *model) publish() {
 }
 
 func (m *model) add() {
-	entry := &Entry{ID: fmt.Sprint(m.read + 1), Again: m.read < m.taken}
+	entry := &entry{id: fmt.Sprint(m.read + 1), mayBeScheduled: m.read < m.taken}
 	for _, event := range m.stream[m.read] {
-		entry.Items = append(entry.Items, &Item{Account: accountOf(event.account), Key: event.key, Delivery: &ledger.Delivery{}})
+		entry.events = append(entry.events, waitingEvent(event))
 		m.given[event.key] = true
 	}
 	m.read++
-	m.s.Add(entry, m.clock)
+	m.s.publish(entry, m.clock)
+	m.s.follow(entry, m.clock)
+}
+
+func waitingEvent(e modelEvent) *event {
+	return &event{account: accountOf(e.account), key: e.key, delivery: &ledger.Delivery{}}
 }
 
 // ask puts an event into its schedule again, past the stream, as the API does.
@@ -144,6 +158,7 @@ func (m *model) beginRequest() {
 	if a.facts.URL == "" {
 		return
 	}
+	m.clock++ // no two replays of an account are asked for within a millisecond
 	if due, there := a.schedule[event.key]; there {
 		a.schedule[event.key] = min(due, m.clock)
 		a.askedAt[event.key] = m.clock
@@ -155,14 +170,24 @@ func (m *model) beginRequest() {
 	m.learn(event.account)
 }
 
-// load reads schedules.
-func (m *model) load() {
-	for _, account := range m.s.Need() {
+// learnUnknown reads the endpoints that must be read.
+func (m *model) learnUnknown() {
+	for _, account := range m.s.takeUnknown() {
 		m.learn(int(account[15]) - 1)
 	}
+	for i, isUnlearned := range m.unlearned {
+		if isUnlearned {
+			m.learn(i)
+		}
+	}
+}
+
+// load reads schedules.
+func (m *model) load() {
+	m.learnUnknown()
 	owner := m.s
-	loads := owner.Loads(m.clock)
-	var found [][]*Item
+	loads := owner.reads(m.clock)
+	var found [][]*event
 	for _, l := range loads {
 		found = append(found, m.find(l))
 	}
@@ -178,17 +203,17 @@ func (m *model) load() {
 			return
 		}
 		if m.pick("failed load", 8) == 0 {
-			m.s.NotLoaded(l.Account, m.clock)
+			m.s.notLoaded(l.Account, m.clock)
 			continue
 		}
 		for _, it := range found[i] {
-			m.given[it.Key] = true
+			m.given[it.key] = true
 		}
-		m.s.Loaded(l.Account, found[i], m.clock)
+		m.s.loaded(l.Account, found[i], m.clock)
 	}
 }
 
-func (m *model) find(l ledger.ScheduleQuery) (items []*Item) {
+func (m *model) find(l *scheduleRead) (items []*event) {
 	a := m.accounts[l.Account[15]-1]
 	keys := slices.SortedFunc(maps.Keys(a.schedule), func(x, y string) int {
 		return cmp.Or(cmp.Compare(a.schedule[x], a.schedule[y]), cmp.Compare(x, y))
@@ -200,9 +225,9 @@ func (m *model) find(l ledger.ScheduleQuery) (items []*Item) {
 			continue
 		}
 		n++
-		it := &Item{Account: l.Account, Key: key, Due: due, Attempts: int(a.counts[key][0]), ReplayedAt: a.counts[key][1], AskedAt: a.askedAt[key]}
+		it := &event{account: l.Account, key: key, dueAt: due, attempts: int(a.counts[key][0]), replayedAt: a.counts[key][1], askedAt: a.askedAt[key]}
 		if !l.Known(key) {
-			it.Delivery = &ledger.Delivery{}
+			it.delivery = &ledger.Delivery{}
 		}
 		items = append(items, it)
 		if due > l.Until {
@@ -212,35 +237,49 @@ func (m *model) find(l ledger.ScheduleQuery) (items []*Item) {
 	return items
 }
 
-func (m *model) next(free int) {
+func (m *model) next(free, forFailing int) {
 	before := map[*endpoint]int{}
 	for _, e := range m.s.endpoints {
-		before[e] = e.flying
+		before[e] = e.pace.inFlight
 	}
 	share := max(free/poolShare, 1)
-	for _, it := range m.s.Next(nil, free, m.clock) {
+	left := forFailing
+	for _, it := range m.s.next(nil, places{free: free, forFailing: forFailing}, m.clock) {
 		e := it.endpoint
 		before[e]++
-		limit := cmp.Or(e.Limits.InFlight, m.limits.InFlight)
+		limit := cmp.Or(e.pace.limits.InFlight, m.limits.inFlight)
+		isOpen := e.pace.breaker.Open
 		m.must(before[e] <= min(limit, share), "%d in flight, limits %d and %d", before[e], limit, share)
-		m.must(e.Breaker.Hold <= m.s.seen, "sent while it is held")
-		m.must(!e.Breaker.Open || before[e] == 1, "%d probes at a time", before[e])
-		m.must(it.Ping || it.Delivery != nil, "sent without a payload: %q", it.Key)
-		m.must(e.URL != "" && (!it.Probe || e.Breaker.Open) && (!it.Ping || e.Breaker.Open && e.held == 0), "sent %+v", it)
+		m.must(e.pace.breaker.Hold <= m.s.now, "sent while it is held")
+		m.must(!isOpen || before[e] == 1, "%d probes at a time", before[e])
+		m.must(it.isPing || it.delivery != nil, "sent without a payload: %q", it.key)
+		m.must(e.receiver.URL != "" && (!it.isProbe || isOpen) && (!it.isPing || isOpen && e.inMemory == 0), "sent %+v", it)
+		if it.suspect {
+			left--
+		}
+		m.must(it.suspect == e.pace.breaker.isFailing() && left >= 0, "%d too many for receivers that fail", -left)
 		for _, other := range m.flying {
-			m.must(it.Ping || other.Account != it.Account || other.Key != it.Key, "in flight twice: %q", it.Key)
+			m.must(it.isPing || other.account != it.account || other.key != it.key, "in flight twice: %q", it.key)
 		}
-		if !m.unordered && !it.Ping && it.Attempts == 0 && it.ReplayedAt == 0 && it.Key[0] == itemOrder && !m.tried[it.Key] {
-			order, sequence := it.Key[:len(it.Key)-1], int(it.Key[len(it.Key)-1])
-			for earlier := 2; earlier < sequence; earlier++ {
-				key := order + string(rune(earlier))
-				m.must(!m.given[key] || m.tried[key], "%q goes before %q", it.Key, key)
-			}
-		}
+		m.mustFollowItsOrder(it)
 		m.flying = append(m.flying, it)
-		m.begun[it] = m.asks[it.Key]
+		m.begun[it] = m.asks[it.key]
 	}
 	m.must(len(m.flying) <= m.free, "%d in flight of %d", len(m.flying), m.free)
+}
+
+// mustFollowItsOrder demands that every earlier version of the event's order has been tried.
+func (m *model) mustFollowItsOrder(it *event) {
+	isFirstAttempt := it.attempts == 0 && it.replayedAt == 0 && !m.tried[it.key]
+	_, hasOrder := it.order()
+	if m.unordered || it.isPing || !hasOrder || !isFirstAttempt {
+		return
+	}
+	order, sequence := it.key[:len(it.key)-1], int(it.key[len(it.key)-1])
+	for earlier := 2; earlier < sequence; earlier++ {
+		key := order + string(rune(earlier))
+		m.must(!m.given[key] || m.tried[key], "%q goes before %q", it.key, key)
+	}
 }
 
 func (m *model) must(ok bool, format string, values ...any) {
@@ -264,88 +303,101 @@ func (m *model) finish() {
 		i := m.pick("which", len(m.flying))
 		it := m.flying[i]
 		m.flying = slices.Delete(m.flying, i, i+1)
-		m.done(it, m.result(it, m.accounts[it.Account[15]-1].mood))
+		if m.pick("not begun", 10) == 0 {
+			m.s.putBack(it, m.clock)
+			continue
+		}
+		m.done(it, m.result(it, m.accounts[it.account[15]-1].mood))
 	}
 }
 
-func (m *model) result(it *Item, mood int) Result {
+func (m *model) result(it *event, mood int) result {
 	if mood == fickle {
 		mood = m.pick("mood", fickle)
 	}
-	r := Result{Ending: Retry, At: m.clock + rapid.SampledFrom([]int64{1000, 10_000, 2_400_000, 8 * 3_600_000}).Draw(m.T, "gap")}
+	r := result{ending: retry, at: m.clock + rapid.SampledFrom([]int64{1000, 10_000, 2_400_000, 8 * 3_600_000}).Draw(m.T, "gap")}
 	switch special := m.pick("special", 20); {
-	case special == 0 && !it.Ping:
-		return Result{Ending: Expired}
-	case special == 1 && !it.Ping:
-		return Result{Ending: Deferred, At: m.clock + 7000}
+	case special == 0 && !it.isPing:
+		return result{ending: expired}
+	case special == 1 && !it.isPing:
+		return result{ending: deferred, at: m.clock + 7000}
 	case mood == accepting:
-		return Result{Ending: Delivered, Proven: it.Ping}
+		return result{ending: delivered, proven: it.isPing}
 	case special == 2:
-		r.Ending = Undelivered
+		r.ending = undelivered
 	case special == 3:
-		r.Gone = true
+		r.isGone = true
 	}
 	if mood == sparing {
-		r.Pause = rapid.SampledFrom([]int64{1, 60_000, 5 * 3_600_000}).Draw(m.T, "pause")
+		r.pause = rapid.SampledFrom([]int64{1, 60_000, 5 * 3_600_000}).Draw(m.T, "pause")
 	}
 	return r
 }
 
-func (m *model) done(it *Item, r Result) {
-	if missed := it.Probe && (r.Ending == Retry || r.Ending == Undelivered); !it.Ping && !missed {
-		m.tried[it.Key] = true
-		if r.Ending == Delivered || r.Ending == Undelivered || r.Ending == Expired {
-			key, asks := it.Key, m.begun[it]
+func (m *model) done(it *event, r result) {
+	isMissed := it.isProbe && (r.ending == retry || r.ending == undelivered)
+	if !it.isPing && !isMissed {
+		m.tried[it.key] = true
+		if r.ending == delivered || r.ending == undelivered || r.ending == expired {
+			key, asks := it.key, m.begun[it]
 			m.results = append(m.results, func() { m.satisfied[key] = asks })
 		}
 	}
-	m.s.Done(it, r, m.clock)
+	m.s.finish(it, r, m.clock)
 }
 
-// commit applies a batch, unless the owner ends before or after it.
-func (m *model) commit() {
-	effects := m.s.Effects(m.clock)
-	results := m.results
-	m.results = nil
-	position := m.s.position
-	for _, x := range effects {
-		m.must(len(x.NotSent) <= unsentPage, "%d not sent in one batch", len(x.NotSent))
-		for _, it := range x.NotSent {
-			m.tried[it.Key] = true
-			key, asks := it.Key, m.asks[it.Key]
-			results = append(results, func() { m.satisfied[key] = asks })
-		}
+// refuse takes note of what is recorded as not sent.
+func (m *model) refuse(refused []*event) {
+	m.must(len(refused) <= unsentPage, "%d not sent in one step", len(refused))
+	for _, it := range refused {
+		m.must(it.delivery != nil, "%q is recorded as not sent, and nobody knows what it was", it.key)
+		m.tried[it.key] = true
+		key, asks := it.key, m.asks[it.key]
+		m.results = append(m.results, func() { m.satisfied[key] = asks })
 	}
+}
+
+// commit applies a plan, unless it is discarded, or the owner ends before or after it.
+func (m *model) commit() {
+	m.refuse(m.s.begin(m.clock))
+	plans := m.s.plan()
+	position := m.s.tail.position
 	fate := m.pick("fate", 40)
-	if fate == 0 {
+	switch fate {
+	case 0:
 		m.takeOver()
 		return
+	case 1, 2: // another one follows
+		return
 	}
-	for _, x := range effects {
-		m.apply(x)
+
+	for i := range plans {
+		m.apply(&plans[i])
 	}
-	for _, apply := range results {
+	for _, apply := range m.results {
 		apply()
 	}
+	m.results = nil
 	if position != "" {
 		fmt.Sscan(position, &m.position)
 	}
-	m.latest = max(m.latest, m.s.seen)
-	if fate == 1 {
+	m.latest = max(m.latest, m.s.now)
+	if fate == 3 {
 		m.takeOver()
 		return
 	}
-	m.s.Committed()
-	m.disturbed = slices.ContainsFunc(slices.Collect(maps.Values(m.s.endpoints)), func(e *endpoint) bool { return e.ahead > 0 })
-	if position = m.s.position; position != "" {
+
+	m.s.commit(plans)
+	m.disturbed = slices.ContainsFunc(slices.Collect(maps.Values(m.s.endpoints)), func(e *endpoint) bool { return e.schedule.moveUntil > 0 })
+	if position = m.s.tail.position; position != "" {
 		var n int
 		fmt.Sscan(position, &n)
 		m.settled(n)
 	}
 }
 
-func (m *model) apply(x Effect) {
-	a := m.accounts[x.Account[15]-1]
+func (m *model) apply(p *endpointPlan) {
+	a := m.accounts[p.endpoint.account[15]-1]
 	put := func(w ledger.Scheduled) {
 		a.schedule[w.Key] = w.Due
 		if w.Attempts > 0 || w.ReplayedAt > 0 {
@@ -353,15 +405,20 @@ func (m *model) apply(x Effect) {
 			delete(a.askedAt, w.Key)
 		}
 	}
-	for _, w := range x.Spill {
-		if _, there := a.schedule[w.Key]; !there {
+	for _, w := range p.added {
+		if _, isThere := a.schedule[w.Key]; !isThere {
 			put(w)
 		}
 	}
-	for _, w := range x.Put {
+	for _, w := range p.moved {
+		if _, isThere := a.schedule[w.Key]; isThere {
+			a.schedule[w.Key] = w.Due
+		}
+	}
+	for _, w := range p.rescheduled {
 		put(w)
 	}
-	for _, event := range x.Remove {
+	for _, event := range p.ended {
 		known := [2]int64{event.ReplayedAt, event.AskedAt}
 		stored := [2]int64{a.counts[event.Key][1], a.askedAt[event.Key]}
 		if known == stored {
@@ -370,17 +427,17 @@ func (m *model) apply(x Effect) {
 			delete(a.askedAt, event.Key)
 		}
 	}
-	if x.Breaker != nil {
-		a.facts.Breaker = *x.Breaker
+	if p.breaker != nil {
+		a.facts.Breaker = *p.breaker
 	}
-	if x.Tally != nil {
-		a.facts.Tally = *x.Tally
+	if p.tally != nil {
+		a.facts.Tally = *p.tally
 	}
-	if x.State != "" {
-		a.facts.State = x.State
+	if p.state != "" {
+		a.facts.State = p.state
 	}
-	if x.Proven != 0 {
-		a.facts.Version = x.Version
+	if p.proven != 0 && a.facts.Version == p.proven {
+		a.facts.Version++
 	}
 }
 
@@ -400,22 +457,53 @@ func (m *model) settled(n int) {
 func (m *model) check(rt *rapid.T) {
 	m.T = rt
 	m.settled(m.position)
-	for _, e := range m.s.endpoints {
-		n, out, queued := 0, 0, 0
-		for _, it := range e.items {
-			if it.state == waiting || it.state == flying {
-				n++
-			}
-			if it.state == flying {
-				out++
-			}
-			if it.queued {
-				queued++
-			}
+	var bytes int64
+	for i, a := range m.accounts {
+		e := m.s.endpoints[accountOf(i)]
+		if e == nil {
+			continue
 		}
-		m.must(n == e.held && e.held <= m.limits.Memory && queued == e.queued && out <= e.flying,
-			"%d events in memory, counted %d; queued %d, counted %d", n, e.held, queued, e.queued)
-		m.must(len(e.tails) <= e.held, "%d orders of %d events", len(e.tails), e.held)
+		bytes += e.bytes
+		m.checkEndpoint(e)
+		m.checkSchedule(e, a)
+	}
+	m.must(m.memory.used.Load() == bytes, "%d bytes in use, the endpoints have %d", m.memory.used.Load(), bytes)
+}
+
+func (m *model) checkEndpoint(e *endpoint) {
+	inMemory, flying, free := 0, 0, 0
+	var bytes int64
+	for _, it := range e.events {
+		if it.state == queued || it.state == inFlight {
+			inMemory++
+			bytes += it.bytes
+		}
+		if it.state == inFlight {
+			flying++
+		}
+		if it.place.isFree {
+			free++
+		}
+	}
+	m.must(inMemory == e.inMemory && inMemory <= m.limits.memory, "%d events in memory, counted %d", inMemory, e.inMemory)
+	m.must(bytes == e.bytes, "events of %d bytes, counted %d", bytes, e.bytes)
+	m.must(free == e.queue.free && flying <= e.pace.inFlight, "%d free to go, counted %d", free, e.queue.free)
+	m.must(len(e.queue.newest) <= e.inMemory, "%d orders of %d events", len(e.queue.newest), e.inMemory)
+
+	isHeldBack := e.isKnown && e.receiver.URL != "" && (e.pace.breaker.Open || e.pace.breaker.Hold > m.s.now)
+	m.must(!isHeldBack || inMemory-flying <= 1, "%d events wait in memory for a receiver that gets none", inMemory-flying)
+}
+
+// checkSchedule demands that the owner knows when the first event is due that it has not in memory, unless it is
+// reading the schedule, or will be told of a change.
+func (m *model) checkSchedule(e *endpoint, a *stored) {
+	isBeingMoved := e.schedule.moveUntil > 0 || e.pace.breaker.Forward > 0
+	if !e.isKnown || e.schedule.reading != nil || isBeingMoved {
+		return
+	}
+	for key, due := range a.schedule {
+		isOwn := e.events[key] != nil
+		m.must(isOwn || e.schedule.nextDue <= max(due, m.s.now), "%q is due at %d, nothing is expected before %d", key, due, e.schedule.nextDue)
 	}
 }
 
@@ -424,7 +512,8 @@ func (m *model) turn() {
 		m.add()
 	}
 	m.load()
-	m.next(m.pick("free", m.free-len(m.flying)+1))
+	free := m.pick("free", m.free-len(m.flying)+1)
+	m.next(free, m.pick("free for those that fail", free+1))
 	m.finish()
 	m.commit()
 }
@@ -435,7 +524,7 @@ func (m *model) wait() {
 
 func (m *model) setBack() {
 	m.clock -= rapid.SampledFrom([]int64{500, 5000, 3_600_000}).Draw(m.T, "back")
-	m.s.Wake(m.clock)
+	m.s.wakeAt(m.clock)
 	m.disturbed = m.disturbed || m.clock < m.latest
 }
 
@@ -471,8 +560,8 @@ func (m *model) change() {
 func (m *model) tell(i int, moved bool) {
 	a := m.accounts[i]
 	e := m.s.endpoints[accountOf(i)]
-	if e != nil && e.known && a.facts.Version <= e.Version {
-		a.facts.Version = e.Version + 1 // it was proven, which is not written yet
+	if e != nil && e.isKnown && a.facts.Version <= e.receiver.Version {
+		a.facts.Version = e.receiver.Version + 1 // it was proven, which is not written yet
 		if moved {
 			a.facts.Moved = a.facts.Version
 		}
@@ -494,47 +583,42 @@ func (m *model) drain() {
 		for m.read < len(m.stream) {
 			m.add()
 		}
-		for _, account := range m.s.Need() {
-			m.learn(int(account[15]) - 1)
-		}
-
-		loads := m.s.Loads(m.clock)
-		for _, l := range loads {
-			found := m.find(l)
+		m.learnUnknown()
+		reads := m.s.reads(m.clock)
+		for _, r := range reads {
+			found := m.find(r)
 			for _, it := range found {
-				m.given[it.Key] = true
+				m.given[it.key] = true
 			}
-			m.s.Loaded(l.Account, found, m.clock)
+			m.s.loaded(r.Account, found, m.clock)
 		}
 
-		m.next(m.free - len(m.flying))
+		m.next(m.free-len(m.flying), m.free)
 		sent := len(m.flying)
 		for _, it := range m.flying {
-			m.done(it, Result{Ending: Delivered})
+			m.done(it, result{ending: delivered})
 		}
 		m.flying = nil
-		effects := m.s.Effects(m.clock)
-		for _, x := range effects {
-			m.apply(x)
-			for _, it := range x.NotSent {
-				m.satisfied[it.Key] = m.asks[it.Key]
-			}
+		m.refuse(m.s.begin(m.clock))
+		plans := m.s.plan()
+		for i := range plans {
+			m.apply(&plans[i])
 		}
 		for _, apply := range m.results {
 			apply()
 		}
 		m.results = nil
-		m.s.Committed()
+		m.s.commit(plans)
 
-		if len(effects)+len(loads)+sent > 0 {
+		if len(plans)+len(reads)+sent > 0 {
 			idle = 0
-		} else if idle++; idle > 3 && m.s.Wake(m.clock) <= m.s.seen {
+		} else if idle++; idle > 3 && m.wakeAt() <= m.s.now {
 			m.Fatalf("woken again and again")
 		}
 		if m.over() {
 			return
 		}
-		if at := m.s.Wake(m.clock); at < never {
+		if at := m.wakeAt(); at < never {
 			m.clock = max(m.clock, at)
 		} else {
 			break
@@ -543,17 +627,24 @@ func (m *model) drain() {
 	m.Fatalf("not everything ended: %s", m)
 }
 
+func (m *model) wakeAt() int64 {
+	if m.s.wantsRead(m.clock) {
+		return m.clock
+	}
+	return m.s.wakeAt(m.clock)
+}
+
 func (m *model) over() bool {
 	for _, a := range m.accounts {
 		if len(a.schedule) > 0 {
 			return false
 		}
 	}
-	return m.s.position == fmt.Sprint(len(m.stream)) || len(m.stream) == m.position
+	return m.s.tail.position == fmt.Sprint(len(m.stream)) || len(m.stream) == m.position
 }
 
 func (m *model) String() string {
-	text := fmt.Sprintf("clock %d, position %s of %d", m.clock, m.s.position, len(m.stream))
+	text := fmt.Sprintf("clock %d, position %s of %d", m.clock, m.s.tail.position, len(m.stream))
 	for _, e := range m.s.endpoints {
 		text += fmt.Sprintf("\n%+v", *e)
 	}

@@ -13,17 +13,18 @@ import (
 // desk is an owner with a few endpoints, whose writes always succeed.
 type desk struct {
 	*testing.T
-	s       *Scheduler
+	s       *scheduler
 	now     int64
 	entries int
-	effects map[string]Effect // of the last commit, by account
+	plans   map[string]endpointPlan // of the last commit, by account
+	refused map[string][]*event     // by it, as not sent, by account
 }
 
 func newDesk(t *testing.T, endpoints ...ledger.Facts) *desk {
 	t.Parallel()
-	d := &desk{T: t, s: NewScheduler(Limits{InFlight: 32, Failures: 3, Memory: 512}), now: moment}
+	d := &desk{T: t, s: newTestScheduler(limits{inFlight: 32, failures: 3, memory: 512}), now: moment}
 	for i, f := range endpoints {
-		d.s.Learn(accountOf(i), &f, d.now)
+		d.s.learn(accountOf(i), &f, d.now)
 	}
 	return d
 }
@@ -38,15 +39,20 @@ func limited(limits ledger.EndpointLimits) ledger.Facts {
 }
 
 // add adds one entry: an order's version is named by order and sequence, a notice otherwise.
-func (d *desk) add(account int, names ...string) []*Item {
+func (d *desk) add(account int, names ...string) []*event {
 	d.Helper()
-	items := make([]*Item, len(names))
+	items := make([]*event, len(names))
 	for i, name := range names {
-		items[i] = &Item{Account: accountOf(account), Key: keyOf(name)}
+		items[i] = &event{account: accountOf(account), key: keyOf(name)}
 	}
 	d.entries++
-	d.s.Add(&Entry{ID: fmt.Sprint(d.entries), Items: items}, d.now)
+	d.publish(&entry{id: fmt.Sprint(d.entries), events: items})
 	return items
+}
+
+func (d *desk) publish(e *entry) {
+	d.s.publish(e, d.now)
+	d.s.follow(e, d.now)
 }
 
 func keyOf(name string) string {
@@ -57,15 +63,17 @@ func keyOf(name string) string {
 	return "\x02" + name
 }
 
-func (d *desk) next(free int) []*Item { return d.s.Next(nil, free, d.now) }
+func (d *desk) next(free int) []*event {
+	return d.s.next(nil, places{free: free, forFailing: free}, d.now)
+}
 
 // sent demands what is handed out now.
-func (d *desk) sent(want ...string) []*Item {
+func (d *desk) sent(want ...string) []*event {
 	d.Helper()
 	items := d.next(1024)
 	var got, wanted []string
 	for _, it := range items {
-		got = append(got, it.Key)
+		got = append(got, it.key)
 	}
 	for _, name := range want {
 		wanted = append(wanted, keyOf(name))
@@ -76,32 +84,39 @@ func (d *desk) sent(want ...string) []*Item {
 	return items
 }
 
-func (d *desk) done(r Result, items ...*Item) {
+func (d *desk) done(r result, items ...*event) {
 	for _, it := range items {
-		d.s.Done(it, r, d.now)
+		d.s.finish(it, r, d.now)
 	}
 }
 
 func (d *desk) commit() {
-	d.effects = map[string]Effect{}
-	for _, x := range d.s.Effects(d.now) {
-		d.effects[x.Account.String()] = x
+	d.plans, d.refused = map[string]endpointPlan{}, map[string][]*event{}
+	for _, it := range d.s.begin(d.now) {
+		d.refused[it.account.String()] = append(d.refused[it.account.String()], it)
 	}
-	d.s.Committed()
+	plans := d.s.plan()
+	for _, p := range plans {
+		d.plans[p.endpoint.account.String()] = p
+	}
+	d.s.commit(plans)
 }
 
-func (d *desk) effect(account int) Effect { return d.effects[accountOf(account).String()] }
+// plan is what the last commit has written of an account's endpoint, notSent what it has recorded as not sent.
+func (d *desk) plan(account int) endpointPlan { return d.plans[accountOf(account).String()] }
+func (d *desk) notSent(account int) []*event  { return d.refused[accountOf(account).String()] }
 
 // writes are what is written to the schedule, in this order.
-func (x Effect) writes() (all []string) {
+func (p endpointPlan) writes() (all []string) {
 	list := func(kind string, events []ledger.Scheduled) {
 		for _, w := range events {
 			all = append(all, fmt.Sprintf("%s %s +%d %d", kind, strings.TrimLeft(w.Key, "\x02"), max(w.Due-moment, 0), w.Attempts))
 		}
 	}
-	list("spill", x.Spill)
-	list("put", x.Put)
-	for _, event := range x.Remove {
+	list("add", p.added)
+	list("move", p.moved)
+	list("put", p.rescheduled)
+	for _, event := range p.ended {
 		all = append(all, "remove "+strings.TrimLeft(event.Key, "\x02"))
 	}
 	return all
@@ -109,19 +124,18 @@ func (x Effect) writes() (all []string) {
 
 func (d *desk) wrote(account int, want ...string) {
 	d.Helper()
-	if got := d.effect(account).writes(); !slices.Equal(got, want) {
+	if got := d.plan(account).writes(); !slices.Equal(got, want) {
 		d.Fatalf("wrote %q, want %q", got, want)
 	}
 }
 
 // learn tells what is stored of an endpoint now.
-func (d *desk) learn(account int, f ledger.Facts) { d.s.Learn(accountOf(account), &f, d.now) }
+func (d *desk) learn(account int, f ledger.Facts) { d.s.learn(accountOf(account), &f, d.now) }
 
 // noted: somebody else has put something into the schedule.
 func (d *desk) noted(account int) {
-	f := d.endpoint(account).Facts
-	f.Scheduled = true
-	d.learn(account, f)
+	e := d.endpoint(account)
+	d.learn(account, ledger.Facts{Receiver: e.receiver, Moved: e.moved, Limits: e.pace.limits, Muted: e.muted, Scheduled: true})
 }
 
 func (d *desk) at(position int) {
@@ -130,24 +144,35 @@ func (d *desk) at(position int) {
 	if position > 0 {
 		want = fmt.Sprint(position)
 	}
-	if got := d.s.position; got != want {
+	if got := d.s.tail.position; got != want {
 		d.Fatalf("position %q, want %q", got, want)
 	}
 }
 
 func (d *desk) endpoint(account int) *endpoint { return d.s.endpoints[accountOf(account)] }
 
-func (d *desk) load(account int, items ...*Item) ledger.ScheduleQuery {
+func (d *desk) load(account int, items ...*event) *scheduleRead {
 	d.Helper()
-	loads := d.s.Loads(d.now)
+	loads := d.s.reads(d.now)
 	if len(loads) != 1 || loads[0].Account != accountOf(account) {
 		d.Fatalf("loads %+v", loads)
 	}
 	for _, it := range items {
-		it.Account = accountOf(account)
+		it.account = accountOf(account)
+		if it.delivery == nil {
+			it.delivery = &ledger.Delivery{}
+		}
 	}
-	d.s.Loaded(accountOf(account), items, d.now)
+	d.s.loaded(accountOf(account), items, d.now)
 	return loads[0]
+}
+
+// wakeAt is when there is something to do, a read included.
+func (d *desk) wakeAt() int64 {
+	if d.s.wantsRead(d.now) {
+		return d.now
+	}
+	return d.s.wakeAt(d.now)
 }
 
 func (d *desk) must(ok bool, format string, values ...any) {
@@ -159,9 +184,9 @@ func (d *desk) must(ok bool, format string, values ...any) {
 
 //rule:webhooks/for-one-order-the-next
 func TestScheduler_OrderPerOrder(t *testing.T) {
-	for name, end := range map[string]Result{
-		"delivered": {Ending: Delivered}, "failed": {Ending: Retry, At: moment + 10_000}, "given up": {Ending: Undelivered},
-		"late": {Ending: Expired}, "put off": {Ending: Deferred, At: moment + 5000}, "not sent": {Ending: NotSent},
+	for name, end := range map[string]result{
+		"delivered": {ending: delivered}, "failed": {ending: retry, at: moment + 10_000}, "given up": {ending: undelivered},
+		"late": {ending: expired}, "put off": {ending: deferred, at: moment + 5000}, "not sent": {ending: notSent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, healthy)
@@ -177,8 +202,8 @@ func TestScheduler_OrderPerOrder(t *testing.T) {
 func TestScheduler_LaterVersionGoesWhenOneThatWaitsEnds(t *testing.T) {
 	d := newDesk(t, healthy)
 	items := d.add(0, "1.2", "1.3", "1.4")
-	d.done(Result{Ending: Expired}, items[1]) // the middle one, while it waits
-	d.done(Result{Ending: Delivered}, d.sent("1.2")...)
+	d.done(result{ending: expired}, items[1]) // the middle one, while it waits
+	d.done(result{ending: delivered}, d.sent("1.2")...)
 	d.sent("1.4")
 }
 
@@ -188,20 +213,20 @@ func TestScheduler_EarlierVersionsKeepTheirOrderBehindOneAskedFor(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, healthy)
 			d.noted(0)
-			var items []*Item
+			var items []*event
 			for _, name := range []string{"1.4", "1.2", "1.3"} {
-				items = append(items, &Item{Key: keyOf(name), Due: d.now})
+				items = append(items, &event{key: keyOf(name), dueAt: d.now})
 			}
 			d.load(0, items...)
 			d.sent("1.4", "1.2")
 			if first == "1.2" {
 				slices.Reverse(items[:2])
 			}
-			d.done(Result{Ending: Delivered}, items[:2]...)
+			d.done(result{ending: delivered}, items[:2]...)
 			d.sent("1.3")
-			d.done(Result{Ending: Delivered}, items[2])
+			d.done(result{ending: delivered}, items[2])
 			d.commit()
-			d.must(len(d.endpoint(0).tails) == 0 && !d.endpoint(0).waits(), "something waits")
+			d.must(len(d.endpoint(0).queue.newest) == 0 && !d.endpoint(0).waits(), "something waits")
 		})
 	}
 }
@@ -213,73 +238,73 @@ func TestScheduler_PositionAwaitsTheCommit(t *testing.T) {
 	d.add(0, "a", "b")
 	d.add(0, "c")
 	sent := d.sent("a", "b", "c")
-	d.done(Result{Ending: Delivered}, sent[0], sent[2])
+	d.done(result{ending: delivered}, sent[0], sent[2])
 	d.commit()
 	d.at(1)
-	d.done(Result{Ending: Retry, At: d.now + 10_000}, sent[1])
+	d.done(result{ending: retry, at: d.now + 10_000}, sent[1])
 	d.at(1)
-	d.s.Effects(d.now)
-	d.at(1)
-	d.must(d.s.Effects(d.now) == nil, "a second batch before the first is confirmed")
-	d.s.Committed()
+	d.s.begin(d.now)
+	d.s.plan()
+	d.at(1) // that plan is discarded
+	d.commit()
 	d.at(3)
 }
 
-func TestScheduler_SpillsWhatIsNotSettledInTime(t *testing.T) {
-	held := healthy
-	held.Breaker = ledger.Breaker{Open: true, Hold: moment + 60_000, Since: moment}
-	d := newDesk(t, healthy, held)
+func TestScheduler_SchedulesWhatHasNotEndedInASecond(t *testing.T) {
+	d := newDesk(t, healthy, limited(ledger.EndpointLimits{InFlight: 1}))
 	flying := d.add(0, "a")
-	d.sent("a")
-	d.add(1, "b", "1.2", "1.3")
+	waiting := d.add(1, "b", "1.2", "1.3")
+	d.sent("a", "b")
 	d.now += 999
 	d.commit()
 	d.at(0)
-	d.must(d.s.Wake(d.now) == moment+1000, "woken at +%d", d.s.Wake(d.now)-moment)
+	d.must(d.wakeAt() == moment+1000, "woken at +%d", d.wakeAt()-moment)
+
 	d.now++
 	d.commit()
-	d.wrote(0, "spill a +0 0")
-	d.must(len(d.effect(1).writes()) == 3, "wrote %+v", d.effect(1).writes())
+
+	d.wrote(0, "add a +0 0")
+	d.must(len(d.plan(1).writes()) == 3, "wrote %+v", d.plan(1).writes())
 	d.at(2)
-	d.done(Result{Ending: Delivered}, flying...)
+	d.done(result{ending: delivered}, flying...)
 	d.commit()
 	d.wrote(0, "remove a")
 	// It stays in memory.
-	d.now += 60_000
-	d.sent("b")
+	d.done(result{ending: delivered}, waiting[0])
+	d.sent("1.2")
 }
 
 func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
-	d.s.limits.Memory = 4
+	d.s.limits.memory = 4
 	d.add(0, "1.2", "2.2", "3.2", "4.2")
 	d.add(0, "1.3", "a")
 	d.commit()
-	d.must(len(d.effect(0).writes()) == 6 && d.endpoint(0).held == 4, "wrote %+v", d.effect(0).writes())
+	d.must(len(d.plan(0).writes()) == 6 && d.endpoint(0).inMemory == 4, "wrote %+v", d.plan(0).writes())
 	d.at(2) // all of them are in the schedule
 	d.add(0, "b")
 	for _, name := range []string{"1.2", "2.2"} {
-		d.done(Result{Ending: Delivered}, d.sent(name)...)
+		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 	d.commit()
-	l := d.load(0, &Item{Key: keyOf("3.2"), Due: moment}, &Item{Key: keyOf("4.2"), Due: moment},
-		&Item{Key: keyOf("1.3"), Due: moment}, &Item{Key: keyOf("a"), Due: moment})
+	l := d.load(0, &event{key: keyOf("3.2"), dueAt: moment}, &event{key: keyOf("4.2"), dueAt: moment},
+		&event{key: keyOf("1.3"), dueAt: moment}, &event{key: keyOf("a"), dueAt: moment})
 	d.must(l.From == 0 && l.Until == moment && l.Limit == 4, "load %+v", l)
 	d.add(0, "c")
 	for _, name := range []string{"3.2", "4.2"} {
-		d.done(Result{Ending: Delivered}, d.sent(name)...)
+		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 	d.commit()
-	d.load(0, &Item{Key: keyOf("1.3"), Due: moment}, &Item{Key: keyOf("a"), Due: moment}, &Item{Key: keyOf("b"), Due: moment}, &Item{Key: keyOf("c"), Due: moment})
+	d.load(0, &event{key: keyOf("1.3"), dueAt: moment}, &event{key: keyOf("a"), dueAt: moment}, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
 	for _, name := range []string{"1.3", "a"} {
-		d.done(Result{Ending: Delivered}, d.sent(name)...)
+		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 	d.commit()
-	d.load(0, &Item{Key: keyOf("b"), Due: moment}, &Item{Key: keyOf("c"), Due: moment})
-	d.must(!d.endpoint(0).behind, "still behind")
+	d.load(0, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
+	d.must(!d.endpoint(0).schedule.holdsEarlier, "still behind")
 	d.add(0, "d")
 	for _, name := range []string{"b", "c", "d"} {
-		d.done(Result{Ending: Delivered}, d.sent(name)...)
+		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 }
 
@@ -292,7 +317,7 @@ func TestScheduler_SharesBetweenEndpoints(t *testing.T) {
 	d.add(2, "z0", "z1")
 	d.sent("x0", "y0", "z0", "x1", "y1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
 		"x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "x31")
-	d.must(d.s.Wake(d.now) == moment+1000, "woken at +%d", d.s.Wake(d.now)-moment)
+	d.must(d.wakeAt() == moment+1000, "woken at +%d", d.wakeAt()-moment)
 	d.add(3, "w0", "w1", "w2")
 	items := d.next(32) // two are the share of one endpoint
 	d.must(len(items) == 2, "handed out %d", len(items))
@@ -311,145 +336,174 @@ func TestScheduler_DeadEndpointsDelayNobody(t *testing.T) {
 			d.add(i, fmt.Sprintf("%d.%d", i, round+2))
 		}
 		for _, it := range d.next(512) {
-			d.done(Result{Ending: Retry, At: d.now + 10_000}, it)
+			d.done(result{ending: retry, at: d.now + 10_000}, it)
 		}
 		d.add(dead, fmt.Sprint("n", round))
 		items := d.next(512)
-		d.must(slices.ContainsFunc(items, func(it *Item) bool { return it.Account == accountOf(dead) }), "round %d: a healthy endpoint waits", round)
+		d.must(slices.ContainsFunc(items, func(it *event) bool { return it.account == accountOf(dead) }), "round %d: a healthy endpoint waits", round)
 		for _, it := range items {
-			if it.Account == accountOf(dead) {
-				d.done(Result{Ending: Delivered}, it)
+			if it.account == accountOf(dead) {
+				d.done(result{ending: delivered}, it)
 			} else {
-				d.done(Result{Ending: Retry, At: d.now + 10_000}, it)
+				d.done(result{ending: retry, at: d.now + 10_000}, it)
 			}
 		}
 		d.commit()
 		d.now += 100
 	}
-	d.must(d.s.entries.len() <= 11*(dead+1), "%d entries wait for the position", d.s.entries.len())
+	d.must(d.s.tail.entries.len() <= 11*(dead+1), "%d entries wait for the position", d.s.tail.entries.len())
 }
 
-func TestScheduler_ProbesByTurns(t *testing.T) {
+// While a breaker is open, memory has the next probe and nothing else of the endpoint.
+func TestScheduler_ProbesOneByOne(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0, "a", "b", "c", "d", "e")
 	sent := d.sent("a", "b", "c", "d", "e")
 	d.add(0, "f", "g")
-	d.done(Result{Ending: Retry, At: d.now + 500}, sent...)
+	d.done(result{ending: retry, at: d.now + 500}, sent...)
 	e := d.endpoint(0)
-	d.must(e.Breaker.Open && e.Breaker.Hold == d.now+1000 && e.Breaker.Failures == 5, "breaker %+v", e.Breaker)
+	d.must(e.pace.breaker.Open && e.pace.breaker.Hold == d.now+1000 && e.pace.breaker.Failures == 5, "breaker %+v", e.pace.breaker)
+	d.must(e.inMemory == 0 && e.bytes == 0, "%d events in memory", e.inMemory)
 	d.commit()
-	d.must(*d.effect(0).Breaker == e.Breaker && d.effect(0).State == ledger.EndpointFailing, "effect %+v", d.effect(0))
-	d.must(len(d.s.Loads(d.now)) == 0, "the schedule is read while nothing can be sent")
+	d.must(breaker(*d.plan(0).breaker) == e.pace.breaker && d.plan(0).state == ledger.EndpointFailing, "plan %+v", d.plan(0))
+	d.must(len(d.plan(0).rescheduled) == 5 && len(e.events) == 0, "wrote %+v", d.plan(0).writes())
+	d.must(len(d.s.reads(d.now)) == 0, "the schedule is read while nothing can be sent")
 	d.sent()
-	d.must(d.s.Wake(d.now) == d.now+1000, "woken at +%d", d.s.Wake(d.now)-d.now)
+	d.must(d.wakeAt() == d.now+1000, "woken at +%d", d.wakeAt()-d.now)
+
 	d.now += 1000
-	d.load(0, &Item{Key: keyOf("a"), Due: moment + 500, Attempts: 1}, &Item{Key: keyOf("b"), Due: moment + 500, Attempts: 1})
+	r := d.load(0, &event{key: keyOf("f"), dueAt: moment}, &event{key: keyOf("g"), dueAt: moment})
+	d.must(r.Limit == 2, "%d events are read for a probe", r.Limit)
 	probe := d.sent("f")
+	d.add(0, "h")
 	d.sent() // one at a time
-	d.done(Result{Ending: Retry, At: d.now + 80_000_000}, probe...)
+	d.must(e.inMemory == 1, "%d events in memory", e.inMemory)
+	d.done(result{ending: retry, at: d.now + 80_000_000}, probe...)
+	d.commit()
+	d.wrote(0, "add h +1000 0", "put f +80001000 1")
+
 	d.now += 2000
-	probe = d.sent("a")
-	d.must(probe[0].Attempts == 1 && !probe[0].Probe, "probe %+v", probe[0])
-	d.done(Result{Ending: Delivered}, probe...)
-	d.must(e.Breaker == ledger.Breaker{Rate: 10, Forward: d.now, Since: moment} && e.State == ledger.EndpointHealthy, "breaker %+v", e.Breaker)
+	d.load(0, &event{key: keyOf("g"), dueAt: moment}, &event{key: keyOf("a"), dueAt: moment + 500, attempts: 1})
+	probe = d.sent("g")
+	d.must(!probe[0].isProbe, "a due event is a probe ahead of its time")
+	d.done(result{ending: delivered}, probe...)
+	d.must(e.pace.breaker == breaker{Rate: 10, Forward: d.now, Since: moment} && e.state == ledger.EndpointHealthy, "breaker %+v", e.pace.breaker)
+}
+
+// While a receiver has asked for a pause, its events wait in the schedule.
+func TestScheduler_HoldsNothingInMemoryDuringAPause(t *testing.T) {
+	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d.add(0, "a", "b", "c")
+	d.done(result{ending: retry, at: d.now + 60_000, pause: 60_000}, d.sent("a")...)
+	d.add(0, "d")
+	d.commit()
+	d.must(d.endpoint(0).inMemory == 0 && len(d.plan(0).added) == 3, "%d events in memory, wrote %+v", d.endpoint(0).inMemory, d.plan(0).writes())
+	d.must(d.wakeAt() == d.now+60_000, "woken at +%d", d.wakeAt()-d.now)
+
+	d.now += 60_000
+	d.load(0, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
+	d.sent("b")
 }
 
 func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d := newDesk(t, healthy)
-	d.s.limits.Failures = 1
+	d.s.limits.failures = 1
 	d.add(0, "a")
 	due := d.now + 10_800_000
-	d.done(Result{Ending: Retry, At: due}, d.sent("a")...)
+	d.done(result{ending: retry, at: due}, d.sent("a")...)
 	d.commit()
 	d.wrote(0, "put a +10800000 1")
 	d.now += 1000
-	early := &Item{Key: keyOf("a"), Due: due, Attempts: 1}
+	early := &event{key: keyOf("a"), dueAt: due, attempts: 1}
 	d.load(0, early)
 	probe := d.sent("a")
-	d.must(probe[0] == early && early.Probe, "probe %+v", probe[0])
-	d.done(Result{Ending: Undelivered}, probe...)
+	d.must(probe[0] == early && early.isProbe, "probe %+v", probe[0])
+	d.done(result{ending: undelivered}, probe...)
 	d.commit()
 	d.wrote(0) // it keeps its time
 	e := d.endpoint(0)
-	d.must(e.Breaker.Probes == 1 && e.Breaker.Hold == d.now+2000 && e.Tally.Failed == 2 && e.Tally.Retried == 1 && e.Tally.Undelivered == 0, "%+v", e.Facts)
+	d.must(e.pace.breaker.Probes == 1 && e.pace.breaker.Hold == d.now+2000 && e.tally.Failed == 2 && e.tally.Retried == 1 && e.tally.Undelivered == 0, "%+v", *e)
 	d.now = due
-	d.load(0, &Item{Key: keyOf("a"), Due: due, Attempts: 1})
+	d.load(0, &event{key: keyOf("a"), dueAt: due, attempts: 1})
 	last := d.sent("a")
-	d.must(!last[0].Probe, "the attempt is a probe")
-	d.done(Result{Ending: Undelivered}, last...)
+	d.must(!last[0].isProbe, "the attempt is a probe")
+	d.done(result{ending: undelivered}, last...)
 	d.commit()
 	d.wrote(0, "remove a")
-	d.must(e.State == ledger.EndpointUnreachable, "state %s", e.State)
-	d.now = e.Breaker.Hold
+	d.must(e.state == ledger.EndpointUnreachable, "state %s", e.state)
+	d.now = e.pace.breaker.Hold
 	ping := d.next(10)
-	d.must(len(ping) == 1 && ping[0].Ping && ping[0].Due == d.now, "pings %+v", ping)
-	d.done(Result{Ending: Retry, At: 1}, ping...)
-	d.must(e.Tally.Failed == 2 && e.Tally.Retried == 1, "%+v", e.Tally)
-	d.now = e.Breaker.Hold
-	d.done(Result{Ending: Delivered, Proven: true}, d.next(10)...)
+	d.must(len(ping) == 1 && ping[0].isPing && ping[0].dueAt == d.now, "pings %+v", ping)
+	d.done(result{ending: retry, at: 1}, ping...)
+	d.must(e.tally.Failed == 2 && e.tally.Retried == 1, "%+v", e.tally)
+	d.now = e.pace.breaker.Hold
+	d.done(result{ending: delivered, proven: true}, d.next(10)...)
 	d.commit()
-	x := d.effect(0)
-	d.must(*x.Breaker == ledger.Breaker{} && x.Proven == 1 && x.Version == 2 && x.State == ledger.EndpointHealthy, "effect %+v", x)
-	d.must(e.Tally.Delivered == 0 && e.Tally.OK == 1, "%+v", e.Tally)
+	x := d.plan(0)
+	d.must(*x.breaker == ledger.Breaker{} && x.proven == 1 && x.state == ledger.EndpointHealthy, "effect %+v", x)
+	d.must(e.tally.Delivered == 0 && e.tally.OK == 1, "%+v", e.tally)
 }
 
-// A new event takes the place of one that was loaded ahead of its time, and closes the breaker.
-func TestScheduler_ProbeThatWasNotNeeded(t *testing.T) {
+// An event that comes while the next probe waits goes to the schedule.
+func TestScheduler_EventBehindAProbe(t *testing.T) {
 	f := healthy
-	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment}, true
+	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment, Hold: moment}, true
 	d := newDesk(t, f)
-	d.load(0, &Item{Key: keyOf("a"), Due: moment + 5_000_000, Attempts: 3})
+	d.load(0, &event{key: keyOf("a"), dueAt: moment + 5_000_000, attempts: 3})
 	d.must(d.endpoint(0).early != nil, "nothing was loaded")
 	d.add(0, "b")
-	d.done(Result{Ending: Delivered}, d.sent("b")...)
-	d.load(0, &Item{Key: keyOf("a"), Due: moment + 5_000_000, Attempts: 3})
+
+	d.done(result{ending: delivered}, d.sent("a")...)
 	d.commit()
-	d.wrote(0, "put a +0 3")
-	d.load(0, &Item{Key: keyOf("a"), Due: moment, Attempts: 3})
-	d.sent("a")
+
+	d.wrote(0, "add b +0 0", "remove a")
+	d.load(0) // nothing is to be brought forward
+	d.load(0, &event{key: keyOf("b"), dueAt: moment})
+	d.sent("b")
 }
 
 func TestScheduler_PingsEndAfterThreeDays(t *testing.T) {
 	f := healthy
 	f.Breaker = ledger.Breaker{Open: true, Since: moment - pingFor + 1000, Hold: moment + 999}
 	d := newDesk(t, f)
-	d.must(d.s.Wake(d.now) == moment+999, "woken at +%d", d.s.Wake(d.now)-moment)
+	d.must(d.wakeAt() == moment+999, "woken at +%d", d.wakeAt()-moment)
 	d.now += 1000
 	d.sent()
-	d.must(d.s.Wake(d.now) == never, "woken at +%d", d.s.Wake(d.now)-d.now)
+	d.must(d.wakeAt() == never, "woken at +%d", d.wakeAt()-d.now)
 	d.add(0, "a", "b") // the next event is the probe
-	d.done(Result{Ending: Delivered}, d.sent("a")...)
-	d.must(!d.endpoint(0).Breaker.Open, "not healed")
+	d.done(result{ending: delivered}, d.sent("a")...)
+	d.must(!d.endpoint(0).pace.breaker.Open, "not healed")
 }
 
 // A lone event's attempts come at exactly their times, whatever probes there are in between.
 func TestScheduler_LoneEventKeepsItsSchedule(t *testing.T) {
 	d := newDesk(t, healthy)
-	d.s.limits.Failures = 1
+	d.s.limits.failures = 1
 	d.add(0, "a")
 	item, probes := d.sent("a")[0], 0
 	for attempt, gap := range []int64{10_137, 30_137, 60_137, 600_137, 3_600_137} {
 		due := d.now + gap
-		d.done(Result{Ending: Retry, At: due}, item)
+		d.done(result{ending: retry, at: due}, item)
 		d.commit()
 		for item = nil; item == nil; {
-			at := d.s.Wake(d.now)
+			at := d.wakeAt()
 			d.must(at > d.now && at <= due, "attempt %d is due at +%d, woken at +%d", attempt+2, due-d.now, at-d.now)
 			d.now = at
-			for range d.s.Loads(d.now) {
-				d.s.Loaded(accountOf(0), []*Item{{Account: accountOf(0), Key: keyOf("a"), Due: due, Attempts: attempt + 1}}, d.now)
+			for range d.s.reads(d.now) {
+				again := &event{account: accountOf(0), key: keyOf("a"), delivery: &ledger.Delivery{}, dueAt: due, attempts: attempt + 1}
+				d.s.loaded(accountOf(0), []*event{again}, d.now)
 			}
 			for _, it := range d.next(10) {
-				if it.Probe {
+				if it.isProbe {
 					probes++
-					d.done(Result{Ending: Undelivered}, it)
+					d.done(result{ending: undelivered}, it)
 				} else {
 					item = it
 				}
 			}
 			d.commit()
 		}
-		d.must(d.now == due && item.Attempts == attempt+1, "attempt %d is %+v at +%d", attempt+2, item, d.now-due)
+		d.must(d.now == due && item.attempts == attempt+1, "attempt %d is %+v at +%d", attempt+2, item, d.now-due)
 	}
 	d.must(probes > 100, "%d probes in 72 minutes", probes)
 }
@@ -460,48 +514,48 @@ func TestScheduler_CountsWhatAnEndingSays(t *testing.T) {
 	failing, up := ledger.EndpointFailing, ledger.EndpointHealthy
 	for name, c := range map[string]struct {
 		kind     int
-		ending   Ending
+		ending   ending
 		gone     bool
 		tally    ledger.Tally
 		state    ledger.EndpointState
 		failures uint16
 	}{
-		"delivered":             {0, Delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
-		"failed":                {0, Retry, false, ledger.Tally{Failed: 1, Retried: 1}, failing, 3},
-		"given up":              {0, Undelivered, false, ledger.Tally{Failed: 1, Undelivered: 1}, ledger.EndpointUnreachable, 3},
-		"gone":                  {0, Retry, true, ledger.Tally{Failed: 1, Retried: 1}, ledger.EndpointGone, 3},
-		"too late":              {0, Expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
-		"put off":               {0, Deferred, false, ledger.Tally{}, failing, 2},
-		"not sent":              {0, NotSent, false, ledger.Tally{NotSent: 1}, failing, 2},
-		"a ping, accepted":      {ping, Delivered, false, ledger.Tally{OK: 1}, up, 0},
-		"a ping, failed":        {ping, Retry, false, ledger.Tally{Failed: 1}, failing, 3},
-		"a probe, accepted":     {probe, Delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
-		"a probe, failed":       {probe, Undelivered, false, ledger.Tally{Failed: 1}, failing, 3},
-		"a probe, that is late": {probe, Expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
+		"delivered":             {0, delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
+		"failed":                {0, retry, false, ledger.Tally{Failed: 1, Retried: 1}, failing, 3},
+		"given up":              {0, undelivered, false, ledger.Tally{Failed: 1, Undelivered: 1}, ledger.EndpointUnreachable, 3},
+		"gone":                  {0, retry, true, ledger.Tally{Failed: 1, Retried: 1}, ledger.EndpointGone, 3},
+		"too late":              {0, expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
+		"put off":               {0, deferred, false, ledger.Tally{}, failing, 2},
+		"not sent":              {0, notSent, false, ledger.Tally{NotSent: 1}, failing, 2},
+		"a ping, accepted":      {ping, delivered, false, ledger.Tally{OK: 1}, up, 0},
+		"a ping, failed":        {ping, retry, false, ledger.Tally{Failed: 1}, failing, 3},
+		"a probe, accepted":     {probe, delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
+		"a probe, failed":       {probe, undelivered, false, ledger.Tally{Failed: 1}, failing, 3},
+		"a probe, that is late": {probe, expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy
 			f.State, f.Breaker = failing, ledger.Breaker{Failures: 2, Open: c.kind != 0, Since: moment}
 			f.Scheduled = c.kind == probe
 			d := newDesk(t, f)
-			d.s.limits.Failures = 10
+			d.s.limits.failures = 10
 			switch c.kind {
 			case probe:
-				d.load(0, &Item{Key: keyOf("a"), Due: moment + 5_000_000, Attempts: 1})
+				d.load(0, &event{key: keyOf("a"), dueAt: moment + 5_000_000, attempts: 1})
 			case ping:
 			default:
 				d.add(0, "a")
 			}
 			items := d.next(10)
-			d.must(len(items) == 1 && items[0].Ping == (c.kind == ping) && items[0].Probe == (c.kind == probe), "handed out %+v", items)
-			before := d.endpoint(0).Breaker
-			d.done(Result{Ending: c.ending, At: d.now + 1000, Gone: c.gone}, items...)
+			d.must(len(items) == 1 && items[0].isPing == (c.kind == ping) && items[0].isProbe == (c.kind == probe), "handed out %+v", items)
+			before := d.endpoint(0).pace.breaker
+			d.done(result{ending: c.ending, at: d.now + 1000, isGone: c.gone}, items...)
 			e := d.endpoint(0)
-			tally := e.Tally
+			tally := e.tally
 			tally.Hour = 0
-			d.must(tally == c.tally && e.State == c.state && e.Breaker.Failures == c.failures, "%+v", e.Facts)
+			d.must(tally == c.tally && e.state == c.state && e.pace.breaker.Failures == c.failures, "%+v", *e)
 			if c.failures == 2 {
-				d.must(e.Breaker == before, "the breaker was %+v, is %+v", before, e.Breaker)
+				d.must(e.pace.breaker == before, "the breaker was %+v, is %+v", before, e.pace.breaker)
 			}
 		})
 	}
@@ -513,8 +567,8 @@ func TestScheduler_TheSlowerPaceCounts(t *testing.T) {
 		pace int
 		want float64
 	}{{0, 0, 0}, {0, 7, 7}, {100, 0, 100}, {100, 7, 7}, {3.9, 7, 3.9}, {1, 5000, 1}} {
-		e := endpoint{Facts: ledger.Facts{Limits: ledger.EndpointLimits{PerSecond: c.pace}, Breaker: ledger.Breaker{Rate: c.rate}}}
-		if got := e.rate(); got != c.want {
+		p := pace{limits: ledger.EndpointLimits{PerSecond: c.pace}, breaker: breaker{Rate: c.rate}}
+		if got := p.rate(); got != c.want {
 			t.Errorf("rate %v, setting %d: %v, want %v", c.rate, c.pace, got, c.want)
 		}
 	}
@@ -524,21 +578,21 @@ func TestScheduler_ForwardsWhatWasPostponed(t *testing.T) {
 	f := healthy
 	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment}, true
 	d := newDesk(t, f)
-	d.load(0, &Item{Key: keyOf("a"), Due: moment + 5_000_000, Attempts: 3})
-	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.load(0, &event{key: keyOf("a"), dueAt: moment + 5_000_000, attempts: 3})
+	d.done(result{ending: delivered}, d.sent("a")...)
 	d.commit()
-	items := make([]*Item, loadPage)
+	items := make([]*event, movePage)
 	for i := range items {
-		items[i] = &Item{Key: keyOf(fmt.Sprint("b", i)), Due: moment + 6_000_000, Attempts: 2}
+		items[i] = &event{key: keyOf(fmt.Sprint("b", i)), dueAt: moment + 6_000_000, attempts: 2}
 	}
 	l := d.load(0, items...)
-	d.must(l.From == moment+1 && l.Until == never && l.Limit == loadPage, "load %+v", l)
+	d.must(l.From == moment+1 && l.Until == never && l.Limit == movePage, "load %+v", l)
 	d.commit()
-	w := d.effect(0).Put
-	d.must(len(w) == loadPage && w[0] == ledger.Scheduled{Key: keyOf("b0"), Due: moment, Attempts: 2}, "wrote %d: %+v", len(w), w[0])
-	l = d.load(0, &Item{Key: keyOf("c"), Due: moment + 7_000_000, Attempts: 5})
+	w := d.plan(0).moved
+	d.must(len(w) == movePage && w[0] == ledger.Scheduled{Key: keyOf("b0"), Due: moment, Attempts: 2}, "wrote %d: %+v", len(w), w[0])
+	l = d.load(0, &event{key: keyOf("c"), dueAt: moment + 7_000_000, attempts: 5})
 	d.must(l.From == moment+6_000_000, "load %+v", l)
-	d.must(d.endpoint(0).Breaker.Forward == 0, "it goes on")
+	d.must(d.endpoint(0).pace.breaker.Forward == 0, "it goes on")
 	d.commit()
 	d.load(0, items[:3]...)
 	d.sent("b0", "b1") // at the pace of the recovery
@@ -551,14 +605,14 @@ func TestScheduler_ResultsOfAnOlderReceiverSayNothing(t *testing.T) {
 	f := healthy
 	f.Version = 2 // a rotation
 	d.learn(0, f)
-	d.done(Result{Ending: Retry, At: d.now + 80_000}, sent[0])
+	d.done(result{ending: retry, at: d.now + 80_000}, sent[0])
 	f.Version, f.Moved = 3, 3
 	d.learn(0, f)
-	d.done(Result{Ending: Retry, At: d.now + 80_000, Gone: true}, sent[1])
-	d.done(Result{Ending: Undelivered}, sent[2])
-	d.done(Result{Ending: Delivered}, sent[3])
+	d.done(result{ending: retry, at: d.now + 80_000, isGone: true}, sent[1])
+	d.done(result{ending: undelivered}, sent[2])
+	d.done(result{ending: delivered}, sent[3])
 	e := d.endpoint(0)
-	d.must(e.State == ledger.EndpointHealthy && e.Breaker.Failures == 0 && e.Tally.Failed == 3, "%+v", e.Facts)
+	d.must(e.state == ledger.EndpointHealthy && e.pace.breaker.Failures == 0 && e.tally.Failed == 3, "%+v", *e)
 	d.commit()
 	d.wrote(0, "put a +80000 1", "put b +0 1") // b goes to the new address now
 }
@@ -568,18 +622,22 @@ func TestScheduler_NewURLTakesTheBacklogSlowly(t *testing.T) {
 	d := newDesk(t, healthy)
 	names := []string{"a", "b", "c", "d", "e", "f", "g"}
 	d.add(0, names...)
-	d.done(Result{Ending: Retry, At: d.now + 80_000_000, Pause: 60_000}, d.next(48)...)
+	d.done(result{ending: retry, at: d.now + 80_000_000, pause: 60_000}, d.next(48)...)
 	e := d.endpoint(0)
-	d.must(e.Breaker.Open, "breaker %+v", e.Breaker)
+	d.must(e.pace.breaker.Open, "breaker %+v", e.pace.breaker)
 	f := healthy
 	f.Version, f.Moved = 2, 2
 	d.learn(0, f)
-	d.must(e.Breaker == ledger.Breaker{Rate: 10, Forward: d.now}, "breaker %+v", e.Breaker)
-	d.sent("d", "e")
-	d.must(d.s.Wake(d.now) == d.now, "the schedule is not read") // what was postponed is brought forward
-	d.load(0)
+	d.must(e.pace.breaker == breaker{Rate: 10, Forward: d.now}, "breaker %+v", e.pace.breaker)
+	d.commit() // all of them are in the schedule
+	d.must(len(e.events) == 0 && len(d.plan(0).rescheduled) == 3, "wrote %+v", d.plan(0).writes())
+
+	moved := d.load(0, &event{key: keyOf("a"), dueAt: moment + 80_000_000, attempts: 1})
+	d.must(moved.moves(), "what was postponed is not brought forward")
 	d.commit()
-	d.must(d.s.Wake(d.now) == d.now+100, "woken at +%d", d.s.Wake(d.now)-d.now)
+	d.load(0, &event{key: keyOf("d"), dueAt: moment}, &event{key: keyOf("e"), dueAt: moment}, &event{key: keyOf("f"), dueAt: moment})
+	d.sent("d", "e")
+	d.must(d.wakeAt() == d.now+100, "woken at +%d", d.wakeAt()-d.now)
 	d.now += 100
 	d.sent("f")
 }
@@ -602,13 +660,13 @@ func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
 	d.add(0, "c")
 	d.must(d.endpoint(0).waits(), "nothing waits")
 	d.commit()
-	d.must(len(d.effect(0).NotSent) == 4 && d.endpoint(0).Tally.NotSent == 4, "not sent %+v", d.effect(0).NotSent)
-	d.done(Result{Ending: Retry, At: d.now + 10_000}, flying...)
+	d.must(len(d.notSent(0)) == 4 && d.endpoint(0).tally.NotSent == 4, "not sent %+v", d.notSent(0))
+	d.done(result{ending: retry, at: d.now + 10_000}, flying...)
 	d.commit()
 	d.wrote(0, "put \x0100000000000001\x00\x00\x00\x02 +0 1")
-	d.load(0, &Item{Key: keyOf("1.2"), Due: d.now, Attempts: 1}, &Item{Key: keyOf("late"), Due: d.now + 80_000_000, Attempts: 2})
+	d.load(0, &event{key: keyOf("1.2"), dueAt: d.now, attempts: 1}, &event{key: keyOf("late"), dueAt: d.now + 80_000_000, attempts: 2})
 	d.commit()
-	d.must(len(d.effect(0).NotSent) == 2 && len(d.effect(0).writes()) == 2, "effect %+v", d.effect(0))
+	d.must(len(d.notSent(0)) == 2 && len(d.plan(0).writes()) == 2, "effect %+v", d.plan(0))
 	d.must(!d.endpoint(0).waits(), "something waits")
 	d.at(2)
 }
@@ -618,18 +676,18 @@ func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
 func TestScheduler_EndsWhatIsMuted(t *testing.T) {
 	muting := healthy
 	muting.Muted = []delivery.EventType{delivery.ETAChanged}
-	of := func(name string, event delivery.EventType) *Item {
-		return &Item{Account: accountOf(0), Key: keyOf(name), Delivery: &ledger.Delivery{Type: event}}
+	of := func(name string, kind delivery.EventType) *event {
+		return &event{account: accountOf(0), key: keyOf(name), delivery: &ledger.Delivery{Type: kind}}
 	}
-	add := func(d *desk, items ...*Item) {
+	add := func(d *desk, items ...*event) {
 		d.entries++
-		d.s.Add(&Entry{ID: fmt.Sprint(d.entries), Items: items}, d.now)
+		d.publish(&entry{id: fmt.Sprint(d.entries), events: items})
 	}
 
 	d := newDesk(t, muting)
 	add(d, of("1.2", delivery.StatusChanged), of("1.3", delivery.ETAChanged), of("1.4", delivery.CourierChanged))
-	d.done(Result{Ending: Delivered}, d.sent("1.2")...)
-	d.done(Result{Ending: Delivered}, d.sent("1.4")...)
+	d.done(result{ending: delivered}, d.sent("1.2")...)
+	d.done(result{ending: delivered}, d.sent("1.4")...)
 	d.commit()
 	d.at(1)
 
@@ -640,22 +698,22 @@ func TestScheduler_EndsWhatIsMuted(t *testing.T) {
 	add(d, of("2.2", delivery.StatusChanged), of("2.3", delivery.ETAChanged), of("2.4", delivery.StatusChanged))
 	flying := d.sent("2.2")
 	d.learn(0, muting)
-	d.done(Result{Ending: Delivered}, flying...)
-	d.done(Result{Ending: Delivered}, d.sent("2.4")...)
+	d.done(result{ending: delivered}, flying...)
+	d.done(result{ending: delivered}, d.sent("2.4")...)
 	d.commit()
 	d.at(2)
 
 	// It is in the schedule.
 	d.noted(0)
 	late := of("3.3", delivery.ETAChanged)
-	late.Due, late.Attempts = d.now, 2
+	late.dueAt, late.attempts = d.now, 2
 	other := of("3.4", delivery.CourierChanged)
-	other.Due, other.Attempts = d.now, 1
+	other.dueAt, other.attempts = d.now, 1
 	d.load(0, late, other)
-	d.done(Result{Ending: Delivered}, d.sent("3.4")...)
+	d.done(result{ending: delivered}, d.sent("3.4")...)
 	d.commit()
-	effect := d.effect(0)
-	d.must(slices.Contains(effect.Remove, ledger.Unscheduled{Key: keyOf("3.3")}) && len(effect.NotSent) == 0, "effect %+v", effect)
+	effect := d.plan(0)
+	d.must(slices.Contains(effect.ended, ledger.Unscheduled{Key: keyOf("3.3")}) && len(d.notSent(0)) == 0, "effect %+v", effect)
 	d.must(!d.endpoint(0).waits(), "something waits")
 }
 
@@ -664,7 +722,7 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 	for i := range 1200 {
 		d.add(0, fmt.Sprint("n", i))
 	}
-	if need := d.s.Need(); len(need) != 1 || need[0] != accountOf(0) || d.s.Need() != nil {
+	if need := d.s.takeUnknown(); len(need) != 1 || need[0] != accountOf(0) || d.s.takeUnknown() != nil {
 		t.Fatalf("needs %v", need)
 	}
 	d.sent()
@@ -672,10 +730,10 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 	total := 0
 	for range 2 {
 		d.commit()
-		total += len(d.effect(0).NotSent)
+		total += len(d.notSent(0))
 	}
 	d.must(total == 512, "%d not sent", total) // the others are in the schedule
-	d.must(len(d.s.Loads(d.now)) == 1, "the schedule is not read")
+	d.must(len(d.s.reads(d.now)) == 1, "the schedule is not read")
 }
 
 // Redis was not there for a moment, and comes back before this owner has lost its partition.
@@ -683,14 +741,14 @@ func TestScheduler_AsksAgainForWhatCouldNotBeLoaded(t *testing.T) {
 	facts := healthy
 	facts.Scheduled = true
 	d := newDesk(t, facts)
-	d.must(len(d.s.Loads(d.now)) == 1, "the schedule is not read")
+	d.must(len(d.s.reads(d.now)) == 1, "the schedule is not read")
 
-	d.s.NotLoaded(accountOf(0), d.now)
+	d.s.notLoaded(accountOf(0), d.now)
 
-	d.must(len(d.s.Loads(d.now)) == 0, "the schedule is read again at once")
-	d.must(d.s.Wake(d.now) == d.now+250, "it is read again in %d ms", d.s.Wake(d.now)-d.now)
+	d.must(len(d.s.reads(d.now)) == 0, "the schedule is read again at once")
+	d.must(d.wakeAt() == d.now+250, "it is read again in %d ms", d.wakeAt()-d.now)
 	d.now += 250
-	d.load(0, &Item{Key: keyOf("a"), Due: d.now})
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now})
 	d.sent("a")
 }
 
@@ -701,13 +759,13 @@ func TestScheduler_EventWaitsOnce(t *testing.T) {
 	sent := d.sent("a")
 	d.commit()
 	d.at(0)
-	d.done(Result{Ending: Delivered}, sent...)
+	d.done(result{ending: delivered}, sent...)
 	d.commit()
 	d.at(2)
 	// Now a replay is an event of its own, by way of the schedule.
 	d.noted(0)
-	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now})
-	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, replayedAt: d.now})
+	d.done(result{ending: delivered}, d.sent("a")...)
 	d.commit()
 	d.wrote(0, "remove a")
 }
@@ -719,49 +777,49 @@ func TestScheduler_ReplayOfWhatWaitsAndOfWhatIsBeingSent(t *testing.T) {
 	sent := d.next(1)
 	d.noted(0)
 	replayed := d.now
-	d.load(0, &Item{Key: keyOf("a"), Due: replayed, ReplayedAt: replayed}, &Item{Key: keyOf("b"), Due: replayed, ReplayedAt: replayed})
-	d.done(Result{Ending: Delivered}, append(sent, d.sent("b")...)...)
+	d.load(0, &event{key: keyOf("a"), dueAt: replayed, replayedAt: replayed}, &event{key: keyOf("b"), dueAt: replayed, replayedAt: replayed})
+	d.done(result{ending: delivered}, append(sent, d.sent("b")...)...)
 	d.commit()
 	d.wrote(0, "remove b")
 
-	d.load(0, &Item{Key: keyOf("a"), Due: replayed, ReplayedAt: replayed})
-	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.load(0, &event{key: keyOf("a"), dueAt: replayed, replayedAt: replayed})
+	d.done(result{ending: delivered}, d.sent("a")...)
 	d.commit()
 	d.wrote(0, "remove a")
-	d.must(d.endpoint(0).empty() && d.s.read == 0, "something waits")
+	d.must(d.endpoint(0).isEmpty() && d.s.tail.count == 0, "something waits")
 }
 
 // A replay asks for an event of the schedule whose send has ended, which is not written yet.
 func TestScheduler_ReplayOfWhatHasJustEnded(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.noted(0)
-	d.load(0, &Item{Key: keyOf("a"), Due: d.now, Attempts: 2})
-	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, attempts: 2})
+	d.done(result{ending: delivered}, d.sent("a")...)
 	d.noted(0)
-	asked := &Item{Key: keyOf("a"), Due: d.now, Attempts: 2, AskedAt: d.now}
+	asked := &event{key: keyOf("a"), dueAt: d.now, attempts: 2, askedAt: d.now}
 	d.load(0, asked)
 	d.commit()
-	removed := d.effect(0).Remove
+	removed := d.plan(0).ended
 	d.must(slices.Equal(removed, []ledger.Unscheduled{{Key: keyOf("a")}}), "removed %+v", removed) // which leaves it there
 
 	again := *asked
-	again.state, again.endpoint = absent, nil
+	again.state, again.endpoint = unloaded, nil
 	d.load(0, &again)
-	d.done(Result{Ending: Delivered}, d.sent("a")...)
+	d.done(result{ending: delivered}, d.sent("a")...)
 	d.commit()
-	removed = d.effect(0).Remove
+	removed = d.plan(0).ended
 	d.must(slices.Equal(removed, []ledger.Unscheduled{{Key: keyOf("a"), AskedAt: d.now}}), "removed %+v", removed)
-	d.must(d.endpoint(0).empty(), "something waits")
+	d.must(d.endpoint(0).isEmpty(), "something waits")
 }
 
 // Something is put into the schedule while it is being read: what was read may not have it.
 func TestScheduler_ReadsAgainWhatChangedWhileItWasRead(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.noted(0)
-	d.must(len(d.s.Loads(d.now)) == 1, "the schedule is not read")
+	d.must(len(d.s.reads(d.now)) == 1, "the schedule is not read")
 	d.noted(0)
-	d.s.Loaded(accountOf(0), nil, d.now)
-	d.load(0, &Item{Key: keyOf("a"), Due: d.now, ReplayedAt: d.now})
+	d.s.loaded(accountOf(0), nil, d.now)
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, replayedAt: d.now})
 	d.sent("a")
 }
 
@@ -774,11 +832,11 @@ func TestScheduler_PaceHolds(t *testing.T) {
 	for len(sent) < 300 {
 		for _, it := range d.next(1000) {
 			sent = append(sent, d.now)
-			d.done(Result{Ending: Delivered}, it)
+			d.done(result{ending: delivered}, it)
 		}
 		d.commit()
-		d.must(d.s.Wake(d.now) > d.now, "woken at once")
-		d.now = d.s.Wake(d.now)
+		d.must(d.wakeAt() > d.now, "woken at once")
+		d.now = d.wakeAt()
 	}
 	for first := range sent {
 		for last := first; last < len(sent); last++ {
@@ -793,17 +851,17 @@ func TestScheduler_TallyIsWrittenOnceASecond(t *testing.T) {
 	written := 0
 	for i := range 100 {
 		d.add(0, fmt.Sprint("n", i))
-		d.done(Result{Ending: Delivered}, d.next(10)...)
+		d.done(result{ending: delivered}, d.next(10)...)
 		d.commit()
-		if d.effect(0).Tally != nil {
+		if d.plan(0).tally != nil {
 			written++
 		}
 		d.now += 50
 	}
 	d.must(written == 5, "written %d times in 5 s", written)
-	d.now = d.s.Wake(d.now)
+	d.now = d.wakeAt()
 	d.commit()
-	d.must(d.effect(0).Tally.Delivered == 100 && d.effect(0).Tally.OK == 100, "tally %+v", d.effect(0).Tally)
+	d.must(d.plan(0).tally.Delivered == 100 && d.plan(0).tally.OK == 100, "tally %+v", d.plan(0).tally)
 }
 
 // What is in memory only is told as long as there is some, so that nothing counts twice.
@@ -811,16 +869,16 @@ func TestScheduler_TellsWhatIsInMemoryOnly(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0, "a", "b", "c")
 	sent := d.sent("a", "b", "c")
-	d.done(Result{Ending: Delivered}, sent[0])
+	d.done(result{ending: delivered}, sent[0])
 	d.commit()
-	d.must(d.effect(0).Tally != nil && d.effect(0).Waiting == 2, "%+v", d.effect(0))
+	d.must(d.plan(0).tally != nil && d.plan(0).waiting == 2, "%+v", d.plan(0))
 	d.now += 1000
 	d.commit()
-	d.wrote(0, "spill b +0 0", "spill c +0 0")
-	d.must(d.effect(0).Tally != nil && d.effect(0).Waiting == 0, "%+v", d.effect(0))
+	d.wrote(0, "add b +0 0", "add c +0 0")
+	d.must(d.plan(0).tally != nil && d.plan(0).waiting == 0, "%+v", d.plan(0))
 	d.now += 1000
 	d.commit()
-	d.must(len(d.effects) == 0, "%+v", d.effects)
+	d.must(len(d.plans) == 0, "%+v", d.plans)
 }
 
 func TestScheduler_CorrectsWhatADeadOwnerHasTold(t *testing.T) {
@@ -828,7 +886,7 @@ func TestScheduler_CorrectsWhatADeadOwnerHasTold(t *testing.T) {
 	f.Waiting = 7
 	d := newDesk(t, f)
 	d.commit()
-	d.must(d.effect(0).Tally != nil && d.effect(0).Waiting == 0, "%+v", d.effect(0))
+	d.must(d.plan(0).tally != nil && d.plan(0).waiting == 0, "%+v", d.plan(0))
 }
 
 func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
@@ -841,9 +899,9 @@ func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
 		{ledger.EndpointGone, ledger.EndpointUnreachable, ledger.EndpointUnreachable},
 		{ledger.EndpointUnreachable, ledger.EndpointHealthy, ledger.EndpointHealthy},
 	} {
-		e := endpoint{Facts: ledger.Facts{State: c.was}}
-		if e.note(c.now, 1); e.State != c.want {
-			t.Errorf("%s after %s: %s", c.now, c.was, e.State)
+		e := endpoint{state: c.was}
+		if e.note(c.now, 1); e.state != c.want {
+			t.Errorf("%s after %s: %s", c.now, c.was, e.state)
 		}
 	}
 }
@@ -851,51 +909,86 @@ func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
 func TestScheduler_ClockSetBack(t *testing.T) {
 	d := newDesk(t, healthy)
 	d.add(0, "a", "b")
-	d.done(Result{Ending: Retry, At: d.now + 600_000, Pause: 60_000}, d.next(20)[0])
+	d.done(result{ending: retry, at: d.now + 600_000, pause: 60_000}, d.next(20)[0])
 	d.sent()
 	d.now -= 1000 // a small step
-	d.must(d.s.Wake(d.now) >= moment, "the clock went back")
+	d.must(d.wakeAt() >= moment, "the clock went back")
 	d.now = moment - 3_600_000
-	d.must(d.s.Wake(d.now) == d.now, "the schedule is not read")
+	d.s.wakeAt(d.now)
 	e := d.endpoint(0)
-	d.must(e.Breaker.Hold == d.now+60_000, "held until +%d", e.Breaker.Hold-d.now)
+	d.must(e.pace.breaker.Hold == d.now+60_000, "held until +%d", e.pace.breaker.Hold-d.now)
+	d.commit()
+	d.must(d.plan(0).rescheduled[0].Due == moment-3_600_000+600_000, "wrote %+v", d.plan(0).writes())
+	d.must(d.wakeAt() == d.now, "the schedule is not read")
 	l := d.load(0)
 	d.must(l.From == d.now+1 && l.Until == moment, "load %+v", l)
-	d.now += 1000
+}
+
+// The URL is deleted, and another one is registered at once: what waited in memory must not go to it.
+func TestScheduler_NothingGoesFromADeletedURLToTheNext(t *testing.T) {
+	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d.add(0, "a", "b", "c")
+	d.sent("a")
+
+	next := healthy
+	next.Receiver, next.Moved, next.Deleted = ledger.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
+	d.learn(0, next)
+
+	d.sent()
 	d.commit()
-	d.must(d.effect(0).Put[0].Due == moment-3_600_000+600_000, "wrote %+v", d.effect(0).writes())
+	d.must(len(d.notSent(0)) == 2, "%d events are recorded as not sent", len(d.notSent(0)))
+	d.add(0, "d")
+	d.sent("d")
+}
+
+// Who asks for a test, or sets the same URL again, says that the receiver is repaired.
+func TestScheduler_ARequestToProbeLiftsAPause(t *testing.T) {
+	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d.add(0, "a", "b")
+	d.done(result{ending: retry, at: d.now + 3_600_000, pause: 3_600_000}, d.sent("a")...)
+	d.sent()
+	d.commit()
+	d.must(d.wakeAt() == d.now+3_600_000, "woken at +%d", d.wakeAt()-d.now)
+
+	asked := healthy
+	asked.ProbeRequest = 1
+	d.learn(0, asked)
+
+	d.load(0, &event{key: keyOf("b"), dueAt: moment})
+	d.sent("b")
 }
 
 func BenchmarkScheduler(b *testing.B) {
 	const endpoints, batch = 64, 64
-	s := NewScheduler(Limits{InFlight: 32, Failures: 5, Memory: 512})
+	s := newTestScheduler(limits{inFlight: 32, failures: 5, memory: 512})
 	for i := range endpoints {
-		s.Learn(accountOf(i), &healthy, moment)
+		s.learn(accountOf(i), &healthy, moment)
 	}
-	items := make([]Item, batch)
-	entries := make([]Entry, batch)
-	var out []*Item
+	items := make([]event, batch)
+	entries := make([]entry, batch)
+	var out []*event
 	b.ReportAllocs()
 	now := int64(moment)
 	for n := 0; n < b.N; n += batch {
 		for i := range batch {
 			if n%(16*batch) == 0 {
-				items[i].Key = versionKey(n%1000+i, 2)
+				items[i].key = versionKey(n%1000+i, 2)
 			}
-			items[i] = Item{Account: accountOf(i), Key: items[i].Key}
-			entries[i].ID, entries[i].Items = "1-1", append(entries[i].Items[:0], &items[i])
-			s.Add(&entries[i], now)
+			items[i] = event{account: accountOf(i), key: items[i].key}
+			entries[i].id, entries[i].events = "1-1", append(entries[i].events[:0], &items[i])
+			s.publish(&entries[i], now)
+			s.follow(&entries[i], now)
 		}
-		s.Loads(now)
-		out = s.Next(out[:0], 1024, now)
+		s.reads(now)
+		out = s.next(out[:0], places{free: 1024, forFailing: 512}, now)
 		if len(out) != batch {
 			b.Fatalf("handed out %d", len(out))
 		}
 		for _, it := range out {
-			s.Done(it, Result{Ending: Delivered}, now)
+			s.finish(it, result{ending: delivered}, now)
 		}
-		s.Effects(now)
-		s.Committed()
+		s.begin(now)
+		s.commit(s.plan())
 		now += 5
 	}
 }

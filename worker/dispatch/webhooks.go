@@ -1,12 +1,8 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,105 +17,311 @@ const (
 	// sendWithin is how long after a confirmed write of the owner a send may begin. It is less than
 	// what must pass before another worker takes the partition over: fencing stops writes, not sends.
 	sendWithin = 2 * time.Second
-	// A log gets so many lines at once, or those of a second.
-	logLines = 16
-	logEvery = time.Second
-	// A log keeps the newest logKept lines and what was written together with the last of them,
-	// but no more than logBytes.
-	logKept, logBytes = 200, 256 << 10
-	// refreshEvery is how often endpoints are read though no note says that they have changed, should
-	// a note be lost.
-	refreshEvery = 30 * time.Second
-	// unreadPause is until an endpoint is read again whose secret cannot be opened.
-	unreadPause = 10 * time.Second
-	// summarizeEvery is how often operators are told what waits, summarized how many endpoints'
-	// schedules are looked into for that.
-	summarizeEvery = time.Second
-	summarized     = 256
+	// outcomesEvery is how long outcomes may wait to be written with what the owner reads in between.
+	outcomesEvery = 50 * time.Millisecond
+	// fullPause is until it is looked again whether something may be sent.
+	fullPause = 50 * time.Millisecond
+	// idlePause is until it is looked again if nothing is known that will happen.
+	idlePause = time.Second
 )
 
-// Webhooks are those of one partition. Its owner calls them from one goroutine.
+// Webhooks sends the webhooks of one partition. The partition's owner calls it from one goroutine, in this order:
+//
+//	w := role.Open(owned, …)          what earlier owners have left is read, beside the owner's turns
+//	for each turn, once w.IsOpen:
+//	    turn := w.Begin(input)        what has come, and what must be read for it
+//	    plan := turn.Plan(step)       adds to the owner's step what must be written
+//	    plan.Commit(sentAt)           it was written, all of it; or plan.Discard()
+//	    next := w.Send()              sends what may be sent; the next turn is due at next
+//	for each result: result.Apply() and w.Send()
+//	w.GiveUp()                        before the last turn, which schedules what has not ended
+//	w.Close()                         when the partition was given up, or is lost
+//
+// Between Begin and Commit, or Discard, it must call nothing else.
 type Webhooks struct {
-	Partition int
-	InFlight  int  // sends that have not ended
-	Stopped   bool // no more begin
+	// InFlight is how many sends have not ended.
+	InFlight int
 
+	partition int
 	role      *Role
-	scheduler *Scheduler
+	scheduler *scheduler
+	ctx       context.Context  // of sends and reads
 	now       func() time.Time // the earlier of this machine's clock and Redis's
-	results   chan<- *Sent
-	ctx       context.Context // of the sends
-	confirmed atomic.Int64    // when the owner last wrote, since the process started
-	hasLeft   atomic.Bool     // Leave was called: no send begins, though a write is confirmed
+	results   chan<- *Result
 
-	unread    map[delivery.AccountID]time.Time // endpoints that are unknown, or may have changed; when to read them
-	refreshed time.Time
-	logs      map[delivery.AccountID]*attemptLog
-	open      []*attemptLog     // with lines
-	closed    []*attemptLog     // with lines of the step that is being written
-	own       map[string]*Entry // the owner's batches that it has not read back
-	resend    []*attempt        // which were not begun
-	ended     map[string]bool   // ids of events; until all that earlier owners published has been read, and none is sent
-	items     []*Item
+	state openState
+	// ended are the ids of events that ended after the webhook position that was taken over, until the owner has
+	// caught up.
+	ended map[string]bool
+	// confirmed is when the owner's last confirmed write was sent, since the process started.
+	confirmed atomic.Int64
+	// isLeaving: no send begins any more, also if its connection is being made. The step that gives the partition up
+	// is a confirmed write, and the next owner waits for nothing.
+	isLeaving atomic.Bool
 
-	lines   []outcomeLine // since the last step
-	effects []Effect      // of the step that is being written
-	written []outcomeLine
-	probed  []probed
-	writing bool
+	// Reads beside the owner's turns.
+	unread      unread
+	isReading   bool
+	readAgainAt time.Time // zero, or when to read again after a failure
 
-	// What waits, for operators.
-	summary          map[ledger.EndpointState]ledger.QueueStats // to be written; nil: nothing is
-	summaryAt        time.Time                                  // when it was last counted
-	writtenSummary   map[ledger.EndpointState]ledger.QueueStats
+	// own are the owner's entries of the stream e that it has not read back yet, by id.
+	own map[string]*entry
+
+	// What the next step writes, besides the scheduler's plan.
+	lines        []outcomeLine
+	linesSince   time.Time // when the first of them came
+	probed       []probed
+	logs         map[delivery.AccountID]*attemptLog
+	openLogs     []*attemptLog // with lines
+	closedLogs   []*attemptLog // with lines of the next step
+	summary      summary       // nil: nothing new
+	pendingSince time.Time     // since when something else waits for a step; zero: nothing does
+
+	// What was written of the summary, and when the schedules were last counted for it.
+	writtenSummary   summary
 	summaryWrittenAt time.Time // zero: never
+	countedAt        time.Time
+
+	events []*event // used again by Send
 }
 
-// Sent is a send that has ended, for Done.
-type Sent struct {
-	Webhooks *Webhooks
-	attempt  *attempt
-}
+// openState is how far Webhooks has come since its owner took the partition.
+type openState byte
 
-// probed is a request to probe that was taken, to be written.
+const (
+	// opening: what has ended lately is being read. The owner does not read the stream e yet.
+	opening openState = iota
+	// catchingUp: entries of earlier owners are still to be read. Nothing is sent, because what stands in a schedule
+	// may also be among them.
+	catchingUp
+	sending
+	// givingUp: no more sends begin.
+	givingUp
+)
+
+// probed is a request to probe an endpoint that was taken, which the next step says.
 type probed struct {
 	account delivery.AccountID
 	request int64
 }
 
+// outcomeLine is what the export and replays learn: how an event ended (final), or that an attempt has failed.
 type outcomeLine struct {
 	account delivery.AccountID
 	line    []byte
 	final   bool
 }
 
+// processStarted is what times of confirmations count from: a monotonic clock.
 var processStarted = time.Now()
 
-// Webhooks begins with what is stored, for a new owner of the partition. Sends end with ctx; their
-// results go to results.
-func (r *Role) Webhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Sent) *Webhooks {
-	return &Webhooks{role: r, Partition: partition, now: now, results: results, ctx: ctx, refreshed: time.Now().Add(-rand.N(refreshEvery)),
-		scheduler: NewScheduler(Limits{InFlight: r.settings.PerEndpoint, Failures: r.settings.BreakerFailures, Memory: memoryPerEndpoint}),
-		unread:    make(map[delivery.AccountID]time.Time), logs: make(map[delivery.AccountID]*attemptLog), own: make(map[string]*Entry)}
+// Open begins with what is stored, for a new owner of a partition, which it took by a write that was sent at
+// takenAt. Sends and reads end with ctx; their results go to results, whose receiver applies them.
+func (r *Role) Open(ctx context.Context, owned *ledger.Owned, takenAt time.Time, now func() time.Time, results chan<- *Result) *Webhooks {
+	w := r.newWebhooks(ctx, owned.Partition, now, results)
+	w.confirm(takenAt)
+	w.open(owned.Token.Webhooks, owned.CaughtUp())
+	return w
 }
 
-func (w *Webhooks) ms() int64 { return w.now().UnixMilli() }
-
-// Confirm notes that the owner's write, sent at this time, was written.
-func (w *Webhooks) Confirm(sent time.Time) { w.confirmed.Store(int64(sent.Sub(processStarted))) }
-
-func (w *Webhooks) mayStart() bool {
-	return !w.hasLeft.Load() && time.Since(processStarted)-time.Duration(w.confirmed.Load()) < sendWithin
+func (r *Role) newWebhooks(ctx context.Context, partition int, now func() time.Time, results chan<- *Result) *Webhooks {
+	limits := limits{
+		inFlight: r.settings.PerEndpoint,
+		failures: r.settings.BreakerFailures,
+		memory:   memoryPerEndpoint,
+	}
+	return &Webhooks{
+		partition: partition,
+		role:      r,
+		scheduler: newScheduler(limits, r.memory),
+		ctx:       ctx,
+		now:       now,
+		results:   results,
+		unread:    newUnread(time.Now().Add(-rand.N(refreshEvery))),
+		own:       make(map[string]*entry),
+		logs:      make(map[delivery.AccountID]*attemptLog),
+	}
 }
 
-// Wanted are the events among what was read that must be read as a whole.
-func (w *Webhooks) Wanted(in *ledger.Inbox) (events []ledger.Event) {
-	for _, e := range in.Published {
-		if w.own[e.ID] == nil {
-			events = append(events, sendable(e.Events)...)
+// opened is what a new owner has to know before anything else.
+type opened struct {
+	position string
+	caughtUp bool
+	ended    map[string]bool
+	err      error
+}
+
+// open reads which events have ended after a position of the stream e.
+func (w *Webhooks) open(position string, caughtUp bool) {
+	w.role.reads.Go(func() {
+		o := &opened{position: position, caughtUp: caughtUp}
+		o.ended, o.err = w.role.ledger.Ownership.Ended(w.ctx, w.partition, position)
+		if o.err != nil {
+			pause(w.ctx, readAgainAfter)
+		}
+		w.results <- &Result{Webhooks: w, opened: o}
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// applyOpened takes what open has read, or opens again after a failure.
+func (w *Webhooks) applyOpened(o *opened) error {
+	if o.err != nil {
+		w.open(o.position, o.caughtUp)
+		return o.err
+	}
+
+	w.state, w.ended = catchingUp, o.ended
+	if o.caughtUp {
+		w.caughtUp()
+	}
+	w.findWaiting()
+	return nil
+}
+
+// findWaiting looks for the endpoints of the partition for which something waits, among all of its accounts.
+func (w *Webhooks) findWaiting() {
+	w.role.reads.Go(func() {
+		found := &found{}
+		found.err = w.role.ledger.Ownership.Pending(w.ctx, w.partition, func(page []delivery.AccountID) error {
+			found.accounts = append(found.accounts, page...)
+			return nil
+		})
+		if found.err != nil {
+			pause(w.ctx, readAgainAfter)
+		}
+		w.results <- &Result{Webhooks: w, found: found}
+	})
+}
+
+// found are endpoints for which something waits.
+type found struct {
+	accounts []delivery.AccountID
+	err      error
+}
+
+func (w *Webhooks) applyFound(f *found) error {
+	for _, account := range f.accounts {
+		if w.scheduler.endpoints[account] == nil {
+			w.unread.add(account)
 		}
 	}
-	return events
+	if f.err != nil {
+		w.findWaiting()
+	}
+	return f.err
+}
+
+// caughtUp takes note that all that earlier owners published has been read.
+func (w *Webhooks) caughtUp() {
+	w.ended = nil
+	if w.state == catchingUp {
+		w.state = sending
+	}
+}
+
+// IsOpen reports whether turns may begin. Until then the owner does not read the partition's stream of events.
+func (w *Webhooks) IsOpen() bool { return w.state != opening }
+
+// IsIdle reports whether no send and no read is in progress.
+func (w *Webhooks) IsIdle() bool { return w.InFlight == 0 && !w.isReading && w.state != opening }
+
+// A Result is something that has ended beside the owner's turns: a send, or a read.
+type Result struct {
+	Webhooks *Webhooks
+
+	// One of them is set.
+	attempt *attempt
+	read    *read
+	opened  *opened
+	found   *found
+}
+
+// Partition returns the number of the partition that the result is of.
+func (r *Result) Partition() int { return r.Webhooks.partition }
+
+// IsSend reports whether it was a send that has ended.
+func (r *Result) IsSend() bool { return r.attempt != nil }
+
+// Apply takes the result. Its error is Redis's, of a read that is made again; it says nothing of receivers.
+func (r *Result) Apply() error {
+	w := r.Webhooks
+	switch {
+	case r.attempt != nil:
+		w.finished(r.attempt)
+		return nil
+	case r.read != nil:
+		return w.applyRead(r.read)
+	case r.opened != nil:
+		return w.applyOpened(r.opened)
+	default:
+		return w.applyFound(r.found)
+	}
+}
+
+// Input is what an owner has read for a turn.
+type Input struct {
+	// Inbox may be nil: nothing has come.
+	Inbox *ledger.Inbox
+	// EntriesBefore is how many entries the stream e had before those of the inbox; less than 0: not known.
+	EntriesBefore int64
+	// CatchesUp: with these entries all has been read that earlier owners have published.
+	CatchesUp bool
+}
+
+// A Turn is what has come for the webhooks. Nothing of it is taken before Plan's Commit.
+type Turn struct {
+	webhooks *Webhooks
+	input    Input
+	wanted   *ledger.Wanted
+}
+
+// Begin begins a turn. It adds to wanted what must be read for it; wanted may be nil if nothing has come.
+func (w *Webhooks) Begin(in Input, wanted *ledger.Wanted) *Turn {
+	for _, ev := range w.scheduler.begin(w.ms()) {
+		w.recordUnsent(ev, ledger.StateNotSent, ledger.NoEndpointError)
+	}
+	w.closeLogs()
+
+	if in.Inbox != nil {
+		wanted.Endpoints = in.Inbox.Notes
+		for _, e := range in.Inbox.Published {
+			if w.own[e.ID] == nil {
+				wanted.Events = append(wanted.Events, sendable(e.Events)...)
+			}
+		}
+	}
+	return &Turn{webhooks: w, input: in, wanted: wanted}
+}
+
+// closeLogs takes the lines of logs that are due for the next step.
+func (w *Webhooks) closeLogs() {
+	if len(w.closedLogs) > 0 {
+		return // of a plan that was discarded
+	}
+	now := time.Now()
+	left := w.openLogs[:0]
+	for _, l := range w.openLogs {
+		if !l.isDue(now) && w.state != givingUp {
+			left = append(left, l)
+			continue
+		}
+		isEmpty := l.close()
+		w.closedLogs = append(w.closedLogs, l)
+		if !isEmpty {
+			left = append(left, l)
+		}
+	}
+	clear(w.openLogs[len(left):])
+	w.openLogs = left
 }
 
 // sendable leaves out what no webhook tells of.
@@ -132,330 +334,342 @@ func sendable(events []ledger.Event) (sendable []ledger.Event) {
 	return sendable
 }
 
-// Take takes what was read and decided. deliveries are those of Wanted, nil for what is gone. read
-// counts the entries before them.
-func (w *Webhooks) Take(in *ledger.Inbox, deliveries []*ledger.Delivery, read int64) {
+// A Plan is what a step writes of the webhooks. Commit or Discard must follow.
+type Plan struct {
+	turn      *Turn
+	step      *ledger.Step
+	endpoints []endpointPlan
+}
+
+// Plan adds to the owner's step what must be written. It changes nothing, and may be called again with another
+// step after Discard.
+func (t *Turn) Plan(step *ledger.Step) *Plan {
+	w := t.webhooks
+	p := &Plan{turn: t, step: step, endpoints: w.scheduler.plan()}
+	for i := range p.endpoints {
+		p.endpoints[i].write(step)
+	}
+	for _, p := range w.probed {
+		step.Endpoint(p.account, &ledger.EndpointChange{ProbeAnswered: p.request})
+	}
+	for _, l := range w.lines {
+		step.Publish(l.account, l.line, l.final)
+	}
+	for _, l := range w.closedLogs {
+		l.write(step)
+	}
+	if w.summary != nil {
+		step.Summary(w.summary)
+	}
+	if w.scheduler.tail.position != "" {
+		step.Token.Webhooks = w.scheduler.tail.position
+	}
+	return p
+}
+
+func (p *endpointPlan) write(step *ledger.Step) {
+	account := p.endpoint.account
+	step.Schedule(account, true, p.added)
+	step.MoveScheduled(account, p.moved)
+	step.Schedule(account, false, p.rescheduled)
+	step.Unschedule(account, p.ended)
+	step.Endpoint(account, &ledger.EndpointChange{
+		Breaker:    p.breaker,
+		Tally:      p.tally,
+		Waiting:    p.waiting,
+		State:      p.state,
+		StateSince: p.stateSince,
+		Proven:     p.proven,
+	})
+}
+
+// Position returns up to where all webhooks have ended or are scheduled, as the step says, and how many entries the
+// stream e has had up to there, less than 0 if that is not known; an empty id for nowhere yet.
+func (p *Plan) Position() (id string, count int64) {
+	t := &p.turn.webhooks.scheduler.tail
+	return t.position, t.count
+}
+
+// Discard leaves everything to a later turn, because the step was not written.
+func (p *Plan) Discard() { p.turn = nil }
+
+// Commit takes note that the step, which was sent at sentAt, was written; zero: it had nothing to write. Then it
+// takes what has come, and the events that the step has published.
+func (p *Plan) Commit(sentAt time.Time) {
+	w := p.turn.webhooks
+	if !sentAt.IsZero() {
+		w.confirm(sentAt)
+	}
+	w.scheduler.commit(p.endpoints)
+	for _, l := range w.closedLogs {
+		l.commit()
+	}
+	if w.summary != nil {
+		w.writtenSummary, w.summaryWrittenAt, w.summary = w.summary, time.Now(), nil
+	}
+	clear(w.lines)
+	w.lines, w.probed, w.closedLogs = w.lines[:0], nil, w.closedLogs[:0]
+	w.pendingSince = time.Time{}
+
+	p.turn.apply()
+	w.publish(p.step)
+	p.turn = nil
+}
+
+// apply takes what was read for the turn. Endpoints come first: one that has just got a URL again would otherwise
+// count as without one.
+func (t *Turn) apply() {
+	w, in := t.webhooks, t.input.Inbox
+	if in == nil {
+		return
+	}
+	for i, account := range t.wanted.Endpoints {
+		w.learn(account, t.wanted.Facts[i])
+	}
+
 	now := w.ms()
+	deliveries := t.wanted.Deliveries
 	for i, e := range in.Published {
 		count := int64(-1)
-		if read >= 0 {
-			count = read + int64(i) + 1
+		if t.input.EntriesBefore >= 0 {
+			count = t.input.EntriesBefore + int64(i) + 1
 		}
-		entry := w.own[e.ID]
-		if entry != nil {
+
+		own := w.own[e.ID]
+		if own != nil {
 			delete(w.own, e.ID)
-			entry.Read = count
-			w.scheduler.Follow(entry, now)
+			own.count = count
+			w.scheduler.follow(own, now)
 			continue
 		}
+
 		n := len(sendable(e.Events))
-		entry = &Entry{ID: e.ID, Read: count, Items: w.queue(deliveries[:n]), Again: true}
-		deliveries = deliveries[n:]
-		if n > 0 || i == len(in.Published)-1 {
-			w.scheduler.Add(entry, now)
+		isLast := i == len(in.Published)-1
+		if n > 0 || isLast {
+			entry := &entry{id: e.ID, count: count, events: w.newEvents(deliveries[:n]), mayBeScheduled: true}
+			w.scheduler.publish(entry, now)
+			w.scheduler.follow(entry, now)
 		}
+		deliveries = deliveries[n:]
+	}
+	if t.input.CatchesUp {
+		w.caughtUp()
 	}
 }
 
-// Noted says that endpoints have changed. They must be read (Learn) before what happened then is taken:
-// an endpoint that has just got a URL again would otherwise count as without one.
-func (w *Webhooks) Noted(accounts []delivery.AccountID) {
-	for _, account := range accounts {
-		w.unread[account] = time.Time{}
-	}
-}
-
-// CaughtUp says that all that earlier owners published has been read. Nothing is sent before: what
-// is scheduled is also read again, as far as it is after the position.
-func (w *Webhooks) CaughtUp() { w.ended = nil }
-
-// Publish takes the events of the owner's own batch, which it reads back later.
-func (w *Webhooks) Publish(batch string, deliveries []*ledger.Delivery) {
-	if batch == "" {
+// publish takes the events that the owner's step has published, which it reads back later.
+func (w *Webhooks) publish(step *ledger.Step) {
+	if step.Batch == "" {
 		return
 	}
-	entry := &Entry{ID: batch, Items: w.queue(deliveries)}
-	w.own[batch] = entry
-	w.scheduler.Place(entry, w.ms())
+	entry := &entry{id: step.Batch, events: w.newEvents(step.Published)}
+	w.own[step.Batch] = entry
+	w.scheduler.publish(entry, w.ms())
 }
 
-func (w *Webhooks) queue(deliveries []*ledger.Delivery) []*Item {
-	all := make([]*Item, 0, len(deliveries))
+func (w *Webhooks) newEvents(deliveries []*ledger.Delivery) []*event {
+	events := make([]*event, 0, len(deliveries))
 	for _, d := range deliveries {
 		if d != nil && !w.ended[d.EventID] {
-			all = append(all, &Item{Account: d.Account, Key: d.Key, Delivery: d})
+			events = append(events, &event{account: d.Account, key: d.Key, delivery: d})
 		}
 	}
-	w.role.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(all)))
-	return all
+	w.role.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(events)))
+	return events
 }
 
-// Fetch reads what the webhooks of several partitions need: endpoints, and parts of schedules. All
-// partitions share each round trip: the owner waits for it. After an error nothing of a schedule was taken;
-// it is read again in a moment.
-func (r *Role) Fetch(ctx context.Context, all []*Webhooks) error {
-	if err := cmp.Or(r.Learn(ctx, all), r.summarize(ctx, all)); err != nil {
-		return err
+// confirm takes note that a write of the owner, sent at that time, was written.
+func (w *Webhooks) confirm(sentAt time.Time) { w.confirmed.Store(int64(sentAt.Sub(processStarted))) }
+
+// mayBegin reports whether a send may begin: no other worker can have taken the partition over.
+func (w *Webhooks) mayBegin() bool {
+	sinceConfirmed := time.Since(processStarted) - time.Duration(w.confirmed.Load())
+	return sinceConfirmed < sendWithin && !w.isLeaving.Load()
+}
+
+// Send starts what may be sent now, and the reads that are wanted. It returns when the next turn is due at the
+// latest, if nothing happens.
+func (w *Webhooks) Send() (nextTurn time.Time) {
+	if w.state == opening {
+		return time.Now().Add(idlePause)
 	}
-	var queries []ledger.ScheduleQuery
-	var of []*Webhooks
-	for _, w := range all {
-		for _, query := range w.scheduler.Loads(w.ms()) {
-			query.Partition = w.Partition
-			of, queries = append(of, w), append(queries, query)
+
+	canSend := w.state == sending && w.mayBegin()
+	for canSend && w.sendSome() {
+	}
+	w.wantEndpoints()
+	w.startRead()
+	return w.nextTurn(canSend && w.role.places().free > 0)
+}
+
+// sendSome starts sends as far as there are places; false: there is nothing more to send, or no place.
+func (w *Webhooks) sendSome() bool {
+	free := w.role.places()
+	if free.free <= 0 {
+		return false
+	}
+	w.events = w.scheduler.next(w.events[:0], free, w.ms())
+	now := w.now()
+	for _, ev := range w.events {
+		a := w.attemptOf(ev)
+		isTooLate := !ev.isPing && !now.Before(a.Deadline())
+		if isTooLate {
+			w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
+			w.end(ev, expired, ledger.StateUndelivered, ledger.ExpiredError)
+			continue
 		}
-	}
-	if len(queries) == 0 {
-		return nil
-	}
-	found, err := r.ledger.Ownership.Scheduled(ctx, queries)
-	if err != nil {
-		for i, w := range of {
-			w.scheduler.NotLoaded(queries[i].Account, w.ms())
-		}
-		return err
-	}
-	for i, w := range of {
-		w.loaded(queries[i].Account, found[i])
-	}
-	return nil
-}
-
-// FetchAll reads what a new owner must know: every endpoint for which something is scheduled, and
-// which events have ended that are after the position.
-func (w *Webhooks) FetchAll(ctx context.Context, position string) (err error) {
-	if w.ended, err = w.role.ledger.Ownership.Ended(ctx, w.Partition, position); err != nil {
-		return err
-	}
-	err = w.role.ledger.Ownership.Pending(ctx, w.Partition, func(pending []delivery.AccountID) error {
-		w.Noted(pending)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return w.role.Learn(ctx, []*Webhooks{w})
-}
-
-// Learn reads endpoints that are unknown or may have changed, again until it succeeds.
-func (r *Role) Learn(ctx context.Context, all []*Webhooks) error {
-	var endpoints []ledger.EndpointAt
-	var of []*Webhooks
-	for _, w := range all {
-		for _, account := range w.wanted() {
-			of, endpoints = append(of, w), append(endpoints, ledger.EndpointAt{Partition: w.Partition, Account: account})
-		}
-	}
-	if len(endpoints) == 0 {
-		return nil
-	}
-	facts, err := r.ledger.Ownership.EndpointFacts(ctx, endpoints)
-	for i, f := range facts {
-		of[i].learn(endpoints[i].Account, f)
-	}
-	return err
-}
-
-// wanted are the endpoints to be read now.
-func (w *Webhooks) wanted() (accounts []delivery.AccountID) {
-	now := time.Now()
-	w.Noted(w.scheduler.Need())
-	if now.Sub(w.refreshed) >= refreshEvery {
-		w.refreshed = now
-		for account, e := range w.scheduler.endpoints {
-			if e.known {
-				w.unread[account] = time.Time{}
-			}
-		}
-	}
-	for account, at := range w.unread {
-		if now.After(at) {
-			accounts = append(accounts, account)
-		}
-	}
-	return accounts
-}
-
-func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
-	if f.Unreadable != nil {
-		w.role.log.Error("webhook endpoint cannot be read, its events wait", "account", account, "error", f.Unreadable)
-		w.unread[account] = time.Now().Add(unreadPause)
-		return
-	}
-	delete(w.unread, account)
-	w.scheduler.Learn(account, f, w.ms())
-	if f.ProbeRequest != 0 {
-		w.probed = append(w.probed, probed{account, f.ProbeRequest})
-	}
-}
-
-// summarize counts what waits, for operators.
-func (r *Role) summarize(ctx context.Context, all []*Webhooks) error {
-	now := time.Now()
-	if !slices.ContainsFunc(all, func(w *Webhooks) bool { return now.Sub(w.summaryAt) >= summarizeEvery }) {
-		return nil
-	}
-
-	// What is in memory, and which schedules are to be counted.
-	summaries := make([]map[ledger.EndpointState]ledger.QueueStats, len(all))
-	var scheduled []ledger.EndpointAt
-	var of []int // of the partitions
-	for i, w := range all {
-		summary, most := make(map[ledger.EndpointState]ledger.QueueStats), len(scheduled)+summarized
-		summaries[i], w.summaryAt = summary, now
-		for account, e := range w.scheduler.endpoints {
-			if !e.waits() {
-				continue
-			}
-
-			sum := summary[e.State]
-			sum.Endpoints++
-			memory, more := e.backlog()
-			sum.Events += int64(memory)
-			if e.Breaker.Open {
-				sum.BreakersOpen++
-			}
-			summary[e.State] = sum
-
-			if more && len(scheduled) < most {
-				of, scheduled = append(of, i), append(scheduled, ledger.EndpointAt{Partition: w.Partition, Account: account})
-			}
-		}
-	}
-
-	backlogs, err := r.ledger.Ownership.Backlogs(ctx, scheduled)
-	if err != nil {
-		return err
-	}
-
-	for i, b := range backlogs {
-		summary, state := summaries[of[i]], all[of[i]].scheduler.endpoints[scheduled[i].Account].State
-		sum := summary[state]
-		sum.Events += b.Events
-		if !b.Oldest.IsZero() && (sum.Oldest.IsZero() || b.Oldest.Before(sum.Oldest)) {
-			sum.Oldest = b.Oldest
-		}
-		summary[state] = sum
-	}
-
-	for i, w := range all {
-		if w.summary != nil || w.shouldWrite(summaries[i], now) {
-			w.summary = summaries[i]
-		}
-	}
-	return nil
-}
-
-// shouldWrite reports whether operators must be told what waits: when that has changed, and now and
-// then, because what is stored counts for a while only.
-func (w *Webhooks) shouldWrite(summary map[ledger.EndpointState]ledger.QueueStats, now time.Time) bool {
-	return !maps.Equal(summary, w.writtenSummary) || now.Sub(w.summaryWrittenAt) >= ledger.SummaryEvery
-}
-
-func (w *Webhooks) loaded(account delivery.AccountID, found []*ledger.Scheduled) {
-	now := w.ms()
-	items := make([]*Item, len(found))
-	for i, s := range found {
-		items[i] = &Item{Account: account, Key: s.Key, Due: s.Due, Attempts: s.Attempts, ReplayedAt: s.ReplayedAt, AskedAt: s.AskedAt, Delivery: s.Delivery}
-	}
-	w.scheduler.Loaded(account, items, now)
-	for i, s := range found {
-		// The scheduler has ended what is muted, or goes to no URL, and leaves to a later load what it
-		// has not taken.
-		isTaken := items[i].state == waiting
-		if s.Gone != "" && isTaken {
-			w.end(items[i], NotSent, ledger.StateNotSent, s.Gone)
-		}
-	}
-}
-
-// end ends an event that is not sent.
-func (w *Webhooks) end(it *Item, ending Ending, state, reason string) {
-	now := w.ms()
-	w.scheduler.Done(it, Result{Ending: ending, At: now}, now)
-	w.unsent(it, state, reason)
-}
-
-func (w *Webhooks) unsent(it *Item, state, reason string) {
-	w.keep(it.Delivery, &ledger.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: it.Attempts, Replay: it.isReplay()}, false, true)
-}
-
-// Send starts what may be sent now.
-func (w *Webhooks) Send() {
-	if w.Stopped || w.ended != nil || !w.mayStart() {
-		return
-	}
-	resend := w.resend
-	w.resend = nil
-	for _, a := range resend {
-		a.receiver = a.item.endpoint.Receiver // it may have moved
-		a.item.Version = a.receiver.Version
 		w.launch(a)
 	}
-	for free := w.role.free(); free > 0; free = w.role.free() {
-		w.items = w.scheduler.Next(w.items[:0], free, w.ms())
-		if len(w.items) == 0 {
-			return
-		}
-		now := w.now()
-		for _, it := range w.items {
-			d := it.Delivery
-			if it.Ping {
-				d = ledger.Ping(it.Account, time.UnixMilli(it.Due))
-			}
-			if it.ReplayedAt > 0 { // since it was loaded, perhaps
-				d.ReplayedAt = time.UnixMilli(it.ReplayedAt)
-			}
-			if !it.Ping && !now.Before(d.Deadline()) {
-				w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-				w.end(it, Expired, ledger.StateUndelivered, ledger.ExpiredError)
-				continue
-			}
-			w.launch(&attempt{Delivery: d, item: it, receiver: it.endpoint.Receiver, number: it.Attempts + 1, ping: it.Ping, probe: it.Probe || it.Ping, replay: it.isReplay()})
+	return len(w.events) > 0
+}
+
+func (w *Webhooks) attemptOf(ev *event) *attempt {
+	d := ev.delivery
+	if ev.isPing {
+		d = ledger.Ping(ev.account, time.UnixMilli(ev.dueAt))
+	}
+	if ev.replayedAt > 0 { // since it was loaded, perhaps
+		d.ReplayedAt = time.UnixMilli(ev.replayedAt)
+	}
+	return &attempt{
+		Delivery: d,
+		event:    ev,
+		receiver: ev.endpoint.receiver,
+		number:   ev.attempts + 1,
+		ping:     ev.isPing,
+		probe:    ev.isProbe || ev.isPing,
+		replay:   ev.isReplay(),
+	}
+}
+
+// wantEndpoints lets the endpoints be read that are unknown, and now and then all.
+func (w *Webhooks) wantEndpoints() {
+	for _, account := range w.scheduler.takeUnknown() {
+		w.unread.add(account)
+	}
+
+	now := time.Now()
+	if now.Sub(w.unread.refreshed) < refreshEvery {
+		return
+	}
+	w.unread.refreshed = now
+	for account, e := range w.scheduler.endpoints {
+		if e.isKnown {
+			w.unread.add(account)
 		}
 	}
 }
 
+// nextTurn returns when the next turn is due. canSend: something could be sent if it waited.
+func (w *Webhooks) nextTurn(canSend bool) time.Time {
+	now := time.Now()
+	wait := idlePause
+	if !canSend {
+		wait = fullPause
+	}
+	at := now.Add(wait)
+	earliest := func(t time.Time) {
+		if t.Before(at) {
+			at = t
+		}
+	}
+
+	hasPending := w.summary != nil || len(w.probed) > 0 || w.scheduler.hasConfirmationPending()
+	if hasPending {
+		if w.pendingSince.IsZero() {
+			w.pendingSince = now
+		}
+		earliest(w.pendingSince.Add(outcomesEvery))
+	}
+	if len(w.lines) > 0 {
+		earliest(w.linesSince.Add(outcomesEvery))
+	}
+	if len(w.openLogs) > 0 {
+		earliest(w.openLogs[0].since.Add(logEvery))
+	}
+	if len(w.closedLogs) > 0 {
+		earliest(now)
+	}
+
+	ms := w.ms()
+	if canSend {
+		untilWake := min(w.scheduler.wakeAt(ms)-ms, idlePause.Milliseconds())
+		earliest(now.Add(time.Duration(untilWake) * time.Millisecond))
+	}
+	if !w.isReading {
+		w.earliestRead(earliest, now, ms)
+	}
+	return at
+}
+
+// earliestRead tells when the next read is due.
+func (w *Webhooks) earliestRead(earliest func(time.Time), now time.Time, ms int64) {
+	readAt, hasUnread := w.unread.next(now)
+	if w.scheduler.wantsRead(ms) {
+		readAt, hasUnread = now, true
+	}
+	if !hasUnread {
+		return
+	}
+	if readAt.Before(w.readAgainAt) {
+		readAt = w.readAgainAt
+	}
+	earliest(readAt)
+}
+
+// launch starts a send.
 func (w *Webhooks) launch(a *attempt) {
 	r := w.role
-	r.inFlight.Add(1)
 	w.InFlight++
+	r.begin(a.event)
 	r.start(func() {
 		err := service.Protect(r.metrics.panics, func() error {
 			a.signed = r.redisTime()
-			r.make(w.ctx, a, w.now(), w.mayStart)
+			r.make(w.ctx, a, w.now(), w.mayBegin)
 			return nil
 		})
 		if err != nil {
 			r.log.Error("an attempt failed", r.about(a, "error", err)...)
 			r.conclude(a, unrenderable)
 		}
-		r.inFlight.Add(-1)
-		w.results <- &Sent{w, a}
+		r.end(a.event)
+		w.results <- &Result{Webhooks: w, attempt: a}
 	})
 }
 
-// Done takes the result of a send.
-func (w *Webhooks) Done(s *Sent) {
-	a := s.attempt
+// finished takes what came of a send.
+func (w *Webhooks) finished(a *attempt) {
 	w.InFlight--
 	if a.ending == 0 {
 		w.role.metrics.aborted.Inc()
-		w.resend = append(w.resend, a)
+		w.scheduler.putBack(a.event, w.ms())
 		return
 	}
-	w.scheduler.Done(a.item, a.result(), w.ms())
-	if a.ending == Deferred {
+
+	w.scheduler.finish(a.event, a.result(), w.ms())
+	if a.ending == deferred {
 		return
 	}
 	record := a.record()
-	failedProbe := a.probe && a.ending != Delivered
-	w.keep(a.Delivery, &record, failedProbe, !a.ping)
+	isFailedProbe := a.probe && a.ending != delivered
+	w.record(a.Delivery, &record, isFailedProbe, !a.ping)
 }
 
-// keep notes a line for the log, and publishes it.
-func (w *Webhooks) keep(d *ledger.Delivery, record *ledger.AttemptRecord, failedProbe, publish bool) {
-	line, unanswered := record.Lines(d, failedProbe)
+// end ends an event that is not sent.
+func (w *Webhooks) end(ev *event, how ending, state, reason string) {
+	now := w.ms()
+	w.recordUnsent(ev, state, reason)
+	w.scheduler.finish(ev, result{ending: how, at: now}, now)
+}
+
+func (w *Webhooks) recordUnsent(ev *event, state, reason string) {
+	record := &ledger.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: ev.attempts, Replay: ev.isReplay()}
+	w.record(ev.delivery, record, false, true)
+}
+
+// record adds a line to the endpoint's log, and publishes it for the export and for replays.
+func (w *Webhooks) record(d *ledger.Delivery, record *ledger.AttemptRecord, isFailedProbe, publish bool) {
+	line, unanswered := record.Lines(d, isFailedProbe)
 	l := w.logs[d.Account]
 	if l == nil {
 		l = &attemptLog{account: d.Account}
@@ -463,225 +677,34 @@ func (w *Webhooks) keep(d *ledger.Delivery, record *ledger.AttemptRecord, failed
 	}
 	if len(l.lines) == 0 {
 		l.since = time.Now()
-		w.open = append(w.open, l)
+		w.openLogs = append(w.openLogs, l)
 	}
-	l.add(line, failedProbe)
-	if publish {
-		final := record.State != ledger.StateRetrying
-		if !final {
-			line = unanswered
-		}
-		w.lines = append(w.lines, outcomeLine{d.Account, line, final})
-	}
-}
+	l.add(line, isFailedProbe)
 
-// Write adds to the owner's step what must be written. It may be repeated, with another step, until
-// Written.
-func (w *Webhooks) Write(step *ledger.Step) {
-	if !w.writing {
-		w.writing = true
-		w.effects = w.scheduler.Effects(w.ms())
-		for i := range w.effects {
-			for _, it := range w.effects[i].NotSent {
-				w.unsent(it, ledger.StateNotSent, ledger.NoEndpointError)
-			}
-		}
-		w.written, w.lines = w.lines, w.written[:0]
-		now := time.Now()
-		w.open = slices.DeleteFunc(w.open, func(l *attemptLog) bool {
-			if !l.due(now) && !w.Stopped {
-				return false
-			}
-			w.closed = append(w.closed, l)
-			return l.close()
-		})
-	}
-	for i := range w.effects {
-		x := &w.effects[i]
-		step.Schedule(x.Account, true, x.Spill)
-		step.Schedule(x.Account, false, x.Put)
-		step.Unschedule(x.Account, x.Remove)
-		step.Endpoint(x.Account, &x.EndpointChange)
-	}
-	for _, p := range w.probed {
-		step.Endpoint(p.account, &ledger.EndpointChange{ProbeAnswered: p.request})
-	}
-	for _, l := range w.written {
-		step.Publish(l.account, l.line, l.final)
-	}
-	for _, l := range w.closed {
-		l.write(step)
-	}
-	if w.summary != nil {
-		step.Summary(w.summary)
-	}
-	if at := w.scheduler.position; at != "" {
-		step.Token.Webhooks = at
-	}
-}
-
-// Written confirms the step.
-func (w *Webhooks) Written() {
-	if !w.writing {
+	if !publish {
 		return
 	}
-	for i := range w.effects {
-		if x := &w.effects[i]; x.Proven != 0 {
-			r := &w.scheduler.endpoints[x.Account].Receiver
-			r.Proven, r.Version = true, x.Version
-		}
+	isFinal := record.State != ledger.StateRetrying
+	if !isFinal {
+		line = unanswered
 	}
-	w.scheduler.Committed()
-	for _, l := range w.closed {
-		l.wrote()
+	if len(w.lines) == 0 {
+		w.linesSince = time.Now()
 	}
-	if w.summary != nil {
-		w.writtenSummary, w.summaryWrittenAt = w.summary, time.Now()
-	}
-	w.writing, w.effects, w.summary, w.probed, w.closed = false, nil, nil, nil, w.closed[:0]
+	w.lines = append(w.lines, outcomeLine{account: d.Account, line: line, final: isFinal})
 }
 
-// Position is up to where all webhooks have ended or are scheduled, and how many entries that are.
-func (w *Webhooks) Position() (id string, read int64) {
-	return w.scheduler.position, w.scheduler.read
+// GiveUp begins no more sends, and lets the next turn schedule everything that has not ended, and write all figures.
+func (w *Webhooks) GiveUp() {
+	w.state = givingUp
+	w.isLeaving.Store(true)
+	w.scheduler.giveUp(w.ms())
 }
 
-// Dirty reports whether a step should be written: not for the position alone.
-func (w *Webhooks) Dirty() bool {
-	return len(w.lines) > 0 || w.summary != nil || len(w.probed) > 0 || len(w.open) > 0 && w.open[0].due(time.Now())
+// Close forgets everything. Results that come later are not applied.
+func (w *Webhooks) Close() {
+	w.isLeaving.Store(true)
+	w.scheduler.close()
 }
 
-// Wake is for how long nothing is to be done if nothing happens.
-func (w *Webhooks) Wake() time.Duration {
-	if w.role.free() <= 0 || w.ended != nil || !w.mayStart() {
-		return fullPause
-	}
-	now := w.ms()
-	return time.Duration(min(w.scheduler.Wake(now)-now, 1000)) * time.Millisecond
-}
-
-// fullPause is until it is looked again whether something may be sent.
-const fullPause = 50 * time.Millisecond
-
-// Leave lets the next step schedule everything that has not ended, and write all figures. From then on no
-// send begins, also none whose connection is being made: that step may free the partition, and the next
-// owner waits for nothing.
-func (w *Webhooks) Leave() {
-	w.hasLeft.Store(true)
-	w.scheduler.Leave(w.ms())
-}
-
-// attemptLog is what is to be added to an endpoint's log.
-type attemptLog struct {
-	account delivery.AccountID
-	since   time.Time // when the first of the lines came
-	lines   [][]byte
-	closed  [][]byte // lines that are being written
-	again   bool     // the first of which takes the place of the log's first entry
-	probe   []byte   // the last line, if it is a failed probe's
-	written []chunk  // the log's entries, the newest first, as far as this owner wrote them
-	alone   bool     // the log has no other entries
-}
-
-type chunk struct{ lines, bytes int }
-
-// add adds a line. Failed probes in a row share one, so that an endpoint that is unavailable for a
-// day keeps the log of what went before.
-func (l *attemptLog) add(line []byte, failedProbe bool) {
-	if failedProbe && l.probe != nil {
-		binary.BigEndian.PutUint32(line[1:], binary.BigEndian.Uint32(l.probe[1:])+1)
-		if n := len(l.lines); n > 0 {
-			l.lines = l.lines[:n-1]
-		} else {
-			l.again = true
-		}
-	}
-	l.lines = append(l.lines, line)
-	if l.probe = nil; failedProbe {
-		l.probe = line
-	}
-}
-
-// due reports whether the lines should be written.
-func (l *attemptLog) due(now time.Time) bool {
-	return len(l.lines) >= logLines || now.Sub(l.since) >= logEvery
-}
-
-// close takes lines for the step that is written next; false: some are left for the one after, because
-// a shared one is written by itself.
-func (l *attemptLog) close() bool {
-	n := len(l.lines)
-	if l.again {
-		n = 1
-	} else if l.probe != nil && n > 1 {
-		n--
-	}
-	l.closed, l.lines = newestLines(l.lines[:n:n], l.limit()), l.lines[n:]
-	return len(l.lines) == 0
-}
-
-// newestLines leaves out the oldest lines that a log would not keep; never the last one.
-func newestLines(lines [][]byte, limit int) [][]byte {
-	first, sum := len(lines), chunk{}
-	for first > 0 {
-		line := chunkOf(lines[first-1 : first])
-		full := sum.lines == logKept || sum.bytes+line.bytes > limit
-		if full && sum.lines > 0 {
-			break
-		}
-		sum.lines, sum.bytes = sum.lines+line.lines, sum.bytes+line.bytes
-		first--
-	}
-	return lines[first:]
-}
-
-// limit is how many bytes this owner's entries of the log may have. Half of the log is for those
-// of earlier owners, whose sizes are unknown, as long as there may be any.
-func (l *attemptLog) limit() int {
-	if l.alone {
-		return logBytes
-	}
-	return logBytes / 2
-}
-
-func (l *attemptLog) write(step *ledger.Step) {
-	if len(l.written) == 0 {
-		step.TrimLog(l.account, logBytes-l.limit())
-	}
-	step.Log(l.account, l.closed, l.kept(), l.again)
-}
-
-// kept is how many entries of the log are kept.
-func (l *attemptLog) kept() int {
-	sum := chunkOf(l.closed)
-	for i, c := range l.written {
-		if sum.lines >= logKept || sum.bytes+c.bytes > l.limit() {
-			return i + 1
-		}
-		sum.lines, sum.bytes = sum.lines+c.lines, sum.bytes+c.bytes
-	}
-	return logKept
-}
-
-// lineOverhead is what an entry takes for each of its lines besides the line.
-const lineOverhead = 3
-
-func chunkOf(lines [][]byte) (c chunk) {
-	for _, line := range lines {
-		c.lines, c.bytes = c.lines+1, c.bytes+len(line)+lineOverhead
-	}
-	return c
-}
-
-// wrote confirms what was written.
-func (l *attemptLog) wrote() {
-	added := chunkOf(l.closed)
-	if l.again {
-		l.written[0] = added
-	} else {
-		kept, before := l.kept(), len(l.written)
-		l.written = append([]chunk{added}, l.written[:min(before, kept-1)]...)
-		l.alone = l.alone || kept <= before+1
-	}
-	l.closed, l.again = nil, false
-}
+func (w *Webhooks) ms() int64 { return w.now().UnixMilli() }

@@ -13,33 +13,50 @@ import (
 	"vendorapi/internal/testenv"
 )
 
-// placed is an event that only waits to be sent to a receiver nobody listens at.
-func placed(w *Webhooks, name string) {
-	w.scheduler.Learn(accountOf(0), &ledger.Facts{Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
+// publish lets an event wait for a receiver that nobody listens at.
+func publish(w *Webhooks, name string) {
+	w.scheduler.learn(accountOf(0), &ledger.Facts{Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
 	d := &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, OccurredAt: time.Now(), Data: []byte("{}")}
-	w.Publish(name, []*ledger.Delivery{d})
+	w.publish(&ledger.Step{Batch: name, Published: []*ledger.Delivery{d}})
+}
+
+// apply takes one result, and returns the attempt that it is of.
+func apply(t *testing.T, results <-chan *Result) *attempt {
+	t.Helper()
+	r := <-results
+	err := r.Apply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.attempt
 }
 
 //rule:webhooks/slow-or-dead-endpoints-never
 func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 	w, results := webhooks(newRole())
-	placed(w, "e")
-	w.Confirm(time.Now().Add(-sendWithin))
-	if w.Send(); w.InFlight != 0 {
+	publish(w, "e")
+
+	w.confirm(time.Now().Add(-sendWithin))
+	next := w.Send()
+	if w.InFlight != 0 {
 		t.Error("sent although another worker may own the partition")
 	}
-	if w.Wake() != fullPause {
-		t.Errorf("looked at again after %s", w.Wake())
+	if wait := time.Until(next); wait > fullPause {
+		t.Errorf("looked at again after %s", wait)
 	}
-	w.Confirm(time.Now().Add(time.Hour))
-	if w.Send(); w.InFlight != 1 {
+
+	w.confirm(time.Now().Add(time.Hour))
+	w.Send()
+	if w.InFlight != 1 {
 		t.Error("not sent after the write was confirmed")
 	}
-	w.Done(<-results)
-	w.Stopped = true
-	placed(w, "f")
-	if w.Send(); w.InFlight != 0 {
-		t.Error("sent while it leaves")
+	apply(t, results)
+
+	w.GiveUp()
+	publish(w, "f")
+	w.Send()
+	if w.InFlight != 0 {
+		t.Error("sent while the partition is given up")
 	}
 }
 
@@ -47,64 +64,102 @@ func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 // sent again.
 func TestWebhooks_BeginNothingUntilAllThatWasPublishedIsRead(t *testing.T) {
 	w, _ := webhooks(newRole())
-	w.ended = map[string]bool{"ended": true}
-	w.Confirm(time.Now().Add(time.Hour))
-	placed(w, "ended")
-	placed(w, "e")
-	if w.Send(); w.InFlight != 0 || w.Wake() != fullPause {
-		t.Errorf("%d sent, looked at again after %s", w.InFlight, w.Wake())
+	w.state, w.ended = catchingUp, map[string]bool{"ended": true}
+	publish(w, "ended")
+	publish(w, "e")
+
+	next := w.Send()
+	if w.InFlight != 0 || time.Until(next) > fullPause {
+		t.Errorf("%d sent, looked at again after %s", w.InFlight, time.Until(next))
 	}
-	w.CaughtUp()
-	if w.Send(); w.InFlight != 1 {
+
+	w.caughtUp()
+	w.Send()
+	if w.InFlight != 1 {
 		t.Errorf("%d sent, want what has not ended", w.InFlight)
 	}
 }
 
-// What was not begun in time goes first once it may, to where the receiver is then.
+// What was not begun in time is sent once it may, to where the receiver is then, and as an attempt like any other.
 func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 	r := newRole()
 	w, results := webhooks(r)
-	placed(w, "e")
-	item := w.scheduler.Next(nil, 1, w.ms())[0]
-	w.Confirm(time.Now().Add(-sendWithin))
-	w.launch(&attempt{Delivery: item.Delivery, item: item, number: 1, receiver: item.endpoint.Receiver})
-	s := <-results
-	if w.Done(s); s.attempt.ending != 0 || testenv.Value(t, r.metrics.aborted) != 1 || w.InFlight != 0 || item.state != flying {
-		t.Fatalf("%+v", s.attempt)
+	publish(w, "e")
+	ev := w.scheduler.next(nil, places{free: 1}, w.ms())[0]
+	w.confirm(time.Now().Add(-sendWithin))
+	w.launch(w.attemptOf(ev))
+	unbegun := apply(t, results)
+	if unbegun.ending != 0 || testenv.Value(t, r.metrics.aborted) != 1 || w.InFlight != 0 || ev.state != queued {
+		t.Fatalf("%+v", unbegun)
 	}
-	moved := ledger.Facts{Receiver: s.attempt.receiver}
+
+	moved := ledger.Facts{Receiver: unbegun.receiver}
 	moved.Version = 2
-	w.scheduler.Learn(item.Account, &moved, w.ms())
-	w.Confirm(time.Now().Add(time.Hour))
+	w.scheduler.learn(ev.account, &moved, w.ms())
+	w.confirm(time.Now().Add(time.Hour))
 	w.Send()
-	s = <-results
-	if w.Done(s); s.attempt.item != item || s.attempt.ending != Retry || s.attempt.receiver.Version != 2 || item.Version != 2 {
-		t.Errorf("%+v", s.attempt)
+
+	begun := apply(t, results)
+	if begun.event != ev || begun.ending != retry || begun.number != 1 || begun.receiver.Version != 2 {
+		t.Errorf("%+v", begun)
+	}
+}
+
+// What was not begun in time, and whose deadline passes meanwhile, or whose receiver is deleted, is not sent.
+func TestWebhooks_DoNotBeginWhatIsTooLate(t *testing.T) {
+	for name, change := range map[string]func(*Webhooks, *event){
+		"the deadline has passed": func(_ *Webhooks, ev *event) { ev.delivery.OccurredAt = time.Now().Add(-25 * time.Hour) },
+		"the URL is deleted": func(w *Webhooks, ev *event) {
+			w.scheduler.learn(ev.account, &ledger.Facts{Receiver: ledger.Receiver{Version: 2}, Moved: 2, Deleted: 2}, w.ms())
+		},
+		"the receiver asks for a pause": func(w *Webhooks, ev *event) {
+			ev.endpoint.pace.breaker.Hold = w.ms() + 60_000
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, results := webhooks(newRole())
+			publish(w, "e")
+			ev := w.scheduler.next(nil, places{free: 1}, w.ms())[0]
+			w.confirm(time.Now().Add(-sendWithin))
+			w.launch(w.attemptOf(ev))
+			result := <-results
+			change(w, ev)
+			err := result.Apply()
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			w.confirm(time.Now().Add(time.Hour))
+			w.Send()
+
+			if w.InFlight != 0 {
+				t.Error("it is sent")
+			}
+		})
 	}
 }
 
 // A read of Redis that fails, while the owner keeps its partition, must not be the last one of an endpoint's schedule.
-func TestFetch_ReadsAgainWhatCouldNotBeRead(t *testing.T) {
+func TestWebhooks_ReadAgainWhatCouldNotBeRead(t *testing.T) {
 	e := testenv.New(t)
 	r := newRole()
 	r.ledger = e.Ledger
-	w, _ := webhooks(r)
-	w.scheduler.Learn(accountOf(0), &ledger.Facts{Scheduled: true, Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
-	w.summaryAt = time.Now() // nothing else is to be read
+	w, results := webhooks(r)
+	w.scheduler.learn(accountOf(0), &ledger.Facts{Scheduled: true, Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
 	cut, cancel := context.WithCancel(t.Context())
 	cancel()
+	w.ctx, w.isReading = cut, false
+	w.Send()
 
-	err := r.Fetch(cut, []*Webhooks{w})
+	err := (<-results).Apply()
 
 	if err == nil {
 		t.Fatal("the read has not failed")
 	}
+	w.ctx, w.readAgainAt = t.Context(), time.Now()
 	soon := w.ms() + 1000
-	if wake := w.scheduler.Wake(w.ms()); wake > soon {
-		t.Errorf("nothing is read again before %d, want by %d", wake, soon)
-	}
-	if loads := w.scheduler.Loads(soon); len(loads) != 1 {
-		t.Errorf("%d parts of schedules are read again, want 1", len(loads))
+	if !w.scheduler.wantsRead(soon) || len(w.scheduler.reads(soon)) != 1 {
+		t.Error("the schedule is not read again")
 	}
 }
 
@@ -118,24 +173,27 @@ func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		facts          ledger.Facts
-		atOnce, byStep int // records
+		atOnce, byTurn int // records
 	}{
 		"with a URL":    {ledger.Facts{Scheduled: true, Receiver: receiver}, 2, 2},
 		"muted":         {ledger.Facts{Scheduled: true, Receiver: receiver, Muted: []delivery.EventType{delivery.ETAChanged}}, 1, 1},
 		"without a URL": {ledger.Facts{Scheduled: true}, 0, 2},
 	} {
 		w, _ := webhooks(newRole())
-		w.scheduler.Learn(accountOf(0), &c.facts, w.ms())
-		if loads := w.scheduler.Loads(w.ms()); len(loads) != 1 {
-			t.Fatalf("%s: %d loads", name, len(loads))
+		w.scheduler.learn(accountOf(0), &c.facts, w.ms())
+		reads := w.scheduler.reads(w.ms())
+		if len(reads) != 1 {
+			t.Fatalf("%s: %d reads", name, len(reads))
 		}
-		w.loaded(accountOf(0), []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
+		w.loaded(reads[0], []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
 		if len(w.lines) != c.atOnce {
 			t.Errorf("%s: %d records at once, want %d", name, len(w.lines), c.atOnce)
 		}
-		w.Write(new(ledger.Step))
-		if len(w.written) != c.byStep {
-			t.Errorf("%s: %d records with the step, want %d", name, len(w.written), c.byStep)
+
+		w.Begin(Input{}, nil)
+
+		if len(w.lines) != c.byTurn {
+			t.Errorf("%s: %d records with the turn, want %d", name, len(w.lines), c.byTurn)
 		}
 	}
 }
@@ -154,12 +212,12 @@ func entries(t *testing.T, given string) (log []string) {
 					chunk += fmt.Sprint(binary.BigEndian.Uint32(line[1:]))
 				}
 			}
-			if l.again {
+			if l.closedReplaces {
 				log[len(log)-1] = chunk
 			} else {
 				log = append(log, chunk)
 			}
-			l.wrote()
+			l.commit()
 		}
 	}
 	for _, c := range []byte(given) {
@@ -210,8 +268,8 @@ func TestAttemptLog_KeepsTheNewest(t *testing.T) {
 			}
 			l.close()
 			log = append([]chunk{chunkOf(l.closed)}, log...)
-			log = log[:min(l.kept(), len(log))]
-			l.wrote()
+			log = log[:min(l.entriesKept(), len(log))]
+			l.commit()
 		}
 		var sum chunk
 		for _, one := range log {
@@ -253,8 +311,8 @@ func TestAttemptLog_NeverHoldsMoreThanItsBytes(t *testing.T) {
 					trim(logBytes - l.limit())
 				}
 				log = append([]int{chunkOf(l.closed).bytes}, log...)
-				log = log[:min(l.kept(), len(log))]
-				l.wrote()
+				log = log[:min(l.entriesKept(), len(log))]
+				l.commit()
 
 				bytes := 0
 				for _, one := range log {
@@ -270,16 +328,39 @@ func TestAttemptLog_NeverHoldsMoreThanItsBytes(t *testing.T) {
 
 // What is still being connected when its partition is given up does not begin, also while the write that frees
 // the partition is being confirmed.
-func TestLeave_LetsNoSendBegin(t *testing.T) {
+func TestGiveUp_LetsNoSendBegin(t *testing.T) {
 	w, _ := webhooks(newRole())
-	if !w.mayStart() {
+	if !w.mayBegin() {
 		t.Fatal("nothing may begin before")
 	}
 
-	w.Leave()
-	w.Confirm(time.Now())
+	w.GiveUp()
+	w.confirm(time.Now())
 
-	if w.mayStart() {
+	if w.mayBegin() {
 		t.Error("a send may begin")
+	}
+}
+
+// A failed probe's line takes the place of the one before, also if that is still being written: by the step after it.
+func TestAttemptLog_AFailedProbeWhileOneIsBeingWritten(t *testing.T) {
+	l := &attemptLog{}
+	line := func() []byte { return []byte{'p', 0, 0, 0, 1} }
+	l.add(line(), true)
+	l.close()
+	l.add(line(), true) // the step was refused, and is planned again
+
+	if l.closedReplaces {
+		t.Error("the first line takes the place of another entry")
+	}
+	l.commit()
+	l.close()
+
+	if !l.closedReplaces || binary.BigEndian.Uint32(l.closed[0][1:]) != 2 {
+		t.Errorf("line %v is written, in the place of the last: %v", l.closed[0], l.closedReplaces)
+	}
+	l.commit()
+	if len(l.written) != 1 {
+		t.Errorf("the log has %d entries", len(l.written))
 	}
 }

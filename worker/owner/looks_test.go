@@ -83,15 +83,15 @@ func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
 	}
 }
 
-func TestShouldTell_SeldomWhileNothingChanges(t *testing.T) {
+func TestTurn_PublishesPositionsSeldomWhileNothingChanges(t *testing.T) {
 	now := time.Unix(1_795_284_000, 0)
 	token := ledger.Token{Owner: "w 1", Epoch: 1, Events: "5-0", Updates: "6-0", Webhooks: "5-0"}
-	tells := func(since time.Duration, edit func(*ledger.Token)) bool {
-		h := &held{Owned: &ledger.Owned{Token: token, From: "5-0"}, toldAt: now.Add(-since)}
-		h.positions = h.told()
-		w := &write{held: h, step: &ledger.Step{Token: token}}
-		edit(&w.step.Token)
-		return w.shouldTell(now)
+	publishes := func(since time.Duration, edit func(*ledger.Token)) bool {
+		p := &partition{Owned: &ledger.Owned{Token: token, From: "5-0"}, groupPositionsAt: now.Add(-since)}
+		p.groupPositions = p.positions()
+		turn := &turn{partition: p, step: &ledger.Step{Token: token}}
+		edit(&turn.step.Token)
+		return turn.shouldPublishPositions(now)
 	}
 	idle := func(*ledger.Token) {}
 	moved := func(t *ledger.Token) { t.Updates = "7-0" }
@@ -106,12 +106,12 @@ func TestShouldTell_SeldomWhileNothingChanges(t *testing.T) {
 		{"idle", renewEvery, idle, false},
 		{"idle for long: somebody may have destroyed the groups", positionsIdleEvery, idle, true},
 		{"got on", positionsEvery, moved, true},
-		{"got on, and has just told", positionsEvery - 1, moved, false},
-		{"leaves", 0, leaves, true},
+		{"got on, and has just published", positionsEvery - 1, moved, false},
+		{"gives up", 0, leaves, true},
 	} {
-		got := tells(c.since, c.edit)
+		got := publishes(c.since, c.edit)
 		if got != c.want {
-			t.Errorf("%s: tells %t, want %t", c.name, got, c.want)
+			t.Errorf("%s: publishes %t, want %t", c.name, got, c.want)
 		}
 	}
 }

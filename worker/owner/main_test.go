@@ -60,7 +60,7 @@ func (e *env) roleWithSettings(l *ledger.Ledger, name string, settings status.Se
 	if testing.Verbose() {
 		log = slog.Default()
 	}
-	webhooks := dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: time.Minute, LocalReceivers: "auto"}
+	webhooks := dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: time.Minute, LocalReceivers: "auto", Memory: 64}
 	for _, edit := range edits {
 		edit(&webhooks)
 	}

@@ -374,7 +374,8 @@ func (r *Role) run(ctx context.Context, e *errand) (failure error) {
 		taken := time.Now()
 		owned, err := r.ledger.Ownership.Take(taking, p, e.take[p], r.worker)
 		if err == nil {
-			err = r.hold(ctx, e.loop, owned, taken)
+			r.hold(ctx, e.loop, owned, taken)
+			continue
 		}
 		if errors.Is(err, ledger.ErrNotOwner) {
 			continue
@@ -442,13 +443,13 @@ func (r *Role) outlasting(ctx context.Context) (context.Context, func()) {
 }
 
 // hold lets the loop begin with a partition that was taken.
-func (r *Role) hold(ctx context.Context, l *loop, o *ledger.Owned, taken time.Time) error {
+func (r *Role) hold(ctx context.Context, l *loop, o *ledger.Owned, taken time.Time) {
 	r.mu.Lock()
 	r.held[o.Partition] = l
 	r.mu.Unlock()
 	r.taken.Inc()
 	r.log.Info("partition taken", "partition", o.Partition)
-	return l.add(ctx, o, taken)
+	l.add(ctx, o, taken)
 }
 
 func (r *Role) loopOf(partition int) *loop {

@@ -63,7 +63,7 @@ func (h *hooks) now() time.Time {
 func (h *hooks) setClock(at time.Time) {
 	h.T.Helper()
 	h.clock.Store(at.UnixMilli())
-	h.inLoop(func(*held) {})
+	h.inLoop(func(p *partition) { p.webhooksDue = time.Time{} })
 }
 
 // start runs a process of its own until it is stopped.
@@ -77,7 +77,7 @@ func (h *hooks) start(name string, edits ...func(*dispatch.Settings)) (stop func
 }
 
 // inLoop runs f with each partition that the role holds, between two turns.
-func (h *hooks) inLoop(f func(*held)) {
+func (h *hooks) inLoop(f func(*partition)) {
 	h.T.Helper()
 	for _, p := range h.role.Owned() {
 		l, done := h.role.loopOf(p), make(chan struct{})
@@ -85,7 +85,7 @@ func (h *hooks) inLoop(f func(*held)) {
 			continue
 		}
 		l.do(h.T.Context(), func(context.Context) {
-			if own := l.held[p]; own != nil {
+			if own := l.partitions[p]; own != nil {
 				f(own)
 			}
 			close(done)
@@ -100,8 +100,9 @@ func (h *hooks) awaitIdle() {
 	h.AwaitSettled(ledger.RoleStatus)
 	h.Await("nothing to send now", func() bool {
 		idle := 0
-		h.inLoop(func(own *held) {
-			if w := own.webhooks; w.InFlight == 0 && w.Wake() > 0 && !w.Dirty() {
+		h.inLoop(func(p *partition) {
+			isDue := !time.Now().Before(p.webhooksDue)
+			if p.webhooks.IsIdle() && !isDue {
 				idle++
 			}
 		})
@@ -113,7 +114,7 @@ func (h *hooks) awaitIdle() {
 func (h *hooks) change(f func() error) {
 	h.T.Helper()
 	notes := func() (all string) {
-		h.inLoop(func(own *held) { all += own.Notes + " " })
+		h.inLoop(func(own *partition) { all += own.Notes + " " })
 		return all
 	}
 	before := notes()

@@ -109,7 +109,7 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 		Retention:            7 * 24 * time.Hour,
 		StreamRetention:      6 * 24 * time.Hour,
 	}
-	w.webhook = dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: 10 * time.Second, LocalReceivers: "auto"}
+	w.webhook = dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: 10 * time.Second, LocalReceivers: "auto", Memory: 64}
 	seams.Receive(w.receive)
 	seams.Store(w.store)
 	w.rows.init()

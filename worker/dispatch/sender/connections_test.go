@@ -501,6 +501,7 @@ func TestConnections_ReceiversThatCloseEachConnectionLeaveNothing(t *testing.T) 
 			}
 		}
 		time.Sleep(2 * connectionIdle)
+		synctest.Wait()
 		if len(s.labels) > 0 || len(s.pool.idle) > 0 || s.open.Load() > 0 {
 			t.Errorf("%d labels, %d pools and %d connections are kept", len(s.labels), len(s.pool.idle), s.open.Load())
 		}

@@ -57,33 +57,30 @@ func (b *breaker) planProbe(now, pause, first int64) {
 	b.planProbeOriginal(now, pause, first)
 }
 
-func (s *Scheduler) startSlowly(e *endpoint, now int64) {
+func (s *scheduler) startSlowly(e *endpoint, now int64) {
 	if broken.Rule == "webhooks/a-changed-url-takes-the" { // what waits is not sent
-		s.refuseAll(e)
+		s.refuseQueued(e)
 		return
 	}
 	s.startSlowlyOriginal(e, now)
 }
 
-func (e *endpoint) keep(it *Item) {
+func (q *queue) add(ev *event) {
 	if broken.Rule == "webhooks/for-one-order-the-next" { // each goes by itself
-		e.items[it.Key] = it
-		e.held++
-		it.state = waiting
-		e.enqueue(&e.fresh, it)
+		q.release(&q.fresh, ev)
 		return
 	}
-	e.keepOriginal(it)
+	q.addOriginal(ev)
 }
 
-func (s *Scheduler) Next(items []*Item, free int, now int64) []*Item {
+func (s *scheduler) next(events []*event, p places, now int64) []*event {
 	if broken.Rule == "webhooks/slow-or-dead-endpoints-never" { // one answer is awaited before the next request
 		for _, e := range s.endpoints {
-			if e.flying > 0 {
-				return items
+			if e.pace.inFlight > 0 {
+				return events
 			}
 		}
-		free = min(free, 1)
+		p.free = min(p.free, 1)
 	}
-	return s.NextOriginal(items, free, now)
+	return s.nextOriginal(events, p, now)
 }

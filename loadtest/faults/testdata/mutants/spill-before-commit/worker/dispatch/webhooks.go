@@ -2,14 +2,15 @@ package dispatch
 
 import "vendorapi/internal/ledger"
 
-// Write lets the position pass events half a second before they go to the schedule.
-func (w *Webhooks) Write(step *ledger.Step) {
-	w.WriteOriginal(step)
-	s := w.scheduler
-	for i := range s.entries.len() {
-		e := s.entries.at(i)
-		if e.came+spillAfter/2 <= s.seen {
-			step.Token.Webhooks = e.ID
+// Plan lets the position pass events half a second before they go to the schedule.
+func (t *Turn) Plan(step *ledger.Step) *Plan {
+	p := t.PlanOriginal(step)
+	s := t.webhooks.scheduler
+	for i := range s.tail.entries.len() {
+		e := s.tail.entries.at(i)
+		if e.queuedAt+spillAfter/2 <= s.now {
+			step.Token.Webhooks = e.id
 		}
 	}
+	return p
 }

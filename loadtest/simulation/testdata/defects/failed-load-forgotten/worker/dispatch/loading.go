@@ -1,0 +1,6 @@
+package dispatch
+
+import "vendorapi/internal/delivery"
+
+// notLoaded forgets that a part of a schedule could not be read, so that nothing is read of that schedule any more.
+func (s *scheduler) notLoaded(_ delivery.AccountID, _ int64) {}

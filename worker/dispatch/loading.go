@@ -1,0 +1,208 @@
+package dispatch
+
+import (
+	"vendorapi/internal/delivery"
+)
+
+// reads returns the parts of schedules that are to be read now, about loadedAtOnce events together. Of an endpoint
+// one part is read at a time: the next one is returned only after loaded or notLoaded.
+func (s *scheduler) reads(now int64) []*scheduleRead {
+	now = s.clock(now)
+	s.sweep(now)
+
+	var reads []*scheduleRead
+	for events := 0; s.wanted.len() > 0 && events < loadedAtOnce; {
+		e := s.wanted.pop()
+		e.isWanted = false
+		isStillWanted := e.readAt(now, s.limits.memory) <= now
+		if !isStillWanted {
+			s.look(e, now)
+			continue
+		}
+
+		r := e.read(now, s.limits.memory)
+		e.schedule.begin(r)
+		events += r.Limit
+		reads = append(reads, r)
+	}
+	return reads
+}
+
+// notLoaded takes note that a part of a schedule could not be read. It is read again after a moment.
+func (s *scheduler) notLoaded(account delivery.AccountID, now int64) {
+	now = s.clock(now)
+	e := s.endpoints[account]
+	e.schedule.failed(now)
+	s.forgetConfirmed(e)
+	s.look(e, now)
+}
+
+// loaded takes all that a read has found, in the order of the schedule.
+func (s *scheduler) loaded(account delivery.AccountID, found []*event, now int64) {
+	now = s.clock(now)
+	e := s.endpoints[account]
+	for _, ev := range found {
+		ev.endpoint, ev.isScheduled = e, true
+	}
+
+	r := e.schedule.reading
+	if r.moves() {
+		s.moved(e, r, found)
+	} else {
+		s.load(e, r, found, now)
+	}
+	s.forgetConfirmed(e)
+	s.markChanged(e)
+	s.look(e, now)
+}
+
+// forgetConfirmed forgets the events that were remembered only because a read was in progress.
+func (s *scheduler) forgetConfirmed(e *endpoint) {
+	for _, ev := range e.schedule.confirmed {
+		s.forget(ev)
+	}
+	clear(e.schedule.confirmed)
+	e.schedule.confirmed = e.schedule.confirmed[:0]
+}
+
+// load takes events into memory until one has to stay in the schedule, and all after it.
+func (s *scheduler) load(e *endpoint, r *scheduleRead, found []*event, now int64) {
+	until := r.Until
+	if e.receiver.URL != "" {
+		until = min(until, now) // there was none, perhaps, when the read began
+	}
+
+	taken, result := 0, loadResult{isComplete: true, next: never}
+	var first *event // that is not due
+	for _, ev := range found {
+		if ev.dueAt > until {
+			first, result.next = ev, ev.dueAt
+			break
+		}
+		if !s.loadOne(e, ev, now) {
+			result.isComplete = false
+			result.hadNoMemory = s.lacksMemory(e, ev, now)
+			break
+		}
+		taken++
+	}
+	if taken == r.Limit {
+		result.isComplete = false
+	}
+	e.schedule.finishLoad(result, now)
+
+	if first != nil && e.events[first.key] == nil {
+		s.loadFirst(e, r, first)
+	}
+}
+
+// loadOne takes one event into memory; false: it has to stay in the schedule.
+func (s *scheduler) loadOne(e *endpoint, ev *event, now int64) bool {
+	known := e.events[ev.key]
+	switch {
+	case known != nil:
+		return known.isReadAs(ev)
+	case e.mutes(ev):
+		s.end(ev)
+	case ev.delivery == nil: // memory had it when the read began, so that its order was not read
+		return false
+	case e.receiver.URL == "":
+		s.refuse(ev)
+	case s.hasRoom(e, ev, now):
+		s.queue(ev)
+	default:
+		return false
+	}
+	return true
+}
+
+// lacksMemory reports whether it was the memory budget that kept an event in the schedule.
+func (s *scheduler) lacksMemory(e *endpoint, ev *event, now int64) bool {
+	isUseful := e.inMemory < e.pace.useful(now, s.limits.memory)
+	return isUseful && !s.memory.fits(ev.size(), e.bytes)
+}
+
+// isReadAs takes what the schedule says of an event that memory knows; false: it must be read again.
+func (ev *event) isReadAs(read *event) bool {
+	switch {
+	case ev.hasBegun() && ev.differsInReplays(read):
+		ev.isReplayedAnew = true
+	case ev.hasEnded() && !ev.isScheduled:
+		return false // its end removes nothing from the schedule, where it stands now
+	case ev.state == leaving && ev.isUnattempted:
+		return false // a later version would overtake it
+	default:
+		// A replay may have asked for what waits, or is about to be recorded as not sent: once is enough.
+		ev.isScheduled = true
+		ev.replayedAt, ev.askedAt = read.replayedAt, read.askedAt
+		if ev.dueAt > 0 { // of one that has ended it stays 0
+			ev.dueAt = min(ev.dueAt, read.dueAt)
+		}
+	}
+	return true
+}
+
+// loadFirst takes the first event of the schedule that is not due. It ends if it is muted; and if nothing else can
+// be the next probe, it is sent before its time.
+func (s *scheduler) loadFirst(e *endpoint, r *scheduleRead, first *event) {
+	canProbe := r.mayProbe && e.pace.breaker.Open && len(e.events) == 0 && first.delivery != nil
+	switch {
+	case e.mutes(first):
+		s.end(first)
+	case canProbe:
+		first.isProbe = true
+		s.keep(first)
+		e.early = first
+	}
+}
+
+// moved lets what was found become due at another time.
+func (s *scheduler) moved(e *endpoint, r *scheduleRead, found []*event) {
+	moved, latest, isComplete := 0, int64(0), true
+	for _, ev := range found {
+		if ev.dueAt > r.Until {
+			break
+		}
+		latest = ev.dueAt
+		if !s.moveOne(e, ev, r.moveTo) {
+			isComplete = false
+			break
+		}
+		moved++
+	}
+	if moved == r.Limit {
+		isComplete = false
+	}
+
+	e.schedule.reading = nil
+	b := &e.pace.breaker
+	isOfWrongClock := r.Until < never
+	switch {
+	case isOfWrongClock && isComplete && r.moveTo == e.schedule.moveTo:
+		e.schedule.moveUntil = 0
+		e.schedule.mayBeDueAt(0) // what was known of the schedule is of that clock, too
+	case isOfWrongClock:
+	case isComplete:
+		b.Forward = 0
+	case b.Forward > 0:
+		b.Forward = latest
+	}
+}
+
+// moveOne moves one event; false: it must be read again.
+func (s *scheduler) moveOne(e *endpoint, ev *event, to int64) bool {
+	known := e.events[ev.key]
+	if known != nil && known.state == leaving && !known.isUnattempted {
+		return known.isReadAs(ev)
+	}
+
+	e.changes.moved = append(e.changes.moved, scheduled(ev, to, ev.attempts))
+	if known != nil && known.state != leaving {
+		known.dueAt = to
+		e.schedule.mayBeDueAt(to) // should memory forget it before that is written
+		return true
+	}
+	// Also one that is written again: being added does not change its time.
+	s.leaveForSchedule(ev, to, ev.attempts)
+	return true
+}

@@ -1,0 +1,26 @@
+package dispatch
+
+import "sync/atomic"
+
+// memory is a process's budget for the events that wait for receivers, shared by all of its partitions.
+//
+// An endpoint may take a part of what is free, memoryShare, and always one event. So the first that falls behind get
+// much, and none is left out when hundreds do (dynamic thresholds, as for places: scheduler.next). What has no room
+// waits in the schedule, where its endpoint's other events are.
+type memory struct {
+	budget int64
+	used   atomic.Int64
+}
+
+// fits reports whether an event of so many bytes may join what an endpoint has already.
+func (m *memory) fits(bytes, ofEndpoint int64) bool {
+	if ofEndpoint == 0 {
+		return true
+	}
+	free := m.budget - m.used.Load()
+	return ofEndpoint+bytes <= free/memoryShare
+}
+
+func (m *memory) take(bytes int64) { m.used.Add(bytes) }
+
+func (m *memory) give(bytes int64) { m.used.Add(-bytes) }
