@@ -1,11 +1,20 @@
 // Package dispatch sends events to vendors' endpoints, signed, until a 2xx answer or the end of 24
 // h (spec, "Delivery rules"; decisions, "Webhooks").
 //
-// The owner of a partition (package owner) has its Webhooks: it tells them what was published, lets
-// them write what must last with its own steps, and lets them send. Delivery is at least once: the
-// partition's token says up to which event all have ended or stand in their endpoints' schedules. An
-// event leaves its schedule when its end is written. If the process dies, the next owner sends what
-// is behind that position, and what is scheduled, under the same event ids.
+// The owner of a partition (package owner) has its Webhooks, and calls them turn by turn:
+//
+//	owner ──> Webhooks     what has come, what a step must write, what is sent (webhooks.go)
+//	             scheduler which event goes when; no goroutine, clock or Redis of its own
+//	                tail      the stream's entries after the webhook position
+//	                endpoint  one account's: queue (what waits in memory), schedule (what is known of
+//	                          what waits in Redis), pace (in flight, rate, breaker)
+//	             read      what no turn waits for: endpoints, parts of schedules (reading.go)
+//	             attempt   one send, by package sender
+//
+// Delivery is at least once: the partition's token says up to which event all have ended or stand in
+// their endpoints' schedules. An event leaves its schedule when its end is written. If the process
+// dies, the next owner sends what is behind that position, and what is scheduled, under the same
+// event ids. docs/webhook-states.md follows an event from its decision to its end.
 package dispatch
 
 import (

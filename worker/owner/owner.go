@@ -8,7 +8,7 @@
 //
 //	           +------------------------- Run -------------------------+
 //	tokens --> | sharing: what to take, what to give up                 |
-//	streams -> | loop: read -> orders -> decide -> advance -> send      | --> events, vendors
+//	streams -> | loop, turn by turn: read -> plan -> commit -> send     | --> events, vendors
 //	           +--------------------------------------------------------+
 package owner
 
