@@ -68,14 +68,13 @@ type Webhooks struct {
 	own map[string]*entry
 
 	// What the next step writes, besides the scheduler's plan.
-	lines        []outcomeLine
-	linesSince   time.Time // when the first of them came
-	probed       []probed
-	logs         map[delivery.AccountID]*attemptLog
-	openLogs     []*attemptLog // with lines
-	closedLogs   []*attemptLog // with lines of the next step
-	summary      summary       // nil: nothing new
-	pendingSince time.Time     // since when something else waits for a step; zero: nothing does
+	lines      []outcomeLine
+	probed     []probed
+	logs       map[delivery.AccountID]*attemptLog
+	openLogs   []*attemptLog // with lines
+	closedLogs []*attemptLog // with lines of the next step
+	summary    summary       // nil: nothing new
+	newsSince  time.Time     // since when something waits for a step; zero: nothing does
 
 	// What was written of the summary, and when the schedules were last counted for it.
 	writtenSummary   summary
@@ -409,7 +408,7 @@ func (p *Plan) Commit(sentAt time.Time) {
 	}
 	clear(w.lines)
 	w.lines, w.probed, w.closedLogs = w.lines[:0], nil, w.closedLogs[:0]
-	w.pendingSince = time.Time{}
+	w.newsSince = time.Time{}
 
 	p.turn.apply()
 	w.publish(p.step)
@@ -560,61 +559,64 @@ func (w *Webhooks) wantEndpoints() {
 	}
 }
 
-// nextTurn returns when the next turn is due. canSend: something could be sent if it waited.
+// nextTurn returns when the next turn is due: to send, to write, or to read. canSend: something could be sent if it
+// waited.
 func (w *Webhooks) nextTurn(canSend bool) time.Time {
 	now := time.Now()
-	wait := idlePause
-	if !canSend {
-		wait = fullPause
-	}
-	at := now.Add(wait)
-	earliest := func(t time.Time) {
-		if t.Before(at) {
-			at = t
-		}
-	}
-
-	hasPending := w.summary != nil || len(w.probed) > 0 || w.scheduler.hasConfirmationPending()
-	if hasPending {
-		if w.pendingSince.IsZero() {
-			w.pendingSince = now
-		}
-		earliest(w.pendingSince.Add(outcomesEvery))
-	}
-	if len(w.lines) > 0 {
-		earliest(w.linesSince.Add(outcomesEvery))
-	}
-	if len(w.openLogs) > 0 {
-		earliest(w.openLogs[0].since.Add(logEvery))
-	}
-	if len(w.closedLogs) > 0 {
-		earliest(now)
-	}
-
-	ms := w.ms()
+	next := now.Add(fullPause)
 	if canSend {
-		untilWake := min(w.scheduler.wakeAt(ms)-ms, idlePause.Milliseconds())
-		earliest(now.Add(time.Duration(untilWake) * time.Millisecond))
+		next = now.Add(w.untilSend())
 	}
-	if !w.isReading {
-		w.earliestRead(earliest, now, ms)
+	for _, due := range []time.Time{w.writeDue(now), w.readDue(now)} {
+		if !due.IsZero() && due.Before(next) {
+			next = due
+		}
 	}
-	return at
+	return next
 }
 
-// earliestRead tells when the next read is due.
-func (w *Webhooks) earliestRead(earliest func(time.Time), now time.Time, ms int64) {
-	readAt, hasUnread := w.unread.next(now)
-	if w.scheduler.wantsRead(ms) {
-		readAt, hasUnread = now, true
+// untilSend returns in how long something may be sent, or the scheduler has something to write; idlePause at most.
+func (w *Webhooks) untilSend() time.Duration {
+	now := w.ms()
+	wait := min(w.scheduler.wakeAt(now)-now, idlePause.Milliseconds())
+	return time.Duration(wait) * time.Millisecond
+}
+
+// writeDue returns when what has gathered must be written; zero if nothing has.
+func (w *Webhooks) writeDue(now time.Time) time.Time {
+	hasNews := len(w.lines)+len(w.probed) > 0 || w.summary != nil || w.scheduler.hasConfirmationPending()
+	if hasNews && w.newsSince.IsZero() {
+		w.newsSince = now
+	}
+
+	switch {
+	case len(w.closedLogs) > 0: // of a plan that was discarded
+		return now
+	case hasNews:
+		return w.newsSince.Add(outcomesEvery)
+	case len(w.openLogs) > 0:
+		return w.openLogs[0].since.Add(logEvery)
+	default:
+		return time.Time{}
+	}
+}
+
+// readDue returns when the next read may begin; zero if nothing is to be read, or a read is in progress.
+func (w *Webhooks) readDue(now time.Time) time.Time {
+	if w.isReading {
+		return time.Time{}
+	}
+	due, hasUnread := w.unread.next(now)
+	if w.scheduler.wantsRead(w.ms()) {
+		due, hasUnread = now, true
 	}
 	if !hasUnread {
-		return
+		return time.Time{}
 	}
-	if readAt.Before(w.readAgainAt) {
-		readAt = w.readAgainAt
+	if due.Before(w.readAgainAt) {
+		return w.readAgainAt
 	}
-	earliest(readAt)
+	return due
 }
 
 // launch starts a send.
@@ -687,9 +689,6 @@ func (w *Webhooks) record(d *ledger.Delivery, record *ledger.AttemptRecord, isFa
 	isFinal := record.State != ledger.StateRetrying
 	if !isFinal {
 		line = unanswered
-	}
-	if len(w.lines) == 0 {
-		w.linesSince = time.Now()
 	}
 	w.lines = append(w.lines, outcomeLine{account: d.Account, line: line, final: isFinal})
 }
