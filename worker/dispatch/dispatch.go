@@ -93,8 +93,8 @@ type Role struct {
 	inFlight, failing atomic.Int64
 	// memory is the budget for events that wait.
 	memory *memory
-	// reads run beside the owners' turns.
-	reads limiter
+	// reads and searches run beside the owners' turns.
+	reads, searches limiter
 
 	// work hands sends to lanes that are free.
 	work chan func()
@@ -120,6 +120,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		log:      log.With("role", "webhook"),
 		memory:   &memory{budget: s.Memory * megabyte},
 		reads:    make(limiter, readsAtOnce),
+		searches: make(limiter, searchesAtOnce),
 		work:     make(chan func()),
 	}
 	r.redisTime = func() time.Time { return l.Now() }
@@ -153,7 +154,7 @@ func (r *Role) places() places {
 // begin takes a place for an event.
 func (r *Role) begin(ev *event) {
 	r.inFlight.Add(1)
-	if ev.suspect {
+	if ev.isOfFailing {
 		r.failing.Add(1)
 	}
 }
@@ -161,13 +162,17 @@ func (r *Role) begin(ev *event) {
 // end gives it back.
 func (r *Role) end(ev *event) {
 	r.inFlight.Add(-1)
-	if ev.suspect {
+	if ev.isOfFailing {
 		r.failing.Add(-1)
 	}
 }
 
-// readsAtOnce is how many reads run at once that no turn waits for.
-const readsAtOnce = 8
+const (
+	// readsAtOnce is how many reads run at once that no turn waits for, searchesAtOnce how many through all accounts
+	// of a partition, which take longer.
+	readsAtOnce    = 8
+	searchesAtOnce = 2
+)
 
 // A limiter runs functions in goroutines of their own, as many at once as it has room for.
 type limiter chan struct{}

@@ -151,7 +151,7 @@ func (e *endpoint) neededAt(now int64, most int) int64 {
 }
 
 // read makes the read of the schedule that is wanted now.
-func (e *endpoint) read(now int64, most int) *scheduleRead {
+func (e *endpoint) read(now int64, most int, m *memory) *scheduleRead {
 	r := &scheduleRead{ScheduleQuery: ledger.ScheduleQuery{
 		Account: e.account,
 		Until:   never,
@@ -166,7 +166,7 @@ func (e *endpoint) read(now int64, most int) *scheduleRead {
 	case b.Forward > 0:
 		r.From, r.moveTo = max(b.Forward, now+1), now
 	case e.receiver.URL != "":
-		room := max(e.pace.useful(now, most)-e.inMemory, 1)
+		room := max(min(e.pace.useful(now, most)-e.inMemory, m.eventsFor(e)), 1)
 		r.Until, r.Limit, r.mayProbe = now, room+len(e.events), b.Open
 		if b.Open {
 			r.Limit++ // one more than is taken says whether the probe is all that is due
@@ -206,7 +206,7 @@ func (e *endpoint) take(now int64) *event {
 
 	ev.state = inFlight
 	ev.version = e.receiver.Version
-	ev.suspect = e.pace.breaker.isFailing()
+	ev.isOfFailing = e.pace.breaker.isFailing()
 	e.pace.begin(now)
 	return ev
 }

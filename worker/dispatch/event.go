@@ -33,12 +33,15 @@ type event struct {
 	isPing bool
 
 	// Of its last send.
-	version        int64 // of the receiver that it was sent to
-	suspect        bool  // it has one of the places of receivers that fail
-	isReplayedAnew bool  // a replay has asked for the event since that send began
+	version         int64 // of the receiver that it was sent to
+	isOfFailing     bool  // it has one of the places of receivers that fail
+	isReplayedSince bool  // a replay has asked for the event since that send began
 
 	// isUnattempted is set while the event leaves memory for the schedule without ever having been sent.
 	isUnattempted bool
+	// isOfDeletedURL: it is on its way to the schedule, and its URL was deleted. It is recorded as not sent once it has
+	// arrived there.
+	isOfDeletedURL bool
 	// place is the queue's.
 	place place
 }

@@ -20,7 +20,7 @@ func (s *scheduler) reads(now int64) []*scheduleRead {
 			continue
 		}
 
-		r := e.read(now, s.limits.memory)
+		r := e.read(now, s.limits.memory, s.memory)
 		e.schedule.begin(r)
 		events += r.Limit
 		reads = append(reads, r)
@@ -126,7 +126,7 @@ func (s *scheduler) lacksMemory(e *endpoint, ev *event, now int64) bool {
 func (ev *event) isReadAs(read *event) bool {
 	switch {
 	case ev.hasBegun() && ev.differsInReplays(read):
-		ev.isReplayedAnew = true
+		ev.isReplayedSince = true
 	case ev.hasEnded() && !ev.isScheduled:
 		return false // its end removes nothing from the schedule, where it stands now
 	case ev.state == leaving && ev.isUnattempted:

@@ -21,6 +21,19 @@ func (m *memory) fits(bytes, ofEndpoint int64) bool {
 	return ofEndpoint+bytes <= free/memoryShare
 }
 
+// usualEvent is about how many bytes an event takes of which nothing is known yet.
+const usualEvent = 3000
+
+// eventsFor returns about how many more events of an endpoint the budget allows, by the size of those that it has.
+func (m *memory) eventsFor(e *endpoint) int {
+	size := int64(usualEvent)
+	if e.inMemory > 0 {
+		size = max(e.bytes/int64(e.inMemory), 1)
+	}
+	free := m.budget - m.used.Load()
+	return int((free/memoryShare - e.bytes) / size)
+}
+
 func (m *memory) take(bytes int64) { m.used.Add(bytes) }
 
 func (m *memory) give(bytes int64) { m.used.Add(-bytes) }

@@ -101,11 +101,6 @@ func (s *scheduler) commit(plans []endpointPlan) {
 
 func (s *scheduler) written(p *endpointPlan) {
 	e := p.endpoint
-	isStillTheSame := e.receiver.Version == p.proven // else the script has not called it proven either
-	if p.proven != 0 && isStillTheSame {
-		e.receiver.Proven = true
-		e.receiver.Version++
-	}
 	e.changes = changes{}
 	if p.breaker != nil {
 		e.storedBreaker = breaker(*p.breaker)

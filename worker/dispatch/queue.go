@@ -15,6 +15,8 @@ type queue struct {
 	// free counts the events of both lists that are still queued: an event that ends while it waits stays in its
 	// list until its turn comes.
 	free int
+	// isFreshNext: fresh and due take turns, so that neither a long replay nor new events hold up the others.
+	isFreshNext bool
 	// newest is, by order, the newest version that has not had its first attempt.
 	newest map[string]*event
 }
@@ -73,12 +75,17 @@ func (q *queue) release(list *fifo[*event], ev *event) {
 	q.free++
 }
 
-// next takes the next event out, to be sent; nil if none may go. Its later versions wait until remove. What is to
-// be attempted again goes first.
+// next takes the next event out, to be sent; nil if none may go. Its later versions wait until remove.
 func (q *queue) next() *event {
-	ev := q.pop(&q.due)
+	first, second := &q.due, &q.fresh
+	if q.isFreshNext {
+		first, second = second, first
+	}
+	q.isFreshNext = !q.isFreshNext
+
+	ev := q.pop(first)
 	if ev == nil {
-		ev = q.pop(&q.fresh)
+		ev = q.pop(second)
 	}
 	return ev
 }

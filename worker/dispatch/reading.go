@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/service"
 )
 
 const (
@@ -87,7 +88,7 @@ func (w *Webhooks) startRead() {
 	r := &read{
 		partition: w.partition,
 		endpoints: w.unread.take(now),
-		schedules: w.scheduler.reads(w.ms()),
+		schedules: w.loads(),
 		counted:   w.uncounted(now),
 	}
 	if r.isEmpty() {
@@ -96,9 +97,24 @@ func (w *Webhooks) startRead() {
 
 	w.isReading = true
 	w.role.reads.Go(func() {
-		r.do(w.ctx, w.role.ledger.Ownership)
+		err := service.Protect(w.role.metrics.panics, func() error {
+			r.do(w.reading, w.role.ledger.Ownership)
+			return nil
+		})
+		r.err = cmp.Or(r.err, err)
 		w.results <- &Result{Webhooks: w, read: r}
 	})
+}
+
+// mayLoad reports whether schedules may be read: not before the owner has caught up, since what is there may be among
+// the entries that are still to be read.
+func (w *Webhooks) mayLoad() bool { return w.state == sending }
+
+func (w *Webhooks) loads() []*scheduleRead {
+	if !w.mayLoad() {
+		return nil
+	}
+	return w.scheduler.reads(w.ms())
 }
 
 // applyRead takes what a read has found.

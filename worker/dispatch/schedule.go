@@ -43,7 +43,7 @@ type schedule struct {
 	// notBefore is when the schedule may be read again, in ms.
 	notBefore int64
 
-	// What is due after movedTo and until moveUntil may have been planned by a clock that was ahead. It becomes due
+	// What is due after moveTo and until moveUntil may have been planned by a clock that was ahead. It becomes due
 	// at movedTo, page by page. moveUntil is 0 if nothing has to be moved.
 	moveTo, moveUntil int64
 }
@@ -113,8 +113,8 @@ func (s *schedule) moveBack(now, until int64) {
 type loadResult struct {
 	// isComplete: nothing more is due than was found.
 	isComplete bool
-	// latest is when the last one found is due, in ms; next when the first one after it is; never for none.
-	latest, next int64
+	// next is when the first event is due after those that were due, in ms; never for none.
+	next int64
 	// hadNoMemory: the memory budget stopped it.
 	hadNoMemory bool
 }

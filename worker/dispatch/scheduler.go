@@ -227,7 +227,7 @@ func (s *scheduler) meet(e *endpoint, f *ledger.Facts, now int64) {
 func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 	hasMoved := e.moved != f.Moved
 	if f.Deleted > e.deleted {
-		s.refuseQueued(e) // also if another URL is registered since
+		s.refuseAllOfDeletedURL(e)
 	}
 	e.receiver, e.moved, e.deleted, e.muted, e.pace.limits = f.Receiver, f.Moved, f.Deleted, f.Muted, f.Limits
 	s.endMuted(e)
@@ -252,7 +252,7 @@ func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 // startSlowly begins the recovery of an endpoint that answers again, or has another URL.
 func (s *scheduler) startSlowly(e *endpoint, now int64) {
 	if e.early != nil {
-		s.leaveScheduled(e.early) // it is brought forward like the others
+		s.forgetScheduled(e.early) // it is brought forward like the others
 	}
 	e.pace.breaker.startSlowly(now)
 	nothingToBringForward := e.schedule.isEmpty() && e.schedule.arriving == 0
@@ -401,6 +401,18 @@ func (s *scheduler) refuseQueued(e *endpoint) {
 	}
 }
 
+// refuseAllOfDeletedURL lets all that waits be recorded as not sent, also if another URL is registered since. What is in
+// flight is refused when it comes back.
+func (s *scheduler) refuseAllOfDeletedURL(e *endpoint) {
+	s.refuseQueued(e)
+	for _, ev := range e.events {
+		isArriving := ev.state == leaving && !ev.hasEnded() && ev.delivery != nil
+		if isArriving {
+			ev.isOfDeletedURL = true
+		}
+	}
+}
+
 // endMuted ends what waits in memory and is muted. What is in the schedule ends when it is loaded.
 func (s *scheduler) endMuted(e *endpoint) {
 	for _, ev := range e.events {
@@ -411,8 +423,8 @@ func (s *scheduler) endMuted(e *endpoint) {
 	}
 }
 
-// leaveScheduled forgets an event that is in the schedule, where it stays as it is.
-func (s *scheduler) leaveScheduled(ev *event) {
+// forgetScheduled forgets an event that is in the schedule, where it stays as it is.
+func (s *scheduler) forgetScheduled(ev *event) {
 	if ev.state == queued {
 		s.remove(ev)
 	}
@@ -433,13 +445,19 @@ func (s *scheduler) leave(ev *event) {
 // forget ends what leave has begun.
 func (s *scheduler) forget(ev *event) {
 	e := ev.endpoint
+	if !ev.hasEnded() {
+		e.schedule.arrived(ev)
+	}
+	if ev.isOfDeletedURL {
+		ev.isOfDeletedURL, ev.isScheduled = false, true
+		s.refuse(ev)
+		return
+	}
+
 	if e.events[ev.key] == ev {
 		delete(e.events, ev.key)
 	}
 	ev.delivery = nil
-	if !ev.hasEnded() {
-		e.schedule.arrived(ev)
-	}
 	ev.state = unloaded
 	s.readAgain(ev)
 }
@@ -447,7 +465,7 @@ func (s *scheduler) forget(ev *event) {
 // readAgain lets the schedule be read for an event that memory forgets, if a replay has asked for it since its last
 // send began: it stands there, due.
 func (s *scheduler) readAgain(ev *event) {
-	if ev.isReplayedAnew {
+	if ev.isReplayedSince {
 		ev.endpoint.schedule.nextDue = 0
 	}
 }

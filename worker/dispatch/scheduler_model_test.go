@@ -43,6 +43,7 @@ type model struct {
 	asks                 map[string]int  // how often replays have asked for each event
 	satisfied            map[string]int  // of each event that has ended, as was committed: how often it had been asked for when its send began
 	tried                map[string]bool // its first attempt ended
+	refused              map[string]bool // its URL was deleted while it waited: it must not be sent
 
 	// of the owner
 	s       *scheduler
@@ -66,7 +67,7 @@ func versionKey(order, sequence int) string {
 }
 
 func newModel(rt *rapid.T) *model {
-	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, asks: map[string]int{}, satisfied: map[string]int{}, tried: map[string]bool{},
+	m := &model{T: rt, clock: 1_800_000_000_000, orders: map[string]int{}, asks: map[string]int{}, satisfied: map[string]int{}, tried: map[string]bool{}, refused: map[string]bool{},
 		limits: limits{inFlight: 4, failures: 3, memory: 8}, free: 64}
 	for range 3 {
 		m.accounts = append(m.accounts, &stored{facts: healthy, schedule: map[string]int64{}, counts: map[string][2]int64{}, askedAt: map[string]int64{}})
@@ -166,6 +167,7 @@ func (m *model) beginRequest() {
 		a.schedule[event.key], a.counts[event.key] = m.clock, [2]int64{0, m.clock}
 	}
 	m.asks[event.key]++
+	delete(m.refused, event.key)
 	m.tried[event.key] = true // who asks does without the order
 	m.learn(event.account)
 }
@@ -254,13 +256,14 @@ func (m *model) next(free, forFailing int) {
 		m.must(!isOpen || before[e] == 1, "%d probes at a time", before[e])
 		m.must(it.isPing || it.delivery != nil, "sent without a payload: %q", it.key)
 		m.must(e.receiver.URL != "" && (!it.isProbe || isOpen) && (!it.isPing || isOpen && e.inMemory == 0), "sent %+v", it)
-		if it.suspect {
+		if it.isOfFailing {
 			left--
 		}
-		m.must(it.suspect == e.pace.breaker.isFailing() && left >= 0, "%d too many for receivers that fail", -left)
+		m.must(it.isOfFailing == e.pace.breaker.isFailing() && left >= 0, "%d too many for receivers that fail", -left)
 		for _, other := range m.flying {
 			m.must(it.isPing || other.account != it.account || other.key != it.key, "in flight twice: %q", it.key)
 		}
+		m.must(it.isPing || !m.refused[it.key], "%q goes from a URL that was deleted to the next", it.key)
 		m.mustFollowItsOrder(it)
 		m.flying = append(m.flying, it)
 		m.begun[it] = m.asks[it.key]
@@ -535,12 +538,14 @@ func (m *model) change() {
 	moved := false
 	switch m.pick("change", 5) {
 	case 0:
-		if e := m.s.endpoints[accountOf(i)]; f.URL == "" && (e != nil && e.waits() || len(a.schedule) > 0) {
-			return
+		if f.URL == "" && len(a.schedule) > 0 {
+			return // as the API refuses it; what is in memory the owner has to end
 		}
 		f.URL, moved = healthy.URL, true
 	case 1:
 		f.URL, moved = "", true
+		f.Deleted = f.Version + 1
+		m.refuseAll(i)
 	case 2:
 		f.Version++
 	case 3:
@@ -557,6 +562,19 @@ func (m *model) change() {
 	m.tell(i, moved)
 }
 
+// refuseAll takes note of what memory has of an account whose URL is deleted.
+func (m *model) refuseAll(i int) {
+	e := m.s.endpoints[accountOf(i)]
+	if e == nil || !e.isKnown || e.receiver.URL == "" {
+		return
+	}
+	for key, ev := range e.events {
+		if ev.state != leaving {
+			m.refused[key] = true
+		}
+	}
+}
+
 func (m *model) tell(i int, moved bool) {
 	a := m.accounts[i]
 	e := m.s.endpoints[accountOf(i)]
@@ -564,6 +582,9 @@ func (m *model) tell(i int, moved bool) {
 		a.facts.Version = e.receiver.Version + 1 // it was proven, which is not written yet
 		if moved {
 			a.facts.Moved = a.facts.Version
+			if a.facts.URL == "" {
+				a.facts.Deleted = a.facts.Version
+			}
 		}
 	}
 	m.learn(i)

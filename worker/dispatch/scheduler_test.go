@@ -43,7 +43,7 @@ func (d *desk) add(account int, names ...string) []*event {
 	d.Helper()
 	items := make([]*event, len(names))
 	for i, name := range names {
-		items[i] = &event{account: accountOf(account), key: keyOf(name)}
+		items[i] = &event{account: accountOf(account), key: keyOf(name), delivery: &ledger.Delivery{}}
 	}
 	d.entries++
 	d.publish(&entry{id: fmt.Sprint(d.entries), events: items})
@@ -928,7 +928,7 @@ func TestScheduler_ClockSetBack(t *testing.T) {
 func TestScheduler_NothingGoesFromADeletedURLToTheNext(t *testing.T) {
 	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
 	d.add(0, "a", "b", "c")
-	d.sent("a")
+	flying := d.sent("a")
 
 	next := healthy
 	next.Receiver, next.Moved, next.Deleted = ledger.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
@@ -938,7 +938,27 @@ func TestScheduler_NothingGoesFromADeletedURLToTheNext(t *testing.T) {
 	d.commit()
 	d.must(len(d.notSent(0)) == 2, "%d events are recorded as not sent", len(d.notSent(0)))
 	d.add(0, "d")
+	d.done(result{ending: retry, at: d.now + 10_000}, flying...)
 	d.sent("d")
+	d.commit()
+	d.must(len(d.notSent(0)) == 1 && len(d.plan(0).rescheduled) == 0, "what was in flight goes to the next URL: %+v", d.plan(0).writes())
+}
+
+// What was on its way to the schedule when the URL was deleted must not go to the next one either.
+func TestScheduler_NothingArrivesForTheNextURL(t *testing.T) {
+	d := newDesk(t, healthy)
+	d.add(0, "a")
+	d.done(result{ending: retry, at: d.now + 10_000}, d.sent("a")...)
+
+	next := healthy
+	next.Receiver, next.Moved, next.Deleted = ledger.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
+	d.learn(0, next)
+	d.commit()
+	d.wrote(0, "put a +10000 1")
+	d.commit()
+
+	d.wrote(0, "remove a")
+	d.must(len(d.notSent(0)) == 1, "%d events are recorded as not sent", len(d.notSent(0)))
 }
 
 // Who asks for a test, or sets the same URL again, says that the receiver is repaired.

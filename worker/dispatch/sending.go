@@ -61,7 +61,7 @@ func (s *scheduler) putBack(ev *event, now int64) {
 		ev.state = queued
 		e.early = ev
 		if !e.pace.breaker.Open {
-			s.leaveScheduled(ev)
+			s.forgetScheduled(ev)
 		}
 	default:
 		ev.state = queued
@@ -77,7 +77,7 @@ func (s *scheduler) keepWhatIsAllowed(e *endpoint, ev *event, now int64) {
 		return
 	}
 	switch {
-	case e.receiver.URL == "":
+	case e.receiver.URL == "" || ev.version < e.deleted:
 		s.remove(ev)
 		s.refuse(ev)
 	case e.mutes(ev):
@@ -108,10 +108,13 @@ func (s *scheduler) finish(ev *event, r result, now int64) {
 
 	s.remove(ev)
 	s.isOffered = false
+	goesAgain := r.ending == missed || r.ending == deferred || r.ending == retry
 	switch {
 	case ev.isPing:
+	case goesAgain && ev.version < e.deleted: // another URL may be registered since, to which it must not go
+		s.refuse(ev)
 	case r.ending == missed && r.at == ev.dueAt:
-		s.leaveScheduled(ev)
+		s.forgetScheduled(ev)
 	case r.ending == missed, r.ending == deferred:
 		s.reschedule(ev, r.at, ev.attempts)
 	case r.ending == retry:

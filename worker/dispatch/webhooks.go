@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,9 @@ type Webhooks struct {
 	partition int
 	role      *Role
 	scheduler *scheduler
-	ctx       context.Context  // of sends and reads
+	ctx       context.Context // of sends
+	reading   context.Context // of reads; ends with Close
+	endReads  context.CancelFunc
 	now       func() time.Time // the earlier of this machine's clock and Redis's
 	results   chan<- *Result
 
@@ -129,7 +132,10 @@ func (r *Role) newWebhooks(ctx context.Context, partition int, now func() time.T
 		failures: r.settings.BreakerFailures,
 		memory:   memoryPerEndpoint,
 	}
+	reading, endReads := context.WithCancel(ctx)
 	return &Webhooks{
+		reading:   reading,
+		endReads:  endReads,
 		partition: partition,
 		role:      r,
 		scheduler: newScheduler(limits, r.memory),
@@ -154,9 +160,12 @@ type opened struct {
 func (w *Webhooks) open(position string, caughtUp bool) {
 	w.role.reads.Go(func() {
 		o := &opened{position: position, caughtUp: caughtUp}
-		o.ended, o.err = w.role.ledger.Ownership.Ended(w.ctx, w.partition, position)
+		o.err = service.Protect(w.role.metrics.panics, func() (err error) {
+			o.ended, err = w.role.ledger.Ownership.Ended(w.reading, w.partition, position)
+			return err
+		})
 		if o.err != nil {
-			pause(w.ctx, readAgainAfter)
+			pause(w.reading, readAgainAfter)
 		}
 		w.results <- &Result{Webhooks: w, opened: o}
 	})
@@ -178,7 +187,10 @@ func (w *Webhooks) applyOpened(o *opened) error {
 		return o.err
 	}
 
-	w.state, w.ended = catchingUp, o.ended
+	if w.state == opening {
+		w.state = catchingUp
+	}
+	w.ended = o.ended
 	if o.caughtUp {
 		w.caughtUp()
 	}
@@ -186,24 +198,27 @@ func (w *Webhooks) applyOpened(o *opened) error {
 	return nil
 }
 
-// findWaiting looks for the endpoints of the partition for which something waits, among all of its accounts.
+// findWaiting looks for the endpoints of the partition for which something waits, among all of its accounts. They come
+// page by page.
 func (w *Webhooks) findWaiting() {
-	w.role.reads.Go(func() {
-		found := &found{}
-		found.err = w.role.ledger.Ownership.Pending(w.ctx, w.partition, func(page []delivery.AccountID) error {
-			found.accounts = append(found.accounts, page...)
-			return nil
+	w.role.searches.Go(func() {
+		err := service.Protect(w.role.metrics.panics, func() error {
+			return w.role.ledger.Ownership.Pending(w.reading, w.partition, func(page []delivery.AccountID) error {
+				w.results <- &Result{Webhooks: w, found: &found{accounts: slices.Clone(page)}}
+				return nil
+			})
 		})
-		if found.err != nil {
-			pause(w.ctx, readAgainAfter)
+		if err != nil {
+			pause(w.reading, readAgainAfter)
 		}
-		w.results <- &Result{Webhooks: w, found: found}
+		w.results <- &Result{Webhooks: w, found: &found{isLast: true, err: err}}
 	})
 }
 
-// found are endpoints for which something waits.
+// found are endpoints for which something waits. The last ones say whether all were found.
 type found struct {
 	accounts []delivery.AccountID
+	isLast   bool
 	err      error
 }
 
@@ -247,8 +262,29 @@ type Result struct {
 // Partition returns the number of the partition that the result is of.
 func (r *Result) Partition() int { return r.Webhooks.partition }
 
-// IsSend reports whether it was a send that has ended.
-func (r *Result) IsSend() bool { return r.attempt != nil }
+// Kind is what a Result is of.
+type Kind int
+
+const (
+	KindSend     Kind = iota
+	KindOutcomes      // which events have ended lately
+	KindSearch        // for which endpoints something waits
+	KindRead          // endpoints, and parts of schedules
+)
+
+// Kind says what the result is of.
+func (r *Result) Kind() Kind {
+	switch {
+	case r.attempt != nil:
+		return KindSend
+	case r.opened != nil:
+		return KindOutcomes
+	case r.found != nil:
+		return KindSearch
+	default:
+		return KindRead
+	}
+}
 
 // Apply takes the result. Its error is Redis's, of a read that is made again; it says nothing of receivers.
 func (r *Result) Apply() error {
@@ -400,6 +436,11 @@ func (p *Plan) Commit(sentAt time.Time) {
 		w.confirm(sentAt)
 	}
 	w.scheduler.commit(p.endpoints)
+	for i := range p.endpoints {
+		if p.endpoints[i].proven != 0 {
+			w.unread.add(p.endpoints[i].endpoint.account) // the script has compared the version
+		}
+	}
 	for _, l := range w.closedLogs {
 		l.commit()
 	}
@@ -498,7 +539,8 @@ func (w *Webhooks) Send() (nextTurn time.Time) {
 	}
 	w.wantEndpoints()
 	w.startRead()
-	return w.nextTurn(canSend && w.role.places().free > 0)
+	hasPlaces := w.role.places().free > 0 && len(w.scheduler.waiting) == 0
+	return w.nextTurn(canSend && hasPlaces)
 }
 
 // sendSome starts sends as far as there are places; false: there is nothing more to send, or no place.
@@ -607,7 +649,7 @@ func (w *Webhooks) readDue(now time.Time) time.Time {
 		return time.Time{}
 	}
 	due, hasUnread := w.unread.next(now)
-	if w.scheduler.wantsRead(w.ms()) {
+	if w.mayLoad() && w.scheduler.wantsRead(w.ms()) {
 		due, hasUnread = now, true
 	}
 	if !hasUnread {
@@ -703,6 +745,7 @@ func (w *Webhooks) GiveUp() {
 // Close forgets everything. Results that come later are not applied.
 func (w *Webhooks) Close() {
 	w.isLeaving.Store(true)
+	w.endReads()
 	w.scheduler.close()
 }
 

@@ -148,7 +148,7 @@ func TestWebhooks_ReadAgainWhatCouldNotBeRead(t *testing.T) {
 	w.scheduler.learn(accountOf(0), &ledger.Facts{Scheduled: true, Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
 	cut, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.ctx, w.isReading = cut, false
+	w.reading, w.isReading = cut, false
 	w.Send()
 
 	err := (<-results).Apply()
@@ -156,7 +156,7 @@ func TestWebhooks_ReadAgainWhatCouldNotBeRead(t *testing.T) {
 	if err == nil {
 		t.Fatal("the read has not failed")
 	}
-	w.ctx, w.readAgainAt = t.Context(), time.Now()
+	w.reading, w.readAgainAt = t.Context(), time.Now()
 	soon := w.ms() + 1000
 	if !w.scheduler.wantsRead(soon) || len(w.scheduler.reads(soon)) != 1 {
 		t.Error("the schedule is not read again")

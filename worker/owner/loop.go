@@ -231,12 +231,19 @@ func (l *loop) apply(result *dispatch.Result) {
 	}
 }
 
+// webhookTasks are the tasks that results of reads belong to.
+var webhookTasks = map[dispatch.Kind]task{
+	dispatch.KindOutcomes: readingOutcomes,
+	dispatch.KindSearch:   searchingEndpoints,
+	dispatch.KindRead:     readingWebhooks,
+}
+
 func (l *loop) applyTo(p *partition, result *dispatch.Result) {
 	err := result.Apply()
-	if result.IsSend() {
+	if result.Kind() == dispatch.KindSend {
 		return
 	}
-	beginsToFail := p.note(l.sending, readingWebhooks, err)
+	beginsToFail := p.note(l.sending, webhookTasks[result.Kind()], err)
 	if beginsToFail {
 		l.role.log.Warn("reading webhooks fails, it is tried again", "partition", p.Partition, "error", err)
 	}

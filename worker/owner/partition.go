@@ -56,6 +56,8 @@ type task int
 const (
 	readingEntries task = iota
 	readingOrders
+	readingOutcomes
+	searchingEndpoints
 	readingWebhooks
 	readingTimers
 )
