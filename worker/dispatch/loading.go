@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"vendorapi/internal/delivery"
 )
 
@@ -28,11 +30,11 @@ func (s *scheduler) reads(now int64) []*scheduleRead {
 	return reads
 }
 
-// notLoaded takes note that a part of a schedule could not be read. It is read again after a moment.
-func (s *scheduler) notLoaded(account delivery.AccountID, now int64) {
+// notLoaded takes note that a part of a schedule could not be read. It is read again after a pause.
+func (s *scheduler) notLoaded(account delivery.AccountID, now int64, pause time.Duration) {
 	now = s.clock(now)
 	e := s.endpoints[account]
-	e.schedule.failed(now)
+	e.schedule.failed(now + pause.Milliseconds())
 	s.forgetConfirmed(e)
 	s.look(e, now)
 }

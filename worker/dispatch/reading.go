@@ -14,7 +14,7 @@ const (
 	// refreshEvery is how often endpoints are read though no note says that they have changed, should
 	// a note be lost.
 	refreshEvery = 30 * time.Second
-	// unreadPause is until an endpoint is read again whose secret cannot be opened.
+	// unreadPause is until an endpoint is read again whose secret cannot be opened, or that is damaged.
 	unreadPause = 10 * time.Second
 	// endpointsAtOnce is how many endpoints one read is about.
 	endpointsAtOnce = 256
@@ -28,47 +28,82 @@ const (
 type read struct {
 	partition int
 
-	endpoints []delivery.AccountID
-	facts     []*ledger.Facts
-
-	schedules []*scheduleRead
-	scheduled [][]*ledger.Scheduled // of each; nil after an error
-
-	counted  []delivery.AccountID
-	backlogs []ledger.Backlog
-
-	err error
+	endpoints answers[delivery.AccountID, *ledger.Facts]
+	schedules answers[*scheduleRead, []*ledger.Scheduled]
+	counted   answers[delivery.AccountID, ledger.Backlog]
 }
 
-func (r *read) isEmpty() bool { return len(r.endpoints)+len(r.schedules)+len(r.counted) == 0 }
+func (r *read) isEmpty() bool {
+	return len(r.endpoints.of)+len(r.schedules.of)+len(r.counted.of) == 0
+}
 
-// do reads, and touches nothing else. After an error it has what it could read.
+// do reads, and touches nothing else.
 func (r *read) do(ctx context.Context, l ledger.Ownership) {
-	var errs [3]error
-	if len(r.endpoints) > 0 {
-		r.facts, errs[0] = l.EndpointFacts(ctx, r.of(r.endpoints))
-		if errs[0] != nil {
-			r.facts = nil
-		}
-	}
-	if len(r.schedules) > 0 {
-		queries := make([]ledger.ScheduleQuery, len(r.schedules))
-		for i, s := range r.schedules {
+	r.endpoints.read(func(accounts []delivery.AccountID) ([]*ledger.Facts, error) {
+		return l.EndpointFacts(ctx, r.of(accounts))
+	})
+	r.schedules.read(func(schedules []*scheduleRead) ([][]*ledger.Scheduled, error) {
+		queries := make([]ledger.ScheduleQuery, len(schedules))
+		for i, s := range schedules {
 			queries[i] = s.ScheduleQuery
 			queries[i].Partition = r.partition
 		}
-		r.scheduled, errs[1] = l.Scheduled(ctx, queries)
-		if errs[1] != nil {
-			r.scheduled = nil
+		return l.Scheduled(ctx, queries)
+	})
+	r.counted.read(func(accounts []delivery.AccountID) ([]ledger.Backlog, error) {
+		return l.Backlogs(ctx, r.of(accounts))
+	})
+}
+
+// fail lets everything count as not read.
+func (r *read) fail(err error) {
+	r.endpoints.fail(err)
+	r.schedules.fail(err)
+	r.counted.fail(err)
+}
+
+// err returns the first error; nil if there is none.
+func (r *read) err() error {
+	return cmp.Or(r.endpoints.err, r.schedules.err, r.counted.err)
+}
+
+// answers are what was read of each of some things.
+type answers[T, R any] struct {
+	of     []T
+	values []R
+	errs   []error // of each; its value is valid without one
+	err    error   // the first of them
+}
+
+// read reads all together, or one by one if one of them is damaged: the others must not suffer from it.
+func (a *answers[T, R]) read(read func([]T) ([]R, error)) {
+	if len(a.of) == 0 {
+		return
+	}
+	values, err := read(a.of)
+	if err == nil {
+		a.values, a.errs = values, make([]error, len(a.of))
+		return
+	}
+	a.fail(err)
+	if !ledger.Damaged(err) {
+		return
+	}
+
+	for i := range a.of {
+		one, err := read(a.of[i : i+1])
+		a.errs[i] = err
+		if err == nil {
+			a.values[i] = one[0]
 		}
 	}
-	if len(r.counted) > 0 {
-		r.backlogs, errs[2] = l.Backlogs(ctx, r.of(r.counted))
-		if errs[2] != nil {
-			r.backlogs = nil
-		}
+}
+
+func (a *answers[T, R]) fail(err error) {
+	a.values, a.errs, a.err = make([]R, len(a.of)), make([]error, len(a.of)), err
+	for i := range a.errs {
+		a.errs[i] = err
 	}
-	r.err = cmp.Or(errs[0], errs[1], errs[2])
 }
 
 func (r *read) of(accounts []delivery.AccountID) []ledger.EndpointAt {
@@ -85,12 +120,8 @@ func (w *Webhooks) startRead() {
 	if w.isReading || w.state == givingUp || now.Before(w.readAgainAt) {
 		return
 	}
-	r := &read{
-		partition: w.partition,
-		endpoints: w.unread.take(now),
-		schedules: w.loads(),
-		counted:   w.uncounted(now),
-	}
+	r := &read{partition: w.partition}
+	r.endpoints.of, r.schedules.of, r.counted.of = w.unread.take(now), w.loads(), w.uncounted(now)
 	if r.isEmpty() {
 		return
 	}
@@ -101,7 +132,9 @@ func (w *Webhooks) startRead() {
 			r.do(w.reading, w.role.ledger.Ownership)
 			return nil
 		})
-		r.err = cmp.Or(r.err, err)
+		if err != nil {
+			r.fail(err)
+		}
 		w.results <- &Result{Webhooks: w, read: r}
 	})
 }
@@ -117,31 +150,45 @@ func (w *Webhooks) loads() []*scheduleRead {
 	return w.scheduler.reads(w.ms())
 }
 
-// applyRead takes what a read has found.
+// applyRead takes what a read has found. What is damaged is read again after a while, so that it holds up nothing else.
 func (w *Webhooks) applyRead(r *read) error {
-	now := w.ms()
 	w.isReading = false
-	if r.err != nil {
+	err := r.err()
+	if err != nil && !ledger.Damaged(err) {
 		w.readAgainAt = time.Now().Add(readAgainAfter)
 	}
 
-	for i, account := range r.endpoints {
+	for i, account := range r.endpoints.of {
+		problem := r.endpoints.errs[i]
 		switch {
-		case r.facts == nil:
+		case ledger.Damaged(problem):
+			w.cannotRead(account, problem)
+		case problem != nil:
 			w.unread.add(account)
 		case w.unread.expected[account]:
-			w.learn(account, r.facts[i])
+			w.learn(account, r.endpoints.values[i])
 		}
 	}
-	for i, s := range r.schedules {
-		if r.scheduled == nil {
-			w.scheduler.notLoaded(s.Account, now)
-		} else {
-			w.loaded(s, r.scheduled[i])
+	for i, s := range r.schedules.of {
+		problem := r.schedules.errs[i]
+		switch {
+		case ledger.Damaged(problem):
+			w.role.log.Error("the schedule of a webhook endpoint cannot be read, what is there waits", "account", s.Account, "error", problem)
+			w.scheduler.notLoaded(s.Account, w.ms(), unreadPause)
+		case problem != nil:
+			w.scheduler.notLoaded(s.Account, w.ms(), readAgainAfter)
+		default:
+			w.loaded(s, r.schedules.values[i])
 		}
 	}
 	w.applyBacklogs(r)
-	return r.err
+	return err
+}
+
+// cannotRead lets an endpoint be read again after a while.
+func (w *Webhooks) cannotRead(account delivery.AccountID, err error) {
+	w.role.log.Error("webhook endpoint cannot be read, its events wait", "account", account, "error", err)
+	w.unread.pause(account, time.Now().Add(unreadPause))
 }
 
 // loaded takes a part of a schedule.
@@ -164,8 +211,7 @@ func (w *Webhooks) loaded(s *scheduleRead, found []*ledger.Scheduled) {
 // learn takes what was read of an endpoint.
 func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
 	if f.Unreadable != nil {
-		w.role.log.Error("webhook endpoint cannot be read, its events wait", "account", account, "error", f.Unreadable)
-		w.unread.pause(account, time.Now().Add(unreadPause))
+		w.cannotRead(account, f.Unreadable)
 		return
 	}
 

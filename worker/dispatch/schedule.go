@@ -8,8 +8,7 @@ import (
 const (
 	// movePage is how many events one read of the schedule moves to another time.
 	movePage = 500
-	// reloadWait is how long to wait before a schedule is read again that could not be read, or for whose events
-	// there was no memory, in ms.
+	// reloadWait is how long to wait before a schedule is read again for whose events there was no memory, in ms.
 	reloadWait = 250
 )
 
@@ -95,9 +94,9 @@ func (s *schedule) begin(r *scheduleRead) {
 	s.reading, s.isReadStale = r, false
 }
 
-// failed ends a read that brought nothing.
-func (s *schedule) failed(now int64) {
-	s.reading, s.notBefore = nil, now+reloadWait
+// failed ends a read that brought nothing. The next one may begin at again, in ms.
+func (s *schedule) failed(again int64) {
+	s.reading, s.notBefore = nil, again
 }
 
 // moveBack lets what is due from now on be moved to now: it was planned by a clock that was ahead until then.

@@ -75,7 +75,7 @@ func (m *scheduleModel) finish(t *rapid.T) {
 		return
 	}
 	if rapid.IntRange(0, 5).Draw(t, "fails") == 0 {
-		m.schedule.failed(m.now)
+		m.schedule.failed(m.now + reloadWait)
 		m.forgetConfirmed()
 		return
 	}

@@ -85,6 +85,7 @@ func (m *model) takeOver() {
 	m.memory = &memory{budget: 6 * memoryShare * size} // some six events for each account
 	m.s = newScheduler(m.limits, m.memory)
 	m.unlearned = map[int]bool{}
+	clear(m.refused) // who takes over cannot know that a URL was deleted in between
 	m.read, m.taken = m.position, len(m.stream)
 	m.given, m.flying, m.begun, m.results = map[string]bool{}, nil, map[*event]int{}, nil
 	facts := func() {
@@ -205,7 +206,7 @@ func (m *model) load() {
 			return
 		}
 		if m.pick("failed load", 8) == 0 {
-			m.s.notLoaded(l.Account, m.clock)
+			m.s.notLoaded(l.Account, m.clock, readAgainAfter)
 			continue
 		}
 		for _, it := range found[i] {

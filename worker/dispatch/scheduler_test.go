@@ -743,7 +743,7 @@ func TestScheduler_AsksAgainForWhatCouldNotBeLoaded(t *testing.T) {
 	d := newDesk(t, facts)
 	d.must(len(d.s.reads(d.now)) == 1, "the schedule is not read")
 
-	d.s.notLoaded(accountOf(0), d.now)
+	d.s.notLoaded(accountOf(0), d.now, readAgainAfter)
 
 	d.must(len(d.s.reads(d.now)) == 0, "the schedule is read again at once")
 	d.must(d.wakeAt() == d.now+250, "it is read again in %d ms", d.wakeAt()-d.now)

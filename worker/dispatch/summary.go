@@ -49,11 +49,13 @@ func (w *Webhooks) uncounted(now time.Time) (accounts []delivery.AccountID) {
 }
 
 func (w *Webhooks) applyBacklogs(r *read) {
-	if r.backlogs == nil {
+	if len(r.counted.of) == 0 {
 		return
 	}
-	for i, account := range r.counted {
-		w.scheduler.endpoints[account].backlog = r.backlogs[i]
+	for i, account := range r.counted.of {
+		if r.counted.errs[i] == nil {
+			w.scheduler.endpoints[account].backlog = r.counted.values[i]
+		}
 	}
 	w.summarize(time.Now())
 }
