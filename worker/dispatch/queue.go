@@ -109,6 +109,7 @@ func (q *queue) putBack(ev *event) {
 		list = &q.due
 	}
 	list.pushFront(ev)
+	q.isFreshNext = list == &q.fresh
 	ev.place.isFree = true
 	q.free++
 }

@@ -120,6 +120,9 @@ func TestQueue_NextAfterPutBackIsTheSame(t *testing.T) {
 		q.add(&event{key: keyOf(name), state: queued})
 	}
 
+	q.add(&event{key: keyOf("3.2"), attempts: 1, state: queued})
+	q.next() // the retry
+
 	first := q.next()
 	q.putBack(first)
 
