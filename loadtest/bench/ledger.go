@@ -187,7 +187,7 @@ func (o *order) advance(step *ledger.Step, update delivery.Update) {
 }
 
 // report hands the report of an order's next status to the ledger, for a worker to decide. The
-// change is expected by its vendor's endpoint from now on.
+// change is expected by its vendor's endpoint, if it has one here, from now on.
 func (b *book) report(ctx context.Context, o *order) error {
 	o.moving.Lock()
 	defer o.moving.Unlock()
@@ -206,10 +206,32 @@ func (b *book) report(ctx context.Context, o *order) error {
 		update.Kind, update.Courier = delivery.KindAccept, courier
 	}
 
-	o.vendor.expect(change{o.state.ID, delivery.Sequence(o.state.Version)}, now, now)
+	if o.vendor.endpoint != nil {
+		o.vendor.expect(change{o.state.ID, delivery.Sequence(o.state.Version)}, now, now)
+	}
 	_, err := b.Orders.Report(ctx, update, now)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// flow reports the orders' statuses, so many a second, in an open loop: by the timetable of journeys, whatever the
+// worker makes of it. It ends with the orders or with ctx, and returns when the last report is stored.
+func (b *book) flow(ctx context.Context, orders []*order, rate int) error {
+	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
+	t := timetable{start: time.Now().Add(-spacing), rate: float64(rate) / eventsPerOrder, orders: len(orders), every: 1}
+	t.run(ctx, func(n, step int) {
+		o := orders[n]
+		isReport := o != nil && step > 0
+		if isReport {
+			group.Go(func() error { return b.report(working, o) })
+		}
+	})
+
+	err := group.Wait()
+	if err != nil {
+		return fmt.Errorf("traffic: %w", err)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 // Command bench measures the service against baselines of the same run.
 //
-//	bench [-suite orders|webhooks|reporting|growth] [flags]
+//	bench [-suite orders|webhooks|receivers|reporting|growth] [flags]
 //
-// A suite is a list of measurements (orders.go, webhooks.go, reporting.go, growth.go). Each starts
+// A suite is a list of measurements (orders.go, webhooks.go, receivers.go, reporting.go, growth.go). Each starts
 // what it measures, and the whole suite ends as one table: what was measured, the figure, what it is
 // compared with, their ratio, and the limit. The figures of all rounds are written as JSON. The
 // status is 1 when a figure is beyond its limit.
@@ -51,7 +51,7 @@ type measurement struct {
 
 // suites returns all of them, with no figure measured yet.
 func suites() []suite {
-	return []suite{ordersSuite(), webhooksSuite(), reportingSuite(), growthSuite()}
+	return []suite{ordersSuite(), webhooksSuite(), receiversSuite(), reportingSuite(), growthSuite()}
 }
 
 // bench is one run of one suite.
@@ -64,6 +64,9 @@ type bench struct {
 
 	// year is made by the first measurement of suite reporting that needs it.
 	year *reportingEnv
+
+	// crowdMemory is the memory that measurement many of suite receivers has found, round by round, in MiB.
+	crowdMemory []float64
 }
 
 // options are the flags.
@@ -142,10 +145,10 @@ func parse(args []string, out io.Writer) (*bench, error) {
 		set.PrintDefaults()
 	}
 
-	name := set.String("suite", "orders", "orders, webhooks, reporting or growth")
+	name := set.String("suite", "orders", "orders, webhooks, receivers, reporting or growth")
 	set.BoolVar(&b.short, "short", false, "a minute or two instead: does all of it work? checks only what holds in a run of any length")
 	set.StringVar(&b.only, "only", "", "measure only these of the suite, a regular expression")
-	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("1 to %d; everything is measured once in each (default 5 of orders, 15 of growth, 3 of the others; short 1)", maxRounds))
+	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("1 to %d; everything is measured once in each (default 5 of orders, 15 of growth, 1 of receivers, 3 of the others; short 1)", maxRounds))
 	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/bench-SUITE.json)")
 	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
 	set.Uint64Var(&b.seed, "seed", 0, "webhooks: decides when the worker is killed; 0: another one every time, which the head of the table names")
@@ -163,7 +166,7 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	all := suites()
 	i := slices.IndexFunc(all, func(s suite) bool { return s.name == *name })
 	if i < 0 {
-		return nil, fmt.Errorf("-suite: there is no %q; want orders, webhooks, reporting or growth", *name)
+		return nil, fmt.Errorf("-suite: there is no %q; want orders, webhooks, receivers, reporting or growth", *name)
 	}
 	b.suite = all[i]
 
@@ -179,7 +182,7 @@ func parse(args []string, out io.Writer) (*bench, error) {
 }
 
 func printUsage(out io.Writer) {
-	fmt.Fprint(out, `Usage: go run ./loadtest/bench [-suite orders|webhooks|reporting|growth] [flags]
+	fmt.Fprint(out, `Usage: go run ./loadtest/bench [-suite orders|webhooks|receivers|reporting|growth] [flags]
 
 Starts what it measures on this machine, prints one table and writes the figures of
 every round as JSON. Ends with status 1 when a figure is beyond its limit. Every

@@ -43,10 +43,10 @@ func (n noise) disturbs(issued time.Time) bool {
 	})
 }
 
-// watchOthers measures the others until ctx ends, and returns when they were busy.
-func (e *webhookEnv) watchOthers(ctx context.Context) (busy noise, err error) {
+// watchOthers measures what others than the given processes use until ctx ends, and returns when they were busy.
+func watchOthers(ctx context.Context, measured ...harness.Process) (busy noise, err error) {
 	for ctx.Err() == nil {
-		span, err := harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, e.processes()...)
+		span, err := harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, measured...)
 		if err != nil {
 			return nil, err
 		}

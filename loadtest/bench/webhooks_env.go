@@ -89,12 +89,17 @@ func (e *webhookEnv) addVendor(ctx context.Context, how behaviour) *vendor {
 func accountIn(partition int) delivery.AccountID {
 	for {
 		id := delivery.NewAccountID()
-		hash := fnv.New64a()
-		hash.Write(id[:])
-		if int(hash.Sum64()%partitions) == partition {
+		if partitionOf(id) == partition {
 			return id
 		}
 	}
+}
+
+// partitionOf returns the partition of an account.
+func partitionOf(id delivery.AccountID) int {
+	hash := fnv.New64a()
+	hash.Write(id[:])
+	return int(hash.Sum64() % partitions)
 }
 
 // settleRedis waits until Redis does not rewrite its file, so that a measurement pays for its own work only.
@@ -138,26 +143,6 @@ func (e *webhookEnv) ordersFor(ctx context.Context, vendors []*vendor, rate int,
 	return orders
 }
 
-// flow reports the orders' statuses, so many a second, in an open loop: by the timetable of journeys, whatever the
-// worker makes of it. It ends with the orders or with ctx, and returns when the last report is stored.
-func (e *webhookEnv) flow(ctx context.Context, orders []*order, rate int) error {
-	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
-	t := timetable{start: time.Now().Add(-spacing), rate: float64(rate) / eventsPerOrder, orders: len(orders), every: 1}
-	t.run(ctx, func(n, step int) {
-		o := orders[n]
-		isReport := o != nil && step > 0
-		if isReport {
-			group.Go(func() error { return e.report(working, o) })
-		}
-	})
-
-	err := group.Wait()
-	if err != nil {
-		return fmt.Errorf("traffic: %w", err)
-	}
-	return nil
-}
-
 // beside does something while events for the healthy vendors flow, and ends the traffic with it.
 func (e *webhookEnv) beside(ctx context.Context, rate int, longest time.Duration, do func()) {
 	orders := e.ordersFor(ctx, e.healthy, rate, longest)
@@ -193,7 +178,7 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 	var busy noise
 	var group errgroup.Group
 	group.Go(func() (err error) {
-		busy, err = e.watchOthers(watching)
+		busy, err = watchOthers(watching, e.processes()...)
 		return err
 	})
 	err := e.flow(ctx, orders, steadyRate)
