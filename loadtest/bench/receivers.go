@@ -58,7 +58,7 @@ func amongFigures(measurement, who string) []*figure {
 		{Key: measurement + ".left_out", What: "  events left out because others were busy", Unit: "%"},
 		{Key: measurement + ".cpu", What: "  processors that the workers take", Unit: "cores", Baseline: alone},
 		{Key: measurement + ".changed", What: "  partitions that change hands in that time", Limit: inFullRunsAtMost(0)},
-		{Key: measurement + ".killed", What: "  kill -9 of a worker: longest gap of a partition", Unit: "s", Limit: inFullRunsAtMost(handover)},
+		{Key: measurement + ".killed", What: "  kill -9 of a worker: longest gap of a partition", Unit: "s", Baseline: alone, Limit: inFullRunsAtMost(handover)},
 		{Key: measurement + ".rolled", What: "  it starts again, then both restart: longest gap", Unit: "s", Limit: inFullRunsAtMost(handover)},
 		{Key: measurement + ".memory", What: "  a worker's resident memory at most", Unit: "MiB", Baseline: alone, Limit: atMost(mostResident)},
 		{Key: measurement + ".resident", What: "  in the end, the larger one", Unit: "MiB"},
@@ -98,57 +98,71 @@ func (b *bench) measureMore(ctx context.Context) {
 // measureAmong measures healthy vendors alone, and then among so many accounts whose receivers are dead. It returns
 // the most resident memory that a worker had, in MiB.
 func (b *bench) measureAmong(ctx context.Context, measurement string, accounts, events int) float64 {
-	add := func(figure string, value float64) { b.add(measurement+figure, value) }
-	beside := func(figure string, value, base float64) { b.addBeside(measurement+figure, value, base) }
-
 	var peak float64
 	b.withTwoWorkers(ctx, measurement, func(ctx context.Context, e *receiversEnv) {
-		t := e.startTraffic(ctx, healthyRate, time.Minute)
-		without := e.steady(ctx, t, short(b, 20*time.Second, 2*time.Second))
+		t := e.startTraffic(ctx, healthyRate, 2*time.Minute)
+		alone := e.steady(ctx, t, short(b, 20*time.Second, 2*time.Second))
+		aloneGap := e.killOne(ctx, t)
 		t.end(ctx)
-		memory := e.redisMemory(ctx)
-		for i := range e.workers {
-			e.stop(i)
-		}
-		peakWithout := float64(e.peak) / mebibyte
-		b.progress("%s: without dead receivers: %s", measurement, without.turn)
+		e.stop(0)
+		aloneMemory, aloneRedis := e.takePeak(), e.redisMemory(ctx)
+		b.progress("%s: without dead receivers: %s", measurement, alone.turn)
 
+		// What waits is put into Redis while no worker runs.
 		began := time.Now()
 		m := e.book.addMortals(ctx, accounts, true)
 		defer m.stop()
 		e.book.letWait(ctx, m, events)
-		add(".seeded", time.Since(began).Seconds())
-		beside(".redis", e.redisMemory(ctx), memory)
-		b.note(measurement+".seeded", "%s events each", harness.Grouped(events))
+		b.add(measurement+".seeded", time.Since(began).Seconds())
+		b.addBeside(measurement+".redis", e.redisMemory(ctx), aloneRedis)
+		b.note(measurement+".seeded", "%s accounts, %s events each", harness.Grouped(accounts), harness.Grouped(events))
+		b.progress("%s: %s events wait, put there in %.0f s", measurement, harness.Grouped(accounts*events), time.Since(began).Seconds())
 
-		t = e.startTraffic(ctx, healthyRate, 8*time.Minute)
-		e.pause(ctx, b.warmUp())
-		began = time.Now()
-		e.startBoth(ctx)
-		add(".started", t.awaitFlow(ctx, began).Seconds())
-		e.awaitSpread(ctx)
-
+		t = e.startTraffic(ctx, healthyRate, 10*time.Minute)
+		flows := e.startAmong(ctx, measurement, t)
 		among := e.steady(ctx, t, short(b, 40*time.Second, 3*time.Second))
 		b.progress("%s: among them: %s", measurement, among.turn)
-		beside(".p99", among.turn.p99(), without.turn.p99())
-		beside(".p50", among.turn.p50(), without.turn.p50())
-		add(".left_out", 100*max(among.turn.leftOut, without.turn.leftOut))
-		beside(".cpu", among.cores, without.cores)
-		add(".changed", float64(among.changed))
-
-		add(".killed", e.killOne(ctx, t).Seconds())
-		add(".rolled", e.roll(ctx, t).Seconds())
+		b.addSteady(measurement, among, alone)
+		if flows {
+			b.addBeside(measurement+".killed", e.killOne(ctx, t).Seconds(), aloneGap.Seconds())
+			b.add(measurement+".rolled", e.roll(ctx, t).Seconds())
+		}
 
 		t.end(ctx)
 		for i := range e.workers {
 			e.stop(i)
 		}
-		peak = float64(e.peak) / mebibyte
-		beside(".memory", peak, peakWithout)
-		add(".resident", float64(slices.Max(e.resident[:]))/mebibyte)
+		peak = e.takePeak()
+		b.addBeside(measurement+".memory", peak, aloneMemory)
+		b.add(measurement+".resident", float64(slices.Max(e.resident[:]))/mebibyte)
 		b.addLosses(measurement, t.counts())
 	})
 	return peak
+}
+
+// startAmong starts both workers in what has been put into Redis, and reports whether the healthy vendors' events flow
+// then. When they do not, restarts would measure nothing.
+func (e *receiversEnv) startAmong(ctx context.Context, measurement string, t *traffic) (flows bool) {
+	e.pause(ctx, e.bench.warmUp())
+	from := time.Now()
+	e.startBoth(ctx)
+	took, flows := t.awaitFlow(ctx, from)
+	e.bench.add(measurement+".started", took.Seconds())
+	if !flows {
+		e.bench.note(measurement+".started", "they do not flow, so no worker was killed or restarted")
+	}
+	e.bench.progress("%s: %.1f s after the workers' start events of every partition flow: %v", measurement, took.Seconds(), flows)
+	e.awaitSpread(ctx)
+	return flows
+}
+
+// addSteady notes how healthy vendors' events fared beside something, and without it.
+func (b *bench) addSteady(measurement string, with, without steadyState) {
+	b.addBeside(measurement+".p99", with.turn.p99(), without.turn.p99())
+	b.addBeside(measurement+".p50", with.turn.p50(), without.turn.p50())
+	b.add(measurement+".left_out", 100*max(with.turn.leftOut, without.turn.leftOut))
+	b.addBeside(measurement+".cpu", with.cores, without.cores)
+	b.add(measurement+".changed", float64(with.changed))
 }
 
 // pause lets time pass.
@@ -209,7 +223,7 @@ func (e *receiversEnv) killOne(ctx context.Context, t *traffic) time.Duration {
 	t.awaitFlow(ctx, time.Now())
 	e.pause(ctx, short(e.bench, 10*time.Second, time.Second))
 	gap := t.longestGap(span{from, time.Now()})
-	e.bench.progress("killed: longest gap %.1f s", gap.Seconds())
+	e.bench.progress("a worker killed: longest gap %.1f s", gap.Seconds())
 	return gap
 }
 
@@ -231,7 +245,7 @@ func (e *receiversEnv) roll(ctx context.Context, t *traffic) time.Duration {
 		rejoin(worker)
 	}
 	gap := t.longestGap(span{from, time.Now()})
-	e.bench.progress("rolled: longest gap %.1f s", gap.Seconds())
+	e.bench.progress("both restarted: longest gap %.1f s", gap.Seconds())
 	return gap
 }
 
@@ -268,7 +282,7 @@ func (b *bench) measureSilence(ctx context.Context) {
 			group.Go(func() error { return e.book.flow(flowing, orders, rate) })
 			t := e.startTraffic(ctx, healthyRate, longest+time.Minute)
 			before := e.steady(ctx, t, alive)
-			memoryBefore := float64(e.memorySoFar(ctx)) / mebibyte
+			memoryBefore := e.memorySoFar(ctx)
 			b.progress("silence: before: %s", before.turn)
 
 			m.dead.Store(true)
@@ -283,13 +297,9 @@ func (b *bench) measureSilence(ctx context.Context) {
 				e.stop(i)
 			}
 
-			b.addBeside("silence.p99", after.turn.p99(), before.turn.p99())
-			b.addBeside("silence.p50", after.turn.p50(), before.turn.p50())
-			b.add("silence.left_out", 100*max(after.turn.leftOut, before.turn.leftOut))
+			b.addSteady("silence", after, before)
 			b.add("silence.gap", gap.Seconds())
-			b.addBeside("silence.cpu", after.cores, before.cores)
-			b.add("silence.changed", float64(after.changed))
-			b.addBeside("silence.memory", float64(e.peak)/mebibyte, memoryBefore)
+			b.addBeside("silence.memory", e.takePeak(), memoryBefore)
 			b.addLosses("silence", t.counts())
 		})
 	}

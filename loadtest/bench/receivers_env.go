@@ -80,13 +80,20 @@ func (e *receiversEnv) note(worker int) {
 	e.watches[worker] = nil
 }
 
-// memorySoFar returns the most resident memory that a worker has had, in bytes.
-func (e *receiversEnv) memorySoFar(ctx context.Context) uint64 {
+// takePeak returns the most resident memory that a worker has had since the last call, in MiB. No worker runs.
+func (e *receiversEnv) takePeak() float64 {
+	peak := e.peak
+	e.peak = 0
+	return float64(peak) / mebibyte
+}
+
+// memorySoFar returns the most resident memory that a worker that runs has had, in MiB.
+func (e *receiversEnv) memorySoFar(ctx context.Context) float64 {
 	for i := range e.workers {
 		e.note(i)
 		e.watch(ctx, i)
 	}
-	return e.peak
+	return float64(e.peak) / mebibyte
 }
 
 // start starts a worker and returns when it is ready.

@@ -190,16 +190,21 @@ type span struct{ from, to time.Time }
 // holds reports whether a moment is within the span.
 func (s span) holds(at time.Time) bool { return !at.Before(s.from) && at.Before(s.to) }
 
-// receipts returns the events whose reports were due within a span, and that have arrived. What they took counts from
-// the instant at which the report was due.
+// receipts returns the events whose reports were due within a span. What they took counts from the instant at which the
+// report was due. What has not arrived yet counts as if it did now, so that it is not left out.
 func (t *traffic) receipts(within span) []event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := time.Now()
 	var found []event
 	for i := range t.orders {
-		for status, arrived := range t.orders[i].arrived {
-			due := t.at(i, status)
-			if !arrived.IsZero() && within.holds(due) {
+		o := &t.orders[i]
+		for status := 1; status <= o.reported; status++ {
+			due, arrived := t.at(i, status), o.arrived[status]
+			if arrived.IsZero() {
+				arrived = now
+			}
+			if within.holds(due) {
 				found = append(found, event{issued: due, receipts: []time.Time{arrived}})
 			}
 		}
@@ -240,11 +245,10 @@ func (t *traffic) longestGap(within span) time.Duration {
 	return longest
 }
 
-// awaitFlow returns how long it takes from a moment on until something has arrived of every partition, and all of the
-// time that it has waited if that does not happen.
-func (t *traffic) awaitFlow(ctx context.Context, from time.Time) time.Duration {
-	const longest = 2 * time.Minute
-	awaitFor(ctx, "events of every partition", longest, 20*time.Millisecond, func() (bool, error) {
+// awaitFlow waits until something has arrived of every partition that arrived after a moment, and returns how long after
+// it that is. flows is false when it has not happened within a minute.
+func (t *traffic) awaitFlow(ctx context.Context, from time.Time) (took time.Duration, flows bool) {
+	err := harness.Await(ctx, "events of every partition", time.Minute, 20*time.Millisecond, func() (bool, error) {
 		for _, arrived := range t.arrivals(span{from, time.Now()}) {
 			if len(arrived) == 0 {
 				return false, nil
@@ -252,5 +256,8 @@ func (t *traffic) awaitFlow(ctx context.Context, from time.Time) time.Duration {
 		}
 		return true, nil
 	})
-	return time.Since(from)
+	if !errors.Is(err, harness.ErrTimeout) {
+		must(err)
+	}
+	return time.Since(from), err == nil
 }
