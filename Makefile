@@ -142,7 +142,7 @@ compose-test: ## build and run docker-compose.yml under a Docker daemon of its o
 
 ## Measuring it
 
-bench: ## ratios to the limit of Redis, or SUITE=webhooks, reporting, growth; 8 to 30 minutes
+bench: ## ratios to the limit of Redis, or SUITE=webhooks, receivers, reporting, growth; 8 to 30 minutes
 	@$(INSTALL) $(SERVER)-server
 	@[ "$(SUITE)" != reporting ] || $(INSTALL_CLICKHOUSE)
 	@go run ./loadtest/bench $(if $(SUITE),-suite $(SUITE)) $(ARGS)

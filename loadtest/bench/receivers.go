@@ -13,7 +13,7 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// Suite receivers plays an evening on which the receivers of thousands of accounts are dead, and everything else goes
+// receiversSuite plays an evening on which the receivers of thousands of accounts are dead, and everything else goes
 // on: two workers as docker-compose.yml limits them, 200 orders a second of healthy vendors through the gateway and the
 // reports of their fleet, a worker that is killed, workers that are restarted one after the other.
 func receiversSuite() suite {
@@ -77,67 +77,70 @@ func moreFigures() []*figure {
 	})
 }
 
+// measureMany measures the case of as many accounts as the service is meant for.
 func (b *bench) measureMany(ctx context.Context) {
 	for range b.rounds {
 		b.crowdMemory = append(b.crowdMemory, b.measureAmong(ctx, "many", short(b, 2_000, 200), short(b, 600, 50)))
 	}
 }
 
+// measureMore measures five times as many accounts, for which as many events wait in all: more would not fit a run of
+// ten minutes.
 func (b *bench) measureMore(ctx context.Context) {
 	isAlone := len(b.crowdMemory) == 0
 	if isAlone {
-		must(errors.New("it is compared with many: measure both"))
+		must(errors.New("its memory is compared with that of many: measure both"))
 	}
 	for round := range b.rounds {
-		// As many events in all, which is what fits a run of ten minutes.
 		memory := b.measureAmong(ctx, "more", short(b, 10_000, 1_000), short(b, 120, 10))
 		b.addBeside("more.grown", memory, b.crowdMemory[round])
 	}
 }
 
 // measureAmong measures healthy vendors alone, and then among so many accounts whose receivers are dead. It returns
-// the most resident memory that a worker had, in MiB.
-func (b *bench) measureAmong(ctx context.Context, measurement string, accounts, events int) float64 {
-	var peak float64
+// the most resident memory that a worker had among these, in MiB.
+func (b *bench) measureAmong(ctx context.Context, measurement string, accounts, events int) (memory float64) {
 	b.withTwoWorkers(ctx, measurement, func(ctx context.Context, e *receiversEnv) {
 		t := e.startTraffic(ctx, healthyRate, 2*time.Minute)
 		alone := e.steady(ctx, t, short(b, 20*time.Second, 2*time.Second))
+		b.progress("%s: without dead receivers: %s", measurement, alone.turn)
 		aloneGap := e.killOne(ctx, t)
 		t.end(ctx)
 		e.stop(0)
 		aloneMemory, aloneRedis := e.takePeak(), e.redisMemory(ctx)
-		b.progress("%s: without dead receivers: %s", measurement, alone.turn)
 
 		// What waits is put into Redis while no worker runs.
 		began := time.Now()
-		m := e.book.addMortals(ctx, accounts, true)
-		defer m.stop()
-		e.book.letWait(ctx, m, events)
-		b.add(measurement+".seeded", time.Since(began).Seconds())
-		b.addBeside(measurement+".redis", e.redisMemory(ctx), aloneRedis)
-		b.note(measurement+".seeded", "%s accounts, %s events each", harness.Grouped(accounts), harness.Grouped(events))
-		b.progress("%s: %s events wait, put there in %.0f s", measurement, harness.Grouped(accounts*events), time.Since(began).Seconds())
+		dead := e.book.addReceivers(ctx, accounts, true)
+		defer dead.stop()
+		e.book.letWait(ctx, dead, events)
+		seeded := time.Since(began)
+		b.progress("%s: %s events wait, put there in %.0f s", measurement, harness.Grouped(accounts*events), seeded.Seconds())
 
 		t = e.startTraffic(ctx, healthyRate, 10*time.Minute)
+		redis := e.redisMemory(ctx)
 		flows := e.startAmong(ctx, measurement, t)
 		among := e.steady(ctx, t, short(b, 40*time.Second, 3*time.Second))
 		b.progress("%s: among them: %s", measurement, among.turn)
-		b.addSteady(measurement, among, alone)
 		if flows {
 			b.addBeside(measurement+".killed", e.killOne(ctx, t).Seconds(), aloneGap.Seconds())
 			b.add(measurement+".rolled", e.roll(ctx, t).Seconds())
 		}
-
 		t.end(ctx)
 		for i := range e.workers {
 			e.stop(i)
 		}
-		peak = e.takePeak()
-		b.addBeside(measurement+".memory", peak, aloneMemory)
+		memory = e.takePeak()
+
+		b.add(measurement+".seeded", seeded.Seconds())
+		b.note(measurement+".seeded", "%s accounts, %s events each", harness.Grouped(accounts), harness.Grouped(events))
+		b.addSteady(measurement, among, alone)
+		b.addBeside(measurement+".memory", memory, aloneMemory)
 		b.add(measurement+".resident", float64(slices.Max(e.resident[:]))/mebibyte)
+		b.addBeside(measurement+".redis", redis, aloneRedis)
 		b.addLosses(measurement, t.counts())
 	})
-	return peak
+	return memory
 }
 
 // startAmong starts both workers in what has been put into Redis, and reports whether the healthy vendors' events flow
@@ -149,7 +152,7 @@ func (e *receiversEnv) startAmong(ctx context.Context, measurement string, t *tr
 	took, flows := t.awaitFlow(ctx, from)
 	e.bench.add(measurement+".started", took.Seconds())
 	if !flows {
-		e.bench.note(measurement+".started", "they do not flow, so no worker was killed or restarted")
+		e.bench.note(measurement+".started", "not yet, so no worker was killed or restarted")
 	}
 	e.bench.progress("%s: %.1f s after the workers' start events of every partition flow: %v", measurement, took.Seconds(), flows)
 	e.awaitSpread(ctx)
@@ -264,43 +267,48 @@ func silenceFigures() []*figure {
 }
 
 // measureSilence measures healthy vendors while the receivers of others fall silent, all at once and with closed
-// breakers. As many events a second go to these as would fill the workers' places twice over.
+// breakers.
 func (b *bench) measureSilence(ctx context.Context) {
-	const rate = 500 // events a second for those that fall silent
-	accounts := short(b, 2_000, 200)
-	alive, silence := short(b, 20*time.Second, 2*time.Second), short(b, time.Minute, 3*time.Second)
 	for range b.rounds {
-		b.withTwoWorkers(ctx, "silence", func(ctx context.Context, e *receiversEnv) {
-			m := e.book.addMortals(ctx, accounts, false)
-			defer m.stop()
-			longest := alive + silence + short(b, 30*time.Second, 10*time.Second)
-			orders := e.book.createOrders(ctx, m.vendors, int(longest.Seconds())*rate/eventsPerOrder, time.Now())
-
-			flowing, cancel := context.WithCancel(ctx)
-			defer cancel()
-			var group errgroup.Group
-			group.Go(func() error { return e.book.flow(flowing, orders, rate) })
-			t := e.startTraffic(ctx, healthyRate, longest+time.Minute)
-			before := e.steady(ctx, t, alive)
-			memoryBefore := e.memorySoFar(ctx)
-			b.progress("silence: before: %s", before.turn)
-
-			m.dead.Store(true)
-			from := time.Now()
-			after := e.measure(ctx, t, silence)
-			b.progress("silence: after: %s", after.turn)
-			gap := t.longestGap(span{from, from.Add(silence)})
-			cancel()
-			must(group.Wait())
-			t.end(ctx)
-			for i := range e.workers {
-				e.stop(i)
-			}
-
-			b.addSteady("silence", after, before)
-			b.add("silence.gap", gap.Seconds())
-			b.addBeside("silence.memory", e.takePeak(), memoryBefore)
-			b.addLosses("silence", t.counts())
-		})
+		b.withTwoWorkers(ctx, "silence", b.measureFallingSilent)
 	}
+}
+
+func (b *bench) measureFallingSilent(ctx context.Context, e *receiversEnv) {
+	// Events a second for those that fall silent: within the ten seconds of an attempt more than twice as many as the
+	// workers have places for sends.
+	const rate = 500
+	alive := short(b, 20*time.Second, 2*time.Second)
+	silence := short(b, time.Minute, 3*time.Second)
+	longest := alive + silence + short(b, 30*time.Second, 10*time.Second)
+
+	dying := e.book.addReceivers(ctx, short(b, 2_000, 200), false)
+	defer dying.stop()
+	orders := e.book.createOrders(ctx, dying.vendors, int(longest.Seconds())*rate/eventsPerOrder, time.Now())
+	flowing, stop := context.WithCancel(ctx)
+	defer stop()
+	var group errgroup.Group
+	group.Go(func() error { return e.book.flow(flowing, orders, rate) })
+
+	t := e.startTraffic(ctx, healthyRate, longest+time.Minute)
+	before := e.steady(ctx, t, alive)
+	b.progress("silence: before: %s", before.turn)
+	memoryBefore := e.memorySoFar(ctx)
+
+	dying.dead.Store(true)
+	from := time.Now()
+	after := e.measure(ctx, t, silence)
+	b.progress("silence: after: %s", after.turn)
+	gap := t.longestGap(span{from, from.Add(silence)})
+	stop()
+	must(group.Wait())
+	t.end(ctx)
+	for i := range e.workers {
+		e.stop(i)
+	}
+
+	b.addSteady("silence", after, before)
+	b.add("silence.gap", gap.Seconds())
+	b.addBeside("silence.memory", e.takePeak(), memoryBefore)
+	b.addLosses("silence", t.counts())
 }

@@ -23,9 +23,9 @@ import (
 	"vendorapi/internal/stack"
 )
 
-// Mortals are accounts whose receivers die. All receivers share two addresses, each has a path of its own: the programs
-// keep the connections of each URL apart, so that is the same to them as many machines.
-type mortals struct {
+// Receivers are those of accounts that are healthy until they are dead. They share two addresses, and each has a path of
+// its own: a worker keeps the connections of each URL apart, so that is the same to it as many machines.
+type receivers struct {
 	vendors []*vendor
 	dead    atomic.Bool // until then every receiver answers 204
 	stop    func()      // of the server
@@ -38,18 +38,18 @@ const (
 	failsPath  = "/fails/"
 )
 
-// addMortals registers accounts, spread evenly over the partitions, whose receivers answer; with refusing, those of one
+// addReceivers registers accounts, spread evenly over the partitions, whose receivers answer; with refusing, those of one
 // in four do not listen, and one in four will answer 500 instead of being silent.
-func (b *book) addMortals(ctx context.Context, n int, refusing bool) *mortals {
-	m := &mortals{vendors: make([]*vendor, n)}
+func (b *book) addReceivers(ctx context.Context, n int, refusing bool) *receivers {
+	r := &receivers{vendors: make([]*vendor, n)}
 	listener := got(net.Listen("tcp", "127.0.0.1:0"))
-	m.stop = serveHTTP(listener, m.serve)
+	r.stop = serveHTTP(listener, r.serve)
 	listens := "http://" + listener.Addr().String()
 	refuses := "http://" + stack.FreeAddr()
 
 	group, working := errgroup.WithContext(ctx)
 	group.SetLimit(64)
-	for i := range m.vendors {
+	for i := range r.vendors {
 		url := listens + silentPath
 		if refusing {
 			// Accounts in a row are of all partitions.
@@ -58,7 +58,7 @@ func (b *book) addMortals(ctx context.Context, n int, refusing bool) *mortals {
 		url += strconv.Itoa(i)
 
 		v := &vendor{account: accountIn(i % partitions)}
-		m.vendors[i] = v
+		r.vendors[i] = v
 		group.Go(func() error {
 			return caught(func() {
 				b.addAccount(working, v.account, time.Now())
@@ -68,14 +68,14 @@ func (b *book) addMortals(ctx context.Context, n int, refusing bool) *mortals {
 		})
 	}
 	must(group.Wait())
-	return m
+	return r
 }
 
 // serve takes a webhook as the receiver of its path does.
-func (m *mortals) serve(c *fasthttp.RequestCtx) {
+func (r *receivers) serve(c *fasthttp.RequestCtx) {
 	path := string(c.Path())
 	switch {
-	case !m.dead.Load():
+	case !r.dead.Load():
 		c.SetStatusCode(fasthttp.StatusNoContent)
 	case strings.HasPrefix(path, failsPath):
 		c.SetStatusCode(fasthttp.StatusInternalServerError)
@@ -99,10 +99,10 @@ const (
 // orders have ended; all of their events stand in the schedules, have been tried, and nine of ten are overdue, because
 // a dead receiver gets two attempts a minute; the streams are worked off; every breaker is open, and the next probes
 // are spread over half a minute. No worker runs. The attempt logs, which only people read, stay empty.
-func (b *book) letWait(ctx context.Context, m *mortals, events int) {
+func (b *book) letWait(ctx context.Context, r *receivers, events int) {
 	last := make(map[int]string) // entry of each partition's events
 	// Accounts in a row are of different partitions, so each round trip writes one step for each partition.
-	for some := range slices.Chunk(m.vendors, partitions) {
+	for some := range slices.Chunk(r.vendors, partitions) {
 		age := youngest + rand.N(oldest-youngest)
 		orders := b.createOrders(ctx, some, len(some)*events/eventsPerOrder, time.Now().Add(-age))
 		for partition, entry := range b.deliverInVain(ctx, orders, time.Now().Add(-age)) {
@@ -115,13 +115,13 @@ func (b *book) letWait(ctx context.Context, m *mortals, events int) {
 	for partition, entry := range last {
 		step := b.Ownership.Step(partition, got(tokens[partition].Token()))
 		step.Token.Events, step.Token.Webhooks = entry, entry
-		for i := partition; i < len(m.vendors); i += partitions {
-			step.Endpoint(m.vendors[i].account, longDead())
+		for i := partition; i < len(r.vendors); i += partitions {
+			step.Endpoint(r.vendors[i].account, longDead())
 		}
 		steps = append(steps, step)
 	}
 	must(errors.Join(b.Ownership.Advance(ctx, steps)...))
-	m.dead.Store(true)
+	r.dead.Store(true)
 }
 
 // longDead is what is stored of an endpoint whose receiver is dead for deadFor.

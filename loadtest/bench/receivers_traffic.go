@@ -41,7 +41,7 @@ type carried struct {
 	id       string
 	answered chan struct{} // closed when the last step that was due is answered; only the timetable uses it
 
-	reported int                          // the last status whose report was answered
+	reported int                           // the last status whose report was answered
 	arrived  [1 + eventsPerOrder]time.Time // by status: when its first webhook came
 }
 

@@ -141,6 +141,24 @@ func TestWebhooks_ShortRunLosesNothing(t *testing.T) {
 	}
 }
 
+// Two workers among dead receivers, killed and restarted. Everything that holds on any machine is checked.
+func TestReceivers_ShortRunLosesNothing(t *testing.T) {
+	t.Parallel()
+	r := shortRun(t, "-suite", "receivers")
+	for _, measurement := range []string{"many", "more", "silence"} {
+		for _, key := range []string{".lost", ".invalid", ".memory"} {
+			f := r.figure(measurement + key)
+			if f == nil || f.Result != resultOK {
+				t.Errorf("%s: %+v", measurement+key, f)
+			}
+		}
+		f := r.figure(measurement + ".p99")
+		if f == nil || f.Figure.Median <= 0 || f.Base.Median <= 0 || f.Result != "" {
+			t.Errorf("a short run compares no times: %s %+v", measurement, f)
+		}
+	}
+}
+
 // Orders through Redis into ClickHouse, every report over HTTP, downloads.
 func TestReporting_ShortRunIsExact(t *testing.T) {
 	t.Parallel()
