@@ -153,6 +153,7 @@ func (e *receiversEnv) startAmong(ctx context.Context, measurement string, t *tr
 	e.bench.add(measurement+".started", took.Seconds())
 	if !flows {
 		e.bench.note(measurement+".started", "not yet, so no worker was killed or restarted")
+		e.bench.note(measurement+".lost", "not there a minute after the last report")
 	}
 	e.bench.progress("%s: %.1f s after the workers' start events of every partition flow: %v", measurement, took.Seconds(), flows)
 	e.awaitSpread(ctx)
