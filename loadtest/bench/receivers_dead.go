@@ -115,6 +115,7 @@ func (b *book) letWait(ctx context.Context, r *receivers, events int) {
 	for partition, entry := range last {
 		step := b.Ownership.Step(partition, got(tokens[partition].Token()))
 		step.Token.Events, step.Token.Webhooks = entry, entry
+		step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that is is not known
 		for i := partition; i < len(r.vendors); i += partitions {
 			step.Endpoint(r.vendors[i].account, longDead())
 		}
