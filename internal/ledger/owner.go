@@ -354,12 +354,14 @@ type Wanted struct {
 	Unreadable map[delivery.OrderID]error
 }
 
-// ReadOrders reads what turns of several partitions need, in one round trip: orders, events and endpoints. Deliveries of one order share it, and
-// have it apart from Orders.
+// ReadOrders reads what turns of several partitions need, in one round trip: orders, events and endpoints. Deliveries of
+// one order share it, and have it apart from Orders.
 func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 	reader := newEventReader(ctx)
 	_, err := pipelined(ctx, l.rdb, "reading orders", wanted, func(pipe redis.Pipeliner, w *Wanted) func() *Wanted {
 		r := l.partitions[w.Partition]
+
+		// The questions, in one round trip.
 		var heads []*redis.StringCmd
 		for _, id := range w.New {
 			heads = append(heads, pipe.GetRange(ctx, r.order(id.Digest()), 0, orderHead-1))
@@ -384,11 +386,17 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 		if w.After != "" { // behind the orders: what is reported later shows in the record
 			updates = pipe.XRangeN(ctx, r.key(kindUpdates), "("+w.After, "+", mostListed)
 		}
+
+		// The answers.
 		return func() *Wanted {
-			if w.Undecided = nil; updates != nil {
+			w.Undecided = nil
+			if updates != nil {
 				w.Undecided = undecided(updates.Val())
 			}
-			w.News, w.Orders, w.Deliveries = make([]*NewOrder, len(w.New)), make([]*delivery.Order, len(w.Reported)), make([]*Delivery, len(w.Events))
+
+			w.News = make([]*NewOrder, len(w.New))
+			w.Orders = make([]*delivery.Order, len(w.Reported))
+			w.Deliveries = make([]*Delivery, len(w.Events))
 			for i, head := range heads {
 				w.News[i] = decodeNew(w.New[i], head.Val())
 			}

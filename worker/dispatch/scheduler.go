@@ -86,7 +86,7 @@ const (
 // wasSent reports whether the receiver got a request.
 func (e ending) wasSent() bool { return e <= undelivered || e == missed }
 
-// result is what came of an attempt.
+// result is how an attempt has ended.
 type result struct {
 	ending ending
 	at     int64 // ms

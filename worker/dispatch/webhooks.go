@@ -337,6 +337,18 @@ func (w *Webhooks) Begin(in Input, wanted *ledger.Wanted) *Turn {
 	return &Turn{webhooks: w, input: in, wanted: wanted}
 }
 
+// ReadEndpointsLater lets the endpoints that the turn wanted be read beside the owner's turns, because they, or others,
+// could not be read with it.
+func (t *Turn) ReadEndpointsLater() {
+	if t.wanted == nil {
+		return
+	}
+	for _, account := range t.wanted.Endpoints {
+		t.webhooks.unread.add(account)
+	}
+	t.wanted.Endpoints = nil
+}
+
 // closeLogs takes the lines of logs that are due for the next step.
 func (w *Webhooks) closeLogs() {
 	if len(w.closedLogs) > 0 {
@@ -681,7 +693,7 @@ func (w *Webhooks) launch(a *attempt) {
 	})
 }
 
-// finished takes what came of a send.
+// finished takes the result of a send.
 func (w *Webhooks) finished(a *attempt) {
 	w.InFlight--
 	if a.ending == 0 {

@@ -105,7 +105,8 @@ func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 	}
 }
 
-// What was not begun in time, and whose deadline passes meanwhile, or whose receiver is deleted, is not sent.
+// What was not begun in time is not sent if its deadline has passed by then, or its receiver is deleted or asks for a
+// pause.
 func TestWebhooks_DoNotBeginWhatIsTooLate(t *testing.T) {
 	for name, change := range map[string]func(*Webhooks, *event){
 		"the deadline has passed": func(_ *Webhooks, ev *event) { ev.delivery.OccurredAt = time.Now().Add(-25 * time.Hour) },

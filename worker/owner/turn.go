@@ -192,6 +192,12 @@ func (l *loop) readFor(ctx context.Context, turns []*turn) bool {
 	}
 
 	err := l.role.ledger.Ownership.ReadOrders(ctx, wanted)
+	if ledger.Damaged(err) { // perhaps an endpoint: it must not hold up the decisions of all
+		for _, t := range turns {
+			t.webhooks.ReadEndpointsLater()
+		}
+		err = l.role.ledger.Ownership.ReadOrders(ctx, wanted)
+	}
 	for _, t := range turns {
 		if t.wanted() != nil {
 			t.partition.note(ctx, readingOrders, err)
