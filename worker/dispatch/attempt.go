@@ -36,7 +36,7 @@ type attempt struct {
 	probe    bool // ping, or ahead of the event's schedule
 	replay   bool // a replay has asked for it
 
-	started time.Time // by the worker's schedule, see Webhooks.now
+	started time.Time // by the owner's clock, see Webhooks.now
 	signed  time.Time // by Redis's clock: which secrets sign, and the request's timestamp
 	ending  ending    // 0: it was cut off, or not begun, and nothing is known
 	next    time.Time

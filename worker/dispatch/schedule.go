@@ -43,7 +43,7 @@ type schedule struct {
 	notBefore int64
 
 	// What is due after moveTo and until moveUntil may have been planned by a clock that was ahead. It becomes due
-	// at movedTo, page by page. moveUntil is 0 if nothing has to be moved.
+	// at moveTo, page by page. moveUntil is 0 if nothing has to be moved.
 	moveTo, moveUntil int64
 }
 

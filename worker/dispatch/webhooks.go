@@ -29,7 +29,7 @@ const (
 // Webhooks sends the webhooks of one partition. The partition's owner calls it from one goroutine, in this order:
 //
 //	w := role.Open(owned, …)          what earlier owners have left is read, beside the owner's turns
-//	for each turn, once w.IsOpen:
+//	for each turn                     (w.IsOpen: it may be about entries, and not only renew the token)
 //	    turn := w.Begin(input)        what has come, and what must be read for it
 //	    plan := turn.Plan(step)       adds to the owner's step what must be written
 //	    plan.Commit(sentAt)           it was written, all of it; or plan.Discard()
@@ -38,7 +38,7 @@ const (
 //	w.GiveUp()                        before the last turn, which schedules what has not ended
 //	w.Close()                         when the partition was given up, or is lost
 //
-// Between Begin and Commit, or Discard, it must call nothing else.
+// Between Begin and Commit, or Discard, it must call nothing else of this Webhooks.
 type Webhooks struct {
 	// InFlight is how many sends have not ended.
 	InFlight int
@@ -242,7 +242,7 @@ func (w *Webhooks) caughtUp() {
 	}
 }
 
-// IsOpen reports whether turns may begin. Until then the owner does not read the partition's stream of events.
+// IsOpen reports whether the owner may read the partition's streams. Until then its turns only renew the token.
 func (w *Webhooks) IsOpen() bool { return w.state != opening }
 
 // IsIdle reports whether no send and no read is in progress.
