@@ -26,7 +26,7 @@ var (
 	unrenderable = sender.Answer{Class: sender.ClassURL, Detail: "the event cannot be rendered"}
 )
 
-// attempt is one send of an event, and what came of it.
+// attempt is one send of an event, with its answer.
 type attempt struct {
 	*ledger.Delivery
 	event    *event

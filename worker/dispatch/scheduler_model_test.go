@@ -409,6 +409,7 @@ func (m *model) apply(p *endpointPlan) {
 			delete(a.askedAt, w.Key)
 		}
 	}
+
 	for _, w := range p.added {
 		if _, isThere := a.schedule[w.Key]; !isThere {
 			put(w)
@@ -422,6 +423,7 @@ func (m *model) apply(p *endpointPlan) {
 	for _, w := range p.rescheduled {
 		put(w)
 	}
+
 	for _, event := range p.ended {
 		known := [2]int64{event.ReplayedAt, event.AskedAt}
 		stored := [2]int64{a.counts[event.Key][1], a.askedAt[event.Key]}
@@ -431,6 +433,7 @@ func (m *model) apply(p *endpointPlan) {
 			delete(a.askedAt, event.Key)
 		}
 	}
+
 	if p.breaker != nil {
 		a.facts.Breaker = *p.breaker
 	}
@@ -632,9 +635,11 @@ func (m *model) drain() {
 		m.results = nil
 		m.s.commit(plans)
 
+		idle++
 		if len(plans)+len(reads)+sent > 0 {
 			idle = 0
-		} else if idle++; idle > 3 && m.wakeAt() <= m.s.now {
+		}
+		if idle > 3 && m.wakeAt() <= m.s.now {
 			m.Fatalf("woken again and again")
 		}
 		if m.over() {

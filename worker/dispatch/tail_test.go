@@ -16,6 +16,7 @@ func TestTail_PositionPassesNothingThatIsOpen(t *testing.T) {
 			tl.settle(e)
 			tl.advance()
 		}
+
 		rt.Repeat(map[string]func(*rapid.T){
 			"push": func(rt *rapid.T) {
 				e := &entry{id: fmt.Sprint(len(entries) + 1), count: int64(len(entries) + 1), open: rapid.IntRange(0, 2).Draw(rt, "events")}

@@ -1,5 +1,5 @@
 // Package sender is the HTTP client of the webhooks. Its one operation, Sender.Send, posts a request to a
-// URL that somebody outside has chosen, and says what came of it. It promises:
+// URL that somebody outside has chosen, and returns the answer. It promises:
 //
 //   - One request. Redirects are not followed, cookies are not kept, and no proxy is asked, whatever the
 //     environment says. A request is sent twice only if its kept connection was at fault: once more, on a
@@ -113,7 +113,7 @@ type Request struct {
 	MayBegin func() bool
 }
 
-// An Answer is what came of one request: a status, or a failure with its class.
+// An Answer is the result of one request: a status, or a failure with its class.
 type Answer struct {
 	Status     int    // 0 if there was none
 	Body       []byte // its first 2 kB
