@@ -562,15 +562,17 @@ func (s *scheduler) wantsRead(now int64) bool {
 func (s *scheduler) wakeAt(now int64) int64 {
 	now = s.clock(now)
 	s.sweep(now)
-	canSend := !s.isOffered && s.ready.len()+len(s.waiting) > 0
 	mustWrite := s.unsent.len() > 0 || s.isOverdue
-	if canSend || mustWrite {
+	if !s.isOffered && s.canSend() || mustWrite {
 		return now
 	}
 
 	_, at := s.alarms.first()
 	return max(min(at, s.tail.overdueAt()), now)
 }
+
+// canSend reports whether something may be sent once there is a place.
+func (s *scheduler) canSend() bool { return s.ready.len()+len(s.waiting) > 0 }
 
 // clock returns the time to work with. It stands while the caller's is a little behind. When the clock was set back,
 // what was planned by the one that was ahead is drawn back by as much.

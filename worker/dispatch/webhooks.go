@@ -245,8 +245,13 @@ func (w *Webhooks) caughtUp() {
 // IsOpen reports whether the owner may read the partition's streams. Until then its turns only renew the token.
 func (w *Webhooks) IsOpen() bool { return w.state != opening }
 
-// IsIdle reports whether no send and no read is in progress.
-func (w *Webhooks) IsIdle() bool { return w.InFlight == 0 && !w.isReading && w.state != opening }
+// IsIdle reports whether nothing will be sent before something comes, or the time of something has come: no send and
+// no read is in progress, no step is to be confirmed from which a read would follow, and nothing waits for a place.
+func (w *Webhooks) IsIdle() bool {
+	isInProgress := w.InFlight > 0 || w.isReading || w.state == opening
+	mayFollow := w.scheduler.hasConfirmationPending() || w.state == sending && w.scheduler.canSend()
+	return !isInProgress && !mayFollow
+}
 
 // A Result is something that has ended beside the owner's turns: a send, or a read.
 type Result struct {
