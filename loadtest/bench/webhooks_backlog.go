@@ -22,6 +22,7 @@ func backlogFigures() []*figure {
 		// How long the worker waits between two probes of a dead endpoint is a setting, 30 s. That all of it drains in the
 		// end is what "left" and "lost" hold.
 		{Key: "backlog.noticed", What: "recovery: first event received after", Unit: "s"},
+		{Key: "backlog.probe_due", What: "  the next probe was due after", Unit: "s"},
 		{Key: "backlog.half", What: "  half of the backlog received after", Unit: "s"},
 		{Key: "backlog.drained", What: "  all of it after", Unit: "s"},
 		{Key: "backlog.drain_rate", What: "  per second, from the first to the last", Unit: "/s"},
@@ -209,10 +210,13 @@ func (b *backlog) drain(ctx context.Context) {
 	must(harness.Sleep(ctx, time.Until(b.deadline.Add(time.Second))))
 	must(e.Worker.Start(ctx))
 
-	var began time.Time
+	var began, probeDue time.Time
 	e.beside(ctx, steadyRate, drainTimeout, func() {
 		must(b.dead.listen())
 		began = time.Now()
+		endpoint, _, err := e.queue(ctx, b.dead)
+		must(err)
+		probeDue = endpoint.HeldUntil
 		awaitFor(ctx, "the backlog drains", drainTimeout, 100*time.Millisecond, func() (bool, error) {
 			return sumOf(b.dead).Received >= wanted, nil
 		})
@@ -230,6 +234,7 @@ func (b *backlog) drain(ctx context.Context) {
 		return received[n-1]
 	}
 	b.add("backlog.noticed", after(1))
+	b.add("backlog.probe_due", probeDue.Sub(began).Seconds())
 	b.add("backlog.half", after(wanted/2))
 	b.add("backlog.drained", after(wanted))
 	b.add("backlog.drain_rate", float64(len(received))/(after(wanted)-after(1)))
