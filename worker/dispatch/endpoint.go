@@ -35,8 +35,10 @@ type endpoint struct {
 	tally    ledger.Tally
 	waiting  int // events in memory only, as they were last written
 
-	// events are all in memory: those that are queued, in flight or leaving.
-	events map[string]*event
+	// events are all in memory: those that are queued, in flight or leaving. mostEvents is how many there have been
+	// at once since there was none.
+	events     map[string]*event
+	mostEvents int
 	// inMemory counts those that are queued or in flight, bytes what they take of the memory budget.
 	inMemory int
 	bytes    int64
@@ -83,6 +85,28 @@ func newEndpoint(account delivery.AccountID) *endpoint {
 		alarm:    alarm{place: noPlace},
 		events:   make(map[string]*event),
 	}
+}
+
+// keptRoom is for how many events an endpoint keeps room that has none.
+const keptRoom = 16
+
+// know lets memory have an event until forget.
+func (e *endpoint) know(ev *event) {
+	e.events[ev.key] = ev
+	e.mostEvents = max(e.mostEvents, len(e.events))
+}
+
+// forget ends what know has begun. A map and a list keep the room of the most events that they have held, which thousands
+// of endpoints with dead receivers would fill; so that of many is given back once there is none.
+func (e *endpoint) forget(ev *event) {
+	delete(e.events, ev.key)
+	if len(e.events) > 0 {
+		return
+	}
+	if e.mostEvents > keptRoom {
+		e.events, e.queue = make(map[string]*event), queue{}
+	}
+	e.mostEvents = 0
 }
 
 // mutes reports whether the account's operator has turned off events of this type.

@@ -63,8 +63,7 @@ func (s *scheduler) forgetConfirmed(e *endpoint) {
 	for _, ev := range e.schedule.confirmed {
 		s.forget(ev)
 	}
-	clear(e.schedule.confirmed)
-	e.schedule.confirmed = e.schedule.confirmed[:0]
+	e.schedule.confirmed = nil
 }
 
 // load takes events into memory until one has to stay in the schedule, and all after it.

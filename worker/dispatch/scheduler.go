@@ -280,7 +280,7 @@ func (s *scheduler) queue(ev *event) {
 // keep takes an event into memory.
 func (s *scheduler) keep(ev *event) {
 	e := ev.endpoint
-	e.events[ev.key] = ev
+	e.know(ev)
 	ev.state = queued
 	e.inMemory++
 
@@ -380,14 +380,14 @@ func (s *scheduler) end(ev *event) {
 		return
 	}
 	ev.state = unloaded
-	delete(e.events, ev.key)
+	e.forget(ev)
 	s.readAgain(ev)
 }
 
 // refuse lets an event be recorded as not sent.
 func (s *scheduler) refuse(ev *event) {
 	ev.state = leaving
-	ev.endpoint.events[ev.key] = ev
+	ev.endpoint.know(ev)
 	s.unsent.push(ev)
 	s.markChanged(ev.endpoint)
 }
@@ -430,7 +430,7 @@ func (s *scheduler) forgetScheduled(ev *event) {
 	}
 	e := ev.endpoint
 	ev.state = unloaded
-	delete(e.events, ev.key)
+	e.forget(ev)
 	e.schedule.mayBeDueAt(ev.dueAt)
 	s.readAgain(ev)
 }
@@ -438,7 +438,7 @@ func (s *scheduler) forgetScheduled(ev *event) {
 // leave keeps an event known until what is written of it is confirmed.
 func (s *scheduler) leave(ev *event) {
 	ev.state = leaving
-	ev.endpoint.events[ev.key] = ev
+	ev.endpoint.know(ev)
 	s.leaving = append(s.leaving, ev)
 }
 
@@ -455,7 +455,7 @@ func (s *scheduler) forget(ev *event) {
 	}
 
 	if e.events[ev.key] == ev {
-		delete(e.events, ev.key)
+		e.forget(ev)
 	}
 	ev.delivery = nil
 	ev.state = unloaded
