@@ -241,7 +241,7 @@ func (s *Sender) connect(ctx context.Context, secure bool, address string) (*con
 	socket := socketOf(conn)
 	conn = s.count(conn)
 	if !secure {
-		return &connection{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), socket: socket}, nil, nil
+		return &connection{Conn: conn, socket: socket}, nil, nil
 	}
 
 	reached(ctx, handshaking)
@@ -258,7 +258,7 @@ func (s *Sender) connect(ctx context.Context, secure bool, address string) (*con
 		under.isFree = true
 		return nil, secured, nil // http.Transport wants this type for HTTP/2
 	}
-	return &connection{Conn: secured, reader: bufio.NewReaderSize(secured, readBuffer), below: under, socket: socket}, nil, nil
+	return &connection{Conn: secured, below: under, socket: socket}, nil, nil
 }
 
 // withPort adds the scheme's port to an address that has none.

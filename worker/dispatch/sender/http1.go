@@ -25,7 +25,7 @@ const readBuffer = 4 << 10
 // request, and reads the answer.
 type connection struct {
 	net.Conn
-	reader *bufio.Reader
+	reader *bufio.Reader // nil between requests: what is idle takes no room
 
 	// below is what TLS reads from; nil without TLS. socket is of the TCP connection; nil for none, which
 	// tests have.
@@ -35,10 +35,10 @@ type connection struct {
 	idleSince time.Time // while it is in the pool
 }
 
-// mayHoldRemains reports that something was read or received since the last answer, or that the receiver
-// has closed the connection. What is read next is not the answer to a request that is written now.
+// mayHoldRemains reports that something was received since the last answer, or that the receiver has closed the
+// connection. What is read next is not the answer to a request that is written now.
 func (c *connection) mayHoldRemains() bool {
-	if c.reader.Buffered() > 0 || c.below != nil && c.below.buffered() > 0 {
+	if c.below != nil && c.below.buffered() > 0 {
 		return true
 	}
 	return c.socket != nil && c.socket.hasBytesWaiting()
@@ -61,6 +61,17 @@ type outcome struct {
 
 // roundTrip writes a request and reads its answer until the deadline. ctx ends it earlier.
 func (c *connection) roundTrip(ctx context.Context, x *exchange, t *target, request Request, deadline time.Time) (o outcome) {
+	c.reader = readerOf(c.Conn)
+	defer func() {
+		hasRemains := c.reader.Buffered() > 0 // behind the answer, for which nobody has asked
+		if hasRemains {
+			o.isKept = false
+		}
+		c.reader.Reset(nil)
+		readers.Put(c.reader)
+		c.reader = nil
+	}()
+
 	_ = c.SetDeadline(deadline)
 	stopWatching := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
@@ -109,6 +120,15 @@ func (c *connection) roundTrip(ctx context.Context, x *exchange, t *target, requ
 	o.answer.Body = readAnswer(body)
 	o.isKept = body.isWhole() && !head.closes
 	return o
+}
+
+// readers are used by one request after another.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
+
+func readerOf(conn net.Conn) *bufio.Reader {
+	reader := readers.Get().(*bufio.Reader)
+	reader.Reset(conn)
+	return reader
 }
 
 var (

@@ -1,7 +1,6 @@
 package sender
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -16,7 +15,7 @@ func pooled(open *atomic.Int64) *connection {
 	_ = far.Close()
 	open.Add(1)
 	conn := &counted{Conn: near, open: open}
-	return &connection{Conn: conn, reader: bufio.NewReader(conn)}
+	return &connection{Conn: conn}
 }
 
 func TestPool_KeepsConnectionsOfAURLApart(t *testing.T) {

@@ -1,7 +1,6 @@
 package sender
 
 import (
-	"bufio"
 	"crypto/tls"
 	"io"
 	"log"
@@ -177,7 +176,7 @@ func TestPool_TakesNothingBehindASurplus(t *testing.T) {
 			}
 			defer receiver.Close()
 			socket := socketOf(client)
-			conn := &connection{Conn: client, reader: bufio.NewReader(client), socket: socket}
+			conn := &connection{Conn: client, socket: socket}
 			p := pool{maxIdle: 1, perURL: 1, timeout: time.Hour}
 			p.put("url", conn)
 			defer p.closeIdle()
