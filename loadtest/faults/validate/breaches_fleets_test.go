@@ -81,13 +81,21 @@ func TestCheck_FleetsReports(t *testing.T) {
 			e.refused("cancelled", Refused{Kind: Accept, Courier: ali})
 		}},
 		{"a courier who accepted, with a swap to the same one refused", ReportLost, func(e *env) {
-			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})
-			e.refused("cancelled", Refused{Kind: Swap, Courier: ali})
+			e.reported("searching", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("searching", Refused{Kind: Swap, Courier: ali})
 		}},
 		{"a courier who accepted, with a swap to the same one and a status refused", "", func(e *env) {
-			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})
-			e.refused("cancelled", Refused{Kind: Progress, Reported: "PickingUp"})
-			e.refused("cancelled", Refused{Kind: Swap, Courier: ali})
+			e.reported("searching", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("searching", Refused{Kind: Progress, Reported: "PickingUp"})
+			e.refused("searching", Refused{Kind: Swap, Courier: ali})
+		}},
+		{"a courier who accepted an assigned order, with a swap to the same one refused", "", func(e *env) {
+			e.reported("delivered", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("delivered", Refused{Kind: Swap, Courier: ali})
+		}},
+		{"a courier who accepted an assigned order, with a swap to another one refused", ReportLost, func(e *env) {
+			e.reported("delivered", Operation{Kind: Accept, Courier: ali, Status: 200})
+			e.refused("delivered", Refused{Kind: Swap, Courier: veli})
 		}},
 		{"a courier who accepted, with a swap to another one and a status refused", ReportLost, func(e *env) {
 			e.reported("cancelled", Operation{Kind: Accept, Courier: ali, Status: 200})

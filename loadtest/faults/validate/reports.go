@@ -19,7 +19,7 @@ func (c *check) checkReports() {
 			c.about(op.Order, LostOrder, "a fleet's %s was answered %d and the order is not in Redis", op.Kind, op.Status)
 			continue
 		}
-		if !o.holds(op) && !c.isRefused(op) {
+		if !o.holds(op) && !c.isRefused(o, op) {
 			c.about(o.ID, ReportLost, "a fleet's %s %s%s was answered %d; the order went %v and the report was not refused",
 				op.Kind, op.Reported, op.Courier, op.Status, o.path())
 		}
@@ -35,7 +35,8 @@ func (o *Order) holds(op *Operation) bool {
 	return slices.Contains(o.Couriers, op.Courier)
 }
 
-func (c *check) isRefused(op *Operation) bool {
+// isRefused reports whether the refused reports of the order explain why it has not what a fleet reported.
+func (c *check) isRefused(o *Order, op *Operation) bool {
 	isExplained := func(op *Operation) bool {
 		return slices.ContainsFunc(c.facts.Refused, func(r Refused) bool { return r.Order == op.Order && r.explains(op) })
 	}
@@ -43,11 +44,13 @@ func (c *check) isRefused(op *Operation) bool {
 		return isExplained(op)
 	}
 
-	// While a swap and a status wait to be decided, the acceptance of the swap's courier says nothing that is not known.
+	// An acceptance says that the order is assigned, and to whom. While a swap to its courier waits to be decided, it
+	// says nothing that is not known if the order was assigned before, or a status waits, too.
 	swap, assignment := *op, *op
 	swap.Kind = Swap
 	assignment.Kind, assignment.Reported = Progress, delivery.Assigned.String()
-	return isExplained(&swap) && isExplained(&assignment)
+	wasAssigned := o.holds(&assignment) || isExplained(&assignment)
+	return wasAssigned && isExplained(&swap)
 }
 
 // explains reports whether the refusal is why what op reported is not in the order's history. Either this
