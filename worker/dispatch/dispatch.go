@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -89,8 +90,10 @@ type Role struct {
 	metrics   *metrics
 	sender    *sender.Sender
 
-	// inFlight counts the sends that have not ended, failing those of them to receivers that fail.
+	// inFlight counts the sends that have not ended, failing those of them to receivers that fail. Who takes places holds
+	// placing, from counting the free ones on: owners run side by side.
 	inFlight, failing atomic.Int64
+	placing           sync.Mutex
 	// memory is the budget for events that wait.
 	memory *memory
 	// reads and searches run beside the owners' turns.

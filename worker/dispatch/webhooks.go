@@ -562,6 +562,8 @@ func (w *Webhooks) Send() (nextTurn time.Time) {
 
 // sendSome starts sends as far as there are places; false: there is nothing more to send, or no place.
 func (w *Webhooks) sendSome() bool {
+	w.role.placing.Lock()
+	defer w.role.placing.Unlock()
 	free := w.role.places()
 	if free.free <= 0 {
 		return false

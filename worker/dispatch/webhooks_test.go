@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
+	"vendorapi/internal/webhook"
 )
 
 // publish lets an event wait for a receiver that nobody listens at.
@@ -57,6 +60,52 @@ func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 	w.Send()
 	if w.InFlight != 0 {
 		t.Error("sent while the partition is given up")
+	}
+}
+
+// Owners that send at the same time share the places of the process, and take none twice.
+func TestWebhooks_ShareThePlacesOfTheProcess(t *testing.T) {
+	const most = 3
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	testenv.Must(t, err)
+	defer silent.Close()
+	receiver := ledger.Receiver{URL: "http://" + silent.Addr().String(), Secret: webhook.NewSecret()}
+
+	for range 200 { // whether two count the same places is chance
+		r := newRole()
+		r.settings.Concurrency = most
+		ctx, end := context.WithCancel(t.Context())
+		owners := make([]*Webhooks, 16)
+		for i := range owners {
+			owners[i], _ = webhooks(r)
+			owners[i].ctx = ctx
+			publishFor(owners[i], receiver, 8)
+		}
+
+		var sending sync.WaitGroup
+		for _, w := range owners {
+			sending.Go(func() { w.Send() })
+		}
+		sending.Wait()
+
+		inFlight := 0
+		for _, w := range owners {
+			inFlight += w.InFlight
+		}
+		end()
+		if inFlight != most {
+			t.Fatalf("%d in flight, want the %d that have places", inFlight, most)
+		}
+	}
+}
+
+// publishFor lets one event wait for each of some accounts, which have the same receiver.
+func publishFor(w *Webhooks, receiver ledger.Receiver, accounts int) {
+	for i := range accounts {
+		account := accountOf(i)
+		w.scheduler.learn(account, &ledger.Facts{Receiver: receiver}, w.ms())
+		d := &ledger.Delivery{Account: account, Key: keyOf("e"), EventID: "e", OccurredAt: time.Now(), Data: []byte("{}")}
+		w.publish(&ledger.Step{Batch: account.String(), Published: []*ledger.Delivery{d}})
 	}
 }
 
