@@ -18,8 +18,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"os"
-	"runtime/debug"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,10 +35,7 @@ import (
 func main() {
 	// net/http logs what a receiver sends unasked, up to 4 kB a time.
 	log.SetOutput(io.Discard)
-	// Little is live beside the stacks of the sends, which the collector scans each time.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
+	tuneCollector()
 	service.Main("worker", run)
 }
 

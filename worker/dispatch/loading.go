@@ -6,6 +6,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+const (
+	// probesAhead is how many endpoints may wait for a place before no more probes are read for them, and probeWait how
+	// long those wait that are left out, in ms. So memory has the probes that are next, not one for each of thousands
+	// of dead receivers.
+	probesAhead = 16
+	probeWait   = 1000
+)
+
 // reads returns the parts of schedules that are to be read now, about loadedAtOnce events together. Of an endpoint
 // one part is read at a time: the next one is returned only after loaded or notLoaded.
 func (s *scheduler) reads(now int64) []*scheduleRead {
@@ -23,6 +31,12 @@ func (s *scheduler) reads(now int64) []*scheduleRead {
 		}
 
 		r := e.read(now, s.limits.memory, s.memory)
+		wouldWait := r.mayProbe && s.ready.len()+len(s.waiting) >= probesAhead
+		if wouldWait {
+			e.schedule.notBefore = now + probeWait
+			s.look(e, now)
+			continue
+		}
 		e.schedule.begin(r)
 		events += r.Limit
 		reads = append(reads, r)
