@@ -35,7 +35,7 @@ type endpoint struct {
 	tally    ledger.Tally
 	waiting  int // events in memory only, as they were last written
 
-	// events are all in memory: those that are queued, in flight or leaving. mostEvents is how many there have been
+	// events are all in memory: those of every state but unloaded. mostEvents is how many there have been
 	// at once since there was none.
 	events     map[string]*event
 	mostEvents int
@@ -269,7 +269,7 @@ func (e *endpoint) inMemoryOnly() (events int, hasScheduled bool) {
 		switch {
 		case ev.isScheduled:
 			hasScheduled = true
-		case ev.state != leaving:
+		case ev.state.isInMemory():
 			events++
 		}
 	}

@@ -37,10 +37,9 @@ type event struct {
 	isOfFailing     bool  // it has one of the places of receivers that fail
 	isReplayedSince bool  // a replay has asked for the event since that send began
 
-	// isUnattempted is set while the event leaves memory for the schedule without ever having been sent.
+	// isUnattempted: the event is arriving without ever having been sent.
 	isUnattempted bool
-	// isOfDeletedURL: it is on its way to the schedule, and its URL was deleted. It is recorded as not sent once it has
-	// arrived there.
+	// isOfDeletedURL: the event is arriving, and its URL was deleted. It is refused once it has arrived.
 	isOfDeletedURL bool
 	// place is the queue's.
 	place place
@@ -55,19 +54,24 @@ const (
 	// queued: it waits in memory for a place.
 	queued
 	inFlight
-	// leaving: its end, or its place in the schedule, is to be written with the next step. Memory knows it until
-	// that is confirmed, and until a read of the schedule that may not show it has ended.
-	leaving
+	// arriving: its place in the schedule is to be written with the next step. Memory knows it until that is confirmed,
+	// and until a read of the schedule that may not show it has ended.
+	arriving
+	// refused: it has no receiver, and ends as not sent with one of the next steps.
+	refused
+	// ended: its end is to be written with the next step. Memory knows it as long as one that is arriving.
+	ended
 )
+
+// isInMemory reports whether the event counts as one that memory has: the others only wait for what is to be written
+// of them.
+func (s eventState) isInMemory() bool { return s == queued || s == inFlight }
 
 // isReplay reports whether a replay has asked for the event, which is recorded of its sends.
 func (ev *event) isReplay() bool { return ev.replayedAt > 0 || ev.askedAt > 0 }
 
-// hasEnded reports whether the event has ended, which is not confirmed yet.
-func (ev *event) hasEnded() bool { return ev.state == leaving && ev.dueAt == 0 }
-
-// hasBegun reports whether the event is in flight, or has ended without a confirmation.
-func (ev *event) hasBegun() bool { return ev.state == inFlight || ev.hasEnded() }
+// wasBegun reports whether the event is in flight, or has ended without a confirmation.
+func (ev *event) wasBegun() bool { return ev.state == inFlight || ev.state == ended }
 
 // differsInReplays reports whether the schedule, as it was read, says that a replay has asked for the event
 // since it came to memory.

@@ -75,7 +75,7 @@ func (s *scheduler) loaded(account delivery.AccountID, found []*event, now int64
 // forgetConfirmed forgets the events that were remembered only because a read was in progress.
 func (s *scheduler) forgetConfirmed(e *endpoint) {
 	for _, ev := range e.schedule.confirmed {
-		s.forget(ev)
+		s.confirm(ev)
 	}
 	e.schedule.confirmed = nil
 }
@@ -140,17 +140,17 @@ func (s *scheduler) lacksMemory(e *endpoint, ev *event, now int64) bool {
 // isReadAs takes what the schedule says of an event that memory knows; false: it must be read again.
 func (ev *event) isReadAs(read *event) bool {
 	switch {
-	case ev.hasBegun() && ev.differsInReplays(read):
+	case ev.wasBegun() && ev.differsInReplays(read):
 		ev.isReplayedSince = true
-	case ev.hasEnded() && !ev.isScheduled:
+	case ev.state == ended && !ev.isScheduled:
 		return false // its end removes nothing from the schedule, where it stands now
-	case ev.state == leaving && ev.isUnattempted:
+	case ev.state == arriving && ev.isUnattempted:
 		return false // a later version would overtake it
 	default:
 		// A replay may have asked for what waits, or is about to be recorded as not sent: once is enough.
 		ev.isScheduled = true
 		ev.replayedAt, ev.askedAt = read.replayedAt, read.askedAt
-		if ev.dueAt > 0 { // of one that has ended it stays 0
+		if ev.dueAt > 0 {
 			ev.dueAt = min(ev.dueAt, read.dueAt)
 		}
 	}
@@ -207,17 +207,18 @@ func (s *scheduler) moved(e *endpoint, r *scheduleRead, found []*event) {
 // moveOne moves one event; false: it must be read again.
 func (s *scheduler) moveOne(e *endpoint, ev *event, to int64) bool {
 	known := e.events[ev.key]
-	if known != nil && known.state == leaving && !known.isUnattempted {
+	isInMemory := known != nil && known.state.isInMemory()
+	isWrittenAgain := known != nil && known.state == arriving && known.isUnattempted // which does not change its time
+	if known != nil && !isInMemory && !isWrittenAgain {
 		return known.isReadAs(ev)
 	}
 
 	e.changes.moved = append(e.changes.moved, scheduled(ev, to, ev.attempts))
-	if known != nil && known.state != leaving {
+	if isInMemory {
 		known.dueAt = to
 		e.schedule.mayBeDueAt(to) // should memory forget it before that is written
 		return true
 	}
-	// Also one that is written again: being added does not change its time.
-	s.leaveForSchedule(ev, to, ev.attempts)
+	s.arrive(ev, to, ev.attempts)
 	return true
 }

@@ -21,7 +21,7 @@ func (s *scheduler) begin(now int64) (refused []*event) {
 	now = s.clock(now)
 	for entry := s.tail.overdue(now); entry != nil; entry = s.tail.overdue(now) {
 		for _, ev := range entry.events {
-			s.schedule(ev)
+			s.addToSchedule(ev)
 		}
 	}
 
@@ -79,17 +79,17 @@ func (s *scheduler) commit(plans []endpointPlan) {
 	s.settling = s.settling[:0]
 	s.tail.advance()
 
-	for _, ev := range s.leaving {
+	for _, ev := range s.unconfirmed {
 		e := ev.endpoint
 		if e.schedule.reading != nil {
 			e.schedule.confirmed = append(e.schedule.confirmed, ev)
 			continue
 		}
-		s.forget(ev)
+		s.confirm(ev)
 		s.look(e, s.now)
 	}
-	clear(s.leaving)
-	s.leaving = s.leaving[:0]
+	clear(s.unconfirmed)
+	s.unconfirmed = s.unconfirmed[:0]
 
 	s.planned, s.isOverdue = 0, false
 	s.changed = slices.DeleteFunc(s.changed, func(e *endpoint) bool {
@@ -112,4 +112,4 @@ func (s *scheduler) written(p *endpointPlan) {
 
 // hasConfirmationPending reports whether something waits for a step to be confirmed, even if that has nothing to
 // write.
-func (s *scheduler) hasConfirmationPending() bool { return len(s.settling)+len(s.leaving) > 0 }
+func (s *scheduler) hasConfirmationPending() bool { return len(s.settling)+len(s.unconfirmed) > 0 }

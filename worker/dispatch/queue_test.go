@@ -69,7 +69,7 @@ func (m *queueModel) end(t *rapid.T) {
 	ev := rapid.SampledFrom(all).Draw(t, "event")
 	isEv := func(other *event) bool { return other == ev }
 	m.waiting, m.inFlight = slices.DeleteFunc(m.waiting, isEv), slices.DeleteFunc(m.inFlight, isEv)
-	ev.state = leaving
+	ev.state = ended
 	m.queue.remove(ev)
 }
 

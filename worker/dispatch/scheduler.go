@@ -58,8 +58,8 @@ type scheduler struct {
 	planned int
 
 	// What the next commit confirms.
-	settling []*entry // each once for every event that has ended, or is scheduled
-	leaving  []*event
+	settling    []*entry // each once for every event that has ended, or is scheduled
+	unconfirmed []*event // those that are arriving or have ended
 }
 
 // limits are for all endpoints.
@@ -252,7 +252,7 @@ func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 // startSlowly begins the recovery of an endpoint that answers again, or has another URL.
 func (s *scheduler) startSlowly(e *endpoint, now int64) {
 	if e.early != nil {
-		s.forgetScheduled(e.early) // it is brought forward like the others
+		s.unloadAsItWas(e.early) // it is brought forward like the others
 	}
 	e.pace.breaker.startSlowly(now)
 	nothingToBringForward := e.schedule.isEmpty() && e.schedule.arriving == 0
@@ -269,7 +269,15 @@ func (s *scheduler) keepWhatIsUseful(e *endpoint, now int64) {
 	}
 }
 
-// The transitions of an event. Each ends in a state of docs/webhook-states.md.
+// The transitions of an event, between the states of docs/webhook-states.md. What waits in memory, or was in flight, is
+// taken out by remove before it goes another way.
+//
+//	queue                 a new event, or a loaded one                    -> queued
+//	addToSchedule         queued or in flight                             -> the same, and in the schedule, too
+//	unload, reschedule    new, queued or in flight -> arriving -> confirm -> unloaded, in the schedule
+//	unloadAsItWas         queued or in flight                             -> unloaded, where it stood in the schedule
+//	end                   any                      -> ended    -> confirm -> unloaded
+//	refuse                any                      -> refused  -> end, with one of the next steps
 
 // queue takes an event into memory, to be sent.
 func (s *scheduler) queue(ev *event) {
@@ -296,9 +304,10 @@ func (s *scheduler) remove(ev *event) {
 	ev.bytes = 0
 }
 
-// schedule lets an event that stays in memory stand in the schedule, too, so that the webhook position may pass it.
-func (s *scheduler) schedule(ev *event) {
-	if ev.entry == nil || ev.state == leaving {
+// addToSchedule lets an event that stays in memory stand in the schedule, too, so that the webhook position may pass it.
+func (s *scheduler) addToSchedule(ev *event) {
+	isPassed := ev.entry == nil
+	if isPassed || ev.state == refused {
 		return
 	}
 	e := ev.endpoint
@@ -316,7 +325,7 @@ func (s *scheduler) followSchedule(e *endpoint) {
 	}
 	e.schedule.holdsEarlier = true
 	for _, ev := range e.events {
-		s.schedule(ev)
+		s.addToSchedule(ev)
 	}
 }
 
@@ -327,9 +336,9 @@ func (s *scheduler) unload(ev *event) {
 		due = ev.entry.queuedAt
 	}
 	if !ev.isScheduled {
-		s.schedule(ev)
+		s.addToSchedule(ev)
 	}
-	s.leaveForSchedule(ev, due, ev.attempts)
+	s.arrive(ev, due, ev.attempts)
 }
 
 // unloadQueued unloads all that waits in memory for a place.
@@ -352,31 +361,31 @@ func (s *scheduler) reschedule(ev *event, due int64, attempts int) {
 	e := ev.endpoint
 	e.changes.rescheduled = append(e.changes.rescheduled, scheduled(ev, due, attempts))
 	s.markChanged(e)
-	s.leaveForSchedule(ev, due, attempts)
+	s.arrive(ev, due, attempts)
 }
 
-func (s *scheduler) leaveForSchedule(ev *event, due int64, attempts int) {
-	ev.dueAt = max(due, 1) // 0 is for those that have ended
+// arrive begins the way of an event to the schedule, where it is due at a time, after so many attempts.
+func (s *scheduler) arrive(ev *event, due int64, attempts int) {
+	ev.dueAt = due
 	ev.isUnattempted = attempts == 0
 	ev.endpoint.schedule.arrive(ev)
 	s.settle(ev)
-	s.leave(ev)
+	s.awaitConfirmation(ev, arriving)
 }
 
 // end ends an event for ever.
 func (s *scheduler) end(ev *event) {
 	e := ev.endpoint
 	s.settle(ev)
-	ev.dueAt = 0
 	if ev.isScheduled {
 		removed := ledger.Unscheduled{Key: ev.key, ReplayedAt: ev.replayedAt, AskedAt: ev.askedAt}
 		e.changes.ended = append(e.changes.ended, removed)
 		s.markChanged(e)
 	}
 
-	aReadMayShowIt := ev.isScheduled || ev.state == leaving || e.schedule.reading != nil
+	aReadMayShowIt := ev.isScheduled || ev.state == refused || e.schedule.reading != nil
 	if aReadMayShowIt {
-		s.leave(ev)
+		s.awaitConfirmation(ev, ended)
 		return
 	}
 	ev.state = unloaded
@@ -386,7 +395,7 @@ func (s *scheduler) end(ev *event) {
 
 // refuse lets an event be recorded as not sent.
 func (s *scheduler) refuse(ev *event) {
-	ev.state = leaving
+	ev.state = refused
 	ev.endpoint.know(ev)
 	s.unsent.push(ev)
 	s.markChanged(ev.endpoint)
@@ -406,8 +415,7 @@ func (s *scheduler) refuseQueued(e *endpoint) {
 func (s *scheduler) refuseAllOfDeletedURL(e *endpoint) {
 	s.refuseQueued(e)
 	for _, ev := range e.events {
-		isArriving := ev.state == leaving && !ev.hasEnded() && ev.delivery != nil
-		if isArriving {
+		if ev.state == arriving && ev.delivery != nil {
 			ev.isOfDeletedURL = true
 		}
 	}
@@ -423,8 +431,8 @@ func (s *scheduler) endMuted(e *endpoint) {
 	}
 }
 
-// forgetScheduled forgets an event that is in the schedule, where it stays as it is.
-func (s *scheduler) forgetScheduled(ev *event) {
+// unloadAsItWas lets memory forget an event that is in the schedule, where it stays as it is.
+func (s *scheduler) unloadAsItWas(ev *event) {
 	if ev.state == queued {
 		s.remove(ev)
 	}
@@ -435,17 +443,17 @@ func (s *scheduler) forgetScheduled(ev *event) {
 	s.readAgain(ev)
 }
 
-// leave keeps an event known until what is written of it is confirmed.
-func (s *scheduler) leave(ev *event) {
-	ev.state = leaving
+// awaitConfirmation keeps an event known until what is written of it is confirmed.
+func (s *scheduler) awaitConfirmation(ev *event, state eventState) {
+	ev.state = state
 	ev.endpoint.know(ev)
-	s.leaving = append(s.leaving, ev)
+	s.unconfirmed = append(s.unconfirmed, ev)
 }
 
-// forget ends what leave has begun.
-func (s *scheduler) forget(ev *event) {
+// confirm ends what awaitConfirmation has begun.
+func (s *scheduler) confirm(ev *event) {
 	e := ev.endpoint
-	if !ev.hasEnded() {
+	if ev.state == arriving {
 		e.schedule.arrived(ev)
 	}
 	if ev.isOfDeletedURL {
@@ -483,7 +491,7 @@ func (s *scheduler) giveUp(now int64) {
 	s.clock(now)
 	for _, e := range s.endpoints {
 		for _, ev := range e.events {
-			s.schedule(ev)
+			s.addToSchedule(ev)
 		}
 		e.savedAt = 0
 		if e.hasFigures(s.now) {
@@ -585,8 +593,8 @@ func (s *scheduler) clock(now int64) int64 {
 	ahead := s.now - now
 	s.wrongUntil, s.now = max(s.wrongUntil, s.now), now
 	s.tail.drawBack(now)
-	for _, ev := range s.leaving {
-		if !ev.hasEnded() {
+	for _, ev := range s.unconfirmed {
+		if ev.state == arriving {
 			ev.dueAt = drawnBack(ev.dueAt, now, ahead)
 		}
 	}

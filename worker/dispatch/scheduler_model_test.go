@@ -573,7 +573,7 @@ func (m *model) refuseAll(i int) {
 		return
 	}
 	for key, ev := range e.events {
-		if ev.state != leaving {
+		if ev.state.isInMemory() {
 			m.refused[key] = true
 		}
 	}

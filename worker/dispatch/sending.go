@@ -61,7 +61,7 @@ func (s *scheduler) putBack(ev *event, now int64) {
 		ev.state = queued
 		e.early = ev
 		if !e.pace.breaker.Open {
-			s.forgetScheduled(ev)
+			s.unloadAsItWas(ev)
 		}
 	default:
 		ev.state = queued
@@ -114,7 +114,7 @@ func (s *scheduler) finish(ev *event, r result, now int64) {
 	case goesAgain && ev.version < e.deleted: // another URL may be registered since, to which it must not go
 		s.refuse(ev)
 	case r.ending == missed && r.at == ev.dueAt:
-		s.forgetScheduled(ev)
+		s.unloadAsItWas(ev)
 	case r.ending == missed, r.ending == deferred:
 		s.reschedule(ev, r.at, ev.attempts)
 	case r.ending == retry:
