@@ -75,7 +75,8 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayBegin fun
 	r.conclude(a, answered)
 }
 
-// conclude decides what follows from an answer.
+// conclude decides what follows from an answer, and with it how often an event is sent: the log's line and the metrics
+// are made of that. When an event is sent is decided by its endpoint's pace.
 func (r *Role) conclude(a *attempt, answered sender.Answer) {
 	r.metrics.observe(a, answered)
 	a.answer = answered
@@ -85,7 +86,7 @@ func (r *Role) conclude(a *attempt, answered sender.Answer) {
 	switch {
 	case answered.OK():
 		a.ending = delivered
-	case more || a.probe: // a probe is no attempt of the event's own, so its schedule stays as it is
+	case more || a.probe: // a probe is no attempt of the event's own, so it never ends it
 		a.ending, a.next = retry, next
 	default:
 		a.ending = undelivered
@@ -130,7 +131,7 @@ func (a *attempt) record() ledger.AttemptRecord {
 	switch {
 	case a.ending == delivered:
 		record.State = ledger.StateDelivered
-	case a.ending == undelivered && !a.probe:
+	case a.ending == undelivered:
 		record.State = ledger.StateUndelivered
 	case a.probe && !a.ping:
 		record.NextAt = time.UnixMilli(a.event.dueAt)

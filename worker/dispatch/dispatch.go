@@ -142,7 +142,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 // Close ends idle connections.
 func (r *Role) Close() { r.sender.CloseIdleConnections() }
 
-// failingShare is which part of all places receivers may take that fail.
+// failingShare: receivers that fail may take one place of so many.
 const failingShare = 2
 
 // places returns how many more sends may be in flight.

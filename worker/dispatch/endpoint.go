@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// memoryShare is which part of the free memory one endpoint may take.
+	// memoryShare: one endpoint may take the free memory divided by it.
 	memoryShare = 16
 	// saveEvery is how long a tally may stay unwritten, in ms.
 	saveEvery = 1000
@@ -186,8 +186,10 @@ func (e *endpoint) read(now int64, most int, m *memory) *scheduleRead {
 	b := &e.pace.breaker
 	switch {
 	case e.schedule.moveUntil > 0:
+		r.purpose = toMoveBack
 		r.From, r.Until, r.moveTo = e.schedule.moveTo+1, e.schedule.moveUntil, e.schedule.moveTo
 	case b.Forward > 0:
+		r.purpose = toBringForward
 		r.From, r.moveTo = max(b.Forward, now+1), now
 	case e.receiver.URL != "":
 		room := max(min(e.pace.useful(now, most)-e.inMemory, m.eventsFor(e)), 1)
@@ -196,7 +198,7 @@ func (e *endpoint) read(now int64, most int, m *memory) *scheduleRead {
 			r.Limit++ // one more than is taken says whether the probe is all that is due
 		}
 	}
-	if r.moves() {
+	if r.purpose != toLoad {
 		r.Known = everything
 	}
 	return r

@@ -62,10 +62,10 @@ func (s *scheduler) loaded(account delivery.AccountID, found []*event, now int64
 	}
 
 	r := e.schedule.reading
-	if r.moves() {
-		s.moved(e, r, found)
-	} else {
+	if r.purpose == toLoad {
 		s.load(e, r, found, now)
+	} else {
+		s.move(e, r, found)
 	}
 	s.forgetConfirmed(e)
 	s.markChanged(e)
@@ -171,8 +171,8 @@ func (s *scheduler) loadFirst(e *endpoint, r *scheduleRead, first *event) {
 	}
 }
 
-// moved lets what was found become due at another time.
-func (s *scheduler) moved(e *endpoint, r *scheduleRead, found []*event) {
+// move lets what was found become due at another time.
+func (s *scheduler) move(e *endpoint, r *scheduleRead, found []*event) {
 	moved, latest, isComplete := 0, int64(0), true
 	for _, ev := range found {
 		if ev.dueAt > r.Until {
@@ -191,12 +191,11 @@ func (s *scheduler) moved(e *endpoint, r *scheduleRead, found []*event) {
 
 	e.schedule.reading = nil
 	b := &e.pace.breaker
-	isOfWrongClock := r.Until < never
 	switch {
-	case isOfWrongClock && isComplete && r.moveTo == e.schedule.moveTo:
+	case r.purpose == toMoveBack && isComplete && r.moveTo == e.schedule.moveTo:
 		e.schedule.moveUntil = 0
 		e.schedule.mayBeDueAt(0) // what was known of the schedule is of that clock, too
-	case isOfWrongClock:
+	case r.purpose == toMoveBack:
 	case isComplete:
 		b.Forward = 0
 	case b.Forward > 0:

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // memory is a process's budget for the events that wait for receivers, shared by all of its partitions.
 //
-// An endpoint may take a part of what is free, memoryShare, and always one event. So the first that falls behind get
+// An endpoint may take what is free divided by memoryShare, and always one event. So the first that falls behind get
 // much, and none is left out when hundreds do (dynamic thresholds, as for places: scheduler.next). What has no room
 // waits in the schedule, where its endpoint's other events are.
 type memory struct {

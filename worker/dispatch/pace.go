@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// paceBurst is the part of a second's events that may go at once.
+	// paceBurst: the events of a second divided by it may go at once.
 	paceBurst = 5
 
 	// A receiver that is sent to at a pace has the events of the next secondsAhead in memory, and leastAhead at
@@ -20,7 +20,8 @@ const (
 const never = math.MaxInt64
 
 // pace decides when an endpoint may be sent its next event: how many are in flight, how fast they follow each
-// other, and what its breaker allows.
+// other, and what its breaker allows. How often an event is sent is decided by what follows from its answers:
+// Role.conclude.
 type pace struct {
 	limits   ledger.EndpointLimits // the endpoint's own; 0 for none
 	breaker  breaker

@@ -50,14 +50,24 @@ type schedule struct {
 // scheduleRead is a part of an endpoint's schedule that is being read.
 type scheduleRead struct {
 	ledger.ScheduleQuery
+	purpose readPurpose
 	// mayProbe: the first event after Until may be sent at once.
 	mayProbe bool
-	// moveTo is when what is found becomes due, in ms; 0: it is loaded into memory.
+	// moveTo is when what is found becomes due, in ms, if it is not loaded.
 	moveTo int64
 }
 
-// moves reports whether what is found gets another time, and is not loaded.
-func (r *scheduleRead) moves() bool { return r.moveTo > 0 }
+// readPurpose is what a part of a schedule is read for.
+type readPurpose byte
+
+const (
+	// toLoad: what is due is taken into memory.
+	toLoad readPurpose = iota
+	// toBringForward: what is due later becomes due now, because the receiver answers again.
+	toBringForward
+	// toMoveBack: what was planned by a clock that was ahead becomes due at the time of the right one.
+	toMoveBack
+)
 
 // isEmpty reports whether nothing waits that is not in memory.
 func (s *schedule) isEmpty() bool { return s.nextDue == never }

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// poolShare is which part of the free places one endpoint may take: with T places and n slow endpoints about
+	// poolShare: one endpoint may take the free places divided by it. With T places and n slow endpoints about
 	// T/(1+n/poolShare) stay free (dynamic thresholds, Choudhury and Hahne, 1998).
 	poolShare = 16
 

@@ -99,7 +99,7 @@ func (s *scheduler) finish(ev *event, r result, now int64) {
 		ev.version = e.receiver.Version
 	}
 	isBesidesSchedule := ev.isProbe || ev.isPing
-	if isBesidesSchedule && (r.ending == retry || r.ending == undelivered) {
+	if isBesidesSchedule && r.ending == retry {
 		r.ending, r.at = missed, ev.dueAt
 	}
 	if ev.version < e.moved {

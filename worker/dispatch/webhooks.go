@@ -442,11 +442,12 @@ func (p *Plan) Position() (id string, count int64) {
 	return t.position, t.count
 }
 
-// Discard leaves everything to a later turn, because the step was not written.
+// Discard says that the step was not written. What would have been written stays as it is, also what Begin has added, and
+// goes with a later plan: of the same turn, or of another one.
 func (p *Plan) Discard() { p.turn = nil }
 
-// Commit takes note that the step, which was sent at sentAt, was written; zero: it had nothing to write. Then it
-// takes what has come, and the events that the step has published.
+// Commit takes note that the step, which was sent at sentAt, was written; zero: it had nothing to write, and so what waits
+// for a confirmation needs none. Then it takes what has come, and the events that the step has published.
 func (p *Plan) Commit(sentAt time.Time) {
 	w := p.turn.webhooks
 	if !sentAt.IsZero() {
