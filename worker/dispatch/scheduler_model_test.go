@@ -327,7 +327,7 @@ func (m *model) result(it *event, mood int) result {
 		return result{ending: deferred, at: m.clock + 7000}
 	case mood == accepting:
 		return result{ending: delivered, proven: it.isPing}
-	case special == 2:
+	case special == 2 && !it.isPing && !it.isProbe:
 		r.ending = undelivered
 	case special == 3:
 		r.isGone = true
@@ -339,7 +339,7 @@ func (m *model) result(it *event, mood int) result {
 }
 
 func (m *model) done(it *event, r result) {
-	isMissed := it.isProbe && (r.ending == retry || r.ending == undelivered)
+	isMissed := it.isProbe && r.ending == retry
 	if !it.isPing && !isMissed {
 		m.tried[it.key] = true
 		if r.ending == delivered || r.ending == undelivered || r.ending == expired {

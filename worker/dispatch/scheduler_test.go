@@ -418,7 +418,7 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.load(0, early)
 	probe := d.sent("a")
 	d.must(probe[0] == early && early.isProbe, "probe %+v", probe[0])
-	d.done(result{ending: undelivered}, probe...)
+	d.done(result{ending: retry}, probe...)
 	d.commit()
 	d.wrote(0) // it keeps its time
 	e := d.endpoint(0)
@@ -530,7 +530,7 @@ func TestScheduler_CountsWhatAnEndingSays(t *testing.T) {
 		"a ping, accepted":      {ping, delivered, false, ledger.Tally{OK: 1}, up, 0},
 		"a ping, failed":        {ping, retry, false, ledger.Tally{Failed: 1}, failing, 3},
 		"a probe, accepted":     {probe, delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
-		"a probe, failed":       {probe, undelivered, false, ledger.Tally{Failed: 1}, failing, 3},
+		"a probe, failed":       {probe, retry, false, ledger.Tally{Failed: 1}, failing, 3},
 		"a probe, that is late": {probe, expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

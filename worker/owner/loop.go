@@ -143,7 +143,7 @@ func (l *loop) run(ctx context.Context) {
 		l.startRead(ctx)
 		wait := l.untilNextTurn()
 		if wait <= 0 {
-			l.turn(working)
+			l.takeTurns(working)
 			continue
 		}
 
@@ -270,8 +270,9 @@ func (l *loop) batchingPause() time.Duration {
 	return time.Until(l.lastTurn.Add(pause))
 }
 
-// turn decides what has come, writes it together with what the webhooks have to write, fires timers and sends.
-func (l *loop) turn(ctx context.Context) {
+// takeTurns makes a turn of every partition: it decides what has come, writes it together with what the webhooks have to
+// write, fires timers and sends.
+func (l *loop) takeTurns(ctx context.Context) {
 	turns := l.beginTurns()
 	l.measureRate()
 	l.decide(ctx, turns)
