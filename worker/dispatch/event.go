@@ -11,7 +11,8 @@ type event struct {
 	key      string           // its name in the schedule
 	delivery *ledger.Delivery // nil for a test ping, and once the event has left memory
 
-	// What the schedule says of it, as in ledger.Scheduled; zero for an event that was never there.
+	// What the schedule says of it, as in ledger.Scheduled; zero for an event that has not been loaded from there, nor is
+	// arriving there: such a one is due at once.
 	dueAt      int64 // ms; of a test ping, when it was made
 	attempts   int   // made before
 	replayedAt int64 // ms

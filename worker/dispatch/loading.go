@@ -150,9 +150,7 @@ func (ev *event) isReadAs(read *event) bool {
 		// A replay may have asked for what waits, or is about to be recorded as not sent: once is enough.
 		ev.isScheduled = true
 		ev.replayedAt, ev.askedAt = read.replayedAt, read.askedAt
-		if ev.dueAt > 0 {
-			ev.dueAt = min(ev.dueAt, read.dueAt)
-		}
+		ev.dueAt = min(ev.dueAt, read.dueAt)
 	}
 	return true
 }
@@ -207,8 +205,10 @@ func (s *scheduler) move(e *endpoint, r *scheduleRead, found []*event) {
 func (s *scheduler) moveOne(e *endpoint, ev *event, to int64) bool {
 	known := e.events[ev.key]
 	isInMemory := known != nil && known.state.isInMemory()
-	isWrittenAgain := known != nil && known.state == arriving && known.isUnattempted // which does not change its time
-	if known != nil && !isInMemory && !isWrittenAgain {
+	// One that arrives without an attempt is perhaps only added once more, which does not change its time. Of the others
+	// the new time, or the end, is written after what is moved.
+	mayOnlyBeAdded := known != nil && known.state == arriving && known.isUnattempted
+	if known != nil && !isInMemory && !mayOnlyBeAdded {
 		return known.isReadAs(ev)
 	}
 

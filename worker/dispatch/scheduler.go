@@ -269,15 +269,23 @@ func (s *scheduler) keepWhatIsUseful(e *endpoint, now int64) {
 	}
 }
 
-// The transitions of an event, between the states of docs/webhook-states.md. What waits in memory, or was in flight, is
-// taken out by remove before it goes another way.
+// The transitions of an event, between the states of docs/webhook-states.md. A new event is unloaded, and so is one that
+// a read has found in the schedule, until it is taken.
 //
-//	queue                 a new event, or a loaded one                    -> queued
-//	addToSchedule         queued or in flight                             -> the same, and in the schedule, too
-//	unload, reschedule    new, queued or in flight -> arriving -> confirm -> unloaded, in the schedule
-//	unloadAsItWas         queued or in flight                             -> unloaded, where it stood in the schedule
-//	end                   any                      -> ended    -> confirm -> unloaded
-//	refuse                any                      -> refused  -> end, with one of the next steps
+//	               before                        after
+//	queue          unloaded                      queued
+//	take, putBack  queued, in flight             in flight, queued
+//	addToSchedule  queued, in flight             the same; it stands in the schedule, too
+//	unload         unloaded, queued              arriving, for the time and with the attempts that it has
+//	reschedule     in flight                     arriving, for another time
+//	moveOne        unloaded                      arriving, for another time; loading.go
+//	unloadAsItWas  queued, in flight             unloaded, without being written: it stands in the schedule
+//	refuse         unloaded, queued, in flight   refused; begin ends it with one of the next steps
+//	end            all but arriving              ended; or unloaded, if no read can show it
+//	confirm        arriving                      unloaded; or refused, if its URL was deleted
+//	confirm        ended                         unloaded
+//
+// What was queued or in flight goes another way after remove. Those that wait for confirm are in unconfirmed.
 
 // queue takes an event into memory, to be sent.
 func (s *scheduler) queue(ev *event) {
