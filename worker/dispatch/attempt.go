@@ -33,7 +33,7 @@ type attempt struct {
 	receiver ledger.Receiver
 	number   int // 1 for the first
 	ping     bool
-	probe    bool // ping, or ahead of the event's schedule
+	probe    bool // a ping, or an event before its time
 	replay   bool // a replay has asked for it
 
 	started time.Time // by the owner's clock, see Webhooks.now
@@ -81,7 +81,7 @@ func (r *Role) conclude(a *attempt, answered sender.Answer) {
 	r.metrics.observe(a, answered)
 	a.answer = answered
 	ended := a.started.Add(answered.Took)
-	// The schedule ends at the deadline; a replay's window is its own.
+	// The pauses between attempts end at the deadline; a replay's window is its own.
 	next, more := webhook.Next(a.number, a.Deadline().Add(-webhook.Window), ended, a.wait(), rand.Float64())
 	switch {
 	case answered.OK():

@@ -75,12 +75,12 @@ type ending byte
 // The endings. With retry and deferred the event goes again at result.at.
 const (
 	delivered   ending = iota + 1
-	retry              // the attempt failed; a probe or ping keeps to its schedule instead
-	undelivered        // the last attempt failed
+	retry              // the attempt failed; finish makes missed of it for a probe or ping
+	undelivered        // the last attempt failed, never a probe or ping
 	expired            // not sent, its deadline has passed
 	deferred           // not sent, no attempt; but the order's next version may go
 	notSent            // not sent, for ever
-	missed             // a probe or ping failed
+	missed             // a probe or ping failed, which is no attempt of an event
 )
 
 // wasSent reports whether the receiver got a request.
