@@ -5,24 +5,24 @@ import "container/heap"
 // alarm is when the scheduler wants to look at an endpoint again.
 type alarm struct {
 	at    int64 // ms
-	place int   // in alarms; noPlace for none
+	index int   // in alarms, or notSet
 }
 
-const noPlace = -1
+const notSet = -1
 
 // alarms are endpoints by the time of their alarm, the earliest first.
 type alarms []*endpoint
 
 // set changes an endpoint's alarm; never removes it.
 func (a *alarms) set(e *endpoint, at int64) {
-	isSet := e.alarm.place != noPlace
+	isSet := e.alarm.index != notSet
 	switch {
 	case at == never && isSet:
-		heap.Remove(a, e.alarm.place)
+		heap.Remove(a, e.alarm.index)
 	case at == never:
 	case isSet && at != e.alarm.at:
 		e.alarm.at = at
-		heap.Fix(a, e.alarm.place)
+		heap.Fix(a, e.alarm.index)
 	case !isSet:
 		e.alarm.at = at
 		heap.Push(a, e)
@@ -44,11 +44,11 @@ func (a alarms) Less(i, j int) bool { return a[i].alarm.at < a[j].alarm.at }
 
 func (a alarms) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
-	a[i].alarm.place, a[j].alarm.place = i, j
+	a[i].alarm.index, a[j].alarm.index = i, j
 }
 
 func (a *alarms) Push(e any) {
-	e.(*endpoint).alarm.place = len(*a)
+	e.(*endpoint).alarm.index = len(*a)
 	*a = append(*a, e.(*endpoint))
 }
 
@@ -57,6 +57,6 @@ func (a *alarms) Pop() any {
 	e := (*a)[last]
 	(*a)[last] = nil
 	*a = (*a)[:last]
-	e.alarm.place = noPlace
+	e.alarm.index = notSet
 	return e
 }

@@ -145,8 +145,8 @@ func (r *Role) Close() { r.sender.CloseIdleConnections() }
 // failingShare: receivers that fail may take one place of so many.
 const failingShare = 2
 
-// places returns how many more sends may be in flight.
-func (r *Role) places() places {
+// freePlaces returns how many more sends may be in flight.
+func (r *Role) freePlaces() places {
 	inFlight, failing := int(r.inFlight.Load()), int(r.failing.Load())
 	return places{
 		free:       r.settings.Concurrency - inFlight,
@@ -154,16 +154,16 @@ func (r *Role) places() places {
 	}
 }
 
-// begin takes a place for an event.
-func (r *Role) begin(ev *event) {
+// takePlace takes a place for a send of an event.
+func (r *Role) takePlace(ev *event) {
 	r.inFlight.Add(1)
 	if ev.isOfFailing {
 		r.failing.Add(1)
 	}
 }
 
-// end gives it back.
-func (r *Role) end(ev *event) {
+// givePlaceBack ends what takePlace has begun.
+func (r *Role) givePlaceBack(ev *event) {
 	r.inFlight.Add(-1)
 	if ev.isOfFailing {
 		r.failing.Add(-1)

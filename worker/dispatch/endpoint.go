@@ -82,7 +82,7 @@ func newEndpoint(account delivery.AccountID) *endpoint {
 	return &endpoint{
 		account:  account,
 		schedule: schedule{nextDue: never},
-		alarm:    alarm{place: noPlace},
+		alarm:    alarm{index: notSet},
 		events:   make(map[string]*event),
 	}
 }
@@ -174,8 +174,8 @@ func (e *endpoint) neededAt(now int64, most int) int64 {
 	return max(e.schedule.nextDue, b.Hold)
 }
 
-// read makes the read of the schedule that is wanted now.
-func (e *endpoint) read(now int64, most int, m *memory) *scheduleRead {
+// nextRead makes the read of the schedule that is wanted now.
+func (e *endpoint) nextRead(now int64, most int, m *memory) *scheduleRead {
 	r := &scheduleRead{ScheduleQuery: ledger.ScheduleQuery{
 		Account: e.account,
 		Until:   never,
@@ -233,14 +233,14 @@ func (e *endpoint) take(now int64) *event {
 	ev.state = inFlight
 	ev.version = e.receiver.Version
 	ev.isOfFailing = e.pace.breaker.isFailing()
-	e.pace.begin(now)
+	e.pace.sendBegins(now)
 	return ev
 }
 
 // remove takes an event out of the queue or out of flight. It stays in memory until forget.
 func (e *endpoint) remove(ev *event) {
 	if ev.state == inFlight {
-		e.pace.end()
+		e.pace.sendEnds()
 	}
 	if ev.isPing {
 		return

@@ -42,8 +42,8 @@ type event struct {
 	isUnattempted bool
 	// isOfDeletedURL: the event is arriving, and its URL was deleted. It is refused once it has arrived.
 	isOfDeletedURL bool
-	// place is the queue's.
-	place place
+	// inQueue is the queue's.
+	inQueue inQueue
 }
 
 // eventState is where an event is, by the names of docs/webhook-states.md.

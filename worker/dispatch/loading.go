@@ -30,14 +30,14 @@ func (s *scheduler) reads(now int64) []*scheduleRead {
 			continue
 		}
 
-		r := e.read(now, s.limits.memory, s.memory)
+		r := e.nextRead(now, s.limits.memory, s.memory)
 		wouldWait := r.mayProbe && s.ready.len()+len(s.waiting) >= probesAhead
 		if wouldWait {
 			e.schedule.notBefore = now + probeWait
 			s.look(e, now)
 			continue
 		}
-		e.schedule.begin(r)
+		e.schedule.readBegins(r)
 		events += r.Limit
 		reads = append(reads, r)
 	}
@@ -48,7 +48,7 @@ func (s *scheduler) reads(now int64) []*scheduleRead {
 func (s *scheduler) notLoaded(account delivery.AccountID, now int64, pause time.Duration) {
 	now = s.clock(now)
 	e := s.endpoints[account]
-	e.schedule.failed(now + pause.Milliseconds())
+	e.schedule.readFails(now + pause.Milliseconds())
 	s.forgetConfirmed(e)
 	s.look(e, now)
 }

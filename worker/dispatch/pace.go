@@ -23,15 +23,15 @@ const never = math.MaxInt64
 // other, and what its breaker allows. How often an event is sent is decided by what follows from its answers:
 // Role.conclude.
 type pace struct {
-	limits   ledger.EndpointLimits // the endpoint's own; 0 for none
-	breaker  breaker
-	bucket   bucket
-	inFlight int // with pings
+	ownLimits ledger.EndpointLimits // 0 for none
+	breaker   breaker
+	bucket    bucket
+	inFlight  int // with pings
 }
 
 // rate returns the events per second that may be sent; 0 for no limit.
 func (p *pace) rate() float64 {
-	own := float64(p.limits.PerSecond)
+	own := float64(p.ownLimits.PerSecond)
 	switch {
 	case p.breaker.Rate == 0:
 		return own
@@ -46,8 +46,8 @@ func (p *pace) rate() float64 {
 // usualLimit is how many may be in flight to an endpoint that has no limit of its own.
 func (p *pace) nextAt(now int64, usualLimit int) int64 {
 	limit := usualLimit
-	if p.limits.InFlight > 0 {
-		limit = p.limits.InFlight
+	if p.ownLimits.InFlight > 0 {
+		limit = p.ownLimits.InFlight
 	}
 
 	switch {
@@ -62,8 +62,8 @@ func (p *pace) nextAt(now int64, usualLimit int) int64 {
 	}
 }
 
-// begin takes note of a send.
-func (p *pace) begin(now int64) {
+// sendBegins takes note of a send.
+func (p *pace) sendBegins(now int64) {
 	p.inFlight++
 	rate := p.rate()
 	if rate > 0 && !p.breaker.Open {
@@ -71,8 +71,8 @@ func (p *pace) begin(now int64) {
 	}
 }
 
-// end takes note that a send has ended, or was not begun after all.
-func (p *pace) end() { p.inFlight-- }
+// sendEnds takes note that a send has ended, or was not begun after all.
+func (p *pace) sendEnds() { p.inFlight-- }
 
 // useful returns how many events are worth having in memory, up to most: what can be sent soon. While a breaker is
 // open that is the next probe, and while the receiver is on hold nothing.

@@ -13,13 +13,13 @@ import (
 func TestPace_HoldsItsLimits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const usualLimit, threshold = 4, 3
-		p := &pace{limits: ledger.EndpointLimits{
+		p := &pace{ownLimits: ledger.EndpointLimits{
 			InFlight:  rapid.IntRange(0, 6).Draw(rt, "own limit"),
 			PerSecond: rapid.SampledFrom([]int{0, 1, 50}).Draw(rt, "own rate"),
 		}}
 		limit := usualLimit
-		if p.limits.InFlight > 0 {
-			limit = p.limits.InFlight
+		if p.ownLimits.InFlight > 0 {
+			limit = p.ownLimits.InFlight
 		}
 		now := int64(moment)
 
@@ -29,14 +29,14 @@ func TestPace_HoldsItsLimits(t *testing.T) {
 			},
 			"send": func(*rapid.T) {
 				if p.nextAt(now, usualLimit) <= now {
-					p.begin(now)
+					p.sendBegins(now)
 				}
 			},
 			"answer": func(rt *rapid.T) {
 				if p.inFlight == 0 {
 					return
 				}
-				p.end()
+				p.sendEnds()
 				if rapid.Bool().Draw(rt, "succeeds") {
 					p.breaker.succeed(now)
 				} else {
@@ -71,9 +71,9 @@ func TestPace_SaysWhatIsWorthHavingInMemory(t *testing.T) {
 		want int
 	}{
 		"no limit":                 {pace{}, most},
-		"a pace of its own":        {pace{limits: ledger.EndpointLimits{PerSecond: 20}}, 20 * secondsAhead},
-		"a slow pace":              {pace{limits: ledger.EndpointLimits{PerSecond: 1}}, leastAhead},
-		"a fast pace":              {pace{limits: ledger.EndpointLimits{PerSecond: 5000}}, most},
+		"a pace of its own":        {pace{ownLimits: ledger.EndpointLimits{PerSecond: 20}}, 20 * secondsAhead},
+		"a slow pace":              {pace{ownLimits: ledger.EndpointLimits{PerSecond: 1}}, leastAhead},
+		"a fast pace":              {pace{ownLimits: ledger.EndpointLimits{PerSecond: 5000}}, most},
 		"recovering":               {pace{breaker: breaker{Rate: firstRate}}, firstRate * secondsAhead},
 		"on hold":                  {pace{breaker: breaker{Rate: 100, Hold: moment + 1}}, 0},
 		"the breaker is open":      {pace{breaker: breaker{Open: true}}, 1},

@@ -21,8 +21,8 @@ type queue struct {
 	newest map[string]*event
 }
 
-// place is where an event stands in the queue.
-type place struct {
+// inQueue is where an event stands in its queue.
+type inQueue struct {
 	isFree    bool // in one of the lists
 	isOrdered bool // among the versions of its order
 	earlier   *event
@@ -42,7 +42,7 @@ func (q *queue) add(ev *event) {
 		return
 	}
 	q.line(order, ev)
-	if ev.place.earlier == nil {
+	if ev.inQueue.earlier == nil {
 		q.release(&q.fresh, ev)
 	}
 }
@@ -52,15 +52,15 @@ func (q *queue) add(ev *event) {
 func (q *queue) line(order string, ev *event) {
 	earlier, later := q.newest[order], (*event)(nil)
 	for earlier != nil && earlier.key > ev.key {
-		earlier, later = earlier.place.earlier, earlier
+		earlier, later = earlier.inQueue.earlier, earlier
 	}
 
-	ev.place = place{isOrdered: true, earlier: earlier, later: later}
+	ev.inQueue = inQueue{isOrdered: true, earlier: earlier, later: later}
 	if earlier != nil {
-		earlier.place.later = ev
+		earlier.inQueue.later = ev
 	}
 	if later != nil {
-		later.place.earlier = ev
+		later.inQueue.earlier = ev
 		return
 	}
 	if q.newest == nil {
@@ -71,7 +71,7 @@ func (q *queue) line(order string, ev *event) {
 
 func (q *queue) release(list *fifo[*event], ev *event) {
 	list.push(ev)
-	ev.place.isFree = true
+	ev.inQueue.isFree = true
 	q.free++
 }
 
@@ -93,8 +93,8 @@ func (q *queue) next() *event {
 func (q *queue) pop(list *fifo[*event]) *event {
 	for list.len() > 0 {
 		ev := list.pop()
-		if ev.place.isFree {
-			ev.place.isFree = false
+		if ev.inQueue.isFree {
+			ev.inQueue.isFree = false
 			q.free--
 			return ev
 		}
@@ -110,37 +110,37 @@ func (q *queue) putBack(ev *event) {
 	}
 	list.pushFront(ev)
 	q.isFreshNext = list == &q.fresh
-	ev.place.isFree = true
+	ev.inQueue.isFree = true
 	q.free++
 }
 
 // remove takes out an event that waits, or whose attempt has ended, and lets the next version of its order go.
 func (q *queue) remove(ev *event) {
-	if ev.place.isFree {
-		ev.place.isFree = false
+	if ev.inQueue.isFree {
+		ev.inQueue.isFree = false
 		q.free--
 	}
 	if q.free == 0 {
 		q.fresh.clear()
 		q.due.clear()
 	}
-	if ev.place.isOrdered {
+	if ev.inQueue.isOrdered {
 		q.unline(ev)
 	}
 }
 
 func (q *queue) unline(ev *event) {
-	earlier, later := ev.place.earlier, ev.place.later
-	ev.place = place{}
+	earlier, later := ev.inQueue.earlier, ev.inQueue.later
+	ev.inQueue = inQueue{}
 	if earlier != nil {
-		earlier.place.later = later
+		earlier.inQueue.later = later
 	}
 
 	order, _ := ev.order()
 	switch {
 	case later != nil:
-		later.place.earlier = earlier
-		isNext := earlier == nil && later.state == queued && !later.place.isFree
+		later.inQueue.earlier = earlier
+		isNext := earlier == nil && later.state == queued && !later.inQueue.isFree
 		if isNext {
 			q.release(&q.fresh, later)
 		}

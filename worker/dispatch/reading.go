@@ -178,7 +178,7 @@ func (w *Webhooks) applyRead(r *read) error {
 		case problem != nil:
 			w.scheduler.notLoaded(s.Account, w.ms(), readAgainAfter)
 		default:
-			w.loaded(s, r.schedules.values[i])
+			w.applySchedule(s, r.schedules.values[i])
 		}
 	}
 	w.applyBacklogs(r)
@@ -191,11 +191,11 @@ func (w *Webhooks) cannotRead(account delivery.AccountID, err error) {
 	w.unread.pause(account, time.Now().Add(unreadPause))
 }
 
-// loaded takes a part of a schedule.
-func (w *Webhooks) loaded(s *scheduleRead, found []*ledger.Scheduled) {
+// applySchedule takes a part of a schedule.
+func (w *Webhooks) applySchedule(s *scheduleRead, found []*ledger.Scheduled) {
 	events := make([]*event, len(found))
 	for i := range found {
-		events[i] = loaded(s.Account, found[i])
+		events[i] = fromSchedule(s.Account, found[i])
 	}
 	w.scheduler.loaded(s.Account, events, w.ms())
 
@@ -203,7 +203,7 @@ func (w *Webhooks) loaded(s *scheduleRead, found []*ledger.Scheduled) {
 		// The scheduler has ended what is muted, or goes to no URL, and leaves to a later read what it has not taken.
 		isTaken := events[i].state == queued
 		if f.Gone != "" && isTaken {
-			w.end(events[i], notSent, ledger.StateNotSent, f.Gone)
+			w.endUnsent(events[i], notSent, ledger.StateNotSent, f.Gone)
 		}
 	}
 }

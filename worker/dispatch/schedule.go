@@ -99,13 +99,13 @@ func (s *schedule) arrived(ev *event) {
 	}
 }
 
-// begin takes note of a read in progress.
-func (s *schedule) begin(r *scheduleRead) {
+// readBegins takes note of a read in progress.
+func (s *schedule) readBegins(r *scheduleRead) {
 	s.reading, s.isReadStale = r, false
 }
 
-// failed ends a read that brought nothing. The next one may begin at again, in ms.
-func (s *schedule) failed(again int64) {
+// readFails ends a read that brought nothing. The next one may begin at again, in ms.
+func (s *schedule) readFails(again int64) {
 	s.reading, s.notBefore = nil, again
 }
 
@@ -148,8 +148,8 @@ func scheduled(ev *event, due int64, attempts int) ledger.Scheduled {
 	return ledger.Scheduled{Key: ev.key, Due: due, Attempts: attempts, ReplayedAt: ev.replayedAt}
 }
 
-// loaded makes an event of what a schedule has.
-func loaded(account delivery.AccountID, found *ledger.Scheduled) *event {
+// fromSchedule makes an event of what a schedule has.
+func fromSchedule(account delivery.AccountID, found *ledger.Scheduled) *event {
 	return &event{
 		account:     account,
 		key:         found.Key,

@@ -64,7 +64,7 @@ func (m *scheduleModel) byDue() []int {
 func (m *scheduleModel) begin(*rapid.T) {
 	isWanted := m.schedule.reading == nil && m.now >= max(m.schedule.nextDue, m.schedule.notBefore)
 	if isWanted {
-		m.schedule.begin(&scheduleRead{ScheduleQuery: ledger.ScheduleQuery{Until: m.now}})
+		m.schedule.readBegins(&scheduleRead{ScheduleQuery: ledger.ScheduleQuery{Until: m.now}})
 		m.found = m.byDue()
 	}
 }
@@ -75,7 +75,7 @@ func (m *scheduleModel) finish(t *rapid.T) {
 		return
 	}
 	if rapid.IntRange(0, 5).Draw(t, "fails") == 0 {
-		m.schedule.failed(m.now + reloadWait)
+		m.schedule.readFails(m.now + reloadWait)
 		m.forgetConfirmed()
 		return
 	}

@@ -21,9 +21,11 @@ const (
 // A scheduler decides which event of a partition is sent when. It has no goroutine, no clock and no Redis of its
 // own: its caller reads the stream and the schedules for it, sends, and writes what it wants written.
 //
-//	the stream e ──> publish, follow ─┐                      ┌─> next ──> sends ──> finish or putBack
-//	schedules <── reads, loaded ──────┤ endpoints, each with ├─> begin, plan ──> a step ──> commit
-//	endpoints ──> learn ──────────────┘ queue, schedule, pace └─> wakeAt
+//	the stream e ──> acceptEntry, follow ─┐                       ┌─> next ──> sends ──> finish or putBack
+//	schedules <── reads, loaded ──────────┤ endpoints, each with  ├─> begin, plan ──> a step ──> commit
+//	endpoints ──> learn ──────────────────┘ queue, schedule, pace └─> wakeAt
+//
+// begin, plan and commit are its parts of what Webhooks, Turn and Plan do by these names.
 //
 // Times are in ms since 1970 and come from the caller: the earlier of its own clock and Redis's.
 //
@@ -99,8 +101,9 @@ func newScheduler(l limits, m *memory) *scheduler {
 	return &scheduler{limits: l, memory: m, endpoints: make(map[delivery.AccountID]*endpoint)}
 }
 
-// publish takes the events of an entry of the stream. The owner publishes its own before it has read them back.
-func (s *scheduler) publish(entry *entry, now int64) {
+// acceptEntry takes the events of an entry of the stream. Those that the owner has published come before the entry is read
+// back.
+func (s *scheduler) acceptEntry(entry *entry, now int64) {
 	now = s.clock(now)
 	entry.queuedAt, entry.open = now, len(entry.events)
 	for _, ev := range entry.events {
@@ -109,7 +112,7 @@ func (s *scheduler) publish(entry *entry, now int64) {
 	}
 }
 
-// follow takes the place in the stream of an entry that was published: the next one that was read.
+// follow takes the place in the stream of an entry that was accepted: the next one that was read.
 func (s *scheduler) follow(entry *entry, now int64) {
 	s.clock(now)
 	s.tail.push(entry)
@@ -194,7 +197,7 @@ func (s *scheduler) meet(e *endpoint, f *ledger.Facts, now int64) {
 	e.isKnown = true
 	e.receiver, e.moved, e.deleted, e.muted = f.Receiver, f.Moved, f.Deleted, f.Muted
 	e.state, e.since, e.tally, e.waiting = f.State, f.StateSince, f.Tally, f.Waiting
-	e.pace.limits, e.pace.breaker, e.storedBreaker = f.Limits, breaker(f.Breaker), breaker(f.Breaker)
+	e.pace.ownLimits, e.pace.breaker, e.storedBreaker = f.Limits, breaker(f.Breaker), breaker(f.Breaker)
 	s.endMuted(e)
 	if e.waiting > 0 {
 		s.markChanged(e)
@@ -229,7 +232,7 @@ func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 	if f.Deleted > e.deleted {
 		s.refuseAllOfDeletedURL(e)
 	}
-	e.receiver, e.moved, e.deleted, e.muted, e.pace.limits = f.Receiver, f.Moved, f.Deleted, f.Muted, f.Limits
+	e.receiver, e.moved, e.deleted, e.muted, e.pace.ownLimits = f.Receiver, f.Moved, f.Deleted, f.Muted, f.Limits
 	s.endMuted(e)
 
 	if hasMoved {

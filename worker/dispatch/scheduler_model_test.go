@@ -141,7 +141,7 @@ func (m *model) add() {
 		m.given[event.key] = true
 	}
 	m.read++
-	m.s.publish(entry, m.clock)
+	m.s.acceptEntry(entry, m.clock)
 	m.s.follow(entry, m.clock)
 }
 
@@ -250,7 +250,7 @@ func (m *model) next(free, forFailing int) {
 	for _, it := range m.s.next(nil, places{free: free, forFailing: forFailing}, m.clock) {
 		e := it.endpoint
 		before[e]++
-		limit := cmp.Or(e.pace.limits.InFlight, m.limits.inFlight)
+		limit := cmp.Or(e.pace.ownLimits.InFlight, m.limits.inFlight)
 		isOpen := e.pace.breaker.Open
 		m.must(before[e] <= min(limit, share), "%d in flight, limits %d and %d", before[e], limit, share)
 		m.must(e.pace.breaker.Hold <= m.s.now, "sent while it is held")
@@ -488,7 +488,7 @@ func (m *model) checkEndpoint(e *endpoint) {
 		if it.state == inFlight {
 			flying++
 		}
-		if it.place.isFree {
+		if it.inQueue.isFree {
 			free++
 		}
 	}

@@ -51,7 +51,7 @@ func (d *desk) add(account int, names ...string) []*event {
 }
 
 func (d *desk) publish(e *entry) {
-	d.s.publish(e, d.now)
+	d.s.acceptEntry(e, d.now)
 	d.s.follow(e, d.now)
 }
 
@@ -135,7 +135,7 @@ func (d *desk) learn(account int, f ledger.Facts) { d.s.learn(accountOf(account)
 // noted: somebody else has put something into the schedule.
 func (d *desk) noted(account int) {
 	e := d.endpoint(account)
-	d.learn(account, ledger.Facts{Receiver: e.receiver, Moved: e.moved, Limits: e.pace.limits, Muted: e.muted, Scheduled: true})
+	d.learn(account, ledger.Facts{Receiver: e.receiver, Moved: e.moved, Limits: e.pace.ownLimits, Muted: e.muted, Scheduled: true})
 }
 
 func (d *desk) at(position int) {
@@ -567,7 +567,7 @@ func TestScheduler_TheSlowerPaceCounts(t *testing.T) {
 		pace int
 		want float64
 	}{{0, 0, 0}, {0, 7, 7}, {100, 0, 100}, {100, 7, 7}, {3.9, 7, 3.9}, {1, 5000, 1}} {
-		p := pace{limits: ledger.EndpointLimits{PerSecond: c.pace}, breaker: breaker{Rate: c.rate}}
+		p := pace{ownLimits: ledger.EndpointLimits{PerSecond: c.pace}, breaker: breaker{Rate: c.rate}}
 		if got := p.rate(); got != c.want {
 			t.Errorf("rate %v, setting %d: %v, want %v", c.rate, c.pace, got, c.want)
 		}
@@ -996,7 +996,7 @@ func BenchmarkScheduler(b *testing.B) {
 			}
 			items[i] = event{account: accountOf(i), key: items[i].key}
 			entries[i].id, entries[i].events = "1-1", append(entries[i].events[:0], &items[i])
-			s.publish(&entries[i], now)
+			s.acceptEntry(&entries[i], now)
 			s.follow(&entries[i], now)
 		}
 		s.reads(now)

@@ -53,7 +53,7 @@ func (s *scheduler) putBack(ev *event, now int64) {
 		return
 	}
 
-	e.pace.end()
+	e.pace.sendEnds()
 	s.isOffered = false
 	switch {
 	case ev.isPing:

@@ -470,7 +470,7 @@ func (p *Plan) Commit(sentAt time.Time) {
 	w.newsSince = time.Time{}
 
 	p.turn.apply()
-	w.publish(p.step)
+	w.takePublished(p.step)
 	p.turn = nil
 }
 
@@ -505,7 +505,7 @@ func (t *Turn) apply() {
 		isLast := i == len(in.Published)-1
 		if n > 0 || isLast {
 			entry := &entry{id: e.ID, count: count, events: w.newEvents(deliveries[:n]), mayBeScheduled: true}
-			w.scheduler.publish(entry, now)
+			w.scheduler.acceptEntry(entry, now)
 			w.scheduler.follow(entry, now)
 		}
 		deliveries = deliveries[n:]
@@ -515,14 +515,14 @@ func (t *Turn) apply() {
 	}
 }
 
-// publish takes the events that the owner's step has published, which it reads back later.
-func (w *Webhooks) publish(step *ledger.Step) {
+// takePublished takes the events that the owner's step has published, which it reads back later.
+func (w *Webhooks) takePublished(step *ledger.Step) {
 	if step.Batch == "" {
 		return
 	}
 	entry := &entry{id: step.Batch, events: w.newEvents(step.Published)}
 	w.own[step.Batch] = entry
-	w.scheduler.publish(entry, w.ms())
+	w.scheduler.acceptEntry(entry, w.ms())
 }
 
 func (w *Webhooks) newEvents(deliveries []*ledger.Delivery) []*event {
@@ -557,7 +557,7 @@ func (w *Webhooks) Send() (nextTurn time.Time) {
 	}
 	w.wantEndpoints()
 	w.startRead()
-	hasPlaces := w.role.places().free > 0 && len(w.scheduler.waiting) == 0
+	hasPlaces := w.role.freePlaces().free > 0 && len(w.scheduler.waiting) == 0
 	return w.nextTurn(canSend && hasPlaces)
 }
 
@@ -565,18 +565,18 @@ func (w *Webhooks) Send() (nextTurn time.Time) {
 func (w *Webhooks) sendSome() bool {
 	w.role.placing.Lock()
 	defer w.role.placing.Unlock()
-	free := w.role.places()
-	if free.free <= 0 {
+	places := w.role.freePlaces()
+	if places.free <= 0 {
 		return false
 	}
-	w.events = w.scheduler.next(w.events[:0], free, w.ms())
+	w.events = w.scheduler.next(w.events[:0], places, w.ms())
 	now := w.now()
 	for _, ev := range w.events {
 		a := w.attemptOf(ev)
 		isTooLate := !ev.isPing && !now.Before(a.Deadline())
 		if isTooLate {
 			w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-			w.end(ev, expired, ledger.StateUndelivered, ledger.ExpiredError)
+			w.endUnsent(ev, expired, ledger.StateUndelivered, ledger.ExpiredError)
 			continue
 		}
 		w.launch(a)
@@ -685,7 +685,7 @@ func (w *Webhooks) readDue(now time.Time) time.Time {
 func (w *Webhooks) launch(a *attempt) {
 	r := w.role
 	w.InFlight++
-	r.begin(a.event)
+	r.takePlace(a.event)
 	r.start(func() {
 		err := service.Protect(r.metrics.panics, func() error {
 			a.signed = r.redisTime()
@@ -696,7 +696,7 @@ func (w *Webhooks) launch(a *attempt) {
 			r.log.Error("an attempt failed", r.about(a, "error", err)...)
 			r.conclude(a, unrenderable)
 		}
-		r.end(a.event)
+		r.givePlaceBack(a.event)
 		w.results <- &Result{Webhooks: w, attempt: a}
 	})
 }
@@ -719,8 +719,8 @@ func (w *Webhooks) finished(a *attempt) {
 	w.record(a.Delivery, &record, isFailedProbe, !a.ping)
 }
 
-// end ends an event that is not sent.
-func (w *Webhooks) end(ev *event, how ending, state, reason string) {
+// endUnsent ends an event that is not sent.
+func (w *Webhooks) endUnsent(ev *event, how ending, state, reason string) {
 	now := w.ms()
 	w.recordUnsent(ev, state, reason)
 	w.scheduler.finish(ev, result{ending: how, at: now}, now)

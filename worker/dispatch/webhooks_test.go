@@ -20,7 +20,7 @@ import (
 func publish(w *Webhooks, name string) {
 	w.scheduler.learn(accountOf(0), &ledger.Facts{Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
 	d := &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, OccurredAt: time.Now(), Data: []byte("{}")}
-	w.publish(&ledger.Step{Batch: name, Published: []*ledger.Delivery{d}})
+	w.takePublished(&ledger.Step{Batch: name, Published: []*ledger.Delivery{d}})
 }
 
 // apply takes one result, and returns the attempt that it is of.
@@ -105,7 +105,7 @@ func publishFor(w *Webhooks, receiver ledger.Receiver, accounts int) {
 		account := accountOf(i)
 		w.scheduler.learn(account, &ledger.Facts{Receiver: receiver}, w.ms())
 		d := &ledger.Delivery{Account: account, Key: keyOf("e"), EventID: "e", OccurredAt: time.Now(), Data: []byte("{}")}
-		w.publish(&ledger.Step{Batch: account.String(), Published: []*ledger.Delivery{d}})
+		w.takePublished(&ledger.Step{Batch: account.String(), Published: []*ledger.Delivery{d}})
 	}
 }
 
@@ -235,7 +235,7 @@ func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
 		if len(reads) != 1 {
 			t.Fatalf("%s: %d reads", name, len(reads))
 		}
-		w.loaded(reads[0], []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
+		w.applySchedule(reads[0], []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
 		if len(w.lines) != c.atOnce {
 			t.Errorf("%s: %d records at once, want %d", name, len(w.lines), c.atOnce)
 		}
