@@ -272,7 +272,8 @@ func (m *model) next(free, forFailing int) {
 	m.must(len(m.flying) <= m.free, "%d in flight of %d", len(m.flying), m.free)
 }
 
-// mustFollowItsOrder demands that every earlier version of the event's order has been tried.
+// mustFollowItsOrder demands that every earlier version of the event's order has been tried. One that is refused, because
+// there was no URL for a while, is never sent, so later ones need not wait until that is recorded.
 func (m *model) mustFollowItsOrder(it *event) {
 	isFirstAttempt := it.attempts == 0 && it.replayedAt == 0 && !m.tried[it.key]
 	_, hasOrder := it.order()
@@ -282,7 +283,9 @@ func (m *model) mustFollowItsOrder(it *event) {
 	order, sequence := it.key[:len(it.key)-1], int(it.key[len(it.key)-1])
 	for earlier := 2; earlier < sequence; earlier++ {
 		key := order + string(rune(earlier))
-		m.must(!m.given[key] || m.tried[key], "%q goes before %q", it.key, key)
+		known := it.endpoint.events[key]
+		isRefused := known != nil && known.state == refused
+		m.must(!m.given[key] || m.tried[key] || isRefused, "%q goes before %q", it.key, key)
 	}
 }
 
