@@ -469,14 +469,14 @@ func (p *Plan) Commit(sentAt time.Time) {
 	w.lines, w.probed, w.closedLogs = w.lines[:0], nil, w.closedLogs[:0]
 	w.newsSince = time.Time{}
 
-	p.turn.apply()
+	p.turn.takeInput()
 	w.takePublished(p.step)
 	p.turn = nil
 }
 
-// apply takes what was read for the turn. Endpoints come first: one that has just got a URL again would otherwise
-// count as without one.
-func (t *Turn) apply() {
+// takeInput takes what has come, and what was read for it. Endpoints come first: one that has just got a URL again would
+// otherwise count as without one.
+func (t *Turn) takeInput() {
 	w, in := t.webhooks, t.input.Inbox
 	if in == nil {
 		return

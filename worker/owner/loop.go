@@ -397,10 +397,10 @@ func (l *loop) leave(ctx context.Context, leaving []*partition) {
 	turns := make([]*turn, len(leaving))
 	for i, p := range leaving {
 		turns[i] = p.beginTurn(nil)
-		turns[i].prepare(l.role, l.role.Now())
+		turns[i].makePlan(l.role, l.role.Now())
 		turns[i].step.Token.Owner = ""
 	}
-	l.commit(ctx, turns)
+	l.write(ctx, turns)
 
 	isAnyReleased := false
 	for _, p := range leaving {

@@ -15,8 +15,8 @@ import (
 // same millisecond.
 const maxRounds = 4
 
-// A turn is what the loop does for one partition in one go. It is made of what has come, planned, written with one
-// step of the ledger, and applied. Until then nothing of the partition changes; a turn that is not written leaves
+// A turn is what the loop does for one partition in one go. It begins with what has come, is planned, written with one
+// step of the ledger, and committed. Until then nothing of the partition changes; a turn that is not written leaves
 // no trace.
 type turn struct {
 	partition *partition
@@ -68,8 +68,8 @@ func (t *turn) wanted() *ledger.Wanted {
 	}
 }
 
-// prepare plans the turn. What it wanted has been read.
-func (t *turn) prepare(role *Role, now time.Time) {
+// makePlan plans the turn. What it wanted has been read.
+func (t *turn) makePlan(role *Role, now time.Time) {
 	p := t.partition
 	t.step = role.ledger.Ownership.Step(p.Partition, p.Token)
 	t.counts = p.Read
@@ -124,9 +124,9 @@ func (t *turn) shouldPublishPositions(sentAt time.Time) bool {
 	return sentAt.Sub(p.groupPositionsAt) >= pause
 }
 
-// apply takes note that the step, which was sent at sentAt, was written; zero: there was nothing to write. Then
+// commit takes note that the step, which was sent at sentAt, was written; zero: there was nothing to write. Then
 // the partition goes on behind what was read.
-func (t *turn) apply(role *Role, sentAt time.Time) {
+func (t *turn) commit(role *Role, sentAt time.Time) {
 	p := t.partition
 	if !sentAt.IsZero() {
 		p.Token, p.Read, p.confirmedAt = t.step.Token, t.counts, sentAt
@@ -168,14 +168,14 @@ func (l *loop) decide(ctx context.Context, turns []*turn) {
 		now := l.role.Now()
 		var toWrite []*turn
 		for _, t := range turns {
-			t.prepare(l.role, now)
+			t.makePlan(l.role, now)
 			if t.mustWrite() {
 				toWrite = append(toWrite, t)
 			} else {
-				t.apply(l.role, time.Time{})
+				t.commit(l.role, time.Time{})
 			}
 		}
-		turns = l.commit(ctx, toWrite)
+		turns = l.write(ctx, toWrite)
 	}
 }
 
@@ -209,10 +209,10 @@ func (l *loop) readFor(ctx context.Context, turns []*turn) bool {
 	return err == nil
 }
 
-// commit writes the turns' steps, applies those that were written, and returns those that must be planned again,
+// write writes the turns' steps, commits the turns whose steps were written, and returns those that must be planned again,
 // because an order was changed since it was read. It lets go of a partition of which another worker is the owner,
 // and of one of which it does not know whether the step was written: such a one is taken again, with what is stored.
-func (l *loop) commit(ctx context.Context, turns []*turn) (again []*turn) {
+func (l *loop) write(ctx context.Context, turns []*turn) (again []*turn) {
 	if len(turns) == 0 {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (l *loop) commit(ctx context.Context, turns []*turn) (again []*turn) {
 		t := turns[i]
 		switch {
 		case err == nil:
-			t.apply(l.role, sentAt)
+			t.commit(l.role, sentAt)
 		case errors.Is(err, ledger.ErrConflict):
 			t.plan.Discard()
 			l.role.status.Conflicted(t.step.Conflicts)
@@ -291,7 +291,7 @@ func (l *loop) fire(ctx context.Context) {
 	}
 
 	for _, t := range turns {
-		t.prepare(l.role, now)
+		t.makePlan(l.role, now)
 	}
-	l.commit(ctx, turns)
+	l.write(ctx, turns)
 }

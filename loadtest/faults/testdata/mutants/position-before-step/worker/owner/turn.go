@@ -14,12 +14,12 @@ func (l *loop) decide(ctx context.Context, turns []*turn) {
 		}
 		p := t.partition
 		first := p.beginTurn(nil)
-		first.prepare(l.role, l.role.Now())
+		first.makePlan(l.role, l.role.Now())
 		first.step.Token.Events = cmp.Or(t.inbox.Events, p.Token.Events)
 		first.step.Token.Updates = cmp.Or(t.inbox.Updates, p.Token.Updates)
 		early = append(early, first)
 	}
 
-	l.commit(ctx, early)
+	l.write(ctx, early)
 	l.decideOriginal(ctx, turns)
 }
