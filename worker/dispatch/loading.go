@@ -80,6 +80,20 @@ func (s *scheduler) forgetConfirmed(e *endpoint) {
 	e.schedule.confirmed = nil
 }
 
+// takeDue hands what was found to take, one by one, until one is due later than until, or take returns false. It returns
+// the events that are left, that one first, and whether the schedule has nothing more that is due until then.
+func (r *scheduleRead) takeDue(found []*event, until int64, take func(*event) bool) (rest []*event, isComplete bool) {
+	for i, ev := range found {
+		if ev.dueAt > until {
+			return found[i:], i < r.Limit
+		}
+		if !take(ev) {
+			return found[i:], false
+		}
+	}
+	return nil, len(found) < r.Limit
+}
+
 // load takes events into memory until one has to stay in the schedule, and all after it.
 func (s *scheduler) load(e *endpoint, r *scheduleRead, found []*event, now int64) {
 	until := r.Until
@@ -87,22 +101,15 @@ func (s *scheduler) load(e *endpoint, r *scheduleRead, found []*event, now int64
 		until = min(until, now) // there was none, perhaps, when the read began
 	}
 
-	taken, result := 0, loadResult{isComplete: true, next: never}
+	rest, isComplete := r.takeDue(found, until, func(ev *event) bool { return s.loadOne(e, ev, now) })
+	result := loadResult{isComplete: isComplete, next: never}
 	var first *event // that is not due
-	for _, ev := range found {
-		if ev.dueAt > until {
-			first, result.next = ev, ev.dueAt
-			break
-		}
-		if !s.loadOne(e, ev, now) {
-			result.isComplete = false
-			result.hadNoMemory = s.lacksMemory(e, ev, now)
-			break
-		}
-		taken++
-	}
-	if taken == r.Limit {
-		result.isComplete = false
+	switch {
+	case len(rest) == 0:
+	case rest[0].dueAt > until:
+		first, result.next = rest[0], rest[0].dueAt
+	default:
+		result.hadNoMemory = s.lacksMemory(e, rest[0], now)
 	}
 	e.schedule.finishLoad(result, now)
 
@@ -171,21 +178,11 @@ func (s *scheduler) loadFirst(e *endpoint, r *scheduleRead, first *event) {
 
 // move lets what was found become due at another time.
 func (s *scheduler) move(e *endpoint, r *scheduleRead, found []*event) {
-	moved, latest, isComplete := 0, int64(0), true
-	for _, ev := range found {
-		if ev.dueAt > r.Until {
-			break
-		}
+	latest := int64(0)
+	_, isComplete := r.takeDue(found, r.Until, func(ev *event) bool {
 		latest = ev.dueAt
-		if !s.moveOne(e, ev, r.moveTo) {
-			isComplete = false
-			break
-		}
-		moved++
-	}
-	if moved == r.Limit {
-		isComplete = false
-	}
+		return s.moveOne(e, ev, r.moveTo)
+	})
 
 	e.schedule.reading = nil
 	b := &e.pace.breaker

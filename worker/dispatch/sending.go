@@ -2,7 +2,7 @@ package dispatch
 
 import "vendorapi/internal/ledger"
 
-// places are how many more sends may begin.
+// places are how many more sends may begin, of the webhook.concurrency that a worker may have in flight.
 type places struct {
 	free int
 	// forFailing is how many of them receivers may take that fail.

@@ -38,7 +38,7 @@ const (
 //	w.GiveUp()                        before the last turn, which schedules what has not ended
 //	w.Close()                         when the partition was given up, or is lost
 //
-// Between Begin and Commit, or Discard, it must call nothing else of this Webhooks.
+// Between Begin and Commit, or the last Discard, it must call nothing else of this Webhooks but Position of the plan.
 type Webhooks struct {
 	// InFlight is how many sends have not ended.
 	InFlight int
@@ -386,7 +386,8 @@ func sendable(events []ledger.Event) (sendable []ledger.Event) {
 	return sendable
 }
 
-// A Plan is what a step writes of the webhooks. Commit or Discard must follow.
+// A Plan is what a step writes of the webhooks. Commit or Discard must follow, and after Discard perhaps another Plan of
+// the same turn.
 type Plan struct {
 	turn      *Turn
 	step      *ledger.Step
@@ -442,12 +443,15 @@ func (p *Plan) Position() (id string, count int64) {
 	return t.position, t.count
 }
 
-// Discard says that the step was not written. What would have been written stays as it is, also what Begin has added, and
-// goes with a later plan: of the same turn, or of another one.
+// Discard says that the step was not written. What would have been written stays as it is, also what Begin has changed, and
+// goes with a later plan: of the same turn, or of the next one. So a turn may end with Discard: what had come for it is not
+// taken, and has to come again.
 func (p *Plan) Discard() { p.turn = nil }
 
-// Commit takes note that the step, which was sent at sentAt, was written; zero: it had nothing to write, and so what waits
-// for a confirmation needs none. Then it takes what has come, and the events that the step has published.
+// Commit takes note that the step, which was sent at sentAt, was written; then it takes what has come, and the events that
+// the step has published. If the step had nothing to write, sentAt is zero. Commit does the same then, but for the time from
+// which sends may begin: what waits for a confirmation has nothing in that step either, such as an entry whose events are
+// all muted, and the position that it lets move is in memory only until a step is written.
 func (p *Plan) Commit(sentAt time.Time) {
 	w := p.turn.webhooks
 	if !sentAt.IsZero() {
