@@ -671,6 +671,32 @@ func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
 	d.at(2)
 }
 
+// A replay puts an event into the schedule that is refused and was never there. Its end takes it out again, and it is
+// recorded as not sent once.
+func TestScheduler_ReplayOfWhatIsRefused(t *testing.T) {
+	d := newDesk(t, ledger.Facts{Receiver: ledger.Receiver{Version: 1}, Moved: 1})
+	d.add(0, "a")
+	d.noted(0)
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, replayedAt: d.now})
+	d.commit()
+	d.must(len(d.notSent(0)) == 1, "%d events are recorded as not sent", len(d.notSent(0)))
+	d.wrote(0, "remove a")
+}
+
+// A URL is registered and deleted again while an event is refused, which is recorded as not sent once.
+func TestScheduler_DeletedTwiceWhileRefused(t *testing.T) {
+	d := newDesk(t, ledger.Facts{Receiver: ledger.Receiver{Version: 1}, Moved: 1})
+	d.noted(0)
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, attempts: 1})
+	d.learn(0, ledger.Facts{Receiver: ledger.Receiver{Version: 3}, Moved: 3, Deleted: 3})
+	d.commit()
+	d.must(len(d.notSent(0)) == 1, "%d events are recorded as not sent", len(d.notSent(0)))
+	d.wrote(0, "remove a")
+
+	d.commit()
+	d.must(len(d.notSent(0)) == 0, "it is recorded as not sent once more")
+}
+
 // What an operator has turned off ends without an attempt and without a record, wherever it waits; other
 // events of the order go on.
 func TestScheduler_EndsWhatIsMuted(t *testing.T) {
