@@ -444,8 +444,8 @@ func (p *Plan) Position() (id string, count int64) {
 }
 
 // Discard says that the step was not written. What would have been written stays as it is, also what Begin has changed, and
-// goes with a later plan: of the same turn, or of the next one. So a turn may end with Discard: what had come for it is not
-// taken, and has to come again.
+// goes with a later plan: of the same turn, or of the next one. So a turn may end with Discard. What had been read for it is
+// not taken then, and has to be read again.
 func (p *Plan) Discard() { p.turn = nil }
 
 // Commit takes note that the step, which was sent at sentAt, was written; then it takes what has come, and the events that
