@@ -448,10 +448,12 @@ func (p *Plan) Position() (id string, count int64) {
 // not taken then, and has to be read again.
 func (p *Plan) Discard() { p.turn = nil }
 
-// Commit takes note that the step, which was sent at sentAt, was written; then it takes what has come, and the events that
-// the step has published. If the step had nothing to write, sentAt is zero. Commit does the same then, but for the time from
-// which sends may begin: what waits for a confirmation has nothing in that step either, such as an entry whose events are
-// all muted, and the position that it lets move is in memory only until a step is written.
+// Commit takes note that the step, which was sent at sentAt, was written. Then it takes what has come, and the events that
+// the step has published.
+//
+// sentAt is zero if the step had nothing to write. Sends may begin no longer than before then, but all else is done: what
+// waits for a confirmation has nothing in that step either, such as an entry whose events are muted, and the webhook
+// position that it moves is written with a later step.
 func (p *Plan) Commit(sentAt time.Time) {
 	w := p.turn.webhooks
 	if !sentAt.IsZero() {
