@@ -146,8 +146,10 @@ func (s *scheduler) lacksMemory(e *endpoint, ev *event, now int64) bool {
 
 // isReadAs takes what the schedule says of an event that memory knows; false: it must be read again.
 func (ev *event) isReadAs(read *event) bool {
+	// A replay asks for more than what has begun, or what is refused because of a URL that has a successor.
+	isSettledBefore := ev.wasBegun() || ev.state == refused && ev.endpoint.receiver.URL != ""
 	switch {
-	case ev.wasBegun() && ev.differsInReplays(read):
+	case isSettledBefore && ev.differsInReplays(read):
 		ev.isReplayedSince = true
 	case ev.state == ended && !ev.isScheduled:
 		return false // its end removes nothing from the schedule, where it stands now

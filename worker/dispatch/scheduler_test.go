@@ -683,6 +683,26 @@ func TestScheduler_ReplayOfWhatIsRefused(t *testing.T) {
 	d.wrote(0, "remove a")
 }
 
+// A replay that is asked for once there is a URL again is sent there, though the event is still refused for the former one.
+func TestScheduler_ReplayOfWhatIsRefusedForAFormerURL(t *testing.T) {
+	d := newDesk(t, healthy)
+	d.add(0, "a")
+	none, again := healthy, healthy
+	none.URL, none.Version, none.Moved, none.Deleted = "", 2, 2, 2
+	again.Version, again.Moved, again.Deleted = 3, 3, 2
+	d.learn(0, none)
+	d.learn(0, again)
+	d.noted(0)
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, replayedAt: d.now})
+	d.commit()
+	d.must(len(d.notSent(0)) == 1, "%d events are recorded as not sent", len(d.notSent(0)))
+	d.wrote(0)
+
+	d.commit()
+	d.load(0, &event{key: keyOf("a"), dueAt: d.now, replayedAt: d.now})
+	d.sent("a")
+}
+
 // A URL is registered and deleted again while an event is refused, which is recorded as not sent once.
 func TestScheduler_DeletedTwiceWhileRefused(t *testing.T) {
 	d := newDesk(t, ledger.Facts{Receiver: ledger.Receiver{Version: 1}, Moved: 1})
