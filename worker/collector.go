@@ -18,14 +18,21 @@ const (
 	leastPercent = 50
 )
 
-// tuneCollector sets how often memory is collected, after each collection again; GOGC turns that off.
+// tuneCollector sets how often memory is collected, and corrects it after each collection. GOGC turns that off.
 func tuneCollector() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 
-	debug.SetGCPercent(usualPercent)
-	afterCollection(func() { debug.SetGCPercent(collectorPercent(liveBytes())) })
+	percent := usualPercent
+	debug.SetGCPercent(percent)
+	afterCollection(func() {
+		next := collectorPercent(liveBytes())
+		if next != percent { // setting it stops the program for a moment
+			percent = next
+			debug.SetGCPercent(percent)
+		}
+	})
 }
 
 // collectorPercent returns the percentage for so many bytes that are live.
@@ -34,7 +41,7 @@ func collectorPercent(live uint64) int {
 	return min(max(percent, leastPercent), usualPercent)
 }
 
-// afterCollection lets f run after each collection.
+// afterCollection lets f run after each collection: it makes garbage that the next one finds, and then makes some again.
 func afterCollection(f func()) {
 	garbage := &struct{ next *byte }{}
 	runtime.AddCleanup(garbage, func(f func()) {
