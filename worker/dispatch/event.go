@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 )
@@ -70,6 +72,15 @@ func (s eventState) isInMemory() bool { return s == queued || s == inFlight }
 
 // isReplay reports whether a replay has asked for the event, which is recorded of its sends.
 func (ev *event) isReplay() bool { return ev.replayedAt > 0 || ev.askedAt > 0 }
+
+// nextAttempt returns when the event is due again after an attempt that failed. Its URL may have changed during the
+// attempt, so that it is due at once, or may have been deleted: then it is never, the zero time.
+func (ev *event) nextAttempt() time.Time {
+	if ev.state == refused {
+		return time.Time{}
+	}
+	return time.UnixMilli(ev.dueAt)
+}
 
 // wasBegun reports whether the event is in flight, or has ended without a confirmation.
 func (ev *event) wasBegun() bool { return ev.state == inFlight || ev.state == ended }

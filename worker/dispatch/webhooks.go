@@ -722,6 +722,9 @@ func (w *Webhooks) finished(a *attempt) {
 	}
 	record := a.record()
 	isFailedProbe := a.probe && a.ending != delivered
+	if a.ending == retry && !a.probe {
+		record.NextAt = a.event.nextAttempt()
+	}
 	w.record(a.Delivery, &record, isFailedProbe, !a.ping)
 }
 

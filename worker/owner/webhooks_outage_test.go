@@ -248,6 +248,46 @@ func TestURL_ANewOneTakesWhatWaits(t *testing.T) {
 	}
 }
 
+// What the log says of the next attempt is true also if the URL changes, or goes, during the one that fails.
+func TestURL_ChangedDuringAnAttempt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*hooks) error
+		then   string // the state of the next record
+	}{
+		"another one": {func(h *hooks) error {
+			moved := h.newReceiver(nil)
+			_, _, err := h.Ledger.Webhooks.SetURL(t.Context(), h.vendor.Account, moved.url)
+			return err
+		}, ledger.StateDelivered},
+		"deleted": {func(h *hooks) error {
+			return h.Ledger.Webhooks.Delete(t.Context(), h.vendor.Account)
+		}, ledger.StateNotSent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrived, answer := make(chan struct{}), make(chan struct{})
+			h := newStandingHooks(t, func(w http.ResponseWriter, _ request) {
+				close(arrived)
+				<-answer
+				w.WriteHeader(http.StatusInternalServerError)
+			})
+			h.start("w1")
+			h.cancelled(h.now())
+			<-arrived
+			h.change(func() error { return c.change(h) })
+			close(answer)
+
+			records := h.awaitAttempts(2)
+			failed, next := records[1], records[0]
+			if failed.State != ledger.StateRetrying || next.State != c.then {
+				t.Fatalf("%+v, then %+v", failed, next)
+			}
+			if failed.NextAt.After(next.At) {
+				t.Errorf("the next attempt is said to be made at %s; what follows was at %s", failed.NextAt, next.At)
+			}
+		})
+	}
+}
+
 // What waited for a URL that is deleted is recorded as not sent; once there is one again nothing of
 // it comes back.
 func TestURL_DeletedEndsWhatWaits(t *testing.T) {
