@@ -80,6 +80,7 @@ func (n needs) isMet(o *options) bool {
 // way is a request to wait for.
 type way struct {
 	Proxy  string
+	Or     string // a second proxy, where the request passes one of the two; else empty
 	Points []point.Point
 	Words  []string
 }
@@ -169,6 +170,8 @@ const (
 	startTimeout = 10 * time.Second
 	// trapTimeout is how long a trap waits for its request: clients send all the time.
 	trapTimeout = 8 * time.Second
+	// trapTurn is how much of that it waits at one of two proxies before it looks at the other.
+	trapTurn = 2 * time.Second
 )
 
 // injection is one fault in one round.
@@ -271,25 +274,38 @@ func (in *injection) stop(ctx context.Context) error {
 	return in.killAndRestart(ctx, func() error { return nil })
 }
 
-// trap waits for a request. Unless the moment is Late, Release must follow, and Pass if it is Held. Another fault may need the same proxy
-// meanwhile; then the trap is set again.
+// trap waits for a request, at the way's two proxies by turns if it has two. Unless the moment is Late, Release must
+// follow, and Pass if it is Held. Another fault may need the same proxy meanwhile; then the trap is set again.
 func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (*failpoint.Trap, error) {
 	marker := draw(in.random, w.markers())
 	ctx, cancel := context.WithTimeout(ctx, trapTimeout)
 	defer cancel()
+
+	proxy, next := w.Proxy, cmp.Or(w.Or, w.Proxy)
 	for {
-		t := in.proxies[w.Proxy].Set(marker, moment)
-		err := t.Await(ctx)
+		t, err := in.trapAt(ctx, proxy, marker, moment)
 		if err == nil {
 			in.times.Add(1)
 			in.log("%s %q", moment, marker)
 			return t, nil
 		}
-		if !errors.Is(err, failpoint.ErrRemoved) {
+		if ctx.Err() != nil {
 			return nil, err
 		}
-		in.wait(ctx, 100*time.Millisecond, 400*time.Millisecond)
+
+		proxy, next = next, proxy
+		if errors.Is(err, failpoint.ErrRemoved) {
+			in.wait(ctx, 100*time.Millisecond, 400*time.Millisecond)
+		}
 	}
+}
+
+// trapAt waits for a request at one proxy, for as long as it is that proxy's turn.
+func (in *injection) trapAt(ctx context.Context, proxy, marker string, moment failpoint.Moment) (*failpoint.Trap, error) {
+	ctx, cancel := context.WithTimeout(ctx, trapTurn)
+	defer cancel()
+	t := in.proxies[proxy].Set(marker, moment)
+	return t, t.Await(ctx)
 }
 
 // lose loses a request or its reply and, half of the time, the same of the next, maybe the sender's second try.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -94,7 +95,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 	for _, f := range faults {
 		named := slices.Clone(f.Proxies)
 		for _, w := range f.At {
-			named = append(named, w.Proxy)
+			named = append(named, w.Proxy, cmp.Or(w.Or, w.Proxy))
 			if len(w.markers()) == 0 {
 				t.Errorf("%s waits for nothing on %s", f.Name, w.Proxy)
 			}
