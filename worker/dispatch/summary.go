@@ -12,8 +12,9 @@ import (
 const (
 	// summarizeEvery is how often operators learn what waits.
 	summarizeEvery = time.Second
-	// countedAtOnce is how many endpoints' schedules are counted for that; the others count as they were.
-	countedAtOnce = 16
+	// countedAtOnce is how many endpoints' schedules are counted for that; the others count as they were. Redis answers
+	// everybody else later for each of them.
+	countedAtOnce = 4
 )
 
 // summary is what waits for receivers, by their state.
