@@ -101,13 +101,16 @@ func (b *bench) measureMore(ctx context.Context) {
 // the most resident memory that a worker had among these, in MiB.
 func (b *bench) measureAmong(ctx context.Context, measurement string, accounts, events int) (memory float64) {
 	b.withTwoWorkers(ctx, measurement, func(ctx context.Context, e *receiversEnv) {
+		aloneRedis := e.redisMemory(ctx)
+		e.addBallast(ctx, accounts*events)
 		t := e.startTraffic(ctx, healthyRate, 2*time.Minute)
 		alone := e.steady(ctx, t, short(b, 20*time.Second, 2*time.Second))
 		b.progress("%s: without dead receivers: %s", measurement, alone.turn)
 		aloneGap := e.killOne(ctx, t)
 		t.end(ctx)
 		e.stop(0)
-		aloneMemory, aloneRedis := e.takePeak(), e.redisMemory(ctx)
+		aloneMemory := e.takePeak()
+		e.dropBallast(ctx, accounts*events)
 
 		// What waits is put into Redis while no worker runs.
 		began := time.Now()

@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,6 +63,41 @@ func (b *bench) withTwoWorkers(ctx context.Context, name string, use func(contex
 		e.awaitSpread(ctx)
 		use(ctx, e)
 	})
+}
+
+const (
+	// ballastBytes is about what an event that waits takes in Redis, beside the key of a piece of ballast.
+	ballastBytes = 330
+	// ballastAtOnce is how many pieces a command writes or drops.
+	ballastAtOnce = 2_000
+)
+
+// addBallast puts as much into Redis as so many waiting events take. A large Redis is slower by itself, because the
+// kernel has more pages to look after: what dead receivers cost beyond that is found by a comparison with ballast.
+func (e *receiversEnv) addBallast(ctx context.Context, events int) {
+	piece := strings.Repeat("x", ballastBytes)
+	for keys := range slices.Chunk(ballastKeys(events), ballastAtOnce) {
+		command := []string{"MSET"}
+		for _, key := range keys {
+			command = append(command, key, piece)
+		}
+		got(e.Redis.Command(ctx, command...))
+	}
+}
+
+// dropBallast removes what addBallast has put there.
+func (e *receiversEnv) dropBallast(ctx context.Context, events int) {
+	for keys := range slices.Chunk(ballastKeys(events), ballastAtOnce) {
+		got(e.Redis.Command(ctx, append([]string{"UNLINK"}, keys...)...))
+	}
+}
+
+func ballastKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "ballast:" + strconv.Itoa(i)
+	}
+	return keys
 }
 
 // watch looks at the memory of a worker that runs, until it is stopped.
