@@ -202,7 +202,9 @@ func daysNamed(from, to time.Time) []any {
 // digestDays digests the rows that a SELECT returns. ClickHouse sorts the digests of rows, in parts by
 // their first byte, so that its memory is bounded, and returns the digest of each part.
 func (a *Archive) digestDays(ctx context.Context, rowsOf string, args ...any) ([]DayDigest, error) {
-	query := `SELECT business_day, toBool(sign = 0) AS is_late, substring(digest, 1, 1) AS part, toInt64(count()), SHA256(arrayStringConcat(arraySort(groupArray(digest))))
+	// In hex, because arrayStringConcat drops the zero bytes at the end of a fixed string.
+	query := `SELECT business_day, toBool(sign = 0) AS is_late, substring(digest, 1, 1) AS part, toInt64(count()),
+	SHA256(unhex(arrayStringConcat(arraySort(groupArray(hex(digest))))))
 FROM (SELECT business_day, sign, ` + rowDigest + ` AS digest FROM (` + rowsOf + `))
 GROUP BY business_day, is_late, part ORDER BY business_day, is_late, part` + bounded
 

@@ -89,3 +89,34 @@ func TestDigestOf_IsThatOfASetOfRows(t *testing.T) {
 		t.Errorf("of no rows it is %+v", got)
 	}
 }
+
+// Go and ClickHouse digest the same rows alike, also those whose own digests end with zeros.
+func TestDigestOf_IsWhatClickHouseComputes(t *testing.T) {
+	t.Parallel()
+	a := newArchive(t)
+	const rows = 2_000 // one in 256 ends with a zero
+	noError(t, a.exec(t.Context(), fmt.Sprintf("INSERT INTO closed_orders (sign, external_order_id) SELECT 1, toString(number) FROM numbers(%d)", rows)))
+
+	var digests []RowDigest
+	endWithZero := 0
+	noError(t, a.Each(t.Context(), "SELECT "+rowDigest+" FROM closed_orders", func(r driver.Rows) error {
+		var text string
+		err := r.Scan(&text)
+		digest := RowDigest([]byte(text))
+		if digest[sha256.Size-1] == 0 {
+			endWithZero++
+		}
+		digests = append(digests, digest)
+		return err
+	}))
+	if len(digests) != rows || endWithZero == 0 {
+		t.Fatalf("%d rows, of which %d have a digest that ends with a zero", len(digests), endWithZero)
+	}
+
+	days, err := a.digestDays(t.Context(), "SELECT * FROM closed_orders")
+	noError(t, err)
+
+	if want := DigestOf(digests); len(days) != 1 || days[0].Orders != want {
+		t.Errorf("ClickHouse says %+v, want %+v", days, want)
+	}
+}
