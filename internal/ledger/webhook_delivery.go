@@ -476,7 +476,7 @@ func (l Ownership) Backlogs(ctx context.Context, endpoints []EndpointAt) ([]Back
 
 // Breaker is an endpoint's circuit breaker, times in ms. The zero value holds nothing back.
 type Breaker struct {
-	Hold     int64   // nothing is sent before
+	Hold     int64   // nothing is sent before; if Open, the next probe is due then
 	Open     bool    // one event at a time goes out, as a probe
 	Failures uint16  // attempts that failed since the last success
 	Probes   uint16  // those of them that failed since it opened

@@ -43,8 +43,8 @@ type attempt struct {
 	answer  sender.Answer
 }
 
-// make sends the event, unless it is to be held back. mayBegin is asked before anything is done for the
-// request, and again as the last thing before its first byte.
+// make sends the event, unless it is to be held back. mayBegin is asked when the request
+// is ready, and again as the last thing before its first byte.
 func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayBegin func() bool) {
 	a.started = now
 	if next, held := r.holdBack(a, now); held {

@@ -21,7 +21,8 @@ type event struct {
 	askedAt    int64 // ms
 
 	state eventState
-	// isScheduled is set while the schedule has the event, too.
+	// isScheduled: the event is in memory, and stands in the schedule as well or will with the next step. It is not kept
+	// while the event is arriving.
 	isScheduled bool
 	endpoint    *endpoint
 	// entry is the stream's, while the webhook position has to wait for this event.
@@ -40,7 +41,7 @@ type event struct {
 	isOfFailing     bool  // it has one of the places of receivers that fail
 	isReplayedSince bool  // a replay has asked for the event since that send began
 
-	// isUnattempted: the event is arriving without ever having been sent.
+	// isUnattempted: the event is arriving, and no attempt of it counts so far.
 	isUnattempted bool
 	// isOfDeletedURL: the event is arriving, and its URL was deleted. It is refused once it has arrived.
 	isOfDeletedURL bool

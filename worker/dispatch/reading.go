@@ -215,8 +215,8 @@ func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
 		return
 	}
 
-	isOlderThanWritten := !w.scheduler.learn(account, f, w.ms())
-	if isOlderThanWritten {
+	isOutdated := !w.scheduler.learn(account, f, w.ms())
+	if isOutdated {
 		w.unread.add(account)
 		return
 	}

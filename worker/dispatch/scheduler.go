@@ -50,7 +50,8 @@ type scheduler struct {
 	changed []*endpoint     // have something to be written
 	alarms  alarms
 
-	// isOffered is set while next has had no place for the endpoints that are ready.
+	// isOffered is set once next was offered all free places, until an endpoint becomes ready or a send ends. To ask it again
+	// is of no use before.
 	isOffered bool
 	// isOverdue is set if the figures of an endpoint must be written.
 	isOverdue bool
@@ -168,7 +169,7 @@ func (s *scheduler) takeUnknown() []delivery.AccountID {
 }
 
 // learn takes what is stored of an endpoint: all of one that was unknown, else its settings, while its breaker, state
-// and figures are the owner's. It reports false if what was read is older than what the owner has written, and must
+// and figures are the owner's. It reports false if what was read is older than what was read before, and must
 // be read again.
 func (s *scheduler) learn(account delivery.AccountID, f *ledger.Facts, now int64) bool {
 	now = s.clock(now)
@@ -576,8 +577,8 @@ func (s *scheduler) wantsRead(now int64) bool {
 	return s.wanted.len() > 0
 }
 
-// wakeAt returns when the scheduler may have something to send or to write if nothing happens, provided that next
-// was offered all free places; never if it has not.
+// wakeAt returns when the scheduler may have something to send or to write if nothing happens: now, if an endpoint is
+// ready that next was not offered places for; never, if there is nothing.
 func (s *scheduler) wakeAt(now int64) int64 {
 	now = s.clock(now)
 	s.sweep(now)

@@ -10,8 +10,8 @@ const spillAfter = 1000
 // else of what this one had in memory. Its zero value is empty.
 type tail struct {
 	entries fifo[*entry]
-	// scheduled counts the entries at the beginning of which every event has ended or is in a schedule, even if that
-	// is not written yet.
+	// scheduled counts the first entries, of which nothing is left to be scheduled: each event has ended, is in a schedule
+	// or will be with the next step, or has no receiver and ends as not sent.
 	scheduled int
 
 	// position is the id of the entry up to which all are settled; empty: none of this owner's yet.

@@ -38,7 +38,8 @@ const (
 //	w.GiveUp()                        before the last turn, which schedules what has not ended
 //	w.Close()                         when the partition was given up, or is lost
 //
-// Between Begin and Commit, or the last Discard, it must call nothing else of this Webhooks but Position of the plan.
+// Between Begin and Commit, or the last Discard, it must call nothing else of this Webhooks but Position of the plan. When
+// what a turn wants cannot be read, it ends right after Begin, and the next one begins again.
 type Webhooks struct {
 	// InFlight is how many sends have not ended.
 	InFlight int
@@ -451,9 +452,9 @@ func (p *Plan) Discard() { p.turn = nil }
 // Commit takes note that the step, which was sent at sentAt, was written. Then it takes what has come, and the events that
 // the step has published.
 //
-// sentAt is zero if the step had nothing to write. Sends may begin no longer than before then, but all else is done: what
-// waits for a confirmation has nothing in that step either, such as an entry whose events are muted, and the webhook
-// position that it moves is written with a later step.
+// If the step had nothing to write, sentAt is zero, and the time until which sends may begin stays. All else is as after a
+// write: an entry whose events are muted is settled although nothing was written of it, and the webhook position that it
+// moves is written with a later step.
 func (p *Plan) Commit(sentAt time.Time) {
 	w := p.turn.webhooks
 	if !sentAt.IsZero() {

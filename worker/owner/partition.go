@@ -17,7 +17,8 @@ type partition struct {
 	confirmedAt time.Time
 	// webhooksDue is when the webhooks want the next turn.
 	webhooksDue time.Time
-	// isDrained: the last read brought all there was.
+	// isDrained: the last read brought all there was, and the owner has caught up. No timer runs out before: what would
+	// have stopped it may be unread.
 	isDrained    bool
 	timersReadAt time.Time
 

@@ -11,13 +11,13 @@ import (
 	"vendorapi/worker/status"
 )
 
-// maxRounds bounds how often a batch is decided again. A conflict needs a cancellation in the
+// maxRounds bounds how often a batch is decided, the first time included. A conflict needs a cancellation in the
 // same millisecond.
 const maxRounds = 4
 
 // A turn is what the loop does for one partition in one go. It begins with what has come, is planned, written with one
-// step of the ledger, and committed. Until then nothing of the partition changes; a turn that is not written leaves
-// no trace.
+// step of the ledger, and committed. Until then nothing is taken of what has come. Events that Begin has marked, to be
+// scheduled or to end as not sent, stay marked: they go with a later step.
 type turn struct {
 	partition *partition
 	webhooks  *dispatch.Turn
