@@ -275,7 +275,7 @@ func (in *injection) stop(ctx context.Context) error {
 }
 
 // trap waits for a request, at the way's two proxies by turns if it has two. Unless the moment is Late, Release must
-// follow, and Pass if it is Held. Another fault may need the same proxy meanwhile; then the trap is set again.
+// follow, and Pass if it is Held. If another fault takes the proxy while it waits, the trap is set again.
 func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (*failpoint.Trap, error) {
 	marker := draw(in.random, w.markers())
 	ctx, cancel := context.WithTimeout(ctx, trapTimeout)

@@ -52,14 +52,17 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &suite{options: options{seed: 3, duration: 10 * time.Minute}, random: rand.New(rand.NewPCG(3, 0))}
 	again := &suite{options: s.options, random: rand.New(rand.NewPCG(3, 0))}
+
 	for n := 1; n < 2*len(faults); n++ {
 		r, same := s.draw(n, faults), again.draw(n, faults)
 		want := 2
 		if n <= len(faults) {
 			want = 1
 		}
+
 		if len(r.faults) != want || want == 1 && r.faults[0].Name != faults[n-1].Name {
 			t.Fatalf("round %d plays %v", n, r.name())
 		}
@@ -70,10 +73,12 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 			t.Fatalf("the same seed draws %s and %s", r.name(), same.name())
 		}
 	}
+
 	short := &suite{options: options{duration: time.Minute}, random: rand.New(rand.NewPCG(3, 0))}
 	if r := short.draw(1, faults); len(r.faults) != 2 {
 		t.Errorf("a short run begins with %v", r.name())
 	}
+
 	replacing, err := loadFaults(&options{only: "kill-redis,split", replica: true})
 	if r := s.draw(1, replacing); err != nil || len(r.faults) != 1 || r.name() != "kill-redis" {
 		t.Errorf("%v: %v", r.name(), err)
@@ -168,15 +173,19 @@ func TestVendorClient_KeepsItsConnectionAndSendsOnce(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "{}")
 	}))
+
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)
 		}
 	}
+
 	server.Start()
 	defer server.Close()
+
 	c := newVendorClient(0, "", &vendor{Vendor: &stack.Vendor{Client: &client.Client{}}}, server.URL, nil)
 	key := []string{"X-Idempotency-Key", "k"}
+
 	for _, step := range []struct {
 		method, path          string
 		answered              bool
@@ -193,6 +202,7 @@ func TestVendorClient_KeepsItsConnectionAndSendsOnce(t *testing.T) {
 		if step.method == http.MethodPost {
 			body = []byte("{}")
 		}
+
 		_, err := c.api.Do(t.Context(), step.method, step.path, body, key...)
 		if (err == nil) != step.answered || requests.Load() != step.requests || connections.Load() != step.connections {
 			t.Errorf("%+v: %d requests, %d connections, %v", step, requests.Load(), connections.Load(), err)

@@ -245,11 +245,13 @@ func (m *model) next(free, forFailing int) {
 	for _, e := range m.s.endpoints {
 		before[e] = e.pace.inFlight
 	}
+
 	share := max(free/poolShare, 1)
 	left := forFailing
 	for _, it := range m.s.next(nil, places{free: free, forFailing: forFailing}, m.clock) {
 		e := it.endpoint
 		before[e]++
+
 		limit := cmp.Or(e.pace.ownLimits.InFlight, m.limits.inFlight)
 		isOpen := e.pace.breaker.Open
 		m.must(before[e] <= min(limit, share), "%d in flight, limits %d and %d", before[e], limit, share)
@@ -257,18 +259,22 @@ func (m *model) next(free, forFailing int) {
 		m.must(!isOpen || before[e] == 1, "%d probes at a time", before[e])
 		m.must(it.isPing || it.delivery != nil, "sent without a payload: %q", it.key)
 		m.must(e.receiver.URL != "" && (!it.isProbe || isOpen) && (!it.isPing || isOpen && e.inMemory == 0), "sent %+v", it)
+
 		if it.isOfFailing {
 			left--
 		}
 		m.must(it.isOfFailing == e.pace.breaker.isFailing() && left >= 0, "%d too many for receivers that fail", -left)
+
 		for _, other := range m.flying {
 			m.must(it.isPing || other.account != it.account || other.key != it.key, "in flight twice: %q", it.key)
 		}
 		m.must(it.isPing || !m.refused[it.key], "%q goes from a URL that was deleted to the next", it.key)
+
 		m.mustFollowItsOrder(it)
 		m.flying = append(m.flying, it)
 		m.begun[it] = m.asks[it.key]
 	}
+
 	m.must(len(m.flying) <= m.free, "%d in flight of %d", len(m.flying), m.free)
 }
 
@@ -542,6 +548,7 @@ func (m *model) change() {
 	i := m.pick("account", len(m.accounts))
 	a := m.accounts[i]
 	f := &a.facts
+
 	moved := false
 	switch m.pick("change", 5) {
 	case 0:
@@ -562,10 +569,12 @@ func (m *model) change() {
 	case 4:
 		f.Limits = ledger.EndpointLimits{InFlight: m.pick("in flight", 4), PerSecond: rapid.SampledFrom([]int{0, 5, 1000}).Draw(m.T, "pace")}
 	}
+
 	if moved {
 		f.Version++
 		f.Moved = f.Version
 	}
+
 	m.tell(i, moved)
 }
 
@@ -688,6 +697,7 @@ func TestScheduler_LosesNothingAndKeepsTheRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(rt)
+
 		actions := map[string]func(*rapid.T){
 			"":     m.check,
 			"turn": func(rt *rapid.T) { m.T = rt; m.turn() },
@@ -709,6 +719,7 @@ func TestScheduler_LosesNothingAndKeepsTheRules(t *testing.T) {
 			"ask":        func(rt *rapid.T) { m.T = rt; m.beginRequest() },
 			"takes over": func(rt *rapid.T) { m.T = rt; m.takeOver() },
 		}
+
 		rt.Repeat(actions)
 		m.T = rt
 		m.drain()

@@ -278,30 +278,37 @@ func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
 	d.s.limits.memory = 4
 	d.add(0, "1.2", "2.2", "3.2", "4.2")
+
 	d.add(0, "1.3", "a")
 	d.commit()
 	d.must(len(d.plan(0).writes()) == 6 && d.endpoint(0).inMemory == 4, "wrote %+v", d.plan(0).writes())
+
 	d.at(2) // all of them are in the schedule
 	d.add(0, "b")
 	for _, name := range []string{"1.2", "2.2"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 	d.commit()
+
 	l := d.load(0, &event{key: keyOf("3.2"), dueAt: moment}, &event{key: keyOf("4.2"), dueAt: moment},
 		&event{key: keyOf("1.3"), dueAt: moment}, &event{key: keyOf("a"), dueAt: moment})
 	d.must(l.From == 0 && l.Until == moment && l.Limit == 4, "load %+v", l)
+
 	d.add(0, "c")
 	for _, name := range []string{"3.2", "4.2"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 	d.commit()
+
 	d.load(0, &event{key: keyOf("1.3"), dueAt: moment}, &event{key: keyOf("a"), dueAt: moment}, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
 	for _, name := range []string{"1.3", "a"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
 	}
 	d.commit()
+
 	d.load(0, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
 	d.must(!d.endpoint(0).schedule.holdsEarlier, "still behind")
+
 	d.add(0, "d")
 	for _, name := range []string{"b", "c", "d"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
@@ -413,9 +420,11 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.done(result{ending: retry, at: due}, d.sent("a")...)
 	d.commit()
 	d.wrote(0, "put a +10800000 1")
+
 	d.now += 1000
 	early := &event{key: keyOf("a"), dueAt: due, attempts: 1}
 	d.load(0, early)
+
 	probe := d.sent("a")
 	d.must(probe[0] == early && early.isProbe, "probe %+v", probe[0])
 	d.done(result{ending: retry}, probe...)
@@ -423,6 +432,7 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.wrote(0) // it keeps its time
 	e := d.endpoint(0)
 	d.must(e.pace.breaker.Probes == 1 && e.pace.breaker.Hold == d.now+2000 && e.tally.Failed == 2 && e.tally.Retried == 1 && e.tally.Undelivered == 0, "%+v", *e)
+
 	d.now = due
 	d.load(0, &event{key: keyOf("a"), dueAt: due, attempts: 1})
 	last := d.sent("a")
@@ -431,11 +441,13 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.commit()
 	d.wrote(0, "remove a")
 	d.must(e.state == ledger.EndpointUnreachable, "state %s", e.state)
+
 	d.now = e.pace.breaker.Hold
 	ping := d.next(10)
 	d.must(len(ping) == 1 && ping[0].isPing && ping[0].dueAt == d.now, "pings %+v", ping)
 	d.done(result{ending: retry, at: 1}, ping...)
 	d.must(e.tally.Failed == 2 && e.tally.Retried == 1, "%+v", e.tally)
+
 	d.now = e.pace.breaker.Hold
 	d.done(result{ending: delivered, proven: true}, d.next(10)...)
 	d.commit()
@@ -481,18 +493,22 @@ func TestScheduler_LoneEventKeepsItsSchedule(t *testing.T) {
 	d.s.limits.failures = 1
 	d.add(0, "a")
 	item, probes := d.sent("a")[0], 0
+
 	for attempt, gap := range []int64{10_137, 30_137, 60_137, 600_137, 3_600_137} {
 		due := d.now + gap
 		d.done(result{ending: retry, at: due}, item)
 		d.commit()
+
 		for item = nil; item == nil; {
 			at := d.wakeAt()
 			d.must(at > d.now && at <= due, "attempt %d is due at +%d, woken at +%d", attempt+2, due-d.now, at-d.now)
 			d.now = at
+
 			for range d.s.reads(d.now) {
 				again := &event{account: accountOf(0), key: keyOf("a"), delivery: &ledger.Delivery{}, dueAt: due, attempts: attempt + 1}
 				d.s.loaded(accountOf(0), []*event{again}, d.now)
 			}
+
 			for _, it := range d.next(10) {
 				if it.isProbe {
 					probes++
@@ -503,8 +519,10 @@ func TestScheduler_LoneEventKeepsItsSchedule(t *testing.T) {
 			}
 			d.commit()
 		}
+
 		d.must(d.now == due && item.attempts == attempt+1, "attempt %d is %+v at +%d", attempt+2, item, d.now-due)
 	}
+
 	d.must(probes > 100, "%d probes in 72 minutes", probes)
 }
 
@@ -539,6 +557,7 @@ func TestScheduler_CountsWhatAnEndingSays(t *testing.T) {
 			f.Scheduled = c.kind == probe
 			d := newDesk(t, f)
 			d.s.limits.failures = 10
+
 			switch c.kind {
 			case probe:
 				d.load(0, &event{key: keyOf("a"), dueAt: moment + 5_000_000, attempts: 1})
@@ -546,10 +565,13 @@ func TestScheduler_CountsWhatAnEndingSays(t *testing.T) {
 			default:
 				d.add(0, "a")
 			}
+
 			items := d.next(10)
 			d.must(len(items) == 1 && items[0].isPing == (c.kind == ping) && items[0].isProbe == (c.kind == probe), "handed out %+v", items)
+
 			before := d.endpoint(0).pace.breaker
 			d.done(result{ending: c.ending, at: d.now + 1000, isGone: c.gone}, items...)
+
 			e := d.endpoint(0)
 			tally := e.tally
 			tally.Hour = 0
@@ -1030,9 +1052,11 @@ func BenchmarkScheduler(b *testing.B) {
 	for i := range endpoints {
 		s.learn(accountOf(i), &healthy, moment)
 	}
+
 	items := make([]event, batch)
 	entries := make([]entry, batch)
 	var out []*event
+
 	b.ReportAllocs()
 	now := int64(moment)
 	for n := 0; n < b.N; n += batch {
@@ -1045,14 +1069,17 @@ func BenchmarkScheduler(b *testing.B) {
 			s.acceptEntry(&entries[i], now)
 			s.follow(&entries[i], now)
 		}
+
 		s.reads(now)
 		out = s.next(out[:0], places{free: 1024, forFailing: 512}, now)
 		if len(out) != batch {
 			b.Fatalf("handed out %d", len(out))
 		}
+
 		for _, it := range out {
 			s.finish(it, result{ending: delivered}, now)
 		}
+
 		s.begin(now)
 		s.commit(s.plan())
 		now += 5

@@ -262,6 +262,7 @@ func entries(t *testing.T, given string) (log []string) {
 					chunk += fmt.Sprint(binary.BigEndian.Uint32(line[1:]))
 				}
 			}
+
 			if l.closedReplaces {
 				log[len(log)-1] = chunk
 			} else {
@@ -270,6 +271,7 @@ func entries(t *testing.T, given string) (log []string) {
 			l.commit()
 		}
 	}
+
 	for _, c := range []byte(given) {
 		if c == '|' {
 			step()
@@ -278,6 +280,7 @@ func entries(t *testing.T, given string) (log []string) {
 		l.add([]byte{c, 0, 0, 0, 1}, c == 'p')
 		count++
 	}
+
 	if len(l.written) != len(log) {
 		t.Errorf("%d entries are known, %d were written", len(l.written), len(log))
 	}

@@ -175,9 +175,11 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 		s.cancelled(s.now())
 	}
 	s.awaitIdle()
+
 	if e := s.endpoint(); !e.BreakerOpen || e.State != ledger.EndpointFailing || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
 		t.Errorf("%+v", e)
 	}
+
 	for i, want := range []int{5, 6, 6, 7, 7, 7, 7} { // after so many seconds; the one after that waits for a retry
 		if n := len(s.received()); n != want {
 			t.Errorf("%d requests after %d s, want %d", n, i, want)
@@ -185,6 +187,7 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 		s.setClock(s.now().Add(time.Second))
 		s.awaitIdle()
 	}
+
 	// Who asks for a test says that the receiver is repaired.
 	s.down.Store(false)
 	_, err := s.Ledger.Webhooks.QueueTest(t.Context(), s.vendor.Account, s.now())
@@ -193,6 +196,7 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 	if pace := s.endpoint().Pace; pace < 10 {
 		t.Errorf("a pace of %v", pace)
 	}
+
 	for range 10 {
 		s.setClock(s.now().Add(time.Second))
 		s.awaitIdle()
